@@ -1,0 +1,1 @@
+//! An embeddable cache that keeps more in the same memory.

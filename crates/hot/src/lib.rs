@@ -1,0 +1,1 @@
+//! The hot zone: uncompressed items in slabs.

@@ -1,0 +1,1 @@
+//! Hash to location: the sharded optimistic cuckoo table.

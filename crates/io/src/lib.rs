@@ -1,0 +1,1 @@
+//! Every system call Larder makes: memory mappings, the clock, sockets, polling.

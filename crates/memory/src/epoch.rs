@@ -1,0 +1,244 @@
+//! Epoch reclamation: when may memory that has been unlinked be used again?
+//!
+//! A thread that follows locations into the arena *pins* the current epoch for a batch of
+//! requests. Whoever unlinks a chunk, block or table *tags* it with the epoch of that moment. The
+//! epoch moves from `e` to `e + 1` only when every pinned thread has pinned `e`; so once it has
+//! moved twice past a tag, nobody who could have seen the unlinked memory is still pinned.
+//!
+//! ```text
+//!   epoch      7         8         9
+//!   reader     |--- pinned at 7 --|          (holds 8 -> 9 back)
+//!   writer         unlink, tag 7             (may be reused when the epoch is 9)
+//! ```
+//!
+//! This is Fraser's scheme with three differences. Threads do not register: a pin claims any free
+//! slot, starting from one its thread used before, so a pin is one compare-and-swap and a fence,
+//! and a cache can be used from any thread. There are no bags of garbage here: who unlinks keeps
+//! the tagged memory itself, in the size class it will return to. And a thread that blocks must
+//! not be pinned, which makes it quiescent by construction.
+//!
+//! Why the fences suffice: a reader's claim of its slot is followed by a sequentially consistent
+//! fence and then its reads; a writer's unlink is followed by such a fence and then the read of
+//! the epoch that becomes the tag. If the reader still saw the old location, its fence came first,
+//! so the tag is no older than the epoch before the reader's slot was visible to whoever advances,
+//! and that slot holds back the second of the two moves.
+
+use std::cell::Cell;
+use std::fmt;
+
+use stdx::CachePadded;
+use stdx::sync::Backoff;
+use stdx::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// How many threads may be pinned at the same time. One more waits until a slot is free.
+pub const PINS_MAX: usize = if cfg!(loom) { 3 } else { 256 };
+
+/// In a slot: nobody is pinned here. Epochs start at 1.
+const QUIESCENT: u64 = 0;
+
+/// The epoch at which something was unlinked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tag(u64);
+
+/// The current epoch and who is pinned.
+pub struct Epochs {
+    current: CachePadded<AtomicU64>,
+    slots: Box<[CachePadded<AtomicU64>]>,
+}
+
+/// While it lives, nothing that was reachable when it was made is reused.
+///
+/// Keep it for one batch of requests, and never while blocked.
+#[must_use = "memory is only safe to read while the guard lives"]
+pub struct Guard<'e> {
+    epochs: &'e Epochs,
+    slot: usize,
+}
+
+thread_local! {
+    /// The slot this thread claimed last: free again, most likely, and in this core's cache.
+    static SLOT_HINT: Cell<usize> = const { Cell::new(0) };
+}
+
+impl Default for Epochs {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Epochs {
+    /// Nobody pinned.
+    pub fn new() -> Self {
+        let slots = (0..PINS_MAX)
+            .map(|_| CachePadded(AtomicU64::new(QUIESCENT)))
+            .collect();
+        Self {
+            current: CachePadded(AtomicU64::new(1)),
+            slots,
+        }
+    }
+
+    /// Pins the current epoch until the guard is dropped.
+    pub fn pin(&self) -> Guard<'_> {
+        let mut slot = SLOT_HINT.get();
+        let mut backoff = Backoff::default();
+        for attempt in 0_usize.. {
+            if attempt > 0 && attempt.is_multiple_of(PINS_MAX) {
+                backoff.wait();
+            }
+            // An epoch that is already behind is only a stricter promise: it holds the epoch back
+            // one move earlier.
+            let epoch = self.current.load(Ordering::Relaxed);
+            let claim = self.slots[slot].compare_exchange(
+                QUIESCENT,
+                epoch,
+                // Acquire: partner is the release in `Guard::drop`, so that what the slot's last
+                // user did is over.
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            );
+            if claim.is_ok() {
+                break;
+            }
+            slot = (slot + 1) % PINS_MAX;
+        }
+        SLOT_HINT.set(slot);
+        // Partners: the fences in `tag` and `advance`.
+        fence(Ordering::SeqCst);
+        Guard { epochs: self, slot }
+    }
+
+    /// The tag for something the caller has just unlinked.
+    pub fn tag(&self) -> Tag {
+        // Partner: the fence in `pin`.
+        fence(Ordering::SeqCst);
+        Tag(self.current.load(Ordering::Relaxed))
+    }
+
+    /// Whether nobody can still see what was tagged so.
+    pub fn is_safe(&self, tag: Tag) -> bool {
+        // Acquire: partner is the release in `advance`, which followed the drop of every guard
+        // that mattered.
+        self.current.load(Ordering::Acquire) >= tag.0 + 2
+    }
+
+    /// Moves the epoch on if every pinned thread has seen the current one. Returns whether it
+    /// moved, by this call or by another's.
+    pub fn advance(&self) -> bool {
+        let current = self.current.load(Ordering::Relaxed);
+        // Partner: the fence in `pin`.
+        fence(Ordering::SeqCst);
+        for slot in &self.slots {
+            let pinned = slot.load(Ordering::Relaxed);
+            if pinned != QUIESCENT && pinned != current {
+                return false;
+            }
+        }
+        // Acquire: partner is the release in `Guard::drop`.
+        fence(Ordering::Acquire);
+        // Release: partner is the acquire in `is_safe`. Failure means that another thread moved it.
+        let _ = self.current.compare_exchange(
+            current,
+            current + 1,
+            Ordering::Release,
+            Ordering::Relaxed,
+        );
+        true
+    }
+
+    /// Tries for a moment to make `tag` safe: enough when the pinned threads are between batches.
+    /// `false` when some thread, perhaps the caller's own, stays pinned.
+    pub fn try_reach(&self, tag: Tag) -> bool {
+        for _ in 0..2 {
+            if self.is_safe(tag) {
+                return true;
+            }
+            if !self.advance() {
+                break;
+            }
+        }
+        self.is_safe(tag)
+    }
+
+    /// Waits until `tag` is safe. The caller must not be pinned, or it waits for itself.
+    pub fn wait_for(&self, tag: Tag) {
+        let mut backoff = Backoff::default();
+        while !self.try_reach(tag) {
+            backoff.wait();
+        }
+    }
+}
+
+impl Guard<'_> {
+    /// The epochs this guard belongs to.
+    pub fn epochs(&self) -> &Epochs {
+        self.epochs
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        // Release: partners are the acquire fence in `advance` and the claim in `pin`; every read
+        // made under the guard is over before the slot is seen free.
+        self.epochs.slots[self.slot].store(QUIESCENT, Ordering::Release);
+    }
+}
+
+impl fmt::Debug for Epochs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pinned = self
+            .slots
+            .iter()
+            .filter(|s| s.load(Ordering::Relaxed) != QUIESCENT)
+            .count();
+        f.debug_struct("Epochs")
+            .field("current", &self.current.load(Ordering::Relaxed))
+            .field("pinned", &pinned)
+            .finish()
+    }
+}
+
+impl fmt::Debug for Guard<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard").field("slot", &self.slot).finish()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pinned_reader_holds_back_the_second_move() {
+        let epochs = Epochs::new();
+        let reader = epochs.pin();
+        let tag = epochs.tag();
+        assert!(epochs.advance());
+        assert!(!epochs.advance());
+        assert!(!epochs.is_safe(tag));
+        drop(reader);
+        assert!(epochs.try_reach(tag));
+    }
+
+    #[test]
+    fn a_later_reader_does_not_hold_back_what_it_cannot_see() {
+        let epochs = Epochs::new();
+        let tag = epochs.tag();
+        assert!(epochs.advance());
+        let reader = epochs.pin();
+        assert!(epochs.advance());
+        assert!(epochs.is_safe(tag));
+        drop(reader);
+    }
+
+    #[test]
+    fn every_slot_can_be_claimed_and_is_free_again() {
+        let epochs = Epochs::new();
+        for _ in 0..2 {
+            let guards: Vec<_> = (0..PINS_MAX).map(|_| epochs.pin()).collect();
+            assert_eq!(guards.len(), PINS_MAX);
+        }
+        let tag = epochs.tag();
+        assert!(epochs.try_reach(tag));
+    }
+}

@@ -1,0 +1,20 @@
+//! Where the index gets the memory of its tables from.
+
+use std::ptr::NonNull;
+
+/// The unit in which index tables are allocated: 128 of them make a slab.
+pub const TABLE_UNIT_BYTES: usize = 16 << 10;
+
+/// Memory for index tables, counted against the memory limit.
+pub trait TableSpace: Send + Sync {
+    /// `units` contiguous units, aligned to a unit, with any content; `None` when the limit leaves
+    /// no room.
+    fn allocate(&self, units: usize) -> Option<NonNull<u8>>;
+
+    /// Takes back what `allocate(units)` returned.
+    ///
+    /// # Safety
+    /// `start` came from `allocate(units)` of this space, was not released since, and no thread
+    /// reads or writes it any more.
+    unsafe fn release(&self, start: NonNull<u8>, units: usize);
+}

@@ -1,0 +1,1 @@
+//! Who stays: replacement decisions as pure functions.

@@ -1,0 +1,288 @@
+//! What a client can ask for: every request of the text and meta protocols as borrowed data.
+//!
+//! A request borrows from the connection's read buffer. The payload of a storage request is not
+//! part of it: `value_bytes` says how many bytes (and then `\r\n`) follow the line, so that the
+//! connection can stream a value of any size to where it will live.
+
+/// A key is at most this long, decoded or not.
+pub const KEY_BYTES_MAX: usize = 250;
+
+/// A key as the client sent it: 1 to 250 bytes without spaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Key<'b> {
+    /// The bytes on the wire: the key, or its base64 form.
+    pub wire: &'b [u8],
+    /// The key is base64 (meta flag `b`); the parser has checked that it decodes.
+    pub base64: bool,
+}
+
+/// An expiry time as the client wrote it: 0 never, negative already past, up to 30 days relative
+/// seconds, beyond that Unix time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ExpiryTime(pub i64);
+
+/// Which value may be replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreMode {
+    /// Whatever is there.
+    Set,
+    /// Only where there is none.
+    Add,
+    /// Only where there is one.
+    Replace,
+    /// Behind the one that is there.
+    Append,
+    /// Before the one that is there.
+    Prepend,
+    /// Only the one with this CAS unique.
+    Cas(u64),
+}
+
+/// Up or down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// `incr`, wrapping at 2^64.
+    Increment,
+    /// `decr`, stopping at 0.
+    Decrement,
+}
+
+/// One request.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Request<'b> {
+    /// `get`, `gets`, `gat`, `gats`.
+    Get(Get<'b>),
+    /// `set`, `add`, `replace`, `append`, `prepend`, `cas`; a payload follows.
+    Store(Store<'b>),
+    /// `delete`.
+    Delete {
+        /// The key.
+        key: Key<'b>,
+        /// Answer nothing.
+        noreply: bool,
+    },
+    /// `incr`, `decr`.
+    Arithmetic {
+        /// The key.
+        key: Key<'b>,
+        /// By how much.
+        delta: u64,
+        /// Which way.
+        direction: Direction,
+        /// Answer nothing.
+        noreply: bool,
+    },
+    /// `touch`.
+    Touch {
+        /// The key.
+        key: Key<'b>,
+        /// The new expiry.
+        expiry: ExpiryTime,
+        /// Answer nothing.
+        noreply: bool,
+    },
+    /// `mg`.
+    MetaGet(MetaGet<'b>),
+    /// `ms`; a payload follows.
+    MetaSet(MetaSet<'b>),
+    /// `md`.
+    MetaDelete(MetaDelete<'b>),
+    /// `ma`.
+    MetaArithmetic(MetaArithmetic<'b>),
+    /// `me`.
+    MetaDebug {
+        /// The key.
+        key: Key<'b>,
+    },
+    /// `mn`.
+    MetaNoop,
+    /// `flush_all [delay] [noreply]`.
+    FlushAll {
+        /// Seconds from now, or Unix time; 0 is now.
+        delay: ExpiryTime,
+        /// Answer nothing.
+        noreply: bool,
+    },
+    /// `version`.
+    Version,
+    /// `verbosity n [noreply]`.
+    Verbosity {
+        /// Answer nothing.
+        noreply: bool,
+    },
+    /// `quit`.
+    Quit,
+    /// `stats [args]`; the rest of the line, trimmed.
+    Stats {
+        /// What stands behind `stats`.
+        arguments: &'b [u8],
+    },
+    /// `watch [args]`; the rest of the line, trimmed.
+    Watch {
+        /// What stands behind `watch`.
+        arguments: &'b [u8],
+    },
+    /// `lru_crawler [args]`, `lru [args]`, `slabs [args]`, `extstore [args]`: whole line, trimmed.
+    Administration {
+        /// The line.
+        line: &'b [u8],
+    },
+    /// `cache_memlimit <MB> [noreply]`.
+    CacheMemlimit {
+        /// The new limit.
+        megabytes: u64,
+        /// Answer nothing.
+        noreply: bool,
+    },
+    /// `shutdown [graceful]`.
+    Shutdown {
+        /// Let the connections finish.
+        graceful: bool,
+    },
+    /// `refresh_certs`.
+    RefreshCerts,
+}
+
+/// `get`, `gets`, `gat`, `gats`: any number of keys, some of which may not have arrived yet.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Get<'b> {
+    /// One or more keys with single or multiple spaces between them; each is 1 to 250 bytes, which
+    /// the parser has checked. See `keys()`.
+    pub keys: &'b [u8],
+    /// `gets`, `gats`: return CAS uniques.
+    pub with_cas: bool,
+    /// `gat`, `gats`: the new expiry.
+    pub touch: Option<ExpiryTime>,
+    /// The line goes on: more keys of this request follow, and no `END` yet. The connection keeps
+    /// the [`GetContinuation`] and hands it to the parser with the next bytes.
+    pub more: bool,
+}
+
+/// A multiget whose line has not ended yet, kept by the connection between reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GetContinuation {
+    /// As in [`Get`].
+    pub with_cas: bool,
+    /// As in [`Get`].
+    pub touch: Option<ExpiryTime>,
+}
+
+/// A classic storage request. `value_bytes + 2` bytes follow the line.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Store<'b> {
+    /// The key.
+    pub key: Key<'b>,
+    /// What may be replaced.
+    pub mode: StoreMode,
+    /// Client flags.
+    pub flags: u32,
+    /// When it expires.
+    pub expiry: ExpiryTime,
+    /// Length of the value, without the `\r\n` behind it.
+    pub value_bytes: usize,
+    /// Answer nothing.
+    pub noreply: bool,
+}
+
+/// The flag tokens of a meta request, in the order in which they were sent. Iterate with `iter()`:
+/// each token is a flag letter and its argument (empty if none).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MetaFlags<'b>(pub &'b [u8]);
+
+/// `mg`. What the flags ask for beyond what is returned.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MetaGet<'b> {
+    /// The key.
+    pub key: Key<'b>,
+    /// All flag tokens, for the reply.
+    pub flags: MetaFlags<'b>,
+    /// `v`: return the value.
+    pub value: bool,
+    /// `q`: no answer to a miss.
+    pub quiet: bool,
+    /// `T`: the new expiry.
+    pub touch: Option<ExpiryTime>,
+    /// `N`: create an empty item with this expiry on a miss.
+    pub vivify: Option<ExpiryTime>,
+    /// `R`: hand out a win token when less than this many seconds are left.
+    pub recache: Option<i64>,
+    /// `E`: the CAS unique that a vivified item gets.
+    pub new_cas: Option<u64>,
+}
+
+/// `ms`. `value_bytes + 2` bytes follow the line.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MetaSet<'b> {
+    /// The key.
+    pub key: Key<'b>,
+    /// All flag tokens, for the reply.
+    pub flags: MetaFlags<'b>,
+    /// Length of the value, without the `\r\n` behind it.
+    pub value_bytes: usize,
+    /// `M`: never `Cas`; see `compare_cas`.
+    pub mode: StoreMode,
+    /// `F`: client flags.
+    pub client_flags: u32,
+    /// `T`: when it expires.
+    pub expiry: ExpiryTime,
+    /// `C`: only over an item with this CAS unique.
+    pub compare_cas: Option<u64>,
+    /// `E`: the CAS unique the item gets.
+    pub new_cas: Option<u64>,
+    /// `I`: with `C` older than the item's: store and mark stale.
+    pub invalidate: bool,
+    /// `N`: append and prepend create a missing item with this expiry.
+    pub vivify: Option<ExpiryTime>,
+    /// `q`: no answer to success.
+    pub quiet: bool,
+    /// `Pc<microseconds>`: what the value cost to make.
+    pub cost_us: Option<u64>,
+}
+
+/// `md`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MetaDelete<'b> {
+    /// The key.
+    pub key: Key<'b>,
+    /// All flag tokens, for the reply.
+    pub flags: MetaFlags<'b>,
+    /// `C`: only the item with this CAS unique.
+    pub compare_cas: Option<u64>,
+    /// `E`: the CAS unique of an item that stays (`I`, `x`).
+    pub new_cas: Option<u64>,
+    /// `I`: mark stale instead of deleting.
+    pub invalidate: bool,
+    /// `T`: with `I`, the new expiry.
+    pub touch: Option<ExpiryTime>,
+    /// `x`: drop the value and client flags, keep the item.
+    pub drop_value: bool,
+    /// `q`: no answer to success.
+    pub quiet: bool,
+}
+
+/// `ma`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MetaArithmetic<'b> {
+    /// The key.
+    pub key: Key<'b>,
+    /// All flag tokens, for the reply.
+    pub flags: MetaFlags<'b>,
+    /// `M`.
+    pub direction: Direction,
+    /// `D`: by how much; 1 if absent.
+    pub delta: u64,
+    /// `J`: the value of an item that `N` creates.
+    pub initial: u64,
+    /// `N`: create a missing item with this expiry.
+    pub vivify: Option<ExpiryTime>,
+    /// `T`: the new expiry.
+    pub touch: Option<ExpiryTime>,
+    /// `C`: only the item with this CAS unique.
+    pub compare_cas: Option<u64>,
+    /// `E`: the CAS unique the item gets.
+    pub new_cas: Option<u64>,
+    /// `v`: return the value.
+    pub value: bool,
+    /// `q`: no answer to success.
+    pub quiet: bool,
+}

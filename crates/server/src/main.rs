@@ -1,0 +1,3 @@
+//! The cache server.
+
+fn main() {}
