@@ -1,0 +1,196 @@
+//! The words of the cache's API: what can be asked, and what the outcome can be.
+
+/// When an item stops being there: Unix seconds, or never.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord)]
+pub struct Expiry(pub u32);
+
+impl Expiry {
+    /// The item stays until it is evicted or removed.
+    pub const NEVER: Self = Self(0);
+    /// The item is gone the moment it is stored.
+    pub const PAST: Self = Self(1);
+
+    /// Whether an item with this expiry is gone at `now` (Unix seconds).
+    pub fn is_over(self, now: u32) -> bool {
+        self != Self::NEVER && self.0 <= now
+    }
+}
+
+/// What is kept with a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Attributes {
+    /// Client flags, returned as they were stored.
+    pub flags: u32,
+    /// When the item stops being there.
+    pub expiry: Expiry,
+    /// The client sent the key in base64; dumps show it so.
+    pub base64_key: bool,
+}
+
+/// Why something could not be stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// Larger than the item limit.
+    TooLarge,
+    /// No memory, and nothing that may be evicted for it.
+    NoMemory,
+    /// The memory there is waits for the caller's own session to end. Drop the session, open
+    /// another and ask again: what was evicted meanwhile is then free.
+    SessionTooLong,
+}
+
+/// Which value a draft may replace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Condition {
+    /// Whatever is there, or nothing.
+    Always,
+    /// Nothing may be there.
+    Absent,
+    /// Something must be there.
+    Present,
+    /// Exactly the item with this CAS unique.
+    Unique(u64),
+    /// meta `ms` with `C` and `I`: the item with this CAS unique; over one with a higher unique
+    /// the draft is stored and marked stale; over one with a lower unique nothing is stored.
+    UniqueOrStale(u64),
+}
+
+/// How a draft is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Store {
+    /// Which value it may replace.
+    pub condition: Condition,
+    /// A CAS unique of the client's choice instead of the next of the sequence (meta `E`).
+    pub new_cas: Option<u64>,
+}
+
+impl Store {
+    /// Stores under `condition`, with the next CAS unique.
+    pub fn when(condition: Condition) -> Self {
+        Self { condition, new_cas: None }
+    }
+}
+
+/// Where `concat` puts the draft's value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// Behind the value that is there.
+    Back,
+    /// Before it.
+    Front,
+}
+
+/// The outcome of a store or concat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stored {
+    /// It is there now, with this CAS unique.
+    Stored {
+        /// The item's CAS unique.
+        cas: u64,
+    },
+    /// The condition did not hold: something was there, or nothing was.
+    NotStored,
+    /// The item there has another CAS unique.
+    Exists,
+    /// A CAS unique was asked for and nothing was there.
+    NotFound,
+}
+
+/// A get with meta's additions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Fetch {
+    /// Give the item this expiry.
+    pub touch: Option<Expiry>,
+    /// On a miss, create an empty item with this expiry and hand out its win token.
+    pub vivify: Option<Expiry>,
+    /// Hand out a win token when fewer than this many seconds are left.
+    pub recache_below_seconds: Option<i64>,
+    /// The CAS unique of an item that `vivify` creates.
+    pub new_cas: Option<u64>,
+    /// Leave no trace: neither recency nor the fetched mark.
+    pub quiet: bool,
+    /// The client sent the key in base64.
+    pub base64_key: bool,
+}
+
+/// What a fetch says beside the item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tokens {
+    /// `W`: this caller shall recompute the value.
+    pub won: bool,
+    /// `X`: the item is stale.
+    pub stale: bool,
+    /// `Z`: another caller has the win token already.
+    pub sent: bool,
+    /// The item was created by this fetch.
+    pub created: bool,
+}
+
+/// How a removal is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Remove {
+    /// Only the item with this CAS unique.
+    pub compare_cas: Option<u64>,
+    /// Mark the item stale instead, so that one reader recomputes it.
+    pub invalidate: bool,
+    /// With `invalidate`: the item's new expiry.
+    pub touch: Option<Expiry>,
+    /// Drop the value and client flags, keep the item.
+    pub drop_value: bool,
+    /// The CAS unique of an item that stays.
+    pub new_cas: Option<u64>,
+}
+
+/// The outcome of a removal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Removed {
+    /// Removed, or changed as asked.
+    Removed,
+    /// Nothing was there.
+    NotFound,
+    /// The item there has another CAS unique.
+    Exists,
+}
+
+/// A change of a decimal number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arithmetic {
+    /// By how much.
+    pub delta: u64,
+    /// Up (wrapping at 2^64) or down (stopping at 0).
+    pub increment: bool,
+    /// On a miss, create the item with this value and expiry.
+    pub create: Option<(u64, Expiry)>,
+    /// Give the item this expiry.
+    pub touch: Option<Expiry>,
+    /// Only the item with this CAS unique.
+    pub compare_cas: Option<u64>,
+    /// A CAS unique of the client's choice.
+    pub new_cas: Option<u64>,
+    /// The client sent the key in base64 (for an item that is created).
+    pub base64_key: bool,
+}
+
+/// The outcome of arithmetic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counted {
+    /// The number now, and what the reply may show of the item.
+    Value {
+        /// The number.
+        value: u64,
+        /// The item's CAS unique.
+        cas: u64,
+        /// The item's expiry.
+        expiry: Expiry,
+        /// The item's client flags.
+        flags: u32,
+        /// The item was created by this request.
+        created: bool,
+    },
+    /// Nothing was there.
+    NotFound,
+    /// The item there has another CAS unique.
+    Exists,
+    /// What is there is not a decimal number of at most 20 digits.
+    NotANumber,
+}

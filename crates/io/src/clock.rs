@@ -1,0 +1,69 @@
+//! The time, in whole seconds of Unix time, as items' expiry is kept; and a clock that tests move
+//! by hand.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Something that knows the time.
+pub trait Clock: Send + Sync {
+    /// Seconds since 1970. Never goes backwards.
+    fn unix_seconds(&self) -> u32;
+}
+
+/// The machine's time: Unix time when the clock was made, and from then on the monotonic clock, so
+/// that an adjusted wall clock neither expires items at once nor keeps them for ever.
+#[derive(Debug)]
+pub struct SystemClock {
+    started: Instant,
+    started_unix_seconds: u32,
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl SystemClock {
+    /// Starts at the machine's wall clock.
+    pub fn new() -> Self {
+        let unix = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        // Unix time in 32 bits, unsigned, lasts until 2106.
+        let started_unix_seconds = u32::try_from(unix.as_secs()).unwrap_or(u32::MAX);
+        Self {
+            started: Instant::now(),
+            started_unix_seconds,
+        }
+    }
+}
+
+impl Clock for SystemClock {
+    fn unix_seconds(&self) -> u32 {
+        let elapsed = u32::try_from(self.started.elapsed().as_secs()).unwrap_or(u32::MAX);
+        self.started_unix_seconds.saturating_add(elapsed)
+    }
+}
+
+/// A clock that stands still until it is told to move.
+#[derive(Debug)]
+pub struct ManualClock(AtomicU32);
+
+impl ManualClock {
+    /// Stands at `unix_seconds`.
+    pub fn new(unix_seconds: u32) -> Self {
+        Self(AtomicU32::new(unix_seconds))
+    }
+
+    /// Moves on by `seconds`.
+    pub fn advance(&self, seconds: u32) {
+        self.0.fetch_add(seconds, Ordering::Relaxed);
+    }
+}
+
+impl Clock for ManualClock {
+    fn unix_seconds(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+}

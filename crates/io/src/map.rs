@@ -1,0 +1,162 @@
+//! An anonymous mapping: a range of addresses reserved once, whose pages come when they are first
+//! touched and go when they are given back.
+
+use std::io;
+use std::ptr::{self, NonNull};
+
+/// The size of a huge page on x86-64 and, with 4 KiB base pages, on aarch64.
+pub const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// A range of private, zero-filled memory, aligned to huge pages.
+#[derive(Debug)]
+pub struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+    /// What `mmap` returned and how much of it: more than `bytes`, for the alignment's sake.
+    mapped_start: NonNull<u8>,
+    mapped_bytes: usize,
+}
+
+// SAFETY: a mapping is a range of addresses; it belongs to no thread. What is done with the bytes
+// is up to whoever takes pointers from `start`.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; the methods that change the mapping are system calls, safe from any thread.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Reserves `bytes` of address space, a multiple of the huge page, without touching it.
+    pub fn reserve(bytes: usize) -> io::Result<Self> {
+        assert!(bytes > 0 && bytes.is_multiple_of(HUGE_PAGE_BYTES));
+        let mapped_bytes = bytes
+            .checked_add(HUGE_PAGE_BYTES)
+            .ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that
+        // exists.
+        let mapped = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                mapped_bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if mapped == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let mapped_start = NonNull::new(mapped.cast::<u8>())
+            .ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        let gap = mapped_start.align_offset(HUGE_PAGE_BYTES);
+        // SAFETY: `gap` is below HUGE_PAGE_BYTES, by which the mapping is longer than `bytes`.
+        let start = unsafe { mapped_start.add(gap) };
+        Ok(Self {
+            start,
+            bytes,
+            mapped_start,
+            mapped_bytes,
+        })
+    }
+
+    /// The first byte; aligned to a huge page.
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// Length in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Asks for huge pages, as transparently as the kernel can. Returns whether it agreed.
+    pub fn advise_huge(&self) -> bool {
+        // SAFETY: the range is this mapping's own; the advice changes no content.
+        unsafe { libc::madvise(self.start.as_ptr().cast(), self.bytes, libc::MADV_HUGEPAGE) == 0 }
+    }
+
+    /// Makes the pages of a range present now rather than at their first use. Returns whether the
+    /// kernel did so; content is unchanged either way.
+    pub fn populate(&self, offset: usize, bytes: usize) -> bool {
+        self.check(offset, bytes);
+        // SAFETY: the range was checked to be this mapping's own; populating keeps content.
+        unsafe {
+            let start = self.start.as_ptr().add(offset).cast();
+            libc::madvise(start, bytes, libc::MADV_POPULATE_WRITE) == 0
+        }
+    }
+
+    /// Gives the pages of a range back to the system: they leave the resident set, and read as
+    /// zeroes when they are next touched.
+    ///
+    /// # Safety
+    /// No thread reads or writes the range during the call, or relies on what it held.
+    pub unsafe fn discard(&self, offset: usize, bytes: usize) -> io::Result<()> {
+        self.check(offset, bytes);
+        // SAFETY: the range was checked to be this mapping's own, and the caller promises that
+        // nobody uses it.
+        let done = unsafe {
+            let start = self.start.as_ptr().add(offset).cast();
+            libc::madvise(start, bytes, libc::MADV_DONTNEED)
+        };
+        if done == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+
+    fn check(&self, offset: usize, bytes: usize) {
+        assert!(offset.is_multiple_of(4096) && bytes.is_multiple_of(4096));
+        assert!(offset <= self.bytes && bytes <= self.bytes - offset);
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range is what `reserve` mapped, and whoever owns the mapping promised by
+        // dropping it that no pointer into it is used any more.
+        let done = unsafe { libc::munmap(self.mapped_start.as_ptr().cast(), self.mapped_bytes) };
+        debug_assert_eq!(done, 0);
+    }
+}
+
+/// How much memory the machine has, in bytes; `None` where the system does not say.
+pub fn physical_memory_bytes() -> Option<usize> {
+    // SAFETY: sysconf only reads.
+    let (pages, page_bytes) = unsafe {
+        (
+            libc::sysconf(libc::_SC_PHYS_PAGES),
+            libc::sysconf(libc::_SC_PAGESIZE),
+        )
+    };
+    usize::try_from(pages)
+        .ok()?
+        .checked_mul(usize::try_from(page_bytes).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapping_is_aligned_zeroed_and_can_be_given_back() {
+        let mapping = Mapping::reserve(2 * HUGE_PAGE_BYTES).unwrap();
+        let start = mapping.start().as_ptr();
+        assert_eq!(start as usize % HUGE_PAGE_BYTES, 0);
+        // SAFETY: the byte lies in the second huge page of the mapping, which only this test uses.
+        unsafe {
+            let byte = start.add(HUGE_PAGE_BYTES + 5);
+            assert_eq!(byte.read(), 0);
+            byte.write(7);
+            mapping.discard(HUGE_PAGE_BYTES, HUGE_PAGE_BYTES).unwrap();
+            assert_eq!(byte.read(), 0);
+        }
+    }
+
+    #[test]
+    #[should_panic]
+    fn a_range_beyond_the_mapping_is_refused() {
+        let mapping = Mapping::reserve(HUGE_PAGE_BYTES).unwrap();
+        mapping.populate(HUGE_PAGE_BYTES, 4096);
+    }
+}
