@@ -158,10 +158,28 @@ impl Hot {
     /// Evicts everything in one slab of a class, after which the slab leaves the class. Returns
     /// whether there was a slab to drain.
     fn drain_slab(&self, id: ClassId, links: &dyn Links) -> bool {
-        let zone = self.zone();
         let Some(slab_id) = self.choose_slab(id) else {
             return false;
         };
+        self.empty_slab(id, slab_id, links);
+        true
+    }
+
+    /// Empties draining slabs once more: of drafts that were published after the first time.
+    fn finish_draining(&self, id: ClassId, links: &dyn Links) {
+        let draining: Vec<_> = {
+            let class = lock(self.class(id));
+            let is_draining = |slab_id: &&SlabId| self.zone().slab(**slab_id).is_draining();
+            class.slabs.iter().filter(is_draining).copied().collect()
+        };
+        for slab_id in draining {
+            self.empty_slab(id, slab_id, links);
+        }
+    }
+
+    /// Evicts what is published in a draining slab of a class.
+    fn empty_slab(&self, id: ClassId, slab_id: SlabId, links: &dyn Links) {
+        let zone = self.zone();
         let touched = zone.slab(slab_id).touched();
         for begin in (0..touched).step_by(DRAIN_STEP as usize) {
             let guard = self.epochs.pin();
