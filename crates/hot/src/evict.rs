@@ -220,7 +220,7 @@ impl Hot {
         let item = unsafe { self.item(guard, place) };
         let gone = links.is_gone(item);
         let mark = item.mark().load(Ordering::Relaxed);
-        if !links.unlink(item, place) {
+        if !links.unlink(guard, item, place) {
             return 0;
         }
         let counters = &mut class.counters;

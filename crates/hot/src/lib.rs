@@ -57,7 +57,7 @@ pub trait Links {
     /// Whether the item is expired or flushed: no reader gets it any more.
     fn is_gone(&self, item: ItemRef<'_>) -> bool;
     /// Removes the item from the index if the index still points at exactly this place.
-    fn unlink(&self, item: ItemRef<'_>, place: Place) -> bool;
+    fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool;
 }
 
 /// The hot zone.
