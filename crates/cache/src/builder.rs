@@ -94,20 +94,23 @@ impl Builder {
         if !ITEM_BYTES_MAX_RANGE.contains(&self.item_bytes_max) {
             return Err(BuildError::ItemBytesMax(self.item_bytes_max));
         }
-        let limit_slabs = limit_slabs(self.memory_bytes)
-            .ok_or(BuildError::MemoryBytes(self.memory_bytes))?;
+        let limit_slabs =
+            limit_slabs(self.memory_bytes).ok_or(BuildError::MemoryBytes(self.memory_bytes))?;
         // Addresses cost nothing: reserve what the machine has, so that the limit can grow online.
-        let machine_bytes = io::map::physical_memory_bytes().unwrap_or(0).min(ARENA_BYTES_MAX);
+        let machine_bytes = io::map::physical_memory_bytes()
+            .unwrap_or(0)
+            .min(ARENA_BYTES_MAX);
         let reserved_slabs = limit_slabs.max(machine_bytes / SLAB_BYTES);
         let arena = Arena::new(reserved_slabs, limit_slabs).map_err(BuildError::Reserve)?;
         let arena = Arc::new(arena);
         let epochs = Arc::new(Epochs::new());
         let tables = Arc::new(ArenaTables::new(Arc::clone(&arena)));
-        let options =
-            Options { initial_items: self.memory_bytes / FIRST_ITEM_BYTES, ..Options::default() };
+        let options = Options {
+            initial_items: self.memory_bytes / FIRST_ITEM_BYTES,
+            ..Options::default()
+        };
         let space = Arc::clone(&tables) as Arc<dyn memory::TableSpace>;
-        let index =
-            Index::new(options, Arc::clone(&epochs), space).map_err(BuildError::Index)?;
+        let index = Index::new(options, Arc::clone(&epochs), space).map_err(BuildError::Index)?;
         let sizes = match self.growth_factor {
             Some(factor) => SizeClasses::new(self.chunk_bytes_min, factor),
             None => SizeClasses::for_slabs(self.chunk_bytes_min, limit_slabs),
@@ -165,10 +168,16 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ItemBytesMax(bytes) => {
-                write!(f, "an item limit of {bytes} bytes is not between 1 KiB and 1 GiB")
+                write!(
+                    f,
+                    "an item limit of {bytes} bytes is not between 1 KiB and 1 GiB"
+                )
             }
             Self::MemoryBytes(bytes) => {
-                write!(f, "{bytes} bytes of memory are more than the 2 TiB a cache can address")
+                write!(
+                    f,
+                    "{bytes} bytes of memory are more than the 2 TiB a cache can address"
+                )
             }
             Self::Reserve(error) => write!(f, "cannot reserve the memory's addresses: {error}"),
             Self::Index(error) => write!(f, "cannot start the index: {error}"),
@@ -195,7 +204,11 @@ pub struct MemoryLimitError {
 
 impl fmt::Display for MemoryLimitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the memory limit can be at most {} bytes", self.bytes_max)
+        write!(
+            f,
+            "the memory limit can be at most {} bytes",
+            self.bytes_max
+        )
     }
 }
 

@@ -56,12 +56,6 @@ impl Cache {
         Hash(hasher.finish())
     }
 
-    /// Asks for the index lines that a request for this hash will need. Does not wait for them.
-    #[inline]
-    pub fn prefetch(&self, hash: Hash) {
-        self.index.prefetch(hash);
-    }
-
     /// The largest item, key and header included, in bytes.
     pub fn item_bytes_max(&self) -> usize {
         self.item_bytes_max
@@ -82,6 +76,7 @@ impl Cache {
     }
 
     /// The next number of the sequence.
+    #[inline]
     pub(crate) fn next_sequence(&self) -> u64 {
         self.sequence.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -101,7 +96,8 @@ impl Cache {
     /// `cas` can ever succeed over an item that changed: its number and the one that the client
     /// saw would both lie within the last 2^32 and differ there.
     pub(crate) fn cas_of(&self, item: ItemRef<'_>) -> u64 {
-        item.custom_cas().unwrap_or_else(|| self.full_sequence(item.sequence()))
+        item.custom_cas()
+            .unwrap_or_else(|| self.full_sequence(item.sequence()))
     }
 
     pub(crate) fn full_sequence(&self, low: u32) -> u64 {
@@ -112,6 +108,8 @@ impl Cache {
 
 impl std::fmt::Debug for Cache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cache").field("arena", &self.arena).finish_non_exhaustive()
+        f.debug_struct("Cache")
+            .field("arena", &self.arena)
+            .finish_non_exhaustive()
     }
 }

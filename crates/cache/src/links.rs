@@ -15,8 +15,8 @@ impl Links for Cache {
         self.may_evict
     }
 
-    fn prefetch(&self, item: ItemRef<'_>) {
-        self.index.prefetch(self.hash(item.key()));
+    fn prefetch(&self, guard: &Guard<'_>, item: ItemRef<'_>) {
+        self.index.prefetch(guard, self.hash(item.key()));
     }
 
     fn is_gone(&self, item: ItemRef<'_>) -> bool {
@@ -24,6 +24,7 @@ impl Links for Cache {
     }
 
     fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
-        self.index.remove_exact(guard, self.hash(item.key()), location_of(place))
+        self.index
+            .remove_exact(guard, self.hash(item.key()), location_of(place))
     }
 }

@@ -23,6 +23,13 @@ pub(crate) struct Found<'g> {
     pub(crate) item: ItemRef<'g>,
 }
 
+impl Found<'_> {
+    /// Where the item's first chunk is.
+    pub(crate) fn place(&self) -> Place {
+        place_of(self.location)
+    }
+}
+
 /// What becomes of a key.
 pub(crate) enum Fate<'c> {
     /// It stays as it is.
@@ -51,7 +58,10 @@ impl Cache {
     ) -> Option<Found<'g>> {
         let has_key = |location| self.item_at(guard, location).has_key(key);
         let location = self.index.find(guard, hash, has_key)?;
-        Some(Found { location, item: self.item_at(guard, location) })
+        Some(Found {
+            location,
+            item: self.item_at(guard, location),
+        })
     }
 
     /// Asks for the cache lines of the item that the hash most likely leads to.
@@ -62,55 +72,116 @@ impl Cache {
         }
     }
 
-    /// Decides what becomes of a key, under the lock of its index table: `decide` sees the key's
-    /// item, gone or not. `decide` runs once, or not at all if the index is full.
+    /// Decides what becomes of a key, under the lock of its index table: `decide` sees the item
+    /// that `is_key` knows by its key, gone or not. `decide` runs once, or not at all if the index
+    /// is full.
+    #[inline]
     pub(crate) fn update<'c, 'g, R>(
         &self,
         guard: &'g Guard<'_>,
-        key: &[u8],
         hash: Hash,
+        is_key: impl Fn(ItemRef<'g>) -> bool,
         decide: impl FnOnce(Option<Found<'g>>) -> (Fate<'c>, R),
     ) -> Result<R, Full> {
-        self.update_where(guard, hash, |item, _| item.has_key(key), decide)
-    }
-
-    /// The same for one particular item: `decide` gets `None` if it is no longer in the index.
-    pub(crate) fn update_found<'c, 'g, R>(
-        &self,
-        guard: &'g Guard<'_>,
-        hash: Hash,
-        found: &Found<'g>,
-        decide: impl FnOnce(Option<Found<'g>>) -> (Fate<'c>, R),
-    ) -> Result<R, Full> {
-        self.update_where(guard, hash, |_, location| location == found.location, decide)
-    }
-
-    fn update_where<'c, 'g, R>(
-        &self,
-        guard: &'g Guard<'_>,
-        hash: Hash,
-        is_meant: impl Fn(ItemRef<'g>, Location) -> bool,
-        decide: impl FnOnce(Option<Found<'g>>) -> (Fate<'c>, R),
-    ) -> Result<R, Full> {
-        let now = self.now();
-        let is_meant = |location| is_meant(self.item_at(guard, location), location);
-        let (result, unlinked) = self.index.update(guard, hash, is_meant, |current| {
-            let found =
-                current.map(|location| Found { location, item: self.item_at(guard, location) });
+        let is_key = |location| is_key(self.item_at(guard, location));
+        let (result, unlinked) = self.index.update(guard, hash, is_key, |current| {
+            let found = current.map(|location| Found {
+                location,
+                item: self.item_at(guard, location),
+            });
             let (fate, result) = decide(found);
-            let change = match fate {
-                Fate::Keep => return (Change::Keep, (result, None)),
-                Fate::Remove => Change::Remove,
-                Fate::Publish { draft, sequence, mark_bits } => {
-                    Change::Set(location_of(draft.publish(sequence, mark_bits, now)))
-                }
+            let change = self.change(fate);
+            let unlinked = if change == Change::Keep {
+                None
+            } else {
+                current
             };
-            (change, (result, current))
+            (change, (result, unlinked))
         })?;
         if let Some(location) = unlinked {
             self.retire(guard, location);
         }
         Ok(result)
+    }
+
+    /// The same for a key that has an item. `None`, and nothing decided, if it has none.
+    pub(crate) fn update_existing<'c, 'g, R>(
+        &self,
+        guard: &'g Guard<'_>,
+        hash: Hash,
+        is_key: impl Fn(ItemRef<'g>) -> bool,
+        decide: impl FnOnce(Found<'g>) -> (Fate<'c>, R),
+    ) -> Option<R> {
+        let is_key = |location| is_key(self.item_at(guard, location));
+        let (result, unlinked) = self.index.update_present(guard, hash, is_key, |location| {
+            let (fate, result) = decide(Found {
+                location,
+                item: self.item_at(guard, location),
+            });
+            let change = self.change(fate);
+            (
+                change,
+                (result, (change != Change::Keep).then_some(location)),
+            )
+        })?;
+        if let Some(location) = unlinked {
+            self.retire(guard, location);
+        }
+        Some(result)
+    }
+
+    /// The same for one particular item. `None`, and nothing decided, if it is no longer in the
+    /// index.
+    pub(crate) fn update_found<'c, 'g, R>(
+        &self,
+        guard: &'g Guard<'_>,
+        hash: Hash,
+        found: &Found<'g>,
+        decide: impl FnOnce() -> (Fate<'c>, R),
+    ) -> Option<R> {
+        let is_it = |location| location == found.location;
+        let (result, changed) = self.index.update_present(guard, hash, is_it, |_| {
+            let (fate, result) = decide();
+            let change = self.change(fate);
+            (change, (result, change != Change::Keep))
+        })?;
+        if changed {
+            self.retire(guard, found.location);
+        }
+        Some(result)
+    }
+
+    /// Whether the item is still where it was found.
+    pub(crate) fn is_still(&self, guard: &Guard<'_>, hash: Hash, place: Place) -> bool {
+        self.index.contains_exact(guard, hash, location_of(place))
+    }
+
+    /// The item at a place where the hot zone's walk has just seen it, if the index agrees.
+    pub(crate) fn confirm<'g>(
+        &self,
+        guard: &'g Guard<'_>,
+        hash: Hash,
+        item: ItemRef<'g>,
+        place: Place,
+    ) -> Option<Found<'g>> {
+        self.is_still(guard, hash, place).then(|| Found {
+            location: location_of(place),
+            item,
+        })
+    }
+
+    /// Publishes what is to be published.
+    #[inline]
+    fn change(&self, fate: Fate<'_>) -> Change {
+        match fate {
+            Fate::Keep => Change::Keep,
+            Fate::Remove => Change::Remove,
+            Fate::Publish {
+                draft,
+                sequence,
+                mark_bits,
+            } => Change::Set(location_of(draft.publish(sequence, mark_bits, self.now()))),
+        }
     }
 
     /// Removes an item if it is still where it was found.

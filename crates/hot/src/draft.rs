@@ -107,6 +107,17 @@ impl<'h> Draft<'h> {
         taken
     }
 
+    /// Copies as much of another item's value as still fits; returns how much that was.
+    pub fn copy_value(&mut self, item: ItemRef<'_>) -> usize {
+        if let Some(value) = item.contiguous() {
+            return self.write(value);
+        }
+        let arena = &self.hot.arena;
+        (0..item.layout().pieces())
+            .map(|number| self.write(item.piece_value(arena, number)))
+            .sum()
+    }
+
     /// Makes the item one that readers and hands may look at: `sequence` numbers it, and `mark_bits`
     /// are added to a fresh mark. The caller enters the place into the index right behind, under
     /// the same lock under which it decided to.

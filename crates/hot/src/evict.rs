@@ -61,6 +61,10 @@ impl Hot {
         {
             let mut class = lock(self.class(id));
             if let Some(place) = class.allocate(zone) {
+                let low = class.free == class.reserve_target() / 4;
+                if low && self.arena.free_slabs() <= INDEX_SPARE_SLABS {
+                    self.pressed.store(true, Ordering::Relaxed);
+                }
                 return Ok(place);
             }
             if let Some(slab) = self.arena.take(INDEX_SPARE_SLABS) {
@@ -68,6 +72,7 @@ impl Hot {
                 return class.allocate(zone).ok_or(Shortage::Nothing);
             }
         }
+        self.pressed.store(true, Ordering::Relaxed);
         self.evict(id, INLINE_BATCH, links);
         let mut class = lock(self.class(id));
         match class.allocate(zone) {
@@ -133,7 +138,7 @@ impl Hot {
             if !goes || victims[..found].contains(&place) {
                 continue;
             }
-            links.prefetch(item);
+            links.prefetch(guard, item);
             victims[found] = place;
             found += 1;
         }

@@ -20,7 +20,7 @@ pub mod item;
 pub mod shift;
 mod slab;
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use memory::{Arena, ClassId, Epochs, Guard, Place, SizeClasses};
@@ -53,7 +53,7 @@ pub trait Links {
     /// Whether items may be evicted while they are alive.
     fn may_evict(&self) -> bool;
     /// Asks for the cache lines that `unlink` will need.
-    fn prefetch(&self, item: ItemRef<'_>);
+    fn prefetch(&self, guard: &Guard<'_>, item: ItemRef<'_>);
     /// Whether the item is expired or flushed: no reader gets it any more.
     fn is_gone(&self, item: ItemRef<'_>) -> bool;
     /// Removes the item from the index if the index still points at exactly this place.
@@ -67,6 +67,8 @@ pub struct Hot {
     sizes: SizeClasses,
     classes: Box<[CachePadded<Mutex<Class>>]>,
     slabs: Box<[Slab]>,
+    /// A reserve is low: the background has work.
+    pressed: AtomicBool,
 }
 
 /// A size class as statistics show it.
@@ -105,6 +107,7 @@ impl Hot {
             sizes,
             classes,
             slabs,
+            pressed: AtomicBool::new(false),
         }
     }
 
@@ -190,6 +193,12 @@ impl Hot {
     pub fn used_bytes(&self) -> usize {
         let used = |class: &Class| (class.chunks() - class.free) * class.chunk_bytes;
         self.classes.iter().map(|class| used(&lock(class))).sum()
+    }
+
+    /// Whether some class's reserve is low and the background has not come since.
+    #[inline]
+    pub fn is_pressed(&self) -> bool {
+        self.pressed.load(Ordering::Relaxed)
     }
 
     /// Whether memory waits for pinned readers to leave.

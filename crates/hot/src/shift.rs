@@ -70,6 +70,7 @@ impl Hot {
     /// One turn of the background's work: reserves, and slabs from class to class. Returns whether
     /// there is more to do at once.
     pub fn maintain(&self, links: &dyn Links) -> bool {
+        self.pressed.store(false, Ordering::Relaxed);
         let mut more = false;
         let full = self.arena.free_slabs() <= INDEX_SPARE_SLABS;
         for (number, class) in self.classes.iter().enumerate() {
