@@ -97,12 +97,7 @@ impl View<'_> {
                     && let Some(location) = word.location()
                     && eq(location)
                 {
-                    return Some(Found {
-                        bucket: index,
-                        slot,
-                        side,
-                        location,
-                    });
+                    return Some(Found { bucket: index, slot, side, location });
                 }
             }
         }
