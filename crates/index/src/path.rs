@@ -25,7 +25,7 @@ pub(crate) const PATHS_MAX: usize = 2 * SLOTS;
 
 /// Buckets one search may visit. MemC3 gives up after 500 displacements; at 99 % occupancy a
 /// search that fails after so many has a chance of one in a thousand.
-const VISITS_MAX: usize = 512;
+const VISITS_MAX: usize = if cfg!(loom) { 32 } else { 512 };
 
 /// One bit for each bucket of the largest table.
 struct Visited([u64; buckets_of(UNITS_MAX).div_ceil(64)]);
