@@ -7,8 +7,10 @@
 //! trying keys in a first execution without other threads.
 //!
 //! The models have teeth. Each of these makes one fail: a lookup that takes its first miss for
-//! final; a move that leaves the version alone, or that empties the source first; a retired table
-//! whose lock opens again; a split that puts both halves under the wrong prefix.
+//! final; a relaxed store of a word, of a directory entry or of an opened lock; a retired table
+//! whose lock opens again, or that is retired before the directory leads elsewhere; a split that
+//! puts its halves under each other's prefix. That a move must bump the version takes a key that
+//! moves three times during one lookup: that model is in `src/find.rs`.
 #![cfg(loom)]
 
 mod common;
