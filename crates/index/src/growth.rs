@@ -7,9 +7,8 @@
 //! The writer that finds its table full builds the new one while it holds the old one's lock: some
 //! ten thousand words are copied in half a millisecond (a split takes 0.8), each to the bucket that
 //! the hash bits in the word and its position ask for, and no item is read. Lookups go on in the
-//! old table. Then
-//! the directory is changed, and the old table is retired and waits in *limbo* until nobody who
-//! saw it is pinned.
+//! old table. Then the directory is changed, and the old table is retired and waits in *limbo*
+//! until nobody who saw it is pinned.
 //!
 //! Growing by quarters copies each item five or six times while an index grows up, rather than
 //! once, and saves a quarter of the memory that doubling takes on average.
