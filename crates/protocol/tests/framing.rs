@@ -216,6 +216,22 @@ fn a_multiget_has_no_longest_line() {
 }
 
 #[test]
+fn half_a_line_end_is_no_part_of_a_key() {
+    for key_bytes in [250, 251] {
+        let key = "k".repeat(key_bytes);
+        let spaces = " ".repeat(LINE_BYTES_MAX - "get a".len() - key_bytes);
+        let line = format!("get a{spaces}{key}\r\n");
+        let (_, end) = multiget(line.as_bytes(), 1);
+        assert_eq!(end.is_ok(), key_bytes == 250);
+    }
+    let line = format!("get{}\r\n", " ".repeat(LINE_BYTES_MAX - 3));
+    assert_eq!(
+        multiget(line.as_bytes(), 1).1,
+        Err(Refusal::BadCommandLineFormat)
+    );
+}
+
+#[test]
 fn a_bad_multiget_in_pieces_is_refused_at_its_end() {
     let keys = "key ".repeat(1000);
     let long = "k".repeat(251);

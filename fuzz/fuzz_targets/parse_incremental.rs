@@ -1,7 +1,7 @@
 //! Any bytes, at once and in pieces: the parser finds the same. The first four bytes say how long
 //! the pieces are.
 //!
-//! `cargo +nightly fuzz run incremental`
+//! `cargo +nightly fuzz run parse_incremental`
 
 #![no_main]
 
