@@ -166,7 +166,7 @@ fn multiget(line: &[u8], read_bytes: usize) -> (Vec<Vec<u8>>, Result<Get<'static
     for read in line.chunks(read_bytes) {
         buffer.extend_from_slice(read);
         assert!(
-            buffer.len() <= LINE_BYTES_MAX + read_bytes,
+            buffer.len() <= LINE_BYTES_MAX + 1 + read_bytes,
             "the buffer stays bounded"
         );
         match parse(&buffer, continuation) {
