@@ -131,7 +131,7 @@ fn number_from_environment(name: &str, default: u64) -> u64 {
 #[test]
 fn mutated_requests() {
     let seed = number_from_environment("LARDER_SEED", 0x1a2d_e201);
-    let runs = number_from_environment("LARDER_RUNS", 20_000);
+    let runs = number_from_environment("LARDER_RUNS", 6_000);
     for run in seed..seed + runs {
         let mut random = Random(run);
         let stream: Vec<u8> = (0..1 + random.below(8))
