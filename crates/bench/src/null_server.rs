@@ -53,6 +53,8 @@ struct Connection {
     sets: bool,
     /// Newlines of a request that has not come completely.
     newlines: usize,
+    /// Whether the last read ended inside a request, so that the next does not show its kind.
+    mid_request: bool,
     /// Bytes of replies that the socket has not taken yet.
     owed_bytes: usize,
 }
@@ -145,6 +147,7 @@ impl NullServer {
                 stream,
                 sets: false,
                 newlines: 0,
+                mid_request: false,
                 owed_bytes: 0,
             };
             self.connections[number] = Some(connection);
@@ -178,13 +181,14 @@ impl Connection {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
             };
-            if self.newlines == 0 {
+            if !self.mid_request {
                 self.sets = buffer[0] == b's';
             }
             let replies = if self.sets { stored } else { hit };
             self.newlines += memchr_iter(b'\n', &buffer[..bytes]).count();
             self.owed_bytes += self.newlines / replies.newlines * replies.reply_bytes;
             self.newlines %= replies.newlines;
+            self.mid_request = self.newlines > 0 || buffer[bytes - 1] != b'\n';
             // A read that did not fill the buffer has drained the socket: the next bytes make a
             // new event, and another read would only be a wasted call.
             if bytes < buffer.len() {

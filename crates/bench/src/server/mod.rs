@@ -44,6 +44,7 @@ pub struct Server {
 impl Server {
     /// Starts a server on a free port, pinned to `core`, and waits until it listens.
     pub fn start(recipe: &Recipe, memory_mb: u64, core: usize) -> Outcome<Server> {
+        let _starting = lock_starts()?;
         let port = free_port()?;
         let mut command = Command::new(&recipe.program);
         command.args(recipe.arguments(port, memory_mb));
@@ -103,6 +104,16 @@ impl Drop for Server {
         // Without the log there is nothing to remove.
         let _ = fs::remove_file(&self.log);
     }
+}
+
+/// Lets one process at a time look for a free port and start a server on it, so that two runs on
+/// one machine do not end up asking the same server. Held until the file is closed.
+fn lock_starts() -> Outcome<fs::File> {
+    let path = std::env::temp_dir().join("larder-bench.starting");
+    let doing = || Failure::io(format!("locking {}", path.display()));
+    let file = fs::File::create(&path).map_err(doing())?;
+    file.lock().map_err(doing())?;
+    Ok(file)
 }
 
 fn free_port() -> Outcome<u16> {
