@@ -6,9 +6,9 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::compare::CompareOptions;
-use crate::drive::Driver;
 use crate::drive::encode::Operation;
 use crate::drive::script::Script;
+use crate::drive::{Driver, Run};
 use crate::failure::{Failure, Outcome};
 use crate::server::recipe::Kind;
 use crate::server::{Server, usage};
@@ -147,16 +147,7 @@ impl Workload {
         let run = driver.run(requests, check)?;
         let client_ns = (usage::own_cpu_ns()? - client_before) as f64;
         let server_ns = (usage::cpu_ns(server.pid())? - server_before) as f64;
-        let answered = match self.operation {
-            Operation::Get => run.tally.hits,
-            Operation::Set => run.tally.stored,
-        };
-        if answered > run.keys {
-            let kind = server.kind;
-            return Err(Failure::Reply(format!(
-                "{kind} answered more keys than it was asked"
-            )));
-        }
+        self.verify(&run, server.kind)?;
         let (keys, elapsed_ns) = (run.keys as f64, run.elapsed.as_nanos() as f64);
         Ok(Sample {
             workload: self.name,
@@ -172,5 +163,19 @@ impl Workload {
             latency_us_p50: run.latency_ns.value_at_quantile(0.5) as f64 / 1e3,
             latency_us_p99: run.latency_ns.value_at_quantile(0.99) as f64 / 1e3,
         })
+    }
+    /// Misses are a finding; anything else that was not asked for is an error.
+    fn verify(&self, run: &Run, kind: Kind) -> Outcome<()> {
+        let Run { tally, keys, .. } = run;
+        let valid = match self.operation {
+            Operation::Get => tally.hits <= *keys && tally.stored == 0,
+            Operation::Set => tally.stored == *keys && tally.hits == 0,
+        };
+        let name = self.name;
+        if valid {
+            Ok(())
+        } else {
+            Err(Failure::Reply(format!("{name} on {kind}: {tally:?}")))
+        }
     }
 }
