@@ -10,7 +10,7 @@ pub mod usage;
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,7 @@ pub struct Server {
     /// Program and arguments, as they could be typed.
     pub command_line: String,
     child: Guard,
-    log: PathBuf,
+    log: Log,
 }
 
 impl Server {
@@ -48,10 +48,11 @@ impl Server {
         let port = free_port()?;
         let mut command = Command::new(&recipe.program);
         command.args(recipe.arguments(port, memory_mb));
-        let log = std::env::temp_dir().join(format!("larder-bench-{port}.log"));
-        let file = fs::File::create(&log).map_err(Failure::io("making a log file"))?;
-        let errors = file.try_clone().map_err(Failure::io("making a log file"))?;
-        command.stdin(Stdio::null()).stdout(file).stderr(errors);
+        let log = Log::new(port)?;
+        command
+            .stdin(Stdio::null())
+            .stdout(log.writer()?)
+            .stderr(log.writer()?);
         // A child inherits its parent's core, with all its threads: pin, start, pin back.
         let before = machine::pin(core)?;
         let child = Guard::spawn(&mut command);
@@ -85,24 +86,44 @@ impl Server {
                 } else {
                     "does not listen"
                 };
-                let log = fs::read(&self.log).unwrap_or_default();
-                let shown = &log[log.len().saturating_sub(LOG_BYTES_SHOWN)..];
-                return Err(Failure::Reply(format!(
-                    "`{}` {why}\n{}",
-                    self.command_line,
-                    String::from_utf8_lossy(shown)
-                )));
+                let (line, log) = (&self.command_line, self.log.end());
+                return Err(Failure::Reply(format!("`{line}` {why}\n{log}")));
             }
-            std::thread::sleep(START_STEP);
         }
+        std::thread::sleep(START_STEP);
         Ok(())
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Without the log there is nothing to remove.
-        let _ = fs::remove_file(&self.log);
+/// What a server says on its standard output and error: a file without a name, so that nothing is
+/// left of it however this process ends.
+#[derive(Debug)]
+struct Log(fs::File);
+
+impl Log {
+    fn new(port: u16) -> Outcome<Log> {
+        let path = std::env::temp_dir().join(format!("larder-bench-{port}.log"));
+        let doing = || Failure::io(format!("making {}", path.display()));
+        let mut options = fs::OpenOptions::new();
+        options.read(true).append(true).create(true);
+        let file = options.open(&path).map_err(doing())?;
+        fs::remove_file(&path).map_err(doing())?;
+        Ok(Log(file))
+    }
+
+    fn writer(&self) -> Outcome<fs::File> {
+        self.0.try_clone().map_err(Failure::io("sharing a log"))
+    }
+
+    /// The end of it, as far as it can be read.
+    fn end(&self) -> String {
+        let bytes = self.0.metadata().map_or(0, |data| data.len());
+        let mut shown = vec![0; LOG_BYTES_SHOWN];
+        let read = self
+            .0
+            .read_at(&mut shown, bytes.saturating_sub(LOG_BYTES_SHOWN as u64));
+        shown.truncate(read.unwrap_or(0));
+        String::from_utf8_lossy(&shown).into_owned()
     }
 }
 
