@@ -3,7 +3,6 @@
 use std::fmt;
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -11,8 +10,7 @@ use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};
 
-/// How often a progress line is redrawn while nothing else happens: never while a run is measured,
-/// since the redrawing thread would take time from the client.
+/// Redrawn between measurements only: a thread that ticked would take time from the client.
 const PROGRESS: &str = "{spinner} [{elapsed}] {bar:30} {pos}/{len} {msg}";
 
 /// The median of several rounds, and the lowest and highest of them.
@@ -75,9 +73,7 @@ pub fn write_json(path: Option<&Path>, report: &impl Serialize) -> Outcome<()> {
 /// A progress line on standard error.
 pub fn progress(steps: u64) -> ProgressBar {
     let style = ProgressStyle::with_template(PROGRESS).expect("the template is valid");
-    ProgressBar::new(steps)
-        .with_style(style)
-        .with_elapsed(Duration::ZERO)
+    ProgressBar::new(steps).with_style(style)
 }
 
 #[cfg(test)]
