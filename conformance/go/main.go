@@ -1,0 +1,5 @@
+package main
+
+import _ "github.com/bradfitz/gomemcache/memcache"
+
+func main() {}
