@@ -3,9 +3,21 @@
 import sys
 import time
 
-from meta_memcache import CacheClient, Key, SetMode, connection_pool_factory_builder
-from meta_memcache.configuration import ServerAddress
-from meta_memcache.protocol import Conflict, Miss, NotStored, RequestFlags, Success, Value
+from meta_memcache import (
+    CacheClient,
+    Conflict,
+    Key,
+    LeasePolicy,
+    Miss,
+    NotStored,
+    RecachePolicy,
+    RequestFlags,
+    ServerAddress,
+    SetMode,
+    StalePolicy,
+    Success,
+    connection_pool_factory_builder,
+)
 
 checks = 0
 
@@ -17,8 +29,8 @@ def check(got, wanted):
         raise AssertionError(f"wanted {wanted!r}, got {got!r}")
 
 
-def flags(**named):
-    return RequestFlags(**named)
+def store(client, mode, key, value):
+    return client.set(key=key, value=value, ttl=100, set_mode=mode)
 
 
 def basics(client):
@@ -27,12 +39,12 @@ def basics(client):
     check(client.get(key=Key("m:a")), "one")
     check(client.set(key=Key("m:list"), value=[1, {"two": 3}], ttl=100), True)
     check(client.get(key=Key("m:list")), [1, {"two": 3}])
-    check(client.add(key=Key("m:a"), value="two", ttl=100), False)
-    check(client.add(key=Key("m:b"), value="two", ttl=100), True)
-    check(client.replace(key=Key("m:c"), value="x", ttl=100), False)
-    check(client.replace(key=Key("m:b"), value=b"bytes", ttl=100), True)
-    check(client.append(key=Key("m:b"), value=b"-end", ttl=100), True)
-    check(client.prepend(key=Key("m:b"), value=b"begin-", ttl=100), True)
+    check(store(client, SetMode.ADD, key=Key("m:a"), value="two"), False)
+    check(store(client, SetMode.ADD, key=Key("m:b"), value="two"), True)
+    check(store(client, SetMode.REPLACE, key=Key("m:c"), value="x"), False)
+    check(store(client, SetMode.REPLACE, key=Key("m:b"), value=b"bytes"), True)
+    check(store(client, SetMode.APPEND, key=Key("m:b"), value=b"-end"), True)
+    check(store(client, SetMode.PREPEND, key=Key("m:b"), value=b"begin-"), True)
     check(client.get(key=Key("m:b")), b"begin-bytes-end")
     check(client.delete(key=Key("m:b")), True)
     check(client.delete(key=Key("m:b")), False)
@@ -51,7 +63,7 @@ def many(client):
 
 def odd_keys(client):
     for name in ("schlüssel", "with space", "line\r\nbreak", "x" * 240, "鍵"):
-        key = Key(name, is_unicode=True)
+        key = Key(name)
         check(client.set(key=key, value=name, ttl=100), True)
         check(client.get(key=key), name)
         check(client.multi_get(keys=[key])[key], name)
@@ -87,33 +99,52 @@ def large(client):
 def win_and_recache(client):
     """The life of a value that many read: made by one winner, served stale while it is remade."""
     key = Key("m:lease")
-    asked = flags(return_value=True, vivify_on_miss_ttl=30, return_cas_token=True)
+    asked = RequestFlags(return_value=True, vivify_on_miss_ttl=30, return_cas_token=True)
     first = client.meta_get(key, asked)
     check((first.size, first.flags.win), (0, True))
     second = client.meta_get(key, asked)
     check((second.size, second.flags.win), (0, False))
-    won = flags(cas_token=first.flags.cas_token, cache_ttl=100)
-    check(isinstance(client.meta_set(key, b"made", 100, won), Success), True)
-    check(client.meta_get(key, asked).value, b"made")
+    won = RequestFlags(cas_token=first.flags.cas_token, cache_ttl=100)
+    check(isinstance(client.meta_set(key, "made", won), Success), True)
+    check(client.meta_get(key, asked).value, "made")
 
-    near = flags(return_value=True, recache_ttl=200, return_ttl=True, return_cas_token=True)
+    near = RequestFlags(return_value=True, recache_ttl=200, return_ttl=True, return_cas_token=True)
     winner, other = client.meta_get(key, near), client.meta_get(key, near)
     check((winner.flags.win, other.flags.win), (True, False))
-    check(winner.value, b"made")
+    check((winner.value, 98 <= winner.flags.ttl <= 100), ("made", True))
 
-    stale = flags(mark_stale=True, cache_ttl=30)
+    stale = RequestFlags(mark_stale=True, cache_ttl=30)
     check(isinstance(client.meta_delete(key, stale), Success), True)
     again = client.meta_get(key, asked)
-    check((again.flags.stale, again.value), (True, b"made"))
-    remade = flags(cas_token=again.flags.cas_token, cache_ttl=100)
-    client.meta_set(key, b"remade", 100, remade)
-    check((client.meta_get(key, asked).value, client.meta_get(key, asked).flags.stale),
-          (b"remade", None if client.meta_get(key, asked).flags.stale is None else False))
-    old = flags(cas_token=again.flags.cas_token, cache_ttl=100)
-    check(isinstance(client.meta_set(key, b"late", 100, old), Conflict), True)
-    check(isinstance(client.meta_get(Key("m:none"), flags(return_value=True)), Miss), True)
-    add = flags(mode=b"E")
-    check(isinstance(client.meta_set(key, b"x", 1, add), NotStored), True)
+    check((again.flags.stale, again.flags.win, again.value), (True, True, "made"))
+    other = client.meta_get(key, asked)
+    check((other.flags.stale, other.flags.win), (True, False))
+    remade = RequestFlags(cas_token=again.flags.cas_token, cache_ttl=100)
+    check(isinstance(client.meta_set(key, "remade", remade), Success), True)
+    fresh = client.meta_get(key, asked)
+    check((fresh.value, bool(fresh.flags.stale)), ("remade", False))
+    check(isinstance(client.meta_set(key, "late", remade), Conflict), True)
+    missing = client.meta_get(Key("m:none"), RequestFlags(return_value=True))
+    check(isinstance(missing, Miss), True)
+    add = RequestFlags(mode=SetMode.ADD.value)
+    check(isinstance(client.meta_set(key, "x", add), NotStored), True)
+
+
+def policies(client):
+    """The same through the client's own policies."""
+    key, lease = Key("m:policy"), LeasePolicy(ttl=30, miss_retries=1, miss_retry_wait=0.01)
+    check(client.get_or_lease(key=key, lease_policy=lease), None)
+    check(client.get_or_lease(key=key, lease_policy=lease), None)
+    check(client.set(key=key, value="made", ttl=100), True)
+    check(client.get_or_lease(key=key, lease_policy=lease), "made")
+    recache = RecachePolicy(ttl=200)
+    check(client.get(key=key, recache_policy=recache), None)
+    check(client.get(key=key, recache_policy=recache), "made")
+    stale = StalePolicy(mark_stale_on_deletion_ttl=30)
+    check(client.set(key=key, value="made", ttl=300), True)
+    check(client.invalidate(key=key, stale_policy=stale), True)
+    check(client.get(key=key, recache_policy=recache), None)
+    check(client.get(key=key, recache_policy=recache), "made")
 
 
 def expiry(client):
@@ -124,14 +155,12 @@ def expiry(client):
 
 
 def main():
-    from meta_memcache.configuration import default_key_encoder  # noqa: F401
-
     server = ServerAddress(sys.argv[1], int(sys.argv[2]))
     client = CacheClient.cache_client_from_servers(
         servers=[server],
         connection_pool_factory_fn=connection_pool_factory_builder(),
     )
-    parts = (basics, many, odd_keys, counting, uniques, large, win_and_recache, expiry)
+    parts = (basics, many, odd_keys, counting, uniques, large, win_and_recache, policies, expiry)
     for part in parts:
         part(client)
     print(f"{checks} checks")

@@ -19,9 +19,10 @@ fn resident_max(limit_mib: u64) -> u64 {
     limit_mib * MIB * 105 / 100 + 32 * MIB
 }
 
-fn check_resident(server: &Server, limit_mib: u64) -> Result<String> {
+fn check_resident(bench: &Bench, server: &Server, limit_mib: u64) -> Result<String> {
     let (used, allowed) = (server.resident_bytes()?, resident_max(limit_mib));
-    if used > allowed {
+    // The promise is Larder's; memcached is only measured.
+    if bench.larder && used > allowed {
         let (used, allowed) = (used / MIB, allowed / MIB);
         return fail(format!(
             "{used} MiB resident with -m {limit_mib}, at most {allowed} allowed"
@@ -89,7 +90,7 @@ pub fn bad_input(bench: &Bench) -> Result<Ended> {
     for _ in 0..CONNECTIONS {
         throw(server.port, &garbage(&mut random))?;
     }
-    let used = check_resident(&server, 64)?;
+    let used = check_resident(bench, &server, 64)?;
     finish(
         &mut server,
         witness,
@@ -149,7 +150,7 @@ pub fn deaf_client(bench: &Bench) -> Result<Ended> {
     let mut used = String::new();
     for _ in 0..10 {
         std::thread::sleep(Duration::from_millis(100));
-        used = check_resident(&server, limit_mib)?;
+        used = check_resident(bench, &server, limit_mib)?;
     }
     finish(
         &mut server,
@@ -198,7 +199,7 @@ pub fn long_pipeline(bench: &Bench) -> Result<Ended> {
         Ok(outcome) => outcome?,
         Err(_) => return fail("the sender panicked"),
     }
-    let used = check_resident(&server, 64)?;
+    let used = check_resident(bench, &server, 64)?;
     finish(
         &mut server,
         witness,
@@ -209,7 +210,7 @@ pub fn long_pipeline(bench: &Bench) -> Result<Ended> {
 /// A server with hardly any memory: it may refuse and forget, but never answer wrongly.
 pub fn tiny_memory(bench: &Bench) -> Result<Ended> {
     const KEYS: usize = 20_000;
-    let mut server = bench.options.server.start("-m 1")?;
+    let mut server = bench.options.server.start("-m 2")?;
     let mut wire = Wire::connect(server.port)?;
     let (mut stored, mut hits) = (0, 0);
     let value = |key: usize| format!("{key}-").repeat(1 + key % 150);
@@ -235,15 +236,11 @@ pub fn tiny_memory(bench: &Bench) -> Result<Ended> {
             return fail(format!("get t{key} answered {reply:?}"));
         }
     }
-    let used = if bench.larder {
-        check_resident(&server, 1)?
-    } else {
-        String::new()
-    };
+    let used = check_resident(bench, &server, 2)?;
     if !server.is_alive() || stored == 0 {
-        return fail(format!("{stored} of {KEYS} values stored with -m 1"));
+        return fail(format!("{stored} of {KEYS} values stored with -m 2"));
     }
     Ok(Ended::Passed(format!(
-        "-m 1: {stored} of {KEYS} stored, {hits} kept {used}"
+        "-m 2: {stored} of {KEYS} stored, {hits} kept, {used}"
     )))
 }
