@@ -85,7 +85,7 @@ impl Run {
     }
 
     /// Runs it unseen: whether it succeeded, and all it printed.
-    fn output(mut self, limit: Duration) -> Result<(bool, String)> {
+    pub fn output(mut self, limit: Duration) -> Result<(bool, String)> {
         let folder = std::env::temp_dir();
         let name = format!(
             "larder-xtask-{}-{}",

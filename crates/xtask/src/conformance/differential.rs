@@ -89,7 +89,8 @@ fn judge(pair: &Pair, known: Option<&Deviation>, replies: &Replies) -> Option<St
         });
     };
     let listed = same(reference, &deviation.memcached);
-    if !listed && !(pair.newer && same(reference, &deviation.larder)) {
+    let newer = pair.newer && same(reference, &deviation.larder);
+    if !listed && !newer {
         let (listed, now) = (show(&deviation.memcached), show(reference));
         return Some(format!("memcached no longer answers {listed} but {now}"));
     }

@@ -118,7 +118,6 @@ fn work(wire: &mut Wire) -> Result {
 const GROWTH: &[(&str, u64)] = &[
     ("cmd_set", 4),
     ("cmd_touch", 2),
-    ("cmd_meta", 1),
     ("get_misses", 1),
     ("delete_misses", 1),
     ("delete_hits", 1),
