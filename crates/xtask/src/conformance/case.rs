@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! # A comment.
+//! server -F -C                     options of the server, for the cases below this line
 //! case a name that says what is tested
 //! send set $k 0 0 2\r\nhi\r\n      bytes, with escapes; several lines go out as one write
 //! sync                             wait until everything so far is answered
@@ -10,6 +11,7 @@
 //! closes                           the server must close by itself after this
 //! alone                            do not pipeline this case with the others of its file
 //! whole                            nor cut it in two writes
+//! unasked                          send no `mn` at the end, where even that would be refused
 //! ```
 //!
 //! Escapes are `\r \n \t \0 \\ \xNN`. `$k` is a key of nine bytes that no other run of a case
@@ -58,6 +60,10 @@ pub struct Case {
     pub alone: bool,
     /// Whether it may be cut in two writes.
     pub cuts: bool,
+    /// Whether `mn` at the end asks if the server still listens.
+    pub asks: bool,
+    /// The options that the server is started with, beside the usual ones.
+    pub server: String,
 }
 
 /// The length of a run's key prefix; nine bytes are twelve in base64, without padding.
@@ -77,6 +83,8 @@ impl Case {
             closes: false,
             alone: false,
             cuts: true,
+            asks: true,
+            server: String::new(),
         }
     }
 
@@ -98,6 +106,7 @@ impl Case {
 /// The cases of a file.
 pub fn parse(file: &str, text: &str) -> Result<Vec<Case>> {
     let mut cases: Vec<Case> = Vec::new();
+    let mut server = String::new();
     for (index, line) in text.lines().enumerate() {
         let line = line.trim_end_matches('\r');
         let place = |message: &str| Failure(format!("{file}:{}: {message}", index + 1));
@@ -110,7 +119,13 @@ pub fn parse(file: &str, text: &str) -> Result<Vec<Case>> {
             if cases.iter().any(|case| case.name == name) {
                 return Err(place("a second case of this name"));
             }
-            cases.push(Case::new(name, Vec::new()));
+            let mut case = Case::new(name, Vec::new());
+            case.server.clone_from(&server);
+            cases.push(case);
+            continue;
+        }
+        if word == "server" {
+            server = rest.to_string();
             continue;
         }
         let Some(case) = cases.last_mut() else {
@@ -129,6 +144,7 @@ pub fn parse(file: &str, text: &str) -> Result<Vec<Case>> {
             }
             "closes" => case.closes = true,
             "alone" => case.alone = true,
+            "unasked" => (case.alone, case.asks) = (true, false),
             "whole" => (case.alone, case.cuts) = (true, false),
             other => return Err(place(&format!("no step is called {other:?}"))),
         }

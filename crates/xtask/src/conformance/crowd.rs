@@ -119,3 +119,46 @@ pub fn check(bench: &Bench) -> Result<Ended> {
     let words = format!("{open} connections, {used} MiB resident, {answered} good requests");
     Ok(Ended::Passed(words))
 }
+
+/// More connections than `-c` allows: the ones too many are told so, the others work, and a place
+/// that becomes free can be taken.
+pub fn too_many(bench: &Bench) -> Result<Ended> {
+    const LIMIT: usize = 40;
+    let server = bench.options.server.start(&format!("-m 64 -c {LIMIT}"))?;
+    let (mut taken, mut refused) = (Vec::new(), 0);
+    for _ in 0..LIMIT + 20 {
+        let mut wire = Wire::connect(server.port)?;
+        let reply = wire.ask("mn\r\n", "\n")?;
+        match reply.as_str() {
+            "MN\r\n" => taken.push(wire),
+            "ERROR Too many open connections\r\n" => {
+                wire.read_to_end()?;
+                refused += 1;
+            }
+            other => return fail(format!("a connection too many was told {other:?}")),
+        }
+    }
+    // memcached counts files of its own among its connections.
+    let least = if bench.larder { LIMIT - 5 } else { 5 };
+    if refused == 0 || taken.len() > LIMIT || taken.len() < least {
+        return fail(format!(
+            "{} connections with -c {LIMIT}, {refused} refused",
+            taken.len()
+        ));
+    }
+    for wire in &mut taken {
+        wire.expect("mn\r\n", "MN\r\n")?;
+    }
+    let kept = taken.len();
+    taken.truncate(kept / 2);
+    let started = std::time::Instant::now();
+    while Wire::connect(server.port)?.ask("mn\r\n", "\n")? != "MN\r\n" {
+        if started.elapsed() > std::time::Duration::from_secs(5) {
+            return fail("closed connections leave no place");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    Ok(Ended::Passed(format!(
+        "-c {LIMIT}: {kept} served, {refused} refused"
+    )))
+}

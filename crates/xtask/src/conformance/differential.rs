@@ -67,6 +67,39 @@ fn load() -> Result<Vec<Case>> {
     Ok(cases)
 }
 
+/// Calls `visit` with the cases of each set of server options, and servers started with them.
+fn each_group(
+    pair: &Pair,
+    tally: &mut Tally,
+    visit: fn(&Pair, &[Case], &mut Tally) -> Result,
+) -> Result {
+    let cases = load()?;
+    let mut groups: Vec<&str> = cases.iter().map(|case| case.server.as_str()).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    for group in groups {
+        let some: Vec<Case> = cases
+            .iter()
+            .filter(|case| case.server == group)
+            .cloned()
+            .collect();
+        if group.is_empty() {
+            visit(pair, &some, tally)?;
+            continue;
+        }
+        let arguments = format!("-m 64 {group}");
+        let reference = pair.options.reference.start(&arguments)?;
+        let subject = pair.options.server.start(&arguments)?;
+        let ports = Pair {
+            reference: reference.port,
+            subject: subject.port,
+            ..*pair
+        };
+        visit(&ports, &some, tally)?;
+    }
+    Ok(())
+}
+
 fn known() -> Result<Vec<Deviation>> {
     deviations::parse(&std::fs::read_to_string(DEVIATIONS)?)
 }
@@ -103,20 +136,28 @@ fn judge(pair: &Pair, known: Option<&Deviation>, replies: &Replies) -> Option<St
 
 /// Each case alone.
 pub fn cases(pair: &Pair, tally: &mut Tally) -> Result {
-    let (cases, known) = (load()?, known()?);
+    let (all, known) = (load()?, known()?);
     if let Some(stray) = known
         .iter()
-        .find(|one| !cases.iter().any(|case| case.name == one.case))
+        .find(|one| !all.iter().any(|case| case.name == one.case))
     {
         return fail(format!("a deviation of no case: {}", stray.case));
     }
+    if let Some(path) = &pair.options.record {
+        std::fs::write(path, "")?;
+    }
+    each_group(pair, tally, each_alone)
+}
+
+/// What both servers answer to each of these cases.
+fn all_replies<'a>(pair: &Pair, cases: &'a [Case]) -> Result<Vec<(&'a Case, Replies)>> {
     let (slow, quick): (Vec<&Case>, Vec<&Case>) = cases.iter().partition(|case| case.sleeps());
-    let mut results: Vec<(&Case, Replies)> = Vec::new();
+    let mut results = Vec::new();
     // Cases that wait for time to pass wait together.
-    std::thread::scope(|scope| -> Result {
+    std::thread::scope(|scope| {
         let waiting: Vec<_> = slow
             .iter()
-            .map(|case| (case, scope.spawn(|| pair.replies(case))))
+            .map(|case| (*case, scope.spawn(|| pair.replies(case))))
             .collect();
         for case in quick {
             results.push((case, pair.replies(case)?));
@@ -127,10 +168,14 @@ pub fn cases(pair: &Pair, tally: &mut Tally) -> Result {
                 Err(_) => return fail(format!("the thread of {} panicked", case.name)),
             }
         }
-        Ok(())
-    })?;
+        Ok(results)
+    })
+}
+
+fn each_alone(pair: &Pair, cases: &[Case], tally: &mut Tally) -> Result {
+    let known = known()?;
     let mut recorded = String::new();
-    for (case, replies) in &results {
+    for (case, replies) in &all_replies(pair, cases)? {
         let deviation = known.iter().find(|one| one.case == case.name);
         tally.done(judge(pair, deviation, replies).map(|text| format!("{} {text}", case.name)));
         if !same(&replies.0, &replies.1) {
@@ -143,7 +188,8 @@ pub fn cases(pair: &Pair, tally: &mut Tally) -> Result {
         }
     }
     if let Some(path) = &pair.options.record {
-        std::fs::write(path, recorded)?;
+        let before = std::fs::read_to_string(path)?;
+        std::fs::write(path, before + &recorded)?;
     }
     Ok(())
 }
@@ -151,7 +197,11 @@ pub fn cases(pair: &Pair, tally: &mut Tally) -> Result {
 /// The cases of each file in one write. Left out are those with a deviation, and those that leave
 /// the connection inside a value or close it.
 pub fn pipelined(pair: &Pair, tally: &mut Tally) -> Result {
-    let (all, known) = (load()?, known()?);
+    each_group(pair, tally, in_one_write)
+}
+
+fn in_one_write(pair: &Pair, all: &[Case], tally: &mut Tally) -> Result {
+    let known = known()?;
     let mut files: Vec<&str> = all.iter().map(file_of).collect();
     files.dedup();
     for file in files {
@@ -203,8 +253,12 @@ fn differ(left: &[u8], right: &[u8]) -> String {
 
 /// Each case cut in two writes, against the same server's replies to it uncut.
 pub fn cuts(pair: &Pair, tally: &mut Tally) -> Result {
+    each_group(pair, tally, in_two_writes)
+}
+
+fn in_two_writes(pair: &Pair, cases: &[Case], tally: &mut Tally) -> Result {
     let mut random = Random::new(pair.options.seed);
-    for case in load()?.iter().filter(|case| !case.sleeps() && case.cuts) {
+    for case in cases.iter().filter(|case| !case.sleeps() && case.cuts) {
         let whole = play(pair.subject, case, &case::prefix(), None)?;
         let bytes = length(case);
         let places: Vec<usize> = if bytes <= EVERY_CUT_BYTES {

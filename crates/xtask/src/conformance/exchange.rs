@@ -98,16 +98,21 @@ impl Talk<'_> {
         Ok(())
     }
 
-    fn end(&mut self, closes: bool) -> Result {
-        if closes {
+    fn end(&mut self, case: &Case) -> Result {
+        if case.closes {
             self.flush()?;
             self.wire.patience(CLOSE_LIMIT)?;
             return self.wire.read_to_end();
         }
-        self.pending.extend_from_slice(PROBE);
+        if case.asks {
+            self.pending.extend_from_slice(PROBE);
+        }
         self.flush()?;
         self.wire.finish()?;
         self.wire.read_to_end()?;
+        if !case.asks {
+            return Ok(());
+        }
         if self.wire.received.ends_with(ANSWER) {
             let kept = self.wire.received.len() - ANSWER.len();
             self.wire.received.truncate(kept);
@@ -130,7 +135,7 @@ pub fn play(port: u16, case: &Case, prefix: &str, cut: Option<usize>) -> Result<
         cut,
     };
     let outcome = case.steps.iter().try_for_each(|step| talk.step(step));
-    if let Err(failure) = outcome.and_then(|()| talk.end(case.closes)) {
+    if let Err(failure) = outcome.and_then(|()| talk.end(case)) {
         talk.wire
             .received
             .extend_from_slice(format!("<{failure}>").as_bytes());

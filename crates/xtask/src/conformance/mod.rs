@@ -10,6 +10,7 @@ mod clients;
 pub mod crowd;
 mod deviations;
 mod differential;
+mod dumps;
 mod exchange;
 mod generate;
 mod hostile;
@@ -103,6 +104,7 @@ const PARTS: &[Part] = &[
     ("pipelined", |bench| bench.compare(differential::pipelined)),
     ("random", |bench| bench.compare(generate::sequences)),
     ("stats", stats::check),
+    ("dumps", dumps::check),
     ("memccapable", clients::memccapable),
     ("memcached-tool", clients::memcached_tool),
     ("pymemcache", clients::pymemcache),
@@ -117,9 +119,15 @@ const PARTS: &[Part] = &[
     ("pipeline", hostile::long_pipeline),
     ("tiny-memory", hostile::tiny_memory),
     ("crowd", crowd::check),
+    ("too-many", crowd::too_many),
 ];
 
 impl Bench<'_> {
+    /// Whether this server is the memcached that the list of deviations speaks of.
+    fn is_debian(&self, server: &Server) -> Result<bool> {
+        Ok(version(server)?.contains(DEBIAN_VERSION))
+    }
+
     /// Compares the server with memcached, both freshly started.
     fn compare(&self, compare: fn(&Pair, &mut Tally) -> Result) -> Result<Ended> {
         let memcached = &self.options.reference;
@@ -136,7 +144,7 @@ impl Bench<'_> {
             reference: reference.port,
             subject: subject.port,
             larder: self.larder,
-            newer: !version(&reference)?.contains(DEBIAN_VERSION),
+            newer: !self.is_debian(&reference)?,
             options: self.options,
         };
         compare(&pair, &mut tally)?;
