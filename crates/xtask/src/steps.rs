@@ -7,46 +7,58 @@
 use std::time::{Duration, Instant};
 
 use crate::command::Run;
-use crate::{Failure, Result, conformance, fail, install, tidy as rules};
+use crate::{Result, conformance, fail, install, tidy as rules};
 
-/// What a step counted as passed; a step that only runs a command counts itself.
-type Step = (&'static str, fn() -> Result<usize>);
+/// What a step counts. One that only runs a command counts itself, one that could not run counts
+/// nothing.
+#[derive(Default)]
+struct Count {
+    passed: usize,
+    failed: usize,
+}
+
+type Step = (&'static str, fn() -> Result<Count>);
 
 const STEPS: &[Step] = &[
     ("install", || one(install::all())),
     ("format", || one(Run::new("cargo fmt --all --check").run())),
-    ("clippy", || {
-        one(Run::new("cargo clippy --quiet --workspace --all-targets -- -D warnings").run())
-    }),
+    ("clippy", || one(clippy())),
     ("tidy", || one(tidy())),
     ("tests", || {
         one(Run::new("cargo test --quiet --workspace").run())
     }),
-    ("loom", || one(loom())),
-    ("miri", || one(miri())),
+    ("loom", || loom().map(ran)),
+    ("miri", || miri().map(ran)),
     ("release build", || one(release())),
     ("conformance", || {
         let report = conformance::run(&conformance::Options::default())?;
-        report.verdict().map(|()| report.passed())
+        Ok(Count {
+            passed: report.passed(),
+            failed: report.failed(),
+        })
     }),
 ];
 
 /// `cargo xtask test`.
 pub fn test() -> Result {
     let mut times: Vec<(&str, Duration)> = Vec::new();
-    let mut passed = 0;
-    let mut broken = None;
+    let mut all = Count::default();
     for (name, step) in STEPS {
         println!("\n== {name}");
         let started = Instant::now();
-        let outcome = step();
-        times.push((name, started.elapsed()));
-        match outcome {
-            Ok(count) => passed += count,
-            Err(failure) => {
-                broken = Some(Failure(format!("{name} failed: {failure}")));
-                break;
+        let count = step().unwrap_or_else(|failure| {
+            println!("{failure}");
+            Count {
+                passed: 0,
+                failed: 1,
             }
+        });
+        times.push((name, started.elapsed()));
+        all.passed += count.passed;
+        all.failed += count.failed;
+        if count.failed > 0 {
+            println!("\n{name} failed; the steps after it were not run");
+            break;
         }
     }
     println!("\nstep            seconds");
@@ -54,20 +66,28 @@ pub fn test() -> Result {
         println!("{name:<15} {:>7.1}", time.as_secs_f64());
     }
     let total: Duration = times.iter().map(|(_, time)| *time).sum();
-    println!("{:<15} {:>7.1}", "all", total.as_secs_f64());
-    if let Some(failure) = &broken {
-        println!("\n{failure}");
-    }
-    println!("{passed} passed, {} failed", usize::from(broken.is_some()));
-    // The summary is the last line, so the failure itself has already been printed above it.
-    if broken.is_some() {
-        std::process::exit(1);
-    }
-    Ok(())
+    println!("{:<15} {:>7.1}\n", "all", total.as_secs_f64());
+    println!("{} passed, {} failed", all.passed, all.failed);
+    // The summary is the last line; what failed has been printed above it.
+    std::process::exit(i32::from(all.failed > 0));
 }
 
-fn one(outcome: Result) -> Result<usize> {
-    outcome.map(|()| 1)
+fn one(outcome: Result) -> Result<Count> {
+    outcome.map(|()| Count {
+        passed: 1,
+        failed: 0,
+    })
+}
+
+fn ran(has_run: bool) -> Count {
+    Count {
+        passed: usize::from(has_run),
+        failed: 0,
+    }
+}
+
+fn clippy() -> Result {
+    Run::new("cargo clippy --quiet --workspace --all-targets -- -D warnings").run()
 }
 
 /// `cargo xtask tidy`.
@@ -89,8 +109,8 @@ pub fn tidy() -> Result {
 }
 
 /// `cargo xtask loom`: every test target whose name starts with `loom_`, in its own target folder
-/// because the flag rebuilds everything.
-pub fn loom() -> Result {
+/// because the flag rebuilds everything. False where there is no model.
+pub fn loom() -> Result<bool> {
     let mut targets = Vec::new();
     for room in ["memory", "index"] {
         let Ok(entries) = std::fs::read_dir(format!("crates/{room}/tests")) else {
@@ -109,7 +129,7 @@ pub fn loom() -> Result {
     targets.sort();
     if targets.is_empty() {
         println!("not run: no test target of memory or index starts with loom_");
-        return Ok(());
+        return Ok(false);
     }
     for (room, target) in targets {
         Run::new("cargo test --quiet --release --target-dir target/loom")
@@ -124,15 +144,15 @@ pub fn loom() -> Result {
             .env("CARGO_PROFILE_RELEASE_PANIC", "unwind")
             .run()?;
     }
-    Ok(())
+    Ok(true)
 }
 
-/// `cargo xtask miri`.
-pub fn miri() -> Result {
+/// `cargo xtask miri`. False where it is not installed.
+pub fn miri() -> Result<bool> {
     let asked = Run::new("cargo +nightly miri --version").capture(Duration::from_secs(30));
     if asked.is_err() {
         println!("not run: the miri component is not installed");
-        return Ok(());
+        return Ok(false);
     }
     Run::new("cargo +nightly miri test --quiet --target-dir target/miri --lib")
         .arg("-p=larder-stdx")
@@ -141,6 +161,7 @@ pub fn miri() -> Result {
         .arg("-p=larder-hot")
         .env("MIRIFLAGS", "-Zmiri-disable-isolation")
         .run()
+        .map(|()| true)
 }
 
 fn release() -> Result {

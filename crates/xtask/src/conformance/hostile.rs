@@ -102,19 +102,19 @@ pub fn bad_input(bench: &Bench) -> Result<Ended> {
 pub fn half_requests(bench: &Bench) -> Result<Ended> {
     let mut server = bench.options.server.start("-m 64")?;
     let witness = Witness::start(server.port);
-    let halves = [
-        "se",
-        "get a",
-        "set a 0 0 10\r\nhel",
-        "set a 0 0 5\r\nhello",
-        "mg a v",
-        "\u{80}\0",
-        "",
+    let halves: &[&[u8]] = &[
+        b"se",
+        b"get a",
+        b"set a 0 0 10\r\nhel",
+        b"set a 0 0 5\r\nhello",
+        b"mg a v",
+        b"\x80\0",
+        b"",
     ];
     let mut silent = Vec::new();
     for index in 0..700 {
         let mut wire = Wire::connect(server.port)?;
-        wire.send(halves[index % halves.len()].as_bytes())?;
+        wire.send(halves[index % halves.len()])?;
         silent.push(wire);
     }
     std::thread::sleep(Duration::from_millis(500));

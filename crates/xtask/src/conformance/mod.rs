@@ -59,7 +59,7 @@ impl Default for Options {
             server: Recipe::new("target/release/larder", &[]),
             reference: Recipe::new("/usr/bin/memcached", &[]),
             seed: now,
-            sequences: 3000,
+            sequences: 15_000,
             record: None,
         }
     }
