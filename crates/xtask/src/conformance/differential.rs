@@ -89,7 +89,13 @@ fn each_group(
         }
         let arguments = format!("-m 64 {group}");
         let reference = pair.options.reference.start(&arguments)?;
-        let subject = pair.options.server.start(&arguments)?;
+        let subject = match pair.options.server.start(&arguments) {
+            Ok(subject) => subject,
+            Err(failure) => {
+                tally.done(Some(format!("with {group}: {failure}")));
+                continue;
+            }
+        };
         let ports = Pair {
             reference: reference.port,
             subject: subject.port,

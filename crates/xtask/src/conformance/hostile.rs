@@ -209,8 +209,8 @@ pub fn long_pipeline(bench: &Bench) -> Result<Ended> {
 
 /// A server with hardly any memory: it may refuse and forget, but never answer wrongly.
 pub fn tiny_memory(bench: &Bench) -> Result<Ended> {
-    const KEYS: usize = 20_000;
-    let mut server = bench.options.server.start("-m 2")?;
+    const KEYS: usize = 60_000;
+    let mut server = bench.options.server.start("-m 8")?;
     let mut wire = Wire::connect(server.port)?;
     let (mut stored, mut hits) = (0, 0);
     let value = |key: usize| format!("{key}-").repeat(1 + key % 150);
@@ -236,11 +236,11 @@ pub fn tiny_memory(bench: &Bench) -> Result<Ended> {
             return fail(format!("get t{key} answered {reply:?}"));
         }
     }
-    let used = check_resident(bench, &server, 2)?;
+    let used = check_resident(bench, &server, 8)?;
     if !server.is_alive() || stored == 0 {
-        return fail(format!("{stored} of {KEYS} values stored with -m 2"));
+        return fail(format!("{stored} of {KEYS} values stored with -m 8"));
     }
     Ok(Ended::Passed(format!(
-        "-m 2: {stored} of {KEYS} stored, {hits} kept, {used}"
+        "-m 8: {stored} of {KEYS} stored, {hits} kept, {used}"
     )))
 }
