@@ -1,9 +1,19 @@
 //! memcached's text and meta protocols: bytes to [`Request`]s, outcomes to bytes.
 //!
-//! The crate knows neither sockets nor the cache. [`parse::parse`] looks at the bytes of one
-//! connection and says what stands at their front; [`reply`] writes answers behind one another
-//! into a buffer. Neither allocates.
+//! The crate knows neither sockets nor the cache. [`parse()`] looks at the bytes of one connection
+//! and says what stands at their front; [`reply`] writes answers behind one another into a buffer.
+//! The parser does not allocate, and the writers only where the buffer has to grow.
 
+#![forbid(unsafe_code)]
+
+mod base64_key;
+pub mod expiry;
+pub mod parse;
+mod refusal;
+pub mod reply;
 pub mod request;
 
+pub use expiry::Expiry;
+pub use parse::{Parsed, parse};
+pub use refusal::Refusal;
 pub use request::Request;

@@ -4,6 +4,10 @@
 //! part of it: `value_bytes` says how many bytes (and then `\r\n`) follow the line, so that the
 //! connection can stream a value of any size to where it will live.
 
+use crate::base64_key;
+use crate::parse::tokens::Tokens;
+use crate::refusal::Refusal;
+
 /// A key is at most this long, decoded or not.
 pub const KEY_BYTES_MAX: usize = 250;
 
@@ -14,6 +18,28 @@ pub struct Key<'b> {
     pub wire: &'b [u8],
     /// The key is base64 (meta flag `b`); the parser has checked that it decodes.
     pub base64: bool,
+}
+
+impl<'b> Key<'b> {
+    /// A key that stands on the wire as it is.
+    pub fn plain(wire: &'b [u8]) -> Key<'b> {
+        Key {
+            wire,
+            base64: false,
+        }
+    }
+
+    /// The key itself: what stands on the wire, or what its base64 form decodes to (in `scratch`).
+    pub fn bytes<'k>(&self, scratch: &'k mut [u8; KEY_BYTES_MAX]) -> &'k [u8]
+    where
+        'b: 'k,
+    {
+        if !self.base64 {
+            return self.wire;
+        }
+        let length = base64_key::decode(self.wire, scratch).expect("the parser checked the key");
+        &scratch[..length]
+    }
 }
 
 /// An expiry time as the client wrote it: 0 never, negative already past, up to 30 days relative
@@ -156,6 +182,25 @@ pub struct Get<'b> {
     /// The line goes on: more keys of this request follow, and no `END` yet. The connection keeps
     /// the [`GetContinuation`] and hands it to the parser with the next bytes.
     pub more: bool,
+    /// The line is known to be bad: the rest of it is skipped (`keys` is empty and `more` is set),
+    /// and the parser answers its end with this refusal.
+    pub refused: Option<Refusal>,
+}
+
+impl<'b> Get<'b> {
+    /// The keys, one after the other.
+    pub fn keys(&self) -> Tokens<'b> {
+        Tokens::new(self.keys)
+    }
+
+    /// What the connection keeps for the next call of the parser: nothing once the line has ended.
+    pub fn continuation(&self) -> Option<GetContinuation> {
+        self.more.then_some(GetContinuation {
+            with_cas: self.with_cas,
+            touch: self.touch,
+            refused: self.refused,
+        })
+    }
 }
 
 /// A multiget whose line has not ended yet, kept by the connection between reads.
@@ -165,6 +210,8 @@ pub struct GetContinuation {
     pub with_cas: bool,
     /// As in [`Get`].
     pub touch: Option<ExpiryTime>,
+    /// As in [`Get`].
+    pub refused: Option<Refusal>,
 }
 
 /// A classic storage request. `value_bytes + 2` bytes follow the line.
@@ -189,6 +236,13 @@ pub struct Store<'b> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MetaFlags<'b>(pub &'b [u8]);
 
+impl<'b> MetaFlags<'b> {
+    /// Each flag letter with its argument (empty if none), in request order.
+    pub fn iter(&self) -> impl Iterator<Item = (u8, &'b [u8])> + use<'b> {
+        Tokens::new(self.0).map(|token| (token[0], &token[1..]))
+    }
+}
+
 /// `mg`. What the flags ask for beyond what is returned.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MetaGet<'b> {
@@ -208,6 +262,9 @@ pub struct MetaGet<'b> {
     pub recache: Option<i64>,
     /// `E`: the CAS unique that a vivified item gets.
     pub new_cas: Option<u64>,
+    /// `C`: the client has the value with this CAS unique and wants no other copy of it; such a
+    /// hit is answered without the value.
+    pub known_cas: Option<u64>,
 }
 
 /// `ms`. `value_bytes + 2` bytes follow the line.

@@ -1,0 +1,184 @@
+//! What stands at the front of a connection's bytes.
+//!
+//! ```text
+//! bytes -> line end -> verb -> classic:  get set delete incr touch flush_all ...
+//!            |                 meta:     mg ms md ma me mn
+//!            +-- none within 2048 bytes -> multiget: a get line in pieces, or close
+//! ```
+//!
+//! [`parse`] is a pure function of the bytes (and, inside a long multiget, of the continuation). It
+//! looks at one request, says how many bytes that took, and keeps nothing. A payload is not looked
+//! at: a storage request says how many bytes of it follow.
+//!
+//! A multiget has no longest line. When more than [`LINE_BYTES_MAX`] bytes of it are there and no
+//! line end, the complete keys are handed out as a [`Get`](crate::request::Get) with `more` set, so
+//! a connection never has to hold more than these bytes plus what it reads at once.
+
+mod classic;
+mod meta;
+mod multiget;
+mod numbers;
+pub mod tokens;
+
+use crate::refusal::Refusal;
+use crate::request::{GetContinuation, Request};
+use tokens::{Tokens, space_index};
+
+/// A line that is not a multiget has to end within this many buffered bytes. A connection's
+/// buffer must be able to hold more than this.
+pub const LINE_BYTES_MAX: usize = 2048;
+
+/// The shortest line, with its end: two letters and `\r\n`.
+const LINE_BYTES_MIN: usize = 4;
+
+/// The first byte of a request in the binary protocol.
+const BINARY_MAGIC: u8 = 0x80;
+
+/// What the parser found.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Parsed<'b> {
+    /// No complete request yet.
+    Incomplete,
+    /// A request.
+    Request {
+        /// What is asked for.
+        request: Request<'b>,
+        /// How many bytes of the input it took, without a payload.
+        consumed: usize,
+    },
+    /// A line that is no request.
+    Refused {
+        /// Why.
+        error: Refusal,
+        /// How many bytes of the input it took.
+        consumed: usize,
+        /// How many bytes follow (a value and its `\r\n`) that must be skipped unread.
+        swallow_bytes: u64,
+        /// The line ended in `noreply`: do not answer.
+        quiet: bool,
+    },
+    /// Close the connection without an answer: this is no client.
+    Close,
+    /// The input starts like a request in the binary protocol. Only a connection's first byte
+    /// decides its protocol; later on a client has no reason to send this.
+    Binary,
+}
+
+/// Why a line is no request, before anybody has counted its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Failure {
+    /// An error to be answered.
+    Refused {
+        error: Refusal,
+        swallow_bytes: u64,
+        quiet: bool,
+    },
+    /// Not a client.
+    Close,
+}
+
+impl From<Refusal> for Failure {
+    /// An error that is always answered, on a line without payload.
+    fn from(error: Refusal) -> Failure {
+        Failure::Refused {
+            error,
+            swallow_bytes: 0,
+            quiet: false,
+        }
+    }
+}
+
+type Outcome<'b> = Result<Request<'b>, Failure>;
+
+/// Says what stands at the front of `input`. `continuation` is what the previous
+/// [`Get`](crate::request::Get) of this connection left.
+#[inline]
+pub fn parse(input: &[u8], continuation: Option<GetContinuation>) -> Parsed<'_> {
+    if continuation.is_none() && input.first() == Some(&BINARY_MAGIC) {
+        return Parsed::Binary;
+    }
+    let Some(newline) = memchr::memchr(b'\n', input) else {
+        return multiget::unfinished(input, continuation);
+    };
+    let line = &input[..newline];
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let consumed = newline + 1;
+    let outcome = match continuation {
+        None if consumed < LINE_BYTES_MIN => Err(Refusal::BadCommandLineFormat.into()),
+        None => request(line),
+        Some(continuation) => multiget::last(line, continuation),
+    };
+    match outcome {
+        Ok(request) => Parsed::Request { request, consumed },
+        Err(Failure::Refused {
+            error,
+            swallow_bytes,
+            quiet,
+        }) => Parsed::Refused {
+            error,
+            consumed,
+            swallow_bytes,
+            quiet,
+        },
+        Err(Failure::Close) => Parsed::Close,
+    }
+}
+
+/// Reads one whole line without its end.
+#[inline]
+fn request(line: &[u8]) -> Outcome<'_> {
+    let (verb, arguments) = line.split_at(space_index(line));
+    match verb {
+        b"get" => classic::get(line, arguments, false),
+        b"gets" => classic::get(line, arguments, true),
+        b"set" | b"add" | b"cas" | b"append" | b"prepend" | b"replace" => {
+            classic::store(verb, arguments)
+        }
+        b"mg" => meta::get(arguments),
+        b"ms" => meta::set(arguments),
+        b"md" => meta::delete(arguments),
+        b"ma" => meta::arithmetic(arguments),
+        b"me" => meta::debug(arguments),
+        b"mn" => Ok(Request::MetaNoop),
+        _ => rare(line, verb, arguments),
+    }
+}
+
+/// The verbs that need not be found fast.
+#[inline(never)]
+fn rare<'b>(line: &'b [u8], verb: &[u8], arguments: &'b [u8]) -> Outcome<'b> {
+    match verb {
+        b"gat" => classic::get_and_touch(line, arguments, false),
+        b"gats" => classic::get_and_touch(line, arguments, true),
+        b"incr" | b"decr" => classic::arithmetic(verb, arguments),
+        b"touch" => classic::touch(arguments),
+        b"delete" => classic::delete(arguments),
+        b"flush_all" => classic::flush_all(arguments),
+        b"version" => Ok(Request::Version),
+        b"quit" => Ok(Request::Quit),
+        b"verbosity" => classic::verbosity(arguments),
+        b"stats" => Ok(Request::Stats {
+            arguments: tokens::trim(arguments),
+        }),
+        b"watch" => Ok(Request::Watch {
+            arguments: tokens::trim(arguments),
+        }),
+        b"lru_crawler" | b"lru" | b"slabs" | b"extstore" => Ok(Request::Administration {
+            line: tokens::trim(line),
+        }),
+        b"cache_memlimit" => classic::cache_memlimit(arguments),
+        b"shutdown" => classic::shutdown(arguments),
+        b"refresh_certs" => Ok(Request::RefreshCerts),
+        _ => Err(unknown(line)),
+    }
+}
+
+/// A browser, or somebody who makes a server send a web request here, is not answered at all.
+fn unknown(line: &[u8]) -> Failure {
+    let mut tokens = Tokens::new(line);
+    let first = tokens.next();
+    match tokens.last() {
+        Some(last) if first.is_some() && last.starts_with(b"HTTP/") => Failure::Close,
+        _ => Refusal::UnknownCommand.into(),
+    }
+}

@@ -1,0 +1,112 @@
+//! Decimal numbers as memcached reads them: digits only, of a bounded length.
+//!
+//! Numbers of 32 bits have at most 11 characters and those of 64 bits at most 22, leading zeros
+//! and the sign included. An empty token is no number.
+
+const CHARACTERS_32_MAX: usize = 11;
+const CHARACTERS_64_MAX: usize = 22;
+
+/// An unsigned number of 64 bits.
+#[inline]
+pub(crate) fn unsigned_64(token: &[u8]) -> Option<u64> {
+    if token.is_empty() || token.len() > CHARACTERS_64_MAX {
+        return None;
+    }
+    let mut sum: u64 = 0;
+    for &byte in token {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        sum = sum.checked_mul(10)?.checked_add(u64::from(digit))?;
+    }
+    Some(sum)
+}
+
+/// An unsigned number of 32 bits.
+#[inline]
+pub(crate) fn unsigned_32(token: &[u8]) -> Option<u32> {
+    if token.len() > CHARACTERS_32_MAX {
+        return None;
+    }
+    u32::try_from(unsigned_64(token)?).ok()
+}
+
+/// A number of 32 bits, perhaps with a `-`.
+#[inline]
+pub(crate) fn signed_32(token: &[u8]) -> Option<i32> {
+    if token.len() > CHARACTERS_32_MAX {
+        return None;
+    }
+    i32::try_from(signed(token)?).ok()
+}
+
+/// The client flags of a storage command. A `+` is allowed; what does not fit 32 bits is refused.
+#[inline]
+pub(crate) fn client_flags(token: &[u8]) -> Option<u32> {
+    u32::try_from(unsigned_64(token.strip_prefix(b"+").unwrap_or(token))?).ok()
+}
+
+/// The expiry of a storage command. A `+` is allowed, and so are 64 bits: an absolute time does
+/// not end in 2038.
+#[inline]
+pub(crate) fn store_expiry(token: &[u8]) -> Option<i64> {
+    signed(token.strip_prefix(b"+").unwrap_or(token))
+}
+
+#[inline]
+fn signed(token: &[u8]) -> Option<i64> {
+    match token.strip_prefix(b"-") {
+        Some(digits) => 0_i64.checked_sub_unsigned(unsigned_64(digits)?),
+        None => i64::try_from(unsigned_64(token)?).ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edges_of_unsigned_numbers() {
+        for (token, number) in [
+            ("0", Some(0)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None),
+            ("0000000000000000000001", Some(1)),
+            ("00000000000000000000001", None),
+            ("", None),
+            ("-1", None),
+            ("+1", None),
+            ("1x", None),
+            ("99999999999999999999", None),
+        ] {
+            assert_eq!(unsigned_64(token.as_bytes()), number, "{token}");
+        }
+        assert_eq!(unsigned_32(b"4294967295"), Some(u32::MAX));
+        assert_eq!(unsigned_32(b"4294967296"), None);
+        assert_eq!(unsigned_32(b"00000000001"), Some(1));
+        assert_eq!(unsigned_32(b"000000000001"), None);
+        assert_eq!(client_flags(b"+4294967295"), Some(u32::MAX));
+        assert_eq!(client_flags(b"4294967296"), None);
+        assert_eq!(client_flags(b"-1"), None);
+    }
+
+    #[test]
+    fn edges_of_signed_numbers() {
+        for (token, number) in [
+            ("-0", Some(0)),
+            ("-", None),
+            ("--1", None),
+            ("2147483647", Some(i32::MAX)),
+            ("2147483648", None),
+            ("-2147483648", Some(i32::MIN)),
+            ("-2147483649", None),
+        ] {
+            assert_eq!(signed_32(token.as_bytes()), number, "{token}");
+        }
+        assert_eq!(store_expiry(b"9223372036854775807"), Some(i64::MAX));
+        assert_eq!(store_expiry(b"-9223372036854775808"), Some(i64::MIN));
+        assert_eq!(store_expiry(b"9223372036854775808"), None);
+        assert_eq!(store_expiry(b"+5"), Some(5));
+    }
+}
