@@ -1,1 +1,59 @@
-//! An embeddable cache that keeps more in the same memory.
+//! Larder as a library: an embeddable cache that keeps more in the same memory.
+//!
+//! ```
+//! use larder::{Cache, Expiry};
+//!
+//! let cache = Cache::builder().memory_bytes(16 << 20).build()?;
+//! cache.set(b"greeting", b"hello", Expiry::NEVER)?;
+//! assert_eq!(cache.get(b"greeting").as_deref(), Some(&b"hello"[..]));
+//!
+//! // A session serves a batch of requests without copying: items stay readable while it lives.
+//! let session = cache.session();
+//! let hash = cache.hash(b"greeting");
+//! let item = session.get(b"greeting", hash).expect("stored above");
+//! assert_eq!(item.contiguous(), Some(&b"hello"[..]));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The memory limit bounds items, index and their metadata together. Nothing runs in the
+//! background unless the owner lets it: call [`Cache::maintain`] from a thread of yours, as the
+//! server does, to keep evictions and slab moves off the path of stores.
+//!
+//! # How it holds together
+//!
+//! A key's word in the index is the truth: a store publishes a new item and swings the word, and a
+//! reader who found the old word has the old value for as long as its session lives. Every change
+//! of a key happens under the lock of its index table, so that changes of one key are ordered, and
+//! a change that was prepared outside the lock (append, incr, touch without room for the expiry)
+//! is entered only if what it was prepared from is still there, unchanged; otherwise it is prepared
+//! anew. Eviction removes a word only if it still points at the very place it evicts.
+
+#![deny(unsafe_code)]
+
+mod amend;
+mod builder;
+mod dump;
+mod fetch;
+mod flush;
+mod item;
+mod links;
+mod maintain;
+mod places;
+mod session;
+mod simple;
+mod stats;
+mod store;
+mod types;
+
+pub use builder::{BuildError, Builder, MemoryLimitError};
+pub use dump::DumpCursor;
+pub use index::Hash;
+pub use item::Item;
+pub use session::Session;
+pub use stats::{ClassStats, Stats};
+pub use store::Draft;
+pub use types::*;
+
+pub use cache::Cache;
+
+mod cache;

@@ -39,6 +39,18 @@ pub enum Refusal {
     SessionTooLong,
 }
 
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::TooLarge => "the item is larger than the item limit",
+            Self::NoMemory => "no memory, and nothing that may be evicted for it",
+            Self::SessionTooLong => "the memory there is waits for this session to end",
+        })
+    }
+}
+
+impl std::error::Error for Refusal {}
+
 /// Which value a draft may replace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
@@ -67,7 +79,10 @@ pub struct Store {
 impl Store {
     /// Stores under `condition`, with the next CAS unique.
     pub fn when(condition: Condition) -> Self {
-        Self { condition, new_cas: None }
+        Self {
+            condition,
+            new_cas: None,
+        }
     }
 }
 

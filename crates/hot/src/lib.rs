@@ -1,1 +1,244 @@
-//! The hot zone: uncompressed items in slabs.
+//! The hot zone: uncompressed items in slabs, each slab cut into the chunks of one size class.
+//!
+//! A store drafts an item in a chunk of its own ([`Draft`]), publishes it, and only then does the
+//! index point at it; from there on key and value never change. An overwrite publishes another
+//! chunk, and the old one is *retired*: it waits in limbo until no reader can see it.
+//!
+//! When a class runs out of chunks it takes a slab from the arena; when the arena has none it
+//! evicts by CLOCK, one hand per class ([`evict`]); and when it has nothing to evict, or other
+//! classes' items lie idle while its own are evicted, it gets a slab of theirs ([`shift`]). The
+//! background keeps a reserve of free chunks in each class, so that a store rarely evicts.
+//!
+//! The zone does not know the index. Whoever owns both tells it, as [`Links`], how to unlink an
+//! item. Locks nest in one order: a class's lock first, then whatever `Links` takes; never two
+//! classes' locks.
+
+mod class;
+mod draft;
+pub mod evict;
+pub mod item;
+pub mod shift;
+mod slab;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use memory::{Arena, ClassId, Epochs, Guard, Place, SizeClasses};
+use stdx::CachePadded;
+use stdx::sync::lock;
+
+pub use class::ClassCounters;
+use class::{Class, Zone};
+pub use draft::Draft;
+pub use item::{Fields, ItemRef, Layout};
+use slab::Slab;
+
+/// Slabs that classes leave in the arena for the index, so that a full hot zone does not keep it
+/// from growing.
+const INDEX_SPARE_SLABS: usize = 1;
+
+/// Why no chunk could be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shortage {
+    /// Memory was evicted, but pinned readers, perhaps the caller itself, may still see it.
+    Pinned,
+    /// There is nothing that could be evicted, or eviction is switched off.
+    Nothing,
+}
+
+/// What the hot zone has to be told about the items it holds.
+pub trait Links {
+    /// Unix seconds.
+    fn now(&self) -> u32;
+    /// Whether items may be evicted while they are alive.
+    fn may_evict(&self) -> bool;
+    /// Asks for the cache lines that `unlink` will need.
+    fn prefetch(&self, guard: &Guard<'_>, item: ItemRef<'_>);
+    /// Whether the item is expired or flushed: no reader gets it any more.
+    fn is_gone(&self, item: ItemRef<'_>) -> bool;
+    /// Removes the item from the index if the index still points at exactly this place.
+    fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool;
+}
+
+/// The hot zone.
+pub struct Hot {
+    arena: Arc<Arena>,
+    epochs: Arc<Epochs>,
+    sizes: SizeClasses,
+    classes: Box<[CachePadded<Mutex<Class>>]>,
+    slabs: Box<[Slab]>,
+    /// A reserve is low: the background has work.
+    pressed: AtomicBool,
+}
+
+/// A size class as statistics show it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ClassStats {
+    /// Its number, from 1 as memcached counts.
+    pub number: u32,
+    /// Bytes of a chunk.
+    pub chunk_bytes: usize,
+    /// Chunks in a slab.
+    pub chunks_per_slab: usize,
+    /// Slabs it owns.
+    pub slabs: usize,
+    /// Chunks that hold an item or part of one, or did until a moment ago.
+    pub used_chunks: usize,
+    /// Chunks that can be had at once.
+    pub free_chunks: usize,
+    /// Seconds that the hand took for its last full round.
+    pub round_seconds: u32,
+    /// What happened since it began.
+    pub counters: ClassCounters,
+}
+
+impl Hot {
+    /// An empty zone in `arena`, with chunks of these sizes.
+    pub fn new(arena: Arc<Arena>, epochs: Arc<Epochs>, sizes: SizeClasses) -> Self {
+        let class = |id| Class::new(id, sizes.chunk_bytes(id), sizes.chunks_per_slab(id));
+        let classes = sizes
+            .iter()
+            .map(|id| CachePadded(Mutex::new(class(id))))
+            .collect();
+        let slabs = (0..arena.reserved_slabs()).map(|_| Slab::new()).collect();
+        Self {
+            arena,
+            epochs,
+            sizes,
+            classes,
+            slabs,
+            pressed: AtomicBool::new(false),
+        }
+    }
+
+    /// The size classes.
+    pub fn sizes(&self) -> &SizeClasses {
+        &self.sizes
+    }
+
+    /// The item at `place`.
+    ///
+    /// # Safety
+    /// While `guard` was pinned, the index pointed at `place` with the hot tier, or the caller
+    /// holds the lock that keeps it there.
+    #[inline]
+    pub unsafe fn item<'g>(&self, guard: &'g Guard<'_>, place: Place) -> ItemRef<'g> {
+        let _ = guard;
+        // SAFETY: the index points only at published items; the release that published the
+        // location made the item's bytes visible to whoever acquired it; and the pinned epoch
+        // keeps the chunk from being reused.
+        unsafe { ItemRef::new(&self.arena, place) }
+    }
+
+    /// The bytes of value in piece `number` of a chained item.
+    pub fn piece_value<'g>(&self, item: ItemRef<'g>, number: usize) -> &'g [u8] {
+        item.piece_value(&self.arena, number)
+    }
+
+    /// Asks for the first cache lines of the chunk at `place`: header, key and a short value.
+    #[inline]
+    pub fn prefetch(&self, place: Place) {
+        let start = self.arena.pointer(place).as_ptr();
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch is a hint; it reads nothing and never faults.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(start.cast());
+            _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(64).cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = start;
+    }
+
+    /// The class of the chunk at `place`.
+    pub fn class_at(&self, place: Place) -> ClassId {
+        self.slabs[place.slab().0 as usize].class()
+    }
+
+    /// Takes an item that the index no longer points at. Its chunks are free once no reader can
+    /// see them.
+    ///
+    /// # Safety
+    /// The item at `place` was published and has just been unlinked, by the caller; it is retired
+    /// once; `guard` was pinned before.
+    pub unsafe fn retire(&self, guard: &Guard<'_>, place: Place) {
+        // SAFETY: the caller was pinned when it unlinked the item.
+        let item = unsafe { self.item(guard, place) };
+        let tag = self.epochs.tag();
+        for number in 0..item.layout().pieces() {
+            let piece = item.piece(number);
+            // From here on no hand follows the piece to its owner.
+            slab::mark(&self.arena, piece).store(0, Ordering::Relaxed);
+            lock(self.class(self.class_at(piece))).retire(tag, piece);
+        }
+        lock(self.class(self.class_at(place))).retire(tag, place);
+    }
+
+    /// What every class has and did.
+    pub fn stats(&self) -> Vec<ClassStats> {
+        self.classes
+            .iter()
+            .map(|class| stats_of(&lock(class)))
+            .collect()
+    }
+
+    /// Begins the counters of every class anew.
+    pub fn reset_counters(&self) {
+        for class in &self.classes {
+            lock(class).counters = ClassCounters::default();
+        }
+    }
+
+    /// Bytes of all chunks that hold something.
+    pub fn used_bytes(&self) -> usize {
+        let used = |class: &Class| (class.chunks() - class.free) * class.chunk_bytes;
+        self.classes.iter().map(|class| used(&lock(class))).sum()
+    }
+
+    /// Whether some class's reserve is low and the background has not come since.
+    #[inline]
+    pub fn is_pressed(&self) -> bool {
+        self.pressed.load(Ordering::Relaxed)
+    }
+
+    /// Whether memory waits for pinned readers to leave.
+    pub fn waits_for_readers(&self) -> bool {
+        self.classes.iter().any(|class| {
+            let oldest = lock(class).oldest_tag();
+            oldest.is_some_and(|tag| !self.epochs.try_reach(tag))
+        })
+    }
+
+    fn class(&self, id: ClassId) -> &Mutex<Class> {
+        &self.classes[usize::from(id.0)]
+    }
+
+    fn zone(&self) -> Zone<'_> {
+        Zone {
+            arena: &self.arena,
+            epochs: &self.epochs,
+            slabs: &self.slabs,
+        }
+    }
+}
+
+fn stats_of(class: &Class) -> ClassStats {
+    ClassStats {
+        number: u32::from(class.id.0) + 1,
+        chunk_bytes: class.chunk_bytes,
+        chunks_per_slab: class.chunks_per_slab,
+        slabs: class.slabs.len(),
+        used_chunks: class.chunks() - class.free,
+        free_chunks: class.free,
+        round_seconds: class.round_seconds,
+        counters: class.counters,
+    }
+}
+
+impl std::fmt::Debug for Hot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hot")
+            .field("arena", &self.arena)
+            .finish_non_exhaustive()
+    }
+}

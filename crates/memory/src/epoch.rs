@@ -23,12 +23,11 @@
 //! so the tag is no older than the epoch before the reader's slot was visible to whoever advances,
 //! and that slot holds back the second of the two moves.
 
-use std::cell::Cell;
 use std::fmt;
 
 use stdx::CachePadded;
 use stdx::sync::Backoff;
-use stdx::sync::atomic::{AtomicU64, Ordering, fence};
+use stdx::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
 /// How many threads may be pinned at the same time. One more waits until a slot is free.
 pub const PINS_MAX: usize = if cfg!(loom) { 3 } else { 256 };
@@ -43,6 +42,8 @@ pub struct Tag(u64);
 /// The current epoch and who is pinned.
 pub struct Epochs {
     current: CachePadded<AtomicU64>,
+    /// Slots from here on were never claimed, so that `advance` looks at a few lines, not at 256.
+    slots_used: CachePadded<AtomicUsize>,
     slots: Box<[CachePadded<AtomicU64>]>,
 }
 
@@ -55,9 +56,40 @@ pub struct Guard<'e> {
     slot: usize,
 }
 
-thread_local! {
-    /// The slot this thread claimed last: free again, most likely, and in this core's cache.
-    static SLOT_HINT: Cell<usize> = const { Cell::new(0) };
+/// The slot a thread claimed last: free again, most likely, and in its core's cache.
+#[cfg(not(loom))]
+mod slot_hint {
+    use super::PINS_MAX;
+    use std::cell::Cell;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+    thread_local! {
+        /// Each thread starts at a slot of its own, as long as there are enough.
+        static HINT: Cell<usize> =
+            Cell::new(THREADS.fetch_add(1, Ordering::Relaxed) % PINS_MAX);
+    }
+
+    #[inline]
+    pub(super) fn get() -> usize {
+        HINT.get()
+    }
+
+    #[inline]
+    pub(super) fn set(slot: usize) {
+        HINT.set(slot);
+    }
+}
+
+/// Under loom all threads of all executions share one thread's locals, so there is no hint.
+#[cfg(loom)]
+mod slot_hint {
+    pub(super) fn get() -> usize {
+        0
+    }
+
+    pub(super) fn set(_slot: usize) {}
 }
 
 impl Default for Epochs {
@@ -74,13 +106,14 @@ impl Epochs {
             .collect();
         Self {
             current: CachePadded(AtomicU64::new(1)),
+            slots_used: CachePadded(AtomicUsize::new(0)),
             slots,
         }
     }
 
     /// Pins the current epoch until the guard is dropped.
     pub fn pin(&self) -> Guard<'_> {
-        let mut slot = SLOT_HINT.get();
+        let mut slot = slot_hint::get();
         let mut backoff = Backoff::default();
         for attempt in 0_usize.. {
             if attempt > 0 && attempt.is_multiple_of(PINS_MAX) {
@@ -102,7 +135,11 @@ impl Epochs {
             }
             slot = (slot + 1) % PINS_MAX;
         }
-        SLOT_HINT.set(slot);
+        slot_hint::set(slot);
+        // Relaxed, like the claim: the fence makes both visible together.
+        if slot >= self.slots_used.load(Ordering::Relaxed) {
+            self.slots_used.fetch_max(slot + 1, Ordering::Relaxed);
+        }
         // Partners: the fences in `tag` and `advance`.
         fence(Ordering::SeqCst);
         Guard { epochs: self, slot }
@@ -128,7 +165,7 @@ impl Epochs {
         let current = self.current.load(Ordering::Relaxed);
         // Partner: the fence in `pin`.
         fence(Ordering::SeqCst);
-        for slot in &self.slots {
+        for slot in &self.slots[..self.slots_used.load(Ordering::Relaxed)] {
             let pinned = slot.load(Ordering::Relaxed);
             if pinned != QUIESCENT && pinned != current {
                 return false;

@@ -1,8 +1,20 @@
 //! The memory every item lives in: one reserved arena of 2 MiB slabs, the size classes that slabs
 //! are cut into, and the epochs that say when a chunk nobody can see any more may be used again.
 
+#[cfg(not(loom))]
+pub mod arena;
+#[cfg(not(loom))]
+pub mod class;
 pub mod epoch;
 pub mod space;
+#[cfg(not(loom))]
+pub mod tables;
 
+#[cfg(not(loom))]
+pub use arena::{Arena, Place, SlabId};
+#[cfg(not(loom))]
+pub use class::{ClassId, SizeClasses};
 pub use epoch::{Epochs, Guard, Tag};
 pub use space::TableSpace;
+#[cfg(not(loom))]
+pub use tables::ArenaTables;

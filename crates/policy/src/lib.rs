@@ -1,1 +1,29 @@
-//! Who stays: replacement decisions as pure functions.
+//! Who stays: replacement decisions as pure functions. Nothing here knows items, clocks or
+//! threads; what time it is and what has happened come as arguments.
+
+#![forbid(unsafe_code)]
+
+pub mod clock;
+pub mod rebalance;
+
+/// A decision about who is evicted, made from one byte per chunk: the mark.
+///
+/// A hit must not take a lock, so what a policy learns from it is a change of that byte, made by
+/// whoever had the hit; the hand, which goes round the chunks of a class, decides from it.
+pub trait Policy {
+    /// The mark after a hit. Equal to `mark` when there is nothing to write, which is the usual
+    /// case for an item that is read often.
+    fn hit(mark: u8) -> u8;
+
+    /// What the hand does with a chunk that it finds with this mark.
+    fn pass(mark: u8) -> Verdict;
+}
+
+/// What the hand decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// The item goes.
+    Evict,
+    /// The item stays for another round, with this mark.
+    Spare(u8),
+}

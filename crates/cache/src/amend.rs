@@ -1,0 +1,455 @@
+//! Changes that need the item that is there: append, prepend, arithmetic, touch, removal.
+//!
+//! A new item is prepared outside any lock from the one that was found, and entered only if that
+//! one is still there with the same expiry and number, and nothing was flushed in between;
+//! otherwise it is prepared anew from what is there then. Only an expiry that the item has room
+//! for is changed in place, under the same lock.
+
+use std::sync::atomic::Ordering;
+
+use hot::Fields;
+use hot::item::{FETCHED, SENT, STALE};
+use index::Hash;
+use policy::clock::RECENT;
+
+use crate::places::{Fate, Found};
+use crate::session::Session;
+use crate::store::{Draft, Entry, fields_of};
+use crate::types::{
+    Arithmetic, Condition, Counted, Expiry, Refusal, Remove, Removed, Side, Store, Stored,
+};
+
+/// The most digits of a number in 64 bits.
+const DIGITS_MAX: usize = 20;
+
+/// What an item was when a change was prepared from it.
+pub(crate) struct Seen<'g> {
+    pub(crate) found: Found<'g>,
+    expiry: u32,
+    sequence: u32,
+    flushes: u64,
+}
+
+/// Which bits of the old item's mark the new one gets, and which beside them.
+#[derive(Clone, Copy)]
+pub(crate) struct Marks {
+    kept: u8,
+    added: u8,
+}
+
+impl Marks {
+    /// Another value: only how it was used is kept.
+    const USE: Self = Self {
+        kept: FETCHED | RECENT,
+        added: 0,
+    };
+    /// The same value.
+    const ALL: Self = Self {
+        kept: FETCHED | RECENT | SENT | STALE,
+        added: 0,
+    };
+    /// To be recomputed, by whoever gets a new win token.
+    const STALE: Self = Self {
+        kept: FETCHED | RECENT,
+        added: STALE,
+    };
+}
+
+/// How an item that takes another's place is numbered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Numbering {
+    /// A mutation of its own.
+    Next,
+    /// The same item, moved.
+    Same,
+}
+
+impl<'c> Session<'c> {
+    /// The key's item, if it is there, as something to prepare a change from.
+    pub(crate) fn see(&self, key: &[u8], hash: Hash) -> Option<Seen<'_>> {
+        // Before the item is looked at: a flush from here on must be noticed.
+        let flushes = self.cache.moment.flush.count();
+        let found = self.find_present(key, hash)?;
+        let (expiry, sequence) = (found.item.expiry(), found.item.sequence());
+        Some(Seen {
+            found,
+            expiry,
+            sequence,
+            flushes,
+        })
+    }
+
+    /// Enters a draft in the place of the item it was prepared from. `None` if that item has
+    /// changed meanwhile; otherwise the new one's CAS unique.
+    pub(crate) fn amend(
+        &self,
+        seen: &Seen<'_>,
+        draft: Draft<'c>,
+        numbering: Numbering,
+        marks: Marks,
+    ) -> Option<u64> {
+        let (old, hash) = (seen.found.item, draft.hash);
+        // Taken only to be published: dropping it takes a class's lock, which comes before those
+        // of the index.
+        let mut pending = Some(draft.hot);
+        let entered = self.cache.update_found(&self.guard, hash, &seen.found, || {
+            let sequence = match numbering {
+                Numbering::Next => self.cache.next_sequence(),
+                Numbering::Same => self.cache.full_sequence(seen.sequence),
+            };
+            // After the number was taken: a flush that is not noticed here has a higher one.
+            let unchanged = (old.expiry(), old.sequence()) == (seen.expiry, seen.sequence)
+                && self.cache.moment.flush.count() == seen.flushes
+                && !self.cache.is_gone(old);
+            if !unchanged {
+                return (Fate::Keep, None);
+            }
+            let mark_bits = old.mark().load(Ordering::Relaxed) & marks.kept | marks.added;
+            let draft = pending.take().expect("decided once");
+            let cas = draft.item().custom_cas().unwrap_or(sequence);
+            (
+                Fate::Publish {
+                    draft,
+                    sequence: sequence as u32,
+                    mark_bits,
+                },
+                Some(cas),
+            )
+        });
+        entered.flatten()
+    }
+
+    /// Adds the draft's value behind or before the one that is there. `store.condition` is
+    /// `Present` or `Unique`. With `create`, a missing item is stored with that expiry.
+    pub fn concat(
+        &self,
+        draft: Draft<'c>,
+        side: Side,
+        store: Store,
+        create: Option<Expiry>,
+    ) -> Result<Stored, (Draft<'c>, Refusal)> {
+        let mut draft = draft;
+        loop {
+            let (key, hash) = (draft.hot.item().key(), draft.hash);
+            let Some(seen) = self.see(key, hash) else {
+                let Some(expiry) = create else {
+                    let is_cas = matches!(store.condition, Condition::Unique(_));
+                    return Ok(if is_cas {
+                        Stored::NotFound
+                    } else {
+                        Stored::NotStored
+                    });
+                };
+                draft = self.redraft(draft, |fields| Fields {
+                    expiry: expiry.0,
+                    custom_cas: store.new_cas,
+                    ..fields
+                })?;
+                match self.enter(draft, Condition::Absent, 0)? {
+                    Entry::Entered(cas) => return Ok(Stored::Stored { cas }),
+                    Entry::Refused(_, hot) => draft = Draft { hot, hash },
+                }
+                continue;
+            };
+            if let Condition::Unique(cas) = store.condition
+                && cas != self.cache.cas_of(seen.found.item)
+            {
+                return Ok(Stored::Exists);
+            }
+            let joined = match self.join(&seen, &draft, side, store.new_cas) {
+                Ok(joined) => joined,
+                Err(refusal) => return Err((draft, refusal)),
+            };
+            if let Some(cas) = self.amend(&seen, joined, Numbering::Next, Marks::USE) {
+                return Ok(Stored::Stored { cas });
+            }
+        }
+    }
+
+    /// A draft with both values, and all else from the item that was seen.
+    fn join(
+        &self,
+        seen: &Seen<'_>,
+        draft: &Draft<'c>,
+        side: Side,
+        custom_cas: Option<u64>,
+    ) -> Result<Draft<'c>, Refusal> {
+        let (old, new) = (seen.found.item, draft.hot.item());
+        let fields = Fields {
+            expiry: seen.expiry,
+            custom_cas,
+            ..fields_of(old)
+        };
+        let value_bytes = old.value_bytes() + new.value_bytes();
+        let mut joined = self
+            .cache
+            .reserve_fields(old.key(), draft.hash, &fields, value_bytes)?;
+        let (first, second) = match side {
+            Side::Back => (old, new),
+            Side::Front => (new, old),
+        };
+        joined.hot.copy_value(first);
+        joined.hot.copy_value(second);
+        Ok(joined)
+    }
+
+    /// Adds to or subtracts from the decimal number that is the key's value.
+    pub fn arithmetic(
+        &self,
+        key: &[u8],
+        hash: Hash,
+        arithmetic: &Arithmetic,
+    ) -> Result<Counted, Refusal> {
+        loop {
+            let Some(seen) = self.see(key, hash) else {
+                let Some((value, expiry)) = arithmetic.create else {
+                    return Ok(Counted::NotFound);
+                };
+                match self.create_number(key, hash, arithmetic, value, expiry)? {
+                    Some(counted) => return Ok(counted),
+                    None => continue,
+                }
+            };
+            let item = seen.found.item;
+            if arithmetic
+                .compare_cas
+                .is_some_and(|cas| cas != self.cache.cas_of(item))
+            {
+                return Ok(Counted::Exists);
+            }
+            let Some(number) = item.contiguous().and_then(parse_number) else {
+                return Ok(Counted::NotANumber);
+            };
+            let value = if arithmetic.increment {
+                number.wrapping_add(arithmetic.delta)
+            } else {
+                number.saturating_sub(arithmetic.delta)
+            };
+            let expiry = arithmetic.touch.map_or(seen.expiry, |expiry| expiry.0);
+            let custom_cas = arithmetic.new_cas;
+            let fields = Fields {
+                expiry,
+                custom_cas,
+                ..fields_of(item)
+            };
+            let draft = self.number_draft(key, hash, &fields, value, item.value_bytes())?;
+            if let Some(cas) = self.amend(&seen, draft, Numbering::Next, Marks::ALL) {
+                let (expiry, flags) = (Expiry(expiry), fields.flags);
+                return Ok(Counted::Value {
+                    value,
+                    cas,
+                    expiry,
+                    flags,
+                    created: false,
+                });
+            }
+        }
+    }
+
+    /// `None` if another client was first.
+    fn create_number(
+        &self,
+        key: &[u8],
+        hash: Hash,
+        arithmetic: &Arithmetic,
+        value: u64,
+        expiry: Expiry,
+    ) -> Result<Option<Counted>, Refusal> {
+        let fields = Fields {
+            expiry: expiry.0,
+            custom_cas: arithmetic.new_cas,
+            base64_key: arithmetic.base64_key,
+            ..Fields::default()
+        };
+        let draft = self.number_draft(key, hash, &fields, value, 0)?;
+        match self
+            .enter(draft, Condition::Absent, 0)
+            .map_err(|(_, refusal)| refusal)?
+        {
+            Entry::Entered(cas) => Ok(Some(Counted::Value {
+                value,
+                cas,
+                expiry,
+                flags: 0,
+                created: true,
+            })),
+            Entry::Refused(..) => Ok(None),
+        }
+    }
+
+    /// A draft whose value is a number, padded with spaces to at least `bytes_min`: as memcached
+    /// does, whose clients read the length they knew.
+    fn number_draft(
+        &self,
+        key: &[u8],
+        hash: Hash,
+        fields: &Fields,
+        value: u64,
+        bytes_min: usize,
+    ) -> Result<Draft<'c>, Refusal> {
+        let mut text = [b' '; DIGITS_MAX];
+        let mut digits = 0;
+        let mut rest = value;
+        while digits == 0 || rest > 0 {
+            text[..=digits].rotate_right(1);
+            text[0] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            digits += 1;
+        }
+        let bytes = digits.max(bytes_min.min(DIGITS_MAX));
+        let mut draft = self.cache.reserve_fields(key, hash, fields, bytes)?;
+        draft.write(&text[..bytes]);
+        Ok(draft)
+    }
+
+    /// Gives the key's item another expiry. Returns whether it was there.
+    pub fn touch(&self, key: &[u8], hash: Hash, expiry: Expiry) -> Result<bool, Refusal> {
+        Ok(self.touch_found(key, hash, expiry)?.is_some())
+    }
+
+    /// Gives the key's item another expiry. Returns the item as it is from then on.
+    pub(crate) fn touch_found(
+        &self,
+        key: &[u8],
+        hash: Hash,
+        expiry: Expiry,
+    ) -> Result<Option<Found<'_>>, Refusal> {
+        loop {
+            let Some(seen) = self.see(key, hash) else {
+                return Ok(None);
+            };
+            let item = seen.found.item;
+            let in_place = self.cache.update_found(&self.guard, hash, &seen.found, || {
+                (
+                    Fate::Keep,
+                    !self.cache.is_gone(item) && item.set_expiry(expiry.0),
+                )
+            });
+            if in_place == Some(true) {
+                return Ok(Some(seen.found));
+            }
+            // Gone meanwhile, or without room for an expiry: then it moves to a chunk with room.
+            let fields = Fields {
+                expiry: expiry.0,
+                expiry_reserved: true,
+                ..fields_of(item)
+            };
+            let draft = self.copy_with(key, hash, &fields, &seen)?;
+            let _ = self.amend(&seen, draft, Numbering::Same, Marks::ALL);
+            // If another change came between, the next turn sees it; if not, it finds the copy,
+            // which has room.
+        }
+    }
+
+    fn copy_with(
+        &self,
+        key: &[u8],
+        hash: Hash,
+        fields: &Fields,
+        seen: &Seen<'_>,
+    ) -> Result<Draft<'c>, Refusal> {
+        let item = seen.found.item;
+        let mut draft = self
+            .cache
+            .reserve_fields(key, hash, fields, item.value_bytes())?;
+        draft.hot.copy_value(item);
+        Ok(draft)
+    }
+
+    /// Removes the key's item, or marks it, as `remove` says.
+    pub fn remove(&self, key: &[u8], hash: Hash, remove: &Remove) -> Result<Removed, Refusal> {
+        if remove.invalidate || remove.drop_value {
+            return self.deface(key, hash, remove);
+        }
+        let is_key = |item: hot::ItemRef<'_>| item.has_key(key);
+        let removed = self
+            .cache
+            .update_existing(&self.guard, hash, is_key, |found| {
+                if self.cache.is_gone(found.item) {
+                    return (Fate::Remove, Removed::NotFound);
+                }
+                if remove
+                    .compare_cas
+                    .is_some_and(|cas| cas != self.cache.cas_of(found.item))
+                {
+                    return (Fate::Keep, Removed::Exists);
+                }
+                (Fate::Remove, Removed::Removed)
+            });
+        Ok(removed.unwrap_or(Removed::NotFound))
+    }
+
+    /// Invalidates an item or drops its value: it stays, under a new number.
+    fn deface(&self, key: &[u8], hash: Hash, remove: &Remove) -> Result<Removed, Refusal> {
+        loop {
+            let Some(seen) = self.see(key, hash) else {
+                return Ok(Removed::NotFound);
+            };
+            let item = seen.found.item;
+            if remove
+                .compare_cas
+                .is_some_and(|cas| cas != self.cache.cas_of(item))
+            {
+                return Ok(Removed::Exists);
+            }
+            let touch = remove.touch.filter(|_| remove.invalidate);
+            let mut fields = Fields {
+                expiry: touch.map_or(seen.expiry, |expiry| expiry.0),
+                custom_cas: remove.new_cas,
+                ..fields_of(item)
+            };
+            let draft = if remove.drop_value {
+                fields.flags = 0;
+                self.cache.reserve_fields(key, hash, &fields, 0)?
+            } else {
+                self.copy_with(key, hash, &fields, &seen)?
+            };
+            let marks = if remove.invalidate {
+                Marks::STALE
+            } else {
+                Marks::ALL
+            };
+            let entered = self.amend(&seen, draft, Numbering::Next, marks);
+            if entered.is_some() {
+                return Ok(Removed::Removed);
+            }
+        }
+    }
+}
+
+/// The decimal number that a value is: spaces around it allowed, as incr leaves them behind.
+fn parse_number(value: &[u8]) -> Option<u64> {
+    let digits = value.trim_ascii();
+    if digits.is_empty() || digits.len() > DIGITS_MAX || value.len() > DIGITS_MAX {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |number, &digit| {
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        number.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_number;
+
+    #[test]
+    fn a_number_is_decimal_and_fits_64_bits() {
+        assert_eq!(parse_number(b"0"), Some(0));
+        assert_eq!(parse_number(b"9 "), Some(9));
+        assert_eq!(parse_number(b"18446744073709551615"), Some(u64::MAX));
+        let refused: [&[u8]; 6] = [
+            b"",
+            b" ",
+            b"18446744073709551616",
+            b"-1",
+            b"1 2",
+            b"000000000000000000001",
+        ];
+        for value in refused {
+            assert_eq!(parse_number(value), None, "{value:?}");
+        }
+    }
+}

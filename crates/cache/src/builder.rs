@@ -1,0 +1,215 @@
+//! Building a cache: its limits, and how they become an arena, size classes and an index.
+
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex};
+
+use hot::Hot;
+use index::{Index, IndexError, Options};
+use io::{Clock, SystemClock};
+use memory::arena::{ARENA_BYTES_MAX, SLAB_BYTES};
+use memory::class::CHUNK_BYTES_MIN;
+use memory::{Arena, ArenaTables, Epochs, SizeClasses};
+use stdx::CachePadded;
+use stdx::units::{GIB, KIB, MIB};
+
+use crate::cache::{Cache, Moment};
+use crate::maintain::Chores;
+
+/// The least memory a cache can work with: one slab for the index, one spare for it, and two for
+/// items. Less is rounded up to it.
+pub const MEMORY_BYTES_MIN: usize = 4 * SLAB_BYTES;
+/// The range of the item limit.
+const ITEM_BYTES_MAX_RANGE: std::ops::RangeInclusive<usize> = KIB..=GIB;
+/// An average item when the index is first sized: it grows from there by itself, and one that is
+/// much too large would waste memory that items could use.
+const FIRST_ITEM_BYTES: usize = 16 * KIB;
+
+/// What a cache shall be like. Every setting has a default that is right for most.
+#[derive(Clone)]
+#[must_use]
+pub struct Builder {
+    memory_bytes: usize,
+    item_bytes_max: usize,
+    growth_factor: Option<f64>,
+    chunk_bytes_min: usize,
+    evict: bool,
+    clock: Option<Arc<dyn Clock>>,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            memory_bytes: 64 * MIB,
+            item_bytes_max: MIB,
+            growth_factor: None,
+            chunk_bytes_min: CHUNK_BYTES_MIN,
+            evict: true,
+            clock: None,
+        }
+    }
+}
+
+impl Builder {
+    /// The memory for items, index and metadata together, in bytes; 64 MiB by default. Counted in
+    /// slabs of 2 MiB, and at least four of them.
+    pub fn memory_bytes(mut self, bytes: usize) -> Self {
+        self.memory_bytes = bytes;
+        self
+    }
+
+    /// The largest item, key and header included, in bytes: 1 KiB to 1 GiB, by default 1 MiB.
+    pub fn item_bytes_max(mut self, bytes: usize) -> Self {
+        self.item_bytes_max = bytes;
+        self
+    }
+
+    /// The ratio between the sizes of neighbouring size classes: 1.05 to 16. By default as fine as
+    /// the memory has slabs for.
+    pub fn growth_factor(mut self, factor: f64) -> Self {
+        self.growth_factor = Some(factor);
+        self
+    }
+
+    /// The smallest chunk, in bytes: 24 by default. Larger makes fewer size classes.
+    pub fn chunk_bytes_min(mut self, bytes: usize) -> Self {
+        self.chunk_bytes_min = bytes;
+        self
+    }
+
+    /// Whether items may be evicted to make room for others. On by default; off, a full cache
+    /// refuses to store.
+    pub fn evict(mut self, evict: bool) -> Self {
+        self.evict = evict;
+        self
+    }
+
+    /// The clock that expiry goes by; the machine's by default.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Builds the cache.
+    pub fn build(self) -> Result<Cache, BuildError> {
+        if !ITEM_BYTES_MAX_RANGE.contains(&self.item_bytes_max) {
+            return Err(BuildError::ItemBytesMax(self.item_bytes_max));
+        }
+        let limit_slabs =
+            limit_slabs(self.memory_bytes).ok_or(BuildError::MemoryBytes(self.memory_bytes))?;
+        // Addresses cost nothing: reserve what the machine has, so that the limit can grow online.
+        let machine_bytes = io::map::physical_memory_bytes()
+            .unwrap_or(0)
+            .min(ARENA_BYTES_MAX);
+        let reserved_slabs = limit_slabs.max(machine_bytes / SLAB_BYTES);
+        let arena = Arena::new(reserved_slabs, limit_slabs).map_err(BuildError::Reserve)?;
+        let arena = Arc::new(arena);
+        let epochs = Arc::new(Epochs::new());
+        let tables = Arc::new(ArenaTables::new(Arc::clone(&arena)));
+        let options = Options {
+            initial_items: self.memory_bytes / FIRST_ITEM_BYTES,
+            ..Options::default()
+        };
+        let space = Arc::clone(&tables) as Arc<dyn memory::TableSpace>;
+        let index = Index::new(options, Arc::clone(&epochs), space).map_err(BuildError::Index)?;
+        let sizes = match self.growth_factor {
+            Some(factor) => SizeClasses::new(self.chunk_bytes_min, factor),
+            None => SizeClasses::for_slabs(self.chunk_bytes_min, limit_slabs),
+        };
+        let hot = Hot::new(Arc::clone(&arena), Arc::clone(&epochs), sizes);
+        let cache = Cache {
+            index,
+            hot,
+            tables,
+            arena,
+            epochs,
+            clock: self.clock.unwrap_or_else(|| Arc::new(SystemClock::new())),
+            hasher: foldhash::quality::RandomState::default(),
+            item_bytes_max: self.item_bytes_max,
+            may_evict: self.evict,
+            moment: CachePadded(Moment::default()),
+            sequence: CachePadded::default(),
+            chores: Mutex::new(Chores::default()),
+            work: (Mutex::new(false), Condvar::new()),
+        };
+        cache.tick();
+        Ok(cache)
+    }
+}
+
+/// How many slabs a memory limit allows; `None` if it is more than places can address.
+pub(crate) fn limit_slabs(memory_bytes: usize) -> Option<usize> {
+    (memory_bytes <= ARENA_BYTES_MAX).then_some(memory_bytes.max(MEMORY_BYTES_MIN) / SLAB_BYTES)
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("memory_bytes", &self.memory_bytes)
+            .field("item_bytes_max", &self.item_bytes_max)
+            .field("evict", &self.evict)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a cache could not be built.
+#[derive(Debug)]
+pub enum BuildError {
+    /// The item limit is not between 1 KiB and 1 GiB.
+    ItemBytesMax(usize),
+    /// More memory than a cache can address.
+    MemoryBytes(usize),
+    /// The system refused the address range.
+    Reserve(std::io::Error),
+    /// The index found no room.
+    Index(IndexError),
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ItemBytesMax(bytes) => {
+                write!(
+                    f,
+                    "an item limit of {bytes} bytes is not between 1 KiB and 1 GiB"
+                )
+            }
+            Self::MemoryBytes(bytes) => {
+                write!(
+                    f,
+                    "{bytes} bytes of memory are more than the 2 TiB a cache can address"
+                )
+            }
+            Self::Reserve(error) => write!(f, "cannot reserve the memory's addresses: {error}"),
+            Self::Index(error) => write!(f, "cannot start the index: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for BuildError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Reserve(error) => Some(error),
+            Self::Index(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Why the memory limit could not be changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryLimitError {
+    /// The most that it can be, in bytes.
+    pub bytes_max: usize,
+}
+
+impl fmt::Display for MemoryLimitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the memory limit can be at most {} bytes",
+            self.bytes_max
+        )
+    }
+}
+
+impl std::error::Error for MemoryLimitError {}

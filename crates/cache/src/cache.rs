@@ -1,0 +1,115 @@
+//! The cache itself: its parts, and what all operations share.
+
+use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+
+use hot::{Hot, ItemRef};
+use index::{Hash, Index};
+use io::Clock;
+use memory::{Arena, ArenaTables, Epochs};
+use stdx::CachePadded;
+
+use crate::builder::Builder;
+use crate::flush::Flush;
+use crate::maintain::Chores;
+
+/// A cache of keys and values within a memory limit. Shared by reference between threads.
+pub struct Cache {
+    pub(crate) index: Index,
+    pub(crate) hot: Hot,
+    pub(crate) tables: Arc<ArenaTables>,
+    pub(crate) arena: Arc<Arena>,
+    pub(crate) epochs: Arc<Epochs>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) hasher: foldhash::quality::RandomState,
+    pub(crate) item_bytes_max: usize,
+    pub(crate) may_evict: bool,
+    pub(crate) moment: CachePadded<Moment>,
+    /// Numbers every mutation: the source of CAS uniques.
+    pub(crate) sequence: CachePadded<AtomicU64>,
+    pub(crate) chores: Mutex<Chores>,
+    pub(crate) work: (Mutex<bool>, Condvar),
+}
+
+/// What decides whether an item is still there. Read by every request, written rarely: a cache
+/// line of its own.
+#[derive(Debug, Default)]
+pub(crate) struct Moment {
+    /// Unix seconds; never goes backwards.
+    pub(crate) now: AtomicU32,
+    pub(crate) flush: Flush,
+}
+
+impl Cache {
+    /// Begins to build a cache.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// The hash of a key. Seeded anew in every process, so that nobody can choose keys that
+    /// collide.
+    #[inline]
+    pub fn hash(&self, key: &[u8]) -> Hash {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(key);
+        Hash(hasher.finish())
+    }
+
+    /// The largest item, key and header included, in bytes.
+    pub fn item_bytes_max(&self) -> usize {
+        self.item_bytes_max
+    }
+
+    /// Unix seconds.
+    #[inline]
+    pub(crate) fn now(&self) -> u32 {
+        self.moment.now.load(Ordering::Relaxed)
+    }
+
+    /// Looks at the clock.
+    pub(crate) fn tick(&self) {
+        let now = self.clock.unix_seconds();
+        if now > self.now() {
+            self.moment.now.fetch_max(now, Ordering::Relaxed);
+        }
+    }
+
+    /// The next number of the sequence.
+    #[inline]
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.sequence.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Whether readers no longer get the item: expired or flushed.
+    #[inline]
+    pub(crate) fn is_gone(&self, item: ItemRef<'_>) -> bool {
+        let expiry = item.expiry();
+        (expiry != 0 && expiry <= self.now()) || self.moment.flush.covers(item.sequence())
+    }
+
+    /// The item's CAS unique: the client's choice, or its number in the sequence of mutations.
+    ///
+    /// An item keeps the low 32 bits of its number; the rest follows from the sequence's present
+    /// value, the number being the last one with these low bits. An item that is not touched for
+    /// 2^32 mutations thereby changes its unique, so that a `cas` prepared before fails; but no
+    /// `cas` can ever succeed over an item that changed: its number and the one that the client
+    /// saw would both lie within the last 2^32 and differ there.
+    pub(crate) fn cas_of(&self, item: ItemRef<'_>) -> u64 {
+        item.custom_cas()
+            .unwrap_or_else(|| self.full_sequence(item.sequence()))
+    }
+
+    pub(crate) fn full_sequence(&self, low: u32) -> u64 {
+        let latest = self.sequence.load(Ordering::Relaxed);
+        latest.wrapping_sub(u64::from((latest as u32).wrapping_sub(low)))
+    }
+}
+
+impl std::fmt::Debug for Cache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cache")
+            .field("arena", &self.arena)
+            .finish_non_exhaustive()
+    }
+}

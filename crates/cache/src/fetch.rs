@@ -1,0 +1,106 @@
+//! Get with meta's additions: touch, vivify, and win tokens, by which one client of many is chosen
+//! to recompute what is missing, stale or about to expire.
+
+use std::sync::atomic::Ordering;
+
+use hot::Fields;
+use hot::item::{SENT, STALE};
+use index::Hash;
+
+use crate::item::Item;
+use crate::places::Found;
+use crate::session::Session;
+use crate::store::Entry;
+use crate::types::{Condition, Expiry, Fetch, Refusal, Tokens};
+
+impl Session<'_> {
+    /// The key's item, if it is there, with what `fetch` asks for beside it.
+    pub fn fetch(
+        &self,
+        key: &[u8],
+        hash: Hash,
+        fetch: &Fetch,
+    ) -> Result<(Option<Item<'_>>, Tokens), Refusal> {
+        loop {
+            let Some(found) = self.find_present(key, hash) else {
+                let Some(expiry) = fetch.vivify else {
+                    return Ok((None, Tokens::default()));
+                };
+                match self.vivify(key, hash, fetch, expiry)? {
+                    Some(created) => return Ok(created),
+                    None => continue,
+                }
+            };
+            let before = if fetch.quiet {
+                found.item.mark().load(Ordering::Relaxed)
+            } else {
+                self.mark_hit(found)
+            };
+            // A recache is decided by the time that was left before this request's touch.
+            let tokens = self.tokens(found, fetch.recache_below_seconds);
+            let found = match fetch.touch {
+                None => found,
+                Some(expiry) => match self.touch_found(key, hash, expiry)? {
+                    Some(touched) => touched,
+                    None => continue,
+                },
+            };
+            return Ok((Some(Item::new(self.cache, found, before)), tokens));
+        }
+    }
+
+    /// What this reader is told beside the item; the first who may be is told to recompute it.
+    fn tokens(&self, found: Found<'_>, recache_below_seconds: Option<i64>) -> Tokens {
+        let mark = found.item.mark();
+        let now = mark.load(Ordering::Relaxed);
+        let stale = now & STALE != 0;
+        let expiry = found.item.expiry();
+        let left_seconds = i64::from(expiry) - i64::from(self.now());
+        let is_due = recache_below_seconds.is_some_and(|below| expiry != 0 && left_seconds < below);
+        let mut tokens = Tokens {
+            stale,
+            sent: now & SENT != 0,
+            ..Tokens::default()
+        };
+        if (stale || is_due) && !tokens.sent {
+            // Whoever sets the bit has won.
+            tokens.sent = mark.fetch_or(SENT, Ordering::Relaxed) & SENT != 0;
+            tokens.won = !tokens.sent;
+        }
+        tokens
+    }
+
+    /// Creates an empty item whose win token this reader gets. `None` if another was first.
+    fn vivify(
+        &self,
+        key: &[u8],
+        hash: Hash,
+        fetch: &Fetch,
+        expiry: Expiry,
+    ) -> Result<Option<(Option<Item<'_>>, Tokens)>, Refusal> {
+        let fields = Fields {
+            expiry: expiry.0,
+            custom_cas: fetch.new_cas,
+            base64_key: fetch.base64_key,
+            ..Fields::default()
+        };
+        let draft = self.cache.reserve_fields(key, hash, &fields, 0)?;
+        match self
+            .enter(draft, Condition::Absent, SENT)
+            .map_err(|(_, refusal)| refusal)?
+        {
+            Entry::Refused(..) => Ok(None),
+            Entry::Entered(_) => {
+                let tokens = Tokens {
+                    won: true,
+                    created: true,
+                    ..Tokens::default()
+                };
+                let item = self.cache.find(&self.guard, key, hash).map(|found| {
+                    Item::new(self.cache, found, found.item.mark().load(Ordering::Relaxed))
+                });
+                Ok(Some((item, tokens)))
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The background's work: reserves, slabs from class to class, the index's tables, the walk after
+//! a flush, a memory limit that was lowered. None of it is needed for correctness; it keeps the
+//! work off the path of stores.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use hot::shift::Cursor;
+use index::Hash;
+use memory::Epochs;
+use memory::arena::SLAB_BYTES;
+use stdx::sync::{Backoff, lock};
+
+use crate::builder::{MemoryLimitError, limit_slabs};
+use crate::cache::Cache;
+use crate::flush::WALK_DUE_MUTATIONS;
+
+/// Chunks that the walk after a flush looks at in one turn.
+const WALK_CHUNKS: usize = 16 << 10;
+/// Slabs taken from the hot zone in one turn, for the index or for a lowered limit.
+const SLABS_PER_TURN_MAX: usize = 8;
+/// How often a thread that needs memory looks whether pinned readers have left before it goes on
+/// regardless.
+const WAIT_LOOKS: usize = 1000;
+
+/// Where the background's work stands.
+#[derive(Debug, Default)]
+pub(crate) struct Chores {
+    /// The flush that the walk is for, and how far it has come.
+    walk: Option<(u64, Cursor)>,
+    /// Unix seconds when evictions were last aged.
+    aged: u32,
+}
+
+impl Cache {
+    /// One turn of the background's work. Returns whether there is more to do at once. Call it
+    /// from one thread in a loop with [`Cache::wait_for_work`]; a second thread's call returns at
+    /// once.
+    pub fn maintain(&self) -> bool {
+        let Ok(mut chores) = self.chores.try_lock() else {
+            return false;
+        };
+        self.tick();
+        self.flush_if_due();
+        let mut more = self.walk_after_flush(&mut chores);
+        if chores.aged != self.now() {
+            chores.aged = self.now();
+            self.hot.age_pressures();
+        }
+        if self.may_evict {
+            more |= self.give_up_slabs();
+        }
+        more |= self.hot.maintain(self);
+        self.index.maintain();
+        self.arena.prepare();
+        // Without readers the epoch moves on only when somebody asks.
+        self.hot.sweep();
+        more
+    }
+
+    /// Blocks until a request calls for the background, or the time is over.
+    pub fn wait_for_work(&self, timeout: Duration) {
+        let (called, condition) = &self.work;
+        let waiting = lock(called);
+        let (mut called, _) = condition
+            .wait_timeout_while(waiting, timeout, |called| !*called)
+            .expect("nothing panics while it holds this lock");
+        *called = false;
+    }
+
+    /// Wakes whoever waits in [`Cache::wait_for_work`].
+    pub fn call_for_work(&self) {
+        let (called, condition) = &self.work;
+        let mut called = lock(called);
+        if !*called {
+            *called = true;
+            condition.notify_one();
+        }
+    }
+
+    /// Changes the memory limit, in bytes. A lower one takes effect over the next turns of
+    /// [`Cache::maintain`].
+    pub fn set_memory_bytes(&self, bytes: usize) -> Result<(), MemoryLimitError> {
+        let bytes_max = self.arena.reserved_slabs() * SLAB_BYTES;
+        let slabs = limit_slabs(bytes).filter(|&slabs| slabs <= self.arena.reserved_slabs());
+        self.arena
+            .set_limit_slabs(slabs.ok_or(MemoryLimitError { bytes_max })?);
+        self.call_for_work();
+        Ok(())
+    }
+
+    /// Waits a moment for pinned readers to leave memory that was freed. The caller must have no
+    /// session open.
+    pub fn wait_for_memory(&self) {
+        let mut backoff = Backoff::default();
+        for _ in 0..WAIT_LOOKS {
+            if !self.hot.waits_for_readers() {
+                break;
+            }
+            backoff.wait();
+        }
+    }
+
+    /// Makes room for an index that cannot grow: a slab from the hot zone.
+    pub(crate) fn make_room_for_index(&self) {
+        if self.may_evict {
+            self.hot.give_up_slabs(1, self);
+        }
+        self.call_for_work();
+    }
+
+    /// Takes slabs from the hot zone when the limit was lowered or the index has none to grow
+    /// into.
+    fn give_up_slabs(&self) -> bool {
+        let excess = self.arena.excess_slabs();
+        let wanted = excess.max(usize::from(self.tables.take_starved()));
+        self.hot.give_up_slabs(wanted.min(SLABS_PER_TURN_MAX), self);
+        self.hot.sweep();
+        excess > SLABS_PER_TURN_MAX
+    }
+
+    /// Removes what was flushed, a part in each turn. Returns whether there is more.
+    fn walk_after_flush(&self, chores: &mut Chores) -> bool {
+        let flushed = self.moment.flush.sequence();
+        if flushed == 0 {
+            return false;
+        }
+        let (_, mut cursor) = chores
+            .walk
+            .filter(|&(walked_for, _)| walked_for == flushed)
+            .unwrap_or((flushed, Cursor::default()));
+        let more = self.remove_gone(&mut cursor);
+        chores.walk = more.then_some((flushed, cursor));
+        if !more {
+            self.moment.flush.end(flushed);
+        }
+        more
+    }
+
+    /// Removes what is expired or flushed in the next part of the zone.
+    fn remove_gone(&self, cursor: &mut Cursor) -> bool {
+        let guard = Epochs::pin(&self.epochs);
+        let mut gone: Vec<(Hash, _)> = Vec::new();
+        let more = self.hot.walk(&guard, cursor, WALK_CHUNKS, |item, place| {
+            if self.is_gone(item) {
+                let hash = self.hash(item.key());
+                gone.extend(
+                    self.confirm(&guard, hash, item, place)
+                        .map(|found| (hash, found)),
+                );
+            }
+        });
+        for (hash, found) in gone {
+            self.remove_found(&guard, hash, &found);
+        }
+        more
+    }
+
+    /// Finishes the walk after a flush before the sequence has run too far ahead of it.
+    pub(crate) fn finish_walk_if_due(&self) {
+        let flushed = self.moment.flush.sequence();
+        if flushed != 0 && self.sequence.load(Ordering::Relaxed) - flushed > WALK_DUE_MUTATIONS {
+            let mut chores = lock(&self.chores);
+            while self.walk_after_flush(&mut chores) {}
+        }
+    }
+}

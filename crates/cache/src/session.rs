@@ -1,0 +1,97 @@
+//! A session: one batch of requests under one pinned epoch.
+
+use std::sync::atomic::Ordering;
+
+use hot::item::hit_mark;
+use index::Hash;
+use memory::Guard;
+
+use crate::cache::Cache;
+use crate::item::Item;
+use crate::places::Found;
+
+/// What the requests of one batch go through. Items it returns stay readable while it lives; their
+/// memory cannot be reused meanwhile, so keep it short, and never while blocked.
+#[derive(Debug)]
+pub struct Session<'c> {
+    pub(crate) cache: &'c Cache,
+    pub(crate) guard: Guard<'c>,
+}
+
+impl Cache {
+    /// Opens a session.
+    pub fn session(&self) -> Session<'_> {
+        self.tick();
+        self.flush_if_due();
+        self.finish_walk_if_due();
+        Session {
+            cache: self,
+            guard: self.epochs.pin(),
+        }
+    }
+}
+
+impl Session<'_> {
+    /// Unix seconds, as this cache's clock has them.
+    pub fn now(&self) -> u32 {
+        self.cache.now()
+    }
+
+    /// Asks for the index lines that a request for this hash will need. Does not wait for them.
+    #[inline]
+    pub fn prefetch(&self, hash: Hash) {
+        self.cache.index.prefetch(&self.guard, hash);
+    }
+
+    /// Asks for the item that the hash most likely leads to. Does not wait for it.
+    #[inline]
+    pub fn prefetch_item(&self, hash: Hash) {
+        self.cache.prefetch_candidate(&self.guard, hash);
+    }
+
+    /// The key's item, if it is there. Leaves the mark of a hit.
+    #[inline]
+    pub fn get(&self, key: &[u8], hash: Hash) -> Option<Item<'_>> {
+        let found = self.find_present(key, hash)?;
+        Some(Item::new(self.cache, found, self.mark_hit(found)))
+    }
+
+    /// The key's item, if it is there. Leaves no trace.
+    pub fn peek(&self, key: &[u8], hash: Hash) -> Option<Item<'_>> {
+        let found = self.find_present(key, hash)?;
+        Some(Item::new(
+            self.cache,
+            found,
+            found.item.mark().load(Ordering::Relaxed),
+        ))
+    }
+
+    /// The key's item unless it is gone; if it is, its memory is freed on the way.
+    #[inline]
+    pub(crate) fn find_present(&self, key: &[u8], hash: Hash) -> Option<Found<'_>> {
+        let found = self.cache.find(&self.guard, key, hash)?;
+        if self.cache.is_gone(found.item) {
+            self.cache.remove_found(&self.guard, hash, &found);
+            return None;
+        }
+        Some(found)
+    }
+
+    /// Leaves the mark of a hit, if it is not there already; returns the mark before.
+    #[inline]
+    pub(crate) fn mark_hit(&self, found: Found<'_>) -> u8 {
+        let before = found.item.mark().load(Ordering::Relaxed);
+        let after = hit_mark(before, self.cache.now());
+        if after != before {
+            // Lost to another reader or the hand: either leaves a mark as good as this one, except
+            // that a win token must not be overwritten, which is why this is no plain store.
+            let _ = found.item.mark().compare_exchange(
+                before,
+                after,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+        }
+        before
+    }
+}

@@ -1,0 +1,85 @@
+//! What the cache can say of itself.
+
+use std::sync::atomic::Ordering;
+
+use memory::arena::SLAB_BYTES;
+
+use crate::cache::Cache;
+
+pub use hot::ClassStats;
+
+/// The cache as a whole, at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Items in the cache.
+    pub items: u64,
+    /// Mutations so far: stores, and changes that gave an item a new CAS unique.
+    pub mutations: u64,
+    /// Bytes of the chunks that hold items.
+    pub item_bytes: u64,
+    /// The memory limit, in bytes.
+    pub limit_bytes: u64,
+    /// Bytes of all slabs in use: never above the limit, except just after it was lowered.
+    pub used_bytes: u64,
+    /// Items evicted to make room.
+    pub evicted: u64,
+    /// Of these, never read.
+    pub evicted_unfetched: u64,
+    /// Of these, read since the hand last came by.
+    pub evicted_recent: u64,
+    /// Expired or flushed items whose memory was taken back by the hand.
+    pub expired: u64,
+    /// Of these, never read.
+    pub expired_unfetched: u64,
+    /// Requests for memory that could not be met.
+    pub out_of_memory: u64,
+    /// Slabs that left a class.
+    pub slabs_moved: u64,
+    /// Slots of the index.
+    pub index_slots: u64,
+    /// Bytes of the index's tables and directory.
+    pub index_bytes: u64,
+    /// Words the index has moved to make room for others.
+    pub index_displacements: u64,
+    /// Whether the arena is backed by huge pages, as far as the kernel has them.
+    pub huge_pages: bool,
+}
+
+impl Cache {
+    /// The cache as a whole.
+    pub fn stats(&self) -> Stats {
+        let index = self.index.stats();
+        let mut stats = Stats {
+            items: index.items,
+            mutations: self.sequence.load(Ordering::Relaxed),
+            item_bytes: self.hot.used_bytes() as u64,
+            limit_bytes: (self.arena.limit_slabs() * SLAB_BYTES) as u64,
+            used_bytes: (self.arena.used_slabs() * SLAB_BYTES) as u64,
+            index_slots: index.slots,
+            index_bytes: index.table_bytes + index.directory_bytes,
+            index_displacements: index.displacements,
+            huge_pages: self.arena.huge_pages(),
+            ..Stats::default()
+        };
+        for class in self.hot.stats() {
+            stats.evicted += class.counters.evicted;
+            stats.evicted_unfetched += class.counters.evicted_unfetched;
+            stats.evicted_recent += class.counters.evicted_recent;
+            stats.expired += class.counters.expired;
+            stats.expired_unfetched += class.counters.expired_unfetched;
+            stats.out_of_memory += class.counters.out_of_memory;
+            stats.slabs_moved += class.counters.slabs_lost;
+        }
+        stats
+    }
+
+    /// Every size class.
+    pub fn class_stats(&self) -> Vec<ClassStats> {
+        self.hot.stats()
+    }
+
+    /// Begins the counters of evictions, expiries and slab moves anew.
+    pub fn reset_stats(&self) {
+        self.hot.reset_counters();
+    }
+}

@@ -1,0 +1,235 @@
+//! Storing: reserve memory, fill in the value, and enter it under a condition.
+
+use std::cell::RefCell;
+use std::sync::atomic::Ordering;
+
+use hot::item::{SENT, STALE};
+use hot::{Fields, ItemRef, Layout, Shortage};
+use index::Hash;
+
+use crate::cache::Cache;
+use crate::places::{Fate, Found};
+use crate::session::Session;
+use crate::types::{Attributes, Condition, Refusal, Store, Stored};
+
+/// How often a store makes room for a full index before it gives up.
+const INDEX_ROOM_ATTEMPTS: usize = 4;
+
+/// Memory reserved for an item, to be filled with its value. Nobody sees it until it is stored;
+/// dropped before, its memory goes back. Not tied to a session: a value may arrive over many reads
+/// of a socket.
+#[derive(Debug)]
+#[must_use = "a draft that is not stored is dropped"]
+pub struct Draft<'c> {
+    pub(crate) hot: hot::Draft<'c>,
+    pub(crate) hash: Hash,
+}
+
+impl Draft<'_> {
+    /// The key.
+    pub fn key(&self) -> &[u8] {
+        self.hot.item().key()
+    }
+
+    /// Bytes of the value that are still to be filled in.
+    pub fn remaining(&self) -> usize {
+        self.hot.remaining()
+    }
+
+    /// The next bytes of the value to fill in, as far as they are contiguous; empty when it is full.
+    pub fn writable(&mut self) -> &mut [u8] {
+        self.hot.writable()
+    }
+
+    /// Says that `bytes` more of [`Draft::writable`] are filled in.
+    pub fn advance(&mut self, bytes: usize) {
+        self.hot.advance(bytes);
+    }
+
+    /// Copies as much of `value` as still fits; returns how much that was.
+    pub fn write(&mut self, value: &[u8]) -> usize {
+        self.hot.write(value)
+    }
+}
+
+/// What entering a draft came to.
+pub(crate) enum Entry<'c> {
+    /// It is in the index, with this CAS unique.
+    Entered(u64),
+    /// The condition did not hold; the draft is still there.
+    Refused(Stored, hot::Draft<'c>),
+}
+
+impl Cache {
+    /// Reserves memory for an item. The key is 1 to 250 bytes.
+    pub fn reserve(
+        &self,
+        key: &[u8],
+        attributes: Attributes,
+        value_bytes: usize,
+    ) -> Result<Draft<'_>, Refusal> {
+        let fields = Fields {
+            flags: attributes.flags,
+            expiry: attributes.expiry.0,
+            base64_key: attributes.base64_key,
+            ..Fields::default()
+        };
+        self.reserve_fields(key, self.hash(key), &fields, value_bytes)
+    }
+
+    pub(crate) fn reserve_fields(
+        &self,
+        key: &[u8],
+        hash: Hash,
+        fields: &Fields,
+        value_bytes: usize,
+    ) -> Result<Draft<'_>, Refusal> {
+        if value_bytes > self.item_bytes_max
+            || Layout::new(fields, key.len(), value_bytes).total_bytes() > self.item_bytes_max
+        {
+            return Err(Refusal::TooLarge);
+        }
+        let draft = self.hot.draft(fields, key, value_bytes, self);
+        if self.hot.is_pressed() {
+            self.call_for_work();
+        }
+        match draft {
+            Ok(hot) => Ok(Draft { hot, hash }),
+            Err(Shortage::Pinned) => Err(Refusal::SessionTooLong),
+            Err(Shortage::Nothing) => Err(Refusal::NoMemory),
+        }
+    }
+}
+
+impl<'c> Session<'c> {
+    /// Stores a filled draft if the condition holds. The error gives the draft back.
+    pub fn store(&self, draft: Draft<'c>, store: Store) -> Result<Stored, (Draft<'c>, Refusal)> {
+        let needs_room = matches!(store.condition, Condition::UniqueOrStale(_));
+        let draft = match (store.new_cas, needs_room) {
+            (None, false) => draft,
+            (custom_cas, expiry_reserved) => self.redraft(draft, |fields| Fields {
+                custom_cas,
+                expiry_reserved,
+                ..fields
+            })?,
+        };
+        match self.enter(draft, store.condition, 0)? {
+            Entry::Entered(cas) => Ok(Stored::Stored { cas }),
+            Entry::Refused(outcome, _) => Ok(outcome),
+        }
+    }
+
+    /// Copies a draft into one with other fields.
+    pub(crate) fn redraft(
+        &self,
+        draft: Draft<'c>,
+        change: impl FnOnce(Fields) -> Fields,
+    ) -> Result<Draft<'c>, (Draft<'c>, Refusal)> {
+        let item = draft.hot.item();
+        let fields = change(fields_of(item));
+        let fresh = self
+            .cache
+            .reserve_fields(item.key(), draft.hash, &fields, item.value_bytes());
+        let mut fresh = match fresh {
+            Ok(fresh) => fresh,
+            Err(refusal) => return Err((draft, refusal)),
+        };
+        let copied = fresh.hot.copy_value(item);
+        debug_assert_eq!(copied, item.value_bytes());
+        Ok(fresh)
+    }
+
+    /// Enters a draft under a condition.
+    pub(crate) fn enter(
+        &self,
+        draft: Draft<'c>,
+        condition: Condition,
+        mark_bits: u8,
+    ) -> Result<Entry<'c>, (Draft<'c>, Refusal)> {
+        let hash = draft.hash;
+        // The comparison of keys needs the draft until the moment the decision takes it.
+        let pending = RefCell::new(Some(draft.hot));
+        for _ in 0..INDEX_ROOM_ATTEMPTS {
+            let is_key = |item: ItemRef<'_>| {
+                pending
+                    .borrow()
+                    .as_ref()
+                    .is_some_and(|draft| item.has_key(draft.item().key()))
+            };
+            let result = self.cache.update(&self.guard, hash, is_key, |found| {
+                let draft = pending.take().expect("decided once");
+                self.decide(draft, found, condition, mark_bits)
+            });
+            match result {
+                Ok(entry) => return Ok(entry),
+                Err(index::Full) => self.cache.make_room_for_index(),
+            }
+        }
+        let hot = pending.take().expect("never decided");
+        Err((Draft { hot, hash }, Refusal::NoMemory))
+    }
+
+    /// What becomes of the key: runs under the lock of its index table.
+    fn decide(
+        &self,
+        draft: hot::Draft<'c>,
+        found: Option<Found<'_>>,
+        condition: Condition,
+        mut mark_bits: u8,
+    ) -> (Fate<'c>, Entry<'c>) {
+        let present = found.filter(|found| !self.cache.is_gone(found.item));
+        let cas = present.map(|found| self.cache.cas_of(found.item));
+        let refused = match (condition, cas) {
+            (Condition::Always, _) | (Condition::Absent, None) | (Condition::Present, Some(_)) => {
+                None
+            }
+            (Condition::Absent, Some(_)) | (Condition::Present, None) => Some(Stored::NotStored),
+            (Condition::Unique(_) | Condition::UniqueOrStale(_), None) => Some(Stored::NotFound),
+            (Condition::Unique(wanted) | Condition::UniqueOrStale(wanted), Some(cas))
+                if wanted == cas =>
+            {
+                None
+            }
+            (Condition::UniqueOrStale(wanted), Some(cas)) if wanted < cas => {
+                // As memcached: what is late replaces the value, keeps the expiry, and leaves the
+                // item to be recomputed.
+                if let Some(found) = present {
+                    let mark = found.item.mark().load(Ordering::Relaxed);
+                    mark_bits |= STALE | (mark & SENT);
+                    draft.item().set_expiry(found.item.expiry());
+                }
+                None
+            }
+            (Condition::Unique(_) | Condition::UniqueOrStale(_), Some(_)) => Some(Stored::Exists),
+        };
+        if let Some(outcome) = refused {
+            let fate = if found.is_some() && present.is_none() {
+                Fate::Remove
+            } else {
+                Fate::Keep
+            };
+            return (fate, Entry::Refused(outcome, draft));
+        }
+        let sequence = self.cache.next_sequence();
+        let cas = draft.item().custom_cas().unwrap_or(sequence);
+        (
+            Fate::Publish {
+                draft,
+                sequence: sequence as u32,
+                mark_bits,
+            },
+            Entry::Entered(cas),
+        )
+    }
+}
+
+/// What stands beside key and value of an item.
+pub(crate) fn fields_of(item: ItemRef<'_>) -> Fields {
+    Fields {
+        flags: item.flags(),
+        expiry: item.expiry(),
+        expiry_reserved: false,
+        custom_cas: item.custom_cas(),
+        base64_key: item.base64_key(),
+    }
+}

@@ -1,0 +1,391 @@
+//! Every operation of the cache by itself, with the clock under control.
+
+use std::sync::Arc;
+
+use io::ManualClock;
+use larder::{
+    Arithmetic, Attributes, Cache, Condition, Counted, Expiry, Fetch, Refusal, Remove, Removed,
+    Side, Store, Stored,
+};
+
+const NOW: u32 = 1_800_000_000;
+
+struct Fixture {
+    cache: Cache,
+    clock: Arc<ManualClock>,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        Self::with_memory(64 << 20)
+    }
+
+    fn with_memory(bytes: usize) -> Self {
+        let clock = Arc::new(ManualClock::new(NOW));
+        let cache = Cache::builder()
+            .memory_bytes(bytes)
+            .clock(clock.clone())
+            .build()
+            .unwrap();
+        Self { cache, clock }
+    }
+
+    fn put(&self, key: &[u8], value: &[u8], condition: Condition) -> Stored {
+        self.cache
+            .put(key, value, Attributes::default(), condition)
+            .unwrap()
+    }
+
+    fn cas(&self, key: &[u8]) -> u64 {
+        self.cache
+            .session()
+            .get(key, self.cache.hash(key))
+            .unwrap()
+            .cas()
+    }
+
+    fn concat(&self, key: &[u8], value: &[u8], side: Side) -> Stored {
+        let mut draft = self
+            .cache
+            .reserve(key, Attributes::default(), value.len())
+            .unwrap();
+        draft.write(value);
+        let store = Store::when(Condition::Present);
+        self.cache
+            .session()
+            .concat(draft, side, store, None)
+            .map_err(|(_, refusal)| refusal)
+            .unwrap()
+    }
+
+    fn count(&self, key: &[u8], delta: u64, increment: bool) -> Counted {
+        let arithmetic = Arithmetic {
+            delta,
+            increment,
+            create: None,
+            touch: None,
+            compare_cas: None,
+            new_cas: None,
+            base64_key: false,
+        };
+        self.cache
+            .session()
+            .arithmetic(key, self.cache.hash(key), &arithmetic)
+            .unwrap()
+    }
+}
+
+#[test]
+fn conditions_decide_whether_a_value_is_stored() {
+    let fixture = Fixture::new();
+    assert_eq!(
+        fixture.put(b"k", b"1", Condition::Present),
+        Stored::NotStored
+    );
+    assert!(matches!(
+        fixture.put(b"k", b"2", Condition::Absent),
+        Stored::Stored { .. }
+    ));
+    assert_eq!(
+        fixture.put(b"k", b"3", Condition::Absent),
+        Stored::NotStored
+    );
+    assert!(matches!(
+        fixture.put(b"k", b"4", Condition::Present),
+        Stored::Stored { .. }
+    ));
+    let cas = fixture.cas(b"k");
+    assert_eq!(
+        fixture.put(b"k", b"5", Condition::Unique(cas + 1)),
+        Stored::Exists
+    );
+    assert_eq!(
+        fixture.put(b"x", b"5", Condition::Unique(cas)),
+        Stored::NotFound
+    );
+    let stored = fixture.put(b"k", b"6", Condition::Unique(cas));
+    assert_eq!(
+        stored,
+        Stored::Stored {
+            cas: fixture.cas(b"k")
+        }
+    );
+    assert_eq!(
+        fixture.put(b"k", b"7", Condition::Unique(cas)),
+        Stored::Exists
+    );
+    assert_eq!(fixture.cache.get(b"k").as_deref(), Some(&b"6"[..]));
+}
+
+#[test]
+fn an_item_is_gone_the_second_it_expires() {
+    let fixture = Fixture::new();
+    fixture.cache.set(b"k", b"v", Expiry(NOW + 10)).unwrap();
+    fixture.clock.advance(9);
+    assert!(fixture.cache.get(b"k").is_some());
+    fixture.clock.advance(1);
+    assert!(fixture.cache.get(b"k").is_none());
+    assert_eq!(fixture.cache.stats().items, 0);
+    fixture.cache.set(b"k", b"v", Expiry::PAST).unwrap();
+    assert!(fixture.cache.get(b"k").is_none());
+}
+
+#[test]
+fn a_touch_works_with_and_without_room_for_the_expiry() {
+    let fixture = Fixture::new();
+    let (cache, hash) = (&fixture.cache, fixture.cache.hash(b"k"));
+    cache.set(b"k", b"v", Expiry::NEVER).unwrap();
+    let cas = fixture.cas(b"k");
+    assert_eq!(cache.session().touch(b"k", hash, Expiry(NOW + 5)), Ok(true));
+    assert_eq!(fixture.cas(b"k"), cas, "a touch is no mutation");
+    assert_eq!(
+        cache.session().touch(b"k", hash, Expiry(NOW + 50)),
+        Ok(true)
+    );
+    fixture.clock.advance(6);
+    assert_eq!(
+        cache.session().get(b"k", hash).unwrap().expiry(),
+        Expiry(NOW + 50)
+    );
+    assert_eq!(cache.session().touch(b"k", hash, Expiry::PAST), Ok(true));
+    assert_eq!(cache.session().touch(b"k", hash, Expiry::NEVER), Ok(false));
+}
+
+#[test]
+fn append_and_prepend_keep_flags_and_expiry() {
+    let fixture = Fixture::new();
+    assert_eq!(fixture.concat(b"k", b"x", Side::Back), Stored::NotStored);
+    let attributes = Attributes {
+        flags: 7,
+        expiry: Expiry(NOW + 9),
+        base64_key: false,
+    };
+    fixture
+        .cache
+        .put(b"k", b"mid", attributes, Condition::Always)
+        .unwrap();
+    assert!(matches!(
+        fixture.concat(b"k", b"-end", Side::Back),
+        Stored::Stored { .. }
+    ));
+    assert!(matches!(
+        fixture.concat(b"k", b"start-", Side::Front),
+        Stored::Stored { .. }
+    ));
+    let session = fixture.cache.session();
+    let item = session.get(b"k", fixture.cache.hash(b"k")).unwrap();
+    assert_eq!(item.contiguous(), Some(&b"start-mid-end"[..]));
+    assert_eq!((item.flags(), item.expiry()), (7, Expiry(NOW + 9)));
+}
+
+#[test]
+fn arithmetic_wraps_up_stops_at_zero_and_pads() {
+    let fixture = Fixture::new();
+    let value = |counted| match counted {
+        Counted::Value { value, .. } => value,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(fixture.count(b"k", 1, true), Counted::NotFound);
+    fixture.put(b"k", b"10", Condition::Always);
+    assert_eq!(value(fixture.count(b"k", 1, false)), 9);
+    assert_eq!(fixture.cache.get(b"k").as_deref(), Some(&b"9 "[..]));
+    assert_eq!(value(fixture.count(b"k", 100, false)), 0);
+    assert_eq!(value(fixture.count(b"k", u64::MAX, true)), u64::MAX);
+    assert_eq!(
+        fixture.cache.get(b"k").as_deref(),
+        Some(&b"18446744073709551615"[..])
+    );
+    assert_eq!(value(fixture.count(b"k", 2, true)), 1);
+    assert_eq!(fixture.cache.get(b"k").map(|value| value.len()), Some(20));
+    fixture.put(b"k", b"abc", Condition::Always);
+    assert_eq!(fixture.count(b"k", 1, true), Counted::NotANumber);
+}
+
+#[test]
+fn one_of_many_readers_wins_the_token() {
+    let fixture = Fixture::new();
+    let (cache, hash) = (&fixture.cache, fixture.cache.hash(b"k"));
+    let vivify = Fetch {
+        vivify: Some(Expiry(NOW + 30)),
+        ..Fetch::default()
+    };
+    let fetch = |fetch: &Fetch| {
+        let session = cache.session();
+        let (item, tokens) = session.fetch(b"k", hash, fetch).unwrap();
+        (
+            item.map(|item| item.to_vec()),
+            tokens.won,
+            tokens.stale,
+            tokens.sent,
+        )
+    };
+    assert_eq!(fetch(&Fetch::default()), (None, false, false, false));
+    assert_eq!(fetch(&vivify), (Some(vec![]), true, false, false));
+    assert_eq!(fetch(&vivify), (Some(vec![]), false, false, true));
+    fixture.put(b"k", b"v", Condition::Always);
+    assert_eq!(fetch(&vivify), (Some(b"v".to_vec()), false, false, false));
+    let stale = Remove {
+        invalidate: true,
+        touch: Some(Expiry(NOW + 30)),
+        ..Remove::default()
+    };
+    assert_eq!(
+        cache.session().remove(b"k", hash, &stale),
+        Ok(Removed::Removed)
+    );
+    assert_eq!(fetch(&vivify), (Some(b"v".to_vec()), true, true, false));
+    assert_eq!(fetch(&vivify), (Some(b"v".to_vec()), false, true, true));
+    let recache = Fetch {
+        recache_below_seconds: Some(31),
+        ..Fetch::default()
+    };
+    cache.set(b"k", b"w", Expiry(NOW + 30)).unwrap();
+    assert_eq!(fetch(&recache), (Some(b"w".to_vec()), true, false, false));
+    assert_eq!(fetch(&recache), (Some(b"w".to_vec()), false, false, true));
+}
+
+#[test]
+fn a_late_store_leaves_the_item_stale() {
+    let fixture = Fixture::new();
+    fixture.cache.set(b"k", b"new", Expiry(NOW + 30)).unwrap();
+    let cas = fixture.cas(b"k");
+    assert_eq!(
+        fixture.put(b"k", b"x", Condition::UniqueOrStale(cas + 1)),
+        Stored::Exists
+    );
+    let stored = fixture.put(b"k", b"late", Condition::UniqueOrStale(cas - 1));
+    assert!(matches!(stored, Stored::Stored { .. }));
+    let session = fixture.cache.session();
+    let item = session.peek(b"k", fixture.cache.hash(b"k")).unwrap();
+    assert_eq!(
+        (item.contiguous(), item.stale()),
+        (Some(&b"late"[..]), true)
+    );
+    assert_eq!(item.expiry(), Expiry(NOW + 30));
+}
+
+#[test]
+fn a_chosen_cas_unique_is_kept_whole() {
+    let fixture = Fixture::new();
+    let mut draft = fixture
+        .cache
+        .reserve(b"k", Attributes::default(), 1)
+        .unwrap();
+    draft.write(b"v");
+    let store = Store {
+        condition: Condition::Always,
+        new_cas: Some(u64::MAX - 1),
+    };
+    let session = fixture.cache.session();
+    let stored = session.store(draft, store).map_err(|(_, refusal)| refusal);
+    assert_eq!(stored, Ok(Stored::Stored { cas: u64::MAX - 1 }));
+    assert_eq!(fixture.cas(b"k"), u64::MAX - 1);
+}
+
+#[test]
+fn a_flush_takes_what_was_there_and_nothing_else() {
+    let fixture = Fixture::new();
+    let cache = &fixture.cache;
+    for number in 0..1000_u32 {
+        cache
+            .set(&number.to_le_bytes(), b"old", Expiry::NEVER)
+            .unwrap();
+    }
+    cache.flush(None);
+    assert!((0..500_u32).all(|number| cache.get(&number.to_le_bytes()).is_none()));
+    cache
+        .set(&1_u32.to_le_bytes(), b"new", Expiry::NEVER)
+        .unwrap();
+    assert_eq!(
+        fixture.count(&600_u32.to_le_bytes(), 1, true),
+        Counted::NotFound
+    );
+    while cache.maintain() {}
+    assert_eq!(cache.stats().items, 1);
+    assert!(cache.get(&1_u32.to_le_bytes()).is_some());
+    cache.flush(Some(Expiry(NOW + 2)));
+    cache
+        .set(&2_u32.to_le_bytes(), b"new", Expiry::NEVER)
+        .unwrap();
+    fixture.clock.advance(1);
+    assert!(cache.get(&1_u32.to_le_bytes()).is_some());
+    fixture.clock.advance(1);
+    assert!(cache.get(&2_u32.to_le_bytes()).is_none());
+    cache
+        .set(&2_u32.to_le_bytes(), b"newer", Expiry::NEVER)
+        .unwrap();
+    assert!(cache.get(&2_u32.to_le_bytes()).is_some());
+}
+
+#[test]
+fn large_values_come_back_whole() {
+    let fixture = Fixture::new();
+    let cache = Cache::builder()
+        .memory_bytes(64 << 20)
+        .item_bytes_max(16 << 20)
+        .clock(fixture.clock.clone())
+        .build()
+        .unwrap();
+    for bytes in [
+        0,
+        1,
+        1000,
+        131_000,
+        131_072,
+        262_144,
+        1 << 20,
+        (16 << 20) - 10_000,
+    ] {
+        let value: Vec<u8> = (0..bytes).map(|at| (at * 7 + at / 251) as u8).collect();
+        cache.set(b"large", &value, Expiry::NEVER).unwrap();
+        assert!(cache.get(b"large") == Some(value), "{bytes} bytes");
+    }
+    assert_eq!(
+        cache.set(b"large", &vec![0; 16 << 20], Expiry::NEVER),
+        Err(Refusal::TooLarge)
+    );
+}
+
+#[test]
+fn without_eviction_a_full_cache_refuses_and_keeps() {
+    let clock = Arc::new(ManualClock::new(NOW));
+    let cache = Cache::builder()
+        .memory_bytes(8 << 20)
+        .evict(false)
+        .clock(clock)
+        .build()
+        .unwrap();
+    let mut stored = 0_u32;
+    while cache
+        .set(&stored.to_le_bytes(), &[7; 1000], Expiry::NEVER)
+        .is_ok()
+    {
+        stored += 1;
+    }
+    assert!(stored > 3000, "{stored}");
+    assert!((0..stored).all(|number| cache.get(&number.to_le_bytes()).is_some()));
+    assert!(cache.remove(&0_u32.to_le_bytes()));
+    cache.set(b"again", &[7; 1000], Expiry::NEVER).unwrap();
+}
+
+#[test]
+fn a_dump_shows_every_item_once() {
+    let fixture = Fixture::new();
+    for number in 0..5000_u32 {
+        let value = vec![1; number as usize % 3000];
+        fixture
+            .cache
+            .set(&number.to_le_bytes(), &value, Expiry::NEVER)
+            .unwrap();
+    }
+    let mut seen = vec![0; 5000];
+    let mut cursor = larder::DumpCursor::default();
+    let mut more = true;
+    while more {
+        more = fixture.cache.session().dump(&mut cursor, 100, |item| {
+            let number = u32::from_le_bytes(item.key().try_into().unwrap());
+            seen[number as usize] += 1;
+        });
+    }
+    assert!(seen.iter().all(|&times| times == 1));
+}

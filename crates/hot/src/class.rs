@@ -1,0 +1,216 @@
+//! A size class: its slabs, its free chunks, the chunks that wait for readers to leave, and the
+//! hand of its CLOCK. Everything in here is behind the class's lock.
+//!
+//! A chunk's life: free -> drafted (mark 0) -> published (mark set, then in the index) -> unlinked
+//! and *in limbo*, tagged with the epoch, while readers may still look at it -> free. Limbo is a
+//! queue in the order of the tags, so what is safe is always at its front.
+
+use std::collections::VecDeque;
+
+use memory::{Arena, ClassId, Epochs, Place, SlabId, Tag};
+
+use crate::slab::Slab;
+
+/// What happened in a class since it began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ClassCounters {
+    /// Items evicted to make room.
+    pub evicted: u64,
+    /// Of these, never read.
+    pub evicted_unfetched: u64,
+    /// Of these, read since the hand last came by: evicted with their slab, or as the last resort.
+    pub evicted_recent: u64,
+    /// Expired items whose memory was taken back.
+    pub expired: u64,
+    /// Of these, never read.
+    pub expired_unfetched: u64,
+    /// Requests for a chunk that could not be met.
+    pub out_of_memory: u64,
+    /// Slabs that other classes or the index took away.
+    pub slabs_lost: u64,
+}
+
+/// Where the hand stands.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Hand {
+    /// Position in the class's list of slabs.
+    pub(crate) slab: usize,
+    /// Chunk in that slab.
+    pub(crate) chunk: u32,
+}
+
+/// The state of one size class.
+#[derive(Debug)]
+pub(crate) struct Class {
+    pub(crate) id: ClassId,
+    pub(crate) chunk_bytes: usize,
+    pub(crate) chunks_per_slab: usize,
+    pub(crate) slabs: Vec<SlabId>,
+    /// Slabs with a free chunk that are not draining; the last is used first.
+    with_free: Vec<SlabId>,
+    /// Free chunks in those slabs.
+    pub(crate) free: usize,
+    /// Unlinked chunks that a reader may still see, oldest first.
+    limbo: VecDeque<(Tag, Place)>,
+    pub(crate) hand: Hand,
+    /// Unix seconds at which the hand began its round.
+    pub(crate) round_began: u32,
+    /// How long the last full round took, in seconds: about how long an item stays unread.
+    pub(crate) round_seconds: u32,
+    /// Items evicted lately, for the comparison of classes.
+    pub(crate) evicted_lately: f64,
+    /// A request for a chunk failed since the last comparison.
+    pub(crate) starved: bool,
+    pub(crate) counters: ClassCounters,
+}
+
+/// What a class needs to see of the zone it belongs to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Zone<'h> {
+    pub(crate) arena: &'h Arena,
+    pub(crate) epochs: &'h Epochs,
+    pub(crate) slabs: &'h [Slab],
+}
+
+impl<'h> Zone<'h> {
+    pub(crate) fn slab(&self, id: SlabId) -> &'h Slab {
+        &self.slabs[id.0 as usize]
+    }
+}
+
+impl Class {
+    pub(crate) fn new(id: ClassId, chunk_bytes: usize, chunks_per_slab: usize) -> Self {
+        Self {
+            id,
+            chunk_bytes,
+            chunks_per_slab,
+            slabs: Vec::new(),
+            with_free: Vec::new(),
+            free: 0,
+            limbo: VecDeque::new(),
+            hand: Hand::default(),
+            round_began: 0,
+            round_seconds: 0,
+            evicted_lately: 0.0,
+            starved: false,
+            counters: ClassCounters::default(),
+        }
+    }
+
+    /// All chunks of all slabs.
+    pub(crate) fn chunks(&self) -> usize {
+        self.slabs.len() * self.chunks_per_slab
+    }
+
+    /// Chunks in limbo.
+    pub(crate) fn in_limbo(&self) -> usize {
+        self.limbo.len()
+    }
+
+    /// The tag that has to be safe before the oldest chunk in limbo is free.
+    pub(crate) fn oldest_tag(&self) -> Option<Tag> {
+        self.limbo.front().map(|&(tag, _)| tag)
+    }
+
+    /// How many free chunks the background keeps: enough for a burst of sets, never much of a
+    /// small class.
+    pub(crate) fn reserve_target(&self) -> usize {
+        (self.chunks() / 32).min(1024)
+    }
+
+    /// Takes over a slab from the arena.
+    pub(crate) fn adopt(&mut self, zone: Zone<'_>, slab: SlabId) {
+        zone.slab(slab)
+            .adopt(self.id, self.chunk_bytes, self.chunks_per_slab);
+        self.slabs.push(slab);
+        self.with_free.push(slab);
+        self.free += self.chunks_per_slab;
+    }
+
+    /// A free chunk, from limbo if need be.
+    pub(crate) fn allocate(&mut self, zone: Zone<'_>) -> Option<Place> {
+        if self.free == 0 {
+            self.sweep_limbo(zone);
+        }
+        while let Some(&id) = self.with_free.last() {
+            let slab = zone.slab(id);
+            if let Some(place) = slab.pop(zone.arena, id) {
+                self.free -= 1;
+                if slab.free() == 0 {
+                    self.with_free.pop();
+                }
+                return Some(place);
+            }
+            self.with_free.pop();
+        }
+        None
+    }
+
+    /// Takes a chunk that was unlinked before `tag` was read.
+    pub(crate) fn retire(&mut self, tag: Tag, place: Place) {
+        self.limbo.push_back((tag, place));
+    }
+
+    /// Frees what no reader can see any more. Returns whether anything came free.
+    pub(crate) fn sweep_limbo(&mut self, zone: Zone<'_>) -> bool {
+        let before = self.limbo.len();
+        if let Some(tag) = self.oldest_tag() {
+            zone.epochs.try_reach(tag);
+        }
+        while let Some(&(tag, place)) = self.limbo.front() {
+            if !zone.epochs.is_safe(tag) {
+                break;
+            }
+            self.limbo.pop_front();
+            self.release(zone, place);
+        }
+        self.limbo.len() < before
+    }
+
+    /// Frees a chunk that no reader can see: from limbo, or never published.
+    pub(crate) fn release(&mut self, zone: Zone<'_>, place: Place) {
+        let id = place.slab();
+        let slab = zone.slab(id);
+        slab.push(zone.arena, place);
+        if slab.is_draining() {
+            if slab.used() == 0 {
+                self.disown(zone, id);
+            }
+            return;
+        }
+        self.free += 1;
+        if slab.free() == 1 {
+            self.with_free.push(id);
+        }
+    }
+
+    /// Stops allocating from a slab. If nothing is in it, it leaves at once.
+    pub(crate) fn start_draining(&mut self, zone: Zone<'_>, id: SlabId) {
+        let slab = zone.slab(id);
+        slab.start_draining();
+        self.free -= slab.free();
+        self.with_free.retain(|&other| other != id);
+        if slab.used() == 0 {
+            self.disown(zone, id);
+        }
+    }
+
+    /// Gives an empty slab back to the arena.
+    fn disown(&mut self, zone: Zone<'_>, id: SlabId) {
+        let at = self
+            .slabs
+            .iter()
+            .position(|&other| other == id)
+            .expect("a draining slab belongs to its class until it is empty");
+        self.slabs.remove(at);
+        if self.hand.slab > at {
+            self.hand.slab -= 1;
+        } else if self.hand.slab == at {
+            self.hand.chunk = 0;
+        }
+        self.counters.slabs_lost += 1;
+        // SAFETY: the slab was taken from this arena, all its chunks are free and none is listed
+        // any more, and free chunks are those that no reader can see.
+        unsafe { zone.arena.give(id) };
+    }
+}

@@ -1,0 +1,154 @@
+//! Drafting an item: chunks are reserved, the value is filled in, perhaps over several reads of a
+//! socket, and then the item is published or the chunks go back.
+
+use std::sync::atomic::Ordering;
+
+use memory::class::CHUNK_BYTES_MAX;
+use memory::{ClassId, Place};
+use stdx::sync::lock;
+
+use crate::item::{self, Fields, ItemRef, Layout, PIECE_HEADER_BYTES};
+use crate::{Hot, Links, Shortage, slab};
+
+/// An item that only its owner can see. Dropped unpublished, its memory goes back.
+#[derive(Debug)]
+#[must_use = "a draft that is not published is dropped"]
+pub struct Draft<'h> {
+    hot: &'h Hot,
+    place: Place,
+    layout: Layout,
+    /// Bytes of the value that are filled in.
+    written: usize,
+    /// Pieces that are allocated: all of them, except while the draft is being made.
+    pieces: usize,
+}
+
+impl Hot {
+    /// Reserves memory for an item and lays out everything but its value.
+    pub fn draft(
+        &self,
+        fields: &Fields,
+        key: &[u8],
+        value_bytes: usize,
+        links: &dyn Links,
+    ) -> Result<Draft<'_>, Shortage> {
+        let layout = Layout::new(fields, key.len(), value_bytes);
+        let place = self.allocate(layout.head_bytes(), links)?;
+        // SAFETY: the chunk was allocated just now, for a head of this layout.
+        unsafe { item::write_head(&self.arena, place, layout, fields, key) };
+        let mut draft = Draft {
+            hot: self,
+            place,
+            layout,
+            written: 0,
+            pieces: 0,
+        };
+        for number in 0..layout.pieces() {
+            let bytes = PIECE_HEADER_BYTES + layout.piece_value_bytes(number);
+            debug_assert!(bytes <= CHUNK_BYTES_MAX);
+            // On failure the draft gives back what it has so far.
+            let piece = self.allocate(bytes, links)?;
+            // SAFETY: both chunks were allocated by this draft, the head for this layout.
+            unsafe { item::write_piece(&self.arena, place, layout, number, piece) };
+            draft.pieces += 1;
+        }
+        Ok(draft)
+    }
+}
+
+impl<'h> Draft<'h> {
+    /// Where the item is, for the index.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    /// How it lies there.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// The item as it is so far.
+    pub fn item(&self) -> ItemRef<'_> {
+        // SAFETY: the head was written when the draft was made, and the chunk is the draft's own
+        // until it is dropped or published.
+        unsafe { ItemRef::new(&self.hot.arena, self.place) }
+    }
+
+    /// How many bytes of the value are still to be filled in.
+    pub fn remaining(&self) -> usize {
+        self.layout.value_bytes() - self.written
+    }
+
+    /// The next bytes of the value that are contiguous in memory; empty when it is full.
+    pub fn writable(&mut self) -> &mut [u8] {
+        // SAFETY: the item is this draft's own, and the slice borrows the draft.
+        unsafe { item::value_mut(&self.hot.arena, self.place, self.layout, self.written) }
+    }
+
+    /// Says that `bytes` more of `writable` are filled in.
+    pub fn advance(&mut self, bytes: usize) {
+        assert!(bytes <= self.remaining());
+        self.written += bytes;
+    }
+
+    /// Copies as much of `value` as still fits; returns how much that was.
+    pub fn write(&mut self, value: &[u8]) -> usize {
+        let mut taken = 0;
+        while taken < value.len() {
+            let space = self.writable();
+            let bytes = space.len().min(value.len() - taken);
+            if bytes == 0 {
+                break;
+            }
+            space[..bytes].copy_from_slice(&value[taken..taken + bytes]);
+            self.advance(bytes);
+            taken += bytes;
+        }
+        taken
+    }
+
+    /// Copies as much of another item's value as still fits; returns how much that was.
+    pub fn copy_value(&mut self, item: ItemRef<'_>) -> usize {
+        if let Some(value) = item.contiguous() {
+            return self.write(value);
+        }
+        let arena = &self.hot.arena;
+        (0..item.layout().pieces())
+            .map(|number| self.write(item.piece_value(arena, number)))
+            .sum()
+    }
+
+    /// Makes the item one that readers and hands may look at: `sequence` numbers it, and `mark_bits`
+    /// are added to a fresh mark. The caller enters the place into the index right behind, under
+    /// the same lock under which it decided to.
+    pub fn publish(self, sequence: u32, mark_bits: u8, now: u32) -> Place {
+        assert_eq!(self.remaining(), 0, "an item is published whole");
+        let arena = &self.hot.arena;
+        let item = self.item();
+        item.set_sequence(sequence);
+        let mark = item::fresh_mark(now);
+        for number in 0..self.pieces {
+            // Release: partner is the acquire in the hand, which follows a piece to its owner.
+            slab::mark(arena, item.piece(number)).store(mark, Ordering::Release);
+        }
+        // Release: partner is the acquire in the hand.
+        item.mark().store(mark | mark_bits, Ordering::Release);
+        let place = self.place;
+        std::mem::forget(self);
+        place
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        let zone = self.hot.zone();
+        let release = |place: Place| {
+            let class: ClassId = self.hot.class_at(place);
+            lock(self.hot.class(class)).release(zone, place);
+        };
+        for number in 0..self.pieces {
+            release(self.item().piece(number));
+        }
+        release(self.place);
+    }
+}

@@ -1,0 +1,249 @@
+//! Making room inside a class: the allocation of chunks, and the hand that evicts.
+//!
+//! The hand of a class goes round its slabs, chunk by chunk. It passes over what is not published,
+//! takes what is expired or flushed, and lets the policy judge the rest by their marks. Victims are
+//! gathered in small groups whose index lines are prefetched together, since each removal from the
+//! index is a cache miss. After [`STEPS_MAX`] chunks without enough victims it takes what comes:
+//! when nearly everything was read lately, which of it goes matters less than that a store is not
+//! kept waiting.
+
+use std::sync::atomic::Ordering;
+
+use memory::{ClassId, Guard, Place};
+use policy::clock::Clock;
+use policy::{Policy, Verdict};
+use stdx::sync::lock;
+
+use crate::class::Class;
+use crate::item::{FETCHED, ItemRef};
+use crate::{Hot, INDEX_SPARE_SLABS, Links, Shortage, slab};
+
+/// Victims gathered before they are unlinked: enough misses in flight to hide one another.
+const GROUP: usize = 16;
+/// Chunks that a hand looks at for one call before it stops being choosy.
+const STEPS_MAX: usize = 4096;
+/// Items evicted at once when a store has to do it itself.
+const INLINE_BATCH: usize = 128;
+/// An item may take a chunk up to this many times its size when its own class has nothing.
+const BORROW_RATIO: usize = 2;
+
+impl Hot {
+    /// A chunk of at least `bytes`.
+    pub(crate) fn allocate(&self, bytes: usize, links: &dyn Links) -> Result<Place, Shortage> {
+        let own = self.sizes.class_for(bytes);
+        match self.allocate_in(own, links) {
+            Err(Shortage::Nothing) => {}
+            decided => return decided,
+        }
+        lock(self.class(own)).starved = true;
+        for larger in self.sizes.iter().skip(usize::from(own.0) + 1) {
+            if self.sizes.chunk_bytes(larger) > BORROW_RATIO * bytes {
+                break;
+            }
+            if lock(self.class(larger)).slabs.is_empty() {
+                continue;
+            }
+            match self.allocate_in(larger, links) {
+                Err(Shortage::Nothing) => {}
+                decided => return decided,
+            }
+        }
+        let found = self.allocate_from_another_class(own, links);
+        if found == Err(Shortage::Nothing) {
+            lock(self.class(own)).counters.out_of_memory += 1;
+        }
+        found
+    }
+
+    /// A chunk of this very class: free, from a new slab, or by eviction.
+    pub(crate) fn allocate_in(&self, id: ClassId, links: &dyn Links) -> Result<Place, Shortage> {
+        let zone = self.zone();
+        {
+            let mut class = lock(self.class(id));
+            if let Some(place) = class.allocate(zone) {
+                let low = class.free == class.reserve_target() / 4;
+                if low && self.arena.free_slabs() <= INDEX_SPARE_SLABS {
+                    self.pressed.store(true, Ordering::Relaxed);
+                }
+                return Ok(place);
+            }
+            if let Some(slab) = self.arena.take(INDEX_SPARE_SLABS) {
+                class.adopt(zone, slab);
+                return class.allocate(zone).ok_or(Shortage::Nothing);
+            }
+        }
+        self.pressed.store(true, Ordering::Relaxed);
+        self.evict(id, INLINE_BATCH, links);
+        let mut class = lock(self.class(id));
+        match class.allocate(zone) {
+            Some(place) => Ok(place),
+            None if class.in_limbo() > 0 => Err(Shortage::Pinned),
+            None => Err(Shortage::Nothing),
+        }
+    }
+
+    /// Evicts up to `wanted` items of a class. Returns how many there were; their chunks are free
+    /// once no reader can see them.
+    pub fn evict(&self, id: ClassId, wanted: usize, links: &dyn Links) -> usize {
+        let guard = self.epochs.pin();
+        let mut chained = Vec::new();
+        let mut evicted = 0;
+        {
+            let mut class = lock(self.class(id));
+            let mut steps = 0;
+            // Two rounds at the most: the first may clear every mark.
+            let steps_max = 2 * class.chunks() + 2 * class.slabs.len();
+            while evicted < wanted && steps < steps_max {
+                let group = (wanted - evicted).min(GROUP);
+                let mut victims = [Place(0); GROUP];
+                let found =
+                    self.gather(&guard, &mut class, links, &mut victims[..group], &mut steps);
+                if found == 0 {
+                    break;
+                }
+                for &place in &victims[..found] {
+                    evicted += self.unlink(&guard, &mut class, links, place, &mut chained);
+                }
+            }
+        }
+        for place in chained {
+            // SAFETY: unlinked by this call, under this guard.
+            unsafe { self.retire(&guard, place) };
+        }
+        evicted
+    }
+
+    /// Moves the hand until `victims` is full or two rounds are over, and prefetches what
+    /// unlinking them will need. Returns how many it found.
+    fn gather(
+        &self,
+        guard: &Guard<'_>,
+        class: &mut Class,
+        links: &dyn Links,
+        victims: &mut [Place],
+        steps: &mut usize,
+    ) -> usize {
+        let mut found = 0;
+        let steps_max = 2 * class.chunks() + 2 * class.slabs.len();
+        while found < victims.len() && *steps < steps_max {
+            *steps += 1;
+            let choosy = *steps <= STEPS_MAX;
+            let Some(place) = self.advance_hand(class, links.now()) else {
+                continue;
+            };
+            let Some((item, place)) = self.published(guard, place) else {
+                continue;
+            };
+            let goes = links.is_gone(item) || (links.may_evict() && self.judge(item, choosy));
+            if !goes || victims[..found].contains(&place) {
+                continue;
+            }
+            links.prefetch(guard, item);
+            victims[found] = place;
+            found += 1;
+        }
+        found
+    }
+
+    /// The chunk under the hand; the hand moves on. `None` at the end of a slab.
+    fn advance_hand(&self, class: &mut Class, now: u32) -> Option<Place> {
+        if class.hand.slab >= class.slabs.len() {
+            class.hand = crate::class::Hand::default();
+            class.round_seconds = now.saturating_sub(class.round_began);
+            class.round_began = now;
+        }
+        let &id = class.slabs.get(class.hand.slab)?;
+        let slab = self.zone().slab(id);
+        if class.hand.chunk >= slab.touched() {
+            class.hand.slab += 1;
+            class.hand.chunk = 0;
+            return None;
+        }
+        let place = slab.place(id, class.hand.chunk);
+        class.hand.chunk += 1;
+        Some(place)
+    }
+
+    /// The item that the chunk at `place` is or belongs to, if it is published. The caller holds
+    /// the lock of the chunk's class, and keeps it while it reads the item.
+    pub(crate) fn published<'g>(
+        &self,
+        guard: &'g Guard<'_>,
+        place: Place,
+    ) -> Option<(ItemRef<'g>, Place)> {
+        // Acquire: partner is the release in `Draft::publish`.
+        if slab::mark(&self.arena, place).load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        // SAFETY: a mark that is set says that the chunk was laid out, visibly; it is cleared when
+        // the chunk is freed, which takes the lock that the caller holds.
+        let item = unsafe { self.item(guard, place) };
+        if !item.is_piece() {
+            return Some((item, place));
+        }
+        let owner = item.owner();
+        // SAFETY: a piece's mark is set when its owner is laid out. Whoever retires the owner first
+        // clears the marks of its pieces and sends each to limbo, under the lock that the caller
+        // holds, and only then the owner; so while this mark is set and the lock held, the owner's
+        // chunk is not free.
+        let owner_item = unsafe { self.item(guard, owner) };
+        // Acquire: as above.
+        let owner_mark = owner_item.mark().load(Ordering::Acquire);
+        (owner_mark != 0).then_some((owner_item, owner))
+    }
+
+    /// Whether the policy lets the item go; if not, it has lost what spared it.
+    fn judge(&self, item: ItemRef<'_>, choosy: bool) -> bool {
+        let mark = item.mark().load(Ordering::Relaxed);
+        match Clock::pass(mark) {
+            Verdict::Evict => true,
+            Verdict::Spare(_) if !choosy => true,
+            Verdict::Spare(spared) => {
+                // Lost to a hit that came between: then the item keeps its mark, as it should.
+                let _ = item.mark().compare_exchange(
+                    mark,
+                    spared,
+                    Ordering::Relaxed,
+                    Ordering::Relaxed,
+                );
+                false
+            }
+        }
+    }
+
+    /// Unlinks one victim and sends its chunk to limbo; chained ones are left to the caller, who
+    /// must not hold a class's lock when it retires them. Returns how many were unlinked: 0 or 1.
+    pub(crate) fn unlink(
+        &self,
+        guard: &Guard<'_>,
+        class: &mut Class,
+        links: &dyn Links,
+        place: Place,
+        chained: &mut Vec<Place>,
+    ) -> usize {
+        // SAFETY: the place was found published under the same guard.
+        let item = unsafe { self.item(guard, place) };
+        let gone = links.is_gone(item);
+        let mark = item.mark().load(Ordering::Relaxed);
+        if !links.unlink(guard, item, place) {
+            return 0;
+        }
+        let counters = &mut class.counters;
+        let fetched = mark & FETCHED != 0;
+        if gone {
+            counters.expired += 1;
+            counters.expired_unfetched += u64::from(!fetched);
+        } else {
+            counters.evicted += 1;
+            counters.evicted_unfetched += u64::from(!fetched);
+            counters.evicted_recent += u64::from(mark & policy::clock::RECENT != 0);
+            class.evicted_lately += 1.0;
+        }
+        if item.layout().is_chained() {
+            chained.push(place);
+        } else {
+            class.retire(self.epochs.tag(), place);
+        }
+        1
+    }
+}

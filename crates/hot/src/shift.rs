@@ -1,0 +1,271 @@
+//! Moving slabs: from a class that has more than it needs to one that starves, to the index, or
+//! back to the system when the memory limit was lowered. And the background's round.
+//!
+//! A slab that shall leave is *drained*: nothing is allocated from it any more, its items are
+//! evicted, and when the last of its chunks is out of limbo it goes back to the arena. A draft in
+//! it (a client that is half-way through a value) may hold it for a while; another slab is drained
+//! then.
+
+use std::sync::atomic::Ordering;
+
+use memory::{ClassId, Place, SlabId};
+use policy::rebalance::{self, Pressure};
+use stdx::sync::lock;
+
+use crate::class::Class;
+use crate::{Hot, INDEX_SPARE_SLABS, Links, Shortage, slab};
+
+/// Chunks that are emptied before the class's lock is let go for a moment.
+const DRAIN_STEP: u32 = 512;
+/// Slabs moved in one turn of the background.
+const MOVES_PER_TURN_MAX: usize = 8;
+/// Items that the background evicts from one class before it looks at the others.
+const REFILL_BATCH: usize = 512;
+
+impl Hot {
+    /// A chunk for a class that owns nothing it could evict: by way of another class's slab.
+    pub(crate) fn allocate_from_another_class(
+        &self,
+        own: ClassId,
+        links: &dyn Links,
+    ) -> Result<Place, Shortage> {
+        if !links.may_evict() {
+            return Err(Shortage::Nothing);
+        }
+        // Each turn either finds a chunk or drains one more slab, so it ends.
+        for _ in 0..=self.arena.limit_slabs() {
+            self.sweep();
+            let zone = self.zone();
+            {
+                let mut class = lock(self.class(own));
+                if let Some(place) = class.allocate(zone) {
+                    return Ok(place);
+                }
+                if let Some(slab) = self.arena.take(0) {
+                    class.adopt(zone, slab);
+                    continue;
+                }
+            }
+            if self.waits_for_readers() {
+                return Err(Shortage::Pinned);
+            }
+            let pressures = self.pressures();
+            let Some(from) = rebalance::donor(&pressures, usize::from(own.0)) else {
+                break;
+            };
+            if !self.drain_slab(ClassId(from as u8), links) {
+                break;
+            }
+        }
+        Err(Shortage::Nothing)
+    }
+
+    /// Frees what readers have left behind in every class.
+    pub fn sweep(&self) {
+        for class in &self.classes {
+            lock(class).sweep_limbo(self.zone());
+        }
+    }
+
+    /// One turn of the background's work: reserves, and slabs from class to class. Returns whether
+    /// there is more to do at once.
+    pub fn maintain(&self, links: &dyn Links) -> bool {
+        self.pressed.store(false, Ordering::Relaxed);
+        let mut more = false;
+        let full = self.arena.free_slabs() <= INDEX_SPARE_SLABS;
+        for (number, class) in self.classes.iter().enumerate() {
+            self.finish_draining(ClassId(number as u8), links);
+            let missing = {
+                let mut class = lock(class);
+                class.sweep_limbo(self.zone());
+                let target = class.reserve_target();
+                let have = class.free + class.in_limbo();
+                if full && have <= target / 2 {
+                    target - have
+                } else {
+                    0
+                }
+            };
+            if missing > 0 && links.may_evict() {
+                self.evict(ClassId(number as u8), missing.min(REFILL_BATCH), links);
+                more |= missing > REFILL_BATCH;
+            }
+        }
+        if full && links.may_evict() {
+            more |= self.rebalance(links);
+        }
+        more
+    }
+
+    /// Moves slabs towards the classes that evict most. Returns whether it may have more to move.
+    fn rebalance(&self, links: &dyn Links) -> bool {
+        for _ in 0..MOVES_PER_TURN_MAX {
+            let Some(found) = rebalance::judge(&self.pressures()) else {
+                return false;
+            };
+            let (from, to) = (ClassId(found.from as u8), ClassId(found.to as u8));
+            if !self.drain_slab(from, links) {
+                return false;
+            }
+            lock(self.class(from)).sweep_limbo(self.zone());
+            let mut class = lock(self.class(to));
+            class.starved = false;
+            if let Some(slab) = self.arena.take(INDEX_SPARE_SLABS) {
+                class.adopt(self.zone(), slab);
+            }
+        }
+        true
+    }
+
+    /// Frees `slabs` slabs for the index or the system, as far as that is possible at once.
+    pub fn give_up_slabs(&self, slabs: usize, links: &dyn Links) {
+        for _ in 0..slabs {
+            let Some(from) = rebalance::donor(&self.pressures(), usize::MAX) else {
+                break;
+            };
+            let from = ClassId(from as u8);
+            if !self.drain_slab(from, links) {
+                break;
+            }
+            lock(self.class(from)).sweep_limbo(self.zone());
+        }
+    }
+
+    /// Lets what was evicted lately weigh half as much. Called once a second.
+    pub fn age_pressures(&self) {
+        for class in &self.classes {
+            lock(class).evicted_lately *= 0.5;
+        }
+    }
+
+    fn pressures(&self) -> Vec<Pressure> {
+        let pressure = |class: &Class| Pressure {
+            // A slab that is leaving can not be given twice.
+            slabs: class
+                .slabs
+                .iter()
+                .filter(|&&id| !self.zone().slab(id).is_draining())
+                .count(),
+            free_slabs: class.free as f64 / class.chunks_per_slab as f64,
+            evicted_slabs: class.evicted_lately / class.chunks_per_slab as f64,
+            starved: class.starved,
+        };
+        self.classes
+            .iter()
+            .map(|class| pressure(&lock(class)))
+            .collect()
+    }
+
+    /// Evicts everything in one slab of a class, after which the slab leaves the class. Returns
+    /// whether there was a slab to drain.
+    fn drain_slab(&self, id: ClassId, links: &dyn Links) -> bool {
+        let Some(slab_id) = self.choose_slab(id) else {
+            return false;
+        };
+        self.empty_slab(id, slab_id, links);
+        true
+    }
+
+    /// Empties draining slabs once more: of drafts that were published after the first time.
+    fn finish_draining(&self, id: ClassId, links: &dyn Links) {
+        let draining: Vec<_> = {
+            let class = lock(self.class(id));
+            let is_draining = |slab_id: &&SlabId| self.zone().slab(**slab_id).is_draining();
+            class.slabs.iter().filter(is_draining).copied().collect()
+        };
+        for slab_id in draining {
+            self.empty_slab(id, slab_id, links);
+        }
+    }
+
+    /// Evicts what is published in a draining slab of a class.
+    fn empty_slab(&self, id: ClassId, slab_id: SlabId, links: &dyn Links) {
+        let zone = self.zone();
+        let touched = zone.slab(slab_id).touched();
+        for begin in (0..touched).step_by(DRAIN_STEP as usize) {
+            let guard = self.epochs.pin();
+            let mut chained = Vec::new();
+            {
+                let mut class = lock(self.class(id));
+                if !class.slabs.contains(&slab_id) {
+                    return;
+                }
+                for number in begin..touched.min(begin + DRAIN_STEP) {
+                    let place = zone.slab(slab_id).place(slab_id, number);
+                    if let Some((_, place)) = self.published(&guard, place) {
+                        self.unlink(&guard, &mut class, links, place, &mut chained);
+                    }
+                }
+            }
+            for place in chained {
+                // SAFETY: unlinked just now, under this guard.
+                unsafe { self.retire(&guard, place) };
+            }
+        }
+    }
+
+    /// The slab that a class misses least, marked as draining: the emptiest, and among equals the
+    /// one the hand would come to next.
+    fn choose_slab(&self, id: ClassId) -> Option<SlabId> {
+        let zone = self.zone();
+        let mut class = lock(self.class(id));
+        let count = class.slabs.len();
+        let hand = class.hand.slab;
+        let slab_id = (0..count)
+            .map(|at| class.slabs[(hand + at) % count])
+            .filter(|&slab_id| !zone.slab(slab_id).is_draining())
+            .min_by_key(|&slab_id| zone.slab(slab_id).used())?;
+        class.start_draining(zone, slab_id);
+        Some(slab_id)
+    }
+
+    /// Looks at every published item of the zone, slab by slab: `visit` gets each item once, with
+    /// its place. `cursor` says where to go on; returns `false` at the end. Items stored or
+    /// removed meanwhile may or may not be seen.
+    pub fn walk<'g>(
+        &self,
+        guard: &'g memory::Guard<'_>,
+        cursor: &mut Cursor,
+        chunks_max: usize,
+        mut visit: impl FnMut(crate::ItemRef<'g>, Place),
+    ) -> bool {
+        let mut left = chunks_max;
+        while left > 0 {
+            let slab_id = SlabId(cursor.slab);
+            let Some(slab) = self.slabs.get(cursor.slab as usize) else {
+                return false;
+            };
+            // The class's lock keeps the slab from changing hands under the walk.
+            let class = lock(self.class(slab.class()));
+            let owned = class.slabs.contains(&slab_id);
+            let touched = if owned { slab.touched() } else { 0 };
+            while left > 0 && cursor.chunk < touched {
+                let place = slab.place(slab_id, cursor.chunk);
+                cursor.chunk += 1;
+                left -= 1;
+                // Acquire: partner is the release in `Draft::publish`.
+                if slab::mark(&self.arena, place).load(Ordering::Acquire) == 0 {
+                    continue;
+                }
+                if let Some((item, found)) = self.published(guard, place)
+                    && found == place
+                {
+                    visit(item, place);
+                }
+            }
+            if cursor.chunk >= touched {
+                cursor.slab += 1;
+                cursor.chunk = 0;
+                left = left.saturating_sub(1);
+            }
+        }
+        true
+    }
+}
+
+/// How far a walk over the zone has come.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Cursor {
+    slab: u32,
+    chunk: u32,
+}

@@ -1,0 +1,175 @@
+//! What is known of each slab of the hot zone, and the free chunks inside it.
+//!
+//! ```text
+//!   | chunk | chunk | chunk | chunk | chunk |  never used yet ...         |
+//!     used    free -------->  free    used    ^ fresh
+//!             ^ head          (end)
+//! ```
+//!
+//! Free chunks are linked through themselves, by number, per slab rather than per class, so that a
+//! slab can leave its class without a search through a list. Never used chunks need no link: a
+//! number says where they begin.
+//!
+//! Everything here is guarded by the lock of the class that owns the slab. The fields are relaxed
+//! atomics because the owner of a slab may change and Rust cannot see that lock.
+
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+
+use memory::{Arena, ClassId, Place, SlabId};
+
+/// In `free_head`: no free chunk.
+const NONE: u32 = u32::MAX;
+
+/// Who owns a slab and which of its chunks are free.
+#[derive(Debug)]
+pub(crate) struct Slab {
+    class: AtomicU8,
+    draining: AtomicU8,
+    chunk_bytes: AtomicU32,
+    chunks: AtomicU32,
+    /// Number of the first free chunk.
+    free_head: AtomicU32,
+    /// Chunks from this number on were never used.
+    fresh: AtomicU32,
+    /// Chunks that are neither free nor fresh.
+    used: AtomicU32,
+}
+
+impl Slab {
+    /// Owned by nobody.
+    pub(crate) const fn new() -> Self {
+        Self {
+            class: AtomicU8::new(0),
+            draining: AtomicU8::new(0),
+            chunk_bytes: AtomicU32::new(0),
+            chunks: AtomicU32::new(0),
+            free_head: AtomicU32::new(NONE),
+            fresh: AtomicU32::new(0),
+            used: AtomicU32::new(0),
+        }
+    }
+
+    /// Gives the slab to a class; all its chunks are fresh.
+    pub(crate) fn adopt(&self, class: ClassId, chunk_bytes: usize, chunks: usize) {
+        self.class.store(class.0, Relaxed);
+        self.draining.store(0, Relaxed);
+        self.chunk_bytes.store(chunk_bytes as u32, Relaxed);
+        self.chunks.store(chunks as u32, Relaxed);
+        self.free_head.store(NONE, Relaxed);
+        self.fresh.store(0, Relaxed);
+        self.used.store(0, Relaxed);
+    }
+
+    /// The class it belongs to.
+    #[inline]
+    pub(crate) fn class(&self) -> ClassId {
+        ClassId(self.class.load(Relaxed))
+    }
+
+    /// Whether the slab is about to leave its class: its chunks are not allocated any more.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Relaxed) != 0
+    }
+
+    /// From now on the slab's chunks are not allocated any more.
+    pub(crate) fn start_draining(&self) {
+        self.draining.store(1, Relaxed);
+    }
+
+    /// Chunks that hold something, or held it until a moment ago.
+    pub(crate) fn used(&self) -> usize {
+        self.used.load(Relaxed) as usize
+    }
+
+    /// Chunks that can be allocated, were the slab not draining.
+    pub(crate) fn free(&self) -> usize {
+        (self.chunks.load(Relaxed) - self.used.load(Relaxed)) as usize
+    }
+
+    /// Chunks that were used at least once: the ones a hand has to look at.
+    pub(crate) fn touched(&self) -> u32 {
+        self.fresh.load(Relaxed)
+    }
+
+    /// The place of chunk `number` of slab `id`, which is this one.
+    pub(crate) fn place(&self, id: SlabId, number: u32) -> Place {
+        Place::new(
+            id,
+            number as usize * self.chunk_bytes.load(Relaxed) as usize,
+        )
+    }
+
+    /// Takes a free chunk. Its mark is 0.
+    pub(crate) fn pop(&self, arena: &Arena, id: SlabId) -> Option<Place> {
+        let head = self.free_head.load(Relaxed);
+        let place = if head != NONE {
+            let place = self.place(id, head);
+            // SAFETY: the chunk is free, so it belongs to this list alone; its link is where
+            // `push` left it.
+            let next = unsafe { link(arena, place).read() };
+            self.free_head.store(next, Relaxed);
+            place
+        } else {
+            let fresh = self.fresh.load(Relaxed);
+            if fresh == self.chunks.load(Relaxed) {
+                return None;
+            }
+            let place = self.place(id, fresh);
+            mark(arena, place).store(0, Relaxed);
+            self.fresh.store(fresh + 1, Relaxed);
+            place
+        };
+        self.used.store(self.used.load(Relaxed) + 1, Relaxed);
+        Some(place)
+    }
+
+    /// Takes back a chunk that nobody can see any more.
+    pub(crate) fn push(&self, arena: &Arena, place: Place) {
+        mark(arena, place).store(0, Relaxed);
+        let number = place.bytes_in_slab() / self.chunk_bytes.load(Relaxed) as usize;
+        // SAFETY: the chunk was given back, so it belongs to this list alone from here on.
+        unsafe { link(arena, place).write(self.free_head.load(Relaxed)) };
+        self.free_head.store(number as u32, Relaxed);
+        let used = self.used.load(Relaxed);
+        debug_assert!(used > 0);
+        self.used.store(used - 1, Relaxed);
+    }
+}
+
+/// The mark of the chunk at `place`.
+pub(crate) fn mark(arena: &Arena, place: Place) -> &AtomicU8 {
+    // SAFETY: `place` is a chunk of a slab of the hot zone, whose first byte is accessed only as
+    // this atomic; the arena outlives the reference.
+    unsafe { AtomicU8::from_ptr(arena.pointer(place).as_ptr()) }
+}
+
+/// Where a free chunk keeps the number of the next one: behind the mark, aligned.
+fn link(arena: &Arena, place: Place) -> *mut u32 {
+    // SAFETY: bytes 4 to 8 of a chunk of at least 24 bytes.
+    unsafe { arena.pointer(place).add(4).cast::<u32>().as_ptr() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_chunk_is_handed_out_once_and_comes_back() {
+        let arena = Arena::new(2, 2).unwrap();
+        let slab = Slab::new();
+        slab.adopt(ClassId(3), 40_000, 52);
+        for _ in 0..3 {
+            let places: Vec<_> = std::iter::from_fn(|| slab.pop(&arena, SlabId(1))).collect();
+            assert_eq!(places.iter().collect::<HashSet<_>>().len(), 52);
+            assert_eq!((slab.free(), slab.used(), slab.touched()), (0, 52, 52));
+            for place in places {
+                assert_eq!(place.slab(), SlabId(1));
+                mark(&arena, place).store(1, Relaxed);
+                slab.push(&arena, place);
+                assert_eq!(mark(&arena, place).load(Relaxed), 0);
+            }
+            assert_eq!((slab.free(), slab.used()), (52, 0));
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! One cache line of words, and the comparison of all its tags at once.
+//!
+//! ```text
+//!   bucket, 64 bytes   | word 0 | word 1 | word 2 | ... | word 7 |
+//! ```
+//!
+//! A lookup fetches two such lines and nothing else of the index. On x86-64 the eight tags are
+//! compared with SSE2, which every such processor has: the upper halves of eight words are
+//! gathered into two registers, masked, compared and packed into eight bits. Elsewhere, and under
+//! loom and Miri, a loop does the same. AVX2 would save four instructions out of fourteen and cost
+//! a test of the processor, so it is left out.
+//!
+//! The mask is only a filter. Whoever acts on a bit of it loads that word again as an atomic and
+//! looks at its tag again, because a writer may have changed the slot in between.
+
+use crate::word::Word;
+use stdx::sync::atomic::{AtomicU64, Ordering};
+
+/// Slots in a bucket: as many words as a cache line holds. A model checker gets two, since every
+/// word it reads multiplies the interleavings.
+pub(crate) const SLOTS: usize = if cfg!(loom) { 2 } else { 8 };
+
+/// A cache line of slots.
+#[repr(align(64))]
+pub(crate) struct Bucket([AtomicU64; SLOTS]);
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Bucket>() == stdx::units::CACHE_LINE);
+
+impl Bucket {
+    /// All slots empty. Only loom's tables are built by value; the others are zeroed memory.
+    #[cfg(any(loom, test))]
+    pub(crate) fn new() -> Self {
+        Self(std::array::from_fn(|_| AtomicU64::new(Word::EMPTY.0)))
+    }
+
+    /// The word in `slot`.
+    #[inline]
+    pub(crate) fn load(&self, slot: usize) -> Word {
+        // Acquire: partner is the release in `store`. Who sees a location sees the item behind
+        // it, and who sees a slot that a move has emptied sees the version that the move made odd.
+        Word(self.0[slot].load(Ordering::Acquire))
+    }
+
+    /// Puts `word` into `slot`. The caller holds the table's lock.
+    #[inline]
+    pub(crate) fn store(&self, slot: usize, word: Word) {
+        // Release: partner is the acquire in `load`.
+        self.0[slot].store(word.0, Ordering::Release);
+    }
+
+    /// A free slot. The caller holds the table's lock.
+    #[inline]
+    pub(crate) fn free_slot(&self) -> Option<usize> {
+        (0..SLOTS).find(|&slot| self.0[slot].load(Ordering::Relaxed) == Word::EMPTY.0)
+    }
+
+    /// One bit for each slot whose side and tag are `pattern`. An empty slot counts as side and
+    /// tag zero.
+    #[inline]
+    pub(crate) fn matches(&self, pattern: u32) -> u32 {
+        #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+        return self.matches_sse2(pattern);
+        #[cfg(not(all(target_arch = "x86_64", not(loom), not(miri))))]
+        return self.matches_portable(pattern);
+    }
+
+    #[cfg_attr(all(target_arch = "x86_64", not(test)), allow(dead_code))]
+    #[inline]
+    fn matches_portable(&self, pattern: u32) -> u32 {
+        (0..SLOTS)
+            .map(|slot| u32::from(self.load(slot).pattern() == pattern) << slot)
+            .sum()
+    }
+
+    #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+    #[inline]
+    fn matches_sse2(&self, pattern: u32) -> u32 {
+        use std::arch::asm;
+        use std::arch::x86_64::{
+            __m128i, _mm_and_si128, _mm_castps_si128, _mm_castsi128_ps, _mm_cmpeq_epi32,
+            _mm_movemask_epi8, _mm_packs_epi16, _mm_packs_epi32, _mm_set1_epi32, _mm_setzero_si128,
+            _mm_shuffle_ps,
+        };
+        // In a word's upper half, side and tag are the upper 24 bits of 32.
+        const SIDE_AND_TAG: i32 = !0xff;
+        // Takes the upper halves of the two words of each operand.
+        const UPPER_HALVES: i32 = 0b11_01_11_01;
+
+        let (first, second, third, fourth): (__m128i, __m128i, __m128i, __m128i);
+        // SAFETY: the four loads read exactly the 64 bytes of `self`, which is aligned to 64.
+        // Other threads may store to these words meanwhile, which is why they are read by an
+        // instruction the compiler cannot look into rather than through a plain pointer: on x86-64
+        // an aligned load of 16 bytes takes each 8-byte word whole, and loads are not reordered
+        // with later loads, so the block acts as eight acquire loads. It is not marked `readonly`
+        // or `nomem`, so the compiler moves no other memory access across it.
+        unsafe {
+            asm!(
+                "movdqa {first}, [{line}]",
+                "movdqa {second}, [{line} + 16]",
+                "movdqa {third}, [{line} + 32]",
+                "movdqa {fourth}, [{line} + 48]",
+                line = in(reg) self.0.as_ptr(),
+                first = out(xmm_reg) first,
+                second = out(xmm_reg) second,
+                third = out(xmm_reg) third,
+                fourth = out(xmm_reg) fourth,
+                options(nostack, preserves_flags),
+            );
+        }
+        // SAFETY: every x86-64 processor has SSE2, and these intrinsics touch only registers.
+        unsafe {
+            let upper = |low: __m128i, high: __m128i| {
+                _mm_castps_si128(_mm_shuffle_ps::<UPPER_HALVES>(
+                    _mm_castsi128_ps(low),
+                    _mm_castsi128_ps(high),
+                ))
+            };
+            let mask = _mm_set1_epi32(SIDE_AND_TAG);
+            let sought = _mm_set1_epi32((pattern << 8).cast_signed());
+            let low = _mm_cmpeq_epi32(_mm_and_si128(upper(first, second), mask), sought);
+            let high = _mm_cmpeq_epi32(_mm_and_si128(upper(third, fourth), mask), sought);
+            let halves = _mm_packs_epi32(low, high);
+            let bytes = _mm_packs_epi16(halves, _mm_setzero_si128());
+            _mm_movemask_epi8(bytes).cast_unsigned()
+        }
+    }
+
+    /// Asks the processor to fetch this line.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: a prefetch is a hint: it reads no memory as far as the program can tell.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.0.as_ptr().cast()) };
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::Location;
+    use crate::word::{Side, TAG_MASK, pattern};
+    use proptest::prelude::*;
+
+    fn any_word() -> impl Strategy<Value = Word> {
+        // Few tags, so that several slots match, and locations that reach into the upper half.
+        let tags = prop_oneof![Just(0), Just(1), Just(TAG_MASK), 0..=TAG_MASK];
+        let full = (any::<bool>(), tags, 1_u8..=3, 0_u64..1 << 38).prop_map(
+            |(alternate, tag, tier, place)| {
+                Word::new(
+                    Side::BOTH[usize::from(alternate)],
+                    tag,
+                    Location::new(tier, place),
+                )
+            },
+        );
+        prop_oneof![Just(Word::EMPTY), full]
+    }
+
+    proptest! {
+        #[test]
+        fn both_comparisons_agree(words in prop::array::uniform8(any_word()), pick in 0_usize..8) {
+            let bucket = Bucket::new();
+            for (slot, word) in words.into_iter().enumerate() {
+                bucket.store(slot, word);
+            }
+            for side in Side::BOTH {
+                for tag in [words[pick].tag(), 0, 1, TAG_MASK] {
+                    let sought = pattern(side, tag);
+                    prop_assert_eq!(bucket.matches(sought), bucket.matches_portable(sought));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_bucket_has_no_free_slot() {
+        let bucket = Bucket::new();
+        for slot in 0..SLOTS {
+            assert_eq!(bucket.free_slot(), Some(slot));
+            bucket.store(slot, Word::new(Side::Primary, 7, Location::new(1, 0)));
+        }
+        assert_eq!(bucket.free_slot(), None);
+        assert_eq!(bucket.matches(pattern(Side::Primary, 7)), 0xff);
+        assert_eq!(bucket.matches(pattern(Side::Alternate, 7)), 0);
+    }
+}

@@ -1,0 +1,97 @@
+//! Maintenance: tables that have become much too large give memory back.
+//!
+//! After a shift to larger values the cache holds fewer items, and the index should not keep the
+//! memory it once needed. A table shrinks to the smallest size in which it is at most 80 % full;
+//! two smallest tables with the same prefix but for the last bit merge when one table holds both.
+//! A table grows at 97 %, so it does not go to and fro between two sizes.
+//!
+//! The same copying as in growth does it, so no item is read here either.
+
+use crate::directory::{Entry, next_prefix};
+use crate::growth::{Fresh, comfortable_units};
+use crate::index::{Index, View};
+use crate::location::Hash;
+use crate::table::{Counts, UNITS_MIN};
+use memory::Guard;
+use stdx::sync::lock;
+
+impl Index {
+    /// Shrinks and merges tables that have become too large, and frees what nobody can see any
+    /// more. Returns how many bytes went back to the table space. To be called now and then by a
+    /// thread that is not pinned.
+    pub fn maintain(&self) -> usize {
+        let mut at = Some(Hash(0));
+        while let Some(hash) = at {
+            let guard = self.epochs.pin();
+            self.shrink_table(&guard, hash);
+            // The table of this prefix may have just been merged with the one behind it.
+            let depth = self.view(&guard, hash).entry.depth();
+            at = next_prefix(hash.0, depth).map(Hash);
+        }
+        let newest = lock(&self.growth).newest_tag();
+        if let Some(tag) = newest {
+            self.epochs.try_reach(tag);
+        }
+        self.release_retired()
+    }
+
+    /// Makes the table that holds `hash` smaller if it is much too large.
+    fn shrink_table(&self, guard: &Guard<'_>, hash: Hash) {
+        let view = self.view(guard, hash);
+        match comfortable_units(view.table.count()) {
+            Some(units) if units < view.entry.units() => self.shrink(&view, hash, units),
+            _ if view.entry.units() == UNITS_MIN => self.merge(guard, &view, hash),
+            _ => {}
+        }
+    }
+
+    fn shrink(&self, view: &View<'_>, hash: Hash, units: usize) {
+        let Some(locked) = view.table.lock() else {
+            return;
+        };
+        let Some(fresh) = Fresh::new(self, units, view.entry.depth()) else {
+            return;
+        };
+        // Items that came before the lock was taken may have filled it after all.
+        let sources = [(view.table, view.shape)];
+        if fresh.fill(&sources, view.table.counts(), |_, rest| Some(rest)) {
+            self.publish(vec![(hash, fresh)], vec![(locked, view.entry)], |counts| {
+                counts.shrinks += 1;
+            });
+        }
+    }
+
+    /// Merges the table with the one whose prefix differs from its own in the last bit.
+    fn merge(&self, guard: &Guard<'_>, view: &View<'_>, hash: Hash) {
+        let depth = view.entry.depth();
+        if depth == self.depth_min() {
+            return;
+        }
+        let last_prefix_bit = 1_u64 << (64 - depth);
+        let pair = [hash.0 & !last_prefix_bit, hash.0 | last_prefix_bit];
+        let views = pair.map(|hash| self.view(guard, Hash(hash)));
+        let alike = |entry: Entry| (entry.depth(), entry.units()) == (depth, UNITS_MIN);
+        if !views.iter().all(|view| alike(view.entry)) {
+            return;
+        }
+        let items = views.iter().map(|view| view.table.count()).sum();
+        let Some(units) = comfortable_units(items) else {
+            return;
+        };
+        // By rising prefix: another thread that merges waits rather than holding the other.
+        let [Some(lower), Some(upper)] = views.map(|view| view.table.lock()) else {
+            return;
+        };
+        let Some(fresh) = Fresh::new(self, units, depth - 1) else {
+            return;
+        };
+        let sources = views.map(|view| (view.table, view.shape));
+        let all = views.iter().map(|view| view.table.counts());
+        let counts = all.fold(Counts::default(), Counts::plus);
+        let route = |upper: usize, rest| Some((upper as u64) << view.shape.rest_bits | rest);
+        if fresh.fill(&sources, counts, route) {
+            let closed = vec![(lower, views[0].entry), (upper, views[1].entry)];
+            self.publish(vec![(hash, fresh)], closed, |counts| counts.merges += 1);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What the index can say about itself.
+
+use crate::directory::next_prefix;
+use crate::index::Index;
+use crate::table::Counts;
+use memory::space::TABLE_UNIT_BYTES;
+use stdx::sync::lock;
+
+/// Counters and sizes of an index. Writers may be at work meanwhile, so the parts need not agree
+/// to the last item.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Keys present.
+    pub items: u64,
+    /// Tables in the directory.
+    pub tables: u64,
+    /// Slots in these tables.
+    pub slots: u64,
+    /// Memory of these tables.
+    pub table_bytes: u64,
+    /// Memory of the directory.
+    pub directory_bytes: u64,
+    /// Memory of tables and directories that have been replaced and may still be seen.
+    pub retired_bytes: u64,
+    /// Words that insertions moved to their other bucket.
+    pub displacements: u64,
+    /// Keys inserted.
+    pub inserts: u64,
+    /// Searches for a path that found none.
+    pub searches_failed: u64,
+    /// Tables that grew by a quarter of the smallest.
+    pub growths: u64,
+    /// Tables that split in two.
+    pub splits: u64,
+    /// Tables that became smaller.
+    pub shrinks: u64,
+    /// Pairs of tables that became one.
+    pub merges: u64,
+    /// Items in tables at the moment they grew or split, summed. Divided by `full_slots` it is the
+    /// occupancy at which tables grow.
+    pub full_items: u64,
+    /// Slots of tables at the moment they grew or split, summed.
+    pub full_slots: u64,
+}
+
+impl Index {
+    /// The state of the index, summed over its tables.
+    pub fn stats(&self) -> Stats {
+        let mut stats = Stats::default();
+        let mut counts = Counts::default();
+        let guard = self.epochs.pin();
+        let directory = self.directory(&guard);
+        stats.directory_bytes = directory.bytes() as u64;
+        let mut at = Some(0);
+        while let Some(hash) = at {
+            let entry = directory.entry(hash);
+            // SAFETY: the entry was in a directory while the guard was pinned.
+            let table = unsafe { entry.memory().table() };
+            stats.items += table.count() as u64;
+            stats.tables += 1;
+            stats.slots += table.slots() as u64;
+            stats.table_bytes += (entry.units() * TABLE_UNIT_BYTES) as u64;
+            counts = counts.plus(table.counts());
+            at = next_prefix(hash, entry.depth());
+        }
+        drop(guard);
+        stats.displacements = counts.displacements;
+        stats.inserts = counts.inserts;
+        stats.searches_failed = counts.searches_failed;
+        let growth = lock(&self.growth);
+        stats.retired_bytes = growth.retired_bytes() as u64;
+        stats.growths = growth.counts.growths;
+        stats.splits = growth.counts.splits;
+        stats.shrinks = growth.counts.shrinks;
+        stats.merges = growth.counts.merges;
+        stats.full_items = growth.counts.full_items;
+        stats.full_slots = growth.counts.full_slots;
+        stats
+    }
+}

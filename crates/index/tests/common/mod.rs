@@ -1,0 +1,77 @@
+//! A table space on the heap with a limit, which poisons what is given back: who still reads it
+//! finds words of a tier that no test uses.
+
+use std::alloc::{Layout, alloc, dealloc};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use memory::TableSpace;
+use memory::space::TABLE_UNIT_BYTES;
+
+/// Up to `limit` units of heap.
+pub struct HeapSpace {
+    limit: usize,
+    used: AtomicUsize,
+}
+
+impl HeapSpace {
+    pub fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            used: AtomicUsize::new(0),
+        }
+    }
+
+    /// Units handed out and not given back.
+    #[allow(dead_code)]
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    fn layout(units: usize) -> Layout {
+        Layout::from_size_align(units * TABLE_UNIT_BYTES, TABLE_UNIT_BYTES)
+            .expect("a few units are a valid size")
+    }
+}
+
+impl TableSpace for HeapSpace {
+    fn allocate(&self, units: usize) -> Option<NonNull<u8>> {
+        let used = self.used.fetch_add(units, Ordering::Relaxed);
+        if used + units > self.limit {
+            self.used.fetch_sub(units, Ordering::Relaxed);
+            return None;
+        }
+        // SAFETY: the size is not zero.
+        let start = NonNull::new(unsafe { alloc(Self::layout(units)) })?;
+        // SAFETY: it was allocated with this size. Any content will do, so it is not zero.
+        unsafe { start.write_bytes(0xa5, units * TABLE_UNIT_BYTES) };
+        Some(start)
+    }
+
+    unsafe fn release(&self, start: NonNull<u8>, units: usize) {
+        self.used.fetch_sub(units, Ordering::Relaxed);
+        // SAFETY: the caller gives back what `allocate` returned for as many units.
+        unsafe {
+            start.write_bytes(0xff, units * TABLE_UNIT_BYTES);
+            dealloc(start.as_ptr(), Self::layout(units));
+        }
+    }
+}
+
+impl Drop for HeapSpace {
+    fn drop(&mut self) {
+        assert_eq!(
+            self.used.load(Ordering::Relaxed),
+            0,
+            "every table was given back"
+        );
+    }
+}
+
+/// A mixed 64-bit hash of a number (the finalizer of SplitMix64).
+pub fn mix(number: u64) -> u64 {
+    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

@@ -1,0 +1,271 @@
+//! The index against a `HashMap`, from random operations, through growth, splits and merges.
+//!
+//! The item of key `k` lies at place `k << 4 | version`, so a location says which key it is for.
+#![cfg(not(loom))]
+
+mod common;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use common::{HeapSpace, mix};
+use larder_index::{Change, Full, Hash, Index, IndexError, Location, Options};
+use memory::Epochs;
+use proptest::prelude::*;
+
+fn start(units: usize) -> (Index, Arc<Epochs>, Arc<HeapSpace>) {
+    let epochs = Arc::new(Epochs::new());
+    let space = Arc::new(HeapSpace::new(units));
+    let index = Index::new(Options::default(), epochs.clone(), space.clone())
+        .expect("there is room for the first table");
+    (index, epochs, space)
+}
+
+fn location(key: u64, version: u64) -> Location {
+    Location::new(1, key << 4 | (version & 15))
+}
+
+fn is_of(key: u64) -> impl Fn(Location) -> bool {
+    move |location| location.place() >> 4 == key
+}
+
+fn set(index: &Index, epochs: &Epochs, key: u64, at: Location) -> Result<Option<Location>, Full> {
+    let guard = epochs.pin();
+    index.update(&guard, Hash(mix(key)), is_of(key), |old| {
+        (Change::Set(at), old)
+    })
+}
+
+fn find(index: &Index, epochs: &Epochs, key: u64) -> Option<Location> {
+    index.find(&epochs.pin(), Hash(mix(key)), is_of(key))
+}
+
+/// What one step of a random run does, to a stretch of keys so that tables fill and empty.
+#[derive(Debug, Clone)]
+enum Step {
+    Set {
+        first: u64,
+        count: u64,
+        version: u64,
+    },
+    Remove {
+        first: u64,
+        count: u64,
+    },
+    RemoveExact {
+        first: u64,
+        count: u64,
+        version: u64,
+    },
+    ReplaceExact {
+        first: u64,
+        count: u64,
+        version: u64,
+    },
+    Maintain,
+}
+
+fn any_step(keys: u64) -> impl Strategy<Value = Step> {
+    let stretch = (0..keys, 1..keys / 3, 0_u64..4);
+    prop_oneof![
+        4 => stretch.clone().prop_map(|(first, count, version)| Step::Set { first, count, version }),
+        2 => stretch.clone().prop_map(|(first, count, _)| Step::Remove { first, count }),
+        1 => stretch.clone().prop_map(|(first, count, version)| {
+            Step::RemoveExact { first, count, version }
+        }),
+        1 => stretch.prop_map(|(first, count, version)| {
+            Step::ReplaceExact { first, count, version }
+        }),
+        2 => Just(Step::Maintain),
+    ]
+}
+
+fn apply(index: &Index, epochs: &Epochs, model: &mut HashMap<u64, Location>, step: &Step) {
+    match *step {
+        Step::Set {
+            first,
+            count,
+            version,
+        } => {
+            for key in first..first + count {
+                let at = location(key, version);
+                assert_eq!(set(index, epochs, key, at), Ok(model.insert(key, at)));
+            }
+        }
+        Step::Remove { first, count } => {
+            for key in first..first + count {
+                let removed =
+                    index.update_present(&epochs.pin(), Hash(mix(key)), is_of(key), |old| {
+                        (Change::Remove, old)
+                    });
+                assert_eq!(removed, model.remove(&key));
+            }
+        }
+        Step::RemoveExact {
+            first,
+            count,
+            version,
+        } => {
+            for key in first..first + count {
+                let (guard, hash, at) = (epochs.pin(), Hash(mix(key)), location(key, version));
+                let present = model.get(&key) == Some(&at);
+                assert_eq!(index.contains_exact(&guard, hash, at), present);
+                assert_eq!(index.remove_exact(&guard, hash, at), present);
+                if present {
+                    model.remove(&key);
+                }
+            }
+        }
+        Step::ReplaceExact {
+            first,
+            count,
+            version,
+        } => {
+            for key in first..first + count {
+                let (source, target) = (location(key, version), location(key, version + 1));
+                let present = model.get(&key) == Some(&source);
+                let hash = Hash(mix(key));
+                assert_eq!(
+                    index.replace_exact(&epochs.pin(), hash, source, target),
+                    present
+                );
+                if present {
+                    model.insert(key, target);
+                }
+            }
+        }
+        Step::Maintain => {
+            index.maintain();
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn the_index_does_what_a_map_does(steps in prop::collection::vec(any_step(60_000), 1..24)) {
+        const KEYS: u64 = 80_000;
+        let (index, epochs, space) = start(usize::MAX >> 1);
+        let mut model = HashMap::new();
+        for step in &steps {
+            apply(&index, &epochs, &mut model, step);
+            prop_assert_eq!(index.stats().items, model.len() as u64);
+        }
+        for key in 0..KEYS {
+            prop_assert_eq!(find(&index, &epochs, key), model.get(&key).copied());
+        }
+        index.maintain();
+        let stats = index.stats();
+        prop_assert_eq!(stats.retired_bytes, 0);
+        prop_assert_eq!(stats.table_bytes as usize, space.used() * memory::space::TABLE_UNIT_BYTES);
+    }
+}
+
+#[test]
+fn tables_split_while_they_fill_and_merge_when_they_empty() {
+    const KEYS: u64 = 300_000;
+    let (index, epochs, space) = start(usize::MAX >> 1);
+    for key in 0..KEYS {
+        assert_eq!(set(&index, &epochs, key, location(key, 0)), Ok(None));
+    }
+    let full = index.stats();
+    assert!(
+        full.splits >= 31 && full.growths >= 3 * full.splits,
+        "{full:?}"
+    );
+    assert!(full.full_items * 100 >= full.full_slots * 95, "{full:?}");
+    for key in 0..KEYS {
+        assert_eq!(find(&index, &epochs, key), Some(location(key, 0)));
+        assert_eq!(find(&index, &epochs, key + KEYS), None);
+    }
+    for key in 1_000..KEYS {
+        assert!(index.remove_exact(&epochs.pin(), Hash(mix(key)), location(key, 0)));
+    }
+    // Each round shrinks or merges a table once.
+    while index.maintain() > 0 {}
+    let empty = index.stats();
+    assert_eq!(
+        (empty.items, empty.tables, space.used()),
+        (1_000, 1, 4),
+        "{empty:?}"
+    );
+    for key in 0..KEYS {
+        let expected = (key < 1_000).then(|| location(key, 0));
+        assert_eq!(find(&index, &epochs, key), expected);
+    }
+}
+
+#[test]
+fn without_memory_a_table_fills_up_and_then_refuses_without_deciding() {
+    let (index, epochs, _space) = start(4);
+    let mut decided = 0_u64;
+    let mut key = 0;
+    let refused = loop {
+        let result = index.update(&epochs.pin(), Hash(mix(key)), is_of(key), |old| {
+            decided += 1;
+            (Change::Set(location(key, 0)), old)
+        });
+        if result.is_err() {
+            break key;
+        }
+        key += 1;
+    };
+    assert_eq!(decided, refused);
+    let stats = index.stats();
+    assert_eq!(stats.items, refused);
+    assert!(stats.items * 100 >= stats.slots * 98, "{stats:?}");
+    // What is there can still be changed and removed, and a removal makes room.
+    assert_eq!(
+        set(&index, &epochs, 7, location(7, 1)),
+        Ok(Some(location(7, 0)))
+    );
+    let absent = index.update_present(&epochs.pin(), Hash(mix(refused)), is_of(refused), |_| {
+        (Change::Remove, ())
+    });
+    assert_eq!(absent, None);
+    for key in 0..200 {
+        assert!(index.remove_exact(
+            &epochs.pin(),
+            Hash(mix(key)),
+            location(key, u64::from(key == 7))
+        ));
+    }
+    assert_eq!(
+        set(&index, &epochs, refused, location(refused, 0)),
+        Ok(None)
+    );
+}
+
+#[test]
+fn keys_that_share_every_hash_bit_fill_two_buckets_and_no_more() {
+    let (index, epochs, space) = start(usize::MAX >> 1);
+    let same = |key: u64| {
+        index.update(&epochs.pin(), Hash(mix(42)), is_of(key), |_| {
+            (Change::Set(location(key, 0)), ())
+        })
+    };
+    for key in 0..16 {
+        assert_eq!(same(key), Ok(()));
+    }
+    assert_eq!(same(16), Err(Full));
+    assert_eq!(space.used(), 4, "memory would not have parted them");
+    for key in 0..17 {
+        let found = index.find(&epochs.pin(), Hash(mix(42)), is_of(key));
+        assert_eq!(found, (key < 16).then(|| location(key, 0)));
+    }
+    assert!(index.candidate(&epochs.pin(), Hash(mix(42))).is_some());
+    assert_eq!(index.candidate(&epochs.pin(), Hash(!mix(42))), None);
+}
+
+#[test]
+fn an_index_needs_memory_to_start() {
+    let epochs = Arc::new(Epochs::new());
+    let space = Arc::new(HeapSpace::new(7));
+    let options = Options {
+        initial_items: 20_000,
+        ..Options::default()
+    };
+    let result = Index::new(options, epochs, space.clone());
+    assert_eq!(result.err(), Some(IndexError::NoMemory));
+    assert_eq!(space.used(), 0);
+}

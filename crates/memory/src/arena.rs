@@ -1,0 +1,310 @@
+//! The arena: one reserved range of addresses from which all memory for items and index comes,
+//! handed out in slabs of 2 MiB and never beyond the limit.
+//!
+//! ```text
+//!   start                                                   reserved (the machine's memory)
+//!   | slab 0 | slab 1 | slab 2 |  ...  | slab n |  never touched yet ...                  |
+//!     taken    given    taken            taken
+//!              back
+//! ```
+//!
+//! Reserving costs nothing: pages come at their first touch, as huge pages where the kernel has
+//! them, and a slab that is given back leaves the resident set unless it is wanted again at once.
+//! The limit counts slabs, so the memory limit can grow and shrink online anywhere below the
+//! reservation.
+//!
+//! First touch of a huge page is slow (the kernel zeroes 2 MiB: about 6 ms on a cold machine). So
+//! the background keeps one slab *ready*, touched but not taken; it counts as used.
+//!
+//! Places: a place is an offset into the arena in units of 8 bytes. 38 bits of them reach 2 TiB.
+
+use std::io;
+use std::ptr::NonNull;
+use std::sync::Mutex;
+
+use ::io::Mapping;
+use stdx::sync::atomic::{AtomicUsize, Ordering};
+use stdx::sync::lock;
+
+/// Bytes of a slab: one huge page.
+pub const SLAB_BYTES: usize = 2 << 20;
+/// Bytes of the unit in which places count.
+pub const PLACE_UNIT_BYTES: usize = 8;
+/// How many bits a place may need.
+pub const PLACE_BITS: u32 = 38;
+/// The largest arena, in bytes: what places can tell apart.
+pub const ARENA_BYTES_MAX: usize = PLACE_UNIT_BYTES << PLACE_BITS;
+
+const _: () = assert!(SLAB_BYTES == ::io::map::HUGE_PAGE_BYTES);
+
+/// Which slab: its number in the arena.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SlabId(pub u32);
+
+/// Where something begins: an offset into the arena, in units of 8 bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place(pub u64);
+
+impl Place {
+    /// The place `bytes` behind the start of `slab`; `bytes` is a multiple of 8.
+    pub fn new(slab: SlabId, bytes: usize) -> Self {
+        debug_assert!(bytes < SLAB_BYTES && bytes.is_multiple_of(PLACE_UNIT_BYTES));
+        Self(((slab.0 as usize * SLAB_BYTES + bytes) / PLACE_UNIT_BYTES) as u64)
+    }
+
+    /// The slab it lies in.
+    pub fn slab(self) -> SlabId {
+        SlabId((self.0 as usize / (SLAB_BYTES / PLACE_UNIT_BYTES)) as u32)
+    }
+
+    /// Bytes from the start of its slab.
+    pub fn bytes_in_slab(self) -> usize {
+        (self.0 as usize * PLACE_UNIT_BYTES) % SLAB_BYTES
+    }
+}
+
+/// The reserved range and which of its slabs are free.
+pub struct Arena {
+    mapping: Mapping,
+    limit_slabs: AtomicUsize,
+    /// Taken and ready slabs. Written under `free`'s lock.
+    used_slabs: AtomicUsize,
+    free: Mutex<Free>,
+    huge_pages: bool,
+}
+
+/// The slabs that nobody has taken.
+#[derive(Debug, Default)]
+struct Free {
+    /// Touched, counted as used, waiting to be taken.
+    ready: Vec<SlabId>,
+    /// Given back to the system, to be used again before fresh ones.
+    returned: Vec<SlabId>,
+    /// Slabs from here on were never used.
+    fresh_from: u32,
+}
+
+/// How many ready slabs the background keeps.
+const READY_SLABS: usize = 1;
+
+impl Arena {
+    /// Reserves addresses for `reserved_slabs` and allows `limit_slabs` of them to be used.
+    pub fn new(reserved_slabs: usize, limit_slabs: usize) -> io::Result<Self> {
+        let bytes = reserved_slabs
+            .max(limit_slabs)
+            .checked_mul(SLAB_BYTES)
+            .filter(|&bytes| bytes <= ARENA_BYTES_MAX)
+            .ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        let mapping = Mapping::reserve(bytes)?;
+        let huge_pages = mapping.advise_huge();
+        Ok(Self {
+            mapping,
+            limit_slabs: AtomicUsize::new(limit_slabs),
+            used_slabs: AtomicUsize::new(0),
+            free: Mutex::default(),
+            huge_pages,
+        })
+    }
+
+    /// Whether the kernel agreed to back the arena with huge pages.
+    pub fn huge_pages(&self) -> bool {
+        self.huge_pages
+    }
+
+    /// How many slabs the addresses suffice for.
+    pub fn reserved_slabs(&self) -> usize {
+        self.mapping.bytes() / SLAB_BYTES
+    }
+
+    /// How many slabs may be used.
+    pub fn limit_slabs(&self) -> usize {
+        self.limit_slabs.load(Ordering::Relaxed)
+    }
+
+    /// How many slabs are used.
+    pub fn used_slabs(&self) -> usize {
+        self.used_slabs.load(Ordering::Relaxed)
+    }
+
+    /// How many slabs can still be taken.
+    pub fn free_slabs(&self) -> usize {
+        let ready = lock(&self.free).ready.len();
+        (self.limit_slabs() + ready).saturating_sub(self.used_slabs())
+    }
+
+    /// By how many slabs the use exceeds a limit that was lowered.
+    pub fn excess_slabs(&self) -> usize {
+        self.used_slabs().saturating_sub(self.limit_slabs())
+    }
+
+    /// Changes the limit; at most what is reserved. A lower limit than what is used takes effect
+    /// as slabs are given back.
+    pub fn set_limit_slabs(&self, limit_slabs: usize) {
+        assert!(limit_slabs <= self.reserved_slabs());
+        let mut free = lock(&self.free);
+        self.limit_slabs.store(limit_slabs, Ordering::Relaxed);
+        while self.excess_slabs() > 0 {
+            let Some(slab) = free.ready.pop() else { break };
+            self.discard(slab);
+            free.returned.push(slab);
+            self.used_slabs.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes a slab if at least `spare_slabs` more would be left for others.
+    pub fn take(&self, spare_slabs: usize) -> Option<SlabId> {
+        let mut free = lock(&self.free);
+        let used = self.used_slabs() - free.ready.len();
+        if used + spare_slabs >= self.limit_slabs() {
+            return None;
+        }
+        if let Some(slab) = free.ready.pop() {
+            return Some(slab);
+        }
+        self.used_slabs.fetch_add(1, Ordering::Relaxed);
+        Some(self.untouched(&mut free))
+    }
+
+    /// Gives a slab back. Its content is gone.
+    ///
+    /// # Safety
+    /// The caller took the slab, and no thread reads or writes it any more.
+    pub unsafe fn give(&self, slab: SlabId) {
+        let mut free = lock(&self.free);
+        if free.ready.len() < READY_SLABS && self.excess_slabs() == 0 {
+            free.ready.push(slab);
+            return;
+        }
+        self.discard(slab);
+        free.returned.push(slab);
+        self.used_slabs.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Touches one slab ahead of need, if there is one to touch. For the background: it may take
+    /// milliseconds, and holds no lock meanwhile.
+    pub fn prepare(&self) {
+        let slab = {
+            let mut free = lock(&self.free);
+            if free.ready.len() >= READY_SLABS || self.used_slabs() >= self.limit_slabs() {
+                return;
+            }
+            self.used_slabs.fetch_add(1, Ordering::Relaxed);
+            self.untouched(&mut free)
+        };
+        self.mapping
+            .populate(slab.0 as usize * SLAB_BYTES, SLAB_BYTES);
+        lock(&self.free).ready.push(slab);
+    }
+
+    /// The first byte of a slab; the slab is aligned to its size.
+    pub fn slab_start(&self, slab: SlabId) -> NonNull<u8> {
+        let offset = slab.0 as usize * SLAB_BYTES;
+        assert!(offset < self.mapping.bytes());
+        // SAFETY: the offset was checked to lie in the mapping.
+        unsafe { self.mapping.start().add(offset) }
+    }
+
+    /// The byte at `place`. Reading or writing there is up to who owns the slab.
+    #[inline]
+    pub fn pointer(&self, place: Place) -> NonNull<u8> {
+        let offset = place.0 as usize * PLACE_UNIT_BYTES;
+        debug_assert!(offset < self.mapping.bytes());
+        // SAFETY: places come from slabs of this arena (`Place::new` with a slab that was taken),
+        // so the offset lies in the mapping.
+        unsafe { self.mapping.start().add(offset) }
+    }
+
+    /// The slab that a pointer into the arena lies in.
+    pub fn slab_of(&self, pointer: NonNull<u8>) -> SlabId {
+        let offset = pointer.as_ptr() as usize - self.mapping.start().as_ptr() as usize;
+        assert!(offset < self.mapping.bytes());
+        SlabId((offset / SLAB_BYTES) as u32)
+    }
+
+    fn untouched(&self, free: &mut Free) -> SlabId {
+        free.returned.pop().unwrap_or_else(|| {
+            let slab = SlabId(free.fresh_from);
+            assert!(
+                (slab.0 as usize) < self.reserved_slabs(),
+                "the limit is below the reservation"
+            );
+            free.fresh_from += 1;
+            slab
+        })
+    }
+
+    fn discard(&self, slab: SlabId) {
+        // SAFETY: called for slabs that nobody has taken, so nobody reads, writes or relies on it.
+        let done = unsafe {
+            self.mapping
+                .discard(slab.0 as usize * SLAB_BYTES, SLAB_BYTES)
+        };
+        done.expect("a range of a live private mapping can always be discarded");
+    }
+}
+
+impl std::fmt::Debug for Arena {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Arena")
+            .field("reserved_slabs", &self.reserved_slabs())
+            .field("limit_slabs", &self.limit_slabs())
+            .field("used_slabs", &self.used_slabs())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_the_limit_and_the_spare_stays() {
+        let arena = Arena::new(8, 3).unwrap();
+        let first = arena.take(1).unwrap();
+        let second = arena.take(1).unwrap();
+        assert_ne!(first, second);
+        assert_eq!(arena.take(1), None);
+        let third = arena.take(0).unwrap();
+        assert_eq!(arena.take(0), None);
+        for slab in [first, second, third] {
+            // SAFETY: taken above and used by nobody.
+            unsafe { arena.give(slab) };
+        }
+        assert!(arena.used_slabs() <= READY_SLABS);
+        assert_eq!(arena.free_slabs(), 3);
+    }
+
+    #[test]
+    fn a_ready_slab_counts_and_is_taken_first() {
+        let arena = Arena::new(4, 1).unwrap();
+        arena.prepare();
+        arena.prepare();
+        assert_eq!((arena.used_slabs(), arena.free_slabs()), (1, 1));
+        assert!(arena.take(0).is_some());
+        assert_eq!((arena.used_slabs(), arena.free_slabs()), (1, 0));
+        assert_eq!(arena.take(0), None);
+    }
+
+    #[test]
+    fn a_lowered_limit_shows_as_excess_until_slabs_come_back() {
+        let arena = Arena::new(4, 4).unwrap();
+        let slabs: Vec<_> = (0..4).map(|_| arena.take(0).unwrap()).collect();
+        arena.set_limit_slabs(2);
+        assert_eq!(arena.excess_slabs(), 2);
+        for slab in slabs {
+            // SAFETY: taken above and used by nobody.
+            unsafe { arena.give(slab) };
+        }
+        assert_eq!((arena.excess_slabs(), arena.free_slabs()), (0, 2));
+        arena.set_limit_slabs(0);
+        assert_eq!((arena.used_slabs(), arena.free_slabs()), (0, 0));
+    }
+
+    #[test]
+    fn a_place_knows_its_slab() {
+        let place = Place::new(SlabId(3), 4096);
+        assert_eq!((place.slab(), place.bytes_in_slab()), (SlabId(3), 4096));
+        let arena = Arena::new(4, 4).unwrap();
+        assert_eq!(arena.slab_of(arena.pointer(place)), SlabId(3));
+    }
+}

@@ -1,0 +1,138 @@
+//! Memory for the index's tables: slabs of the arena, cut into units of 16 KiB.
+//!
+//! A table is a run of four to seven units. Each slab has a map of its 128 units as one integer;
+//! a run is the first that fits, in the oldest slab that has one, so that slabs empty out as
+//! tables grow away from them, and an empty slab goes back to the arena.
+
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex};
+
+use stdx::sync::atomic::{AtomicBool, Ordering};
+use stdx::sync::lock;
+
+use crate::arena::{Arena, SLAB_BYTES, SlabId};
+use crate::space::{TABLE_UNIT_BYTES, TableSpace};
+
+const UNITS_PER_SLAB: usize = SLAB_BYTES / TABLE_UNIT_BYTES;
+const _: () = assert!(UNITS_PER_SLAB == u128::BITS as usize);
+
+/// The part of the arena that the index has.
+#[derive(Debug)]
+pub struct ArenaTables {
+    arena: Arc<Arena>,
+    slabs: Mutex<Vec<TableSlab>>,
+    starved: AtomicBool,
+}
+
+#[derive(Debug)]
+struct TableSlab {
+    slab: SlabId,
+    /// Bit `i`: unit `i` belongs to a table.
+    taken: u128,
+}
+
+impl ArenaTables {
+    /// No slabs yet.
+    pub fn new(arena: Arc<Arena>) -> Self {
+        Self {
+            arena,
+            slabs: Mutex::default(),
+            starved: AtomicBool::new(false),
+        }
+    }
+
+    /// How many slabs the index has.
+    pub fn slabs(&self) -> usize {
+        lock(&self.slabs).len()
+    }
+
+    /// Whether an allocation has failed since this was last asked: the index needs a slab.
+    pub fn take_starved(&self) -> bool {
+        self.starved.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// The first run of `units` free units in a map.
+fn first_fit(taken: u128, units: usize) -> Option<u32> {
+    let run = (1_u128 << units) - 1;
+    (0..=(UNITS_PER_SLAB - units) as u32).find(|&at| taken & (run << at) == 0)
+}
+
+impl TableSpace for ArenaTables {
+    fn allocate(&self, units: usize) -> Option<NonNull<u8>> {
+        assert!(units > 0 && units < UNITS_PER_SLAB);
+        let run = (1_u128 << units) - 1;
+        let mut slabs = lock(&self.slabs);
+        let fit = slabs
+            .iter()
+            .position(|slab| first_fit(slab.taken, units).is_some());
+        let number = fit.or_else(|| {
+            let slab = self.arena.take(0)?;
+            slabs.push(TableSlab { slab, taken: 0 });
+            Some(slabs.len() - 1)
+        });
+        let Some(number) = number else {
+            self.starved.store(true, Ordering::Relaxed);
+            return None;
+        };
+        let slab = &mut slabs[number];
+        let at = first_fit(slab.taken, units)?;
+        slab.taken |= run << at;
+        // SAFETY: `at + units` is at most the units of a slab, so the run lies in it.
+        Some(unsafe {
+            self.arena
+                .slab_start(slab.slab)
+                .add(at as usize * TABLE_UNIT_BYTES)
+        })
+    }
+
+    unsafe fn release(&self, start: NonNull<u8>, units: usize) {
+        let id = self.arena.slab_of(start);
+        let offset = start.as_ptr() as usize - self.arena.slab_start(id).as_ptr() as usize;
+        let run = ((1_u128 << units) - 1) << (offset / TABLE_UNIT_BYTES);
+        let mut slabs = lock(&self.slabs);
+        let number = slabs
+            .iter()
+            .position(|slab| slab.slab == id)
+            .expect("a table lies in one of the index's slabs");
+        assert_eq!(slabs[number].taken & run, run, "a table is released once");
+        slabs[number].taken &= !run;
+        if slabs[number].taken == 0 {
+            slabs.remove(number);
+            // SAFETY: the slab was taken in `allocate`, no table lies in it any more, and the
+            // caller promised that nobody reads the last one.
+            unsafe { self.arena.give(id) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_do_not_overlap_and_empty_slabs_go_back() {
+        let arena = Arc::new(Arena::new(4, 2).unwrap());
+        let tables = ArenaTables::new(Arc::clone(&arena));
+        let mut runs = Vec::new();
+        for turn in 0.. {
+            let units = 4 + turn % 4;
+            let Some(start) = tables.allocate(units) else {
+                break;
+            };
+            runs.push((start.as_ptr() as usize, units));
+        }
+        assert!(tables.take_starved() && !tables.take_starved());
+        let taken: usize = runs.iter().map(|(_, units)| units).sum();
+        assert!(taken > 2 * UNITS_PER_SLAB - 12, "only {taken} units");
+        runs.sort_unstable();
+        for pair in runs.windows(2) {
+            assert!(pair[0].0 + pair[0].1 * TABLE_UNIT_BYTES <= pair[1].0);
+        }
+        for (start, units) in runs {
+            // SAFETY: allocated above and never used.
+            unsafe { tables.release(NonNull::new(start as *mut u8).unwrap(), units) };
+        }
+        assert_eq!((tables.slabs(), arena.free_slabs()), (0, 2));
+    }
+}

@@ -1,0 +1,104 @@
+//! Every interleaving of a pinned reader with a writer who unlinks, waits for the tag and frees.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p larder-memory --release --test loom_epoch`
+//!
+//! The models have teeth. Each of these makes one fail: `tag.0 + 1` in `Epochs::is_safe`; leaving
+//! out the fence in `pin` or in `tag`; `advance` not looking at the slots; a relaxed `Guard::drop`.
+#![cfg(loom)]
+
+use larder_memory::Epochs;
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::thread;
+
+/// Two things a pointer can lead to, and whether each was freed. The flags are not atomic, so loom
+/// also objects when a read and the freeing are not ordered at all.
+struct World {
+    epochs: Epochs,
+    pointer: AtomicUsize,
+    freed: [UnsafeCell<bool>; 2],
+}
+
+// SAFETY: that no flag is read while it is written is what the models check.
+unsafe impl Sync for World {}
+
+impl World {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            epochs: Epochs::new(),
+            pointer: AtomicUsize::new(0),
+            freed: [UnsafeCell::new(false), UnsafeCell::new(false)],
+        })
+    }
+
+    fn read(&self) {
+        let guard = self.epochs.pin();
+        let seen = self.pointer.load(Ordering::Acquire);
+        // SAFETY: loom checks that nobody writes it meanwhile.
+        let freed = self.freed[seen].with(|freed| unsafe { *freed });
+        assert!(!freed, "a pinned reader saw freed memory");
+        drop(guard);
+    }
+
+    /// Unlinks the first thing and frees it if some moves of the epoch make that safe.
+    fn replace(&self) {
+        self.pointer.store(1, Ordering::Release);
+        let tag = self.epochs.tag();
+        if self.epochs.try_reach(tag) {
+            // SAFETY: loom checks that nobody reads it meanwhile.
+            self.freed[0].with_mut(|freed| unsafe { *freed = true });
+        }
+    }
+}
+
+#[test]
+fn a_pinned_reader_never_sees_freed_memory() {
+    loom::model(|| {
+        let world = World::new();
+        let reader = {
+            let world = world.clone();
+            thread::spawn(move || world.read())
+        };
+        world.replace();
+        reader.join().expect("the reader saw no freed memory");
+    });
+}
+
+#[test]
+fn not_even_when_another_thread_moves_the_epoch() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let world = World::new();
+        let reader = {
+            let world = world.clone();
+            thread::spawn(move || world.read())
+        };
+        let mover = {
+            let world = world.clone();
+            thread::spawn(move || world.epochs.advance())
+        };
+        world.replace();
+        reader.join().expect("the reader saw no freed memory");
+        mover.join().expect("moving the epoch does not fail");
+    });
+}
+
+#[test]
+fn two_readers_in_turn_share_a_slot() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let world = World::new();
+        let reader = {
+            let world = world.clone();
+            thread::spawn(move || {
+                world.read();
+                world.read();
+            })
+        };
+        world.replace();
+        reader.join().expect("the reader saw no freed memory");
+    });
+}

@@ -1,0 +1,43 @@
+//! CLOCK, as in MemC3: one bit per chunk, set by a hit and cleared by the hand, which evicts what
+//! it finds without. It approximates least-recently-used with a bit in place of two list pointers
+//! and without a lock on the way of a hit.
+//!
+//! What differs from MemC3: a new item starts without its bit, so that what is never read again
+//! leaves after one round of the hand rather than two.
+
+use crate::{Policy, Verdict};
+
+/// The mark's bit that says: hit since the hand last came by.
+pub const RECENT: u8 = 1;
+
+/// The CLOCK policy.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Clock;
+
+impl Policy for Clock {
+    fn hit(mark: u8) -> u8 {
+        mark | RECENT
+    }
+
+    fn pass(mark: u8) -> Verdict {
+        if mark & RECENT == 0 {
+            Verdict::Evict
+        } else {
+            Verdict::Spare(mark & !RECENT)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hit_earns_one_more_round() {
+        let fresh = 0b1010_0000;
+        assert_eq!(Clock::pass(fresh), Verdict::Evict);
+        let hit = Clock::hit(fresh);
+        assert_eq!(Clock::hit(hit), hit);
+        assert_eq!(Clock::pass(hit), Verdict::Spare(fresh));
+    }
+}

@@ -1,0 +1,137 @@
+//! Which size class gives a slab to which: the answer to *calcification*, where slabs stay with
+//! the sizes that came first and later sizes have no room.
+//!
+//! A class's *turnover* is the share of its memory that it evicted lately. With equal turnover in
+//! all classes an item stays equally long whatever its size, which is what one list over all items
+//! would do; so slabs move from the class with the lowest turnover to the one with the highest,
+//! until they are within a factor of each other. The factor and a least amount of evidence keep
+//! noise from moving slabs back and forth: each move costs the items of a slab.
+
+/// What a size class has and what became of it lately.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Pressure {
+    /// Slabs it owns.
+    pub slabs: usize,
+    /// Slabs' worth of chunks that are free.
+    pub free_slabs: f64,
+    /// Slabs' worth of items that it evicted lately: an average in which the last seconds weigh
+    /// most.
+    pub evicted_slabs: f64,
+    /// It had to refuse an item because it owns nothing it could evict.
+    pub starved: bool,
+}
+
+/// Slabs move only towards a turnover this many times higher.
+pub const TURNOVER_RATIO_MIN: f64 = 2.0;
+/// A class has to have evicted this much of a slab before it is given another.
+pub const EVIDENCE_SLABS_MIN: f64 = 0.25;
+
+/// Gives a slab of class `from` to class `to`, both indices into what was judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Move {
+    /// The class that loses a slab.
+    pub from: usize,
+    /// The class that may take one.
+    pub to: usize,
+}
+
+/// The move that helps most, if any helps.
+pub fn judge(classes: &[Pressure]) -> Option<Move> {
+    let to = neediest(classes)?;
+    let from = donor(classes, to)?;
+    let enough = classes[to].starved
+        || classes[from].free_slabs >= 1.0
+        || turnover(&classes[to]) > TURNOVER_RATIO_MIN * turnover(&classes[from]);
+    enough.then_some(Move { from, to })
+}
+
+/// The class that should lose a slab when another must have one: the most free memory first, then
+/// the lowest turnover, then the most slabs.
+pub fn donor(classes: &[Pressure], to: usize) -> Option<usize> {
+    let key = |class: &Pressure| {
+        let idle_slabs = class.free_slabs.floor();
+        // A class with one slab is asked last: without it, it can store nothing.
+        let last = class.slabs == 1 && idle_slabs == 0.0;
+        (last, -idle_slabs, turnover(class), -(class.slabs as f64))
+    };
+    let candidates = (0..classes.len()).filter(|&at| at != to && classes[at].slabs > 0);
+    candidates.min_by(|&a, &b| {
+        key(&classes[a])
+            .partial_cmp(&key(&classes[b]))
+            .unwrap_or(std::cmp::Ordering::Equal)
+    })
+}
+
+fn neediest(classes: &[Pressure]) -> Option<usize> {
+    let needs = |class: &Pressure| {
+        class.starved || (class.evicted_slabs >= EVIDENCE_SLABS_MIN && class.free_slabs < 1.0)
+    };
+    let candidates = (0..classes.len()).filter(|&at| needs(&classes[at]));
+    candidates.max_by(|&a, &b| {
+        let key = |at: usize| (classes[at].starved, turnover(&classes[at]));
+        key(a)
+            .partial_cmp(&key(b))
+            .unwrap_or(std::cmp::Ordering::Equal)
+    })
+}
+
+/// Shares of the class's memory evicted lately.
+fn turnover(class: &Pressure) -> f64 {
+    class.evicted_slabs / class.slabs.max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(slabs: usize, evicted_slabs: f64) -> Pressure {
+        Pressure {
+            slabs,
+            evicted_slabs,
+            ..Pressure::default()
+        }
+    }
+
+    #[test]
+    fn equal_turnover_moves_nothing() {
+        assert_eq!(judge(&[class(10, 5.0), class(2, 1.0), class(0, 0.0)]), None);
+    }
+
+    #[test]
+    fn the_idle_class_gives_to_the_busy_one() {
+        let found = judge(&[class(10, 0.1), class(2, 1.0), class(5, 2.0)]);
+        assert_eq!(found, Some(Move { from: 0, to: 1 }));
+    }
+
+    #[test]
+    fn a_starved_class_gets_a_slab_from_whoever_misses_it_least() {
+        let starved = Pressure {
+            starved: true,
+            ..Pressure::default()
+        };
+        let found = judge(&[class(1, 0.0), starved, class(4, 3.0)]);
+        assert_eq!(found, Some(Move { from: 2, to: 1 }));
+        assert_eq!(
+            judge(&[class(1, 9.0), starved]),
+            Some(Move { from: 0, to: 1 })
+        );
+        assert_eq!(judge(&[starved]), None);
+    }
+
+    #[test]
+    fn free_memory_moves_before_used_memory() {
+        let idle = Pressure {
+            slabs: 3,
+            free_slabs: 2.0,
+            evicted_slabs: 2.0,
+            starved: false,
+        };
+        let found = judge(&[class(9, 0.0), class(2, 2.0), idle]);
+        assert_eq!(found, Some(Move { from: 2, to: 1 }));
+    }
+
+    #[test]
+    fn little_evidence_moves_nothing() {
+        assert_eq!(judge(&[class(10, 0.0), class(2, 0.2)]), None);
+    }
+}
