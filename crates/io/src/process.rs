@@ -104,7 +104,8 @@ pub fn cpu_time() -> (Duration, Duration) {
     };
     let time = |value: libc::timeval| {
         let seconds = u64::try_from(value.tv_sec).unwrap_or(0);
-        Duration::from_secs(seconds) + Duration::from_micros(u64::try_from(value.tv_usec).unwrap_or(0))
+        Duration::from_secs(seconds)
+            + Duration::from_micros(u64::try_from(value.tv_usec).unwrap_or(0))
     };
     (time(usage.ru_utime), time(usage.ru_stime))
 }

@@ -12,7 +12,7 @@
 //! socket does not take is kept in `parked`, and while that is so nothing more is read or executed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use ::io::net::Stream;
 use larder::{Draft, DumpCursor};

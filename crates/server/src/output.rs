@@ -13,9 +13,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use std::io::{self, IoSlice};
 use ::io::net::Stream;
 use larder::Item;
+use std::io::{self, IoSlice};
 
 use crate::counters::Counters;
 
@@ -276,7 +276,9 @@ mod tests {
             bytes_max: 10,
         };
         let mut parked = Parked::default();
-        parked.park(&[b"12345", b"67890"], &limit).expect("exactly the limit");
+        parked
+            .park(&[b"12345", b"67890"], &limit)
+            .expect("exactly the limit");
         let mut other = Parked::default();
         let error = other.park(&[b"x"], &limit).expect_err("one too many");
         assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);

@@ -6,10 +6,10 @@
 //! hashes  a b             c
 //! ```
 //!
-//! [`Plan::fill`] parses requests from the input until the batch is full, and on the way hashes
-//! every key and asks the cache to fetch its index buckets: by the time the batch is executed the
-//! memory has arrived. Parsing never depends on what an earlier request of the batch does; where it
-//! would (a value that is not all there, `watch`, a dump, `quit`), the batch ends.
+//! [`Plan::fill`] parses requests from the input until the batch is full, and hashes every key on
+//! the way, so that the memory of all of them can be asked for before the first is executed.
+//! Parsing never depends on what an earlier request of the batch does; where it would (a value that
+//! is not all there, `watch`, a dump, `quit`), the batch ends.
 //!
 //! A multiget that does not fit the batch is cut: its head is a step with `more` set, its tail is
 //! carried into the next batch.
@@ -94,7 +94,10 @@ pub struct Plan<'b> {
 /// Reuses a list's memory for steps of another lifetime.
 pub fn recycle<'b>(mut steps: Vec<Step<'_>>) -> Vec<Step<'b>> {
     steps.clear();
-    steps.into_iter().map(|_| unreachable!("the list was cleared")).collect()
+    steps
+        .into_iter()
+        .map(|_| unreachable!("the list was cleared"))
+        .collect()
 }
 
 impl<'b> Plan<'b> {
@@ -102,7 +105,10 @@ impl<'b> Plan<'b> {
     pub fn new(input: &'b [u8], continuation: Option<GetContinuation>) -> Self {
         Self {
             input,
-            place: Place { offset: 0, continuation },
+            place: Place {
+                offset: 0,
+                continuation,
+            },
             carried: None,
             swallow_bytes: 0,
         }
@@ -163,13 +169,24 @@ impl<'b> Plan<'b> {
                 Parsed::Incomplete => return End::Input,
                 Parsed::Request { request, consumed } => {
                     let line = &self.rest()[..consumed];
-                    self.place = Place { offset: place.offset + consumed, continuation: None };
+                    self.place = Place {
+                        offset: place.offset + consumed,
+                        continuation: None,
+                    };
                     if self.push(cache, request, line, place, steps, hashes) {
                         return End::Batch;
                     }
                 }
-                Parsed::Refused { error, consumed, swallow_bytes, quiet } => {
-                    self.place = Place { offset: place.offset + consumed, continuation: None };
+                Parsed::Refused {
+                    error,
+                    consumed,
+                    swallow_bytes,
+                    quiet,
+                } => {
+                    self.place = Place {
+                        offset: place.offset + consumed,
+                        continuation: None,
+                    };
                     let answer = if quiet { "" } else { error.line() };
                     steps.push(Step::answer(answer, place));
                     if self.swallow(swallow_bytes) {
@@ -207,7 +224,6 @@ impl<'b> Plan<'b> {
             hash_at = hashes.len();
             let mut scratch = [0; KEY_BYTES_MAX];
             let hash = cache.hash(key.bytes(&mut scratch));
-            cache.prefetch(hash);
             hashes.push(hash);
         }
         if let Some(value_bytes) = value_bytes_of(&request) {
@@ -220,7 +236,13 @@ impl<'b> Plan<'b> {
             }
         }
         let action = Action::Request(request);
-        steps.push(Step { action, line, payload, hash_at, place });
+        steps.push(Step {
+            action,
+            line,
+            payload,
+            hash_at,
+            place,
+        });
         payload == Payload::Part || ends_batch(&request)
     }
 
@@ -241,7 +263,6 @@ impl<'b> Plan<'b> {
                 break;
             };
             let hash = cache.hash(key);
-            cache.prefetch(hash);
             hashes.push(hash);
         }
         let rest = keys.rest();
@@ -251,7 +272,13 @@ impl<'b> Plan<'b> {
             get.more = true;
         }
         let action = Action::Request(Request::Get(get));
-        steps.push(Step { action, line, payload: Payload::None, hash_at, place });
+        steps.push(Step {
+            action,
+            line,
+            payload: Payload::None,
+            hash_at,
+            place,
+        });
     }
 
     /// Skips what of a refused value is here; true if more of it is to come.
@@ -266,7 +293,13 @@ impl<'b> Plan<'b> {
 
 impl<'b> Step<'b> {
     fn bare(action: Action<'b>, place: Place) -> Self {
-        Self { action, line: b"", payload: Payload::None, hash_at: NO_HASH, place }
+        Self {
+            action,
+            line: b"",
+            payload: Payload::None,
+            hash_at: NO_HASH,
+            place,
+        }
     }
 
     fn answer(text: &'static str, place: Place) -> Self {
@@ -328,7 +361,10 @@ mod tests {
     use super::*;
 
     fn cache() -> Cache {
-        Cache::builder().memory_bytes(64 << 20).build().expect("a small cache")
+        Cache::builder()
+            .memory_bytes(64 << 20)
+            .build()
+            .expect("a small cache")
     }
 
     #[test]
@@ -358,7 +394,11 @@ mod tests {
         plan.fill(&cache, &mut steps, &mut hashes);
         assert_eq!((steps.len(), hashes.len()), (1, BATCH_KEYS_MAX));
         let place = plan.place();
-        assert!(input[place.offset..].starts_with(b"key128\r\n"));
+        assert!(
+            input[place.offset..]
+                .trim_ascii_start()
+                .starts_with(b"key128\r\n")
+        );
         assert!(place.continuation.is_some());
         assert_eq!(plan.fill(&cache, &mut steps, &mut hashes), End::Input);
         assert_eq!((steps.len(), hashes.len()), (2, 1));

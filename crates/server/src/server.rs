@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use io::{Clock, SystemClock};
 use io::poll::Waker;
+use io::{Clock, SystemClock};
 use larder::Cache;
 use stdx::sync::lock;
 
@@ -74,7 +74,9 @@ impl Server {
 
     /// Lets the acceptor look whether it may go on.
     pub fn wake_acceptor(&self) {
-        self.acceptor.wake().expect("an eventfd takes a write for as long as it is open");
+        self.acceptor
+            .wake()
+            .expect("an eventfd takes a write for as long as it is open");
     }
 
     fn wake_all(&self) {
@@ -120,7 +122,10 @@ impl Connections {
     /// One less; true if the acceptor waits for that.
     pub fn leave(&self, info: &std::sync::Arc<Info>) -> bool {
         let mut infos = lock(&self.infos);
-        if let Some(place) = infos.iter().position(|known| std::sync::Arc::ptr_eq(known, info)) {
+        if let Some(place) = infos
+            .iter()
+            .position(|known| std::sync::Arc::ptr_eq(known, info))
+        {
             infos.swap_remove(place);
         }
         drop(infos);
@@ -134,7 +139,10 @@ impl Connections {
 impl Server {
     /// The first TCP port it listens on.
     pub fn tcp_port(&self) -> Option<u16> {
-        let address = self.listening.iter().find_map(|name| name.strip_prefix("tcp:"))?;
+        let address = self
+            .listening
+            .iter()
+            .find_map(|name| name.strip_prefix("tcp:"))?;
         address.rsplit_once(':')?.1.parse().ok()
     }
 }

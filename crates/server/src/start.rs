@@ -133,12 +133,18 @@ fn build(
         builder = builder.growth_factor(factor);
     }
     if let Some(bytes) = options.item_bytes_min {
-        builder = builder.item_bytes_min(bytes);
+        // memcached means the bytes of key, value and flags; the header beside them is small.
+        builder = builder.chunk_bytes_min(bytes);
     }
-    let cache = builder.build().map_err(|error| format!("cannot build the cache: {error}"))?;
+    let cache = builder
+        .build()
+        .map_err(|error| format!("cannot build the cache: {error}"))?;
     let failed = |error: std::io::Error| format!("cannot start: {error}");
-    let mailboxes =
-        polls.iter().map(Mailbox::new).collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    let mailboxes = polls
+        .iter()
+        .map(Mailbox::new)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(failed)?;
     let acceptor = Waker::new(accept_poll.registry(), acceptor::WAKE).map_err(failed)?;
     Ok(Server {
         cache,

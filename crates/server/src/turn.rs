@@ -17,7 +17,7 @@
 use std::io::ErrorKind;
 use std::mem;
 
-use larder::Hash;
+use larder::{Hash, Session};
 use protocol::parse::LINE_BYTES_MAX;
 use protocol::{Parsed, parse};
 
@@ -97,14 +97,19 @@ impl<'c> Turner<'c> {
             // What this connection will not get is not for the next one either.
             self.replies.clear();
         }
-        debug_assert!(self.replies.is_empty(), "replies are written or parked within their turn");
+        debug_assert!(
+            self.replies.is_empty(),
+            "replies are written or parked within their turn"
+        );
         after
     }
 
     fn take_turn(&mut self, connection: &mut Connection<'c>) -> Result<After, Close> {
         if !connection.parked.is_empty() {
             let limit = &self.server.parked;
-            connection.parked.flush(&mut connection.stream, self.counters, limit)?;
+            connection
+                .parked
+                .flush(&mut connection.stream, self.counters, limit)?;
             if !connection.parked.is_empty() {
                 return Ok(After::Wait);
             }
@@ -116,6 +121,8 @@ impl<'c> Turner<'c> {
             State::Dump(format, cursor) => {
                 if !dump::write_some(&self.server.cache, *format, cursor, &mut self.replies) {
                     connection.state = State::Idle;
+                    // Requests that came behind the dump wait unread, and no event will tell.
+                    connection.is_readable = true;
                 }
                 self.flush(connection)?;
             }
@@ -139,7 +146,11 @@ impl<'c> Turner<'c> {
         }
         connection.publish_state();
         let goes_on = connection.is_readable || matches!(connection.state, State::Dump(..));
-        Ok(if goes_on && connection.parked.is_empty() { After::Again } else { After::Wait })
+        Ok(if goes_on && connection.parked.is_empty() {
+            After::Again
+        } else {
+            After::Wait
+        })
     }
 
     /// Reads once behind what is unread, and executes what is there.
@@ -159,7 +170,9 @@ impl<'c> Turner<'c> {
             filled += read.unwrap_or(0);
         }
         let consumed = self.process(connection, &buffer[..filled])?;
-        connection.unread.extend_from_slice(&buffer[consumed..filled]);
+        connection
+            .unread
+            .extend_from_slice(&buffer[consumed..filled]);
         if !connection.parked.is_empty() {
             return Ok(());
         }
@@ -259,7 +272,9 @@ impl<'c> Turner<'c> {
         let rest = plan.rest();
         match &mut connection.state {
             State::Swallow(bytes) => {
-                let here = usize::try_from(*bytes).unwrap_or(usize::MAX).min(rest.len());
+                let here = usize::try_from(*bytes)
+                    .unwrap_or(usize::MAX)
+                    .min(rest.len());
                 plan.skip(here);
                 *bytes -= here as u64;
                 if *bytes == 0 {
@@ -300,6 +315,9 @@ impl<'c> Turner<'c> {
                 Ok(()) => return,
                 Err(again) => draft = again,
             }
+            drop(out);
+            drop(session);
+            self.server.cache.wait_for_memory();
         }
     }
 
@@ -315,10 +333,8 @@ impl<'c> Turner<'c> {
         while next < steps.len() {
             let before = next;
             let session = self.server.cache.session();
-            if next == 0 && self.hashes.len() > 1 {
-                for &hash in &self.hashes {
-                    session.prefetch_item(hash);
-                }
+            if before == 0 {
+                fetch_ahead(&session, &self.hashes);
             }
             let context = Context {
                 server: self.server,
@@ -354,7 +370,12 @@ impl<'c> Turner<'c> {
             if connection.closing.is_some() {
                 break;
             }
+            drop(out);
+            drop(session);
             tries = if next == before { tries + 1 } else { 0 };
+            if next < steps.len() {
+                self.server.cache.wait_for_memory();
+            }
         }
         Ok(Ran::Whole)
     }
@@ -373,6 +394,21 @@ impl<'c> Turner<'c> {
             Some(close) if connection.parked.is_empty() => Err(close),
             _ => Ok(()),
         }
+    }
+}
+
+/// Asks for the memory that a batch will need, in two stages: the index lines of all keys, and then
+/// the items that these lead to. Each stage's loads overlap, and each has the time of the other
+/// keys' to arrive. A single request would only wait for itself.
+fn fetch_ahead(session: &Session<'_>, hashes: &[Hash]) {
+    if hashes.len() < 2 {
+        return;
+    }
+    for &hash in hashes {
+        session.prefetch(hash);
+    }
+    for &hash in hashes {
+        session.prefetch_item(hash);
     }
 }
 

@@ -22,10 +22,8 @@ const MEMORY_MEGABYTES_MIN: u64 = 8;
 const MEMORY_MEGABYTES_MAX: u64 = 1_000_000_000;
 
 const MEMORY_TOO_SMALL: &str = "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n";
-const MEMORY_NOT_BYTES: &str =
-    "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n";
-const MEMORY_OUT_OF_BOUNDS: &str =
-    "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n";
+const MEMORY_NOT_BYTES: &str = "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n";
+const MEMORY_OUT_OF_BOUNDS: &str = "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n";
 const TLS_NOT_ENABLED: &str = "Error TLS not enabled\r\n";
 const TOO_MANY_WATCHERS: &str = "WATCHER_TOO_MANY log watcher limit reached\r\n";
 const NO_SPARE_PAGES: &str = "NOSPARE source class has no spare pages\r\n";
@@ -65,19 +63,17 @@ pub fn execute<'c>(
 
 /// The level stands behind the verb.
 fn set_verbosity(context: &Context<'_, '_>, line: &[u8]) {
-    let level = line.split(|&byte| byte == b' ').filter(|word| !word.is_empty()).nth(1);
+    let level = line
+        .split(|&byte| byte == b' ')
+        .filter(|word| !word.is_empty())
+        .nth(1);
     let level = level.and_then(|level| str::from_utf8(level.trim_ascii()).ok());
     if let Some(level) = level.and_then(|level| level.parse().ok()) {
         context.server.verbosity.store(level, Ordering::Relaxed);
     }
 }
 
-fn flush(
-    context: &Context<'_, '_>,
-    delay: ExpiryTime,
-    noreply: bool,
-    out: &mut Output<'_, '_>,
-) {
+fn flush(context: &Context<'_, '_>, delay: ExpiryTime, noreply: bool, out: &mut Output<'_, '_>) {
     let server = context.server;
     if !server.options.flush_allowed {
         return answer(out, noreply, reply::FLUSH_NOT_ALLOWED);
@@ -111,11 +107,7 @@ fn limit_memory(context: &Context<'_, '_>, megabytes: u64) -> &'static str {
 }
 
 /// Raises the signal that an operator would send, so that there is one way to stop.
-fn shutdown<'c>(
-    context: &Context<'_, 'c>,
-    graceful: bool,
-    out: &mut Output<'_, '_>,
-) -> Flow<'c> {
+fn shutdown<'c>(context: &Context<'_, 'c>, graceful: bool, out: &mut Output<'_, '_>) -> Flow<'c> {
     if !context.server.options.shutdown_allowed {
         reply::line(out.bytes, reply::SHUTDOWN_NOT_ENABLED);
         return Flow::Next;
@@ -126,16 +118,14 @@ fn shutdown<'c>(
         signal_hook::consts::SIGINT
     };
     if let Err(error) = signal_hook::low_level::raise(signal) {
-        context.server.log(0, &format!("cannot raise a signal: {error}"));
+        context
+            .server
+            .log(0, &format!("cannot raise a signal: {error}"));
     }
     Flow::Close(Close::Shutdown)
 }
 
-fn watch<'c>(
-    context: &Context<'_, 'c>,
-    arguments: &[u8],
-    out: &mut Output<'_, '_>,
-) -> Flow<'c> {
+fn watch<'c>(context: &Context<'_, 'c>, arguments: &[u8], out: &mut Output<'_, '_>) -> Flow<'c> {
     let server = context.server;
     let refusal = if !server.options.watch_allowed {
         reply::WATCH_NOT_ALLOWED
@@ -166,7 +156,10 @@ fn administration<'c>(
 ) -> Flow<'c> {
     let mut words = [&b""[..]; 4];
     let mut count = 0;
-    for word in line.split(|&byte| byte == b' ').filter(|word| !word.is_empty()) {
+    for word in line
+        .split(|&byte| byte == b' ')
+        .filter(|word| !word.is_empty())
+    {
         if let Some(place) = words.get_mut(count) {
             *place = word;
         }
@@ -196,9 +189,17 @@ fn dump<'c>(
 ) -> Flow<'c> {
     let is_metadump = format == DumpFormat::Metadump;
     let refusal = if !context.server.options.dump_allowed {
-        if is_metadump { reply::METADUMP_NOT_ALLOWED } else { reply::MGDUMP_NOT_ALLOWED }
+        if is_metadump {
+            reply::METADUMP_NOT_ALLOWED
+        } else {
+            reply::MGDUMP_NOT_ALLOWED
+        }
     } else if !out.is_empty() {
-        if is_metadump { reply::PIPELINED_METADUMP } else { reply::PIPELINED_MGDUMP }
+        if is_metadump {
+            reply::PIPELINED_METADUMP
+        } else {
+            reply::PIPELINED_MGDUMP
+        }
     } else if matches!(classes, b"all" | b"hash") {
         reply::line(out.bytes, reply::OK);
         return Flow::Dump(format);

@@ -108,7 +108,10 @@ pub fn number(text: &str) -> Option<u64> {
         'g' => 1 << 30,
         _ => return text.parse().ok(),
     };
-    text[..text.len() - 1].parse::<u64>().ok()?.checked_mul(factor)
+    text[..text.len() - 1]
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(factor)
 }
 
 /// Narrows a number whose range has been checked.
@@ -135,7 +138,9 @@ fn set_protocol(_: &mut Options, value: &str) -> Result<(), String> {
     match value {
         "auto" | "ascii" => Ok(()),
         "binary" => Err("binary is not there yet".to_owned()),
-        _ => Err(format!("no protocol is called {value}; auto and ascii are known")),
+        _ => Err(format!(
+            "no protocol is called {value}; auto and ascii are known"
+        )),
     }
 }
 
@@ -157,7 +162,9 @@ fn set_growth_factor(options: &mut Options, value: &str) -> Result<(), String> {
             options.growth_factor = Some(factor);
             Ok(())
         }
-        _ => Err(format!("takes a factor larger than 1 and up to 16, not {value}")),
+        _ => Err(format!(
+            "takes a factor larger than 1 and up to 16, not {value}"
+        )),
     }
 }
 
@@ -176,7 +183,13 @@ const fn switch(
     reason: &'static str,
 ) -> Declaration {
     let kind = Kind::Switch(set);
-    Declaration { short, long, kind, default: None, reason }
+    Declaration {
+        short,
+        long,
+        kind,
+        default: None,
+        reason,
+    }
 }
 
 /// Something that is known and not there yet.
@@ -187,7 +200,13 @@ const fn missing(
     reason: &'static str,
 ) -> Declaration {
     let kind = Kind::Missing { unit };
-    Declaration { short, long, kind, default: None, reason }
+    Declaration {
+        short,
+        long,
+        kind,
+        default: None,
+        reason,
+    }
 }
 
 /// Something with a value.
@@ -198,24 +217,27 @@ const fn valued(
     default: Option<&'static str>,
     reason: &'static str,
 ) -> Declaration {
-    Declaration { short, long, kind, default, reason }
+    Declaration {
+        short,
+        long,
+        kind,
+        default,
+        reason,
+    }
 }
 
 /// A number.
-const fn numbered(
-    unit: &'static str,
-    min: u64,
-    max: u64,
-    set: fn(&mut Options, u64),
-) -> Kind {
-    Kind::Number { unit, min, max, set }
+const fn numbered(unit: &'static str, min: u64, max: u64, set: fn(&mut Options, u64)) -> Kind {
+    Kind::Number {
+        unit,
+        min,
+        max,
+        set,
+    }
 }
 
 /// Text.
-const fn text(
-    unit: &'static str,
-    set: fn(&mut Options, &str) -> Result<(), String>,
-) -> Kind {
+const fn text(unit: &'static str, set: fn(&mut Options, &str) -> Result<(), String>) -> Kind {
     Kind::Text { unit, set }
 }
 

@@ -20,9 +20,18 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     stats.lines(&[
         ("bytes_read", sums.bytes_read),
         ("bytes_written", sums.bytes_written),
-        ("limit_maxbytes", server.memory_bytes.load(Ordering::Relaxed) as u64),
-        ("accepting_conns", u64::from(!server.connections.is_paused.load(Ordering::Relaxed))),
-        ("listen_disabled_num", server.connections.pauses.load(Ordering::Relaxed)),
+        (
+            "limit_maxbytes",
+            server.memory_bytes.load(Ordering::Relaxed) as u64,
+        ),
+        (
+            "accepting_conns",
+            u64::from(!server.connections.is_paused.load(Ordering::Relaxed)),
+        ),
+        (
+            "listen_disabled_num",
+            server.connections.pauses.load(Ordering::Relaxed),
+        ),
         ("time_in_listen_disabled_us", 0),
         ("threads", server.options.threads as u64),
         ("conn_yields", sums.conn_yields),
@@ -64,14 +73,23 @@ fn connections(server: &Server, stats: &mut Stats<'_>) {
     stats.lines(&[
         ("max_connections", server.options.connections_max as u64),
         ("curr_connections", current),
-        ("total_connections", connections.total.load(Ordering::Relaxed)),
-        ("rejected_connections", connections.rejected.load(Ordering::Relaxed)),
+        (
+            "total_connections",
+            connections.total.load(Ordering::Relaxed),
+        ),
+        (
+            "rejected_connections",
+            connections.rejected.load(Ordering::Relaxed),
+        ),
         ("connection_structures", current),
         ("response_obj_oom", 0),
         ("response_obj_count", 0),
         ("response_obj_bytes", 0),
         ("read_buf_count", server.options.threads as u64),
-        ("read_buf_bytes", (server.options.threads * crate::turn::READ_BYTES) as u64),
+        (
+            "read_buf_bytes",
+            (server.options.threads * crate::turn::READ_BYTES) as u64,
+        ),
         ("read_buf_bytes_free", 0),
         ("read_buf_oom", 0),
         ("reserved_fds", crate::start::RESERVED_FILES),
@@ -110,8 +128,11 @@ fn requests(sums: &Sums, stats: &mut Stats<'_>) {
 fn memory(server: &Server, stats: &mut Stats<'_>) {
     let cache = server.cache.stats();
     stats.lines(&[
-        ("hash_power_level", 0),
-        ("hash_bytes", 0),
+        (
+            "hash_power_level",
+            u64::from(cache.index_slots.max(1).ilog2()),
+        ),
+        ("hash_bytes", cache.index_bytes),
         ("hash_is_expanding", 0),
         ("slab_reassign_rescues", 0),
         ("slab_reassign_chunk_rescues", 0),
@@ -124,14 +145,14 @@ fn memory(server: &Server, stats: &mut Stats<'_>) {
         ("lru_crawler_starts", 0),
         ("lru_maintainer_juggles", 0),
         ("malloc_fails", 0),
-        ("bytes", cache.bytes),
-        ("curr_items", cache.curr_items),
-        ("total_items", cache.total_items),
+        ("bytes", cache.item_bytes),
+        ("curr_items", cache.items),
+        ("total_items", cache.mutations),
         ("expired_unfetched", cache.expired_unfetched),
         ("evicted_unfetched", cache.evicted_unfetched),
-        ("evicted_active", cache.evicted_active),
-        ("evictions", cache.evictions),
-        ("reclaimed", cache.reclaimed),
+        ("evicted_active", cache.evicted_recent),
+        ("evictions", cache.evicted),
+        ("reclaimed", cache.expired),
         ("crawler_reclaimed", 0),
         ("crawler_items_checked", 0),
         ("lrutail_reflocked", 0),
