@@ -28,8 +28,6 @@ const WAIT_LOOKS: usize = 1000;
 pub(crate) struct Chores {
     /// The flush that the walk is for, and how far it has come.
     walk: Option<(u64, Cursor)>,
-    /// Unix seconds when evictions were last aged.
-    aged: u32,
 }
 
 impl Cache {
@@ -43,10 +41,6 @@ impl Cache {
         self.tick();
         self.flush_if_due();
         let mut more = self.walk_after_flush(&mut chores);
-        if chores.aged != self.now() {
-            chores.aged = self.now();
-            self.hot.age_pressures();
-        }
         if self.may_evict {
             more |= self.give_up_slabs();
         }
@@ -92,9 +86,11 @@ impl Cache {
     /// Waits a moment for pinned readers to leave memory that was freed. The caller must have no
     /// session open.
     pub fn wait_for_memory(&self) {
+        // Whatever was unlinked before has a tag no later than this one.
+        let tag = self.epochs.tag();
         let mut backoff = Backoff::default();
         for _ in 0..WAIT_LOOKS {
-            if !self.hot.waits_for_readers() {
+            if self.epochs.try_reach(tag) {
                 break;
             }
             backoff.wait();

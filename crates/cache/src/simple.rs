@@ -60,10 +60,12 @@ impl Cache {
         mut attempt: impl FnMut(&Session<'c>) -> Result<R, Refusal>,
     ) -> Result<R, Refusal> {
         loop {
-            match attempt(&self.session()) {
-                Err(Refusal::SessionTooLong) => self.wait_for_memory(),
-                outcome => return outcome,
+            // A statement of its own: the session must be closed before the wait.
+            let outcome = attempt(&self.session());
+            if !matches!(outcome, Err(Refusal::SessionTooLong)) {
+                return outcome;
             }
+            self.wait_for_memory();
         }
     }
 }

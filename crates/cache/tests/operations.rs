@@ -389,3 +389,59 @@ fn a_dump_shows_every_item_once() {
     }
     assert!(seen.iter().all(|&times| times == 1));
 }
+
+#[test]
+fn a_full_cache_evicts_what_was_not_read() {
+    let fixture = Fixture::with_memory(16 << 20);
+    let cache = &fixture.cache;
+    cache.set(b"kept", &[7; 1000], Expiry::NEVER).unwrap();
+    for number in 0..100_000_u32 {
+        cache
+            .set(&number.to_le_bytes(), &[7; 1000], Expiry::NEVER)
+            .unwrap();
+        if number % 1000 == 0 {
+            assert!(cache.get(b"kept").is_some(), "{number}");
+        }
+        if number % 100 == 0 {
+            cache.maintain();
+        }
+    }
+    let stats = cache.stats();
+    assert!(stats.items > 9_000, "{stats:?}");
+    assert_eq!(stats.items + stats.evicted, 100_001);
+    assert!(stats.used_bytes <= 16 << 20);
+}
+
+#[test]
+fn a_shift_of_sizes_leaves_the_cache_able_to_store() {
+    let fixture = Fixture::with_memory(64 << 20);
+    let cache = &fixture.cache;
+    for (round, bytes) in [30_usize, 4000, 300, 900_000, 10, 60_000]
+        .into_iter()
+        .enumerate()
+    {
+        let rounds = ((256 << 20) / (bytes + 60)) as u32;
+        for number in 0..rounds {
+            let key = (u64::from(number) << 8 | round as u64).to_le_bytes();
+            cache
+                .set(&key, &vec![round as u8; bytes], Expiry::NEVER)
+                .unwrap();
+            if number.is_multiple_of(rounds.min(20_000) / 20) {
+                cache.maintain();
+            }
+        }
+        let recent = (16 << 20) / (bytes as u32 + 60);
+        let kept = (rounds - recent.min(rounds)..rounds)
+            .filter(|&number| {
+                cache
+                    .get(&(u64::from(number) << 8 | round as u64).to_le_bytes())
+                    .is_some()
+            })
+            .count();
+        assert!(
+            kept * 10 >= recent as usize * 9,
+            "{bytes}: {kept} of {recent}"
+        );
+        assert!(cache.stats().used_bytes <= 64 << 20);
+    }
+}

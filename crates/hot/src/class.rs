@@ -46,6 +46,8 @@ pub(crate) struct Class {
     pub(crate) chunk_bytes: usize,
     pub(crate) chunks_per_slab: usize,
     pub(crate) slabs: Vec<SlabId>,
+    /// How many of them are draining.
+    pub(crate) draining: usize,
     /// Slabs with a free chunk that are not draining; the last is used first.
     with_free: Vec<SlabId>,
     /// Free chunks in those slabs.
@@ -85,6 +87,7 @@ impl Class {
             chunk_bytes,
             chunks_per_slab,
             slabs: Vec::new(),
+            draining: 0,
             with_free: Vec::new(),
             free: 0,
             limbo: VecDeque::new(),
@@ -113,9 +116,10 @@ impl Class {
     }
 
     /// How many free chunks the background keeps: enough for a burst of sets, never much of a
-    /// small class.
+    /// small class. Slabs that are leaving do not count.
     pub(crate) fn reserve_target(&self) -> usize {
-        (self.chunks() / 32).min(1024)
+        let staying = self.slabs.len() - self.draining;
+        (staying * self.chunks_per_slab / 32).min(1024)
     }
 
     /// Takes over a slab from the arena.
@@ -188,6 +192,7 @@ impl Class {
     pub(crate) fn start_draining(&mut self, zone: Zone<'_>, id: SlabId) {
         let slab = zone.slab(id);
         slab.start_draining();
+        self.draining += 1;
         self.free -= slab.free();
         self.with_free.retain(|&other| other != id);
         if slab.used() == 0 {
@@ -203,6 +208,7 @@ impl Class {
             .position(|&other| other == id)
             .expect("a draining slab belongs to its class until it is empty");
         self.slabs.remove(at);
+        self.draining -= 1;
         if self.hand.slab > at {
             self.hand.slab -= 1;
         } else if self.hand.slab == at {

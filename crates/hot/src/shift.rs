@@ -19,6 +19,8 @@ use crate::{Hot, INDEX_SPARE_SLABS, Links, Shortage, slab};
 const DRAIN_STEP: u32 = 512;
 /// Slabs moved in one turn of the background.
 const MOVES_PER_TURN_MAX: usize = 8;
+/// Of all slabs, how many may have been evicted before older evictions weigh less.
+const EVIDENCE_SHARE_MAX: f64 = 0.5;
 /// Items that the background evicts from one class before it looks at the others.
 const REFILL_BATCH: usize = 512;
 
@@ -87,8 +89,9 @@ impl Hot {
                 }
             };
             if missing > 0 && links.may_evict() {
-                self.evict(ClassId(number as u8), missing.min(REFILL_BATCH), links);
-                more |= missing > REFILL_BATCH;
+                let wanted = missing.min(REFILL_BATCH);
+                let evicted = self.evict(ClassId(number as u8), wanted, links);
+                more |= evicted == REFILL_BATCH;
             }
         }
         if full && links.may_evict() {
@@ -100,7 +103,9 @@ impl Hot {
     /// Moves slabs towards the classes that evict most. Returns whether it may have more to move.
     fn rebalance(&self, links: &dyn Links) -> bool {
         for _ in 0..MOVES_PER_TURN_MAX {
-            let Some(found) = rebalance::judge(&self.pressures()) else {
+            let mut pressures = self.pressures();
+            self.age_pressures(&mut pressures);
+            let Some(found) = rebalance::judge(&pressures) else {
                 return false;
             };
             let (from, to) = (ClassId(found.from as u8), ClassId(found.to as u8));
@@ -131,21 +136,27 @@ impl Hot {
         }
     }
 
-    /// Lets what was evicted lately weigh half as much. Called once a second.
-    pub fn age_pressures(&self) {
-        for class in &self.classes {
-            lock(class).evicted_lately *= 0.5;
+    /// Lets what was evicted before weigh less than what was evicted since: half as much whenever
+    /// the classes together have evicted a good part of the memory. Measured in evictions rather
+    /// than seconds, it follows a shift as fast as the shift goes.
+    fn age_pressures(&self, pressures: &mut [Pressure]) {
+        let evicted: f64 = pressures
+            .iter()
+            .map(|pressure| pressure.evicted_slabs)
+            .sum();
+        let slabs: usize = pressures.iter().map(|pressure| pressure.slabs).sum();
+        if evicted > slabs as f64 * EVIDENCE_SHARE_MAX {
+            for (class, pressure) in self.classes.iter().zip(pressures) {
+                lock(class).evicted_lately *= 0.5;
+                pressure.evicted_slabs *= 0.5;
+            }
         }
     }
 
     fn pressures(&self) -> Vec<Pressure> {
         let pressure = |class: &Class| Pressure {
             // A slab that is leaving can not be given twice.
-            slabs: class
-                .slabs
-                .iter()
-                .filter(|&&id| !self.zone().slab(id).is_draining())
-                .count(),
+            slabs: class.slabs.len() - class.draining,
             free_slabs: class.free as f64 / class.chunks_per_slab as f64,
             evicted_slabs: class.evicted_lately / class.chunks_per_slab as f64,
             starved: class.starved,

@@ -1,0 +1,509 @@
+//! Promise 1 under fire: several threads run every operation over few keys in hardly any memory,
+//! while items are evicted, expired and flushed and slabs move; a read may miss, but it never
+//! returns a value that was certainly overwritten before the read began.
+//!
+//! The model needs no copy of the cache. A logical clock ticks at every begin and end. Each
+//! mutation is an *op* with a number, and a value says which op wrote it. For each key the model
+//! keeps its *floor*: the latest begin of a mutation that has ended. A value whose op ended before
+//! the floor that stood when the read began has certainly been overwritten by then: it began after
+//! that op had ended, and ended before the read. An append writes the number of its op behind the
+//! ones that are there, and the same must hold between neighbours, as of the append's begin.
+//!
+//! The run is seeded: set `LARDER_SEED` to repeat one, `LARDER_OPERATIONS` for a longer one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::thread;
+
+use io::ManualClock;
+use larder::{
+    Arithmetic, Attributes, Cache, Condition, Counted, Expiry, Fetch, Refusal, Remove, Removed,
+    Session, Side, Store, Stored,
+};
+
+const THREADS: u64 = 4;
+const OPERATIONS: u64 = 10_000_000;
+const KEYS: u64 = 600;
+const NOW: u32 = 1_800_000_000;
+/// A counter's value is the number of the op that set it times this, plus the increments since.
+const COUNTER_SCALE: u64 = 1_000_000;
+/// Bytes of the record that an op writes: key, op, expiry, filler length.
+const RECORD_BYTES: usize = 24;
+const NOT_ENDED: u64 = u64::MAX;
+
+/// A small, seeded generator (splitmix64): the run must be repeatable from a printed number.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+struct Model {
+    time: AtomicU64,
+    ops: AtomicU64,
+    /// By op: when it ended, and the floor of its key when it began.
+    ended: Vec<AtomicU64>,
+    floor_at_begin: Vec<AtomicU64>,
+    /// By key: the latest begin of a mutation that has ended.
+    floors: Vec<AtomicU64>,
+    /// By key: the highest value that an increment has returned.
+    counts: Vec<AtomicU64>,
+}
+
+/// A mutation under way.
+struct Op {
+    number: u64,
+    began: u64,
+}
+
+impl Model {
+    fn new(ops_max: u64) -> Self {
+        let zeros = |count: u64, value: u64| (0..count).map(|_| AtomicU64::new(value)).collect();
+        Self {
+            time: AtomicU64::new(1),
+            ops: AtomicU64::new(1),
+            ended: zeros(ops_max + 1, NOT_ENDED),
+            floor_at_begin: zeros(ops_max + 1, 0),
+            floors: zeros(KEYS, 0),
+            counts: zeros(KEYS, 0),
+        }
+    }
+
+    fn tick(&self) -> u64 {
+        self.time.fetch_add(1, SeqCst)
+    }
+
+    fn begin(&self, key: u64) -> Op {
+        let number = self.ops.fetch_add(1, SeqCst);
+        let floor = self.floors[key as usize].load(SeqCst);
+        self.floor_at_begin[number as usize].store(floor, SeqCst);
+        Op {
+            number,
+            began: self.tick(),
+        }
+    }
+
+    fn end(&self, key: u64, op: &Op) {
+        self.ended[op.number as usize].store(self.tick(), SeqCst);
+        self.floors[key as usize].fetch_max(op.began, SeqCst);
+    }
+
+    /// The op changed nothing, for certain: nobody may ever read its number.
+    fn end_without_effect(&self, op: &Op) {
+        self.ended[op.number as usize].store(0, SeqCst);
+    }
+
+    /// Panics if the value was certainly overwritten when the floor stood at `floor`.
+    fn check(&self, key: u64, op: u64, floor: u64, what: &str) {
+        let ended = self.ended[op as usize].load(SeqCst);
+        assert!(
+            ended >= floor,
+            "key {key}: {what} op {op}, which ended at {ended}; floor {floor}"
+        );
+    }
+
+    fn check_records(&self, key: u64, value: &[u8], floor: u64, clock: u32) {
+        let mut rest = value;
+        let mut last = None;
+        while !rest.is_empty() {
+            let word = |at: usize| u64::from_le_bytes(rest[at..at + 8].try_into().unwrap());
+            let (found_key, op, tail) = (word(0), word(8), word(16));
+            let (expiry, filler) = ((tail >> 32) as u32, tail as u32 as usize);
+            assert_eq!(found_key, key, "the value of another key");
+            assert!(
+                rest[RECORD_BYTES..RECORD_BYTES + filler]
+                    .iter()
+                    .all(|&b| b == op as u8)
+            );
+            assert!(
+                expiry == 0 || expiry > clock,
+                "key {key}: op {op} expired at {expiry}"
+            );
+            if let Some(before) = last {
+                let floor = self.floor_at_begin[op as usize].load(SeqCst);
+                self.check(key, before, floor, "an append behind");
+            }
+            last = Some(op);
+            rest = &rest[RECORD_BYTES + filler..];
+        }
+        if let Some(op) = last {
+            self.check(key, op, floor, "a read of");
+        }
+    }
+}
+
+struct Client<'t> {
+    cache: &'t Cache,
+    model: &'t Model,
+    clock: &'t ManualClock,
+    random: Random,
+    hits: u64,
+}
+
+impl Client<'_> {
+    fn step(&mut self, number: u64) {
+        let key = self.random.below(KEYS);
+        // A third of the keys each: records, records that expire, counters.
+        match key % 3 {
+            0 => self.record_step(key),
+            1 => self.expiring_step(key),
+            _ => self.counter_step(key),
+        }
+        if number.is_multiple_of(40_009) {
+            self.flush();
+        }
+        if number.is_multiple_of(10_007) {
+            self.clock.advance(1);
+        }
+    }
+
+    fn record_step(&mut self, key: u64) {
+        match self.random.below(20) {
+            0..=8 => self.read(key),
+            9..=12 => self.write(key, Expiry::NEVER),
+            13 => self.compare_and_swap(key),
+            14..=15 => self.append(key),
+            16 => self.remove(key),
+            17 => self.touch(key),
+            18 => self.invalidate(key),
+            _ => self.vivify(key),
+        }
+    }
+
+    fn expiring_step(&mut self, key: u64) {
+        match self.random.below(10) {
+            0..=5 => self.read(key),
+            6..=8 => {
+                let seconds = self.random.below(4) as u32;
+                self.write(key, Expiry(io::Clock::unix_seconds(self.clock) + seconds));
+            }
+            _ => self.remove(key),
+        }
+    }
+
+    fn counter_step(&mut self, key: u64) {
+        match self.random.below(10) {
+            0..=3 => self.read_counter(key),
+            4..=7 => self.increment(key),
+            8 => self.write_counter(key),
+            _ => self.remove(key),
+        }
+    }
+
+    fn read(&mut self, key: u64) {
+        let floor = self.model.floors[key as usize].load(SeqCst);
+        let clock = io::Clock::unix_seconds(self.clock);
+        let name = name(key);
+        let session = self.cache.session();
+        let Some(item) = session.get(&name, self.cache.hash(&name)) else {
+            return;
+        };
+        assert_eq!(item.key(), name);
+        self.hits += 1;
+        self.model.check_records(key, &item.to_vec(), floor, clock);
+    }
+
+    fn write(&mut self, key: u64, expiry: Expiry) {
+        let condition = match self.random.below(4) {
+            0 => Condition::Absent,
+            1 => Condition::Present,
+            _ => Condition::Always,
+        };
+        let op = self.model.begin(key);
+        let value = self.record(key, &op, expiry);
+        let attributes = Attributes {
+            expiry,
+            ..Attributes::default()
+        };
+        let outcome = self.cache.put(&name(key), &value, attributes, condition);
+        self.ended(key, &op, outcome);
+    }
+
+    fn ended(&self, key: u64, op: &Op, outcome: Result<Stored, Refusal>) {
+        match outcome {
+            Ok(Stored::Stored { .. }) => self.model.end(key, op),
+            Ok(_) | Err(Refusal::NoMemory) => self.model.end_without_effect(op),
+            Err(refusal) => panic!("{refusal:?}"),
+        }
+    }
+
+    fn record(&mut self, key: u64, op: &Op, expiry: Expiry) -> Vec<u8> {
+        // Mostly small, now and then so large that it is chained.
+        let filler = match self.random.below(200) {
+            0 => self.random.below(300_000),
+            1..=20 => self.random.below(20_000),
+            _ => self.random.below(500),
+        };
+        let mut value = Vec::with_capacity(RECORD_BYTES + filler as usize);
+        value.extend(key.to_le_bytes());
+        value.extend(op.number.to_le_bytes());
+        value.extend((u64::from(expiry.0) << 32 | filler).to_le_bytes());
+        value.resize(RECORD_BYTES + filler as usize, op.number as u8);
+        value
+    }
+
+    fn compare_and_swap(&mut self, key: u64) {
+        let name = name(key);
+        let hash = self.cache.hash(&name);
+        let cas = self.cache.session().get(&name, hash).map(|item| item.cas());
+        let Some(cas) = cas else { return };
+        let op = self.model.begin(key);
+        let value = self.record(key, &op, Expiry::NEVER);
+        let condition = Condition::Unique(cas);
+        let outcome = self
+            .cache
+            .put(&name, &value, Attributes::default(), condition);
+        self.ended(key, &op, outcome);
+    }
+
+    fn append(&mut self, key: u64) {
+        let op = self.model.begin(key);
+        let value = self.record(key, &op, Expiry::NEVER);
+        let name = name(key);
+        let outcome = self.with_draft(&name, &value, |session, draft| {
+            let store = Store::when(Condition::Present);
+            session
+                .concat(draft, Side::Back, store, None)
+                .map_err(|(_, refusal)| refusal)
+        });
+        match outcome {
+            // Appended to until it is too large, as clients do: then it goes.
+            Err(Refusal::TooLarge) => {
+                self.model.end_without_effect(&op);
+                self.remove(key);
+            }
+            outcome => self.ended(key, &op, outcome),
+        }
+    }
+
+    fn with_draft<'c>(
+        &'c self,
+        key: &[u8],
+        value: &[u8],
+        finish: impl Fn(&Session<'c>, larder::Draft<'c>) -> Result<Stored, Refusal>,
+    ) -> Result<Stored, Refusal> {
+        self.cache.with_memory(|session| {
+            let mut draft = self
+                .cache
+                .reserve(key, Attributes::default(), value.len())?;
+            draft.write(value);
+            finish(session, draft)
+        })
+    }
+
+    fn remove(&mut self, key: u64) {
+        let op = self.model.begin(key);
+        self.cache.remove(&name(key));
+        self.model.end(key, &op);
+    }
+
+    fn touch(&mut self, key: u64) {
+        let name = name(key);
+        let hash = self.cache.hash(&name);
+        // Into the past is a removal; otherwise the value stays what it is.
+        if self.random.below(3) == 0 {
+            let op = self.model.begin(key);
+            let touched = self
+                .cache
+                .with_memory(|session| session.touch(&name, hash, Expiry::PAST));
+            if touched.is_ok() {
+                self.model.end(key, &op);
+            } else {
+                self.model.end_without_effect(&op);
+            }
+        } else {
+            let expiry = Expiry(NOW + (1 << 30));
+            let touched = self
+                .cache
+                .with_memory(|session| session.touch(&name, hash, expiry));
+            assert!(matches!(touched, Ok(_) | Err(Refusal::NoMemory)));
+        }
+    }
+
+    fn invalidate(&mut self, key: u64) {
+        let name = name(key);
+        let hash = self.cache.hash(&name);
+        let remove = Remove {
+            invalidate: true,
+            ..Remove::default()
+        };
+        let removed = self
+            .cache
+            .with_memory(|session| session.remove(&name, hash, &remove));
+        let allowed = [
+            Ok(Removed::Removed),
+            Ok(Removed::NotFound),
+            Err(Refusal::NoMemory),
+        ];
+        assert!(allowed.contains(&removed));
+    }
+
+    fn vivify(&mut self, key: u64) {
+        let name = name(key);
+        let hash = self.cache.hash(&name);
+        let fetch = Fetch {
+            vivify: Some(Expiry::NEVER),
+            ..Fetch::default()
+        };
+        let floor = self.model.floors[key as usize].load(SeqCst);
+        let clock = io::Clock::unix_seconds(self.clock);
+        let value = self.cache.with_memory(|session| {
+            let (item, _) = session.fetch(&name, hash, &fetch)?;
+            Ok(item.map(|item| item.to_vec()))
+        });
+        match value {
+            Ok(value) => {
+                self.model
+                    .check_records(key, &value.unwrap_or_default(), floor, clock);
+            }
+            Err(refusal) => assert_eq!(refusal, Refusal::NoMemory),
+        }
+    }
+
+    fn flush(&mut self) {
+        let ops: Vec<_> = (0..KEYS).map(|key| self.model.begin(key)).collect();
+        self.cache.flush(None);
+        for (key, op) in ops.iter().enumerate() {
+            self.model.end(key as u64, op);
+        }
+    }
+
+    fn write_counter(&mut self, key: u64) {
+        let op = self.model.begin(key);
+        let value = (op.number * COUNTER_SCALE).to_string();
+        let outcome = self.cache.put(
+            &name(key),
+            value.as_bytes(),
+            Attributes::default(),
+            Condition::Always,
+        );
+        self.ended(key, &op, outcome);
+    }
+
+    fn read_counter(&mut self, key: u64) {
+        let floor = self.model.floors[key as usize].load(SeqCst);
+        let count = self.model.counts[key as usize].load(SeqCst);
+        if let Some(value) = self.cache.get(&name(key)) {
+            let value = String::from_utf8(value).unwrap().trim().parse().unwrap();
+            self.check_count(key, value, floor, count);
+        }
+    }
+
+    fn increment(&mut self, key: u64) {
+        let floor = self.model.floors[key as usize].load(SeqCst);
+        let count = self.model.counts[key as usize].load(SeqCst);
+        let name = name(key);
+        let hash = self.cache.hash(&name);
+        let arithmetic = Arithmetic {
+            delta: 1,
+            increment: true,
+            create: None,
+            touch: None,
+            compare_cas: None,
+            new_cas: None,
+            base64_key: false,
+        };
+        let counted = self
+            .cache
+            .with_memory(|session| session.arithmetic(&name, hash, &arithmetic));
+        match counted {
+            Ok(Counted::Value { value, .. }) => {
+                assert!(value > count || value / COUNTER_SCALE != count / COUNTER_SCALE);
+                self.check_count(key, value, floor, count);
+                self.model.counts[key as usize].fetch_max(value, SeqCst);
+            }
+            Ok(Counted::NotFound) | Err(Refusal::NoMemory) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn check_count(&mut self, key: u64, value: u64, floor: u64, count: u64) {
+        self.hits += 1;
+        self.model
+            .check(key, value / COUNTER_SCALE, floor, "a count from");
+        if value / COUNTER_SCALE == count / COUNTER_SCALE {
+            assert!(value >= count, "key {key}: {value} after {count}");
+        }
+    }
+}
+
+fn name(key: u64) -> Vec<u8> {
+    format!("{key:0width$}", width = 1 + (key as usize * 7) % 60).into_bytes()
+}
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(default)
+}
+
+#[test]
+fn no_read_ever_returns_a_value_that_was_overwritten_before_it_began() {
+    let entropy = std::collections::hash_map::RandomState::new();
+    let seed = setting(
+        "LARDER_SEED",
+        std::hash::BuildHasher::hash_one(&entropy, 0) >> 1,
+    );
+    let operations = setting("LARDER_OPERATIONS", OPERATIONS);
+    println!("LARDER_SEED={seed} LARDER_OPERATIONS={operations}");
+    let clock = Arc::new(ManualClock::new(NOW));
+    let cache = Cache::builder()
+        .memory_bytes(8 << 20)
+        .clock(clock.clone())
+        .build()
+        .unwrap();
+    // Each flush is an op of every key.
+    let model = Model::new(operations + (operations / 40_009 + THREADS + 1) * KEYS);
+    let done = AtomicBool::new(false);
+    let hits = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(SeqCst) {
+                if !cache.maintain() {
+                    cache.wait_for_work(std::time::Duration::from_millis(1));
+                }
+            }
+        });
+        let clients: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let (cache, model, clock) = (&cache, &model, &*clock);
+                scope.spawn(move || {
+                    let random = Random(seed.wrapping_add(thread));
+                    let mut client = Client {
+                        cache,
+                        model,
+                        clock,
+                        random,
+                        hits: 0,
+                    };
+                    (0..operations / THREADS).for_each(|number| client.step(number + 1));
+                    client.hits
+                })
+            })
+            .collect();
+        let hits: u64 = clients
+            .into_iter()
+            .map(|client| client.join().unwrap())
+            .sum();
+        done.store(true, SeqCst);
+        hits
+    });
+    let stats = cache.stats();
+    println!("{hits} values checked; {stats:?}");
+    assert!(hits > operations / 10, "too few hits to mean anything");
+    assert!(
+        stats.evicted > operations / 1000,
+        "too little eviction to mean anything"
+    );
+    assert!(stats.used_bytes <= stats.limit_bytes);
+}
