@@ -1,7 +1,8 @@
 //! What all threads of the server share.
 
-use std::sync::Mutex;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use io::poll::Waker;
@@ -107,28 +108,25 @@ pub struct Connections {
     pub pauses: AtomicU64,
     /// Accepting is paused now.
     pub is_paused: AtomicBool,
-    /// One entry for each, for `stats conns`.
-    pub infos: Mutex<Vec<std::sync::Arc<Info>>>,
+    /// One entry for each by its descriptor, for `stats conns`.
+    pub infos: Mutex<BTreeMap<i32, Arc<Info>>>,
 }
 
 impl Connections {
     /// One more.
-    pub fn enter(&self, info: std::sync::Arc<Info>) {
+    pub fn enter(&self, info: Arc<Info>) {
         self.current.fetch_add(1, Ordering::Relaxed);
         self.total.fetch_add(1, Ordering::Relaxed);
-        lock(&self.infos).push(info);
+        lock(&self.infos).insert(info.fd, info);
     }
 
-    /// One less; true if the acceptor waits for that.
-    pub fn leave(&self, info: &std::sync::Arc<Info>) -> bool {
-        let mut infos = lock(&self.infos);
-        if let Some(place) = infos
-            .iter()
-            .position(|known| std::sync::Arc::ptr_eq(known, info))
-        {
-            infos.swap_remove(place);
-        }
-        drop(infos);
+    /// Before a connection's socket is closed: its descriptor will soon be another's.
+    pub fn forget(&self, fd: i32) {
+        lock(&self.infos).remove(&fd);
+    }
+
+    /// After it was closed: one less; true if the acceptor waits for that.
+    pub fn leave(&self) -> bool {
         // SeqCst on both pairs with the acceptor, which first says that it pauses and then looks
         // at the number again: one of the two sees the other.
         self.current.fetch_sub(1, Ordering::SeqCst);

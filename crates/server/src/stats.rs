@@ -79,7 +79,7 @@ fn connections(server: &Server, stats: &mut Stats<'_>) {
         stats.line(format_args!("listen{number}:state"), "conn_listening");
     }
     let now_s = server.now();
-    for info in lock(&server.connections.infos).iter() {
+    for info in lock(&server.connections.infos).values() {
         let fd = info.fd;
         let silent_s = now_s.saturating_sub(info.active_s.load(Ordering::Relaxed));
         stats.line(format_args!("{fd}:addr"), &info.address);

@@ -256,10 +256,10 @@ impl<'c> Worker<'c> {
         if let State::Watch(log) = &connection.state {
             self.server.watchers.remove(log);
         }
-        let info = std::sync::Arc::clone(&connection.info);
+        self.server.connections.forget(connection.info.fd);
         // The socket is closed before anybody is let in for it.
         drop(connection);
-        if self.server.connections.leave(&info) {
+        if self.server.connections.leave() {
             self.server.wake_acceptor();
         }
     }
@@ -277,7 +277,10 @@ impl<'c> Worker<'c> {
             };
             let active_s = connection.info.active_s.load(Ordering::Relaxed);
             let is_silent = u64::from(self.now_s.saturating_sub(active_s)) > timeout_s;
-            if is_silent && !matches!(connection.state, State::Watch(_)) {
+            // Who is still being sent something is slow, not silent.
+            let is_served = !connection.parked.is_empty()
+                || matches!(connection.state, State::Watch(_) | State::Dump(..));
+            if is_silent && !is_served {
                 self.close(place, Close::Idle);
             }
         }

@@ -198,6 +198,49 @@ fn at_the_limit_accepting_may_wait_instead() {
 }
 
 #[test]
+fn a_silent_connection_is_closed_after_the_idle_timeout() {
+    let server = Server::start(&["-o", "idle_timeout=1"]);
+    let mut client = server.connect();
+    client.ask("mn\r\n", "MN\r\n");
+    client.expect_end();
+    assert_eq!(server.stat("idle_kicks"), 1);
+}
+
+#[test]
+fn a_full_cache_evicts_and_never_answers_wrongly() {
+    let server = Server::start(&["-m", "8", "-t", "2"]);
+    let mut client = server.connect();
+    for round in 0..40 {
+        let mut requests = Vec::new();
+        for number in 0..400 {
+            write!(requests, "set k{number} 0 0 2000 noreply\r\n").expect("vec");
+            requests.extend_from_slice(&[b'a' + (number + round) as u8 % 26; 2000]);
+            requests.extend_from_slice(b"\r\n");
+        }
+        let mut sender = client.stream.try_clone().expect("a second handle");
+        sender.write_all(&requests).expect("it reads");
+        client.send(b"get k7 k399\r\n");
+        let text = client.read_to("END\r\n");
+        let lines: Vec<&str> = text.lines().collect();
+        for (name, number) in [("k7", 7), ("k399", 399)] {
+            let header = format!("VALUE {name} 0 2000");
+            if let Some(place) = lines.iter().position(|line| *line == header) {
+                let letter = char::from(b'a' + (number + round) as u8 % 26);
+                assert!(lines[place + 1].chars().all(|byte| byte == letter));
+            }
+        }
+    }
+    for number in 0..10_000 {
+        client.send(format!("set filler{number} 0 0 2000 noreply\r\n").as_bytes());
+        client.send(&[b'x'; 2000]);
+        client.send(b"\r\n");
+    }
+    client.ask("mn\r\n", "MN\r\n");
+    assert!(server.stat("evictions") > 0);
+    assert_eq!(server.stat("store_no_memory"), 0);
+}
+
+#[test]
 fn what_is_no_protocol_is_closed() {
     let server = Server::start(&[]);
     for bytes in [&b"GET / HTTP/1.1\r\n"[..], &[0x80; 24], &[b'x'; 3000]] {
