@@ -51,10 +51,23 @@ pub fn become_user(name: &str) -> io::Result<()> {
     check(unsafe { libc::setuid(user) })
 }
 
-/// Keeps all memory of the process, present and future, out of swap.
+/// Keeps the memory that the process touches, now and later, out of swap. Address space that is
+/// only reserved costs nothing.
 pub fn lock_memory() -> io::Result<()> {
+    let what = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
     // SAFETY: plain flags.
-    check(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) })
+    check(unsafe { libc::mlockall(what) })
+}
+
+/// Allows any amount of locked memory, which only root may do; the limit stays when the process
+/// becomes another user.
+pub fn raise_lock_limit() -> io::Result<()> {
+    let lock = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: `lock` is a valid rlimit that the call only reads.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &lock) })
 }
 
 /// Reads a resource limit.

@@ -71,6 +71,7 @@ impl Server {
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.wake_all();
+        self.cache.call_for_work();
     }
 
     /// Lets the acceptor look whether it may go on.

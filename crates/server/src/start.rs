@@ -1,8 +1,9 @@
 //! From options to a running server, and back to nothing.
 //!
 //! Everything that can fail, fails before the first thread starts. The order matters: sockets are
-//! bound and limits raised while the process may still be root, the process goes to the background
-//! before it has threads, and the pidfile is written by the process that stays.
+//! bound and limits raised while the process may still be root; it goes to the background when
+//! hardly anything can fail any more, because then nobody hears of it, but before it has threads;
+//! and the pidfile is written by the process that stays.
 //!
 //! Threads: this one waits for signals, one accepts, `-t` of them work, and one does the cache's
 //! background work.
@@ -45,8 +46,6 @@ pub fn serve(options: Options) -> Result<(), String> {
     let listeners = listen::open(&options)?;
     prepare_process(&options)?;
     let failed = |error: std::io::Error| format!("cannot start: {error}");
-    // From here on the signals wait in a pipe, so that none can end the process half started.
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1, SIGHUP]).map_err(failed)?;
     let polls = (0..options.threads)
         .map(|_| Poll::new())
         .collect::<Result<Vec<_>, _>>()
@@ -55,6 +54,9 @@ pub fn serve(options: Options) -> Result<(), String> {
     let server = build(options, &listeners, &polls, &accept_poll)?;
     let acceptor = Acceptor::new(&server, listeners, accept_poll).map_err(failed)?;
     announce(&server);
+    settle_process(&server.options)?;
+    // From here on the signals wait in a pipe, so that none can end the process half started.
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1, SIGHUP]).map_err(failed)?;
     let left_behind = left_behind(&server.options)?;
 
     thread::scope(|scope| {
@@ -93,7 +95,7 @@ fn spawn<'scope, 'env>(
         .expect("the system gives the process its threads");
 }
 
-/// Limits, user, background: everything that changes the process as a whole.
+/// Limits and user.
 fn prepare_process(options: &Options) -> Result<(), String> {
     let files = options.connections_max as u64 + RESERVED_FILES + 4 * options.threads as u64;
     process::raise_file_limit(files).map_err(|error| {
@@ -102,17 +104,28 @@ fn prepare_process(options: &Options) -> Result<(), String> {
     if options.core_dumps {
         process::raise_core_limit().map_err(|error| format!("cannot allow core files: {error}"))?;
     }
+    if options.lock_memory && process::is_root() {
+        // Whether that sufficed shows when the memory is locked.
+        let _ = process::raise_lock_limit();
+    }
     if let Some(user) = &options.user
         && process::is_root()
     {
         process::become_user(user).map_err(|error| format!("cannot become {user}: {error}"))?;
     }
+    Ok(())
+}
+
+/// Goes to the background, and what has to come after that.
+fn settle_process(options: &Options) -> Result<(), String> {
     if options.daemon {
         process::daemonize().map_err(|error| format!("cannot go to the background: {error}"))?;
     }
-    // After the fork, which does not hand locks on.
-    if options.lock_memory {
-        process::lock_memory().map_err(|error| format!("cannot lock memory: {error}"))?;
+    // A fork does not hand locks on. Without them the server works all the same.
+    if options.lock_memory
+        && let Err(error) = process::lock_memory()
+    {
+        eprintln!("larder: -k has no effect, memory cannot be locked: {error}");
     }
     Ok(())
 }
