@@ -76,9 +76,7 @@ impl Server {
 
     /// Lets the acceptor look whether it may go on.
     pub fn wake_acceptor(&self) {
-        self.acceptor
-            .wake()
-            .expect("an eventfd takes a write for as long as it is open");
+        self.acceptor.wake().expect("an eventfd takes a write for as long as it is open");
     }
 
     fn wake_all(&self) {
@@ -138,10 +136,7 @@ impl Connections {
 impl Server {
     /// The first TCP port it listens on.
     pub fn tcp_port(&self) -> Option<u16> {
-        let address = self
-            .listening
-            .iter()
-            .find_map(|name| name.strip_prefix("tcp:"))?;
+        let address = self.listening.iter().find_map(|name| name.strip_prefix("tcp:"))?;
         address.rsplit_once(':')?.1.parse().ok()
     }
 }

@@ -51,9 +51,8 @@ struct Options {
     opaque_too_long: bool,
 }
 
-/// What a line of flags came to.
-enum Flags {
-    Good(Options),
+/// What is wrong with a line of flags.
+enum Flaw {
     /// An error of rank 2 to 5.
     Bad(Refusal),
     /// The error of rank 1.
@@ -74,14 +73,18 @@ fn letter_bit(letter: u8) -> u64 {
 
 /// Reads the flags of a line whose first `tokens_before` tokens are not flags.
 #[inline]
-fn read(key: &[u8], flags: MetaFlags<'_>, tokens_before: usize) -> Flags {
-    let mut options = Options::default();
+fn read(
+    options: &mut Options,
+    key: &[u8],
+    flags: MetaFlags<'_>,
+    tokens_before: usize,
+) -> Result<(), Flaw> {
     let mut tokens_count = tokens_before;
     let mut fatal = None;
     let mut bad = None;
     for (letter, argument) in flags.iter() {
         if !matches!(letter, b'A'..=b'z' | b'0'..=b'9') {
-            return Flags::Malformed;
+            return Err(Flaw::Malformed);
         }
         tokens_count += 1;
         if fatal.is_some() {
@@ -105,13 +108,13 @@ fn read(key: &[u8], flags: MetaFlags<'_>, tokens_before: usize) -> Flags {
         }
     }
     if key.len() > KEY_BYTES_MAX {
-        Flags::Bad(Refusal::BadCommandLineFormat)
+        Err(Flaw::Bad(Refusal::BadCommandLineFormat))
     } else if tokens_count > TOKENS_MAX {
-        Flags::Bad(Refusal::OptionsTooLong)
+        Err(Flaw::Bad(Refusal::OptionsTooLong))
     } else if let Some(error) = fatal.or(bad) {
-        Flags::Bad(error)
+        Err(Flaw::Bad(error))
     } else {
-        Flags::Good(options)
+        Ok(())
     }
 }
 
@@ -151,11 +154,7 @@ impl Options {
     }
 
     fn check_opaque(&self) -> Result<(), Refusal> {
-        if self.opaque_too_long {
-            Err(Refusal::OpaqueTooLong)
-        } else {
-            Ok(())
-        }
+        if self.opaque_too_long { Err(Refusal::OpaqueTooLong) } else { Ok(()) }
     }
 }
 
@@ -179,10 +178,11 @@ fn key_and_flags(arguments: &[u8]) -> Result<(&[u8], MetaFlags<'_>), Refusal> {
 /// The options of a line without payload.
 #[inline]
 fn options(key: &[u8], flags: MetaFlags<'_>) -> Result<Options, Refusal> {
-    match read(key, flags, 2) {
-        Flags::Good(options) => Ok(options),
-        Flags::Bad(error) => Err(error),
-        Flags::Malformed => Err(Refusal::BadCommandLineFormat),
+    let mut options = Options::default();
+    match read(&mut options, key, flags, 2) {
+        Ok(()) => Ok(options),
+        Err(Flaw::Bad(error)) => Err(error),
+        Err(Flaw::Malformed) => Err(Refusal::BadCommandLineFormat),
     }
 }
 
@@ -193,10 +193,7 @@ pub(super) fn get(arguments: &[u8]) -> Outcome<'_> {
     let options = options(wire, flags)?;
     options.check_opaque()?;
     Ok(Request::MetaGet(MetaGet {
-        key: Key {
-            wire,
-            base64: options.has(b'b'),
-        },
+        key: Key { wire, base64: options.has(b'b') },
         flags,
         value: options.has(b'v'),
         quiet: options.has(b'q'),
@@ -217,18 +214,15 @@ pub(super) fn set(arguments: &[u8]) -> Outcome<'_> {
     };
     let flags = MetaFlags(tokens.rest());
     let value_bytes = value_length(bytes).ok_or(Refusal::BadCommandLineFormat)?;
-    let set = match read(wire, flags, 3) {
-        Flags::Good(options) => stored(wire, flags, value_bytes, &options),
-        Flags::Bad(error) => Err(error),
-        Flags::Malformed => return Err(Refusal::BadCommandLineFormat.into()),
+    let mut options = Options::default();
+    let set = match read(&mut options, wire, flags, 3) {
+        Ok(()) => stored(wire, flags, value_bytes, &options),
+        Err(Flaw::Bad(error)) => Err(error),
+        Err(Flaw::Malformed) => return Err(Refusal::BadCommandLineFormat.into()),
     };
     set.map(Request::MetaSet).map_err(|error| {
         let swallow_bytes = value_bytes as u64 + 2;
-        Failure::Refused {
-            error,
-            swallow_bytes,
-            quiet: false,
-        }
+        Failure::Refused { error, swallow_bytes, quiet: false }
     })
 }
 
@@ -249,10 +243,7 @@ fn stored<'b>(
     };
     options.check_opaque()?;
     Ok(MetaSet {
-        key: Key {
-            wire,
-            base64: options.has(b'b'),
-        },
+        key: Key { wire, base64: options.has(b'b') },
         flags,
         value_bytes,
         mode,
@@ -273,10 +264,7 @@ pub(super) fn delete(arguments: &[u8]) -> Outcome<'_> {
     let options = options(wire, flags)?;
     options.check_opaque()?;
     Ok(Request::MetaDelete(MetaDelete {
-        key: Key {
-            wire,
-            base64: options.has(b'b'),
-        },
+        key: Key { wire, base64: options.has(b'b') },
         flags,
         compare_cas: options.compare_cas,
         new_cas: options.new_cas,
@@ -290,11 +278,12 @@ pub(super) fn delete(arguments: &[u8]) -> Outcome<'_> {
 /// `ma k flag*`.
 pub(super) fn arithmetic(arguments: &[u8]) -> Outcome<'_> {
     let (wire, flags) = key_and_flags(arguments)?;
-    let options = match read(wire, flags, 2) {
-        Flags::Good(options) => options,
-        Flags::Bad(_) => return Err(Refusal::InvalidOrDuplicateFlag.into()),
-        Flags::Malformed => return Err(Refusal::BadCommandLineFormat.into()),
-    };
+    let mut options = Options::default();
+    match read(&mut options, wire, flags, 2) {
+        Ok(()) => {}
+        Err(Flaw::Bad(_)) => return Err(Refusal::InvalidOrDuplicateFlag.into()),
+        Err(Flaw::Malformed) => return Err(Refusal::BadCommandLineFormat.into()),
+    }
     let direction = match options.mode {
         None | Some(b'I' | b'+') => Direction::Increment,
         Some(b'D' | b'-') => Direction::Decrement,
@@ -302,10 +291,7 @@ pub(super) fn arithmetic(arguments: &[u8]) -> Outcome<'_> {
     };
     options.check_opaque()?;
     Ok(Request::MetaArithmetic(MetaArithmetic {
-        key: Key {
-            wire,
-            base64: options.has(b'b'),
-        },
+        key: Key { wire, base64: options.has(b'b') },
         flags,
         direction,
         delta: options.delta.unwrap_or(1),
@@ -323,16 +309,10 @@ pub(super) fn arithmetic(arguments: &[u8]) -> Outcome<'_> {
 /// `me k [b]`. Other flags say nothing, known or not.
 pub(super) fn debug(arguments: &[u8]) -> Outcome<'_> {
     let (wire, flags) = key_and_flags(arguments)?;
-    let base64 = flags
-        .iter()
-        .any(|(letter, argument)| letter == b'b' && argument.is_empty());
-    let malformed = flags
-        .iter()
-        .any(|(letter, _)| !matches!(letter, b'A'..=b'z' | b'0'..=b'9'));
+    let base64 = flags.iter().any(|(letter, argument)| letter == b'b' && argument.is_empty());
+    let malformed = flags.iter().any(|(letter, _)| !matches!(letter, b'A'..=b'z' | b'0'..=b'9'));
     if malformed || wire.len() > KEY_BYTES_MAX || (base64 && check_base64(wire).is_err()) {
         return Err(Refusal::BadCommandLineFormat.into());
     }
-    Ok(Request::MetaDebug {
-        key: Key { wire, base64 },
-    })
+    Ok(Request::MetaDebug { key: Key { wire, base64 } })
 }
