@@ -1,3 +1,59 @@
 //! The cache server.
+//!
+//! ```text
+//! main -> options            the command line
+//!      -> start              sockets, process, threads, signals
+//!         -> acceptor        connections come in and are dealt out
+//!         -> worker          one loop per thread
+//!            -> turn         one connection: read, plan, execute, write
+//!               -> plan      bytes to a batch of requests, memory fetched ahead
+//!               -> commands  requests to the cache, replies to the output
+//!               -> output    replies to the socket, or parked
+//! ```
+//!
+//! What the threads share is in `server`; what one client is in the middle of, in `connection`.
 
-fn main() {}
+#![forbid(unsafe_code)]
+
+mod acceptor;
+mod commands;
+mod connection;
+mod counters;
+mod dump;
+mod listen;
+mod options;
+mod output;
+mod plan;
+mod server;
+mod start;
+mod stats;
+mod turn;
+mod watch;
+mod worker;
+
+use std::process::ExitCode;
+
+use options::{Command, UsageError};
+
+/// How a command line that cannot be followed ends; `EX_USAGE` of sysexits.h.
+const EXIT_USAGE: u8 = 64;
+
+fn main() -> ExitCode {
+    match options::parse(std::env::args().skip(1)) {
+        Ok(Command::Print(text)) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+        Ok(Command::Serve(options)) => match start::serve(*options) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(text) => {
+                eprintln!("larder: {text}");
+                ExitCode::FAILURE
+            }
+        },
+        Err(UsageError(text)) => {
+            eprintln!("larder: {text}\nlarder --help lists the options");
+            ExitCode::from(EXIT_USAGE)
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Sockets: what the server listens on and what it talks through, TCP or Unix domain, behind one
+//! type each.
+//!
+//! Every socket is non-blocking and is closed on exec. Readiness is edge-triggered (see
+//! [`crate::poll`]), so whoever reads or writes goes on until the socket says `WouldBlock` or
+//! takes or gives less than was asked for.
+
+use std::fs;
+use std::io::{self, IoSlice, Read, Write};
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use mio::event::Source;
+use mio::{Interest, Registry, Token};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+/// Something that connections come in through.
+#[derive(Debug)]
+pub enum Listener {
+    /// A TCP port.
+    Tcp(mio::net::TcpListener, SocketAddr),
+    /// A Unix domain socket.
+    Unix(mio::net::UnixListener, PathBuf),
+}
+
+impl Listener {
+    /// Listens at `address`; the kernel keeps up to `backlog` connections that nobody has accepted.
+    pub fn bind_tcp(address: SocketAddr, backlog: i32) -> io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        if address.is_ipv6() {
+            // So that 0.0.0.0 and [::] can be listened on side by side.
+            socket.set_only_v6(true)?;
+        }
+        socket.set_reuse_address(true)?;
+        socket.set_keepalive(true)?;
+        socket.bind(&SockAddr::from(address))?;
+        socket.listen(backlog)?;
+        socket.set_nonblocking(true)?;
+        let listener = mio::net::TcpListener::from_std(socket.into());
+        let address = listener.local_addr()?;
+        Ok(Self::Tcp(listener, address))
+    }
+
+    /// Listens at `path`, which gets the permission bits `mode`. A socket that is left there from
+    /// an earlier run is removed; any other file is an error.
+    pub fn bind_unix(path: &Path, mode: u32, backlog: i32) -> io::Result<Self> {
+        if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket()) {
+            fs::remove_file(path)?;
+        }
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        crate::process::with_file_mode(mode, || socket.bind(&SockAddr::unix(path)?))?;
+        socket.listen(backlog)?;
+        socket.set_nonblocking(true)?;
+        let listener = mio::net::UnixListener::from_std(socket.into());
+        Ok(Self::Unix(listener, path.to_path_buf()))
+    }
+
+    /// The next connection; `WouldBlock` if there is none.
+    pub fn accept(&self) -> io::Result<Stream> {
+        match self {
+            Self::Tcp(listener, _) => {
+                let (stream, peer) = listener.accept()?;
+                stream.set_nodelay(true)?;
+                Ok(Stream::Tcp(stream, peer))
+            }
+            Self::Unix(listener, _) => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
+        }
+    }
+
+    /// Where it listens, as `stats conns` says it: `tcp:127.0.0.1:11211`, `unix:/run/larder`.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Tcp(_, address) => format!("tcp:{address}"),
+            Self::Unix(_, path) => format!("unix:{}", path.display()),
+        }
+    }
+}
+
+impl AsRawFd for Listener {
+    fn as_raw_fd(&self) -> RawFd {
+        match self {
+            Self::Tcp(listener, _) => listener.as_raw_fd(),
+            Self::Unix(listener, _) => listener.as_raw_fd(),
+        }
+    }
+}
+
+/// A connection's socket.
+#[derive(Debug)]
+pub enum Stream {
+    /// Over TCP, from this address.
+    Tcp(mio::net::TcpStream, SocketAddr),
+    /// Over a Unix domain socket.
+    Unix(mio::net::UnixStream),
+}
+
+impl Stream {
+    /// Reads what is there, up to the size of `target`; 0 means that the peer sends no more.
+    pub fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream, _) => stream.read(target),
+            Self::Unix(stream) => stream.read(target),
+        }
+    }
+
+    /// Writes what the socket takes.
+    pub fn write(&mut self, source: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream, _) => stream.write(source),
+            Self::Unix(stream) => stream.write(source),
+        }
+    }
+
+    /// Writes what the socket takes of `sources`, in order.
+    pub fn write_vectored(&mut self, sources: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream, _) => stream.write_vectored(sources),
+            Self::Unix(stream) => stream.write_vectored(sources),
+        }
+    }
+
+    /// The peer's address over TCP.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(_, peer) => Some(*peer),
+            Self::Unix(_) => None,
+        }
+    }
+}
+
+impl AsRawFd for Stream {
+    fn as_raw_fd(&self) -> RawFd {
+        match self {
+            Self::Tcp(stream, _) => stream.as_raw_fd(),
+            Self::Unix(stream) => stream.as_raw_fd(),
+        }
+    }
+}
+
+/// Forwards mio's registration to whichever socket it is.
+macro_rules! forward_source {
+    ($type:ty, $self:ident, $source:ident => $tcp:pat, $unix:pat) => {
+        impl Source for $type {
+            fn register(&mut $self, r: &Registry, t: Token, i: Interest) -> io::Result<()> {
+                match $self {
+                    $tcp => $source.register(r, t, i),
+                    $unix => $source.register(r, t, i),
+                }
+            }
+            fn reregister(&mut $self, r: &Registry, t: Token, i: Interest) -> io::Result<()> {
+                match $self {
+                    $tcp => $source.reregister(r, t, i),
+                    $unix => $source.reregister(r, t, i),
+                }
+            }
+            fn deregister(&mut $self, r: &Registry) -> io::Result<()> {
+                match $self {
+                    $tcp => $source.deregister(r),
+                    $unix => $source.deregister(r),
+                }
+            }
+        }
+    };
+}
+
+forward_source!(Listener, self, source => Self::Tcp(source, _), Self::Unix(source, _));
+forward_source!(Stream, self, source => Self::Tcp(source, _), Self::Unix(source));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_of_zero_becomes_a_real_one() {
+        let address = "127.0.0.1:0".parse().expect("an address");
+        let listener = Listener::bind_tcp(address, 8).expect("a free port");
+        let Listener::Tcp(_, bound) = &listener else {
+            panic!("asked for TCP");
+        };
+        assert_ne!(bound.port(), 0);
+        assert_eq!(listener.name(), format!("tcp:{bound}"));
+        let error = listener.accept().expect_err("nobody has connected");
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn a_left_over_unix_socket_is_replaced_and_a_file_is_not() {
+        let folder = std::env::temp_dir().join(format!("larder-net-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let path = folder.join("socket");
+        drop(Listener::bind_unix(&path, 0o700, 8).expect("bind"));
+        Listener::bind_unix(&path, 0o700, 8).expect("bind again over the left-over socket");
+        fs::remove_file(&path).expect("remove the socket");
+        fs::write(&path, "precious").expect("write a file");
+        Listener::bind_unix(&path, 0o700, 8).expect_err("a file is no socket");
+        fs::remove_dir_all(&folder).expect("clean up");
+    }
+}

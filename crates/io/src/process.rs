@@ -1,0 +1,117 @@
+//! The process as the kernel sees it: its user, its limits, its memory locks, its CPU time.
+//!
+//! All of it is done once at the start, before there is a second thread, but for [`cpu_time`].
+
+use std::ffi::CString;
+use std::io;
+use std::mem::MaybeUninit;
+use std::time::Duration;
+
+/// Turns a system call's `-1` into its error.
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Runs `create` such that the files it creates have at most the permission bits `mode`.
+pub fn with_file_mode<T>(mode: u32, create: impl FnOnce() -> T) -> T {
+    // SAFETY: umask only changes a number of the process and cannot fail.
+    let before = unsafe { libc::umask(!mode & 0o777) };
+    let result = create();
+    // SAFETY: as above.
+    unsafe { libc::umask(before) };
+    result
+}
+
+/// Whether the process runs as root.
+pub fn is_root() -> bool {
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// Becomes the user `name`, with that user's main group and no other.
+pub fn become_user(name: &str) -> io::Result<()> {
+    let name = CString::new(name).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    // SAFETY: `name` ends in a zero byte; the result is only used before the next call of getpwnam,
+    // and no other thread exists yet that could make one.
+    let entry = unsafe { libc::getpwnam(name.as_ptr()) };
+    if entry.is_null() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "no such user"));
+    }
+    // SAFETY: getpwnam returned a pointer that is not null, so it points at an entry.
+    let (user, group) = unsafe { ((*entry).pw_uid, (*entry).pw_gid) };
+    // SAFETY: a list of length 0 is not read, so a null pointer is allowed.
+    check(unsafe { libc::setgroups(0, std::ptr::null()) })?;
+    // SAFETY: plain numbers.
+    check(unsafe { libc::setgid(group) })?;
+    // SAFETY: plain numbers. Last, because only root may do the two before.
+    check(unsafe { libc::setuid(user) })
+}
+
+/// Keeps the memory that the process touches, now and later, out of swap. Address space that is
+/// only reserved costs nothing.
+pub fn lock_memory() -> io::Result<()> {
+    let what = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
+    // SAFETY: plain flags.
+    check(unsafe { libc::mlockall(what) })
+}
+
+/// Allows any amount of locked memory, which only root may do; the limit stays when the process
+/// becomes another user.
+pub fn raise_lock_limit() -> io::Result<()> {
+    let lock = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: `lock` is a valid rlimit that the call only reads.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &lock) })
+}
+
+/// Reads a resource limit.
+fn limit(resource: libc::__rlimit_resource_t) -> io::Result<libc::rlimit> {
+    let mut limit = MaybeUninit::<libc::rlimit>::uninit();
+    // SAFETY: the pointer is valid for a write of one rlimit.
+    check(unsafe { libc::getrlimit(resource, limit.as_mut_ptr()) })?;
+    // SAFETY: getrlimit succeeded, so it has filled the limit in.
+    Ok(unsafe { limit.assume_init() })
+}
+
+/// Lets a crash write as large a core file as the hard limit allows.
+pub fn raise_core_limit() -> io::Result<()> {
+    let mut core = limit(libc::RLIMIT_CORE)?;
+    core.rlim_cur = core.rlim_max;
+    // SAFETY: `core` is a valid rlimit that the call only reads.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_CORE, &core) })
+}
+
+/// Allows at least `files` open files; above the hard limit only root may.
+pub fn raise_file_limit(files: u64) -> io::Result<()> {
+    let mut open = limit(libc::RLIMIT_NOFILE)?;
+    if open.rlim_cur >= files {
+        return Ok(());
+    }
+    open.rlim_cur = files;
+    open.rlim_max = open.rlim_max.max(files);
+    // SAFETY: `open` is a valid rlimit that the call only reads.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &open) })
+}
+
+/// Goes on in the background: a new process without a terminal, its standard streams to nowhere.
+/// To be called while there is one thread only.
+pub fn daemonize() -> io::Result<()> {
+    // SAFETY: the caller has one thread, so the child's copy of the memory is consistent.
+    check(unsafe { libc::daemon(1, 0) })
+}
+
+/// CPU time of the process so far, in user space and in the kernel.
+pub fn cpu_time() -> (Duration, Duration) {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the pointer is valid for a write of one rusage; a zeroed one is valid even if the
+    // call were to fail.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let time = |value: libc::timeval| {
+        let seconds = u64::try_from(value.tv_sec).unwrap_or(0);
+        Duration::from_secs(seconds)
+            + Duration::from_micros(u64::try_from(value.tv_usec).unwrap_or(0))
+    };
+    (time(usage.ru_utime), time(usage.ru_stime))
+}

@@ -1,0 +1,138 @@
+//! The thread that accepts: it takes connections from every listener and deals them out to the
+//! workers in turn.
+//!
+//! At the limit (`-c`) a new connection gets a line that says so and is closed; with
+//! `-o no_maxconns_fast` accepting pauses instead until a connection ends, and whoever comes waits
+//! in the kernel's backlog.
+
+use std::io::{ErrorKind, Result};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ::io::net::{Listener, Stream};
+use ::io::poll::{Events, Interest, Poll, Token};
+use protocol::reply;
+
+use crate::connection::{Arrival, Info};
+use crate::server::Server;
+
+/// The waker's place among the tokens; listeners have the numbers from 0 on.
+pub const WAKE: Token = Token(usize::MAX);
+
+/// When the process has no descriptors left, accepting is tried again after so long.
+const RETRY: Duration = Duration::from_millis(10);
+
+/// The thread's state.
+pub struct Acceptor<'c> {
+    server: &'c Server,
+    listeners: Vec<Listener>,
+    poll: Poll,
+    next_worker: usize,
+}
+
+/// Why no more is accepted for now.
+enum Halt {
+    /// Nobody waits.
+    Nobody,
+    /// At the limit: until a connection ends.
+    Limit,
+    /// No descriptors: for a moment.
+    Failure,
+}
+
+impl<'c> Acceptor<'c> {
+    /// Accepts from `listeners`, woken through `poll`.
+    pub fn new(server: &'c Server, mut listeners: Vec<Listener>, poll: Poll) -> Result<Self> {
+        for (number, listener) in listeners.iter_mut().enumerate() {
+            poll.registry().register(listener, Token(number), Interest::READABLE)?;
+        }
+        Ok(Self { server, listeners, poll, next_worker: 0 })
+    }
+
+    /// Accepts until the server stops.
+    pub fn run(mut self) {
+        let mut events = Events::with_capacity(64);
+        let mut timeout = None;
+        while !self.server.is_stopping() {
+            if let Err(error) = self.poll.poll(&mut events, timeout) {
+                assert!(error.kind() == ErrorKind::Interrupted, "cannot wait: {error}");
+            }
+            // Events are edges, and a pause may have swallowed some: every listener is asked.
+            timeout = None;
+            for number in 0..self.listeners.len() {
+                if matches!(self.accept_all(number), Halt::Failure) {
+                    timeout = Some(RETRY);
+                }
+            }
+        }
+    }
+
+    /// Accepts from one listener until nobody waits there.
+    fn accept_all(&mut self, number: usize) -> Halt {
+        loop {
+            if self.must_pause() {
+                return Halt::Limit;
+            }
+            match self.listeners[number].accept() {
+                Ok(stream) => self.admit(stream, number),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Halt::Nobody,
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::Interrupted | ErrorKind::ConnectionAborted
+                    ) => {}
+                Err(error) => {
+                    self.server.log(1, &format!("cannot accept: {error}"));
+                    return Halt::Failure;
+                }
+            }
+        }
+    }
+
+    /// With `no_maxconns_fast`: whether the limit is reached. Who says so looks again afterwards,
+    /// so that the end of the last connection cannot slip through in between.
+    fn must_pause(&self) -> bool {
+        let connections = &self.server.connections;
+        if self.server.options.connections_fast {
+            return false;
+        }
+        let is_full =
+            || connections.current.load(Ordering::SeqCst) >= self.server.options.connections_max;
+        if !is_full() {
+            connections.is_paused.store(false, Ordering::SeqCst);
+            return false;
+        }
+        if !connections.is_paused.swap(true, Ordering::SeqCst) {
+            connections.pauses.fetch_add(1, Ordering::Relaxed);
+        }
+        if is_full() {
+            return true;
+        }
+        connections.is_paused.store(false, Ordering::SeqCst);
+        false
+    }
+
+    /// Hands a connection to the next worker, or refuses it.
+    fn admit(&mut self, mut stream: Stream, number: usize) {
+        let server = self.server;
+        let connections = &server.connections;
+        if connections.current.load(Ordering::Relaxed) >= server.options.connections_max {
+            connections.rejected.fetch_add(1, Ordering::Relaxed);
+            // The socket is new, so its buffer takes the line; if not, the close says it too.
+            let _ = stream.write(reply::TOO_MANY_CONNECTIONS.as_bytes());
+            return;
+        }
+        let listener = self.listeners[number].name();
+        let address = match stream.peer() {
+            Some(peer) => format!("tcp:{peer}"),
+            None => listener.clone(),
+        };
+        let info = Arc::new(Info::new(stream.as_raw_fd(), address, listener, server.now()));
+        connections.enter(Arc::clone(&info));
+        let worker = self.next_worker;
+        self.next_worker = (worker + 1) % server.mailboxes.len();
+        server.mailboxes[worker].send(Arrival { stream, info });
+    }
+}

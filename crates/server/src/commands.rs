@@ -1,0 +1,194 @@
+//! Requests executed: each family in a file of its own, and what they have in common here.
+//!
+//! A command reads and changes the cache through the batch's session, appends its reply to the
+//! output and counts. What it cannot do itself, because it concerns the connection, it returns as a
+//! [`Flow`].
+
+mod admin;
+mod arithmetic;
+mod get;
+mod meta_arithmetic;
+mod meta_delete;
+mod meta_get;
+mod meta_set;
+mod store;
+mod touch_delete;
+
+use std::sync::Arc;
+
+use larder::{Draft, Expiry, Hash, Refusal, Session};
+use protocol::request::{ExpiryTime, KEY_BYTES_MAX, Key};
+use protocol::{Request, reply};
+
+use crate::connection::{Close, DumpFormat};
+use crate::counters::Counters;
+use crate::output::Output;
+use crate::plan::{Action, Payload, Step};
+use crate::server::Server;
+use crate::watch::Log;
+
+pub use admin::VERSION;
+pub use store::complete as complete_store;
+
+/// What a command knows beside its request.
+pub struct Context<'a, 'c> {
+    /// The server.
+    pub server: &'c Server,
+    /// The worker's counters.
+    pub counters: &'a Counters,
+    /// The worker.
+    pub worker: usize,
+    /// The connection's file descriptor, for log lines.
+    pub fd: i32,
+    /// [`Refusal::SessionTooLong`] has been met in fresh sessions so often that it is final.
+    pub is_patience_over: bool,
+}
+
+/// What comes after a command.
+pub enum Flow<'c> {
+    /// The next one.
+    Next,
+    /// Write what there is, then the same command again.
+    Flush,
+    /// The connection ends.
+    Close(Close),
+    /// The value streams into this draft.
+    Stream(Draft<'c>),
+    /// So many bytes are skipped.
+    Swallow(u64),
+    /// The connection watches.
+    Watch(Arc<Log>),
+    /// The connection lists every item.
+    Dump(DumpFormat),
+}
+
+/// The session must end before there is memory: flush, open another, execute again.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Again;
+
+/// What a command returns.
+pub type Outcome<'c> = Result<Flow<'c>, Again>;
+
+impl Context<'_, '_> {
+    /// Passes a refusal on unless the cure is another session.
+    fn settle(&self, refusal: Refusal) -> Result<Refusal, Again> {
+        match refusal {
+            Refusal::SessionTooLong if !self.is_patience_over => Err(Again),
+            Refusal::SessionTooLong => Ok(Refusal::NoMemory),
+            other => Ok(other),
+        }
+    }
+
+    /// The CAS unique that a client sees.
+    fn shown_cas(&self, cas: u64) -> u64 {
+        if self.server.options.cas { cas } else { 0 }
+    }
+
+    /// Whether anybody watches any of `mask`.
+    #[inline]
+    fn is_watched(&self, mask: u32) -> bool {
+        self.server.watchers.want(mask)
+    }
+
+    /// Tells the watchers of `mask`.
+    fn log(&self, mask: u32, text: &str) {
+        self.server.watchers.log(mask, &self.server.mailboxes, text);
+    }
+}
+
+/// The point in time that a client means.
+fn expiry(time: ExpiryTime, session: &Session<'_>) -> Expiry {
+    match time.resolve(u64::from(session.now())) {
+        protocol::Expiry::Never => Expiry::NEVER,
+        protocol::Expiry::Past => Expiry::PAST,
+        protocol::Expiry::At(unix_s) => Expiry(u32::try_from(unix_s).unwrap_or(u32::MAX)),
+    }
+}
+
+/// How long an item still has, as meta's `t` shows it.
+fn expires_in_s(expiry: Expiry, session: &Session<'_>) -> Option<u64> {
+    (expiry != Expiry::NEVER).then(|| u64::from(expiry.0.saturating_sub(session.now())))
+}
+
+/// Room for a decoded key.
+type Scratch = [u8; KEY_BYTES_MAX];
+
+/// Appends `line` unless the client wants no answer.
+fn answer(out: &mut Output<'_, '_>, noreply: bool, line: &str) {
+    if !noreply {
+        reply::line(out.bytes, line);
+    }
+}
+
+/// Executes one step. A multiget keeps its progress in the step, so that it can be executed again.
+pub fn execute<'s, 'c>(
+    context: &Context<'_, 'c>,
+    session: &'s Session<'c>,
+    step: &mut Step<'_>,
+    hashes: &[Hash],
+    out: &mut Output<'_, 's>,
+) -> Outcome<'c> {
+    let request = match &mut step.action {
+        Action::Answer(text) => {
+            reply::line(out.bytes, text);
+            return Ok(Flow::Next);
+        }
+        Action::Close => return Ok(Flow::Close(Close::Normal)),
+        Action::Request(Request::Get(get)) => {
+            return get::get(context, session, get, &mut step.hash_at, hashes, out);
+        }
+        Action::Request(request) => *request,
+    };
+    let hash = hashes.get(step.hash_at).copied();
+    match hash {
+        Some(hash) => execute_keyed(context, session, &request, hash, step.payload, out),
+        None => Ok(admin::execute(context, &request, step.line, out)),
+    }
+}
+
+/// Executes a request that has exactly one key.
+fn execute_keyed<'s, 'c>(
+    context: &Context<'_, 'c>,
+    session: &'s Session<'c>,
+    request: &Request<'_>,
+    hash: Hash,
+    payload: Payload<'_>,
+    out: &mut Output<'_, 's>,
+) -> Outcome<'c> {
+    let place = Target { session, hash };
+    match request {
+        Request::Store(_) | Request::MetaSet(_) => {
+            store::store(context, place, request, payload, out)
+        }
+        Request::MetaGet(get) => meta_get::get(context, place, get, out),
+        Request::MetaDelete(delete) => meta_delete::delete(context, place, delete, out),
+        Request::MetaArithmetic(count) => meta_arithmetic::count(context, place, count, out),
+        Request::MetaDebug { key } => Ok(meta_get::debug(context, place, *key, out)),
+        Request::Delete { key, noreply } => {
+            touch_delete::delete(context, place, *key, *noreply, out)
+        }
+        Request::Touch { key, expiry, noreply } => {
+            touch_delete::touch(context, place, *key, *expiry, *noreply, out)
+        }
+        Request::Arithmetic { key, delta, direction, noreply } => {
+            arithmetic::count(context, place, *key, (*delta, *direction), *noreply, out)
+        }
+        _ => unreachable!("only requests with one key have a hash of their own"),
+    }
+}
+
+/// Where a command with one key acts.
+#[derive(Clone, Copy)]
+struct Target<'s, 'c> {
+    session: &'s Session<'c>,
+    hash: Hash,
+}
+
+impl Target<'_, '_> {
+    /// Deletes what a refused store would have replaced: it is older than what the client holds.
+    fn remove_old(&self, key: Key<'_>) -> Result<(), Refusal> {
+        let mut scratch: Scratch = [0; KEY_BYTES_MAX];
+        let remove = larder::Remove::default();
+        self.session.remove(key.bytes(&mut scratch), self.hash, &remove).map(drop)
+    }
+}

@@ -1,0 +1,191 @@
+//! Requests about the server rather than about one key.
+
+use std::sync::atomic::Ordering;
+
+use larder::Expiry;
+use protocol::Request;
+use protocol::reply;
+use protocol::request::ExpiryTime;
+
+use super::{Context, Flow, answer};
+use crate::connection::{Close, DumpFormat};
+use crate::output::Output;
+use crate::{stats, watch};
+
+/// What `version` answers: a numeric 1.6 first, because clients compare it, and then the name.
+pub const VERSION: &str = concat!("1.6.45-larder-", env!("CARGO_PKG_VERSION"));
+
+/// Less than this `cache_memlimit` refuses.
+const MEMORY_MEGABYTES_MIN: u64 = 8;
+
+/// More than this `cache_memlimit` takes for bytes.
+const MEMORY_MEGABYTES_MAX: u64 = 1_000_000_000;
+
+const MEMORY_TOO_SMALL: &str = "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n";
+const MEMORY_NOT_BYTES: &str = "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n";
+const MEMORY_OUT_OF_BOUNDS: &str = "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n";
+const TLS_NOT_ENABLED: &str = "Error TLS not enabled\r\n";
+const TOO_MANY_WATCHERS: &str = "WATCHER_TOO_MANY log watcher limit reached\r\n";
+const NO_SPARE_PAGES: &str = "NOSPARE source class has no spare pages\r\n";
+
+/// Executes a request without a key. `line` is the request as it was sent.
+pub fn execute<'c>(
+    context: &Context<'_, 'c>,
+    request: &Request<'_>,
+    line: &[u8],
+    out: &mut Output<'_, '_>,
+) -> Flow<'c> {
+    match request {
+        Request::MetaNoop => reply::line(out.bytes, reply::META_NOOP),
+        Request::Version => {
+            out.bytes.extend_from_slice(b"VERSION ");
+            out.bytes.extend_from_slice(VERSION.as_bytes());
+            out.bytes.extend_from_slice(b"\r\n");
+        }
+        Request::Verbosity { noreply } => {
+            set_verbosity(context, line);
+            answer(out, *noreply, reply::OK);
+        }
+        Request::FlushAll { delay, noreply } => flush(context, *delay, *noreply, out),
+        Request::CacheMemlimit { megabytes, noreply } => {
+            answer(out, *noreply, limit_memory(context, *megabytes));
+        }
+        Request::Stats { arguments } => stats::write(context.server, arguments, out.bytes),
+        Request::RefreshCerts => reply::line(out.bytes, TLS_NOT_ENABLED),
+        Request::Quit => return Flow::Close(Close::Normal),
+        Request::Shutdown { graceful } => return shutdown(context, *graceful, out),
+        Request::Watch { arguments } => return watch(context, arguments, out),
+        Request::Administration { line } => return administration(context, line, out),
+        _ => unreachable!("requests with keys are executed elsewhere"),
+    }
+    Flow::Next
+}
+
+/// The level stands behind the verb.
+fn set_verbosity(context: &Context<'_, '_>, line: &[u8]) {
+    let level = line.split(|&byte| byte == b' ').filter(|word| !word.is_empty()).nth(1);
+    let level = level.and_then(|level| str::from_utf8(level.trim_ascii()).ok());
+    if let Some(level) = level.and_then(|level| level.parse().ok()) {
+        context.server.verbosity.store(level, Ordering::Relaxed);
+    }
+}
+
+fn flush(context: &Context<'_, '_>, delay: ExpiryTime, noreply: bool, out: &mut Output<'_, '_>) {
+    let server = context.server;
+    if !server.options.flush_allowed {
+        return answer(out, noreply, reply::FLUSH_NOT_ALLOWED);
+    }
+    context.counters.cmd_flush.one();
+    let at = match delay.resolve(u64::from(server.now())) {
+        protocol::Expiry::At(unix_s) => Some(Expiry(u32::try_from(unix_s).unwrap_or(u32::MAX))),
+        protocol::Expiry::Never | protocol::Expiry::Past => None,
+    };
+    server.cache.flush(at);
+    answer(out, noreply, reply::OK);
+}
+
+fn limit_memory(context: &Context<'_, '_>, megabytes: u64) -> &'static str {
+    if megabytes < MEMORY_MEGABYTES_MIN {
+        return MEMORY_TOO_SMALL;
+    }
+    if megabytes > MEMORY_MEGABYTES_MAX {
+        return MEMORY_NOT_BYTES;
+    }
+    let Ok(bytes) = usize::try_from(megabytes << 20) else {
+        return MEMORY_OUT_OF_BOUNDS;
+    };
+    match context.server.cache.set_memory_bytes(bytes) {
+        Ok(()) => {
+            context.server.memory_bytes.store(bytes, Ordering::Relaxed);
+            reply::OK
+        }
+        Err(_) => MEMORY_OUT_OF_BOUNDS,
+    }
+}
+
+/// Raises the signal that an operator would send, so that there is one way to stop.
+fn shutdown<'c>(context: &Context<'_, 'c>, graceful: bool, out: &mut Output<'_, '_>) -> Flow<'c> {
+    if !context.server.options.shutdown_allowed {
+        reply::line(out.bytes, reply::SHUTDOWN_NOT_ENABLED);
+        return Flow::Next;
+    }
+    let signal = if graceful { signal_hook::consts::SIGUSR1 } else { signal_hook::consts::SIGINT };
+    if let Err(error) = signal_hook::low_level::raise(signal) {
+        context.server.log(0, &format!("cannot raise a signal: {error}"));
+    }
+    Flow::Close(Close::Shutdown)
+}
+
+fn watch<'c>(context: &Context<'_, 'c>, arguments: &[u8], out: &mut Output<'_, '_>) -> Flow<'c> {
+    let server = context.server;
+    let refusal = if !server.options.watch_allowed {
+        reply::WATCH_NOT_ALLOWED
+    } else if !out.is_empty() {
+        reply::PIPELINED_WATCH
+    } else if let Some(mask) = watch::mask(arguments) {
+        let bytes_max = server.options.watcher_bytes_max;
+        match server.watchers.add(mask, context.worker, bytes_max) {
+            Some(log) => {
+                reply::line(out.bytes, reply::OK);
+                return Flow::Watch(log);
+            }
+            None => TOO_MANY_WATCHERS,
+        }
+    } else {
+        reply::ERROR
+    };
+    reply::line(out.bytes, refusal);
+    Flow::Next
+}
+
+/// `lru_crawler`, `lru`, `slabs`, `extstore`. There is nothing to tune behind most of them; what
+/// scripts send is answered as memcached would.
+fn administration<'c>(
+    context: &Context<'_, 'c>,
+    line: &[u8],
+    out: &mut Output<'_, '_>,
+) -> Flow<'c> {
+    let mut words = [&b""[..]; 4];
+    let mut count = 0;
+    for word in line.split(|&byte| byte == b' ').filter(|word| !word.is_empty()) {
+        if let Some(place) = words.get_mut(count) {
+            *place = word;
+        }
+        count += 1;
+    }
+    let text = match (words[0], words[1], count) {
+        (b"lru_crawler", b"metadump", 3) => {
+            return dump(context, DumpFormat::Metadump, words[2], out);
+        }
+        (b"lru_crawler", b"mgdump", 3) => return dump(context, DumpFormat::Mgdump, words[2], out),
+        (b"lru_crawler", b"enable" | b"disable", 2)
+        | (b"lru_crawler", b"crawl" | b"sleep" | b"tocrawl", 3)
+        | (b"lru", b"tune" | b"mode" | b"temp_ttl", 3..)
+        | (b"slabs", b"automove", 3..) => reply::OK,
+        (b"slabs", b"reassign", 4) => NO_SPARE_PAGES,
+        _ => reply::ERROR,
+    };
+    reply::line(out.bytes, text);
+    Flow::Next
+}
+
+fn dump<'c>(
+    context: &Context<'_, 'c>,
+    format: DumpFormat,
+    classes: &[u8],
+    out: &mut Output<'_, '_>,
+) -> Flow<'c> {
+    let is_metadump = format == DumpFormat::Metadump;
+    let refusal = if !context.server.options.dump_allowed {
+        if is_metadump { reply::METADUMP_NOT_ALLOWED } else { reply::MGDUMP_NOT_ALLOWED }
+    } else if !out.is_empty() {
+        if is_metadump { reply::PIPELINED_METADUMP } else { reply::PIPELINED_MGDUMP }
+    } else if matches!(classes, b"all" | b"hash") {
+        reply::line(out.bytes, reply::OK);
+        return Flow::Dump(format);
+    } else {
+        "BADCLASS invalid class id\r\n"
+    };
+    reply::line(out.bytes, refusal);
+    Flow::Next
+}

@@ -1,0 +1,109 @@
+//! `get`, `gets`, `gat`, `gats`.
+
+use larder::{Fetch, Hash, Item, Session};
+use protocol::reply;
+use protocol::request::Get;
+
+use super::{Again, Context, Flow, Outcome, expiry};
+use crate::output::Output;
+use crate::watch::{self, FETCHERS};
+
+/// Answers every key that is there. When the output is full or the session has to end, `get` and
+/// `hash_at` say where to go on.
+pub fn get<'s, 'c>(
+    context: &Context<'_, 'c>,
+    session: &'s Session<'c>,
+    get: &mut Get<'_>,
+    hash_at: &mut usize,
+    hashes: &[Hash],
+    out: &mut Output<'_, 's>,
+) -> Outcome<'c> {
+    let mut tally = Tally::default();
+    let mut keys = get.keys();
+    let mut next = *hash_at;
+    let stopped = loop {
+        let before = keys.rest();
+        let Some(key) = keys.next() else {
+            break None;
+        };
+        let found = if out.is_full() {
+            Err(Ok(Flow::Flush))
+        } else {
+            find(context, session, get, key, hashes[next]).map_err(Err)
+        };
+        match found {
+            Ok(Some(item)) => {
+                let cas = get.with_cas.then(|| context.shown_cas(item.cas()));
+                reply::value_header(out.bytes, key, item.flags(), item.value_bytes(), cas);
+                out.value(&item);
+                tally.hits += 1;
+            }
+            Ok(None) => tally.misses += 1,
+            Err(stopped) => {
+                get.keys = before;
+                break Some(stopped);
+            }
+        }
+        next += 1;
+    };
+    *hash_at = next;
+    tally.count(context, get.touch.is_some());
+    if let Some(stopped) = stopped {
+        return stopped;
+    }
+    if !get.more {
+        reply::line(out.bytes, reply::END);
+    }
+    Ok(Flow::Next)
+}
+
+/// One key.
+#[inline]
+fn find<'s>(
+    context: &Context<'_, '_>,
+    session: &'s Session<'_>,
+    get: &Get<'_>,
+    key: &[u8],
+    hash: Hash,
+) -> Result<Option<Item<'s>>, Again> {
+    let item = match get.touch {
+        None => session.get(key, hash),
+        Some(time) => {
+            let touch = Some(expiry(time, session));
+            let fetch = Fetch { touch, ..Fetch::default() };
+            match session.fetch(key, hash, &fetch) {
+                Ok((item, _)) => item,
+                // A touch that finds no memory is answered as a miss, and changes nothing.
+                Err(refusal) => context.settle(refusal).map(|_| None)?,
+            }
+        }
+    };
+    if context.is_watched(FETCHERS) {
+        let (class, bytes) =
+            item.as_ref().map_or((0, 0), |item| (item.class(), item.value_bytes()));
+        let line = watch::item_get(key, item.is_some(), class, context.fd, bytes);
+        context.log(FETCHERS, &line);
+    }
+    Ok(item)
+}
+
+/// Hits and misses of one command, counted once at its end.
+#[derive(Default)]
+struct Tally {
+    hits: u64,
+    misses: u64,
+}
+
+impl Tally {
+    fn count(&self, context: &Context<'_, '_>, touched: bool) {
+        let counters = context.counters;
+        counters.cmd_get.add(self.hits + self.misses);
+        counters.get_hits.add(self.hits);
+        counters.get_misses.add(self.misses);
+        if touched {
+            counters.cmd_touch.add(self.hits + self.misses);
+            counters.touch_hits.add(self.hits);
+            counters.touch_misses.add(self.misses);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! `ma`.
+
+use larder::{Arithmetic, Counted};
+use protocol::reply;
+use protocol::reply::meta::{MetaCode, MetaCommand, MetaFacts, meta};
+use protocol::request::{Direction, MetaArithmetic};
+
+use super::{Context, Flow, Outcome, Scratch, Target, arithmetic, expires_in_s, expiry};
+use crate::output::Output;
+
+/// `ma`.
+pub fn count<'s, 'c>(
+    context: &Context<'_, 'c>,
+    target: Target<'s, 'c>,
+    request: &MetaArithmetic<'_>,
+    out: &mut Output<'_, 's>,
+) -> Outcome<'c> {
+    let session = target.session;
+    let how = Arithmetic {
+        delta: request.delta,
+        increment: request.direction == Direction::Increment,
+        create: request.vivify.map(|time| (request.initial, expiry(time, session))),
+        touch: request.touch.map(|time| expiry(time, session)),
+        compare_cas: request.compare_cas,
+        new_cas: request.new_cas,
+        base64_key: request.key.base64,
+    };
+    let mut scratch: Scratch = [0; _];
+    let counted = session.arithmetic(request.key.bytes(&mut scratch), target.hash, &how);
+    let counted = match counted {
+        Ok(counted) => counted,
+        Err(refusal) => {
+            context.settle(refusal)?;
+            reply::line(out.bytes, reply::NO_MEMORY_ITEM);
+            return Ok(Flow::Next);
+        }
+    };
+    context.counters.cmd_meta.one();
+    arithmetic::tally(context, request.direction, counted);
+    let mut facts = MetaFacts::absent(request.key);
+    let code = match counted {
+        Counted::Value { value, cas, expiry, flags, .. } => {
+            facts.cas = context.shown_cas(cas);
+            facts.expires_in_s = expires_in_s(expiry, session);
+            facts.client_flags = flags;
+            return Ok(hit(request, value, &facts, out));
+        }
+        Counted::NotFound => MetaCode::NotFound,
+        Counted::Exists => MetaCode::Exists,
+        Counted::NotANumber => {
+            reply::line(out.bytes, reply::NON_NUMERIC);
+            return Ok(Flow::Next);
+        }
+    };
+    meta(out.bytes, MetaCommand::Arithmetic, code, request.flags, &facts);
+    Ok(Flow::Next)
+}
+
+/// Answers with the number if it is asked for; `q` keeps success silent only where it is not.
+fn hit<'c>(
+    request: &MetaArithmetic<'_>,
+    value: u64,
+    facts: &MetaFacts<'_>,
+    out: &mut Output<'_, '_>,
+) -> Flow<'c> {
+    if request.value {
+        let mut scratch = [0; 20];
+        let digits = reply::decimal_digits(value, &mut scratch);
+        let code = MetaCode::Value(digits.len());
+        meta(out.bytes, MetaCommand::Arithmetic, code, request.flags, facts);
+        out.bytes.extend_from_slice(digits);
+        out.bytes.extend_from_slice(b"\r\n");
+    } else if !request.quiet {
+        meta(out.bytes, MetaCommand::Arithmetic, MetaCode::Done, request.flags, facts);
+    }
+    Flow::Next
+}

@@ -1,0 +1,59 @@
+//! `md`: delete, mark stale (`I`), or drop the value and keep the item (`x`).
+
+use larder::{Remove, Removed};
+use protocol::reply;
+use protocol::reply::meta::{MetaCode, MetaCommand, MetaFacts, meta};
+use protocol::request::MetaDelete;
+
+use super::{Context, Flow, Outcome, Scratch, Target, expiry};
+use crate::output::Output;
+use crate::watch::{self, DELETIONS};
+
+/// `md`.
+pub fn delete<'s, 'c>(
+    context: &Context<'_, 'c>,
+    target: Target<'s, 'c>,
+    delete: &MetaDelete<'_>,
+    out: &mut Output<'_, 's>,
+) -> Outcome<'c> {
+    let remove = Remove {
+        compare_cas: delete.compare_cas,
+        invalidate: delete.invalidate,
+        touch: delete.touch.map(|time| expiry(time, target.session)),
+        drop_value: delete.drop_value,
+        new_cas: delete.new_cas,
+    };
+    let mut scratch: Scratch = [0; _];
+    let key = delete.key.bytes(&mut scratch);
+    let removed = match target.session.remove(key, target.hash, &remove) {
+        Ok(removed) => removed,
+        Err(refusal) => {
+            context.settle(refusal)?;
+            reply::line(out.bytes, reply::NO_MEMORY);
+            return Ok(Flow::Next);
+        }
+    };
+    let counters = context.counters;
+    counters.cmd_meta.one();
+    let code = match removed {
+        Removed::Removed => {
+            counters.delete_hits.one();
+            if context.is_watched(DELETIONS) {
+                let key = watch::key_text(key);
+                let text = format!("type=deleted key={key} cmd=md clsid=0 size=0");
+                context.log(DELETIONS, &text);
+            }
+            MetaCode::Done
+        }
+        Removed::NotFound => {
+            counters.delete_misses.one();
+            MetaCode::NotFound
+        }
+        Removed::Exists => MetaCode::Exists,
+    };
+    if code != MetaCode::Done || !delete.quiet {
+        let facts = MetaFacts::absent(delete.key);
+        meta(out.bytes, MetaCommand::Delete, code, delete.flags, &facts);
+    }
+    Ok(Flow::Next)
+}

@@ -1,0 +1,272 @@
+//! `set`, `add`, `replace`, `append`, `prepend`, `cas`, and the way of `ms` to the cache.
+//!
+//! ```text
+//! line ----> reserve a draft ----> fill it ----> check the \r\n ----> store under its condition
+//!               |refused                           |missing
+//!               v                                  v
+//!            delete the old value, skip         bad data chunk, the old value stays
+//! ```
+//!
+//! A value that is here whole takes all steps at once; one that is not fills its draft over several
+//! reads, and [`complete`] takes the last two steps.
+
+use larder::{Attributes, Condition, Draft, Refusal, Side, Store as How, Stored};
+use protocol::request::{ExpiryTime, Key, MetaSet, Store, StoreMode};
+use protocol::{Request, reply};
+
+use super::{Again, Context, Flow, Outcome, Scratch, Target, answer, expiry, meta_set};
+use crate::output::Output;
+use crate::plan::Payload;
+use crate::watch::{self, MUTATIONS};
+
+/// What `set` and `ms` have in common.
+struct Command<'b> {
+    key: Key<'b>,
+    mode: StoreMode,
+    flags: u32,
+    expiry: ExpiryTime,
+    value_bytes: usize,
+    condition: Condition,
+    new_cas: Option<u64>,
+    vivify: Option<ExpiryTime>,
+    noreply: bool,
+}
+
+impl<'b> Command<'b> {
+    fn of(context: &Context<'_, '_>, request: &Request<'b>) -> Self {
+        match request {
+            Request::Store(store) => Self::classic(context, store),
+            Request::MetaSet(set) => Self::meta(set),
+            _ => unreachable!("only storage requests come here"),
+        }
+    }
+
+    fn classic(context: &Context<'_, '_>, store: &Store<'b>) -> Self {
+        let condition = match store.mode {
+            // Without uniques, none can match: 2^64 - 1 is never given.
+            StoreMode::Cas(_) if !context.server.options.cas => Condition::Unique(u64::MAX),
+            StoreMode::Cas(cas) => Condition::Unique(cas),
+            mode => condition_of(mode),
+        };
+        Self {
+            key: store.key,
+            mode: store.mode,
+            flags: store.flags,
+            expiry: store.expiry,
+            value_bytes: store.value_bytes,
+            condition,
+            new_cas: None,
+            vivify: None,
+            noreply: store.noreply,
+        }
+    }
+
+    fn meta(set: &MetaSet<'b>) -> Self {
+        let condition = match set.compare_cas {
+            Some(cas) if set.invalidate => Condition::UniqueOrStale(cas),
+            Some(cas) => Condition::Unique(cas),
+            None => condition_of(set.mode),
+        };
+        Self {
+            key: set.key,
+            mode: set.mode,
+            flags: set.client_flags,
+            expiry: set.expiry,
+            value_bytes: set.value_bytes,
+            condition,
+            new_cas: set.new_cas,
+            vivify: set.vivify,
+            noreply: false,
+        }
+    }
+
+    fn word(&self) -> &'static str {
+        match self.mode {
+            StoreMode::Set => "set",
+            StoreMode::Add => "add",
+            StoreMode::Replace => "replace",
+            StoreMode::Append => "append",
+            StoreMode::Prepend => "prepend",
+            StoreMode::Cas(_) => "cas",
+        }
+    }
+}
+
+fn condition_of(mode: StoreMode) -> Condition {
+    match mode {
+        StoreMode::Set => Condition::Always,
+        StoreMode::Add => Condition::Absent,
+        StoreMode::Replace | StoreMode::Append | StoreMode::Prepend => Condition::Present,
+        StoreMode::Cas(cas) => Condition::Unique(cas),
+    }
+}
+
+/// Stores a value that is here, or begins with one that is not.
+pub fn store<'s, 'c>(
+    context: &Context<'_, 'c>,
+    target: Target<'s, 'c>,
+    request: &Request<'_>,
+    payload: Payload<'_>,
+    out: &mut Output<'_, 's>,
+) -> Outcome<'c> {
+    let command = Command::of(context, request);
+    let mut scratch: Scratch = [0; _];
+    let attributes = Attributes {
+        flags: command.flags,
+        expiry: expiry(command.expiry, target.session),
+        base64_key: command.key.base64,
+    };
+    let key = command.key.bytes(&mut scratch);
+    let mut draft = match context.server.cache.reserve(key, attributes, command.value_bytes) {
+        Ok(draft) => draft,
+        Err(refusal) => {
+            let refusal = context.settle(refusal)?;
+            refused(context, target, &command, refusal, out)?;
+            return Ok(match payload {
+                Payload::Part => Flow::Swallow(command.value_bytes as u64 + 2),
+                _ => Flow::Next,
+            });
+        }
+    };
+    let Payload::Whole(whole) = payload else {
+        return Ok(Flow::Stream(draft));
+    };
+    let (mut value, tail) = whole.split_at(command.value_bytes);
+    while !value.is_empty() {
+        let written = draft.write(value);
+        value = &value[written..];
+    }
+    match finish(context, target, request, &command, draft, tail, out) {
+        Ok(()) => Ok(Flow::Next),
+        Err(_) => Err(Again),
+    }
+}
+
+/// Stores a draft that has been filled over several reads. With [`Again`] comes the draft back.
+pub fn complete<'s, 'c>(
+    context: &Context<'_, 'c>,
+    session: &'s larder::Session<'c>,
+    request: &Request<'_>,
+    draft: Draft<'c>,
+    tail: &[u8],
+    out: &mut Output<'_, 's>,
+) -> Result<(), Draft<'c>> {
+    let hash = context.server.cache.hash(draft.key());
+    let target = Target { session, hash };
+    let command = Command::of(context, request);
+    finish(context, target, request, &command, draft, tail, out)
+}
+
+/// Checks what stands behind the value, stores, answers and counts.
+fn finish<'s, 'c>(
+    context: &Context<'_, 'c>,
+    target: Target<'s, 'c>,
+    request: &Request<'_>,
+    command: &Command<'_>,
+    draft: Draft<'c>,
+    tail: &[u8],
+    out: &mut Output<'_, 's>,
+) -> Result<(), Draft<'c>> {
+    debug_assert_eq!(draft.remaining(), 0, "a draft is stored when it is full");
+    if tail != b"\r\n" {
+        context.counters.cmd_set.one();
+        answer(out, command.noreply, reply::BAD_DATA_CHUNK);
+        return Ok(());
+    }
+    let session = target.session;
+    let how = How { condition: command.condition, new_cas: command.new_cas };
+    let vivify = command.vivify.map(|time| expiry(time, session));
+    let stored = match command.mode {
+        StoreMode::Append => session.concat(draft, Side::Back, how, vivify),
+        StoreMode::Prepend => session.concat(draft, Side::Front, how, vivify),
+        _ => session.store(draft, how),
+    };
+    match stored {
+        Ok(stored) => {
+            count(context, command, stored);
+            log(context, session, command, word(stored));
+            match request {
+                Request::MetaSet(set) => meta_set::reply(context, set, stored, out),
+                _ => answer(out, command.noreply, line(stored)),
+            }
+            Ok(())
+        }
+        Err((draft, refusal)) => match context.settle(refusal) {
+            Ok(refusal) => refused(context, target, command, refusal, out).map_err(|_| draft),
+            Err(Again) => Err(draft),
+        },
+    }
+}
+
+/// Answers a value that there is no room for, and deletes the one it would have replaced.
+fn refused(
+    context: &Context<'_, '_>,
+    target: Target<'_, '_>,
+    command: &Command<'_>,
+    refusal: Refusal,
+    out: &mut Output<'_, '_>,
+) -> Result<(), Again> {
+    if let Err(refusal) = target.remove_old(command.key) {
+        context.settle(refusal)?;
+    }
+    let (line, status) = if refusal == Refusal::TooLarge {
+        context.counters.store_too_large.one();
+        (reply::TOO_LARGE, "too_large")
+    } else {
+        context.counters.store_no_memory.one();
+        (reply::NO_MEMORY_STORING, "no_memory")
+    };
+    log(context, target.session, command, status);
+    answer(out, command.noreply, line);
+    Ok(())
+}
+
+fn line(stored: Stored) -> &'static str {
+    match stored {
+        Stored::Stored { .. } => reply::STORED,
+        Stored::NotStored => reply::NOT_STORED,
+        Stored::Exists => reply::EXISTS,
+        Stored::NotFound => reply::NOT_FOUND,
+    }
+}
+
+fn word(stored: Stored) -> &'static str {
+    match stored {
+        Stored::Stored { .. } => "stored",
+        Stored::NotStored => "not_stored",
+        Stored::Exists => "exists",
+        Stored::NotFound => "not_found",
+    }
+}
+
+fn count(context: &Context<'_, '_>, command: &Command<'_>, stored: Stored) {
+    let counters = context.counters;
+    counters.cmd_set.one();
+    if matches!(command.condition, Condition::Unique(_) | Condition::UniqueOrStale(_)) {
+        match stored {
+            Stored::Stored { .. } => counters.cas_hits.one(),
+            Stored::Exists => counters.cas_badval.one(),
+            Stored::NotFound => counters.cas_misses.one(),
+            Stored::NotStored => {}
+        }
+    }
+}
+
+/// Tells the watchers of mutations.
+fn log(
+    context: &Context<'_, '_>,
+    session: &larder::Session<'_>,
+    command: &Command<'_>,
+    status: &str,
+) {
+    if !context.is_watched(MUTATIONS) {
+        return;
+    }
+    let mut scratch: Scratch = [0; _];
+    let key = command.key.bytes(&mut scratch);
+    let end = expiry(command.expiry, session);
+    let ttl_s = if end == larder::Expiry::NEVER { 0 } else { end.0.saturating_sub(session.now()) };
+    let bytes = command.value_bytes;
+    let text = watch::item_store(key, status, command.word(), ttl_s, context.fd, bytes);
+    context.log(MUTATIONS, &text);
+}

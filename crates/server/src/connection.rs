@@ -1,0 +1,236 @@
+//! One client's connection: its socket and what it is in the middle of.
+//!
+//! ```text
+//!            +--> Swallow (bytes of a refused value)  --+
+//! Idle ------+--> Value (a draft that fills up)       --+--> Idle
+//!            +--> Dump (a cursor through the cache)   --+
+//!            +--> Watch (until the client goes)
+//! ```
+//!
+//! An idle connection owns no buffer. What a read leaves unparsed (less than a line, or what stands
+//! behind output that the socket does not take) is kept in `unread` until the next turn; what the
+//! socket does not take is kept in `parked`, and while that is so nothing more is read or executed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+
+use ::io::net::Stream;
+use larder::{Draft, DumpCursor};
+use protocol::request::GetContinuation;
+
+use crate::output::Parked;
+use crate::watch::Log;
+
+/// What others may know of a connection (`stats conns`).
+#[derive(Debug)]
+pub struct Info {
+    /// Its file descriptor, which is how memcached names connections.
+    pub fd: i32,
+    /// The client's address.
+    pub address: String,
+    /// The address it came in at.
+    pub listen_address: String,
+    /// Unix seconds of the last bytes that came in.
+    pub active_s: AtomicU32,
+    state: AtomicU8,
+}
+
+impl Info {
+    const STATES: [&'static str; 4] = ["conn_read", "conn_nread", "conn_watch", "conn_mwrite"];
+
+    /// A connection that has just been accepted.
+    pub fn new(fd: i32, address: String, listen_address: String, now_s: u32) -> Self {
+        Self {
+            fd,
+            address,
+            listen_address,
+            active_s: AtomicU32::new(now_s),
+            state: AtomicU8::new(0),
+        }
+    }
+
+    /// memcached's word for what the connection waits for.
+    pub fn state(&self) -> &'static str {
+        Self::STATES[usize::from(self.state.load(Ordering::Relaxed))]
+    }
+}
+
+/// A connection that has been accepted, on its way to a worker.
+#[derive(Debug)]
+pub struct Arrival {
+    /// Its socket.
+    pub stream: Stream,
+    /// What others know of it.
+    pub info: Arc<Info>,
+}
+
+/// A value that arrives over several reads.
+pub struct Incoming<'c> {
+    /// The request's line; it is parsed again when the value is complete.
+    pub line: Box<[u8]>,
+    /// Where the value goes.
+    pub draft: Draft<'c>,
+    /// The two bytes behind the value, as far as they have come.
+    pub tail: [u8; 2],
+    /// How many of them have come.
+    pub tail_bytes: usize,
+}
+
+impl<'c> Incoming<'c> {
+    /// A value of which nothing has arrived.
+    pub fn new(line: &[u8], draft: Draft<'c>) -> Self {
+        Self { line: line.into(), draft, tail: [0; 2], tail_bytes: 0 }
+    }
+
+    /// Takes the next bytes; returns how many of them belong to the value and its end.
+    pub fn take(&mut self, bytes: &[u8]) -> usize {
+        let mut taken = 0;
+        while self.draft.remaining() > 0 && taken < bytes.len() {
+            taken += self.draft.write(&bytes[taken..]);
+        }
+        while self.draft.remaining() == 0 && !self.is_complete() && taken < bytes.len() {
+            self.tail[self.tail_bytes] = bytes[taken];
+            self.tail_bytes += 1;
+            taken += 1;
+        }
+        taken
+    }
+
+    /// Whether the value and the two bytes behind it are here.
+    pub fn is_complete(&self) -> bool {
+        self.tail_bytes == self.tail.len()
+    }
+}
+
+/// Which lines a dump writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DumpFormat {
+    /// Facts about the item.
+    Metadump,
+    /// A request that fetches it.
+    Mgdump,
+}
+
+/// What a connection is in the middle of.
+pub enum State<'c> {
+    /// Nothing: the next bytes are a request.
+    Idle,
+    /// So many bytes of a refused value are skipped.
+    Swallow(u64),
+    /// A value fills up.
+    Value(Box<Incoming<'c>>),
+    /// Every item is listed.
+    Dump(DumpFormat, Box<DumpCursor>),
+    /// Log lines are sent, and nothing is read.
+    Watch(Arc<Log>),
+}
+
+/// Why a connection ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Close {
+    /// The client is done, or said something that is no protocol.
+    Normal,
+    /// The socket failed.
+    Error,
+    /// Silent for too long.
+    Idle,
+    /// Its replies would not fit the limit for parked output.
+    Output,
+    /// The server ends.
+    Shutdown,
+}
+
+impl Close {
+    /// memcached's word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Normal => "normal",
+            Self::Error | Self::Output => "error",
+            Self::Idle => "idle_timeout",
+            Self::Shutdown => "shutdown",
+        }
+    }
+}
+
+impl From<std::io::Error> for Close {
+    fn from(error: std::io::Error) -> Self {
+        match error.kind() {
+            std::io::ErrorKind::OutOfMemory => Self::Output,
+            _ => Self::Error,
+        }
+    }
+}
+
+/// One client's connection.
+pub struct Connection<'c> {
+    /// Its socket.
+    pub stream: Stream,
+    /// What others know of it.
+    pub info: Arc<Info>,
+    /// What it is in the middle of.
+    pub state: State<'c>,
+    /// The multiget whose line has not ended.
+    pub continuation: Option<GetContinuation>,
+    /// Bytes that have been read and not been parsed.
+    pub unread: Vec<u8>,
+    /// Output that the socket has not taken.
+    pub parked: Parked,
+    /// The socket may hold bytes: it became readable and has not been drained since.
+    pub is_readable: bool,
+    /// The client sends no more: a read of 0 bytes lies ahead.
+    pub is_hung_up: bool,
+    /// Ends as soon as nothing is parked.
+    pub closing: Option<Close>,
+    /// It stands in its worker's list of those that can go on without an event.
+    pub is_queued: bool,
+}
+
+impl Connection<'_> {
+    /// A connection that has just come to its worker.
+    pub fn new(arrival: Arrival) -> Self {
+        Self {
+            stream: arrival.stream,
+            info: arrival.info,
+            state: State::Idle,
+            continuation: None,
+            unread: Vec::new(),
+            parked: Parked::default(),
+            is_readable: false,
+            is_hung_up: false,
+            closing: None,
+            is_queued: false,
+        }
+    }
+
+    /// Reads once into `target`: 0 bytes mean that the client sends no more, none that there is
+    /// nothing now.
+    pub fn read(&mut self, target: &mut [u8]) -> std::io::Result<Option<usize>> {
+        loop {
+            match self.stream.read(target) {
+                Ok(read) => {
+                    // Less than there was room for: the socket is drained, and a new event will
+                    // announce what comes next, unless the client has hung up already.
+                    self.is_readable = read == target.len() || self.is_hung_up;
+                    return Ok(Some(read));
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    self.is_readable = false;
+                    return Ok(None);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Tells others what it waits for.
+    pub fn publish_state(&self) {
+        let state = match self.state {
+            _ if !self.parked.is_empty() => 3,
+            State::Idle | State::Swallow(_) => 0,
+            State::Value(_) => 1,
+            State::Watch(_) | State::Dump(..) => 2,
+        };
+        self.info.state.store(state, Ordering::Relaxed);
+    }
+}

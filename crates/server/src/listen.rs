@@ -1,0 +1,88 @@
+//! Where the server listens: `-l` and `-p`, or `-s`, made into listeners.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use ::io::net::Listener;
+
+use crate::options::Options;
+
+/// Without `-l` only this machine can connect: a cache that the whole network can read and fill
+/// has to be asked for.
+const HOST_DEFAULT: &str = "127.0.0.1";
+
+/// Opens every listener that the options name.
+pub fn open(options: &Options) -> Result<Vec<Listener>, String> {
+    let backlog = i32::try_from(options.backlog).unwrap_or(i32::MAX);
+    if let Some(path) = &options.unix_path {
+        let listener = Listener::bind_unix(path, options.unix_mode, backlog)
+            .map_err(|error| format!("cannot listen on {}: {error}", path.display()))?;
+        return Ok(vec![listener]);
+    }
+    let default = [HOST_DEFAULT.to_owned()];
+    let names = if options.listen.is_empty() { &default[..] } else { &options.listen };
+    let mut listeners = Vec::new();
+    for name in names {
+        let failed = |error: io::Error| format!("cannot listen on {name}: {error}");
+        for address in resolve(name, options.port).map_err(failed)? {
+            listeners.push(Listener::bind_tcp(address, backlog).map_err(failed)?);
+        }
+    }
+    Ok(listeners)
+}
+
+/// The addresses that a name stands for: `host`, `host:port`, `1.2.3.4`, `[::1]:port`, `::1`, `*`,
+/// each perhaps behind `tcp:`.
+fn resolve(name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    let name = name.strip_prefix("tcp:").unwrap_or(name);
+    let (host, port) = split_port(name, port)?;
+    if host == "*" {
+        return Ok(vec![SocketAddr::from(([0, 0, 0, 0], port))]);
+    }
+    Ok((host, port).to_socket_addrs()?.collect())
+}
+
+/// Cuts a port off. A bare IPv6 address has more than one colon and no port.
+fn split_port(name: &str, default: u16) -> io::Result<(&str, u16)> {
+    let (host, port) = match name.strip_prefix('[') {
+        Some(rest) => {
+            let (host, port) = rest.split_once(']').ok_or(io::ErrorKind::InvalidInput)?;
+            (host, port.strip_prefix(':'))
+        }
+        None => match name.split_once(':') {
+            Some((host, port)) if !port.contains(':') => (host, Some(port)),
+            _ => (name, None),
+        },
+    };
+    match port {
+        None => Ok((host, default)),
+        Some(port) => match port.parse() {
+            Ok(port) => Ok((host, port)),
+            Err(_) => Err(io::ErrorKind::InvalidInput.into()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_and_without_ports() {
+        for (name, host, port) in [
+            ("127.0.0.1", "127.0.0.1", 7),
+            ("127.0.0.1:9", "127.0.0.1", 9),
+            ("localhost:9", "localhost", 9),
+            ("::1", "::1", 7),
+            ("[::1]", "::1", 7),
+            ("[::1]:9", "::1", 9),
+        ] {
+            assert_eq!(split_port(name, 7).expect("a good name"), (host, port), "{name}");
+        }
+        for name in ["[::1", "host:", "host:x", "host:70000"] {
+            assert!(split_port(name, 7).is_err(), "{name}");
+        }
+        let any = resolve("tcp:*:9", 7).expect("no lookup needed");
+        assert_eq!(any, [SocketAddr::from(([0, 0, 0, 0], 9))]);
+    }
+}

@@ -1,0 +1,293 @@
+//! The table of options: each one's name, unit, range, default and reason, once.
+//!
+//! The parser, the defaults, the help text and the tests at the ranges' edges all read it.
+
+use super::{Options, UsageError, extended, help};
+
+/// One option.
+pub struct Declaration {
+    /// Its letter.
+    pub short: Option<char>,
+    /// Its long name.
+    pub long: &'static str,
+    /// What it takes and what it does.
+    pub kind: Kind,
+    /// What holds without it.
+    pub default: Option<&'static str>,
+    /// What it is for, and why the default is what it is.
+    pub reason: &'static str,
+}
+
+/// What an option takes and what it does.
+#[derive(Clone, Copy)]
+pub enum Kind {
+    /// Nothing; it turns something on or off.
+    Switch(fn(&mut Options)),
+    /// A whole number within a range (both ends included), perhaps with a suffix k, m or g.
+    Number {
+        /// Of what.
+        unit: &'static str,
+        /// Smallest.
+        min: u64,
+        /// Largest.
+        max: u64,
+        /// Takes it over; the number lies within the range.
+        set: fn(&mut Options, u64),
+    },
+    /// Text that is checked by `set`.
+    Text {
+        /// What it stands for.
+        unit: &'static str,
+        /// Takes it over or says what is wrong with it.
+        set: fn(&mut Options, &str) -> Result<(), String>,
+    },
+    /// Prints something instead of serving.
+    Print(fn() -> String),
+    /// Known, and not there yet.
+    Missing {
+        /// The value's name, if it takes one.
+        unit: Option<&'static str>,
+    },
+}
+
+impl Declaration {
+    /// Whether a value follows.
+    pub fn takes_value(&self) -> bool {
+        match self.kind {
+            Kind::Switch(_) | Kind::Print(_) => false,
+            Kind::Number { .. } | Kind::Text { .. } => true,
+            Kind::Missing { unit } => unit.is_some(),
+        }
+    }
+
+    /// The range of a number.
+    #[cfg(test)]
+    pub fn range(&self) -> Option<(u64, u64)> {
+        match self.kind {
+            Kind::Number { min, max, .. } => Some((min, max)),
+            _ => None,
+        }
+    }
+
+    /// Takes `value` over into `options`.
+    pub fn apply(&self, options: &mut Options, value: &str) -> Result<(), UsageError> {
+        let name = self.long;
+        match self.kind {
+            Kind::Switch(set) => set(options),
+            Kind::Print(_) => {}
+            Kind::Number { unit, min, max, set } => match number(value) {
+                Some(number) if (min..=max).contains(&number) => set(options, number),
+                _ => {
+                    return Err(UsageError(format!(
+                        "--{name} takes {unit} from {min} to {max}, not {value}"
+                    )));
+                }
+            },
+            Kind::Text { set, .. } => {
+                set(options, value).map_err(|text| UsageError(format!("--{name}: {text}")))?;
+            }
+            Kind::Missing { .. } => {
+                return Err(UsageError(format!("--{name} is not there yet")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A whole number, perhaps followed by k, m or g.
+pub fn number(text: &str) -> Option<u64> {
+    let last = text.chars().last()?.to_ascii_lowercase();
+    let factor = match last {
+        'k' => 1 << 10,
+        'm' => 1 << 20,
+        'g' => 1 << 30,
+        _ => return text.parse().ok(),
+    };
+    text[..text.len() - 1].parse::<u64>().ok()?.checked_mul(factor)
+}
+
+/// Narrows a number whose range has been checked.
+fn usize_of(number: u64) -> usize {
+    usize::try_from(number).expect("the range of every option fits 64 bits")
+}
+
+/// Narrows a number whose range has been checked.
+fn u32_of(number: u64) -> u32 {
+    u32::try_from(number).expect("the range was checked to fit 32 bits")
+}
+
+/// Accepts only `known`, which is what there is without the option too.
+fn only(known: &str, value: &str) -> Result<(), String> {
+    if value == known { Ok(()) } else { Err(format!("{value} is not there yet; only {known} is")) }
+}
+
+/// `-B`: the binary protocol is recognised on its own issue.
+fn set_protocol(_: &mut Options, value: &str) -> Result<(), String> {
+    match value {
+        "auto" | "ascii" => Ok(()),
+        "binary" => Err("binary is not there yet".to_owned()),
+        _ => Err(format!("no protocol is called {value}; auto and ascii are known")),
+    }
+}
+
+/// `-a`: octal digits.
+fn set_unix_mode(options: &mut Options, value: &str) -> Result<(), String> {
+    match u32::from_str_radix(value, 8) {
+        Ok(mode) if mode <= 0o777 => {
+            options.unix_mode = mode;
+            Ok(())
+        }
+        _ => Err(format!("takes octal digits from 0 to 777, not {value}")),
+    }
+}
+
+/// `-f`: larger than 1.
+fn set_growth_factor(options: &mut Options, value: &str) -> Result<(), String> {
+    match value.parse::<f64>() {
+        Ok(factor) if factor > 1.0 && factor <= 16.0 => {
+            options.growth_factor = Some(factor);
+            Ok(())
+        }
+        _ => Err(format!("takes a factor larger than 1 and up to 16, not {value}")),
+    }
+}
+
+/// `-l`: addresses with commas between them; may be repeated.
+fn set_listen(options: &mut Options, value: &str) -> Result<(), String> {
+    let addresses = value.split(',').filter(|address| !address.is_empty());
+    options.listen.extend(addresses.map(str::to_owned));
+    Ok(())
+}
+
+/// A switch.
+const fn switch(
+    short: Option<char>,
+    long: &'static str,
+    set: fn(&mut Options),
+    reason: &'static str,
+) -> Declaration {
+    let kind = Kind::Switch(set);
+    Declaration { short, long, kind, default: None, reason }
+}
+
+/// Something that is known and not there yet.
+const fn missing(
+    short: Option<char>,
+    long: &'static str,
+    unit: Option<&'static str>,
+    reason: &'static str,
+) -> Declaration {
+    let kind = Kind::Missing { unit };
+    Declaration { short, long, kind, default: None, reason }
+}
+
+/// Something with a value.
+const fn valued(
+    short: Option<char>,
+    long: &'static str,
+    kind: Kind,
+    default: Option<&'static str>,
+    reason: &'static str,
+) -> Declaration {
+    Declaration { short, long, kind, default, reason }
+}
+
+/// A number.
+const fn numbered(unit: &'static str, min: u64, max: u64, set: fn(&mut Options, u64)) -> Kind {
+    Kind::Number { unit, min, max, set }
+}
+
+/// Text.
+const fn text(unit: &'static str, set: fn(&mut Options, &str) -> Result<(), String>) -> Kind {
+    Kind::Text { unit, set }
+}
+
+/// Every option, in the order of the help text.
+#[rustfmt::skip]
+pub const DECLARATIONS: &[Declaration] = &[
+    valued(Some('m'), "memory-limit",
+        numbered("megabytes", 8, 1 << 21, |o, n| o.memory_megabytes = usize_of(n)), Some("64"),
+        "Memory of the process for items, index and everything beside them."),
+    switch(Some('M'), "disable-evictions", |o| o.evict = false,
+        "Answer stores with an error when memory is full instead of evicting."),
+    valued(Some('I'), "max-item-size",
+        numbered("bytes", 1 << 10, 1 << 30, |o, n| o.item_bytes_max = usize_of(n)), Some("1m"),
+        "The largest item with its key and header. A larger limit lets one item evict many."),
+    valued(Some('p'), "port", numbered("port", 0, 65_535, |o, n| o.port = n as u16), Some("11211"),
+        "TCP port to listen on; 0 takes a free one and prints it."),
+    valued(Some('l'), "listen", text("ADDRESS[:PORT],...", set_listen), None,
+        "Addresses to listen on. Without it only this machine can connect (127.0.0.1)."),
+    valued(Some('s'), "unix-socket",
+        text("FILE", |o, v| { o.unix_path = Some(v.into()); Ok(()) }), None,
+        "Unix socket to listen on instead of TCP."),
+    valued(Some('a'), "unix-mask", text("OCTAL", set_unix_mode), Some("700"),
+        "Access mask of the Unix socket."),
+    valued(Some('U'), "udp-port", numbered("port", 0, 0, |_, _| {}), Some("0"),
+        "UDP is not offered; 0 is accepted because start scripts write it."),
+    valued(Some('b'), "listen-backlog",
+        numbered("connections", 1, 65_535, |o, n| o.backlog = u32_of(n)), Some("1024"),
+        "Connections that the kernel keeps until they are accepted."),
+    valued(Some('c'), "conn-limit",
+        numbered("connections", 1, 1_000_000, |o, n| o.connections_max = usize_of(n)),
+        Some("1024"), "Most connections at one time."),
+    valued(Some('t'), "threads", numbered("threads", 1, 1024, |o, n| o.threads = usize_of(n)),
+        Some("4"), "Worker threads. More than there are CPU cores gain nothing."),
+    valued(Some('R'), "max-reqs-per-event",
+        numbered("requests", 1, 1 << 30, |o, n| o.requests_per_event = u32_of(n)), Some("20"),
+        "Accepted for memcached's sake: fairness goes by bytes read, not by requests."),
+    switch(Some('C'), "disable-cas", |o| o.cas = false,
+        "Give no CAS uniques: gets returns 0 and cas finds no match."),
+    valued(Some('f'), "slab-growth-factor", text("FACTOR", set_growth_factor), None,
+        "Ratio between neighbouring size classes. The engine's choice suits nearly everybody."),
+    valued(Some('n'), "slab-min-size",
+        numbered("bytes", 1, 1 << 20, |o, n| o.item_bytes_min = Some(usize_of(n))), None,
+        "Least space for key, value and flags. The engine's choice suits nearly everybody."),
+    switch(Some('L'), "enable-largepages", |_| {},
+        "Large pages are asked for in any case."),
+    switch(Some('k'), "lock-memory", |o| o.lock_memory = true, "Keep memory out of swap."),
+    switch(Some('F'), "disable-flush-all", |o| o.flush_allowed = false, "Refuse flush_all."),
+    switch(Some('X'), "disable-dumping", |o| o.dump_allowed = false,
+        "Refuse lru_crawler metadump and mgdump, and stats cachedump."),
+    switch(Some('W'), "disable-watch", |o| o.watch_allowed = false, "Refuse watch."),
+    switch(Some('A'), "enable-shutdown", |o| o.shutdown_allowed = true, "Allow shutdown."),
+    switch(Some('d'), "daemon", |o| o.daemon = true,
+        "Go on in the background. Under systemd leave it out."),
+    valued(Some('u'), "user", text("USER", |o, v| { o.user = Some(v.to_owned()); Ok(()) }), None,
+        "Become this user when started as root."),
+    valued(Some('P'), "pidfile",
+        text("FILE", |o, v| { o.pidfile = Some(v.into()); Ok(()) }), None,
+        "Write the process id here, and remove the file at the end."),
+    switch(Some('r'), "enable-coredumps", |o| o.core_dumps = true,
+        "Raise the limit for core files."),
+    switch(Some('v'), "verbose", |o| o.verbosity += 1,
+        "Say more on standard error; -vv says still more."),
+    valued(Some('B'), "protocol", text("auto|ascii", set_protocol), Some("auto"),
+        "The protocol that clients speak."),
+    valued(Some('o'), "extended", text("NAME[=VALUE],...", extended::apply), None,
+        "memcached's extended options; those that tune its slabs or LRU only get a warning."),
+    valued(Some('D'), "stat-prefix-delimiter",
+        text("CHARACTER", |o, _| { o.warnings.push("-D has no effect".to_owned()); Ok(()) }), None,
+        "Accepted without effect: there are no statistics by prefix."),
+    valued(None, "policy", text("clock", |_, v| only("clock", v)), Some("clock"),
+        "Who stays when memory is full."),
+    valued(None, "index", text("cuckoo", |_, v| only("cuckoo", v)), Some("cuckoo"),
+        "How items are found."),
+    valued(None, "layout", text("inline", |_, v| only("inline", v)), Some("inline"),
+        "Where keys and values lie."),
+    valued(None, "compressed", text("off", |_, v| only("off", v)), Some("off"),
+        "A compressed zone for what is asked for rarely."),
+    missing(None, "hot-target", Some("SHARE"), "Share of requests to serve uncompressed."),
+    missing(None, "flash", Some("PATH:SIZE"), "A flash tier."),
+    missing(None, "flash-write-limit", Some("BYTES"), "Most bytes written to flash per day."),
+    missing(None, "text-cost", None, "A cost behind the byte count of text stores."),
+    missing(None, "redis-port", Some("PORT"), "Redis's protocol on a port of its own."),
+    missing(None, "admin-port", Some("PORT"), "A page for people and Prometheus."),
+    missing(Some('S'), "enable-sasl", None, "SASL authentication."),
+    missing(Some('Y'), "auth-file", Some("FILE"), "Users and passwords for the text protocol."),
+    missing(Some('Z'), "enable-ssl", None, "TLS."),
+    missing(Some('e'), "memory-file", Some("FILE"), "A file that items survive a restart in."),
+    missing(Some('N'), "napi-ids", Some("COUNT"), "Workers by network queue."),
+    valued(Some('h'), "help", Kind::Print(help::help), None, "Print this."),
+    valued(Some('V'), "version", Kind::Print(help::version), None, "Print the version."),
+    valued(Some('i'), "license", Kind::Print(help::license), None, "Print the licence."),
+];

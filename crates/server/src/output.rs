@@ -1,0 +1,274 @@
+//! Replies on their way to a socket.
+//!
+//! ```text
+//! bytes     VALUE a 0 3\r\nabc\r\nVALUE big 0 99999\r\n | \r\nEND\r\n
+//!                                                       ^
+//! borrowed                                              at this place: the value in item memory
+//! ```
+//!
+//! Small values are copied behind their header. Large ones stay where they are: [`Output`] only
+//! remembers the slice, which lives as long as the cache session, and the write gathers both. What
+//! the socket does not take is copied into the connection's [`Parked`] output before the session
+//! ends, so no connection can hold a session open.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ::io::net::Stream;
+use larder::Item;
+use std::io::{self, IoSlice};
+
+use crate::counters::Counters;
+
+/// Values from this size on are written from where they lie. Below it, a copy is cheaper than the
+/// gathering write's bookkeeping and the early flush that a borrowed slice forces.
+const BORROWED_VALUE_BYTES_MIN: usize = 16 << 10;
+
+/// So much output is written before more is made.
+pub const OUTPUT_BYTES_MAX: usize = 256 << 10;
+
+/// Slices handed to one gathering write; the kernel takes up to 1024.
+const SLICES_MAX: usize = 64;
+
+/// The replies of one session to one connection.
+pub struct Output<'o, 's> {
+    /// What is written by copying. Reply writers append here.
+    pub bytes: &'o mut Vec<u8>,
+    borrowed: Vec<(usize, &'s [u8])>,
+    borrowed_bytes: usize,
+}
+
+impl<'o, 's> Output<'o, 's> {
+    /// Goes on behind what already stands in `bytes`.
+    pub fn new(bytes: &'o mut Vec<u8>) -> Self {
+        Self { bytes, borrowed: Vec::new(), borrowed_bytes: 0 }
+    }
+
+    /// Appends an item's value and the line end behind it.
+    #[inline]
+    pub fn value(&mut self, item: &Item<'s>) {
+        match item.contiguous() {
+            Some(value) if value.len() < BORROWED_VALUE_BYTES_MIN => {
+                self.bytes.reserve(value.len() + 2);
+                self.bytes.extend_from_slice(value);
+            }
+            _ => self.borrow(item),
+        }
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    #[inline(never)]
+    fn borrow(&mut self, item: &Item<'s>) {
+        for piece in item.pieces() {
+            self.borrowed.push((self.bytes.len(), piece));
+            self.borrowed_bytes += piece.len();
+        }
+    }
+
+    /// Whether nothing waits to be written.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.borrowed.is_empty()
+    }
+
+    /// Whether it has to be written before the session may end.
+    pub fn is_borrowing(&self) -> bool {
+        !self.borrowed.is_empty()
+    }
+
+    /// Whether it should be written before more is added.
+    pub fn is_full(&self) -> bool {
+        self.bytes.len() + self.borrowed_bytes >= OUTPUT_BYTES_MAX
+    }
+
+    /// Writes everything; what the socket does not take is parked.
+    pub fn flush(
+        &mut self,
+        stream: &mut Stream,
+        parked: &mut Parked,
+        counters: &Counters,
+        limit: &ParkedLimit,
+    ) -> io::Result<()> {
+        debug_assert!(parked.is_empty(), "output would overtake parked output");
+        if self.is_empty() {
+            return Ok(());
+        }
+        if self.borrowed.is_empty() {
+            let written = write_some(stream, self.bytes)?;
+            counters.add_written(written);
+            parked.park(&[&self.bytes[written..]], limit)?;
+        } else {
+            self.flush_gathered(stream, parked, counters, limit)?;
+        }
+        self.bytes.clear();
+        self.borrowed.clear();
+        self.borrowed_bytes = 0;
+        Ok(())
+    }
+
+    /// Cuts the copied bytes at the places of the borrowed ones and writes all in order.
+    fn flush_gathered(
+        &mut self,
+        stream: &mut Stream,
+        parked: &mut Parked,
+        counters: &Counters,
+        limit: &ParkedLimit,
+    ) -> io::Result<()> {
+        let mut slices: Vec<&[u8]> = Vec::with_capacity(2 * self.borrowed.len() + 1);
+        let mut start = 0;
+        for &(place, piece) in &self.borrowed {
+            slices.push(&self.bytes[start..place]);
+            slices.push(piece);
+            start = place;
+        }
+        slices.push(&self.bytes[start..]);
+        slices.retain(|slice| !slice.is_empty());
+
+        let mut rest = &mut slices[..];
+        while !rest.is_empty() {
+            let batch: Vec<IoSlice<'_>> =
+                rest.iter().take(SLICES_MAX).map(|slice| IoSlice::new(slice)).collect();
+            let mut written = match stream.write_vectored(&batch) {
+                Ok(written) => written,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            };
+            counters.add_written(written);
+            while !rest.is_empty() && written >= rest[0].len() {
+                written -= rest[0].len();
+                rest = &mut rest[1..];
+            }
+            if written > 0 {
+                rest[0] = &rest[0][written..];
+            }
+        }
+        parked.park(rest, limit)
+    }
+}
+
+impl Counters {
+    /// Counts bytes that a socket took.
+    fn add_written(&self, bytes: usize) {
+        self.bytes_written.add(bytes as u64);
+    }
+}
+
+/// Writes until the socket takes no more; returns how much it took.
+fn write_some(stream: &mut Stream, source: &[u8]) -> io::Result<usize> {
+    let mut written = 0;
+    while written < source.len() {
+        match stream.write(&source[written..]) {
+            Ok(taken) => written += taken,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(written)
+}
+
+/// How much output all connections together may have parked.
+#[derive(Debug)]
+pub struct ParkedLimit {
+    bytes: AtomicUsize,
+    bytes_max: usize,
+}
+
+impl ParkedLimit {
+    /// What is allowed beside a share of `-m`.
+    const BYTES_BASE: usize = 16 << 20;
+
+    /// 3 % of the memory and 16 MiB; but one reply of any size that the item limit allows must be
+    /// possible, or a large item could never be read by a slow client.
+    pub fn new(memory_bytes: usize, item_bytes_max: usize) -> Self {
+        let share = memory_bytes / 100 * 3 + Self::BYTES_BASE;
+        Self { bytes: AtomicUsize::new(0), bytes_max: share.max(item_bytes_max + OUTPUT_BYTES_MAX) }
+    }
+
+    /// Bytes parked now.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn take(&self, bytes: usize) -> bool {
+        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if before + bytes > self.bytes_max {
+            self.give_back(bytes);
+            return false;
+        }
+        true
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// A connection's output that its socket has not taken yet. Holds no memory when empty.
+#[derive(Debug, Default)]
+pub struct Parked {
+    bytes: Vec<u8>,
+    written: usize,
+}
+
+impl Parked {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Keeps `slices`; an error of kind `OutOfMemory` says that the limit forbids it.
+    pub fn park(&mut self, slices: &[&[u8]], limit: &ParkedLimit) -> io::Result<()> {
+        let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
+        if bytes == 0 {
+            return Ok(());
+        }
+        if !limit.take(bytes) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        self.bytes.reserve_exact(bytes);
+        for slice in slices {
+            self.bytes.extend_from_slice(slice);
+        }
+        Ok(())
+    }
+
+    /// Writes what the socket takes.
+    pub fn flush(
+        &mut self,
+        stream: &mut Stream,
+        counters: &Counters,
+        limit: &ParkedLimit,
+    ) -> io::Result<()> {
+        let written = write_some(stream, &self.bytes[self.written..])?;
+        counters.add_written(written);
+        self.written += written;
+        if self.written == self.bytes.len() {
+            self.discard(limit);
+        }
+        Ok(())
+    }
+
+    /// Forgets everything, as when the connection closes.
+    pub fn discard(&mut self, limit: &ParkedLimit) {
+        limit.give_back(self.bytes.len());
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_holds_at_its_edge() {
+        let limit = ParkedLimit { bytes: AtomicUsize::new(0), bytes_max: 10 };
+        let mut parked = Parked::default();
+        parked.park(&[b"12345", b"67890"], &limit).expect("exactly the limit");
+        let mut other = Parked::default();
+        let error = other.park(&[b"x"], &limit).expect_err("one too many");
+        assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
+        parked.discard(&limit);
+        assert_eq!(limit.bytes(), 0);
+        other.park(&[b"x"], &limit).expect("there is room again");
+    }
+}

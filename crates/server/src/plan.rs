@@ -1,0 +1,365 @@
+//! What a connection's bytes ask for, a batch at a time.
+//!
+//! ```text
+//! input   get a b\r\nset c 0 0 3\r\nxyz\r\nget d
+//!         |--- step 0 ---||------- step 1 ------||-- not a whole line: stays
+//! hashes  a b             c
+//! ```
+//!
+//! [`Plan::fill`] parses requests from the input until the batch is full, and hashes every key on
+//! the way, so that the memory of all of them can be asked for before the first is executed.
+//! Parsing never depends on what an earlier request of the batch does; where it would (a value that
+//! is not all there, `watch`, a dump, `quit`), the batch ends.
+//!
+//! A multiget that does not fit the batch is cut: its head is a step with `more` set, its tail is
+//! carried into the next batch.
+
+use larder::{Cache, Hash};
+use protocol::parse::tokens::Tokens;
+use protocol::request::{Get, GetContinuation, KEY_BYTES_MAX, Key};
+use protocol::{Parsed, Request, parse};
+
+/// So many keys are fetched ahead and executed under one pin of the cache. Enough to overlap the
+/// memory latency of a core's outstanding misses several times over, and few enough that what the
+/// batch touches stays in the first-level cache.
+pub const BATCH_KEYS_MAX: usize = 128;
+
+/// Where the hash of a request without a key stands.
+const NO_HASH: usize = usize::MAX;
+
+/// A place in the input to go on from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Bytes before it.
+    pub offset: usize,
+    /// The multiget that it lies within.
+    pub continuation: Option<GetContinuation>,
+}
+
+/// The value behind a storage request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Payload<'b> {
+    /// The request has none.
+    None,
+    /// The value and the two bytes behind it.
+    Whole(&'b [u8]),
+    /// It has not arrived in full; the connection streams it.
+    Part,
+}
+
+/// What a step does.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Action<'b> {
+    /// Executes a request.
+    Request(Request<'b>),
+    /// Answers this to a line that is no request.
+    Answer(&'static str),
+    /// Closes the connection.
+    Close,
+}
+
+/// One request of a batch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Step<'b> {
+    /// What it does.
+    pub action: Action<'b>,
+    /// The request's line, with its end.
+    pub line: &'b [u8],
+    /// The value behind it.
+    pub payload: Payload<'b>,
+    /// Where its first key's hash stands.
+    pub hash_at: usize,
+    /// Where to parse it again.
+    pub place: Place,
+}
+
+/// Why a batch ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The input holds no further whole request.
+    Input,
+    /// It is full, or what follows depends on it.
+    Batch,
+}
+
+/// The way through one read's input.
+pub struct Plan<'b> {
+    input: &'b [u8],
+    place: Place,
+    carried: Option<Get<'b>>,
+    /// Bytes beyond the input that belong to a refused request and must be skipped.
+    pub swallow_bytes: u64,
+}
+
+/// Reuses a list's memory for steps of another lifetime.
+pub fn recycle<'b>(mut steps: Vec<Step<'_>>) -> Vec<Step<'b>> {
+    steps.clear();
+    steps.into_iter().map(|_| unreachable!("the list was cleared")).collect()
+}
+
+impl<'b> Plan<'b> {
+    /// Starts at the front of `input`.
+    pub fn new(input: &'b [u8], continuation: Option<GetContinuation>) -> Self {
+        Self { input, place: Place { offset: 0, continuation }, carried: None, swallow_bytes: 0 }
+    }
+
+    /// What has not been planned yet.
+    pub fn rest(&self) -> &'b [u8] {
+        &self.input[self.place.offset..]
+    }
+
+    /// Passes over bytes that belonged to a value.
+    pub fn skip(&mut self, bytes: usize) {
+        self.place.offset += bytes;
+    }
+
+    /// Where `step` goes on, which for a multiget is at its next key.
+    pub fn place_of_step(&self, step: &Step<'b>) -> Place {
+        match &step.action {
+            Action::Request(Request::Get(get)) if !get.keys.is_empty() => {
+                self.place_of(get.keys, continuation_of(get))
+            }
+            _ => step.place,
+        }
+    }
+
+    /// Where the next request stands.
+    pub fn place(&self) -> Place {
+        match &self.carried {
+            None => self.place,
+            Some(get) => self.place_of(get.keys, continuation_of(get)),
+        }
+    }
+
+    /// The place of the first of `keys`, a part of the input.
+    fn place_of(&self, keys: &[u8], continuation: GetContinuation) -> Place {
+        Place {
+            offset: keys.as_ptr().addr() - self.input.as_ptr().addr(),
+            continuation: Some(continuation),
+        }
+    }
+
+    /// Fills a batch with what comes next.
+    pub fn fill(
+        &mut self,
+        cache: &Cache,
+        steps: &mut Vec<Step<'b>>,
+        hashes: &mut Vec<Hash>,
+    ) -> End {
+        steps.clear();
+        hashes.clear();
+        if let Some(get) = self.carried.take() {
+            let place = self.place_of(get.keys, continuation_of(&get));
+            self.push_get(cache, get, b"", place, steps, hashes);
+        }
+        while hashes.len() < BATCH_KEYS_MAX && steps.len() < BATCH_KEYS_MAX {
+            let place = self.place;
+            match parse(self.rest(), place.continuation) {
+                Parsed::Incomplete => return End::Input,
+                Parsed::Request { request, consumed } => {
+                    let line = &self.rest()[..consumed];
+                    self.place = Place { offset: place.offset + consumed, continuation: None };
+                    if self.push(cache, request, line, place, steps, hashes) {
+                        return End::Batch;
+                    }
+                }
+                Parsed::Refused { error, consumed, swallow_bytes, quiet } => {
+                    self.place = Place { offset: place.offset + consumed, continuation: None };
+                    let answer = if quiet { "" } else { error.line() };
+                    steps.push(Step::answer(answer, place));
+                    if self.swallow(swallow_bytes) {
+                        return End::Batch;
+                    }
+                }
+                // The binary protocol is not spoken here: whoever tries it is not kept waiting.
+                Parsed::Close | Parsed::Binary => {
+                    steps.push(Step::close(place));
+                    return End::Batch;
+                }
+            }
+        }
+        End::Batch
+    }
+
+    /// Adds a request; true if the batch must end behind it.
+    fn push(
+        &mut self,
+        cache: &Cache,
+        request: Request<'b>,
+        line: &'b [u8],
+        place: Place,
+        steps: &mut Vec<Step<'b>>,
+        hashes: &mut Vec<Hash>,
+    ) -> bool {
+        if let Request::Get(get) = request {
+            self.place.continuation = get.continuation();
+            self.push_get(cache, get, line, place, steps, hashes);
+            return false;
+        }
+        let mut hash_at = NO_HASH;
+        let mut payload = Payload::None;
+        if let Some(key) = key_of(&request) {
+            hash_at = hashes.len();
+            let mut scratch = [0; KEY_BYTES_MAX];
+            let hash = cache.hash(key.bytes(&mut scratch));
+            hashes.push(hash);
+        }
+        if let Some(value_bytes) = value_bytes_of(&request) {
+            payload = match self.rest().get(..value_bytes + 2) {
+                Some(whole) => Payload::Whole(whole),
+                None => Payload::Part,
+            };
+            if let Payload::Whole(whole) = payload {
+                self.place.offset += whole.len();
+            }
+        }
+        let action = Action::Request(request);
+        steps.push(Step { action, line, payload, hash_at, place });
+        payload == Payload::Part || ends_batch(&request)
+    }
+
+    /// Adds a multiget, or as much of it as fits.
+    fn push_get(
+        &mut self,
+        cache: &Cache,
+        mut get: Get<'b>,
+        line: &'b [u8],
+        place: Place,
+        steps: &mut Vec<Step<'b>>,
+        hashes: &mut Vec<Hash>,
+    ) {
+        let hash_at = hashes.len();
+        let mut keys = Tokens::new(get.keys);
+        while hashes.len() < BATCH_KEYS_MAX {
+            let Some(key) = keys.next() else {
+                break;
+            };
+            let hash = cache.hash(key);
+            hashes.push(hash);
+        }
+        let rest = keys.rest();
+        if Tokens::new(rest).next().is_some() {
+            self.carried = Some(Get { keys: rest, ..get });
+            get.keys = &get.keys[..get.keys.len() - rest.len()];
+            get.more = true;
+        }
+        let action = Action::Request(Request::Get(get));
+        steps.push(Step { action, line, payload: Payload::None, hash_at, place });
+    }
+
+    /// Skips what of a refused value is here; true if more of it is to come.
+    fn swallow(&mut self, bytes: u64) -> bool {
+        let here = self.rest().len() as u64;
+        let skipped = bytes.min(here);
+        self.place.offset += usize::try_from(skipped).expect("no more than the input holds");
+        self.swallow_bytes = bytes - skipped;
+        self.swallow_bytes > 0
+    }
+}
+
+impl<'b> Step<'b> {
+    fn bare(action: Action<'b>, place: Place) -> Self {
+        Self { action, line: b"", payload: Payload::None, hash_at: NO_HASH, place }
+    }
+
+    fn answer(text: &'static str, place: Place) -> Self {
+        Self::bare(Action::Answer(text), place)
+    }
+
+    fn close(place: Place) -> Self {
+        Self::bare(Action::Close, place)
+    }
+}
+
+/// What a connection that stops before `get` hands to the parser when it goes on.
+fn continuation_of(get: &Get<'_>) -> GetContinuation {
+    GetContinuation { with_cas: get.with_cas, touch: get.touch, refused: get.refused }
+}
+
+/// The key of a request that has exactly one.
+fn key_of<'b>(request: &Request<'b>) -> Option<Key<'b>> {
+    match request {
+        Request::Store(store) => Some(store.key),
+        Request::MetaGet(get) => Some(get.key),
+        Request::MetaSet(set) => Some(set.key),
+        Request::MetaDelete(delete) => Some(delete.key),
+        Request::MetaArithmetic(arithmetic) => Some(arithmetic.key),
+        Request::Delete { key, .. }
+        | Request::Arithmetic { key, .. }
+        | Request::Touch { key, .. }
+        | Request::MetaDebug { key } => Some(*key),
+        _ => None,
+    }
+}
+
+/// The length of the value that follows a request.
+fn value_bytes_of(request: &Request<'_>) -> Option<usize> {
+    match request {
+        Request::Store(store) => Some(store.value_bytes),
+        Request::MetaSet(set) => Some(set.value_bytes),
+        _ => None,
+    }
+}
+
+/// Whether what comes behind this request may be meant differently because of it.
+fn ends_batch(request: &Request<'_>) -> bool {
+    matches!(
+        request,
+        Request::Quit
+            | Request::Watch { .. }
+            | Request::Administration { .. }
+            | Request::Shutdown { .. }
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cache() -> Cache {
+        Cache::builder().memory_bytes(64 << 20).build().expect("a small cache")
+    }
+
+    #[test]
+    fn a_batch_ends_where_a_value_is_not_all_there() {
+        let cache = cache();
+        let (mut steps, mut hashes) = (Vec::new(), Vec::new());
+        let input = b"get a b\r\nset c 0 0 3\r\nxyz\r\nset d 0 0 9\r\nxy";
+        let mut plan = Plan::new(input, None);
+        assert_eq!(plan.fill(&cache, &mut steps, &mut hashes), End::Batch);
+        assert_eq!(steps.len(), 3);
+        assert_eq!(hashes.len(), 4);
+        assert_eq!(steps[1].payload, Payload::Whole(b"xyz\r\n"));
+        assert_eq!(steps[2].payload, Payload::Part);
+        assert_eq!(plan.rest(), b"xy");
+    }
+
+    #[test]
+    fn a_long_multiget_is_cut_and_carried() {
+        let cache = cache();
+        let (mut steps, mut hashes) = (Vec::new(), Vec::new());
+        let mut input = b"get".to_vec();
+        for number in 0..BATCH_KEYS_MAX + 1 {
+            input.extend_from_slice(format!(" key{number}").as_bytes());
+        }
+        input.extend_from_slice(b"\r\nmn\r\n");
+        let mut plan = Plan::new(&input, None);
+        plan.fill(&cache, &mut steps, &mut hashes);
+        assert_eq!((steps.len(), hashes.len()), (1, BATCH_KEYS_MAX));
+        let place = plan.place();
+        assert!(input[place.offset..].trim_ascii_start().starts_with(b"key128\r\n"));
+        assert!(place.continuation.is_some());
+        assert_eq!(plan.fill(&cache, &mut steps, &mut hashes), End::Input);
+        assert_eq!((steps.len(), hashes.len()), (2, 1));
+        assert!(plan.rest().is_empty());
+    }
+
+    #[test]
+    fn a_refused_value_is_skipped_as_far_as_it_is_here() {
+        let cache = cache();
+        let (mut steps, mut hashes) = (Vec::new(), Vec::new());
+        let mut plan = Plan::new(b"set a -1 0 9\r\nxyz", None);
+        assert_eq!(plan.fill(&cache, &mut steps, &mut hashes), End::Batch);
+        assert_eq!(plan.swallow_bytes, 8);
+    }
+}

@@ -1,0 +1,142 @@
+//! What all threads of the server share.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use io::poll::Waker;
+use io::{Clock, SystemClock};
+use larder::Cache;
+use stdx::sync::lock;
+
+use crate::connection::Info;
+use crate::counters::{CounterSets, Sums};
+use crate::options::Options;
+use crate::output::ParkedLimit;
+use crate::watch::Watchers;
+use crate::worker::Mailbox;
+
+/// The server: the cache and everything beside it that more than one thread uses.
+pub struct Server {
+    /// The cache.
+    pub cache: Cache,
+    /// What was chosen at the start.
+    pub options: Options,
+    /// What the workers count.
+    pub counters: CounterSets,
+    /// Connections on their way to the workers.
+    pub mailboxes: Vec<Mailbox>,
+    /// Wakes the acceptor.
+    pub acceptor: Waker,
+    /// Who watches.
+    pub watchers: Watchers,
+    /// What connections have parked.
+    pub parked: ParkedLimit,
+    /// Everything about the connections as a whole.
+    pub connections: Connections,
+    /// The threads shall end.
+    pub stopping: AtomicBool,
+    /// `verbosity`.
+    pub verbosity: AtomicU32,
+    /// `limit_maxbytes`, which `cache_memlimit` changes.
+    pub memory_bytes: AtomicUsize,
+    /// What `stats reset` subtracts.
+    pub reset: Mutex<Sums>,
+    /// When the server started.
+    pub started: Instant,
+    /// Where it listens, the first of them; for `stats settings`.
+    pub listening: Vec<String>,
+    /// The time outside of a cache session.
+    pub clock: SystemClock,
+}
+
+impl Server {
+    /// What the workers have counted since the start or the last `stats reset`.
+    pub fn sums(&self) -> Sums {
+        self.counters.sum().since(&lock(&self.reset))
+    }
+
+    /// Unix seconds.
+    pub fn now(&self) -> u32 {
+        self.clock.unix_seconds()
+    }
+
+    /// Whether the threads shall end.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Tells every thread to end. Release pairs with the load in [`Self::is_stopping`].
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.wake_all();
+        self.cache.call_for_work();
+    }
+
+    /// Lets the acceptor look whether it may go on.
+    pub fn wake_acceptor(&self) {
+        self.acceptor.wake().expect("an eventfd takes a write for as long as it is open");
+    }
+
+    fn wake_all(&self) {
+        self.wake_acceptor();
+        for mailbox in &self.mailboxes {
+            mailbox.wake();
+        }
+    }
+
+    /// Writes a line to standard error if `verbosity` is at least `level`.
+    pub fn log(&self, level: u32, text: &str) {
+        if self.verbosity.load(Ordering::Relaxed) >= level {
+            eprintln!("larder: {text}");
+        }
+    }
+}
+
+/// The connections as a whole.
+#[derive(Debug, Default)]
+pub struct Connections {
+    /// Open now.
+    pub current: AtomicUsize,
+    /// Since the start.
+    pub total: AtomicU64,
+    /// Refused at the limit.
+    pub rejected: AtomicU64,
+    /// How often accepting was paused at the limit.
+    pub pauses: AtomicU64,
+    /// Accepting is paused now.
+    pub is_paused: AtomicBool,
+    /// One entry for each by its descriptor, for `stats conns`.
+    pub infos: Mutex<BTreeMap<i32, Arc<Info>>>,
+}
+
+impl Connections {
+    /// One more.
+    pub fn enter(&self, info: Arc<Info>) {
+        self.current.fetch_add(1, Ordering::Relaxed);
+        self.total.fetch_add(1, Ordering::Relaxed);
+        lock(&self.infos).insert(info.fd, info);
+    }
+
+    /// Before a connection's socket is closed: its descriptor will soon be another's.
+    pub fn forget(&self, fd: i32) {
+        lock(&self.infos).remove(&fd);
+    }
+
+    /// After it was closed: one less; true if the acceptor waits for that.
+    pub fn leave(&self) -> bool {
+        // SeqCst on both pairs with the acceptor, which first says that it pauses and then looks
+        // at the number again: one of the two sees the other.
+        self.current.fetch_sub(1, Ordering::SeqCst);
+        self.is_paused.load(Ordering::SeqCst)
+    }
+}
+
+impl Server {
+    /// The first TCP port it listens on.
+    pub fn tcp_port(&self) -> Option<u16> {
+        let address = self.listening.iter().find_map(|name| name.strip_prefix("tcp:"))?;
+        address.rsplit_once(':')?.1.parse().ok()
+    }
+}

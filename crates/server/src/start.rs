@@ -1,0 +1,204 @@
+//! From options to a running server, and back to nothing.
+//!
+//! Everything that can fail, fails before the first thread starts. The order matters: sockets are
+//! bound and limits raised while the process may still be root; it goes to the background when
+//! hardly anything can fail any more, because then nobody hears of it, but before it has threads;
+//! and the pidfile is written by the process that stays.
+//!
+//! Threads: this one waits for signals, one accepts, `-t` of them work, and one does the cache's
+//! background work.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ::io::net::Listener;
+use ::io::poll::{Poll, Waker};
+use ::io::{SystemClock, process};
+use larder::Cache;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::iterator::Signals;
+
+use crate::acceptor::{self, Acceptor};
+use crate::counters::{CounterSets, Sums};
+use crate::listen;
+use crate::options::Options;
+use crate::output::ParkedLimit;
+use crate::server::{Connections, Server};
+use crate::watch::Watchers;
+use crate::worker::{Mailbox, Worker};
+
+/// Descriptors beside those of connections: standard streams, queues, wakers, listeners.
+pub const RESERVED_FILES: u64 = 64;
+
+/// The background thread looks for work at least this often.
+const MAINTAIN_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves until a signal says stop.
+pub fn serve(options: Options) -> Result<(), String> {
+    for warning in &options.warnings {
+        eprintln!("larder: {warning}");
+    }
+    let listeners = listen::open(&options)?;
+    prepare_process(&options)?;
+    let failed = |error: std::io::Error| format!("cannot start: {error}");
+    let polls =
+        (0..options.threads).map(|_| Poll::new()).collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    let accept_poll = Poll::new().map_err(failed)?;
+    let server = build(options, &listeners, &polls, &accept_poll)?;
+    let acceptor = Acceptor::new(&server, listeners, accept_poll).map_err(failed)?;
+    announce(&server);
+    settle_process(&server.options)?;
+    // From here on the signals wait in a pipe, so that none can end the process half started.
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1, SIGHUP]).map_err(failed)?;
+    let left_behind = left_behind(&server.options)?;
+
+    thread::scope(|scope| {
+        for (number, poll) in polls.into_iter().enumerate() {
+            let worker = Worker::new(&server, number, poll);
+            spawn(scope, format!("worker-{number}"), move || worker.run());
+        }
+        spawn(scope, "acceptor".to_owned(), move || acceptor.run());
+        spawn(scope, "maintain".to_owned(), || maintain(&server));
+        for signal in &mut signals {
+            if signal == SIGHUP {
+                server.log(0, "SIGHUP: nothing to reload");
+                continue;
+            }
+            server.log(1, &format!("signal {signal}: stopping"));
+            break;
+        }
+        server.stop();
+    });
+    for path in left_behind {
+        // Somebody else may have removed it; there is nothing more to do either way.
+        let _ = fs::remove_file(path);
+    }
+    Ok(())
+}
+
+/// Starts a named thread of the server.
+fn spawn<'scope, 'env>(
+    scope: &'scope thread::Scope<'scope, 'env>,
+    name: String,
+    body: impl FnOnce() + Send + 'scope,
+) {
+    thread::Builder::new()
+        .name(name)
+        .spawn_scoped(scope, body)
+        .expect("the system gives the process its threads");
+}
+
+/// Limits and user.
+fn prepare_process(options: &Options) -> Result<(), String> {
+    let files = options.connections_max as u64 + RESERVED_FILES + 4 * options.threads as u64;
+    process::raise_file_limit(files).map_err(|error| {
+        format!("cannot allow {files} open files for -c (see ulimit -n): {error}")
+    })?;
+    if options.core_dumps {
+        process::raise_core_limit().map_err(|error| format!("cannot allow core files: {error}"))?;
+    }
+    if options.lock_memory && process::is_root() {
+        // Whether that sufficed shows when the memory is locked.
+        let _ = process::raise_lock_limit();
+    }
+    if let Some(user) = &options.user
+        && process::is_root()
+    {
+        process::become_user(user).map_err(|error| format!("cannot become {user}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// Goes to the background, and what has to come after that.
+fn settle_process(options: &Options) -> Result<(), String> {
+    if options.daemon {
+        process::daemonize().map_err(|error| format!("cannot go to the background: {error}"))?;
+    }
+    // A fork does not hand locks on. Without them the server works all the same.
+    if options.lock_memory
+        && let Err(error) = process::lock_memory()
+    {
+        eprintln!("larder: -k has no effect, memory cannot be locked: {error}");
+    }
+    Ok(())
+}
+
+/// Builds the cache and what the threads share.
+fn build(
+    options: Options,
+    listeners: &[Listener],
+    polls: &[Poll],
+    accept_poll: &Poll,
+) -> Result<Server, String> {
+    let memory_bytes = options.memory_megabytes << 20;
+    let mut builder = Cache::builder()
+        .memory_bytes(memory_bytes)
+        .item_bytes_max(options.item_bytes_max)
+        .evict(options.evict);
+    if let Some(factor) = options.growth_factor {
+        builder = builder.growth_factor(factor);
+    }
+    if let Some(bytes) = options.item_bytes_min {
+        // memcached means the bytes of key, value and flags; the header beside them is small.
+        builder = builder.chunk_bytes_min(bytes);
+    }
+    let cache = builder.build().map_err(|error| format!("cannot build the cache: {error}"))?;
+    let failed = |error: std::io::Error| format!("cannot start: {error}");
+    let mailboxes =
+        polls.iter().map(Mailbox::new).collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    let acceptor = Waker::new(accept_poll.registry(), acceptor::WAKE).map_err(failed)?;
+    Ok(Server {
+        cache,
+        counters: CounterSets::new(options.threads),
+        mailboxes,
+        acceptor,
+        watchers: Watchers::default(),
+        parked: ParkedLimit::new(memory_bytes, options.item_bytes_max),
+        connections: Connections::default(),
+        stopping: AtomicBool::new(false),
+        verbosity: AtomicU32::new(options.verbosity),
+        memory_bytes: AtomicUsize::new(memory_bytes),
+        reset: Mutex::new(Sums::default()),
+        started: Instant::now(),
+        listening: listeners.iter().map(Listener::name).collect(),
+        clock: SystemClock::new(),
+        options,
+    })
+}
+
+/// Says where it listens if that was left to the kernel, or if asked to say more.
+fn announce(server: &Server) {
+    if server.options.port == 0 || server.options.verbosity > 0 {
+        let mut out = std::io::stdout().lock();
+        for name in &server.listening {
+            // Whoever closed the output does not want to know.
+            let _ = writeln!(out, "listening on {name}");
+        }
+        let _ = out.flush();
+    }
+}
+
+/// Writes the pidfile; returns the files to remove at the end.
+fn left_behind(options: &Options) -> Result<Vec<PathBuf>, String> {
+    let mut files: Vec<PathBuf> = options.unix_path.clone().into_iter().collect();
+    if let Some(path) = &options.pidfile {
+        fs::write(path, format!("{}\n", std::process::id()))
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        files.push(path.clone());
+    }
+    Ok(files)
+}
+
+/// The cache's background work.
+fn maintain(server: &Server) {
+    while !server.is_stopping() {
+        if !server.cache.maintain() {
+            server.cache.wait_for_work(MAINTAIN_PAUSE);
+        }
+    }
+}

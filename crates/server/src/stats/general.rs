@@ -1,0 +1,143 @@
+//! `stats`.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::Stats;
+use crate::commands::VERSION;
+use crate::counters::Sums;
+use crate::server::Server;
+
+/// Everything that memcached_exporter, Telegraf, Datadog and memcached-tool look for.
+pub fn write(server: &Server, stats: &mut Stats<'_>) {
+    let sums = server.sums();
+    process(server, stats);
+    connections(server, stats);
+    requests(&sums, stats);
+    if server.options.idle_timeout_s > 0 {
+        stats.line("idle_kicks", sums.idle_kicks);
+    }
+    stats.lines(&[
+        ("bytes_read", sums.bytes_read),
+        ("bytes_written", sums.bytes_written),
+        ("limit_maxbytes", server.memory_bytes.load(Ordering::Relaxed) as u64),
+        ("accepting_conns", u64::from(!server.connections.is_paused.load(Ordering::Relaxed))),
+        ("listen_disabled_num", server.connections.pauses.load(Ordering::Relaxed)),
+        ("time_in_listen_disabled_us", 0),
+        ("threads", server.options.threads as u64),
+        ("conn_yields", sums.conn_yields),
+        ("output_kicks", sums.output_kicks),
+        ("output_parked_bytes", server.parked.bytes() as u64),
+    ]);
+    memory(server, stats);
+    let (watchers, skipped) = server.watchers.numbers();
+    stats.lines(&[
+        ("log_worker_dropped", 0),
+        ("log_worker_written", 0),
+        ("log_watcher_skipped", skipped),
+        ("log_watcher_sent", 0),
+        ("log_watchers", watchers as u64),
+        ("unexpected_napi_ids", 0),
+        ("round_robin_fallback", 0),
+    ]);
+}
+
+fn process(server: &Server, stats: &mut Stats<'_>) {
+    let (user, system) = io::process::cpu_time();
+    stats.line("pid", std::process::id());
+    stats.line("uptime", server.started.elapsed().as_secs());
+    stats.line("time", server.now());
+    stats.line("version", VERSION);
+    stats.line("pointer_size", usize::BITS);
+    stats.line("rusage_user", seconds(user));
+    stats.line("rusage_system", seconds(system));
+}
+
+/// Seconds with six digits behind exactly one dot.
+fn seconds(time: Duration) -> String {
+    format!("{}.{:06}", time.as_secs(), time.subsec_micros())
+}
+
+fn connections(server: &Server, stats: &mut Stats<'_>) {
+    let connections = &server.connections;
+    let current = connections.current.load(Ordering::Relaxed) as u64;
+    stats.lines(&[
+        ("max_connections", server.options.connections_max as u64),
+        ("curr_connections", current),
+        ("total_connections", connections.total.load(Ordering::Relaxed)),
+        ("rejected_connections", connections.rejected.load(Ordering::Relaxed)),
+        ("connection_structures", current),
+        ("response_obj_oom", 0),
+        ("response_obj_count", 0),
+        ("response_obj_bytes", 0),
+        ("read_buf_count", server.options.threads as u64),
+        ("read_buf_bytes", (server.options.threads * crate::turn::READ_BYTES) as u64),
+        ("read_buf_bytes_free", 0),
+        ("read_buf_oom", 0),
+        ("reserved_fds", crate::start::RESERVED_FILES),
+    ]);
+}
+
+fn requests(sums: &Sums, stats: &mut Stats<'_>) {
+    stats.lines(&[
+        ("cmd_get", sums.cmd_get),
+        ("cmd_set", sums.cmd_set),
+        ("cmd_flush", sums.cmd_flush),
+        ("cmd_touch", sums.cmd_touch),
+        ("cmd_meta", sums.cmd_meta),
+        ("get_hits", sums.get_hits),
+        ("get_misses", sums.get_misses),
+        ("get_expired", 0),
+        ("get_flushed", 0),
+        ("delete_misses", sums.delete_misses),
+        ("delete_hits", sums.delete_hits),
+        ("incr_misses", sums.incr_misses),
+        ("incr_hits", sums.incr_hits),
+        ("decr_misses", sums.decr_misses),
+        ("decr_hits", sums.decr_hits),
+        ("cas_misses", sums.cas_misses),
+        ("cas_hits", sums.cas_hits),
+        ("cas_badval", sums.cas_badval),
+        ("touch_hits", sums.touch_hits),
+        ("touch_misses", sums.touch_misses),
+        ("store_too_large", sums.store_too_large),
+        ("store_no_memory", sums.store_no_memory),
+        ("auth_cmds", 0),
+        ("auth_errors", 0),
+    ]);
+}
+
+fn memory(server: &Server, stats: &mut Stats<'_>) {
+    let cache = server.cache.stats();
+    stats.lines(&[
+        ("hash_power_level", u64::from(cache.index_slots.max(1).ilog2())),
+        ("hash_bytes", cache.index_bytes),
+        ("hash_is_expanding", 0),
+        ("slab_reassign_rescues", 0),
+        ("slab_reassign_chunk_rescues", 0),
+        ("slab_reassign_inline_reclaim", 0),
+        ("slab_reassign_busy_items", 0),
+        ("slab_reassign_busy_deletes", 0),
+        ("slab_reassign_running", 0),
+        ("slabs_moved", cache.slabs_moved),
+        ("lru_crawler_running", 0),
+        ("lru_crawler_starts", 0),
+        ("lru_maintainer_juggles", 0),
+        ("malloc_fails", 0),
+        ("bytes", cache.item_bytes),
+        ("curr_items", cache.items),
+        ("total_items", cache.mutations),
+        ("expired_unfetched", cache.expired_unfetched),
+        ("evicted_unfetched", cache.evicted_unfetched),
+        ("evicted_active", cache.evicted_recent),
+        ("evictions", cache.evicted),
+        ("reclaimed", cache.expired),
+        ("crawler_reclaimed", 0),
+        ("crawler_items_checked", 0),
+        ("lrutail_reflocked", 0),
+        ("moves_to_cold", 0),
+        ("moves_to_warm", 0),
+        ("moves_within_lru", 0),
+        ("direct_reclaims", 0),
+    ]);
+}

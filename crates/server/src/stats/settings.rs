@@ -1,0 +1,73 @@
+//! `stats settings`.
+
+use std::sync::atomic::Ordering;
+
+use super::Stats;
+use crate::server::Server;
+
+fn yes_no(value: bool) -> &'static str {
+    if value { "yes" } else { "no" }
+}
+
+/// What was chosen at the start and since; booleans are yes and no, and no value is empty.
+pub fn write(server: &Server, stats: &mut Stats<'_>) {
+    let options = &server.options;
+    stats.line("maxbytes", server.memory_bytes.load(Ordering::Relaxed));
+    stats.line("maxconns", options.connections_max);
+    stats.line("tcpport", server.tcp_port().unwrap_or(0));
+    stats.line("udpport", 0);
+    let interfaces = options.listen.join(",");
+    stats.line("inter", if interfaces.is_empty() { "127.0.0.1" } else { &interfaces });
+    stats.line("verbosity", server.verbosity.load(Ordering::Relaxed));
+    stats.line("oldest", 0);
+    stats.line("evictions", if options.evict { "on" } else { "off" });
+    match &options.unix_path {
+        Some(path) => stats.line("domain_socket", path.display()),
+        None => stats.line("domain_socket", "NULL"),
+    }
+    stats.line("umask", format_args!("{:o}", options.unix_mode));
+    stats.line("shutdown_command", yes_no(options.shutdown_allowed));
+    match options.growth_factor {
+        Some(factor) => stats.line("growth_factor", format_args!("{factor:.2}")),
+        None => stats.line("growth_factor", "auto"),
+    }
+    stats.line("chunk_size", options.item_bytes_min.unwrap_or(0));
+    stats.line("num_threads", options.threads);
+    stats.line("num_threads_per_udp", 0);
+    stats.line("stat_key_prefix", ":");
+    stats.line("detail_enabled", "no");
+    stats.line("reqs_per_event", options.requests_per_event);
+    stats.line("cas_enabled", yes_no(options.cas));
+    stats.line("tcp_backlog", options.backlog);
+    stats.line("binding_protocol", "auto-negotiate");
+    stats.line("auth_enabled_sasl", "no");
+    stats.line("auth_enabled_ascii", "no");
+    stats.line("item_size_max", options.item_bytes_max);
+    stats.line("maxconns_fast", yes_no(options.connections_fast));
+    stats.line("hashpower_init", 0);
+    stats.line("slab_reassign", "yes");
+    stats.line("slab_automove", 1);
+    stats.line("lru_crawler", "yes");
+    stats.line("lru_crawler_sleep", 0);
+    stats.line("lru_crawler_tocrawl", 0);
+    stats.line("tail_repair_time", 0);
+    stats.line("flush_enabled", yes_no(options.flush_allowed));
+    stats.line("dump_enabled", yes_no(options.dump_allowed));
+    stats.line("watch_enabled", yes_no(options.watch_allowed));
+    stats.line("hash_algorithm", "foldhash");
+    stats.line("lru_maintainer_thread", "yes");
+    stats.line("lru_segmented", "no");
+    stats.line("temp_lru", "no");
+    stats.line("idle_timeout", options.idle_timeout_s);
+    stats.line("watcher_logbuf_size", options.watcher_bytes_max);
+    stats.line("worker_logbuf_size", 0);
+    stats.line("read_buf_mem_limit", 0);
+    stats.line("track_sizes", "no");
+    stats.line("inline_ascii_response", "no");
+    stats.line("drop_privileges", "no");
+    stats.line("ssl_enabled", "no");
+    stats.line("proxy_enabled", "no");
+    stats.line("num_napi_ids", 0);
+    stats.line("memory_file", "NULL");
+    stats.line("client_flags_size", 4);
+}

@@ -1,0 +1,423 @@
+//! A connection's turn: read once, execute what is there, write once.
+//!
+//! ```text
+//! parked output? --yes--> write it; what is left waits for the socket, and so does all else
+//!     |no
+//! unread bytes + one read --> plan a batch --> execute it --> replies
+//!                                ^               |
+//!                                +--- more? -----+--> write --> park what is not taken
+//! ```
+//!
+//! Readiness is edge-triggered. A read that returns less than there was room for has drained the
+//! socket, so the next read waits for the next event, and an unpipelined request costs one
+//! `epoll_wait`, one `read` and one `write`. A read that fills the buffer ends the turn all the
+//! same: the connection goes to the end of its worker's queue, so that no client that never stops
+//! sending can keep the others waiting for longer than a buffer's worth of requests.
+
+use std::io::ErrorKind;
+use std::mem;
+
+use larder::{Hash, Session};
+use protocol::parse::LINE_BYTES_MAX;
+use protocol::{Parsed, parse};
+
+use crate::commands::{self, Again, Context, Flow};
+use crate::connection::{Close, Connection, Incoming, State};
+use crate::counters::Counters;
+use crate::dump;
+use crate::output::{OUTPUT_BYTES_MAX, Output};
+use crate::plan::{End, Place, Plan, Step, recycle};
+use crate::server::Server;
+
+/// So much is read at once. Two thousand small requests, which is past the point where more would
+/// save system calls, and it stays in the second-level cache.
+pub const READ_BYTES: usize = 64 << 10;
+
+/// What may stand before a read in the buffer: the unread end of the last one.
+const UNREAD_BYTES_MAX: usize = 2 * LINE_BYTES_MAX;
+
+/// While so much of a value is missing it is read straight into its draft.
+const DIRECT_BYTES_MIN: usize = 16 << 10;
+
+/// So much of a value is read in one turn.
+const DIRECT_BYTES_MAX: usize = 1 << 20;
+
+/// So often in a row a request is tried in a fresh session before it counts as out of memory.
+const SESSIONS_MAX: u32 = 64;
+
+/// A reply buffer that has grown beyond this is given back after the turn.
+const REPLIES_KEPT_BYTES_MAX: usize = 2 * OUTPUT_BYTES_MAX;
+
+/// What a connection does after its turn.
+#[derive(Debug, PartialEq, Eq)]
+pub enum After {
+    /// It waits for an event.
+    Wait,
+    /// It can go on at once.
+    Again,
+}
+
+/// What a worker's connections take turns with.
+pub struct Turner<'c> {
+    server: &'c Server,
+    counters: &'c Counters,
+    worker: usize,
+    buffer: Vec<u8>,
+    replies: Vec<u8>,
+    steps: Vec<Step<'static>>,
+    hashes: Vec<Hash>,
+}
+
+/// Whether a batch was executed.
+enum Ran {
+    /// All of it.
+    Whole,
+    /// Until here: the socket takes no more.
+    Until(Place),
+}
+
+impl<'c> Turner<'c> {
+    /// For one worker.
+    pub fn new(server: &'c Server, worker: usize) -> Self {
+        Self {
+            server,
+            counters: server.counters.of(worker),
+            worker,
+            buffer: vec![0; UNREAD_BYTES_MAX + READ_BYTES],
+            replies: Vec::new(),
+            steps: Vec::new(),
+            hashes: Vec::new(),
+        }
+    }
+
+    /// One turn of one connection.
+    pub fn turn(&mut self, connection: &mut Connection<'c>) -> Result<After, Close> {
+        let after = self.take_turn(connection);
+        if after.is_err() {
+            // What this connection will not get is not for the next one either.
+            self.replies.clear();
+        }
+        debug_assert!(self.replies.is_empty(), "replies are written or parked within their turn");
+        after
+    }
+
+    fn take_turn(&mut self, connection: &mut Connection<'c>) -> Result<After, Close> {
+        if !connection.parked.is_empty() {
+            let limit = &self.server.parked;
+            connection.parked.flush(&mut connection.stream, self.counters, limit)?;
+            if !connection.parked.is_empty() {
+                return Ok(After::Wait);
+            }
+        }
+        if let Some(close) = connection.closing {
+            return Err(close);
+        }
+        match &mut connection.state {
+            State::Dump(format, cursor) => {
+                if !dump::write_some(&self.server.cache, *format, cursor, &mut self.replies) {
+                    connection.state = State::Idle;
+                    // Requests that came behind the dump wait unread, and no event will tell.
+                    connection.is_readable = true;
+                }
+                self.flush(connection)?;
+            }
+            State::Watch(log) => {
+                log.drain(&mut self.replies);
+                self.flush(connection)?;
+                self.ignore_input(connection)?;
+            }
+            State::Value(incoming)
+                if connection.unread.is_empty()
+                    && incoming.draft.remaining() >= DIRECT_BYTES_MIN =>
+            {
+                self.read_value(connection)?;
+            }
+            _ => {
+                let mut buffer = mem::take(&mut self.buffer);
+                let read = self.read(connection, &mut buffer);
+                self.buffer = buffer;
+                read?;
+            }
+        }
+        connection.publish_state();
+        let goes_on = connection.is_readable || matches!(connection.state, State::Dump(..));
+        Ok(if goes_on && connection.parked.is_empty() { After::Again } else { After::Wait })
+    }
+
+    /// Reads once behind what is unread, and executes what is there.
+    fn read(&mut self, connection: &mut Connection<'c>, buffer: &mut [u8]) -> Result<(), Close> {
+        let unread = mem::take(&mut connection.unread);
+        let mut filled = unread.len();
+        buffer[..filled].copy_from_slice(&unread);
+        drop(unread);
+        let mut is_ended = false;
+        // More than this means whole requests that parked output kept from being executed: they
+        // come first, and make room.
+        let is_backlog = filled > UNREAD_BYTES_MAX;
+        if !is_backlog && connection.is_readable {
+            let read = connection.read(&mut buffer[filled..])?;
+            self.counters.bytes_read.add(read.unwrap_or(0) as u64);
+            is_ended = read == Some(0);
+            filled += read.unwrap_or(0);
+        }
+        let consumed = self.process(connection, &buffer[..filled])?;
+        connection.unread.extend_from_slice(&buffer[consumed..filled]);
+        if !connection.parked.is_empty() {
+            return Ok(());
+        }
+        if is_ended || (is_backlog && consumed == 0) {
+            return Err(Close::Normal);
+        }
+        if is_backlog {
+            // What remains may be read on at once, whatever the socket says.
+            connection.is_readable = true;
+        }
+        Ok(())
+    }
+
+    /// Reads into the draft without a detour.
+    fn read_value(&mut self, connection: &mut Connection<'c>) -> Result<(), Close> {
+        let mut turn_bytes = 0;
+        while connection.is_readable && turn_bytes < DIRECT_BYTES_MAX {
+            let State::Value(incoming) = &mut connection.state else {
+                break;
+            };
+            let target = incoming.draft.writable();
+            if target.is_empty() {
+                break;
+            }
+            let room = target.len();
+            match connection.stream.read(target) {
+                Ok(0) => return Err(Close::Normal),
+                Ok(read) => {
+                    incoming.draft.advance(read);
+                    turn_bytes += read;
+                    self.counters.bytes_read.add(read as u64);
+                    connection.is_readable = read == room || connection.is_hung_up;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    connection.is_readable = false;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// A watcher has nothing to say; only its end matters.
+    fn ignore_input(&mut self, connection: &mut Connection<'c>) -> Result<(), Close> {
+        connection.unread = Vec::new();
+        if connection.is_readable && connection.read(&mut self.buffer)? == Some(0) {
+            return Err(Close::Normal);
+        }
+        Ok(())
+    }
+
+    /// Executes all whole requests of `input`; returns how many bytes are done with.
+    fn process(&mut self, connection: &mut Connection<'c>, input: &[u8]) -> Result<usize, Close> {
+        let mut plan = Plan::new(input, connection.continuation.take());
+        let mut steps = recycle(mem::take(&mut self.steps));
+        let place = self.process_plan(connection, &mut plan, &mut steps);
+        self.steps = recycle(steps);
+        let place = place?;
+        if connection.parked.is_empty() {
+            self.flush(connection)?;
+        }
+        connection.continuation = place.continuation;
+        Ok(place.offset)
+    }
+
+    /// Batch after batch, until the input or the socket has no more.
+    fn process_plan<'b>(
+        &mut self,
+        connection: &mut Connection<'c>,
+        plan: &mut Plan<'b>,
+        steps: &mut Vec<Step<'b>>,
+    ) -> Result<Place, Close> {
+        loop {
+            if !connection.parked.is_empty() || connection.closing.is_some() {
+                return Ok(plan.place());
+            }
+            self.feed(connection, plan);
+            if !matches!(connection.state, State::Idle) {
+                return Ok(plan.place());
+            }
+            let end = plan.fill(&self.server.cache, steps, &mut self.hashes);
+            if let Ran::Until(place) = self.run(connection, plan, steps)? {
+                return Ok(place);
+            }
+            if plan.swallow_bytes > 0 {
+                connection.state = State::Swallow(mem::take(&mut plan.swallow_bytes));
+            }
+            if end == End::Input {
+                return Ok(plan.place());
+            }
+        }
+    }
+
+    /// Gives the input's front to the value or the swallowing that the connection is in.
+    fn feed(&mut self, connection: &mut Connection<'c>, plan: &mut Plan<'_>) {
+        let rest = plan.rest();
+        match &mut connection.state {
+            State::Swallow(bytes) => {
+                let here = usize::try_from(*bytes).unwrap_or(usize::MAX).min(rest.len());
+                plan.skip(here);
+                *bytes -= here as u64;
+                if *bytes == 0 {
+                    connection.state = State::Idle;
+                }
+            }
+            State::Value(incoming) => {
+                plan.skip(incoming.take(rest));
+                if incoming.is_complete() {
+                    let state = mem::replace(&mut connection.state, State::Idle);
+                    if let State::Value(incoming) = state {
+                        self.complete(connection, *incoming);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Stores a value that has arrived in full.
+    fn complete(&mut self, connection: &Connection<'c>, incoming: Incoming<'c>) {
+        let Parsed::Request { request, .. } = parse(&incoming.line, None) else {
+            unreachable!("the line was parsed when the value began");
+        };
+        let mut draft = incoming.draft;
+        for tries in 1.. {
+            let context = Context {
+                server: self.server,
+                counters: self.counters,
+                worker: self.worker,
+                fd: connection.info.fd,
+                is_patience_over: tries >= SESSIONS_MAX,
+            };
+            let session = self.server.cache.session();
+            let mut out = Output::new(&mut self.replies);
+            let tail = &incoming.tail;
+            match commands::complete_store(&context, &session, &request, draft, tail, &mut out) {
+                Ok(()) => return,
+                Err(again) => draft = again,
+            }
+            drop(out);
+            drop(session);
+            self.server.cache.wait_for_memory();
+        }
+    }
+
+    /// Executes a batch under as few sessions as the engine allows.
+    fn run<'b>(
+        &mut self,
+        connection: &mut Connection<'c>,
+        plan: &Plan<'b>,
+        steps: &mut [Step<'b>],
+    ) -> Result<Ran, Close> {
+        let mut next = 0;
+        let mut tries = 0;
+        while next < steps.len() {
+            let before = next;
+            let session = self.server.cache.session();
+            if before == 0 {
+                fetch_ahead(&session, &self.hashes);
+            }
+            let context = Context {
+                server: self.server,
+                counters: self.counters,
+                worker: self.worker,
+                fd: connection.info.fd,
+                is_patience_over: tries >= SESSIONS_MAX,
+            };
+            let mut out = Output::new(&mut self.replies);
+            let mut is_over = false;
+            while !is_over && next < steps.len() {
+                let step = &mut steps[next];
+                let flow = commands::execute(&context, &session, step, &self.hashes, &mut out);
+                is_over = matches!(flow, Err(Again));
+                let must_flush = is_over || matches!(flow, Ok(Flow::Flush)) || out.is_full();
+                if let Ok(flow) = flow {
+                    let line = step.line;
+                    next += usize::from(!matches!(flow, Flow::Flush));
+                    follow(connection, flow, line);
+                }
+                let is_last = next == steps.len() || connection.closing.is_some();
+                if must_flush || (is_last && out.is_borrowing()) {
+                    let Connection { stream, parked, .. } = connection;
+                    out.flush(stream, parked, self.counters, &self.server.parked)?;
+                    if !parked.is_empty() {
+                        return Ok(stop_at(plan, steps, next));
+                    }
+                }
+                if connection.closing.is_some() {
+                    break;
+                }
+            }
+            if connection.closing.is_some() {
+                break;
+            }
+            drop(out);
+            drop(session);
+            tries = if next == before { tries + 1 } else { 0 };
+            if next < steps.len() {
+                self.server.cache.wait_for_memory();
+            }
+        }
+        Ok(Ran::Whole)
+    }
+
+    /// Writes the replies; what the socket does not take is parked.
+    fn flush(&mut self, connection: &mut Connection<'c>) -> Result<(), Close> {
+        let mut out = Output::new(&mut self.replies);
+        let Connection { stream, parked, .. } = connection;
+        let flushed = out.flush(stream, parked, self.counters, &self.server.parked);
+        if self.replies.capacity() > REPLIES_KEPT_BYTES_MAX {
+            self.replies = Vec::new();
+        }
+        self.replies.clear();
+        flushed?;
+        match connection.closing {
+            Some(close) if connection.parked.is_empty() => Err(close),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Asks for the memory that a batch will need, in two stages: the index lines of all keys, and then
+/// the items that these lead to. Each stage's loads overlap, and each has the time of the other
+/// keys' to arrive. A single request would only wait for itself.
+fn fetch_ahead(session: &Session<'_>, hashes: &[Hash]) {
+    if hashes.len() < 2 {
+        return;
+    }
+    for &hash in hashes {
+        session.prefetch(hash);
+    }
+    for &hash in hashes {
+        session.prefetch_item(hash);
+    }
+}
+
+/// Where to go on when the socket takes no more before step `next`.
+fn stop_at<'b>(plan: &Plan<'b>, steps: &[Step<'b>], next: usize) -> Ran {
+    match steps.get(next) {
+        Some(step) => Ran::Until(plan.place_of_step(step)),
+        None => Ran::Whole,
+    }
+}
+
+/// Changes the connection as a command asks.
+fn follow<'c>(connection: &mut Connection<'c>, flow: Flow<'c>, line: &[u8]) {
+    connection.state = match flow {
+        Flow::Next | Flow::Flush => return,
+        Flow::Close(close) => {
+            connection.closing = Some(close);
+            return;
+        }
+        Flow::Stream(draft) => State::Value(Box::new(Incoming::new(line, draft))),
+        Flow::Swallow(bytes) => State::Swallow(bytes),
+        Flow::Watch(log) => State::Watch(log),
+        Flow::Dump(format) => State::Dump(format, Box::default()),
+    };
+}

@@ -1,0 +1,212 @@
+//! `watch`: log lines streamed to clients that asked for them.
+//!
+//! Each watcher has a bounded log that every worker may append to and that the watcher's own
+//! worker empties into its socket. A line that does not fit is dropped and counted; when there is
+//! room again the watcher is told how many with `[skipped: N]`. As long as nobody watches, a
+//! request costs one relaxed load.
+//!
+//! Evictions happen inside the engine, which tells nobody about them yet: a watcher of `evictions`
+//! is accepted and hears nothing. [`Watchers::log`] with [`EVICTIONS`] is the place for them.
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use protocol::reply::dump::uri_encoded;
+use stdx::sync::lock;
+
+use crate::worker::Mailbox;
+
+/// Reads.
+pub const FETCHERS: u32 = 1;
+/// Writes.
+pub const MUTATIONS: u32 = 2;
+/// Evictions.
+pub const EVICTIONS: u32 = 4;
+/// Connections that come and go.
+pub const CONNEVENTS: u32 = 8;
+/// Deletes.
+pub const DELETIONS: u32 = 16;
+/// What memcached calls by these names does not happen here; the words are accepted.
+const NEVER: u32 = 0x8000_0000;
+
+/// Most watchers at one time.
+const WATCHERS_MAX: usize = 20;
+
+/// Reads the words behind `watch`; `None` if one is unknown.
+pub fn mask(arguments: &[u8]) -> Option<u32> {
+    let mut mask = 0;
+    for word in arguments.split(|&byte| byte == b' ').filter(|word| !word.is_empty()) {
+        mask |= match word {
+            b"fetchers" => FETCHERS,
+            b"mutations" => MUTATIONS,
+            b"evictions" => EVICTIONS,
+            b"connevents" => CONNEVENTS,
+            b"deletions" => DELETIONS,
+            b"rawcmds" | b"sysevents" | b"proxyreqs" | b"proxyevents" | b"proxyuser" => NEVER,
+            _ => return None,
+        };
+    }
+    Some(if mask == 0 { FETCHERS } else { mask })
+}
+
+/// One watcher's log.
+#[derive(Debug)]
+pub struct Log {
+    mask: u32,
+    worker: usize,
+    bytes_max: usize,
+    lines: Mutex<Lines>,
+}
+
+#[derive(Debug, Default)]
+struct Lines {
+    bytes: Vec<u8>,
+    skipped: u64,
+}
+
+impl Log {
+    /// Moves what has been logged to the end of `out`.
+    pub fn drain(&self, out: &mut Vec<u8>) {
+        let mut lines = lock(&self.lines);
+        out.append(&mut lines.bytes);
+        if lines.skipped > 0 {
+            out.extend_from_slice(format!("[skipped: {}]\n", lines.skipped).as_bytes());
+            lines.skipped = 0;
+        }
+    }
+
+    /// Appends a line; true if the watcher must be woken.
+    fn append(&self, line: &[u8], skipped: &AtomicU64) -> bool {
+        let mut lines = lock(&self.lines);
+        if lines.bytes.len() + line.len() > self.bytes_max {
+            lines.skipped += 1;
+            skipped.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        let was_empty = lines.bytes.is_empty();
+        lines.bytes.extend_from_slice(line);
+        was_empty
+    }
+}
+
+/// All watchers.
+#[derive(Debug, Default)]
+pub struct Watchers {
+    mask: AtomicU32,
+    next_id: AtomicU64,
+    skipped: AtomicU64,
+    logs: Mutex<Vec<Arc<Log>>>,
+}
+
+impl Watchers {
+    /// Whether anybody watches any of `mask`.
+    #[inline]
+    pub fn want(&self, mask: u32) -> bool {
+        self.mask.load(Ordering::Relaxed) & mask != 0
+    }
+
+    /// A new watcher on `worker`; `None` if there are too many.
+    pub fn add(&self, mask: u32, worker: usize, bytes_max: usize) -> Option<Arc<Log>> {
+        let mut logs = lock(&self.logs);
+        if logs.len() >= WATCHERS_MAX {
+            return None;
+        }
+        let log = Arc::new(Log { mask, worker, bytes_max, lines: Mutex::default() });
+        logs.push(Arc::clone(&log));
+        self.mask.fetch_or(mask, Ordering::Relaxed);
+        Some(log)
+    }
+
+    /// The watcher has gone.
+    pub fn remove(&self, log: &Arc<Log>) {
+        let mut logs = lock(&self.logs);
+        logs.retain(|known| !Arc::ptr_eq(known, log));
+        let mask = logs.iter().fold(0, |mask, log| mask | log.mask);
+        self.mask.store(mask, Ordering::Relaxed);
+    }
+
+    /// How many watch, and how many lines were dropped.
+    pub fn numbers(&self) -> (usize, u64) {
+        (lock(&self.logs).len(), self.skipped.load(Ordering::Relaxed))
+    }
+
+    /// Logs `text` (with everything from `type=` on) to whoever watches `mask`.
+    #[inline(never)]
+    pub fn log(&self, mask: u32, mailboxes: &[Mailbox], text: &str) {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed) + 1;
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let line = format!("ts={}.{} gid={id} {text}\n", time.as_secs(), time.subsec_micros());
+        for log in lock(&self.logs).iter().filter(|log| log.mask & mask != 0) {
+            if log.append(line.as_bytes(), &self.skipped) {
+                mailboxes[log.worker].wake();
+            }
+        }
+    }
+}
+
+/// A key as log lines show it.
+pub fn key_text(key: &[u8]) -> String {
+    let mut bytes = Vec::with_capacity(key.len());
+    uri_encoded(&mut bytes, key);
+    String::from_utf8(bytes).expect("an encoded key is ASCII")
+}
+
+/// `type=item_get ...`
+pub fn item_get(key: &[u8], is_hit: bool, class: u32, fd: i32, value_bytes: usize) -> String {
+    let key = key_text(key);
+    let status = if is_hit { "found" } else { "not_found" };
+    format!("type=item_get key={key} status={status} clsid={class} cfd={fd} size={value_bytes}")
+}
+
+/// `type=item_store ...`
+pub fn item_store(
+    key: &[u8],
+    status: &str,
+    command: &str,
+    ttl_s: u32,
+    fd: i32,
+    value_bytes: usize,
+) -> String {
+    let mut text = format!("type=item_store key={} status={status} cmd={command}", key_text(key));
+    // Writing to a String cannot fail.
+    let _ = write!(text, " ttl={ttl_s} clsid=0 cfd={fd} size={value_bytes}");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_become_a_mask() {
+        assert_eq!(mask(b""), Some(FETCHERS));
+        assert_eq!(mask(b"mutations  deletions"), Some(MUTATIONS | DELETIONS));
+        assert_eq!(mask(b"fetchers nonsense"), None);
+    }
+
+    #[test]
+    fn a_full_log_drops_and_counts() {
+        let watchers = Watchers::default();
+        let log = watchers.add(FETCHERS, 0, 10).expect("room for a watcher");
+        assert!(watchers.want(FETCHERS | MUTATIONS) && !watchers.want(MUTATIONS));
+        assert!(log.append(b"12345\n", &watchers.skipped));
+        assert!(!log.append(b"67890\n", &watchers.skipped));
+        let mut out = Vec::new();
+        log.drain(&mut out);
+        assert_eq!(out, b"12345\n[skipped: 1]\n");
+        assert_eq!(watchers.numbers(), (1, 1));
+        watchers.remove(&log);
+        assert!(!watchers.want(FETCHERS));
+    }
+
+    #[test]
+    fn there_is_a_limit_to_watchers() {
+        let watchers = Watchers::default();
+        for _ in 0..WATCHERS_MAX {
+            watchers.add(FETCHERS, 0, 10).expect("below the limit");
+        }
+        assert!(watchers.add(FETCHERS, 0, 10).is_none());
+    }
+}

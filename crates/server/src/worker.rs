@@ -1,0 +1,293 @@
+//! A worker: one thread, one readiness queue, its share of the connections.
+//!
+//! The loop waits for events, gives every connection that has one a turn, then gives one turn to
+//! each connection that could go on without an event. New connections come through the
+//! [`Mailbox`], whose waker also announces log lines for watchers and the end of the server.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use ::io::poll::{Events, Interest, Poll, Token, Waker};
+use stdx::sync::lock;
+
+use crate::connection::{Arrival, Close, Connection, State};
+use crate::server::Server;
+use crate::turn::{After, Turner};
+use crate::watch::{CONNEVENTS, key_text};
+
+/// The waker's place among the tokens; connections have the numbers from 0 on.
+const WAKE: Token = Token(usize::MAX);
+
+/// Events taken from the kernel at once.
+const EVENTS_MAX: usize = 256;
+
+/// How often silent connections are looked for.
+const IDLE_LOOK: Duration = Duration::from_secs(1);
+
+/// So long a stopping server waits for clients to take the replies they have asked for.
+const STOP_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Where a worker's new connections lie until it takes them. It holds no more than `-c` allows
+/// connections at all.
+#[derive(Debug)]
+pub struct Mailbox {
+    arrivals: Mutex<Vec<Arrival>>,
+    waker: Waker,
+}
+
+impl Mailbox {
+    /// A mailbox that wakes whoever waits on `poll`.
+    pub fn new(poll: &Poll) -> io::Result<Self> {
+        Ok(Self { arrivals: Mutex::default(), waker: Waker::new(poll.registry(), WAKE)? })
+    }
+
+    /// Hands a connection over.
+    pub fn send(&self, arrival: Arrival) {
+        lock(&self.arrivals).push(arrival);
+        self.wake();
+    }
+
+    /// Wakes the worker.
+    pub fn wake(&self) {
+        self.waker.wake().expect("an eventfd takes a write for as long as it is open");
+    }
+}
+
+/// One worker thread's state.
+pub struct Worker<'c> {
+    server: &'c Server,
+    number: usize,
+    poll: Poll,
+    connections: Vec<Option<Connection<'c>>>,
+    vacant: Vec<usize>,
+    queue: VecDeque<usize>,
+    turner: Turner<'c>,
+    now_s: u32,
+    looked_s: u32,
+}
+
+impl<'c> Worker<'c> {
+    /// Worker `number`, on the queue that its mailbox wakes.
+    pub fn new(server: &'c Server, number: usize, poll: Poll) -> Self {
+        Self {
+            server,
+            number,
+            poll,
+            connections: Vec::new(),
+            vacant: Vec::new(),
+            queue: VecDeque::new(),
+            turner: Turner::new(server, number),
+            now_s: server.now(),
+            looked_s: 0,
+        }
+    }
+
+    /// Works until the server stops.
+    pub fn run(mut self) {
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        while !self.server.is_stopping() {
+            let timeout = if !self.queue.is_empty() {
+                Some(Duration::ZERO)
+            } else if self.server.options.idle_timeout_s > 0 {
+                Some(IDLE_LOOK)
+            } else {
+                None
+            };
+            self.wait(&mut events, timeout);
+            let is_woken = self.take_events(&events);
+            self.take_queue();
+            if is_woken {
+                self.take_arrivals();
+                self.turn_watchers();
+            }
+            self.kick_idle();
+        }
+        self.stop(&mut events);
+    }
+
+    fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) {
+        if let Err(error) = self.poll.poll(events, timeout) {
+            assert!(error.kind() == ErrorKind::Interrupted, "cannot wait for events: {error}");
+        }
+        self.now_s = self.server.now();
+    }
+
+    /// A turn for every connection with an event; true if the waker was among them.
+    fn take_events(&mut self, events: &Events) -> bool {
+        let mut is_woken = false;
+        for event in events {
+            if event.token() == WAKE {
+                is_woken = true;
+                continue;
+            }
+            let place = event.token().0;
+            let Some(Some(connection)) = self.connections.get_mut(place) else {
+                continue;
+            };
+            if event.is_readable() {
+                connection.is_readable = true;
+                connection.info.active_s.store(self.now_s, Ordering::Relaxed);
+            }
+            if event.is_read_closed() || event.is_error() {
+                connection.is_readable = true;
+                connection.is_hung_up = true;
+            }
+            self.turn(place);
+        }
+        is_woken
+    }
+
+    /// A turn for every connection that can go on without an event.
+    fn take_queue(&mut self) {
+        for _ in 0..self.queue.len() {
+            let Some(place) = self.queue.pop_front() else {
+                break;
+            };
+            if let Some(Some(connection)) = self.connections.get_mut(place) {
+                connection.is_queued = false;
+                self.turn(place);
+            }
+        }
+    }
+
+    fn turn(&mut self, place: usize) {
+        let Some(Some(connection)) = self.connections.get_mut(place) else {
+            return;
+        };
+        match self.turner.turn(connection) {
+            Ok(After::Wait) => {}
+            Ok(After::Again) => {
+                if !connection.is_queued {
+                    connection.is_queued = true;
+                    self.queue.push_back(place);
+                    self.server.counters.of(self.number).conn_yields.one();
+                }
+            }
+            Err(close) => self.close(place, close),
+        }
+    }
+
+    /// Watchers whose logs may have grown.
+    fn turn_watchers(&mut self) {
+        if self.server.watchers.numbers().0 == 0 {
+            return;
+        }
+        for place in 0..self.connections.len() {
+            let is_watcher = self.connections[place]
+                .as_ref()
+                .is_some_and(|connection| matches!(connection.state, State::Watch(_)));
+            if is_watcher {
+                self.turn(place);
+            }
+        }
+    }
+
+    fn take_arrivals(&mut self) {
+        let arrivals = std::mem::take(&mut *lock(&self.server.mailboxes[self.number].arrivals));
+        for arrival in arrivals {
+            let place = self.vacant.pop().unwrap_or_else(|| {
+                self.connections.push(None);
+                self.connections.len() - 1
+            });
+            let mut connection = Connection::new(arrival);
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            let stream = &mut connection.stream;
+            let registered = self.poll.registry().register(stream, Token(place), interest);
+            self.connections[place] = Some(connection);
+            match registered {
+                Ok(()) => self.log_event(place, "conn_new", ""),
+                Err(error) => self.close(place, error.into()),
+            }
+        }
+    }
+
+    /// Tells the watchers of connections.
+    fn log_event(&self, place: usize, event: &str, reason: &str) {
+        let Some(Some(connection)) = self.connections.get(place) else {
+            return;
+        };
+        if !self.server.watchers.want(CONNEVENTS) {
+            return;
+        }
+        let (address, port, transport) = match connection.stream.peer() {
+            Some(peer) => (peer.ip().to_string(), peer.port(), "tcp"),
+            None => (key_text(b"unix"), 0, "local"),
+        };
+        let fd = connection.info.fd;
+        let text = format!(
+            "type={event} rip={address} rport={port} transport={transport}{reason} cfd={fd}"
+        );
+        self.server.watchers.log(CONNEVENTS, &self.server.mailboxes, &text);
+    }
+
+    fn close(&mut self, place: usize, close: Close) {
+        let reason = format!(" reason={}", close.word());
+        self.log_event(place, "conn_close", &reason);
+        let Some(mut connection) = self.connections[place].take() else {
+            return;
+        };
+        self.vacant.push(place);
+        let counters = self.server.counters.of(self.number);
+        match close {
+            Close::Idle => counters.idle_kicks.one(),
+            Close::Output => counters.output_kicks.one(),
+            _ => {}
+        }
+        connection.parked.discard(&self.server.parked);
+        if let State::Watch(log) = &connection.state {
+            self.server.watchers.remove(log);
+        }
+        self.server.connections.forget(connection.info.fd);
+        // The socket is closed before anybody is let in for it.
+        drop(connection);
+        if self.server.connections.leave() {
+            self.server.wake_acceptor();
+        }
+    }
+
+    /// Closes connections that have been silent for too long.
+    fn kick_idle(&mut self) {
+        let timeout_s = self.server.options.idle_timeout_s;
+        if timeout_s == 0 || self.now_s == self.looked_s {
+            return;
+        }
+        self.looked_s = self.now_s;
+        for place in 0..self.connections.len() {
+            let Some(connection) = &self.connections[place] else {
+                continue;
+            };
+            let active_s = connection.info.active_s.load(Ordering::Relaxed);
+            let is_silent = u64::from(self.now_s.saturating_sub(active_s)) > timeout_s;
+            // Who is still being sent something is slow, not silent.
+            let is_served = !connection.parked.is_empty()
+                || matches!(connection.state, State::Watch(_) | State::Dump(..));
+            if is_silent && !is_served {
+                self.close(place, Close::Idle);
+            }
+        }
+    }
+
+    /// Everything that was read has been executed; what is parked gets a last chance.
+    fn stop(mut self, events: &mut Events) {
+        let deadline = Instant::now() + STOP_PATIENCE;
+        for place in 0..self.connections.len() {
+            if let Some(connection) = &mut self.connections[place] {
+                connection.closing = Some(Close::Shutdown);
+                self.turn(place);
+            }
+        }
+        while self.connections.iter().any(Option::is_some) && Instant::now() < deadline {
+            let rest = deadline.saturating_duration_since(Instant::now());
+            self.wait(events, Some(rest));
+            self.take_events(events);
+        }
+        for place in 0..self.connections.len() {
+            if self.connections[place].is_some() {
+                self.close(place, Close::Shutdown);
+            }
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Every command over a socket: its exact answers.
+
+mod common;
+
+use common::Server;
+
+#[test]
+fn classic_commands() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for (request, answer) in [
+        ("get a\r\n", "END\r\n"),
+        ("set a 5 0 3\r\nabc\r\n", "STORED\r\n"),
+        ("get a\r\n", "VALUE a 5 3\r\nabc\r\nEND\r\n"),
+        ("get a b a \r\n", "VALUE a 5 3\r\nabc\r\nVALUE a 5 3\r\nabc\r\nEND\r\n"),
+        ("add a 0 0 1\r\nx\r\n", "NOT_STORED\r\n"),
+        ("replace b 0 0 1\r\nx\r\n", "NOT_STORED\r\n"),
+        ("append a 9 0 2\r\nde\r\n", "STORED\r\n"),
+        ("prepend a 9 0 1\r\n_\r\n", "STORED\r\n"),
+        ("get a\r\n", "VALUE a 5 6\r\n_abcde\r\nEND\r\n"),
+        ("append none 0 0 1\r\nx\r\n", "NOT_STORED\r\n"),
+        ("cas none 0 0 1 1\r\nx\r\n", "NOT_FOUND\r\n"),
+        ("touch a 100\r\n", "TOUCHED\r\n"),
+        ("touch none 100\r\n", "NOT_FOUND\r\n"),
+        ("gat 0 a none\r\n", "VALUE a 5 6\r\n_abcde\r\nEND\r\n"),
+        ("delete a\r\n", "DELETED\r\n"),
+        ("delete a\r\n", "NOT_FOUND\r\n"),
+        ("set n 0 0 2\r\n10\r\n", "STORED\r\n"),
+        ("decr n 1\r\n", "9\r\n"),
+        ("get n\r\n", "VALUE n 0 2\r\n9 \r\nEND\r\n"),
+        ("incr n 18446744073709551615\r\n", "8\r\n"),
+        ("decr n 100\r\n", "0\r\n"),
+        ("incr n x\r\n", "CLIENT_ERROR invalid numeric delta argument\r\n"),
+        ("incr none 1\r\n", "NOT_FOUND\r\n"),
+        ("set t 0 0 1\r\nx\r\n", "STORED\r\n"),
+        ("incr t 1\r\n", "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"),
+        ("set e 0 -1 1\r\nx\r\n", "STORED\r\n"),
+        ("get e\r\n", "END\r\n"),
+        ("set empty 0 0 0\r\n\r\n", "STORED\r\n"),
+        ("get empty\r\n", "VALUE empty 0 0\r\n\r\nEND\r\n"),
+        ("nonsense\r\n", "ERROR\r\n"),
+        ("verbosity 1\r\n", "OK\r\n"),
+        ("cache_memlimit 64\r\n", "OK\r\n"),
+        ("cache_memlimit 1\r\n", "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n"),
+        ("shutdown\r\n", "SERVER_ERROR: shutdown not enabled\r\n"),
+        ("flush_all\r\n", "OK\r\n"),
+        ("get n t\r\n", "END\r\n"),
+    ] {
+        client.ask(request, answer);
+    }
+    client.send(b"version\r\n");
+    assert!(client.read_to("\r\n").starts_with("VERSION 1.6."));
+    client.send(b"quit\r\n");
+    client.expect_end();
+}
+
+#[test]
+fn a_cas_unique_is_good_once() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("set a 0 0 1\r\n1\r\n", "STORED\r\n");
+    client.send(b"gets a\r\n");
+    let text = client.read_to("END\r\n");
+    let line = text.lines().next().expect("a VALUE line");
+    let unique = line.rsplit(' ').next().expect("a unique");
+    client.ask(&format!("cas a 0 0 1 {unique}\r\n2\r\n"), "STORED\r\n");
+    client.ask(&format!("cas a 0 0 1 {unique}\r\n3\r\n"), "EXISTS\r\n");
+    client.ask("get a\r\n", "VALUE a 0 1\r\n2\r\nEND\r\n");
+}
+
+#[test]
+fn without_cas_uniques_are_zero() {
+    let server = Server::start(&["-C"]);
+    let mut client = server.connect();
+    client.ask("set a 0 0 1\r\n1\r\n", "STORED\r\n");
+    client.ask("gets a\r\n", "VALUE a 0 1 0\r\n1\r\nEND\r\n");
+    client.ask("cas a 0 0 1 0\r\n2\r\n", "EXISTS\r\n");
+}
+
+#[test]
+fn meta_commands() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for (request, answer) in [
+        ("mg a v\r\n", "EN\r\n"),
+        ("mg a v q\r\nmn\r\n", "MN\r\n"),
+        ("ms a 3 F7 T0\r\nabc\r\n", "HD\r\n"),
+        ("ms a 3 q\r\nabc\r\nmn\r\n", "MN\r\n"),
+        ("ms a 3 F7 O9 k\r\nabc\r\n", "HD O9 ka\r\n"),
+        ("mg a s v f t k O1\r\n", "VA 3 s3 f7 t-1 ka O1\r\nabc\r\n"),
+        ("mg a\r\n", "HD\r\n"),
+        ("mg a h\r\n", "HD h1\r\n"),
+        ("ms a 1 ME\r\nx\r\n", "NS\r\n"),
+        ("ms a 1 MA\r\nd\r\n", "HD\r\n"),
+        ("ms Zm9v 1 b\r\nx\r\n", "HD\r\n"),
+        ("mg Zm9v b k v\r\n", "VA 1 kZm9v b\r\nx\r\n"),
+        ("mg foo v\r\n", "VA 1\r\nx\r\n"),
+        ("md foo\r\n", "HD\r\n"),
+        ("md foo\r\n", "NF\r\n"),
+        ("md a C1\r\n", "EX\r\n"),
+        ("ms a 1 C1\r\nx\r\n", "EX\r\n"),
+        ("ms none 1 C1\r\nx\r\n", "NF\r\n"),
+        ("ma n\r\n", "NF\r\n"),
+        ("ma n N0 J5 v\r\n", "VA 1\r\n5\r\n"),
+        ("ma n D3 v\r\n", "VA 1\r\n8\r\n"),
+        ("ma n MD D10 v t\r\n", "VA 1 t-1\r\n0\r\n"),
+        ("mg viv N30 v\r\n", "VA 0 W\r\n\r\n"),
+        ("mg viv N30 v\r\n", "VA 0 Z\r\n\r\n"),
+        ("ms viv 1\r\nx\r\n", "HD\r\n"),
+        ("mg viv N30 v\r\n", "VA 1\r\nx\r\n"),
+        ("md viv I T30\r\n", "HD\r\n"),
+        ("mg viv v\r\n", "VA 1 X W\r\nx\r\n"),
+        ("mg viv v\r\n", "VA 1 Z X\r\nx\r\n"),
+        ("me none\r\n", "EN\r\n"),
+    ] {
+        client.ask(request, answer);
+    }
+    client.send(b"me a\r\n");
+    let text = client.read_to("\r\n");
+    assert!(text.starts_with("ME a exp=-1 la="), "{text}");
+}
+
+#[test]
+fn noreply_keeps_success_and_failure_silent() {
+    let server = Server::start(&["-I", "1k"]);
+    let mut client = server.connect();
+    client.send(b"set a 0 0 1 noreply\r\n1\r\nadd a 0 0 1 noreply\r\n2\r\nincr a 1 noreply\r\n");
+    client.send(b"incr none 1 noreply\r\ntouch a 0 noreply\r\ndelete none noreply\r\n");
+    client.send(b"set big 0 0 2000 noreply\r\n");
+    client.send(&[b'x'; 2000]);
+    client.send(b"\r\nflush_all 100 noreply\r\nverbosity 0 noreply\r\n");
+    client.ask("get a\r\n", "VALUE a 0 1\r\n2\r\nEND\r\n");
+}
+
+#[test]
+fn a_value_without_its_end_leaves_the_old_one() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("set a 0 0 3\r\nold\r\n", "STORED\r\n");
+    client.ask("set a 0 0 3\r\nnewxxget a\r\n", "CLIENT_ERROR bad data chunk\r\n");
+    client.expect(b"VALUE a 0 3\r\nold\r\nEND\r\n");
+}
+
+#[test]
+fn a_value_that_is_too_large_is_skipped_and_deletes_the_old_one() {
+    let server = Server::start(&["-I", "1k"]);
+    let mut client = server.connect();
+    client.ask("set a 0 0 3\r\nold\r\n", "STORED\r\n");
+    let value = "get x\r\n".repeat(40_000);
+    client.send(format!("set a 0 0 {}\r\n{value}\r\nget a\r\n", value.len()).as_bytes());
+    client.expect(b"SERVER_ERROR object too large for cache\r\nEND\r\n");
+    assert_eq!(server.stat("store_too_large"), 1);
+}
+
+#[test]
+fn what_is_forbidden_says_so() {
+    let server = Server::start(&["-F", "-X", "-W"]);
+    let mut client = server.connect();
+    client.ask("flush_all\r\n", "CLIENT_ERROR flush_all not allowed\r\n");
+    client.ask("watch\r\n", "CLIENT_ERROR watch commands not allowed\r\n");
+    client.ask("lru_crawler metadump all\r\n", "ERROR metadump not allowed\r\n");
+    client.ask("lru_crawler mgdump all\r\n", "ERROR key dump not allowed\r\n");
+}
+
+#[test]
+fn dumps_list_every_item() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for number in 0..2000 {
+        client.send(format!("set key{number} 0 0 1 noreply\r\nx\r\n").as_bytes());
+    }
+    client.ask("mn\r\n", "MN\r\n");
+    client.send(b"lru_crawler mgdump all\r\n");
+    let text = client.read_to("EN\r\n");
+    let mut keys: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("mg ")).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    assert_eq!(keys.len(), 2000);
+    client.send(b"lru_crawler metadump all\r\nmn\r\n");
+    let text = client.read_to("END\r\nMN\r\n");
+    assert!(text.starts_with("OK\r\nkey="), "{}", &text[..60]);
+    assert_eq!(text.matches("exp=-1 ").count(), 2000);
+}
+
+#[test]
+fn watchers_hear_what_they_ask_for() {
+    let server = Server::start(&[]);
+    let mut watcher = server.connect();
+    watcher.ask("watch fetchers mutations deletions\r\n", "OK\r\n");
+    let mut client = server.connect();
+    client.ask("set a 0 0 3\r\nabc\r\n", "STORED\r\n");
+    client.ask("get a\r\n", "VALUE a 0 3\r\nabc\r\nEND\r\n");
+    client.ask("delete a\r\n", "DELETED\r\n");
+    let text = watcher.read_to("type=deleted key=a cmd=delete clsid=0 size=0\n");
+    assert!(text.contains("type=item_store key=a status=stored cmd=set ttl=0"), "{text}");
+    assert!(text.contains("type=item_get key=a status=found"), "{text}");
+    client
+        .ask("get x\r\nwatch\r\n", "END\r\nERROR cannot pipeline other commands before watch\r\n");
+}
+
+#[test]
+fn statistics_count() {
+    let server = Server::start(&["-t", "2"]);
+    let mut client = server.connect();
+    client.ask("set a 0 0 1\r\n1\r\n", "STORED\r\n");
+    client.ask("get a b\r\n", "VALUE a 0 1\r\n1\r\nEND\r\n");
+    client.ask("cas a 0 0 1 99999\r\n1\r\n", "EXISTS\r\n");
+    for (name, value) in [
+        ("cmd_get", 2),
+        ("cmd_set", 2),
+        ("get_hits", 1),
+        ("get_misses", 1),
+        ("cas_badval", 1),
+        ("curr_items", 1),
+        ("threads", 2),
+    ] {
+        assert_eq!(server.stat(name), value, "{name}");
+    }
+    for what in ["settings", "items", "slabs", "sizes", "conns"] {
+        client.send(format!("stats {what}\r\n").as_bytes());
+        let text = client.read_to("END\r\n");
+        assert!(text.lines().count() > 1, "{what}");
+        for line in text.lines().filter(|line| line.starts_with("STAT")) {
+            assert!(line.split(' ').count() >= 3, "an empty value: {line}");
+        }
+    }
+    client.ask("stats reset\r\n", "RESET\r\n");
+    client.ask("stats nonsense\r\n", "ERROR\r\n");
+    assert_eq!(server.stat("cmd_get"), 0);
+}

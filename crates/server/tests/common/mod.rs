@@ -1,0 +1,153 @@
+//! A server as a child process, and a client that speaks bytes.
+//!
+//! The server takes a free port and prints it, so tests run side by side. Nothing here waits for
+//! time to pass: the client reads until it has what it expects, under a timeout that only ends a
+//! test that has failed anyway.
+
+#![allow(dead_code, reason = "every test binary uses a part of this")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+/// A read that takes longer means that the answer will not come.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running server.
+pub struct Server {
+    child: Child,
+    address: SocketAddr,
+    _output: BufReader<ChildStdout>,
+}
+
+impl Server {
+    /// Starts one with these options, on a free port.
+    pub fn start(options: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_larder"))
+            .args(["-p", "0"])
+            .args(options)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the server starts");
+        let output = child.stdout.take().expect("its output is piped");
+        let mut output = BufReader::new(output);
+        let mut line = String::new();
+        output.read_line(&mut line).expect("it says where it listens");
+        let address = line.trim().strip_prefix("listening on tcp:").unwrap_or("127.0.0.1:0");
+        let address = address.parse().expect("an address");
+        Self { child, address, _output: output }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A new connection to it.
+    pub fn connect(&self) -> Client {
+        Client::new(TcpStream::connect(self.address).expect("it accepts"))
+    }
+
+    /// Sends it a signal by name.
+    pub fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        let status = Command::new("kill").args(["-s", name, &id]).status();
+        assert!(status.expect("kill runs").success());
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> ExitStatus {
+        self.child.wait().expect("it can be waited for")
+    }
+
+    /// The value of one of `stats`' lines.
+    pub fn stat(&self, name: &str) -> u64 {
+        let mut client = self.connect();
+        client.send(b"stats\r\n");
+        let text = client.read_to("END\r\n");
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
+        line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().expect("a number")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already, which is what some tests are about.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A client.
+pub struct Client<S = TcpStream> {
+    pub stream: S,
+}
+
+impl Client {
+    fn new(stream: TcpStream) -> Self {
+        stream.set_nodelay(true).expect("a socket option");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
+        Self { stream }
+    }
+}
+
+impl<S: Read + Write> Client<S> {
+    /// Sends bytes.
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).expect("the server reads");
+    }
+
+    /// Expects exactly these bytes next.
+    #[track_caller]
+    pub fn expect(&mut self, bytes: &[u8]) {
+        let mut read = vec![0; bytes.len()];
+        let mut filled = 0;
+        while filled < read.len() {
+            match self.stream.read(&mut read[filled..]) {
+                Ok(0) => break,
+                Ok(more) => filled += more,
+                Err(error) => panic!(
+                    "{error}; so far {:?}, expected {:?}",
+                    String::from_utf8_lossy(&read[..filled]),
+                    String::from_utf8_lossy(&bytes[..bytes.len().min(500)])
+                ),
+            }
+        }
+        assert!(
+            read[..filled] == *bytes,
+            "got {:?}, expected {:?}",
+            String::from_utf8_lossy(&read[..filled.min(500)]),
+            String::from_utf8_lossy(&bytes[..bytes.len().min(500)])
+        );
+    }
+
+    /// Sends a request and expects its answer.
+    #[track_caller]
+    pub fn ask(&mut self, request: &str, answer: &str) {
+        self.send(request.as_bytes());
+        self.expect(answer.as_bytes());
+    }
+
+    /// Reads until what was read ends so.
+    pub fn read_to(&mut self, end: &str) -> String {
+        let mut text = Vec::new();
+        let mut chunk = [0; 4096];
+        while !text.ends_with(end.as_bytes()) {
+            match self.stream.read(&mut chunk) {
+                Ok(read) if read > 0 => text.extend_from_slice(&chunk[..read]),
+                other => panic!("{other:?} after {}", String::from_utf8_lossy(&text)),
+            }
+        }
+        String::from_utf8(text).expect("text")
+    }
+
+    /// Expects the end of the connection.
+    #[track_caller]
+    pub fn expect_end(&mut self) {
+        let mut rest = Vec::new();
+        // A reset is an end too: the server closed with bytes unread.
+        let _ = self.stream.read_to_end(&mut rest);
+        assert!(rest.is_empty(), "{:?}", String::from_utf8_lossy(&rest));
+    }
+}
