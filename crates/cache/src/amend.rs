@@ -39,20 +39,11 @@ pub(crate) struct Marks {
 
 impl Marks {
     /// Another value: only how it was used is kept.
-    const USE: Self = Self {
-        kept: FETCHED | RECENT,
-        added: 0,
-    };
+    const USE: Self = Self { kept: FETCHED | RECENT, added: 0 };
     /// The same value.
-    const ALL: Self = Self {
-        kept: FETCHED | RECENT | SENT | STALE,
-        added: 0,
-    };
+    const ALL: Self = Self { kept: FETCHED | RECENT | SENT | STALE, added: 0 };
     /// To be recomputed, by whoever gets a new win token.
-    const STALE: Self = Self {
-        kept: FETCHED | RECENT,
-        added: STALE,
-    };
+    const STALE: Self = Self { kept: FETCHED | RECENT, added: STALE };
 }
 
 /// How an item that takes another's place is numbered.
@@ -71,12 +62,7 @@ impl<'c> Session<'c> {
         let flushes = self.cache.moment.flush.count();
         let found = self.find_present(key, hash)?;
         let (expiry, sequence) = (found.item.expiry(), found.item.sequence());
-        Some(Seen {
-            found,
-            expiry,
-            sequence,
-            flushes,
-        })
+        Some(Seen { found, expiry, sequence, flushes })
     }
 
     /// Enters a draft in the place of the item it was prepared from. `None` if that item has
@@ -107,14 +93,7 @@ impl<'c> Session<'c> {
             let mark_bits = old.mark().load(Ordering::Relaxed) & marks.kept | marks.added;
             let draft = pending.take().expect("decided once");
             let cas = draft.item().custom_cas().unwrap_or(sequence);
-            (
-                Fate::Publish {
-                    draft,
-                    sequence: sequence as u32,
-                    mark_bits,
-                },
-                Some(cas),
-            )
+            (Fate::Publish { draft, sequence: sequence as u32, mark_bits }, Some(cas))
         });
         entered.flatten()
     }
@@ -134,11 +113,7 @@ impl<'c> Session<'c> {
             let Some(seen) = self.see(key, hash) else {
                 let Some(expiry) = create else {
                     let is_cas = matches!(store.condition, Condition::Unique(_));
-                    return Ok(if is_cas {
-                        Stored::NotFound
-                    } else {
-                        Stored::NotStored
-                    });
+                    return Ok(if is_cas { Stored::NotFound } else { Stored::NotStored });
                 };
                 draft = self.redraft(draft, |fields| Fields {
                     expiry: expiry.0,
@@ -175,15 +150,9 @@ impl<'c> Session<'c> {
         custom_cas: Option<u64>,
     ) -> Result<Draft<'c>, Refusal> {
         let (old, new) = (seen.found.item, draft.hot.item());
-        let fields = Fields {
-            expiry: seen.expiry,
-            custom_cas,
-            ..fields_of(old)
-        };
+        let fields = Fields { expiry: seen.expiry, custom_cas, ..fields_of(old) };
         let value_bytes = old.value_bytes() + new.value_bytes();
-        let mut joined = self
-            .cache
-            .reserve_fields(old.key(), draft.hash, &fields, value_bytes)?;
+        let mut joined = self.cache.reserve_fields(old.key(), draft.hash, &fields, value_bytes)?;
         let (first, second) = match side {
             Side::Back => (old, new),
             Side::Front => (new, old),
@@ -211,10 +180,7 @@ impl<'c> Session<'c> {
                 }
             };
             let item = seen.found.item;
-            if arithmetic
-                .compare_cas
-                .is_some_and(|cas| cas != self.cache.cas_of(item))
-            {
+            if arithmetic.compare_cas.is_some_and(|cas| cas != self.cache.cas_of(item)) {
                 return Ok(Counted::Exists);
             }
             let Some(number) = item.contiguous().and_then(parse_number) else {
@@ -227,21 +193,11 @@ impl<'c> Session<'c> {
             };
             let expiry = arithmetic.touch.map_or(seen.expiry, |expiry| expiry.0);
             let custom_cas = arithmetic.new_cas;
-            let fields = Fields {
-                expiry,
-                custom_cas,
-                ..fields_of(item)
-            };
+            let fields = Fields { expiry, custom_cas, ..fields_of(item) };
             let draft = self.number_draft(key, hash, &fields, value, item.value_bytes())?;
             if let Some(cas) = self.amend(&seen, draft, Numbering::Next, Marks::ALL) {
                 let (expiry, flags) = (Expiry(expiry), fields.flags);
-                return Ok(Counted::Value {
-                    value,
-                    cas,
-                    expiry,
-                    flags,
-                    created: false,
-                });
+                return Ok(Counted::Value { value, cas, expiry, flags, created: false });
             }
         }
     }
@@ -262,17 +218,10 @@ impl<'c> Session<'c> {
             ..Fields::default()
         };
         let draft = self.number_draft(key, hash, &fields, value, 0)?;
-        match self
-            .enter(draft, Condition::Absent, 0)
-            .map_err(|(_, refusal)| refusal)?
-        {
-            Entry::Entered(cas) => Ok(Some(Counted::Value {
-                value,
-                cas,
-                expiry,
-                flags: 0,
-                created: true,
-            })),
+        match self.enter(draft, Condition::Absent, 0).map_err(|(_, refusal)| refusal)? {
+            Entry::Entered(cas) => {
+                Ok(Some(Counted::Value { value, cas, expiry, flags: 0, created: true }))
+            }
             Entry::Refused(..) => Ok(None),
         }
     }
@@ -320,20 +269,13 @@ impl<'c> Session<'c> {
             };
             let item = seen.found.item;
             let in_place = self.cache.update_found(&self.guard, hash, &seen.found, || {
-                (
-                    Fate::Keep,
-                    !self.cache.is_gone(item) && item.set_expiry(expiry.0),
-                )
+                (Fate::Keep, !self.cache.is_gone(item) && item.set_expiry(expiry.0))
             });
             if in_place == Some(true) {
                 return Ok(Some(seen.found));
             }
             // Gone meanwhile, or without room for an expiry: then it moves to a chunk with room.
-            let fields = Fields {
-                expiry: expiry.0,
-                expiry_reserved: true,
-                ..fields_of(item)
-            };
+            let fields = Fields { expiry: expiry.0, expiry_reserved: true, ..fields_of(item) };
             let draft = self.copy_with(key, hash, &fields, &seen)?;
             let _ = self.amend(&seen, draft, Numbering::Same, Marks::ALL);
             // If another change came between, the next turn sees it; if not, it finds the copy,
@@ -349,9 +291,7 @@ impl<'c> Session<'c> {
         seen: &Seen<'_>,
     ) -> Result<Draft<'c>, Refusal> {
         let item = seen.found.item;
-        let mut draft = self
-            .cache
-            .reserve_fields(key, hash, fields, item.value_bytes())?;
+        let mut draft = self.cache.reserve_fields(key, hash, fields, item.value_bytes())?;
         draft.hot.copy_value(item);
         Ok(draft)
     }
@@ -362,20 +302,15 @@ impl<'c> Session<'c> {
             return self.deface(key, hash, remove);
         }
         let is_key = |item: hot::ItemRef<'_>| item.has_key(key);
-        let removed = self
-            .cache
-            .update_existing(&self.guard, hash, is_key, |found| {
-                if self.cache.is_gone(found.item) {
-                    return (Fate::Remove, Removed::NotFound);
-                }
-                if remove
-                    .compare_cas
-                    .is_some_and(|cas| cas != self.cache.cas_of(found.item))
-                {
-                    return (Fate::Keep, Removed::Exists);
-                }
-                (Fate::Remove, Removed::Removed)
-            });
+        let removed = self.cache.update_existing(&self.guard, hash, is_key, |found| {
+            if self.cache.is_gone(found.item) {
+                return (Fate::Remove, Removed::NotFound);
+            }
+            if remove.compare_cas.is_some_and(|cas| cas != self.cache.cas_of(found.item)) {
+                return (Fate::Keep, Removed::Exists);
+            }
+            (Fate::Remove, Removed::Removed)
+        });
         Ok(removed.unwrap_or(Removed::NotFound))
     }
 
@@ -386,10 +321,7 @@ impl<'c> Session<'c> {
                 return Ok(Removed::NotFound);
             };
             let item = seen.found.item;
-            if remove
-                .compare_cas
-                .is_some_and(|cas| cas != self.cache.cas_of(item))
-            {
+            if remove.compare_cas.is_some_and(|cas| cas != self.cache.cas_of(item)) {
                 return Ok(Removed::Exists);
             }
             let touch = remove.touch.filter(|_| remove.invalidate);
@@ -404,11 +336,7 @@ impl<'c> Session<'c> {
             } else {
                 self.copy_with(key, hash, &fields, &seen)?
             };
-            let marks = if remove.invalidate {
-                Marks::STALE
-            } else {
-                Marks::ALL
-            };
+            let marks = if remove.invalidate { Marks::STALE } else { Marks::ALL };
             let entered = self.amend(&seen, draft, Numbering::Next, marks);
             if entered.is_some() {
                 return Ok(Removed::Removed);
@@ -440,14 +368,8 @@ mod tests {
         assert_eq!(parse_number(b"0"), Some(0));
         assert_eq!(parse_number(b"9 "), Some(9));
         assert_eq!(parse_number(b"18446744073709551615"), Some(u64::MAX));
-        let refused: [&[u8]; 6] = [
-            b"",
-            b" ",
-            b"18446744073709551616",
-            b"-1",
-            b"1 2",
-            b"000000000000000000001",
-        ];
+        let refused: [&[u8]; 6] =
+            [b"", b" ", b"18446744073709551616", b"-1", b"1 2", b"000000000000000000001"];
         for value in refused {
             assert_eq!(parse_number(value), None, "{value:?}");
         }

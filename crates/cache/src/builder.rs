@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use hot::Hot;
 use index::{Index, IndexError, Options};
 use io::{Clock, SystemClock};
-use memory::arena::{ARENA_BYTES_MAX, SLAB_BYTES};
+use memory::arena::ARENA_BYTES_MAX;
 use memory::class::CHUNK_BYTES_MIN;
 use memory::{Arena, ArenaTables, Epochs, SizeClasses};
 use stdx::CachePadded;
@@ -15,9 +15,9 @@ use stdx::units::{GIB, KIB, MIB};
 use crate::cache::{Cache, Moment};
 use crate::maintain::Chores;
 
-/// The least memory a cache can work with: one slab for the index, one spare for it, and two for
-/// items. Less is rounded up to it.
-pub const MEMORY_BYTES_MIN: usize = 4 * SLAB_BYTES;
+/// The fewest slabs a cache can work with: one for the index, one spare for it, and some for items
+/// of different sizes. A limit below this is rounded up to it.
+pub(crate) const SLABS_MIN: usize = 8;
 /// The range of the item limit.
 const ITEM_BYTES_MAX_RANGE: std::ops::RangeInclusive<usize> = KIB..=GIB;
 /// An average item when the index is first sized: it grows from there by itself, and one that is
@@ -51,7 +51,7 @@ impl Default for Builder {
 
 impl Builder {
     /// The memory for items, index and metadata together, in bytes; 64 MiB by default. Counted in
-    /// slabs of 2 MiB, and at least four of them.
+    /// slabs of 256 KiB to 2 MiB, and at least eight of them.
     pub fn memory_bytes(mut self, bytes: usize) -> Self {
         self.memory_bytes = bytes;
         self
@@ -94,26 +94,25 @@ impl Builder {
         if !ITEM_BYTES_MAX_RANGE.contains(&self.item_bytes_max) {
             return Err(BuildError::ItemBytesMax(self.item_bytes_max));
         }
-        let limit_slabs =
-            limit_slabs(self.memory_bytes).ok_or(BuildError::MemoryBytes(self.memory_bytes))?;
+        if self.memory_bytes > ARENA_BYTES_MAX {
+            return Err(BuildError::MemoryBytes(self.memory_bytes));
+        }
         // Addresses cost nothing: reserve what the machine has, so that the limit can grow online.
-        let machine_bytes = io::map::physical_memory_bytes()
-            .unwrap_or(0)
-            .min(ARENA_BYTES_MAX);
-        let reserved_slabs = limit_slabs.max(machine_bytes / SLAB_BYTES);
-        let arena = Arena::new(reserved_slabs, limit_slabs).map_err(BuildError::Reserve)?;
+        let machine_bytes = io::map::physical_memory_bytes().unwrap_or(0).min(ARENA_BYTES_MAX);
+        let arena =
+            Arena::new(machine_bytes, self.memory_bytes, SLABS_MIN).map_err(BuildError::Reserve)?;
         let arena = Arc::new(arena);
         let epochs = Arc::new(Epochs::new());
         let tables = Arc::new(ArenaTables::new(Arc::clone(&arena)));
-        let options = Options {
-            initial_items: self.memory_bytes / FIRST_ITEM_BYTES,
-            ..Options::default()
-        };
+        let options =
+            Options { initial_items: self.memory_bytes / FIRST_ITEM_BYTES, ..Options::default() };
         let space = Arc::clone(&tables) as Arc<dyn memory::TableSpace>;
         let index = Index::new(options, Arc::clone(&epochs), space).map_err(BuildError::Index)?;
+        let (slab_bytes, slabs) = (arena.slab_bytes(), arena.limit_slabs());
+        let (chunk_min, item_max) = (self.chunk_bytes_min, self.item_bytes_max);
         let sizes = match self.growth_factor {
-            Some(factor) => SizeClasses::new(self.chunk_bytes_min, factor),
-            None => SizeClasses::for_slabs(self.chunk_bytes_min, limit_slabs),
+            Some(factor) => SizeClasses::new(chunk_min, factor, slab_bytes, item_max),
+            None => SizeClasses::for_slabs(chunk_min, slabs, slab_bytes, item_max),
         };
         let hot = Hot::new(Arc::clone(&arena), Arc::clone(&epochs), sizes);
         let cache = Cache {
@@ -134,11 +133,6 @@ impl Builder {
         cache.tick();
         Ok(cache)
     }
-}
-
-/// How many slabs a memory limit allows; `None` if it is more than places can address.
-pub(crate) fn limit_slabs(memory_bytes: usize) -> Option<usize> {
-    (memory_bytes <= ARENA_BYTES_MAX).then_some(memory_bytes.max(MEMORY_BYTES_MIN) / SLAB_BYTES)
 }
 
 impl fmt::Debug for Builder {
@@ -168,16 +162,10 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ItemBytesMax(bytes) => {
-                write!(
-                    f,
-                    "an item limit of {bytes} bytes is not between 1 KiB and 1 GiB"
-                )
+                write!(f, "an item limit of {bytes} bytes is not between 1 KiB and 1 GiB")
             }
             Self::MemoryBytes(bytes) => {
-                write!(
-                    f,
-                    "{bytes} bytes of memory are more than the 2 TiB a cache can address"
-                )
+                write!(f, "{bytes} bytes of memory are more than the 2 TiB a cache can address")
             }
             Self::Reserve(error) => write!(f, "cannot reserve the memory's addresses: {error}"),
             Self::Index(error) => write!(f, "cannot start the index: {error}"),
@@ -204,11 +192,7 @@ pub struct MemoryLimitError {
 
 impl fmt::Display for MemoryLimitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the memory limit can be at most {} bytes",
-            self.bytes_max
-        )
+        write!(f, "the memory limit can be at most {} bytes", self.bytes_max)
     }
 }
 

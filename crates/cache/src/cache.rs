@@ -96,8 +96,7 @@ impl Cache {
     /// `cas` can ever succeed over an item that changed: its number and the one that the client
     /// saw would both lie within the last 2^32 and differ there.
     pub(crate) fn cas_of(&self, item: ItemRef<'_>) -> u64 {
-        item.custom_cas()
-            .unwrap_or_else(|| self.full_sequence(item.sequence()))
+        item.custom_cas().unwrap_or_else(|| self.full_sequence(item.sequence()))
     }
 
     pub(crate) fn full_sequence(&self, low: u32) -> u64 {
@@ -108,8 +107,6 @@ impl Cache {
 
 impl std::fmt::Debug for Cache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cache")
-            .field("arena", &self.arena)
-            .finish_non_exhaustive()
+        f.debug_struct("Cache").field("arena", &self.arena).finish_non_exhaustive()
     }
 }

@@ -21,20 +21,14 @@ impl Session<'_> {
         mut visit: impl FnMut(&Item<'_>),
     ) -> bool {
         let cache = self.cache;
-        cache
-            .hot
-            .walk(&self.guard, &mut cursor.0, chunks_max, |item, place| {
-                let hash = cache.hash(item.key());
-                if cache.is_gone(item) {
-                    return;
-                }
-                if let Some(found) = cache.confirm(&self.guard, hash, item, place) {
-                    visit(&Item::new(
-                        cache,
-                        found,
-                        item.mark().load(Ordering::Relaxed),
-                    ));
-                }
-            })
+        cache.hot.walk(&self.guard, &mut cursor.0, chunks_max, |item, place| {
+            let hash = cache.hash(item.key());
+            if cache.is_gone(item) {
+                return;
+            }
+            if let Some(found) = cache.confirm(&self.guard, hash, item, place) {
+                visit(&Item::new(cache, found, item.mark().load(Ordering::Relaxed)));
+            }
+        })
     }
 }

@@ -57,11 +57,7 @@ impl Session<'_> {
         let expiry = found.item.expiry();
         let left_seconds = i64::from(expiry) - i64::from(self.now());
         let is_due = recache_below_seconds.is_some_and(|below| expiry != 0 && left_seconds < below);
-        let mut tokens = Tokens {
-            stale,
-            sent: now & SENT != 0,
-            ..Tokens::default()
-        };
+        let mut tokens = Tokens { stale, sent: now & SENT != 0, ..Tokens::default() };
         if (stale || is_due) && !tokens.sent {
             // Whoever sets the bit has won.
             tokens.sent = mark.fetch_or(SENT, Ordering::Relaxed) & SENT != 0;
@@ -85,17 +81,10 @@ impl Session<'_> {
             ..Fields::default()
         };
         let draft = self.cache.reserve_fields(key, hash, &fields, 0)?;
-        match self
-            .enter(draft, Condition::Absent, SENT)
-            .map_err(|(_, refusal)| refusal)?
-        {
+        match self.enter(draft, Condition::Absent, SENT).map_err(|(_, refusal)| refusal)? {
             Entry::Refused(..) => Ok(None),
             Entry::Entered(_) => {
-                let tokens = Tokens {
-                    won: true,
-                    created: true,
-                    ..Tokens::default()
-                };
+                let tokens = Tokens { won: true, created: true, ..Tokens::default() };
                 let item = self.cache.find(&self.guard, key, hash).map(|found| {
                     Item::new(self.cache, found, found.item.mark().load(Ordering::Relaxed))
                 });

@@ -56,9 +56,7 @@ impl Flush {
     /// The walk for the flush up to `sequence` is done.
     pub(crate) fn end(&self, sequence: u64) {
         // A flush that began meanwhile has a higher number and stays.
-        let _ = self
-            .sequence
-            .compare_exchange(sequence, 0, Ordering::Release, Ordering::Relaxed);
+        let _ = self.sequence.compare_exchange(sequence, 0, Ordering::Release, Ordering::Relaxed);
     }
 }
 
@@ -85,9 +83,7 @@ impl Cache {
         let due = planned.load(Ordering::Relaxed);
         if due != 0
             && due <= self.now()
-            && planned
-                .compare_exchange(due, 0, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
+            && planned.compare_exchange(due, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         {
             self.flush_now();
         }

@@ -64,8 +64,7 @@ impl<'s> Item<'s> {
     /// A copy of the value.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut value = Vec::with_capacity(self.value_bytes());
-        self.pieces()
-            .for_each(|piece| value.extend_from_slice(piece));
+        self.pieces().for_each(|piece| value.extend_from_slice(piece));
         value
     }
 

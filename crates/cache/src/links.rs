@@ -24,7 +24,6 @@ impl Links for Cache {
     }
 
     fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
-        self.index
-            .remove_exact(guard, self.hash(item.key()), location_of(place))
+        self.index.remove_exact(guard, self.hash(item.key()), location_of(place))
     }
 }

@@ -8,10 +8,9 @@ use std::time::Duration;
 use hot::shift::Cursor;
 use index::Hash;
 use memory::Epochs;
-use memory::arena::SLAB_BYTES;
 use stdx::sync::{Backoff, lock};
 
-use crate::builder::{MemoryLimitError, limit_slabs};
+use crate::builder::{MemoryLimitError, SLABS_MIN};
 use crate::cache::Cache;
 use crate::flush::WALK_DUE_MUTATIONS;
 
@@ -75,10 +74,13 @@ impl Cache {
     /// Changes the memory limit, in bytes. A lower one takes effect over the next turns of
     /// [`Cache::maintain`].
     pub fn set_memory_bytes(&self, bytes: usize) -> Result<(), MemoryLimitError> {
-        let bytes_max = self.arena.reserved_slabs() * SLAB_BYTES;
-        let slabs = limit_slabs(bytes).filter(|&slabs| slabs <= self.arena.reserved_slabs());
-        self.arena
-            .set_limit_slabs(slabs.ok_or(MemoryLimitError { bytes_max })?);
+        let slab_bytes = self.arena.slab_bytes();
+        let slabs = (bytes / slab_bytes).max(SLABS_MIN);
+        if slabs > self.arena.reserved_slabs() {
+            let bytes_max = self.arena.reserved_slabs() * slab_bytes;
+            return Err(MemoryLimitError { bytes_max });
+        }
+        self.arena.set_limit_slabs(slabs);
         self.call_for_work();
         Ok(())
     }
@@ -140,10 +142,7 @@ impl Cache {
         let more = self.hot.walk(&guard, cursor, WALK_CHUNKS, |item, place| {
             if self.is_gone(item) {
                 let hash = self.hash(item.key());
-                gone.extend(
-                    self.confirm(&guard, hash, item, place)
-                        .map(|found| (hash, found)),
-                );
+                gone.extend(self.confirm(&guard, hash, item, place).map(|found| (hash, found)));
             }
         });
         for (hash, found) in gone {

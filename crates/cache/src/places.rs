@@ -58,10 +58,7 @@ impl Cache {
     ) -> Option<Found<'g>> {
         let has_key = |location| self.item_at(guard, location).has_key(key);
         let location = self.index.find(guard, hash, has_key)?;
-        Some(Found {
-            location,
-            item: self.item_at(guard, location),
-        })
+        Some(Found { location, item: self.item_at(guard, location) })
     }
 
     /// Asks for the cache lines of the item that the hash most likely leads to.
@@ -85,17 +82,11 @@ impl Cache {
     ) -> Result<R, Full> {
         let is_key = |location| is_key(self.item_at(guard, location));
         let (result, unlinked) = self.index.update(guard, hash, is_key, |current| {
-            let found = current.map(|location| Found {
-                location,
-                item: self.item_at(guard, location),
-            });
+            let found =
+                current.map(|location| Found { location, item: self.item_at(guard, location) });
             let (fate, result) = decide(found);
             let change = self.change(fate);
-            let unlinked = if change == Change::Keep {
-                None
-            } else {
-                current
-            };
+            let unlinked = if change == Change::Keep { None } else { current };
             (change, (result, unlinked))
         })?;
         if let Some(location) = unlinked {
@@ -114,15 +105,9 @@ impl Cache {
     ) -> Option<R> {
         let is_key = |location| is_key(self.item_at(guard, location));
         let (result, unlinked) = self.index.update_present(guard, hash, is_key, |location| {
-            let (fate, result) = decide(Found {
-                location,
-                item: self.item_at(guard, location),
-            });
+            let (fate, result) = decide(Found { location, item: self.item_at(guard, location) });
             let change = self.change(fate);
-            (
-                change,
-                (result, (change != Change::Keep).then_some(location)),
-            )
+            (change, (result, (change != Change::Keep).then_some(location)))
         })?;
         if let Some(location) = unlinked {
             self.retire(guard, location);
@@ -164,10 +149,7 @@ impl Cache {
         item: ItemRef<'g>,
         place: Place,
     ) -> Option<Found<'g>> {
-        self.is_still(guard, hash, place).then(|| Found {
-            location: location_of(place),
-            item,
-        })
+        self.is_still(guard, hash, place).then(|| Found { location: location_of(place), item })
     }
 
     /// Publishes what is to be published.
@@ -176,11 +158,9 @@ impl Cache {
         match fate {
             Fate::Keep => Change::Keep,
             Fate::Remove => Change::Remove,
-            Fate::Publish {
-                draft,
-                sequence,
-                mark_bits,
-            } => Change::Set(location_of(draft.publish(sequence, mark_bits, self.now()))),
+            Fate::Publish { draft, sequence, mark_bits } => {
+                Change::Set(location_of(draft.publish(sequence, mark_bits, self.now())))
+            }
         }
     }
 

@@ -24,10 +24,7 @@ impl Cache {
         self.tick();
         self.flush_if_due();
         self.finish_walk_if_due();
-        Session {
-            cache: self,
-            guard: self.epochs.pin(),
-        }
+        Session { cache: self, guard: self.epochs.pin() }
     }
 }
 
@@ -59,11 +56,7 @@ impl Session<'_> {
     /// The key's item, if it is there. Leaves no trace.
     pub fn peek(&self, key: &[u8], hash: Hash) -> Option<Item<'_>> {
         let found = self.find_present(key, hash)?;
-        Some(Item::new(
-            self.cache,
-            found,
-            found.item.mark().load(Ordering::Relaxed),
-        ))
+        Some(Item::new(self.cache, found, found.item.mark().load(Ordering::Relaxed)))
     }
 
     /// The key's item unless it is gone; if it is, its memory is freed on the way.

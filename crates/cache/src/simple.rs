@@ -8,19 +8,13 @@ use crate::types::{Attributes, Condition, Expiry, Refusal, Remove, Removed, Stor
 impl Cache {
     /// A copy of the key's value, if it is there.
     pub fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.session()
-            .get(key, self.hash(key))
-            .map(|item| item.to_vec())
+        self.session().get(key, self.hash(key)).map(|item| item.to_vec())
     }
 
     /// Stores a value for a key of 1 to 250 bytes, in place of what was there.
     pub fn set(&self, key: &[u8], value: &[u8], expiry: Expiry) -> Result<(), Refusal> {
-        let attributes = Attributes {
-            expiry,
-            ..Attributes::default()
-        };
-        self.put(key, value, attributes, Condition::Always)
-            .map(|_| ())
+        let attributes = Attributes { expiry, ..Attributes::default() };
+        self.put(key, value, attributes, Condition::Always).map(|_| ())
     }
 
     /// Stores a value if the condition holds.
@@ -36,20 +30,16 @@ impl Cache {
         let mut draft = Some(draft);
         self.with_memory(|session| {
             let filled = draft.take().expect("put back when refused");
-            session
-                .store(filled, Store::when(condition))
-                .map_err(|(filled, refusal)| {
-                    draft = Some(filled);
-                    refusal
-                })
+            session.store(filled, Store::when(condition)).map_err(|(filled, refusal)| {
+                draft = Some(filled);
+                refusal
+            })
         })
     }
 
     /// Removes the key's item. Returns whether it was there.
     pub fn remove(&self, key: &[u8]) -> bool {
-        let removed = self
-            .session()
-            .remove(key, self.hash(key), &Remove::default());
+        let removed = self.session().remove(key, self.hash(key), &Remove::default());
         removed == Ok(Removed::Removed)
     }
 

@@ -2,8 +2,6 @@
 
 use std::sync::atomic::Ordering;
 
-use memory::arena::SLAB_BYTES;
-
 use crate::cache::Cache;
 
 pub use hot::ClassStats;
@@ -53,8 +51,8 @@ impl Cache {
             items: index.items,
             mutations: self.sequence.load(Ordering::Relaxed),
             item_bytes: self.hot.used_bytes() as u64,
-            limit_bytes: (self.arena.limit_slabs() * SLAB_BYTES) as u64,
-            used_bytes: (self.arena.used_slabs() * SLAB_BYTES) as u64,
+            limit_bytes: (self.arena.limit_slabs() * self.arena.slab_bytes()) as u64,
+            used_bytes: (self.arena.used_slabs() * self.arena.slab_bytes()) as u64,
             index_slots: index.slots,
             index_bytes: index.table_bytes + index.directory_bytes,
             index_displacements: index.displacements,

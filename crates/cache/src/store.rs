@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 
 use hot::item::{SENT, STALE};
-use hot::{Fields, ItemRef, Layout, Shortage};
+use hot::{Fields, ItemRef, Shortage};
 use index::Hash;
 
 use crate::cache::Cache;
@@ -85,7 +85,7 @@ impl Cache {
         value_bytes: usize,
     ) -> Result<Draft<'_>, Refusal> {
         if value_bytes > self.item_bytes_max
-            || Layout::new(fields, key.len(), value_bytes).total_bytes() > self.item_bytes_max
+            || self.hot.layout(fields, key.len(), value_bytes).item_bytes() > self.item_bytes_max
         {
             return Err(Refusal::TooLarge);
         }
@@ -107,11 +107,9 @@ impl<'c> Session<'c> {
         let needs_room = matches!(store.condition, Condition::UniqueOrStale(_));
         let draft = match (store.new_cas, needs_room) {
             (None, false) => draft,
-            (custom_cas, expiry_reserved) => self.redraft(draft, |fields| Fields {
-                custom_cas,
-                expiry_reserved,
-                ..fields
-            })?,
+            (custom_cas, expiry_reserved) => {
+                self.redraft(draft, |fields| Fields { custom_cas, expiry_reserved, ..fields })?
+            }
         };
         match self.enter(draft, store.condition, 0)? {
             Entry::Entered(cas) => Ok(Stored::Stored { cas }),
@@ -127,9 +125,7 @@ impl<'c> Session<'c> {
     ) -> Result<Draft<'c>, (Draft<'c>, Refusal)> {
         let item = draft.hot.item();
         let fields = change(fields_of(item));
-        let fresh = self
-            .cache
-            .reserve_fields(item.key(), draft.hash, &fields, item.value_bytes());
+        let fresh = self.cache.reserve_fields(item.key(), draft.hash, &fields, item.value_bytes());
         let mut fresh = match fresh {
             Ok(fresh) => fresh,
             Err(refusal) => return Err((draft, refusal)),
@@ -151,10 +147,7 @@ impl<'c> Session<'c> {
         let pending = RefCell::new(Some(draft.hot));
         for _ in 0..INDEX_ROOM_ATTEMPTS {
             let is_key = |item: ItemRef<'_>| {
-                pending
-                    .borrow()
-                    .as_ref()
-                    .is_some_and(|draft| item.has_key(draft.item().key()))
+                pending.borrow().as_ref().is_some_and(|draft| item.has_key(draft.item().key()))
             };
             let result = self.cache.update(&self.guard, hash, is_key, |found| {
                 let draft = pending.take().expect("decided once");
@@ -203,23 +196,12 @@ impl<'c> Session<'c> {
             (Condition::Unique(_) | Condition::UniqueOrStale(_), Some(_)) => Some(Stored::Exists),
         };
         if let Some(outcome) = refused {
-            let fate = if found.is_some() && present.is_none() {
-                Fate::Remove
-            } else {
-                Fate::Keep
-            };
+            let fate = if found.is_some() && present.is_none() { Fate::Remove } else { Fate::Keep };
             return (fate, Entry::Refused(outcome, draft));
         }
         let sequence = self.cache.next_sequence();
         let cas = draft.item().custom_cas().unwrap_or(sequence);
-        (
-            Fate::Publish {
-                draft,
-                sequence: sequence as u32,
-                mark_bits,
-            },
-            Entry::Entered(cas),
-        )
+        (Fate::Publish { draft, sequence: sequence as u32, mark_bits }, Entry::Entered(cas))
     }
 }
 

@@ -79,10 +79,7 @@ pub struct Store {
 impl Store {
     /// Stores under `condition`, with the next CAS unique.
     pub fn when(condition: Condition) -> Self {
-        Self {
-            condition,
-            new_cas: None,
-        }
+        Self { condition, new_cas: None }
     }
 }
 

@@ -87,10 +87,7 @@ impl Model {
         let number = self.ops.fetch_add(1, SeqCst);
         let floor = self.floors[key as usize].load(SeqCst);
         self.floor_at_begin[number as usize].store(floor, SeqCst);
-        Op {
-            number,
-            began: self.tick(),
-        }
+        Op { number, began: self.tick() }
     }
 
     fn end(&self, key: u64, op: &Op) {
@@ -106,10 +103,7 @@ impl Model {
     /// Panics if the value was certainly overwritten when the floor stood at `floor`.
     fn check(&self, key: u64, op: u64, floor: u64, what: &str) {
         let ended = self.ended[op as usize].load(SeqCst);
-        assert!(
-            ended >= floor,
-            "key {key}: {what} op {op}, which ended at {ended}; floor {floor}"
-        );
+        assert!(ended >= floor, "key {key}: {what} op {op}, which ended at {ended}; floor {floor}");
     }
 
     fn check_records(&self, key: u64, value: &[u8], floor: u64, clock: u32) {
@@ -120,15 +114,8 @@ impl Model {
             let (found_key, op, tail) = (word(0), word(8), word(16));
             let (expiry, filler) = ((tail >> 32) as u32, tail as u32 as usize);
             assert_eq!(found_key, key, "the value of another key");
-            assert!(
-                rest[RECORD_BYTES..RECORD_BYTES + filler]
-                    .iter()
-                    .all(|&b| b == op as u8)
-            );
-            assert!(
-                expiry == 0 || expiry > clock,
-                "key {key}: op {op} expired at {expiry}"
-            );
+            assert!(rest[RECORD_BYTES..RECORD_BYTES + filler].iter().all(|&b| b == op as u8));
+            assert!(expiry == 0 || expiry > clock, "key {key}: op {op} expired at {expiry}");
             if let Some(before) = last {
                 let floor = self.floor_at_begin[op as usize].load(SeqCst);
                 self.check(key, before, floor, "an append behind");
@@ -221,10 +208,7 @@ impl Client<'_> {
         };
         let op = self.model.begin(key);
         let value = self.record(key, &op, expiry);
-        let attributes = Attributes {
-            expiry,
-            ..Attributes::default()
-        };
+        let attributes = Attributes { expiry, ..Attributes::default() };
         let outcome = self.cache.put(&name(key), &value, attributes, condition);
         self.ended(key, &op, outcome);
     }
@@ -260,9 +244,7 @@ impl Client<'_> {
         let op = self.model.begin(key);
         let value = self.record(key, &op, Expiry::NEVER);
         let condition = Condition::Unique(cas);
-        let outcome = self
-            .cache
-            .put(&name, &value, Attributes::default(), condition);
+        let outcome = self.cache.put(&name, &value, Attributes::default(), condition);
         self.ended(key, &op, outcome);
     }
 
@@ -272,9 +254,7 @@ impl Client<'_> {
         let name = name(key);
         let outcome = self.with_draft(&name, &value, |session, draft| {
             let store = Store::when(Condition::Present);
-            session
-                .concat(draft, Side::Back, store, None)
-                .map_err(|(_, refusal)| refusal)
+            session.concat(draft, Side::Back, store, None).map_err(|(_, refusal)| refusal)
         });
         match outcome {
             // Appended to until it is too large, as clients do: then it goes.
@@ -293,9 +273,7 @@ impl Client<'_> {
         finish: impl Fn(&Session<'c>, larder::Draft<'c>) -> Result<Stored, Refusal>,
     ) -> Result<Stored, Refusal> {
         self.cache.with_memory(|session| {
-            let mut draft = self
-                .cache
-                .reserve(key, Attributes::default(), value.len())?;
+            let mut draft = self.cache.reserve(key, Attributes::default(), value.len())?;
             draft.write(value);
             finish(session, draft)
         })
@@ -313,9 +291,8 @@ impl Client<'_> {
         // Into the past is a removal; otherwise the value stays what it is.
         if self.random.below(3) == 0 {
             let op = self.model.begin(key);
-            let touched = self
-                .cache
-                .with_memory(|session| session.touch(&name, hash, Expiry::PAST));
+            let touched =
+                self.cache.with_memory(|session| session.touch(&name, hash, Expiry::PAST));
             if touched.is_ok() {
                 self.model.end(key, &op);
             } else {
@@ -323,9 +300,7 @@ impl Client<'_> {
             }
         } else {
             let expiry = Expiry(NOW + (1 << 30));
-            let touched = self
-                .cache
-                .with_memory(|session| session.touch(&name, hash, expiry));
+            let touched = self.cache.with_memory(|session| session.touch(&name, hash, expiry));
             assert!(matches!(touched, Ok(_) | Err(Refusal::NoMemory)));
         }
     }
@@ -333,28 +308,16 @@ impl Client<'_> {
     fn invalidate(&mut self, key: u64) {
         let name = name(key);
         let hash = self.cache.hash(&name);
-        let remove = Remove {
-            invalidate: true,
-            ..Remove::default()
-        };
-        let removed = self
-            .cache
-            .with_memory(|session| session.remove(&name, hash, &remove));
-        let allowed = [
-            Ok(Removed::Removed),
-            Ok(Removed::NotFound),
-            Err(Refusal::NoMemory),
-        ];
+        let remove = Remove { invalidate: true, ..Remove::default() };
+        let removed = self.cache.with_memory(|session| session.remove(&name, hash, &remove));
+        let allowed = [Ok(Removed::Removed), Ok(Removed::NotFound), Err(Refusal::NoMemory)];
         assert!(allowed.contains(&removed));
     }
 
     fn vivify(&mut self, key: u64) {
         let name = name(key);
         let hash = self.cache.hash(&name);
-        let fetch = Fetch {
-            vivify: Some(Expiry::NEVER),
-            ..Fetch::default()
-        };
+        let fetch = Fetch { vivify: Some(Expiry::NEVER), ..Fetch::default() };
         let floor = self.model.floors[key as usize].load(SeqCst);
         let clock = io::Clock::unix_seconds(self.clock);
         let value = self.cache.with_memory(|session| {
@@ -363,8 +326,7 @@ impl Client<'_> {
         });
         match value {
             Ok(value) => {
-                self.model
-                    .check_records(key, &value.unwrap_or_default(), floor, clock);
+                self.model.check_records(key, &value.unwrap_or_default(), floor, clock);
             }
             Err(refusal) => assert_eq!(refusal, Refusal::NoMemory),
         }
@@ -381,12 +343,8 @@ impl Client<'_> {
     fn write_counter(&mut self, key: u64) {
         let op = self.model.begin(key);
         let value = (op.number * COUNTER_SCALE).to_string();
-        let outcome = self.cache.put(
-            &name(key),
-            value.as_bytes(),
-            Attributes::default(),
-            Condition::Always,
-        );
+        let outcome =
+            self.cache.put(&name(key), value.as_bytes(), Attributes::default(), Condition::Always);
         self.ended(key, &op, outcome);
     }
 
@@ -413,9 +371,8 @@ impl Client<'_> {
             new_cas: None,
             base64_key: false,
         };
-        let counted = self
-            .cache
-            .with_memory(|session| session.arithmetic(&name, hash, &arithmetic));
+        let counted =
+            self.cache.with_memory(|session| session.arithmetic(&name, hash, &arithmetic));
         match counted {
             Ok(Counted::Value { value, .. }) => {
                 assert!(value > count || value / COUNTER_SCALE != count / COUNTER_SCALE);
@@ -429,8 +386,7 @@ impl Client<'_> {
 
     fn check_count(&mut self, key: u64, value: u64, floor: u64, count: u64) {
         self.hits += 1;
-        self.model
-            .check(key, value / COUNTER_SCALE, floor, "a count from");
+        self.model.check(key, value / COUNTER_SCALE, floor, "a count from");
         if value / COUNTER_SCALE == count / COUNTER_SCALE {
             assert!(value >= count, "key {key}: {value} after {count}");
         }
@@ -442,27 +398,17 @@ fn name(key: u64) -> Vec<u8> {
 }
 
 fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name)
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(default)
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
 #[test]
 fn no_read_ever_returns_a_value_that_was_overwritten_before_it_began() {
     let entropy = std::collections::hash_map::RandomState::new();
-    let seed = setting(
-        "LARDER_SEED",
-        std::hash::BuildHasher::hash_one(&entropy, 0) >> 1,
-    );
+    let seed = setting("LARDER_SEED", std::hash::BuildHasher::hash_one(&entropy, 0) >> 1);
     let operations = setting("LARDER_OPERATIONS", OPERATIONS);
     println!("LARDER_SEED={seed} LARDER_OPERATIONS={operations}");
     let clock = Arc::new(ManualClock::new(NOW));
-    let cache = Cache::builder()
-        .memory_bytes(8 << 20)
-        .clock(clock.clone())
-        .build()
-        .unwrap();
+    let cache = Cache::builder().memory_bytes(8 << 20).clock(clock.clone()).build().unwrap();
     // Each flush is an op of every key.
     let model = Model::new(operations + (operations / 40_009 + THREADS + 1) * KEYS);
     let done = AtomicBool::new(false);
@@ -479,31 +425,19 @@ fn no_read_ever_returns_a_value_that_was_overwritten_before_it_began() {
                 let (cache, model, clock) = (&cache, &model, &*clock);
                 scope.spawn(move || {
                     let random = Random(seed.wrapping_add(thread));
-                    let mut client = Client {
-                        cache,
-                        model,
-                        clock,
-                        random,
-                        hits: 0,
-                    };
+                    let mut client = Client { cache, model, clock, random, hits: 0 };
                     (0..operations / THREADS).for_each(|number| client.step(number + 1));
                     client.hits
                 })
             })
             .collect();
-        let hits: u64 = clients
-            .into_iter()
-            .map(|client| client.join().unwrap())
-            .sum();
+        let hits: u64 = clients.into_iter().map(|client| client.join().unwrap()).sum();
         done.store(true, SeqCst);
         hits
     });
     let stats = cache.stats();
     println!("{hits} values checked; {stats:?}");
     assert!(hits > operations / 10, "too few hits to mean anything");
-    assert!(
-        stats.evicted > operations / 1000,
-        "too little eviction to mean anything"
-    );
+    assert!(stats.evicted > operations / 1000, "too little eviction to mean anything");
     assert!(stats.used_bytes <= stats.limit_bytes);
 }

@@ -124,8 +124,7 @@ impl Class {
 
     /// Takes over a slab from the arena.
     pub(crate) fn adopt(&mut self, zone: Zone<'_>, slab: SlabId) {
-        zone.slab(slab)
-            .adopt(self.id, self.chunk_bytes, self.chunks_per_slab);
+        zone.slab(slab).adopt(self.id, self.chunk_bytes, self.chunks_per_slab);
         self.slabs.push(slab);
         self.with_free.push(slab);
         self.free += self.chunks_per_slab;
@@ -173,7 +172,7 @@ impl Class {
 
     /// Frees a chunk that no reader can see: from limbo, or never published.
     pub(crate) fn release(&mut self, zone: Zone<'_>, place: Place) {
-        let id = place.slab();
+        let (id, _) = zone.arena.locate(place);
         let slab = zone.slab(id);
         slab.push(zone.arena, place);
         if slab.is_draining() {

@@ -3,7 +3,6 @@
 
 use std::sync::atomic::Ordering;
 
-use memory::class::CHUNK_BYTES_MAX;
 use memory::{ClassId, Place};
 use stdx::sync::lock;
 
@@ -24,6 +23,11 @@ pub struct Draft<'h> {
 }
 
 impl Hot {
+    /// How an item with these fields, key and value would lie in memory.
+    pub fn layout(&self, fields: &Fields, key_bytes: usize, value_bytes: usize) -> Layout {
+        Layout::new(fields, key_bytes, value_bytes, self.sizes.chunk_bytes_max())
+    }
+
     /// Reserves memory for an item and lays out everything but its value.
     pub fn draft(
         &self,
@@ -32,20 +36,13 @@ impl Hot {
         value_bytes: usize,
         links: &dyn Links,
     ) -> Result<Draft<'_>, Shortage> {
-        let layout = Layout::new(fields, key.len(), value_bytes);
+        let layout = self.layout(fields, key.len(), value_bytes);
         let place = self.allocate(layout.head_bytes(), links)?;
         // SAFETY: the chunk was allocated just now, for a head of this layout.
         unsafe { item::write_head(&self.arena, place, layout, fields, key) };
-        let mut draft = Draft {
-            hot: self,
-            place,
-            layout,
-            written: 0,
-            pieces: 0,
-        };
+        let mut draft = Draft { hot: self, place, layout, written: 0, pieces: 0 };
         for number in 0..layout.pieces() {
             let bytes = PIECE_HEADER_BYTES + layout.piece_value_bytes(number);
-            debug_assert!(bytes <= CHUNK_BYTES_MAX);
             // On failure the draft gives back what it has so far.
             let piece = self.allocate(bytes, links)?;
             // SAFETY: both chunks were allocated by this draft, the head for this layout.
@@ -113,9 +110,7 @@ impl<'h> Draft<'h> {
             return self.write(value);
         }
         let arena = &self.hot.arena;
-        (0..item.layout().pieces())
-            .map(|number| self.write(item.piece_value(arena, number)))
-            .sum()
+        (0..item.layout().pieces()).map(|number| self.write(item.piece_value(arena, number))).sum()
     }
 
     /// Makes the item one that readers and hands may look at: `sequence` numbers it, and `mark_bits`

@@ -22,8 +22,11 @@ use crate::{Hot, INDEX_SPARE_SLABS, Links, Shortage, slab};
 const GROUP: usize = 16;
 /// Chunks that a hand looks at for one call before it stops being choosy.
 const STEPS_MAX: usize = 4096;
-/// Items evicted at once when a store has to do it itself.
-const INLINE_BATCH: usize = 128;
+/// Items evicted at once when a store has to do it itself: at most this many, and at most one in
+/// [`INLINE_SHARE`] of the class's chunks.
+const INLINE_BATCH_MAX: usize = 128;
+/// See [`INLINE_BATCH_MAX`].
+const INLINE_SHARE: usize = 32;
 /// An item may take a chunk up to this many times its size when its own class has nothing.
 const BORROW_RATIO: usize = 2;
 
@@ -58,7 +61,7 @@ impl Hot {
     /// A chunk of this very class: free, from a new slab, or by eviction.
     pub(crate) fn allocate_in(&self, id: ClassId, links: &dyn Links) -> Result<Place, Shortage> {
         let zone = self.zone();
-        {
+        let batch = {
             let mut class = lock(self.class(id));
             if let Some(place) = class.allocate(zone) {
                 let low = class.free == class.reserve_target() / 4;
@@ -71,9 +74,10 @@ impl Hot {
                 class.adopt(zone, slab);
                 return class.allocate(zone).ok_or(Shortage::Nothing);
             }
-        }
+            class.chunks().div_ceil(INLINE_SHARE).min(INLINE_BATCH_MAX)
+        };
         self.pressed.store(true, Ordering::Relaxed);
-        self.evict(id, INLINE_BATCH, links);
+        self.evict(id, batch, links);
         let mut class = lock(self.class(id));
         match class.allocate(zone) {
             Some(place) => Ok(place),
@@ -159,7 +163,7 @@ impl Hot {
             class.hand.chunk = 0;
             return None;
         }
-        let place = slab.place(id, class.hand.chunk);
+        let place = slab.place(&self.arena, id, class.hand.chunk);
         class.hand.chunk += 1;
         Some(place)
     }

@@ -17,13 +17,14 @@
 //! no list pointers, no pointer of the hash chain and no reference count: CLOCK needs one bit, the
 //! index holds the places, and epochs keep readers safe.
 //!
-//! A value that does not fit the largest chunk is *chained*: in its place stand the places of its
-//! pieces, 8 bytes each, and every piece is a chunk of its own that knows its owner:
+//! A value that does not fit the largest chunk is *chained*, which the top bit of `long` says. In
+//! its place stand how many bytes of it a full piece has (u32) and then the places of its pieces, 8
+//! bytes each; every piece is a chunk of its own that knows its owner:
 //!
 //! ```text
 //!   0      1     2       4        8                16
 //!   +------+-----+-------+--------+----------------+--------------------------+
-//!   | mark | 0   | 0     | number | owner's place  | at most 131,056 bytes    |
+//!   | mark | 0   | 0     | number | owner's place  | bytes of the value       |
 //!   +------+-----+-------+--------+----------------+--------------------------+
 //! ```
 //!
@@ -36,7 +37,7 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
-use memory::class::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN};
+use memory::class::CHUNK_BYTES_MIN;
 use memory::{Arena, Place};
 use policy::clock::RECENT;
 use stdx::units::GIB;
@@ -45,8 +46,10 @@ use stdx::units::GIB;
 pub const HEADER_BYTES: usize = 8;
 /// Bytes of a piece's header.
 pub const PIECE_HEADER_BYTES: usize = 16;
-/// Bytes of value in a full piece.
-pub const PIECE_VALUE_BYTES: usize = CHUNK_BYTES_MAX - PIECE_HEADER_BYTES;
+/// Bytes before the list of pieces: how much of the value a full piece has.
+const LIST_HEADER_BYTES: usize = 4;
+/// In `long`: the value is chained.
+const LONG_CHAINED: u32 = 1 << 31;
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 250;
 /// The longest value, in bytes.
@@ -72,11 +75,7 @@ const SHAPE_BASE64: u16 = 1 << 13;
 const SHAPE_CUSTOM: u16 = 1 << 14;
 
 const PLACE_BYTES: usize = size_of::<u64>();
-// The list of pieces of the longest value fits the largest chunk.
-const _: () = assert!(
-    HEADER_BYTES + 20 + KEY_BYTES_MAX + VALUE_BYTES_MAX.div_ceil(PIECE_VALUE_BYTES) * PLACE_BYTES
-        <= CHUNK_BYTES_MAX
-);
+const _: () = assert!((VALUE_BYTES_MAX as u32) < LONG_CHAINED);
 const _: () = assert!(PIECE_HEADER_BYTES < CHUNK_BYTES_MIN);
 
 /// What is to be stored beside key and value.
@@ -100,11 +99,19 @@ pub struct Layout {
     shape: u16,
     key_bytes: usize,
     value_bytes: usize,
+    /// Bytes of value in a full piece; 0 when the value is not chained.
+    piece_bytes: usize,
 }
 
 impl Layout {
-    /// The layout of a new item. Key 1 to 250 bytes, value at most 1 GiB.
-    pub fn new(fields: &Fields, key_bytes: usize, value_bytes: usize) -> Self {
+    /// The layout of a new item where chunks have at most `chunk_bytes_max`. Key 1 to 250 bytes,
+    /// value at most 1 GiB.
+    pub fn new(
+        fields: &Fields,
+        key_bytes: usize,
+        value_bytes: usize,
+        chunk_bytes_max: usize,
+    ) -> Self {
         assert!((1..=KEY_BYTES_MAX).contains(&key_bytes) && value_bytes <= VALUE_BYTES_MAX);
         let mut shape = 0;
         if fields.flags != 0 {
@@ -123,11 +130,12 @@ impl Layout {
             Ok(short) if short <= SHAPE_VALUE => shape |= short,
             _ => shape |= SHAPE_LONG,
         }
-        Self {
-            shape,
-            key_bytes,
-            value_bytes,
+        let mut layout = Self { shape, key_bytes, value_bytes, piece_bytes: 0 };
+        if layout.value_at() + value_bytes > chunk_bytes_max {
+            layout.piece_bytes = chunk_bytes_max - PIECE_HEADER_BYTES;
+            assert!(layout.head_bytes() <= chunk_bytes_max, "the list of pieces fits a chunk");
         }
+        layout
     }
 
     fn has(&self, bit: u16) -> bool {
@@ -164,42 +172,42 @@ impl Layout {
     }
 
     /// Whether the value lies in pieces.
+    #[inline]
     pub fn is_chained(&self) -> bool {
-        self.value_at() + self.value_bytes > CHUNK_BYTES_MAX
+        self.piece_bytes != 0
     }
 
     /// How many pieces the value has; 0 when it is not chained.
     pub fn pieces(&self) -> usize {
-        if self.is_chained() {
-            self.value_bytes.div_ceil(PIECE_VALUE_BYTES)
-        } else {
-            0
-        }
+        if self.is_chained() { self.value_bytes.div_ceil(self.piece_bytes) } else { 0 }
     }
 
     /// Bytes of value in piece `number`.
     pub fn piece_value_bytes(&self, number: usize) -> usize {
-        (self.value_bytes - number * PIECE_VALUE_BYTES).min(PIECE_VALUE_BYTES)
+        (self.value_bytes - number * self.piece_bytes).min(self.piece_bytes)
+    }
+
+    /// Where the place of piece `number` stands in the head.
+    fn piece_at(&self, number: usize) -> usize {
+        debug_assert!(number < self.pieces());
+        self.value_at() + LIST_HEADER_BYTES + number * PLACE_BYTES
     }
 
     /// Bytes of the first chunk: all of an item that is not chained.
     pub fn head_bytes(&self) -> usize {
-        let rest = if self.is_chained() {
-            self.pieces() * PLACE_BYTES
-        } else {
-            self.value_bytes
-        };
-        self.value_at() + rest
+        let list = LIST_HEADER_BYTES + self.pieces() * PLACE_BYTES;
+        self.value_at() + if self.is_chained() { list } else { self.value_bytes }
+    }
+
+    /// Bytes of header, key and value: what the item limit is compared with.
+    pub fn item_bytes(&self) -> usize {
+        self.value_at() + self.value_bytes
     }
 
     /// Bytes of all chunks together, headers included.
     pub fn total_bytes(&self) -> usize {
         let pieces = self.pieces();
-        let value = if pieces > 0 {
-            self.value_bytes + pieces * PIECE_HEADER_BYTES
-        } else {
-            0
-        };
+        let value = if pieces > 0 { self.value_bytes + pieces * PIECE_HEADER_BYTES } else { 0 };
         self.head_bytes() + value
     }
 }
@@ -222,10 +230,7 @@ impl<'a> ItemRef<'a> {
     /// visibly to this thread, and the chunk is not reused during `'a`.
     #[inline]
     pub unsafe fn new(arena: &Arena, place: Place) -> Self {
-        Self {
-            start: arena.pointer(place),
-            alive: PhantomData,
-        }
+        Self { start: arena.pointer(place), alive: PhantomData }
     }
 
     /// A reference to the mark of the chunk, item or not.
@@ -269,9 +274,18 @@ impl<'a> ItemRef<'a> {
             shape,
             key_bytes: usize::from(self.byte(1)),
             value_bytes: usize::from(shape & SHAPE_VALUE),
+            piece_bytes: 0,
         };
         if layout.has(SHAPE_LONG) {
-            layout.value_bytes = self.u32_at(layout.long_at()).load(Ordering::Relaxed) as usize;
+            let long = self.u32_at(layout.long_at()).load(Ordering::Relaxed);
+            layout.value_bytes = (long & !LONG_CHAINED) as usize;
+            if long & LONG_CHAINED != 0 {
+                // SAFETY: a chained item has this field where another has its value; it may be
+                // unaligned.
+                let field = unsafe { self.start.add(layout.value_at()).cast::<u32>() };
+                // SAFETY: as above.
+                layout.piece_bytes = unsafe { field.read_unaligned() } as usize;
+            }
         }
         layout
     }
@@ -318,8 +332,7 @@ impl<'a> ItemRef<'a> {
     pub fn set_expiry(&self, expiry: u32) -> bool {
         let layout = self.layout();
         if layout.has(SHAPE_EXPIRY) {
-            self.u32_at(layout.expiry_at())
-                .store(expiry, Ordering::Relaxed);
+            self.u32_at(layout.expiry_at()).store(expiry, Ordering::Relaxed);
         }
         layout.has(SHAPE_EXPIRY) || expiry == 0
     }
@@ -366,10 +379,7 @@ impl<'a> ItemRef<'a> {
         // SAFETY: the value of an item that is not chained lies in its chunk, and nobody writes it
         // during `'a`.
         Some(unsafe {
-            slice::from_raw_parts(
-                self.start.add(layout.value_at()).as_ptr(),
-                layout.value_bytes,
-            )
+            slice::from_raw_parts(self.start.add(layout.value_at()).as_ptr(), layout.value_bytes)
         })
     }
 
@@ -377,7 +387,7 @@ impl<'a> ItemRef<'a> {
     pub fn piece(&self, number: usize) -> Place {
         let layout = self.layout();
         assert!(number < layout.pieces());
-        let at = layout.value_at() + number * PLACE_BYTES;
+        let at = layout.piece_at(number);
         // SAFETY: `number` was checked, so the place lies in the head; it may be unaligned.
         Place(unsafe { self.start.add(at).cast::<u64>().read_unaligned() })
     }
@@ -419,32 +429,24 @@ pub unsafe fn write_head(arena: &Arena, place: Place, layout: Layout, fields: &F
         start.add(2).cast::<u16>().write(layout.shape);
         start.add(4).cast::<u32>().write(0);
         if layout.has(SHAPE_FLAGS) {
-            start
-                .add(layout.flags_at())
-                .cast::<u32>()
-                .write(fields.flags);
+            start.add(layout.flags_at()).cast::<u32>().write(fields.flags);
         }
         if layout.has(SHAPE_EXPIRY) {
-            start
-                .add(layout.expiry_at())
-                .cast::<u32>()
-                .write(fields.expiry);
+            start.add(layout.expiry_at()).cast::<u32>().write(fields.expiry);
         }
         if layout.has(SHAPE_LONG) {
-            start
-                .add(layout.long_at())
-                .cast::<u32>()
-                .write(layout.value_bytes as u32);
+            let chained = if layout.is_chained() { LONG_CHAINED } else { 0 };
+            let long = layout.value_bytes as u32 | chained;
+            start.add(layout.long_at()).cast::<u32>().write(long);
+        }
+        if layout.is_chained() {
+            let field = start.add(layout.value_at()).cast::<u32>();
+            field.write_unaligned(layout.piece_bytes as u32);
         }
         if let Some(custom) = fields.custom_cas {
-            start
-                .add(layout.custom_at())
-                .cast::<u64>()
-                .write_unaligned(custom.to_le());
+            start.add(layout.custom_at()).cast::<u64>().write_unaligned(custom.to_le());
         }
-        start
-            .add(layout.key_at())
-            .copy_from_nonoverlapping(NonNull::from(key).cast(), key.len());
+        start.add(layout.key_at()).copy_from_nonoverlapping(NonNull::from(key).cast(), key.len());
     }
 }
 
@@ -468,7 +470,7 @@ pub unsafe fn write_piece(
         start.add(2).cast::<u16>().write(0);
         start.add(4).cast::<u32>().write(number as u32);
         start.add(8).cast::<u64>().write(owner.0);
-        let at = layout.value_at() + number * PLACE_BYTES;
+        let at = layout.piece_at(number);
         head.add(at).cast::<u64>().write_unaligned(piece.0);
     }
 }
@@ -491,7 +493,7 @@ pub unsafe fn value_mut<'a>(
             let start = arena.pointer(place).add(layout.value_at() + from);
             return slice::from_raw_parts_mut(start.as_ptr(), layout.value_bytes - from);
         }
-        let (number, offset) = (from / PIECE_VALUE_BYTES, from % PIECE_VALUE_BYTES);
+        let (number, offset) = (from / layout.piece_bytes, from % layout.piece_bytes);
         if number == layout.pieces() {
             return &mut [];
         }
@@ -517,11 +519,7 @@ pub fn hit_mark(mark: u8, now: u32) -> u8 {
 pub fn idle_seconds(mark: u8, now: u32) -> u32 {
     let (then, now_stamp) = (u32::from(mark >> STAMP_SHIFT), u32::from(stamp(now)));
     let minutes = (now_stamp + STAMPS - then) % STAMPS;
-    if minutes == 0 {
-        0
-    } else {
-        (minutes - 1) * STAMP_SECONDS + now % STAMP_SECONDS
-    }
+    if minutes == 0 { 0 } else { (minutes - 1) * STAMP_SECONDS + now % STAMP_SECONDS }
 }
 
 fn stamp(now: u32) -> u8 {
@@ -532,8 +530,10 @@ fn stamp(now: u32) -> u8 {
 mod tests {
     use super::*;
 
+    const CHUNK_BYTES_MAX: usize = 128 << 10;
+
     fn arena() -> Arena {
-        Arena::new(2, 2).unwrap()
+        Arena::new(0, 2 << 20, 1).unwrap()
     }
 
     #[test]
@@ -550,7 +550,7 @@ mod tests {
                     base64_key: bits & 8 != 0,
                 };
                 let key = vec![b'k'; 1 + (value_bytes + bits as usize) % KEY_BYTES_MAX];
-                let layout = Layout::new(&fields, key.len(), value_bytes);
+                let layout = Layout::new(&fields, key.len(), value_bytes, CHUNK_BYTES_MAX);
                 // SAFETY: the arena is this test's alone, and a head of this size fits its slab.
                 let item = unsafe {
                     write_head(&arena, place, layout, &fields, &key);
@@ -570,7 +570,7 @@ mod tests {
 
     #[test]
     fn a_plain_item_has_eight_bytes_beside_key_and_value() {
-        let layout = Layout::new(&Fields::default(), 16, 32);
+        let layout = Layout::new(&Fields::default(), 16, 32, CHUNK_BYTES_MAX);
         assert_eq!(layout.head_bytes(), 56);
         assert_eq!(layout.total_bytes(), 56);
     }
@@ -578,16 +578,16 @@ mod tests {
     #[test]
     fn a_value_is_chained_exactly_when_it_no_longer_fits() {
         let fields = Fields::default();
+        let layout = |value_bytes| Layout::new(&fields, 10, value_bytes, CHUNK_BYTES_MAX);
         // 8 bytes of header, 4 of long length, 10 of key.
         let fits = CHUNK_BYTES_MAX - 22;
-        assert_eq!(Layout::new(&fields, 10, fits).pieces(), 0);
-        let chained = Layout::new(&fields, 10, fits + 1);
-        assert_eq!((chained.pieces(), chained.head_bytes()), (1, 22 + 8));
-        let long = Layout::new(&fields, 10, 3 * PIECE_VALUE_BYTES + 1);
+        assert_eq!(layout(fits).pieces(), 0);
+        let chained = layout(fits + 1);
+        assert_eq!((chained.pieces(), chained.head_bytes()), (1, 22 + 4 + 8));
+        let long = layout(3 * (CHUNK_BYTES_MAX - PIECE_HEADER_BYTES) + 1);
         assert_eq!(long.pieces(), 4);
         assert_eq!(long.piece_value_bytes(3), 1);
-        let longest = Layout::new(&fields, KEY_BYTES_MAX, VALUE_BYTES_MAX);
-        assert!(longest.head_bytes() <= CHUNK_BYTES_MAX);
+        assert!(layout(VALUE_BYTES_MAX).head_bytes() <= CHUNK_BYTES_MAX);
     }
 
     #[test]

@@ -96,19 +96,9 @@ impl Hot {
     /// An empty zone in `arena`, with chunks of these sizes.
     pub fn new(arena: Arc<Arena>, epochs: Arc<Epochs>, sizes: SizeClasses) -> Self {
         let class = |id| Class::new(id, sizes.chunk_bytes(id), sizes.chunks_per_slab(id));
-        let classes = sizes
-            .iter()
-            .map(|id| CachePadded(Mutex::new(class(id))))
-            .collect();
+        let classes = sizes.iter().map(|id| CachePadded(Mutex::new(class(id)))).collect();
         let slabs = (0..arena.reserved_slabs()).map(|_| Slab::new()).collect();
-        Self {
-            arena,
-            epochs,
-            sizes,
-            classes,
-            slabs,
-            pressed: AtomicBool::new(false),
-        }
+        Self { arena, epochs, sizes, classes, slabs, pressed: AtomicBool::new(false) }
     }
 
     /// The size classes.
@@ -152,7 +142,7 @@ impl Hot {
 
     /// The class of the chunk at `place`.
     pub fn class_at(&self, place: Place) -> ClassId {
-        self.slabs[place.slab().0 as usize].class()
+        self.slabs[self.arena.locate(place).0.0 as usize].class()
     }
 
     /// Takes an item that the index no longer points at. Its chunks are free once no reader can
@@ -176,10 +166,7 @@ impl Hot {
 
     /// What every class has and did.
     pub fn stats(&self) -> Vec<ClassStats> {
-        self.classes
-            .iter()
-            .map(|class| stats_of(&lock(class)))
-            .collect()
+        self.classes.iter().map(|class| stats_of(&lock(class))).collect()
     }
 
     /// Begins the counters of every class anew.
@@ -214,11 +201,7 @@ impl Hot {
     }
 
     fn zone(&self) -> Zone<'_> {
-        Zone {
-            arena: &self.arena,
-            epochs: &self.epochs,
-            slabs: &self.slabs,
-        }
+        Zone { arena: &self.arena, epochs: &self.epochs, slabs: &self.slabs }
     }
 }
 
@@ -237,8 +220,6 @@ fn stats_of(class: &Class) -> ClassStats {
 
 impl std::fmt::Debug for Hot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hot")
-            .field("arena", &self.arena)
-            .finish_non_exhaustive()
+        f.debug_struct("Hot").field("arena", &self.arena).finish_non_exhaustive()
     }
 }

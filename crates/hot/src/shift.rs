@@ -82,11 +82,7 @@ impl Hot {
                 class.sweep_limbo(self.zone());
                 let target = class.reserve_target();
                 let have = class.free + class.in_limbo();
-                if full && have <= target / 2 {
-                    target - have
-                } else {
-                    0
-                }
+                if full && have <= target / 2 { target - have } else { 0 }
             };
             if missing > 0 && links.may_evict() {
                 let wanted = missing.min(REFILL_BATCH);
@@ -140,10 +136,7 @@ impl Hot {
     /// the classes together have evicted a good part of the memory. Measured in evictions rather
     /// than seconds, it follows a shift as fast as the shift goes.
     fn age_pressures(&self, pressures: &mut [Pressure]) {
-        let evicted: f64 = pressures
-            .iter()
-            .map(|pressure| pressure.evicted_slabs)
-            .sum();
+        let evicted: f64 = pressures.iter().map(|pressure| pressure.evicted_slabs).sum();
         let slabs: usize = pressures.iter().map(|pressure| pressure.slabs).sum();
         if evicted > slabs as f64 * EVIDENCE_SHARE_MAX {
             for (class, pressure) in self.classes.iter().zip(pressures) {
@@ -161,10 +154,7 @@ impl Hot {
             evicted_slabs: class.evicted_lately / class.chunks_per_slab as f64,
             starved: class.starved,
         };
-        self.classes
-            .iter()
-            .map(|class| pressure(&lock(class)))
-            .collect()
+        self.classes.iter().map(|class| pressure(&lock(class))).collect()
     }
 
     /// Evicts everything in one slab of a class, after which the slab leaves the class. Returns
@@ -202,7 +192,7 @@ impl Hot {
                     return;
                 }
                 for number in begin..touched.min(begin + DRAIN_STEP) {
-                    let place = zone.slab(slab_id).place(slab_id, number);
+                    let place = zone.slab(slab_id).place(&self.arena, slab_id, number);
                     if let Some((_, place)) = self.published(&guard, place) {
                         self.unlink(&guard, &mut class, links, place, &mut chained);
                     }
@@ -251,7 +241,7 @@ impl Hot {
             let owned = class.slabs.contains(&slab_id);
             let touched = if owned { slab.touched() } else { 0 };
             while left > 0 && cursor.chunk < touched {
-                let place = slab.place(slab_id, cursor.chunk);
+                let place = slab.place(&self.arena, slab_id, cursor.chunk);
                 cursor.chunk += 1;
                 left -= 1;
                 // Acquire: partner is the release in `Draft::publish`.

@@ -92,18 +92,15 @@ impl Slab {
     }
 
     /// The place of chunk `number` of slab `id`, which is this one.
-    pub(crate) fn place(&self, id: SlabId, number: u32) -> Place {
-        Place::new(
-            id,
-            number as usize * self.chunk_bytes.load(Relaxed) as usize,
-        )
+    pub(crate) fn place(&self, arena: &Arena, id: SlabId, number: u32) -> Place {
+        arena.place(id, number as usize * self.chunk_bytes.load(Relaxed) as usize)
     }
 
     /// Takes a free chunk. Its mark is 0.
     pub(crate) fn pop(&self, arena: &Arena, id: SlabId) -> Option<Place> {
         let head = self.free_head.load(Relaxed);
         let place = if head != NONE {
-            let place = self.place(id, head);
+            let place = self.place(arena, id, head);
             // SAFETY: the chunk is free, so it belongs to this list alone; its link is where
             // `push` left it.
             let next = unsafe { link(arena, place).read() };
@@ -114,7 +111,7 @@ impl Slab {
             if fresh == self.chunks.load(Relaxed) {
                 return None;
             }
-            let place = self.place(id, fresh);
+            let place = self.place(arena, id, fresh);
             mark(arena, place).store(0, Relaxed);
             self.fresh.store(fresh + 1, Relaxed);
             place
@@ -126,7 +123,7 @@ impl Slab {
     /// Takes back a chunk that nobody can see any more.
     pub(crate) fn push(&self, arena: &Arena, place: Place) {
         mark(arena, place).store(0, Relaxed);
-        let number = place.bytes_in_slab() / self.chunk_bytes.load(Relaxed) as usize;
+        let number = arena.locate(place).1 / self.chunk_bytes.load(Relaxed) as usize;
         // SAFETY: the chunk was given back, so it belongs to this list alone from here on.
         unsafe { link(arena, place).write(self.free_head.load(Relaxed)) };
         self.free_head.store(number as u32, Relaxed);
@@ -156,7 +153,7 @@ mod tests {
 
     #[test]
     fn every_chunk_is_handed_out_once_and_comes_back() {
-        let arena = Arena::new(2, 2).unwrap();
+        let arena = Arena::new(0, 512 << 20, 0).unwrap();
         let slab = Slab::new();
         slab.adopt(ClassId(3), 40_000, 52);
         for _ in 0..3 {
@@ -164,7 +161,7 @@ mod tests {
             assert_eq!(places.iter().collect::<HashSet<_>>().len(), 52);
             assert_eq!((slab.free(), slab.used(), slab.touched()), (0, 52, 52));
             for place in places {
-                assert_eq!(place.slab(), SlabId(1));
+                assert_eq!(arena.locate(place).0, SlabId(1));
                 mark(&arena, place).store(1, Relaxed);
                 slab.push(&arena, place);
                 assert_eq!(mark(&arena, place).load(Relaxed), 0);

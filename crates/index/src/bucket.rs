@@ -68,9 +68,7 @@ impl Bucket {
     #[cfg_attr(all(target_arch = "x86_64", not(test)), allow(dead_code))]
     #[inline]
     fn matches_portable(&self, pattern: u32) -> u32 {
-        (0..SLOTS)
-            .map(|slot| u32::from(self.load(slot).pattern() == pattern) << slot)
-            .sum()
+        (0..SLOTS).map(|slot| u32::from(self.load(slot).pattern() == pattern) << slot).sum()
     }
 
     #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
@@ -150,11 +148,7 @@ mod tests {
         let tags = prop_oneof![Just(0), Just(1), Just(TAG_MASK), 0..=TAG_MASK];
         let full = (any::<bool>(), tags, 1_u8..=3, 0_u64..1 << 38).prop_map(
             |(alternate, tag, tier, place)| {
-                Word::new(
-                    Side::BOTH[usize::from(alternate)],
-                    tag,
-                    Location::new(tier, place),
-                )
+                Word::new(Side::BOTH[usize::from(alternate)], tag, Location::new(tier, place))
             },
         );
         prop_oneof![Just(Word::EMPTY), full]

@@ -54,10 +54,7 @@ impl Entry {
         let address = (self.0 & ADDRESS_MASK) as usize;
         let start = NonNull::new(std::ptr::with_exposed_provenance_mut(address))
             .expect("an entry was made from a table");
-        TableMemory {
-            start,
-            units: self.units(),
-        }
+        TableMemory { start, units: self.units() }
     }
 
     #[inline]

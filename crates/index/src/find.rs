@@ -97,15 +97,87 @@ impl View<'_> {
                     && let Some(location) = word.location()
                     && eq(location)
                 {
-                    return Some(Found {
-                        bucket: index,
-                        slot,
-                        side,
-                        location,
-                    });
+                    return Some(Found { bucket: index, slot, side, location });
                 }
             }
         }
         None
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    //! `RUSTFLAGS="--cfg loom" cargo test -p larder-index --release --lib models`
+
+    use super::*;
+    use crate::{Change, Options};
+    use memory::{Epochs, TableSpace};
+    use std::ptr::NonNull;
+    use std::sync::Arc;
+
+    /// A space that agrees to everything: under loom, tables live in boxes of their own.
+    struct Consent;
+
+    impl TableSpace for Consent {
+        fn allocate(&self, _units: usize) -> Option<NonNull<u8>> {
+            Some(NonNull::dangling())
+        }
+
+        unsafe fn release(&self, _start: NonNull<u8>, _units: usize) {}
+    }
+
+    const KEY: Hash = Hash(0x1234_5678_9abc_def0);
+    const HOME: Location = Location::new(1, 7);
+
+    /// Moves the word of `KEY` to its other bucket, into a slot that is free.
+    fn turn(index: &Index) {
+        let guard = index.epochs.pin();
+        let view = index.view(&guard, KEY);
+        let locked = view.table.lock().expect("nobody retires it");
+        let found = view.scan(&mut |_| true).expect("it is there");
+        let target = view.buckets[1 - found.side as usize];
+        let slot = view
+            .table
+            .bucket(target)
+            .free_slot()
+            .expect("nobody else is");
+        locked.move_word((found.bucket, found.slot), (target, slot));
+    }
+
+    /// A lookup scans at least twice before it says that a key is absent, so a key that escapes it
+    /// must move three times. Without versions it does.
+    #[test]
+    fn a_key_that_moves_to_and_fro_is_found() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(5);
+        // Building a table takes more stack than loom gives a thread.
+        let start = || loom::thread::Builder::new().stack_size(256 << 10);
+        model.check(move || {
+            let run = start().spawn(run).expect("loom can start another thread");
+            run.join().expect("the model holds");
+        });
+
+        fn run() {
+            let epochs = Arc::new(Epochs::new());
+            let index = Index::new(Options::default(), epochs, Arc::new(Consent));
+            let index = Arc::new(index.expect("there is memory"));
+            let guard = index.epochs.pin();
+            let set = |_| (Change::Set(HOME), ());
+            let room = index.update(&guard, KEY, |_| false, set);
+            assert_eq!(room, Ok(()));
+            drop(guard);
+            turn(&index);
+            let reader = {
+                let index = index.clone();
+                loom::thread::spawn(move || {
+                    let guard = index.epochs.pin();
+                    assert!(index.contains_exact(&guard, KEY, HOME), "a false miss");
+                })
+            };
+            for _ in 0..3 {
+                turn(&index);
+            }
+            reader.join().expect("the reader found it");
+        }
     }
 }

@@ -135,13 +135,7 @@ impl Index {
         let shape = self.shape(entry);
         let tag = tag_of(hash.0, self.hash_bits);
         let primary = shape.primary(shape.rest_of(hash.0, self.hash_bits));
-        View {
-            table,
-            entry,
-            shape,
-            tag,
-            buckets: [primary, shape.other(primary, tag)],
-        }
+        View { table, entry, shape, tag, buckets: [primary, shape.other(primary, tag)] }
     }
 
     /// The directory of this moment.
@@ -178,10 +172,7 @@ impl Index {
     /// The shape of the table in `entry`.
     #[inline]
     pub(crate) fn shape(&self, entry: Entry) -> Shape {
-        Shape {
-            buckets: buckets_of(entry.units()),
-            rest_bits: self.hash_bits - entry.depth(),
-        }
+        Shape { buckets: buckets_of(entry.units()), rest_bits: self.hash_bits - entry.depth() }
     }
 
     /// The depth every table had at the start: none is ever less deep.
@@ -230,9 +221,7 @@ impl Drop for Index {
 
 impl fmt::Debug for Index {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Index")
-            .field("stats", &self.stats())
-            .finish()
+        f.debug_struct("Index").field("stats", &self.stats()).finish()
     }
 }
 

@@ -23,7 +23,7 @@
 //! What differs from the paper: a slot is one atomic word of tag and location (there: two arrays
 //! and a pointer); items are immutable once published, so a hit needs no version; there are
 //! thousands of writer locks instead of one; tables grow by quarters and split without reading
-//! keys (there: a fixed size), at 9 to 10 bytes per item. The reasons and the figures are in
+//! keys (there: a fixed size), at 9 bytes per item on average. The reasons and the figures are in
 //! `docs/decisions/0001-index-tables-grow-by-quarters.md`.
 //!
 //! The rooms, in reading order: [`Location`] and `word`; `shape` (the arithmetic), `bucket`,

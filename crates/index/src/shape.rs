@@ -61,11 +61,7 @@ impl Shape {
     pub(crate) fn other(self, bucket: usize, tag: u32) -> usize {
         let mixed = u64::from(tag).wrapping_mul(GOLDEN) >> 32;
         let sum = ((mixed * self.buckets as u64) >> 32) as usize;
-        if sum >= bucket {
-            sum - bucket
-        } else {
-            sum + self.buckets - bucket
-        }
+        if sum >= bucket { sum - bucket } else { sum + self.buckets - bucket }
     }
 
     /// The rest of the key whose word lies in `bucket`.
@@ -81,11 +77,7 @@ impl Shape {
             let start = ((primary as u64) << self.rest_bits).div_ceil(self.buckets as u64);
             start + (tag.wrapping_sub(start) & u64::from(TAG_MASK))
         };
-        debug_assert_eq!(
-            self.primary(rest),
-            primary,
-            "one rest in the interval has this tag"
-        );
+        debug_assert_eq!(self.primary(rest), primary, "one rest in the interval has this tag");
         rest
     }
 }
@@ -100,10 +92,7 @@ mod tests {
 
     fn check(hash: u64, start: u32, deeper: u32, units: usize) {
         let hash_bits = start + REST_BITS_MAX;
-        let shape = Shape {
-            buckets: buckets_of(units),
-            rest_bits: REST_BITS_MAX - deeper,
-        };
+        let shape = Shape { buckets: buckets_of(units), rest_bits: REST_BITS_MAX - deeper };
         let tag = tag_of(hash, hash_bits);
         let rest = shape.rest_of(hash, hash_bits);
         let primary = shape.primary(rest);
@@ -116,10 +105,7 @@ mod tests {
             assert_eq!(shape.rest_of_word(bucket, word), rest, "{shape:?} {side:?}");
         }
         // A table one level deeper sees the same rest without its first bit.
-        let deeper_shape = Shape {
-            rest_bits: shape.rest_bits - 1,
-            ..shape
-        };
+        let deeper_shape = Shape { rest_bits: shape.rest_bits - 1, ..shape };
         assert_eq!(
             deeper_shape.rest_of(hash, hash_bits),
             rest & ((1 << deeper_shape.rest_bits) - 1)

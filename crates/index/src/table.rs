@@ -36,11 +36,7 @@ pub(crate) const UNITS_MIN: usize = 4;
 pub(crate) const UNITS_MAX: usize = 2 * UNITS_MIN - 1;
 
 const HEADER_LINES: usize = if cfg!(loom) { 0 } else { 2 };
-const LINES_PER_UNIT: usize = if cfg!(loom) {
-    1
-} else {
-    TABLE_UNIT_BYTES / CACHE_LINE
-};
+const LINES_PER_UNIT: usize = if cfg!(loom) { 1 } else { TABLE_UNIT_BYTES / CACHE_LINE };
 
 /// The buckets of the smallest table.
 pub(crate) const BUCKETS_MIN: usize = buckets_of(UNITS_MIN);
@@ -207,10 +203,7 @@ impl TableMemory {
         // `buckets_of` says. Everything in both is atomic, so shared references are enough. The
         // caller vouches for the lifetime.
         return unsafe {
-            let buckets = self
-                .start
-                .byte_add(HEADER_LINES * CACHE_LINE)
-                .cast::<Bucket>();
+            let buckets = self.start.byte_add(HEADER_LINES * CACHE_LINE).cast::<Bucket>();
             Table {
                 header: self.start.cast::<Header>().as_ref(),
                 buckets: std::slice::from_raw_parts(buckets.as_ptr(), buckets_of(self.units)),
@@ -220,10 +213,7 @@ impl TableMemory {
         {
             // SAFETY: `allocate` leaked this box; the caller vouches for the lifetime.
             let table = unsafe { self.start.cast::<TableByValue>().as_ref() };
-            Table {
-                header: &table.header,
-                buckets: &table.buckets,
-            }
+            Table { header: &table.header, buckets: &table.buckets }
         }
     }
 }
@@ -292,10 +282,7 @@ impl<'t> Table<'t> {
             );
             match taken {
                 Ok(_) => {
-                    return Some(Locked {
-                        table: self,
-                        not_send: PhantomData,
-                    });
+                    return Some(Locked { table: self, not_send: PhantomData });
                 }
                 Err(RETIRED) => return None,
                 Err(_) => backoff.wait(),
@@ -320,9 +307,7 @@ impl Locked<'_> {
     /// Growth was refused: goes on filling the table for a while.
     pub(crate) fn postpone_growth(&self) {
         let count = self.header().count.load(Ordering::Relaxed);
-        self.header()
-            .grow_at
-            .store(count + GROW_RETRY_ITEMS, Ordering::Relaxed);
+        self.header().grow_at.store(count + GROW_RETRY_ITEMS, Ordering::Relaxed);
     }
 
     /// Fills a free slot.
@@ -353,10 +338,7 @@ impl Locked<'_> {
         let word = self.table.bucket(source.0).load(source.1);
         let version = self.table.version_of(word.tag());
         let even = version.load(Ordering::Relaxed);
-        debug_assert!(
-            even.is_multiple_of(2),
-            "no move is under way under the lock"
-        );
+        debug_assert!(even.is_multiple_of(2), "no move is under way under the lock");
         // Relaxed: the releases of the two stores below carry it to whoever sees either.
         version.store(even.wrapping_add(1), Ordering::Relaxed);
         self.table.bucket(target.0).store(target.1, word.turned());

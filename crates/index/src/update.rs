@@ -87,8 +87,7 @@ impl Index {
     #[inline]
     pub fn remove_exact(&self, guard: &Guard<'_>, hash: Hash, location: Location) -> bool {
         let remove = |_| (Change::Remove, ());
-        self.update_present(guard, hash, |found| found == location, remove)
-            .is_some()
+        self.update_present(guard, hash, |found| found == location, remove).is_some()
     }
 
     /// Puts `target` where exactly `source` is, without comparing keys. Returns whether `source`
@@ -102,8 +101,7 @@ impl Index {
         target: Location,
     ) -> bool {
         let replace = |_| (Change::Set(target), ());
-        self.update_present(guard, hash, |found| found == source, replace)
-            .is_some()
+        self.update_present(guard, hash, |found| found == source, replace).is_some()
     }
 
     /// The table of `hash`, locked.

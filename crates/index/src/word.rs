@@ -64,11 +64,7 @@ impl Word {
 
     #[inline]
     pub(crate) fn side(self) -> Side {
-        if self.0 >> 63 == 0 {
-            Side::Primary
-        } else {
-            Side::Alternate
-        }
+        if self.0 >> 63 == 0 { Side::Primary } else { Side::Alternate }
     }
 
     /// Side and tag, to be compared with a [`pattern`].
@@ -101,10 +97,7 @@ mod tests {
         for tag in [0, 1, 0x2a_aaaa, TAG_MASK] {
             for side in Side::BOTH {
                 let word = Word::new(side, tag, location);
-                assert_eq!(
-                    (word.side(), word.tag(), word.location()),
-                    (side, tag, Some(location))
-                );
+                assert_eq!((word.side(), word.tag(), word.location()), (side, tag, Some(location)));
                 assert_eq!(word.pattern(), pattern(side, tag));
                 assert_ne!(word.turned().side(), side);
                 assert_eq!(word.turned().turned(), word);

@@ -31,9 +31,7 @@ fn is_of(key: u64) -> impl Fn(Location) -> bool {
 
 fn set(index: &Index, epochs: &Epochs, key: u64, at: Location) -> Result<Option<Location>, Full> {
     let guard = epochs.pin();
-    index.update(&guard, Hash(mix(key)), is_of(key), |old| {
-        (Change::Set(at), old)
-    })
+    index.update(&guard, Hash(mix(key)), is_of(key), |old| (Change::Set(at), old))
 }
 
 fn find(index: &Index, epochs: &Epochs, key: u64) -> Option<Location> {
@@ -43,25 +41,10 @@ fn find(index: &Index, epochs: &Epochs, key: u64) -> Option<Location> {
 /// What one step of a random run does, to a stretch of keys so that tables fill and empty.
 #[derive(Debug, Clone)]
 enum Step {
-    Set {
-        first: u64,
-        count: u64,
-        version: u64,
-    },
-    Remove {
-        first: u64,
-        count: u64,
-    },
-    RemoveExact {
-        first: u64,
-        count: u64,
-        version: u64,
-    },
-    ReplaceExact {
-        first: u64,
-        count: u64,
-        version: u64,
-    },
+    Set { first: u64, count: u64, version: u64 },
+    Remove { first: u64, count: u64 },
+    RemoveExact { first: u64, count: u64, version: u64 },
+    ReplaceExact { first: u64, count: u64, version: u64 },
     Maintain,
 }
 
@@ -82,11 +65,7 @@ fn any_step(keys: u64) -> impl Strategy<Value = Step> {
 
 fn apply(index: &Index, epochs: &Epochs, model: &mut HashMap<u64, Location>, step: &Step) {
     match *step {
-        Step::Set {
-            first,
-            count,
-            version,
-        } => {
+        Step::Set { first, count, version } => {
             for key in first..first + count {
                 let at = location(key, version);
                 assert_eq!(set(index, epochs, key, at), Ok(model.insert(key, at)));
@@ -101,11 +80,7 @@ fn apply(index: &Index, epochs: &Epochs, model: &mut HashMap<u64, Location>, ste
                 assert_eq!(removed, model.remove(&key));
             }
         }
-        Step::RemoveExact {
-            first,
-            count,
-            version,
-        } => {
+        Step::RemoveExact { first, count, version } => {
             for key in first..first + count {
                 let (guard, hash, at) = (epochs.pin(), Hash(mix(key)), location(key, version));
                 let present = model.get(&key) == Some(&at);
@@ -116,19 +91,12 @@ fn apply(index: &Index, epochs: &Epochs, model: &mut HashMap<u64, Location>, ste
                 }
             }
         }
-        Step::ReplaceExact {
-            first,
-            count,
-            version,
-        } => {
+        Step::ReplaceExact { first, count, version } => {
             for key in first..first + count {
                 let (source, target) = (location(key, version), location(key, version + 1));
                 let present = model.get(&key) == Some(&source);
                 let hash = Hash(mix(key));
-                assert_eq!(
-                    index.replace_exact(&epochs.pin(), hash, source, target),
-                    present
-                );
+                assert_eq!(index.replace_exact(&epochs.pin(), hash, source, target), present);
                 if present {
                     model.insert(key, target);
                 }
@@ -169,10 +137,7 @@ fn tables_split_while_they_fill_and_merge_when_they_empty() {
         assert_eq!(set(&index, &epochs, key, location(key, 0)), Ok(None));
     }
     let full = index.stats();
-    assert!(
-        full.splits >= 31 && full.growths >= 3 * full.splits,
-        "{full:?}"
-    );
+    assert!(full.splits >= 31 && full.growths >= 3 * full.splits, "{full:?}");
     assert!(full.full_items * 100 >= full.full_slots * 95, "{full:?}");
     for key in 0..KEYS {
         assert_eq!(find(&index, &epochs, key), Some(location(key, 0)));
@@ -184,11 +149,7 @@ fn tables_split_while_they_fill_and_merge_when_they_empty() {
     // Each round shrinks or merges a table once.
     while index.maintain() > 0 {}
     let empty = index.stats();
-    assert_eq!(
-        (empty.items, empty.tables, space.used()),
-        (1_000, 1, 4),
-        "{empty:?}"
-    );
+    assert_eq!((empty.items, empty.tables, space.used()), (1_000, 1, 4), "{empty:?}");
     for key in 0..KEYS {
         let expected = (key < 1_000).then(|| location(key, 0));
         assert_eq!(find(&index, &epochs, key), expected);
@@ -215,10 +176,7 @@ fn without_memory_a_table_fills_up_and_then_refuses_without_deciding() {
     assert_eq!(stats.items, refused);
     assert!(stats.items * 100 >= stats.slots * 98, "{stats:?}");
     // What is there can still be changed and removed, and a removal makes room.
-    assert_eq!(
-        set(&index, &epochs, 7, location(7, 1)),
-        Ok(Some(location(7, 0)))
-    );
+    assert_eq!(set(&index, &epochs, 7, location(7, 1)), Ok(Some(location(7, 0))));
     let absent = index.update_present(&epochs.pin(), Hash(mix(refused)), is_of(refused), |_| {
         (Change::Remove, ())
     });
@@ -230,10 +188,7 @@ fn without_memory_a_table_fills_up_and_then_refuses_without_deciding() {
             location(key, u64::from(key == 7))
         ));
     }
-    assert_eq!(
-        set(&index, &epochs, refused, location(refused, 0)),
-        Ok(None)
-    );
+    assert_eq!(set(&index, &epochs, refused, location(refused, 0)), Ok(None));
 }
 
 #[test]
@@ -261,10 +216,7 @@ fn keys_that_share_every_hash_bit_fill_two_buckets_and_no_more() {
 fn an_index_needs_memory_to_start() {
     let epochs = Arc::new(Epochs::new());
     let space = Arc::new(HeapSpace::new(7));
-    let options = Options {
-        initial_items: 20_000,
-        ..Options::default()
-    };
+    let options = Options { initial_items: 20_000, ..Options::default() };
     let result = Index::new(options, epochs, space.clone());
     assert_eq!(result.err(), Some(IndexError::NoMemory));
     assert_eq!(space.used(), 0);

@@ -27,15 +27,10 @@ impl Default for SystemClock {
 impl SystemClock {
     /// Starts at the machine's wall clock.
     pub fn new() -> Self {
-        let unix = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // Unix time in 32 bits, unsigned, lasts until 2106.
         let started_unix_seconds = u32::try_from(unix.as_secs()).unwrap_or(u32::MAX);
-        Self {
-            started: Instant::now(),
-            started_unix_seconds,
-        }
+        Self { started: Instant::now(), started_unix_seconds }
     }
 }
 

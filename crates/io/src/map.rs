@@ -50,12 +50,7 @@ impl Mapping {
         let gap = mapped_start.align_offset(HUGE_PAGE_BYTES);
         // SAFETY: `gap` is below HUGE_PAGE_BYTES, by which the mapping is longer than `bytes`.
         let start = unsafe { mapped_start.add(gap) };
-        Ok(Self {
-            start,
-            bytes,
-            mapped_start,
-            mapped_bytes,
-        })
+        Ok(Self { start, bytes, mapped_start, mapped_bytes })
     }
 
     /// The first byte; aligned to a huge page.
@@ -98,11 +93,7 @@ impl Mapping {
             let start = self.start.as_ptr().add(offset).cast();
             libc::madvise(start, bytes, libc::MADV_DONTNEED)
         };
-        if done == 0 {
-            Ok(())
-        } else {
-            Err(io::Error::last_os_error())
-        }
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
     fn check(&self, offset: usize, bytes: usize) {
@@ -123,15 +114,9 @@ impl Drop for Mapping {
 /// How much memory the machine has, in bytes; `None` where the system does not say.
 pub fn physical_memory_bytes() -> Option<usize> {
     // SAFETY: sysconf only reads.
-    let (pages, page_bytes) = unsafe {
-        (
-            libc::sysconf(libc::_SC_PHYS_PAGES),
-            libc::sysconf(libc::_SC_PAGESIZE),
-        )
-    };
-    usize::try_from(pages)
-        .ok()?
-        .checked_mul(usize::try_from(page_bytes).ok()?)
+    let (pages, page_bytes) =
+        unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    usize::try_from(pages).ok()?.checked_mul(usize::try_from(page_bytes).ok()?)
 }
 
 #[cfg(test)]

@@ -28,11 +28,7 @@ pub enum Listener {
 impl Listener {
     /// Listens at `address`; the kernel keeps up to `backlog` connections that nobody has accepted.
     pub fn bind_tcp(address: SocketAddr, backlog: i32) -> io::Result<Self> {
-        let socket = Socket::new(
-            Domain::for_address(address),
-            Type::STREAM,
-            Some(Protocol::TCP),
-        )?;
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         if address.is_ipv6() {
             // So that 0.0.0.0 and [::] can be listened on side by side.
             socket.set_only_v6(true)?;

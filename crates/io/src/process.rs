@@ -9,11 +9,7 @@ use std::time::Duration;
 
 /// Turns a system call's `-1` into its error.
 fn check(result: libc::c_int) -> io::Result<()> {
-    if result == -1 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Runs `create` such that the files it creates have at most the permission bits `mode`.
@@ -62,10 +58,7 @@ pub fn lock_memory() -> io::Result<()> {
 /// Allows any amount of locked memory, which only root may do; the limit stays when the process
 /// becomes another user.
 pub fn raise_lock_limit() -> io::Result<()> {
-    let lock = libc::rlimit {
-        rlim_cur: libc::RLIM_INFINITY,
-        rlim_max: libc::RLIM_INFINITY,
-    };
+    let lock = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: `lock` is a valid rlimit that the call only reads.
     check(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &lock) })
 }

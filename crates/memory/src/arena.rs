@@ -1,5 +1,5 @@
 //! The arena: one reserved range of addresses from which all memory for items and index comes,
-//! handed out in slabs of 2 MiB and never beyond the limit.
+//! handed out in slabs and never beyond the limit.
 //!
 //! ```text
 //!   start                                                   reserved (the machine's memory)
@@ -16,6 +16,10 @@
 //! First touch of a huge page is slow (the kernel zeroes 2 MiB: about 6 ms on a cold machine). So
 //! the background keeps one slab *ready*, touched but not taken; it counts as used.
 //!
+//! A slab is 2 MiB, one huge page, where the memory limit allows at least [`SLABS_WANTED`] of
+//! them. Each size class in use needs a slab of its own, so a small arena has smaller slabs, down
+//! to 256 KiB, rather than so few that classes take them from each other all the time.
+//!
 //! Places: a place is an offset into the arena in units of 8 bytes. 38 bits of them reach 2 TiB.
 
 use std::io;
@@ -26,8 +30,13 @@ use ::io::Mapping;
 use stdx::sync::atomic::{AtomicUsize, Ordering};
 use stdx::sync::lock;
 
-/// Bytes of a slab: one huge page.
-pub const SLAB_BYTES: usize = 2 << 20;
+/// Bytes of a slab in an arena that is not small: one huge page.
+pub const SLAB_BYTES_MAX: usize = 2 << 20;
+/// Bytes of a slab in the smallest arenas: room for two tables of the index of any size.
+pub const SLAB_BYTES_MIN: usize = 256 << 10;
+/// How many slabs an arena should have at least, while slabs are not the smallest: several times
+/// the number of size classes that a mix of values uses.
+pub const SLABS_WANTED: usize = 256;
 /// Bytes of the unit in which places count.
 pub const PLACE_UNIT_BYTES: usize = 8;
 /// How many bits a place may need.
@@ -35,7 +44,7 @@ pub const PLACE_BITS: u32 = 38;
 /// The largest arena, in bytes: what places can tell apart.
 pub const ARENA_BYTES_MAX: usize = PLACE_UNIT_BYTES << PLACE_BITS;
 
-const _: () = assert!(SLAB_BYTES == ::io::map::HUGE_PAGE_BYTES);
+const _: () = assert!(SLAB_BYTES_MAX == ::io::map::HUGE_PAGE_BYTES);
 
 /// Which slab: its number in the arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,27 +54,10 @@ pub struct SlabId(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place(pub u64);
 
-impl Place {
-    /// The place `bytes` behind the start of `slab`; `bytes` is a multiple of 8.
-    pub fn new(slab: SlabId, bytes: usize) -> Self {
-        debug_assert!(bytes < SLAB_BYTES && bytes.is_multiple_of(PLACE_UNIT_BYTES));
-        Self(((slab.0 as usize * SLAB_BYTES + bytes) / PLACE_UNIT_BYTES) as u64)
-    }
-
-    /// The slab it lies in.
-    pub fn slab(self) -> SlabId {
-        SlabId((self.0 as usize / (SLAB_BYTES / PLACE_UNIT_BYTES)) as u32)
-    }
-
-    /// Bytes from the start of its slab.
-    pub fn bytes_in_slab(self) -> usize {
-        (self.0 as usize * PLACE_UNIT_BYTES) % SLAB_BYTES
-    }
-}
-
 /// The reserved range and which of its slabs are free.
 pub struct Arena {
     mapping: Mapping,
+    slab_bytes: usize,
     limit_slabs: AtomicUsize,
     /// Taken and ready slabs. Written under `free`'s lock.
     used_slabs: AtomicUsize,
@@ -88,22 +80,48 @@ struct Free {
 const READY_SLABS: usize = 1;
 
 impl Arena {
-    /// Reserves addresses for `reserved_slabs` and allows `limit_slabs` of them to be used.
-    pub fn new(reserved_slabs: usize, limit_slabs: usize) -> io::Result<Self> {
-        let bytes = reserved_slabs
-            .max(limit_slabs)
-            .checked_mul(SLAB_BYTES)
+    /// Reserves addresses for `reserved_bytes` and allows `limit_bytes` of them to be used, in slabs
+    /// of a size that suits the limit. Both are rounded to whole slabs: the limit down, but to no
+    /// less than `slabs_min`.
+    pub fn new(reserved_bytes: usize, limit_bytes: usize, slabs_min: usize) -> io::Result<Self> {
+        let slab_bytes = slab_bytes_for(limit_bytes);
+        let limit_slabs = (limit_bytes / slab_bytes).max(slabs_min);
+        let bytes = reserved_bytes
+            .max(limit_slabs * slab_bytes)
+            .checked_next_multiple_of(SLAB_BYTES_MAX)
             .filter(|&bytes| bytes <= ARENA_BYTES_MAX)
             .ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
         let mapping = Mapping::reserve(bytes)?;
         let huge_pages = mapping.advise_huge();
         Ok(Self {
             mapping,
+            slab_bytes,
             limit_slabs: AtomicUsize::new(limit_slabs),
             used_slabs: AtomicUsize::new(0),
             free: Mutex::default(),
             huge_pages,
         })
+    }
+
+    /// Bytes of each slab: a power of two.
+    #[inline]
+    pub fn slab_bytes(&self) -> usize {
+        self.slab_bytes
+    }
+
+    /// The place `bytes` behind the start of `slab`; `bytes` is a multiple of 8.
+    pub fn place(&self, slab: SlabId, bytes: usize) -> Place {
+        debug_assert!(bytes < self.slab_bytes && bytes.is_multiple_of(PLACE_UNIT_BYTES));
+        Place(((slab.0 as usize * self.slab_bytes + bytes) / PLACE_UNIT_BYTES) as u64)
+    }
+
+    /// The slab that a place lies in, and how many bytes behind its start.
+    #[inline]
+    pub fn locate(&self, place: Place) -> (SlabId, usize) {
+        let offset = place.0 as usize * PLACE_UNIT_BYTES;
+        // A power of two, so that this is a shift and a mask.
+        let shift = self.slab_bytes.trailing_zeros();
+        (SlabId((offset >> shift) as u32), offset & (self.slab_bytes - 1))
     }
 
     /// Whether the kernel agreed to back the arena with huge pages.
@@ -113,7 +131,7 @@ impl Arena {
 
     /// How many slabs the addresses suffice for.
     pub fn reserved_slabs(&self) -> usize {
-        self.mapping.bytes() / SLAB_BYTES
+        self.mapping.bytes() / self.slab_bytes
     }
 
     /// How many slabs may be used.
@@ -191,14 +209,13 @@ impl Arena {
             self.used_slabs.fetch_add(1, Ordering::Relaxed);
             self.untouched(&mut free)
         };
-        self.mapping
-            .populate(slab.0 as usize * SLAB_BYTES, SLAB_BYTES);
+        self.mapping.populate(slab.0 as usize * self.slab_bytes, self.slab_bytes);
         lock(&self.free).ready.push(slab);
     }
 
     /// The first byte of a slab; the slab is aligned to its size.
     pub fn slab_start(&self, slab: SlabId) -> NonNull<u8> {
-        let offset = slab.0 as usize * SLAB_BYTES;
+        let offset = slab.0 as usize * self.slab_bytes;
         assert!(offset < self.mapping.bytes());
         // SAFETY: the offset was checked to lie in the mapping.
         unsafe { self.mapping.start().add(offset) }
@@ -218,7 +235,7 @@ impl Arena {
     pub fn slab_of(&self, pointer: NonNull<u8>) -> SlabId {
         let offset = pointer.as_ptr() as usize - self.mapping.start().as_ptr() as usize;
         assert!(offset < self.mapping.bytes());
-        SlabId((offset / SLAB_BYTES) as u32)
+        SlabId((offset / self.slab_bytes) as u32)
     }
 
     fn untouched(&self, free: &mut Free) -> SlabId {
@@ -235,12 +252,18 @@ impl Arena {
 
     fn discard(&self, slab: SlabId) {
         // SAFETY: called for slabs that nobody has taken, so nobody reads, writes or relies on it.
-        let done = unsafe {
-            self.mapping
-                .discard(slab.0 as usize * SLAB_BYTES, SLAB_BYTES)
-        };
+        let done =
+            unsafe { self.mapping.discard(slab.0 as usize * self.slab_bytes, self.slab_bytes) };
         done.expect("a range of a live private mapping can always be discarded");
     }
+}
+
+/// The size of slabs for a memory limit.
+fn slab_bytes_for(limit_bytes: usize) -> usize {
+    let wanted = (limit_bytes / SLABS_WANTED).max(1);
+    // The largest power of two that is not larger.
+    let floor = 1 << wanted.ilog2();
+    usize::clamp(floor, SLAB_BYTES_MIN, SLAB_BYTES_MAX)
 }
 
 impl std::fmt::Debug for Arena {
@@ -257,9 +280,21 @@ impl std::fmt::Debug for Arena {
 mod tests {
     use super::*;
 
+    fn arena(reserved_slabs: usize, limit_slabs: usize) -> Arena {
+        let (reserved, limit) = (reserved_slabs * SLAB_BYTES_MAX, limit_slabs * SLAB_BYTES_MIN);
+        Arena::new(reserved, limit, 0).unwrap()
+    }
+
+    #[test]
+    fn a_small_arena_has_small_slabs_and_a_large_one_huge_pages() {
+        for (megabytes, kibibytes) in [(1, 256), (64, 256), (128, 512), (512, 2048), (4096, 2048)] {
+            assert_eq!(slab_bytes_for(megabytes << 20), kibibytes << 10, "{megabytes}");
+        }
+    }
+
     #[test]
     fn the_limit_is_the_limit_and_the_spare_stays() {
-        let arena = Arena::new(8, 3).unwrap();
+        let arena = arena(8, 3);
         let first = arena.take(1).unwrap();
         let second = arena.take(1).unwrap();
         assert_ne!(first, second);
@@ -276,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_ready_slab_counts_and_is_taken_first() {
-        let arena = Arena::new(4, 1).unwrap();
+        let arena = arena(4, 1);
         arena.prepare();
         arena.prepare();
         assert_eq!((arena.used_slabs(), arena.free_slabs()), (1, 1));
@@ -287,7 +322,7 @@ mod tests {
 
     #[test]
     fn a_lowered_limit_shows_as_excess_until_slabs_come_back() {
-        let arena = Arena::new(4, 4).unwrap();
+        let arena = arena(4, 4);
         let slabs: Vec<_> = (0..4).map(|_| arena.take(0).unwrap()).collect();
         arena.set_limit_slabs(2);
         assert_eq!(arena.excess_slabs(), 2);
@@ -302,9 +337,9 @@ mod tests {
 
     #[test]
     fn a_place_knows_its_slab() {
-        let place = Place::new(SlabId(3), 4096);
-        assert_eq!((place.slab(), place.bytes_in_slab()), (SlabId(3), 4096));
-        let arena = Arena::new(4, 4).unwrap();
+        let arena = arena(4, 4);
+        let place = arena.place(SlabId(3), 4096);
+        assert_eq!(arena.locate(place), (SlabId(3), 4096));
         assert_eq!(arena.slab_of(arena.pointer(place)), SlabId(3));
     }
 }

@@ -5,18 +5,17 @@
 //! factor, and each is then stretched to the largest size that fits a slab equally often, so that
 //! nothing is lost at a slab's end.
 //!
-//! The last class is 128 KiB, a sixteenth of a slab. Larger items are chained from chunks of that
-//! class and one smaller chunk for the rest: with chunks up to half a slab, as few fit a slab, the
-//! spacing between sizes would waste a fifth of large items' memory.
+//! The last class is a sixteenth of a slab (128 KiB of 2 MiB). Larger items are chained from chunks
+//! of that class and one smaller chunk for the rest: with chunks up to half a slab, as few fit a
+//! slab, the spacing between sizes would waste a fifth of large items' memory.
 //!
-//! The factor is 1.08 where memory is plenty. A small arena has few slabs, and each class in use
-//! needs at least one, so there the classes are fewer: no more than there are slabs, down to
-//! memcached's factor of 1.25.
+//! The factor is 1.08 where slabs are plenty. Each class in use needs at least one slab, so with
+//! few slabs the classes are fewer too, down to memcached's factor of 1.25.
 
-use crate::arena::SLAB_BYTES;
-
-/// The largest chunk, in bytes.
+/// The largest chunk of any arena, in bytes.
 pub const CHUNK_BYTES_MAX: usize = 128 << 10;
+/// Chunks of the largest class in a slab.
+const LARGEST_PER_SLAB: usize = 16;
 /// The smallest chunk, in bytes: header, a short key and a short value.
 pub const CHUNK_BYTES_MIN: usize = 24;
 /// Sizes are multiples of this many bytes.
@@ -26,6 +25,10 @@ pub const GROWTH_FACTOR_MIN: f64 = 1.08;
 /// The growth factor of the smallest arenas; memcached's default.
 pub const GROWTH_FACTOR_MAX: f64 = 1.25;
 
+/// Slabs for each class where classes are finer than they have to be: a mix of sizes uses most
+/// classes, and a class with a slab or two evicts its items earlier or later than others do.
+const SLABS_PER_CLASS_MIN: usize = 2;
+
 /// Which size class: its number, from 0, smallest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClassId(pub u8);
@@ -33,37 +36,42 @@ pub struct ClassId(pub u8);
 /// All size classes of an arena.
 #[derive(Debug)]
 pub struct SizeClasses {
+    slab_bytes: usize,
     chunk_bytes: Vec<u32>,
     /// The class for each size, by the size in units of 8 bytes, rounded up.
     by_size: Box<[u8]>,
 }
 
 impl SizeClasses {
-    /// Classes that grow by `factor` from `chunk_bytes_min`; both are brought into their range.
-    pub fn new(chunk_bytes_min: usize, factor: f64) -> Self {
-        let first = chunk_bytes_min
-            .clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX / 2)
-            .next_multiple_of(CHUNK_ALIGN_BYTES);
+    /// Classes that grow by `factor` from `chunk_bytes_min`, both brought into their range, for
+    /// slabs of `slab_bytes` and items of up to `item_bytes_max`.
+    pub fn new(
+        chunk_bytes_min: usize,
+        factor: f64,
+        slab_bytes: usize,
+        item_bytes_max: usize,
+    ) -> Self {
+        let largest = largest_chunk(slab_bytes, item_bytes_max);
+        let first =
+            chunk_bytes_min.clamp(CHUNK_BYTES_MIN, largest / 2).next_multiple_of(CHUNK_ALIGN_BYTES);
         // Below 1.05 there would be more classes than a byte can number.
         let factor = factor.clamp(1.05, 16.0);
         let mut chunk_bytes = Vec::new();
         let mut size = first;
-        while size < CHUNK_BYTES_MAX {
-            let stretched = stretch(size);
+        while size < largest {
+            let stretched = stretch(size, slab_bytes);
             chunk_bytes.push(stretched as u32);
             let grown = (stretched as f64 * factor) as usize;
-            size = grown
-                .next_multiple_of(CHUNK_ALIGN_BYTES)
-                .max(stretched + CHUNK_ALIGN_BYTES);
+            size = grown.next_multiple_of(CHUNK_ALIGN_BYTES).max(stretched + CHUNK_ALIGN_BYTES);
             if grown < size && size > stretched + CHUNK_ALIGN_BYTES {
                 size -= CHUNK_ALIGN_BYTES;
             }
         }
-        chunk_bytes.push(CHUNK_BYTES_MAX as u32);
+        chunk_bytes.push(largest as u32);
         chunk_bytes.dedup();
         assert!(chunk_bytes.len() <= usize::from(u8::MAX));
         let mut class = 0;
-        let by_size = (0..=CHUNK_BYTES_MAX / CHUNK_ALIGN_BYTES)
+        let by_size = (0..=largest / CHUNK_ALIGN_BYTES)
             .map(|units| {
                 if units * CHUNK_ALIGN_BYTES > chunk_bytes[class] as usize {
                     class += 1;
@@ -71,22 +79,30 @@ impl SizeClasses {
                 class as u8
             })
             .collect();
-        Self {
-            chunk_bytes,
-            by_size,
-        }
+        Self { slab_bytes, chunk_bytes, by_size }
     }
 
     /// Classes for an arena of so many slabs: as fine as gives no more classes than slabs.
-    pub fn for_slabs(chunk_bytes_min: usize, slabs: usize) -> Self {
+    pub fn for_slabs(
+        chunk_bytes_min: usize,
+        slabs: usize,
+        slab_bytes: usize,
+        item_bytes_max: usize,
+    ) -> Self {
         let mut factor = GROWTH_FACTOR_MIN;
         loop {
-            let classes = Self::new(chunk_bytes_min, factor);
-            if classes.count() <= slabs || factor >= GROWTH_FACTOR_MAX {
+            let classes = Self::new(chunk_bytes_min, factor, slab_bytes, item_bytes_max);
+            if classes.count() <= slabs / SLABS_PER_CLASS_MIN || factor >= GROWTH_FACTOR_MAX {
                 return classes;
             }
             factor = (factor + 0.01).min(GROWTH_FACTOR_MAX);
         }
+    }
+
+    /// Bytes of the largest chunk; larger items are chained.
+    #[inline]
+    pub fn chunk_bytes_max(&self) -> usize {
+        self.chunk_bytes[self.chunk_bytes.len() - 1] as usize
     }
 
     /// How many classes there are.
@@ -94,10 +110,10 @@ impl SizeClasses {
         self.chunk_bytes.len()
     }
 
-    /// The class of the smallest chunk that holds `bytes`, at most [`CHUNK_BYTES_MAX`].
+    /// The class of the smallest chunk that holds `bytes`, at most the largest chunk.
     #[inline]
     pub fn class_for(&self, bytes: usize) -> ClassId {
-        debug_assert!(bytes <= CHUNK_BYTES_MAX);
+        debug_assert!(bytes <= self.chunk_bytes_max());
         ClassId(self.by_size[bytes.div_ceil(CHUNK_ALIGN_BYTES)])
     }
 
@@ -109,7 +125,7 @@ impl SizeClasses {
 
     /// How many chunks of `class` a slab holds.
     pub fn chunks_per_slab(&self, class: ClassId) -> usize {
-        SLAB_BYTES / self.chunk_bytes(class)
+        self.slab_bytes / self.chunk_bytes(class)
     }
 
     /// All classes, smallest first.
@@ -118,31 +134,42 @@ impl SizeClasses {
     }
 }
 
-/// The largest size that fits a slab as often as `size` does.
-fn stretch(size: usize) -> usize {
-    let count = SLAB_BYTES / size;
-    let largest = SLAB_BYTES / count / CHUNK_ALIGN_BYTES * CHUNK_ALIGN_BYTES;
-    // Stretching a small chunk gains nothing that an item could use.
-    if largest - size < size / 16 {
-        largest
-    } else {
-        size
+/// The largest chunk for slabs and items of these sizes. A chained item's list of pieces has to fit
+/// one chunk, 8 bytes for each piece, half a chunk for the list at the most.
+fn largest_chunk(slab_bytes: usize, item_bytes_max: usize) -> usize {
+    let mut largest = slab_bytes / LARGEST_PER_SLAB;
+    while largest / 16 * largest < item_bytes_max && largest < CHUNK_BYTES_MAX {
+        largest *= 2;
     }
+    largest
+}
+
+/// The largest size that fits a slab as often as `size` does.
+fn stretch(size: usize, slab_bytes: usize) -> usize {
+    let count = slab_bytes / size;
+    let largest = slab_bytes / count / CHUNK_ALIGN_BYTES * CHUNK_ALIGN_BYTES;
+    // Stretching a small chunk gains nothing that an item could use.
+    if largest - size < size / 16 { largest } else { size }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arena::{SLAB_BYTES_MAX, SLAB_BYTES_MIN};
+
+    const MIB: usize = 1 << 20;
 
     #[test]
     fn every_size_gets_the_smallest_chunk_that_holds_it() {
         for factor in [1.0, 1.08, 1.25, 2.0] {
-            let classes = SizeClasses::new(CHUNK_BYTES_MIN, factor);
-            for bytes in 1..=CHUNK_BYTES_MAX {
-                let class = classes.class_for(bytes);
-                assert!(classes.chunk_bytes(class) >= bytes);
-                if class.0 > 0 {
-                    assert!(classes.chunk_bytes(ClassId(class.0 - 1)) < bytes);
+            for slab_bytes in [SLAB_BYTES_MIN, SLAB_BYTES_MAX] {
+                let classes = SizeClasses::new(CHUNK_BYTES_MIN, factor, slab_bytes, MIB);
+                for bytes in 1..=classes.chunk_bytes_max() {
+                    let class = classes.class_for(bytes);
+                    assert!(classes.chunk_bytes(class) >= bytes);
+                    if class.0 > 0 {
+                        assert!(classes.chunk_bytes(ClassId(class.0 - 1)) < bytes);
+                    }
                 }
             }
         }
@@ -150,36 +177,39 @@ mod tests {
 
     #[test]
     fn sizes_ascend_and_waste_little() {
-        let classes = SizeClasses::new(CHUNK_BYTES_MIN, GROWTH_FACTOR_MIN);
-        let mut last = 0;
-        for class in classes.iter() {
-            let bytes = classes.chunk_bytes(class);
-            assert!(bytes > last && bytes.is_multiple_of(CHUNK_ALIGN_BYTES));
-            if last > 0 {
-                assert!(
-                    bytes <= last + 8 || (bytes as f64) < last as f64 * 1.13,
-                    "{last} {bytes}"
-                );
+        for slab_bytes in [SLAB_BYTES_MIN, SLAB_BYTES_MAX] {
+            let classes = SizeClasses::new(CHUNK_BYTES_MIN, GROWTH_FACTOR_MIN, slab_bytes, MIB);
+            let mut last = 0;
+            for class in classes.iter() {
+                let bytes = classes.chunk_bytes(class);
+                assert!(bytes > last && bytes.is_multiple_of(CHUNK_ALIGN_BYTES));
+                let step = bytes as f64 / last.max(1) as f64;
+                assert!(last == 0 || bytes <= last + 8 || step < 1.13, "{last} {bytes}");
+                let lost = slab_bytes - classes.chunks_per_slab(class) * bytes;
+                assert!(lost * 50 < slab_bytes, "{bytes}: {lost} bytes lost in a slab");
+                last = bytes;
             }
-            let lost = SLAB_BYTES - classes.chunks_per_slab(class) * bytes;
-            assert!(
-                lost * 50 < SLAB_BYTES,
-                "{bytes}: {lost} bytes lost in a slab"
-            );
-            last = bytes;
+            assert_eq!(last, slab_bytes / LARGEST_PER_SLAB);
         }
-        assert_eq!(last, CHUNK_BYTES_MAX);
     }
 
     #[test]
-    fn a_small_arena_has_no_more_classes_than_slabs() {
-        for slabs in [1, 64, 128, 4096] {
-            let count = SizeClasses::for_slabs(CHUNK_BYTES_MIN, slabs).count();
-            let coarsest = SizeClasses::new(CHUNK_BYTES_MIN, GROWTH_FACTOR_MAX).count();
-            assert!(
-                count <= slabs.max(coarsest) && coarsest < 48,
-                "{slabs}: {count}"
-            );
+    fn few_slabs_have_few_classes() {
+        for slabs in [1, 64, 256, 4096] {
+            let classes = SizeClasses::for_slabs(CHUNK_BYTES_MIN, slabs, SLAB_BYTES_MIN, MIB);
+            let coarsest =
+                SizeClasses::new(CHUNK_BYTES_MIN, GROWTH_FACTOR_MAX, SLAB_BYTES_MIN, MIB).count();
+            assert!(classes.count() <= (slabs / 2).max(coarsest) && coarsest < 40);
+        }
+    }
+
+    #[test]
+    fn the_list_of_pieces_of_the_largest_item_fits_a_chunk() {
+        for slab_bytes in [SLAB_BYTES_MIN, SLAB_BYTES_MAX] {
+            for item_bytes_max in [MIB, 64 * MIB, 1024 * MIB] {
+                let largest = largest_chunk(slab_bytes, item_bytes_max);
+                assert!(item_bytes_max.div_ceil(largest - 16) * 8 + 300 <= largest);
+            }
         }
     }
 }

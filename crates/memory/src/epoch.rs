@@ -101,9 +101,7 @@ impl Default for Epochs {
 impl Epochs {
     /// Nobody pinned.
     pub fn new() -> Self {
-        let slots = (0..PINS_MAX)
-            .map(|_| CachePadded(AtomicU64::new(QUIESCENT)))
-            .collect();
+        let slots = (0..PINS_MAX).map(|_| CachePadded(AtomicU64::new(QUIESCENT))).collect();
         Self {
             current: CachePadded(AtomicU64::new(1)),
             slots_used: CachePadded(AtomicUsize::new(0)),
@@ -223,11 +221,7 @@ impl Drop for Guard<'_> {
 
 impl fmt::Debug for Epochs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pinned = self
-            .slots
-            .iter()
-            .filter(|s| s.load(Ordering::Relaxed) != QUIESCENT)
-            .count();
+        let pinned = self.slots.iter().filter(|s| s.load(Ordering::Relaxed) != QUIESCENT).count();
         f.debug_struct("Epochs")
             .field("current", &self.current.load(Ordering::Relaxed))
             .field("pinned", &pinned)

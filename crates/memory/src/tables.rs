@@ -1,6 +1,6 @@
 //! Memory for the index's tables: slabs of the arena, cut into units of 16 KiB.
 //!
-//! A table is a run of four to seven units. Each slab has a map of its 128 units as one integer;
+//! A table is a run of four to seven units. Each slab has a map of its 16 to 128 units as an integer;
 //! a run is the first that fits, in the oldest slab that has one, so that slabs empty out as
 //! tables grow away from them, and an empty slab goes back to the arena.
 
@@ -10,11 +10,10 @@ use std::sync::{Arc, Mutex};
 use stdx::sync::atomic::{AtomicBool, Ordering};
 use stdx::sync::lock;
 
-use crate::arena::{Arena, SLAB_BYTES, SlabId};
+use crate::arena::{Arena, SLAB_BYTES_MAX, SlabId};
 use crate::space::{TABLE_UNIT_BYTES, TableSpace};
 
-const UNITS_PER_SLAB: usize = SLAB_BYTES / TABLE_UNIT_BYTES;
-const _: () = assert!(UNITS_PER_SLAB == u128::BITS as usize);
+const _: () = assert!(SLAB_BYTES_MAX / TABLE_UNIT_BYTES == u128::BITS as usize);
 
 /// The part of the arena that the index has.
 #[derive(Debug)]
@@ -34,11 +33,7 @@ struct TableSlab {
 impl ArenaTables {
     /// No slabs yet.
     pub fn new(arena: Arc<Arena>) -> Self {
-        Self {
-            arena,
-            slabs: Mutex::default(),
-            starved: AtomicBool::new(false),
-        }
+        Self { arena, slabs: Mutex::default(), starved: AtomicBool::new(false) }
     }
 
     /// How many slabs the index has.
@@ -52,20 +47,19 @@ impl ArenaTables {
     }
 }
 
-/// The first run of `units` free units in a map.
-fn first_fit(taken: u128, units: usize) -> Option<u32> {
+/// The first run of `units` free units in a map of `slab_units`.
+fn first_fit(taken: u128, slab_units: usize, units: usize) -> Option<u32> {
     let run = (1_u128 << units) - 1;
-    (0..=(UNITS_PER_SLAB - units) as u32).find(|&at| taken & (run << at) == 0)
+    (0..=(slab_units - units) as u32).find(|&at| taken & (run << at) == 0)
 }
 
 impl TableSpace for ArenaTables {
     fn allocate(&self, units: usize) -> Option<NonNull<u8>> {
-        assert!(units > 0 && units < UNITS_PER_SLAB);
+        let slab_units = self.arena.slab_bytes() / TABLE_UNIT_BYTES;
+        assert!(units > 0 && units < slab_units);
         let run = (1_u128 << units) - 1;
         let mut slabs = lock(&self.slabs);
-        let fit = slabs
-            .iter()
-            .position(|slab| first_fit(slab.taken, units).is_some());
+        let fit = slabs.iter().position(|slab| first_fit(slab.taken, slab_units, units).is_some());
         let number = fit.or_else(|| {
             let slab = self.arena.take(0)?;
             slabs.push(TableSlab { slab, taken: 0 });
@@ -76,14 +70,10 @@ impl TableSpace for ArenaTables {
             return None;
         };
         let slab = &mut slabs[number];
-        let at = first_fit(slab.taken, units)?;
+        let at = first_fit(slab.taken, slab_units, units)?;
         slab.taken |= run << at;
         // SAFETY: `at + units` is at most the units of a slab, so the run lies in it.
-        Some(unsafe {
-            self.arena
-                .slab_start(slab.slab)
-                .add(at as usize * TABLE_UNIT_BYTES)
-        })
+        Some(unsafe { self.arena.slab_start(slab.slab).add(at as usize * TABLE_UNIT_BYTES) })
     }
 
     unsafe fn release(&self, start: NonNull<u8>, units: usize) {
@@ -112,7 +102,7 @@ mod tests {
 
     #[test]
     fn tables_do_not_overlap_and_empty_slabs_go_back() {
-        let arena = Arc::new(Arena::new(4, 2).unwrap());
+        let arena = Arc::new(Arena::new(0, 2 << 20, 0).unwrap());
         let tables = ArenaTables::new(Arc::clone(&arena));
         let mut runs = Vec::new();
         for turn in 0.. {
@@ -124,7 +114,7 @@ mod tests {
         }
         assert!(tables.take_starved() && !tables.take_starved());
         let taken: usize = runs.iter().map(|(_, units)| units).sum();
-        assert!(taken > 2 * UNITS_PER_SLAB - 12, "only {taken} units");
+        assert!(taken > 80, "only {taken} units");
         runs.sort_unstable();
         for pair in runs.windows(2) {
             assert!(pair[0].0 + pair[0].1 * TABLE_UNIT_BYTES <= pair[1].0);
@@ -133,6 +123,6 @@ mod tests {
             // SAFETY: allocated above and never used.
             unsafe { tables.release(NonNull::new(start as *mut u8).unwrap(), units) };
         }
-        assert_eq!((tables.slabs(), arena.free_slabs()), (0, 2));
+        assert_eq!((tables.slabs(), arena.free_slabs()), (0, 8));
     }
 }

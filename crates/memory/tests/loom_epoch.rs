@@ -3,7 +3,8 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p larder-memory --release --test loom_epoch`
 //!
 //! The models have teeth. Each of these makes one fail: `tag.0 + 1` in `Epochs::is_safe`; leaving
-//! out the fence in `pin` or in `tag`; `advance` not looking at the slots; a relaxed `Guard::drop`.
+//! out the fence in `pin` or in `tag`; `advance` not looking at the slots; a relaxed
+//! `Guard::drop`; a relaxed move of the epoch.
 #![cfg(loom)]
 
 use larder_memory::Epochs;
@@ -77,7 +78,7 @@ fn not_even_when_another_thread_moves_the_epoch() {
         };
         let mover = {
             let world = world.clone();
-            thread::spawn(move || world.epochs.advance())
+            thread::spawn(move || world.epochs.advance() && world.epochs.advance())
         };
         world.replace();
         reader.join().expect("the reader saw no freed memory");

@@ -20,11 +20,7 @@ impl Policy for Clock {
     }
 
     fn pass(mark: u8) -> Verdict {
-        if mark & RECENT == 0 {
-            Verdict::Evict
-        } else {
-            Verdict::Spare(mark & !RECENT)
-        }
+        if mark & RECENT == 0 { Verdict::Evict } else { Verdict::Spare(mark & !RECENT) }
     }
 }
 

@@ -26,6 +26,9 @@ pub const TURNOVER_RATIO_MIN: f64 = 2.0;
 /// A class has to have evicted this much of a slab before it is given another.
 pub const EVIDENCE_SLABS_MIN: f64 = 0.25;
 
+/// A class is given at most this many slabs before it has used them.
+pub const AHEAD_SLABS_MAX: f64 = 8.0;
+
 /// Gives a slab of class `from` to class `to`, both indices into what was judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Move {
@@ -40,38 +43,37 @@ pub fn judge(classes: &[Pressure]) -> Option<Move> {
     let to = neediest(classes)?;
     let from = donor(classes, to)?;
     let enough = classes[to].starved
-        || classes[from].free_slabs >= 1.0
         || turnover(&classes[to]) > TURNOVER_RATIO_MIN * turnover(&classes[from]);
     enough.then_some(Move { from, to })
 }
 
-/// The class that should lose a slab when another must have one: the most free memory first, then
-/// the lowest turnover, then the most slabs.
+/// The class that should lose a slab when another must have one: the lowest turnover first, then
+/// the most free memory, then the most slabs. Free memory does not come first: a slab that a busy
+/// class was just given is free too, and shall stay where it is.
 pub fn donor(classes: &[Pressure], to: usize) -> Option<usize> {
     let key = |class: &Pressure| {
         let idle_slabs = class.free_slabs.floor();
         // A class with one slab is asked last: without it, it can store nothing.
         let last = class.slabs == 1 && idle_slabs == 0.0;
-        (last, -idle_slabs, turnover(class), -(class.slabs as f64))
+        (last, turnover(class), -idle_slabs, -(class.slabs as f64))
     };
     let candidates = (0..classes.len()).filter(|&at| at != to && classes[at].slabs > 0);
     candidates.min_by(|&a, &b| {
-        key(&classes[a])
-            .partial_cmp(&key(&classes[b]))
-            .unwrap_or(std::cmp::Ordering::Equal)
+        key(&classes[a]).partial_cmp(&key(&classes[b])).unwrap_or(std::cmp::Ordering::Equal)
     })
 }
 
 fn neediest(classes: &[Pressure]) -> Option<usize> {
     let needs = |class: &Pressure| {
-        class.starved || (class.evicted_slabs >= EVIDENCE_SLABS_MIN && class.free_slabs < 1.0)
+        // What is given ahead of use follows the pace at which the class evicts.
+        let ahead_slabs = (class.evicted_slabs / 4.0).clamp(1.0, AHEAD_SLABS_MAX);
+        let evicts = class.evicted_slabs >= EVIDENCE_SLABS_MIN;
+        class.starved || (evicts && class.free_slabs < ahead_slabs)
     };
     let candidates = (0..classes.len()).filter(|&at| needs(&classes[at]));
     candidates.max_by(|&a, &b| {
         let key = |at: usize| (classes[at].starved, turnover(&classes[at]));
-        key(a)
-            .partial_cmp(&key(b))
-            .unwrap_or(std::cmp::Ordering::Equal)
+        key(a).partial_cmp(&key(b)).unwrap_or(std::cmp::Ordering::Equal)
     })
 }
 
@@ -85,11 +87,7 @@ mod tests {
     use super::*;
 
     fn class(slabs: usize, evicted_slabs: f64) -> Pressure {
-        Pressure {
-            slabs,
-            evicted_slabs,
-            ..Pressure::default()
-        }
+        Pressure { slabs, evicted_slabs, ..Pressure::default() }
     }
 
     #[test]
@@ -105,29 +103,26 @@ mod tests {
 
     #[test]
     fn a_starved_class_gets_a_slab_from_whoever_misses_it_least() {
-        let starved = Pressure {
-            starved: true,
-            ..Pressure::default()
-        };
+        let starved = Pressure { starved: true, ..Pressure::default() };
         let found = judge(&[class(1, 0.0), starved, class(4, 3.0)]);
         assert_eq!(found, Some(Move { from: 2, to: 1 }));
-        assert_eq!(
-            judge(&[class(1, 9.0), starved]),
-            Some(Move { from: 0, to: 1 })
-        );
+        assert_eq!(judge(&[class(1, 9.0), starved]), Some(Move { from: 0, to: 1 }));
         assert_eq!(judge(&[starved]), None);
     }
 
     #[test]
-    fn free_memory_moves_before_used_memory() {
-        let idle = Pressure {
-            slabs: 3,
-            free_slabs: 2.0,
-            evicted_slabs: 2.0,
-            starved: false,
-        };
+    fn free_memory_moves_first_among_the_idle() {
+        let idle = Pressure { slabs: 3, free_slabs: 2.0, ..Pressure::default() };
         let found = judge(&[class(9, 0.0), class(2, 2.0), idle]);
         assert_eq!(found, Some(Move { from: 2, to: 1 }));
+    }
+
+    /// A class that had just been given a slab used to lose it again, because the slab was free,
+    /// and slabs went to and fro while the class could store nothing.
+    #[test]
+    fn a_slab_that_was_just_given_stays() {
+        let given = Pressure { slabs: 2, free_slabs: 1.4, evicted_slabs: 7.5, starved: false };
+        assert_eq!(judge(&[class(202, 45.0), given]), None);
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::request::{GetContinuation, Request};
 use tokens::{Tokens, space_index};
 
 /// A line that is not a multiget has to end within this many buffered bytes. A connection's
-/// buffer must be able to hold more than this.
+/// buffer must be able to hold at least two more: the parser wants to see that there is no end.
 pub const LINE_BYTES_MAX: usize = 2048;
 
 /// The shortest line, with its end: two letters and `\r\n`.

@@ -1,8 +1,8 @@
 //! Answers as bytes, written behind one another into a buffer.
 //!
-//! Lines that never change are constants; [`line`] appends one. Lines with numbers have a function
-//! each. Nothing goes through the formatting machinery: a `VALUE` line is written for every key of
-//! a multiget.
+//! Lines that never change are constants; [`line()`] appends one. Lines with numbers have a
+//! function each. Nothing goes through the formatting machinery: a `VALUE` line is written for
+//! every key of a multiget.
 
 pub mod dump;
 pub mod meta;

@@ -46,15 +46,9 @@ impl<'c> Acceptor<'c> {
     /// Accepts from `listeners`, woken through `poll`.
     pub fn new(server: &'c Server, mut listeners: Vec<Listener>, poll: Poll) -> Result<Self> {
         for (number, listener) in listeners.iter_mut().enumerate() {
-            poll.registry()
-                .register(listener, Token(number), Interest::READABLE)?;
+            poll.registry().register(listener, Token(number), Interest::READABLE)?;
         }
-        Ok(Self {
-            server,
-            listeners,
-            poll,
-            next_worker: 0,
-        })
+        Ok(Self { server, listeners, poll, next_worker: 0 })
     }
 
     /// Accepts until the server stops.
@@ -63,10 +57,7 @@ impl<'c> Acceptor<'c> {
         let mut timeout = None;
         while !self.server.is_stopping() {
             if let Err(error) = self.poll.poll(&mut events, timeout) {
-                assert!(
-                    error.kind() == ErrorKind::Interrupted,
-                    "cannot wait: {error}"
-                );
+                assert!(error.kind() == ErrorKind::Interrupted, "cannot wait: {error}");
             }
             // Events are edges, and a pause may have swallowed some: every listener is asked.
             timeout = None;
@@ -138,12 +129,7 @@ impl<'c> Acceptor<'c> {
             Some(peer) => format!("tcp:{peer}"),
             None => listener.clone(),
         };
-        let info = Arc::new(Info::new(
-            stream.as_raw_fd(),
-            address,
-            listener,
-            server.now(),
-        ));
+        let info = Arc::new(Info::new(stream.as_raw_fd(), address, listener, server.now()));
         connections.enter(Arc::clone(&info));
         let worker = self.next_worker;
         self.next_worker = (worker + 1) % server.mailboxes.len();

@@ -167,17 +167,12 @@ fn execute_keyed<'s, 'c>(
         Request::Delete { key, noreply } => {
             touch_delete::delete(context, place, *key, *noreply, out)
         }
-        Request::Touch {
-            key,
-            expiry,
-            noreply,
-        } => touch_delete::touch(context, place, *key, *expiry, *noreply, out),
-        Request::Arithmetic {
-            key,
-            delta,
-            direction,
-            noreply,
-        } => arithmetic::count(context, place, *key, (*delta, *direction), *noreply, out),
+        Request::Touch { key, expiry, noreply } => {
+            touch_delete::touch(context, place, *key, *expiry, *noreply, out)
+        }
+        Request::Arithmetic { key, delta, direction, noreply } => {
+            arithmetic::count(context, place, *key, (*delta, *direction), *noreply, out)
+        }
         _ => unreachable!("only requests with one key have a hash of their own"),
     }
 }
@@ -194,8 +189,6 @@ impl Target<'_, '_> {
     fn remove_old(&self, key: Key<'_>) -> Result<(), Refusal> {
         let mut scratch: Scratch = [0; KEY_BYTES_MAX];
         let remove = larder::Remove::default();
-        self.session
-            .remove(key.bytes(&mut scratch), self.hash, &remove)
-            .map(drop)
+        self.session.remove(key.bytes(&mut scratch), self.hash, &remove).map(drop)
     }
 }

@@ -79,12 +79,7 @@ pub struct Incoming<'c> {
 impl<'c> Incoming<'c> {
     /// A value of which nothing has arrived.
     pub fn new(line: &[u8], draft: Draft<'c>) -> Self {
-        Self {
-            line: line.into(),
-            draft,
-            tail: [0; 2],
-            tail_bytes: 0,
-        }
+        Self { line: line.into(), draft, tail: [0; 2], tail_bytes: 0 }
     }
 
     /// Takes the next bytes; returns how many of them belong to the value and its end.

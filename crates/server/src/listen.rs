@@ -20,11 +20,7 @@ pub fn open(options: &Options) -> Result<Vec<Listener>, String> {
         return Ok(vec![listener]);
     }
     let default = [HOST_DEFAULT.to_owned()];
-    let names = if options.listen.is_empty() {
-        &default[..]
-    } else {
-        &options.listen
-    };
+    let names = if options.listen.is_empty() { &default[..] } else { &options.listen };
     let mut listeners = Vec::new();
     for name in names {
         let failed = |error: io::Error| format!("cannot listen on {name}: {error}");
@@ -81,11 +77,7 @@ mod tests {
             ("[::1]", "::1", 7),
             ("[::1]:9", "::1", 9),
         ] {
-            assert_eq!(
-                split_port(name, 7).expect("a good name"),
-                (host, port),
-                "{name}"
-            );
+            assert_eq!(split_port(name, 7).expect("a good name"), (host, port), "{name}");
         }
         for name in ["[::1", "host:", "host:x", "host:70000"] {
             assert!(split_port(name, 7).is_err(), "{name}");

@@ -189,9 +189,7 @@ fn parse_cluster(
         }
         let rest = &cluster[place + letter.len_utf8()..];
         let value = if rest.is_empty() {
-            arguments
-                .next()
-                .ok_or_else(|| UsageError(format!("-{letter} needs a value")))?
+            arguments.next().ok_or_else(|| UsageError(format!("-{letter} needs a value")))?
         } else {
             rest.to_owned()
         };
@@ -205,14 +203,12 @@ fn find_long(name: &str) -> Result<&'static Declaration, UsageError> {
     if let Some(exact) = DECLARATIONS.iter().find(|known| known.long == name) {
         return Ok(exact);
     }
-    let mut beginning = DECLARATIONS
-        .iter()
-        .filter(|known| known.long.starts_with(name));
+    let mut beginning = DECLARATIONS.iter().filter(|known| known.long.starts_with(name));
     match (beginning.next(), beginning.next()) {
         (Some(only), None) if !name.is_empty() => Ok(only),
-        (Some(_), Some(_)) if !name.is_empty() => Err(UsageError(format!(
-            "--{name} could be more than one option"
-        ))),
+        (Some(_), Some(_)) if !name.is_empty() => {
+            Err(UsageError(format!("--{name} could be more than one option")))
+        }
         _ => Err(UsageError(format!("there is no option --{name}"))),
     }
 }
@@ -264,13 +260,7 @@ mod tests {
 
     #[test]
     fn every_way_to_write_an_option_is_understood() {
-        for line in [
-            "-m64",
-            "-m 64",
-            "--memory-limit=64",
-            "--memory-limit 64",
-            "--memory-l 64",
-        ] {
+        for line in ["-m64", "-m 64", "--memory-limit=64", "--memory-limit 64", "--memory-l 64"] {
             assert_eq!(serve(line).memory_megabytes, 64, "{line}");
         }
         let options = serve("-vvA -p 11212 -l 127.0.0.1,[::1]:7 -l 10.0.0.1 -U 0 -I 2m -C -M");
@@ -279,10 +269,7 @@ mod tests {
         assert_eq!(options.listen, ["127.0.0.1", "[::1]:7", "10.0.0.1"]);
         assert_eq!(options.item_bytes_max, 2 << 20);
         assert_eq!(serve("-s /tmp/x -a 0666").unix_mode, 0o666);
-        assert_eq!(
-            serve("-o no_maxconns_fast,idle_timeout=5").idle_timeout_s,
-            5
-        );
+        assert_eq!(serve("-o no_maxconns_fast,idle_timeout=5").idle_timeout_s, 5);
         assert!(!serve("-o no_maxconns_fast").connections_fast);
         assert_eq!(serve("-o hot_lru_pct=10,slab_reassign").warnings.len(), 2);
     }
@@ -309,23 +296,11 @@ mod tests {
 
     #[test]
     fn what_is_not_there_says_so() {
-        for line in [
-            "-Z",
-            "-S",
-            "-Y x",
-            "-B binary",
-            "-o ext_path=/x:1G",
-            "--flash /x:1G",
-            "-U 1",
-        ] {
+        for line in ["-Z", "-S", "-Y x", "-B binary", "-o ext_path=/x:1G", "--flash /x:1G", "-U 1"]
+        {
             assert!(refused(line).contains("not"), "{line}");
         }
-        for line in [
-            "--policy lru",
-            "--compressed auto",
-            "--redis-port 1",
-            "--admin-port 1",
-        ] {
+        for line in ["--policy lru", "--compressed auto", "--redis-port 1", "--admin-port 1"] {
             assert!(refused(line).contains("not there yet"), "{line}");
         }
         serve("--policy clock --compressed off -B auto");
@@ -333,16 +308,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for line in [
-            "-p",
-            "-p x",
-            "-p 70000",
-            "-q",
-            "--nothing",
-            "--li",
-            "stray",
-            "-o nothing=1",
-        ] {
+        for line in ["-p", "-p x", "-p 70000", "-q", "--nothing", "--li", "stray", "-o nothing=1"] {
             refused(line);
         }
     }

@@ -40,11 +40,7 @@ pub struct Output<'o, 's> {
 impl<'o, 's> Output<'o, 's> {
     /// Goes on behind what already stands in `bytes`.
     pub fn new(bytes: &'o mut Vec<u8>) -> Self {
-        Self {
-            bytes,
-            borrowed: Vec::new(),
-            borrowed_bytes: 0,
-        }
+        Self { bytes, borrowed: Vec::new(), borrowed_bytes: 0 }
     }
 
     /// Appends an item's value and the line end behind it.
@@ -128,11 +124,8 @@ impl<'o, 's> Output<'o, 's> {
 
         let mut rest = &mut slices[..];
         while !rest.is_empty() {
-            let batch: Vec<IoSlice<'_>> = rest
-                .iter()
-                .take(SLICES_MAX)
-                .map(|slice| IoSlice::new(slice))
-                .collect();
+            let batch: Vec<IoSlice<'_>> =
+                rest.iter().take(SLICES_MAX).map(|slice| IoSlice::new(slice)).collect();
             let mut written = match stream.write_vectored(&batch) {
                 Ok(written) => written,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -188,10 +181,7 @@ impl ParkedLimit {
     /// possible, or a large item could never be read by a slow client.
     pub fn new(memory_bytes: usize, item_bytes_max: usize) -> Self {
         let share = memory_bytes / 100 * 3 + Self::BYTES_BASE;
-        Self {
-            bytes: AtomicUsize::new(0),
-            bytes_max: share.max(item_bytes_max + OUTPUT_BYTES_MAX),
-        }
+        Self { bytes: AtomicUsize::new(0), bytes_max: share.max(item_bytes_max + OUTPUT_BYTES_MAX) }
     }
 
     /// Bytes parked now.
@@ -271,14 +261,9 @@ mod tests {
 
     #[test]
     fn the_limit_holds_at_its_edge() {
-        let limit = ParkedLimit {
-            bytes: AtomicUsize::new(0),
-            bytes_max: 10,
-        };
+        let limit = ParkedLimit { bytes: AtomicUsize::new(0), bytes_max: 10 };
         let mut parked = Parked::default();
-        parked
-            .park(&[b"12345", b"67890"], &limit)
-            .expect("exactly the limit");
+        parked.park(&[b"12345", b"67890"], &limit).expect("exactly the limit");
         let mut other = Parked::default();
         let error = other.park(&[b"x"], &limit).expect_err("one too many");
         assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);

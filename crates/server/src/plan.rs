@@ -94,24 +94,13 @@ pub struct Plan<'b> {
 /// Reuses a list's memory for steps of another lifetime.
 pub fn recycle<'b>(mut steps: Vec<Step<'_>>) -> Vec<Step<'b>> {
     steps.clear();
-    steps
-        .into_iter()
-        .map(|_| unreachable!("the list was cleared"))
-        .collect()
+    steps.into_iter().map(|_| unreachable!("the list was cleared")).collect()
 }
 
 impl<'b> Plan<'b> {
     /// Starts at the front of `input`.
     pub fn new(input: &'b [u8], continuation: Option<GetContinuation>) -> Self {
-        Self {
-            input,
-            place: Place {
-                offset: 0,
-                continuation,
-            },
-            carried: None,
-            swallow_bytes: 0,
-        }
+        Self { input, place: Place { offset: 0, continuation }, carried: None, swallow_bytes: 0 }
     }
 
     /// What has not been planned yet.
@@ -169,24 +158,13 @@ impl<'b> Plan<'b> {
                 Parsed::Incomplete => return End::Input,
                 Parsed::Request { request, consumed } => {
                     let line = &self.rest()[..consumed];
-                    self.place = Place {
-                        offset: place.offset + consumed,
-                        continuation: None,
-                    };
+                    self.place = Place { offset: place.offset + consumed, continuation: None };
                     if self.push(cache, request, line, place, steps, hashes) {
                         return End::Batch;
                     }
                 }
-                Parsed::Refused {
-                    error,
-                    consumed,
-                    swallow_bytes,
-                    quiet,
-                } => {
-                    self.place = Place {
-                        offset: place.offset + consumed,
-                        continuation: None,
-                    };
+                Parsed::Refused { error, consumed, swallow_bytes, quiet } => {
+                    self.place = Place { offset: place.offset + consumed, continuation: None };
                     let answer = if quiet { "" } else { error.line() };
                     steps.push(Step::answer(answer, place));
                     if self.swallow(swallow_bytes) {
@@ -236,13 +214,7 @@ impl<'b> Plan<'b> {
             }
         }
         let action = Action::Request(request);
-        steps.push(Step {
-            action,
-            line,
-            payload,
-            hash_at,
-            place,
-        });
+        steps.push(Step { action, line, payload, hash_at, place });
         payload == Payload::Part || ends_batch(&request)
     }
 
@@ -272,13 +244,7 @@ impl<'b> Plan<'b> {
             get.more = true;
         }
         let action = Action::Request(Request::Get(get));
-        steps.push(Step {
-            action,
-            line,
-            payload: Payload::None,
-            hash_at,
-            place,
-        });
+        steps.push(Step { action, line, payload: Payload::None, hash_at, place });
     }
 
     /// Skips what of a refused value is here; true if more of it is to come.
@@ -293,13 +259,7 @@ impl<'b> Plan<'b> {
 
 impl<'b> Step<'b> {
     fn bare(action: Action<'b>, place: Place) -> Self {
-        Self {
-            action,
-            line: b"",
-            payload: Payload::None,
-            hash_at: NO_HASH,
-            place,
-        }
+        Self { action, line: b"", payload: Payload::None, hash_at: NO_HASH, place }
     }
 
     fn answer(text: &'static str, place: Place) -> Self {
@@ -313,11 +273,7 @@ impl<'b> Step<'b> {
 
 /// What a connection that stops before `get` hands to the parser when it goes on.
 fn continuation_of(get: &Get<'_>) -> GetContinuation {
-    GetContinuation {
-        with_cas: get.with_cas,
-        touch: get.touch,
-        refused: get.refused,
-    }
+    GetContinuation { with_cas: get.with_cas, touch: get.touch, refused: get.refused }
 }
 
 /// The key of a request that has exactly one.
@@ -361,10 +317,7 @@ mod tests {
     use super::*;
 
     fn cache() -> Cache {
-        Cache::builder()
-            .memory_bytes(64 << 20)
-            .build()
-            .expect("a small cache")
+        Cache::builder().memory_bytes(64 << 20).build().expect("a small cache")
     }
 
     #[test]
@@ -394,11 +347,7 @@ mod tests {
         plan.fill(&cache, &mut steps, &mut hashes);
         assert_eq!((steps.len(), hashes.len()), (1, BATCH_KEYS_MAX));
         let place = plan.place();
-        assert!(
-            input[place.offset..]
-                .trim_ascii_start()
-                .starts_with(b"key128\r\n")
-        );
+        assert!(input[place.offset..].trim_ascii_start().starts_with(b"key128\r\n"));
         assert!(place.continuation.is_some());
         assert_eq!(plan.fill(&cache, &mut steps, &mut hashes), End::Input);
         assert_eq!((steps.len(), hashes.len()), (2, 1));

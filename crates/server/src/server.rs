@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
+use io::moment::Stopwatch;
 use io::poll::Waker;
 use io::{Clock, SystemClock};
 use larder::Cache;
@@ -44,7 +44,7 @@ pub struct Server {
     /// What `stats reset` subtracts.
     pub reset: Mutex<Sums>,
     /// When the server started.
-    pub started: Instant,
+    pub started: Stopwatch,
     /// Where it listens, the first of them; for `stats settings`.
     pub listening: Vec<String>,
     /// The time outside of a cache session.
@@ -76,9 +76,7 @@ impl Server {
 
     /// Lets the acceptor look whether it may go on.
     pub fn wake_acceptor(&self) {
-        self.acceptor
-            .wake()
-            .expect("an eventfd takes a write for as long as it is open");
+        self.acceptor.wake().expect("an eventfd takes a write for as long as it is open");
     }
 
     fn wake_all(&self) {
@@ -138,10 +136,7 @@ impl Connections {
 impl Server {
     /// The first TCP port it listens on.
     pub fn tcp_port(&self) -> Option<u16> {
-        let address = self
-            .listening
-            .iter()
-            .find_map(|name| name.strip_prefix("tcp:"))?;
+        let address = self.listening.iter().find_map(|name| name.strip_prefix("tcp:"))?;
         address.rsplit_once(':')?.1.parse().ok()
     }
 }

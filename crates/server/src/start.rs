@@ -14,8 +14,9 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use ::io::moment::Stopwatch;
 use ::io::net::Listener;
 use ::io::poll::{Poll, Waker};
 use ::io::{SystemClock, process};
@@ -46,10 +47,8 @@ pub fn serve(options: Options) -> Result<(), String> {
     let listeners = listen::open(&options)?;
     prepare_process(&options)?;
     let failed = |error: std::io::Error| format!("cannot start: {error}");
-    let polls = (0..options.threads)
-        .map(|_| Poll::new())
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(failed)?;
+    let polls =
+        (0..options.threads).map(|_| Poll::new()).collect::<Result<Vec<_>, _>>().map_err(failed)?;
     let accept_poll = Poll::new().map_err(failed)?;
     let server = build(options, &listeners, &polls, &accept_poll)?;
     let acceptor = Acceptor::new(&server, listeners, accept_poll).map_err(failed)?;
@@ -149,15 +148,10 @@ fn build(
         // memcached means the bytes of key, value and flags; the header beside them is small.
         builder = builder.chunk_bytes_min(bytes);
     }
-    let cache = builder
-        .build()
-        .map_err(|error| format!("cannot build the cache: {error}"))?;
+    let cache = builder.build().map_err(|error| format!("cannot build the cache: {error}"))?;
     let failed = |error: std::io::Error| format!("cannot start: {error}");
-    let mailboxes = polls
-        .iter()
-        .map(Mailbox::new)
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(failed)?;
+    let mailboxes =
+        polls.iter().map(Mailbox::new).collect::<Result<Vec<_>, _>>().map_err(failed)?;
     let acceptor = Waker::new(accept_poll.registry(), acceptor::WAKE).map_err(failed)?;
     Ok(Server {
         cache,
@@ -171,7 +165,7 @@ fn build(
         verbosity: AtomicU32::new(options.verbosity),
         memory_bytes: AtomicUsize::new(memory_bytes),
         reset: Mutex::new(Sums::default()),
-        started: Instant::now(),
+        started: Stopwatch::start(),
         listening: listeners.iter().map(Listener::name).collect(),
         clock: SystemClock::new(),
         options,

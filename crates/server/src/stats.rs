@@ -61,11 +61,7 @@ impl Stats<'_> {
 
 /// Statistics by key prefix are not kept; turning them on or off changes nothing.
 fn detail(arguments: &[u8]) -> &'static str {
-    match arguments
-        .strip_prefix(b"detail")
-        .unwrap_or_default()
-        .trim_ascii()
-    {
+    match arguments.strip_prefix(b"detail").unwrap_or_default().trim_ascii() {
         b"on" | b"off" => reply::OK,
         b"dump" => reply::END,
         _ => "CLIENT_ERROR usage: stats detail on|off|dump\r\n",

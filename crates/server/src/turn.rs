@@ -97,19 +97,14 @@ impl<'c> Turner<'c> {
             // What this connection will not get is not for the next one either.
             self.replies.clear();
         }
-        debug_assert!(
-            self.replies.is_empty(),
-            "replies are written or parked within their turn"
-        );
+        debug_assert!(self.replies.is_empty(), "replies are written or parked within their turn");
         after
     }
 
     fn take_turn(&mut self, connection: &mut Connection<'c>) -> Result<After, Close> {
         if !connection.parked.is_empty() {
             let limit = &self.server.parked;
-            connection
-                .parked
-                .flush(&mut connection.stream, self.counters, limit)?;
+            connection.parked.flush(&mut connection.stream, self.counters, limit)?;
             if !connection.parked.is_empty() {
                 return Ok(After::Wait);
             }
@@ -146,11 +141,7 @@ impl<'c> Turner<'c> {
         }
         connection.publish_state();
         let goes_on = connection.is_readable || matches!(connection.state, State::Dump(..));
-        Ok(if goes_on && connection.parked.is_empty() {
-            After::Again
-        } else {
-            After::Wait
-        })
+        Ok(if goes_on && connection.parked.is_empty() { After::Again } else { After::Wait })
     }
 
     /// Reads once behind what is unread, and executes what is there.
@@ -170,9 +161,7 @@ impl<'c> Turner<'c> {
             filled += read.unwrap_or(0);
         }
         let consumed = self.process(connection, &buffer[..filled])?;
-        connection
-            .unread
-            .extend_from_slice(&buffer[consumed..filled]);
+        connection.unread.extend_from_slice(&buffer[consumed..filled]);
         if !connection.parked.is_empty() {
             return Ok(());
         }
@@ -272,9 +261,7 @@ impl<'c> Turner<'c> {
         let rest = plan.rest();
         match &mut connection.state {
             State::Swallow(bytes) => {
-                let here = usize::try_from(*bytes)
-                    .unwrap_or(usize::MAX)
-                    .min(rest.len());
+                let here = usize::try_from(*bytes).unwrap_or(usize::MAX).min(rest.len());
                 plan.skip(here);
                 *bytes -= here as u64;
                 if *bytes == 0 {

@@ -11,7 +11,6 @@
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use protocol::reply::dump::uri_encoded;
 use stdx::sync::lock;
@@ -37,10 +36,7 @@ const WATCHERS_MAX: usize = 20;
 /// Reads the words behind `watch`; `None` if one is unknown.
 pub fn mask(arguments: &[u8]) -> Option<u32> {
     let mut mask = 0;
-    for word in arguments
-        .split(|&byte| byte == b' ')
-        .filter(|word| !word.is_empty())
-    {
+    for word in arguments.split(|&byte| byte == b' ').filter(|word| !word.is_empty()) {
         mask |= match word {
             b"fetchers" => FETCHERS,
             b"mutations" => MUTATIONS,
@@ -116,12 +112,7 @@ impl Watchers {
         if logs.len() >= WATCHERS_MAX {
             return None;
         }
-        let log = Arc::new(Log {
-            mask,
-            worker,
-            bytes_max,
-            lines: Mutex::default(),
-        });
+        let log = Arc::new(Log { mask, worker, bytes_max, lines: Mutex::default() });
         logs.push(Arc::clone(&log));
         self.mask.fetch_or(mask, Ordering::Relaxed);
         Some(log)
@@ -144,14 +135,8 @@ impl Watchers {
     #[inline(never)]
     pub fn log(&self, mask: u32, mailboxes: &[Mailbox], text: &str) {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed) + 1;
-        let time = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        let line = format!(
-            "ts={}.{} gid={id} {text}\n",
-            time.as_secs(),
-            time.subsec_micros()
-        );
+        let time = io::moment::unix_time();
+        let line = format!("ts={}.{} gid={id} {text}\n", time.as_secs(), time.subsec_micros());
         for log in lock(&self.logs).iter().filter(|log| log.mask & mask != 0) {
             if log.append(line.as_bytes(), &self.skipped) {
                 mailboxes[log.worker].wake();
@@ -183,10 +168,7 @@ pub fn item_store(
     fd: i32,
     value_bytes: usize,
 ) -> String {
-    let mut text = format!(
-        "type=item_store key={} status={status} cmd={command}",
-        key_text(key)
-    );
+    let mut text = format!("type=item_store key={} status={status} cmd={command}", key_text(key));
     // Writing to a String cannot fail.
     let _ = write!(text, " ttl={ttl_s} clsid=0 cfd={fd} size={value_bytes}");
     text

@@ -8,8 +8,9 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use ::io::moment::Stopwatch;
 use ::io::poll::{Events, Interest, Poll, Token, Waker};
 use stdx::sync::lock;
 
@@ -41,10 +42,7 @@ pub struct Mailbox {
 impl Mailbox {
     /// A mailbox that wakes whoever waits on `poll`.
     pub fn new(poll: &Poll) -> io::Result<Self> {
-        Ok(Self {
-            arrivals: Mutex::default(),
-            waker: Waker::new(poll.registry(), WAKE)?,
-        })
+        Ok(Self { arrivals: Mutex::default(), waker: Waker::new(poll.registry(), WAKE)? })
     }
 
     /// Hands a connection over.
@@ -55,9 +53,7 @@ impl Mailbox {
 
     /// Wakes the worker.
     pub fn wake(&self) {
-        self.waker
-            .wake()
-            .expect("an eventfd takes a write for as long as it is open");
+        self.waker.wake().expect("an eventfd takes a write for as long as it is open");
     }
 }
 
@@ -115,10 +111,7 @@ impl<'c> Worker<'c> {
 
     fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) {
         if let Err(error) = self.poll.poll(events, timeout) {
-            assert!(
-                error.kind() == ErrorKind::Interrupted,
-                "cannot wait for events: {error}"
-            );
+            assert!(error.kind() == ErrorKind::Interrupted, "cannot wait for events: {error}");
         }
         self.now_s = self.server.now();
     }
@@ -137,10 +130,7 @@ impl<'c> Worker<'c> {
             };
             if event.is_readable() {
                 connection.is_readable = true;
-                connection
-                    .info
-                    .active_s
-                    .store(self.now_s, Ordering::Relaxed);
+                connection.info.active_s.store(self.now_s, Ordering::Relaxed);
             }
             if event.is_read_closed() || event.is_error() {
                 connection.is_readable = true;
@@ -206,10 +196,7 @@ impl<'c> Worker<'c> {
             let mut connection = Connection::new(arrival);
             let interest = Interest::READABLE | Interest::WRITABLE;
             let stream = &mut connection.stream;
-            let registered = self
-                .poll
-                .registry()
-                .register(stream, Token(place), interest);
+            let registered = self.poll.registry().register(stream, Token(place), interest);
             self.connections[place] = Some(connection);
             match registered {
                 Ok(()) => self.log_event(place, "conn_new", ""),
@@ -234,9 +221,7 @@ impl<'c> Worker<'c> {
         let text = format!(
             "type={event} rip={address} rport={port} transport={transport}{reason} cfd={fd}"
         );
-        self.server
-            .watchers
-            .log(CONNEVENTS, &self.server.mailboxes, &text);
+        self.server.watchers.log(CONNEVENTS, &self.server.mailboxes, &text);
     }
 
     fn close(&mut self, place: usize, close: Close) {
@@ -288,15 +273,18 @@ impl<'c> Worker<'c> {
 
     /// Everything that was read has been executed; what is parked gets a last chance.
     fn stop(mut self, events: &mut Events) {
-        let deadline = Instant::now() + STOP_PATIENCE;
+        let stopped = Stopwatch::start();
         for place in 0..self.connections.len() {
             if let Some(connection) = &mut self.connections[place] {
                 connection.closing = Some(Close::Shutdown);
                 self.turn(place);
             }
         }
-        while self.connections.iter().any(Option::is_some) && Instant::now() < deadline {
-            let rest = deadline.saturating_duration_since(Instant::now());
+        while self.connections.iter().any(Option::is_some) {
+            let rest = stopped.rest_of(STOP_PATIENCE);
+            if rest.is_zero() {
+                break;
+            }
             self.wait(events, Some(rest));
             self.take_events(events);
         }

@@ -12,10 +12,7 @@ fn classic_commands() {
         ("get a\r\n", "END\r\n"),
         ("set a 5 0 3\r\nabc\r\n", "STORED\r\n"),
         ("get a\r\n", "VALUE a 5 3\r\nabc\r\nEND\r\n"),
-        (
-            "get a b a \r\n",
-            "VALUE a 5 3\r\nabc\r\nVALUE a 5 3\r\nabc\r\nEND\r\n",
-        ),
+        ("get a b a \r\n", "VALUE a 5 3\r\nabc\r\nVALUE a 5 3\r\nabc\r\nEND\r\n"),
         ("add a 0 0 1\r\nx\r\n", "NOT_STORED\r\n"),
         ("replace b 0 0 1\r\nx\r\n", "NOT_STORED\r\n"),
         ("append a 9 0 2\r\nde\r\n", "STORED\r\n"),
@@ -33,16 +30,10 @@ fn classic_commands() {
         ("get n\r\n", "VALUE n 0 2\r\n9 \r\nEND\r\n"),
         ("incr n 18446744073709551615\r\n", "8\r\n"),
         ("decr n 100\r\n", "0\r\n"),
-        (
-            "incr n x\r\n",
-            "CLIENT_ERROR invalid numeric delta argument\r\n",
-        ),
+        ("incr n x\r\n", "CLIENT_ERROR invalid numeric delta argument\r\n"),
         ("incr none 1\r\n", "NOT_FOUND\r\n"),
         ("set t 0 0 1\r\nx\r\n", "STORED\r\n"),
-        (
-            "incr t 1\r\n",
-            "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n",
-        ),
+        ("incr t 1\r\n", "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"),
         ("set e 0 -1 1\r\nx\r\n", "STORED\r\n"),
         ("get e\r\n", "END\r\n"),
         ("set empty 0 0 0\r\n\r\n", "STORED\r\n"),
@@ -50,10 +41,7 @@ fn classic_commands() {
         ("nonsense\r\n", "ERROR\r\n"),
         ("verbosity 1\r\n", "OK\r\n"),
         ("cache_memlimit 64\r\n", "OK\r\n"),
-        (
-            "cache_memlimit 1\r\n",
-            "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n",
-        ),
+        ("cache_memlimit 1\r\n", "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n"),
         ("shutdown\r\n", "SERVER_ERROR: shutdown not enabled\r\n"),
         ("flush_all\r\n", "OK\r\n"),
         ("get n t\r\n", "END\r\n"),
@@ -149,10 +137,7 @@ fn a_value_without_its_end_leaves_the_old_one() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("set a 0 0 3\r\nold\r\n", "STORED\r\n");
-    client.ask(
-        "set a 0 0 3\r\nnewxxget a\r\n",
-        "CLIENT_ERROR bad data chunk\r\n",
-    );
+    client.ask("set a 0 0 3\r\nnewxxget a\r\n", "CLIENT_ERROR bad data chunk\r\n");
     client.expect(b"VALUE a 0 3\r\nold\r\nEND\r\n");
 }
 
@@ -173,14 +158,8 @@ fn what_is_forbidden_says_so() {
     let mut client = server.connect();
     client.ask("flush_all\r\n", "CLIENT_ERROR flush_all not allowed\r\n");
     client.ask("watch\r\n", "CLIENT_ERROR watch commands not allowed\r\n");
-    client.ask(
-        "lru_crawler metadump all\r\n",
-        "ERROR metadump not allowed\r\n",
-    );
-    client.ask(
-        "lru_crawler mgdump all\r\n",
-        "ERROR key dump not allowed\r\n",
-    );
+    client.ask("lru_crawler metadump all\r\n", "ERROR metadump not allowed\r\n");
+    client.ask("lru_crawler mgdump all\r\n", "ERROR key dump not allowed\r\n");
 }
 
 #[test]
@@ -193,10 +172,7 @@ fn dumps_list_every_item() {
     client.ask("mn\r\n", "MN\r\n");
     client.send(b"lru_crawler mgdump all\r\n");
     let text = client.read_to("EN\r\n");
-    let mut keys: Vec<&str> = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("mg "))
-        .collect();
+    let mut keys: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("mg ")).collect();
     keys.sort_unstable();
     keys.dedup();
     assert_eq!(keys.len(), 2000);
@@ -216,15 +192,10 @@ fn watchers_hear_what_they_ask_for() {
     client.ask("get a\r\n", "VALUE a 0 3\r\nabc\r\nEND\r\n");
     client.ask("delete a\r\n", "DELETED\r\n");
     let text = watcher.read_to("type=deleted key=a cmd=delete clsid=0 size=0\n");
-    assert!(
-        text.contains("type=item_store key=a status=stored cmd=set ttl=0"),
-        "{text}"
-    );
+    assert!(text.contains("type=item_store key=a status=stored cmd=set ttl=0"), "{text}");
     assert!(text.contains("type=item_get key=a status=found"), "{text}");
-    client.ask(
-        "get x\r\nwatch\r\n",
-        "END\r\nERROR cannot pipeline other commands before watch\r\n",
-    );
+    client
+        .ask("get x\r\nwatch\r\n", "END\r\nERROR cannot pipeline other commands before watch\r\n");
 }
 
 #[test]

@@ -45,16 +45,8 @@ fn pipelined_requests_are_answered_in_order() {
     for number in 0..20_000 {
         let value = format!("value{number}");
         let bytes = value.len();
-        write!(
-            requests,
-            "set k{number} 0 0 {bytes}\r\n{value}\r\nget k{number}\r\n"
-        )
-        .expect("vec");
-        write!(
-            answers,
-            "STORED\r\nVALUE k{number} 0 {bytes}\r\n{value}\r\nEND\r\n"
-        )
-        .expect("vec");
+        write!(requests, "set k{number} 0 0 {bytes}\r\n{value}\r\nget k{number}\r\n").expect("vec");
+        write!(answers, "STORED\r\nVALUE k{number} 0 {bytes}\r\n{value}\r\nEND\r\n").expect("vec");
     }
     let mut sender = client.stream.try_clone().expect("a second handle");
     let writer = std::thread::spawn(move || sender.write_all(&requests).expect("it reads"));
@@ -153,10 +145,7 @@ fn a_half_closed_connection_is_answered_and_ends() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.send(b"set a 0 0 1\r\n1\r\nget a\r\nget ");
-    client
-        .stream
-        .shutdown(Shutdown::Write)
-        .expect("half closed");
+    client.stream.shutdown(Shutdown::Write).expect("half closed");
     client.expect(b"STORED\r\nVALUE a 0 1\r\n1\r\nEND\r\n");
     client.expect_end();
 }
@@ -262,28 +251,14 @@ fn a_unix_socket_serves_and_is_removed() {
         .expect("the server starts");
     let mut stream = None;
     while stream.is_none() {
-        assert!(
-            child.try_wait().expect("a state").is_none(),
-            "the server ended"
-        );
+        assert!(child.try_wait().expect("a state").is_none(), "the server ended");
         std::thread::yield_now();
         stream = UnixStream::connect(&path).ok();
     }
-    let mut client = Client {
-        stream: stream.expect("connected above"),
-    };
-    client.ask(
-        "set a 0 0 1\r\n1\r\nget a\r\n",
-        "STORED\r\nVALUE a 0 1\r\n1\r\nEND\r\n",
-    );
+    let mut client = Client { stream: stream.expect("connected above") };
+    client.ask("set a 0 0 1\r\n1\r\nget a\r\n", "STORED\r\nVALUE a 0 1\r\n1\r\nEND\r\n");
     let id = child.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-s", "TERM", &id])
-            .status()
-            .expect("kill")
-            .success()
-    );
+    assert!(Command::new("kill").args(["-s", "TERM", &id]).status().expect("kill").success());
     assert!(child.wait().expect("its end").success());
     assert!(!path.exists());
     std::fs::remove_dir_all(&folder).expect("clean up");
@@ -318,10 +293,7 @@ fn shutdown_ends_the_server_where_it_is_allowed() {
 #[test]
 fn usage_errors_exit_with_64() {
     for line in [&["-p", "x"][..], &["--nothing"], &["-Z"], &["-U", "11211"]] {
-        let output = Command::new(env!("CARGO_BIN_EXE_larder"))
-            .args(line)
-            .output()
-            .expect("runs");
+        let output = Command::new(env!("CARGO_BIN_EXE_larder")).args(line).output().expect("runs");
         assert_eq!(output.status.code(), Some(64), "{line:?}");
         assert!(!output.stderr.is_empty());
     }

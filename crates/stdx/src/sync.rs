@@ -11,9 +11,7 @@ pub use std::{hint, sync::Arc, sync::Mutex, sync::MutexGuard, sync::atomic, thre
 /// Locks `mutex`. A poisoned lock means that a thread died half-way through a change: there is no
 /// state to trust behind it, so the caller dies too.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .expect("a thread panicked while it held this lock")
+    mutex.lock().expect("a thread panicked while it held this lock")
 }
 
 /// What to do between two looks at something another thread is about to change: spin a little,

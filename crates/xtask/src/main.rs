@@ -1,3 +1,96 @@
-//! The project's chores: test, conformance, tidy.
+//! The project's chores, behind one command: `cargo xtask test` does everything a change has to
+//! pass, and each of its steps can be run alone.
+//!
+//! This crate builds before everything else and therefore depends on nothing: argument parsing,
+//! JSON and random numbers are the few lines of them that are needed.
+//!
+//! Where things are: `steps` is the order of the chores, `install` fetches the tools they need,
+//! `tidy` reads the sources for the rules of style, `conformance` runs a server against
+//! memcached and against the clients people use, and `command` starts other programs.
+#![forbid(unsafe_code)]
 
-fn main() {}
+mod command;
+mod conformance;
+mod install;
+mod random;
+mod steps;
+mod tidy;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+cargo xtask CHORE
+
+  test                 everything below, in order, stopping at the first failure
+  tidy                 the rules of style that a program can check
+  loom                 the models of the lock-free parts, under loom
+  miri                 the unit tests of the unsafe rooms, under miri where it is installed
+  conformance          the server against memcached and against real clients
+      --only NAME        one part of it, or several, separated by commas
+      --server PATH      the server under test (target/release/larder)
+      --server-args ARGS what else to start it with, separated by spaces
+      --reference PATH   the memcached to compare with (/usr/bin/memcached)
+      --seed N           the seed of the random sequences (printed by every run)
+      --sequences N      how many random sequences (15000)
+      --record FILE      write the differences as deviations to FILE, to be read and edited
+  install              the packages and libraries that conformance needs
+";
+
+/// What went wrong, in words for the person who reads the terminal.
+#[derive(Debug)]
+pub struct Failure(pub String);
+
+/// The outcome of a chore.
+pub type Result<T = ()> = std::result::Result<T, Failure>;
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Failure {
+        Failure(error.to_string())
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+/// A failure with this message.
+pub fn fail<T>(message: impl Into<String>) -> Result<T> {
+    Err(Failure(message.into()))
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (chore, rest) = match arguments.split_first() {
+        Some((chore, rest)) => (chore.as_str(), rest),
+        None => ("help", &[][..]),
+    };
+    let outcome = run(chore, rest);
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("xtask {chore}: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(chore: &str, arguments: &[String]) -> Result {
+    std::env::set_current_dir(command::root())?;
+    match chore {
+        "test" => steps::test(),
+        "tidy" => steps::tidy(),
+        "loom" => steps::loom().map(|_| ()),
+        "miri" => steps::miri().map(|_| ()),
+        "install" => install::all(),
+        "conformance" => conformance::main(arguments),
+        // Not for people: a process of its own that holds connections open for `conformance`.
+        "hold-connections" => conformance::crowd::hold(arguments),
+        "help" | "--help" | "-h" => {
+            print!("{USAGE}");
+            Ok(())
+        }
+        other => fail(format!("no chore is called {other:?}\n\n{USAGE}")),
+    }
+}

@@ -16,10 +16,7 @@ pub struct HeapSpace {
 
 impl HeapSpace {
     pub fn new(limit: usize) -> Self {
-        Self {
-            limit,
-            used: AtomicUsize::new(0),
-        }
+        Self { limit, used: AtomicUsize::new(0) }
     }
 
     /// Units handed out and not given back.
@@ -60,11 +57,7 @@ impl TableSpace for HeapSpace {
 
 impl Drop for HeapSpace {
     fn drop(&mut self) {
-        assert_eq!(
-            self.used.load(Ordering::Relaxed),
-            0,
-            "every table was given back"
-        );
+        assert_eq!(self.used.load(Ordering::Relaxed), 0, "every table was given back");
     }
 }
 

@@ -51,9 +51,8 @@ struct Options {
     opaque_too_long: bool,
 }
 
-/// What a line of flags came to.
-enum Flags {
-    Good(Options),
+/// What is wrong with a line of flags.
+enum Flaw {
     /// An error of rank 2 to 5.
     Bad(Refusal),
     /// The error of rank 1.
@@ -74,14 +73,18 @@ fn letter_bit(letter: u8) -> u64 {
 
 /// Reads the flags of a line whose first `tokens_before` tokens are not flags.
 #[inline]
-fn read(key: &[u8], flags: MetaFlags<'_>, tokens_before: usize) -> Flags {
-    let mut options = Options::default();
+fn read(
+    options: &mut Options,
+    key: &[u8],
+    flags: MetaFlags<'_>,
+    tokens_before: usize,
+) -> Result<(), Flaw> {
     let mut tokens_count = tokens_before;
     let mut fatal = None;
     let mut bad = None;
     for (letter, argument) in flags.iter() {
         if !matches!(letter, b'A'..=b'z' | b'0'..=b'9') {
-            return Flags::Malformed;
+            return Err(Flaw::Malformed);
         }
         tokens_count += 1;
         if fatal.is_some() {
@@ -105,13 +108,13 @@ fn read(key: &[u8], flags: MetaFlags<'_>, tokens_before: usize) -> Flags {
         }
     }
     if key.len() > KEY_BYTES_MAX {
-        Flags::Bad(Refusal::BadCommandLineFormat)
+        Err(Flaw::Bad(Refusal::BadCommandLineFormat))
     } else if tokens_count > TOKENS_MAX {
-        Flags::Bad(Refusal::OptionsTooLong)
+        Err(Flaw::Bad(Refusal::OptionsTooLong))
     } else if let Some(error) = fatal.or(bad) {
-        Flags::Bad(error)
+        Err(Flaw::Bad(error))
     } else {
-        Flags::Good(options)
+        Ok(())
     }
 }
 
@@ -179,10 +182,11 @@ fn key_and_flags(arguments: &[u8]) -> Result<(&[u8], MetaFlags<'_>), Refusal> {
 /// The options of a line without payload.
 #[inline]
 fn options(key: &[u8], flags: MetaFlags<'_>) -> Result<Options, Refusal> {
-    match read(key, flags, 2) {
-        Flags::Good(options) => Ok(options),
-        Flags::Bad(error) => Err(error),
-        Flags::Malformed => Err(Refusal::BadCommandLineFormat),
+    let mut options = Options::default();
+    match read(&mut options, key, flags, 2) {
+        Ok(()) => Ok(options),
+        Err(Flaw::Bad(error)) => Err(error),
+        Err(Flaw::Malformed) => Err(Refusal::BadCommandLineFormat),
     }
 }
 
@@ -217,10 +221,11 @@ pub(super) fn set(arguments: &[u8]) -> Outcome<'_> {
     };
     let flags = MetaFlags(tokens.rest());
     let value_bytes = value_length(bytes).ok_or(Refusal::BadCommandLineFormat)?;
-    let set = match read(wire, flags, 3) {
-        Flags::Good(options) => stored(wire, flags, value_bytes, &options),
-        Flags::Bad(error) => Err(error),
-        Flags::Malformed => return Err(Refusal::BadCommandLineFormat.into()),
+    let mut options = Options::default();
+    let set = match read(&mut options, wire, flags, 3) {
+        Ok(()) => stored(wire, flags, value_bytes, &options),
+        Err(Flaw::Bad(error)) => Err(error),
+        Err(Flaw::Malformed) => return Err(Refusal::BadCommandLineFormat.into()),
     };
     set.map(Request::MetaSet).map_err(|error| {
         let swallow_bytes = value_bytes as u64 + 2;
@@ -290,11 +295,12 @@ pub(super) fn delete(arguments: &[u8]) -> Outcome<'_> {
 /// `ma k flag*`.
 pub(super) fn arithmetic(arguments: &[u8]) -> Outcome<'_> {
     let (wire, flags) = key_and_flags(arguments)?;
-    let options = match read(wire, flags, 2) {
-        Flags::Good(options) => options,
-        Flags::Bad(_) => return Err(Refusal::InvalidOrDuplicateFlag.into()),
-        Flags::Malformed => return Err(Refusal::BadCommandLineFormat.into()),
-    };
+    let mut options = Options::default();
+    match read(&mut options, wire, flags, 2) {
+        Ok(()) => {}
+        Err(Flaw::Bad(_)) => return Err(Refusal::InvalidOrDuplicateFlag.into()),
+        Err(Flaw::Malformed) => return Err(Refusal::BadCommandLineFormat.into()),
+    }
     let direction = match options.mode {
         None | Some(b'I' | b'+') => Direction::Increment,
         Some(b'D' | b'-') => Direction::Decrement,

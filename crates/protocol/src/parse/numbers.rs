@@ -6,6 +6,9 @@
 const CHARACTERS_32_MAX: usize = 11;
 const CHARACTERS_64_MAX: usize = 22;
 
+/// So many digits fit 64 bits whatever they are.
+const DIGITS_SAFE_MAX: usize = 19;
+
 /// An unsigned number of 64 bits.
 #[inline]
 pub(crate) fn unsigned_64(token: &[u8]) -> Option<u64> {
@@ -13,14 +16,20 @@ pub(crate) fn unsigned_64(token: &[u8]) -> Option<u64> {
         return None;
     }
     let mut sum: u64 = 0;
-    for &byte in token {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            return None;
-        }
-        sum = sum.checked_mul(10)?.checked_add(u64::from(digit))?;
+    let (first, rest) = token.split_at(token.len().min(DIGITS_SAFE_MAX));
+    for &byte in first {
+        sum = sum * 10 + u64::from(digit(byte)?);
+    }
+    for &byte in rest {
+        sum = sum.checked_mul(10)?.checked_add(u64::from(digit(byte)?))?;
     }
     Some(sum)
+}
+
+#[inline]
+fn digit(byte: u8) -> Option<u8> {
+    let digit = byte.wrapping_sub(b'0');
+    (digit <= 9).then_some(digit)
 }
 
 /// An unsigned number of 32 bits.

@@ -63,10 +63,7 @@ pub fn execute<'c>(
 
 /// The level stands behind the verb.
 fn set_verbosity(context: &Context<'_, '_>, line: &[u8]) {
-    let level = line
-        .split(|&byte| byte == b' ')
-        .filter(|word| !word.is_empty())
-        .nth(1);
+    let level = line.split(|&byte| byte == b' ').filter(|word| !word.is_empty()).nth(1);
     let level = level.and_then(|level| str::from_utf8(level.trim_ascii()).ok());
     if let Some(level) = level.and_then(|level| level.parse().ok()) {
         context.server.verbosity.store(level, Ordering::Relaxed);
@@ -112,15 +109,9 @@ fn shutdown<'c>(context: &Context<'_, 'c>, graceful: bool, out: &mut Output<'_, 
         reply::line(out.bytes, reply::SHUTDOWN_NOT_ENABLED);
         return Flow::Next;
     }
-    let signal = if graceful {
-        signal_hook::consts::SIGUSR1
-    } else {
-        signal_hook::consts::SIGINT
-    };
+    let signal = if graceful { signal_hook::consts::SIGUSR1 } else { signal_hook::consts::SIGINT };
     if let Err(error) = signal_hook::low_level::raise(signal) {
-        context
-            .server
-            .log(0, &format!("cannot raise a signal: {error}"));
+        context.server.log(0, &format!("cannot raise a signal: {error}"));
     }
     Flow::Close(Close::Shutdown)
 }
@@ -156,10 +147,7 @@ fn administration<'c>(
 ) -> Flow<'c> {
     let mut words = [&b""[..]; 4];
     let mut count = 0;
-    for word in line
-        .split(|&byte| byte == b' ')
-        .filter(|word| !word.is_empty())
-    {
+    for word in line.split(|&byte| byte == b' ').filter(|word| !word.is_empty()) {
         if let Some(place) = words.get_mut(count) {
             *place = word;
         }
@@ -189,17 +177,9 @@ fn dump<'c>(
 ) -> Flow<'c> {
     let is_metadump = format == DumpFormat::Metadump;
     let refusal = if !context.server.options.dump_allowed {
-        if is_metadump {
-            reply::METADUMP_NOT_ALLOWED
-        } else {
-            reply::MGDUMP_NOT_ALLOWED
-        }
+        if is_metadump { reply::METADUMP_NOT_ALLOWED } else { reply::MGDUMP_NOT_ALLOWED }
     } else if !out.is_empty() {
-        if is_metadump {
-            reply::PIPELINED_METADUMP
-        } else {
-            reply::PIPELINED_MGDUMP
-        }
+        if is_metadump { reply::PIPELINED_METADUMP } else { reply::PIPELINED_MGDUMP }
     } else if matches!(classes, b"all" | b"hash") {
         reply::line(out.bytes, reply::OK);
         return Flow::Dump(format);

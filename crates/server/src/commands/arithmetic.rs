@@ -26,9 +26,7 @@ pub fn count<'s, 'c>(
         base64_key: key.base64,
     };
     let mut scratch: Scratch = [0; _];
-    let counted = target
-        .session
-        .arithmetic(key.bytes(&mut scratch), target.hash, &how);
+    let counted = target.session.arithmetic(key.bytes(&mut scratch), target.hash, &how);
     let counted = match counted {
         Ok(counted) => counted,
         Err(refusal) => {

@@ -70,10 +70,7 @@ fn find<'s>(
         None => session.get(key, hash),
         Some(time) => {
             let touch = Some(expiry(time, session));
-            let fetch = Fetch {
-                touch,
-                ..Fetch::default()
-            };
+            let fetch = Fetch { touch, ..Fetch::default() };
             match session.fetch(key, hash, &fetch) {
                 Ok((item, _)) => item,
                 // A touch that finds no memory is answered as a miss, and changes nothing.
@@ -82,9 +79,8 @@ fn find<'s>(
         }
     };
     if context.is_watched(FETCHERS) {
-        let (class, bytes) = item
-            .as_ref()
-            .map_or((0, 0), |item| (item.class(), item.value_bytes()));
+        let (class, bytes) =
+            item.as_ref().map_or((0, 0), |item| (item.class(), item.value_bytes()));
         let line = watch::item_get(key, item.is_some(), class, context.fd, bytes);
         context.log(FETCHERS, &line);
     }

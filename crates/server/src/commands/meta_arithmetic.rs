@@ -19,9 +19,7 @@ pub fn count<'s, 'c>(
     let how = Arithmetic {
         delta: request.delta,
         increment: request.direction == Direction::Increment,
-        create: request
-            .vivify
-            .map(|time| (request.initial, expiry(time, session))),
+        create: request.vivify.map(|time| (request.initial, expiry(time, session))),
         touch: request.touch.map(|time| expiry(time, session)),
         compare_cas: request.compare_cas,
         new_cas: request.new_cas,
@@ -41,13 +39,7 @@ pub fn count<'s, 'c>(
     arithmetic::tally(context, request.direction, counted);
     let mut facts = MetaFacts::absent(request.key);
     let code = match counted {
-        Counted::Value {
-            value,
-            cas,
-            expiry,
-            flags,
-            ..
-        } => {
+        Counted::Value { value, cas, expiry, flags, .. } => {
             facts.cas = context.shown_cas(cas);
             facts.expires_in_s = expires_in_s(expiry, session);
             facts.client_flags = flags;
@@ -60,13 +52,7 @@ pub fn count<'s, 'c>(
             return Ok(Flow::Next);
         }
     };
-    meta(
-        out.bytes,
-        MetaCommand::Arithmetic,
-        code,
-        request.flags,
-        &facts,
-    );
+    meta(out.bytes, MetaCommand::Arithmetic, code, request.flags, &facts);
     Ok(Flow::Next)
 }
 
@@ -81,23 +67,11 @@ fn hit<'c>(
         let mut scratch = [0; 20];
         let digits = reply::decimal_digits(value, &mut scratch);
         let code = MetaCode::Value(digits.len());
-        meta(
-            out.bytes,
-            MetaCommand::Arithmetic,
-            code,
-            request.flags,
-            facts,
-        );
+        meta(out.bytes, MetaCommand::Arithmetic, code, request.flags, facts);
         out.bytes.extend_from_slice(digits);
         out.bytes.extend_from_slice(b"\r\n");
     } else if !request.quiet {
-        meta(
-            out.bytes,
-            MetaCommand::Arithmetic,
-            MetaCode::Done,
-            request.flags,
-            facts,
-        );
+        meta(out.bytes, MetaCommand::Arithmetic, MetaCode::Done, request.flags, facts);
     }
     Flow::Next
 }

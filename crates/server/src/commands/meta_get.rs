@@ -39,9 +39,8 @@ pub fn get<'s, 'c>(
     let is_hit = item.is_some() && !tokens.created;
     count(context, get, is_hit);
     if context.is_watched(FETCHERS) {
-        let (class, bytes) = item
-            .as_ref()
-            .map_or((0, 0), |item| (item.class(), item.value_bytes()));
+        let (class, bytes) =
+            item.as_ref().map_or((0, 0), |item| (item.class(), item.value_bytes()));
         let line = watch::item_get(key, is_hit, class, context.fd, bytes);
         context.log(FETCHERS, &line);
     }
@@ -50,13 +49,7 @@ pub fn get<'s, 'c>(
         None if get.quiet => {}
         None => {
             let facts = MetaFacts::absent(get.key);
-            meta(
-                out.bytes,
-                MetaCommand::Get,
-                MetaCode::Miss,
-                get.flags,
-                &facts,
-            );
+            meta(out.bytes, MetaCommand::Get, MetaCode::Miss, get.flags, &facts);
         }
     }
     Ok(Flow::Next)
@@ -84,11 +77,7 @@ fn hit<'s>(
         won: tokens.won,
     };
     let has_value = get.value && get.known_cas != Some(item.cas());
-    let code = if has_value {
-        MetaCode::Value(item.value_bytes())
-    } else {
-        MetaCode::Done
-    };
+    let code = if has_value { MetaCode::Value(item.value_bytes()) } else { MetaCode::Done };
     meta(out.bytes, MetaCommand::Get, code, get.flags, &facts);
     if has_value {
         out.value(item);

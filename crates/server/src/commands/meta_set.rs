@@ -22,10 +22,6 @@ pub fn reply(
         Stored::Exists => (MetaCode::Exists, 0),
         Stored::NotFound => (MetaCode::NotFound, 0),
     };
-    let facts = MetaFacts {
-        cas,
-        value_bytes: set.value_bytes,
-        ..MetaFacts::absent(set.key)
-    };
+    let facts = MetaFacts { cas, value_bytes: set.value_bytes, ..MetaFacts::absent(set.key) };
     meta(out.bytes, MetaCommand::Set, code, set.flags, &facts);
 }

@@ -117,11 +117,7 @@ pub fn store<'s, 'c>(
         base64_key: command.key.base64,
     };
     let key = command.key.bytes(&mut scratch);
-    let mut draft = match context
-        .server
-        .cache
-        .reserve(key, attributes, command.value_bytes)
-    {
+    let mut draft = match context.server.cache.reserve(key, attributes, command.value_bytes) {
         Ok(draft) => draft,
         Err(refusal) => {
             let refusal = context.settle(refusal)?;
@@ -178,10 +174,7 @@ fn finish<'s, 'c>(
         return Ok(());
     }
     let session = target.session;
-    let how = How {
-        condition: command.condition,
-        new_cas: command.new_cas,
-    };
+    let how = How { condition: command.condition, new_cas: command.new_cas };
     let vivify = command.vivify.map(|time| expiry(time, session));
     let stored = match command.mode {
         StoreMode::Append => session.concat(draft, Side::Back, how, vivify),
@@ -249,10 +242,7 @@ fn word(stored: Stored) -> &'static str {
 fn count(context: &Context<'_, '_>, command: &Command<'_>, stored: Stored) {
     let counters = context.counters;
     counters.cmd_set.one();
-    if matches!(
-        command.condition,
-        Condition::Unique(_) | Condition::UniqueOrStale(_)
-    ) {
+    if matches!(command.condition, Condition::Unique(_) | Condition::UniqueOrStale(_)) {
         match stored {
             Stored::Stored { .. } => counters.cas_hits.one(),
             Stored::Exists => counters.cas_badval.one(),
@@ -275,11 +265,7 @@ fn log(
     let mut scratch: Scratch = [0; _];
     let key = command.key.bytes(&mut scratch);
     let end = expiry(command.expiry, session);
-    let ttl_s = if end == larder::Expiry::NEVER {
-        0
-    } else {
-        end.0.saturating_sub(session.now())
-    };
+    let ttl_s = if end == larder::Expiry::NEVER { 0 } else { end.0.saturating_sub(session.now()) };
     let bytes = command.value_bytes;
     let text = watch::item_store(key, status, command.word(), ttl_s, context.fd, bytes);
     context.log(MUTATIONS, &text);

@@ -19,9 +19,7 @@ pub fn touch<'s, 'c>(
 ) -> Outcome<'c> {
     let mut scratch: Scratch = [0; _];
     let expiry = expiry(time, target.session);
-    let touched = target
-        .session
-        .touch(key.bytes(&mut scratch), target.hash, expiry);
+    let touched = target.session.touch(key.bytes(&mut scratch), target.hash, expiry);
     let is_hit = match touched {
         Ok(is_hit) => is_hit,
         Err(refusal) => {

@@ -75,12 +75,7 @@ impl Declaration {
         match self.kind {
             Kind::Switch(set) => set(options),
             Kind::Print(_) => {}
-            Kind::Number {
-                unit,
-                min,
-                max,
-                set,
-            } => match number(value) {
+            Kind::Number { unit, min, max, set } => match number(value) {
                 Some(number) if (min..=max).contains(&number) => set(options, number),
                 _ => {
                     return Err(UsageError(format!(
@@ -108,10 +103,7 @@ pub fn number(text: &str) -> Option<u64> {
         'g' => 1 << 30,
         _ => return text.parse().ok(),
     };
-    text[..text.len() - 1]
-        .parse::<u64>()
-        .ok()?
-        .checked_mul(factor)
+    text[..text.len() - 1].parse::<u64>().ok()?.checked_mul(factor)
 }
 
 /// Narrows a number whose range has been checked.
@@ -126,11 +118,7 @@ fn u32_of(number: u64) -> u32 {
 
 /// Accepts only `known`, which is what there is without the option too.
 fn only(known: &str, value: &str) -> Result<(), String> {
-    if value == known {
-        Ok(())
-    } else {
-        Err(format!("{value} is not there yet; only {known} is"))
-    }
+    if value == known { Ok(()) } else { Err(format!("{value} is not there yet; only {known} is")) }
 }
 
 /// `-B`: the binary protocol is recognised on its own issue.
@@ -138,9 +126,7 @@ fn set_protocol(_: &mut Options, value: &str) -> Result<(), String> {
     match value {
         "auto" | "ascii" => Ok(()),
         "binary" => Err("binary is not there yet".to_owned()),
-        _ => Err(format!(
-            "no protocol is called {value}; auto and ascii are known"
-        )),
+        _ => Err(format!("no protocol is called {value}; auto and ascii are known")),
     }
 }
 
@@ -162,9 +148,7 @@ fn set_growth_factor(options: &mut Options, value: &str) -> Result<(), String> {
             options.growth_factor = Some(factor);
             Ok(())
         }
-        _ => Err(format!(
-            "takes a factor larger than 1 and up to 16, not {value}"
-        )),
+        _ => Err(format!("takes a factor larger than 1 and up to 16, not {value}")),
     }
 }
 
@@ -183,13 +167,7 @@ const fn switch(
     reason: &'static str,
 ) -> Declaration {
     let kind = Kind::Switch(set);
-    Declaration {
-        short,
-        long,
-        kind,
-        default: None,
-        reason,
-    }
+    Declaration { short, long, kind, default: None, reason }
 }
 
 /// Something that is known and not there yet.
@@ -200,13 +178,7 @@ const fn missing(
     reason: &'static str,
 ) -> Declaration {
     let kind = Kind::Missing { unit };
-    Declaration {
-        short,
-        long,
-        kind,
-        default: None,
-        reason,
-    }
+    Declaration { short, long, kind, default: None, reason }
 }
 
 /// Something with a value.
@@ -217,23 +189,12 @@ const fn valued(
     default: Option<&'static str>,
     reason: &'static str,
 ) -> Declaration {
-    Declaration {
-        short,
-        long,
-        kind,
-        default,
-        reason,
-    }
+    Declaration { short, long, kind, default, reason }
 }
 
 /// A number.
 const fn numbered(unit: &'static str, min: u64, max: u64, set: fn(&mut Options, u64)) -> Kind {
-    Kind::Number {
-        unit,
-        min,
-        max,
-        set,
-    }
+    Kind::Number { unit, min, max, set }
 }
 
 /// Text.

@@ -93,18 +93,11 @@ mod tests {
     #[test]
     fn ranges_hold_at_their_edges() {
         let mut options = Options::default();
-        assert_eq!(
-            apply(&mut options, "idle_timeout=0,watcher_logbuf_size=1"),
-            Ok(())
-        );
+        assert_eq!(apply(&mut options, "idle_timeout=0,watcher_logbuf_size=1"), Ok(()));
         assert_eq!(options.watcher_bytes_max, 1024);
         assert_eq!(apply(&mut options, "idle_timeout=31536000"), Ok(()));
-        for bad in [
-            "idle_timeout=31536001",
-            "idle_timeout",
-            "watcher_logbuf_size=0",
-            "ext_path=a",
-        ] {
+        for bad in ["idle_timeout=31536001", "idle_timeout", "watcher_logbuf_size=0", "ext_path=a"]
+        {
             assert!(apply(&mut options, bad).is_err(), "{bad}");
         }
     }

@@ -20,18 +20,9 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     stats.lines(&[
         ("bytes_read", sums.bytes_read),
         ("bytes_written", sums.bytes_written),
-        (
-            "limit_maxbytes",
-            server.memory_bytes.load(Ordering::Relaxed) as u64,
-        ),
-        (
-            "accepting_conns",
-            u64::from(!server.connections.is_paused.load(Ordering::Relaxed)),
-        ),
-        (
-            "listen_disabled_num",
-            server.connections.pauses.load(Ordering::Relaxed),
-        ),
+        ("limit_maxbytes", server.memory_bytes.load(Ordering::Relaxed) as u64),
+        ("accepting_conns", u64::from(!server.connections.is_paused.load(Ordering::Relaxed))),
+        ("listen_disabled_num", server.connections.pauses.load(Ordering::Relaxed)),
         ("time_in_listen_disabled_us", 0),
         ("threads", server.options.threads as u64),
         ("conn_yields", sums.conn_yields),
@@ -73,23 +64,14 @@ fn connections(server: &Server, stats: &mut Stats<'_>) {
     stats.lines(&[
         ("max_connections", server.options.connections_max as u64),
         ("curr_connections", current),
-        (
-            "total_connections",
-            connections.total.load(Ordering::Relaxed),
-        ),
-        (
-            "rejected_connections",
-            connections.rejected.load(Ordering::Relaxed),
-        ),
+        ("total_connections", connections.total.load(Ordering::Relaxed)),
+        ("rejected_connections", connections.rejected.load(Ordering::Relaxed)),
         ("connection_structures", current),
         ("response_obj_oom", 0),
         ("response_obj_count", 0),
         ("response_obj_bytes", 0),
         ("read_buf_count", server.options.threads as u64),
-        (
-            "read_buf_bytes",
-            (server.options.threads * crate::turn::READ_BYTES) as u64,
-        ),
+        ("read_buf_bytes", (server.options.threads * crate::turn::READ_BYTES) as u64),
         ("read_buf_bytes_free", 0),
         ("read_buf_oom", 0),
         ("reserved_fds", crate::start::RESERVED_FILES),
@@ -128,10 +110,7 @@ fn requests(sums: &Sums, stats: &mut Stats<'_>) {
 fn memory(server: &Server, stats: &mut Stats<'_>) {
     let cache = server.cache.stats();
     stats.lines(&[
-        (
-            "hash_power_level",
-            u64::from(cache.index_slots.max(1).ilog2()),
-        ),
+        ("hash_power_level", u64::from(cache.index_slots.max(1).ilog2())),
         ("hash_bytes", cache.index_bytes),
         ("hash_is_expanding", 0),
         ("slab_reassign_rescues", 0),

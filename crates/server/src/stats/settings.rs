@@ -17,14 +17,7 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     stats.line("tcpport", server.tcp_port().unwrap_or(0));
     stats.line("udpport", 0);
     let interfaces = options.listen.join(",");
-    stats.line(
-        "inter",
-        if interfaces.is_empty() {
-            "127.0.0.1"
-        } else {
-            &interfaces
-        },
-    );
+    stats.line("inter", if interfaces.is_empty() { "127.0.0.1" } else { &interfaces });
     stats.line("verbosity", server.verbosity.load(Ordering::Relaxed));
     stats.line("oldest", 0);
     stats.line("evictions", if options.evict { "on" } else { "off" });

@@ -33,19 +33,10 @@ impl Server {
         let output = child.stdout.take().expect("its output is piped");
         let mut output = BufReader::new(output);
         let mut line = String::new();
-        output
-            .read_line(&mut line)
-            .expect("it says where it listens");
-        let address = line
-            .trim()
-            .strip_prefix("listening on tcp:")
-            .unwrap_or("127.0.0.1:0");
+        output.read_line(&mut line).expect("it says where it listens");
+        let address = line.trim().strip_prefix("listening on tcp:").unwrap_or("127.0.0.1:0");
         let address = address.parse().expect("an address");
-        Self {
-            child,
-            address,
-            _output: output,
-        }
+        Self { child, address, _output: output }
     }
 
     /// Where it listens.
@@ -75,12 +66,8 @@ impl Server {
         let mut client = self.connect();
         client.send(b"stats\r\n");
         let text = client.read_to("END\r\n");
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
-        line.unwrap_or_else(|| panic!("no {name} in {text}"))
-            .parse()
-            .expect("a number")
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
+        line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().expect("a number")
     }
 }
 
@@ -100,9 +87,7 @@ pub struct Client<S = TcpStream> {
 impl Client {
     fn new(stream: TcpStream) -> Self {
         stream.set_nodelay(true).expect("a socket option");
-        stream
-            .set_read_timeout(Some(PATIENCE))
-            .expect("a socket option");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
         Self { stream }
     }
 }

@@ -1,0 +1,266 @@
+//! `larder-bench density`: how many items a server keeps in each GiB of resident memory.
+//!
+//! A server is filled with items of one size until it is full for good: it evicts, and 1.3 times
+//! as many items were stored as it holds. Then its own count of items is set against what the
+//! kernel says is resident, so that nothing is left out: index, fragmentation, buffers, code.
+//! Redis is filled until it refuses, since its approximate eviction says nothing about density.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::drive::fill::Filler;
+use crate::drive::items::{KEY_BYTES_MAX, KEY_BYTES_MIN, Shape};
+use crate::failure::{Failure, Outcome};
+use crate::machine::{self, Machine};
+use crate::report;
+use crate::server::query::{self, Counts};
+use crate::server::recipe::{Kind, Recipe, ServerOptions};
+use crate::server::{Server, usage};
+
+const GIB: f64 = (1u64 << 30) as f64;
+/// Stored over held, at which a server counts as full for good.
+const STORED_OVER_HELD: f64 = 1.3;
+/// Bytes of keys and values over the memory limit, at which a server that has not become full
+/// is given up: even a server that compresses cannot hold this much.
+const BYTES_OVER_MEMORY_MAX: u64 = 12;
+/// How often the server is asked for its counts while it fills, per memory limit.
+const STEPS: u64 = 200;
+/// Memory limit with `--quick`, in MiB.
+const QUICK_MEMORY_MB: u64 = 64;
+
+/// Lengths of keys and values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Lengths {
+    key_bytes: usize,
+    value_bytes: usize,
+}
+
+impl FromStr for Lengths {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Lengths, String> {
+        let parsed = text.split_once('+').and_then(|(key, value)| {
+            Some(Lengths {
+                key_bytes: key.parse().ok()?,
+                value_bytes: value.parse().ok()?,
+            })
+        });
+        let lengths = parsed.ok_or("expected KEY+VALUE in bytes, as in 16+32")?;
+        if !(KEY_BYTES_MIN..=KEY_BYTES_MAX).contains(&lengths.key_bytes) {
+            return Err(format!(
+                "keys have {KEY_BYTES_MIN} to {KEY_BYTES_MAX} bytes"
+            ));
+        }
+        Ok(lengths)
+    }
+}
+
+/// What to fill, and with what.
+#[derive(Debug, Args)]
+pub struct DensityOptions {
+    /// The servers to fill.
+    #[arg(long, value_enum, value_delimiter = ',',
+        default_values_t = [Kind::Larder, Kind::Memcached, Kind::Redis])]
+    servers: Vec<Kind>,
+    /// Lengths of key and value in bytes, as KEY+VALUE.
+    #[arg(
+        long = "sizes",
+        value_delimiter = ',',
+        default_value = "16+32,24+100,30+270"
+    )]
+    sizes: Vec<Lengths>,
+    /// Memory limit of each server in MiB.
+    #[arg(short, long = "memory-mb", default_value_t = 1024)]
+    memory_mb: u64,
+    /// Write the report as JSON to this file.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// A small memory limit, to see whether everything works.
+    #[arg(long)]
+    quick: bool,
+    #[command(flatten)]
+    servers_options: ServerOptions,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    machine: Machine,
+    memory_mb: u64,
+    rows: Vec<Row>,
+}
+
+/// One server full of items of one size.
+#[derive(Debug, Clone, Serialize)]
+struct Row {
+    server: Kind,
+    command: String,
+    key_bytes: usize,
+    value_bytes: usize,
+    stored: u64,
+    items: u64,
+    evictions: u64,
+    rss_bytes: u64,
+    items_per_gib: f64,
+    /// Resident bytes per item beyond its key and value. Below zero where values are compressed.
+    overhead_bytes: f64,
+    ratio_to_memcached: Option<f64>,
+}
+
+/// Runs the command.
+pub fn run(options: &DensityOptions) -> Outcome<()> {
+    let memory_mb = if options.quick {
+        QUICK_MEMORY_MB
+    } else {
+        options.memory_mb
+    };
+    let recipes = options.servers.iter().map(|kind| {
+        if *kind == Kind::Null {
+            return Err(Failure::Missing("null: it keeps no items".into()));
+        }
+        options.servers_options.recipe(*kind)
+    });
+    let recipes: Vec<Recipe> = recipes.collect::<Outcome<_>>()?;
+    let machine = Machine::describe();
+    machine::pin(options.servers_options.client_core)?;
+    let progress = report::progress((recipes.len() * options.sizes.len()) as u64);
+    let mut rows = Vec::new();
+    for lengths in &options.sizes {
+        for recipe in &recipes {
+            progress.set_message(format!("{} {:?}", recipe.kind, lengths));
+            let server = Server::start(recipe, memory_mb, options.servers_options.server_core)?;
+            rows.push(measure(&server, *lengths, memory_mb)?);
+            progress.inc(1);
+        }
+    }
+    progress.finish_and_clear();
+    relate(&mut rows);
+    let report = Report {
+        machine,
+        memory_mb,
+        rows,
+    };
+    print(&report);
+    report::write_json(options.json.as_deref(), &report)
+}
+
+fn measure(server: &Server, lengths: Lengths, memory_mb: u64) -> Outcome<Row> {
+    let Lengths {
+        key_bytes,
+        value_bytes,
+    } = lengths;
+    let shape = Shape::fixed(key_bytes, value_bytes);
+    let (stored, counts) = fill(server, &shape, key_bytes + value_bytes, memory_mb << 20)?;
+    let rss_bytes = usage::resident(server.pid())?.bytes;
+    Ok(Row {
+        server: server.kind,
+        command: server.command_line.clone(),
+        key_bytes,
+        value_bytes,
+        stored,
+        items: counts.items,
+        evictions: counts.evictions,
+        rss_bytes,
+        items_per_gib: counts.items as f64 / rss_bytes as f64 * GIB,
+        overhead_bytes: rss_bytes as f64 / counts.items as f64 - (key_bytes + value_bytes) as f64,
+        ratio_to_memcached: None,
+    })
+}
+
+/// Stores new items until the server is full for good; returns how many, and its counts.
+fn fill(
+    server: &Server,
+    shape: &Shape,
+    item_bytes: usize,
+    memory_bytes: u64,
+) -> Outcome<(u64, Counts)> {
+    let dialect = server.kind.dialect();
+    let mut filler = Filler::connect(server.address, dialect)?;
+    let items_in_memory = memory_bytes / item_bytes as u64;
+    let step = (items_in_memory / STEPS).max(1);
+    let mut next = 0;
+    while next < items_in_memory * BYTES_OVER_MEMORY_MAX {
+        for index in next..next + step {
+            filler.store(shape, index)?;
+        }
+        next += step;
+        let tally = filler.finish(shape)?;
+        let counts = query::counts(server.address, dialect)?;
+        let replaced = tally.stored as f64 >= STORED_OVER_HELD * counts.items as f64;
+        if tally.refused > 0 || (counts.evictions > 0 && replaced) {
+            return Ok((tally.stored, counts));
+        }
+    }
+    let counts = query::counts(server.address, dialect)?;
+    Err(Failure::Check(format!(
+        "{} is not full with {BYTES_OVER_MEMORY_MAX} times its memory stored: {counts:?}",
+        server.kind
+    )))
+}
+
+/// Sets each row against memcached's of the same size.
+fn relate(rows: &mut [Row]) {
+    let peers: Vec<Row> = rows
+        .iter()
+        .filter(|row| row.server == Kind::Memcached)
+        .cloned()
+        .collect();
+    for row in rows {
+        let peer = peers
+            .iter()
+            .find(|peer| (peer.key_bytes, peer.value_bytes) == (row.key_bytes, row.value_bytes));
+        row.ratio_to_memcached = peer.map(|peer| row.items_per_gib / peer.items_per_gib);
+    }
+}
+
+fn print(report: &Report) {
+    println!(
+        "{}\nmemory limit {} MiB\n",
+        report.machine.lines(),
+        report.memory_mb
+    );
+    let header = [
+        "key+value",
+        "server",
+        "items",
+        "RSS MiB",
+        "M items / GiB",
+        "bytes beyond key and value",
+        "x memcached",
+    ];
+    let rows = report.rows.iter().map(|row| {
+        vec![
+            format!("{}+{}", row.key_bytes, row.value_bytes),
+            row.server.to_string(),
+            row.items.to_string(),
+            format!("{:.1}", row.rss_bytes as f64 / (1 << 20) as f64),
+            format!("{:.2}", row.items_per_gib / 1e6),
+            format!("{:.1}", row.overhead_bytes),
+            row.ratio_to_memcached
+                .map_or_else(|| "-".into(), |ratio| format!("{ratio:.2}")),
+        ]
+    });
+    println!("{}", report::table(&header, 2, rows));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Lengths;
+
+    #[test]
+    fn lengths_are_two_numbers_in_range() {
+        assert_eq!(
+            "16+32".parse(),
+            Ok(Lengths {
+                key_bytes: 16,
+                value_bytes: 32
+            })
+        );
+        assert!("16".parse::<Lengths>().is_err());
+        assert!("9+32".parse::<Lengths>().is_err());
+        assert!("251+32".parse::<Lengths>().is_err());
+        assert!("16+x".parse::<Lengths>().is_err());
+    }
+}

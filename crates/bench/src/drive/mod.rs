@@ -1,0 +1,265 @@
+//! The load generator: one thread, many connections, a closed loop.
+//!
+//! Each connection sends a batch in one write, counts replies until the batch is answered, and
+//! sends the next; the requests were encoded before (`script`), and replies are looked at only as
+//! far as counting needs (`reply`), so that one core saturates a fast server. One batch in 64 is
+//! checked byte by byte. A driver keeps its connections between runs, so that the server's CPU
+//! time can be read before and after a run while nothing is in flight.
+
+pub mod choice;
+pub mod command;
+pub mod encode;
+pub mod fill;
+pub mod inbox;
+pub mod items;
+pub mod reply;
+pub mod script;
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+
+use crate::failure::{Failure, Outcome};
+use inbox::{Inbox, Received};
+use reply::{Scanner, Tally};
+use script::{Batch, Script};
+
+/// Connections of one driver: a limit, far above what a comparison needs.
+pub const CONNECTIONS_MAX: usize = 4096;
+/// One batch in this many is checked byte by byte: too few to cost time, enough to find damage.
+const CHECK_EVERY: u64 = 64;
+/// A server that says nothing for this long is given up.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// Latencies are kept in nanoseconds to two digits; beyond the limit they count as the limit.
+const LATENCY_DIGITS: u8 = 2;
+const LATENCY_NS_MAX: u64 = 10_000_000_000;
+const EVENTS_MAX: usize = 1024;
+
+/// What a run found, seen from the client.
+#[derive(Debug)]
+pub struct Run {
+    /// What came back.
+    pub tally: Tally,
+    /// Requests sent and answered.
+    pub requests: u64,
+    /// Keys that those requests named.
+    pub keys: u64,
+    /// From the first write to the last reply.
+    pub elapsed: Duration,
+    /// Nanoseconds from the write of a batch to its last reply.
+    pub latency_ns: Histogram<u64>,
+}
+
+/// One thread's connections to one server, running one script.
+pub struct Driver<'s> {
+    script: &'s Script,
+    scanner: Scanner,
+    pipeline: usize,
+    poll: Poll,
+    connections: Vec<Connection<'s>>,
+    /// The number of the next batch; it goes on from run to run.
+    ordinal: u64,
+}
+
+struct Connection<'s> {
+    stream: TcpStream,
+    inbox: Inbox,
+    /// What the socket has not taken yet of the current batch.
+    unsent: &'s [u8],
+    replies_left: u64,
+    /// The items of the current batch, if it is one to check, and all its bytes so far.
+    checked: Option<Batch<'s>>,
+    sent_at: Instant,
+}
+
+impl<'s> Driver<'s> {
+    /// Connects, sending nothing yet.
+    pub fn connect(
+        address: SocketAddr,
+        script: &'s Script,
+        pipeline: usize,
+        connections: usize,
+    ) -> Outcome<Driver<'s>> {
+        assert!(
+            (1..=CONNECTIONS_MAX).contains(&connections),
+            "connections out of range"
+        );
+        let poll = Poll::new().map_err(Failure::io("making a poll"))?;
+        let mut all = Vec::with_capacity(connections);
+        for number in 0..connections {
+            let mut stream = connect(address)?;
+            poll.registry()
+                .register(
+                    &mut stream,
+                    Token(number),
+                    Interest::READABLE | Interest::WRITABLE,
+                )
+                .map_err(Failure::io("registering a connection"))?;
+            all.push(Connection {
+                stream,
+                inbox: Inbox::new(),
+                unsent: &[],
+                replies_left: 0,
+                checked: None,
+                sent_at: Instant::now(),
+            });
+        }
+        let scanner = Scanner::new(script.dialect(), script.shape());
+        let pipeline = pipeline.min(script.requests());
+        Ok(Driver {
+            script,
+            scanner,
+            pipeline,
+            poll,
+            connections: all,
+            ordinal: 0,
+        })
+    }
+
+    /// Sends at least `requests` requests, in whole batches, and waits for all replies.
+    pub fn run(&mut self, requests: u64, check: bool) -> Outcome<Run> {
+        let batches = requests.div_ceil(self.pipeline as u64).max(1);
+        let mut latency_ns = Histogram::new_with_max(LATENCY_NS_MAX, LATENCY_DIGITS)
+            .expect("the constants are in range");
+        let mut tally = Tally::default();
+        let started = Instant::now();
+        let last = self.ordinal + batches;
+        let mut done = 0;
+        for number in 0..self.connections.len() {
+            self.send_next(number, last, check, started)?;
+        }
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        while done < batches {
+            self.wait(&mut events)?;
+            for event in &events {
+                let Token(number) = event.token();
+                self.connections[number].flush()?;
+                if self.connections[number].receive(&self.scanner, &mut tally)? {
+                    let now = Instant::now();
+                    let waited = now - self.connections[number].sent_at;
+                    latency_ns.saturating_record(waited.as_nanos() as u64);
+                    done += 1;
+                    self.send_next(number, last, check, now)?;
+                }
+            }
+        }
+        let requests = batches * self.pipeline as u64;
+        let keys = requests * self.script.keys_per_request() as u64;
+        Ok(Run {
+            tally,
+            requests,
+            keys,
+            elapsed: started.elapsed(),
+            latency_ns,
+        })
+    }
+
+    /// Gives the connection its next batch, unless the run has given out all.
+    fn send_next(&mut self, number: usize, last: u64, check: bool, now: Instant) -> Outcome<()> {
+        if self.ordinal == last {
+            return Ok(());
+        }
+        let batch = self.script.batch(self.ordinal, self.pipeline);
+        let connection = &mut self.connections[number];
+        connection.unsent = batch.bytes;
+        connection.replies_left = batch.replies;
+        connection.checked = (check && self.ordinal.is_multiple_of(CHECK_EVERY)).then_some(batch);
+        connection.sent_at = now;
+        self.ordinal += 1;
+        connection.flush()
+    }
+
+    fn wait(&mut self, events: &mut Events) -> Outcome<()> {
+        match self.poll.poll(events, Some(SILENCE_MAX)) {
+            Ok(()) if events.is_empty() => {
+                Err(Failure::Reply(format!("no reply for {SILENCE_MAX:?}")))
+            }
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(error) => Err(Failure::io("waiting for replies")(error)),
+        }
+    }
+}
+
+impl Connection<'_> {
+    /// Writes what the socket takes of the current batch.
+    fn flush(&mut self) -> Outcome<()> {
+        while !self.unsent.is_empty() {
+            match self.stream.write(self.unsent) {
+                Ok(bytes) => self.unsent = &self.unsent[bytes..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Failure::io("sending requests")(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what has come; whether it completed the current batch.
+    fn receive(&mut self, scanner: &Scanner, tally: &mut Tally) -> Outcome<bool> {
+        if self.replies_left == 0 {
+            return Ok(false);
+        }
+        while self.replies_left > 0 {
+            let received = self.inbox.receive(&mut self.stream)?;
+            if received == Received::Nothing {
+                break;
+            }
+            self.count(scanner, tally)?;
+            if received == Received::Some {
+                break;
+            }
+        }
+        Ok(self.replies_left == 0)
+    }
+
+    /// Counts the replies in the inbox. A batch to check is left there until it is complete.
+    fn count(&mut self, scanner: &Scanner, tally: &mut Tally) -> Outcome<()> {
+        let mut found = Tally::default();
+        let taken = match self.checked {
+            None => scanner.scan(self.inbox.waiting(), &mut found, None)?,
+            Some(batch) => {
+                let mut checker = scanner.checker(batch.asked);
+                let taken = scanner.scan(self.inbox.waiting(), &mut found, Some(&mut checker))?;
+                if found.replies < self.replies_left {
+                    return Ok(());
+                }
+                taken
+            }
+        };
+        if found.refused > 0 {
+            let text = String::from_utf8_lossy(self.inbox.waiting()).into_owned();
+            let line = text
+                .lines()
+                .find(|line| line.contains("ERR"))
+                .unwrap_or(&text)
+                .to_owned();
+            return Err(Failure::Reply(format!(
+                "the server refused a request: {line}"
+            )));
+        }
+        self.inbox.take(taken);
+        let Some(left) = self.replies_left.checked_sub(found.replies) else {
+            return Err(Failure::Reply("more replies than requests".into()));
+        };
+        self.replies_left = left;
+        tally.add(found);
+        Ok(())
+    }
+}
+
+fn connect(address: SocketAddr) -> Outcome<TcpStream> {
+    let stream = std::net::TcpStream::connect(address)
+        .map_err(Failure::io(format!("connecting to {address}")))?;
+    stream
+        .set_nodelay(true)
+        .map_err(Failure::io("setting TCP_NODELAY"))?;
+    stream
+        .set_nonblocking(true)
+        .map_err(Failure::io("making a socket non-blocking"))?;
+    Ok(TcpStream::from_std(stream))
+}

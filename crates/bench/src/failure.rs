@@ -1,0 +1,62 @@
+//! What can go wrong with a measurement, and the exit code that says which.
+//!
+//! | code | meaning |
+//! | --- | --- |
+//! | 1 | a check failed: a wrong value, a limit passed, a share that could not be read back |
+//! | 2 | the command line is wrong (from clap) |
+//! | 3 | a server's binary is missing |
+//! | 4 | the measurement itself failed: a socket, a file, a server that died |
+
+use std::fmt;
+use std::io;
+
+/// Why a measurement gave no figures.
+#[derive(Debug)]
+pub enum Failure {
+    /// A server to measure is not installed or not built.
+    Missing(String),
+    /// The operating system refused something.
+    Io {
+        /// What was being done.
+        doing: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A server answered what its protocol does not allow, or refused, or said nothing.
+    Reply(String),
+    /// The measurement worked and what it found breaks a promise.
+    Check(String),
+}
+
+/// The result of everything that measures.
+pub type Outcome<T> = Result<T, Failure>;
+
+impl Failure {
+    /// Turns the system's error into a failure that says what was being done.
+    pub fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Failure {
+        let doing = doing.into();
+        move |source| Failure::Io { doing, source }
+    }
+
+    /// The exit code of the process.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Failure::Check(_) => 1,
+            Failure::Missing(_) => 3,
+            Failure::Io { .. } | Failure::Reply(_) => 4,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Missing(what) => write!(out, "missing: {what}"),
+            Failure::Io { doing, source } => write!(out, "{doing}: {source}"),
+            Failure::Reply(what) => write!(out, "bad reply: {what}"),
+            Failure::Check(what) => write!(out, "check failed: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}

@@ -1,0 +1,116 @@
+//! The machine that a figure was measured on, and the cores that its two sides run on.
+
+use std::fs;
+use std::process::Command;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use serde::Serialize;
+
+use crate::failure::{Failure, Outcome};
+
+/// What every report says about where and how it was made.
+#[derive(Debug, Clone, Serialize)]
+pub struct Machine {
+    /// The CPU's name for itself.
+    pub cpu: String,
+    /// Cores this process may use.
+    pub cores: usize,
+    /// The kernel's release.
+    pub kernel: String,
+    /// The commit of the working tree, if it is one.
+    pub commit: Option<String>,
+    /// The command that made the report.
+    pub command: String,
+}
+
+impl Machine {
+    /// Describes this machine and this command.
+    pub fn describe() -> Machine {
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let mut words = std::env::args();
+        let _path = words.next();
+        let arguments: Vec<String> = words.collect();
+        Machine {
+            cpu: cpu_name(&cpuinfo).unwrap_or("unknown").to_owned(),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            kernel: release.trim().to_owned(),
+            commit: commit(),
+            command: format!("larder-bench {}", arguments.join(" ")),
+        }
+    }
+
+    /// The lines above a table.
+    pub fn lines(&self) -> String {
+        let Machine {
+            cpu,
+            cores,
+            kernel,
+            commit,
+            command,
+        } = self;
+        let commit = commit.as_deref().unwrap_or("unknown");
+        format!("machine: {cpu}, {cores} cores, Linux {kernel}\ncommit:  {commit}\n$ {command}")
+    }
+}
+
+/// Pins the calling thread, and whatever it starts, to one core; returns where it might run before.
+pub fn pin(core: usize) -> Outcome<CpuSet> {
+    let doing = || Failure::io(format!("pinning to core {core}"));
+    let before = sched_getaffinity(None)
+        .map_err(Into::into)
+        .map_err(doing())?;
+    let mut set = CpuSet::new();
+    set.set(core);
+    sched_setaffinity(None, &set)
+        .map_err(Into::into)
+        .map_err(doing())?;
+    Ok(before)
+}
+
+/// Lets the calling thread run where it might before.
+pub fn restore(before: &CpuSet) -> Outcome<()> {
+    sched_setaffinity(None, before)
+        .map_err(Into::into)
+        .map_err(Failure::io("unpinning"))
+}
+
+fn cpu_name(cpuinfo: &str) -> Option<&str> {
+    let line = cpuinfo
+        .lines()
+        .find(|line| line.starts_with("model name"))?;
+    line.split_once(": ").map(|(_, name)| name)
+}
+
+fn commit() -> Option<String> {
+    let output = Command::new("git")
+        .args(["rev-parse", "--short=12", "HEAD"])
+        .output()
+        .ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    (output.status.success() && !text.trim().is_empty()).then(|| text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Machine, cpu_name, pin, restore};
+    use rustix::thread::sched_getaffinity;
+
+    #[test]
+    fn the_name_is_found_in_cpuinfo() {
+        assert_eq!(
+            cpu_name("processor\t: 0\nmodel name\t: A CPU\n"),
+            Some("A CPU")
+        );
+        assert_eq!(cpu_name(""), None);
+        assert!(!Machine::describe().kernel.is_empty());
+    }
+
+    #[test]
+    fn a_pinned_thread_is_on_one_core_until_it_is_restored() {
+        let before = pin(0).expect("core 0 exists");
+        assert_eq!(sched_getaffinity(None).expect("readable").count(), 1);
+        restore(&before).expect("it ran there before");
+        assert_eq!(sched_getaffinity(None).expect("readable"), before);
+    }
+}

@@ -1,0 +1,113 @@
+//! From rounds to what is printed: medians with their spread, tables, JSON, progress.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use comfy_table::{CellAlignment, Table, presets};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use crate::failure::{Failure, Outcome};
+
+/// Redrawn between measurements only: a thread that ticked would take time from the client.
+const PROGRESS: &str = "{spinner} [{elapsed}] {bar:30} {pos}/{len} {msg}";
+
+/// The median of several rounds, and the lowest and highest of them.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Spread {
+    /// The middle value, or the mean of the two middle ones.
+    pub median: f64,
+    /// The lowest.
+    pub min: f64,
+    /// The highest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// The spread of `values`, of which there must be at least one.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Spread {
+        let mut sorted: Vec<f64> = values.into_iter().collect();
+        sorted.sort_by(f64::total_cmp);
+        let (Some(min), Some(max)) = (sorted.first(), sorted.last()) else {
+            panic!("a spread needs at least one value");
+        };
+        let median = f64::midpoint(sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
+        Spread {
+            median,
+            min: *min,
+            max: *max,
+        }
+    }
+}
+
+impl fmt::Display for Spread {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Spread { median, min, max } = self;
+        let digits = out.precision().unwrap_or(2);
+        write!(out, "{median:.digits$} ({min:.digits$}..{max:.digits$})")
+    }
+}
+
+/// A table that reads as plain text and as Markdown; all columns but the first `left` hold numbers.
+pub fn table(header: &[&str], left: usize, rows: impl IntoIterator<Item = Vec<String>>) -> Table {
+    let mut table = Table::new();
+    table
+        .load_style(presets::ASCII_MARKDOWN)
+        .set_header(header.iter().copied());
+    table.add_rows(rows);
+    for column in table.column_iter_mut().skip(left) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// Writes a report for programs to read, if a file was asked for.
+pub fn write_json(path: Option<&Path>, report: &impl Serialize) -> Outcome<()> {
+    let Some(path) = path else { return Ok(()) };
+    let mut text = serde_json::to_string_pretty(report).expect("reports hold nothing but data");
+    text.push('\n');
+    fs::write(path, text).map_err(Failure::io(format!("writing {}", path.display())))
+}
+
+/// A progress line on standard error.
+pub fn progress(steps: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template(PROGRESS).expect("the template is valid");
+    ProgressBar::new(steps).with_style(style)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Spread, table};
+
+    #[test]
+    fn medians_of_odd_and_even_counts() {
+        assert_eq!(
+            Spread::of([3.0, 1.0, 9.0]),
+            Spread {
+                median: 3.0,
+                min: 1.0,
+                max: 9.0
+            }
+        );
+        assert_eq!(Spread::of([4.0, 1.0, 2.0, 9.0]).median, 3.0);
+        assert_eq!(
+            Spread::of([7.0]),
+            Spread {
+                median: 7.0,
+                min: 7.0,
+                max: 7.0
+            }
+        );
+        assert_eq!(format!("{:.1}", Spread::of([1.0, 2.0])), "1.5 (1.0..2.0)");
+    }
+
+    #[test]
+    fn tables_are_markdown() {
+        let text = table(&["a", "b"], 1, [vec!["x".into(), "1".into()]]).to_string();
+        assert!(
+            text.starts_with("| a | b |\n|---|---|\n| x | 1 |"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,356 @@
+//! `larder-bench rss`: does `-m` mean memory?
+//!
+//! A server is filled with small, medium, large and mixed items, each kind in a fresh server, and
+//! then all kinds one after the other in one server, which is what strands memory in the wrong
+//! places. Every fill stores until the server is full for good. Two things must hold after each:
+//!
+//! - Resident memory never passed the limit, `-m` plus 5 % plus 32 MiB. The kernel keeps the peak,
+//!   so nothing between two samples is missed.
+//! - What was stored last can be read, so the server did not stay within its limit by refusing:
+//!   of the last 1000 items, or of as many as make a tenth of the memory, nearly all are there,
+//!   and each is right to the last byte.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::drive::fill::{Filler, ReadBack};
+use crate::drive::items::{Shape, Size};
+use crate::failure::{Failure, Outcome};
+use crate::machine::{self, Machine};
+use crate::report;
+use crate::server::recipe::{Kind, Recipe, ServerOptions};
+use crate::server::{Server, query, usage};
+
+const MIB: u64 = 1 << 20;
+/// Resident memory beyond `-m` that is allowed, as a share of `-m` and as a fixed part.
+const BEYOND_SHARE: f64 = 0.05;
+const BEYOND_BYTES: u64 = 32 * MIB;
+/// A fill ends when keys and values of this many times the memory were stored ...
+const FILL_OVER_MEMORY: f64 = 1.5;
+/// ... or earlier, when the server evicts and this many times what it holds was stored.
+const STORED_OVER_HELD: f64 = 1.3;
+/// How often the server is asked for its counts while it fills, per memory limit.
+const STEPS: u64 = 50;
+/// How many of the last items are read back, and of how large a share of the memory at most.
+const RECENT_ITEMS_MAX: u64 = 1000;
+const RECENT_SHARE_OF_MEMORY: f64 = 0.1;
+
+/// memcached's default limit is 1 MiB for the whole item: this leaves room for key and header.
+const MIXED: Size = Size::LogUniform {
+    bytes_min: 10,
+    bytes_max: (1 << 20) - 1024,
+};
+
+/// What to check, and how strictly.
+#[derive(Debug, Args)]
+pub struct RssOptions {
+    /// The server to check.
+    #[arg(long, value_enum, default_value_t = Kind::Larder)]
+    server: Kind,
+    /// Memory limits in MiB.
+    #[arg(
+        short,
+        long = "memory-mb",
+        value_delimiter = ',',
+        default_value = "64,256,1024"
+    )]
+    memory_mb: Vec<u64>,
+    /// Share of the items stored last that must be readable.
+    #[arg(long, default_value_t = 0.95)]
+    recent_share_min: f64,
+    /// Write the report as JSON to this file.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Only a limit of 64 MiB.
+    #[arg(long)]
+    quick: bool,
+    #[command(flatten)]
+    servers_options: ServerOptions,
+}
+
+/// A kind of items to fill a server with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Fill {
+    /// 48 bytes: a key of 16 and a value of 32.
+    Small,
+    /// 300 bytes: a key of 30 and a value of 270.
+    Medium,
+    /// 4 KiB: a key of 24 and the rest.
+    Large,
+    /// Values from 10 bytes to 1 MiB, logarithmically uniform, with keys of 24.
+    Mixed,
+}
+
+const FRESH: [&[Fill]; 4] = [
+    &[Fill::Small],
+    &[Fill::Medium],
+    &[Fill::Large],
+    &[Fill::Mixed],
+];
+/// Back to small at the end: memory must come back from large items, too.
+const SHIFTING: &[Fill] = &[
+    Fill::Small,
+    Fill::Medium,
+    Fill::Large,
+    Fill::Mixed,
+    Fill::Small,
+];
+
+#[derive(Debug, Serialize)]
+struct Report {
+    machine: Machine,
+    server: Kind,
+    recent_share_min: f64,
+    rows: Vec<Row>,
+}
+
+/// A server after one fill.
+#[derive(Debug, Serialize)]
+struct Row {
+    memory_mb: u64,
+    /// Earlier fills of the same server.
+    after: Vec<Fill>,
+    fill: Fill,
+    rss_bytes: u64,
+    rss_peak_bytes: u64,
+    rss_limit_bytes: u64,
+    stored: u64,
+    refused: u64,
+    items: u64,
+    evictions: u64,
+    recent_read: u64,
+    recent_right: u64,
+}
+
+/// Runs the command.
+pub fn run(options: &RssOptions) -> Outcome<()> {
+    let recipe = options.servers_options.recipe(options.server)?;
+    if matches!(options.server, Kind::Redis | Kind::Null) {
+        return Err(Failure::Missing(format!(
+            "{}: it does not evict here",
+            options.server
+        )));
+    }
+    let machine = Machine::describe();
+    machine::pin(options.servers_options.client_core)?;
+    let limits = if options.quick {
+        &[64][..]
+    } else {
+        &options.memory_mb
+    };
+    let plans: Vec<&[Fill]> = FRESH.into_iter().chain([SHIFTING]).collect();
+    let fills: usize = plans.iter().map(|plan| plan.len()).sum();
+    let progress = report::progress((fills * limits.len()) as u64);
+    let mut rows = Vec::new();
+    for memory_mb in limits {
+        for plan in &plans {
+            progress.set_message(format!("-m {memory_mb} {plan:?}"));
+            let core = options.servers_options.server_core;
+            rows.extend(run_plan(&recipe, *memory_mb, plan, core)?);
+            progress.inc(plan.len() as u64);
+        }
+    }
+    progress.finish_and_clear();
+    let report = Report {
+        machine,
+        server: options.server,
+        recent_share_min: options.recent_share_min,
+        rows,
+    };
+    println!("{report}");
+    report::write_json(options.json.as_deref(), &report)?;
+    judge(&report)
+}
+
+/// Fills one server with one kind after the other.
+fn run_plan(recipe: &Recipe, memory_mb: u64, plan: &[Fill], core: usize) -> Outcome<Vec<Row>> {
+    let server = Server::start(recipe, memory_mb, core)?;
+    let mut rows = Vec::new();
+    let mut next = 0;
+    for (number, fill) in plan.iter().enumerate() {
+        usage::reset_peak(server.pid());
+        let first = next;
+        let mut filler = Filler::connect(server.address, recipe.kind.dialect())?;
+        next = store(&server, &mut filler, *fill, first, memory_mb * MIB)?;
+        let tally = filler.finish(&fill.shape())?;
+        let (recent_read, recent_right) =
+            read_recent(&mut filler, *fill, first..next, memory_mb * MIB)?;
+        let counts = query::counts(server.address, recipe.kind.dialect())?;
+        let resident = usage::resident(server.pid())?;
+        rows.push(Row {
+            memory_mb,
+            after: plan[..number].to_vec(),
+            fill: *fill,
+            rss_bytes: resident.bytes,
+            rss_peak_bytes: resident.peak_bytes,
+            rss_limit_bytes: rss_limit_bytes(memory_mb),
+            stored: tally.stored,
+            refused: tally.refused,
+            items: counts.items,
+            evictions: counts.evictions,
+            recent_read,
+            recent_right,
+        });
+    }
+    Ok(rows)
+}
+
+/// Stores items from index `first` on until the server is full of them; returns the next index.
+fn store(
+    server: &Server,
+    filler: &mut Filler,
+    fill: Fill,
+    first: u64,
+    memory_bytes: u64,
+) -> Outcome<u64> {
+    let (shape, dialect) = (fill.shape(), server.kind.dialect());
+    let evictions_before = query::counts(server.address, dialect)?.evictions;
+    let bytes_max = (memory_bytes as f64 * FILL_OVER_MEMORY) as u64;
+    let step_bytes = memory_bytes / STEPS;
+    let (mut next, mut bytes) = (first, 0);
+    while bytes < bytes_max {
+        let step_end = bytes + step_bytes;
+        while bytes < step_end {
+            filler.store(&shape, next)?;
+            bytes += fill.item_bytes(next);
+            next += 1;
+        }
+        let tally = filler.finish(&shape)?;
+        let counts = query::counts(server.address, dialect)?;
+        let replaced = tally.stored as f64 >= STORED_OVER_HELD * counts.items as f64;
+        if counts.evictions > evictions_before && replaced {
+            break;
+        }
+    }
+    Ok(next)
+}
+
+/// Reads back what was stored last, newest first; returns how many were read and how many right.
+fn read_recent(
+    filler: &mut Filler,
+    fill: Fill,
+    stored: std::ops::Range<u64>,
+    memory_bytes: u64,
+) -> Outcome<(u64, u64)> {
+    let bytes_max = (memory_bytes as f64 * RECENT_SHARE_OF_MEMORY) as u64;
+    let shape = fill.shape();
+    let (mut read, mut right, mut bytes) = (0, 0, 0);
+    for index in stored.rev().take(RECENT_ITEMS_MAX as usize) {
+        bytes += fill.item_bytes(index);
+        if bytes > bytes_max {
+            break;
+        }
+        read += 1;
+        right += u64::from(filler.read_back(&shape, index)? == ReadBack::Right);
+    }
+    Ok((read, right))
+}
+
+/// Fails if a limit was passed or too little of what was stored last could be read.
+fn judge(report: &Report) -> Outcome<()> {
+    let mut broken = Vec::new();
+    for row in &report.rows {
+        if row.rss_peak_bytes > row.rss_limit_bytes {
+            let beyond = (row.rss_peak_bytes - row.rss_limit_bytes) / 1024;
+            broken.push(format!("{}: {beyond} KiB beyond the limit", row.title()));
+        }
+        if (row.recent_right as f64) < report.recent_share_min * row.recent_read as f64 {
+            let (right, read) = (row.recent_right, row.recent_read);
+            broken.push(format!(
+                "{}: only {right} of the last {read} items",
+                row.title()
+            ));
+        }
+    }
+    if broken.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::Check(broken.join("\n  ")))
+    }
+}
+
+fn rss_limit_bytes(memory_mb: u64) -> u64 {
+    let memory_bytes = memory_mb * MIB;
+    memory_bytes + (memory_bytes as f64 * BEYOND_SHARE) as u64 + BEYOND_BYTES
+}
+
+impl Fill {
+    fn shape(self) -> Shape {
+        match self {
+            Fill::Small => Shape::fixed(16, 32),
+            Fill::Medium => Shape::fixed(30, 270),
+            Fill::Large => Shape::fixed(24, 4096 - 24),
+            Fill::Mixed => Shape {
+                key_bytes: 24,
+                size: MIXED,
+            },
+        }
+    }
+
+    fn item_bytes(self, index: u64) -> u64 {
+        let shape = self.shape();
+        (shape.key_bytes + shape.value_bytes(index)) as u64
+    }
+}
+
+impl Row {
+    fn title(&self) -> String {
+        let mut title = format!("-m {}, ", self.memory_mb);
+        for fill in &self.after {
+            title.push_str(&format!("{fill:?} > ").to_lowercase());
+        }
+        title + &format!("{:?}", self.fill).to_lowercase()
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let mib = |bytes: u64| format!("{:.1}", bytes as f64 / MIB as f64);
+        vec![
+            self.title(),
+            mib(self.rss_bytes),
+            mib(self.rss_peak_bytes),
+            mib(self.rss_limit_bytes),
+            self.stored.to_string(),
+            self.refused.to_string(),
+            self.items.to_string(),
+            self.evictions.to_string(),
+            format!("{}/{}", self.recent_right, self.recent_read),
+        ]
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(out, "{}\nserver:  {}\n", self.machine.lines(), self.server)?;
+        let header = [
+            "fill", "RSS MiB", "peak", "limit", "stored", "refused", "items", "evicted", "recent",
+        ];
+        write!(
+            out,
+            "{}",
+            report::table(&header, 1, self.rows.iter().map(Row::cells))
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Fill, rss_limit_bytes};
+
+    #[test]
+    fn the_limit_is_what_is_promised() {
+        assert_eq!(rss_limit_bytes(1000), 1082 << 20);
+    }
+
+    #[test]
+    fn items_have_the_sizes_in_their_names() {
+        assert_eq!(Fill::Small.item_bytes(1), 48);
+        assert_eq!(Fill::Medium.item_bytes(1), 300);
+        assert_eq!(Fill::Large.item_bytes(1), 4096);
+        let mixed = (0..1000).map(|index| Fill::Mixed.item_bytes(index));
+        assert!(mixed.max() < Some(1 << 20));
+    }
+}

@@ -1,0 +1,123 @@
+//! What a server says about itself: item counts, evictions, memory.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use crate::drive::encode::Dialect;
+use crate::failure::{Failure, Outcome};
+
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// The longest answer that is read.
+const ANSWER_BYTES_MAX: u64 = 1 << 20;
+
+/// The counts that measurements need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    /// Items now in the cache.
+    pub items: u64,
+    /// Items evicted since the start.
+    pub evictions: u64,
+}
+
+/// Asks a server for its counts.
+pub fn counts(address: SocketAddr, dialect: Dialect) -> Outcome<Counts> {
+    match dialect {
+        Dialect::Text => {
+            let stats = stats(address)?;
+            Ok(Counts {
+                items: number(&stats, "curr_items")?,
+                evictions: number(&stats, "evictions")?,
+            })
+        }
+        Dialect::Resp => {
+            let size = ask(address, "DBSIZE\r\n", |line| line.starts_with(':'))?;
+            let info = ask(address, "INFO stats\r\n", |line| {
+                line.starts_with("total_active")
+            })?;
+            let digits = size.trim_start_matches(':').trim();
+            let items = digits
+                .parse()
+                .map_err(|_| Failure::Reply(format!("DBSIZE: {size}")))?;
+            Ok(Counts {
+                items,
+                evictions: number(&colon_pairs(&info), "evicted_keys")?,
+            })
+        }
+    }
+}
+
+/// All of memcached's `stats`.
+pub fn stats(address: SocketAddr) -> Outcome<HashMap<String, String>> {
+    let text = ask(address, "stats\r\n", |line| line == "END")?;
+    let pairs = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("STAT ")?.split_once(' '));
+    Ok(pairs
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect())
+}
+
+fn colon_pairs(text: &str) -> HashMap<String, String> {
+    let pairs = text.lines().filter_map(|line| line.split_once(':'));
+    pairs
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+fn number(pairs: &HashMap<String, String>, name: &str) -> Outcome<u64> {
+    let value = pairs.get(name).and_then(|value| value.parse().ok());
+    value.ok_or_else(|| Failure::Reply(format!("the server does not tell {name}")))
+}
+
+/// Sends one line and reads lines up to the one that is `last`.
+fn ask(address: SocketAddr, question: &str, last: impl Fn(&str) -> bool) -> Outcome<String> {
+    let doing = || Failure::io(format!("asking {address} for {}", question.trim_end()));
+    let mut stream = TcpStream::connect(address).map_err(doing())?;
+    stream
+        .set_read_timeout(Some(SILENCE_MAX))
+        .map_err(doing())?;
+    stream.write_all(question.as_bytes()).map_err(doing())?;
+    let mut reader = BufReader::new(stream).take(ANSWER_BYTES_MAX);
+    let mut answer = String::new();
+    loop {
+        let start = answer.len();
+        if reader.read_line(&mut answer).map_err(doing())? == 0 {
+            return Err(Failure::Reply(format!("{:?} to {question:?}", answer)));
+        }
+        if last(answer[start..].trim_end()) {
+            return Ok(answer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Counts, counts};
+    use crate::drive::encode::Dialect;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    #[test]
+    fn counts_are_read_from_stats() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("the client connects");
+            let mut question = [0; 7];
+            stream.read_exact(&mut question).expect("the client asks");
+            let answer = b"STAT pid 1\r\nSTAT curr_items 5\r\nSTAT evictions 2\r\nEND\r\n";
+            stream.write_all(answer).expect("the client listens");
+        });
+        let found = counts(address, Dialect::Text).expect("a valid answer");
+        assert_eq!(
+            found,
+            Counts {
+                items: 5,
+                evictions: 2
+            }
+        );
+        server.join().expect("the server does not panic");
+    }
+}

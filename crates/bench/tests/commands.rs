@@ -1,0 +1,126 @@
+//! The commands from end to end, with memcached in Larder's place, where the peers are installed.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn installed(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
+}
+
+fn bench(arguments: &[&str]) -> Output {
+    let client_core =
+        std::thread::available_parallelism().map_or(0, |cores| cores.get().min(2) - 1);
+    Command::new(env!("CARGO_BIN_EXE_larder-bench"))
+        .args(arguments)
+        .args(["--client-core", &client_core.to_string()])
+        .output()
+        .expect("the binary was built for this test")
+}
+
+fn report_of(arguments: &[&str], name: &str) -> Option<serde_json::Value> {
+    let (Some(memcached), Some(_)) = (installed("memcached"), installed("redis-server")) else {
+        eprintln!("memcached or redis-server is not installed: nothing to compare with");
+        return None;
+    };
+    let json = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let json_text = json.to_str().expect("the target folder has a plain name");
+    let memcached = memcached.to_str().expect("the binary has a plain name");
+    let peer = [
+        "--quick",
+        "--larder",
+        memcached,
+        "--larder-args",
+        "-u root",
+        "--json",
+        json_text,
+    ];
+    let output = bench(&[arguments, &peer].concat());
+    // memcached strands memory when sizes shift, which `rss` is there to find: exit code 1.
+    let found =
+        output.status.success() || (arguments == ["rss"] && output.status.code() == Some(1));
+    assert!(found, "{}", String::from_utf8_lossy(&output.stderr));
+    let text = std::fs::read_to_string(&json).expect("the report was written");
+    Some(serde_json::from_str(&text).expect("the report is JSON"))
+}
+
+#[test]
+fn compare_measures_every_server_and_finds_every_key() {
+    let Some(report) = report_of(&["compare"], "compare.json") else {
+        return;
+    };
+    let rows = report["rows"].as_array().expect("rows");
+    assert_eq!(
+        rows.len(),
+        19,
+        "five workloads on four servers, but no multiget on the null server"
+    );
+    for row in rows {
+        assert!(row["server_cpu"]["median"].as_f64() > Some(0.0), "{row}");
+        assert!(
+            row["hit_share"].is_null() || row["hit_share"] == 1.0,
+            "{row}"
+        );
+    }
+    assert_eq!(report["ratios"].as_array().map(Vec::len), Some(6));
+}
+
+#[test]
+fn density_fills_every_server() {
+    let Some(report) = report_of(&["density", "--sizes", "30+270"], "density.json") else {
+        return;
+    };
+    for row in report["rows"].as_array().expect("rows") {
+        let per_gib = row["items_per_gib"].as_f64().expect("a number");
+        assert!((1e6..3.6e6).contains(&per_gib), "{row}");
+    }
+}
+
+#[test]
+fn rss_follows_every_fill() {
+    let Some(report) = report_of(&["rss"], "rss.json") else {
+        return;
+    };
+    let rows = report["rows"].as_array().expect("rows");
+    assert_eq!(
+        rows.len(),
+        9,
+        "four fills of a fresh server and five of one"
+    );
+    for row in rows {
+        assert!(row["evictions"].as_u64() > Some(0), "{row}");
+        assert!(row["recent_read"].as_u64() > Some(0), "{row}");
+        assert!(row["rss_bytes"].as_u64() > Some(48 << 20), "{row}");
+    }
+}
+
+#[test]
+fn a_server_that_ends_at_once_is_quoted() {
+    let output = bench(&[
+        "rss",
+        "--quick",
+        "--larder",
+        "/bin/ls",
+        "--larder-args",
+        "--no-such",
+    ]);
+    assert_eq!(output.status.code(), Some(4));
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(message.contains("ended at once"), "{message}");
+    assert!(message.contains("ls:"), "{message}");
+}
+
+#[test]
+fn a_missing_binary_is_named_and_has_its_exit_code() {
+    for command in ["compare", "density", "rss"] {
+        let output = bench(&[command, "--quick", "--larder", "no/such/larder"]);
+        assert_eq!(output.status.code(), Some(3));
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            message.contains("no/such/larder") && message.contains("cargo build"),
+            "{message}"
+        );
+    }
+}

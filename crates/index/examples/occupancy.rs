@@ -1,0 +1,187 @@
+//! How full the index gets, what an insertion moves, and what an item costs.
+//!
+//! `cargo run --release -p larder-index --example occupancy`
+//!
+//! Prints MemC3's table 2 (occupancy and moves by the number of paths) and figure 6 (moves by
+//! load) for this index, and the bytes per item while it grows. Counts only, no time, so every run
+//! prints the same.
+
+use std::alloc::{Layout, alloc, dealloc};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use larder_index::{Change, Hash, Index, Location, Options};
+use memory::space::TABLE_UNIT_BYTES;
+use memory::{Epochs, TableSpace};
+
+/// A heap that refuses beyond `limit` units.
+struct Heap {
+    limit: usize,
+    used: AtomicUsize,
+}
+
+impl Heap {
+    fn layout(units: usize) -> Layout {
+        Layout::from_size_align(units * TABLE_UNIT_BYTES, TABLE_UNIT_BYTES)
+            .expect("a few units are a valid size")
+    }
+}
+
+impl TableSpace for Heap {
+    fn allocate(&self, units: usize) -> Option<NonNull<u8>> {
+        if self.used.load(Ordering::Relaxed) + units > self.limit {
+            return None;
+        }
+        self.used.fetch_add(units, Ordering::Relaxed);
+        // SAFETY: the size is not zero.
+        NonNull::new(unsafe { alloc(Self::layout(units)) })
+    }
+
+    unsafe fn release(&self, start: NonNull<u8>, units: usize) {
+        self.used.fetch_sub(units, Ordering::Relaxed);
+        // SAFETY: the caller gives back what `allocate` returned for as many units.
+        unsafe { dealloc(start.as_ptr(), Self::layout(units)) };
+    }
+}
+
+struct World {
+    index: Index,
+    epochs: Arc<Epochs>,
+}
+
+impl World {
+    fn new(paths: usize, initial_items: usize, units_max: usize) -> Self {
+        let epochs = Arc::new(Epochs::new());
+        let space = Heap {
+            limit: units_max,
+            used: AtomicUsize::new(0),
+        };
+        let options = Options {
+            initial_items,
+            paths,
+        };
+        let index = Index::new(options, epochs.clone(), Arc::new(space));
+        let index = index.expect("there is memory to start");
+        Self { index, epochs }
+    }
+
+    fn insert(&self, key: u64) -> bool {
+        let set = |_| (Change::Set(Location::new(1, key)), ());
+        let guard = self.epochs.pin();
+        self.index
+            .update(&guard, Hash(mix(key)), |_| false, set)
+            .is_ok()
+    }
+}
+
+/// The finalizer of SplitMix64.
+fn mix(number: u64) -> u64 {
+    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    part as f64 * 100.0 / whole as f64
+}
+
+/// Fills single tables without memory to grow, and says how full they were and what moved.
+fn print_paths(paths: &[usize]) {
+    const TABLES: u64 = 100;
+    const LOADS: [u64; 7] = [80, 90, 93, 95, 97, 98, 99];
+    println!("One table of 4 units without memory to grow, {TABLES} tables:");
+    print!("paths | full at, mean (min) | moves/insert |");
+    LOADS.iter().for_each(|load| print!(" at {load} % |"));
+    println!();
+    for &paths in paths {
+        let (mut full, mut full_min, mut moves, mut inserts) = (0.0, f64::MAX, 0, 0);
+        let mut by_load = [(0, 0); LOADS.len()];
+        for table in 0..TABLES {
+            let world = World::new(paths, 0, 4);
+            let slots = world.index.stats().slots;
+            let mut before = 0;
+            let mut items = 0;
+            while world.insert(table << 20 | items) {
+                items += 1;
+                let now = world.index.stats().displacements;
+                let load = percent(items, slots);
+                // The band of half a percent below each load.
+                for (at, band) in LOADS.iter().zip(&mut by_load) {
+                    if load <= *at as f64 && load > *at as f64 - 0.5 {
+                        *band = (band.0 + now - before, band.1 + 1);
+                    }
+                }
+                before = now;
+            }
+            let occupancy = percent(items, slots);
+            full += occupancy / TABLES as f64;
+            full_min = occupancy.min(full_min);
+            moves += before;
+            inserts += items;
+        }
+        print!(
+            "{paths:5} | {full:8.2} % ({full_min:.2} %) | {:12.4} |",
+            ratio(moves, inserts)
+        );
+        by_load
+            .iter()
+            .for_each(|band| print!(" {:7.3} |", ratio(band.0, band.1)));
+        println!();
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
+/// Lets an index grow from one table to `items`, and says what an item cost on the way.
+fn print_growth(paths: usize, initial_items: usize, items: u64) {
+    let world = World::new(paths, initial_items, usize::MAX);
+    let (mut sum, mut samples, mut worst) = (0.0, 0_u32, 0.0_f64);
+    // From twenty times the first table on: below, one table stands for the average.
+    let first = 160_000_u64.max(initial_items as u64);
+    let mut next_sample = first as f64;
+    let mut next_print = first;
+    println!("\nGrowth with {paths} paths, starting with room for {initial_items} items:");
+    println!("      items | tables | occupancy | bytes/item | moves/insert");
+    for key in 0..items {
+        assert!(world.insert(key), "there is memory to grow");
+        if key + 1 < next_sample as u64 {
+            continue;
+        }
+        let stats = world.index.stats();
+        let per_item = ratio(stats.table_bytes + stats.directory_bytes, stats.items);
+        (sum, samples, worst) = (sum + per_item, samples + 1, worst.max(per_item));
+        // Evenly spread over the logarithm of the size.
+        next_sample *= 1.01;
+        if key + 1 >= next_print {
+            println!(
+                "{:11} | {:6} | {:7.2} % | {per_item:10.3} | {:.4}",
+                stats.items,
+                stats.tables,
+                percent(stats.items, stats.slots),
+                ratio(stats.displacements, stats.inserts),
+            );
+            next_print = next_print * 3 / 2;
+        }
+    }
+    let stats = world.index.stats();
+    println!(
+        "average {:.3}, worst {worst:.3} bytes/item over {samples} sizes; tables were {:.2} % full \
+         when they grew ({} growths, {} splits, {} searches failed)",
+        sum / f64::from(samples),
+        percent(stats.full_items, stats.full_slots),
+        stats.growths,
+        stats.splits,
+        stats.searches_failed,
+    );
+}
+
+fn main() {
+    print_paths(&[1, 2, 3, 4, 8, Options::PATHS_MAX]);
+    print_growth(Options::default().paths, 0, 8_000_000);
+    print_growth(2, 0, 2_000_000);
+    print_growth(Options::default().paths, 1_000_000, 8_000_000);
+}

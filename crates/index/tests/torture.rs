@@ -1,0 +1,154 @@
+//! Threads that insert, remove and look up while tables grow, split, shrink, merge and fill.
+//!
+//! A set of permanent keys must be found by every lookup, and a key that was never inserted by
+//! none. With a lookup that takes its first miss for final, permanent keys go missing within a
+//! second; with a retired table whose lock opens again, so do the keys of the writers. A key that
+//! moves without bumping the version has to move three times in one lookup to be missed, which
+//! these threads do not bring about and the model in `src/find.rs` does.
+#![cfg(not(loom))]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use common::{HeapSpace, mix};
+use larder_index::{Change, Hash, Index, Location, Options};
+use memory::Epochs;
+
+const PERMANENT: u64 = 4_000;
+/// Numbers of keys that come and go begin here, those of keys that never come at twice this.
+const PASSING: u64 = 1 << 30;
+const ABSENT: u64 = 1 << 31;
+
+struct World {
+    index: Index,
+    epochs: Arc<Epochs>,
+    done: AtomicBool,
+}
+
+impl World {
+    fn new(units: usize) -> Self {
+        let epochs = Arc::new(Epochs::new());
+        let space = Arc::new(HeapSpace::new(units));
+        // Two paths make the longest walks, and so the most moves.
+        let options = Options {
+            initial_items: 0,
+            paths: 2,
+        };
+        let index = Index::new(options, epochs.clone(), space).expect("there is memory");
+        let world = Self {
+            index,
+            epochs,
+            done: AtomicBool::new(false),
+        };
+        for key in 0..PERMANENT {
+            assert!(world.insert(key));
+        }
+        world
+    }
+
+    fn insert(&self, key: u64) -> bool {
+        let set = |_| (Change::Set(location(key)), ());
+        let guard = self.epochs.pin();
+        self.index
+            .update(&guard, hash(key), |at| at == location(key), set)
+            .is_ok()
+    }
+
+    fn remove(&self, key: u64) -> bool {
+        self.index
+            .remove_exact(&self.epochs.pin(), hash(key), location(key))
+    }
+
+    fn contains(&self, key: u64) -> bool {
+        self.index
+            .contains_exact(&self.epochs.pin(), hash(key), location(key))
+    }
+
+    /// Looks up permanent and absent keys until the writers are done.
+    fn read(&self, seed: u64) {
+        let mut rounds = 0_u64;
+        while !self.done.load(Ordering::Relaxed) || rounds < 2 {
+            for turn in 0..PERMANENT {
+                let key = mix(seed ^ rounds << 32 ^ turn) % PERMANENT;
+                assert!(self.contains(key), "permanent key {key} is missing");
+                assert!(!self.contains(ABSENT + key), "key {key} was never inserted");
+            }
+            rounds += 1;
+        }
+    }
+
+    /// Replaces keys of its own, one old by one new, keeping up to `window` of them.
+    fn churn(&self, thread: u64, window: u64, turns: u64) {
+        let key = |turn: u64| PASSING + (thread << 24) + turn;
+        let mut oldest = 0;
+        for turn in 0..turns {
+            while !self.insert(key(turn)) || turn - oldest >= window {
+                assert!(self.remove(key(oldest)), "a key of this thread is missing");
+                oldest += 1;
+            }
+            // The newest is there, and one that was removed is not.
+            assert!(self.contains(key(turn)));
+            assert!(oldest == 0 || !self.contains(key(oldest - 1)));
+        }
+        for turn in oldest..turns {
+            assert!(self.remove(key(turn)), "a key of this thread is missing");
+        }
+    }
+}
+
+fn location(key: u64) -> Location {
+    Location::new(2, key)
+}
+
+fn hash(key: u64) -> Hash {
+    Hash(mix(key))
+}
+
+/// Two writers churn while two readers look.
+fn run(world: &World, write: impl Fn(u64) + Sync) {
+    thread::scope(|scope| {
+        let readers = [1, 2].map(|seed| scope.spawn(move || world.read(seed)));
+        let writers = [0, 1].map(|thread| {
+            let write = &write;
+            scope.spawn(move || write(thread))
+        });
+        let written = writers.map(|writer| writer.join());
+        world.done.store(true, Ordering::Relaxed);
+        for reader in readers {
+            reader.join().expect("the reader found what it should");
+        }
+        for result in written {
+            result.expect("the writer found what it should");
+        }
+    });
+    assert_eq!(world.index.stats().items, PERMANENT);
+}
+
+#[test]
+fn permanent_keys_are_found_in_a_table_filled_to_the_brim() {
+    // One table without memory to grow: 8176 slots, always as full as they can be.
+    let world = World::new(4);
+    run(&world, |thread| world.churn(thread, 2_050, 400_000));
+    let stats = world.index.stats();
+    assert!(stats.displacements > 100_000, "{stats:?}");
+}
+
+#[test]
+fn permanent_keys_are_found_while_tables_grow_split_shrink_and_merge() {
+    let world = World::new(usize::MAX >> 1);
+    run(&world, |thread| {
+        for _ in 0..3 {
+            world.churn(thread, 40_000, 100_000);
+            if thread == 0 {
+                while world.index.maintain() > 0 {}
+            }
+        }
+    });
+    while world.index.maintain() > 0 {}
+    let stats = world.index.stats();
+    assert!(stats.splits > 3 && stats.merges > 3, "{stats:?}");
+    assert_eq!((stats.tables, stats.retired_bytes), (1, 0), "{stats:?}");
+}

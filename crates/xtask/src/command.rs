@@ -1,0 +1,124 @@
+//! Other programs: finding them, starting them, and saying plainly which one failed.
+//!
+//! A `Run` inherits the terminal unless it is asked to capture. Nothing here goes through a shell,
+//! so no argument needs quoting.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::{Result, fail};
+
+/// The repository's root: two levels above this crate.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Where a program of this name stands on the search path.
+pub fn find(program: &str) -> Option<PathBuf> {
+    let paths = std::env::var_os("PATH")?;
+    let debian = ["/usr/sbin", "/usr/bin"].map(PathBuf::from);
+    std::env::split_paths(&paths)
+        .chain(debian)
+        .map(|folder| folder.join(program))
+        .find(|path| path.is_file())
+}
+
+/// One program with its arguments, about to be started.
+pub struct Run {
+    command: Command,
+    shown: String,
+}
+
+impl Run {
+    /// The program with arguments separated by spaces; `arg` adds one that holds spaces.
+    pub fn new(words: &str) -> Run {
+        let mut words_left = words.split(' ').filter(|word| !word.is_empty());
+        let mut command = Command::new(words_left.next().unwrap_or("true"));
+        command.args(words_left);
+        Run {
+            command,
+            shown: words.to_string(),
+        }
+    }
+
+    /// One more argument, as it is.
+    pub fn arg(mut self, argument: impl AsRef<std::ffi::OsStr>) -> Run {
+        let argument = argument.as_ref();
+        self.shown = format!("{} {}", self.shown, argument.to_string_lossy());
+        self.command.arg(argument);
+        self
+    }
+
+    /// Sets a variable of the program's environment.
+    pub fn env(mut self, name: &str, value: impl AsRef<std::ffi::OsStr>) -> Run {
+        self.command.env(name, value);
+        self
+    }
+
+    /// Runs it in this folder.
+    pub fn folder(mut self, folder: &str) -> Run {
+        self.command.current_dir(folder);
+        self
+    }
+
+    /// Runs it on the terminal; anything but exit status 0 is a failure.
+    pub fn run(mut self) -> Result {
+        println!("$ {}", self.shown);
+        match self.command.stdin(Stdio::null()).status() {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => fail(format!("`{}` ended with {status}", self.shown)),
+            Err(error) => fail(format!("`{}` did not start: {error}", self.shown)),
+        }
+    }
+
+    /// Runs it unseen and returns all it printed; a failure's message holds the end of that.
+    pub fn capture(self, limit: Duration) -> Result<String> {
+        let shown = self.shown.clone();
+        let (success, text) = self.output(limit)?;
+        if success {
+            return Ok(text);
+        }
+        let from = text.len().saturating_sub(3000);
+        let tail = text.get(from..).unwrap_or(&text);
+        fail(format!("`{shown}` failed:\n{tail}"))
+    }
+
+    /// Runs it unseen: whether it succeeded, and all it printed.
+    pub fn output(mut self, limit: Duration) -> Result<(bool, String)> {
+        let folder = std::env::temp_dir();
+        let name = format!(
+            "larder-xtask-{}-{}",
+            std::process::id(),
+            crate::random::ticket()
+        );
+        let path = folder.join(name);
+        let file = std::fs::File::create(&path)?;
+        self.command
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file);
+        let mut child = match self.command.spawn() {
+            Ok(child) => child,
+            Err(error) => return fail(format!("`{}` did not start: {error}", self.shown)),
+        };
+        let started = Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break Some(status);
+            }
+            if started.elapsed() > limit {
+                child.kill()?;
+                child.wait()?;
+                break None;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let mut text = String::from_utf8_lossy(&std::fs::read(&path)?).into_owned();
+        std::fs::remove_file(&path)?;
+        if status.is_none() {
+            text.push_str(&format!("\n(ended after {} seconds)\n", limit.as_secs()));
+        }
+        Ok((status.is_some_and(|status| status.success()), text))
+    }
+}

@@ -1,0 +1,250 @@
+//! The conformance suite: a server, started for the purpose, against memcached and against the
+//! programs that people already use with memcached.
+//!
+//! A `Part` is a row of the report: a function that fails with words, or says that it could not
+//! run. Most parts share one server; those that stop servers or need other options start their
+//! own. `report` prints the table and writes `target/conformance/report.json`.
+
+mod case;
+mod clients;
+pub mod crowd;
+mod deviations;
+mod differential;
+mod dumps;
+mod exchange;
+mod generate;
+mod hostile;
+mod normal;
+mod proxy;
+mod report;
+mod server;
+mod stats;
+mod wire;
+mod witness;
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use differential::Pair;
+use report::{Check, Outcome, Report};
+use server::{Recipe, Server};
+
+use crate::{Result, fail};
+
+/// The memcached that the list of deviations speaks of.
+const DEBIAN_VERSION: &str = " 1.6.18";
+
+/// What the person who runs the suite may choose.
+pub struct Options {
+    /// The parts to run; empty means all.
+    pub only: Vec<String>,
+    /// The server under test.
+    pub server: Recipe,
+    /// The memcached to compare with.
+    pub reference: Recipe,
+    /// Of everything random.
+    pub seed: u64,
+    /// How many random sequences are played.
+    pub sequences: usize,
+    /// Where to write the differences as deviations.
+    pub record: Option<String>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |now| now.as_secs());
+        Options {
+            only: Vec::new(),
+            server: Recipe::new("target/release/larder", &[]),
+            reference: Recipe::new("/usr/bin/memcached", &[]),
+            seed: now,
+            sequences: 15_000,
+            record: None,
+        }
+    }
+}
+
+/// What a part counts: things done, and what is wrong.
+#[derive(Default)]
+pub struct Tally {
+    /// How many things were tried.
+    pub tried: usize,
+    /// What went wrong.
+    pub failures: Vec<String>,
+}
+
+impl Tally {
+    /// One thing was tried; `wrong` says what was wrong with it, if anything.
+    pub fn done(&mut self, wrong: Option<String>) {
+        self.tried += 1;
+        self.failures.extend(wrong);
+    }
+}
+
+/// How a part ends when nothing failed.
+pub enum Ended {
+    /// It ran; the words say how much.
+    Passed(String),
+    /// It could not run; the words say what is missing.
+    NotRun(String),
+}
+
+/// What all parts may use.
+pub struct Bench<'a> {
+    options: &'a Options,
+    larder: bool,
+}
+
+type Part = (&'static str, fn(&Bench) -> Result<Ended>);
+
+const PARTS: &[Part] = &[
+    ("cases", |bench| bench.compare(differential::cases)),
+    ("cuts", |bench| bench.compare(differential::cuts)),
+    ("pipelined", |bench| bench.compare(differential::pipelined)),
+    ("random", |bench| bench.compare(generate::sequences)),
+    ("stats", stats::check),
+    ("dumps", dumps::check),
+    ("memccapable", clients::memccapable),
+    ("memcached-tool", clients::memcached_tool),
+    ("pymemcache", clients::pymemcache),
+    ("meta-memcache", clients::meta_memcache),
+    ("gomemcache", clients::gomemcache),
+    ("spymemcached", clients::spymemcached),
+    ("memcache-client", clients::memcache_client),
+    ("twemproxy", proxy::check),
+    ("bad-input", hostile::bad_input),
+    ("half-requests", hostile::half_requests),
+    ("deaf-client", hostile::deaf_client),
+    ("pipeline", hostile::long_pipeline),
+    ("tiny-memory", hostile::tiny_memory),
+    ("crowd", crowd::check),
+    ("too-many", crowd::too_many),
+];
+
+impl Bench<'_> {
+    /// Whether this server is the memcached that the list of deviations speaks of.
+    fn is_debian(&self, server: &Server) -> Result<bool> {
+        Ok(version(server)?.contains(DEBIAN_VERSION))
+    }
+
+    /// Compares the server with memcached, both freshly started.
+    fn compare(&self, compare: fn(&Pair, &mut Tally) -> Result) -> Result<Ended> {
+        let memcached = &self.options.reference;
+        if !memcached.path.is_file() {
+            return Ok(Ended::NotRun(format!(
+                "there is no {}",
+                memcached.path.display()
+            )));
+        }
+        let reference = memcached.start("-m 64")?;
+        let subject = self.options.server.start("-m 64")?;
+        let mut tally = Tally::default();
+        let pair = Pair {
+            reference: reference.port,
+            subject: subject.port,
+            larder: self.larder,
+            newer: !self.is_debian(&reference)?,
+            options: self.options,
+        };
+        compare(&pair, &mut tally)?;
+        if tally.failures.is_empty() {
+            return Ok(Ended::Passed(format!("{} compared", tally.tried)));
+        }
+        let (wrong, tried) = (tally.failures.len(), tally.tried);
+        fail(format!(
+            "{wrong} of {tried} differ\n  {}",
+            tally.failures.join("\n  ")
+        ))
+    }
+}
+
+/// `cargo xtask conformance`.
+pub fn main(arguments: &[String]) -> Result {
+    let options = options(arguments)?;
+    if !options.server.path.is_file() && options.server.path.ends_with("release/larder") {
+        crate::command::Run::new("cargo build --quiet --release -p larder-server").run()?;
+    }
+    let report = run(&options)?;
+    println!("{} passed, {} failed", report.passed(), report.failed());
+    report.verdict()
+}
+
+fn options(arguments: &[String]) -> Result<Options> {
+    let mut options = Options::default();
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let Some(value) = words.next() else {
+            return fail(format!("{word} takes a value"));
+        };
+        let number = || {
+            value
+                .parse()
+                .map_err(|_| crate::Failure(format!("{word} takes a number")))
+        };
+        match word.as_str() {
+            "--only" => options.only = value.split(',').map(str::to_string).collect(),
+            "--server" => options.server.path = value.into(),
+            "--server-args" => {
+                options.server.extra = value.split_whitespace().map(str::to_string).collect();
+            }
+            "--reference" => options.reference.path = value.into(),
+            "--seed" => options.seed = number()?,
+            "--sequences" => options.sequences = number()? as usize,
+            "--record" => options.record = Some(value.clone()),
+            other => return fail(format!("no option is called {other}")),
+        }
+    }
+    let known = |name: &String| PARTS.iter().any(|(part, _)| part == name);
+    match options.only.iter().find(|name| !known(name)) {
+        Some(name) => {
+            let names: Vec<&str> = PARTS.iter().map(|(part, _)| *part).collect();
+            fail(format!(
+                "no part is called {name}; there are {}",
+                names.join(", ")
+            ))
+        }
+        None => Ok(options),
+    }
+}
+
+fn version(server: &Server) -> Result<String> {
+    wire::Wire::connect(server.port)?.ask("version\r\n", "\r\n")
+}
+
+/// Runs the suite, prints its table and writes its report.
+pub fn run(options: &Options) -> Result<Report> {
+    let version = version(&options.server.start("-m 64")?)?;
+    let larder = version.to_lowercase().contains("larder");
+    println!(
+        "server {} answers {:?}",
+        options.server.path.display(),
+        version.trim()
+    );
+    println!("seed {}", options.seed);
+    let bench = Bench { options, larder };
+    let mut report = Report::new(options.seed, version.trim());
+    for (name, part) in PARTS {
+        if !options.only.is_empty() && !options.only.iter().any(|only| only == name) {
+            continue;
+        }
+        let started = Instant::now();
+        let outcome = match part(&bench) {
+            Ok(Ended::Passed(words)) => Outcome::Passed(words),
+            Ok(Ended::NotRun(words)) if std::env::var_os("CI").is_some_and(|ci| ci == "true") => {
+                Outcome::Failed(format!("not run: {words}"))
+            }
+            Ok(Ended::NotRun(words)) => Outcome::NotRun(words),
+            Err(failure) => Outcome::Failed(failure.0),
+        };
+        let check = Check {
+            name,
+            outcome,
+            seconds: started.elapsed().as_secs_f64(),
+        };
+        println!("{}", check.line());
+        report.checks.push(check);
+    }
+    report.write()?;
+    Ok(report)
+}

@@ -1,0 +1,149 @@
+//! A server started for a check, on a free port of the loopback address, and ended with it.
+//!
+//! The guard kills the process when it is dropped, so neither a failed check nor a panic leaves a
+//! server behind. What the server prints goes to a file beside the report.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::wire::Wire;
+use crate::{Result, fail};
+
+/// Where reports and logs go.
+pub const FOLDER: &str = "target/conformance";
+
+const START_LIMIT: Duration = Duration::from_secs(10);
+
+/// How a kind of server is started; `start` adds the port.
+#[derive(Clone)]
+pub struct Recipe {
+    /// The program.
+    pub path: PathBuf,
+    /// What the user of the suite adds to every start.
+    pub extra: Vec<String>,
+}
+
+impl Recipe {
+    /// A server by its path alone.
+    pub fn new(path: &str, extra: &[String]) -> Recipe {
+        Recipe {
+            path: PathBuf::from(path),
+            extra: extra.to_vec(),
+        }
+    }
+
+    /// Whether this is memcached itself, which wants to be told that root may run it.
+    pub fn is_memcached(&self) -> bool {
+        let name = self
+            .path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
+        name.is_some_and(|name| name.contains("memcached"))
+    }
+
+    /// Starts it with these options, separated by spaces.
+    pub fn start(&self, options: &str) -> Result<Server> {
+        self.start_at(free_port()?, options)
+    }
+
+    /// Starts it on a given port, for a server that comes back where it was.
+    pub fn start_at(&self, port: u16, options: &str) -> Result<Server> {
+        if !Path::new(&self.path).is_file() {
+            return fail(format!("no server at {}", self.path.display()));
+        }
+        let options: Vec<String> = options.split(' ').map(str::to_string).collect();
+        // The shell raises the soft limit of open files as far as it may go.
+        let mut command = Command::new("sh");
+        command
+            .args([
+                "-c",
+                "ulimit -n 16384 2>/dev/null || ulimit -n $(ulimit -H -n); exec \"$0\" \"$@\"",
+            ])
+            .arg(&self.path);
+        command
+            .args(["-l", "127.0.0.1", "-U", "0", "-p"])
+            .arg(port.to_string());
+        if self.is_memcached() {
+            command.args(["-u", "root"]);
+        }
+        command
+            .args(options.iter().filter(|option| !option.is_empty()))
+            .args(&self.extra);
+        std::fs::create_dir_all(FOLDER)?;
+        let log = std::fs::File::create(format!("{FOLDER}/server-{port}.log"))?;
+        command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log);
+        let server = Server {
+            child: command.spawn()?,
+            port,
+        };
+        server.wait_until_up()
+    }
+}
+
+/// A running server; dropping it kills it.
+pub struct Server {
+    child: Child,
+    /// Where it listens.
+    pub port: u16,
+}
+
+impl Server {
+    fn wait_until_up(mut self) -> Result<Server> {
+        let started = Instant::now();
+        while started.elapsed() < START_LIMIT {
+            if let Some(status) = self.child.try_wait()? {
+                let path = format!("{FOLDER}/server-{}.log", self.port);
+                let log = std::fs::read_to_string(path).unwrap_or_default();
+                return fail(format!("the server ended at once with {status}:\n{log}"));
+            }
+            if Wire::connect(self.port).is_ok() {
+                return Ok(self);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        fail(format!(
+            "no connection to port {} after {START_LIMIT:?}",
+            self.port
+        ))
+    }
+
+    /// Its address.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Its resident memory in bytes.
+    pub fn resident_bytes(&self) -> Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+        match kib.and_then(|kib| kib.trim().parse::<u64>().ok()) {
+            Some(kib) => Ok(kib * 1024),
+            None => fail("the server's memory cannot be read; it has ended"),
+        }
+    }
+
+    /// Whether it is still running.
+    pub fn is_alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // A process that has ended already cannot be killed, which is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A port that nobody listens on now.
+pub fn free_port() -> Result<u16> {
+    let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+    Ok(listener.local_addr()?.port())
+}

@@ -1,0 +1,140 @@
+//! A plain connection that says what it sent and shows what came back.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use crate::{Result, fail};
+
+/// How long an answer may take before it counts as missing.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A connection to a server on this machine.
+pub struct Wire {
+    stream: TcpStream,
+    /// Everything the server has sent so far.
+    pub received: Vec<u8>,
+}
+
+impl Wire {
+    /// Connects to a port of the loopback address.
+    pub fn connect(port: u16) -> Result<Wire> {
+        let stream = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(Wire {
+            stream,
+            received: Vec::new(),
+        })
+    }
+
+    /// Waits at most this long in each read and write from now on.
+    pub fn patience(&self, limit: Duration) -> Result {
+        self.stream.set_read_timeout(Some(limit))?;
+        self.stream.set_write_timeout(Some(limit))?;
+        Ok(())
+    }
+
+    /// Sends bytes; that the server has closed is no failure, for its replies are what counts.
+    pub fn send(&mut self, bytes: &[u8]) -> Result {
+        match self.stream.write_all(bytes) {
+            Err(error) if is_closed(error.kind()) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    /// Reads once; false when the server has closed.
+    fn read(&mut self) -> Result<bool> {
+        let mut buffer = [0; 65536];
+        match self.stream.read(&mut buffer) {
+            Ok(0) => Ok(false),
+            Ok(count) => {
+                self.received.extend_from_slice(&buffer[..count]);
+                Ok(true)
+            }
+            Err(error) if is_closed(error.kind()) => Ok(false),
+            Err(error) if is_timeout(error.kind()) => fail("no answer in time"),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Reads until what came since `from` ends with `ending`; false when the server closed first.
+    pub fn read_until(&mut self, from: usize, ending: &[u8]) -> Result<bool> {
+        while !self.received[from..].ends_with(ending) {
+            if !self.read()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads until the server closes the connection.
+    pub fn read_to_end(&mut self) -> Result {
+        while self.read()? {}
+        Ok(())
+    }
+
+    /// Says that nothing more will be sent.
+    pub fn finish(&mut self) -> Result {
+        match self.stream.shutdown(Shutdown::Write) {
+            Err(error) if error.kind() != ErrorKind::NotConnected => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends a command and returns its reply, which ends with `ending`.
+    pub fn ask(&mut self, command: &str, ending: &str) -> Result<String> {
+        self.send(command.as_bytes())?;
+        self.received.clear();
+        if !self.read_until(0, ending.as_bytes())? {
+            return fail(format!("closed instead of answering {}", shorten(command)));
+        }
+        Ok(String::from_utf8_lossy(&self.received).into_owned())
+    }
+
+    /// Asks, and fails unless the whole answer is this one.
+    pub fn expect(&mut self, command: &str, answer: &str) -> Result {
+        let reply = self.ask(command, "\n")?;
+        // A reply of several lines may come in pieces.
+        let mut whole = reply.into_bytes();
+        while whole.len() < answer.len() && answer.as_bytes().starts_with(&whole) {
+            self.received.clear();
+            if !self.read()? {
+                break;
+            }
+            whole.extend_from_slice(&self.received);
+        }
+        if whole == answer.as_bytes() {
+            return Ok(());
+        }
+        let got = String::from_utf8_lossy(&whole).into_owned();
+        fail(format!(
+            "{:?}: wanted {:?}, got {:?}",
+            shorten(command),
+            shorten(answer),
+            shorten(&got)
+        ))
+    }
+}
+
+/// The beginning of a long text.
+pub fn shorten(text: &str) -> String {
+    let head: String = text.chars().take(160).collect();
+    if head.len() < text.len() {
+        format!("{head}... ({} bytes)", text.len())
+    } else {
+        head
+    }
+}
+
+fn is_closed(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted
+    )
+}
+
+fn is_timeout(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}

@@ -1,0 +1,158 @@
+//! What the conformance suite needs beside Rust: Debian's packages, and the client libraries of
+//! other languages at the versions pinned under `conformance/`.
+//!
+//! A thing that is already there is left alone, so a second run takes a second. A thing that
+//! cannot be had is a printed line, not a failure here: the client that needs it then reports
+//! `not run`, which is a failure only where the environment says `CI=true`.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::Result;
+use crate::command::{Run, find};
+
+/// Where the Python libraries are installed.
+pub const VENV: &str = "target/conformance/venv";
+
+/// Where npm puts the JavaScript library.
+pub const NODE: &str = "target/conformance/node";
+
+const DEBIAN: &[(&str, &str)] = &[
+    ("memcached", "memcached"),
+    ("nutcracker", "nutcracker"),
+    ("memccapable", "libmemcached-tools"),
+    ("redis-server", "redis-server"),
+    ("perl", "perl"),
+    ("python3", "python3"),
+    ("go", "golang-go"),
+    ("javac", "default-jdk-headless"),
+    ("mvn", "maven"),
+    ("npm", "npm"),
+];
+
+/// Installs everything that is missing.
+pub fn all() -> Result {
+    for (name, install) in [
+        ("Debian packages", debian as fn() -> Result),
+        ("Python libraries", python),
+        ("Go module", go),
+        ("Maven project", maven),
+        ("npm package", npm),
+    ] {
+        let started = Instant::now();
+        match install() {
+            Ok(()) => println!("{name}: there ({:.1} s)", started.elapsed().as_secs_f64()),
+            Err(failure) => println!("{name}: not to be had: {failure}"),
+        }
+    }
+    Ok(())
+}
+
+fn debian() -> Result {
+    let mut missing: Vec<&str> = DEBIAN
+        .iter()
+        .filter(|(program, _)| find(program).is_none())
+        .map(|(_, package)| *package)
+        .collect();
+    if find("python3").is_some() && !has_venv() {
+        missing.push("python3-venv");
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let root = Run::new("id -u").capture(Duration::from_secs(5))?.trim() == "0";
+    let prefix = if root { "" } else { "sudo -n " };
+    // A package starts its service as it is installed unless this file forbids it.
+    let policy = Path::new("/usr/sbin/policy-rc.d");
+    let forbid = root && !policy.exists();
+    if forbid {
+        std::fs::write(policy, "#!/bin/sh\nexit 101\n")?;
+        Run::new("chmod +x /usr/sbin/policy-rc.d").capture(Duration::from_secs(5))?;
+    }
+    let outcome = install_debian(prefix, &missing);
+    if forbid {
+        std::fs::remove_file(policy)?;
+    } else {
+        for service in ["memcached", "redis-server", "nutcracker"] {
+            // Whether it was running or is known at all does not matter.
+            let stop = format!("{prefix}service {service} stop");
+            let _ = Run::new(&stop).capture(Duration::from_secs(20));
+        }
+    }
+    outcome
+}
+
+fn install_debian(prefix: &str, missing: &[&str]) -> Result {
+    let limit = Duration::from_secs(600);
+    let update = format!("{prefix}apt-get update -q");
+    Run::new(&update).capture(limit)?;
+    let packages = missing.join(" ");
+    let install = format!("{prefix}apt-get install -q -y --no-install-recommends {packages}");
+    Run::new(&install)
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .capture(limit)?;
+    Ok(())
+}
+
+fn has_venv() -> bool {
+    Run::new("python3 -c")
+        .arg("import ensurepip, venv")
+        .capture(Duration::from_secs(20))
+        .is_ok()
+}
+
+fn python() -> Result {
+    let wanted = std::fs::read_to_string("conformance/python/requirements.txt")?;
+    let stamp = format!("{VENV}/requirements.txt");
+    if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+        return Ok(());
+    }
+    let limit = Duration::from_secs(300);
+    Run::new("python3 -m venv").arg(VENV).capture(limit)?;
+    Run::new(&format!(
+        "{VENV}/bin/pip install -q -r conformance/python/requirements.txt"
+    ))
+    .capture(limit)?;
+    std::fs::write(stamp, wanted)?;
+    Ok(())
+}
+
+fn go() -> Result {
+    std::fs::create_dir_all("target/conformance/go")?;
+    Run::new("go build -buildvcs=false -o ../../target/conformance/go/client .")
+        .folder("conformance/go")
+        .capture(Duration::from_secs(300))?;
+    Ok(())
+}
+
+fn maven() -> Result {
+    let (pom, source) = (
+        "conformance/java/pom.xml",
+        "conformance/java/src/main/java/Client.java",
+    );
+    let wanted = std::fs::read_to_string(pom)? + &std::fs::read_to_string(source)?;
+    let stamp = "target/conformance/java/built-from";
+    if std::fs::read_to_string(stamp).is_ok_and(|built| built == wanted) {
+        return Ok(());
+    }
+    Run::new("mvn -B -q -f conformance/java/pom.xml package").capture(Duration::from_secs(400))?;
+    std::fs::write(stamp, wanted)?;
+    Ok(())
+}
+
+fn npm() -> Result {
+    let wanted = std::fs::read_to_string("conformance/node/package-lock.json")?;
+    let stamp = format!("{NODE}/built-from");
+    if std::fs::read_to_string(&stamp).is_ok_and(|built| built == wanted) {
+        return Ok(());
+    }
+    std::fs::create_dir_all(NODE)?;
+    for file in ["package.json", "package-lock.json"] {
+        std::fs::copy(format!("conformance/node/{file}"), format!("{NODE}/{file}"))?;
+    }
+    Run::new("npm ci --no-audit --no-fund --ignore-scripts")
+        .folder(NODE)
+        .capture(Duration::from_secs(300))?;
+    std::fs::write(stamp, wanted)?;
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! The order of `cargo xtask test`, and the chores that are a few commands each.
+//!
+//! Steps go from quick to slow, so that a careless change fails within seconds. The first failure
+//! ends the run. The table at the end says what each step took, and the very last line counts:
+//! every client and check of the conformance suite as one, and every other step as one.
+
+use std::time::{Duration, Instant};
+
+use crate::command::Run;
+use crate::{Result, conformance, fail, install, tidy as rules};
+
+/// What a step counts. One that only runs a command counts itself, one that could not run counts
+/// nothing.
+#[derive(Default)]
+struct Count {
+    passed: usize,
+    failed: usize,
+}
+
+type Step = (&'static str, fn() -> Result<Count>);
+
+const STEPS: &[Step] = &[
+    ("install", || one(install::all())),
+    ("format", || one(Run::new("cargo fmt --all --check").run())),
+    ("clippy", || one(clippy())),
+    ("tidy", || one(tidy())),
+    ("tests", || {
+        one(Run::new("cargo test --quiet --workspace").run())
+    }),
+    ("loom", || loom().map(ran)),
+    ("miri", || miri().map(ran)),
+    ("release build", || one(release())),
+    ("conformance", || {
+        let report = conformance::run(&conformance::Options::default())?;
+        Ok(Count {
+            passed: report.passed(),
+            failed: report.failed(),
+        })
+    }),
+];
+
+/// `cargo xtask test`.
+pub fn test() -> Result {
+    let mut times: Vec<(&str, Duration)> = Vec::new();
+    let mut all = Count::default();
+    for (name, step) in STEPS {
+        println!("\n== {name}");
+        let started = Instant::now();
+        let count = step().unwrap_or_else(|failure| {
+            println!("{failure}");
+            Count {
+                passed: 0,
+                failed: 1,
+            }
+        });
+        times.push((name, started.elapsed()));
+        all.passed += count.passed;
+        all.failed += count.failed;
+        if count.failed > 0 {
+            println!("\n{name} failed; the steps after it were not run");
+            break;
+        }
+    }
+    println!("\nstep            seconds");
+    for (name, time) in &times {
+        println!("{name:<15} {:>7.1}", time.as_secs_f64());
+    }
+    let total: Duration = times.iter().map(|(_, time)| *time).sum();
+    println!("{:<15} {:>7.1}\n", "all", total.as_secs_f64());
+    println!("{} passed, {} failed", all.passed, all.failed);
+    // The summary is the last line; what failed has been printed above it.
+    std::process::exit(i32::from(all.failed > 0));
+}
+
+fn one(outcome: Result) -> Result<Count> {
+    outcome.map(|()| Count {
+        passed: 1,
+        failed: 0,
+    })
+}
+
+fn ran(has_run: bool) -> Count {
+    Count {
+        passed: usize::from(has_run),
+        failed: 0,
+    }
+}
+
+fn clippy() -> Result {
+    Run::new("cargo clippy --quiet --workspace --all-targets -- -D warnings").run()
+}
+
+/// `cargo xtask tidy`.
+pub fn tidy() -> Result {
+    let findings = rules::repository(std::path::Path::new("."))?;
+    for warning in &findings.warnings {
+        println!("tidy, a warning: {warning}");
+    }
+    for error in &findings.errors {
+        println!("tidy: {error}");
+    }
+    match findings.errors.len() {
+        0 => {
+            println!("tidy: {} files are in order", findings.files);
+            Ok(())
+        }
+        count => fail(format!("{count} things to tidy, listed above")),
+    }
+}
+
+/// `cargo xtask loom`: every test target whose name starts with `loom_`, in its own target folder
+/// because the flag rebuilds everything. False where there is no model.
+pub fn loom() -> Result<bool> {
+    let mut targets = Vec::new();
+    for room in ["memory", "index"] {
+        let Ok(entries) = std::fs::read_dir(format!("crates/{room}/tests")) else {
+            continue;
+        };
+        for entry in entries {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            if let Some(stem) = name
+                .strip_suffix(".rs")
+                .filter(|stem| stem.starts_with("loom_"))
+            {
+                targets.push((room, stem.to_string()));
+            }
+        }
+    }
+    targets.sort();
+    if targets.is_empty() {
+        println!("not run: no test target of memory or index starts with loom_");
+        return Ok(false);
+    }
+    for (room, target) in targets {
+        Run::new("cargo test --quiet --release --target-dir target/loom")
+            .arg("-p")
+            .arg(format!("larder-{room}"))
+            .arg("--test")
+            .arg(target)
+            .env("RUSTFLAGS", "--cfg loom")
+            // The models are small; a build without link-time optimisation starts them sooner.
+            .env("CARGO_PROFILE_RELEASE_LTO", "off")
+            .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
+            .env("CARGO_PROFILE_RELEASE_PANIC", "unwind")
+            .run()?;
+    }
+    Ok(true)
+}
+
+/// `cargo xtask miri`. False where it is not installed.
+pub fn miri() -> Result<bool> {
+    let asked = Run::new("cargo +nightly miri --version").capture(Duration::from_secs(30));
+    if asked.is_err() {
+        println!("not run: the miri component is not installed");
+        return Ok(false);
+    }
+    Run::new("cargo +nightly miri test --quiet --target-dir target/miri --lib")
+        .arg("-p=larder-stdx")
+        .arg("-p=larder-memory")
+        .arg("-p=larder-index")
+        .arg("-p=larder-hot")
+        .env("MIRIFLAGS", "-Zmiri-disable-isolation")
+        .run()
+        .map(|()| true)
+}
+
+fn release() -> Result {
+    Run::new("cargo build --quiet --release -p larder-server -p larder-bench").run()
+}

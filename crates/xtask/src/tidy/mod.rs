@@ -1,0 +1,71 @@
+//! The rules of style that a program can check, over every tracked file.
+//!
+//! `source` scans a Rust file into code and comments, `rules` checks one such file, and
+//! `workspace` checks what lies between files. A finding is one line of text: the place, and what
+//! to do instead. Errors fail the chore, warnings do not.
+
+mod rules;
+mod source;
+mod workspace;
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::Result;
+use crate::command::Run;
+
+/// What the checks found.
+#[derive(Default)]
+pub struct Findings {
+    /// What has to change.
+    pub errors: Vec<String>,
+    /// What is worth a thought.
+    pub warnings: Vec<String>,
+    /// How many files were read.
+    pub files: usize,
+}
+
+impl Findings {
+    fn error(&mut self, path: &str, line: usize, message: &str) {
+        self.errors.push(format!("{path}:{line}: {message}"));
+    }
+
+    fn warn(&mut self, path: &str, line: usize, message: &str) {
+        self.warnings.push(format!("{path}:{line}: {message}"));
+    }
+}
+
+/// Checks every file that git tracks or would track, below `root`.
+pub fn repository(root: &Path) -> Result<Findings> {
+    let mut findings = Findings::default();
+    let listed = Run::new("git ls-files --cached --others --exclude-standard")
+        .capture(Duration::from_secs(30))?;
+    for path in listed.lines() {
+        // A path may be deleted in the work tree, and a file may hold something else than text.
+        let Ok(text) = std::fs::read_to_string(root.join(path)) else {
+            continue;
+        };
+        findings.files += 1;
+        check(root, path, &text, &mut findings);
+    }
+    Ok(findings)
+}
+
+fn check(root: &Path, path: &str, text: &str, findings: &mut Findings) {
+    workspace::machine_paths(path, text, findings);
+    let parts: Vec<&str> = path.split('/').collect();
+    match parts.as_slice() {
+        ["crates", room, "Cargo.toml"] => workspace::arrows(room, text, findings),
+        ["crates", room, "src", "lib.rs" | "main.rs"] => {
+            workspace::forbids_unsafe(room, path, text, findings);
+        }
+        _ => {}
+    }
+    let page = parts.len() == 1 || parts[0] == "docs";
+    if page && path.ends_with(".md") {
+        workspace::named_paths(root, path, text, findings);
+    }
+    if path.ends_with(".rs") && parts[0] == "crates" {
+        rules::file(&source::Source::new(path, text), findings);
+    }
+}

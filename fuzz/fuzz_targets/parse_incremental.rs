@@ -1,0 +1,15 @@
+//! Any bytes, at once and in pieces: the parser finds the same. The first four bytes say how long
+//! the pieces are.
+//!
+//! `cargo +nightly fuzz run parse_incremental`
+
+#![no_main]
+
+#[path = "../../crates/protocol/tests/bodies/mod.rs"]
+mod bodies;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    if let Some((pieces, stream)) = input.split_first_chunk::<4>() {
+        bodies::incremental(stream, &pieces.map(|piece| 1 + usize::from(piece) * 16));
+    }
+});
