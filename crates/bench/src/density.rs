@@ -43,16 +43,11 @@ impl FromStr for Lengths {
 
     fn from_str(text: &str) -> Result<Lengths, String> {
         let parsed = text.split_once('+').and_then(|(key, value)| {
-            Some(Lengths {
-                key_bytes: key.parse().ok()?,
-                value_bytes: value.parse().ok()?,
-            })
+            Some(Lengths { key_bytes: key.parse().ok()?, value_bytes: value.parse().ok()? })
         });
         let lengths = parsed.ok_or("expected KEY+VALUE in bytes, as in 16+32")?;
         if !(KEY_BYTES_MIN..=KEY_BYTES_MAX).contains(&lengths.key_bytes) {
-            return Err(format!(
-                "keys have {KEY_BYTES_MIN} to {KEY_BYTES_MAX} bytes"
-            ));
+            return Err(format!("keys have {KEY_BYTES_MIN} to {KEY_BYTES_MAX} bytes"));
         }
         Ok(lengths)
     }
@@ -66,11 +61,7 @@ pub struct DensityOptions {
         default_values_t = [Kind::Larder, Kind::Memcached, Kind::Redis])]
     servers: Vec<Kind>,
     /// Lengths of key and value in bytes, as KEY+VALUE.
-    #[arg(
-        long = "sizes",
-        value_delimiter = ',',
-        default_value = "16+32,24+100,30+270"
-    )]
+    #[arg(long = "sizes", value_delimiter = ',', default_value = "16+32,24+100,30+270")]
     sizes: Vec<Lengths>,
     /// Memory limit of each server in MiB.
     #[arg(short, long = "memory-mb", default_value_t = 1024)]
@@ -111,11 +102,7 @@ struct Row {
 
 /// Runs the command.
 pub fn run(options: &DensityOptions) -> Outcome<()> {
-    let memory_mb = if options.quick {
-        QUICK_MEMORY_MB
-    } else {
-        options.memory_mb
-    };
+    let memory_mb = if options.quick { QUICK_MEMORY_MB } else { options.memory_mb };
     let recipes = options.servers.iter().map(|kind| {
         if *kind == Kind::Null {
             return Err(Failure::Missing("null: it keeps no items".into()));
@@ -137,20 +124,13 @@ pub fn run(options: &DensityOptions) -> Outcome<()> {
     }
     progress.finish_and_clear();
     relate(&mut rows);
-    let report = Report {
-        machine,
-        memory_mb,
-        rows,
-    };
+    let report = Report { machine, memory_mb, rows };
     print(&report);
     report::write_json(options.json.as_deref(), &report)
 }
 
 fn measure(server: &Server, lengths: Lengths, memory_mb: u64) -> Outcome<Row> {
-    let Lengths {
-        key_bytes,
-        value_bytes,
-    } = lengths;
+    let Lengths { key_bytes, value_bytes } = lengths;
     let shape = Shape::fixed(key_bytes, value_bytes);
     let (stored, counts) = fill(server, &shape, key_bytes + value_bytes, memory_mb << 20)?;
     let rss_bytes = usage::resident(server.pid())?.bytes;
@@ -202,11 +182,8 @@ fn fill(
 
 /// Sets each row against memcached's of the same size.
 fn relate(rows: &mut [Row]) {
-    let peers: Vec<Row> = rows
-        .iter()
-        .filter(|row| row.server == Kind::Memcached)
-        .cloned()
-        .collect();
+    let peers: Vec<Row> =
+        rows.iter().filter(|row| row.server == Kind::Memcached).cloned().collect();
     for row in rows {
         let peer = peers
             .iter()
@@ -216,11 +193,7 @@ fn relate(rows: &mut [Row]) {
 }
 
 fn print(report: &Report) {
-    println!(
-        "{}\nmemory limit {} MiB\n",
-        report.machine.lines(),
-        report.memory_mb
-    );
+    println!("{}\nmemory limit {} MiB\n", report.machine.lines(), report.memory_mb);
     let header = [
         "key+value",
         "server",
@@ -238,8 +211,7 @@ fn print(report: &Report) {
             format!("{:.1}", row.rss_bytes as f64 / (1 << 20) as f64),
             format!("{:.2}", row.items_per_gib / 1e6),
             format!("{:.1}", row.overhead_bytes),
-            row.ratio_to_memcached
-                .map_or_else(|| "-".into(), |ratio| format!("{ratio:.2}")),
+            row.ratio_to_memcached.map_or_else(|| "-".into(), |ratio| format!("{ratio:.2}")),
         ]
     });
     println!("{}", report::table(&header, 2, rows));
@@ -251,13 +223,7 @@ mod tests {
 
     #[test]
     fn lengths_are_two_numbers_in_range() {
-        assert_eq!(
-            "16+32".parse(),
-            Ok(Lengths {
-                key_bytes: 16,
-                value_bytes: 32
-            })
-        );
+        assert_eq!("16+32".parse(), Ok(Lengths { key_bytes: 16, value_bytes: 32 }));
         assert!("16".parse::<Lengths>().is_err());
         assert!("9+32".parse::<Lengths>().is_err());
         assert!("251+32".parse::<Lengths>().is_err());

@@ -42,13 +42,7 @@ impl Machine {
 
     /// The lines above a table.
     pub fn lines(&self) -> String {
-        let Machine {
-            cpu,
-            cores,
-            kernel,
-            commit,
-            command,
-        } = self;
+        let Machine { cpu, cores, kernel, commit, command } = self;
         let commit = commit.as_deref().unwrap_or("unknown");
         format!("machine: {cpu}, {cores} cores, Linux {kernel}\ncommit:  {commit}\n$ {command}")
     }
@@ -57,36 +51,25 @@ impl Machine {
 /// Pins the calling thread, and whatever it starts, to one core; returns where it might run before.
 pub fn pin(core: usize) -> Outcome<CpuSet> {
     let doing = || Failure::io(format!("pinning to core {core}"));
-    let before = sched_getaffinity(None)
-        .map_err(Into::into)
-        .map_err(doing())?;
+    let before = sched_getaffinity(None).map_err(Into::into).map_err(doing())?;
     let mut set = CpuSet::new();
     set.set(core);
-    sched_setaffinity(None, &set)
-        .map_err(Into::into)
-        .map_err(doing())?;
+    sched_setaffinity(None, &set).map_err(Into::into).map_err(doing())?;
     Ok(before)
 }
 
 /// Lets the calling thread run where it might before.
 pub fn restore(before: &CpuSet) -> Outcome<()> {
-    sched_setaffinity(None, before)
-        .map_err(Into::into)
-        .map_err(Failure::io("unpinning"))
+    sched_setaffinity(None, before).map_err(Into::into).map_err(Failure::io("unpinning"))
 }
 
 fn cpu_name(cpuinfo: &str) -> Option<&str> {
-    let line = cpuinfo
-        .lines()
-        .find(|line| line.starts_with("model name"))?;
+    let line = cpuinfo.lines().find(|line| line.starts_with("model name"))?;
     line.split_once(": ").map(|(_, name)| name)
 }
 
 fn commit() -> Option<String> {
-    let output = Command::new("git")
-        .args(["rev-parse", "--short=12", "HEAD"])
-        .output()
-        .ok()?;
+    let output = Command::new("git").args(["rev-parse", "--short=12", "HEAD"]).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     (output.status.success() && !text.trim().is_empty()).then(|| text.trim().to_owned())
 }
@@ -98,10 +81,7 @@ mod tests {
 
     #[test]
     fn the_name_is_found_in_cpuinfo() {
-        assert_eq!(
-            cpu_name("processor\t: 0\nmodel name\t: A CPU\n"),
-            Some("A CPU")
-        );
+        assert_eq!(cpu_name("processor\t: 0\nmodel name\t: A CPU\n"), Some("A CPU"));
         assert_eq!(cpu_name(""), None);
         assert!(!Machine::describe().kernel.is_empty());
     }

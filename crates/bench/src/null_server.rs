@@ -129,27 +129,16 @@ impl NullServer {
             if number == CONNECTIONS_MAX {
                 continue;
             }
-            stream
-                .set_nodelay(true)
-                .map_err(Failure::io("setting TCP_NODELAY"))?;
+            stream.set_nodelay(true).map_err(Failure::io("setting TCP_NODELAY"))?;
             self.poll
                 .registry()
-                .register(
-                    &mut stream,
-                    Token(number),
-                    Interest::READABLE | Interest::WRITABLE,
-                )
+                .register(&mut stream, Token(number), Interest::READABLE | Interest::WRITABLE)
                 .map_err(Failure::io("registering a connection"))?;
             if number == self.connections.len() {
                 self.connections.push(None);
             }
-            let connection = Connection {
-                stream,
-                sets: false,
-                newlines: 0,
-                mid_request: false,
-                owed_bytes: 0,
-            };
+            let connection =
+                Connection { stream, sets: false, newlines: 0, mid_request: false, owed_bytes: 0 };
             self.connections[number] = Some(connection);
         }
     }
@@ -159,10 +148,7 @@ impl NullServer {
         let Some(connection) = self.connections.get_mut(number).and_then(Option::as_mut) else {
             return;
         };
-        if connection
-            .turn(&mut self.buffer, &self.hit, &self.stored)
-            .is_err()
-        {
+        if connection.turn(&mut self.buffer, &self.hit, &self.stored).is_err() {
             self.connections[number] = None;
         }
     }
@@ -203,11 +189,7 @@ impl Connection {
         while self.owed_bytes > 0 {
             // Start inside a reply if the socket took only a part of it before.
             let part = self.owed_bytes % replies.reply_bytes;
-            let skip = if part == 0 {
-                0
-            } else {
-                replies.reply_bytes - part
-            };
+            let skip = if part == 0 { 0 } else { replies.reply_bytes - part };
             let ready = self.owed_bytes.min(replies.bytes.len() - skip);
             match self.stream.write(&replies.bytes[skip..skip + ready]) {
                 Ok(bytes) => self.owed_bytes -= bytes,
@@ -221,11 +203,7 @@ impl Connection {
 
 impl Replies {
     fn new(reply: &[u8], newlines: usize) -> Replies {
-        Replies {
-            bytes: reply.repeat(REPLIES_READY),
-            reply_bytes: reply.len(),
-            newlines,
-        }
+        Replies { bytes: reply.repeat(REPLIES_READY), reply_bytes: reply.len(), newlines }
     }
 }
 
@@ -257,11 +235,7 @@ mod tests {
                 let run = driver.run(30_000, false).expect("it answers");
                 assert_eq!(run.tally.replies, run.requests);
                 assert!(run.requests >= 30_000);
-                let wanted = if operation == Operation::Get {
-                    run.tally.hits
-                } else {
-                    0
-                };
+                let wanted = if operation == Operation::Get { run.tally.hits } else { 0 };
                 assert_eq!(run.tally.hits, wanted);
                 assert_eq!(run.tally.stored, run.tally.replies - wanted);
             }

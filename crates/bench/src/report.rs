@@ -33,11 +33,7 @@ impl Spread {
             panic!("a spread needs at least one value");
         };
         let median = f64::midpoint(sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
-        Spread {
-            median,
-            min: *min,
-            max: *max,
-        }
+        Spread { median, min: *min, max: *max }
     }
 }
 
@@ -52,9 +48,7 @@ impl fmt::Display for Spread {
 /// A table that reads as plain text and as Markdown; all columns but the first `left` hold numbers.
 pub fn table(header: &[&str], left: usize, rows: impl IntoIterator<Item = Vec<String>>) -> Table {
     let mut table = Table::new();
-    table
-        .load_style(presets::ASCII_MARKDOWN)
-        .set_header(header.iter().copied());
+    table.load_style(presets::ASCII_MARKDOWN).set_header(header.iter().copied());
     table.add_rows(rows);
     for column in table.column_iter_mut().skip(left) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -82,32 +76,15 @@ mod tests {
 
     #[test]
     fn medians_of_odd_and_even_counts() {
-        assert_eq!(
-            Spread::of([3.0, 1.0, 9.0]),
-            Spread {
-                median: 3.0,
-                min: 1.0,
-                max: 9.0
-            }
-        );
+        assert_eq!(Spread::of([3.0, 1.0, 9.0]), Spread { median: 3.0, min: 1.0, max: 9.0 });
         assert_eq!(Spread::of([4.0, 1.0, 2.0, 9.0]).median, 3.0);
-        assert_eq!(
-            Spread::of([7.0]),
-            Spread {
-                median: 7.0,
-                min: 7.0,
-                max: 7.0
-            }
-        );
+        assert_eq!(Spread::of([7.0]), Spread { median: 7.0, min: 7.0, max: 7.0 });
         assert_eq!(format!("{:.1}", Spread::of([1.0, 2.0])), "1.5 (1.0..2.0)");
     }
 
     #[test]
     fn tables_are_markdown() {
         let text = table(&["a", "b"], 1, [vec!["x".into(), "1".into()]]).to_string();
-        assert!(
-            text.starts_with("| a | b |\n|---|---|\n| x | 1 |"),
-            "{text}"
-        );
+        assert!(text.starts_with("| a | b |\n|---|---|\n| x | 1 |"), "{text}");
     }
 }

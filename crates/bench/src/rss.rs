@@ -39,10 +39,7 @@ const RECENT_ITEMS_MAX: u64 = 1000;
 const RECENT_SHARE_OF_MEMORY: f64 = 0.1;
 
 /// memcached's default limit is 1 MiB for the whole item: this leaves room for key and header.
-const MIXED: Size = Size::LogUniform {
-    bytes_min: 10,
-    bytes_max: (1 << 20) - 1024,
-};
+const MIXED: Size = Size::LogUniform { bytes_min: 10, bytes_max: (1 << 20) - 1024 };
 
 /// What to check, and how strictly.
 #[derive(Debug, Args)]
@@ -51,12 +48,7 @@ pub struct RssOptions {
     #[arg(long, value_enum, default_value_t = Kind::Larder)]
     server: Kind,
     /// Memory limits in MiB.
-    #[arg(
-        short,
-        long = "memory-mb",
-        value_delimiter = ',',
-        default_value = "64,256,1024"
-    )]
+    #[arg(short, long = "memory-mb", value_delimiter = ',', default_value = "64,256,1024")]
     memory_mb: Vec<u64>,
     /// Share of the items stored last that must be readable.
     #[arg(long, default_value_t = 0.95)]
@@ -85,20 +77,9 @@ enum Fill {
     Mixed,
 }
 
-const FRESH: [&[Fill]; 4] = [
-    &[Fill::Small],
-    &[Fill::Medium],
-    &[Fill::Large],
-    &[Fill::Mixed],
-];
+const FRESH: [&[Fill]; 4] = [&[Fill::Small], &[Fill::Medium], &[Fill::Large], &[Fill::Mixed]];
 /// Back to small at the end: memory must come back from large items, too.
-const SHIFTING: &[Fill] = &[
-    Fill::Small,
-    Fill::Medium,
-    Fill::Large,
-    Fill::Mixed,
-    Fill::Small,
-];
+const SHIFTING: &[Fill] = &[Fill::Small, Fill::Medium, Fill::Large, Fill::Mixed, Fill::Small];
 
 #[derive(Debug, Serialize)]
 struct Report {
@@ -130,18 +111,11 @@ struct Row {
 pub fn run(options: &RssOptions) -> Outcome<()> {
     let recipe = options.servers_options.recipe(options.server)?;
     if matches!(options.server, Kind::Redis | Kind::Null) {
-        return Err(Failure::Missing(format!(
-            "{}: it does not evict here",
-            options.server
-        )));
+        return Err(Failure::Missing(format!("{}: it does not evict here", options.server)));
     }
     let machine = Machine::describe();
     machine::pin(options.servers_options.client_core)?;
-    let limits = if options.quick {
-        &[64][..]
-    } else {
-        &options.memory_mb
-    };
+    let limits = if options.quick { &[64][..] } else { &options.memory_mb };
     let plans: Vec<&[Fill]> = FRESH.into_iter().chain([SHIFTING]).collect();
     let fills: usize = plans.iter().map(|plan| plan.len()).sum();
     let progress = report::progress((fills * limits.len()) as u64);
@@ -260,17 +234,10 @@ fn judge(report: &Report) -> Outcome<()> {
         }
         if (row.recent_right as f64) < report.recent_share_min * row.recent_read as f64 {
             let (right, read) = (row.recent_right, row.recent_read);
-            broken.push(format!(
-                "{}: only {right} of the last {read} items",
-                row.title()
-            ));
+            broken.push(format!("{}: only {right} of the last {read} items", row.title()));
         }
     }
-    if broken.is_empty() {
-        Ok(())
-    } else {
-        Err(Failure::Check(broken.join("\n  ")))
-    }
+    if broken.is_empty() { Ok(()) } else { Err(Failure::Check(broken.join("\n  "))) }
 }
 
 fn rss_limit_bytes(memory_mb: u64) -> u64 {
@@ -284,10 +251,7 @@ impl Fill {
             Fill::Small => Shape::fixed(16, 32),
             Fill::Medium => Shape::fixed(30, 270),
             Fill::Large => Shape::fixed(24, 4096 - 24),
-            Fill::Mixed => Shape {
-                key_bytes: 24,
-                size: MIXED,
-            },
+            Fill::Mixed => Shape { key_bytes: 24, size: MIXED },
         }
     }
 
@@ -325,14 +289,9 @@ impl Row {
 impl fmt::Display for Report {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(out, "{}\nserver:  {}\n", self.machine.lines(), self.server)?;
-        let header = [
-            "fill", "RSS MiB", "peak", "limit", "stored", "refused", "items", "evicted", "recent",
-        ];
-        write!(
-            out,
-            "{}",
-            report::table(&header, 1, self.rows.iter().map(Row::cells))
-        )
+        let header =
+            ["fill", "RSS MiB", "peak", "limit", "stored", "refused", "items", "evicted", "recent"];
+        write!(out, "{}", report::table(&header, 1, self.rows.iter().map(Row::cells)))
     }
 }
 

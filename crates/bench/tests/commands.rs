@@ -5,9 +5,7 @@ use std::process::{Command, Output};
 
 fn installed(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|folder| folder.join(name))
-        .find(|file| file.is_file())
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
 fn bench(arguments: &[&str]) -> Output {
@@ -28,15 +26,7 @@ fn report_of(arguments: &[&str], name: &str) -> Option<serde_json::Value> {
     let json = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let json_text = json.to_str().expect("the target folder has a plain name");
     let memcached = memcached.to_str().expect("the binary has a plain name");
-    let peer = [
-        "--quick",
-        "--larder",
-        memcached,
-        "--larder-args",
-        "-u root",
-        "--json",
-        json_text,
-    ];
+    let peer = ["--quick", "--larder", memcached, "--larder-args", "-u root", "--json", json_text];
     let output = bench(&[arguments, &peer].concat());
     // memcached strands memory when sizes shift, which `rss` is there to find: exit code 1.
     let found =
@@ -59,10 +49,7 @@ fn compare_measures_every_server_and_finds_every_key() {
     );
     for row in rows {
         assert!(row["server_cpu"]["median"].as_f64() > Some(0.0), "{row}");
-        assert!(
-            row["hit_share"].is_null() || row["hit_share"] == 1.0,
-            "{row}"
-        );
+        assert!(row["hit_share"].is_null() || row["hit_share"] == 1.0, "{row}");
     }
     assert_eq!(report["ratios"].as_array().map(Vec::len), Some(6));
 }
@@ -84,11 +71,7 @@ fn rss_follows_every_fill() {
         return;
     };
     let rows = report["rows"].as_array().expect("rows");
-    assert_eq!(
-        rows.len(),
-        9,
-        "four fills of a fresh server and five of one"
-    );
+    assert_eq!(rows.len(), 9, "four fills of a fresh server and five of one");
     for row in rows {
         assert!(row["evictions"].as_u64() > Some(0), "{row}");
         assert!(row["recent_read"].as_u64() > Some(0), "{row}");
@@ -98,14 +81,7 @@ fn rss_follows_every_fill() {
 
 #[test]
 fn a_server_that_ends_at_once_is_quoted() {
-    let output = bench(&[
-        "rss",
-        "--quick",
-        "--larder",
-        "/bin/ls",
-        "--larder-args",
-        "--no-such",
-    ]);
+    let output = bench(&["rss", "--quick", "--larder", "/bin/ls", "--larder-args", "--no-such"]);
     assert_eq!(output.status.code(), Some(4));
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(message.contains("ended at once"), "{message}");
@@ -118,9 +94,6 @@ fn a_missing_binary_is_named_and_has_its_exit_code() {
         let output = bench(&[command, "--quick", "--larder", "no/such/larder"]);
         assert_eq!(output.status.code(), Some(3));
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(
-            message.contains("no/such/larder") && message.contains("cargo build"),
-            "{message}"
-        );
+        assert!(message.contains("no/such/larder") && message.contains("cargo build"), "{message}");
     }
 }

@@ -86,8 +86,8 @@ impl Hot {
         }
     }
 
-    /// Evicts up to `wanted` items of a class. Returns how many there were; their chunks are free
-    /// once no reader can see them.
+    /// Evicts items of a class until about `wanted` chunks are on their way to being free: they are
+    /// once no reader can see them. Returns how many chunks that is.
     pub fn evict(&self, id: ClassId, wanted: usize, links: &dyn Links) -> usize {
         let guard = self.epochs.pin();
         let mut chained = Vec::new();
@@ -106,6 +106,9 @@ impl Hot {
                     break;
                 }
                 for &place in &victims[..found] {
+                    if evicted >= wanted {
+                        break;
+                    }
                     evicted += self.unlink(&guard, &mut class, links, place, &mut chained);
                 }
             }
@@ -216,7 +219,8 @@ impl Hot {
     }
 
     /// Unlinks one victim and sends its chunk to limbo; chained ones are left to the caller, who
-    /// must not hold a class's lock when it retires them. Returns how many were unlinked: 0 or 1.
+    /// must not hold a class's lock when it retires them. Returns how many chunks it had, or 0 if it
+    /// was not in the index any more.
     pub(crate) fn unlink(
         &self,
         guard: &Guard<'_>,
@@ -241,13 +245,15 @@ impl Hot {
             counters.evicted += 1;
             counters.evicted_unfetched += u64::from(!fetched);
             counters.evicted_recent += u64::from(mark & policy::clock::RECENT != 0);
-            class.evicted_lately += 1.0;
+            // Nearly all pieces are of the largest class, whose hand it is that mostly finds them.
+            class.evicted_lately += item.layout().pieces().max(1) as f64;
         }
-        if item.layout().is_chained() {
+        let pieces = item.layout().pieces();
+        if pieces > 0 {
             chained.push(place);
-        } else {
-            class.retire(self.epochs.tag(), place);
+            return pieces;
         }
+        class.retire(self.epochs.tag(), place);
         1
     }
 }

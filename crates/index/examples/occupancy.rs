@@ -53,14 +53,8 @@ struct World {
 impl World {
     fn new(paths: usize, initial_items: usize, units_max: usize) -> Self {
         let epochs = Arc::new(Epochs::new());
-        let space = Heap {
-            limit: units_max,
-            used: AtomicUsize::new(0),
-        };
-        let options = Options {
-            initial_items,
-            paths,
-        };
+        let space = Heap { limit: units_max, used: AtomicUsize::new(0) };
+        let options = Options { initial_items, paths };
         let index = Index::new(options, epochs.clone(), Arc::new(space));
         let index = index.expect("there is memory to start");
         Self { index, epochs }
@@ -69,9 +63,7 @@ impl World {
     fn insert(&self, key: u64) -> bool {
         let set = |_| (Change::Set(Location::new(1, key)), ());
         let guard = self.epochs.pin();
-        self.index
-            .update(&guard, Hash(mix(key)), |_| false, set)
-            .is_ok()
+        self.index.update(&guard, Hash(mix(key)), |_| false, set).is_ok()
     }
 }
 
@@ -121,13 +113,8 @@ fn print_paths(paths: &[usize]) {
             moves += before;
             inserts += items;
         }
-        print!(
-            "{paths:5} | {full:8.2} % ({full_min:.2} %) | {:12.4} |",
-            ratio(moves, inserts)
-        );
-        by_load
-            .iter()
-            .for_each(|band| print!(" {:7.3} |", ratio(band.0, band.1)));
+        print!("{paths:5} | {full:8.2} % ({full_min:.2} %) | {:12.4} |", ratio(moves, inserts));
+        by_load.iter().for_each(|band| print!(" {:7.3} |", ratio(band.0, band.1)));
         println!();
     }
 }

@@ -136,11 +136,7 @@ mod models {
         let locked = view.table.lock().expect("nobody retires it");
         let found = view.scan(&mut |_| true).expect("it is there");
         let target = view.buckets[1 - found.side as usize];
-        let slot = view
-            .table
-            .bucket(target)
-            .free_slot()
-            .expect("nobody else is");
+        let slot = view.table.bucket(target).free_slot().expect("nobody else is");
         locked.move_word((found.bucket, found.slot), (target, slot));
     }
 

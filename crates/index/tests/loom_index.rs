@@ -35,10 +35,7 @@ const LARGEST: usize = 11;
 impl World {
     fn new(initial_items: usize, keys: &[u64]) -> Arc<Self> {
         let epochs = Arc::new(Epochs::new());
-        let options = Options {
-            initial_items,
-            ..Options::default()
-        };
+        let options = Options { initial_items, ..Options::default() };
         let space = Arc::new(HeapSpace::new(usize::MAX >> 1));
         let index = Index::new(options, epochs.clone(), space).expect("there is memory");
         let world = Self { index, epochs };
@@ -136,10 +133,7 @@ fn readers_always_find(initial_items: usize, preemptions: usize, event: fn(&Stat
             };
             assert_eq!(world.set(new, 0), None);
             reader.join().expect("the reader found its key");
-            assert!(
-                event(&world.index.stats()),
-                "it happened in this execution too"
-            );
+            assert!(event(&world.index.stats()), "it happened in this execution too");
             assert_eq!(world.find(new), Some(location(new, 0)));
         });
     }
@@ -157,11 +151,7 @@ fn a_reader_finds_a_key_that_moves_to_where_it_has_looked() {
     let twins = || {
         let world = World::new(SMALLEST, &[TWINS[0], TWINS[1], TWINS[2], TWINS[3]]);
         let guard = world.epochs.pin();
-        assert!(
-            world
-                .index
-                .remove_exact(&guard, hash(TWINS[0]), location(TWINS[0], 0))
-        );
+        assert!(world.index.remove_exact(&guard, hash(TWINS[0]), location(TWINS[0], 0)));
         drop(guard);
         world
     };
@@ -210,11 +200,7 @@ fn a_reader_finds_a_key_while_its_table_merges() {
             let world = World::new(LARGEST, &keys);
             for &key in &keys[2..] {
                 let guard = world.epochs.pin();
-                assert!(
-                    world
-                        .index
-                        .remove_exact(&guard, hash(key), location(key, 0))
-                );
+                assert!(world.index.remove_exact(&guard, hash(key), location(key, 0)));
             }
             let reader = {
                 let world = world.clone();
@@ -238,10 +224,7 @@ fn a_reader_sees_the_old_or_the_new_location() {
             spawn(move || {
                 let first = world.find(1).expect("it is there throughout");
                 let second = world.find(1).expect("it is there throughout");
-                assert!(
-                    first.place() <= second.place(),
-                    "an older location came back"
-                );
+                assert!(first.place() <= second.place(), "an older location came back");
             })
         };
         assert_eq!(world.set(1, 1), Some(location(1, 0)));

@@ -33,16 +33,9 @@ impl World {
         let epochs = Arc::new(Epochs::new());
         let space = Arc::new(HeapSpace::new(units));
         // Two paths make the longest walks, and so the most moves.
-        let options = Options {
-            initial_items: 0,
-            paths: 2,
-        };
+        let options = Options { initial_items: 0, paths: 2 };
         let index = Index::new(options, epochs.clone(), space).expect("there is memory");
-        let world = Self {
-            index,
-            epochs,
-            done: AtomicBool::new(false),
-        };
+        let world = Self { index, epochs, done: AtomicBool::new(false) };
         for key in 0..PERMANENT {
             assert!(world.insert(key));
         }
@@ -52,19 +45,15 @@ impl World {
     fn insert(&self, key: u64) -> bool {
         let set = |_| (Change::Set(location(key)), ());
         let guard = self.epochs.pin();
-        self.index
-            .update(&guard, hash(key), |at| at == location(key), set)
-            .is_ok()
+        self.index.update(&guard, hash(key), |at| at == location(key), set).is_ok()
     }
 
     fn remove(&self, key: u64) -> bool {
-        self.index
-            .remove_exact(&self.epochs.pin(), hash(key), location(key))
+        self.index.remove_exact(&self.epochs.pin(), hash(key), location(key))
     }
 
     fn contains(&self, key: u64) -> bool {
-        self.index
-            .contains_exact(&self.epochs.pin(), hash(key), location(key))
+        self.index.contains_exact(&self.epochs.pin(), hash(key), location(key))
     }
 
     /// Looks up permanent and absent keys until the writers are done.

@@ -23,11 +23,8 @@ fn measure(name: &str, units: usize, mut once: impl FnMut()) {
         })
         .collect();
     rounds.sort_by(f64::total_cmp);
-    let (low, median, high) = (
-        rounds[ROUNDS / 10],
-        rounds[ROUNDS / 2],
-        rounds[ROUNDS - ROUNDS / 10],
-    );
+    let (low, median, high) =
+        (rounds[ROUNDS / 10], rounds[ROUNDS / 2], rounds[ROUNDS - ROUNDS / 10]);
     println!("{name:<44} {median:>7.1} ns   (10 % {low:.1}, 90 % {high:.1})");
 }
 
@@ -62,22 +59,13 @@ fn main() {
     let lines =
         |line: &dyn Fn(usize) -> String| (0..100).map(line).collect::<String>().into_bytes();
     let pipelined: [(&str, Vec<u8>); 5] = [
-        (
-            "get, 1 key of 24 bytes, 100 pipelined",
-            lines(&|i| format!("get {}\r\n", key(i))),
-        ),
-        (
-            "gets, 1 key, 100 pipelined",
-            lines(&|i| format!("gets {}\r\n", key(i))),
-        ),
+        ("get, 1 key of 24 bytes, 100 pipelined", lines(&|i| format!("get {}\r\n", key(i)))),
+        ("gets, 1 key, 100 pipelined", lines(&|i| format!("gets {}\r\n", key(i)))),
         (
             "set of 32 bytes, 100 pipelined",
             lines(&|i| format!("set {} 0 0 32\r\n{}\r\n", key(i), "v".repeat(32))),
         ),
-        (
-            "mg v t f, 100 pipelined",
-            lines(&|i| format!("mg {} v t f\r\n", key(i))),
-        ),
+        ("mg v t f, 100 pipelined", lines(&|i| format!("mg {} v t f\r\n", key(i)))),
         (
             "ms T60 of 32 bytes, 100 pipelined",
             lines(&|i| format!("ms {} 32 T60\r\n{}\r\n", key(i), "v".repeat(32))),

@@ -20,9 +20,7 @@ pub(crate) fn decode(wire: &[u8], target: &mut [u8; KEY_BYTES_MAX]) -> Option<us
 pub(crate) fn encode(out: &mut Vec<u8>, key: &[u8]) {
     let start = out.len();
     out.resize(start + key.len().div_ceil(3) * 4, 0);
-    STANDARD
-        .encode_slice(key, &mut out[start..])
-        .expect("base64 writes 4 bytes for every 3");
+    STANDARD.encode_slice(key, &mut out[start..]).expect("base64 writes 4 bytes for every 3");
 }
 
 #[cfg(test)]
@@ -45,15 +43,8 @@ mod tests {
     #[test]
     fn what_is_not_base64_is_refused() {
         let mut target = [0; KEY_BYTES_MAX];
-        for wire in [
-            &b""[..],
-            b"Zm9",
-            b"Zm9v!",
-            b"====",
-            b"Zm9=",
-            b"Zg==Zg==",
-            b"\xff\xff\xff\xff",
-        ] {
+        for wire in [&b""[..], b"Zm9", b"Zm9v!", b"====", b"Zm9=", b"Zg==Zg==", b"\xff\xff\xff\xff"]
+        {
             assert_eq!(decode(wire, &mut target), None, "{wire:?}");
         }
     }

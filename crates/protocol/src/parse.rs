@@ -68,11 +68,7 @@ pub enum Parsed<'b> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Failure {
     /// An error to be answered.
-    Refused {
-        error: Refusal,
-        swallow_bytes: u64,
-        quiet: bool,
-    },
+    Refused { error: Refusal, swallow_bytes: u64, quiet: bool },
     /// Not a client.
     Close,
 }
@@ -80,11 +76,7 @@ enum Failure {
 impl From<Refusal> for Failure {
     /// An error that is always answered, on a line without payload.
     fn from(error: Refusal) -> Failure {
-        Failure::Refused {
-            error,
-            swallow_bytes: 0,
-            quiet: false,
-        }
+        Failure::Refused { error, swallow_bytes: 0, quiet: false }
     }
 }
 
@@ -110,16 +102,9 @@ pub fn parse(input: &[u8], continuation: Option<GetContinuation>) -> Parsed<'_> 
     };
     match outcome {
         Ok(request) => Parsed::Request { request, consumed },
-        Err(Failure::Refused {
-            error,
-            swallow_bytes,
-            quiet,
-        }) => Parsed::Refused {
-            error,
-            consumed,
-            swallow_bytes,
-            quiet,
-        },
+        Err(Failure::Refused { error, swallow_bytes, quiet }) => {
+            Parsed::Refused { error, consumed, swallow_bytes, quiet }
+        }
         Err(Failure::Close) => Parsed::Close,
     }
 }
@@ -157,15 +142,11 @@ fn rare<'b>(line: &'b [u8], verb: &[u8], arguments: &'b [u8]) -> Outcome<'b> {
         b"version" => Ok(Request::Version),
         b"quit" => Ok(Request::Quit),
         b"verbosity" => classic::verbosity(arguments),
-        b"stats" => Ok(Request::Stats {
-            arguments: tokens::trim(arguments),
-        }),
-        b"watch" => Ok(Request::Watch {
-            arguments: tokens::trim(arguments),
-        }),
-        b"lru_crawler" | b"lru" | b"slabs" | b"extstore" => Ok(Request::Administration {
-            line: tokens::trim(line),
-        }),
+        b"stats" => Ok(Request::Stats { arguments: tokens::trim(arguments) }),
+        b"watch" => Ok(Request::Watch { arguments: tokens::trim(arguments) }),
+        b"lru_crawler" | b"lru" | b"slabs" | b"extstore" => {
+            Ok(Request::Administration { line: tokens::trim(line) })
+        }
         b"cache_memlimit" => classic::cache_memlimit(arguments),
         b"shutdown" => classic::shutdown(arguments),
         b"refresh_certs" => Ok(Request::RefreshCerts),

@@ -23,10 +23,7 @@ pub struct Key<'b> {
 impl<'b> Key<'b> {
     /// A key that stands on the wire as it is.
     pub fn plain(wire: &'b [u8]) -> Key<'b> {
-        Key {
-            wire,
-            base64: false,
-        }
+        Key { wire, base64: false }
     }
 
     /// The key itself: what stands on the wire, or what its base64 form decodes to (in `scratch`).

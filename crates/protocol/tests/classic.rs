@@ -15,12 +15,9 @@ fn request(line: &str) -> Request<'_> {
 fn refusal(line: &str) -> (Refusal, u64, bool) {
     let input = format!("{line}\r\n");
     match parse(input.as_bytes(), None) {
-        Parsed::Refused {
-            error,
-            consumed,
-            swallow_bytes,
-            quiet,
-        } if consumed == input.len() => (error, swallow_bytes, quiet),
+        Parsed::Refused { error, consumed, swallow_bytes, quiet } if consumed == input.len() => {
+            (error, swallow_bytes, quiet)
+        }
         other => panic!("{line:?}: {other:?}"),
     }
 }
@@ -40,21 +37,10 @@ fn gets() {
         ("gat -7 a b\r\n", vec!["a", "b"], false, touch),
         ("gats  -7  a\r\n", vec!["a"], true, touch),
     ] {
-        let Request::Get(get) = request(line) else {
-            panic!("{line:?}")
-        };
+        let Request::Get(get) = request(line) else { panic!("{line:?}") };
         let found: Vec<_> = get.keys().map(|key| String::from_utf8_lossy(key)).collect();
         assert_eq!(found, keys, "{line:?}");
-        assert_eq!(
-            get,
-            Get {
-                keys: get.keys,
-                with_cas,
-                touch,
-                more: false,
-                refused: None
-            }
-        );
+        assert_eq!(get, Get { keys: get.keys, with_cas, touch, more: false, refused: None });
         assert_eq!(get.continuation(), None);
     }
 }
@@ -63,13 +49,7 @@ fn gets() {
 fn a_key_is_any_250_bytes_but_spaces() {
     let wire = [vec![1, 9, 11, 0, 0x7f, 0x80, 0xff], vec![b'k'; 243]].concat();
     let line = [b"get ", &wire[..], b" ", &wire[..], b"\r\n"].concat();
-    let Parsed::Request {
-        request: Request::Get(get),
-        ..
-    } = parse(&line, None)
-    else {
-        panic!()
-    };
+    let Parsed::Request { request: Request::Get(get), .. } = parse(&line, None) else { panic!() };
     assert_eq!(get.keys().collect::<Vec<_>>(), [&wire[..], &wire[..]]);
 }
 
@@ -88,18 +68,9 @@ fn bad_gets() {
         &format!("gat 0 a {long}"),
         &format!("get {long} noreply"),
     ] {
-        assert_eq!(
-            refusal(line),
-            (Refusal::BadCommandLineFormat, 0, false),
-            "{line}"
-        );
+        assert_eq!(refusal(line), (Refusal::BadCommandLineFormat, 0, false), "{line}");
     }
-    for line in [
-        "gat x a",
-        "gat 2147483648 a",
-        "gats - a",
-        &format!("gat x {long}")[..],
-    ] {
+    for line in ["gat x a", "gat 2147483648 a", "gats - a", &format!("gat x {long}")[..]] {
         assert_eq!(refusal(line), (Refusal::InvalidExptime, 0, false), "{line}");
     }
 }
@@ -120,92 +91,21 @@ fn stores() {
         ("set  k  1  2  3  \r\n", plain),
         ("set k 1 2 3 junk\r\n", plain),
         ("set k 1 2 3 noreply junk\r\n", plain),
-        (
-            "set k 1 2 3 noreply\r\n",
-            Store {
-                noreply: true,
-                ..plain
-            },
-        ),
-        (
-            "set k 1 2 3 junk noreply \r\n",
-            Store {
-                noreply: true,
-                ..plain
-            },
-        ),
+        ("set k 1 2 3 noreply\r\n", Store { noreply: true, ..plain }),
+        ("set k 1 2 3 junk noreply \r\n", Store { noreply: true, ..plain }),
         ("set k +1 +2 3\r\n", plain),
-        (
-            "set k 1 -2 3\r\n",
-            Store {
-                expiry: ExpiryTime(-2),
-                ..plain
-            },
-        ),
-        (
-            "set k 1 4102444800 3\r\n",
-            Store {
-                expiry: ExpiryTime(4_102_444_800),
-                ..plain
-            },
-        ),
-        (
-            "set k 4294967295 2 0\r\n",
-            Store {
-                flags: u32::MAX,
-                value_bytes: 0,
-                ..plain
-            },
-        ),
-        (
-            "set k 1 2 2147483645\r\n",
-            Store {
-                value_bytes: 2_147_483_645,
-                ..plain
-            },
-        ),
-        (
-            "add k 1 2 3\r\n",
-            Store {
-                mode: StoreMode::Add,
-                ..plain
-            },
-        ),
-        (
-            "replace k 1 2 3\r\n",
-            Store {
-                mode: StoreMode::Replace,
-                ..plain
-            },
-        ),
-        (
-            "append k 1 2 3\r\n",
-            Store {
-                mode: StoreMode::Append,
-                ..plain
-            },
-        ),
-        (
-            "prepend k 1 2 3\r\n",
-            Store {
-                mode: StoreMode::Prepend,
-                ..plain
-            },
-        ),
-        (
-            "cas k 1 2 3 4\r\n",
-            Store {
-                mode: StoreMode::Cas(4),
-                ..plain
-            },
-        ),
+        ("set k 1 -2 3\r\n", Store { expiry: ExpiryTime(-2), ..plain }),
+        ("set k 1 4102444800 3\r\n", Store { expiry: ExpiryTime(4_102_444_800), ..plain }),
+        ("set k 4294967295 2 0\r\n", Store { flags: u32::MAX, value_bytes: 0, ..plain }),
+        ("set k 1 2 2147483645\r\n", Store { value_bytes: 2_147_483_645, ..plain }),
+        ("add k 1 2 3\r\n", Store { mode: StoreMode::Add, ..plain }),
+        ("replace k 1 2 3\r\n", Store { mode: StoreMode::Replace, ..plain }),
+        ("append k 1 2 3\r\n", Store { mode: StoreMode::Append, ..plain }),
+        ("prepend k 1 2 3\r\n", Store { mode: StoreMode::Prepend, ..plain }),
+        ("cas k 1 2 3 4\r\n", Store { mode: StoreMode::Cas(4), ..plain }),
         (
             "cas k 1 2 3 18446744073709551615 noreply\r\n",
-            Store {
-                mode: StoreMode::Cas(u64::MAX),
-                noreply: true,
-                ..plain
-            },
+            Store { mode: StoreMode::Cas(u64::MAX), noreply: true, ..plain },
         ),
     ] {
         assert_eq!(request(line), Request::Store(store), "{line:?}");
@@ -229,11 +129,7 @@ fn a_store_without_a_length_swallows_nothing_and_is_never_silent() {
         "append k 0 0 +1",
         "set k 0 0 000000000001",
     ] {
-        assert_eq!(
-            refusal(line),
-            (Refusal::BadCommandLineFormat, 0, false),
-            "{line}"
-        );
+        assert_eq!(refusal(line), (Refusal::BadCommandLineFormat, 0, false), "{line}");
     }
 }
 
@@ -253,17 +149,9 @@ fn a_bad_store_with_a_length_swallows_its_value() {
         "cas k 0 0 5 18446744073709551616",
         &format!("set {long} 0 0 5")[..],
     ] {
-        assert_eq!(
-            refusal(line),
-            (Refusal::BadCommandLineFormat, 7, false),
-            "{line}"
-        );
+        assert_eq!(refusal(line), (Refusal::BadCommandLineFormat, 7, false), "{line}");
         let silent = format!("{line} noreply");
-        assert_eq!(
-            refusal(&silent),
-            (Refusal::BadCommandLineFormat, 7, true),
-            "{line}"
-        );
+        assert_eq!(refusal(&silent), (Refusal::BadCommandLineFormat, 7, true), "{line}");
     }
 }
 
@@ -275,45 +163,11 @@ fn commands_with_one_key() {
         ("delete k\r\n", Request::Delete { key: k, noreply }),
         ("delete k 0\r\n", Request::Delete { key: k, noreply }),
         ("delete k 5 x\r\n", Request::Delete { key: k, noreply }),
-        (
-            "delete k noreply\r\n",
-            Request::Delete {
-                key: k,
-                noreply: true,
-            },
-        ),
-        (
-            "delete noreply\r\n",
-            Request::Delete {
-                key: key("noreply"),
-                noreply: true,
-            },
-        ),
-        (
-            "touch k 10\r\n",
-            Request::Touch {
-                key: k,
-                expiry: ExpiryTime(10),
-                noreply,
-            },
-        ),
-        (
-            "touch k -1 noreply\n",
-            Request::Touch {
-                key: k,
-                expiry: ExpiryTime(-1),
-                noreply: true,
-            },
-        ),
-        (
-            "incr k 1\r\n",
-            Request::Arithmetic {
-                key: k,
-                delta: 1,
-                direction: up,
-                noreply,
-            },
-        ),
+        ("delete k noreply\r\n", Request::Delete { key: k, noreply: true }),
+        ("delete noreply\r\n", Request::Delete { key: key("noreply"), noreply: true }),
+        ("touch k 10\r\n", Request::Touch { key: k, expiry: ExpiryTime(10), noreply }),
+        ("touch k -1 noreply\n", Request::Touch { key: k, expiry: ExpiryTime(-1), noreply: true }),
+        ("incr k 1\r\n", Request::Arithmetic { key: k, delta: 1, direction: up, noreply }),
         (
             "decr k 18446744073709551615 noreply\r\n",
             Request::Arithmetic {
@@ -360,111 +214,31 @@ fn bad_commands_with_one_key() {
 fn administration() {
     let noreply = false;
     for (line, expected) in [
-        (
-            "flush_all\r\n",
-            Request::FlushAll {
-                delay: ExpiryTime(0),
-                noreply,
-            },
-        ),
-        (
-            "flush_all 9\r\n",
-            Request::FlushAll {
-                delay: ExpiryTime(9),
-                noreply,
-            },
-        ),
-        (
-            "flush_all -1\r\n",
-            Request::FlushAll {
-                delay: ExpiryTime(-1),
-                noreply,
-            },
-        ),
-        (
-            "flush_all noreply\r\n",
-            Request::FlushAll {
-                delay: ExpiryTime(0),
-                noreply: true,
-            },
-        ),
-        (
-            "flush_all 9 noreply\r\n",
-            Request::FlushAll {
-                delay: ExpiryTime(9),
-                noreply: true,
-            },
-        ),
+        ("flush_all\r\n", Request::FlushAll { delay: ExpiryTime(0), noreply }),
+        ("flush_all 9\r\n", Request::FlushAll { delay: ExpiryTime(9), noreply }),
+        ("flush_all -1\r\n", Request::FlushAll { delay: ExpiryTime(-1), noreply }),
+        ("flush_all noreply\r\n", Request::FlushAll { delay: ExpiryTime(0), noreply: true }),
+        ("flush_all 9 noreply\r\n", Request::FlushAll { delay: ExpiryTime(9), noreply: true }),
         ("version\r\n", Request::Version),
         ("quit\r\n", Request::Quit),
         ("quit now\r\n", Request::Quit),
         ("verbosity 1\r\n", Request::Verbosity { noreply }),
-        (
-            "verbosity 0 noreply\r\n",
-            Request::Verbosity { noreply: true },
-        ),
+        ("verbosity 0 noreply\r\n", Request::Verbosity { noreply: true }),
         ("stats\r\n", Request::Stats { arguments: b"" }),
-        (
-            "stats  items  \r\n",
-            Request::Stats {
-                arguments: b"items",
-            },
-        ),
-        (
-            "stats cachedump 1 2\r\n",
-            Request::Stats {
-                arguments: b"cachedump 1 2",
-            },
-        ),
-        (
-            "watch fetchers  deletions\r\n",
-            Request::Watch {
-                arguments: b"fetchers  deletions",
-            },
-        ),
+        ("stats  items  \r\n", Request::Stats { arguments: b"items" }),
+        ("stats cachedump 1 2\r\n", Request::Stats { arguments: b"cachedump 1 2" }),
+        ("watch fetchers  deletions\r\n", Request::Watch { arguments: b"fetchers  deletions" }),
         (
             "lru_crawler metadump all \r\n",
-            Request::Administration {
-                line: b"lru_crawler metadump all",
-            },
+            Request::Administration { line: b"lru_crawler metadump all" },
         ),
-        (
-            "lru mode flat\r\n",
-            Request::Administration {
-                line: b"lru mode flat",
-            },
-        ),
-        (
-            "slabs automove 0\r\n",
-            Request::Administration {
-                line: b"slabs automove 0",
-            },
-        ),
-        (
-            "extstore item_age 1\r\n",
-            Request::Administration {
-                line: b"extstore item_age 1",
-            },
-        ),
-        (
-            "cache_memlimit 64\r\n",
-            Request::CacheMemlimit {
-                megabytes: 64,
-                noreply,
-            },
-        ),
-        (
-            "cache_memlimit 64 noreply\n",
-            Request::CacheMemlimit {
-                megabytes: 64,
-                noreply: true,
-            },
-        ),
+        ("lru mode flat\r\n", Request::Administration { line: b"lru mode flat" }),
+        ("slabs automove 0\r\n", Request::Administration { line: b"slabs automove 0" }),
+        ("extstore item_age 1\r\n", Request::Administration { line: b"extstore item_age 1" }),
+        ("cache_memlimit 64\r\n", Request::CacheMemlimit { megabytes: 64, noreply }),
+        ("cache_memlimit 64 noreply\n", Request::CacheMemlimit { megabytes: 64, noreply: true }),
         ("shutdown\r\n", Request::Shutdown { graceful: false }),
-        (
-            "shutdown graceful\r\n",
-            Request::Shutdown { graceful: true },
-        ),
+        ("shutdown graceful\r\n", Request::Shutdown { graceful: true }),
         ("refresh_certs\r\n", Request::RefreshCerts),
     ] {
         assert_eq!(request(line), expected, "{line:?}");
@@ -492,16 +266,7 @@ fn bad_administration() {
 #[test]
 fn every_refusal_is_a_line() {
     assert_eq!(Refusal::UnknownCommand.line(), "ERROR\r\n");
-    assert_eq!(
-        Refusal::BadCommandLineFormat.line(),
-        "CLIENT_ERROR bad command line format\r\n"
-    );
-    assert_eq!(
-        Refusal::InvalidExptime.line(),
-        "CLIENT_ERROR invalid exptime argument\r\n"
-    );
-    assert_eq!(
-        Refusal::InvalidDelta.line(),
-        "CLIENT_ERROR invalid numeric delta argument\r\n"
-    );
+    assert_eq!(Refusal::BadCommandLineFormat.line(), "CLIENT_ERROR bad command line format\r\n");
+    assert_eq!(Refusal::InvalidExptime.line(), "CLIENT_ERROR invalid exptime argument\r\n");
+    assert_eq!(Refusal::InvalidDelta.line(), "CLIENT_ERROR invalid numeric delta argument\r\n");
 }

@@ -5,12 +5,7 @@ use larder_protocol::request::{Get, GetContinuation, Request};
 use larder_protocol::{Parsed, Refusal, parse};
 
 fn refused(error: Refusal, consumed: usize) -> Parsed<'static> {
-    Parsed::Refused {
-        error,
-        consumed,
-        swallow_bytes: 0,
-        quiet: false,
-    }
+    Parsed::Refused { error, consumed, swallow_bytes: 0, quiet: false }
 }
 
 #[test]
@@ -22,18 +17,9 @@ fn line_ends() {
         (b"version x y\r\n", 13),
         (b"version\r\nversion\r\n", 9),
     ] {
-        assert_eq!(
-            parse(input, None),
-            Parsed::Request {
-                request: Request::Version,
-                consumed
-            }
-        );
+        assert_eq!(parse(input, None), Parsed::Request { request: Request::Version, consumed });
     }
-    assert_eq!(
-        parse(b"version\r\r\n", None),
-        refused(Refusal::UnknownCommand, 10)
-    );
+    assert_eq!(parse(b"version\r\r\n", None), refused(Refusal::UnknownCommand, 10));
     for input in [&b""[..], b"g", b"version", b"version\r"] {
         assert_eq!(parse(input, None), Parsed::Incomplete, "{input:?}");
     }
@@ -41,25 +27,12 @@ fn line_ends() {
 
 #[test]
 fn short_lines() {
-    for (input, consumed) in [
-        (&b"\n"[..], 1),
-        (b"\r\n", 2),
-        (b"a\r\n", 3),
-        (b"mn\n", 3),
-        (b"get\n", 4),
-    ] {
-        assert_eq!(
-            parse(input, None),
-            refused(Refusal::BadCommandLineFormat, consumed)
-        );
+    for (input, consumed) in
+        [(&b"\n"[..], 1), (b"\r\n", 2), (b"a\r\n", 3), (b"mn\n", 3), (b"get\n", 4)]
+    {
+        assert_eq!(parse(input, None), refused(Refusal::BadCommandLineFormat, consumed));
     }
-    assert_eq!(
-        parse(b"mn\r\n", None),
-        Parsed::Request {
-            request: Request::MetaNoop,
-            consumed: 4
-        }
-    );
+    assert_eq!(parse(b"mn\r\n", None), Parsed::Request { request: Request::MetaNoop, consumed: 4 });
 }
 
 #[test]
@@ -91,47 +64,24 @@ fn what_is_no_verb() {
 
 #[test]
 fn browsers_are_not_answered() {
-    for line in [
-        "GET / HTTP/1.1",
-        "POST /x HTTP/",
-        "foo HTTP/2  ",
-        " GET / HTTP/1.0",
-    ] {
-        assert_eq!(
-            parse(format!("{line}\r\n").as_bytes(), None),
-            Parsed::Close,
-            "{line}"
-        );
+    for line in ["GET / HTTP/1.1", "POST /x HTTP/", "foo HTTP/2  ", " GET / HTTP/1.0"] {
+        assert_eq!(parse(format!("{line}\r\n").as_bytes(), None), Parsed::Close, "{line}");
     }
-    assert!(matches!(
-        parse(b"get / HTTP/1.1\r\n", None),
-        Parsed::Request { .. }
-    ));
-    assert!(matches!(
-        parse(b"GET / HTTP/1.1 x\r\n", None),
-        Parsed::Refused { .. }
-    ));
-    assert!(matches!(
-        parse(b"GET / http/1.1\r\n", None),
-        Parsed::Refused { .. }
-    ));
+    assert!(matches!(parse(b"get / HTTP/1.1\r\n", None), Parsed::Request { .. }));
+    assert!(matches!(parse(b"GET / HTTP/1.1 x\r\n", None), Parsed::Refused { .. }));
+    assert!(matches!(parse(b"GET / http/1.1\r\n", None), Parsed::Refused { .. }));
 }
 
 #[test]
 fn binary_is_known_by_its_first_byte() {
     assert_eq!(parse(b"\x80", None), Parsed::Binary);
     assert_eq!(parse(b"\x80\x00\r\n", None), Parsed::Binary);
-    assert!(matches!(
-        parse(b"\x81\x00\r\n", None),
-        Parsed::Refused { .. }
-    ));
+    assert!(matches!(parse(b"\x81\x00\r\n", None), Parsed::Refused { .. }));
 }
 
 #[test]
 fn a_line_without_end_closes_unless_it_is_a_multiget() {
-    for start in [
-        "", "set ", "get", "getsx ", "mg ", "delete ", "GET ", "stats ",
-    ] {
+    for start in ["", "set ", "get", "getsx ", "mg ", "delete ", "GET ", "stats "] {
         let mut input = start.as_bytes().to_vec();
         input.resize(LINE_BYTES_MAX, b'a');
         assert_eq!(parse(&input, None), Parsed::Incomplete, "{start}");
@@ -151,10 +101,7 @@ fn a_line_without_end_closes_unless_it_is_a_multiget() {
 #[test]
 fn a_long_line_that_has_arrived_is_a_line() {
     let input = format!("stats {}\r\n", "x".repeat(5000));
-    assert!(matches!(
-        parse(input.as_bytes(), None),
-        Parsed::Request { .. }
-    ));
+    assert!(matches!(parse(input.as_bytes(), None), Parsed::Request { .. }));
 }
 
 /// Feeds a line through a buffer that is filled `read_bytes` at a time, and returns its keys and
@@ -165,16 +112,10 @@ fn multiget(line: &[u8], read_bytes: usize) -> (Vec<Vec<u8>>, Result<Get<'static
     let mut continuation: Option<GetContinuation> = None;
     for read in line.chunks(read_bytes) {
         buffer.extend_from_slice(read);
-        assert!(
-            buffer.len() <= LINE_BYTES_MAX + 1 + read_bytes,
-            "the buffer stays bounded"
-        );
+        assert!(buffer.len() <= LINE_BYTES_MAX + 1 + read_bytes, "the buffer stays bounded");
         match parse(&buffer, continuation) {
             Parsed::Incomplete => {}
-            Parsed::Request {
-                request: Request::Get(get),
-                consumed,
-            } => {
+            Parsed::Request { request: Request::Get(get), consumed } => {
                 keys.extend(get.keys().map(<[u8]>::to_vec));
                 continuation = get.continuation();
                 if !get.more {
@@ -191,25 +132,15 @@ fn multiget(line: &[u8], read_bytes: usize) -> (Vec<Vec<u8>>, Result<Get<'static
 
 #[test]
 fn a_multiget_has_no_longest_line() {
-    let keys: Vec<Vec<u8>> = (0..3000)
-        .map(|i| format!("key-{}", i * i).into_bytes())
-        .collect();
-    for (verb, with_cas) in [
-        ("get", false),
-        ("gets", true),
-        ("gat 5", false),
-        ("gats 5", true),
-    ] {
+    let keys: Vec<Vec<u8>> = (0..3000).map(|i| format!("key-{}", i * i).into_bytes()).collect();
+    for (verb, with_cas) in [("get", false), ("gets", true), ("gat 5", false), ("gats 5", true)] {
         let line = format!("{verb} {}", String::from_utf8_lossy(&keys.join(&b' ')));
         for end in ["\r\n", "\n", "  \r\n"] {
             for read_bytes in [1, 7, 100, 2048, 2049, 4096, 1 << 20] {
                 let (found, get) = multiget(format!("{line}{end}").as_bytes(), read_bytes);
                 assert_eq!(found, keys);
                 let get = get.expect("the line is good");
-                assert_eq!(
-                    (get.with_cas, get.touch.is_some()),
-                    (with_cas, verb.contains('5'))
-                );
+                assert_eq!((get.with_cas, get.touch.is_some()), (with_cas, verb.contains('5')));
             }
         }
     }
@@ -225,10 +156,7 @@ fn half_a_line_end_is_no_part_of_a_key() {
         assert_eq!(end.is_ok(), key_bytes == 250);
     }
     let line = format!("get{}\r\n", " ".repeat(LINE_BYTES_MAX - 3));
-    assert_eq!(
-        multiget(line.as_bytes(), 1).1,
-        Err(Refusal::BadCommandLineFormat)
-    );
+    assert_eq!(multiget(line.as_bytes(), 1).1, Err(Refusal::BadCommandLineFormat));
 }
 
 #[test]
@@ -238,29 +166,14 @@ fn a_bad_multiget_in_pieces_is_refused_at_its_end() {
     let very_long = "k".repeat(9000);
     for (line, error) in [
         (format!("get {keys}{long}"), Refusal::BadCommandLineFormat),
-        (
-            format!("get {keys}{long} {keys}"),
-            Refusal::BadCommandLineFormat,
-        ),
+        (format!("get {keys}{long} {keys}"), Refusal::BadCommandLineFormat),
         (format!("get {long} {keys}"), Refusal::BadCommandLineFormat),
         (format!("get {very_long}"), Refusal::BadCommandLineFormat),
-        (
-            format!("gets {very_long} {keys}"),
-            Refusal::BadCommandLineFormat,
-        ),
+        (format!("gets {very_long} {keys}"), Refusal::BadCommandLineFormat),
         (format!("gat soon {keys}"), Refusal::InvalidExptime),
-        (
-            format!("gat {very_long} {keys}"),
-            Refusal::BadCommandLineFormat,
-        ),
-        (
-            format!("get {}", " ".repeat(9000)),
-            Refusal::BadCommandLineFormat,
-        ),
-        (
-            format!("get {}k", " ".repeat(9000)),
-            Refusal::BadCommandLineFormat,
-        ),
+        (format!("gat {very_long} {keys}"), Refusal::BadCommandLineFormat),
+        (format!("get {}", " ".repeat(9000)), Refusal::BadCommandLineFormat),
+        (format!("get {}k", " ".repeat(9000)), Refusal::BadCommandLineFormat),
         (format!(" get {keys}"), Refusal::UnknownCommand),
         (format!("  gets {keys}"), Refusal::UnknownCommand),
     ] {

@@ -89,15 +89,9 @@ const PIECES: &[&[u8]] = &[
 /// One request, perhaps a multiget that is longer than a line may be, perhaps damaged.
 fn request(random: &mut Random) -> Vec<u8> {
     if random.below(12) == 0 {
-        let mut line = random
-            .one_of(&["get ", "gets ", "gat 5 ", " get ", "mg "])
-            .to_string();
+        let mut line = random.one_of(&["get ", "gets ", "gat 5 ", " get ", "mg "]).to_string();
         for _ in 0..random.below(150) {
-            let length = if random.below(150) == 0 {
-                251
-            } else {
-                1 + random.below(60)
-            };
+            let length = if random.below(150) == 0 { 251 } else { 1 + random.below(60) };
             line.push_str(&"k".repeat(length));
             line.push_str(random.one_of(&[" ", "  "]));
         }
@@ -134,9 +128,7 @@ fn mutated_requests() {
     let runs = number_from_environment("LARDER_RUNS", 6_000);
     for run in seed..seed + runs {
         let mut random = Random(run);
-        let stream: Vec<u8> = (0..1 + random.below(8))
-            .flat_map(|_| request(&mut random))
-            .collect();
+        let stream: Vec<u8> = (0..1 + random.below(8)).flat_map(|_| request(&mut random)).collect();
         let pieces: Vec<usize> = (0..4)
             .map(|_| {
                 let most = random.one_of(&[1, 3, 20, 300, 3000]);
@@ -160,10 +152,7 @@ fn every_split_of_every_request() {
     }
     bodies::incremental(&pipeline, &[1]);
     let (events, closed) = bodies::walk(&pipeline);
-    assert!(
-        !closed && events.len() == SEEDS.len() - 1,
-        "each line is one request"
-    );
+    assert!(!closed && events.len() == SEEDS.len() - 1, "each line is one request");
 }
 
 #[test]

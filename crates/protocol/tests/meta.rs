@@ -17,12 +17,11 @@ fn request(line: &str) -> Request<'_> {
 fn refusal(line: &str) -> (Refusal, u64) {
     let input = format!("{line}\r\n");
     match parse(input.as_bytes(), None) {
-        Parsed::Refused {
-            error,
-            consumed,
-            swallow_bytes,
-            quiet: false,
-        } if consumed == input.len() => (error, swallow_bytes),
+        Parsed::Refused { error, consumed, swallow_bytes, quiet: false }
+            if consumed == input.len() =>
+        {
+            (error, swallow_bytes)
+        }
         other => panic!("{line:?}: {other:?}"),
     }
 }
@@ -37,10 +36,7 @@ fn flags(line: &str, tokens_before: usize) -> MetaFlags<'_> {
 }
 
 const GET: MetaGet<'_> = MetaGet {
-    key: Key {
-        wire: b"k",
-        base64: false,
-    },
+    key: Key { wire: b"k", base64: false },
     flags: MetaFlags(b""),
     value: false,
     quiet: false,
@@ -53,77 +49,35 @@ const GET: MetaGet<'_> = MetaGet {
 
 #[test]
 fn gets() {
-    let base64 = Key {
-        wire: b"Zm9v",
-        base64: true,
-    };
+    let base64 = Key { wire: b"Zm9v", base64: true };
     for (line, get) in [
         ("mg k\r\n", GET),
         ("mg k\n", GET),
         ("mg  k  \r\n", GET),
         ("mg k v\r\n", MetaGet { value: true, ..GET }),
-        (
-            "mg k  v  q \r\n",
-            MetaGet {
-                value: true,
-                quiet: true,
-                ..GET
-            },
-        ),
+        ("mg k  v  q \r\n", MetaGet { value: true, quiet: true, ..GET }),
         ("mg k c f h k l O123 s t u L Px\r\n", GET),
-        (
-            "mg k T30\r\n",
-            MetaGet {
-                touch: Some(ExpiryTime(30)),
-                ..GET
-            },
-        ),
-        (
-            "mg k T-1\r\n",
-            MetaGet {
-                touch: Some(ExpiryTime(-1)),
-                ..GET
-            },
-        ),
-        (
-            "mg k N0 v\r\n",
-            MetaGet {
-                vivify: Some(ExpiryTime(0)),
-                value: true,
-                ..GET
-            },
-        ),
+        ("mg k T30\r\n", MetaGet { touch: Some(ExpiryTime(30)), ..GET }),
+        ("mg k T-1\r\n", MetaGet { touch: Some(ExpiryTime(-1)), ..GET }),
+        ("mg k N0 v\r\n", MetaGet { vivify: Some(ExpiryTime(0)), value: true, ..GET }),
         (
             "mg k R30 E7 C8\r\n",
-            MetaGet {
-                recache: Some(30),
-                new_cas: Some(7),
-                known_cas: Some(8),
-                ..GET
-            },
+            MetaGet { recache: Some(30), new_cas: Some(7), known_cas: Some(8), ..GET },
         ),
         ("mg Zm9v b k\r\n", MetaGet { key: base64, ..GET }),
         // Flags of other commands say nothing, but they are no error.
         ("mg k I x F1 M J1 D1\r\n", GET),
     ] {
-        let expected = MetaGet {
-            flags: flags(line, 2),
-            ..get
-        };
+        let expected = MetaGet { flags: flags(line, 2), ..get };
         assert_eq!(request(line), Request::MetaGet(expected), "{line:?}");
     }
 }
 
 #[test]
 fn flags_are_handed_on_in_order() {
-    let Request::MetaGet(get) = request("mg k  O12  v  k T5 \r\n") else {
-        panic!()
-    };
+    let Request::MetaGet(get) = request("mg k  O12  v  k T5 \r\n") else { panic!() };
     let tokens: Vec<_> = get.flags.iter().collect();
-    assert_eq!(
-        tokens,
-        [(b'O', &b"12"[..]), (b'v', b""), (b'k', b""), (b'T', b"5")]
-    );
+    assert_eq!(tokens, [(b'O', &b"12"[..]), (b'v', b""), (b'k', b""), (b'T', b"5")]);
 }
 
 #[test]
@@ -146,85 +100,34 @@ fn sets() {
     for (line, set) in [
         ("ms k 2\r\n", set),
         ("ms  k  2  \n", set),
-        (
-            "ms k 0\r\n",
-            MetaSet {
-                value_bytes: 0,
-                ..set
-            },
-        ),
-        (
-            "ms k 2147483645\r\n",
-            MetaSet {
-                value_bytes: 2_147_483_645,
-                ..set
-            },
-        ),
+        ("ms k 0\r\n", MetaSet { value_bytes: 0, ..set }),
+        ("ms k 2147483645\r\n", MetaSet { value_bytes: 2_147_483_645, ..set }),
         ("ms k 2 c k O1 s L\r\n", set),
         ("ms k 2 q\r\n", MetaSet { quiet: true, ..set }),
         (
             "ms k 2 F4294967295 T-5\r\n",
-            MetaSet {
-                client_flags: u32::MAX,
-                expiry: ExpiryTime(-5),
-                ..set
-            },
+            MetaSet { client_flags: u32::MAX, expiry: ExpiryTime(-5), ..set },
         ),
         (
             "ms k 2 C1 E18446744073709551615 I\r\n",
-            MetaSet {
-                compare_cas: Some(1),
-                new_cas: Some(u64::MAX),
-                invalidate: true,
-                ..set
-            },
+            MetaSet { compare_cas: Some(1), new_cas: Some(u64::MAX), invalidate: true, ..set },
         ),
-        (
-            "ms k 2 C0\r\n",
-            MetaSet {
-                compare_cas: Some(0),
-                ..set
-            },
-        ),
+        ("ms k 2 C0\r\n", MetaSet { compare_cas: Some(0), ..set }),
         ("ms k 2 MS\r\n", set),
         ("ms k 2 ME\r\n", mode(StoreMode::Add)),
         ("ms k 2 MR\r\n", mode(StoreMode::Replace)),
         ("ms k 2 MA\r\n", mode(StoreMode::Append)),
-        (
-            "ms k 2 MP N9\r\n",
-            MetaSet {
-                vivify: Some(ExpiryTime(9)),
-                ..mode(StoreMode::Prepend)
-            },
-        ),
+        ("ms k 2 MP N9\r\n", MetaSet { vivify: Some(ExpiryTime(9)), ..mode(StoreMode::Prepend) }),
         ("ms k 2 MAppend\r\n", mode(StoreMode::Append)),
-        (
-            "ms k 2 Pc1500\r\n",
-            MetaSet {
-                cost_us: Some(1500),
-                ..set
-            },
-        ),
+        ("ms k 2 Pc1500\r\n", MetaSet { cost_us: Some(1500), ..set }),
         ("ms k 2 P\r\n", set),
         ("ms k 2 Pc\r\n", set),
         ("ms k 2 Pc-1\r\n", set),
         ("ms k 2 Pcheap\r\n", set),
         ("ms k 2 Pproxy Lanything\r\n", set),
-        (
-            "ms Zm9v 2 b\r\n",
-            MetaSet {
-                key: Key {
-                    wire: b"Zm9v",
-                    base64: true,
-                },
-                ..set
-            },
-        ),
+        ("ms Zm9v 2 b\r\n", MetaSet { key: Key { wire: b"Zm9v", base64: true }, ..set }),
     ] {
-        let expected = MetaSet {
-            flags: flags(line, 3),
-            ..set
-        };
+        let expected = MetaSet { flags: flags(line, 3), ..set };
         assert_eq!(request(line), Request::MetaSet(expected), "{line:?}");
     }
 }
@@ -254,10 +157,7 @@ fn a_bad_set_with_a_length_swallows_its_value() {
     for (line, error) in [
         (format!("ms {long} 2"), Refusal::BadCommandLineFormat),
         ("ms k 2 Fx".to_string(), Refusal::BadCommandLineFormat),
-        (
-            "ms k 2 F4294967296".to_string(),
-            Refusal::BadCommandLineFormat,
-        ),
+        ("ms k 2 F4294967296".to_string(), Refusal::BadCommandLineFormat),
         ("ms k 2 F-1".to_string(), Refusal::BadCommandLineFormat),
         ("ms k 2 S2".to_string(), Refusal::InvalidFlag),
         ("ms k 2 c c".to_string(), Refusal::DuplicateFlag),
@@ -268,10 +168,7 @@ fn a_bad_set_with_a_length_swallows_its_value() {
         ("ms k! 2 b".to_string(), Refusal::KeyDecode),
         (format!("ms k 2 O{opaque}"), Refusal::OpaqueTooLong),
         (format!("ms k 2 MX O{opaque}"), Refusal::InvalidSetMode),
-        (
-            format!("ms k 2{}", " v".repeat(18)),
-            Refusal::OptionsTooLong,
-        ),
+        (format!("ms k 2{}", " v".repeat(18)), Refusal::OptionsTooLong),
     ] {
         assert_eq!(refusal(&line), (error, 4), "{line}");
     }
@@ -291,35 +188,14 @@ fn deletes() {
     };
     for (line, delete) in [
         ("md k\r\n", delete),
-        (
-            "md k q k O1\r\n",
-            MetaDelete {
-                quiet: true,
-                ..delete
-            },
-        ),
-        (
-            "md k I T30\r\n",
-            MetaDelete {
-                invalidate: true,
-                touch: Some(ExpiryTime(30)),
-                ..delete
-            },
-        ),
+        ("md k q k O1\r\n", MetaDelete { quiet: true, ..delete }),
+        ("md k I T30\r\n", MetaDelete { invalidate: true, touch: Some(ExpiryTime(30)), ..delete }),
         (
             "md k x C1 E2\r\n",
-            MetaDelete {
-                drop_value: true,
-                compare_cas: Some(1),
-                new_cas: Some(2),
-                ..delete
-            },
+            MetaDelete { drop_value: true, compare_cas: Some(1), new_cas: Some(2), ..delete },
         ),
     ] {
-        let expected = MetaDelete {
-            flags: flags(line, 2),
-            ..delete
-        };
+        let expected = MetaDelete { flags: flags(line, 2), ..delete };
         assert_eq!(request(line), Request::MetaDelete(expected), "{line:?}");
     }
 }
@@ -339,24 +215,14 @@ fn arithmetic() {
         value: false,
         quiet: false,
     };
-    let down = MetaArithmetic {
-        direction: Direction::Decrement,
-        ..one
-    };
+    let down = MetaArithmetic { direction: Direction::Decrement, ..one };
     for (line, arithmetic) in [
         ("ma k\r\n", one),
         ("ma k MI\r\n", one),
         ("ma k M+\r\n", one),
         ("ma k MD\r\n", down),
         ("ma k M-\r\n", down),
-        (
-            "ma k D0 v\r\n",
-            MetaArithmetic {
-                delta: 0,
-                value: true,
-                ..one
-            },
-        ),
+        ("ma k D0 v\r\n", MetaArithmetic { delta: 0, value: true, ..one }),
         (
             "ma k N30 J13 D7 T9 q\r\n",
             MetaArithmetic {
@@ -370,18 +236,11 @@ fn arithmetic() {
         ),
         (
             "ma k C5 E6 O1 t c k\r\n",
-            MetaArithmetic {
-                compare_cas: Some(5),
-                new_cas: Some(6),
-                ..one
-            },
+            MetaArithmetic { compare_cas: Some(5), new_cas: Some(6), ..one },
         ),
         ("ma k C0\r\n", one),
     ] {
-        let expected = MetaArithmetic {
-            flags: flags(line, 2),
-            ..arithmetic
-        };
+        let expected = MetaArithmetic { flags: flags(line, 2), ..arithmetic };
         assert_eq!(request(line), Request::MetaArithmetic(expected), "{line:?}");
     }
 }
@@ -401,11 +260,7 @@ fn all_early_errors_of_ma_are_one() {
         "ma k MX MX",
         &long[..],
     ] {
-        assert_eq!(
-            refusal(line),
-            (Refusal::InvalidOrDuplicateFlag, 0),
-            "{line}"
-        );
+        assert_eq!(refusal(line), (Refusal::InvalidOrDuplicateFlag, 0), "{line}");
     }
     for line in ["ma k MX", "ma k M", "ma k Mi"] {
         assert_eq!(refusal(line), (Refusal::InvalidArithmeticMode, 0), "{line}");
@@ -457,18 +312,9 @@ fn bad_flags() {
 fn a_line_has_twenty_tokens_at_most() {
     let letters = "v k s t c f l h u q x I L P O T1 N1 R1 C1";
     let at_most = letters.rsplit_once(' ').expect("there are several").0;
-    assert!(matches!(
-        request(&format!("mg k {at_most}\r\n")),
-        Request::MetaGet(_)
-    ));
-    assert_eq!(
-        refusal(&format!("mg k {letters}")),
-        (Refusal::OptionsTooLong, 0)
-    );
-    assert_eq!(
-        refusal(&format!("mg k {}", "v ".repeat(19))),
-        (Refusal::OptionsTooLong, 0)
-    );
+    assert!(matches!(request(&format!("mg k {at_most}\r\n")), Request::MetaGet(_)));
+    assert_eq!(refusal(&format!("mg k {letters}")), (Refusal::OptionsTooLong, 0));
+    assert_eq!(refusal(&format!("mg k {}", "v ".repeat(19))), (Refusal::OptionsTooLong, 0));
 }
 
 #[test]
@@ -477,29 +323,18 @@ fn long_keys() {
     for verb in ["mg", "md", "ma", "me"] {
         request(&format!("{verb} {wire}\r\n"));
     }
-    assert_eq!(
-        refusal(&format!("mg {wire}k")),
-        (Refusal::BadCommandLineFormat, 0)
-    );
+    assert_eq!(refusal(&format!("mg {wire}k")), (Refusal::BadCommandLineFormat, 0));
     // The encoded form counts, although what it decodes to would be short enough.
-    assert_eq!(
-        refusal(&format!("mg {} b", "AAAA".repeat(63))),
-        (Refusal::BadCommandLineFormat, 0)
-    );
+    assert_eq!(refusal(&format!("mg {} b", "AAAA".repeat(63))), (Refusal::BadCommandLineFormat, 0));
     let line = format!("mg {} b\r\n", "AAAA".repeat(62));
-    let Request::MetaGet(get) = request(&line) else {
-        panic!()
-    };
+    let Request::MetaGet(get) = request(&line) else { panic!() };
     assert_eq!(get.key.bytes(&mut [0; KEY_BYTES_MAX]), [0; 186]);
 }
 
 #[test]
 fn debug_and_noop() {
     let base64 = |base64| Request::MetaDebug {
-        key: Key {
-            wire: if base64 { b"Zm9v" } else { b"k" },
-            base64,
-        },
+        key: Key { wire: if base64 { b"Zm9v" } else { b"k" }, base64 },
     };
     assert_eq!(request("me k\r\n"), base64(false));
     assert_eq!(request("me k v O1\r\n"), base64(false));
@@ -515,8 +350,6 @@ fn debug_and_noop() {
 
 #[test]
 fn a_decoded_key_may_hold_anything() {
-    let Request::MetaGet(get) = request("mg ICAA/w== b\r\n") else {
-        panic!()
-    };
+    let Request::MetaGet(get) = request("mg ICAA/w== b\r\n") else { panic!() };
     assert_eq!(get.key.bytes(&mut [0; KEY_BYTES_MAX]), b"  \0\xff");
 }

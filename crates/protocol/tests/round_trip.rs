@@ -22,10 +22,7 @@ fn check(line: &[u8], expected: Request<'_>) -> Result<(), TestCaseError> {
         let consumed = input.len();
         input.extend_from_slice(b"what follows\r\n");
         match parse(&input, None) {
-            Parsed::Request {
-                request,
-                consumed: read,
-            } => {
+            Parsed::Request { request, consumed: read } => {
                 prop_assert_eq!(trimmed(request), expected);
                 prop_assert_eq!(read, consumed);
             }
@@ -61,9 +58,7 @@ fn noreply_token(noreply: bool) -> &'static str {
 
 /// A meta flag that may be there, with the number behind it.
 fn numbered(letter: char, number: &Option<impl ToString>) -> Option<String> {
-    number
-        .as_ref()
-        .map(|number| format!("{letter}{}", number.to_string()))
+    number.as_ref().map(|number| format!("{letter}{}", number.to_string()))
 }
 
 fn lettered(letter: &str, there: bool) -> Option<String> {

@@ -36,10 +36,7 @@ impl Run {
         let mut words_left = words.split(' ').filter(|word| !word.is_empty());
         let mut command = Command::new(words_left.next().unwrap_or("true"));
         command.args(words_left);
-        Run {
-            command,
-            shown: words.to_string(),
-        }
+        Run { command, shown: words.to_string() }
     }
 
     /// One more argument, as it is.
@@ -87,17 +84,10 @@ impl Run {
     /// Runs it unseen: whether it succeeded, and all it printed.
     pub fn output(mut self, limit: Duration) -> Result<(bool, String)> {
         let folder = std::env::temp_dir();
-        let name = format!(
-            "larder-xtask-{}-{}",
-            std::process::id(),
-            crate::random::ticket()
-        );
+        let name = format!("larder-xtask-{}-{}", std::process::id(), crate::random::ticket());
         let path = folder.join(name);
         let file = std::fs::File::create(&path)?;
-        self.command
-            .stdin(Stdio::null())
-            .stdout(file.try_clone()?)
-            .stderr(file);
+        self.command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let mut child = match self.command.spawn() {
             Ok(child) => child,
             Err(error) => return fail(format!("`{}` did not start: {error}", self.shown)),

@@ -88,17 +88,12 @@ fn install_debian(prefix: &str, missing: &[&str]) -> Result {
     Run::new(&update).capture(limit)?;
     let packages = missing.join(" ");
     let install = format!("{prefix}apt-get install -q -y --no-install-recommends {packages}");
-    Run::new(&install)
-        .env("DEBIAN_FRONTEND", "noninteractive")
-        .capture(limit)?;
+    Run::new(&install).env("DEBIAN_FRONTEND", "noninteractive").capture(limit)?;
     Ok(())
 }
 
 fn has_venv() -> bool {
-    Run::new("python3 -c")
-        .arg("import ensurepip, venv")
-        .capture(Duration::from_secs(20))
-        .is_ok()
+    Run::new("python3 -c").arg("import ensurepip, venv").capture(Duration::from_secs(20)).is_ok()
 }
 
 fn python() -> Result {
@@ -109,10 +104,8 @@ fn python() -> Result {
     }
     let limit = Duration::from_secs(300);
     Run::new("python3 -m venv").arg(VENV).capture(limit)?;
-    Run::new(&format!(
-        "{VENV}/bin/pip install -q -r conformance/python/requirements.txt"
-    ))
-    .capture(limit)?;
+    Run::new(&format!("{VENV}/bin/pip install -q -r conformance/python/requirements.txt"))
+        .capture(limit)?;
     std::fs::write(stamp, wanted)?;
     Ok(())
 }
@@ -126,10 +119,7 @@ fn go() -> Result {
 }
 
 fn maven() -> Result {
-    let (pom, source) = (
-        "conformance/java/pom.xml",
-        "conformance/java/src/main/java/Client.java",
-    );
+    let (pom, source) = ("conformance/java/pom.xml", "conformance/java/src/main/java/Client.java");
     let wanted = std::fs::read_to_string(pom)? + &std::fs::read_to_string(source)?;
     let stamp = "target/conformance/java/built-from";
     if std::fs::read_to_string(stamp).is_ok_and(|built| built == wanted) {

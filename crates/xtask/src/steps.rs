@@ -24,18 +24,13 @@ const STEPS: &[Step] = &[
     ("format", || one(Run::new("cargo fmt --all --check").run())),
     ("clippy", || one(clippy())),
     ("tidy", || one(tidy())),
-    ("tests", || {
-        one(Run::new("cargo test --quiet --workspace").run())
-    }),
+    ("tests", || one(Run::new("cargo test --quiet --workspace").run())),
     ("loom", || loom().map(ran)),
     ("miri", || miri().map(ran)),
     ("release build", || one(release())),
     ("conformance", || {
         let report = conformance::run(&conformance::Options::default())?;
-        Ok(Count {
-            passed: report.passed(),
-            failed: report.failed(),
-        })
+        Ok(Count { passed: report.passed(), failed: report.failed() })
     }),
 ];
 
@@ -48,10 +43,7 @@ pub fn test() -> Result {
         let started = Instant::now();
         let count = step().unwrap_or_else(|failure| {
             println!("{failure}");
-            Count {
-                passed: 0,
-                failed: 1,
-            }
+            Count { passed: 0, failed: 1 }
         });
         times.push((name, started.elapsed()));
         all.passed += count.passed;
@@ -73,17 +65,11 @@ pub fn test() -> Result {
 }
 
 fn one(outcome: Result) -> Result<Count> {
-    outcome.map(|()| Count {
-        passed: 1,
-        failed: 0,
-    })
+    outcome.map(|()| Count { passed: 1, failed: 0 })
 }
 
 fn ran(has_run: bool) -> Count {
-    Count {
-        passed: usize::from(has_run),
-        failed: 0,
-    }
+    Count { passed: usize::from(has_run), failed: 0 }
 }
 
 fn clippy() -> Result {
@@ -118,10 +104,7 @@ pub fn loom() -> Result<bool> {
         };
         for entry in entries {
             let name = entry?.file_name().to_string_lossy().into_owned();
-            if let Some(stem) = name
-                .strip_suffix(".rs")
-                .filter(|stem| stem.starts_with("loom_"))
-            {
+            if let Some(stem) = name.strip_suffix(".rs").filter(|stem| stem.starts_with("loom_")) {
                 targets.push((room, stem.to_string()));
             }
         }

@@ -83,11 +83,7 @@ pub fn run(options: &CompareOptions) -> Outcome<()> {
     }
     let machine = Machine::describe();
     let servers = start_all(&options)?;
-    let workloads: Vec<Workload> = options
-        .workloads
-        .iter()
-        .map(|name| name.workload())
-        .collect();
+    let workloads: Vec<Workload> = options.workloads.iter().map(|name| name.workload()).collect();
     let scripts = Scripts::new(&options, &servers, &workloads);
     let samples = measure_all(&options, &servers, &workloads, &scripts)?;
     let report = Report::new(machine, &options, &servers, &samples);
@@ -102,11 +98,7 @@ fn start_all(options: &CompareOptions) -> Outcome<Vec<Server>> {
         .iter()
         .map(|kind| {
             let recipe = options.servers_options.recipe(*kind)?;
-            Ok(if *kind == Kind::Null {
-                null_recipe(recipe, &options.items)
-            } else {
-                recipe
-            })
+            Ok(if *kind == Kind::Null { null_recipe(recipe, &options.items) } else { recipe })
         })
         .collect::<Outcome<_>>()?;
     machine::pin(options.servers_options.client_core)?;
@@ -128,9 +120,7 @@ fn start_all(options: &CompareOptions) -> Outcome<Vec<Server>> {
 
 fn null_recipe(recipe: Recipe, items: &ItemOptions) -> Recipe {
     let (key_bytes, value_bytes) = (items.key_bytes, items.value_bytes);
-    recipe.with([format!(
-        "--key-bytes {key_bytes} --value-bytes {value_bytes}"
-    )])
+    recipe.with([format!("--key-bytes {key_bytes} --value-bytes {value_bytes}")])
 }
 
 /// One script for each dialect, operation and count of keys a request.
@@ -140,10 +130,7 @@ impl Scripts {
     fn new(options: &CompareOptions, servers: &[Server], workloads: &[Workload]) -> Scripts {
         let mut scripts = Scripts(Vec::new());
         for dialect in [Dialect::Text, Dialect::Resp] {
-            if !servers
-                .iter()
-                .any(|server| server.kind.dialect() == dialect)
-            {
+            if !servers.iter().any(|server| server.kind.dialect() == dialect) {
                 continue;
             }
             for workload in workloads {
@@ -151,9 +138,7 @@ impl Scripts {
                 if scripts.position(dialect, workload).is_none() {
                     let keys = workload.keys_per_request;
                     let operation = workload.operation;
-                    scripts
-                        .0
-                        .push(options.items.script(dialect, operation, keys, requests));
+                    scripts.0.push(options.items.script(dialect, operation, keys, requests));
                 }
             }
         }

@@ -33,31 +33,16 @@ enum Aim {
 /// memcached's pipelined gets are for information: Debian's version makes a system call for each
 /// reply, and the target is against a later one.
 const TARGETS: [Target; 6] = [
-    target(
-        Name::Multiget,
-        Kind::Memcached,
-        Kind::Larder,
-        Aim::AtLeast(4.0),
-    ),
+    target(Name::Multiget, Kind::Memcached, Kind::Larder, Aim::AtLeast(4.0)),
     target(Name::Multiget, Kind::Redis, Kind::Larder, Aim::AtLeast(2.5)),
-    target(
-        Name::GetPipelined,
-        Kind::Redis,
-        Kind::Larder,
-        Aim::AtLeast(2.5),
-    ),
+    target(Name::GetPipelined, Kind::Redis, Kind::Larder, Aim::AtLeast(2.5)),
     target(Name::GetPipelined, Kind::Memcached, Kind::Larder, Aim::None),
     target(Name::Get, Kind::Larder, Kind::Null, Aim::AtMost(1.05)),
     target(Name::Set, Kind::Larder, Kind::Null, Aim::AtMost(1.05)),
 ];
 
 const fn target(workload: Name, over: Kind, under: Kind, aim: Aim) -> Target {
-    Target {
-        workload,
-        over,
-        under,
-        aim,
-    }
+    Target { workload, over, under, aim }
 }
 
 /// Everything that a comparison found.
@@ -113,16 +98,11 @@ impl Report {
     ) -> Report {
         let items = &options.items;
         let rows = options.workloads.iter().flat_map(|workload| {
-            servers
-                .iter()
-                .filter_map(|server| Row::new(*workload, server.kind, samples))
+            servers.iter().filter_map(|server| Row::new(*workload, server.kind, samples))
         });
         Report {
             machine,
-            servers: servers
-                .iter()
-                .map(|server| server.command_line.clone())
-                .collect(),
+            servers: servers.iter().map(|server| server.command_line.clone()).collect(),
             seed: items.seed,
             rounds: options.rounds,
             keys: items.key_count,
@@ -130,10 +110,7 @@ impl Report {
             value_bytes: items.value_bytes,
             choice: items.choice,
             rows: rows.collect(),
-            ratios: TARGETS
-                .iter()
-                .filter_map(|target| Ratio::new(target, samples))
-                .collect(),
+            ratios: TARGETS.iter().filter_map(|target| Ratio::new(target, samples)).collect(),
             samples: samples.to_vec(),
         }
     }
@@ -141,11 +118,7 @@ impl Report {
 
 impl Row {
     fn new(workload: Name, server: Kind, samples: &[Sample]) -> Option<Row> {
-        let mine = || {
-            samples
-                .iter()
-                .filter(|s| s.workload == workload && s.server == server)
-        };
+        let mine = || samples.iter().filter(|s| s.workload == workload && s.server == server);
         mine().next()?;
         let spread = |field: fn(&Sample) -> f64| Spread::of(mine().map(field));
         let (hits, keys) = mine().fold((0, 0), |(hits, keys), s| (hits + s.hits, keys + s.keys));
@@ -175,8 +148,7 @@ impl Row {
             format!("{:.0}", self.client_busy.median * 1e2),
             format!("{:.0}", self.latency_us_p50.median),
             format!("{:.0}", self.latency_us_p99.median),
-            self.hit_share
-                .map_or_else(|| "-".to_owned(), |share| format!("{share:.4}")),
+            self.hit_share.map_or_else(|| "-".to_owned(), |share| format!("{share:.4}")),
         ]
     }
 }
@@ -202,20 +174,8 @@ impl Ratio {
             Aim::AtMost(bound) => (Some(format!("<= {bound}")), Some(spread.median <= bound)),
             Aim::None => (None, None),
         };
-        let Target {
-            workload,
-            over,
-            under,
-            ..
-        } = *target;
-        Some(Ratio {
-            workload,
-            over,
-            under,
-            spread,
-            target: text,
-            met,
-        })
+        let Target { workload, over, under, .. } = *target;
+        Some(Ratio { workload, over, under, spread, target: text, met })
     }
 
     fn cells(&self) -> Vec<String> {
@@ -236,15 +196,7 @@ impl fmt::Display for Report {
         for server in &self.servers {
             writeln!(out, "server:  {server}")?;
         }
-        let Report {
-            seed,
-            rounds,
-            keys,
-            key_bytes,
-            value_bytes,
-            choice,
-            ..
-        } = self;
+        let Report { seed, rounds, keys, key_bytes, value_bytes, choice, .. } = self;
         let choice = format!("{choice:?}").to_lowercase();
         writeln!(
             out,
@@ -263,25 +215,11 @@ impl fmt::Display for Report {
             "p99 us",
             "hits",
         ];
-        writeln!(
-            out,
-            "{}\n",
-            report::table(&header, 2, self.rows.iter().map(Row::cells))
-        )?;
+        writeln!(out, "{}\n", report::table(&header, 2, self.rows.iter().map(Row::cells)))?;
         if self.ratios.is_empty() {
             return Ok(());
         }
-        let header = [
-            "workload",
-            "CPU ratio",
-            "median (min..max)",
-            "target",
-            "met",
-        ];
-        write!(
-            out,
-            "{}",
-            report::table(&header, 2, self.ratios.iter().map(Ratio::cells))
-        )
+        let header = ["workload", "CPU ratio", "median (min..max)", "target", "met"];
+        write!(out, "{}", report::table(&header, 2, self.ratios.iter().map(Ratio::cells)))
     }
 }

@@ -84,13 +84,8 @@ pub struct Sample {
 
 impl Name {
     /// All workloads, in the order in which they are run.
-    pub const ALL: [Name; 5] = [
-        Name::Get,
-        Name::GetPipelined,
-        Name::Multiget,
-        Name::Set,
-        Name::SetPipelined,
-    ];
+    pub const ALL: [Name; 5] =
+        [Name::Get, Name::GetPipelined, Name::Multiget, Name::Set, Name::SetPipelined];
 
     /// What the name stands for.
     pub fn workload(self) -> Workload {
@@ -101,12 +96,7 @@ impl Name {
             Name::Set => (Operation::Set, 1, 1),
             Name::SetPipelined => (Operation::Set, MANY, 1),
         };
-        Workload {
-            name: self,
-            operation,
-            pipeline,
-            keys_per_request,
-        }
+        Workload { name: self, operation, pipeline, keys_per_request }
     }
 }
 
@@ -172,10 +162,6 @@ impl Workload {
             Operation::Set => tally.stored == *keys && tally.hits == 0,
         };
         let name = self.name;
-        if valid {
-            Ok(())
-        } else {
-            Err(Failure::Reply(format!("{name} on {kind}: {tally:?}")))
-        }
+        if valid { Ok(()) } else { Err(Failure::Reply(format!("{name} on {kind}: {tally:?}"))) }
     }
 }

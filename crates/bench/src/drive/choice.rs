@@ -27,18 +27,13 @@ pub enum Choice {
 
 /// Draws `draws` indices below `keys`.
 pub fn draw(choice: Choice, keys: u64, draws: usize, seed: u64) -> Vec<u32> {
-    assert!(
-        keys > 0 && keys < SPREAD.min(u64::from(u32::MAX)),
-        "key count out of range"
-    );
+    assert!(keys > 0 && keys < SPREAD.min(u64::from(u32::MAX)), "key count out of range");
     let mut random = Random::new(seed);
     match choice {
         Choice::Uniform => (0..draws).map(|_| random.below(keys) as u32).collect(),
         Choice::Zipfian => {
             let table = Zipf::new(keys, ZIPF_SKEW);
-            (0..draws)
-                .map(|_| (table.rank(random.unit()) * SPREAD % keys) as u32)
-                .collect()
+            (0..draws).map(|_| (table.rank(random.unit()) * SPREAD % keys) as u32).collect()
         }
     }
 }
@@ -55,18 +50,12 @@ impl Zipf {
             total += (rank as f64).powf(-skew);
             total
         });
-        Zipf {
-            sums: sums.collect(),
-        }
+        Zipf { sums: sums.collect() }
     }
 
     /// The rank, from 0, at `place` in `[0, 1)` of the distribution.
     fn rank(&self, place: f64) -> u64 {
-        let total = self
-            .sums
-            .last()
-            .copied()
-            .expect("there is at least one key");
+        let total = self.sums.last().copied().expect("there is at least one key");
         let rank = self.sums.partition_point(|sum| *sum <= place * total);
         rank.min(self.sums.len() - 1) as u64
     }
@@ -90,10 +79,7 @@ mod tests {
         for index in draw(Choice::Uniform, 10, 100_000, 1) {
             counts[index as usize] += 1;
         }
-        assert!(
-            counts.iter().all(|count| (9_500..10_500).contains(count)),
-            "{counts:?}"
-        );
+        assert!(counts.iter().all(|count| (9_500..10_500).contains(count)), "{counts:?}");
     }
 
     #[test]
@@ -109,10 +95,7 @@ mod tests {
             let index = ((rank - 1) * SPREAD % keys) as usize;
             let wanted = draws as f64 * (rank as f64).powf(-0.99) / total;
             let got = f64::from(counts[index]);
-            assert!(
-                (got / wanted - 1.0).abs() < 0.1,
-                "rank {rank}: {got} against {wanted}"
-            );
+            assert!((got / wanted - 1.0).abs() < 0.1, "rank {rank}: {got} against {wanted}");
         }
     }
 

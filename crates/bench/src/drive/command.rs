@@ -51,12 +51,7 @@ impl ItemOptions {
     ) -> Script {
         let wanted = requests.saturating_mul(keys_per_request as u64);
         let draws = wanted.min(SCRIPT_KEYS_MAX as u64) as usize;
-        let asked = draw(
-            self.choice,
-            self.key_count,
-            draws.max(keys_per_request),
-            self.seed,
-        );
+        let asked = draw(self.choice, self.key_count, draws.max(keys_per_request), self.seed);
         Script::new(dialect, operation, self.shape(), keys_per_request, asked)
     }
 
@@ -69,10 +64,7 @@ impl ItemOptions {
         }
         let tally = filler.finish(&shape)?;
         if tally.refused > 0 {
-            return Err(Failure::Reply(format!(
-                "{} sets were refused",
-                tally.refused
-            )));
+            return Err(Failure::Reply(format!("{} sets were refused", tally.refused)));
         }
         Ok(())
     }
@@ -120,12 +112,8 @@ pub fn run(options: &DriveOptions) -> Outcome<()> {
         Operation::Get => options.keys_per_request as usize,
         Operation::Set => 1,
     };
-    let script = items.script(
-        options.dialect,
-        options.operation,
-        keys_per_request,
-        options.requests,
-    );
+    let script =
+        items.script(options.dialect, options.operation, keys_per_request, options.requests);
     let (pipeline, connections) = (options.pipeline as usize, options.connections as usize);
     let mut driver = Driver::connect(options.address, &script, pipeline, connections)?;
     let run = driver.run(options.requests, true)?;

@@ -57,9 +57,7 @@ pub fn set(dialect: Dialect, key: &[u8], value: &[u8], out: &mut Vec<u8>) {
         }
         Dialect::Resp => {
             out.extend_from_slice(b"*3\r\n");
-            [b"SET", key, value]
-                .into_iter()
-                .for_each(|part| bulk(part, out));
+            [b"SET", key, value].into_iter().for_each(|part| bulk(part, out));
         }
     }
 }

@@ -46,16 +46,10 @@ impl Filler {
     pub fn connect(address: SocketAddr, dialect: Dialect) -> Outcome<Filler> {
         let stream =
             TcpStream::connect(address).map_err(Failure::io(format!("connecting to {address}")))?;
-        stream
-            .set_nodelay(true)
-            .map_err(Failure::io("setting TCP_NODELAY"))?;
+        stream.set_nodelay(true).map_err(Failure::io("setting TCP_NODELAY"))?;
         let limit = Some(SILENCE_MAX);
-        stream
-            .set_read_timeout(limit)
-            .map_err(Failure::io("setting a time limit"))?;
-        stream
-            .set_write_timeout(limit)
-            .map_err(Failure::io("setting a time limit"))?;
+        stream.set_read_timeout(limit).map_err(Failure::io("setting a time limit"))?;
+        stream.set_write_timeout(limit).map_err(Failure::io("setting a time limit"))?;
         Ok(Filler {
             stream,
             dialect,
@@ -77,11 +71,7 @@ impl Filler {
         shape.value(index, &mut self.value);
         encode::set(self.dialect, &self.key, &self.value, &mut self.chunk);
         self.chunk_requests += 1;
-        if self.chunk.len() < CHUNK_BYTES {
-            Ok(())
-        } else {
-            self.send_chunk(shape)
-        }
+        if self.chunk.len() < CHUNK_BYTES { Ok(()) } else { self.send_chunk(shape) }
     }
 
     /// Sends what was gathered and waits for all replies; returns what came back since connecting.
@@ -93,19 +83,11 @@ impl Filler {
 
     /// Reads item `index`; a wrong value is a failed check.
     pub fn read_back(&mut self, shape: &Shape, index: u64) -> Outcome<ReadBack> {
-        assert_eq!(
-            self.in_flight + self.chunk_requests,
-            0,
-            "sets are still in flight"
-        );
+        assert_eq!(self.in_flight + self.chunk_requests, 0, "sets are still in flight");
         let mut request = Vec::new();
         self.key.clear();
         shape.key(index, &mut self.key);
-        encode::get(
-            self.dialect,
-            std::iter::once(self.key.as_slice()),
-            &mut request,
-        );
+        encode::get(self.dialect, std::iter::once(self.key.as_slice()), &mut request);
         self.send(&request)?;
         let asked = [u32::try_from(index).expect("items read back have small indices")];
         let scanner = Scanner::new(self.dialect, *shape);
@@ -116,11 +98,7 @@ impl Filler {
             let taken = scanner.scan(self.inbox.waiting(), &mut found, Some(&mut checker))?;
             if found.replies > 0 {
                 self.inbox.take(taken);
-                return Ok(if found.hits == 1 {
-                    ReadBack::Right
-                } else {
-                    ReadBack::Absent
-                });
+                return Ok(if found.hits == 1 { ReadBack::Right } else { ReadBack::Absent });
             }
         }
     }
@@ -136,9 +114,7 @@ impl Filler {
     }
 
     fn send(&mut self, bytes: &[u8]) -> Outcome<()> {
-        self.stream
-            .write_all(bytes)
-            .map_err(Failure::io("sending requests"))
+        self.stream.write_all(bytes).map_err(Failure::io("sending requests"))
     }
 
     fn receive(&mut self) -> Outcome<()> {

@@ -39,11 +39,7 @@ pub enum Received {
 impl Inbox {
     /// An empty buffer.
     pub fn new() -> Inbox {
-        Inbox {
-            buffer: vec![0; INBOX_BYTES],
-            start: 0,
-            end: 0,
-        }
+        Inbox { buffer: vec![0; INBOX_BYTES], start: 0, end: 0 }
     }
 
     /// Reads once from `stream`.

@@ -47,24 +47,15 @@ pub struct Shape {
 impl Shape {
     /// Items whose keys and values all have the same length.
     pub fn fixed(key_bytes: usize, value_bytes: usize) -> Shape {
-        assert!(
-            (KEY_BYTES_MIN..=KEY_BYTES_MAX).contains(&key_bytes),
-            "key length out of range"
-        );
-        Shape {
-            key_bytes,
-            size: Size::Fixed(value_bytes),
-        }
+        assert!((KEY_BYTES_MIN..=KEY_BYTES_MAX).contains(&key_bytes), "key length out of range");
+        Shape { key_bytes, size: Size::Fixed(value_bytes) }
     }
 
     /// The length of the value of item `index`.
     pub fn value_bytes(&self, index: u64) -> usize {
         match self.size {
             Size::Fixed(bytes) => bytes,
-            Size::LogUniform {
-                bytes_min,
-                bytes_max,
-            } => {
+            Size::LogUniform { bytes_min, bytes_max } => {
                 let place = Random::new(!index).unit();
                 let (low, high) = ((bytes_min as f64).ln(), (bytes_max as f64).ln());
                 let bytes = (low + (high - low) * place).exp() as usize;
@@ -139,13 +130,8 @@ mod tests {
 
     #[test]
     fn mixed_sizes_stay_in_range_and_spread_over_it() {
-        let shape = Shape {
-            key_bytes: 16,
-            size: Size::LogUniform {
-                bytes_min: 10,
-                bytes_max: 1000,
-            },
-        };
+        let shape =
+            Shape { key_bytes: 16, size: Size::LogUniform { bytes_min: 10, bytes_max: 1000 } };
         let sizes: Vec<usize> = (0..10_000).map(|index| shape.value_bytes(index)).collect();
         assert!(sizes.iter().all(|bytes| (10..=1000).contains(bytes)));
         let below_middle = sizes.iter().filter(|bytes| **bytes < 100).count();

@@ -84,20 +84,13 @@ impl<'s> Driver<'s> {
         pipeline: usize,
         connections: usize,
     ) -> Outcome<Driver<'s>> {
-        assert!(
-            (1..=CONNECTIONS_MAX).contains(&connections),
-            "connections out of range"
-        );
+        assert!((1..=CONNECTIONS_MAX).contains(&connections), "connections out of range");
         let poll = Poll::new().map_err(Failure::io("making a poll"))?;
         let mut all = Vec::with_capacity(connections);
         for number in 0..connections {
             let mut stream = connect(address)?;
             poll.registry()
-                .register(
-                    &mut stream,
-                    Token(number),
-                    Interest::READABLE | Interest::WRITABLE,
-                )
+                .register(&mut stream, Token(number), Interest::READABLE | Interest::WRITABLE)
                 .map_err(Failure::io("registering a connection"))?;
             all.push(Connection {
                 stream,
@@ -110,14 +103,7 @@ impl<'s> Driver<'s> {
         }
         let scanner = Scanner::new(script.dialect(), script.shape());
         let pipeline = pipeline.min(script.requests());
-        Ok(Driver {
-            script,
-            scanner,
-            pipeline,
-            poll,
-            connections: all,
-            ordinal: 0,
-        })
+        Ok(Driver { script, scanner, pipeline, poll, connections: all, ordinal: 0 })
     }
 
     /// Sends at least `requests` requests, in whole batches, and waits for all replies.
@@ -149,13 +135,7 @@ impl<'s> Driver<'s> {
         }
         let requests = batches * self.pipeline as u64;
         let keys = requests * self.script.keys_per_request() as u64;
-        Ok(Run {
-            tally,
-            requests,
-            keys,
-            elapsed: started.elapsed(),
-            latency_ns,
-        })
+        Ok(Run { tally, requests, keys, elapsed: started.elapsed(), latency_ns })
     }
 
     /// Gives the connection its next batch, unless the run has given out all.
@@ -233,14 +213,8 @@ impl Connection<'_> {
         };
         if found.refused > 0 {
             let text = String::from_utf8_lossy(self.inbox.waiting()).into_owned();
-            let line = text
-                .lines()
-                .find(|line| line.contains("ERR"))
-                .unwrap_or(&text)
-                .to_owned();
-            return Err(Failure::Reply(format!(
-                "the server refused a request: {line}"
-            )));
+            let line = text.lines().find(|line| line.contains("ERR")).unwrap_or(&text).to_owned();
+            return Err(Failure::Reply(format!("the server refused a request: {line}")));
         }
         self.inbox.take(taken);
         let Some(left) = self.replies_left.checked_sub(found.replies) else {
@@ -255,11 +229,7 @@ impl Connection<'_> {
 fn connect(address: SocketAddr) -> Outcome<TcpStream> {
     let stream = std::net::TcpStream::connect(address)
         .map_err(Failure::io(format!("connecting to {address}")))?;
-    stream
-        .set_nodelay(true)
-        .map_err(Failure::io("setting TCP_NODELAY"))?;
-    stream
-        .set_nonblocking(true)
-        .map_err(Failure::io("making a socket non-blocking"))?;
+    stream.set_nodelay(true).map_err(Failure::io("setting TCP_NODELAY"))?;
+    stream.set_nonblocking(true).map_err(Failure::io("making a socket non-blocking"))?;
     Ok(TcpStream::from_std(stream))
 }

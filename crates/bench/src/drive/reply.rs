@@ -114,13 +114,7 @@ impl Scanner {
                 (head, 0, hit_bytes)
             }
         };
-        Scanner {
-            dialect,
-            shape,
-            head,
-            head_at,
-            hit_bytes,
-        }
+        Scanner { dialect, shape, head, head_at, hit_bytes }
     }
 
     /// Takes whole pieces off the front of `received` and counts them; returns their bytes.
@@ -174,11 +168,7 @@ impl Scanner {
             let value_at = self.head_at + self.head.len();
             let key = (self.dialect == Dialect::Text).then(|| &rest[6..self.head_at]);
             let value = &rest[value_at..self.hit_bytes - 2];
-            return Ok(Some(Piece::Hit {
-                key,
-                value,
-                bytes: self.hit_bytes,
-            }));
+            return Ok(Some(Piece::Hit { key, value, bytes: self.hit_bytes }));
         }
         match self.dialect {
             Dialect::Text => text_piece(rest),
@@ -198,11 +188,7 @@ impl Scanner {
 
     /// A checker for hits on the items `asked`.
     pub fn checker<'a>(&self, asked: &'a [u32]) -> Checker<'a> {
-        Checker {
-            asked,
-            shape: self.shape,
-            scratch: Vec::new(),
-        }
+        Checker { asked, shape: self.shape, scratch: Vec::new() }
     }
 }
 
@@ -226,9 +212,7 @@ impl Checker<'_> {
             return Err(Failure::Check(format!("a wrong value for item {index}")));
         }
         let key = key.map(String::from_utf8_lossy).unwrap_or_default();
-        Err(Failure::Check(format!(
-            "a hit on a key that was not asked for: {key:?}"
-        )))
+        Err(Failure::Check(format!("a hit on a key that was not asked for: {key:?}")))
     }
 
     fn skip(&mut self) {
@@ -251,10 +235,7 @@ fn text_piece(rest: &[u8]) -> Outcome<Option<Piece<'_>>> {
     };
     let mut words = header.split(|byte| *byte == b' ');
     let key = words.next();
-    let value_bytes = words
-        .nth(1)
-        .and_then(number)
-        .ok_or_else(|| unexpected(line))?;
+    let value_bytes = words.nth(1).and_then(number).ok_or_else(|| unexpected(line))?;
     Ok(body(rest, bytes, value_bytes)?.map(|value| Piece::Hit {
         key,
         value,
@@ -302,18 +283,12 @@ fn body(rest: &[u8], header_bytes: usize, value_bytes: usize) -> Outcome<Option<
     };
     match framed.strip_suffix(b"\r\n") {
         Some(value) => Ok(Some(value)),
-        None => Err(Failure::Reply(
-            "a value does not end where its length says".into(),
-        )),
+        None => Err(Failure::Reply("a value does not end where its length says".into())),
     }
 }
 
 fn number(digits: &[u8]) -> Option<usize> {
-    std::str::from_utf8(digits)
-        .ok()?
-        .parse()
-        .ok()
-        .filter(|number| *number < usize::MAX / 4)
+    std::str::from_utf8(digits).ok()?.parse().ok().filter(|number| *number < usize::MAX / 4)
 }
 
 fn unexpected(line: &[u8]) -> Failure {
@@ -326,26 +301,15 @@ mod tests {
     use crate::drive::encode::Dialect;
     use crate::drive::items::{Shape, Size};
 
-    const SHAPE: Shape = Shape {
-        key_bytes: 12,
-        size: Size::Fixed(5),
-    };
-    const MIXED: Shape = Shape {
-        key_bytes: 12,
-        size: Size::LogUniform {
-            bytes_min: 5,
-            bytes_max: 5,
-        },
-    };
+    const SHAPE: Shape = Shape { key_bytes: 12, size: Size::Fixed(5) };
+    const MIXED: Shape =
+        Shape { key_bytes: 12, size: Size::LogUniform { bytes_min: 5, bytes_max: 5 } };
 
     fn hit(dialect: Dialect, index: u64) -> Vec<u8> {
         let (mut key, mut value) = (Vec::new(), Vec::new());
         SHAPE.key(index, &mut key);
         SHAPE.value(index, &mut value);
-        let (key, value) = (
-            String::from_utf8_lossy(&key),
-            String::from_utf8_lossy(&value),
-        );
+        let (key, value) = (String::from_utf8_lossy(&key), String::from_utf8_lossy(&value));
         match dialect {
             Dialect::Text => format!("VALUE {key} 0 5\r\n{value}\r\n").into_bytes(),
             Dialect::Resp => format!("$5\r\n{value}\r\n").into_bytes(),
@@ -359,13 +323,11 @@ mod tests {
             for cut in 0..=stream.len() {
                 let mut tally = Tally::default();
                 let mut checker = scanner.checker(asked);
-                let taken = scanner
-                    .scan(&stream[..cut], &mut tally, Some(&mut checker))
-                    .expect("valid");
+                let taken =
+                    scanner.scan(&stream[..cut], &mut tally, Some(&mut checker)).expect("valid");
                 assert!(taken <= cut);
-                let rest = scanner
-                    .scan(&stream[taken..], &mut tally, Some(&mut checker))
-                    .expect("valid");
+                let rest =
+                    scanner.scan(&stream[taken..], &mut tally, Some(&mut checker)).expect("valid");
                 assert_eq!(taken + rest, stream.len());
                 assert_eq!(tally, wanted, "cut at {cut}");
             }
@@ -377,13 +339,7 @@ mod tests {
         let mut stream = hit(Dialect::Text, 1);
         stream.extend(hit(Dialect::Text, 3));
         stream.extend_from_slice(b"END\r\nEND\r\nSTORED\r\nSERVER_ERROR out of memory\r\n");
-        let wanted = Tally {
-            replies: 4,
-            hits: 2,
-            stored: 1,
-            refused: 1,
-            checked: 2,
-        };
+        let wanted = Tally { replies: 4, hits: 2, stored: 1, refused: 1, checked: 2 };
         scan_cut_everywhere(Dialect::Text, &stream, &[1, 2, 3], wanted);
     }
 
@@ -394,13 +350,7 @@ mod tests {
         stream.extend_from_slice(b"$-1\r\n");
         stream.extend(hit(Dialect::Resp, 3));
         stream.extend_from_slice(b"+OK\r\n-OOM command not allowed\r\n");
-        let wanted = Tally {
-            replies: 5,
-            hits: 2,
-            stored: 1,
-            refused: 1,
-            checked: 2,
-        };
+        let wanted = Tally { replies: 5, hits: 2, stored: 1, refused: 1, checked: 2 };
         scan_cut_everywhere(Dialect::Resp, &stream, &[1, 2, 3], wanted);
     }
 

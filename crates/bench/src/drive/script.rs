@@ -48,23 +48,15 @@ impl Script {
         keys_per_request: usize,
         mut asked: Vec<u32>,
     ) -> Script {
-        assert!(
-            matches!(shape.size, Size::Fixed(_)),
-            "requests of a script have one length"
-        );
-        assert!(
-            keys_per_request > 0 && asked.len() >= keys_per_request,
-            "no request to encode"
-        );
+        assert!(matches!(shape.size, Size::Fixed(_)), "requests of a script have one length");
+        assert!(keys_per_request > 0 && asked.len() >= keys_per_request, "no request to encode");
         asked.truncate(asked.len() / keys_per_request * keys_per_request);
         let mut bytes = Vec::new();
         let mut request_bytes = 0;
         let (mut keys, mut value) = (Vec::new(), Vec::new());
         for group in asked.chunks_exact(keys_per_request) {
             keys.clear();
-            group
-                .iter()
-                .for_each(|index| shape.key(u64::from(*index), &mut keys));
+            group.iter().for_each(|index| shape.key(u64::from(*index), &mut keys));
             match operation {
                 Operation::Get => {
                     encode::get(dialect, keys.chunks_exact(shape.key_bytes), &mut bytes);
@@ -80,19 +72,8 @@ impl Script {
                 bytes.reserve(request_bytes * (asked.len() / keys_per_request));
             }
         }
-        assert_eq!(
-            bytes.len(),
-            request_bytes * (asked.len() / keys_per_request)
-        );
-        Script {
-            dialect,
-            operation,
-            shape,
-            keys_per_request,
-            request_bytes,
-            bytes,
-            asked,
-        }
+        assert_eq!(bytes.len(), request_bytes * (asked.len() / keys_per_request));
+        Script { dialect, operation, shape, keys_per_request, request_bytes, bytes, asked }
     }
 
     /// How many requests there are.

@@ -49,10 +49,7 @@ impl Server {
         let mut command = Command::new(&recipe.program);
         command.args(recipe.arguments(port, memory_mb));
         let log = Log::new(port)?;
-        command
-            .stdin(Stdio::null())
-            .stdout(log.writer()?)
-            .stderr(log.writer()?);
+        command.stdin(Stdio::null()).stdout(log.writer()?).stderr(log.writer()?);
         // A child inherits its parent's core, with all its threads: pin, start, pin back.
         let before = machine::pin(core)?;
         let child = Guard::spawn(&mut command);
@@ -61,10 +58,7 @@ impl Server {
             kind: recipe.kind,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
             command_line: recipe.command_line(port, memory_mb),
-            child: child.map_err(Failure::io(format!(
-                "starting {}",
-                recipe.program.display()
-            )))?,
+            child: child.map_err(Failure::io(format!("starting {}", recipe.program.display())))?,
             log,
         };
         server.await_listening()?;
@@ -81,11 +75,7 @@ impl Server {
         while TcpStream::connect(self.address).is_err() {
             let ended = self.child.has_ended();
             if ended || started.elapsed() > START_MAX {
-                let why = if ended {
-                    "ended at once"
-                } else {
-                    "does not listen"
-                };
+                let why = if ended { "ended at once" } else { "does not listen" };
                 let (line, log) = (&self.command_line, self.log.end());
                 return Err(Failure::Reply(format!("`{line}` {why}\n{log}")));
             }
@@ -119,9 +109,7 @@ impl Log {
     fn end(&self) -> String {
         let bytes = self.0.metadata().map_or(0, |data| data.len());
         let mut shown = vec![0; LOG_BYTES_SHOWN];
-        let read = self
-            .0
-            .read_at(&mut shown, bytes.saturating_sub(LOG_BYTES_SHOWN as u64));
+        let read = self.0.read_at(&mut shown, bytes.saturating_sub(LOG_BYTES_SHOWN as u64));
         shown.truncate(read.unwrap_or(0));
         String::from_utf8_lossy(&shown).into_owned()
     }

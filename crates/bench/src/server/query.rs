@@ -33,17 +33,10 @@ pub fn counts(address: SocketAddr, dialect: Dialect) -> Outcome<Counts> {
         }
         Dialect::Resp => {
             let size = ask(address, "DBSIZE\r\n", |line| line.starts_with(':'))?;
-            let info = ask(address, "INFO stats\r\n", |line| {
-                line.starts_with("total_active")
-            })?;
+            let info = ask(address, "INFO stats\r\n", |line| line.starts_with("total_active"))?;
             let digits = size.trim_start_matches(':').trim();
-            let items = digits
-                .parse()
-                .map_err(|_| Failure::Reply(format!("DBSIZE: {size}")))?;
-            Ok(Counts {
-                items,
-                evictions: number(&colon_pairs(&info), "evicted_keys")?,
-            })
+            let items = digits.parse().map_err(|_| Failure::Reply(format!("DBSIZE: {size}")))?;
+            Ok(Counts { items, evictions: number(&colon_pairs(&info), "evicted_keys")? })
         }
     }
 }
@@ -51,19 +44,13 @@ pub fn counts(address: SocketAddr, dialect: Dialect) -> Outcome<Counts> {
 /// All of memcached's `stats`.
 pub fn stats(address: SocketAddr) -> Outcome<HashMap<String, String>> {
     let text = ask(address, "stats\r\n", |line| line == "END")?;
-    let pairs = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("STAT ")?.split_once(' '));
-    Ok(pairs
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .collect())
+    let pairs = text.lines().filter_map(|line| line.strip_prefix("STAT ")?.split_once(' '));
+    Ok(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
 }
 
 fn colon_pairs(text: &str) -> HashMap<String, String> {
     let pairs = text.lines().filter_map(|line| line.split_once(':'));
-    pairs
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .collect()
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 fn number(pairs: &HashMap<String, String>, name: &str) -> Outcome<u64> {
@@ -75,9 +62,7 @@ fn number(pairs: &HashMap<String, String>, name: &str) -> Outcome<u64> {
 fn ask(address: SocketAddr, question: &str, last: impl Fn(&str) -> bool) -> Outcome<String> {
     let doing = || Failure::io(format!("asking {address} for {}", question.trim_end()));
     let mut stream = TcpStream::connect(address).map_err(doing())?;
-    stream
-        .set_read_timeout(Some(SILENCE_MAX))
-        .map_err(doing())?;
+    stream.set_read_timeout(Some(SILENCE_MAX)).map_err(doing())?;
     stream.write_all(question.as_bytes()).map_err(doing())?;
     let mut reader = BufReader::new(stream).take(ANSWER_BYTES_MAX);
     let mut answer = String::new();
@@ -111,13 +96,7 @@ mod tests {
             stream.write_all(answer).expect("the client listens");
         });
         let found = counts(address, Dialect::Text).expect("a valid answer");
-        assert_eq!(
-            found,
-            Counts {
-                items: 5,
-                evictions: 2
-            }
-        );
+        assert_eq!(found, Counts { items: 5, evictions: 2 });
         server.join().expect("the server does not panic");
     }
 }

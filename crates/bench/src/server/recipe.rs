@@ -104,21 +104,13 @@ impl ServerOptions {
             ),
             Kind::Null => {
                 let this = std::env::current_exe().map_err(Failure::io("finding this program"))?;
-                return Ok(Recipe {
-                    kind,
-                    program: this,
-                    extra: Vec::new(),
-                });
+                return Ok(Recipe { kind, program: this, extra: Vec::new() });
             }
         };
         let program = find(&wanted)
             .ok_or_else(|| Failure::Missing(format!("{kind} ({}): {remedy}", wanted.display())))?;
         let extra = extra.split_whitespace().map(str::to_owned).collect();
-        Ok(Recipe {
-            kind,
-            program,
-            extra,
-        })
+        Ok(Recipe { kind, program, extra })
     }
 }
 
@@ -150,11 +142,7 @@ impl Recipe {
             line.push_str(argument);
         }
         let unquoted = |word: &str| {
-            if word == "''" {
-                String::new()
-            } else {
-                word.to_owned()
-            }
+            if word == "''" { String::new() } else { word.to_owned() }
         };
         line.split_whitespace().map(unquoted).collect()
     }
@@ -177,9 +165,7 @@ fn find(wanted: &Path) -> Option<PathBuf> {
         return wanted.is_file().then(|| wanted.to_owned());
     }
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|folder| folder.join(wanted))
-        .find(|file| file.is_file())
+    std::env::split_paths(&path).map(|folder| folder.join(wanted)).find(|file| file.is_file())
 }
 
 #[cfg(test)]
@@ -189,27 +175,15 @@ mod tests {
 
     #[test]
     fn redis_gets_an_empty_argument_and_the_line_shows_it() {
-        let recipe = Recipe {
-            kind: Kind::Redis,
-            program: "redis".into(),
-            extra: vec![],
-        };
+        let recipe = Recipe { kind: Kind::Redis, program: "redis".into(), extra: vec![] };
         assert!(recipe.arguments(1, 2).contains(&String::new()));
-        assert!(
-            recipe
-                .command_line(1, 2)
-                .contains("--save '' --appendonly no")
-        );
+        assert!(recipe.command_line(1, 2).contains("--save '' --appendonly no"));
     }
 
     #[test]
     fn larder_gets_what_memcached_gets_and_the_extra() {
         let extra = vec!["-u".to_owned(), "root".to_owned()];
-        let recipe = Recipe {
-            kind: Kind::Larder,
-            program: "larder".into(),
-            extra,
-        };
+        let recipe = Recipe { kind: Kind::Larder, program: "larder".into(), extra };
         assert_eq!(recipe.command_line(7, 64), "larder -p 7 -m 64 -t 1 -u root");
     }
 

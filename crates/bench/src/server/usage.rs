@@ -31,11 +31,7 @@ pub fn cpu_ns(pid: u32) -> Outcome<u64> {
             Err(_) => return cpu_ns_from_ticks(pid),
         }
     }
-    if total > 0 {
-        Ok(total)
-    } else {
-        cpu_ns_from_ticks(pid)
-    }
+    if total > 0 { Ok(total) } else { cpu_ns_from_ticks(pid) }
 }
 
 /// Nanoseconds that the calling process has run.
@@ -51,10 +47,7 @@ pub fn resident(pid: u32) -> Outcome<Resident> {
         status_bytes(&text, name)
             .ok_or_else(|| Failure::Reply(format!("{path} has no {name}: has the server ended?")))
     };
-    Ok(Resident {
-        bytes: field("VmRSS:")?,
-        peak_bytes: field("VmHWM:")?,
-    })
+    Ok(Resident { bytes: field("VmRSS:")?, peak_bytes: field("VmHWM:")? })
 }
 
 /// Sets the peak back to the present. A kernel without this keeps the peak since the start, which
@@ -96,10 +89,7 @@ mod tests {
     fn fields_are_found_behind_a_strange_name() {
         let stat = "7 (a) b) S 1 1 1 0 -1 0 0 0 0 0 30 12 0 0 20";
         assert_eq!(ticks_of(stat), Some(42));
-        assert_eq!(
-            status_bytes("Name:\tx\nVmRSS:\t  12 kB\n", "VmRSS:"),
-            Some(12 * 1024)
-        );
+        assert_eq!(status_bytes("Name:\tx\nVmRSS:\t  12 kB\n", "VmRSS:"), Some(12 * 1024));
         assert_eq!(status_bytes("Name:\tx\n", "VmRSS:"), None);
     }
 

@@ -21,14 +21,7 @@ const VALUE_BYTES_MAX: i32 = i32::MAX - 2;
 #[inline]
 pub(super) fn get<'b>(line: &'b [u8], arguments: &'b [u8], with_cas: bool) -> Outcome<'b> {
     let keys = first_key(line, arguments)?;
-    multiget_end(
-        keys,
-        GetContinuation {
-            with_cas,
-            touch: None,
-            refused: None,
-        },
-    )
+    multiget_end(keys, GetContinuation { with_cas, touch: None, refused: None })
 }
 
 /// `gat exptime k+`, `gats exptime k+`.
@@ -41,14 +34,7 @@ pub(super) fn get_and_touch<'b>(
     let expiry = tokens.next().ok_or(Refusal::BadCommandLineFormat)?;
     let keys = first_key(line, tokens.rest())?;
     let touch = Some(touch_expiry(expiry).ok_or(Refusal::InvalidExptime)?);
-    multiget_end(
-        keys,
-        GetContinuation {
-            with_cas,
-            touch,
-            refused: None,
-        },
-    )
+    multiget_end(keys, GetContinuation { with_cas, touch, refused: None })
 }
 
 /// The last keys of a get, or all of them.
@@ -57,18 +43,8 @@ pub(super) fn multiget_end(keys: &[u8], begun: GetContinuation) -> Outcome<'_> {
     if !all_are_keys(keys) {
         return Err(Refusal::BadCommandLineFormat.into());
     }
-    let GetContinuation {
-        with_cas,
-        touch,
-        refused,
-    } = begun;
-    Ok(Request::Get(Get {
-        keys,
-        with_cas,
-        touch,
-        more: false,
-        refused,
-    }))
+    let GetContinuation { with_cas, touch, refused } = begun;
+    Ok(Request::Get(Get { keys, with_cas, touch, more: false, refused }))
 }
 
 /// `keys`, the end of `line`, from the first key on. That key has to start within the bytes that
@@ -122,30 +98,14 @@ pub(super) fn store<'b>(verb: &[u8], arguments: &'b [u8]) -> Outcome<'b> {
         b"replace" => StoreMode::Replace,
         b"append" => StoreMode::Append,
         b"prepend" => StoreMode::Prepend,
-        _ => StoreMode::Cas(
-            tokens
-                .next()
-                .and_then(numbers::unsigned_64)
-                .ok_or_else(bad)?,
-        ),
+        _ => StoreMode::Cas(tokens.next().and_then(numbers::unsigned_64).ok_or_else(bad)?),
     };
-    Ok(Request::Store(Store {
-        key: Key::plain(key),
-        mode,
-        flags,
-        expiry,
-        value_bytes,
-        noreply,
-    }))
+    Ok(Request::Store(Store { key: Key::plain(key), mode, flags, expiry, value_bytes, noreply }))
 }
 
 /// A bad token in a command without payload.
 fn refused(error: Refusal, noreply: bool) -> Failure {
-    Failure::Refused {
-        error,
-        swallow_bytes: 0,
-        quiet: noreply,
-    }
+    Failure::Refused { error, swallow_bytes: 0, quiet: noreply }
 }
 
 /// The key of a command that may say `noreply` (as its only argument too: then it is both).
@@ -159,13 +119,8 @@ fn single_key(token: &[u8], noreply: bool) -> Result<Key<'_>, Failure> {
 /// `delete k [noreply]`; further arguments are ignored.
 pub(super) fn delete(arguments: &[u8]) -> Outcome<'_> {
     let noreply = ends_in_noreply(arguments);
-    let key = Tokens::new(arguments)
-        .next()
-        .ok_or(Refusal::BadCommandLineFormat)?;
-    Ok(Request::Delete {
-        key: single_key(key, noreply)?,
-        noreply,
-    })
+    let key = Tokens::new(arguments).next().ok_or(Refusal::BadCommandLineFormat)?;
+    Ok(Request::Delete { key: single_key(key, noreply)?, noreply })
 }
 
 /// `incr k delta [noreply]`, `decr k delta [noreply]`.
@@ -182,12 +137,7 @@ pub(super) fn arithmetic<'b>(verb: &[u8], arguments: &'b [u8]) -> Outcome<'b> {
         b"incr" => Direction::Increment,
         _ => Direction::Decrement,
     };
-    Ok(Request::Arithmetic {
-        key,
-        delta,
-        direction,
-        noreply,
-    })
+    Ok(Request::Arithmetic { key, delta, direction, noreply })
 }
 
 /// `touch k exptime [noreply]`.
@@ -199,11 +149,7 @@ pub(super) fn touch(arguments: &[u8]) -> Outcome<'_> {
     };
     let key = single_key(key, noreply)?;
     let expiry = touch_expiry(expiry).ok_or_else(|| refused(Refusal::InvalidExptime, noreply))?;
-    Ok(Request::Touch {
-        key,
-        expiry,
-        noreply,
-    })
+    Ok(Request::Touch { key, expiry, noreply })
 }
 
 /// `flush_all [delay] [noreply]`.
@@ -233,10 +179,7 @@ pub(super) fn verbosity(arguments: &[u8]) -> Outcome<'_> {
 pub(super) fn cache_memlimit(arguments: &[u8]) -> Outcome<'_> {
     let noreply = ends_in_noreply(arguments);
     match Tokens::new(arguments).next().and_then(numbers::unsigned_32) {
-        Some(megabytes) => Ok(Request::CacheMemlimit {
-            megabytes: u64::from(megabytes),
-            noreply,
-        }),
+        Some(megabytes) => Ok(Request::CacheMemlimit { megabytes: u64::from(megabytes), noreply }),
         None => Err(refused(Refusal::UnknownCommand, noreply)),
     }
 }

@@ -154,11 +154,7 @@ impl Options {
     }
 
     fn check_opaque(&self) -> Result<(), Refusal> {
-        if self.opaque_too_long {
-            Err(Refusal::OpaqueTooLong)
-        } else {
-            Ok(())
-        }
+        if self.opaque_too_long { Err(Refusal::OpaqueTooLong) } else { Ok(()) }
     }
 }
 
@@ -197,10 +193,7 @@ pub(super) fn get(arguments: &[u8]) -> Outcome<'_> {
     let options = options(wire, flags)?;
     options.check_opaque()?;
     Ok(Request::MetaGet(MetaGet {
-        key: Key {
-            wire,
-            base64: options.has(b'b'),
-        },
+        key: Key { wire, base64: options.has(b'b') },
         flags,
         value: options.has(b'v'),
         quiet: options.has(b'q'),
@@ -229,11 +222,7 @@ pub(super) fn set(arguments: &[u8]) -> Outcome<'_> {
     };
     set.map(Request::MetaSet).map_err(|error| {
         let swallow_bytes = value_bytes as u64 + 2;
-        Failure::Refused {
-            error,
-            swallow_bytes,
-            quiet: false,
-        }
+        Failure::Refused { error, swallow_bytes, quiet: false }
     })
 }
 
@@ -254,10 +243,7 @@ fn stored<'b>(
     };
     options.check_opaque()?;
     Ok(MetaSet {
-        key: Key {
-            wire,
-            base64: options.has(b'b'),
-        },
+        key: Key { wire, base64: options.has(b'b') },
         flags,
         value_bytes,
         mode,
@@ -278,10 +264,7 @@ pub(super) fn delete(arguments: &[u8]) -> Outcome<'_> {
     let options = options(wire, flags)?;
     options.check_opaque()?;
     Ok(Request::MetaDelete(MetaDelete {
-        key: Key {
-            wire,
-            base64: options.has(b'b'),
-        },
+        key: Key { wire, base64: options.has(b'b') },
         flags,
         compare_cas: options.compare_cas,
         new_cas: options.new_cas,
@@ -308,10 +291,7 @@ pub(super) fn arithmetic(arguments: &[u8]) -> Outcome<'_> {
     };
     options.check_opaque()?;
     Ok(Request::MetaArithmetic(MetaArithmetic {
-        key: Key {
-            wire,
-            base64: options.has(b'b'),
-        },
+        key: Key { wire, base64: options.has(b'b') },
         flags,
         direction,
         delta: options.delta.unwrap_or(1),
@@ -329,16 +309,10 @@ pub(super) fn arithmetic(arguments: &[u8]) -> Outcome<'_> {
 /// `me k [b]`. Other flags say nothing, known or not.
 pub(super) fn debug(arguments: &[u8]) -> Outcome<'_> {
     let (wire, flags) = key_and_flags(arguments)?;
-    let base64 = flags
-        .iter()
-        .any(|(letter, argument)| letter == b'b' && argument.is_empty());
-    let malformed = flags
-        .iter()
-        .any(|(letter, _)| !matches!(letter, b'A'..=b'z' | b'0'..=b'9'));
+    let base64 = flags.iter().any(|(letter, argument)| letter == b'b' && argument.is_empty());
+    let malformed = flags.iter().any(|(letter, _)| !matches!(letter, b'A'..=b'z' | b'0'..=b'9'));
     if malformed || wire.len() > KEY_BYTES_MAX || (base64 && check_base64(wire).is_err()) {
         return Err(Refusal::BadCommandLineFormat.into());
     }
-    Ok(Request::MetaDebug {
-        key: Key { wire, base64 },
-    })
+    Ok(Request::MetaDebug { key: Key { wire, base64 } })
 }

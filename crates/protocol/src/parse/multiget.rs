@@ -49,11 +49,7 @@ fn first(input: &[u8]) -> Parsed<'_> {
         Some(b"gats") => (true, true),
         _ => return Parsed::Close,
     };
-    let mut begun = GetContinuation {
-        with_cas,
-        touch: None,
-        refused: None,
-    };
+    let mut begun = GetContinuation { with_cas, touch: None, refused: None };
     let spaces = input.len() - skip_spaces(input).len();
     if spaces > SPACES_MAX || (touches && spaces > 0) {
         return Parsed::Close;
@@ -87,38 +83,14 @@ fn piece<'b>(input: &'b [u8], keys: &'b [u8], begun: GetContinuation) -> Parsed<
     if !all_are_keys(complete) || rest.len() > KEY_BYTES_MAX + 1 {
         return skipped(input, begun, Refusal::BadCommandLineFormat);
     }
-    let GetContinuation {
-        with_cas,
-        touch,
-        refused,
-    } = begun;
-    let get = Get {
-        keys: complete,
-        with_cas,
-        touch,
-        more: true,
-        refused,
-    };
-    Parsed::Request {
-        request: Request::Get(get),
-        consumed: input.len() - rest.len(),
-    }
+    let GetContinuation { with_cas, touch, refused } = begun;
+    let get = Get { keys: complete, with_cas, touch, more: true, refused };
+    Parsed::Request { request: Request::Get(get), consumed: input.len() - rest.len() }
 }
 
 /// Nothing of the line counts any more except its end.
 fn skipped(input: &[u8], begun: GetContinuation, error: Refusal) -> Parsed<'_> {
-    let GetContinuation {
-        with_cas, touch, ..
-    } = begun;
-    let get = Get {
-        keys: &[],
-        with_cas,
-        touch,
-        more: true,
-        refused: Some(error),
-    };
-    Parsed::Request {
-        request: Request::Get(get),
-        consumed: input.len(),
-    }
+    let GetContinuation { with_cas, touch, .. } = begun;
+    let get = Get { keys: &[], with_cas, touch, more: true, refused: Some(error) };
+    Parsed::Request { request: Request::Get(get), consumed: input.len() }
 }

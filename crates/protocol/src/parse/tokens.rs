@@ -77,10 +77,7 @@ pub(crate) fn space_index(bytes: &[u8]) -> usize {
             bytes.len() - 8 + marks.trailing_zeros() as usize / 8
         };
     }
-    bytes
-        .iter()
-        .position(|&byte| byte == b' ')
-        .unwrap_or(bytes.len())
+    bytes.iter().position(|&byte| byte == b' ').unwrap_or(bytes.len())
 }
 
 /// The highest bit of each byte that is a space. Bytes behind the first space may be marked
@@ -149,11 +146,7 @@ mod tests {
         for (before, after) in [("", ""), ("a ", ""), ("", " a"), ("  a ", "  b ")] {
             for length in [1, 249, 250, 251, 252, 500, 501, 502] {
                 let line = format!("{before}{}{after}", "k".repeat(length));
-                assert_eq!(
-                    all_are_keys(line.as_bytes()),
-                    length <= KEY_BYTES_MAX,
-                    "{length}"
-                );
+                assert_eq!(all_are_keys(line.as_bytes()), length <= KEY_BYTES_MAX, "{length}");
             }
         }
         assert!(all_are_keys(" ".repeat(1000).as_bytes()));
@@ -169,11 +162,7 @@ mod tests {
             ("knoreply", false),
             ("NOREPLY", false),
         ] {
-            assert_eq!(
-                ends_in_noreply(arguments.as_bytes()),
-                noreply,
-                "{arguments}"
-            );
+            assert_eq!(ends_in_noreply(arguments.as_bytes()), noreply, "{arguments}");
         }
     }
 }

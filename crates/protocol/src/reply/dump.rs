@@ -64,11 +64,7 @@ fn item(out: &mut Vec<u8>, facts: &ItemFacts) {
     decimal(out, facts.accessed);
     out.extend_from_slice(b" cas=");
     decimal(out, facts.cas);
-    out.extend_from_slice(if facts.fetched {
-        b" fetch=yes cls="
-    } else {
-        b" fetch=no cls="
-    });
+    out.extend_from_slice(if facts.fetched { b" fetch=yes cls=" } else { b" fetch=no cls=" });
     decimal(out, u64::from(facts.size_class));
     out.extend_from_slice(b" size=");
     decimal(out, facts.item_bytes);
@@ -112,12 +108,7 @@ mod tests {
     #[test]
     fn the_line_of_metadump() {
         let mut out = Vec::new();
-        let facts = ItemFacts {
-            expiry: Some(9),
-            fetched: false,
-            client_flags: 5,
-            ..FACTS
-        };
+        let facts = ItemFacts { expiry: Some(9), fetched: false, client_flags: 5, ..FACTS };
         metadump(&mut out, b"a-._~ /%\xff", &facts);
         assert_eq!(
             out,

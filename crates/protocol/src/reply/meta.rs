@@ -116,11 +116,8 @@ pub fn meta(
         }
     }
     if found && command == MetaCommand::Get {
-        for (shown, token) in [
-            (facts.token_sent, b" Z"),
-            (facts.stale, b" X"),
-            (facts.won, b" W"),
-        ] {
+        for (shown, token) in [(facts.token_sent, b" Z"), (facts.stale, b" X"), (facts.won, b" W")]
+        {
             if shown {
                 out.extend_from_slice(token);
             }
@@ -189,11 +186,7 @@ mod tests {
         use MetaCommand::Get;
         let facts = facts();
         for (code, flags, line) in [
-            (
-                MetaCode::Value(5),
-                "s v f t c l h k q u",
-                "VA 5 s5 f7 t30 c93 l2 h1 kkey\r\n",
-            ),
+            (MetaCode::Value(5), "s v f t c l h k q u", "VA 5 s5 f7 t30 c93 l2 h1 kkey\r\n"),
             (MetaCode::Done, "k O1 t Pc9 Lx", "HD kkey O1 t30\r\n"),
             (MetaCode::Done, "", "HD\r\n"),
             (MetaCode::Done, "O", "HD O\r\n"),
@@ -201,15 +194,8 @@ mod tests {
         ] {
             assert_eq!(written(Get, code, flags, &facts), line);
         }
-        let unread = MetaFacts {
-            expires_in_s: None,
-            fetched: false,
-            ..facts
-        };
-        assert_eq!(
-            written(Get, MetaCode::Done, "h t", &unread),
-            "HD h0 t-1\r\n"
-        );
+        let unread = MetaFacts { expires_in_s: None, fetched: false, ..facts };
+        assert_eq!(written(Get, MetaCode::Done, "h t", &unread), "HD h0 t-1\r\n");
     }
 
     #[test]
@@ -221,12 +207,7 @@ mod tests {
             (false, true, true, "VA 0 X W\r\n"),
             (true, true, false, "VA 0 Z X\r\n"),
         ] {
-            let facts = MetaFacts {
-                token_sent,
-                stale,
-                won,
-                ..facts()
-            };
+            let facts = MetaFacts { token_sent, stale, won, ..facts() };
             assert_eq!(written(Get, MetaCode::Value(0), "v", &facts), line);
         }
     }
@@ -234,55 +215,17 @@ mod tests {
     #[test]
     fn each_command_returns_its_own_flags() {
         let flags = "b c f h k l O9 s t v";
-        let facts = MetaFacts {
-            key: Key {
-                wire: b"Zm9v",
-                base64: true,
-            },
-            ..facts()
-        };
+        let facts = MetaFacts { key: Key { wire: b"Zm9v", base64: true }, ..facts() };
         let key = "kZm9v b";
         for (command, code, line) in [
-            (
-                MetaCommand::Get,
-                MetaCode::Done,
-                format!("HD c93 f7 h1 {key} l2 O9 s5 t30\r\n"),
-            ),
-            (
-                MetaCommand::Set,
-                MetaCode::Done,
-                format!("HD c93 {key} O9 s5\r\n"),
-            ),
-            (
-                MetaCommand::Set,
-                MetaCode::Exists,
-                format!("EX c93 {key} O9 s5\r\n"),
-            ),
-            (
-                MetaCommand::Set,
-                MetaCode::NotStored,
-                format!("NS c93 {key} O9 s5\r\n"),
-            ),
-            (
-                MetaCommand::Delete,
-                MetaCode::Done,
-                format!("HD {key} O9\r\n"),
-            ),
-            (
-                MetaCommand::Delete,
-                MetaCode::NotFound,
-                format!("NF {key} O9\r\n"),
-            ),
-            (
-                MetaCommand::Arithmetic,
-                MetaCode::Value(2),
-                format!("VA 2 c93 {key} O9 t30\r\n"),
-            ),
-            (
-                MetaCommand::Arithmetic,
-                MetaCode::NotFound,
-                format!("NF {key} O9\r\n"),
-            ),
+            (MetaCommand::Get, MetaCode::Done, format!("HD c93 f7 h1 {key} l2 O9 s5 t30\r\n")),
+            (MetaCommand::Set, MetaCode::Done, format!("HD c93 {key} O9 s5\r\n")),
+            (MetaCommand::Set, MetaCode::Exists, format!("EX c93 {key} O9 s5\r\n")),
+            (MetaCommand::Set, MetaCode::NotStored, format!("NS c93 {key} O9 s5\r\n")),
+            (MetaCommand::Delete, MetaCode::Done, format!("HD {key} O9\r\n")),
+            (MetaCommand::Delete, MetaCode::NotFound, format!("NF {key} O9\r\n")),
+            (MetaCommand::Arithmetic, MetaCode::Value(2), format!("VA 2 c93 {key} O9 t30\r\n")),
+            (MetaCommand::Arithmetic, MetaCode::NotFound, format!("NF {key} O9\r\n")),
         ] {
             assert_eq!(written(command, code, flags, &facts), line);
         }
@@ -291,9 +234,6 @@ mod tests {
     #[test]
     fn nothing_is_known_of_an_absent_item() {
         let facts = MetaFacts::absent(Key::plain(b"k"));
-        assert_eq!(
-            written(MetaCommand::Set, MetaCode::NotFound, "c k", &facts),
-            "NF c0 kk\r\n"
-        );
+        assert_eq!(written(MetaCommand::Set, MetaCode::NotFound, "c k", &facts), "NF c0 kk\r\n");
     }
 }

@@ -60,12 +60,7 @@ impl Connection {
                 self.request(request);
                 consumed
             }
-            Parsed::Refused {
-                error,
-                consumed,
-                swallow_bytes,
-                quiet,
-            } => {
+            Parsed::Refused { error, consumed, swallow_bytes, quiet } => {
                 assert!(error.line().ends_with("\r\n"));
                 self.line_bytes += consumed;
                 self.skip_bytes = swallow_bytes;
@@ -106,11 +101,7 @@ impl Connection {
     fn event(&mut self, what: String) {
         let line_bytes = std::mem::take(&mut self.line_bytes);
         self.keys.clear();
-        self.events.push(Event {
-            what,
-            line_bytes,
-            leading_space: self.leading_space,
-        });
+        self.events.push(Event { what, line_bytes, leading_space: self.leading_space });
     }
 }
 
@@ -180,31 +171,20 @@ pub fn incremental(stream: &[u8], piece_bytes: &[usize]) {
         }
     }
     let pieces = connection.events;
-    let same = pieces
-        .iter()
-        .zip(&whole)
-        .take_while(|(piece, whole)| piece == whole)
-        .count();
+    let same = pieces.iter().zip(&whole).take_while(|(piece, whole)| piece == whole).count();
     if pieces.len() == same && whole.len() == same && connection.closed == whole_closed {
         return;
     }
     // A line that is too long to wait for is read if it is there at once, and closes if it is not.
-    let too_long = whole
-        .get(same)
-        .is_some_and(|event| event.line_bytes > LINE_BYTES_MAX);
+    let too_long = whole.get(same).is_some_and(|event| event.line_bytes > LINE_BYTES_MAX);
     if connection.closed && pieces.len() == same && too_long {
         return;
     }
     // So does a multiget behind spaces that ends like a browser's request, the other way round.
-    let like_browser = pieces
-        .get(same)
-        .is_some_and(|it| it.leading_space && it.line_bytes > LINE_BYTES_MAX);
+    let like_browser =
+        pieces.get(same).is_some_and(|it| it.leading_space && it.line_bytes > LINE_BYTES_MAX);
     if whole_closed && whole.len() == same && like_browser {
         return;
     }
-    panic!(
-        "at event {same}: {:?} in pieces, {:?} at once",
-        pieces.get(same),
-        whole.get(same)
-    );
+    panic!("at event {same}: {:?} in pieces, {:?} at once", pieces.get(same), whole.get(same));
 }

@@ -163,9 +163,7 @@ pub fn parts(text: &str) -> Result<Vec<Part>> {
             rest = after;
             continue;
         }
-        let inner = after
-            .strip_prefix('{')
-            .and_then(|after| after.split_once('}'));
+        let inner = after.strip_prefix('{').and_then(|after| after.split_once('}'));
         let Some((inner, after)) = inner else {
             return fail("after `$` comes `k` or `{...}`; write \\x24 for the sign");
         };
@@ -245,11 +243,7 @@ pub fn base64(bytes: &[u8]) -> String {
         let word = byte(0) << 16 | byte(1) << 8 | byte(2);
         for index in 0..4 {
             let letter = LETTERS[(word >> (18 - 6 * index)) as usize & 63];
-            text.push(if index <= chunk.len() {
-                char::from(letter)
-            } else {
-                '='
-            });
+            text.push(if index <= chunk.len() { char::from(letter) } else { '=' });
         }
     }
     text

@@ -24,13 +24,7 @@ fn not_run(words: &str) -> Result<Ended> {
 
 /// The last line a program printed, which says what it did.
 fn last_line(text: &str) -> Ended {
-    Ended::Passed(
-        text.trim_end()
-            .lines()
-            .next_back()
-            .unwrap_or("")
-            .to_string(),
-    )
+    Ended::Passed(text.trim_end().lines().next_back().unwrap_or("").to_string())
 }
 
 /// memccapable, libmemcached's own check of a server: its tests of the text protocol.
@@ -43,17 +37,11 @@ pub fn memccapable(bench: &Bench) -> Result<Ended> {
     let (_, text) = run.output(LIMIT)?;
     let passed = text.matches("[pass]").count();
     let failed = failed_tests(&text);
-    let unmeant: Vec<&&str> = failed
-        .iter()
-        .filter(|name| !OUTDATED.contains(name))
-        .collect();
+    let unmeant: Vec<&&str> = failed.iter().filter(|name| !OUTDATED.contains(name)).collect();
     if !unmeant.is_empty() || passed + failed.len() < CAPABLE_TESTS {
         return fail(format!("{unmeant:?} failed, {passed} passed:\n{text}"));
     }
-    Ok(Ended::Passed(format!(
-        "{passed} tests, {} outdated",
-        failed.len()
-    )))
+    Ok(Ended::Passed(format!("{passed} tests, {} outdated", failed.len())))
 }
 
 /// The names of the tests that memccapable marks as failed. The mark may stand a line below the
@@ -81,17 +69,9 @@ pub fn memcached_tool(bench: &Bench) -> Result<Ended> {
     let server = bench.options.server.start("-m 64")?;
     let mut wire = super::wire::Wire::connect(server.port)?;
     for key in 0..50 {
-        wire.expect(
-            &format!("set tool:{key} 3 0 5\r\nv{key:04}\r\n"),
-            "STORED\r\n",
-        )?;
+        wire.expect(&format!("set tool:{key} 3 0 5\r\nv{key:04}\r\n"), "STORED\r\n")?;
     }
-    let run = |mode: &str| {
-        Run::new(tool)
-            .arg(server.address())
-            .arg(mode)
-            .capture(LIMIT)
-    };
+    let run = |mode: &str| Run::new(tool).arg(server.address()).arg(mode).capture(LIMIT);
     for (mode, words) in [
         ("display", &["Item_Size", "Max_age", "Pages"][..]),
         ("stats", &["curr_items", "50", "limit_maxbytes"]),
@@ -102,14 +82,10 @@ pub fn memcached_tool(bench: &Bench) -> Result<Ended> {
     ] {
         let text = run(mode)?;
         if let Some(word) = words.iter().find(|word| !text.contains(**word)) {
-            return fail(format!(
-                "memcached-tool {mode} does not show {word:?}:\n{text}"
-            ));
+            return fail(format!("memcached-tool {mode} does not show {word:?}:\n{text}"));
         }
     }
-    Ok(Ended::Passed(
-        "display, stats, settings, sizes, dump, keys".to_string(),
-    ))
+    Ok(Ended::Passed("display, stats, settings, sizes, dump, keys".to_string()))
 }
 
 fn python(bench: &Bench, script: &str) -> Result<Ended> {
@@ -143,9 +119,7 @@ pub fn gomemcache(bench: &Bench) -> Result<Ended> {
         return not_run("the Go client is not built (cargo xtask install)");
     }
     let server = bench.options.server.start("-m 64")?;
-    Ok(last_line(
-        &Run::new(program).arg(server.address()).capture(LIMIT)?,
-    ))
+    Ok(last_line(&Run::new(program).arg(server.address()).capture(LIMIT)?))
 }
 
 /// spymemcached, a Java client.

@@ -33,17 +33,12 @@ impl Holder {
             "-c",
             "ulimit -n 16384 2>/dev/null || ulimit -n $(ulimit -H -n); exec \"$0\" \"$@\"",
         ]);
-        command
-            .arg(std::env::current_exe()?)
-            .arg("hold-connections");
+        command.arg(std::env::current_exe()?).arg("hold-connections");
         command.args([port.to_string(), count.to_string()]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn()?;
         match child.stdout.take() {
-            Some(output) => Ok(Holder {
-                child,
-                output: BufReader::new(output),
-            }),
+            Some(output) => Ok(Holder { child, output: BufReader::new(output) }),
             None => fail("a holder has no output"),
         }
     }
@@ -51,21 +46,14 @@ impl Holder {
     fn wait_for(&mut self, word: &str) -> Result {
         let mut line = String::new();
         self.output.read_line(&mut line)?;
-        if line.trim() == word {
-            Ok(())
-        } else {
-            fail(format!("a holder said {line:?}"))
-        }
+        if line.trim() == word { Ok(()) } else { fail(format!("a holder said {line:?}")) }
     }
 }
 
 /// The process that holds: connects, speaks once on every connection, says `ready`, waits until
 /// its input ends, and speaks on every connection again.
 pub fn hold(arguments: &[String]) -> Result {
-    let numbers: Vec<usize> = arguments
-        .iter()
-        .filter_map(|word| word.parse().ok())
-        .collect();
+    let numbers: Vec<usize> = arguments.iter().filter_map(|word| word.parse().ok()).collect();
     let [port, count] = numbers[..] else {
         return fail("hold-connections PORT COUNT");
     };
@@ -96,16 +84,10 @@ pub fn check(bench: &Bench) -> Result<Ended> {
     }
     let witness = Witness::start(server.port);
     let stats = Wire::connect(server.port)?.ask("stats\r\n", "END\r\n")?;
-    let open = stats
-        .lines()
-        .find_map(|line| line.strip_prefix("STAT curr_connections "));
-    let open: usize = open
-        .and_then(|count| count.trim().parse().ok())
-        .unwrap_or(0);
+    let open = stats.lines().find_map(|line| line.strip_prefix("STAT curr_connections "));
+    let open: usize = open.and_then(|count| count.trim().parse().ok()).unwrap_or(0);
     if open < CONNECTIONS {
-        return fail(format!(
-            "curr_connections is {open} while {CONNECTIONS} are open"
-        ));
+        return fail(format!("curr_connections is {open} while {CONNECTIONS} are open"));
     }
     let used = server.resident_bytes()? >> 20;
     for holder in &mut holders {
@@ -141,10 +123,7 @@ pub fn too_many(bench: &Bench) -> Result<Ended> {
     // memcached counts files of its own among its connections.
     let least = if bench.larder { LIMIT - 5 } else { 5 };
     if refused == 0 || taken.len() > LIMIT || taken.len() < least {
-        return fail(format!(
-            "{} connections with -c {LIMIT}, {refused} refused",
-            taken.len()
-        ));
+        return fail(format!("{} connections with -c {LIMIT}, {refused} refused", taken.len()));
     }
     for wire in &mut taken {
         wire.expect("mn\r\n", "MN\r\n")?;
@@ -158,7 +137,5 @@ pub fn too_many(bench: &Bench) -> Result<Ended> {
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    Ok(Ended::Passed(format!(
-        "-c {LIMIT}: {kept} served, {refused} refused"
-    )))
+    Ok(Ended::Passed(format!("-c {LIMIT}: {kept} served, {refused} refused")))
 }

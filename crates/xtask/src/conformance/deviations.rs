@@ -30,24 +30,15 @@ pub struct Deviation {
 pub fn parse(text: &str) -> Result<Vec<Deviation>> {
     let mut list: Vec<Deviation> = Vec::new();
     for (index, line) in text.lines().enumerate() {
-        let place = |message: &str| {
-            Failure(format!(
-                "conformance/deviations.txt:{}: {message}",
-                index + 1
-            ))
-        };
+        let place =
+            |message: &str| Failure(format!("conformance/deviations.txt:{}: {message}", index + 1));
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         if word.is_empty() || word.starts_with('#') {
             continue;
         }
         if word == "case" {
             let (case, because) = (rest.to_string(), String::new());
-            list.push(Deviation {
-                case,
-                memcached: Vec::new(),
-                larder: Vec::new(),
-                because,
-            });
+            list.push(Deviation { case, memcached: Vec::new(), larder: Vec::new(), because });
             continue;
         }
         let Some(last) = list.last_mut() else {
@@ -61,10 +52,7 @@ pub fn parse(text: &str) -> Result<Vec<Deviation>> {
         }
     }
     match list.iter().find(|deviation| deviation.because.is_empty()) {
-        Some(deviation) => Err(Failure(format!(
-            "{}: a deviation needs a reason",
-            deviation.case
-        ))),
+        Some(deviation) => Err(Failure(format!("{}: a deviation needs a reason", deviation.case))),
         None => Ok(list),
     }
 }

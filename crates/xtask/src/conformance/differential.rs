@@ -57,11 +57,7 @@ fn load() -> Result<Vec<Case>> {
     files.sort();
     let mut cases = Vec::new();
     for path in files {
-        let name = path
-            .file_stem()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         cases.extend(case::parse(&name, &std::fs::read_to_string(&path)?)?);
     }
     Ok(cases)
@@ -78,11 +74,7 @@ fn each_group(
     groups.sort_unstable();
     groups.dedup();
     for group in groups {
-        let some: Vec<Case> = cases
-            .iter()
-            .filter(|case| case.server == group)
-            .cloned()
-            .collect();
+        let some: Vec<Case> = cases.iter().filter(|case| case.server == group).cloned().collect();
         if group.is_empty() {
             visit(pair, &some, tally)?;
             continue;
@@ -96,11 +88,7 @@ fn each_group(
                 continue;
             }
         };
-        let ports = Pair {
-            reference: reference.port,
-            subject: subject.port,
-            ..*pair
-        };
+        let ports = Pair { reference: reference.port, subject: subject.port, ..*pair };
         visit(&ports, &some, tally)?;
     }
     Ok(())
@@ -120,11 +108,7 @@ fn judge(pair: &Pair, known: Option<&Deviation>, replies: &Replies) -> Option<St
     let Some(deviation) = known else {
         let equal = same(reference, subject);
         return (!equal).then(|| {
-            format!(
-                "\n    memcached {}\n    server    {}",
-                show(reference),
-                show(subject)
-            )
+            format!("\n    memcached {}\n    server    {}", show(reference), show(subject))
         });
     };
     let listed = same(reference, &deviation.memcached);
@@ -143,10 +127,7 @@ fn judge(pair: &Pair, known: Option<&Deviation>, replies: &Replies) -> Option<St
 /// Each case alone.
 pub fn cases(pair: &Pair, tally: &mut Tally) -> Result {
     let (all, known) = (load()?, known()?);
-    if let Some(stray) = known
-        .iter()
-        .find(|one| !all.iter().any(|case| case.name == one.case))
-    {
+    if let Some(stray) = known.iter().find(|one| !all.iter().any(|case| case.name == one.case)) {
         return fail(format!("a deviation of no case: {}", stray.case));
     }
     if let Some(path) = &pair.options.record {
@@ -161,10 +142,8 @@ fn all_replies<'a>(pair: &Pair, cases: &'a [Case]) -> Result<Vec<(&'a Case, Repl
     let mut results = Vec::new();
     // Cases that wait for time to pass wait together.
     std::thread::scope(|scope| {
-        let waiting: Vec<_> = slow
-            .iter()
-            .map(|case| (*case, scope.spawn(|| pair.replies(case))))
-            .collect();
+        let waiting: Vec<_> =
+            slow.iter().map(|case| (*case, scope.spawn(|| pair.replies(case)))).collect();
         for case in quick {
             results.push((case, pair.replies(case)?));
         }
@@ -212,10 +191,7 @@ fn in_one_write(pair: &Pair, all: &[Case], tally: &mut Tally) -> Result {
     files.dedup();
     for file in files {
         let mut steps: Vec<Step> = Vec::new();
-        for case in all
-            .iter()
-            .filter(|case| file_of(case) == file && case.is_one_write())
-        {
+        for case in all.iter().filter(|case| file_of(case) == file && case.is_one_write()) {
             let deviates = known.iter().any(|one| one.case == case.name);
             let alone = play(pair.reference, case, &case::prefix(), None)?;
             if !deviates && !alone.ends_with(b"<no answer to mn>") {
@@ -249,10 +225,7 @@ fn renamed(step: &Step, prefix: &str) -> Step {
 /// The place where two streams part.
 fn differ(left: &[u8], right: &[u8]) -> String {
     let at = left.iter().zip(right).take_while(|(a, b)| a == b).count();
-    let from = left[..at]
-        .iter()
-        .rposition(|byte| *byte == b'\n')
-        .map_or(0, |line| line + 1);
+    let from = left[..at].iter().rposition(|byte| *byte == b'\n').map_or(0, |line| line + 1);
     let (left, right) = (show(&left[from..]), show(&right[from.min(right.len())..]));
     format!("from byte {from} on\n    one   {left}\n    other {right}")
 }

@@ -11,21 +11,12 @@ fn dumps(wire: &mut Wire) -> Result {
     let text = wire.ask("lru_crawler metadump all\r\n", "END\r\n")?;
     for key in 0..KEYS {
         let start = format!("key=dump%3A{key} ");
-        let lines: Vec<&str> = text
-            .lines()
-            .filter(|line| line.starts_with(&start))
-            .collect();
+        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with(&start)).collect();
         let [line] = lines[..] else {
-            return fail(format!(
-                "metadump shows {start:?} {} times:\n{text}",
-                lines.len()
-            ));
+            return fail(format!("metadump shows {start:?} {} times:\n{text}", lines.len()));
         };
         let fields = ["exp=", "la=", "cas=", "fetch=no", "cls=", "size="];
-        if let Some(field) = fields
-            .iter()
-            .find(|field| !line.contains(&format!(" {field}")))
-        {
+        if let Some(field) = fields.iter().find(|field| !line.contains(&format!(" {field}"))) {
             return fail(format!("metadump shows no {field:?}: {line:?}"));
         }
         let expiry = if key == 0 { " exp=-1 " } else { " exp=1" };
@@ -42,16 +33,11 @@ fn watch(port: u16, wire: &mut Wire) -> Result {
     watcher.expect("watch fetchers mutations\r\n", "OK\r\n")?;
     watcher.received.clear();
     wire.expect("set dump:watched 0 0 1\r\n1\r\n", "STORED\r\n")?;
-    wire.expect(
-        "get dump:watched\r\n",
-        "VALUE dump:watched 0 1\r\n1\r\nEND\r\n",
-    )?;
+    wire.expect("get dump:watched\r\n", "VALUE dump:watched 0 1\r\n1\r\nEND\r\n")?;
     for word in ["type=item_store", "type=item_get"] {
         let shown = |wire: &Wire| {
             let text = String::from_utf8_lossy(&wire.received).into_owned();
-            let mut lines = text
-                .split_inclusive('\n')
-                .filter(|line| line.ends_with('\n'));
+            let mut lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
             lines.any(|line| line.contains(word) && line.contains("key=dump%3Awatched"))
         };
         while !shown(&watcher) {
@@ -77,12 +63,7 @@ pub fn check(bench: &Bench) -> Result<Ended> {
     if !bench.is_debian(&server)? {
         let text = wire.ask("lru_crawler mgdump all\r\n", "EN\r\n")?;
         for key in 0..KEYS {
-            if text
-                .lines()
-                .filter(|line| *line == format!("mg dump:{key}"))
-                .count()
-                != 1
-            {
+            if text.lines().filter(|line| *line == format!("mg dump:{key}")).count() != 1 {
                 return fail(format!("mgdump does not show dump:{key} once:\n{text}"));
             }
         }
@@ -93,7 +74,5 @@ pub fn check(bench: &Bench) -> Result<Ended> {
     if !stats.contains("STAT limit_maxbytes 134217728\r\n") {
         return fail("limit_maxbytes does not follow cache_memlimit");
     }
-    Ok(Ended::Passed(format!(
-        "{KEYS} keys dumped, watch, cache_memlimit"
-    )))
+    Ok(Ended::Passed(format!("{KEYS} keys dumped, watch, cache_memlimit")))
 }

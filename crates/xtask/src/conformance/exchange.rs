@@ -127,24 +127,12 @@ impl Talk<'_> {
 /// replies end with a remark in angle brackets. `cut` splits the bytes in two writes there.
 pub fn play(port: u16, case: &Case, prefix: &str, cut: Option<usize>) -> Result<Vec<u8>> {
     let wire = Wire::connect(port)?;
-    let mut talk = Talk {
-        wire,
-        prefix,
-        pending: Vec::new(),
-        sent: 0,
-        cut,
-    };
+    let mut talk = Talk { wire, prefix, pending: Vec::new(), sent: 0, cut };
     let outcome = case.steps.iter().try_for_each(|step| talk.step(step));
     if let Err(failure) = outcome.and_then(|()| talk.end(case)) {
-        talk.wire
-            .received
-            .extend_from_slice(format!("<{failure}>").as_bytes());
+        talk.wire.received.extend_from_slice(format!("<{failure}>").as_bytes());
     }
-    Ok(normalise(
-        &talk.wire.received,
-        prefix,
-        &mut Uniques::default(),
-    ))
+    Ok(normalise(&talk.wire.received, prefix, &mut Uniques::default()))
 }
 
 /// How many bytes a case sends.

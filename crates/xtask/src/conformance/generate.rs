@@ -25,9 +25,8 @@ pub fn sequences(pair: &Pair, tally: &mut Tally) -> Result {
     for number in 0..pair.options.sequences {
         let pipelined = number % 2 == 0;
         let count = 1 + random.below(COMMANDS_MAX);
-        let mut commands: Vec<Command> = (0..count)
-            .map(|_| command(&mut random, !pipelined))
-            .collect();
+        let mut commands: Vec<Command> =
+            (0..count).map(|_| command(&mut random, !pipelined)).collect();
         let damaged = number % 4 == 0;
         if damaged {
             for command in &mut commands {
@@ -77,9 +76,7 @@ fn damaged_alike(
         return Ok(None);
     }
     let text = describe(number, &commands, &(whole, cut));
-    Ok(Some(format!(
-        "cut at byte {place} (first row: in one write), {text}"
-    )))
+    Ok(Some(format!("cut at byte {place} (first row: in one write), {text}")))
 }
 
 fn describe(number: usize, commands: &[Command], replies: &Replies) -> String {
@@ -120,28 +117,10 @@ fn shrunk(pair: &Pair, commands: &[Command], pipelined: bool) -> Result<Option<V
 
 const KEYS: &[&str] = &["$ka", "$kb", "$kc"];
 const EXPIRIES: &[&str] = &["0", "0", "0", "100", "-1", "2592000"];
-const NUMBERS: &[&str] = &[
-    "0",
-    "1",
-    "5",
-    "10",
-    "99",
-    "18446744073709551615",
-    "18446744073709551616",
-    "-1",
-    "x",
-    "7x",
-];
-const VALUES: &[&str] = &[
-    "",
-    "5",
-    "10",
-    "abc",
-    "99999999999999999999",
-    "12 ",
-    "a\\r\\nb",
-    "${x:600}",
-];
+const NUMBERS: &[&str] =
+    &["0", "1", "5", "10", "99", "18446744073709551615", "18446744073709551616", "-1", "x", "7x"];
+const VALUES: &[&str] =
+    &["", "5", "10", "abc", "99999999999999999999", "12 ", "a\\r\\nb", "${x:600}"];
 
 fn command(random: &mut Random, captured: bool) -> Command {
     let text = match random.below(14) {
@@ -149,39 +128,23 @@ fn command(random: &mut Random, captured: bool) -> Command {
         4 => format!("{} {}\\r\\n", random.pick(&["get", "gets"]), keys(random)),
         5 => {
             let expiry = random.pick(EXPIRIES);
-            format!(
-                "{} {expiry} {}\\r\\n",
-                random.pick(&["gat", "gats"]),
-                keys(random)
-            )
+            format!("{} {expiry} {}\\r\\n", random.pick(&["gat", "gats"]), keys(random))
         }
         6 => format!("delete {}{}\\r\\n", random.pick(KEYS), noreply(random)),
         7 | 8 => {
             let (verb, number) = (random.pick(&["incr", "decr"]), random.pick(NUMBERS));
-            format!(
-                "{verb} {} {number}{}\\r\\n",
-                random.pick(KEYS),
-                noreply(random)
-            )
+            format!("{verb} {} {number}{}\\r\\n", random.pick(KEYS), noreply(random))
         }
-        9 => format!(
-            "touch {} {}\\r\\n",
-            random.pick(KEYS),
-            random.pick(EXPIRIES)
-        ),
+        9 => format!("touch {} {}\\r\\n", random.pick(KEYS), random.pick(EXPIRIES)),
         10 => meta(
             random,
             "mg",
-            &[
-                "c", "f", "h", "k", "O12", "q", "s", "t", "v", "T50", "N40", "R90",
-            ],
+            &["c", "f", "h", "k", "O12", "q", "s", "t", "v", "T50", "N40", "R90"],
         ),
         11 => meta_set(random, captured),
         12 => meta(random, "md", &["I T40", "k", "Oab", "q", "b"]),
         _ => {
-            let flags = [
-                "N60 J12", "D3", "MD", "MI", "M+", "M-", "Oxy", "t", "c", "v", "k", "T70",
-            ];
+            let flags = ["N60 J12", "D3", "MD", "MI", "M+", "M-", "Oxy", "t", "c", "v", "k", "T70"];
             meta(random, "ma", &flags)
         }
     };
@@ -206,17 +169,11 @@ fn value(random: &mut Random) -> (usize, &'static str) {
 }
 
 fn unique(random: &mut Random, captured: bool) -> String {
-    if captured {
-        format!("${{cas:{}}}", 1 + random.below(6))
-    } else {
-        "4000000000".to_string()
-    }
+    if captured { format!("${{cas:{}}}", 1 + random.below(6)) } else { "4000000000".to_string() }
 }
 
 fn storage(random: &mut Random, captured: bool) -> String {
-    let verb = random.pick(&[
-        "set", "set", "set", "add", "replace", "append", "prepend", "cas",
-    ]);
+    let verb = random.pick(&["set", "set", "set", "add", "replace", "append", "prepend", "cas"]);
     let (key, expiry) = (random.pick(KEYS), random.pick(EXPIRIES));
     let flags = random.pick(&["0", "0", "7", "4294967295"]);
     let (bytes, value) = value(random);
@@ -260,15 +217,11 @@ fn meta(random: &mut Random, verb: &str, choices: &[&str]) -> String {
 
 fn meta_set(random: &mut Random, captured: bool) -> String {
     let unique = format!("C{}", unique(random, captured));
-    let choices = [
-        "c", "F9", "I", "k", "Opq", "q", "T80", "T0", "ME", "MA", "MP", "MR", "MS", "b", &unique,
-    ];
+    let choices =
+        ["c", "F9", "I", "k", "Opq", "q", "T80", "T0", "ME", "MA", "MP", "MR", "MS", "b", &unique];
     let flags = flags(random, &choices);
     let (bytes, value) = value(random);
-    format!(
-        "ms {} {bytes}{flags}\\r\\n{value}\\r\\n",
-        meta_key(random, &flags)
-    )
+    format!("ms {} {bytes}{flags}\\r\\n{value}\\r\\n", meta_key(random, &flags))
 }
 
 /// The command with a byte or two changed, added or lost.

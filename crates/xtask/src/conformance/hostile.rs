@@ -24,9 +24,7 @@ fn check_resident(bench: &Bench, server: &Server, limit_mib: u64) -> Result<Stri
     // The promise is Larder's; memcached is only measured.
     if bench.larder && used > allowed {
         let (used, allowed) = (used / MIB, allowed / MIB);
-        return fail(format!(
-            "{used} MiB resident with -m {limit_mib}, at most {allowed} allowed"
-        ));
+        return fail(format!("{used} MiB resident with -m {limit_mib}, at most {allowed} allowed"));
     }
     Ok(format!("{} MiB resident", used / MIB))
 }
@@ -36,9 +34,7 @@ fn finish(server: &mut Server, witness: Witness, what: &str) -> Result<Ended> {
     if !server.is_alive() {
         return fail("the server has ended");
     }
-    Ok(Ended::Passed(format!(
-        "{what}; {answered} good requests beside them"
-    )))
+    Ok(Ended::Passed(format!("{what}; {answered} good requests beside them")))
 }
 
 /// Sends bytes, reads for a moment what comes back, and goes away without a word.
@@ -57,9 +53,7 @@ fn garbage(random: &mut Random) -> Vec<u8> {
     let long = |length: usize| "x".repeat(length);
     let text = match random.below(12) {
         0 => {
-            return (0..1 + random.below(4096))
-                .map(|_| random.next() as u8)
-                .collect();
+            return (0..1 + random.below(4096)).map(|_| random.next() as u8).collect();
         }
         1 => format!("get {}\r\n", long(251)),
         2 => format!("set {} 0 0 5\r\nhello\r\n", long(251)),
@@ -91,11 +85,7 @@ pub fn bad_input(bench: &Bench) -> Result<Ended> {
         throw(server.port, &garbage(&mut random))?;
     }
     let used = check_resident(bench, &server, 64)?;
-    finish(
-        &mut server,
-        witness,
-        &format!("{CONNECTIONS} bad connections, {used}"),
-    )
+    finish(&mut server, witness, &format!("{CONNECTIONS} bad connections, {used}"))
 }
 
 /// Requests of which half arrives, on connections that then stay silent.
@@ -134,10 +124,7 @@ pub fn deaf_client(bench: &Bench) -> Result<Ended> {
     let mut owner = Wire::connect(server.port)?;
     let length = (MIB - 1024) as usize;
     let value = "v".repeat(length);
-    owner.expect(
-        &format!("set large 0 0 {length}\r\n{value}\r\n"),
-        "STORED\r\n",
-    )?;
+    owner.expect(&format!("set large 0 0 {length}\r\n{value}\r\n"), "STORED\r\n")?;
     let witness = Witness::start(server.port);
     let mut deaf = Vec::new();
     for _ in 0..CLIENTS {
@@ -152,11 +139,7 @@ pub fn deaf_client(bench: &Bench) -> Result<Ended> {
         std::thread::sleep(Duration::from_millis(100));
         used = check_resident(bench, &server, limit_mib)?;
     }
-    finish(
-        &mut server,
-        witness,
-        &format!("{CLIENTS} clients that never read, {used}"),
-    )
+    finish(&mut server, witness, &format!("{CLIENTS} clients that never read, {used}"))
 }
 
 /// A million requests in one go on one connection, every reply checked in its place.
@@ -200,11 +183,7 @@ pub fn long_pipeline(bench: &Bench) -> Result<Ended> {
         Err(_) => return fail("the sender panicked"),
     }
     let used = check_resident(bench, &server, 64)?;
-    finish(
-        &mut server,
-        witness,
-        &format!("{REQUESTS} pipelined requests, {used}"),
-    )
+    finish(&mut server, witness, &format!("{REQUESTS} pipelined requests, {used}"))
 }
 
 /// A server with hardly any memory: it may refuse and forget, but never answer wrongly.
@@ -216,10 +195,7 @@ pub fn tiny_memory(bench: &Bench) -> Result<Ended> {
     let value = |key: usize| format!("{key}-").repeat(1 + key % 150);
     for key in 0..KEYS {
         let value = value(key);
-        let reply = wire.ask(
-            &format!("set t{key} 0 0 {}\r\n{value}\r\n", value.len()),
-            "\r\n",
-        )?;
+        let reply = wire.ask(&format!("set t{key} 0 0 {}\r\n{value}\r\n", value.len()), "\r\n")?;
         match reply.as_str() {
             "STORED\r\n" => stored += 1,
             refused if refused.starts_with("SERVER_ERROR") => {}
@@ -240,7 +216,5 @@ pub fn tiny_memory(bench: &Bench) -> Result<Ended> {
     if !server.is_alive() || stored == 0 {
         return fail(format!("{stored} of {KEYS} values stored with -m 8"));
     }
-    Ok(Ended::Passed(format!(
-        "-m 8: {stored} of {KEYS} stored, {hits} kept, {used}"
-    )))
+    Ok(Ended::Passed(format!("-m 8: {stored} of {KEYS} stored, {hits} kept, {used}")))
 }

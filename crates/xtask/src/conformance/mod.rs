@@ -51,9 +51,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |now| now.as_secs());
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
         Options {
             only: Vec::new(),
             server: Recipe::new("target/release/larder", &[]),
@@ -132,10 +130,7 @@ impl Bench<'_> {
     fn compare(&self, compare: fn(&Pair, &mut Tally) -> Result) -> Result<Ended> {
         let memcached = &self.options.reference;
         if !memcached.path.is_file() {
-            return Ok(Ended::NotRun(format!(
-                "there is no {}",
-                memcached.path.display()
-            )));
+            return Ok(Ended::NotRun(format!("there is no {}", memcached.path.display())));
         }
         let reference = memcached.start("-m 64")?;
         let subject = self.options.server.start("-m 64")?;
@@ -152,10 +147,7 @@ impl Bench<'_> {
             return Ok(Ended::Passed(format!("{} compared", tally.tried)));
         }
         let (wrong, tried) = (tally.failures.len(), tally.tried);
-        fail(format!(
-            "{wrong} of {tried} differ\n  {}",
-            tally.failures.join("\n  ")
-        ))
+        fail(format!("{wrong} of {tried} differ\n  {}", tally.failures.join("\n  ")))
     }
 }
 
@@ -177,11 +169,7 @@ fn options(arguments: &[String]) -> Result<Options> {
         let Some(value) = words.next() else {
             return fail(format!("{word} takes a value"));
         };
-        let number = || {
-            value
-                .parse()
-                .map_err(|_| crate::Failure(format!("{word} takes a number")))
-        };
+        let number = || value.parse().map_err(|_| crate::Failure(format!("{word} takes a number")));
         match word.as_str() {
             "--only" => options.only = value.split(',').map(str::to_string).collect(),
             "--server" => options.server.path = value.into(),
@@ -199,10 +187,7 @@ fn options(arguments: &[String]) -> Result<Options> {
     match options.only.iter().find(|name| !known(name)) {
         Some(name) => {
             let names: Vec<&str> = PARTS.iter().map(|(part, _)| *part).collect();
-            fail(format!(
-                "no part is called {name}; there are {}",
-                names.join(", ")
-            ))
+            fail(format!("no part is called {name}; there are {}", names.join(", ")))
         }
         None => Ok(options),
     }
@@ -216,11 +201,7 @@ fn version(server: &Server) -> Result<String> {
 pub fn run(options: &Options) -> Result<Report> {
     let version = version(&options.server.start("-m 64")?)?;
     let larder = version.to_lowercase().contains("larder");
-    println!(
-        "server {} answers {:?}",
-        options.server.path.display(),
-        version.trim()
-    );
+    println!("server {} answers {:?}", options.server.path.display(), version.trim());
     println!("seed {}", options.seed);
     let bench = Bench { options, larder };
     let mut report = Report::new(options.seed, version.trim());
@@ -237,11 +218,7 @@ pub fn run(options: &Options) -> Result<Report> {
             Ok(Ended::NotRun(words)) => Outcome::NotRun(words),
             Err(failure) => Outcome::Failed(failure.0),
         };
-        let check = Check {
-            name,
-            outcome,
-            seconds: started.elapsed().as_secs_f64(),
-        };
+        let check = Check { name, outcome, seconds: started.elapsed().as_secs_f64() };
         println!("{}", check.line());
         report.checks.push(check);
     }

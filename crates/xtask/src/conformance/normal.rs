@@ -16,10 +16,7 @@ pub struct Uniques(Vec<u64>);
 impl Uniques {
     /// The unique that appeared as the `number`th, counted from 1.
     pub fn nth(&self, number: usize) -> u64 {
-        self.0
-            .get(number.wrapping_sub(1))
-            .copied()
-            .unwrap_or(u64::MAX)
+        self.0.get(number.wrapping_sub(1)).copied().unwrap_or(u64::MAX)
     }
 
     fn name(&mut self, digits: &str) -> String {
@@ -44,10 +41,7 @@ pub fn normalise(replies: &[u8], prefix: &str, uniques: &mut Uniques) -> Vec<u8>
     let mut normal = Vec::with_capacity(replies.len());
     let mut rest = replies;
     while !rest.is_empty() {
-        let length = rest
-            .iter()
-            .position(|byte| *byte == b'\n')
-            .map_or(rest.len(), |at| at + 1);
+        let length = rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |at| at + 1);
         let (line, after) = rest.split_at(length);
         rest = after;
         let (text, value_bytes) = line_normal(line, uniques);
@@ -64,10 +58,7 @@ pub fn normalise(replies: &[u8], prefix: &str, uniques: &mut Uniques) -> Vec<u8>
 
 /// A line's normal form, and the length of the value that follows it.
 fn line_normal(line: &[u8], uniques: &mut Uniques) -> (Vec<u8>, Option<usize>) {
-    let mut words: Vec<Vec<u8>> = line
-        .split(|byte| *byte == b' ')
-        .map(<[u8]>::to_vec)
-        .collect();
+    let mut words: Vec<Vec<u8>> = line.split(|byte| *byte == b' ').map(<[u8]>::to_vec).collect();
     let first = words[0].clone();
     let mut value_bytes = None;
     match first.as_slice() {
@@ -79,21 +70,12 @@ fn line_normal(line: &[u8], uniques: &mut Uniques) -> (Vec<u8>, Option<usize>) {
         }
         b"VA" if words.len() >= 2 => {
             value_bytes = number(&words[1]);
-            words
-                .iter_mut()
-                .skip(2)
-                .for_each(|word| flag(word, uniques));
+            words.iter_mut().skip(2).for_each(|word| flag(word, uniques));
         }
         b"HD" | b"EN" | b"NF" | b"NS" | b"EX" => {
-            words
-                .iter_mut()
-                .skip(1)
-                .for_each(|word| flag(word, uniques));
+            words.iter_mut().skip(1).for_each(|word| flag(word, uniques));
         }
-        b"ME" => words
-            .iter_mut()
-            .skip(2)
-            .for_each(|word| field(word, uniques)),
+        b"ME" => words.iter_mut().skip(2).for_each(|word| field(word, uniques)),
         b"VERSION" => words = vec![b"VERSION".to_vec(), b"#\r\n".to_vec()],
         b"STAT" if words.len() >= 3 => {
             words.truncate(2);
@@ -105,11 +87,8 @@ fn line_normal(line: &[u8], uniques: &mut Uniques) -> (Vec<u8>, Option<usize>) {
 }
 
 fn number(word: &[u8]) -> Option<usize> {
-    let digits: String = word
-        .iter()
-        .map(|byte| char::from(*byte))
-        .take_while(char::is_ascii_digit)
-        .collect();
+    let digits: String =
+        word.iter().map(|byte| char::from(*byte)).take_while(char::is_ascii_digit).collect();
     digits.parse().ok()
 }
 
@@ -139,10 +118,7 @@ fn field(word: &mut Vec<u8>, uniques: &mut Uniques) {
 }
 
 fn digits_end(word: &[u8], from: usize) -> usize {
-    from + word[from..]
-        .iter()
-        .take_while(|byte| byte.is_ascii_digit())
-        .count()
+    from + word[from..].iter().take_while(|byte| byte.is_ascii_digit()).count()
 }
 
 fn rename(word: &mut Vec<u8>, from: usize, uniques: &mut Uniques) {

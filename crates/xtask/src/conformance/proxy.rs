@@ -38,16 +38,7 @@ fn start(servers: &[Server]) -> Result<Option<(Proxy, u16)>> {
     std::fs::write(&path, text)?;
     let log = format!("{FOLDER}/twemproxy.log");
     let child = Command::new(program)
-        .args([
-            "-c",
-            &path,
-            "-o",
-            &log,
-            "-a",
-            "127.0.0.1",
-            "-s",
-            &stats.to_string(),
-        ])
+        .args(["-c", &path, "-o", &log, "-a", "127.0.0.1", "-s", &stats.to_string()])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -74,11 +65,7 @@ fn set(wire: &mut Wire, key: usize) -> Result {
 }
 
 fn found(key: usize) -> String {
-    format!(
-        "VALUE proxied:{key} 0 {}\r\n{}\r\n",
-        value(key).len(),
-        value(key)
-    )
+    format!("VALUE proxied:{key} 0 {}\r\n{}\r\n", value(key).len(), value(key))
 }
 
 /// Whether a server holds a key, asked without the proxy.
@@ -121,17 +108,9 @@ pub fn check(bench: &Bench) -> Result<Ended> {
         }
     }
     drop(direct);
-    let kept: Vec<usize> = all
-        .iter()
-        .copied()
-        .filter(|key| !lost.contains(key))
-        .collect();
+    let kept: Vec<usize> = all.iter().copied().filter(|key| !lost.contains(key)).collect();
     if lost.is_empty() || kept.is_empty() {
-        return fail(format!(
-            "the proxy spread no keys: {} and {}",
-            lost.len(),
-            kept.len()
-        ));
+        return fail(format!("the proxy spread no keys: {} and {}", lost.len(), kept.len()));
     }
     let stopped = servers.remove(1);
     let stopped_port = stopped.port;
@@ -147,9 +126,7 @@ pub fn check(bench: &Bench) -> Result<Ended> {
     let started = Instant::now();
     while let Err(failure) = lost.iter().try_for_each(|key| set(&mut back, *key)) {
         if started.elapsed() > Duration::from_secs(10) {
-            return fail(format!(
-                "the server came back, but not for the proxy: {failure}"
-            ));
+            return fail(format!("the server came back, but not for the proxy: {failure}"));
         }
         std::thread::sleep(Duration::from_millis(100));
         back = Wire::connect(port)?;
@@ -161,9 +138,7 @@ pub fn check(bench: &Bench) -> Result<Ended> {
     };
     drop(proxy);
     let (lost, kept) = (lost.len(), kept.len());
-    Ok(Ended::Passed(format!(
-        "{lost} keys stopped, {kept} stayed, {requests} requests of load"
-    )))
+    Ok(Ended::Passed(format!("{lost} keys stopped, {kept} stayed, {requests} requests of load")))
 }
 
 /// Sets and gets for two seconds; answers of the stopped server's keys may be errors, never wrong.
@@ -177,9 +152,7 @@ fn load(port: u16) -> Result<usize> {
             return fail(format!("a set under load answered {reply:?}"));
         }
         let reply = wire.ask(&format!("get load:{key}\r\n"), "\n")?;
-        let known = ["VALUE", "END", "SERVER_ERROR"]
-            .iter()
-            .any(|word| reply.starts_with(word));
+        let known = ["VALUE", "END", "SERVER_ERROR"].iter().any(|word| reply.starts_with(word));
         if reply.starts_with("VALUE") && !reply.ends_with("END\r\n") {
             wire.read_until(0, b"END\r\n")?;
         }

@@ -35,10 +35,7 @@ impl Check {
     /// The row as text.
     pub fn line(&self) -> String {
         let (state, words) = self.words();
-        format!(
-            "{:<16} {state:<8} {:>6.1} s  {words}",
-            self.name, self.seconds
-        )
+        format!("{:<16} {state:<8} {:>6.1} s  {words}", self.name, self.seconds)
     }
 }
 
@@ -53,27 +50,17 @@ pub struct Report {
 impl Report {
     /// A report without rows.
     pub fn new(seed: u64, version: &str) -> Report {
-        Report {
-            checks: Vec::new(),
-            seed,
-            version: version.to_string(),
-        }
+        Report { checks: Vec::new(), seed, version: version.to_string() }
     }
 
     /// How many parts passed.
     pub fn passed(&self) -> usize {
-        self.checks
-            .iter()
-            .filter(|check| matches!(check.outcome, Outcome::Passed(_)))
-            .count()
+        self.checks.iter().filter(|check| matches!(check.outcome, Outcome::Passed(_))).count()
     }
 
     /// How many parts failed.
     pub fn failed(&self) -> usize {
-        self.checks
-            .iter()
-            .filter(|check| matches!(check.outcome, Outcome::Failed(_)))
-            .count()
+        self.checks.iter().filter(|check| matches!(check.outcome, Outcome::Failed(_))).count()
     }
 
     /// A failure that names the parts that failed.
@@ -84,11 +71,7 @@ impl Report {
             .filter(|check| matches!(check.outcome, Outcome::Failed(_)))
             .map(|check| check.name)
             .collect();
-        if failed.is_empty() {
-            Ok(())
-        } else {
-            fail(failed.join(", "))
-        }
+        if failed.is_empty() { Ok(()) } else { fail(failed.join(", ")) }
     }
 
     /// Writes `report.json`.

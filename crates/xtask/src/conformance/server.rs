@@ -28,18 +28,12 @@ pub struct Recipe {
 impl Recipe {
     /// A server by its path alone.
     pub fn new(path: &str, extra: &[String]) -> Recipe {
-        Recipe {
-            path: PathBuf::from(path),
-            extra: extra.to_vec(),
-        }
+        Recipe { path: PathBuf::from(path), extra: extra.to_vec() }
     }
 
     /// Whether this is memcached itself, which wants to be told that root may run it.
     pub fn is_memcached(&self) -> bool {
-        let name = self
-            .path
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned());
+        let name = self.path.file_name().map(|name| name.to_string_lossy().into_owned());
         name.is_some_and(|name| name.contains("memcached"))
     }
 
@@ -62,25 +56,15 @@ impl Recipe {
                 "ulimit -n 16384 2>/dev/null || ulimit -n $(ulimit -H -n); exec \"$0\" \"$@\"",
             ])
             .arg(&self.path);
-        command
-            .args(["-l", "127.0.0.1", "-U", "0", "-p"])
-            .arg(port.to_string());
+        command.args(["-l", "127.0.0.1", "-U", "0", "-p"]).arg(port.to_string());
         if self.is_memcached() {
             command.args(["-u", "root"]);
         }
-        command
-            .args(options.iter().filter(|option| !option.is_empty()))
-            .args(&self.extra);
+        command.args(options.iter().filter(|option| !option.is_empty())).args(&self.extra);
         std::fs::create_dir_all(FOLDER)?;
         let log = std::fs::File::create(format!("{FOLDER}/server-{port}.log"))?;
-        command
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log);
-        let server = Server {
-            child: command.spawn()?,
-            port,
-        };
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let server = Server { child: command.spawn()?, port };
         server.wait_until_up()
     }
 }
@@ -106,10 +90,7 @@ impl Server {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        fail(format!(
-            "no connection to port {} after {START_LIMIT:?}",
-            self.port
-        ))
+        fail(format!("no connection to port {} after {START_LIMIT:?}", self.port))
     }
 
     /// Its address.

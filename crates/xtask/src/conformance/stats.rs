@@ -33,9 +33,7 @@ impl Stats {
         let reply = wire.ask(&format!("{what}\r\n"), "END\r\n")?;
         let mut rows = Vec::new();
         for line in reply.lines().filter(|line| *line != "END") {
-            let row = line
-                .strip_prefix("STAT ")
-                .and_then(|row| row.split_once(' '));
+            let row = line.strip_prefix("STAT ").and_then(|row| row.split_once(' '));
             match row {
                 // memcached leaves these empty when they are not set, and says NULL in one.
                 Some((name, value)) if !value.trim().is_empty() => {
@@ -56,31 +54,19 @@ impl Stats {
 
     fn number(&self, name: &str) -> Result<u64> {
         let value = self.get(name)?;
-        value
-            .parse()
-            .map_err(|_| crate::Failure(format!("{name} is {value:?}, not a number")))
+        value.parse().map_err(|_| crate::Failure(format!("{name} is {value:?}, not a number")))
     }
 
     fn has_all(&self, names: &str) -> Result {
-        let missing: Vec<&str> = names
-            .split_whitespace()
-            .filter(|name| self.get(name).is_err())
-            .collect();
-        if missing.is_empty() {
-            Ok(())
-        } else {
-            fail(format!("missing: {}", missing.join(" ")))
-        }
+        let missing: Vec<&str> =
+            names.split_whitespace().filter(|name| self.get(name).is_err()).collect();
+        if missing.is_empty() { Ok(()) } else { fail(format!("missing: {}", missing.join(" "))) }
     }
 
     /// Whether some row is called `...:name`.
     fn has_in_class(&self, names: &str) -> Result {
         for name in names.split_whitespace() {
-            if !self
-                .0
-                .iter()
-                .any(|(row, _)| row.rsplit(':').next() == Some(name))
-            {
+            if !self.0.iter().any(|(row, _)| row.rsplit(':').next() == Some(name)) {
                 return fail(format!("no class shows {name}"));
             }
         }
@@ -91,10 +77,7 @@ impl Stats {
 fn work(wire: &mut Wire) -> Result {
     for (command, answer) in [
         ("set stat:a 0 0 1\r\n5\r\n", "STORED\r\n"),
-        (
-            "cas stat:a 0 0 1 1844674407370955161\r\n5\r\n",
-            "EXISTS\r\n",
-        ),
+        ("cas stat:a 0 0 1 1844674407370955161\r\n5\r\n", "EXISTS\r\n"),
         ("cas stat:none 0 0 1 1\r\n5\r\n", "NOT_FOUND\r\n"),
         ("get stat:a\r\n", "VALUE stat:a 0 1\r\n5\r\nEND\r\n"),
         ("get stat:none\r\n", "END\r\n"),
@@ -167,9 +150,7 @@ pub fn check(bench: &Bench) -> Result<Ended> {
     }
     let (items, gets) = (after.number("curr_items")?, after.number("get_hits")?);
     if items != 1 || gets < 1 {
-        return fail(format!(
-            "curr_items is {items} with one item, get_hits {gets}"
-        ));
+        return fail(format!("curr_items is {items} with one item, get_hits {gets}"));
     }
     Stats::ask(&mut wire, "stats settings")?.has_all(SETTINGS)?;
     let slabs = Stats::ask(&mut wire, "stats slabs")?;

@@ -23,10 +23,7 @@ impl Wire {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        Ok(Wire {
-            stream,
-            received: Vec::new(),
-        })
+        Ok(Wire { stream, received: Vec::new() })
     }
 
     /// Waits at most this long in each read and write from now on.
@@ -121,11 +118,7 @@ impl Wire {
 /// The beginning of a long text.
 pub fn shorten(text: &str) -> String {
     let head: String = text.chars().take(160).collect();
-    if head.len() < text.len() {
-        format!("{head}... ({} bytes)", text.len())
-    } else {
-        head
-    }
+    if head.len() < text.len() { format!("{head}... ({} bytes)", text.len()) } else { head }
 }
 
 fn is_closed(kind: ErrorKind) -> bool {

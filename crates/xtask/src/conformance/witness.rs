@@ -48,10 +48,7 @@ fn work(port: u16, stop: &AtomicBool) -> Result<usize> {
         for key in 0..KEYS {
             let value = value(key, round);
             let length = value.len();
-            wire.expect(
-                &format!("set witness:{key} 0 0 {length}\r\n{value}\r\n"),
-                "STORED\r\n",
-            )?;
+            wire.expect(&format!("set witness:{key} 0 0 {length}\r\n{value}\r\n"), "STORED\r\n")?;
         }
         for key in 0..KEYS {
             let value = value(key, round);

@@ -40,24 +40,9 @@ const FINISH: &str = "finish it, or leave it out";
 const SLEEP: &str = "wait for the event itself, or move the clock by hand";
 
 const BANS: &[Ban] = &[
-    Ban {
-        call: "Instant::now",
-        rooms: &["io", "bench", "xtask"],
-        tests: true,
-        instead: CLOCK,
-    },
-    Ban {
-        call: "SystemTime::now",
-        rooms: &["io", "bench", "xtask"],
-        tests: true,
-        instead: CLOCK,
-    },
-    Ban {
-        call: "std::env",
-        rooms: BINARY_ROOMS,
-        tests: true,
-        instead: OUTSIDE,
-    },
+    Ban { call: "Instant::now", rooms: &["io", "bench", "xtask"], tests: true, instead: CLOCK },
+    Ban { call: "SystemTime::now", rooms: &["io", "bench", "xtask"], tests: true, instead: CLOCK },
+    Ban { call: "std::env", rooms: BINARY_ROOMS, tests: true, instead: OUTSIDE },
     Ban {
         call: "std::fs",
         rooms: &["server", "bench", "xtask", "io"],
@@ -70,54 +55,14 @@ const BANS: &[Ban] = &[
         tests: false,
         instead: SLEEP,
     },
-    Ban {
-        call: "println!",
-        rooms: BINARY_ROOMS,
-        tests: true,
-        instead: PRINT,
-    },
-    Ban {
-        call: "print!",
-        rooms: BINARY_ROOMS,
-        tests: true,
-        instead: PRINT,
-    },
-    Ban {
-        call: "eprintln!",
-        rooms: BINARY_ROOMS,
-        tests: true,
-        instead: PRINT,
-    },
-    Ban {
-        call: ".unwrap()",
-        rooms: &[],
-        tests: true,
-        instead: NO_PANIC,
-    },
-    Ban {
-        call: "todo!",
-        rooms: &[],
-        tests: false,
-        instead: FINISH,
-    },
-    Ban {
-        call: "unimplemented!",
-        rooms: &[],
-        tests: false,
-        instead: FINISH,
-    },
-    Ban {
-        call: "dbg!",
-        rooms: &[],
-        tests: false,
-        instead: "remove it",
-    },
-    Ban {
-        call: "#[ignore",
-        rooms: &[],
-        tests: false,
-        instead: "make the test fast, or delete it",
-    },
+    Ban { call: "println!", rooms: BINARY_ROOMS, tests: true, instead: PRINT },
+    Ban { call: "print!", rooms: BINARY_ROOMS, tests: true, instead: PRINT },
+    Ban { call: "eprintln!", rooms: BINARY_ROOMS, tests: true, instead: PRINT },
+    Ban { call: ".unwrap()", rooms: &[], tests: true, instead: NO_PANIC },
+    Ban { call: "todo!", rooms: &[], tests: false, instead: FINISH },
+    Ban { call: "unimplemented!", rooms: &[], tests: false, instead: FINISH },
+    Ban { call: "dbg!", rooms: &[], tests: false, instead: "remove it" },
+    Ban { call: "#[ignore", rooms: &[], tests: false, instead: "make the test fast, or delete it" },
 ];
 
 /// Every check of a source file.
@@ -130,34 +75,19 @@ pub fn file(source: &Source, findings: &mut Findings) {
 }
 
 fn opening(source: &Source, findings: &mut Findings) {
-    let first = source
-        .lines
-        .iter()
-        .find(|line| !line.text.trim().is_empty());
+    let first = source.lines.iter().find(|line| !line.text.trim().is_empty());
     if !first.is_some_and(|line| line.text.starts_with("//!")) {
         let path = &source.path;
-        findings.error(
-            path,
-            1,
-            "open the file with `//!`: what it is and how it works",
-        );
+        findings.error(path, 1, "open the file with `//!`: what it is and how it works");
     }
 }
 
 fn lengths(source: &Source, findings: &mut Findings) {
     let (path, lines) = (&source.path, source.lines.len());
     if lines > FILE_LINES_MAX {
-        findings.error(
-            path,
-            lines,
-            &format!("{lines} lines; split it (max {FILE_LINES_MAX})"),
-        );
+        findings.error(path, lines, &format!("{lines} lines; split it (max {FILE_LINES_MAX})"));
     } else if lines > FILE_LINES_WARN {
-        findings.warn(
-            path,
-            lines,
-            &format!("{lines} lines; {FILE_LINES_WARN} read better"),
-        );
+        findings.warn(path, lines, &format!("{lines} lines; {FILE_LINES_WARN} read better"));
     }
     for (index, line) in source.lines.iter().enumerate() {
         let columns = line.text.chars().count();
@@ -258,11 +188,7 @@ mod tests {
 
     #[test]
     fn a_file_without_an_opening_is_found() {
-        assert!(found(
-            "crates/cache/src/a.rs",
-            "fn small() {}\n",
-            "open the file"
-        ));
+        assert!(found("crates/cache/src/a.rs", "fn small() {}\n", "open the file"));
     }
 
     #[test]
@@ -283,22 +209,12 @@ mod tests {
         for ban in BANS {
             let call = ban.call;
             let text = format!("//! A.\nfn f() {{\n    {call};\n}}\n");
-            assert!(
-                found("crates/policy/src/a.rs", &text, ban.instead),
-                "{call}"
-            );
+            assert!(found("crates/policy/src/a.rs", &text, ban.instead), "{call}");
             for room in ban.rooms {
-                assert!(
-                    !found(&format!("crates/{room}/src/a.rs"), &text, ban.instead),
-                    "{call}"
-                );
+                assert!(!found(&format!("crates/{room}/src/a.rs"), &text, ban.instead), "{call}");
             }
             let test = format!("//! A.\n#[cfg(test)]\nmod tests {{\n    {call};\n}}\n");
-            assert_eq!(
-                found("crates/policy/src/a.rs", &test, ban.instead),
-                !ban.tests,
-                "{call}"
-            );
+            assert_eq!(found("crates/policy/src/a.rs", &test, ban.instead), !ban.tests, "{call}");
         }
         let list = "//! A.\nuse std::{cell, env};\n";
         assert!(found("crates/policy/src/a.rs", list, "std::env"));
@@ -318,10 +234,7 @@ mod tests {
         let bare = "//! A.\nfn f() {\n    a.load(Ordering::Acquire);\n}\n";
         let named =
             "//! A.\nfn f() {\n    // Partner: the release in g.\n    a.load(Acquire);\n}\n";
-        let far = format!(
-            "//! A.\n// partner\n{}fn f() {{ a.load(SeqCst) }}\n",
-            "\n".repeat(7)
-        );
+        let far = format!("//! A.\n// partner\n{}fn f() {{ a.load(SeqCst) }}\n", "\n".repeat(7));
         assert!(found("crates/index/src/a.rs", bare, "partner"));
         assert!(!found("crates/index/src/a.rs", named, "partner"));
         assert!(found("crates/index/src/a.rs", &far, "partner"));

@@ -52,20 +52,14 @@ impl Source {
         for line in text.lines() {
             lines.push(scan(line, &mut state));
         }
-        let mut source = Source {
-            path: path.to_string(),
-            lines,
-        };
+        let mut source = Source { path: path.to_string(), lines };
         source.mark_tests();
         source
     }
 
     /// The room (the folder under crates/) that the file belongs to.
     pub fn room(&self) -> &str {
-        self.path
-            .strip_prefix("crates/")
-            .and_then(|rest| rest.split('/').next())
-            .unwrap_or("")
+        self.path.strip_prefix("crates/").and_then(|rest| rest.split('/').next()).unwrap_or("")
     }
 
     /// Whether the whole file is a test or a bench.
@@ -86,9 +80,7 @@ impl Source {
             let guarded = attribute && has_word(code, "test");
             if guarded || code.starts_with("#[test]") {
                 let last = self.block_end(index);
-                self.lines[index..=last]
-                    .iter_mut()
-                    .for_each(|line| line.test = true);
+                self.lines[index..=last].iter_mut().for_each(|line| line.test = true);
                 index = last;
             }
             index += 1;
@@ -129,11 +121,7 @@ impl Source {
                 let name: String = after.chars().take_while(|c| is_word(*c)).collect();
                 rest = &rest[at + 2..];
                 if !name.is_empty() {
-                    found.push(Function {
-                        name,
-                        first,
-                        last: self.block_end(first),
-                    });
+                    found.push(Function { name, first, last: self.block_end(first) });
                 }
             }
         }
@@ -176,11 +164,7 @@ fn scan(text: &str, state: &mut State) -> Line {
                 comment.push(letter);
                 if letter == '*' && next == Some('/') {
                     width = 2;
-                    *state = if depth == 1 {
-                        State::Code
-                    } else {
-                        State::Block(depth - 1)
-                    };
+                    *state = if depth == 1 { State::Code } else { State::Block(depth - 1) };
                 } else if letter == '/' && next == Some('*') {
                     width = 2;
                     *state = State::Block(depth + 1);
@@ -205,12 +189,7 @@ fn scan(text: &str, state: &mut State) -> Line {
     if *state == State::Comment {
         *state = State::Code;
     }
-    Line {
-        text: text.to_string(),
-        code,
-        comment,
-        test: false,
-    }
+    Line { text: text.to_string(), code, comment, test: false }
 }
 
 fn close(code: &mut String, state: &mut State) {
@@ -242,12 +221,7 @@ fn scan_code(
             *state = State::Text;
             return 1;
         }
-        ('r', _)
-            if !code
-                .chars()
-                .next_back()
-                .is_some_and(|c| is_word(c) && c != 'b') =>
-        {
+        ('r', _) if !code.chars().next_back().is_some_and(|c| is_word(c) && c != 'b') => {
             let hashes = letters[at + 1..].iter().take_while(|c| **c == '#').count();
             if letters.get(at + 1 + hashes) == Some(&'"') {
                 code.push('"');
@@ -258,10 +232,7 @@ fn scan_code(
         ('\'', Some('\\')) => {
             // An escaped character ends at the first quote after the letter that is escaped.
             let tail = letters.get(at + 3..).unwrap_or(&[]);
-            let width = tail
-                .iter()
-                .position(|c| *c == '\'')
-                .map_or(1, |end| end + 4);
+            let width = tail.iter().position(|c| *c == '\'').map_or(1, |end| end + 4);
             code.push_str("' '");
             return width;
         }

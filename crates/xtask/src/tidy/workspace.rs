@@ -19,20 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("hot", &["policy", "codec", "memory", "io", "stdx"]),
     ("compressed", &["policy", "codec", "memory", "io", "stdx"]),
     ("flash", &["policy", "codec", "memory", "io", "stdx"]),
-    (
-        "cache",
-        &[
-            "hot",
-            "compressed",
-            "flash",
-            "index",
-            "memory",
-            "policy",
-            "codec",
-            "io",
-            "stdx",
-        ],
-    ),
+    ("cache", &["hot", "compressed", "flash", "index", "memory", "policy", "codec", "io", "stdx"]),
     ("server", &["protocol", "cache", "io", "stdx"]),
     (
         "bench",
@@ -65,10 +52,8 @@ fn dependencies(manifest: &str) -> Vec<(usize, String)> {
         if line.starts_with('[') {
             inside = line.trim_end_matches(']').ends_with("dependencies");
         } else if inside && !line.is_empty() && !line.starts_with('#') {
-            let name: String = line
-                .chars()
-                .take_while(|c| c.is_alphanumeric() || "-_".contains(*c))
-                .collect();
+            let name: String =
+                line.chars().take_while(|c| c.is_alphanumeric() || "-_".contains(*c)).collect();
             let room = match name.as_str() {
                 "larder" => "cache",
                 other => other.strip_prefix("larder-").unwrap_or(other),
@@ -85,36 +70,22 @@ fn dependencies(manifest: &str) -> Vec<(usize, String)> {
 pub fn arrows(room: &str, manifest: &str, findings: &mut Findings) {
     let path = format!("crates/{room}/Cargo.toml");
     let Some((_, allowed)) = ARROWS.iter().find(|(known, _)| *known == room) else {
-        findings.error(
-            &path,
-            1,
-            "an unknown room: give it a place among the arrows of tidy",
-        );
+        findings.error(&path, 1, "an unknown room: give it a place among the arrows of tidy");
         return;
     };
     for (line, target) in dependencies(manifest) {
         if !allowed.contains(&target.as_str()) {
             let instead = "move the code down, or hand it in from above";
-            findings.error(
-                &path,
-                line,
-                &format!("{room} may not use {target}: {instead}"),
-            );
+            findings.error(&path, line, &format!("{room} may not use {target}: {instead}"));
         }
     }
 }
 
 /// Checks that a crate that needs no unsafe code forbids it.
 pub fn forbids_unsafe(room: &str, path: &str, text: &str, findings: &mut Findings) {
-    let forbids = text
-        .lines()
-        .any(|line| line.trim() == "#![forbid(unsafe_code)]");
+    let forbids = text.lines().any(|line| line.trim() == "#![forbid(unsafe_code)]");
     if !UNSAFE_ROOMS.contains(&room) && !forbids {
-        findings.error(
-            path,
-            1,
-            "add `#![forbid(unsafe_code)]` below the opening comment",
-        );
+        findings.error(path, 1, "add `#![forbid(unsafe_code)]` below the opening comment");
     }
 }
 
@@ -142,11 +113,7 @@ pub fn named_paths(root: &Path, page: &str, text: &str, findings: &mut Findings)
 /// Checks that a tracked file names no place of one machine.
 pub fn machine_paths(path: &str, text: &str, findings: &mut Findings) {
     // Written in two parts, so that this file passes its own check.
-    let places = [
-        concat!("/wo", "rk/"),
-        concat!("/ho", "me/"),
-        concat!("/ro", "ot/"),
-    ];
+    let places = [concat!("/wo", "rk/"), concat!("/ho", "me/"), concat!("/ro", "ot/")];
     for (index, line) in text.lines().enumerate() {
         for place in places {
             let stands_first = |at: usize| {
@@ -181,12 +148,7 @@ mod tests {
     #[test]
     fn a_crate_that_does_not_forbid_unsafe_code_is_found() {
         let mut findings = Findings::default();
-        forbids_unsafe(
-            "cache",
-            "crates/cache/src/lib.rs",
-            "//! A.\n",
-            &mut findings,
-        );
+        forbids_unsafe("cache", "crates/cache/src/lib.rs", "//! A.\n", &mut findings);
         forbids_unsafe("hot", "crates/hot/src/lib.rs", "//! A.\n", &mut findings);
         let good = "//! A.\n#![forbid(unsafe_code)]\n";
         forbids_unsafe("policy", "crates/policy/src/lib.rs", good, &mut findings);
