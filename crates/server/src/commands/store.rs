@@ -137,7 +137,8 @@ pub fn store<'s, 'c>(
         base64_key: command.key.base64,
     };
     let key = command.key.bytes(&mut scratch);
-    let mut draft = match context.server.cache.reserve(key, attributes, command.value_bytes) {
+    let reserved = target.session.reserve(key, target.hash, attributes, command.value_bytes);
+    let mut draft = match reserved {
         Ok(draft) => draft,
         Err(refusal) => {
             let refusal = context.settle(refusal)?;
