@@ -14,10 +14,14 @@ use stdx::units::{GIB, KIB, MIB};
 
 use crate::cache::{Cache, Moment};
 use crate::maintain::Chores;
+use crate::types::Observer;
 
 /// The fewest slabs a cache can work with: one for the index, one spare for it, and some for items
 /// of different sizes. A limit below this is rounded up to it.
 pub(crate) const SLABS_MIN: usize = 8;
+/// How many times as large as at the start the memory limit may become online. At 24 bytes for each
+/// slab that may come, this keeps what is known of slabs below a hundredth of the memory.
+const GROWTH_MAX: usize = 64;
 /// The range of the item limit.
 const ITEM_BYTES_MAX_RANGE: std::ops::RangeInclusive<usize> = KIB..=GIB;
 /// An average item when the index is first sized: it grows from there by itself, and one that is
@@ -34,6 +38,7 @@ pub struct Builder {
     chunk_bytes_min: usize,
     evict: bool,
     clock: Option<Arc<dyn Clock>>,
+    observer: Option<Arc<dyn Observer>>,
 }
 
 impl Default for Builder {
@@ -45,6 +50,7 @@ impl Default for Builder {
             chunk_bytes_min: CHUNK_BYTES_MIN,
             evict: true,
             clock: None,
+            observer: None,
         }
     }
 }
@@ -89,6 +95,12 @@ impl Builder {
         self
     }
 
+    /// Who is told of evictions; nobody by default.
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observer = Some(observer);
+        self
+    }
+
     /// Builds the cache.
     pub fn build(self) -> Result<Cache, BuildError> {
         if !ITEM_BYTES_MAX_RANGE.contains(&self.item_bytes_max) {
@@ -97,10 +109,12 @@ impl Builder {
         if self.memory_bytes > ARENA_BYTES_MAX {
             return Err(BuildError::MemoryBytes(self.memory_bytes));
         }
-        // Addresses cost nothing: reserve what the machine has, so that the limit can grow online.
+        // Addresses cost nothing: reserve what the machine has, so that the limit can grow online,
+        // but what is kept of each slab costs a little.
         let machine_bytes = io::map::physical_memory_bytes().unwrap_or(0).min(ARENA_BYTES_MAX);
-        let arena =
-            Arena::new(machine_bytes, self.memory_bytes, SLABS_MIN).map_err(BuildError::Reserve)?;
+        let reserved_bytes = machine_bytes.min(self.memory_bytes.saturating_mul(GROWTH_MAX));
+        let arena = Arena::new(reserved_bytes, self.memory_bytes, SLABS_MIN)
+            .map_err(BuildError::Reserve)?;
         let arena = Arc::new(arena);
         let epochs = Arc::new(Epochs::new());
         let tables = Arc::new(ArenaTables::new(Arc::clone(&arena)));
@@ -125,6 +139,7 @@ impl Builder {
             hasher: foldhash::quality::RandomState::default(),
             item_bytes_max: self.item_bytes_max,
             may_evict: self.evict,
+            observer: self.observer,
             moment: CachePadded(Moment::default()),
             sequence: CachePadded::default(),
             chores: Mutex::new(Chores::default()),

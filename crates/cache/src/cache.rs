@@ -13,6 +13,7 @@ use stdx::CachePadded;
 use crate::builder::Builder;
 use crate::flush::Flush;
 use crate::maintain::Chores;
+use crate::types::Observer;
 
 /// A cache of keys and values within a memory limit. Shared by reference between threads.
 pub struct Cache {
@@ -25,6 +26,7 @@ pub struct Cache {
     pub(crate) hasher: foldhash::quality::RandomState,
     pub(crate) item_bytes_max: usize,
     pub(crate) may_evict: bool,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
     pub(crate) moment: CachePadded<Moment>,
     /// Numbers every mutation: the source of CAS uniques.
     pub(crate) sequence: CachePadded<AtomicU64>,

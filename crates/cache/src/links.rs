@@ -1,10 +1,14 @@
 //! What the hot zone has to be told about its items: see [`hot::Links`].
 
+use std::sync::atomic::Ordering;
+
+use hot::item::{FETCHED, idle_seconds};
 use hot::{ItemRef, Links};
-use memory::{Guard, Place};
+use memory::{ClassId, Guard, Place};
 
 use crate::cache::Cache;
 use crate::places::location_of;
+use crate::types::{Evicted, Expiry};
 
 impl Links for Cache {
     fn now(&self) -> u32 {
@@ -21,6 +25,22 @@ impl Links for Cache {
 
     fn is_gone(&self, item: ItemRef<'_>) -> bool {
         Cache::is_gone(self, item)
+    }
+
+    fn evicted(&self, item: ItemRef<'_>, class: ClassId) {
+        let Some(observer) = self.observer.as_deref().filter(|observer| observer.is_watching())
+        else {
+            return;
+        };
+        let mark = item.mark().load(Ordering::Relaxed);
+        observer.evicted(&Evicted {
+            key: item.key(),
+            value_bytes: item.value_bytes(),
+            expiry: Expiry(item.expiry()),
+            fetched: mark & FETCHED != 0,
+            idle_seconds: idle_seconds(mark, self.now()),
+            class: u32::from(class.0) + 1,
+        });
     }
 
     fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {

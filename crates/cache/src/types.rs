@@ -206,3 +206,30 @@ pub enum Counted {
     /// What is there is not a decimal number of at most 20 digits.
     NotANumber,
 }
+
+/// An item that leaves the cache to make room for others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Evicted<'k> {
+    /// Its key.
+    pub key: &'k [u8],
+    /// Bytes of its value.
+    pub value_bytes: usize,
+    /// When it would have expired.
+    pub expiry: Expiry,
+    /// Whether anybody ever read it.
+    pub fetched: bool,
+    /// Seconds since it was last read or stored, as [`crate::Item::idle_seconds`] counts.
+    pub idle_seconds: u32,
+    /// The number of its size class, from 1.
+    pub class: u32,
+}
+
+/// Somebody who wants to know of evictions.
+pub trait Observer: Send + Sync {
+    /// Whether to tell at all, just now. Asked for every eviction: a load of a flag.
+    fn is_watching(&self) -> bool;
+
+    /// An item is on its way out. Must return quickly, and must not call the cache, which holds
+    /// locks meanwhile.
+    fn evicted(&self, evicted: &Evicted<'_>);
+}

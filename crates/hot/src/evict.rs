@@ -244,6 +244,7 @@ impl Hot {
         } else {
             counters.evicted += 1;
             counters.evicted_unfetched += u64::from(!fetched);
+            links.evicted(item, class.id);
             counters.evicted_recent += u64::from(mark & policy::clock::RECENT != 0);
             // Nearly all pieces are of the largest class, whose hand it is that mostly finds them.
             class.evicted_lately += item.layout().pieces().max(1) as f64;

@@ -56,6 +56,9 @@ pub trait Links {
     fn prefetch(&self, guard: &Guard<'_>, item: ItemRef<'_>);
     /// Whether the item is expired or flushed: no reader gets it any more.
     fn is_gone(&self, item: ItemRef<'_>) -> bool;
+    /// The item was unlinked to make room, while it was alive. Called under the lock of a class:
+    /// it must be quick, and take nothing that is held while the hot zone is called.
+    fn evicted(&self, item: ItemRef<'_>, class: ClassId);
     /// Removes the item from the index if the index still points at exactly this place.
     fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool;
 }

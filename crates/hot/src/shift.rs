@@ -236,6 +236,10 @@ impl Hot {
             let Some(slab) = self.slabs.get(cursor.slab as usize) else {
                 return false;
             };
+            if !slab.was_owned() {
+                cursor.slab += 1;
+                continue;
+            }
             // The class's lock keeps the slab from changing hands under the walk.
             let class = lock(self.class(slab.class()));
             let owned = class.slabs.contains(&slab_id);

@@ -60,6 +60,11 @@ impl Slab {
         self.used.store(0, Relaxed);
     }
 
+    /// Whether the slab belonged to the hot zone at any time.
+    pub(crate) fn was_owned(&self) -> bool {
+        self.chunks.load(Relaxed) != 0
+    }
+
     /// The class it belongs to.
     #[inline]
     pub(crate) fn class(&self) -> ClassId {

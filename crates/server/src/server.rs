@@ -14,7 +14,7 @@ use crate::connection::Info;
 use crate::counters::{CounterSets, Sums};
 use crate::options::Options;
 use crate::output::ParkedLimit;
-use crate::watch::Watchers;
+use crate::watch::{EvictionLog, Watchers};
 use crate::worker::Mailbox;
 
 /// The server: the cache and everything beside it that more than one thread uses.
@@ -31,6 +31,8 @@ pub struct Server {
     pub acceptor: Waker,
     /// Who watches.
     pub watchers: Watchers,
+    /// What they are to hear of evictions.
+    pub evictions: Arc<EvictionLog>,
     /// What connections have parked.
     pub parked: ParkedLimit,
     /// Everything about the connections as a whole.

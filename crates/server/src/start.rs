@@ -11,8 +11,8 @@
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ use crate::listen;
 use crate::options::Options;
 use crate::output::ParkedLimit;
 use crate::server::{Connections, Server};
-use crate::watch::Watchers;
+use crate::watch::{EvictionLog, Watchers};
 use crate::worker::{Mailbox, Worker};
 
 /// Descriptors beside those of connections: standard streams, queues, wakers, listeners.
@@ -137,10 +137,12 @@ fn build(
     accept_poll: &Poll,
 ) -> Result<Server, String> {
     let memory_bytes = options.memory_megabytes << 20;
+    let evictions = Arc::new(EvictionLog::default());
     let mut builder = Cache::builder()
         .memory_bytes(memory_bytes)
         .item_bytes_max(options.item_bytes_max)
-        .evict(options.evict);
+        .evict(options.evict)
+        .observer(Arc::clone(&evictions) as _);
     if let Some(factor) = options.growth_factor {
         builder = builder.growth_factor(factor);
     }
@@ -159,6 +161,7 @@ fn build(
         mailboxes,
         acceptor,
         watchers: Watchers::default(),
+        evictions,
         parked: ParkedLimit::new(memory_bytes, options.item_bytes_max),
         connections: Connections::default(),
         stopping: AtomicBool::new(false),
@@ -198,7 +201,9 @@ fn left_behind(options: &Options) -> Result<Vec<PathBuf>, String> {
 /// The cache's background work.
 fn maintain(server: &Server) {
     while !server.is_stopping() {
-        if !server.cache.maintain() {
+        let is_done = !server.cache.maintain();
+        server.evictions.pass_on(&server.watchers, &server.mailboxes);
+        if is_done {
             server.cache.wait_for_work(MAINTAIN_PAUSE);
         }
     }

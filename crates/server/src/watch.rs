@@ -5,13 +5,14 @@
 //! room again the watcher is told how many with `[skipped: N]`. As long as nobody watches, a
 //! request costs one relaxed load.
 //!
-//! Evictions happen inside the engine, which tells nobody about them yet: a watcher of `evictions`
-//! is accepted and hears nothing. [`Watchers::log`] with [`EVICTIONS`] is the place for them.
+//! Evictions happen inside the engine, under its locks. It leaves word of them in an
+//! [`EvictionLog`], which the background thread passes on.
 
 use std::fmt::Write;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use larder::{Evicted, Expiry, Observer};
 use protocol::reply::dump::uri_encoded;
 use stdx::sync::lock;
 
@@ -142,6 +143,50 @@ impl Watchers {
                 mailboxes[log.worker].wake();
             }
         }
+    }
+}
+
+/// Evictions that the watchers have not been told of yet: at most [`EVICTIONS_WAITING_MAX`].
+#[derive(Debug, Default)]
+pub struct EvictionLog {
+    is_watching: AtomicBool,
+    waiting: Mutex<Vec<String>>,
+}
+
+/// Lines that wait for the background thread, which comes ten times a second and whenever there is
+/// pressure. What happens beyond that is counted as skipped.
+const EVICTIONS_WAITING_MAX: usize = 4096;
+
+impl EvictionLog {
+    /// Tells the watchers what has happened since the last time.
+    pub fn pass_on(&self, watchers: &Watchers, mailboxes: &[Mailbox]) {
+        self.is_watching.store(watchers.want(EVICTIONS), Ordering::Relaxed);
+        let lines = std::mem::take(&mut *lock(&self.waiting));
+        if lines.len() == EVICTIONS_WAITING_MAX {
+            watchers.skipped.fetch_add(1, Ordering::Relaxed);
+        }
+        for line in lines {
+            watchers.log(EVICTIONS, mailboxes, &line);
+        }
+    }
+}
+
+impl Observer for EvictionLog {
+    fn is_watching(&self) -> bool {
+        self.is_watching.load(Ordering::Relaxed)
+    }
+
+    fn evicted(&self, evicted: &Evicted<'_>) {
+        let mut waiting = lock(&self.waiting);
+        if waiting.len() == EVICTIONS_WAITING_MAX {
+            return;
+        }
+        let (key, fetch) = (key_text(evicted.key), if evicted.fetched { "yes" } else { "no" });
+        let ttl = if evicted.expiry == Expiry::NEVER { -1 } else { i64::from(evicted.expiry.0) };
+        let (idle, class, bytes) = (evicted.idle_seconds, evicted.class, evicted.value_bytes);
+        waiting.push(format!(
+            "type=eviction key={key} fetch={fetch} ttl={ttl} la={idle} clsid={class} size={bytes}"
+        ));
     }
 }
 

@@ -199,6 +199,34 @@ fn watchers_hear_what_they_ask_for() {
 }
 
 #[test]
+fn watchers_hear_of_evictions() {
+    let server = Server::start(&["-m", "8"]);
+    let mut watcher = server.connect();
+    watcher.ask("watch evictions\r\n", "OK\r\n");
+    let is_heard = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let is_heard = &is_heard;
+        let mut client = server.connect();
+        // The engine looks from time to time whether anybody watches: keep evicting until then.
+        scope.spawn(move || {
+            let value = "x".repeat(1000);
+            let mut number = 0_u64;
+            while !is_heard.load(std::sync::atomic::Ordering::Relaxed) && number < 10_000_000 {
+                let set = format!("set key{number} 0 0 1000\r\n{value}\r\n");
+                client.ask(&set, "STORED\r\n");
+                number += 1;
+            }
+        });
+        // The lines end where the watcher has caught up with the log.
+        let text = watcher.read_to("\n");
+        is_heard.store(true, std::sync::atomic::Ordering::Relaxed);
+        let line = text.lines().find(|line| line.contains("type=eviction key=key"));
+        let line = line.unwrap_or_else(|| panic!("no eviction in {text}"));
+        assert!(line.contains(" fetch=no ttl=-1 la=") && line.ends_with(" size=1000"), "{line}");
+    });
+}
+
+#[test]
 fn statistics_count() {
     let server = Server::start(&["-t", "2"]);
     let mut client = server.connect();
