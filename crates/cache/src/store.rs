@@ -68,13 +68,7 @@ impl Cache {
         attributes: Attributes,
         value_bytes: usize,
     ) -> Result<Draft<'_>, Refusal> {
-        let fields = Fields {
-            flags: attributes.flags,
-            expiry: attributes.expiry.0,
-            base64_key: attributes.base64_key,
-            ..Fields::default()
-        };
-        self.reserve_fields(key, self.hash(key), &fields, value_bytes)
+        self.reserve_fields(key, self.hash(key), &attributes.fields(), value_bytes)
     }
 
     pub(crate) fn reserve_fields(
@@ -102,6 +96,19 @@ impl Cache {
 }
 
 impl<'c> Session<'c> {
+    /// [`Cache::reserve`] for a key whose hash is known, while the index lines that storing it will
+    /// need are on their way. The draft may outlive the session.
+    pub fn reserve(
+        &self,
+        key: &[u8],
+        hash: Hash,
+        attributes: Attributes,
+        value_bytes: usize,
+    ) -> Result<Draft<'c>, Refusal> {
+        self.prefetch(hash);
+        self.cache.reserve_fields(key, hash, &attributes.fields(), value_bytes)
+    }
+
     /// Stores a filled draft if the condition holds. The error gives the draft back.
     pub fn store(&self, draft: Draft<'c>, store: Store) -> Result<Stored, (Draft<'c>, Refusal)> {
         let needs_room = matches!(store.condition, Condition::UniqueOrStale(_));
@@ -202,6 +209,17 @@ impl<'c> Session<'c> {
         let sequence = self.cache.next_sequence();
         let cas = draft.item().custom_cas().unwrap_or(sequence);
         (Fate::Publish { draft, sequence: sequence as u32, mark_bits }, Entry::Entered(cas))
+    }
+}
+
+impl Attributes {
+    fn fields(&self) -> Fields {
+        Fields {
+            flags: self.flags,
+            expiry: self.expiry.0,
+            base64_key: self.base64_key,
+            ..Fields::default()
+        }
     }
 }
 

@@ -128,16 +128,7 @@ impl Hot {
     /// Asks for the first cache lines of the chunk at `place`: header, key and a short value.
     #[inline]
     pub fn prefetch(&self, place: Place) {
-        let start = self.arena.pointer(place).as_ptr();
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch is a hint; it reads nothing and never faults.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(start.cast());
-            _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(64).cast());
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = start;
+        slab::prefetch(&self.arena, place);
     }
 
     /// The class of the chunk at `place`.

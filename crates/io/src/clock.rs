@@ -2,7 +2,9 @@
 //! by hand.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// Something that knows the time.
 pub trait Clock: Send + Sync {
@@ -11,10 +13,12 @@ pub trait Clock: Send + Sync {
 }
 
 /// The machine's time: Unix time when the clock was made, and from then on the monotonic clock, so
-/// that an adjusted wall clock neither expires items at once nor keeps them for ever.
+/// that an adjusted wall clock neither expires items at once nor keeps them for ever. The clock is
+/// the coarse one, which moves with the kernel's ticks: every session reads it, and seconds are all
+/// that it is asked for.
 #[derive(Debug)]
 pub struct SystemClock {
-    started: Instant,
+    started_monotonic_seconds: i64,
     started_unix_seconds: u32,
 }
 
@@ -30,15 +34,19 @@ impl SystemClock {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // Unix time in 32 bits, unsigned, lasts until 2106.
         let started_unix_seconds = u32::try_from(unix.as_secs()).unwrap_or(u32::MAX);
-        Self { started: Instant::now(), started_unix_seconds }
+        Self { started_monotonic_seconds: monotonic_seconds(), started_unix_seconds }
     }
 }
 
 impl Clock for SystemClock {
     fn unix_seconds(&self) -> u32 {
-        let elapsed = u32::try_from(self.started.elapsed().as_secs()).unwrap_or(u32::MAX);
-        self.started_unix_seconds.saturating_add(elapsed)
+        let elapsed = monotonic_seconds() - self.started_monotonic_seconds;
+        self.started_unix_seconds.saturating_add(u32::try_from(elapsed).unwrap_or(u32::MAX))
     }
+}
+
+fn monotonic_seconds() -> i64 {
+    clock_gettime(ClockId::MonotonicCoarse).tv_sec
 }
 
 /// A clock that stands still until it is told to move.

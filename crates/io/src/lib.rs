@@ -4,6 +4,7 @@
 
 pub mod clock;
 pub mod map;
+pub mod moment;
 pub mod net;
 pub mod poll;
 pub mod process;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
+use io::moment::Stopwatch;
 use io::poll::Waker;
 use io::{Clock, SystemClock};
 use larder::Cache;
@@ -44,7 +44,7 @@ pub struct Server {
     /// What `stats reset` subtracts.
     pub reset: Mutex<Sums>,
     /// When the server started.
-    pub started: Instant,
+    pub started: Stopwatch,
     /// Where it listens, the first of them; for `stats settings`.
     pub listening: Vec<String>,
     /// The time outside of a cache session.

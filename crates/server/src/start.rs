@@ -14,8 +14,9 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use ::io::moment::Stopwatch;
 use ::io::net::Listener;
 use ::io::poll::{Poll, Waker};
 use ::io::{SystemClock, process};
@@ -164,7 +165,7 @@ fn build(
         verbosity: AtomicU32::new(options.verbosity),
         memory_bytes: AtomicUsize::new(memory_bytes),
         reset: Mutex::new(Sums::default()),
-        started: Instant::now(),
+        started: Stopwatch::start(),
         listening: listeners.iter().map(Listener::name).collect(),
         clock: SystemClock::new(),
         options,

@@ -11,7 +11,6 @@
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use protocol::reply::dump::uri_encoded;
 use stdx::sync::lock;
@@ -136,7 +135,7 @@ impl Watchers {
     #[inline(never)]
     pub fn log(&self, mask: u32, mailboxes: &[Mailbox], text: &str) {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed) + 1;
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let time = io::moment::unix_time();
         let line = format!("ts={}.{} gid={id} {text}\n", time.as_secs(), time.subsec_micros());
         for log in lock(&self.logs).iter().filter(|log| log.mask & mask != 0) {
             if log.append(line.as_bytes(), &self.skipped) {

@@ -8,8 +8,9 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use ::io::moment::Stopwatch;
 use ::io::poll::{Events, Interest, Poll, Token, Waker};
 use stdx::sync::lock;
 
@@ -272,15 +273,18 @@ impl<'c> Worker<'c> {
 
     /// Everything that was read has been executed; what is parked gets a last chance.
     fn stop(mut self, events: &mut Events) {
-        let deadline = Instant::now() + STOP_PATIENCE;
+        let stopped = Stopwatch::start();
         for place in 0..self.connections.len() {
             if let Some(connection) = &mut self.connections[place] {
                 connection.closing = Some(Close::Shutdown);
                 self.turn(place);
             }
         }
-        while self.connections.iter().any(Option::is_some) && Instant::now() < deadline {
-            let rest = deadline.saturating_duration_since(Instant::now());
+        while self.connections.iter().any(Option::is_some) {
+            let rest = stopped.rest_of(STOP_PATIENCE);
+            if rest.is_zero() {
+                break;
+            }
             self.wait(events, Some(rest));
             self.take_events(events);
         }

@@ -1,6 +1,6 @@
 //! `get`, `gets`, `gat`, `gats`.
 
-use larder::{Fetch, Hash, Item, Session};
+use larder::{Expiry, Fetch, Hash, Item, Remove, Session};
 use protocol::reply;
 use protocol::request::Get;
 
@@ -68,9 +68,18 @@ fn find<'s>(
 ) -> Result<Option<Item<'s>>, Again> {
     let item = match get.touch {
         None => session.get(key, hash),
+        Some(time) if expiry(time, session) == Expiry::PAST => {
+            // Answered once more, and gone from then on.
+            let item = session.get(key, hash);
+            if item.is_some() {
+                let removed = session.remove(key, hash, &Remove::default());
+                removed.map_err(|_| Again)?;
+            }
+            item
+        }
         Some(time) => {
-            let touch = Some(expiry(time, session));
-            let fetch = Fetch { touch, ..Fetch::default() };
+            let touch = expiry(time, session);
+            let fetch = Fetch { touch: Some(touch), ..Fetch::default() };
             match session.fetch(key, hash, &fetch) {
                 Ok((item, _)) => item,
                 // A touch that finds no memory is answered as a miss, and changes nothing.

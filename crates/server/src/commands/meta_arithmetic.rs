@@ -56,13 +56,16 @@ pub fn count<'s, 'c>(
     Ok(Flow::Next)
 }
 
-/// Answers with the number if it is asked for; `q` keeps success silent only where it is not.
+/// Answers, with the number if it is asked for; `q` keeps success silent.
 fn hit<'c>(
     request: &MetaArithmetic<'_>,
     value: u64,
     facts: &MetaFacts<'_>,
     out: &mut Output<'_, '_>,
 ) -> Flow<'c> {
+    if request.quiet {
+        return Flow::Next;
+    }
     if request.value {
         let mut scratch = [0; 20];
         let digits = reply::decimal_digits(value, &mut scratch);
@@ -70,7 +73,7 @@ fn hit<'c>(
         meta(out.bytes, MetaCommand::Arithmetic, code, request.flags, facts);
         out.bytes.extend_from_slice(digits);
         out.bytes.extend_from_slice(b"\r\n");
-    } else if !request.quiet {
+    } else {
         meta(out.bytes, MetaCommand::Arithmetic, MetaCode::Done, request.flags, facts);
     }
     Flow::Next

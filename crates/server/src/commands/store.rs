@@ -30,6 +30,9 @@ struct Command<'b> {
     new_cas: Option<u64>,
     vivify: Option<ExpiryTime>,
     noreply: bool,
+    /// Refused, it takes the old value with it. An `add` that finds no room says nothing about the
+    /// value that is there; `ms` makes no difference between its modes.
+    deletes_old: bool,
 }
 
 impl<'b> Command<'b> {
@@ -58,11 +61,14 @@ impl<'b> Command<'b> {
             new_cas: None,
             vivify: None,
             noreply: store.noreply,
+            deletes_old: store.mode == StoreMode::Set,
         }
     }
 
     fn meta(set: &MetaSet<'b>) -> Self {
         let condition = match set.compare_cas {
+            // An add finds no item that could have a unique.
+            _ if set.mode == StoreMode::Add => Condition::Absent,
             Some(cas) if set.invalidate => Condition::UniqueOrStale(cas),
             Some(cas) => Condition::Unique(cas),
             None => condition_of(set.mode),
@@ -77,7 +83,21 @@ impl<'b> Command<'b> {
             new_cas: set.new_cas,
             vivify: set.vivify,
             noreply: false,
+            deletes_old: true,
         }
+    }
+
+    /// Modes that need an item say that they have not stored, with or without a unique.
+    fn outcome(&self, stored: Stored) -> Stored {
+        let needs_item = self.concatenates() || self.mode == StoreMode::Replace;
+        match stored {
+            Stored::NotFound if needs_item => Stored::NotStored,
+            other => other,
+        }
+    }
+
+    fn concatenates(&self) -> bool {
+        matches!(self.mode, StoreMode::Append | StoreMode::Prepend)
     }
 
     fn word(&self) -> &'static str {
@@ -117,7 +137,8 @@ pub fn store<'s, 'c>(
         base64_key: command.key.base64,
     };
     let key = command.key.bytes(&mut scratch);
-    let mut draft = match context.server.cache.reserve(key, attributes, command.value_bytes) {
+    let reserved = target.session.reserve(key, target.hash, attributes, command.value_bytes);
+    let mut draft = match reserved {
         Ok(draft) => draft,
         Err(refusal) => {
             let refusal = context.settle(refusal)?;
@@ -181,24 +202,42 @@ fn finish<'s, 'c>(
         StoreMode::Prepend => session.concat(draft, Side::Front, how, vivify),
         _ => session.store(draft, how),
     };
-    match stored {
+    match stored.map(|stored| command.outcome(stored)) {
         Ok(stored) => {
-            count(context, command, stored);
-            log(context, session, command, word(stored));
-            match request {
-                Request::MetaSet(set) => meta_set::reply(context, set, stored, out),
-                _ => answer(out, command.noreply, line(stored)),
-            }
+            stored_or_not(context, session, request, command, stored, out);
             Ok(())
         }
         Err((draft, refusal)) => match context.settle(refusal) {
+            // The value that is there is good, and stays; only the addition has no room.
+            Ok(_) if command.concatenates() => {
+                stored_or_not(context, session, request, command, Stored::NotStored, out);
+                Ok(())
+            }
             Ok(refusal) => refused(context, target, command, refusal, out).map_err(|_| draft),
             Err(Again) => Err(draft),
         },
     }
 }
 
-/// Answers a value that there is no room for, and deletes the one it would have replaced.
+/// Counts, logs and answers what became of a value.
+fn stored_or_not(
+    context: &Context<'_, '_>,
+    session: &larder::Session<'_>,
+    request: &Request<'_>,
+    command: &Command<'_>,
+    stored: Stored,
+    out: &mut Output<'_, '_>,
+) {
+    count(context, command, stored);
+    log(context, session, command, word(stored));
+    match request {
+        Request::MetaSet(set) => meta_set::reply(context, set, stored, out),
+        _ => answer(out, command.noreply, line(stored)),
+    }
+}
+
+/// Answers a value that there is no room for, and deletes the one it would have replaced: what the
+/// client has now is newer.
 fn refused(
     context: &Context<'_, '_>,
     target: Target<'_, '_>,
@@ -206,7 +245,9 @@ fn refused(
     refusal: Refusal,
     out: &mut Output<'_, '_>,
 ) -> Result<(), Again> {
-    if let Err(refusal) = target.remove_old(command.key) {
+    if command.deletes_old
+        && let Err(refusal) = target.remove_old(command.key)
+    {
         context.settle(refusal)?;
     }
     let (line, status) = if refusal == Refusal::TooLarge {

@@ -1,6 +1,6 @@
 //! `touch` and `delete`.
 
-use larder::{Remove, Removed};
+use larder::{Expiry, Remove, Removed};
 use protocol::reply;
 use protocol::request::{ExpiryTime, Key};
 
@@ -19,7 +19,15 @@ pub fn touch<'s, 'c>(
 ) -> Outcome<'c> {
     let mut scratch: Scratch = [0; _];
     let expiry = expiry(time, target.session);
-    let touched = target.session.touch(key.bytes(&mut scratch), target.hash, expiry);
+    let key = key.bytes(&mut scratch);
+    let touched = match expiry {
+        // Found, and gone from then on.
+        Expiry::PAST => target
+            .session
+            .remove(key, target.hash, &Remove::default())
+            .map(|removed| removed == Removed::Removed),
+        _ => target.session.touch(key, target.hash, expiry),
+    };
     let is_hit = match touched {
         Ok(is_hit) => is_hit,
         Err(refusal) => {

@@ -14,10 +14,8 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     process(server, stats);
     connections(server, stats);
     requests(&sums, stats);
-    if server.options.idle_timeout_s > 0 {
-        stats.line("idle_kicks", sums.idle_kicks);
-    }
     stats.lines(&[
+        ("idle_kicks", sums.idle_kicks),
         ("bytes_read", sums.bytes_read),
         ("bytes_written", sums.bytes_written),
         ("limit_maxbytes", server.memory_bytes.load(Ordering::Relaxed) as u64),
