@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod acceptor;
+mod ahead;
 mod commands;
 mod connection;
 mod counters;

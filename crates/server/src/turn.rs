@@ -101,6 +101,23 @@ impl<'c> Turner<'c> {
         after
     }
 
+    /// One turn of a connection whose input has been read ahead.
+    pub fn turn_with(
+        &mut self,
+        connection: &mut Connection<'c>,
+        input: &[u8],
+        is_ended: bool,
+    ) -> Result<After, Close> {
+        let after = match self.execute_read(connection, input, is_ended) {
+            Ok(_) => Ok(end_turn(connection)),
+            Err(close) => Err(close),
+        };
+        if after.is_err() {
+            self.replies.clear();
+        }
+        after
+    }
+
     fn take_turn(&mut self, connection: &mut Connection<'c>) -> Result<After, Close> {
         if !connection.parked.is_empty() {
             let limit = &self.server.parked;
@@ -139,9 +156,7 @@ impl<'c> Turner<'c> {
                 read?;
             }
         }
-        connection.publish_state();
-        let goes_on = connection.is_readable || matches!(connection.state, State::Dump(..));
-        Ok(if goes_on && connection.parked.is_empty() { After::Again } else { After::Wait })
+        Ok(end_turn(connection))
     }
 
     /// Reads once behind what is unread, and executes what is there.
@@ -160,19 +175,30 @@ impl<'c> Turner<'c> {
             is_ended = read == Some(0);
             filled += read.unwrap_or(0);
         }
-        let consumed = self.process(connection, &buffer[..filled])?;
-        connection.unread.extend_from_slice(&buffer[consumed..filled]);
-        if !connection.parked.is_empty() {
-            return Ok(());
-        }
-        if is_ended || (is_backlog && consumed == 0) {
-            return Err(Close::Normal);
-        }
-        if is_backlog {
+        let consumed = self.execute_read(connection, &buffer[..filled], is_ended)?;
+        if is_backlog && connection.parked.is_empty() {
+            if consumed == 0 {
+                return Err(Close::Normal);
+            }
             // What remains may be read on at once, whatever the socket says.
             connection.is_readable = true;
         }
         Ok(())
+    }
+
+    /// Executes what was read; returns how many bytes are done with.
+    fn execute_read(
+        &mut self,
+        connection: &mut Connection<'c>,
+        input: &[u8],
+        is_ended: bool,
+    ) -> Result<usize, Close> {
+        let consumed = self.process(connection, input)?;
+        connection.unread.extend_from_slice(&input[consumed..]);
+        if is_ended && connection.parked.is_empty() {
+            return Err(Close::Normal);
+        }
+        Ok(consumed)
     }
 
     /// Reads into the draft without a detour.
@@ -382,6 +408,13 @@ impl<'c> Turner<'c> {
             _ => Ok(()),
         }
     }
+}
+
+/// What a connection does when its turn is over.
+fn end_turn(connection: &Connection<'_>) -> After {
+    connection.publish_state();
+    let goes_on = connection.is_readable || matches!(connection.state, State::Dump(..));
+    if goes_on && connection.parked.is_empty() { After::Again } else { After::Wait }
 }
 
 /// Asks for the memory that a batch will need, in two stages: the index lines of all keys, and then

@@ -14,6 +14,7 @@ use ::io::moment::Stopwatch;
 use ::io::poll::{Events, Interest, Poll, Token, Waker};
 use stdx::sync::lock;
 
+use crate::ahead::ReadAhead;
 use crate::connection::{Arrival, Close, Connection, State};
 use crate::server::Server;
 use crate::turn::{After, Turner};
@@ -66,6 +67,7 @@ pub struct Worker<'c> {
     vacant: Vec<usize>,
     queue: VecDeque<usize>,
     turner: Turner<'c>,
+    ahead: ReadAhead,
     now_s: u32,
     looked_s: u32,
 }
@@ -81,6 +83,7 @@ impl<'c> Worker<'c> {
             vacant: Vec::new(),
             queue: VecDeque::new(),
             turner: Turner::new(server, number),
+            ahead: ReadAhead::new(),
             now_s: server.now(),
             looked_s: 0,
         }
@@ -136,9 +139,34 @@ impl<'c> Worker<'c> {
                 connection.is_readable = true;
                 connection.is_hung_up = true;
             }
-            self.turn(place);
+            if !ReadAhead::suits(connection) {
+                self.turn(place);
+                continue;
+            }
+            let counters = self.server.counters.of(self.number);
+            if let Err(close) = self.ahead.read(place, connection, counters) {
+                self.close(place, close);
+            }
+            if !self.ahead.has_room() {
+                self.take_ahead();
+            }
         }
+        self.take_ahead();
         is_woken
+    }
+
+    /// Executes what was read ahead.
+    fn take_ahead(&mut self) {
+        self.ahead.fetch(&self.server.cache);
+        let (buffer, reads) = self.ahead.take();
+        for read in &reads {
+            if let Some(Some(connection)) = self.connections.get_mut(read.place) {
+                let input = &buffer[read.bytes.clone()];
+                let after = self.turner.turn_with(connection, input, read.is_ended);
+                self.end_turn(read.place, after);
+            }
+        }
+        self.ahead.put_back(buffer, reads);
     }
 
     /// A turn for every connection that can go on without an event.
@@ -158,7 +186,16 @@ impl<'c> Worker<'c> {
         let Some(Some(connection)) = self.connections.get_mut(place) else {
             return;
         };
-        match self.turner.turn(connection) {
+        let after = self.turner.turn(connection);
+        self.end_turn(place, after);
+    }
+
+    /// Does what a turn came to.
+    fn end_turn(&mut self, place: usize, after: Result<After, Close>) {
+        let Some(Some(connection)) = self.connections.get_mut(place) else {
+            return;
+        };
+        match after {
             Ok(After::Wait) => {}
             Ok(After::Again) => {
                 if !connection.is_queued {
