@@ -14,7 +14,7 @@ use policy::clock::RECENT;
 
 use crate::places::{Fate, Found};
 use crate::session::Session;
-use crate::store::{Draft, Entry, fields_of};
+use crate::store::{Draft, Entered, fields_of};
 use crate::types::{
     Arithmetic, Condition, Counted, Expiry, Refusal, Remove, Removed, Side, Store, Stored,
 };
@@ -59,7 +59,7 @@ impl<'c> Session<'c> {
     /// The key's item, if it is there, as something to prepare a change from.
     pub(crate) fn see(&self, key: &[u8], hash: Hash) -> Option<Seen<'_>> {
         // Before the item is looked at: a flush from here on must be noticed.
-        let flushes = self.cache.moment.flush.count();
+        let flushes = self.cache.moment.flush.settled_count();
         let found = self.find_present(key, hash)?;
         let (expiry, sequence) = (found.item.expiry(), found.item.sequence());
         Some(Seen { found, expiry, sequence, flushes })
@@ -85,7 +85,7 @@ impl<'c> Session<'c> {
             };
             // After the number was taken: a flush that is not noticed here has a higher one.
             let unchanged = (old.expiry(), old.sequence()) == (seen.expiry, seen.sequence)
-                && self.cache.moment.flush.count() == seen.flushes
+                && self.cache.moment.flush.is_unchanged_since(seen.flushes)
                 && !self.cache.is_gone(old);
             if !unchanged {
                 return (Fate::Keep, None);
@@ -121,8 +121,8 @@ impl<'c> Session<'c> {
                     ..fields
                 })?;
                 match self.enter(draft, Condition::Absent, 0)? {
-                    Entry::Entered(cas) => return Ok(Stored::Stored { cas }),
-                    Entry::Refused(_, hot) => draft = Draft { hot, hash },
+                    Entered::Stored(cas) => return Ok(Stored::Stored { cas }),
+                    Entered::Refused(_, hot) => draft = Draft { hot, hash },
                 }
                 continue;
             };
@@ -219,10 +219,10 @@ impl<'c> Session<'c> {
         };
         let draft = self.number_draft(key, hash, &fields, value, 0)?;
         match self.enter(draft, Condition::Absent, 0).map_err(|(_, refusal)| refusal)? {
-            Entry::Entered(cas) => {
+            Entered::Stored(cas) => {
                 Ok(Some(Counted::Value { value, cas, expiry, flags: 0, created: true }))
             }
-            Entry::Refused(..) => Ok(None),
+            Entered::Refused(..) => Ok(None),
         }
     }
 

@@ -80,23 +80,32 @@ impl Cache {
     /// The next number of the sequence.
     #[inline]
     pub(crate) fn next_sequence(&self) -> u64 {
-        self.sequence.fetch_add(1, Ordering::Relaxed) + 1
+        // Acquire and release, each other's partners: whoever takes a later number has seen what
+        // came before an earlier one was taken, in particular that a flush had begun.
+        self.sequence.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     /// Whether readers no longer get the item: expired or flushed.
     #[inline]
     pub(crate) fn is_gone(&self, item: ItemRef<'_>) -> bool {
         let expiry = item.expiry();
-        (expiry != 0 && expiry <= self.now()) || self.moment.flush.covers(item.sequence())
+        (expiry != 0 && expiry <= self.now()) || self.is_flushed(item)
+    }
+
+    #[inline]
+    fn is_flushed(&self, item: ItemRef<'_>) -> bool {
+        let flushed = self.moment.flush.sequence();
+        flushed != 0 && self.full_sequence(item.sequence()) <= flushed
     }
 
     /// The item's CAS unique: the client's choice, or its number in the sequence of mutations.
     ///
     /// An item keeps the low 32 bits of its number; the rest follows from the sequence's present
-    /// value, the number being the last one with these low bits. An item that is not touched for
-    /// 2^32 mutations thereby changes its unique, so that a `cas` prepared before fails; but no
-    /// `cas` can ever succeed over an item that changed: its number and the one that the client
-    /// saw would both lie within the last 2^32 and differ there.
+    /// value, the number being the last one with these low bits: an item that is left alone for long
+    /// gets a new number before that could be another's (see [`crate::flush`]). Thereby its unique
+    /// changes, and a `cas` prepared long before fails; but no `cas` can ever succeed over an item
+    /// that changed: its number and the one that the client saw both lie within the last 2^32
+    /// mutations and differ there.
     pub(crate) fn cas_of(&self, item: ItemRef<'_>) -> u64 {
         item.custom_cas().unwrap_or_else(|| self.full_sequence(item.sequence()))
     }

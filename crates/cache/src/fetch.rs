@@ -10,7 +10,7 @@ use index::Hash;
 use crate::item::Item;
 use crate::places::Found;
 use crate::session::Session;
-use crate::store::Entry;
+use crate::store::Entered;
 use crate::types::{Condition, Expiry, Fetch, Refusal, Tokens};
 
 impl Session<'_> {
@@ -82,8 +82,8 @@ impl Session<'_> {
         };
         let draft = self.cache.reserve_fields(key, hash, &fields, 0)?;
         match self.enter(draft, Condition::Absent, SENT).map_err(|(_, refusal)| refusal)? {
-            Entry::Refused(..) => Ok(None),
-            Entry::Entered(_) => {
+            Entered::Refused(..) => Ok(None),
+            Entered::Stored(_) => {
                 let tokens = Tokens { won: true, created: true, ..Tokens::default() };
                 let item = self.cache.find(&self.guard, key, hash).map(|found| {
                     Item::new(self.cache, found, found.item.mark().load(Ordering::Relaxed))

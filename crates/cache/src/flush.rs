@@ -1,62 +1,97 @@
 //! Flushing: everything stored so far is gone at once, and its memory comes back over time.
 //!
 //! A flush takes a number from the sequence of mutations; items with that number or a lower one
-//! are gone from then on. Items keep only the low half of their number, so the comparison holds
-//! for the next 2^31 mutations. Long before that the background has walked the zone once and
-//! removed every such item ([`crate::Cache::maintain`]), and the flush is over; should it ever come
-//! close, stores wait for the walk.
+//! are gone from then on. The background walks the zone once and removes them, and then the flush
+//! is over.
+//!
+//! # What must not slip through
+//!
+//! Something prepared from an item that the flush takes (an append, an increment, a `cas`) must not
+//! be entered under a number above the flush's. So the count of flushes is odd while a flush takes
+//! its number, and whoever prepares reads an even count before it looks at the item, takes its own
+//! number under the lock of the item's table, and then looks at the count again. If it is the same,
+//! the flush began after that, and its number is higher.
+//!
+//! The walk begins only when every session that was open when the flush began is over: such a
+//! session may still enter an item with a lower number in memory that the walk has passed.
+//!
+//! Items keep only the low half of their number. Another walk, every [`RENUMBER_MUTATIONS`], gives
+//! items that have not changed for longer than that a new number, so the low half always suffices.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use stdx::sync::Backoff;
 
 use crate::cache::Cache;
 use crate::types::Expiry;
 
-/// Mutations after a flush at which a store walks the zone itself rather than leave it to the
-/// background.
-pub(crate) const WALK_DUE_MUTATIONS: u64 = 1 << 30;
+/// Mutations between two walks that renumber what is old. Items that are younger than this keep
+/// their number; with the time that a walk takes, no item gets as old as 2^32.
+pub(crate) const RENUMBER_MUTATIONS: u64 = 1 << 30;
 
 /// The flush that is under way, and the one that is planned.
 #[derive(Debug, Default)]
 pub(crate) struct Flush {
     /// Items up to this number are gone; 0: there are none.
     sequence: AtomicU64,
-    /// How many flushes there were.
+    /// Twice the number of flushes so far; odd while one takes its number.
     count: AtomicU64,
     /// Unix seconds at which to flush; 0: nothing planned.
     planned: AtomicU32,
 }
 
 impl Flush {
-    /// Whether an item with this low half of a number is gone.
-    #[inline]
-    pub(crate) fn covers(&self, low: u32) -> bool {
-        // Acquire: partner is the release in `begin`; what was stored after the flush was over has
-        // numbers above it.
-        let sequence = self.sequence.load(Ordering::Acquire);
-        sequence != 0 && low.wrapping_sub(sequence as u32).cast_signed() <= 0
-    }
-
     /// The number up to which items are gone; 0 if none are.
+    #[inline]
     pub(crate) fn sequence(&self) -> u64 {
+        // Acquire: partner is the release in `begin`.
         self.sequence.load(Ordering::Acquire)
     }
 
-    /// How many flushes there were. Something prepared from an item is entered only if this has
-    /// not changed since the item was read.
-    pub(crate) fn count(&self) -> u64 {
-        self.count.load(Ordering::Acquire)
+    /// The count of flushes, once none is taking its number.
+    pub(crate) fn settled_count(&self) -> u64 {
+        let mut backoff = Backoff::default();
+        loop {
+            // Acquire: partner is the release of the even count in `begin`, before which the number
+            // was stored.
+            let count = self.count.load(Ordering::Acquire);
+            if count.is_multiple_of(2) {
+                return count;
+            }
+            backoff.wait();
+        }
     }
 
-    fn begin(&self, sequence: u64) {
-        // Release: partners are the acquires in `covers` and `count`.
-        self.sequence.fetch_max(sequence, Ordering::Release);
+    /// Whether no flush has begun since the count was this one. Asked after a number was taken.
+    pub(crate) fn is_unchanged_since(&self, settled_count: u64) -> bool {
+        // The partner is not here: whoever takes a number after a flush took its own sees, by the
+        // acquire of taking it, the count that the flush had raised before.
+        self.count.load(Ordering::Relaxed) == settled_count
+    }
+
+    /// Flushes up to the number that `take` returns.
+    fn begin(&self, take: impl FnOnce() -> u64) {
+        // One at a time: odd means that another is at it.
+        let mut backoff = Backoff::default();
+        loop {
+            let count = self.settled_count();
+            let claimed =
+                self.count.compare_exchange(count, count + 1, Ordering::Relaxed, Ordering::Relaxed);
+            if claimed.is_ok() {
+                break;
+            }
+            backoff.wait();
+        }
+        // Release: partner is the acquire in `sequence`.
+        self.sequence.store(take(), Ordering::Release);
+        // Release: partner is the acquire in `settled_count`.
         self.count.fetch_add(1, Ordering::Release);
     }
 
     /// The walk for the flush up to `sequence` is done.
     pub(crate) fn end(&self, sequence: u64) {
         // A flush that began meanwhile has a higher number and stays.
-        let _ = self.sequence.compare_exchange(sequence, 0, Ordering::Release, Ordering::Relaxed);
+        let _ = self.sequence.compare_exchange(sequence, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
@@ -90,7 +125,76 @@ impl Cache {
     }
 
     fn flush_now(&self) {
-        self.moment.flush.begin(self.next_sequence());
+        self.moment.flush.begin(|| self.next_sequence());
         self.call_for_work();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cache() -> Cache {
+        Cache::builder().memory_bytes(8 << 20).build().expect("a small cache")
+    }
+
+    /// A signed comparison of the low halves used to take an item for younger than the flush when
+    /// it was more than 2^31 mutations older.
+    #[test]
+    fn a_flush_takes_items_of_any_age() {
+        for age in [1, 1 << 20, 1 << 31, (1 << 31) + 10, u64::from(u32::MAX) - 10] {
+            let cache = cache();
+            cache.set(b"k", b"v", Expiry::NEVER).expect("room");
+            cache.sequence.fetch_add(age, Ordering::Relaxed);
+            assert!(cache.get(b"k").is_some());
+            cache.flush(None);
+            assert!(cache.get(b"k").is_none(), "{age}");
+            cache.set(b"k", b"w", Expiry::NEVER).expect("room");
+            assert!(cache.get(b"k").is_some(), "{age}");
+        }
+    }
+
+    #[test]
+    fn what_is_old_is_renumbered_before_numbers_come_round() {
+        let cache = cache();
+        cache.set(b"k", b"v", Expiry::NEVER).expect("room");
+        for _ in 0..20 {
+            cache.sequence.fetch_add(RENUMBER_MUTATIONS / 2, Ordering::Relaxed);
+            while cache.maintain() {}
+            cache.maintain();
+        }
+        cache.flush(None);
+        assert!(cache.get(b"k").is_none());
+    }
+
+    #[test]
+    fn without_a_background_stores_renumber() {
+        let cache = cache();
+        cache.set(b"k", b"v", Expiry::NEVER).expect("room");
+        for _ in 0..20 {
+            let next = (cache.sequence.load(Ordering::Relaxed) | (RENUMBER_MUTATIONS - 1)) + 1;
+            cache.sequence.store(next - 1, Ordering::Relaxed);
+            cache.set(b"other", b"v", Expiry::NEVER).expect("room");
+        }
+        assert!(cache.get(b"k").is_some());
+        cache.flush(None);
+        assert!(cache.get(b"k").is_none());
+    }
+
+    #[test]
+    fn what_was_prepared_before_a_flush_is_not_entered_after_it() {
+        let flush = Flush::default();
+        let before = flush.settled_count();
+        assert!(flush.is_unchanged_since(before));
+        flush.begin(|| {
+            assert!(!flush.is_unchanged_since(before));
+            7
+        });
+        assert_eq!(flush.sequence(), 7);
+        assert!(!flush.is_unchanged_since(before) && flush.is_unchanged_since(before + 2));
+        flush.end(6);
+        assert_eq!(flush.sequence(), 7);
+        flush.end(7);
+        assert_eq!(flush.sequence(), 0);
     }
 }

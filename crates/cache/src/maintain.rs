@@ -5,19 +5,23 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use hot::ItemRef;
 use hot::shift::Cursor;
 use index::Hash;
-use memory::Epochs;
+use memory::Tag;
 use stdx::sync::{Backoff, lock};
 
 use crate::builder::{MemoryLimitError, SLABS_MIN};
 use crate::cache::Cache;
-use crate::flush::WALK_DUE_MUTATIONS;
+use crate::flush::RENUMBER_MUTATIONS;
+use crate::places::Fate;
 
 /// Chunks that the walk after a flush looks at in one turn.
 const WALK_CHUNKS: usize = 16 << 10;
 /// Slabs taken from the hot zone in one turn, for the index or for a lowered limit.
 const SLABS_PER_TURN_MAX: usize = 8;
+/// Every so many mutations somebody looks whether the background does its work.
+const OVERDUE_LOOK_MUTATIONS: u64 = 1 << 22;
 /// How often a thread that needs memory looks whether pinned readers have left before it goes on
 /// regardless.
 const WAIT_LOOKS: usize = 1000;
@@ -25,8 +29,26 @@ const WAIT_LOOKS: usize = 1000;
 /// Where the background's work stands.
 #[derive(Debug, Default)]
 pub(crate) struct Chores {
-    /// The flush that the walk is for, and how far it has come.
-    walk: Option<(u64, Cursor)>,
+    walk: Option<Walk>,
+    /// The era in which what is old was last renumbered.
+    renumbered_era: u64,
+}
+
+/// A walk over the whole zone, a part in each turn.
+#[derive(Debug, Clone, Copy)]
+struct Walk {
+    purpose: Purpose,
+    /// The walk waits until sessions that were open when it was called for are over.
+    tag: Tag,
+    cursor: Cursor,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// To remove what was flushed, up to this number.
+    Flush(u64),
+    /// To renumber what is old, in this era.
+    Renumber(u64),
 }
 
 impl Cache {
@@ -39,7 +61,7 @@ impl Cache {
         };
         self.tick();
         self.flush_if_due();
-        let mut more = self.walk_after_flush(&mut chores);
+        let mut more = self.walk(&mut chores);
         if self.may_evict {
             more |= self.give_up_slabs();
         }
@@ -117,46 +139,79 @@ impl Cache {
         excess > SLABS_PER_TURN_MAX
     }
 
-    /// Removes what was flushed, a part in each turn. Returns whether there is more.
-    fn walk_after_flush(&self, chores: &mut Chores) -> bool {
+    /// Goes on with the walk that is due. Returns whether there is more to do at once.
+    fn walk(&self, chores: &mut Chores) -> bool {
         let flushed = self.moment.flush.sequence();
-        if flushed == 0 {
-            return false;
-        }
-        let (_, mut cursor) = chores
+        let era = self.sequence.load(Ordering::Relaxed) / RENUMBER_MUTATIONS;
+        let purpose = match flushed {
+            0 if era == chores.renumbered_era => return false,
+            0 => Purpose::Renumber(era),
+            _ => Purpose::Flush(flushed),
+        };
+        let mut walk = chores
             .walk
-            .filter(|&(walked_for, _)| walked_for == flushed)
-            .unwrap_or((flushed, Cursor::default()));
-        let more = self.remove_gone(&mut cursor);
-        chores.walk = more.then_some((flushed, cursor));
-        if !more {
-            self.moment.flush.end(flushed);
+            .take()
+            .filter(|walk| walk.purpose == purpose)
+            .unwrap_or_else(|| Walk { purpose, tag: self.epochs.tag(), cursor: Cursor::default() });
+        let may_begin = self.epochs.try_reach(walk.tag);
+        if !may_begin || self.walk_some(&mut walk.cursor) {
+            chores.walk = Some(walk);
+            return may_begin;
         }
-        more
+        match purpose {
+            Purpose::Flush(flushed) => self.moment.flush.end(flushed),
+            Purpose::Renumber(era) => chores.renumbered_era = era,
+        }
+        false
     }
 
-    /// Removes what is expired or flushed in the next part of the zone.
-    fn remove_gone(&self, cursor: &mut Cursor) -> bool {
-        let guard = Epochs::pin(&self.epochs);
+    /// Removes what is expired or flushed in the next part of the zone, and renumbers what is old.
+    fn walk_some(&self, cursor: &mut Cursor) -> bool {
+        let guard = self.epochs.pin();
+        let flushes = self.moment.flush.settled_count();
         let mut gone: Vec<(Hash, _)> = Vec::new();
+        let mut old: Vec<(Hash, _)> = Vec::new();
         let more = self.hot.walk(&guard, cursor, WALK_CHUNKS, |item, place| {
-            if self.is_gone(item) {
+            let is_gone = self.is_gone(item);
+            if is_gone || self.age(item) > RENUMBER_MUTATIONS {
                 let hash = self.hash(item.key());
-                gone.extend(self.confirm(&guard, hash, item, place).map(|found| (hash, found)));
+                let found = self.confirm(&guard, hash, item, place).map(|found| (hash, found));
+                if is_gone { gone.extend(found) } else { old.extend(found) }
             }
         });
         for (hash, found) in gone {
             self.remove_found(&guard, hash, &found);
         }
+        for (hash, found) in old {
+            self.update_found(&guard, hash, &found, || {
+                let sequence = self.next_sequence();
+                if !self.is_gone(found.item) && self.moment.flush.is_unchanged_since(flushes) {
+                    found.item.set_sequence(sequence as u32);
+                }
+                (Fate::Keep, ())
+            });
+        }
         more
     }
 
-    /// Finishes the walk after a flush before the sequence has run too far ahead of it.
-    pub(crate) fn finish_walk_if_due(&self) {
-        let flushed = self.moment.flush.sequence();
-        if flushed != 0 && self.sequence.load(Ordering::Relaxed) - flushed > WALK_DUE_MUTATIONS {
-            let mut chores = lock(&self.chores);
-            while self.walk_after_flush(&mut chores) {}
+    /// How many mutations there were since the item's.
+    fn age(&self, item: ItemRef<'_>) -> u64 {
+        let latest = self.sequence.load(Ordering::Relaxed);
+        latest.saturating_sub(self.full_sequence(item.sequence()))
+    }
+
+    /// Renumbers what is old at once if the background has not done so for two eras: nobody runs
+    /// it, and numbers must not come round.
+    pub(crate) fn renumber_if_overdue(&self, sequence: u64) {
+        if !sequence.is_multiple_of(OVERDUE_LOOK_MUTATIONS) {
+            return;
+        }
+        let era = sequence / RENUMBER_MUTATIONS;
+        let mut chores = lock(&self.chores);
+        if chores.renumbered_era + 2 <= era {
+            let mut cursor = Cursor::default();
+            while self.walk_some(&mut cursor) {}
+            chores.renumbered_era = era;
         }
     }
 }

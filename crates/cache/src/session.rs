@@ -23,7 +23,6 @@ impl Cache {
     pub fn session(&self) -> Session<'_> {
         self.tick();
         self.flush_if_due();
-        self.finish_walk_if_due();
         Session { cache: self, guard: self.epochs.pin() }
     }
 }

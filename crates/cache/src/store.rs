@@ -53,11 +53,21 @@ impl Draft<'_> {
 }
 
 /// What entering a draft came to.
-pub(crate) enum Entry<'c> {
+pub(crate) enum Entered<'c> {
     /// It is in the index, with this CAS unique.
-    Entered(u64),
+    Stored(u64),
     /// The condition did not hold; the draft is still there.
     Refused(Stored, hot::Draft<'c>),
+}
+
+/// What was decided under the lock.
+enum Decision<'c> {
+    /// To enter it, with this CAS unique and this number.
+    Enter(u64, u64),
+    /// Not to.
+    Refuse(Stored, hot::Draft<'c>),
+    /// A flush came between the look at what was there and the decision.
+    Again(hot::Draft<'c>),
 }
 
 impl Cache {
@@ -119,8 +129,8 @@ impl<'c> Session<'c> {
             }
         };
         match self.enter(draft, store.condition, 0)? {
-            Entry::Entered(cas) => Ok(Stored::Stored { cas }),
-            Entry::Refused(outcome, _) => Ok(outcome),
+            Entered::Stored(cas) => Ok(Stored::Stored { cas }),
+            Entered::Refused(outcome, _) => Ok(outcome),
         }
     }
 
@@ -148,21 +158,35 @@ impl<'c> Session<'c> {
         draft: Draft<'c>,
         condition: Condition,
         mark_bits: u8,
-    ) -> Result<Entry<'c>, (Draft<'c>, Refusal)> {
+    ) -> Result<Entered<'c>, (Draft<'c>, Refusal)> {
         let hash = draft.hash;
         // The comparison of keys needs the draft until the moment the decision takes it.
         let pending = RefCell::new(Some(draft.hot));
-        for _ in 0..INDEX_ROOM_ATTEMPTS {
+        let mut room_attempts = 0;
+        while room_attempts < INDEX_ROOM_ATTEMPTS {
+            let flushes = self.cache.moment.flush.settled_count();
             let is_key = |item: ItemRef<'_>| {
                 pending.borrow().as_ref().is_some_and(|draft| item.has_key(draft.item().key()))
             };
             let result = self.cache.update(&self.guard, hash, is_key, |found| {
                 let draft = pending.take().expect("decided once");
-                self.decide(draft, found, condition, mark_bits)
+                self.decide(draft, found, condition, mark_bits, flushes)
             });
             match result {
-                Ok(entry) => return Ok(entry),
-                Err(index::Full) => self.cache.make_room_for_index(),
+                Ok(Decision::Enter(cas, sequence)) => {
+                    self.cache.renumber_if_overdue(sequence);
+                    return Ok(Entered::Stored(cas));
+                }
+                Ok(Decision::Refuse(outcome, draft)) => {
+                    return Ok(Entered::Refused(outcome, draft));
+                }
+                Ok(Decision::Again(draft)) => {
+                    pending.replace(Some(draft));
+                }
+                Err(index::Full) => {
+                    room_attempts += 1;
+                    self.cache.make_room_for_index();
+                }
             }
         }
         let hot = pending.take().expect("never decided");
@@ -176,7 +200,8 @@ impl<'c> Session<'c> {
         found: Option<Found<'_>>,
         condition: Condition,
         mut mark_bits: u8,
-    ) -> (Fate<'c>, Entry<'c>) {
+        flushes: u64,
+    ) -> (Fate<'c>, Decision<'c>) {
         let present = found.filter(|found| !self.cache.is_gone(found.item));
         let cas = present.map(|found| self.cache.cas_of(found.item));
         let refused = match (condition, cas) {
@@ -204,11 +229,16 @@ impl<'c> Session<'c> {
         };
         if let Some(outcome) = refused {
             let fate = if found.is_some() && present.is_none() { Fate::Remove } else { Fate::Keep };
-            return (fate, Entry::Refused(outcome, draft));
+            return (fate, Decision::Refuse(outcome, draft));
         }
         let sequence = self.cache.next_sequence();
+        let depends = present.is_some() && condition != Condition::Always;
+        if depends && !self.cache.moment.flush.is_unchanged_since(flushes) {
+            return (Fate::Keep, Decision::Again(draft));
+        }
         let cas = draft.item().custom_cas().unwrap_or(sequence);
-        (Fate::Publish { draft, sequence: sequence as u32, mark_bits }, Entry::Entered(cas))
+        let fate = Fate::Publish { draft, sequence: sequence as u32, mark_bits };
+        (fate, Decision::Enter(cas, sequence))
     }
 }
 

@@ -340,12 +340,15 @@ impl<'a> ItemRef<'a> {
     /// The low half of the item's number in the sequence of mutations.
     #[inline]
     pub fn sequence(&self) -> u32 {
-        self.u32_at(4).load(Ordering::Relaxed)
+        // Acquire: partner is the release in `set_sequence`; a reader who sees a number also sees
+        // that the sequence has come so far.
+        self.u32_at(4).load(Ordering::Acquire)
     }
 
     /// Numbers the item. On a published item, only under the lock of its index table.
     pub fn set_sequence(&self, sequence: u32) {
-        self.u32_at(4).store(sequence, Ordering::Relaxed);
+        // Release: partner is the acquire in `sequence`.
+        self.u32_at(4).store(sequence, Ordering::Release);
     }
 
     /// The CAS unique that a client chose for the item, if one did.

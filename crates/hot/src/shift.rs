@@ -181,26 +181,34 @@ impl Hot {
 
     /// Evicts what is published in a draining slab of a class.
     fn empty_slab(&self, id: ClassId, slab_id: SlabId, links: &dyn Links) {
-        let zone = self.zone();
-        let touched = zone.slab(slab_id).touched();
-        for begin in (0..touched).step_by(DRAIN_STEP as usize) {
+        let slab = self.zone().slab(slab_id);
+        let mut begin = 0;
+        loop {
             let guard = self.epochs.pin();
             let mut chained = Vec::new();
-            {
+            let end = {
                 let mut class = lock(self.class(id));
-                if !class.slabs.contains(&slab_id) {
+                // While the lock was let go the slab may have left, and may even have come back.
+                if !class.slabs.contains(&slab_id) || !slab.is_draining() {
                     return;
                 }
-                for number in begin..touched.min(begin + DRAIN_STEP) {
-                    let place = zone.slab(slab_id).place(&self.arena, slab_id, number);
+                let touched = slab.touched();
+                let end = touched.min(begin + DRAIN_STEP);
+                for number in begin..end {
+                    let place = slab.place(&self.arena, slab_id, number);
                     if let Some((_, place)) = self.published(&guard, place) {
                         self.unlink(&guard, &mut class, links, place, &mut chained);
                     }
                 }
-            }
+                (end < touched).then_some(end)
+            };
             for place in chained {
                 // SAFETY: unlinked just now, under this guard.
                 unsafe { self.retire(&guard, place) };
+            }
+            match end {
+                Some(end) => begin = end,
+                None => return,
             }
         }
     }

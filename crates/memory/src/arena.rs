@@ -210,7 +210,15 @@ impl Arena {
             self.untouched(&mut free)
         };
         self.mapping.populate(slab.0 as usize * self.slab_bytes, self.slab_bytes);
-        lock(&self.free).ready.push(slab);
+        let mut free = lock(&self.free);
+        if self.excess_slabs() == 0 {
+            free.ready.push(slab);
+            return;
+        }
+        // The limit was lowered meanwhile.
+        self.discard(slab);
+        free.returned.push(slab);
+        self.used_slabs.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// The first byte of a slab; the slab is aligned to its size.
@@ -226,7 +234,7 @@ impl Arena {
     pub fn pointer(&self, place: Place) -> NonNull<u8> {
         let offset = place.0 as usize * PLACE_UNIT_BYTES;
         debug_assert!(offset < self.mapping.bytes());
-        // SAFETY: places come from slabs of this arena (`Place::new` with a slab that was taken),
+        // SAFETY: places come from slabs of this arena (`Arena::place` with a slab that was taken),
         // so the offset lies in the mapping.
         unsafe { self.mapping.start().add(offset) }
     }

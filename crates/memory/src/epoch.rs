@@ -29,8 +29,10 @@ use stdx::CachePadded;
 use stdx::sync::Backoff;
 use stdx::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
-/// How many threads may be pinned at the same time. One more waits until a slot is free.
-pub const PINS_MAX: usize = if cfg!(loom) { 3 } else { 256 };
+/// How many pins there may be at the same time. One more waits until a slot is free: so there are
+/// more than twice as many as a server has threads at the most, whose sessions may each pin once
+/// more to evict.
+pub const PINS_MAX: usize = if cfg!(loom) { 3 } else { 2304 };
 
 /// In a slot: nobody is pinned here. Epochs start at 1.
 const QUIESCENT: u64 = 0;

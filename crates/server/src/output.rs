@@ -208,6 +208,8 @@ impl ParkedLimit {
 pub struct Parked {
     bytes: Vec<u8>,
     written: usize,
+    /// Bytes of unexecuted input that the connection keeps meanwhile.
+    held_bytes: usize,
 }
 
 impl Parked {
@@ -232,6 +234,15 @@ impl Parked {
         Ok(())
     }
 
+    /// Counts `bytes` of input that have to wait for the output.
+    pub fn hold(&mut self, bytes: usize, limit: &ParkedLimit) -> io::Result<()> {
+        if !limit.take(bytes) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        self.held_bytes += bytes;
+        Ok(())
+    }
+
     /// Writes what the socket takes.
     pub fn flush(
         &mut self,
@@ -250,7 +261,7 @@ impl Parked {
 
     /// Forgets everything, as when the connection closes.
     pub fn discard(&mut self, limit: &ParkedLimit) {
-        limit.give_back(self.bytes.len());
+        limit.give_back(self.bytes.len() + self.held_bytes);
         *self = Self::default();
     }
 }

@@ -195,6 +195,9 @@ impl<'c> Turner<'c> {
     ) -> Result<usize, Close> {
         let consumed = self.process(connection, input)?;
         connection.unread.extend_from_slice(&input[consumed..]);
+        if !connection.parked.is_empty() {
+            connection.parked.hold(connection.unread.len(), &self.server.parked)?;
+        }
         if is_ended && connection.parked.is_empty() {
             return Err(Close::Normal);
         }
