@@ -36,8 +36,7 @@ impl Session<'_> {
             } else {
                 self.mark_hit(found)
             };
-            // A recache is decided by the time that was left before this request's touch.
-            let tokens = self.tokens(found, fetch.recache_below_seconds);
+            let tokens = self.tokens(found, fetch);
             let found = match fetch.touch {
                 None => found,
                 Some(expiry) => match self.touch_found(key, hash, expiry)? {
@@ -50,14 +49,16 @@ impl Session<'_> {
     }
 
     /// What this reader is told beside the item; the first who may be is told to recompute it.
-    fn tokens(&self, found: Found<'_>, recache_below_seconds: Option<i64>) -> Tokens {
+    fn tokens(&self, found: Found<'_>, fetch: &Fetch) -> Tokens {
         let mark = found.item.mark();
         let now = mark.load(Ordering::Relaxed);
         let stale = now & STALE != 0;
-        let expiry = found.item.expiry();
-        let left_seconds = i64::from(expiry) - i64::from(self.now());
-        let is_due = recache_below_seconds.is_some_and(|below| expiry != 0 && left_seconds < below);
-        let mut tokens = Tokens { stale, sent: now & SENT != 0, ..Tokens::default() };
+        let expiry_before = Expiry(found.item.expiry());
+        let expiry = fetch.touch.filter(|_| fetch.touch_first).unwrap_or(expiry_before);
+        let is_due =
+            fetch.recache_before.is_some_and(|before| expiry != Expiry::NEVER && expiry < before);
+        let sent = now & SENT != 0;
+        let mut tokens = Tokens { stale, sent, expiry_before, ..Tokens::default() };
         if (stale || is_due) && !tokens.sent {
             // Whoever sets the bit has won.
             tokens.sent = mark.fetch_or(SENT, Ordering::Relaxed) & SENT != 0;

@@ -156,7 +156,7 @@ fn one_of_many_readers_wins_the_token() {
     assert_eq!(cache.session().remove(b"k", hash, &stale), Ok(Removed::Removed));
     assert_eq!(fetch(&vivify), (Some(b"v".to_vec()), true, true, false));
     assert_eq!(fetch(&vivify), (Some(b"v".to_vec()), false, true, true));
-    let recache = Fetch { recache_below_seconds: Some(31), ..Fetch::default() };
+    let recache = Fetch { recache_before: Some(Expiry(NOW + 31)), ..Fetch::default() };
     cache.set(b"k", b"w", Expiry(NOW + 30)).unwrap();
     assert_eq!(fetch(&recache), (Some(b"w".to_vec()), true, false, false));
     assert_eq!(fetch(&recache), (Some(b"w".to_vec()), false, false, true));
