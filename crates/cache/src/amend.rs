@@ -38,8 +38,8 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// Another value: only how it was used is kept.
-    const USE: Self = Self { kept: FETCHED | RECENT, added: 0 };
+    /// Another value, that nobody has fetched: only its key's recency is kept.
+    const NEW: Self = Self { kept: RECENT, added: 0 };
     /// The same value.
     const ALL: Self = Self { kept: FETCHED | RECENT | SENT | STALE, added: 0 };
     /// To be recomputed, by whoever gets a new win token.
@@ -135,7 +135,7 @@ impl<'c> Session<'c> {
                 Ok(joined) => joined,
                 Err(refusal) => return Err((draft, refusal)),
             };
-            if let Some(cas) = self.amend(&seen, joined, Numbering::Next, Marks::USE) {
+            if let Some(cas) = self.amend(&seen, joined, Numbering::Next, Marks::NEW) {
                 return Ok(Stored::Stored { cas });
             }
         }
@@ -200,7 +200,10 @@ impl<'c> Session<'c> {
             let custom_cas = arithmetic.new_cas;
             let fields = Fields { expiry, custom_cas, ..fields_of(item) };
             let draft = self.number_draft(key, hash, &fields, value, item.value_bytes())?;
-            if let Some(cas) = self.amend(&seen, draft, Numbering::Next, Marks::ALL) {
+            // As memcached, which rewrites a number in place for as long as it fits.
+            let fits = draft.hot.item().value_bytes() == item.value_bytes();
+            let marks = if fits { Marks::ALL } else { Marks::NEW };
+            if let Some(cas) = self.amend(&seen, draft, Numbering::Next, marks) {
                 let (expiry_before, flags) = (Expiry(seen.expiry), fields.flags);
                 return Ok(Counted::Value { value, cas, expiry_before, flags, created: false });
             }
@@ -264,9 +267,9 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// Gives the key's item another expiry. Returns whether it was there.
+    /// Gives the key's item another expiry. Returns whether it was there. Counts as an access.
     pub fn touch(&self, key: &[u8], hash: Hash, expiry: Expiry) -> Result<bool, Refusal> {
-        Ok(self.touch_found(key, hash, expiry)?.is_some())
+        Ok(self.get_and_touch(key, hash, expiry)?.is_some())
     }
 
     /// Gives the key's item another expiry. Returns the item as it is from then on; if that expiry
@@ -352,7 +355,7 @@ impl<'c> Session<'c> {
                 self.copy_with(key, hash, &fields, &seen)?
             };
             // An empty item in the place of the old one has nothing to be recomputed.
-            let marks = if remove.invalidate { Marks::STALE } else { Marks::USE };
+            let marks = if remove.invalidate { Marks::STALE } else { Marks::NEW };
             let entered = self.amend(&seen, draft, Numbering::Next, marks);
             if entered.is_some() {
                 return Ok(Removed::Removed);

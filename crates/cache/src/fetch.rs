@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use hot::Fields;
-use hot::item::{SENT, STALE};
+use hot::item::{FETCHED, SENT, STALE};
 use index::Hash;
 
 use crate::item::Item;
@@ -48,6 +48,18 @@ impl Session<'_> {
         }
     }
 
+    /// The key's item, if it is there, with another expiry. If that has passed, nobody finds the
+    /// item from then on.
+    pub fn get_and_touch(
+        &self,
+        key: &[u8],
+        hash: Hash,
+        expiry: Expiry,
+    ) -> Result<Option<Item<'_>>, Refusal> {
+        let found = self.touch_found(key, hash, expiry)?;
+        Ok(found.map(|found| Item::new(self.cache, found, self.mark_hit(found))))
+    }
+
     /// What this reader is told beside the item; the first who may be is told to recompute it.
     fn tokens(&self, found: Found<'_>, fetch: &Fetch) -> Tokens {
         let mark = found.item.mark();
@@ -82,13 +94,13 @@ impl Session<'_> {
             ..Fields::default()
         };
         let draft = self.cache.reserve_fields(key, hash, &fields, 0)?;
-        match self.enter(draft, Condition::Absent, SENT).map_err(|(_, refusal)| refusal)? {
+        let mark_bits = if fetch.quiet { SENT } else { SENT | FETCHED };
+        match self.enter(draft, Condition::Absent, mark_bits).map_err(|(_, refusal)| refusal)? {
             Entry::Refused(..) => Ok(None),
             Entry::Entered(_) => {
                 let tokens = Tokens { won: true, created: true, ..Tokens::default() };
-                let item = self.cache.find(&self.guard, key, hash).map(|found| {
-                    Item::new(self.cache, found, found.item.mark().load(Ordering::Relaxed))
-                });
+                let found = self.cache.find(&self.guard, key, hash);
+                let item = found.map(|found| Item::new(self.cache, found, SENT));
                 Ok(Some((item, tokens)))
             }
         }

@@ -1,6 +1,6 @@
 //! `get`, `gets`, `gat`, `gats`.
 
-use larder::{Fetch, Hash, Item, Session};
+use larder::{Hash, Item, Session};
 use protocol::reply;
 use protocol::request::Get;
 
@@ -69,10 +69,8 @@ fn find<'s>(
     let item = match get.touch {
         None => session.get(key, hash),
         Some(time) => {
-            let touch = Some(expiry(time, session));
-            let fetch = Fetch { touch, ..Fetch::default() };
-            match session.fetch(key, hash, &fetch) {
-                Ok((item, _)) => item,
+            match session.get_and_touch(key, hash, expiry(time, session)) {
+                Ok(item) => item,
                 // A touch that finds no memory is answered as a miss, and changes nothing.
                 Err(refusal) => context.settle(refusal).map(|_| None)?,
             }
