@@ -5,6 +5,11 @@
 //! for the next 2^31 mutations. Long before that the background has walked the zone once and
 //! removed every such item ([`crate::Cache::maintain`]), and the flush is over; should it ever come
 //! close, stores wait for the walk.
+//!
+//! The walk begins when every session has ended that was open at the flush: one of them may have
+//! taken its number before and publish behind the walk. And the flush is over when every session
+//! has ended that was open at the walk's end: one of them may have found an item before the walk
+//! removed it, and asks only then whether it is gone.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -38,12 +43,15 @@ impl Flush {
 
     /// The number up to which items are gone; 0 if none are.
     pub(crate) fn sequence(&self) -> u64 {
+        // Acquire: partner is the release in `begin`; whoever pins an epoch after a tag taken from
+        // here on gets higher numbers.
         self.sequence.load(Ordering::Acquire)
     }
 
     /// How many flushes there were. Something prepared from an item is entered only if this has
     /// not changed since the item was read.
     pub(crate) fn count(&self) -> u64 {
+        // Acquire: partner is the release in `begin`; who sees the count sees the number.
         self.count.load(Ordering::Acquire)
     }
 
@@ -55,7 +63,8 @@ impl Flush {
 
     /// The walk for the flush up to `sequence` is done.
     pub(crate) fn end(&self, sequence: u64) {
-        // A flush that began meanwhile has a higher number and stays.
+        // A flush that began meanwhile has a higher number and stays. Release: partner is the
+        // acquire in `covers`; who no longer sees the flush finds none of its items.
         let _ = self.sequence.compare_exchange(sequence, 0, Ordering::Release, Ordering::Relaxed);
     }
 }

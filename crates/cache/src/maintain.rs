@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hot::shift::Cursor;
 use index::Hash;
-use memory::Epochs;
+use memory::{Epochs, Tag};
 use stdx::sync::{Backoff, lock};
 
 use crate::builder::{MemoryLimitError, SLABS_MIN};
@@ -26,7 +26,18 @@ const WAIT_LOOKS: usize = 1000;
 #[derive(Debug, Default)]
 pub(crate) struct Chores {
     /// The flush that the walk is for, and how far it has come.
-    walk: Option<(u64, Cursor)>,
+    walk: Option<(u64, Walk)>,
+}
+
+/// How far the walk after a flush has come: see [`crate::flush`].
+#[derive(Debug, Clone, Copy)]
+enum Walk {
+    /// It waits for the sessions that were open at the flush.
+    Begins(Tag),
+    /// It walks.
+    Walks(Cursor),
+    /// It waits for the sessions that were open at its end.
+    Ends(Tag),
 }
 
 impl Cache {
@@ -123,15 +134,27 @@ impl Cache {
         if flushed == 0 {
             return false;
         }
-        let (_, mut cursor) = chores
+        let (_, walk) = chores
             .walk
             .filter(|&(walked_for, _)| walked_for == flushed)
-            .unwrap_or((flushed, Cursor::default()));
-        let more = self.remove_gone(&mut cursor);
-        chores.walk = more.then_some((flushed, cursor));
-        if !more {
-            self.moment.flush.end(flushed);
-        }
+            .unwrap_or_else(|| (flushed, Walk::Begins(self.epochs.tag())));
+        let (walk, more) = match walk {
+            Walk::Begins(tag) => {
+                let begins = self.epochs.try_reach(tag);
+                (if begins { Walk::Walks(Cursor::default()) } else { walk }, begins)
+            }
+            Walk::Walks(mut cursor) => {
+                let walks = self.remove_gone(&mut cursor);
+                (if walks { Walk::Walks(cursor) } else { Walk::Ends(self.epochs.tag()) }, true)
+            }
+            Walk::Ends(tag) => {
+                if self.epochs.try_reach(tag) {
+                    self.moment.flush.end(flushed);
+                }
+                (walk, false)
+            }
+        };
+        chores.walk = Some((flushed, walk));
         more
     }
 
@@ -158,5 +181,32 @@ impl Cache {
             let mut chores = lock(&self.chores);
             while self.walk_after_flush(&mut chores) {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cache::Cache;
+    use crate::types::Expiry;
+
+    #[test]
+    fn a_flush_is_not_over_while_a_session_may_hold_what_it_took() {
+        let cache = Cache::builder().memory_bytes(4 << 20).build().expect("a small cache");
+        cache.set(b"k", b"v", Expiry::NEVER).expect("an empty cache has room");
+        let maintain = || while cache.maintain() {};
+        let open_at_the_flush = cache.session();
+        cache.flush(None);
+        maintain();
+        assert_eq!(cache.stats().items, 1, "the walk waits");
+        drop(open_at_the_flush);
+        let key = cache.hash(b"k");
+        let open_at_the_walk = cache.session();
+        maintain();
+        assert_eq!(cache.stats().items, 0, "walked");
+        assert_ne!(cache.moment.flush.sequence(), 0, "and not over");
+        assert!(open_at_the_walk.get(b"k", key).is_none());
+        drop(open_at_the_walk);
+        maintain();
+        assert_eq!(cache.moment.flush.sequence(), 0);
     }
 }

@@ -1,5 +1,7 @@
 //! Every operation of the cache by itself, with the clock under control.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
+
 use std::sync::Arc;
 
 use io::ManualClock;
@@ -101,6 +103,20 @@ fn a_touch_works_with_and_without_room_for_the_expiry() {
     assert_eq!(cache.session().get(b"k", hash).unwrap().expiry(), Expiry(NOW + 50));
     assert_eq!(cache.session().touch(b"k", hash, Expiry::PAST), Ok(true));
     assert_eq!(cache.session().touch(b"k", hash, Expiry::NEVER), Ok(false));
+}
+
+#[test]
+fn a_touch_into_the_past_returns_the_item_for_the_last_time() {
+    let fixture = Fixture::new();
+    let (cache, hash) = (&fixture.cache, fixture.cache.hash(b"k"));
+    for expiry in [Expiry::NEVER, Expiry(NOW + 9)] {
+        cache.set(b"k", b"v", expiry).unwrap();
+        let session = cache.session();
+        let item = session.get_and_touch(b"k", hash, Expiry::PAST).unwrap().unwrap();
+        assert_eq!(item.contiguous(), Some(&b"v"[..]));
+        assert!(session.get_and_touch(b"k", hash, Expiry::PAST).unwrap().is_none());
+        assert!(session.get(b"k", hash).is_none());
+    }
 }
 
 #[test]

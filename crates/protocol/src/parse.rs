@@ -154,8 +154,8 @@ fn rare<'b>(line: &'b [u8], verb: &[u8], arguments: &'b [u8]) -> Outcome<'b> {
     }
 }
 
-/// A browser, or somebody who makes a server send a web request here, is not answered at all. A last
-/// word `noreply` is heard, whatever the verb.
+/// A browser, or somebody who makes a server send a web request here, is not answered at all. A
+/// last word `noreply` is heard, whatever the verb.
 fn unknown(line: &[u8]) -> Failure {
     let mut tokens = Tokens::new(line);
     let first = tokens.next();

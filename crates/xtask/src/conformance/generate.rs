@@ -1,7 +1,7 @@
 //! Random conversations: sequences of commands over four keys. Half of them are one command at a
 //! time with CAS uniques that the server handed out, a quarter pipelined up to the next arithmetic,
-//! and a quarter such writes of damaged commands. Both servers get the same; a difference is shrunk by leaving
-//! commands out for as long as it stays.
+//! and a quarter such writes of damaged commands. Both servers get the same; a difference is shrunk
+//! by leaving commands out for as long as it stays.
 
 use super::Tally;
 use super::case::{Case, Part, Step, escape, parts, prefix};
@@ -247,8 +247,8 @@ fn meta_set(random: &mut Random, captured: bool) -> String {
     format!("ms {key} {bytes}{flags}\\r\\n{value}\\r\\n")
 }
 
-/// The command with a byte or two changed, added or lost. The conversation's own part of a key stays:
-/// without it, conversations would share a key.
+/// The command with a byte or two changed, added or lost. The conversation's own part of a key
+/// stays: without it, conversations would share a key.
 fn damage(random: &mut Random, command: Command) -> Command {
     const BYTES: &[u8] = b" \r\n0019azA-+\0\x7f\xff$,";
     let mut units: Vec<Part> = Vec::new();
