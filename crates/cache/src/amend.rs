@@ -3,7 +3,7 @@
 //! A new item is prepared outside any lock from the one that was found, and entered only if that
 //! one is still there with the same expiry and number, and nothing was flushed in between;
 //! otherwise it is prepared anew from what is there then. Only an expiry that the item has room
-//! for is changed in place, under the same lock.
+//! for is changed in place, under the same lock; one in the past is a removal there.
 
 use std::sync::atomic::Ordering;
 
@@ -38,8 +38,8 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// Another value: only how it was used is kept.
-    const USE: Self = Self { kept: FETCHED | RECENT, added: 0 };
+    /// Another value, that nobody has fetched: only its key's recency is kept.
+    const NEW: Self = Self { kept: RECENT, added: 0 };
     /// The same value.
     const ALL: Self = Self { kept: FETCHED | RECENT | SENT | STALE, added: 0 };
     /// To be recomputed, by whoever gets a new win token.
@@ -99,7 +99,8 @@ impl<'c> Session<'c> {
     }
 
     /// Adds the draft's value behind or before the one that is there. `store.condition` is
-    /// `Present` or `Unique`. With `create`, a missing item is stored with that expiry.
+    /// `Present` or `Unique`. With `create`, a missing item is stored with that expiry; without,
+    /// nothing is stored, as memcached has it for a unique too.
     pub fn concat(
         &self,
         draft: Draft<'c>,
@@ -112,8 +113,7 @@ impl<'c> Session<'c> {
             let (key, hash) = (draft.hot.item().key(), draft.hash);
             let Some(seen) = self.see(key, hash) else {
                 let Some(expiry) = create else {
-                    let is_cas = matches!(store.condition, Condition::Unique(_));
-                    return Ok(if is_cas { Stored::NotFound } else { Stored::NotStored });
+                    return Ok(Stored::NotStored);
                 };
                 draft = self.redraft(draft, |fields| Fields {
                     expiry: expiry.0,
@@ -135,7 +135,7 @@ impl<'c> Session<'c> {
                 Ok(joined) => joined,
                 Err(refusal) => return Err((draft, refusal)),
             };
-            if let Some(cas) = self.amend(&seen, joined, Numbering::Next, Marks::USE) {
+            if let Some(cas) = self.amend(&seen, joined, Numbering::Next, Marks::NEW) {
                 return Ok(Stored::Stored { cas });
             }
         }
@@ -180,10 +180,15 @@ impl<'c> Session<'c> {
                 }
             };
             let item = seen.found.item;
+            // As memcached: an empty value is no number, whatever its unique.
+            let value = item.contiguous().unwrap_or_default();
+            if value.is_empty() {
+                return Ok(Counted::NotANumber);
+            }
             if arithmetic.compare_cas.is_some_and(|cas| cas != self.cache.cas_of(item)) {
                 return Ok(Counted::Exists);
             }
-            let Some(number) = item.contiguous().and_then(parse_number) else {
+            let Some(number) = parse_number(value) else {
                 return Ok(Counted::NotANumber);
             };
             let value = if arithmetic.increment {
@@ -195,9 +200,12 @@ impl<'c> Session<'c> {
             let custom_cas = arithmetic.new_cas;
             let fields = Fields { expiry, custom_cas, ..fields_of(item) };
             let draft = self.number_draft(key, hash, &fields, value, item.value_bytes())?;
-            if let Some(cas) = self.amend(&seen, draft, Numbering::Next, Marks::ALL) {
-                let (expiry, flags) = (Expiry(expiry), fields.flags);
-                return Ok(Counted::Value { value, cas, expiry, flags, created: false });
+            // As memcached, which rewrites a number in place for as long as it fits.
+            let fits = draft.hot.item().value_bytes() == item.value_bytes();
+            let marks = if fits { Marks::ALL } else { Marks::NEW };
+            if let Some(cas) = self.amend(&seen, draft, Numbering::Next, marks) {
+                let (expiry_before, flags) = (Expiry(seen.expiry), fields.flags);
+                return Ok(Counted::Value { value, cas, expiry_before, flags, created: false });
             }
         }
     }
@@ -220,7 +228,8 @@ impl<'c> Session<'c> {
         let draft = self.number_draft(key, hash, &fields, value, 0)?;
         match self.enter(draft, Condition::Absent, 0).map_err(|(_, refusal)| refusal)? {
             Entered::Stored(cas) => {
-                Ok(Some(Counted::Value { value, cas, expiry, flags: 0, created: true }))
+                let expiry_before = Expiry::NEVER;
+                Ok(Some(Counted::Value { value, cas, expiry_before, flags: 0, created: true }))
             }
             Entered::Refused(..) => Ok(None),
         }
@@ -245,18 +254,26 @@ impl<'c> Session<'c> {
             rest /= 10;
             digits += 1;
         }
-        let bytes = digits.max(bytes_min.min(DIGITS_MAX));
-        let mut draft = self.cache.reserve_fields(key, hash, fields, bytes)?;
-        draft.write(&text[..bytes]);
-        Ok(draft)
+        let mut draft = self.cache.reserve_fields(key, hash, fields, digits.max(bytes_min))?;
+        draft.write(&text[..digits]);
+        loop {
+            let padding = draft.writable();
+            if padding.is_empty() {
+                return Ok(draft);
+            }
+            padding.fill(b' ');
+            let bytes = padding.len();
+            draft.advance(bytes);
+        }
     }
 
-    /// Gives the key's item another expiry. Returns whether it was there.
+    /// Gives the key's item another expiry. Returns whether it was there. Counts as an access.
     pub fn touch(&self, key: &[u8], hash: Hash, expiry: Expiry) -> Result<bool, Refusal> {
-        Ok(self.touch_found(key, hash, expiry)?.is_some())
+        Ok(self.get_and_touch(key, hash, expiry)?.is_some())
     }
 
-    /// Gives the key's item another expiry. Returns the item as it is from then on.
+    /// Gives the key's item another expiry. Returns the item as it is from then on; if that expiry
+    /// has passed, the item as it was: nobody finds it from then on.
     pub(crate) fn touch_found(
         &self,
         key: &[u8],
@@ -268,10 +285,14 @@ impl<'c> Session<'c> {
                 return Ok(None);
             };
             let item = seen.found.item;
-            let in_place = self.cache.update_found(&self.guard, hash, &seen.found, || {
-                (Fate::Keep, !self.cache.is_gone(item) && item.set_expiry(expiry.0))
+            let touched = self.cache.update_found(&self.guard, hash, &seen.found, || {
+                let is_gone = self.cache.is_gone(item);
+                if is_gone || expiry.is_over(self.cache.now()) {
+                    return (Fate::Remove, !is_gone);
+                }
+                (Fate::Keep, item.set_expiry(expiry.0))
             });
-            if in_place == Some(true) {
+            if touched == Some(true) {
                 return Ok(Some(seen.found));
             }
             // Gone meanwhile, or without room for an expiry: then it moves to a chunk with room.
@@ -324,19 +345,17 @@ impl<'c> Session<'c> {
             if remove.compare_cas.is_some_and(|cas| cas != self.cache.cas_of(item)) {
                 return Ok(Removed::Exists);
             }
-            let touch = remove.touch.filter(|_| remove.invalidate);
-            let mut fields = Fields {
-                expiry: touch.map_or(seen.expiry, |expiry| expiry.0),
-                custom_cas: remove.new_cas,
-                ..fields_of(item)
-            };
+            let old = fields_of(item);
+            let (flags, expiry) = if remove.drop_value { (0, 0) } else { (old.flags, old.expiry) };
+            let expiry = remove.touch.map_or(expiry, |expiry| expiry.0);
+            let fields = Fields { flags, expiry, custom_cas: remove.new_cas, ..old };
             let draft = if remove.drop_value {
-                fields.flags = 0;
                 self.cache.reserve_fields(key, hash, &fields, 0)?
             } else {
                 self.copy_with(key, hash, &fields, &seen)?
             };
-            let marks = if remove.invalidate { Marks::STALE } else { Marks::ALL };
+            // An empty item in the place of the old one has nothing to be recomputed.
+            let marks = if remove.invalidate { Marks::STALE } else { Marks::NEW };
             let entered = self.amend(&seen, draft, Numbering::Next, marks);
             if entered.is_some() {
                 return Ok(Removed::Removed);
@@ -345,18 +364,25 @@ impl<'c> Session<'c> {
     }
 }
 
-/// The decimal number that a value is: spaces around it allowed, as incr leaves them behind.
+/// The number that a value begins with, up to the first space, as the C library reads it: spaces
+/// before it and a sign are allowed. incr leaves spaces behind it.
 fn parse_number(value: &[u8]) -> Option<u64> {
-    let digits = value.trim_ascii();
-    if digits.is_empty() || digits.len() > DIGITS_MAX || value.len() > DIGITS_MAX {
+    let text = value.trim_ascii_start();
+    let (digits, is_negative) = match text {
+        [b'-', digits @ ..] => (digits, true),
+        [b'+', digits @ ..] => (digits, false),
+        _ => (text, false),
+    };
+    let digits_end = digits.iter().position(|digit| !digit.is_ascii_digit());
+    let (digits, behind) = digits.split_at(digits_end.unwrap_or(digits.len()));
+    if digits.is_empty() || !matches!(behind, [] | [b' ' | b'\t'..=b'\r' | 0, ..]) {
         return None;
     }
-    digits.iter().try_fold(0_u64, |number, &digit| {
-        if !digit.is_ascii_digit() {
-            return None;
-        }
+    let number = digits.iter().try_fold(0_u64, |number, &digit| {
         number.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
-    })
+    })?;
+    // Of the negative numbers, only 0 is not.
+    (!is_negative || number == 0).then_some(number)
 }
 
 #[cfg(test)]
@@ -367,9 +393,13 @@ mod tests {
     fn a_number_is_decimal_and_fits_64_bits() {
         assert_eq!(parse_number(b"0"), Some(0));
         assert_eq!(parse_number(b"9 "), Some(9));
+        assert_eq!(parse_number(b"1 2"), Some(1));
+        assert_eq!(parse_number(b" \t+7\r\nrest"), Some(7));
+        assert_eq!(parse_number(b"-0"), Some(0));
+        assert_eq!(parse_number(b"000000000000000000001"), Some(1));
         assert_eq!(parse_number(b"18446744073709551615"), Some(u64::MAX));
-        let refused: [&[u8]; 6] =
-            [b"", b" ", b"18446744073709551616", b"-1", b"1 2", b"000000000000000000001"];
+        let refused: [&[u8]; 8] =
+            [b"", b" ", b"+", b"18446744073709551616", b"-1", b"1x", b"x1", b"- 0"];
         for value in refused {
             assert_eq!(parse_number(value), None, "{value:?}");
         }

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use hot::Fields;
-use hot::item::{SENT, STALE};
+use hot::item::{FETCHED, SENT, STALE};
 use index::Hash;
 
 use crate::item::Item;
@@ -36,8 +36,7 @@ impl Session<'_> {
             } else {
                 self.mark_hit(found)
             };
-            // A recache is decided by the time that was left before this request's touch.
-            let tokens = self.tokens(found, fetch.recache_below_seconds);
+            let tokens = self.tokens(found, fetch);
             let found = match fetch.touch {
                 None => found,
                 Some(expiry) => match self.touch_found(key, hash, expiry)? {
@@ -49,15 +48,29 @@ impl Session<'_> {
         }
     }
 
+    /// The key's item, if it is there, with another expiry. If that has passed, nobody finds the
+    /// item from then on.
+    pub fn get_and_touch(
+        &self,
+        key: &[u8],
+        hash: Hash,
+        expiry: Expiry,
+    ) -> Result<Option<Item<'_>>, Refusal> {
+        let found = self.touch_found(key, hash, expiry)?;
+        Ok(found.map(|found| Item::new(self.cache, found, self.mark_hit(found))))
+    }
+
     /// What this reader is told beside the item; the first who may be is told to recompute it.
-    fn tokens(&self, found: Found<'_>, recache_below_seconds: Option<i64>) -> Tokens {
+    fn tokens(&self, found: Found<'_>, fetch: &Fetch) -> Tokens {
         let mark = found.item.mark();
         let now = mark.load(Ordering::Relaxed);
         let stale = now & STALE != 0;
-        let expiry = found.item.expiry();
-        let left_seconds = i64::from(expiry) - i64::from(self.now());
-        let is_due = recache_below_seconds.is_some_and(|below| expiry != 0 && left_seconds < below);
-        let mut tokens = Tokens { stale, sent: now & SENT != 0, ..Tokens::default() };
+        let expiry_before = Expiry(found.item.expiry());
+        let expiry = fetch.touch.filter(|_| fetch.touch_first).unwrap_or(expiry_before);
+        let is_due =
+            fetch.recache_before.is_some_and(|before| expiry != Expiry::NEVER && expiry < before);
+        let sent = now & SENT != 0;
+        let mut tokens = Tokens { stale, sent, expiry_before, ..Tokens::default() };
         if (stale || is_due) && !tokens.sent {
             // Whoever sets the bit has won.
             tokens.sent = mark.fetch_or(SENT, Ordering::Relaxed) & SENT != 0;
@@ -81,13 +94,13 @@ impl Session<'_> {
             ..Fields::default()
         };
         let draft = self.cache.reserve_fields(key, hash, &fields, 0)?;
-        match self.enter(draft, Condition::Absent, SENT).map_err(|(_, refusal)| refusal)? {
+        let mark_bits = if fetch.quiet { SENT } else { SENT | FETCHED };
+        match self.enter(draft, Condition::Absent, mark_bits).map_err(|(_, refusal)| refusal)? {
             Entered::Refused(..) => Ok(None),
             Entered::Stored(_) => {
                 let tokens = Tokens { won: true, created: true, ..Tokens::default() };
-                let item = self.cache.find(&self.guard, key, hash).map(|found| {
-                    Item::new(self.cache, found, found.item.mark().load(Ordering::Relaxed))
-                });
+                let found = self.cache.find(&self.guard, key, hash);
+                let item = found.map(|found| Item::new(self.cache, found, SENT));
                 Ok(Some((item, tokens)))
             }
         }

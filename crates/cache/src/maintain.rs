@@ -38,9 +38,11 @@ pub(crate) struct Chores {
 #[derive(Debug, Clone, Copy)]
 struct Walk {
     purpose: Purpose,
-    /// The walk waits until sessions that were open when it was called for are over.
+    /// The next step waits until the sessions that were open at this time are over.
     tag: Tag,
     cursor: Cursor,
+    /// The whole zone was walked.
+    is_walked: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,15 +150,22 @@ impl Cache {
             0 => Purpose::Renumber(era),
             _ => Purpose::Flush(flushed),
         };
-        let mut walk = chores
-            .walk
-            .take()
-            .filter(|walk| walk.purpose == purpose)
-            .unwrap_or_else(|| Walk { purpose, tag: self.epochs.tag(), cursor: Cursor::default() });
-        let may_begin = self.epochs.try_reach(walk.tag);
-        if !may_begin || self.walk_some(&mut walk.cursor) {
+        let begun = chores.walk.take().filter(|walk| walk.purpose == purpose);
+        let mut walk = begun.unwrap_or_else(|| Walk {
+            purpose,
+            tag: self.epochs.tag(),
+            cursor: Cursor::default(),
+            is_walked: false,
+        });
+        let may_go_on = self.epochs.try_reach(walk.tag);
+        if may_go_on && !walk.is_walked && !self.walk_some(&mut walk.cursor) {
+            (walk.is_walked, walk.tag) = (true, self.epochs.tag());
             chores.walk = Some(walk);
-            return may_begin;
+            return true;
+        }
+        if !may_go_on || !walk.is_walked {
+            chores.walk = Some(walk);
+            return may_go_on;
         }
         match purpose {
             Purpose::Flush(flushed) => self.moment.flush.end(flushed),
@@ -213,5 +222,32 @@ impl Cache {
             while self.walk_some(&mut cursor) {}
             chores.renumbered_era = era;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cache::Cache;
+    use crate::types::Expiry;
+
+    #[test]
+    fn a_flush_is_not_over_while_a_session_may_hold_what_it_took() {
+        let cache = Cache::builder().memory_bytes(4 << 20).build().expect("a small cache");
+        cache.set(b"k", b"v", Expiry::NEVER).expect("an empty cache has room");
+        let maintain = || while cache.maintain() {};
+        let open_at_the_flush = cache.session();
+        cache.flush(None);
+        maintain();
+        assert_eq!(cache.stats().items, 1, "the walk waits");
+        drop(open_at_the_flush);
+        let key = cache.hash(b"k");
+        let open_at_the_walk = cache.session();
+        maintain();
+        assert_eq!(cache.stats().items, 0, "walked");
+        assert_ne!(cache.moment.flush.sequence(), 0, "and not over");
+        assert!(open_at_the_walk.get(b"k", key).is_none());
+        drop(open_at_the_walk);
+        maintain();
+        assert_eq!(cache.moment.flush.sequence(), 0, "over");
     }
 }

@@ -36,7 +36,8 @@ impl Draft<'_> {
         self.hot.remaining()
     }
 
-    /// The next bytes of the value to fill in, as far as they are contiguous; empty when it is full.
+    /// The next bytes of the value to fill in, as far as they are contiguous; empty when it is
+    /// full.
     pub fn writable(&mut self) -> &mut [u8] {
         self.hot.writable()
     }

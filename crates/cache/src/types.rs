@@ -104,7 +104,7 @@ pub enum Stored {
     NotStored,
     /// The item there has another CAS unique.
     Exists,
-    /// A CAS unique was asked for and nothing was there.
+    /// `store` asked for a CAS unique and nothing was there.
     NotFound,
 }
 
@@ -115,8 +115,10 @@ pub struct Fetch {
     pub touch: Option<Expiry>,
     /// On a miss, create an empty item with this expiry and hand out its win token.
     pub vivify: Option<Expiry>,
-    /// Hand out a win token when fewer than this many seconds are left.
-    pub recache_below_seconds: Option<i64>,
+    /// Hand out a win token if the item expires before this.
+    pub recache_before: Option<Expiry>,
+    /// `recache_before` is compared with the expiry that `touch` gives, not with the one before.
+    pub touch_first: bool,
     /// The CAS unique of an item that `vivify` creates.
     pub new_cas: Option<u64>,
     /// Leave no trace: neither recency nor the fetched mark.
@@ -136,6 +138,8 @@ pub struct Tokens {
     pub sent: bool,
     /// The item was created by this fetch.
     pub created: bool,
+    /// The item's expiry before this fetch; never, if it was created.
+    pub expiry_before: Expiry,
 }
 
 /// How a removal is meant.
@@ -145,9 +149,9 @@ pub struct Remove {
     pub compare_cas: Option<u64>,
     /// Mark the item stale instead, so that one reader recomputes it.
     pub invalidate: bool,
-    /// With `invalidate`: the item's new expiry.
+    /// With `invalidate` or `drop_value`: the item's new expiry.
     pub touch: Option<Expiry>,
-    /// Drop the value and client flags, keep the item.
+    /// Drop the value, client flags and expiry, keep the item.
     pub drop_value: bool,
     /// The CAS unique of an item that stays.
     pub new_cas: Option<u64>,
@@ -192,8 +196,8 @@ pub enum Counted {
         value: u64,
         /// The item's CAS unique.
         cas: u64,
-        /// The item's expiry.
-        expiry: Expiry,
+        /// The item's expiry before this request; never, if it was created.
+        expiry_before: Expiry,
         /// The item's client flags.
         flags: u32,
         /// The item was created by this request.
@@ -203,7 +207,7 @@ pub enum Counted {
     NotFound,
     /// The item there has another CAS unique.
     Exists,
-    /// What is there is not a decimal number of at most 20 digits.
+    /// What is there does not begin with a decimal number of 64 bits.
     NotANumber,
 }
 

@@ -11,6 +11,8 @@
 //!
 //! The run is seeded: set `LARDER_SEED` to repeat one, `LARDER_OPERATIONS` for a longer one.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;

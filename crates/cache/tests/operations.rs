@@ -1,5 +1,7 @@
 //! Every operation of the cache by itself, with the clock under control.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
+
 use std::sync::Arc;
 
 use io::ManualClock;
@@ -104,6 +106,20 @@ fn a_touch_works_with_and_without_room_for_the_expiry() {
 }
 
 #[test]
+fn a_touch_into_the_past_returns_the_item_for_the_last_time() {
+    let fixture = Fixture::new();
+    let (cache, hash) = (&fixture.cache, fixture.cache.hash(b"k"));
+    for expiry in [Expiry::NEVER, Expiry(NOW + 9)] {
+        cache.set(b"k", b"v", expiry).unwrap();
+        let session = cache.session();
+        let item = session.get_and_touch(b"k", hash, Expiry::PAST).unwrap().unwrap();
+        assert_eq!(item.contiguous(), Some(&b"v"[..]));
+        assert!(session.get_and_touch(b"k", hash, Expiry::PAST).unwrap().is_none());
+        assert!(session.get(b"k", hash).is_none());
+    }
+}
+
+#[test]
 fn append_and_prepend_keep_flags_and_expiry() {
     let fixture = Fixture::new();
     assert_eq!(fixture.concat(b"k", b"x", Side::Back), Stored::NotStored);
@@ -156,7 +172,7 @@ fn one_of_many_readers_wins_the_token() {
     assert_eq!(cache.session().remove(b"k", hash, &stale), Ok(Removed::Removed));
     assert_eq!(fetch(&vivify), (Some(b"v".to_vec()), true, true, false));
     assert_eq!(fetch(&vivify), (Some(b"v".to_vec()), false, true, true));
-    let recache = Fetch { recache_below_seconds: Some(31), ..Fetch::default() };
+    let recache = Fetch { recache_before: Some(Expiry(NOW + 31)), ..Fetch::default() };
     cache.set(b"k", b"w", Expiry(NOW + 30)).unwrap();
     assert_eq!(fetch(&recache), (Some(b"w".to_vec()), true, false, false));
     assert_eq!(fetch(&recache), (Some(b"w".to_vec()), false, false, true));

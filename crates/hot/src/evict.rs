@@ -194,7 +194,7 @@ impl Hot {
         // holds, and only then the owner; so while this mark is set and the lock held, the owner's
         // chunk is not free.
         let owner_item = unsafe { self.item(guard, owner) };
-        // Acquire: as above.
+        // Acquire: partner is the release in `Draft::publish`, as above.
         let owner_mark = owner_item.mark().load(Ordering::Acquire);
         (owner_mark != 0).then_some((owner_item, owner))
     }
@@ -219,8 +219,8 @@ impl Hot {
     }
 
     /// Unlinks one victim and sends its chunk to limbo; chained ones are left to the caller, who
-    /// must not hold a class's lock when it retires them. Returns how many chunks it had, or 0 if it
-    /// was not in the index any more.
+    /// must not hold a class's lock when it retires them. Returns how many chunks it had, or 0 if
+    /// it was not in the index any more.
     pub(crate) fn unlink(
         &self,
         guard: &Guard<'_>,

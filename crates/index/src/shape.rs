@@ -116,7 +116,10 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(20_000))]
         #[test]
         fn a_word_and_its_bucket_give_the_hash_bits_back(
-            hash: u64, start in 0_u32..=20, deeper in 0..=DEEPER_MAX, units in UNITS_MIN..=UNITS_MAX,
+            hash: u64,
+            start in 0_u32..=20,
+            deeper in 0..=DEEPER_MAX,
+            units in UNITS_MIN..=UNITS_MAX,
         ) {
             check(hash, start, deeper, units);
         }

@@ -51,7 +51,8 @@ enum Step {
 fn any_step(keys: u64) -> impl Strategy<Value = Step> {
     let stretch = (0..keys, 1..keys / 3, 0_u64..4);
     prop_oneof![
-        4 => stretch.clone().prop_map(|(first, count, version)| Step::Set { first, count, version }),
+        4 => stretch.clone()
+            .prop_map(|(first, count, version)| Step::Set { first, count, version }),
         2 => stretch.clone().prop_map(|(first, count, _)| Step::Remove { first, count }),
         1 => stretch.clone().prop_map(|(first, count, version)| {
             Step::RemoveExact { first, count, version }

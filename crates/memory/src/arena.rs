@@ -80,9 +80,9 @@ struct Free {
 const READY_SLABS: usize = 1;
 
 impl Arena {
-    /// Reserves addresses for `reserved_bytes` and allows `limit_bytes` of them to be used, in slabs
-    /// of a size that suits the limit. Both are rounded to whole slabs: the limit down, but to no
-    /// less than `slabs_min`.
+    /// Reserves addresses for `reserved_bytes` and allows `limit_bytes` of them to be used, in
+    /// slabs of a size that suits the limit. Both are rounded to whole slabs: the limit down, but
+    /// to no less than `slabs_min`.
     pub fn new(reserved_bytes: usize, limit_bytes: usize, slabs_min: usize) -> io::Result<Self> {
         let slab_bytes = slab_bytes_for(limit_bytes);
         let limit_slabs = (limit_bytes / slab_bytes).max(slabs_min);

@@ -1,8 +1,8 @@
 //! Memory for the index's tables: slabs of the arena, cut into units of 16 KiB.
 //!
-//! A table is a run of four to seven units. Each slab has a map of its 16 to 128 units as an integer;
-//! a run is the first that fits, in the oldest slab that has one, so that slabs empty out as
-//! tables grow away from them, and an empty slab goes back to the arena.
+//! A table is a run of four to seven units. Each slab has a map of its 16 to 128 units as an
+//! integer; a run is the first that fits, in the oldest slab that has one, so that slabs empty out
+//! as tables grow away from them, and an empty slab goes back to the arena.
 
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};

@@ -17,7 +17,7 @@ pub(crate) fn decode(wire: &[u8], target: &mut [u8; KEY_BYTES_MAX]) -> Option<us
 }
 
 /// Appends the base64 form of a key.
-pub(crate) fn encode(out: &mut Vec<u8>, key: &[u8]) {
+pub fn encode(out: &mut Vec<u8>, key: &[u8]) {
     let start = out.len();
     out.resize(start + key.len().div_ceil(3) * 4, 0);
     STANDARD.encode_slice(key, &mut out[start..]).expect("base64 writes 4 bytes for every 3");

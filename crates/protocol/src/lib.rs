@@ -6,7 +6,7 @@
 
 #![forbid(unsafe_code)]
 
-mod base64_key;
+pub mod base64_key;
 pub mod expiry;
 pub mod parse;
 mod refusal;

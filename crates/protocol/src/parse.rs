@@ -154,12 +154,17 @@ fn rare<'b>(line: &'b [u8], verb: &[u8], arguments: &'b [u8]) -> Outcome<'b> {
     }
 }
 
-/// A browser, or somebody who makes a server send a web request here, is not answered at all.
+/// A browser, or somebody who makes a server send a web request here, is not answered at all. A
+/// last word `noreply` is heard, whatever the verb.
 fn unknown(line: &[u8]) -> Failure {
     let mut tokens = Tokens::new(line);
     let first = tokens.next();
     match tokens.last() {
         Some(last) if first.is_some() && last.starts_with(b"HTTP/") => Failure::Close,
-        _ => Refusal::UnknownCommand.into(),
+        _ => Failure::Refused {
+            error: Refusal::UnknownCommand,
+            swallow_bytes: 0,
+            quiet: tokens::ends_in_noreply(line),
+        },
     }
 }

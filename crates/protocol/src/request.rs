@@ -255,8 +255,8 @@ pub struct MetaGet<'b> {
     pub touch: Option<ExpiryTime>,
     /// `N`: create an empty item with this expiry on a miss.
     pub vivify: Option<ExpiryTime>,
-    /// `R`: hand out a win token when less than this many seconds are left.
-    pub recache: Option<i64>,
+    /// `R`: hand out a win token if the item expires before this.
+    pub recache: Option<ExpiryTime>,
     /// `E`: the CAS unique that a vivified item gets.
     pub new_cas: Option<u64>,
     /// `C`: the client has the value with this CAS unique and wants no other copy of it; such a
@@ -306,7 +306,7 @@ pub struct MetaDelete<'b> {
     pub new_cas: Option<u64>,
     /// `I`: mark stale instead of deleting.
     pub invalidate: bool,
-    /// `T`: with `I`, the new expiry.
+    /// `T`: with `I` or `x`, the new expiry.
     pub touch: Option<ExpiryTime>,
     /// `x`: drop the value and client flags, keep the item.
     pub drop_value: bool,

@@ -62,7 +62,7 @@ fn gets() {
         ("mg k N0 v\r\n", MetaGet { vivify: Some(ExpiryTime(0)), value: true, ..GET }),
         (
             "mg k R30 E7 C8\r\n",
-            MetaGet { recache: Some(30), new_cas: Some(7), known_cas: Some(8), ..GET },
+            MetaGet { recache: Some(ExpiryTime(30)), new_cas: Some(7), known_cas: Some(8), ..GET },
         ),
         ("mg Zm9v b k\r\n", MetaGet { key: base64, ..GET }),
         // Flags of other commands say nothing, but they are no error.

@@ -149,7 +149,7 @@ proptest! {
         let flags = shuffled(tokens, seed);
         let get = MetaGet {
             key: Key::plain(&wire), flags: MetaFlags(flags.as_bytes()), value, quiet,
-            touch: expiry(touch), vivify: expiry(vivify), recache: recache.map(i64::from),
+            touch: expiry(touch), vivify: expiry(vivify), recache: expiry(recache),
             new_cas, known_cas,
         };
         check(&line("mg", &wire, &format!(" {flags}")), Request::MetaGet(get))?;

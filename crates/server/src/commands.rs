@@ -17,7 +17,7 @@ mod touch_delete;
 use std::sync::Arc;
 
 use larder::{Draft, Expiry, Hash, Refusal, Session};
-use protocol::request::{ExpiryTime, KEY_BYTES_MAX, Key};
+use protocol::request::{ExpiryTime, KEY_BYTES_MAX, Key, MetaFlags};
 use protocol::{Request, reply};
 
 use crate::connection::{Close, DumpFormat};
@@ -108,6 +108,40 @@ fn expiry(time: ExpiryTime, session: &Session<'_>) -> Expiry {
 /// How long an item still has, as meta's `t` shows it.
 fn expires_in_s(expiry: Expiry, session: &Session<'_>) -> Option<u64> {
     (expiry != Expiry::NEVER).then(|| u64::from(expiry.0.saturating_sub(session.now())))
+}
+
+/// What `T` and `N` of a meta request say. Its flags act in the order in which they stand: `t`
+/// shows what those before it have left, and the last one counts.
+#[derive(Clone, Copy)]
+struct Expiries {
+    touch: Option<Expiry>,
+    vivify: Option<Expiry>,
+}
+
+impl Expiries {
+    /// The expiry of an item that `N` creates; none if it does not.
+    fn of_created(self, flags: MetaFlags<'_>) -> Option<Expiry> {
+        let vivify = self.vivify?;
+        let last = flags.iter().filter(|(letter, _)| matches!(letter, b'T' | b'N')).last();
+        Some(match last {
+            Some((b'T', _)) => self.touch.unwrap_or(vivify),
+            _ => vivify,
+        })
+    }
+
+    /// The expiry that `t` shows of an item that had `before`.
+    fn shown(self, flags: MetaFlags<'_>, before: Expiry, created: bool) -> Expiry {
+        let mut expiry = before;
+        for (letter, _) in flags.iter() {
+            match letter {
+                b't' => break,
+                b'T' => expiry = self.touch.unwrap_or(expiry),
+                b'N' if created => expiry = self.vivify.unwrap_or(expiry),
+                _ => {}
+            }
+        }
+        expiry
+    }
 }
 
 /// Room for a decoded key.

@@ -151,6 +151,12 @@ fn build(
         builder = builder.chunk_bytes_min(bytes);
     }
     let cache = builder.build().map_err(|error| format!("cannot build the cache: {error}"))?;
+    let limit_bytes = cache.stats().limit_bytes as usize;
+    if limit_bytes > memory_bytes {
+        let (asked, used) = (options.memory_megabytes, limit_bytes >> 10);
+        eprintln!("larder: -m {asked} is too little for any cache; {used} KiB are used");
+    }
+    let memory_bytes = memory_bytes.max(limit_bytes);
     let failed = |error: std::io::Error| format!("cannot start: {error}");
     let mailboxes =
         polls.iter().map(Mailbox::new).collect::<Result<Vec<_>, _>>().map_err(failed)?;

@@ -39,7 +39,7 @@ struct Options {
     seen: u64,
     touch: Option<ExpiryTime>,
     vivify: Option<ExpiryTime>,
-    recache: Option<i64>,
+    recache: Option<ExpiryTime>,
     compare_cas: Option<u64>,
     new_cas: Option<u64>,
     client_flags: u32,
@@ -132,7 +132,7 @@ impl Options {
             b'P' => self.cost_us = argument.strip_prefix(b"c").and_then(numbers::unsigned_64),
             b'T' => self.touch = Some(seconds()?),
             b'N' => self.vivify = Some(seconds()?),
-            b'R' => self.recache = Some(seconds()?.0),
+            b'R' => self.recache = Some(seconds()?),
             b'C' => self.compare_cas = Some(unique()?),
             b'E' => self.new_cas = Some(unique()?),
             b'F' => {

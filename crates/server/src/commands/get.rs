@@ -1,6 +1,6 @@
 //! `get`, `gets`, `gat`, `gats`.
 
-use larder::{Expiry, Fetch, Hash, Item, Remove, Session};
+use larder::{Hash, Item, Session};
 use protocol::reply;
 use protocol::request::Get;
 
@@ -68,20 +68,9 @@ fn find<'s>(
 ) -> Result<Option<Item<'s>>, Again> {
     let item = match get.touch {
         None => session.get(key, hash),
-        Some(time) if expiry(time, session) == Expiry::PAST => {
-            // Answered once more, and gone from then on.
-            let item = session.get(key, hash);
-            if item.is_some() {
-                let removed = session.remove(key, hash, &Remove::default());
-                removed.map_err(|_| Again)?;
-            }
-            item
-        }
         Some(time) => {
-            let touch = expiry(time, session);
-            let fetch = Fetch { touch: Some(touch), ..Fetch::default() };
-            match session.fetch(key, hash, &fetch) {
-                Ok((item, _)) => item,
+            match session.get_and_touch(key, hash, expiry(time, session)) {
+                Ok(item) => item,
                 // A touch that finds no memory is answered as a miss, and changes nothing.
                 Err(refusal) => context.settle(refusal).map(|_| None)?,
             }
@@ -96,7 +85,7 @@ fn find<'s>(
     Ok(item)
 }
 
-/// Hits and misses of one command, counted once at its end.
+/// Hits and misses of one command, counted once at its end: as a get, or else as a touch.
 #[derive(Default)]
 struct Tally {
     hits: u64,
@@ -106,13 +95,13 @@ struct Tally {
 impl Tally {
     fn count(&self, context: &Context<'_, '_>, touched: bool) {
         let counters = context.counters;
-        counters.cmd_get.add(self.hits + self.misses);
-        counters.get_hits.add(self.hits);
-        counters.get_misses.add(self.misses);
-        if touched {
-            counters.cmd_touch.add(self.hits + self.misses);
-            counters.touch_hits.add(self.hits);
-            counters.touch_misses.add(self.misses);
-        }
+        let (commands, hits, misses) = if touched {
+            (&counters.cmd_touch, &counters.touch_hits, &counters.touch_misses)
+        } else {
+            (&counters.cmd_get, &counters.get_hits, &counters.get_misses)
+        };
+        commands.add(self.hits + self.misses);
+        hits.add(self.hits);
+        misses.add(self.misses);
     }
 }

@@ -5,7 +5,7 @@ use protocol::reply;
 use protocol::reply::meta::{MetaCode, MetaCommand, MetaFacts, meta};
 use protocol::request::{Direction, MetaArithmetic};
 
-use super::{Context, Flow, Outcome, Scratch, Target, arithmetic, expires_in_s, expiry};
+use super::{Context, Expiries, Flow, Outcome, Scratch, Target, arithmetic, expires_in_s, expiry};
 use crate::output::Output;
 
 /// `ma`.
@@ -16,11 +16,15 @@ pub fn count<'s, 'c>(
     out: &mut Output<'_, 's>,
 ) -> Outcome<'c> {
     let session = target.session;
+    let expiries = Expiries {
+        touch: request.touch.map(|time| expiry(time, session)),
+        vivify: request.vivify.map(|time| expiry(time, session)),
+    };
     let how = Arithmetic {
         delta: request.delta,
         increment: request.direction == Direction::Increment,
-        create: request.vivify.map(|time| (request.initial, expiry(time, session))),
-        touch: request.touch.map(|time| expiry(time, session)),
+        create: expiries.of_created(request.flags).map(|expiry| (request.initial, expiry)),
+        touch: expiries.touch,
         compare_cas: request.compare_cas,
         new_cas: request.new_cas,
         base64_key: request.key.base64,
@@ -39,9 +43,10 @@ pub fn count<'s, 'c>(
     arithmetic::tally(context, request.direction, counted);
     let mut facts = MetaFacts::absent(request.key);
     let code = match counted {
-        Counted::Value { value, cas, expiry, flags, .. } => {
+        Counted::Value { value, cas, expiry_before, flags, created } => {
             facts.cas = context.shown_cas(cas);
-            facts.expires_in_s = expires_in_s(expiry, session);
+            let shown = expiries.shown(request.flags, expiry_before, created);
+            facts.expires_in_s = expires_in_s(shown, session);
             facts.client_flags = flags;
             return Ok(hit(request, value, &facts, out));
         }

@@ -36,6 +36,7 @@ pub fn delete<'s, 'c>(
     let counters = context.counters;
     counters.cmd_meta.one();
     let code = match removed {
+        Removed::Removed if delete.invalidate => MetaCode::Done,
         Removed::Removed => {
             counters.delete_hits.one();
             if context.is_watched(DELETIONS) {
@@ -49,7 +50,10 @@ pub fn delete<'s, 'c>(
             counters.delete_misses.one();
             MetaCode::NotFound
         }
-        Removed::Exists => MetaCode::Exists,
+        Removed::Exists => {
+            counters.delete_misses.one();
+            MetaCode::Exists
+        }
     };
     if code != MetaCode::Done || !delete.quiet {
         let facts = MetaFacts::absent(delete.key);

@@ -1,12 +1,12 @@
 //! `mg` and `me`.
 
 use larder::{Fetch, Item, Tokens};
-use protocol::reply;
 use protocol::reply::dump::{ItemFacts, debug as debug_line};
 use protocol::reply::meta::{MetaCode, MetaCommand, MetaFacts, meta};
 use protocol::request::{Key, MetaGet};
+use protocol::{base64_key, reply};
 
-use super::{Context, Flow, Outcome, Scratch, Target, expires_in_s, expiry};
+use super::{Context, Expiries, Flow, Outcome, Scratch, Target, expires_in_s, expiry};
 use crate::output::Output;
 use crate::watch::{self, FETCHERS};
 
@@ -18,10 +18,19 @@ pub fn get<'s, 'c>(
     out: &mut Output<'_, 's>,
 ) -> Outcome<'c> {
     let session = target.session;
-    let fetch = Fetch {
+    let expiries = Expiries {
         touch: get.touch.map(|time| expiry(time, session)),
         vivify: get.vivify.map(|time| expiry(time, session)),
-        recache_below_seconds: get.recache,
+    };
+    let fetch = Fetch {
+        touch: expiries.touch,
+        vivify: expiries.of_created(get.flags),
+        recache_before: get.recache.map(|time| expiry(time, session)),
+        touch_first: get
+            .flags
+            .iter()
+            .find(|(letter, _)| matches!(letter, b'T' | b'R'))
+            .is_some_and(|(letter, _)| letter == b'T'),
         new_cas: get.new_cas,
         quiet: get.flags.iter().any(|(letter, _)| letter == b'u'),
         base64_key: get.key.base64,
@@ -45,7 +54,10 @@ pub fn get<'s, 'c>(
         context.log(FETCHERS, &line);
     }
     match item {
-        Some(item) => hit(context, target, get, &item, tokens, out),
+        Some(item) => {
+            let shown = expiries.shown(get.flags, tokens.expiry_before, tokens.created);
+            hit(context, get, &item, tokens, expires_in_s(shown, session), out);
+        }
         None if get.quiet => {}
         None => {
             let facts = MetaFacts::absent(get.key);
@@ -58,18 +70,19 @@ pub fn get<'s, 'c>(
 /// Answers with the item.
 fn hit<'s>(
     context: &Context<'_, '_>,
-    target: Target<'s, '_>,
     get: &MetaGet<'_>,
     item: &Item<'s>,
     tokens: Tokens,
+    expires_in_s: Option<u64>,
     out: &mut Output<'_, 's>,
 ) {
+    let mut encoded = Vec::new();
     let facts = MetaFacts {
-        key: get.key,
+        key: key_of(item, get, &mut encoded),
         cas: context.shown_cas(item.cas()),
         client_flags: item.flags(),
         value_bytes: item.value_bytes(),
-        expires_in_s: expires_in_s(item.expiry(), target.session),
+        expires_in_s,
         fetched: item.fetched(),
         idle_s: u64::from(item.idle_seconds()),
         token_sent: tokens.sent,
@@ -84,21 +97,34 @@ fn hit<'s>(
     }
 }
 
+/// The key as `k` shows it: in the form in which the item was stored, whatever the request's.
+fn key_of<'k>(item: &Item<'k>, get: &MetaGet<'k>, encoded: &'k mut Vec<u8>) -> Key<'k> {
+    if item.base64_key() == get.key.base64 {
+        return get.key;
+    }
+    if !item.base64_key() {
+        return Key::plain(item.key());
+    }
+    base64_key::encode(encoded, item.key());
+    Key { wire: encoded, base64: true }
+}
+
+/// Counts a get, or a touch where the item got another expiry.
 fn count(context: &Context<'_, '_>, get: &MetaGet<'_>, is_hit: bool) {
     let counters = context.counters;
     counters.cmd_meta.one();
-    counters.cmd_get.one();
-    if is_hit {
-        counters.get_hits.one();
-    } else {
-        counters.get_misses.one();
-    }
-    if get.touch.is_some() {
-        counters.cmd_touch.one();
-        if is_hit {
+    match (is_hit, get.touch.is_some()) {
+        (true, true) => {
+            counters.cmd_touch.one();
             counters.touch_hits.one();
-        } else {
-            counters.touch_misses.one();
+        }
+        (true, false) => {
+            counters.cmd_get.one();
+            counters.get_hits.one();
+        }
+        (false, _) => {
+            counters.cmd_get.one();
+            counters.get_misses.one();
         }
     }
 }

@@ -66,12 +66,13 @@ impl<'b> Command<'b> {
     }
 
     fn meta(set: &MetaSet<'b>) -> Self {
-        let condition = match set.compare_cas {
-            // An add finds no item that could have a unique.
-            _ if set.mode == StoreMode::Add => Condition::Absent,
-            Some(cas) if set.invalidate => Condition::UniqueOrStale(cas),
-            Some(cas) => Condition::Unique(cas),
-            None => condition_of(set.mode),
+        let condition = match (set.mode, set.compare_cas) {
+            // An add finds no item that could have a unique; 0 is no unique to concatenate by.
+            (StoreMode::Add, _) | (_, None) => condition_of(set.mode),
+            (StoreMode::Append | StoreMode::Prepend, Some(0)) => condition_of(set.mode),
+            (StoreMode::Append | StoreMode::Prepend, Some(cas)) => Condition::Unique(cas),
+            (_, Some(cas)) if set.invalidate && cas != 0 => Condition::UniqueOrStale(cas),
+            (_, Some(cas)) => Condition::Unique(cas),
         };
         Self {
             key: set.key,
@@ -84,15 +85,6 @@ impl<'b> Command<'b> {
             vivify: set.vivify,
             noreply: false,
             deletes_old: true,
-        }
-    }
-
-    /// Modes that need an item say that they have not stored, with or without a unique.
-    fn outcome(&self, stored: Stored) -> Stored {
-        let needs_item = self.concatenates() || self.mode == StoreMode::Replace;
-        match stored {
-            Stored::NotFound if needs_item => Stored::NotStored,
-            other => other,
         }
     }
 
@@ -202,7 +194,7 @@ fn finish<'s, 'c>(
         StoreMode::Prepend => session.concat(draft, Side::Front, how, vivify),
         _ => session.store(draft, how),
     };
-    match stored.map(|stored| command.outcome(stored)) {
+    match stored {
         Ok(stored) => {
             stored_or_not(context, session, request, command, stored, out);
             Ok(())
@@ -283,7 +275,9 @@ fn word(stored: Stored) -> &'static str {
 fn count(context: &Context<'_, '_>, command: &Command<'_>, stored: Stored) {
     let counters = context.counters;
     counters.cmd_set.one();
-    if matches!(command.condition, Condition::Unique(_) | Condition::UniqueOrStale(_)) {
+    let has_unique =
+        matches!(command.condition, Condition::Unique(_) | Condition::UniqueOrStale(_));
+    if has_unique && !command.concatenates() {
         match stored {
             Stored::Stored { .. } => counters.cas_hits.one(),
             Stored::Exists => counters.cas_badval.one(),

@@ -1,6 +1,6 @@
 //! `touch` and `delete`.
 
-use larder::{Expiry, Remove, Removed};
+use larder::{Remove, Removed};
 use protocol::reply;
 use protocol::request::{ExpiryTime, Key};
 
@@ -20,14 +20,7 @@ pub fn touch<'s, 'c>(
     let mut scratch: Scratch = [0; _];
     let expiry = expiry(time, target.session);
     let key = key.bytes(&mut scratch);
-    let touched = match expiry {
-        // Found, and gone from then on.
-        Expiry::PAST => target
-            .session
-            .remove(key, target.hash, &Remove::default())
-            .map(|removed| removed == Removed::Removed),
-        _ => target.session.touch(key, target.hash, expiry),
-    };
+    let touched = target.session.touch(key, target.hash, expiry);
     let is_hit = match touched {
         Ok(is_hit) => is_hit,
         Err(refusal) => {

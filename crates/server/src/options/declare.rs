@@ -206,7 +206,7 @@ const fn text(unit: &'static str, set: fn(&mut Options, &str) -> Result<(), Stri
 #[rustfmt::skip]
 pub const DECLARATIONS: &[Declaration] = &[
     valued(Some('m'), "memory-limit",
-        numbered("megabytes", 8, 1 << 21, |o, n| o.memory_megabytes = usize_of(n)), Some("64"),
+        numbered("megabytes", 1, 1 << 21, |o, n| o.memory_megabytes = usize_of(n)), Some("64"),
         "Memory of the process for items, index and everything beside them."),
     switch(Some('M'), "disable-evictions", |o| o.evict = false,
         "Answer stores with an error when memory is full instead of evicting."),

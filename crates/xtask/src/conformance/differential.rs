@@ -16,6 +16,15 @@ use crate::{Result, fail};
 const CASES: &str = "conformance/cases";
 const DEVIATIONS: &str = "conformance/deviations.txt";
 
+/// A command before a case, and its reply. memcached drops replies that it has not written when a
+/// get fails, which a case alone does not show.
+const FIRST: &[u8] = b"touch nothing 0\r\n";
+const FIRST_REPLY: &[u8] = b"NOT_FOUND\r\n";
+
+/// With these words the server refuses an option of memcached's that it will have later. Its cases
+/// are counted apart until then, and played from then on.
+const NOT_THERE_YET: &str = "is not there yet";
+
 /// Shorter cases are cut at every place.
 const EVERY_CUT_BYTES: usize = 120;
 /// Longer ones at this many random places.
@@ -83,6 +92,10 @@ fn each_group(
         let reference = pair.options.reference.start(&arguments)?;
         let subject = match pair.options.server.start(&arguments) {
             Ok(subject) => subject,
+            Err(failure) if failure.0.contains(NOT_THERE_YET) => {
+                tally.not_there_yet.push(format!("{} cases of {group}", some.len()));
+                continue;
+            }
             Err(failure) => {
                 tally.done(Some(format!("with {group}: {failure}")));
                 continue;
@@ -179,8 +192,8 @@ fn each_alone(pair: &Pair, cases: &[Case], tally: &mut Tally) -> Result {
     Ok(())
 }
 
-/// The cases of each file in one write. Left out are those with a deviation, and those that leave
-/// the connection inside a value or close it.
+/// The cases of each file in one write. Left out are those with a deviation, those that leave the
+/// connection inside a value or close it, and those where memcached forgets the replies before.
 pub fn pipelined(pair: &Pair, tally: &mut Tally) -> Result {
     each_group(pair, tally, in_one_write)
 }
@@ -193,8 +206,13 @@ fn in_one_write(pair: &Pair, all: &[Case], tally: &mut Tally) -> Result {
         let mut steps: Vec<Step> = Vec::new();
         for case in all.iter().filter(|case| file_of(case) == file && case.is_one_write()) {
             let deviates = known.iter().any(|one| one.case == case.name);
-            let alone = play(pair.reference, case, &case::prefix(), None)?;
-            if !deviates && !alone.ends_with(b"<no answer to mn>") {
+            if deviates {
+                continue;
+            }
+            let mut second = case.clone();
+            second.steps.insert(0, Step::Send(vec![Part::Bytes(FIRST.to_vec())]));
+            let replies = play(pair.reference, &second, &case::prefix(), None)?;
+            if replies.starts_with(FIRST_REPLY) && !replies.ends_with(b"<no answer to mn>") {
                 let prefix = case::prefix();
                 steps.extend(case.steps.iter().map(|step| renamed(step, &prefix)));
             }

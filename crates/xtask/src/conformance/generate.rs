@@ -1,7 +1,7 @@
-//! Random conversations: sequences of commands over three keys. Half of them are one command at a
-//! time with CAS uniques that the server handed out, a quarter one pipelined write, and a quarter
-//! such a write of damaged commands. Both servers get the same; a difference is shrunk by leaving
-//! commands out for as long as it stays.
+//! Random conversations: sequences of commands over four keys. Half of them are one command at a
+//! time with CAS uniques that the server handed out, a quarter pipelined up to the next arithmetic,
+//! and a quarter such writes of damaged commands. Both servers get the same; a difference is shrunk
+//! by leaving commands out for as long as it stays.
 
 use super::Tally;
 use super::case::{Case, Part, Step, escape, parts, prefix};
@@ -94,6 +94,9 @@ fn describe(number: usize, commands: &[Command], replies: &Replies) -> String {
 fn differ(pair: &Pair, commands: &[Command], pipelined: bool) -> Result<Option<Replies>> {
     let mut steps = Vec::new();
     for command in commands {
+        if pipelined && is_arithmetic(command) {
+            steps.push(Step::Sync);
+        }
         steps.push(Step::Send(command.clone()));
         if !pipelined {
             steps.push(Step::Sync);
@@ -101,6 +104,16 @@ fn differ(pair: &Pair, commands: &[Command], pipelined: bool) -> Result<Option<R
     }
     let replies = pair.replies(&Case::new("random".to_string(), steps))?;
     Ok((!same(&replies.0, &replies.1)).then_some(replies))
+}
+
+/// memcached rewrites a number in place, padded with spaces, except while a reply that it has not
+/// written yet holds the item: then the number gets an item of its own. So the replies are read
+/// before arithmetic.
+fn is_arithmetic(command: &Command) -> bool {
+    let Some(Part::Bytes(bytes)) = command.first() else {
+        return false;
+    };
+    [&b"incr "[..], b"decr ", b"ma "].iter().any(|verb| bytes.starts_with(verb))
 }
 
 /// The sequence without one of its commands, where the difference stays.
@@ -115,7 +128,12 @@ fn shrunk(pair: &Pair, commands: &[Command], pipelined: bool) -> Result<Option<V
     Ok(None)
 }
 
-const KEYS: &[&str] = &["$ka", "$kb", "$kc"];
+const KEYS: &[&str] = &["$ka", "$kb", "$kc", "$kd"];
+/// The key that is sent in base64, too. memcached forgets the form when it appends or counts, and
+/// then sends the bare bytes of a binary key; Larder keeps it, so this key is left alone there.
+const BINARY_KEY: &str = "$kd";
+/// The others.
+const TEXT_KEYS: &[&str] = &["$ka", "$kb", "$kc"];
 const EXPIRIES: &[&str] = &["0", "0", "0", "100", "-1", "2592000"];
 const NUMBERS: &[&str] =
     &["0", "1", "5", "10", "99", "18446744073709551615", "18446744073709551616", "-1", "x", "7x"];
@@ -133,7 +151,7 @@ fn command(random: &mut Random, captured: bool) -> Command {
         6 => format!("delete {}{}\\r\\n", random.pick(KEYS), noreply(random)),
         7 | 8 => {
             let (verb, number) = (random.pick(&["incr", "decr"]), random.pick(NUMBERS));
-            format!("{verb} {} {number}{}\\r\\n", random.pick(KEYS), noreply(random))
+            format!("{verb} {} {number}{}\\r\\n", random.pick(TEXT_KEYS), noreply(random))
         }
         9 => format!("touch {} {}\\r\\n", random.pick(KEYS), random.pick(EXPIRIES)),
         10 => meta(
@@ -174,7 +192,8 @@ fn unique(random: &mut Random, captured: bool) -> String {
 
 fn storage(random: &mut Random, captured: bool) -> String {
     let verb = random.pick(&["set", "set", "set", "add", "replace", "append", "prepend", "cas"]);
-    let (key, expiry) = (random.pick(KEYS), random.pick(EXPIRIES));
+    let keys = if matches!(verb, "append" | "prepend") { TEXT_KEYS } else { KEYS };
+    let (key, expiry) = (random.pick(keys), random.pick(EXPIRIES));
     let flags = random.pick(&["0", "0", "7", "4294967295"]);
     let (bytes, value) = value(random);
     let unique = match verb {
@@ -202,29 +221,34 @@ fn flags(random: &mut Random, choices: &[&str]) -> String {
     text
 }
 
-fn meta_key(random: &mut Random, flags: &str) -> String {
-    let key = random.pick(KEYS);
+fn meta_key(random: &mut Random, flags: &str, keys: &[&'static str]) -> String {
     if flags.split(' ').any(|flag| flag == "b") {
-        return key.replace("$k", "${b:") + "}";
+        return BINARY_KEY.replace("$k", "${b:") + "}";
     }
-    key.to_string()
+    random.pick(keys).to_string()
 }
 
 fn meta(random: &mut Random, verb: &str, choices: &[&str]) -> String {
     let flags = flags(random, choices);
-    format!("{verb} {}{flags}\\r\\n", meta_key(random, &flags))
+    let keys = if verb == "ma" { TEXT_KEYS } else { KEYS };
+    format!("{verb} {}{flags}\\r\\n", meta_key(random, &flags, keys))
 }
 
 fn meta_set(random: &mut Random, captured: bool) -> String {
     let unique = format!("C{}", unique(random, captured));
     let choices =
         ["c", "F9", "I", "k", "Opq", "q", "T80", "T0", "ME", "MA", "MP", "MR", "MS", "b", &unique];
-    let flags = flags(random, &choices);
+    let mut flags = flags(random, &choices);
+    if flags.contains("MA") || flags.contains("MP") {
+        flags = flags.replace(" b", "");
+    }
     let (bytes, value) = value(random);
-    format!("ms {} {bytes}{flags}\\r\\n{value}\\r\\n", meta_key(random, &flags))
+    let key = meta_key(random, &flags, TEXT_KEYS);
+    format!("ms {key} {bytes}{flags}\\r\\n{value}\\r\\n")
 }
 
-/// The command with a byte or two changed, added or lost.
+/// The command with a byte or two changed, added or lost. The conversation's own part of a key
+/// stays: without it, conversations would share a key.
 fn damage(random: &mut Random, command: Command) -> Command {
     const BYTES: &[u8] = b" \r\n0019azA-+\0\x7f\xff$,";
     let mut units: Vec<Part> = Vec::new();
@@ -237,9 +261,10 @@ fn damage(random: &mut Random, command: Command) -> Command {
     for _ in 0..1 + random.below(2) {
         let at = random.below(units.len().max(1));
         let byte = Part::Bytes(vec![random.pick(BYTES)]);
+        let may_go = matches!(units.get(at), Some(Part::Bytes(_)));
         match random.below(3) {
-            0 if !units.is_empty() => drop(units.remove(at)),
-            1 if !units.is_empty() => units[at] = byte,
+            0 if may_go => drop(units.remove(at)),
+            1 if may_go => units[at] = byte,
             _ => units.insert(at.min(units.len()), byte),
         }
     }

@@ -70,6 +70,8 @@ pub struct Tally {
     pub tried: usize,
     /// What went wrong.
     pub failures: Vec<String>,
+    /// What waits for an option that the server does not have yet.
+    pub not_there_yet: Vec<String>,
 }
 
 impl Tally {
@@ -144,7 +146,11 @@ impl Bench<'_> {
         };
         compare(&pair, &mut tally)?;
         if tally.failures.is_empty() {
-            return Ok(Ended::Passed(format!("{} compared", tally.tried)));
+            let mut words = format!("{} compared", tally.tried);
+            for waiting in tally.not_there_yet {
+                words.push_str(&format!(", {waiting} wait for the option"));
+            }
+            return Ok(Ended::Passed(words));
         }
         let (wrong, tried) = (tally.failures.len(), tally.tried);
         fail(format!("{wrong} of {tried} differ\n  {}", tally.failures.join("\n  ")))

@@ -68,6 +68,11 @@ impl Source {
         folders.iter().any(|folder| self.path.contains(folder)) || self.path.ends_with("/tests.rs")
     }
 
+    /// Whether it is a program beside a library, which shows or measures something.
+    pub fn is_example(&self) -> bool {
+        self.path.contains("/examples/")
+    }
+
     fn mark_tests(&mut self) {
         if self.is_test_file() {
             self.lines.iter_mut().for_each(|line| line.test = true);

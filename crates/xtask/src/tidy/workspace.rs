@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use super::Findings;
-use super::rules::UNSAFE_ROOMS;
+use super::rules::{UNSAFE_FILES, UNSAFE_ROOMS};
 
 /// The arrows of the design: a room, and the rooms it may use. They all point down.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -81,11 +81,14 @@ pub fn arrows(room: &str, manifest: &str, findings: &mut Findings) {
     }
 }
 
-/// Checks that a crate that needs no unsafe code forbids it.
+/// Checks that a crate that needs no unsafe code forbids it. One that needs it in a single file
+/// denies it, which that file may undo.
 pub fn forbids_unsafe(room: &str, path: &str, text: &str, findings: &mut Findings) {
-    let forbids = text.lines().any(|line| line.trim() == "#![forbid(unsafe_code)]");
-    if !UNSAFE_ROOMS.contains(&room) && !forbids {
-        findings.error(path, 1, "add `#![forbid(unsafe_code)]` below the opening comment");
+    let sources = format!("crates/{room}/src/");
+    let has_file = UNSAFE_FILES.iter().any(|file| file.starts_with(&sources));
+    let line = if has_file { "#![deny(unsafe_code)]" } else { "#![forbid(unsafe_code)]" };
+    if !UNSAFE_ROOMS.contains(&room) && !text.lines().any(|found| found.trim() == line) {
+        findings.error(path, 1, &format!("add `{line}` below the opening comment"));
     }
 }
 
@@ -150,9 +153,14 @@ mod tests {
         let mut findings = Findings::default();
         forbids_unsafe("cache", "crates/cache/src/lib.rs", "//! A.\n", &mut findings);
         forbids_unsafe("hot", "crates/hot/src/lib.rs", "//! A.\n", &mut findings);
-        let good = "//! A.\n#![forbid(unsafe_code)]\n";
-        forbids_unsafe("policy", "crates/policy/src/lib.rs", good, &mut findings);
+        let forbids = "//! A.\n#![forbid(unsafe_code)]\n";
+        let denies = "//! A.\n#![deny(unsafe_code)]\n";
+        forbids_unsafe("policy", "crates/policy/src/lib.rs", forbids, &mut findings);
+        forbids_unsafe("cache", "crates/cache/src/lib.rs", denies, &mut findings);
         assert_eq!(findings.errors.len(), 1);
+        assert!(findings.errors[0].contains("deny"));
+        forbids_unsafe("policy", "crates/policy/src/lib.rs", denies, &mut findings);
+        assert!(findings.errors[1].contains("forbid"));
     }
 
     #[test]
