@@ -59,8 +59,14 @@ pub(crate) struct Class {
     pub(crate) round_began: u32,
     /// How long the last full round took, in seconds: about how long an item stays unread.
     pub(crate) round_seconds: u32,
-    /// Items evicted lately, for the comparison of classes.
+    /// Chunks of items evicted lately, for the comparison of classes.
     pub(crate) evicted_lately: f64,
+    /// Chunks of items lately evicted with their slabs, which count only towards what is lately.
+    pub(crate) drained_lately: f64,
+    /// It evicted to make room since the last comparison.
+    pub(crate) evicts: bool,
+    /// A chunk was allocated since evictions were last aged.
+    pub(crate) stores: bool,
     /// A request for a chunk failed since the last comparison.
     pub(crate) starved: bool,
     pub(crate) counters: ClassCounters,
@@ -95,6 +101,9 @@ impl Class {
             round_began: 0,
             round_seconds: 0,
             evicted_lately: 0.0,
+            drained_lately: 0.0,
+            evicts: false,
+            stores: false,
             starved: false,
             counters: ClassCounters::default(),
         }
@@ -122,10 +131,12 @@ impl Class {
         (staying * self.chunks_per_slab / 32).min(1024)
     }
 
-    /// Takes over a slab from the arena.
+    /// Takes over a slab from the arena. It is put where the hand comes last, since what will be
+    /// stored in it is newer than all else.
     pub(crate) fn adopt(&mut self, zone: Zone<'_>, slab: SlabId) {
         zone.slab(slab).adopt(self.id, self.chunk_bytes, self.chunks_per_slab);
-        self.slabs.push(slab);
+        self.slabs.insert(self.hand.slab, slab);
+        self.hand.slab += 1;
         self.with_free.push(slab);
         self.free += self.chunks_per_slab;
     }
@@ -139,6 +150,7 @@ impl Class {
             let slab = zone.slab(id);
             if let Some(place) = slab.pop(zone.arena, id) {
                 self.free -= 1;
+                self.stores = true;
                 if slab.free() == 0 {
                     self.with_free.pop();
                 }
