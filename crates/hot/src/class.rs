@@ -11,6 +11,11 @@ use memory::{Arena, ClassId, Epochs, Place, SlabId, Tag};
 
 use crate::slab::Slab;
 
+/// A class is idle when evictions have been aged this often without a chunk being allocated. Each
+/// time means that a quarter of the memory was replaced; sizes of which there are a hundred have to
+/// come by in between.
+const IDLE_AGES: u8 = 4;
+
 /// What happened in a class since it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClassCounters {
@@ -65,8 +70,9 @@ pub(crate) struct Class {
     pub(crate) drained_lately: f64,
     /// It evicted to make room since the last comparison.
     pub(crate) evicts: bool,
-    /// A chunk was allocated since evictions were last aged.
-    pub(crate) stores: bool,
+    /// How often evictions are still to be aged until the class counts as idle, unless a chunk is
+    /// allocated before.
+    pub(crate) ages_left: u8,
     /// A request for a chunk failed since the last comparison.
     pub(crate) starved: bool,
     pub(crate) counters: ClassCounters,
@@ -103,7 +109,7 @@ impl Class {
             evicted_lately: 0.0,
             drained_lately: 0.0,
             evicts: false,
-            stores: false,
+            ages_left: 0,
             starved: false,
             counters: ClassCounters::default(),
         }
@@ -150,7 +156,7 @@ impl Class {
             let slab = zone.slab(id);
             if let Some(place) = slab.pop(zone.arena, id) {
                 self.free -= 1;
-                self.stores = true;
+                self.ages_left = IDLE_AGES;
                 if slab.free() == 0 {
                     self.with_free.pop();
                 }

@@ -158,7 +158,7 @@ impl Hot {
                 let mut class = lock(class);
                 class.evicted_lately *= 0.5;
                 class.drained_lately *= 0.5;
-                class.stores = false;
+                class.ages_left = class.ages_left.saturating_sub(1);
                 pressure.evicted_slabs *= 0.5;
             }
         }
@@ -172,7 +172,7 @@ impl Hot {
             evicted_slabs: class.evicted_lately / class.chunks_per_slab as f64,
             starved: class.starved,
             evicts: class.evicts,
-            stores: class.stores,
+            stores: class.ages_left > 0,
         };
         self.classes.iter().map(|class| pressure(&lock(class))).collect()
     }
