@@ -3,7 +3,8 @@
 //! `drive` is the load generator, `server` starts and watches the peers, `null_server` is the
 //! floor to compare with, `report` turns rounds into medians, tables and JSON. The commands that
 //! put them together are `compare` (CPU time and throughput), `density` (items per byte of
-//! resident memory) and `rss` (whether `-m` means memory). `docs/benchmarks.md` shows their use.
+//! resident memory), `rss` (whether `-m` means memory) and `instructions` (what a request costs the
+//! server's own code). `docs/benchmarks.md` shows their use.
 
 #![forbid(unsafe_code)]
 
@@ -11,6 +12,7 @@ mod compare;
 mod density;
 mod drive;
 mod failure;
+mod instructions;
 mod machine;
 mod null_server;
 mod random;
@@ -38,6 +40,8 @@ enum Command {
     Density(density::DensityOptions),
     /// Whether resident memory stays within -m plus 5 % plus 32 MiB, whatever is stored.
     Rss(rss::RssOptions),
+    /// Instructions of the server's own code for each key, counted by valgrind's callgrind.
+    Instructions(instructions::InstructionsOptions),
     /// Send one workload to a running server.
     Drive(drive::command::DriveOptions),
     /// Answer every request with the same bytes.
@@ -53,6 +57,7 @@ fn main() -> ExitCode {
         Command::Compare(options) => compare::run(options),
         Command::Density(options) => density::run(options),
         Command::Rss(options) => rss::run(options),
+        Command::Instructions(options) => instructions::run(options),
         Command::Drive(options) => drive::command::run(options),
         Command::NullServer(options) => null_server::run(options),
     };

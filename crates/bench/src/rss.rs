@@ -30,8 +30,10 @@ const BEYOND_SHARE: f64 = 0.05;
 const BEYOND_BYTES: u64 = 32 * MIB;
 /// A fill ends when keys and values of this many times the memory were stored ...
 const FILL_OVER_MEMORY: f64 = 1.5;
-/// ... or earlier, when the server evicts and this many times what it holds was stored.
+/// ... or earlier, when the server evicts and this many times what it holds was stored ...
 const STORED_OVER_HELD: f64 = 1.3;
+/// ... but not before this much: a size that is new to a full server begins with little.
+const FILL_OVER_MEMORY_MIN: f64 = 0.5;
 /// How often the server is asked for its counts while it fills, per memory limit.
 const STEPS: u64 = 50;
 /// How many of the last items are read back, and of how large a share of the memory at most.
@@ -184,6 +186,7 @@ fn store(
     let (shape, dialect) = (fill.shape(), server.kind.dialect());
     let evictions_before = query::counts(server.address, dialect)?.evictions;
     let bytes_max = (memory_bytes as f64 * FILL_OVER_MEMORY) as u64;
+    let bytes_min = (memory_bytes as f64 * FILL_OVER_MEMORY_MIN) as u64;
     let step_bytes = memory_bytes / STEPS;
     let (mut next, mut bytes) = (first, 0);
     while bytes < bytes_max {
@@ -196,7 +199,7 @@ fn store(
         let tally = filler.finish(&shape)?;
         let counts = query::counts(server.address, dialect)?;
         let replaced = tally.stored as f64 >= STORED_OVER_HELD * counts.items as f64;
-        if counts.evictions > evictions_before && replaced {
+        if counts.evictions > evictions_before && replaced && bytes >= bytes_min {
             break;
         }
     }

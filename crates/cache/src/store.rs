@@ -191,7 +191,13 @@ impl<'c> Session<'c> {
             }
         }
         let hot = pending.take().expect("never decided");
-        Err((Draft { hot, hash }, Refusal::NoMemory))
+        // The slabs that were drained for the index may still be visible to this very session.
+        let refusal = if self.cache.hot.waits_for_readers() {
+            Refusal::SessionTooLong
+        } else {
+            Refusal::NoMemory
+        };
+        Err((Draft { hot, hash }, refusal))
     }
 
     /// What becomes of the key: runs under the lock of its index table.

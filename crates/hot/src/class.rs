@@ -11,6 +11,11 @@ use memory::{Arena, ClassId, Epochs, Place, SlabId, Tag};
 
 use crate::slab::Slab;
 
+/// A class is idle when evictions have been aged this often without a chunk being allocated. Each
+/// time means that a quarter of the memory was replaced; sizes of which there are a hundred have to
+/// come by in between.
+const IDLE_AGES: u8 = 4;
+
 /// What happened in a class since it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClassCounters {
@@ -59,8 +64,15 @@ pub(crate) struct Class {
     pub(crate) round_began: u32,
     /// How long the last full round took, in seconds: about how long an item stays unread.
     pub(crate) round_seconds: u32,
-    /// Items evicted lately, for the comparison of classes.
+    /// Chunks of items evicted lately, for the comparison of classes.
     pub(crate) evicted_lately: f64,
+    /// Chunks of items lately evicted with their slabs, which count only towards what is lately.
+    pub(crate) drained_lately: f64,
+    /// It evicted to make room since the last comparison.
+    pub(crate) evicts: bool,
+    /// How often evictions are still to be aged until the class counts as idle, unless a chunk is
+    /// allocated before.
+    pub(crate) ages_left: u8,
     /// A request for a chunk failed since the last comparison.
     pub(crate) starved: bool,
     pub(crate) counters: ClassCounters,
@@ -95,6 +107,9 @@ impl Class {
             round_began: 0,
             round_seconds: 0,
             evicted_lately: 0.0,
+            drained_lately: 0.0,
+            evicts: false,
+            ages_left: 0,
             starved: false,
             counters: ClassCounters::default(),
         }
@@ -122,10 +137,12 @@ impl Class {
         (staying * self.chunks_per_slab / 32).min(1024)
     }
 
-    /// Takes over a slab from the arena.
+    /// Takes over a slab from the arena. It is put where the hand comes last, since what will be
+    /// stored in it is newer than all else.
     pub(crate) fn adopt(&mut self, zone: Zone<'_>, slab: SlabId) {
         zone.slab(slab).adopt(self.id, self.chunk_bytes, self.chunks_per_slab);
-        self.slabs.push(slab);
+        self.slabs.insert(self.hand.slab, slab);
+        self.hand.slab += 1;
         self.with_free.push(slab);
         self.free += self.chunks_per_slab;
     }
@@ -139,6 +156,7 @@ impl Class {
             let slab = zone.slab(id);
             if let Some(place) = slab.pop(zone.arena, id) {
                 self.free -= 1;
+                self.ages_left = IDLE_AGES;
                 if slab.free() == 0 {
                     self.with_free.pop();
                 }

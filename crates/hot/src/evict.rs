@@ -10,7 +10,7 @@
 use std::sync::atomic::Ordering;
 
 use memory::{ClassId, Guard, Place};
-use policy::clock::Clock;
+use policy::clock::{Clock, RECENT};
 use policy::{Policy, Verdict};
 use stdx::sync::lock;
 
@@ -19,7 +19,7 @@ use crate::item::{FETCHED, ItemRef};
 use crate::{Hot, INDEX_SPARE_SLABS, Links, Shortage, slab};
 
 /// Victims gathered before they are unlinked: enough misses in flight to hide one another.
-const GROUP: usize = 16;
+pub(crate) const GROUP: usize = 16;
 /// Chunks that a hand looks at for one call before it stops being choosy.
 const STEPS_MAX: usize = 4096;
 /// Items evicted at once when a store has to do it itself: at most this many, and at most one in
@@ -94,22 +94,23 @@ impl Hot {
         let mut evicted = 0;
         {
             let mut class = lock(self.class(id));
+            class.evicts = true;
             let mut steps = 0;
             // Two rounds at the most: the first may clear every mark.
             let steps_max = 2 * class.chunks() + 2 * class.slabs.len();
             while evicted < wanted && steps < steps_max {
-                let group = (wanted - evicted).min(GROUP);
                 let mut victims = [Place(0); GROUP];
-                let found =
-                    self.gather(&guard, &mut class, links, &mut victims[..group], &mut steps);
+                let left = wanted - evicted;
+                let found = self.gather(&guard, &mut class, links, &mut victims, left, &mut steps);
                 if found == 0 {
                     break;
                 }
                 for &place in &victims[..found] {
-                    if evicted >= wanted {
-                        break;
+                    let unlinked = self.unlink(&guard, &mut class, links, place, &mut chained);
+                    evicted += unlinked.chunks;
+                    if !unlinked.is_gone {
+                        class.evicted_lately += unlinked.chunks as f64;
                     }
-                    evicted += self.unlink(&guard, &mut class, links, place, &mut chained);
                 }
             }
         }
@@ -120,25 +121,28 @@ impl Hot {
         evicted
     }
 
-    /// Moves the hand until `victims` is full or two rounds are over, and prefetches what
-    /// unlinking them will need. Returns how many it found.
+    /// Moves the hand until `victims` is full, or they have `wanted` chunks, or two rounds are over,
+    /// and prefetches what unlinking them will need. Returns how many it found. All of them have to
+    /// go: one that were passed over now would stay for another round, and the hand would soon come
+    /// to what is newest.
     fn gather(
         &self,
         guard: &Guard<'_>,
         class: &mut Class,
         links: &dyn Links,
-        victims: &mut [Place],
+        victims: &mut [Place; GROUP],
+        wanted: usize,
         steps: &mut usize,
     ) -> usize {
-        let mut found = 0;
+        let (mut found, mut chunks) = (0, 0);
         let steps_max = 2 * class.chunks() + 2 * class.slabs.len();
-        while found < victims.len() && *steps < steps_max {
+        while found < GROUP && chunks < wanted && *steps < steps_max {
             *steps += 1;
             let choosy = *steps <= STEPS_MAX;
             let Some(place) = self.advance_hand(class, links.now()) else {
                 continue;
             };
-            let Some((item, place)) = self.published(guard, place) else {
+            let Some((item, place)) = self.judged_here(guard, class.id, place) else {
                 continue;
             };
             let goes = links.is_gone(item) || (links.may_evict() && self.judge(item, choosy));
@@ -148,15 +152,37 @@ impl Hot {
             links.prefetch(guard, item);
             victims[found] = place;
             found += 1;
+            chunks += item.layout().pieces().max(1);
         }
         found
+    }
+
+    /// The item that the hand of class `id` has to judge at `place`, if there is one. A chained item
+    /// has many chunks and is judged once in a round: at the first of its pieces in the class.
+    fn judged_here<'g>(
+        &self,
+        guard: &'g Guard<'_>,
+        id: ClassId,
+        place: Place,
+    ) -> Option<(ItemRef<'g>, Place)> {
+        let (item, owner) = self.published(guard, place)?;
+        if owner == place {
+            return Some((item, owner));
+        }
+        // SAFETY: `published` found the chunk's mark set, under the lock that the caller holds.
+        let number = unsafe { self.item(guard, place) }.piece_number();
+        // All pieces are of the largest class, except that the last may be of a smaller one.
+        let is_largest = usize::from(id.0) + 1 == self.sizes.count();
+        (number == 0 || !is_largest).then_some((item, owner))
     }
 
     /// The chunk under the hand; the hand moves on. `None` at the end of a slab.
     fn advance_hand(&self, class: &mut Class, now: u32) -> Option<Place> {
         if class.hand.slab >= class.slabs.len() {
             class.hand = crate::class::Hand::default();
-            class.round_seconds = now.saturating_sub(class.round_began);
+            if class.round_began != 0 {
+                class.round_seconds = now.saturating_sub(class.round_began);
+            }
             class.round_began = now;
         }
         let &id = class.slabs.get(class.hand.slab)?;
@@ -219,8 +245,7 @@ impl Hot {
     }
 
     /// Unlinks one victim and sends its chunk to limbo; chained ones are left to the caller, who
-    /// must not hold a class's lock when it retires them. Returns how many chunks it had, or 0 if
-    /// it was not in the index any more.
+    /// must not hold a class's lock when it retires them.
     pub(crate) fn unlink(
         &self,
         guard: &Guard<'_>,
@@ -228,33 +253,43 @@ impl Hot {
         links: &dyn Links,
         place: Place,
         chained: &mut Vec<Place>,
-    ) -> usize {
+    ) -> Unlinked {
         // SAFETY: the place was found published under the same guard.
         let item = unsafe { self.item(guard, place) };
-        let gone = links.is_gone(item);
+        let is_gone = links.is_gone(item);
         let mark = item.mark().load(Ordering::Relaxed);
         if !links.unlink(guard, item, place) {
-            return 0;
+            return Unlinked::default();
         }
         let counters = &mut class.counters;
         let fetched = mark & FETCHED != 0;
-        if gone {
+        let is_recent = fetched && mark & RECENT != 0;
+        if is_gone {
             counters.expired += 1;
             counters.expired_unfetched += u64::from(!fetched);
         } else {
             counters.evicted += 1;
             counters.evicted_unfetched += u64::from(!fetched);
             links.evicted(item, class.id);
-            counters.evicted_recent += u64::from(mark & policy::clock::RECENT != 0);
-            // Nearly all pieces are of the largest class, whose hand it is that mostly finds them.
-            class.evicted_lately += item.layout().pieces().max(1) as f64;
+            counters.evicted_recent += u64::from(is_recent);
         }
         let pieces = item.layout().pieces();
         if pieces > 0 {
             chained.push(place);
-            return pieces;
+        } else {
+            class.retire(self.epochs.tag(), place);
         }
-        class.retire(self.epochs.tag(), place);
-        1
+        Unlinked { chunks: pieces.max(1), is_gone, is_recent }
     }
+}
+
+/// What became of a victim.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Unlinked {
+    /// Chunks that are on their way to being free: 0 if it was not in the index any more.
+    pub(crate) chunks: usize,
+    /// It was expired or flushed.
+    pub(crate) is_gone: bool,
+    /// It was read since the hand last came by.
+    pub(crate) is_recent: bool,
 }

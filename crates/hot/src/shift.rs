@@ -6,13 +6,15 @@
 //! it (a client that is half-way through a value) may hold it for a while; another slab is drained
 //! then.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use memory::{ClassId, Place, SlabId};
+use memory::{ClassId, Guard, Place, SlabId};
 use policy::rebalance::{self, Pressure};
 use stdx::sync::lock;
 
 use crate::class::Class;
+use crate::evict::GROUP;
 use crate::{Hot, INDEX_SPARE_SLABS, Links, Shortage, slab};
 
 /// Chunks that are emptied before the class's lock is let go for a moment.
@@ -98,6 +100,16 @@ impl Hot {
 
     /// Moves slabs towards the classes that evict most. Returns whether it may have more to move.
     fn rebalance(&self, links: &dyn Links) -> bool {
+        let more = self.move_slabs(links);
+        // Whether a class needs anything is asked anew each time: what it evicted before says how
+        // much it would need if it did.
+        for class in &self.classes {
+            lock(class).evicts = false;
+        }
+        more
+    }
+
+    fn move_slabs(&self, links: &dyn Links) -> bool {
         for _ in 0..MOVES_PER_TURN_MAX {
             let mut pressures = self.pressures();
             self.age_pressures(&mut pressures);
@@ -133,14 +145,20 @@ impl Hot {
     }
 
     /// Lets what was evicted before weigh less than what was evicted since: half as much whenever
-    /// the classes together have evicted a good part of the memory. Measured in evictions rather
-    /// than seconds, it follows a shift as fast as the shift goes.
+    /// the classes together have lost a good part of the memory. Measured in evictions rather than
+    /// seconds, it follows a shift as fast as the shift goes.
     fn age_pressures(&self, pressures: &mut [Pressure]) {
-        let evicted: f64 = pressures.iter().map(|pressure| pressure.evicted_slabs).sum();
+        let lost_slabs = |class: &Class| {
+            (class.evicted_lately + class.drained_lately) / class.chunks_per_slab as f64
+        };
+        let lost: f64 = self.classes.iter().map(|class| lost_slabs(&lock(class))).sum();
         let slabs: usize = pressures.iter().map(|pressure| pressure.slabs).sum();
-        if evicted > slabs as f64 * EVIDENCE_SHARE_MAX {
+        if lost > slabs as f64 * EVIDENCE_SHARE_MAX {
             for (class, pressure) in self.classes.iter().zip(pressures) {
-                lock(class).evicted_lately *= 0.5;
+                let mut class = lock(class);
+                class.evicted_lately *= 0.5;
+                class.drained_lately *= 0.5;
+                class.ages_left = class.ages_left.saturating_sub(1);
                 pressure.evicted_slabs *= 0.5;
             }
         }
@@ -153,6 +171,8 @@ impl Hot {
             free_slabs: class.free as f64 / class.chunks_per_slab as f64,
             evicted_slabs: class.evicted_lately / class.chunks_per_slab as f64,
             starved: class.starved,
+            evicts: class.evicts,
+            stores: class.ages_left > 0,
         };
         self.classes.iter().map(|class| pressure(&lock(class))).collect()
     }
@@ -171,6 +191,9 @@ impl Hot {
     fn finish_draining(&self, id: ClassId, links: &dyn Links) {
         let draining: Vec<_> = {
             let class = lock(self.class(id));
+            if class.draining == 0 {
+                return;
+            }
             let is_draining = |slab_id: &&SlabId| self.zone().slab(**slab_id).is_draining();
             class.slabs.iter().filter(is_draining).copied().collect()
         };
@@ -194,11 +217,9 @@ impl Hot {
                 }
                 let touched = slab.touched();
                 let end = touched.min(begin + DRAIN_STEP);
-                for number in begin..end {
-                    let place = slab.place(&self.arena, slab_id, number);
-                    if let Some((_, place)) = self.published(&guard, place) {
-                        self.unlink(&guard, &mut class, links, place, &mut chained);
-                    }
+                for group in (begin..end).step_by(GROUP) {
+                    let numbers = group..end.min(group + GROUP as u32);
+                    self.empty_chunks(&guard, &mut class, slab_id, numbers, links, &mut chained);
                 }
                 (end < touched).then_some(end)
             };
@@ -213,17 +234,56 @@ impl Hot {
         }
     }
 
-    /// The slab that a class misses least, marked as draining: the emptiest, and among equals the
-    /// one the hand would come to next.
+    /// Evicts what is published in some chunks of a slab: few, so that the index lines that all of
+    /// them need can be asked for before the first is unlinked.
+    fn empty_chunks(
+        &self,
+        guard: &Guard<'_>,
+        class: &mut Class,
+        slab_id: SlabId,
+        numbers: Range<u32>,
+        links: &dyn Links,
+        chained: &mut Vec<Place>,
+    ) {
+        let slab = self.zone().slab(slab_id);
+        let victim = |number| self.published(guard, slab.place(&self.arena, slab_id, number));
+        for (item, _) in numbers.clone().filter_map(victim) {
+            links.prefetch(guard, item);
+        }
+        for (_, place) in numbers.filter_map(victim) {
+            let unlinked = self.unlink(guard, class, links, place, chained);
+            let chunks = unlinked.chunks as f64;
+            // What nobody read for a round is no argument for keeping the next slab.
+            if unlinked.is_recent && !unlinked.is_gone {
+                class.evicted_lately += chunks;
+            } else {
+                class.drained_lately += chunks;
+            }
+        }
+    }
+
+    /// The slab that a class misses least, marked as draining: one that is mostly free, or else the
+    /// one that the hand has left alone for longest, whose items are the oldest. A slab that is
+    /// being filled has the newest, and is asked last.
     fn choose_slab(&self, id: ClassId) -> Option<SlabId> {
         let zone = self.zone();
         let mut class = lock(self.class(id));
-        let count = class.slabs.len();
-        let hand = class.hand.slab;
+        let (count, chunks) = (class.slabs.len(), class.chunks_per_slab);
+        // Behind the hand lies what was stored in place of what it evicted.
+        let oldest = class.hand.slab + usize::from(class.hand.chunk > 0);
+        let loss = |slab_id: &SlabId| {
+            let slab = zone.slab(*slab_id);
+            match slab.used() {
+                0 => 0,
+                _ if (slab.touched() as usize) < chunks => chunks + 1,
+                used if used < chunks / 2 => used,
+                _ => chunks,
+            }
+        };
         let slab_id = (0..count)
-            .map(|at| class.slabs[(hand + at) % count])
+            .map(|at| class.slabs[(oldest + at) % count])
             .filter(|&slab_id| !zone.slab(slab_id).is_draining())
-            .min_by_key(|&slab_id| zone.slab(slab_id).used())?;
+            .min_by_key(loss)?;
         class.start_draining(zone, slab_id);
         Some(slab_id)
     }

@@ -19,6 +19,11 @@ pub struct Pressure {
     pub evicted_slabs: f64,
     /// It had to refuse an item because it owns nothing it could evict.
     pub starved: bool,
+    /// It has evicted to make room since the last look. One that has not, needs nothing, however
+    /// much it evicted before.
+    pub evicts: bool,
+    /// Something was stored in it lately.
+    pub stores: bool,
 }
 
 /// Slabs move only towards a turnover this many times higher.
@@ -42,6 +47,9 @@ pub struct Move {
 pub fn judge(classes: &[Pressure]) -> Option<Move> {
     let to = neediest(classes)?;
     let from = donor(classes, to)?;
+    if is_last_of_active(&classes[from]) && !classes[to].starved {
+        return None;
+    }
     let enough = classes[to].starved
         || turnover(&classes[to]) > TURNOVER_RATIO_MIN * turnover(&classes[from]);
     enough.then_some(Move { from, to })
@@ -54,7 +62,7 @@ pub fn donor(classes: &[Pressure], to: usize) -> Option<usize> {
     let key = |class: &Pressure| {
         let idle_slabs = class.free_slabs.floor();
         // A class with one slab is asked last: without it, it can store nothing.
-        let last = class.slabs == 1 && idle_slabs == 0.0;
+        let last = is_last_of_active(class) || (class.slabs == 1 && idle_slabs == 0.0);
         (last, turnover(class), -idle_slabs, -(class.slabs as f64))
     };
     let candidates = (0..classes.len()).filter(|&at| at != to && classes[at].slabs > 0);
@@ -67,7 +75,7 @@ fn neediest(classes: &[Pressure]) -> Option<usize> {
     let needs = |class: &Pressure| {
         // What is given ahead of use follows the pace at which the class evicts.
         let ahead_slabs = (class.evicted_slabs / 4.0).clamp(1.0, AHEAD_SLABS_MAX);
-        let evicts = class.evicted_slabs >= EVIDENCE_SLABS_MIN;
+        let evicts = class.evicts && class.evicted_slabs >= EVIDENCE_SLABS_MIN;
         class.starved || (evicts && class.free_slabs < ahead_slabs)
     };
     let candidates = (0..classes.len()).filter(|&at| needs(&classes[at]));
@@ -75,6 +83,12 @@ fn neediest(classes: &[Pressure]) -> Option<usize> {
         let key = |at: usize| (classes[at].starved, turnover(&classes[at]));
         key(a).partial_cmp(&key(b)).unwrap_or(std::cmp::Ordering::Equal)
     })
+}
+
+/// Whether this class's only slab holds what was stored lately. Sizes that are rare need no more
+/// than that slab and evict nothing, which is no reason to take it.
+fn is_last_of_active(class: &Pressure) -> bool {
+    class.slabs == 1 && class.stores
 }
 
 /// Shares of the class's memory evicted lately.
@@ -87,7 +101,7 @@ mod tests {
     use super::*;
 
     fn class(slabs: usize, evicted_slabs: f64) -> Pressure {
-        Pressure { slabs, evicted_slabs, ..Pressure::default() }
+        Pressure { slabs, evicted_slabs, evicts: true, ..Pressure::default() }
     }
 
     #[test]
@@ -121,8 +135,28 @@ mod tests {
     /// and slabs went to and fro while the class could store nothing.
     #[test]
     fn a_slab_that_was_just_given_stays() {
-        let given = Pressure { slabs: 2, free_slabs: 1.4, evicted_slabs: 7.5, starved: false };
-        assert_eq!(judge(&[class(202, 45.0), given]), None);
+        let given = Pressure { free_slabs: 1.4, ..class(2, 7.5) };
+        assert_eq!(judge(&[class(202, 45.0), given]), Some(Move { from: 0, to: 1 }));
+        let enough = Pressure { free_slabs: 1.9, ..given };
+        assert_eq!(judge(&[class(202, 45.0), enough]), None);
+    }
+
+    /// A class that had been busy went on taking slabs after everybody had turned to another size,
+    /// and that other size was left with nothing.
+    #[test]
+    fn a_class_that_evicts_no_more_needs_nothing() {
+        let over = Pressure { evicts: false, ..class(200, 100.0) };
+        assert_eq!(judge(&[over, class(2, 0.1)]), None);
+    }
+
+    #[test]
+    fn the_only_slab_of_a_rare_size_stays() {
+        let rare = Pressure { slabs: 1, free_slabs: 0.9, stores: true, ..Pressure::default() };
+        assert_eq!(judge(&[rare, class(20, 20.0)]), None);
+        let starved = Pressure { starved: true, ..Pressure::default() };
+        assert_eq!(judge(&[rare, starved]), Some(Move { from: 0, to: 1 }));
+        let idle = Pressure { stores: false, ..rare };
+        assert_eq!(judge(&[idle, class(20, 20.0)]), Some(Move { from: 0, to: 1 }));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::command::Run;
+use crate::command::{Run, find};
 use crate::{Result, conformance, fail, install, tidy as rules};
 
 /// What a step counts. One that only runs a command counts itself, one that could not run counts
@@ -32,6 +32,8 @@ const STEPS: &[Step] = &[
         let report = conformance::run(&conformance::Options::default())?;
         Ok(Count { passed: report.passed(), failed: report.failed() })
     }),
+    ("memory limit", || one(Run::new("target/release/larder-bench rss --quick").run())),
+    ("comparison", || comparison().map(ran)),
 ];
 
 /// `cargo xtask test`.
@@ -145,6 +147,18 @@ pub fn miri() -> Result<bool> {
         .env("MIRIFLAGS", "-Zmiri-disable-isolation")
         .run()
         .map(|()| true)
+}
+
+/// A short comparison with the peers: that it runs and that no reply is wrong. Its times decide
+/// nothing. False where a peer is not installed.
+fn comparison() -> Result<bool> {
+    for peer in ["memcached", "redis-server"] {
+        if find(peer).is_none() {
+            println!("not run: {peer} is not installed");
+            return Ok(false);
+        }
+    }
+    Run::new("target/release/larder-bench compare --quick").run().map(|()| true)
 }
 
 fn release() -> Result {

@@ -9,7 +9,7 @@
 //! hang on how fast the client is, nor on what else the machine does.
 
 mod summary;
-mod workload;
+pub mod workload;
 
 use std::path::PathBuf;
 

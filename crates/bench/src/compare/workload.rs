@@ -113,6 +113,11 @@ impl Workload {
         kind != Kind::Null || self.keys_per_request == 1
     }
 
+    /// Whether many keys are named in one write.
+    pub fn is_many(&self) -> bool {
+        self.pipeline > 1 || self.keys_per_request > 1
+    }
+
     /// Runs the workload once.
     pub fn measure(
         &self,
@@ -121,8 +126,7 @@ impl Workload {
         script: &Script,
         round: u64,
     ) -> Outcome<Sample> {
-        let many = self.pipeline > 1 || self.keys_per_request > 1;
-        let (keys, connections) = if many {
+        let (keys, connections) = if self.is_many() {
             (options.keys_pipelined, options.connections_pipelined)
         } else {
             (options.requests, options.connections)
@@ -154,8 +158,9 @@ impl Workload {
             latency_us_p99: run.latency_ns.value_at_quantile(0.99) as f64 / 1e3,
         })
     }
+
     /// Misses are a finding; anything else that was not asked for is an error.
-    fn verify(&self, run: &Run, kind: Kind) -> Outcome<()> {
+    pub fn verify(&self, run: &Run, kind: Kind) -> Outcome<()> {
         let Run { tally, keys, .. } = run;
         let valid = match self.operation {
             Operation::Get => tally.hits <= *keys && tally.stored == 0,

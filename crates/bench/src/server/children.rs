@@ -8,6 +8,8 @@ use std::io;
 use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 /// The exit code of a process that was interrupted.
 const EXIT_INTERRUPTED: i32 = 130;
 
@@ -33,6 +35,13 @@ impl Guard {
     /// The process.
     pub fn pid(&self) -> u32 {
         self.pid
+    }
+
+    /// Asks the child to end, in its own time.
+    pub fn ask_to_end(&self) -> io::Result<()> {
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        Ok(kill_process(pid, Signal::TERM)?)
     }
 
     /// Whether the child has ended by itself.

@@ -11,7 +11,7 @@ pub mod usage;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use crate::failure::{Failure, Outcome};
@@ -23,7 +23,9 @@ use recipe::{Kind, Recipe};
 const PORTS: std::ops::RangeInclusive<u16> = 21_200..=21_249;
 /// How long a server may take to listen.
 const START_MAX: Duration = Duration::from_secs(20);
-/// How often it is tried.
+/// How long it may take to end when it is asked to.
+const STOP_MAX: Duration = Duration::from_secs(20);
+/// How often either is tried.
 const START_STEP: Duration = Duration::from_millis(5);
 /// What is shown of the log of a server that does not start.
 const LOG_BYTES_SHOWN: usize = 2000;
@@ -46,8 +48,7 @@ impl Server {
     pub fn start(recipe: &Recipe, memory_mb: u64, core: usize) -> Outcome<Server> {
         let _starting = lock_starts()?;
         let port = free_port()?;
-        let mut command = Command::new(&recipe.program);
-        command.args(recipe.arguments(port, memory_mb));
+        let mut command = recipe.command(port, memory_mb);
         let log = Log::new(port)?;
         command.stdin(Stdio::null()).stdout(log.writer()?).stderr(log.writer()?);
         // A child inherits its parent's core, with all its threads: pin, start, pin back.
@@ -68,6 +69,20 @@ impl Server {
     /// The process.
     pub fn pid(&self) -> u32 {
         self.child.pid()
+    }
+
+    /// Asks the server to end, and waits until it has.
+    pub fn stop(self) -> Outcome<()> {
+        self.child.ask_to_end().map_err(Failure::io("asking a server to end"))?;
+        let asked = Instant::now();
+        while !self.child.has_ended() {
+            if asked.elapsed() > STOP_MAX {
+                let line = &self.command_line;
+                return Err(Failure::Reply(format!("`{line}` does not end when asked to")));
+            }
+            std::thread::sleep(START_STEP);
+        }
+        Ok(())
     }
 
     fn await_listening(&mut self) -> Outcome<()> {

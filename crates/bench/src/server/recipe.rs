@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -81,6 +82,8 @@ pub struct Recipe {
     /// The binary, found.
     pub program: PathBuf,
     extra: Vec<String>,
+    /// Program and arguments that the server is started under, if any.
+    wrapper: Vec<String>,
 }
 
 impl ServerOptions {
@@ -104,13 +107,13 @@ impl ServerOptions {
             ),
             Kind::Null => {
                 let this = std::env::current_exe().map_err(Failure::io("finding this program"))?;
-                return Ok(Recipe { kind, program: this, extra: Vec::new() });
+                return Ok(Recipe { kind, program: this, extra: Vec::new(), wrapper: Vec::new() });
             }
         };
         let program = find(&wanted)
             .ok_or_else(|| Failure::Missing(format!("{kind} ({}): {remedy}", wanted.display())))?;
         let extra = extra.split_whitespace().map(str::to_owned).collect();
-        Ok(Recipe { kind, program, extra })
+        Ok(Recipe { kind, program, extra, wrapper: Vec::new() })
     }
 }
 
@@ -119,6 +122,27 @@ impl Recipe {
     pub fn with(mut self, extra: impl IntoIterator<Item = String>) -> Recipe {
         self.extra.extend(extra);
         self
+    }
+
+    /// Starts the server under another program, such as a profiler.
+    pub fn under(
+        mut self,
+        program: PathBuf,
+        arguments: impl IntoIterator<Item = String>,
+    ) -> Recipe {
+        self.wrapper.push(program.display().to_string());
+        self.wrapper.extend(arguments);
+        self
+    }
+
+    /// The process to start for a port and a memory limit in MiB.
+    pub fn command(&self, port: u16, memory_mb: u64) -> Command {
+        let program = self.program.display().to_string();
+        let mut words = self.wrapper.iter().cloned().chain([program]);
+        let first = words.next().expect("the chain holds at least the server's program");
+        let mut command = Command::new(first);
+        command.args(words).args(self.arguments(port, memory_mb));
+        command
     }
 
     /// The arguments for a port and a memory limit in MiB.
@@ -149,7 +173,11 @@ impl Recipe {
 
     /// Program and arguments as they could be typed.
     pub fn command_line(&self, port: u16, memory_mb: u64) -> String {
-        let mut line = self.program.display().to_string();
+        let mut line = self.wrapper.join(" ");
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line += &self.program.display().to_string();
         for argument in self.arguments(port, memory_mb) {
             let quoted = if argument.is_empty() { "''" } else { &argument };
             line.push(' ');
@@ -160,7 +188,7 @@ impl Recipe {
 }
 
 /// A path as given, or a bare name looked up in `PATH`.
-fn find(wanted: &Path) -> Option<PathBuf> {
+pub fn find(wanted: &Path) -> Option<PathBuf> {
     if wanted.components().count() > 1 {
         return wanted.is_file().then(|| wanted.to_owned());
     }
@@ -175,7 +203,8 @@ mod tests {
 
     #[test]
     fn redis_gets_an_empty_argument_and_the_line_shows_it() {
-        let recipe = Recipe { kind: Kind::Redis, program: "redis".into(), extra: vec![] };
+        let recipe =
+            Recipe { kind: Kind::Redis, program: "redis".into(), extra: vec![], wrapper: vec![] };
         assert!(recipe.arguments(1, 2).contains(&String::new()));
         assert!(recipe.command_line(1, 2).contains("--save '' --appendonly no"));
     }
@@ -183,8 +212,12 @@ mod tests {
     #[test]
     fn larder_gets_what_memcached_gets_and_the_extra() {
         let extra = vec!["-u".to_owned(), "root".to_owned()];
-        let recipe = Recipe { kind: Kind::Larder, program: "larder".into(), extra };
+        let recipe =
+            Recipe { kind: Kind::Larder, program: "larder".into(), extra, wrapper: vec![] };
         assert_eq!(recipe.command_line(7, 64), "larder -p 7 -m 64 -t 1 -u root");
+        let wrapped = recipe.under("time".into(), ["-v".to_owned()]);
+        assert_eq!(wrapped.command_line(7, 64), "time -v larder -p 7 -m 64 -t 1 -u root");
+        assert_eq!(wrapped.command(7, 64).get_program(), "time");
     }
 
     #[test]

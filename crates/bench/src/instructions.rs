@@ -1,0 +1,250 @@
+//! `larder-bench instructions`: how many instructions of the server's own code a request costs.
+//!
+//! The real server runs under valgrind's callgrind, which counts every instruction of user space
+//! and none of the kernel's. Each workload runs twice in fresh servers, the second time with twice
+//! the keys, and the difference is divided by the difference in keys: what starting, filling,
+//! connecting and stopping cost cancels out. The client has one connection, so that every batch
+//! costs one wait, one read and one write.
+//!
+//! Counts of threads are kept apart. The busiest is the worker, whose figure hardly varies; what
+//! the others do, the background's work above all, is given beside it.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::compare::workload::{Name, Workload};
+use crate::drive::Driver;
+use crate::drive::command::ItemOptions;
+use crate::failure::{Failure, Outcome};
+use crate::machine::{self, Machine};
+use crate::report::{self, Spread};
+use crate::server::Server;
+use crate::server::recipe::{Kind, Recipe, ServerOptions, find};
+
+/// How much slower callgrind makes a server is why there are fewer keys than in `compare`.
+const KEYS_DEFAULT: u64 = 20_000;
+/// Keys, in the shorter run, of workloads that have few and many of them in a write.
+const KEYS_SINGLE: u64 = 10_000;
+const KEYS_MANY: u64 = 100_000;
+/// `--quick` divides by this.
+const QUICK_SHARE: u64 = 5;
+/// How callgrind names its files: this, a hyphen and the thread's number.
+const FILE_PREFIX: &str = "out";
+
+/// What to count.
+#[derive(Debug, Clone, Args)]
+pub struct InstructionsOptions {
+    /// The server to count.
+    #[arg(long, value_enum, default_value_t = Kind::Larder)]
+    server: Kind,
+    /// The workloads to run.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Name::ALL)]
+    workloads: Vec<Name>,
+    /// Times that everything is repeated.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
+    rounds: u64,
+    /// Different keys.
+    #[arg(long = "keys", default_value_t = KEYS_DEFAULT,
+        value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    key_count: u64,
+    /// Bytes of every key.
+    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u64).range(10..=250))]
+    key_bytes: u64,
+    /// Bytes of every value.
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    value_bytes: u64,
+    /// Memory limit in MiB.
+    #[arg(short, long = "memory-mb", default_value_t = 256)]
+    memory_mb: u64,
+    /// The binary of valgrind.
+    #[arg(long, default_value = "valgrind")]
+    valgrind: PathBuf,
+    /// Write the report as JSON to this file.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// One round of short runs, to see whether everything works.
+    #[arg(long)]
+    quick: bool,
+    #[command(flatten)]
+    servers_options: ServerOptions,
+}
+
+/// What a server's threads executed in one run.
+#[derive(Debug, Clone, Copy)]
+struct Counts {
+    worker: u64,
+    others: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    machine: Machine,
+    server: Kind,
+    rows: Vec<Row>,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    workload: Name,
+    /// Keys in the shorter run.
+    keys: u64,
+    /// Instructions of the worker for each key.
+    worker: Spread,
+    /// Instructions of all other threads for each key.
+    others: Spread,
+}
+
+/// Runs the command.
+pub fn run(options: &InstructionsOptions) -> Outcome<()> {
+    let mut options = options.clone();
+    let share = if options.quick { QUICK_SHARE } else { 1 };
+    if options.quick {
+        options.rounds = 1;
+    }
+    let valgrind = find(&options.valgrind).ok_or_else(|| {
+        let name = options.valgrind.display();
+        let remedy = "install Debian's valgrind or name it with --valgrind PATH";
+        Failure::Missing(format!("valgrind ({name}): {remedy}"))
+    })?;
+    let recipe = options.servers_options.recipe(options.server)?;
+    let machine = Machine::describe();
+    machine::pin(options.servers_options.client_core)?;
+    let workloads: Vec<Workload> = options.workloads.iter().map(|name| name.workload()).collect();
+    let progress = report::progress(workloads.len() as u64 * options.rounds);
+    let mut rows = Vec::new();
+    for workload in workloads.iter().filter(|workload| workload.suits(options.server)) {
+        let keys = if workload.is_many() { KEYS_MANY } else { KEYS_SINGLE } / share;
+        let mut slopes = Vec::new();
+        for _ in 0..options.rounds {
+            progress.set_message(workload.name.to_string());
+            let shorter = count(&options, &recipe, &valgrind, workload, keys)?;
+            let longer = count(&options, &recipe, &valgrind, workload, 2 * keys)?;
+            let slope = |shorter: u64, longer: u64| (longer as f64 - shorter as f64) / keys as f64;
+            slopes
+                .push((slope(shorter.worker, longer.worker), slope(shorter.others, longer.others)));
+            progress.inc(1);
+        }
+        rows.push(Row {
+            workload: workload.name,
+            keys,
+            worker: Spread::of(slopes.iter().map(|(worker, _)| *worker)),
+            others: Spread::of(slopes.iter().map(|(_, others)| *others)),
+        });
+    }
+    progress.finish_and_clear();
+    let report = Report { machine, server: options.server, rows };
+    println!("{report}");
+    report::write_json(options.json.as_deref(), &report)
+}
+
+/// Runs a workload once in a fresh server under callgrind.
+fn count(
+    options: &InstructionsOptions,
+    recipe: &Recipe,
+    valgrind: &Path,
+    workload: &Workload,
+    keys: u64,
+) -> Outcome<Counts> {
+    let folder = Folder::new()?;
+    let file = folder.0.join(FILE_PREFIX);
+    let arguments = [
+        "--tool=callgrind".to_owned(),
+        "--separate-threads=yes".to_owned(),
+        format!("--callgrind-out-file={}", file.display()),
+    ];
+    let recipe = recipe.clone().under(valgrind.to_owned(), arguments);
+    let server = Server::start(&recipe, options.memory_mb, options.servers_options.server_core)?;
+    let items = items(options);
+    let dialect = server.kind.dialect();
+    if server.kind != Kind::Null {
+        items.fill(server.address, dialect)?;
+    }
+    let requests = (keys / workload.keys_per_request as u64).max(1);
+    let script = items.script(dialect, workload.operation, workload.keys_per_request, requests);
+    let mut driver = Driver::connect(server.address, &script, workload.pipeline, 1)?;
+    let run = driver.run(requests, server.kind != Kind::Null)?;
+    workload.verify(&run, server.kind)?;
+    drop(driver);
+    server.stop()?;
+    folder.counts()
+}
+
+fn items(options: &InstructionsOptions) -> ItemOptions {
+    ItemOptions {
+        key_count: options.key_count,
+        key_bytes: options.key_bytes,
+        value_bytes: options.value_bytes,
+        choice: crate::drive::choice::Choice::Uniform,
+        seed: 1,
+    }
+}
+
+/// Where callgrind writes; gone when dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Outcome<Folder> {
+        let path = std::env::temp_dir().join(format!("larder-callgrind-{}", std::process::id()));
+        fs::create_dir_all(&path).map_err(Failure::io(format!("making {}", path.display())))?;
+        Ok(Folder(path))
+    }
+
+    /// Sums up callgrind's files, one for each thread and an empty one.
+    fn counts(&self) -> Outcome<Counts> {
+        let mut totals = Vec::new();
+        let doing = || Failure::io(format!("reading {}", self.0.display()));
+        for entry in fs::read_dir(&self.0).map_err(doing())? {
+            let text = fs::read_to_string(entry.map_err(doing())?.path()).map_err(doing())?;
+            totals.extend(total(&text));
+        }
+        let worker = totals.iter().copied().max().ok_or_else(|| {
+            Failure::Reply("callgrind counted nothing: was the server ended by force?".into())
+        })?;
+        Ok(Counts { worker, others: totals.iter().sum::<u64>() - worker })
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // Files that stay in a temporary folder do no harm.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The instructions of one of callgrind's files.
+fn total(text: &str) -> Option<u64> {
+    let line = text.lines().rev().find_map(|line| line.strip_prefix("totals: "))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(out, "{}\nserver:  {}\n", self.machine.lines(), self.server)?;
+        let header = ["workload", "keys", "worker's instructions / key", "other threads'"];
+        let rows = self.rows.iter().map(|row| {
+            let Row { workload, keys, worker, others } = row;
+            vec![
+                workload.to_string(),
+                format!("{keys} and {}", 2 * keys),
+                format!("{worker:.0}"),
+                format!("{others:.0}"),
+            ]
+        });
+        write!(out, "{}", report::table(&header, 1, rows))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::total;
+
+    #[test]
+    fn the_total_stands_at_the_end_of_a_file() {
+        assert_eq!(total("events: Ir\nsummary: 7\nfn=(1) main\n0 42\n\ntotals: 42\n"), Some(42));
+        assert_eq!(total(""), None);
+    }
+}

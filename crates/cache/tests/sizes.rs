@@ -1,0 +1,107 @@
+//! What is kept when sizes mix and shift: memory goes where it is stored, and what was stored last
+//! is there, whatever its size.
+
+use std::sync::Arc;
+
+use io::ManualClock;
+use larder::{Cache, Expiry};
+
+const MIB: usize = 1 << 20;
+/// Bytes stored between two turns of the background, which in a server runs beside the stores.
+const TURN_BYTES: usize = 256 << 10;
+
+fn cache(memory_bytes: usize) -> Cache {
+    let clock = Arc::new(ManualClock::new(1_800_000_000));
+    Cache::builder().memory_bytes(memory_bytes).clock(clock).build().expect("addresses are there")
+}
+
+/// A length between 10 bytes and 1 MiB, each doubling as frequent as the next.
+fn mixed_bytes(number: u64) -> usize {
+    // SplitMix64's finish: any number gives an unrelated one.
+    let mut bits = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    let share = (bits ^ (bits >> 31)) as f64 / u64::MAX as f64;
+    let (low, high) = (10_f64.ln(), ((MIB - 1024) as f64).ln());
+    (low + share * (high - low)).exp() as usize
+}
+
+fn key(number: u64) -> [u8; 24] {
+    let mut key = [b'k'; 24];
+    key[..8].copy_from_slice(&number.to_le_bytes());
+    key
+}
+
+/// Stores items from `first` on until they are `bytes` together; returns the next number.
+fn fill(cache: &Cache, first: u64, bytes: usize, size: impl Fn(u64) -> usize) -> u64 {
+    let (mut number, mut stored, mut turn) = (first, 0, 0);
+    let value = vec![7; MIB];
+    while stored < bytes {
+        let value_bytes = size(number);
+        cache.set(&key(number), &value[..value_bytes], Expiry::NEVER).expect("old items make room");
+        stored += 24 + value_bytes;
+        number += 1;
+        if stored / TURN_BYTES > turn {
+            turn = stored / TURN_BYTES;
+            while cache.maintain() {}
+        }
+    }
+    number
+}
+
+/// How many of the items stored last, up to `bytes` of them, there were, and how many still are.
+fn recent(cache: &Cache, next: u64, bytes: usize, size: impl Fn(u64) -> usize) -> (usize, usize) {
+    let (mut asked, mut found, mut left) = (0, 0, bytes);
+    for number in (0..next).rev() {
+        let Some(rest) = left.checked_sub(24 + size(number)) else {
+            break;
+        };
+        left = rest;
+        asked += 1;
+        found += usize::from(cache.get(&key(number)).is_some());
+    }
+    (asked, found)
+}
+
+/// A large item lies in many chunks. The hand used to judge it at each of them, and to pass over
+/// victims that it had gathered without need; so of a mix of sizes a tenth of the newest items was
+/// gone.
+#[test]
+fn the_newest_of_mixed_sizes_are_there() {
+    for memory in [64, 256] {
+        let cache = cache(memory * MIB);
+        let mut next = 0;
+        for _ in 0..4 {
+            next = fill(&cache, next, memory * MIB, mixed_bytes);
+            let (asked, found) = recent(&cache, next, memory * MIB / 10, mixed_bytes);
+            assert!(found * 100 >= asked * 97, "-m {memory}: {found} of {asked}");
+        }
+    }
+}
+
+/// Slabs that an idle class lost used to count as its evictions, so that it kept a third of the
+/// memory although nothing was stored in it or read from it any more.
+#[test]
+fn an_idle_size_gives_its_memory_up() {
+    let cache = cache(64 * MIB);
+    let small = fill(&cache, 0, 96 * MIB, |_| 32);
+    let next = fill(&cache, small, 96 * MIB, |_| 270);
+    let kept = (0..small).filter(|&number| cache.get(&key(number)).is_some()).count();
+    let (asked, found) = recent(&cache, next, 40 * MIB, |_| 270);
+    assert!(kept * 20 < small as usize, "{kept} old ones of {small}");
+    assert!(found * 100 >= asked * 98, "{found} of {asked}");
+}
+
+/// A thousand times as many items need a larger index. A slab that was drained for it could still be
+/// seen by the very session that stored, which then found no memory now and then.
+#[test]
+fn a_size_that_follows_a_mix_gets_the_memory() {
+    let cache = cache(64 * MIB);
+    let large = fill(&cache, 0, 96 * MIB, |_| 4000);
+    let mixed = fill(&cache, large, 96 * MIB, mixed_bytes);
+    let (asked, found) = recent(&cache, mixed, 6 * MIB, mixed_bytes);
+    assert!(found * 100 >= asked * 97, "{found} of {asked}");
+    let next = fill(&cache, mixed, 96 * MIB, |_| 32);
+    let (asked, found) = recent(&cache, next, 32 * MIB, |_| 32);
+    assert!(found * 100 >= asked * 98, "{found} of {asked}");
+}
