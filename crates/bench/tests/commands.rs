@@ -97,3 +97,11 @@ fn a_missing_binary_is_named_and_has_its_exit_code() {
         assert!(message.contains("no/such/larder") && message.contains("cargo build"), "{message}");
     }
 }
+
+#[test]
+fn a_missing_valgrind_is_named_and_has_its_exit_code() {
+    let output = bench(&["instructions", "--quick", "--valgrind", "no/such/valgrind"]);
+    assert_eq!(output.status.code(), Some(3));
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(message.contains("no/such/valgrind") && message.contains("install"), "{message}");
+}

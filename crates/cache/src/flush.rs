@@ -16,7 +16,8 @@
 //! session may still enter an item with a lower number in memory that the walk has passed.
 //!
 //! And the flush is over only when every session that was open at the walk's end is over: such a
-//! session may have found an item before the walk removed it, and asks only then whether it is gone.
+//! session may have found an item before the walk removed it, and asks only then whether it is
+//! gone.
 //!
 //! Items keep only the low half of their number. Another walk, every [`RENUMBER_MUTATIONS`], gives
 //! items that have not changed for longer than that a new number, so the low half always suffices.

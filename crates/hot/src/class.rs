@@ -50,6 +50,7 @@ pub(crate) struct Class {
     pub(crate) id: ClassId,
     pub(crate) chunk_bytes: usize,
     pub(crate) chunks_per_slab: usize,
+    /// In the order in which the hand goes round them.
     pub(crate) slabs: Vec<SlabId>,
     /// How many of them are draining.
     pub(crate) draining: usize,

@@ -1,11 +1,11 @@
 //! Making room inside a class: the allocation of chunks, and the hand that evicts.
 //!
 //! The hand of a class goes round its slabs, chunk by chunk. It passes over what is not published,
-//! takes what is expired or flushed, and lets the policy judge the rest by their marks. Victims are
-//! gathered in small groups whose index lines are prefetched together, since each removal from the
-//! index is a cache miss. After [`STEPS_MAX`] chunks without enough victims it takes what comes:
-//! when nearly everything was read lately, which of it goes matters less than that a store is not
-//! kept waiting.
+//! takes what is expired or flushed, and lets the policy judge the rest by their marks; a chained
+//! item is judged at one of its chunks only. Victims are gathered in small groups whose index lines
+//! are prefetched together, since each removal from the index is a cache miss. After [`STEPS_MAX`]
+//! chunks without enough victims it takes what comes: when nearly everything was read lately, which
+//! of it goes matters less than that a store is not kept waiting.
 
 use std::sync::atomic::Ordering;
 
@@ -121,10 +121,10 @@ impl Hot {
         evicted
     }
 
-    /// Moves the hand until `victims` is full, or they have `wanted` chunks, or two rounds are over,
-    /// and prefetches what unlinking them will need. Returns how many it found. All of them have to
-    /// go: one that were passed over now would stay for another round, and the hand would soon come
-    /// to what is newest.
+    /// Moves the hand until `victims` is full, or they have `wanted` chunks, or two rounds are
+    /// over, and prefetches what unlinking them will need. Returns how many it found. All of them
+    /// have to go: one that were passed over now would stay for another round, and the hand would
+    /// soon come to what is newest.
     fn gather(
         &self,
         guard: &Guard<'_>,
@@ -157,8 +157,8 @@ impl Hot {
         found
     }
 
-    /// The item that the hand of class `id` has to judge at `place`, if there is one. A chained item
-    /// has many chunks and is judged once in a round: at the first of its pieces in the class.
+    /// The item that the hand of class `id` has to judge at `place`, if there is one. A chained
+    /// item has many chunks and is judged once in a round: at the first of its pieces in the class.
     fn judged_here<'g>(
         &self,
         guard: &'g Guard<'_>,

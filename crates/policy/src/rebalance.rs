@@ -6,6 +6,11 @@
 //! would do; so slabs move from the class with the lowest turnover to the one with the highest,
 //! until they are within a factor of each other. The factor and a least amount of evidence keep
 //! noise from moving slabs back and forth: each move costs the items of a slab.
+//!
+//! Turnover is what a class evicts to make room for its own stores. What it loses with a slab does
+//! not count, unless it was being read: a class in which nothing is stored or read any more has no
+//! turnover and gives up all it has, as under one list, however fast it is losing it. And only a
+//! class that is evicting now asks for a slab; one that used to, has what it needs.
 
 /// What a size class has and what became of it lately.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -14,8 +19,7 @@ pub struct Pressure {
     pub slabs: usize,
     /// Slabs' worth of chunks that are free.
     pub free_slabs: f64,
-    /// Slabs' worth of items that it evicted lately: an average in which the last seconds weigh
-    /// most.
+    /// Slabs' worth of items that it evicted lately: an average in which the last weigh most.
     pub evicted_slabs: f64,
     /// It had to refuse an item because it owns nothing it could evict.
     pub starved: bool,
