@@ -103,9 +103,9 @@ impl Cache {
     /// An item keeps the low 32 bits of its number; the rest follows from the sequence's present
     /// value, the number being the last one with these low bits: an item that is left alone for
     /// long gets a new number before that could be another's (see [`crate::flush`]). Thereby its
-    /// unique changes, and a `cas` prepared long before fails; but no `cas` can ever succeed over an item
-    /// that changed: its number and the one that the client saw both lie within the last 2^32
-    /// mutations and differ there.
+    /// unique changes, and a `cas` prepared long before fails; but no `cas` can ever succeed over
+    /// an item that changed: its number and the one that the client saw both lie within the last
+    /// 2^32 mutations and differ there.
     pub(crate) fn cas_of(&self, item: ItemRef<'_>) -> u64 {
         item.custom_cas().unwrap_or_else(|| self.full_sequence(item.sequence()))
     }
