@@ -53,7 +53,8 @@ impl<'s> Item<'s> {
         self.found.item.contiguous()
     }
 
-    /// The value, piece by piece: one piece, except for values beyond 128 KiB.
+    /// The value, piece by piece: one piece, except for values beyond 16 to
+    /// 128 KiB, a sixteenth of a slab.
     pub fn pieces(&self) -> impl Iterator<Item = &'s [u8]> + use<'s> {
         let (hot, item) = (&self.cache.hot, self.found.item);
         let chained = item.layout().pieces();

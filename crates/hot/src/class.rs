@@ -3,7 +3,8 @@
 //!
 //! A chunk's life: free -> drafted (mark 0) -> published (mark set, then in the index) -> unlinked
 //! and *in limbo*, tagged with the epoch, while readers may still look at it -> free. Limbo is a
-//! queue in the order of the tags, so what is safe is always at its front.
+//! queue in the order of the tags, or nearly: a tag is read before the lock is taken, so two may be
+//! swapped. What is at its front is freed first, and one that is out of order a little late.
 
 use std::collections::VecDeque;
 

@@ -5,9 +5,10 @@
 //! factor, and each is then stretched to the largest size that fits a slab equally often, so that
 //! nothing is lost at a slab's end.
 //!
-//! The last class is a sixteenth of a slab (128 KiB of 2 MiB). Larger items are chained from chunks
-//! of that class and one smaller chunk for the rest: with chunks up to half a slab, as few fit a
-//! slab, the spacing between sizes would waste a fifth of large items' memory.
+//! The last class is a sixteenth of a slab (128 KiB of 2 MiB), or twice that or more where the item
+//! limit is so large that the list of an item's pieces needs it. Larger items are chained from
+//! chunks of that class and one smaller chunk for the rest: with chunks up to half a slab, as few
+//! fit a slab, the spacing between sizes would waste a fifth of large items' memory.
 //!
 //! The factor is 1.08 where slabs are plenty. Each class in use needs at least one slab, so with
 //! few slabs the classes are fewer too, down to memcached's factor of 1.25.
@@ -82,7 +83,7 @@ impl SizeClasses {
         Self { slab_bytes, chunk_bytes, by_size }
     }
 
-    /// Classes for an arena of so many slabs: as fine as gives no more classes than slabs.
+    /// Classes for an arena of so many slabs: as fine as leaves two slabs for each class.
     pub fn for_slabs(
         chunk_bytes_min: usize,
         slabs: usize,

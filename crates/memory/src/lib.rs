@@ -1,5 +1,5 @@
-//! The memory every item lives in: one reserved arena of 2 MiB slabs, the size classes that slabs
-//! are cut into, and the epochs that say when a chunk nobody can see any more may be used again.
+//! The memory every item lives in: one reserved arena of slabs, the size classes that slabs are cut
+//! into, and the epochs that say when a chunk nobody can see any more may be used again.
 
 #[cfg(not(loom))]
 pub mod arena;

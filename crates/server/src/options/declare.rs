@@ -121,7 +121,7 @@ fn only(known: &str, value: &str) -> Result<(), String> {
     if value == known { Ok(()) } else { Err(format!("{value} is not there yet; only {known} is")) }
 }
 
-/// `-B`: the binary protocol is recognised on its own issue.
+/// `-B`: the binary protocol is not there yet, and `auto` does without it.
 fn set_protocol(_: &mut Options, value: &str) -> Result<(), String> {
     match value {
         "auto" | "ascii" => Ok(()),
