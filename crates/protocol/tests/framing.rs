@@ -46,7 +46,6 @@ fn what_is_no_verb() {
         "geta b",
         "mx a",
         "m a",
-        "foo noreply",
         "\0\0\0\0",
         "\"get\" a",
         "HTTP/1.1",
@@ -60,6 +59,15 @@ fn what_is_no_verb() {
             "{line:?}"
         );
     }
+}
+
+/// memcached looks for a last word `noreply` before it knows the verb.
+#[test]
+fn an_unknown_verb_hears_noreply() {
+    let error = Refusal::UnknownCommand;
+    let quiet = Parsed::Refused { error, consumed: 13, swallow_bytes: 0, quiet: true };
+    assert_eq!(parse(b"foo noreply\r\n", None), quiet);
+    assert_eq!(parse(b"noreply foo\r\n", None), refused(error, 13));
 }
 
 #[test]
