@@ -96,8 +96,9 @@ pub fn tidy() -> Result {
     }
 }
 
-/// `cargo xtask loom`: every test target whose name starts with `loom_`, in its own target folder
-/// because the flag rebuilds everything. False where there is no model.
+/// `cargo xtask loom`: every test target whose name starts with `loom_`, and the models that need to
+/// see inside the index, in a target folder of their own because the flag rebuilds everything.
+/// False where there is no model.
 pub fn loom() -> Result<bool> {
     let mut targets = Vec::new();
     for room in ["memory", "index"] {
@@ -117,19 +118,23 @@ pub fn loom() -> Result<bool> {
         return Ok(false);
     }
     for (room, target) in targets {
-        Run::new("cargo test --quiet --release --target-dir target/loom")
-            .arg("-p")
-            .arg(format!("larder-{room}"))
-            .arg("--test")
-            .arg(target)
-            .env("RUSTFLAGS", "--cfg loom")
-            // The models are small; a build without link-time optimisation starts them sooner.
-            .env("CARGO_PROFILE_RELEASE_LTO", "off")
-            .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
-            .env("CARGO_PROFILE_RELEASE_PANIC", "unwind")
-            .run()?;
+        model(room).arg("--test").arg(target).run()?;
     }
+    model("index").arg("--lib").arg("models").run()?;
     Ok(true)
+}
+
+/// A run of a room's models.
+fn model(room: &str) -> Run {
+    Run::new("cargo test --quiet --release --target-dir target/loom")
+        .arg("-p")
+        .arg(format!("larder-{room}"))
+        .env("RUSTFLAGS", "--cfg loom")
+        // The models are small; a build without link-time optimisation starts them sooner.
+        .env("CARGO_PROFILE_RELEASE_LTO", "off")
+        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
+        .env("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true")
+        .env("CARGO_PROFILE_RELEASE_PANIC", "unwind")
 }
 
 /// `cargo xtask miri`. False where it is not installed.
