@@ -26,7 +26,7 @@ use crate::connection::{Close, Connection, Incoming, State};
 use crate::counters::Counters;
 use crate::dump;
 use crate::output::{OUTPUT_BYTES_MAX, Output};
-use crate::plan::{End, Place, Plan, Step, recycle};
+use crate::plan::{BATCH_KEYS_MAX, End, Place, Plan, Step, recycle};
 use crate::server::Server;
 
 /// So much is read at once. Two thousand small requests, which is past the point where more would
@@ -66,6 +66,28 @@ pub struct Turner<'c> {
     replies: Vec<u8>,
     steps: Vec<Step<'static>>,
     hashes: Vec<Hash>,
+    kept: Kept<'c>,
+}
+
+/// A session that serves the turns of several connections, when these were read together. It stays
+/// as short as that of one full batch.
+#[derive(Default)]
+struct Kept<'c> {
+    session: Option<Session<'c>>,
+    is_wanted: bool,
+    steps: usize,
+}
+
+impl Kept<'_> {
+    /// Whether a session that has executed `steps` more may stay open for the next turn.
+    fn may_keep(&mut self, steps: usize) -> bool {
+        self.steps += steps;
+        if self.steps >= BATCH_KEYS_MAX {
+            self.steps = 0;
+            return false;
+        }
+        self.is_wanted
+    }
 }
 
 /// Whether a batch was executed.
@@ -87,6 +109,7 @@ impl<'c> Turner<'c> {
             replies: Vec::new(),
             steps: Vec::new(),
             hashes: Vec::new(),
+            kept: Kept::default(),
         }
     }
 
@@ -99,6 +122,16 @@ impl<'c> Turner<'c> {
         }
         debug_assert!(self.replies.is_empty(), "replies are written or parked within their turn");
         after
+    }
+
+    /// From here on turns may share a session, until [`Turner::end_together`].
+    pub fn begin_together(&mut self) {
+        self.kept = Kept { is_wanted: true, ..Kept::default() };
+    }
+
+    /// Closes the shared session: nobody may hold one while blocked.
+    pub fn end_together(&mut self) {
+        self.kept = Kept::default();
     }
 
     /// One turn of a connection whose input has been read ahead.
@@ -316,6 +349,7 @@ impl<'c> Turner<'c> {
             unreachable!("the line was parsed when the value began");
         };
         let mut draft = incoming.draft;
+        self.kept.session = None;
         for tries in 1.. {
             let context = Context {
                 server: self.server,
@@ -348,7 +382,7 @@ impl<'c> Turner<'c> {
         let mut tries = 0;
         while next < steps.len() {
             let before = next;
-            let session = self.server.cache.session();
+            let session = self.kept.session.take().unwrap_or_else(|| self.server.cache.session());
             if before == 0 {
                 fetch_ahead(&session, &self.hashes);
             }
@@ -387,6 +421,10 @@ impl<'c> Turner<'c> {
                 break;
             }
             drop(out);
+            if next == steps.len() && self.kept.may_keep(next) {
+                self.kept.session = Some(session);
+                break;
+            }
             drop(session);
             tries = if next == before { tries + 1 } else { 0 };
             if next < steps.len() {

@@ -159,6 +159,7 @@ impl<'c> Worker<'c> {
     fn take_ahead(&mut self) {
         self.ahead.fetch(&self.server.cache);
         let (buffer, reads) = self.ahead.take();
+        self.turner.begin_together();
         for read in &reads {
             if let Some(Some(connection)) = self.connections.get_mut(read.place) {
                 let input = &buffer[read.bytes.clone()];
@@ -166,6 +167,7 @@ impl<'c> Worker<'c> {
                 self.end_turn(read.place, after);
             }
         }
+        self.turner.end_together();
         self.ahead.put_back(buffer, reads);
     }
 
