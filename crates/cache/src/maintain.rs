@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hot::shift::Cursor;
 use index::Hash;
-use memory::Epochs;
+use memory::{Epochs, Tag};
 use stdx::sync::{Backoff, lock};
 
 use crate::builder::{MemoryLimitError, SLABS_MIN};
@@ -25,8 +25,20 @@ const WAIT_LOOKS: usize = 1000;
 /// Where the background's work stands.
 #[derive(Debug, Default)]
 pub(crate) struct Chores {
-    /// The flush that the walk is for, and how far it has come.
-    walk: Option<(u64, Cursor)>,
+    walk: Option<Walk>,
+}
+
+/// The walk after a flush.
+#[derive(Debug, Clone, Copy)]
+struct Walk {
+    /// The flush that it is for.
+    flushed: u64,
+    /// Sessions that were open at this moment have to be over before it goes on.
+    tag: Tag,
+    /// How far it has come.
+    cursor: Cursor,
+    /// It has come to the end.
+    is_done: bool,
 }
 
 impl Cache {
@@ -117,22 +129,39 @@ impl Cache {
         excess > SLABS_PER_TURN_MAX
     }
 
-    /// Removes what was flushed, a part in each turn. Returns whether there is more.
+    /// Removes what was flushed, a part in each turn. Returns whether there is more to do at once.
+    ///
+    /// The walk waits twice for every open session to be over. Before it begins, for those that had
+    /// not noticed the flush: one of them may be about to publish what it prepared from a flushed
+    /// item, under a number below the flush's, in a chunk that the walk would have passed by then.
+    /// And before the flush is over, for those that found an item while it was still in the index:
+    /// they have yet to ask whether it is flushed.
     fn walk_after_flush(&self, chores: &mut Chores) -> bool {
         let flushed = self.moment.flush.sequence();
         if flushed == 0 {
             return false;
         }
-        let (_, mut cursor) = chores
-            .walk
-            .filter(|&(walked_for, _)| walked_for == flushed)
-            .unwrap_or((flushed, Cursor::default()));
-        let more = self.remove_gone(&mut cursor);
-        chores.walk = more.then_some((flushed, cursor));
-        if !more {
-            self.moment.flush.end(flushed);
+        let walk = chores.walk.get_or_insert_with(|| self.begin_walk(flushed));
+        if walk.flushed != flushed {
+            *walk = self.begin_walk(flushed);
         }
-        more
+        if !self.epochs.try_reach(walk.tag) {
+            return false;
+        }
+        if walk.is_done {
+            chores.walk = None;
+            self.moment.flush.end(flushed);
+            return false;
+        }
+        if !self.remove_gone(&mut walk.cursor) {
+            walk.is_done = true;
+            walk.tag = self.epochs.tag();
+        }
+        true
+    }
+
+    fn begin_walk(&self, flushed: u64) -> Walk {
+        Walk { flushed, tag: self.epochs.tag(), cursor: Cursor::default(), is_done: false }
     }
 
     /// Removes what is expired or flushed in the next part of the zone.

@@ -401,6 +401,15 @@ fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
+/// Tells the background to end.
+struct EndOnDrop<'t>(&'t AtomicBool);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
 #[test]
 fn no_read_ever_returns_a_value_that_was_overwritten_before_it_began() {
     let entropy = std::collections::hash_map::RandomState::new();
@@ -413,6 +422,8 @@ fn no_read_ever_returns_a_value_that_was_overwritten_before_it_began() {
     let model = Model::new(operations + (operations / 40_009 + THREADS + 1) * KEYS);
     let done = AtomicBool::new(false);
     let hits = thread::scope(|scope| {
+        // Also when a client panics: or the scope would wait for the background for ever.
+        let _end = EndOnDrop(&done);
         scope.spawn(|| {
             while !done.load(SeqCst) {
                 if !cache.maintain() {
@@ -431,9 +442,7 @@ fn no_read_ever_returns_a_value_that_was_overwritten_before_it_began() {
                 })
             })
             .collect();
-        let hits: u64 = clients.into_iter().map(|client| client.join().unwrap()).sum();
-        done.store(true, SeqCst);
-        hits
+        clients.into_iter().map(|client| client.join().unwrap()).sum::<u64>()
     });
     let stats = cache.stats();
     println!("{hits} values checked; {stats:?}");

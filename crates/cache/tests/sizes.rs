@@ -92,8 +92,8 @@ fn an_idle_size_gives_its_memory_up() {
     assert!(found * 100 >= asked * 98, "{found} of {asked}");
 }
 
-/// A thousand times as many items need a larger index. A slab that was drained for it could still be
-/// seen by the very session that stored, which then found no memory now and then.
+/// A thousand times as many items need a larger index. A slab that was drained for it could still
+/// be seen by the very session that stored, which then found no memory now and then.
 #[test]
 fn a_size_that_follows_a_mix_gets_the_memory() {
     let cache = cache(64 * MIB);

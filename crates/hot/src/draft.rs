@@ -114,9 +114,9 @@ impl<'h> Draft<'h> {
         (0..item.layout().pieces()).map(|number| self.write(item.piece_value(arena, number))).sum()
     }
 
-    /// Makes the item one that readers and hands may look at: `sequence` numbers it, and `mark_bits`
-    /// are added to a fresh mark. The caller enters the place into the index right behind, under
-    /// the same lock under which it decided to.
+    /// Makes the item one that readers and hands may look at: `sequence` numbers it, and
+    /// `mark_bits` are added to a fresh mark. The caller enters the place into the index right
+    /// behind, under the same lock under which it decided to.
     pub fn publish(self, sequence: u32, mark_bits: u8, now: u32) -> Place {
         assert_eq!(self.remaining(), 0, "an item is published whole");
         let arena = &self.hot.arena;
