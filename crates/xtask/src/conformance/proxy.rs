@@ -28,7 +28,7 @@ fn start(servers: &[Server]) -> Result<Option<(Proxy, u16)>> {
     };
     let (port, stats) = (free_port()?, free_port()?);
     let mut text = format!(
-        "pool:\n  listen: 127.0.0.1:{port}\n  hash: fnv1a_64\n  distribution: ketama\n  \
+        "pool:\n  listen: 127.0.0.1:{port}\n  hash: murmur\n  distribution: ketama\n  \
          auto_eject_hosts: false\n  timeout: 2000\n  server_retry_timeout: 200\n  servers:\n"
     );
     for server in servers {
