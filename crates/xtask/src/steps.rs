@@ -33,6 +33,8 @@ const STEPS: &[Step] = &[
         Ok(Count { passed: report.passed(), failed: report.failed() })
     }),
     ("memory limit", || {
+        // At `-m 64` the recent items of a mix are some sixty, of which one or two depend on when
+        // the background thread gets a core: less is asked of them than when run by hand.
         one(Run::new("target/release/larder-bench rss --quick --recent-share-min 0.9").run())
     }),
     ("comparison", || comparison().map(ran)),
@@ -98,8 +100,8 @@ pub fn tidy() -> Result {
     }
 }
 
-/// `cargo xtask loom`: every test target whose name starts with `loom_`, and the models that need to
-/// see inside the index, in a target folder of their own because the flag rebuilds everything.
+/// `cargo xtask loom`: every test target whose name starts with `loom_`, and the models that need
+/// to see inside the index, in a target folder of their own because the flag rebuilds everything.
 /// False where there is no model.
 pub fn loom() -> Result<bool> {
     let mut targets = Vec::new();
