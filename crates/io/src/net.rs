@@ -99,7 +99,7 @@ pub enum Stream {
 
 /// Reading and writing go by rustix, which makes the system call itself: in a program with several
 /// threads, libc's wrappers prepare each call for the thread's cancellation, which nobody here asks
-/// for and which costs a twentieth of an unpipelined request.
+/// for and which showed as a few per cent of the samples in a profile of unpipelined gets.
 impl Stream {
     /// Reads what is there, up to the size of `target`; 0 means that the peer sends no more.
     pub fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {

@@ -32,11 +32,7 @@ const STEPS: &[Step] = &[
         let report = conformance::run(&conformance::Options::default())?;
         Ok(Count { passed: report.passed(), failed: report.failed() })
     }),
-    ("memory limit", || {
-        // At `-m 64` the recent items of a mix are some sixty, of which one or two depend on when
-        // the background thread gets a core: less is asked of them than when run by hand.
-        one(Run::new("target/release/larder-bench rss --quick --recent-share-min 0.9").run())
-    }),
+    ("memory limit", || one(Run::new("target/release/larder-bench rss --quick").run())),
     ("comparison", || comparison().map(ran)),
 ];
 
