@@ -112,8 +112,7 @@ impl Cache {
     /// Waits a moment for pinned readers to leave memory that was freed. The caller must have no
     /// session open.
     pub fn wait_for_memory(&self) {
-        // Whatever was unlinked before has a tag no later than this one.
-        let tag = self.epochs.tag();
+        let tag = self.epochs.latest_tag();
         let mut backoff = Backoff::default();
         for _ in 0..WAIT_LOOKS {
             if self.epochs.try_reach(tag) {

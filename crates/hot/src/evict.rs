@@ -63,8 +63,10 @@ impl Hot {
         let zone = self.zone();
         let batch = {
             let mut class = lock(self.class(id));
+            let free_before = class.free;
             if let Some(place) = class.allocate(zone) {
-                let low = class.free == class.reserve_target() / 4;
+                let is_less = class.free < free_before;
+                let low = is_less && class.free == class.reserve_target() / 4;
                 if low && self.arena.free_slabs() <= INDEX_SPARE_SLABS {
                     self.pressed.store(true, Ordering::Relaxed);
                 }
@@ -277,7 +279,7 @@ impl Hot {
         if pieces > 0 {
             chained.push(place);
         } else {
-            class.retire(self.epochs.tag(), place);
+            class.retire(self.zone(), guard.tag(), place);
         }
         Unlinked { chunks: pieces.max(1), is_gone, is_recent }
     }

@@ -148,14 +148,14 @@ impl Hot {
     pub unsafe fn retire(&self, guard: &Guard<'_>, place: Place) {
         // SAFETY: the caller was pinned when it unlinked the item.
         let item = unsafe { self.item(guard, place) };
-        let tag = self.epochs.tag();
+        let tag = guard.tag();
         for number in 0..item.layout().pieces() {
             let piece = item.piece(number);
             // From here on no hand follows the piece to its owner.
             slab::mark(&self.arena, piece).store(0, Ordering::Relaxed);
-            lock(self.class(self.class_at(piece))).retire(tag, piece);
+            lock(self.class(self.class_at(piece))).retire(self.zone(), tag, piece);
         }
-        lock(self.class(self.class_at(place))).retire(tag, place);
+        lock(self.class(self.class_at(place))).retire(self.zone(), tag, place);
     }
 
     /// What every class has and did.

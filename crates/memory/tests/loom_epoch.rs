@@ -3,11 +3,11 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p larder-memory --release --test loom_epoch`
 //!
 //! The models have teeth. Each of these makes one fail: `tag.0 + 1` in `Epochs::is_safe`; leaving
-//! out the fence in `pin` or in `tag`; `advance` not looking at the slots; a relaxed
+//! out the fence in `pin` or in `tag`; `Guard::tag` being the guard's own epoch; `advance` not looking at the slots; a relaxed
 //! `Guard::drop`; a relaxed move of the epoch.
 #![cfg(loom)]
 
-use larder_memory::Epochs;
+use larder_memory::{Epochs, Tag};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
@@ -46,6 +46,19 @@ impl World {
     fn replace(&self) {
         self.pointer.store(1, Ordering::Release);
         let tag = self.epochs.tag();
+        self.free_if_safe(tag);
+    }
+
+    /// The same by a thread that is pinned while it unlinks.
+    fn replace_pinned(&self) {
+        let guard = self.epochs.pin();
+        self.pointer.store(1, Ordering::Release);
+        let tag = guard.tag();
+        drop(guard);
+        self.free_if_safe(tag);
+    }
+
+    fn free_if_safe(&self, tag: Tag) {
         if self.epochs.try_reach(tag) {
             // SAFETY: loom checks that nobody reads it meanwhile.
             self.freed[0].with_mut(|freed| unsafe { *freed = true });
@@ -81,6 +94,26 @@ fn not_even_when_another_thread_moves_the_epoch() {
             thread::spawn(move || world.epochs.advance() && world.epochs.advance())
         };
         world.replace();
+        reader.join().expect("the reader saw no freed memory");
+        mover.join().expect("moving the epoch does not fail");
+    });
+}
+
+#[test]
+fn a_pinned_writer_needs_no_fence_of_its_own() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let world = World::new();
+        let reader = {
+            let world = world.clone();
+            thread::spawn(move || world.read())
+        };
+        let mover = {
+            let world = world.clone();
+            thread::spawn(move || world.epochs.advance() && world.epochs.advance())
+        };
+        world.replace_pinned();
         reader.join().expect("the reader saw no freed memory");
         mover.join().expect("moving the epoch does not fail");
     });
