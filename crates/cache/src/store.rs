@@ -89,12 +89,14 @@ impl Cache {
         fields: &Fields,
         value_bytes: usize,
     ) -> Result<Draft<'_>, Refusal> {
-        if value_bytes > self.item_bytes_max
-            || self.hot.layout(fields, key.len(), value_bytes).item_bytes() > self.item_bytes_max
-        {
+        if value_bytes > self.item_bytes_max {
             return Err(Refusal::TooLarge);
         }
-        let draft = self.hot.draft(fields, key, value_bytes, self);
+        let layout = self.hot.layout(fields, key.len(), value_bytes);
+        if layout.item_bytes() > self.item_bytes_max {
+            return Err(Refusal::TooLarge);
+        }
+        let draft = self.hot.draft(layout, fields, key, self);
         if self.hot.is_pressed() {
             self.call_for_work();
         }

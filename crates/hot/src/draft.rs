@@ -18,9 +18,9 @@ pub struct Draft<'h> {
     place: Place,
     layout: Layout,
     /// Bytes of the value that are filled in.
-    written: usize,
+    written: u32,
     /// Pieces that are allocated: all of them, except while the draft is being made.
-    pieces: usize,
+    pieces: u32,
 }
 
 impl Hot {
@@ -29,15 +29,15 @@ impl Hot {
         Layout::new(fields, key_bytes, value_bytes, self.sizes.chunk_bytes_max())
     }
 
-    /// Reserves memory for an item and lays out everything but its value.
+    /// Reserves memory for an item and lays out everything but its value. The layout is that of
+    /// these fields and this key.
     pub fn draft(
         &self,
+        layout: Layout,
         fields: &Fields,
         key: &[u8],
-        value_bytes: usize,
         links: &dyn Links,
     ) -> Result<Draft<'_>, Shortage> {
-        let layout = self.layout(fields, key.len(), value_bytes);
         let place = self.allocate(layout.head_bytes(), links)?;
         // SAFETY: the chunk was allocated just now, for a head of this layout.
         unsafe { item::write_head(&self.arena, place, layout, fields, key) };
@@ -74,19 +74,19 @@ impl<'h> Draft<'h> {
 
     /// How many bytes of the value are still to be filled in.
     pub fn remaining(&self) -> usize {
-        self.layout.value_bytes() - self.written
+        self.layout.value_bytes() - self.written as usize
     }
 
     /// The next bytes of the value that are contiguous in memory; empty when it is full.
     pub fn writable(&mut self) -> &mut [u8] {
         // SAFETY: the item is this draft's own, and the slice borrows the draft.
-        unsafe { item::value_mut(&self.hot.arena, self.place, self.layout, self.written) }
+        unsafe { item::value_mut(&self.hot.arena, self.place, self.layout, self.written as usize) }
     }
 
     /// Says that `bytes` more of `writable` are filled in.
     pub fn advance(&mut self, bytes: usize) {
         assert!(bytes <= self.remaining());
-        self.written += bytes;
+        self.written += bytes as u32;
     }
 
     /// Copies as much of `value` as still fits; returns how much that was.
@@ -126,7 +126,7 @@ impl<'h> Draft<'h> {
         // The chunks of a chained item lie wherever one was free, perhaps just before the hand.
         // One that had no round to itself could be the next to go.
         let grace = if self.pieces > 0 { RECENT } else { 0 };
-        for number in 0..self.pieces {
+        for number in 0..self.pieces as usize {
             // Release: partner is the acquire in the hand, which follows a piece to its owner.
             slab::mark(arena, item.piece(number)).store(mark, Ordering::Release);
         }
@@ -145,7 +145,7 @@ impl Drop for Draft<'_> {
             let class: ClassId = self.hot.class_at(place);
             lock(self.hot.class(class)).release(zone, place);
         };
-        for number in 0..self.pieces {
+        for number in 0..self.pieces as usize {
             release(self.item().piece(number));
         }
         release(self.place);

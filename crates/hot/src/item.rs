@@ -73,6 +73,23 @@ const SHAPE_EXPIRY: u16 = 1 << 11;
 const SHAPE_LONG: u16 = 1 << 12;
 const SHAPE_BASE64: u16 = 1 << 13;
 const SHAPE_CUSTOM: u16 = 1 << 14;
+/// From this bit on the shape says which fields there are.
+const SHAPE_FIELDS_SHIFT: u32 = 10;
+
+/// Where the key begins, for every combination of the five bits that say which fields there are:
+/// every access to an item needs it.
+const KEY_AT: [u8; 32] = {
+    let mut table = [0; 32];
+    let mut fields = 0;
+    while fields < table.len() {
+        let shape = (fields as u16) << SHAPE_FIELDS_SHIFT;
+        let short = (shape & (SHAPE_FLAGS | SHAPE_EXPIRY | SHAPE_LONG)).count_ones() as usize;
+        let custom = (shape & SHAPE_CUSTOM != 0) as usize;
+        table[fields] = (HEADER_BYTES + 4 * short + 8 * custom) as u8;
+        fields += 1;
+    }
+    table
+};
 
 const PLACE_BYTES: usize = size_of::<u64>();
 const _: () = assert!((VALUE_BYTES_MAX as u32) < LONG_CHAINED);
@@ -97,10 +114,10 @@ pub struct Fields {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     shape: u16,
-    key_bytes: usize,
-    value_bytes: usize,
+    key_bytes: u16,
+    value_bytes: u32,
     /// Bytes of value in a full piece; 0 when the value is not chained.
-    piece_bytes: usize,
+    piece_bytes: u32,
 }
 
 impl Layout {
@@ -130,9 +147,14 @@ impl Layout {
             Ok(short) if short <= SHAPE_VALUE => shape |= short,
             _ => shape |= SHAPE_LONG,
         }
-        let mut layout = Self { shape, key_bytes, value_bytes, piece_bytes: 0 };
+        let mut layout = Self {
+            shape,
+            key_bytes: key_bytes as u16,
+            value_bytes: value_bytes as u32,
+            piece_bytes: 0,
+        };
         if layout.value_at() + value_bytes > chunk_bytes_max {
-            layout.piece_bytes = chunk_bytes_max - PIECE_HEADER_BYTES;
+            layout.piece_bytes = (chunk_bytes_max - PIECE_HEADER_BYTES) as u32;
             assert!(layout.head_bytes() <= chunk_bytes_max, "the list of pieces fits a chunk");
         }
         layout
@@ -158,17 +180,30 @@ impl Layout {
         self.long_at() + 4 * usize::from(self.has(SHAPE_LONG))
     }
 
+    #[inline]
     fn key_at(&self) -> usize {
-        self.custom_at() + 8 * usize::from(self.has(SHAPE_CUSTOM))
+        usize::from(KEY_AT[usize::from(self.shape >> SHAPE_FIELDS_SHIFT) % KEY_AT.len()])
     }
 
+    #[inline]
     fn value_at(&self) -> usize {
-        self.key_at() + self.key_bytes
+        self.key_at() + self.key_bytes()
+    }
+
+    #[inline]
+    fn key_bytes(&self) -> usize {
+        usize::from(self.key_bytes)
     }
 
     /// Bytes of the value.
+    #[inline]
     pub fn value_bytes(&self) -> usize {
-        self.value_bytes
+        self.value_bytes as usize
+    }
+
+    #[inline]
+    fn piece_bytes(&self) -> usize {
+        self.piece_bytes as usize
     }
 
     /// Whether the value lies in pieces.
@@ -179,12 +214,12 @@ impl Layout {
 
     /// How many pieces the value has; 0 when it is not chained.
     pub fn pieces(&self) -> usize {
-        if self.is_chained() { self.value_bytes.div_ceil(self.piece_bytes) } else { 0 }
+        if self.is_chained() { self.value_bytes().div_ceil(self.piece_bytes()) } else { 0 }
     }
 
     /// Bytes of value in piece `number`.
     pub fn piece_value_bytes(&self, number: usize) -> usize {
-        (self.value_bytes - number * self.piece_bytes).min(self.piece_bytes)
+        (self.value_bytes() - number * self.piece_bytes()).min(self.piece_bytes())
     }
 
     /// Where the place of piece `number` stands in the head.
@@ -196,18 +231,18 @@ impl Layout {
     /// Bytes of the first chunk: all of an item that is not chained.
     pub fn head_bytes(&self) -> usize {
         let list = LIST_HEADER_BYTES + self.pieces() * PLACE_BYTES;
-        self.value_at() + if self.is_chained() { list } else { self.value_bytes }
+        self.value_at() + if self.is_chained() { list } else { self.value_bytes() }
     }
 
     /// Bytes of header, key and value: what the item limit is compared with.
     pub fn item_bytes(&self) -> usize {
-        self.value_at() + self.value_bytes
+        self.value_at() + self.value_bytes()
     }
 
     /// Bytes of all chunks together, headers included.
     pub fn total_bytes(&self) -> usize {
         let pieces = self.pieces();
-        let value = if pieces > 0 { self.value_bytes + pieces * PIECE_HEADER_BYTES } else { 0 };
+        let value = if pieces > 0 { self.value_bytes() + pieces * PIECE_HEADER_BYTES } else { 0 };
         self.head_bytes() + value
     }
 }
@@ -272,19 +307,19 @@ impl<'a> ItemRef<'a> {
         let shape = unsafe { self.start.add(2).cast::<u16>().read() };
         let mut layout = Layout {
             shape,
-            key_bytes: usize::from(self.byte(1)),
-            value_bytes: usize::from(shape & SHAPE_VALUE),
+            key_bytes: u16::from(self.byte(1)),
+            value_bytes: u32::from(shape & SHAPE_VALUE),
             piece_bytes: 0,
         };
         if layout.has(SHAPE_LONG) {
             let long = self.u32_at(layout.long_at()).load(Ordering::Relaxed);
-            layout.value_bytes = (long & !LONG_CHAINED) as usize;
+            layout.value_bytes = long & !LONG_CHAINED;
             if long & LONG_CHAINED != 0 {
                 // SAFETY: a chained item has this field where another has its value; it may be
                 // unaligned.
                 let field = unsafe { self.start.add(layout.value_at()).cast::<u32>() };
                 // SAFETY: as above.
-                layout.piece_bytes = unsafe { field.read_unaligned() } as usize;
+                layout.piece_bytes = unsafe { field.read_unaligned() };
             }
         }
         layout
@@ -301,7 +336,9 @@ impl<'a> ItemRef<'a> {
     pub fn key(&self) -> &'a [u8] {
         let layout = self.layout();
         // SAFETY: the layout puts the key inside the chunk, and nobody writes it during `'a`.
-        unsafe { slice::from_raw_parts(self.start.add(layout.key_at()).as_ptr(), layout.key_bytes) }
+        unsafe {
+            slice::from_raw_parts(self.start.add(layout.key_at()).as_ptr(), layout.key_bytes())
+        }
     }
 
     /// Client flags.
@@ -369,7 +406,7 @@ impl<'a> ItemRef<'a> {
     /// Bytes of the value.
     #[inline]
     pub fn value_bytes(&self) -> usize {
-        self.layout().value_bytes
+        self.layout().value_bytes()
     }
 
     /// The value, if it is not chained.
@@ -382,7 +419,7 @@ impl<'a> ItemRef<'a> {
         // SAFETY: the value of an item that is not chained lies in its chunk, and nobody writes it
         // during `'a`.
         Some(unsafe {
-            slice::from_raw_parts(self.start.add(layout.value_at()).as_ptr(), layout.value_bytes)
+            slice::from_raw_parts(self.start.add(layout.value_at()).as_ptr(), layout.value_bytes())
         })
     }
 
@@ -424,7 +461,7 @@ impl<'a> ItemRef<'a> {
 /// The caller owns the chunk at `place`, of at least `layout.head_bytes()`, and no other thread
 /// reads more of it than its mark.
 pub unsafe fn write_head(arena: &Arena, place: Place, layout: Layout, fields: &Fields, key: &[u8]) {
-    assert_eq!(layout.key_bytes, key.len());
+    assert_eq!(layout.key_bytes(), key.len());
     let start = arena.pointer(place);
     // SAFETY: the caller owns the chunk, and the layout counted these fields into its size.
     unsafe {
@@ -439,12 +476,12 @@ pub unsafe fn write_head(arena: &Arena, place: Place, layout: Layout, fields: &F
         }
         if layout.has(SHAPE_LONG) {
             let chained = if layout.is_chained() { LONG_CHAINED } else { 0 };
-            let long = layout.value_bytes as u32 | chained;
+            let long = layout.value_bytes | chained;
             start.add(layout.long_at()).cast::<u32>().write(long);
         }
         if layout.is_chained() {
             let field = start.add(layout.value_at()).cast::<u32>();
-            field.write_unaligned(layout.piece_bytes as u32);
+            field.write_unaligned(layout.piece_bytes);
         }
         if let Some(custom) = fields.custom_cas {
             start.add(layout.custom_at()).cast::<u64>().write_unaligned(custom.to_le());
@@ -489,14 +526,14 @@ pub unsafe fn value_mut<'a>(
     layout: Layout,
     from: usize,
 ) -> &'a mut [u8] {
-    assert!(from <= layout.value_bytes);
+    assert!(from <= layout.value_bytes());
     // SAFETY: as promised by the caller; offsets and lengths are the layout's.
     unsafe {
         if !layout.is_chained() {
             let start = arena.pointer(place).add(layout.value_at() + from);
-            return slice::from_raw_parts_mut(start.as_ptr(), layout.value_bytes - from);
+            return slice::from_raw_parts_mut(start.as_ptr(), layout.value_bytes() - from);
         }
-        let (number, offset) = (from / layout.piece_bytes, from % layout.piece_bytes);
+        let (number, offset) = (from / layout.piece_bytes(), from % layout.piece_bytes());
         if number == layout.pieces() {
             return &mut [];
         }

@@ -1,9 +1,10 @@
 //! What stands at the front of a connection's bytes.
 //!
 //! ```text
-//! bytes -> line end -> verb -> classic:  get set delete incr touch flush_all ...
-//!            |                 meta:     mg ms md ma me mn
-//!            +-- none within 2048 bytes -> multiget: a get line in pieces, or close
+//! bytes -> usual: `get key` and `set key ...` as most clients write them
+//!   else -> line end -> verb -> classic:  get set delete incr touch flush_all ...
+//!              |                 meta:     mg ms md ma me mn
+//!              +-- none within 2048 bytes -> multiget: a get line in pieces, or close
 //! ```
 //!
 //! [`parse`] is a pure function of the bytes (and, inside a long multiget, of the continuation). It
@@ -19,6 +20,7 @@ mod meta;
 mod multiget;
 mod numbers;
 pub mod tokens;
+mod usual;
 
 use crate::refusal::Refusal;
 use crate::request::{GetContinuation, Request};
@@ -86,6 +88,17 @@ type Outcome<'b> = Result<Request<'b>, Failure>;
 /// [`Get`](crate::request::Get) of this connection left.
 #[inline]
 pub fn parse(input: &[u8], continuation: Option<GetContinuation>) -> Parsed<'_> {
+    if continuation.is_none()
+        && let Some(found) = usual::request(input)
+    {
+        return found;
+    }
+    in_any_form(input, continuation)
+}
+
+/// The parser of every form of every request.
+#[inline(never)]
+fn in_any_form(input: &[u8], continuation: Option<GetContinuation>) -> Parsed<'_> {
     if continuation.is_none() && input.first() == Some(&BINARY_MAGIC) {
         return Parsed::Binary;
     }

@@ -26,18 +26,26 @@ impl<'b> Key<'b> {
         Key { wire, base64: false }
     }
 
-    /// The key itself: what stands on the wire, or what its base64 form decodes to (in `scratch`).
-    pub fn bytes<'k>(&self, scratch: &'k mut [u8; KEY_BYTES_MAX]) -> &'k [u8]
+    /// The key itself: what stands on the wire, or what its base64 form decodes to (in `room`).
+    #[inline]
+    pub fn bytes<'k>(&self, room: &'k mut KeyRoom) -> &'k [u8]
     where
         'b: 'k,
     {
-        if !self.base64 {
-            return self.wire;
-        }
-        let length = base64_key::decode(self.wire, scratch).expect("the parser checked the key");
-        &scratch[..length]
+        if self.base64 { self.decoded(room) } else { self.wire }
+    }
+
+    #[inline(never)]
+    fn decoded<'k>(&self, room: &'k mut KeyRoom) -> &'k [u8] {
+        let bytes = room.0.insert([0; KEY_BYTES_MAX]);
+        let length = base64_key::decode(self.wire, bytes).expect("the parser checked the key");
+        &bytes[..length]
     }
 }
+
+/// Room for a key that has to be decoded; made ready only then.
+#[derive(Debug, Default)]
+pub struct KeyRoom(Option<[u8; KEY_BYTES_MAX]>);
 
 /// An expiry time as the client wrote it: 0 never, negative already past, up to 30 days relative
 /// seconds, beyond that Unix time.

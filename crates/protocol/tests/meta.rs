@@ -1,8 +1,8 @@
 //! The meta commands, line by line.
 
 use larder_protocol::request::{
-    Direction, ExpiryTime, KEY_BYTES_MAX, Key, MetaArithmetic, MetaDelete, MetaFlags, MetaGet,
-    MetaSet, Request, StoreMode,
+    Direction, ExpiryTime, KEY_BYTES_MAX, Key, KeyRoom, MetaArithmetic, MetaDelete, MetaFlags,
+    MetaGet, MetaSet, Request, StoreMode,
 };
 use larder_protocol::{Parsed, Refusal, parse};
 
@@ -328,7 +328,7 @@ fn long_keys() {
     assert_eq!(refusal(&format!("mg {} b", "AAAA".repeat(63))), (Refusal::BadCommandLineFormat, 0));
     let line = format!("mg {} b\r\n", "AAAA".repeat(62));
     let Request::MetaGet(get) = request(&line) else { panic!() };
-    assert_eq!(get.key.bytes(&mut [0; KEY_BYTES_MAX]), [0; 186]);
+    assert_eq!(get.key.bytes(&mut KeyRoom::default()), [0; 186]);
 }
 
 #[test]
@@ -351,5 +351,5 @@ fn debug_and_noop() {
 #[test]
 fn a_decoded_key_may_hold_anything() {
     let Request::MetaGet(get) = request("mg ICAA/w== b\r\n") else { panic!() };
-    assert_eq!(get.key.bytes(&mut [0; KEY_BYTES_MAX]), b"  \0\xff");
+    assert_eq!(get.key.bytes(&mut KeyRoom::default()), b"  \0\xff");
 }

@@ -17,7 +17,7 @@ mod touch_delete;
 use std::sync::Arc;
 
 use larder::{Draft, Expiry, Hash, Refusal, Session};
-use protocol::request::{ExpiryTime, KEY_BYTES_MAX, Key, MetaFlags};
+use protocol::request::{ExpiryTime, Key, KeyRoom, MetaFlags};
 use protocol::{Request, reply};
 
 use crate::connection::{Close, DumpFormat};
@@ -144,9 +144,6 @@ impl Expiries {
     }
 }
 
-/// Room for a decoded key.
-type Scratch = [u8; KEY_BYTES_MAX];
-
 /// Appends `line` unless the client wants no answer.
 fn answer(out: &mut Output<'_, '_>, noreply: bool, line: &str) {
     if !noreply {
@@ -171,12 +168,12 @@ pub fn execute<'s, 'c>(
         Action::Request(Request::Get(get)) => {
             return get::get(context, session, get, &mut step.hash_at, hashes, out);
         }
-        Action::Request(request) => *request,
+        Action::Request(request) => &*request,
     };
     let hash = hashes.get(step.hash_at).copied();
     match hash {
-        Some(hash) => execute_keyed(context, session, &request, hash, step.payload, out),
-        None => Ok(admin::execute(context, &request, step.line, out)),
+        Some(hash) => execute_keyed(context, session, request, hash, step.payload, out),
+        None => Ok(admin::execute(context, request, step.line, out)),
     }
 }
 
@@ -221,8 +218,8 @@ struct Target<'s, 'c> {
 impl Target<'_, '_> {
     /// Deletes what a refused store would have replaced: it is older than what the client holds.
     fn remove_old(&self, key: Key<'_>) -> Result<(), Refusal> {
-        let mut scratch: Scratch = [0; KEY_BYTES_MAX];
+        let mut room = KeyRoom::default();
         let remove = larder::Remove::default();
-        self.session.remove(key.bytes(&mut scratch), self.hash, &remove).map(drop)
+        self.session.remove(key.bytes(&mut room), self.hash, &remove).map(drop)
     }
 }

@@ -16,7 +16,7 @@
 
 use larder::{Cache, Hash};
 use protocol::parse::tokens::Tokens;
-use protocol::request::{Get, GetContinuation, KEY_BYTES_MAX, Key};
+use protocol::request::{Get, GetContinuation, Key, KeyRoom};
 use protocol::{Parsed, Request, parse};
 
 /// So many keys are fetched ahead and executed under one pin of the cache. Enough to overlap the
@@ -154,6 +154,9 @@ impl<'b> Plan<'b> {
         }
         while hashes.len() < BATCH_KEYS_MAX && steps.len() < BATCH_KEYS_MAX {
             let place = self.place;
+            if self.rest().is_empty() {
+                return End::Input;
+            }
             match parse(self.rest(), place.continuation) {
                 Parsed::Incomplete => return End::Input,
                 Parsed::Request { request, consumed } => {
@@ -200,8 +203,8 @@ impl<'b> Plan<'b> {
         let mut payload = Payload::None;
         if let Some(key) = key_of(&request) {
             hash_at = hashes.len();
-            let mut scratch = [0; KEY_BYTES_MAX];
-            let hash = cache.hash(key.bytes(&mut scratch));
+            let mut room = KeyRoom::default();
+            let hash = cache.hash(key.bytes(&mut room));
             hashes.push(hash);
         }
         if let Some(value_bytes) = value_bytes_of(&request) {

@@ -4,7 +4,7 @@ use larder::{Arithmetic, Counted};
 use protocol::reply;
 use protocol::request::{Direction, Key};
 
-use super::{Context, Flow, Outcome, Scratch, Target, answer};
+use super::{Context, Flow, KeyRoom, Outcome, Target, answer};
 use crate::output::Output;
 
 /// `incr`, `decr`.
@@ -25,8 +25,8 @@ pub fn count<'s, 'c>(
         new_cas: None,
         base64_key: key.base64,
     };
-    let mut scratch: Scratch = [0; _];
-    let counted = target.session.arithmetic(key.bytes(&mut scratch), target.hash, &how);
+    let mut room = KeyRoom::default();
+    let counted = target.session.arithmetic(key.bytes(&mut room), target.hash, &how);
     let counted = match counted {
         Ok(counted) => counted,
         Err(refusal) => {

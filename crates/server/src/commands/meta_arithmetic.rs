@@ -5,7 +5,7 @@ use protocol::reply;
 use protocol::reply::meta::{MetaCode, MetaCommand, MetaFacts, meta};
 use protocol::request::{Direction, MetaArithmetic};
 
-use super::{Context, Expiries, Flow, Outcome, Scratch, Target, arithmetic, expires_in_s, expiry};
+use super::{Context, Expiries, Flow, KeyRoom, Outcome, Target, arithmetic, expires_in_s, expiry};
 use crate::output::Output;
 
 /// `ma`.
@@ -29,8 +29,8 @@ pub fn count<'s, 'c>(
         new_cas: request.new_cas,
         base64_key: request.key.base64,
     };
-    let mut scratch: Scratch = [0; _];
-    let counted = session.arithmetic(request.key.bytes(&mut scratch), target.hash, &how);
+    let mut room = KeyRoom::default();
+    let counted = session.arithmetic(request.key.bytes(&mut room), target.hash, &how);
     let counted = match counted {
         Ok(counted) => counted,
         Err(refusal) => {

@@ -5,7 +5,7 @@ use protocol::reply;
 use protocol::reply::meta::{MetaCode, MetaCommand, MetaFacts, meta};
 use protocol::request::MetaDelete;
 
-use super::{Context, Flow, Outcome, Scratch, Target, expiry};
+use super::{Context, Flow, KeyRoom, Outcome, Target, expiry};
 use crate::output::Output;
 use crate::watch::{self, DELETIONS};
 
@@ -23,8 +23,8 @@ pub fn delete<'s, 'c>(
         drop_value: delete.drop_value,
         new_cas: delete.new_cas,
     };
-    let mut scratch: Scratch = [0; _];
-    let key = delete.key.bytes(&mut scratch);
+    let mut room = KeyRoom::default();
+    let key = delete.key.bytes(&mut room);
     let removed = match target.session.remove(key, target.hash, &remove) {
         Ok(removed) => removed,
         Err(refusal) => {

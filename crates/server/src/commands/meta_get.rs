@@ -6,7 +6,7 @@ use protocol::reply::meta::{MetaCode, MetaCommand, MetaFacts, meta};
 use protocol::request::{Key, MetaGet};
 use protocol::{base64_key, reply};
 
-use super::{Context, Expiries, Flow, Outcome, Scratch, Target, expires_in_s, expiry};
+use super::{Context, Expiries, Flow, KeyRoom, Outcome, Target, expires_in_s, expiry};
 use crate::output::Output;
 use crate::watch::{self, FETCHERS};
 
@@ -35,8 +35,8 @@ pub fn get<'s, 'c>(
         quiet: get.flags.iter().any(|(letter, _)| letter == b'u'),
         base64_key: get.key.base64,
     };
-    let mut scratch: Scratch = [0; _];
-    let key = get.key.bytes(&mut scratch);
+    let mut room = KeyRoom::default();
+    let key = get.key.bytes(&mut room);
     let (item, tokens) = match session.fetch(key, target.hash, &fetch) {
         Ok(found) => found,
         Err(refusal) => {
@@ -137,8 +137,8 @@ pub fn debug<'c>(
     out: &mut Output<'_, '_>,
 ) -> Flow<'c> {
     context.counters.cmd_meta.one();
-    let mut scratch: Scratch = [0; _];
-    let Some(item) = target.session.peek(key.bytes(&mut scratch), target.hash) else {
+    let mut room = KeyRoom::default();
+    let Some(item) = target.session.peek(key.bytes(&mut room), target.hash) else {
         reply::line(out.bytes, reply::META_MISS);
         return Flow::Next;
     };

@@ -14,7 +14,7 @@ use larder::{Attributes, Condition, Draft, Refusal, Side, Store as How, Stored};
 use protocol::request::{ExpiryTime, Key, MetaSet, Store, StoreMode};
 use protocol::{Request, reply};
 
-use super::{Again, Context, Flow, Outcome, Scratch, Target, answer, expiry, meta_set};
+use super::{Again, Context, Flow, KeyRoom, Outcome, Target, answer, expiry, meta_set};
 use crate::output::Output;
 use crate::plan::Payload;
 use crate::watch::{self, MUTATIONS};
@@ -122,13 +122,13 @@ pub fn store<'s, 'c>(
     out: &mut Output<'_, 's>,
 ) -> Outcome<'c> {
     let command = Command::of(context, request);
-    let mut scratch: Scratch = [0; _];
+    let mut room = KeyRoom::default();
     let attributes = Attributes {
         flags: command.flags,
         expiry: expiry(command.expiry, target.session),
         base64_key: command.key.base64,
     };
-    let key = command.key.bytes(&mut scratch);
+    let key = command.key.bytes(&mut room);
     let reserved = target.session.reserve(key, target.hash, attributes, command.value_bytes);
     let mut draft = match reserved {
         Ok(draft) => draft,
@@ -297,8 +297,8 @@ fn log(
     if !context.is_watched(MUTATIONS) {
         return;
     }
-    let mut scratch: Scratch = [0; _];
-    let key = command.key.bytes(&mut scratch);
+    let mut room = KeyRoom::default();
+    let key = command.key.bytes(&mut room);
     let end = expiry(command.expiry, session);
     let ttl_s = if end == larder::Expiry::NEVER { 0 } else { end.0.saturating_sub(session.now()) };
     let bytes = command.value_bytes;

@@ -4,7 +4,7 @@ use larder::{Remove, Removed};
 use protocol::reply;
 use protocol::request::{ExpiryTime, Key};
 
-use super::{Context, Flow, Outcome, Scratch, Target, answer, expiry};
+use super::{Context, Flow, KeyRoom, Outcome, Target, answer, expiry};
 use crate::output::Output;
 use crate::watch::{self, DELETIONS};
 
@@ -17,9 +17,9 @@ pub fn touch<'s, 'c>(
     noreply: bool,
     out: &mut Output<'_, 's>,
 ) -> Outcome<'c> {
-    let mut scratch: Scratch = [0; _];
+    let mut room = KeyRoom::default();
     let expiry = expiry(time, target.session);
-    let key = key.bytes(&mut scratch);
+    let key = key.bytes(&mut room);
     let touched = target.session.touch(key, target.hash, expiry);
     let is_hit = match touched {
         Ok(is_hit) => is_hit,
@@ -49,8 +49,8 @@ pub fn delete<'s, 'c>(
     noreply: bool,
     out: &mut Output<'_, 's>,
 ) -> Outcome<'c> {
-    let mut scratch: Scratch = [0; _];
-    let key = key.bytes(&mut scratch);
+    let mut room = KeyRoom::default();
+    let key = key.bytes(&mut room);
     let removed = match target.session.remove(key, target.hash, &Remove::default()) {
         Ok(removed) => removed,
         Err(refusal) => {
