@@ -234,15 +234,16 @@ impl Guard<'_> {
     }
 }
 
-/// Makes a pin's claim visible before anything that the pinned thread reads. Partners: the fences
-/// in `Epochs::tag` and `Epochs::advance`.
+/// Makes a pin's claim visible before anything that the pinned thread reads.
 #[inline]
 fn fence_behind_claim() {
     if cfg!(all(target_arch = "x86_64", not(loom), not(miri))) {
         // The claim is a locked instruction, which is a full fence on this machine: a second one
         // costs some thirty cycles of every batch. The compiler must not move reads before it.
+        // Partners: the fences in `tag` and `advance`.
         compiler_fence(Ordering::SeqCst);
     } else {
+        // Partners: the fences in `tag` and `advance`.
         fence(Ordering::SeqCst);
     }
 }

@@ -3,8 +3,8 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p larder-memory --release --test loom_epoch`
 //!
 //! The models have teeth. Each of these makes one fail: `tag.0 + 1` in `Epochs::is_safe`; leaving
-//! out the fence in `pin` or in `tag`; `Guard::tag` being the guard's own epoch; `advance` not looking at the slots; a relaxed
-//! `Guard::drop`; a relaxed move of the epoch.
+//! out the fence in `pin` or in `tag`; `Guard::tag` being the guard's own epoch; `advance` not
+//! looking at the slots; a relaxed `Guard::drop`; a relaxed move of the epoch.
 #![cfg(loom)]
 
 use larder_memory::{Epochs, Tag};

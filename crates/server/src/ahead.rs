@@ -5,12 +5,12 @@
 //!   events:   a      b      c                    one buffer
 //!   read  -> |  a's  |  b's  |  c's  |  ...          |
 //!   hash the first key of each, ask for its index lines, then for its item
-//!   execute a's, b's, c's; write after each
+//!   execute a's, b's, c's; write a's, b's, c's replies
 //! ```
 //!
 //! A lone request has nothing to overlap its cache misses with; but a server that has anything to
 //! do has several clients' requests waiting when it looks. Each connection's requests are still
-//! executed in their order, and answered before the next connection's are executed.
+//! executed in their order.
 
 use std::ops::Range;
 
@@ -35,25 +35,38 @@ pub struct Ahead {
     pub bytes: Range<usize>,
     /// The client sends no more.
     pub is_ended: bool,
+    /// How many bytes of the replies are for it.
+    pub reply_bytes: usize,
+}
+
+/// What several connections have sent, and what they will be sent.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// The bytes that were read.
+    pub input: Vec<u8>,
+    /// Which of them each connection sent.
+    pub reads: Vec<Ahead>,
+    /// Short replies, in the order of `reads`.
+    pub replies: Vec<u8>,
 }
 
 /// What has been read and not been executed, of one worker.
 #[derive(Debug)]
 pub struct ReadAhead {
-    buffer: Vec<u8>,
+    batch: Batch,
     filled: usize,
-    reads: Vec<Ahead>,
 }
 
 impl ReadAhead {
     /// Nothing read.
     pub fn new() -> Self {
-        Self { buffer: vec![0; BUFFER_READS * READ_BYTES], filled: 0, reads: Vec::new() }
+        let input = vec![0; BUFFER_READS * READ_BYTES];
+        Self { batch: Batch { input, ..Batch::default() }, filled: 0 }
     }
 
     /// Whether another full read fits.
     pub fn has_room(&self) -> bool {
-        self.buffer.len() - self.filled >= READ_BYTES
+        self.batch.input.len() - self.filled >= READ_BYTES
     }
 
     /// Whether this connection's next turn is nothing but a read and the execution of what it
@@ -73,24 +86,25 @@ impl ReadAhead {
         connection: &mut Connection<'_>,
         counters: &Counters,
     ) -> Result<(), Close> {
-        let target = &mut self.buffer[self.filled..self.filled + READ_BYTES];
+        let target = &mut self.batch.input[self.filled..self.filled + READ_BYTES];
         let Some(read) = connection.read(target)? else {
             return Ok(());
         };
         counters.bytes_read.add(read as u64);
         let bytes = self.filled..self.filled + read;
         self.filled = bytes.end;
-        self.reads.push(Ahead { place, bytes, is_ended: read == 0 });
+        self.batch.reads.push(Ahead { place, bytes, is_ended: read == 0, reply_bytes: 0 });
         Ok(())
     }
 
     /// Asks for the memory that the first request of each connection will need.
     pub fn fetch(&self, cache: &Cache) {
-        if self.reads.len() < 2 {
+        let Batch { input, reads, .. } = &self.batch;
+        if reads.len() < 2 {
             return;
         }
         let session = cache.session();
-        let keys = self.reads.iter().filter_map(|read| first_key(&self.buffer[read.bytes.clone()]));
+        let keys = reads.iter().filter_map(|read| first_key(&input[read.bytes.clone()]));
         let hashes: Vec<_> = keys.map(|key| cache.hash(key)).collect();
         for &hash in &hashes {
             session.prefetch(hash);
@@ -100,16 +114,17 @@ impl ReadAhead {
         }
     }
 
-    /// Gives the buffer and what is in it away, to be given back by [`ReadAhead::put_back`].
-    pub fn take(&mut self) -> (Vec<u8>, Vec<Ahead>) {
+    /// Gives the batch away, to be given back by [`ReadAhead::put_back`].
+    pub fn take(&mut self) -> Batch {
         self.filled = 0;
-        (std::mem::take(&mut self.buffer), std::mem::take(&mut self.reads))
+        std::mem::take(&mut self.batch)
     }
 
-    /// The buffer is free again.
-    pub fn put_back(&mut self, buffer: Vec<u8>, mut reads: Vec<Ahead>) {
-        reads.clear();
-        (self.buffer, self.reads) = (buffer, reads);
+    /// The batch is over, and its memory is free again.
+    pub fn put_back(&mut self, mut batch: Batch) {
+        batch.reads.clear();
+        batch.replies.clear();
+        self.batch = batch;
     }
 }
 

@@ -87,15 +87,10 @@ impl<'o, 's> Output<'o, 's> {
         counters: &Counters,
         limit: &ParkedLimit,
     ) -> io::Result<()> {
-        debug_assert!(parked.is_empty(), "output would overtake parked output");
-        if self.is_empty() {
-            return Ok(());
-        }
         if self.borrowed.is_empty() {
-            let written = write_some(stream, self.bytes)?;
-            counters.add_written(written);
-            parked.park(&[&self.bytes[written..]], limit)?;
+            write(self.bytes, stream, parked, counters, limit)?;
         } else {
+            debug_assert!(parked.is_empty(), "output would overtake parked output");
             self.flush_gathered(stream, parked, counters, limit)?;
         }
         self.bytes.clear();
@@ -150,6 +145,26 @@ impl Counters {
     fn add_written(&self, bytes: usize) {
         self.bytes_written.add(bytes as u64);
     }
+}
+
+/// Writes replies; what the socket does not take is parked.
+pub fn write(
+    replies: &[u8],
+    stream: &mut Stream,
+    parked: &mut Parked,
+    counters: &Counters,
+    limit: &ParkedLimit,
+) -> io::Result<()> {
+    if replies.is_empty() {
+        return Ok(());
+    }
+    debug_assert!(parked.is_empty(), "output would overtake parked output");
+    let written = write_some(stream, replies)?;
+    counters.add_written(written);
+    if written < replies.len() {
+        parked.park(&[&replies[written..]], limit)?;
+    }
+    Ok(())
 }
 
 /// Writes until the socket takes no more; returns how much it took.

@@ -25,7 +25,7 @@ use crate::commands::{self, Again, Context, Flow};
 use crate::connection::{Close, Connection, Incoming, State};
 use crate::counters::Counters;
 use crate::dump;
-use crate::output::{OUTPUT_BYTES_MAX, Output};
+use crate::output::{self, OUTPUT_BYTES_MAX, Output};
 use crate::plan::{BATCH_KEYS_MAX, End, Place, Plan, Step, recycle};
 use crate::server::Server;
 
@@ -44,6 +44,12 @@ const DIRECT_BYTES_MAX: usize = 1 << 20;
 
 /// So often in a row a request is tried in a fresh session before it counts as out of memory.
 const SESSIONS_MAX: u32 = 64;
+
+/// Replies of connections that were read together are written one after the other when all have
+/// been executed, so that neither the kernel's code nor ours drives the other out of the
+/// processor's cache for each of them. Longer ones are written at once: copying them would cost
+/// more than that saves.
+const TOGETHER_BYTES_MAX: usize = 1 << 10;
 
 /// A reply buffer that has grown beyond this is given back after the turn.
 const REPLIES_KEPT_BYTES_MAX: usize = 2 * OUTPUT_BYTES_MAX;
@@ -124,9 +130,42 @@ impl<'c> Turner<'c> {
         after
     }
 
-    /// From here on turns may share a session, until [`Turner::end_together`].
+    /// From here on connections may share a session, until [`Turner::end_together`].
     pub fn begin_together(&mut self) {
         self.kept = Kept { is_wanted: true, ..Kept::default() };
+    }
+
+    /// Executes what has been read ahead of one connection, and leaves its replies behind those of
+    /// the others in `together` if they are short. Returns how many bytes that is.
+    pub fn execute_ahead(
+        &mut self,
+        connection: &mut Connection<'c>,
+        input: &[u8],
+        together: &mut Vec<u8>,
+    ) -> Result<usize, Close> {
+        let executed = self.execute_ahead_or_close(connection, input, together);
+        if executed.is_err() {
+            self.replies.clear();
+        }
+        executed
+    }
+
+    fn execute_ahead_or_close(
+        &mut self,
+        connection: &mut Connection<'c>,
+        input: &[u8],
+        together: &mut Vec<u8>,
+    ) -> Result<usize, Close> {
+        let consumed = self.process(connection, input)?;
+        connection.unread.extend_from_slice(&input[consumed..]);
+        let bytes = self.replies.len();
+        if bytes > TOGETHER_BYTES_MAX || connection.closing.is_some() {
+            self.flush(connection)?;
+            return Ok(0);
+        }
+        together.extend_from_slice(&self.replies);
+        self.replies.clear();
+        Ok(bytes)
     }
 
     /// Closes the shared session: nobody may hold one while blocked.
@@ -134,21 +173,17 @@ impl<'c> Turner<'c> {
         self.kept = Kept::default();
     }
 
-    /// One turn of a connection whose input has been read ahead.
-    pub fn turn_with(
+    /// Ends the turn of a connection whose input was read ahead, with the replies it still gets.
+    pub fn end_ahead(
         &mut self,
         connection: &mut Connection<'c>,
-        input: &[u8],
+        replies: &[u8],
         is_ended: bool,
     ) -> Result<After, Close> {
-        let after = match self.execute_read(connection, input, is_ended) {
-            Ok(_) => Ok(end_turn(connection)),
-            Err(close) => Err(close),
-        };
-        if after.is_err() {
-            self.replies.clear();
-        }
-        after
+        let Connection { stream, parked, .. } = connection;
+        output::write(replies, stream, parked, self.counters, &self.server.parked)?;
+        self.settle(connection, is_ended)?;
+        Ok(end_turn(connection))
     }
 
     fn take_turn(&mut self, connection: &mut Connection<'c>) -> Result<After, Close> {
@@ -227,14 +262,22 @@ impl<'c> Turner<'c> {
         is_ended: bool,
     ) -> Result<usize, Close> {
         let consumed = self.process(connection, input)?;
+        if connection.parked.is_empty() {
+            self.flush(connection)?;
+        }
         connection.unread.extend_from_slice(&input[consumed..]);
+        self.settle(connection, is_ended)?;
+        Ok(consumed)
+    }
+
+    /// What follows from how much of the replies the socket took.
+    fn settle(&self, connection: &mut Connection<'c>, is_ended: bool) -> Result<(), Close> {
         if !connection.parked.is_empty() {
             connection.parked.hold(connection.unread.len(), &self.server.parked)?;
-        }
-        if is_ended && connection.parked.is_empty() {
+        } else if is_ended {
             return Err(Close::Normal);
         }
-        Ok(consumed)
+        Ok(())
     }
 
     /// Reads into the draft without a detour.
@@ -276,16 +319,14 @@ impl<'c> Turner<'c> {
         Ok(())
     }
 
-    /// Executes all whole requests of `input`; returns how many bytes are done with.
+    /// Executes all whole requests of `input`, and leaves the last replies to be written. Returns
+    /// how many bytes are done with.
     fn process(&mut self, connection: &mut Connection<'c>, input: &[u8]) -> Result<usize, Close> {
         let mut plan = Plan::new(input, connection.continuation.take());
         let mut steps = recycle(mem::take(&mut self.steps));
         let place = self.process_plan(connection, &mut plan, &mut steps);
         self.steps = recycle(steps);
         let place = place?;
-        if connection.parked.is_empty() {
-            self.flush(connection)?;
-        }
         connection.continuation = place.continuation;
         Ok(place.offset)
     }

@@ -158,17 +158,28 @@ impl<'c> Worker<'c> {
     /// Executes what was read ahead.
     fn take_ahead(&mut self) {
         self.ahead.fetch(&self.server.cache);
-        let (buffer, reads) = self.ahead.take();
+        let mut batch = self.ahead.take();
         self.turner.begin_together();
-        for read in &reads {
+        for read in &mut batch.reads {
             if let Some(Some(connection)) = self.connections.get_mut(read.place) {
-                let input = &buffer[read.bytes.clone()];
-                let after = self.turner.turn_with(connection, input, read.is_ended);
-                self.end_turn(read.place, after);
+                let input = &batch.input[read.bytes.clone()];
+                match self.turner.execute_ahead(connection, input, &mut batch.replies) {
+                    Ok(reply_bytes) => read.reply_bytes = reply_bytes,
+                    Err(close) => self.close(read.place, close),
+                }
             }
         }
         self.turner.end_together();
-        self.ahead.put_back(buffer, reads);
+        let mut replies = &batch.replies[..];
+        for read in &batch.reads {
+            let (own, others) = replies.split_at(read.reply_bytes);
+            replies = others;
+            if let Some(Some(connection)) = self.connections.get_mut(read.place) {
+                let after = self.turner.end_ahead(connection, own, read.is_ended);
+                self.end_turn(read.place, after);
+            }
+        }
+        self.ahead.put_back(batch);
     }
 
     /// A turn for every connection that can go on without an event.

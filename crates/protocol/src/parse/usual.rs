@@ -40,10 +40,8 @@ fn set<'b>(input: &'b [u8], rest: &'b [u8]) -> Option<Parsed<'b>> {
     let (flags, rest) = number(rest)?;
     let (expiry, rest) = number(rest)?;
     let (value_bytes, rest) = number(rest)?;
-    let (noreply, rest) = match rest.split_first_chunk::<8>() {
-        Some((word, rest)) if word == b" noreply" => (true, rest),
-        _ => (false, rest),
-    };
+    let behind = rest.split_first_chunk::<8>().filter(|(word, _)| *word == b" noreply");
+    let (noreply, rest) = (behind.is_some(), behind.map_or(rest, |(_, rest)| rest));
     let rest = line_end(rest)?;
     let store = Store {
         key: Key::plain(key),
