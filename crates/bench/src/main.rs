@@ -19,6 +19,7 @@ mod random;
 mod report;
 mod rss;
 mod server;
+mod trace;
 
 use std::process::ExitCode;
 

@@ -1,5 +1,7 @@
 //! From rounds to what is printed: medians with their spread, tables, JSON, progress.
 
+pub mod model;
+
 use std::fmt;
 use std::fs;
 use std::path::Path;
