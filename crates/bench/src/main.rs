@@ -13,6 +13,7 @@ mod density;
 mod drive;
 mod failure;
 mod instructions;
+mod load;
 mod machine;
 mod null_server;
 mod random;

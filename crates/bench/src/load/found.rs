@@ -1,0 +1,101 @@
+//! What a run found, seen from the client.
+
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+use crate::failure::{Failure, Outcome};
+
+/// Latencies are kept in nanoseconds to three digits; beyond the limit they count as the limit.
+const LATENCY_DIGITS: u8 = 3;
+const LATENCY_NS_MAX: u64 = 100_000_000_000;
+
+/// Counts of a run, without its warm-up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Gets answered.
+    pub gets: u64,
+    /// Of these, with a value.
+    pub hits: u64,
+    /// Hits whose value was compared byte by byte.
+    pub checked: u64,
+    /// Objects stored because a get had missed them.
+    pub fills: u64,
+    /// All other requests that were answered.
+    pub others: u64,
+    /// Requests that the server answered with an error.
+    pub refused: u64,
+}
+
+/// Everything that one thread, or all together, found.
+#[derive(Debug)]
+pub struct Found {
+    /// What came back.
+    pub counts: Counts,
+    /// Nanoseconds until the reply to a get.
+    pub get_ns: Histogram<u64>,
+    /// Nanoseconds until the reply to anything else.
+    pub other_ns: Histogram<u64>,
+    /// The words of the first refusal.
+    pub refusal: Option<String>,
+    /// When the first request that counts was sent and the last reply came.
+    span: Option<(Instant, Instant)>,
+}
+
+impl Found {
+    /// Nothing yet.
+    pub fn new() -> Found {
+        Found {
+            counts: Counts::default(),
+            get_ns: histogram(),
+            other_ns: histogram(),
+            refusal: None,
+            span: None,
+        }
+    }
+
+    /// Requests that count.
+    pub fn requests(&self) -> u64 {
+        self.counts.gets + self.counts.fills + self.counts.others
+    }
+
+    /// From the first request that counts to the last reply.
+    pub fn elapsed(&self) -> Duration {
+        self.span.map_or(Duration::ZERO, |(first, last)| last - first)
+    }
+
+    /// Hits for each get.
+    pub fn hit_ratio(&self) -> f64 {
+        self.counts.hits as f64 / self.counts.gets.max(1) as f64
+    }
+
+    /// Notes that something that counts was sent at one time and answered at another.
+    pub fn note(&mut self, sent: Instant, answered: Instant) {
+        let (first, last) = self.span.get_or_insert((sent, answered));
+        *first = sent.min(*first);
+        *last = answered.max(*last);
+    }
+
+    /// Adds what another thread found.
+    pub fn add(&mut self, other: Found) -> Outcome<()> {
+        let (mine, its) = (&mut self.counts, other.counts);
+        mine.gets += its.gets;
+        mine.hits += its.hits;
+        mine.checked += its.checked;
+        mine.fills += its.fills;
+        mine.others += its.others;
+        mine.refused += its.refused;
+        let too_long = |_| Failure::Reply("latencies of two threads do not add up".into());
+        self.get_ns.add(other.get_ns).map_err(too_long)?;
+        self.other_ns.add(other.other_ns).map_err(too_long)?;
+        self.refusal = self.refusal.take().or(other.refusal);
+        if let Some((first, last)) = other.span {
+            self.note(first, last);
+        }
+        Ok(())
+    }
+}
+
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_max(LATENCY_NS_MAX, LATENCY_DIGITS).expect("the constants are in range")
+}

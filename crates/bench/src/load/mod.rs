@@ -1,0 +1,295 @@
+//! `larder-bench load`: a trace or a workload sent to a running server, over many connections.
+//!
+//! ```text
+//!   trace --split by object--> connections --spread over--> threads, one poll each
+//!                                  |
+//!                closed loop: `depth` requests in flight on each
+//!                open loop:   every request at its time, latency counted from that time
+//! ```
+//!
+//! Objects that a get misses are stored at once if the workload fills misses, as a client does that
+//! keeps a database's results in the cache.
+
+pub mod connection;
+pub mod exchange;
+pub mod found;
+pub mod schedule;
+pub mod values;
+
+use std::io;
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+
+use crate::failure::{Failure, Outcome};
+use crate::machine;
+use connection::{Connection, Job};
+use found::Found;
+use schedule::{Share, split};
+
+/// Connections of one load: a limit far above what saturates a server.
+pub const CONNECTIONS_MAX: usize = 16_384;
+/// A server that says nothing for this long while it owes replies is given up.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// Nearer to the next request than this a thread looks for replies without sleeping: the kernel's
+/// timer would oversleep.
+const SPIN: Duration = Duration::from_millis(2);
+const EVENTS_MAX: usize = 1024;
+
+/// How a load is spread.
+#[derive(Debug, Clone)]
+pub struct Spread {
+    /// Connections over all threads.
+    pub connections: usize,
+    /// The core of each thread; empty: one thread, wherever it runs.
+    pub cores: Vec<usize>,
+}
+
+/// Sends the whole job to the server at `address` and waits for all replies.
+pub fn run(job: &Job<'_>, address: SocketAddr, spread: &Spread) -> Outcome<Found> {
+    assert!((1..=CONNECTIONS_MAX).contains(&spread.connections), "connections out of range");
+    let shares = split(job.requests, spread.connections);
+    if spread.cores.is_empty() {
+        return Worker::connect(job, address, &shares)?.run(Instant::now());
+    }
+    let per_thread = shares.len().div_ceil(spread.cores.len());
+    let workers: Vec<_> = shares
+        .chunks(per_thread)
+        .map(|shares| Worker::connect(job, address, shares))
+        .collect::<Outcome<_>>()?;
+    let started = Instant::now();
+    let found: Vec<Outcome<Found>> = thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (worker, core) in workers.into_iter().zip(spread.cores.iter().copied()) {
+            threads.push(scope.spawn(move || {
+                machine::pin(core)?;
+                worker.run(started)
+            }));
+        }
+        let join = |thread: thread::ScopedJoinHandle<'_, _>| {
+            thread.join().expect("a sender reports what fails and does not panic")
+        };
+        threads.into_iter().map(join).collect()
+    });
+    let mut all = Found::new();
+    for found in found {
+        all.add(found?)?;
+    }
+    Ok(all)
+}
+
+/// One thread's connections.
+struct Worker<'j, 't> {
+    job: &'j Job<'t>,
+    poll: Poll,
+    connections: Vec<Connection<'j>>,
+    found: Found,
+}
+
+impl<'j, 't: 'j> Worker<'j, 't> {
+    fn connect(job: &'j Job<'t>, address: SocketAddr, shares: &'j [Share]) -> Outcome<Self> {
+        let poll = Poll::new().map_err(Failure::io("making a poll"))?;
+        let mut connections = Vec::with_capacity(shares.len());
+        for (number, share) in shares.iter().enumerate() {
+            let stream = std::net::TcpStream::connect(address)
+                .map_err(Failure::io(format!("connecting to {address}")))?;
+            stream.set_nodelay(true).map_err(Failure::io("setting TCP_NODELAY"))?;
+            stream.set_nonblocking(true).map_err(Failure::io("making a socket non-blocking"))?;
+            let mut stream = TcpStream::from_std(stream);
+            poll.registry()
+                .register(&mut stream, Token(number), Interest::READABLE | Interest::WRITABLE)
+                .map_err(Failure::io("registering a connection"))?;
+            connections.push(Connection::new(stream, share));
+        }
+        Ok(Self { job, poll, connections, found: Found::new() })
+    }
+
+    fn run(mut self, started: Instant) -> Outcome<Found> {
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        let mut heard = Instant::now();
+        self.send_due(started)?;
+        while !self.connections.iter().all(Connection::is_done) {
+            let timeout = self.timeout(started);
+            match self.poll.poll(&mut events, Some(timeout)) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                other => other.map_err(Failure::io("waiting for replies"))?,
+            }
+            let now = Instant::now();
+            let is_owed = self.connections.iter().any(Connection::is_owed);
+            if !events.is_empty() || !is_owed {
+                heard = now;
+            } else if now - heard > SILENCE_MAX {
+                return Err(Failure::Reply(format!("no reply for {SILENCE_MAX:?}")));
+            }
+            for event in &events {
+                let connection = &mut self.connections[event.token().0];
+                connection.receive(self.job, &mut self.found)?;
+                connection.send(self.job, started, now)?;
+            }
+            if self.job.per_second.is_some() {
+                self.send_due(started)?;
+            }
+        }
+        Ok(self.found)
+    }
+
+    fn send_due(&mut self, started: Instant) -> Outcome<()> {
+        let now = Instant::now();
+        for connection in &mut self.connections {
+            connection.send(self.job, started, now)?;
+        }
+        Ok(())
+    }
+
+    /// How long nothing but replies can happen.
+    fn timeout(&self, started: Instant) -> Duration {
+        if self.job.per_second.is_none() {
+            return SILENCE_MAX;
+        }
+        let next = self.connections.iter().filter_map(|c| c.next_due(self.job)).min();
+        let left = next.map_or(SILENCE_MAX, |due| (started + due) - Instant::now());
+        if left < SPIN { Duration::ZERO } else { (left - SPIN).min(SILENCE_MAX) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+    use std::sync::{Arc, Mutex};
+    use std::thread;
+
+    use super::connection::Job;
+    use super::exchange::Protocol;
+    use super::values::Values;
+    use super::{Spread, run};
+    use crate::failure::{Failure, Outcome};
+    use crate::load::found::Found;
+    use crate::trace::{Operation, Request};
+
+    type Items = Arc<Mutex<HashMap<String, Vec<u8>>>>;
+
+    /// A server for `get` and `set` that is too simple to be wrong, unless it is asked to damage
+    /// values or to refuse sets.
+    fn serve(connections: usize, fault: Fault) -> SocketAddr {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let items = Items::default();
+        thread::spawn(move || {
+            for stream in listener.incoming().take(connections).flatten() {
+                let items = items.clone();
+                thread::spawn(move || answer(stream, &items, fault));
+            }
+        });
+        address
+    }
+
+    #[derive(Clone, Copy, PartialEq)]
+    enum Fault {
+        None,
+        Damage,
+        Refuse,
+    }
+
+    fn answer(mut stream: TcpStream, items: &Items, fault: Fault) -> std::io::Result<()> {
+        let mut reader = BufReader::new(stream.try_clone()?);
+        let mut line = String::new();
+        while reader.read_line(&mut line)? > 0 {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            if words[0] == "get" {
+                let mut reply = Vec::new();
+                if let Some(value) = items.lock().expect("unpoisoned").get(words[1]) {
+                    write!(reply, "VALUE {} 0 {}\r\n", words[1], value.len())?;
+                    reply.extend_from_slice(value);
+                    reply.extend_from_slice(b"\r\n");
+                }
+                reply.extend_from_slice(b"END\r\n");
+                stream.write_all(&reply)?;
+            } else {
+                let bytes: usize = words[4].parse().expect("a length");
+                let mut value = vec![0; bytes + 2];
+                reader.read_exact(&mut value)?;
+                value.truncate(bytes);
+                if fault == Fault::Damage {
+                    value[0] ^= 1;
+                }
+                if fault == Fault::Refuse {
+                    stream.write_all(b"SERVER_ERROR out of memory\r\n")?;
+                } else {
+                    items.lock().expect("unpoisoned").insert(words[1].to_owned(), value);
+                    stream.write_all(b"STORED\r\n")?;
+                }
+            }
+            line.clear();
+        }
+        Ok(())
+    }
+
+    fn get(object: u32) -> Request {
+        Request {
+            time_s: 0,
+            object,
+            value_bytes: 10 + object % 50,
+            ttl_s: 0,
+            cost_us: 0,
+            key_bytes: 16,
+            operation: Operation::Get,
+        }
+    }
+
+    fn load(fault: Fault, depth: usize, per_second: Option<f64>, warm_up: u32) -> Outcome<Found> {
+        let requests: Vec<Request> = (0..3000).map(|number| get(number % 1000)).collect();
+        let values = Values::new(100, 1);
+        let job = Job {
+            protocol: Protocol::Text,
+            requests: &requests,
+            values: &values,
+            fills_misses: true,
+            depth,
+            per_second,
+            warm_up,
+            checks: true,
+        };
+        let spread = Spread { connections: 5, cores: vec![0, 0] };
+        run(&job, serve(5, fault), &spread)
+    }
+
+    #[test]
+    fn misses_are_filled_and_then_hit() {
+        let found = load(Fault::None, 1, None, 0).expect("a well-behaved server");
+        assert_eq!((found.counts.gets, found.counts.fills), (3000, 1000));
+        assert_eq!((found.counts.hits, found.counts.checked), (2000, 2000));
+        assert_eq!((found.get_ns.len(), found.other_ns.len()), (3000, 1000));
+        assert!(found.counts.refused == 0 && found.refusal.is_none());
+    }
+
+    #[test]
+    fn a_warm_up_is_sent_and_not_counted() {
+        let found = load(Fault::None, 1, None, 1000).expect("a well-behaved server");
+        assert_eq!((found.counts.gets, found.counts.hits, found.counts.fills), (2000, 2000, 0));
+    }
+
+    #[test]
+    fn an_open_loop_sends_everything_too() {
+        let found = load(Fault::None, 1, Some(20_000.0), 1000).expect("a well-behaved server");
+        assert_eq!(found.counts.gets, 2000);
+        assert_eq!(found.requests(), 2000 + found.counts.fills);
+    }
+
+    #[test]
+    fn a_damaged_value_is_found() {
+        let failure = load(Fault::Damage, 4, None, 0).expect_err("values differ");
+        assert!(matches!(failure, Failure::Check(_)), "{failure}");
+    }
+
+    #[test]
+    fn refusals_are_counted_and_quoted() {
+        let found = load(Fault::Refuse, 4, None, 0).expect("errors are findings");
+        assert_eq!((found.counts.hits, found.counts.refused), (0, 3000));
+        assert_eq!(found.refusal.as_deref(), Some("SERVER_ERROR out of memory"));
+    }
+}
