@@ -5,17 +5,16 @@
 //! kernel says is resident, so that nothing is left out: index, fragmentation, buffers, code.
 //! Redis is filled until it refuses, since its approximate eviction says nothing about density.
 
-use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
-use serde::Serialize;
 
 use crate::drive::fill::Filler;
 use crate::drive::items::{KEY_BYTES_MAX, KEY_BYTES_MIN, Shape};
 use crate::failure::{Failure, Outcome};
 use crate::machine::{self, Machine};
-use crate::report;
+use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
+use crate::report::{self, ReportOptions};
 use crate::server::query::{self, Counts};
 use crate::server::recipe::{Kind, Recipe, ServerOptions};
 use crate::server::{Server, usage};
@@ -66,25 +65,17 @@ pub struct DensityOptions {
     /// Memory limit of each server in MiB.
     #[arg(short, long = "memory-mb", default_value_t = 1024)]
     memory_mb: u64,
-    /// Write the report as JSON to this file.
-    #[arg(long)]
-    json: Option<PathBuf>,
     /// A small memory limit, to see whether everything works.
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
+    report: ReportOptions,
+    #[command(flatten)]
     servers_options: ServerOptions,
 }
 
-#[derive(Debug, Serialize)]
-struct Report {
-    machine: Machine,
-    memory_mb: u64,
-    rows: Vec<Row>,
-}
-
 /// One server full of items of one size.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
 struct Row {
     server: Kind,
     command: String,
@@ -124,9 +115,9 @@ pub fn run(options: &DensityOptions) -> Outcome<()> {
     }
     progress.finish_and_clear();
     relate(&mut rows);
-    let report = Report { machine, memory_mb, rows };
-    print(&report);
-    report::write_json(options.json.as_deref(), &report)
+    let document = document(machine, memory_mb, &rows);
+    println!("{}", report::text(&document));
+    options.report.write(&document)
 }
 
 fn measure(server: &Server, lengths: Lengths, memory_mb: u64) -> Outcome<Row> {
@@ -192,29 +183,84 @@ fn relate(rows: &mut [Row]) {
     }
 }
 
-fn print(report: &Report) {
-    println!("{}\nmemory limit {} MiB\n", report.machine.lines(), report.memory_mb);
-    let header = [
+fn document(machine: Machine, memory_mb: u64, rows: &[Row]) -> Document {
+    let mut commands: Vec<&str> = rows.iter().map(|row| row.command.as_str()).collect();
+    commands.sort_unstable();
+    commands.dedup();
+    let mut facts = vec![("memory limit".to_owned(), format!("{memory_mb} MiB"))];
+    facts.extend(commands.iter().map(|command| ("server".to_owned(), (*command).to_owned())));
+    let text = "Filled until full for good; resident memory leaves nothing out.";
+    let mut section = Section::new("Items for each GiB of resident memory", [text]);
+    section.plots.push(plot(rows));
+    section.tables.push(table(rows));
+    Document {
+        title: "How many items a server keeps".into(),
+        machine,
+        facts,
+        sections: vec![section],
+    }
+}
+
+fn table(rows: &[Row]) -> Table {
+    let columns = [
         "key+value",
         "server",
+        "stored",
         "items",
+        "evicted",
         "RSS MiB",
         "M items / GiB",
         "bytes beyond key and value",
         "x memcached",
     ];
-    let rows = report.rows.iter().map(|row| {
+    let cells = rows.iter().map(|row| {
         vec![
-            format!("{}+{}", row.key_bytes, row.value_bytes),
-            row.server.to_string(),
-            row.items.to_string(),
-            format!("{:.1}", row.rss_bytes as f64 / (1 << 20) as f64),
-            format!("{:.2}", row.items_per_gib / 1e6),
-            format!("{:.1}", row.overhead_bytes),
-            row.ratio_to_memcached.map_or_else(|| "-".into(), |ratio| format!("{ratio:.2}")),
+            Cell::Text(row.lengths()),
+            Cell::text(row.server.to_string()),
+            Cell::count(row.stored),
+            Cell::count(row.items),
+            Cell::count(row.evictions),
+            Cell::number(row.rss_bytes as f64 / (1 << 20) as f64, 1),
+            Cell::number(row.items_per_gib / 1e6, 2),
+            Cell::number(row.overhead_bytes, 1),
+            row.ratio_to_memcached.map_or(Cell::Nothing, |ratio| Cell::number(ratio, 2)),
         ]
     });
-    println!("{}", report::table(&header, 2, rows));
+    Table {
+        name: "density".into(),
+        columns: columns.map(String::from).to_vec(),
+        rows: cells.collect(),
+    }
+}
+
+/// A group of bars for each size, a bar for each server.
+fn plot(rows: &[Row]) -> Plot {
+    let mut sizes: Vec<String> = rows.iter().map(Row::lengths).collect();
+    sizes.dedup();
+    let mut series: Vec<Series> = Vec::new();
+    for row in rows {
+        let size = sizes.iter().position(|size| *size == row.lengths());
+        let x = size.expect("every row's size was collected") as f64;
+        let point = Point::exact(x, row.items_per_gib / 1e6);
+        let name = row.server.to_string();
+        match series.iter_mut().find(|series| series.name == name) {
+            Some(series) => series.points.push(point),
+            None => series.push(Series { name, points: vec![point] }),
+        }
+    }
+    Plot {
+        name: "density".into(),
+        title: "Items for each GiB of resident memory".into(),
+        x: Axis::words("key + value (bytes)", sizes),
+        y: Axis::linear("million items / GiB"),
+        series,
+    }
+}
+
+impl Row {
+    fn lengths(&self) -> String {
+        format!("{}+{}", self.key_bytes, self.value_bytes)
+    }
 }
 
 #[cfg(test)]

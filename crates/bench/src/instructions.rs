@@ -9,19 +9,18 @@
 //! Counts of threads are kept apart. The busiest is the worker, whose figure hardly varies; what
 //! the others do, the background's work above all, is given beside it.
 
-use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde::Serialize;
 
 use crate::compare::workload::{Name, Workload};
 use crate::drive::Driver;
 use crate::drive::command::ItemOptions;
 use crate::failure::{Failure, Outcome};
 use crate::machine::{self, Machine};
-use crate::report::{self, Spread};
+use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
+use crate::report::{self, ReportOptions, Spread};
 use crate::server::Server;
 use crate::server::recipe::{Kind, Recipe, ServerOptions, find};
 
@@ -63,12 +62,11 @@ pub struct InstructionsOptions {
     /// The binary of valgrind.
     #[arg(long, default_value = "valgrind")]
     valgrind: PathBuf,
-    /// Write the report as JSON to this file.
-    #[arg(long)]
-    json: Option<PathBuf>,
     /// One round of short runs, to see whether everything works.
     #[arg(long)]
     quick: bool,
+    #[command(flatten)]
+    report: ReportOptions,
     #[command(flatten)]
     servers_options: ServerOptions,
 }
@@ -80,14 +78,7 @@ struct Counts {
     others: u64,
 }
 
-#[derive(Debug, Serialize)]
-struct Report {
-    machine: Machine,
-    server: Kind,
-    rows: Vec<Row>,
-}
-
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 struct Row {
     workload: Name,
     /// Keys in the shorter run.
@@ -136,9 +127,9 @@ pub fn run(options: &InstructionsOptions) -> Outcome<()> {
         });
     }
     progress.finish_and_clear();
-    let report = Report { machine, server: options.server, rows };
-    println!("{report}");
-    report::write_json(options.json.as_deref(), &report)
+    let document = document(machine, &options, &rows);
+    println!("{}", report::text(&document));
+    options.report.write(&document)
 }
 
 /// Runs a workload once in a fresh server under callgrind.
@@ -221,20 +212,50 @@ fn total(text: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-impl fmt::Display for Report {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(out, "{}\nserver:  {}\n", self.machine.lines(), self.server)?;
-        let header = ["workload", "keys", "worker's instructions / key", "other threads'"];
-        let rows = self.rows.iter().map(|row| {
-            let Row { workload, keys, worker, others } = row;
-            vec![
-                workload.to_string(),
-                format!("{keys} and {}", 2 * keys),
-                format!("{worker:.0}"),
-                format!("{others:.0}"),
-            ]
-        });
-        write!(out, "{}", report::table(&header, 1, rows))
+fn document(machine: Machine, options: &InstructionsOptions, rows: &[Row]) -> Document {
+    let mut section = Section::new("Instructions of user space", Vec::<String>::new());
+    let columns = ["workload", "keys", "worker's instructions / key", "other threads'"];
+    let cells = rows.iter().map(|row| {
+        let Row { workload, keys, worker, others } = row;
+        vec![
+            Cell::text(workload.to_string()),
+            Cell::Text(format!("{keys} and {}", 2 * keys)),
+            Cell::spread(*worker, 0),
+            Cell::spread(*others, 0),
+        ]
+    });
+    section.tables.push(Table {
+        name: "instructions".into(),
+        columns: columns.map(String::from).to_vec(),
+        rows: cells.collect(),
+    });
+    let bars = |name: &str, field: fn(&Row) -> Spread| Series {
+        name: name.to_owned(),
+        points: rows
+            .iter()
+            .zip(0..)
+            .map(|(row, x)| Point::spread(f64::from(x), field(row)))
+            .collect(),
+    };
+    let words = rows.iter().map(|row| row.workload.to_string()).collect();
+    section.plots.push(Plot {
+        name: "instructions".into(),
+        title: "Instructions for each key".into(),
+        x: Axis::words("workload", words),
+        y: Axis::linear("instructions / key"),
+        series: vec![bars("worker", |row| row.worker), bars("other threads", |row| row.others)],
+    });
+    let facts = [
+        ("server", options.server.to_string()),
+        ("rounds", options.rounds.to_string()),
+        ("keys", format!("{} of {} bytes", options.key_count, options.key_bytes)),
+        ("values", format!("{} bytes", options.value_bytes)),
+    ];
+    Document {
+        title: "What a request costs the server's own code".into(),
+        machine,
+        facts: facts.map(|(name, value)| (name.to_owned(), value)).to_vec(),
+        sections: vec![section],
     }
 }
 

@@ -10,17 +10,14 @@
 //!   of the last 1000 items, or of as many as make a tenth of the memory, nearly all are there,
 //!   and each is right to the last byte.
 
-use std::fmt;
-use std::path::PathBuf;
-
 use clap::Args;
-use serde::Serialize;
 
 use crate::drive::fill::{Filler, ReadBack};
 use crate::drive::items::{Shape, Size};
 use crate::failure::{Failure, Outcome};
 use crate::machine::{self, Machine};
-use crate::report;
+use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
+use crate::report::{self, ReportOptions};
 use crate::server::recipe::{Kind, Recipe, ServerOptions};
 use crate::server::{Server, query, usage};
 
@@ -55,19 +52,17 @@ pub struct RssOptions {
     /// Share of the items stored last that must be readable.
     #[arg(long, default_value_t = 0.95)]
     recent_share_min: f64,
-    /// Write the report as JSON to this file.
-    #[arg(long)]
-    json: Option<PathBuf>,
     /// Only a limit of 64 MiB.
     #[arg(long)]
     quick: bool,
+    #[command(flatten)]
+    report: ReportOptions,
     #[command(flatten)]
     servers_options: ServerOptions,
 }
 
 /// A kind of items to fill a server with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fill {
     /// 48 bytes: a key of 16 and a value of 32.
     Small,
@@ -83,16 +78,8 @@ const FRESH: [&[Fill]; 4] = [&[Fill::Small], &[Fill::Medium], &[Fill::Large], &[
 /// Back to small at the end: memory must come back from large items, too.
 const SHIFTING: &[Fill] = &[Fill::Small, Fill::Medium, Fill::Large, Fill::Mixed, Fill::Small];
 
-#[derive(Debug, Serialize)]
-struct Report {
-    machine: Machine,
-    server: Kind,
-    recent_share_min: f64,
-    rows: Vec<Row>,
-}
-
 /// A server after one fill.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 struct Row {
     memory_mb: u64,
     /// Earlier fills of the same server.
@@ -131,15 +118,10 @@ pub fn run(options: &RssOptions) -> Outcome<()> {
         }
     }
     progress.finish_and_clear();
-    let report = Report {
-        machine,
-        server: options.server,
-        recent_share_min: options.recent_share_min,
-        rows,
-    };
-    println!("{report}");
-    report::write_json(options.json.as_deref(), &report)?;
-    judge(&report)
+    let document = document(machine, options, &rows);
+    println!("{}", report::text(&document));
+    options.report.write(&document)?;
+    judge(&rows, options.recent_share_min)
 }
 
 /// Fills one server with one kind after the other.
@@ -228,14 +210,14 @@ fn read_recent(
 }
 
 /// Fails if a limit was passed or too little of what was stored last could be read.
-fn judge(report: &Report) -> Outcome<()> {
+fn judge(rows: &[Row], recent_share_min: f64) -> Outcome<()> {
     let mut broken = Vec::new();
-    for row in &report.rows {
+    for row in rows {
         if row.rss_peak_bytes > row.rss_limit_bytes {
             let beyond = (row.rss_peak_bytes - row.rss_limit_bytes) / 1024;
             broken.push(format!("{}: {beyond} KiB beyond the limit", row.title()));
         }
-        if (row.recent_right as f64) < report.recent_share_min * row.recent_read as f64 {
+        if (row.recent_right as f64) < recent_share_min * row.recent_read as f64 {
             let (right, read) = (row.recent_right, row.recent_read);
             broken.push(format!("{}: only {right} of the last {read} items", row.title()));
         }
@@ -273,28 +255,57 @@ impl Row {
         title + &format!("{:?}", self.fill).to_lowercase()
     }
 
-    fn cells(&self) -> Vec<String> {
-        let mib = |bytes: u64| format!("{:.1}", bytes as f64 / MIB as f64);
+    fn cells(&self) -> Vec<Cell> {
+        let mib = |bytes: u64| Cell::number(bytes as f64 / MIB as f64, 1);
         vec![
-            self.title(),
+            Cell::Text(self.title()),
             mib(self.rss_bytes),
             mib(self.rss_peak_bytes),
             mib(self.rss_limit_bytes),
-            self.stored.to_string(),
-            self.refused.to_string(),
-            self.items.to_string(),
-            self.evictions.to_string(),
-            format!("{}/{}", self.recent_right, self.recent_read),
+            Cell::count(self.stored),
+            Cell::count(self.refused),
+            Cell::count(self.items),
+            Cell::count(self.evictions),
+            Cell::Text(format!("{}/{}", self.recent_right, self.recent_read)),
         ]
     }
 }
 
-impl fmt::Display for Report {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(out, "{}\nserver:  {}\n", self.machine.lines(), self.server)?;
-        let header =
-            ["fill", "RSS MiB", "peak", "limit", "stored", "refused", "items", "evicted", "recent"];
-        write!(out, "{}", report::table(&header, 1, self.rows.iter().map(Row::cells)))
+fn document(machine: Machine, options: &RssOptions, rows: &[Row]) -> Document {
+    let columns =
+        ["fill", "RSS MiB", "peak", "limit", "stored", "refused", "items", "evicted", "recent"];
+    let mut section = Section::new("Resident memory after each fill", Vec::<String>::new());
+    section.tables.push(Table {
+        name: "rss".into(),
+        columns: columns.map(String::from).to_vec(),
+        rows: rows.iter().map(Row::cells).collect(),
+    });
+    section.plots.push(plot(rows));
+    let facts = [
+        ("server", options.server.to_string()),
+        ("recent", format!("at least {} must be readable", options.recent_share_min)),
+    ];
+    Document {
+        title: "Whether -m means memory".into(),
+        machine,
+        facts: facts.map(|(name, value)| (name.to_owned(), value)).to_vec(),
+        sections: vec![section],
+    }
+}
+
+/// The peak after each fill, as a share of the limit, with a line's worth of room above.
+fn plot(rows: &[Row]) -> Plot {
+    let share = |row: &Row| row.rss_peak_bytes as f64 / row.rss_limit_bytes as f64;
+    let point = |(at, row)| Point::exact(at as f64, share(row));
+    Plot {
+        name: "rss".into(),
+        title: "Peak of resident memory over its limit; the promise is at most 1".into(),
+        x: Axis::words("fill", (1..=rows.len()).map(|number| number.to_string()).collect()),
+        y: Axis::linear("peak / limit"),
+        series: vec![Series {
+            name: "peak".into(),
+            points: rows.iter().enumerate().map(point).collect(),
+        }],
     }
 }
 

@@ -1,7 +1,10 @@
 //! The commands from end to end, with memcached in Larder's place, where the peers are installed.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use serde_json::Value;
 
 fn installed(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
@@ -18,7 +21,7 @@ fn bench(arguments: &[&str]) -> Output {
         .expect("the binary was built for this test")
 }
 
-fn report_of(arguments: &[&str], name: &str) -> Option<serde_json::Value> {
+fn report_of(arguments: &[&str], name: &str) -> Option<Value> {
     let (Some(memcached), Some(_)) = (installed("memcached"), installed("redis-server")) else {
         eprintln!("memcached or redis-server is not installed: nothing to compare with");
         return None;
@@ -36,22 +39,39 @@ fn report_of(arguments: &[&str], name: &str) -> Option<serde_json::Value> {
     Some(serde_json::from_str(&text).expect("the report is JSON"))
 }
 
+/// The rows of the table with this name, each as what its columns hold.
+fn rows(report: &Value, name: &str) -> Vec<BTreeMap<String, Value>> {
+    let sections = report["sections"].as_array().expect("sections");
+    let tables = sections.iter().flat_map(|part| part["tables"].as_array().expect("tables"));
+    let table = tables.into_iter().find(|table| table["name"] == name).expect("the table");
+    let columns = table["columns"].as_array().expect("columns");
+    let names = columns.iter().map(|column| column.as_str().expect("a name").to_owned());
+    let names: Vec<String> = names.collect();
+    let rows = table["rows"].as_array().expect("rows").iter();
+    rows.map(|row| {
+        let cells = row.as_array().expect("cells").iter().cloned();
+        names.iter().cloned().zip(cells).collect()
+    })
+    .collect()
+}
+
 #[test]
 fn compare_measures_every_server_and_finds_every_key() {
     let Some(report) = report_of(&["compare"], "compare.json") else {
         return;
     };
-    let rows = report["rows"].as_array().expect("rows");
+    let found = rows(&report, "rows");
     assert_eq!(
-        rows.len(),
+        found.len(),
         19,
         "five workloads on four servers, but no multiget on the null server"
     );
-    for row in rows {
-        assert!(row["server_cpu"]["median"].as_f64() > Some(0.0), "{row}");
-        assert!(row["hit_share"].is_null() || row["hit_share"] == 1.0, "{row}");
+    for row in found {
+        let cpu = &row["server CPU s / M keys"]["spread"]["median"];
+        assert!(cpu.as_f64() > Some(0.0), "{row:?}");
+        assert!(row["hits"].is_null() || row["hits"]["value"] == 1.0, "{row:?}");
     }
-    assert_eq!(report["ratios"].as_array().map(Vec::len), Some(6));
+    assert_eq!(rows(&report, "ratios").len(), 6);
 }
 
 #[test]
@@ -59,9 +79,9 @@ fn density_fills_every_server() {
     let Some(report) = report_of(&["density", "--sizes", "30+270"], "density.json") else {
         return;
     };
-    for row in report["rows"].as_array().expect("rows") {
-        let per_gib = row["items_per_gib"].as_f64().expect("a number");
-        assert!((1e6..3.6e6).contains(&per_gib), "{row}");
+    for row in rows(&report, "density") {
+        let per_gib = row["M items / GiB"]["value"].as_f64().expect("a number");
+        assert!((1.0..3.6).contains(&per_gib), "{row:?}");
     }
 }
 
@@ -70,12 +90,12 @@ fn rss_follows_every_fill() {
     let Some(report) = report_of(&["rss"], "rss.json") else {
         return;
     };
-    let rows = report["rows"].as_array().expect("rows");
-    assert_eq!(rows.len(), 9, "four fills of a fresh server and five of one");
-    for row in rows {
-        assert!(row["evictions"].as_u64() > Some(0), "{row}");
-        assert!(row["recent_read"].as_u64() > Some(0), "{row}");
-        assert!(row["rss_bytes"].as_u64() > Some(48 << 20), "{row}");
+    let found = rows(&report, "rss");
+    assert_eq!(found.len(), 9, "four fills of a fresh server and five of one");
+    for row in found {
+        assert!(row["evicted"]["value"].as_f64() > Some(0.0), "{row:?}");
+        assert!(!row["recent"].as_str().expect("a share").ends_with("/0"), "{row:?}");
+        assert!(row["RSS MiB"]["value"].as_f64() > Some(48.0), "{row:?}");
     }
 }
 

@@ -11,8 +11,6 @@
 mod summary;
 pub mod workload;
 
-use std::path::PathBuf;
-
 use clap::Args;
 
 use crate::drive::command::ItemOptions;
@@ -20,10 +18,9 @@ use crate::drive::encode::Dialect;
 use crate::drive::script::Script;
 use crate::failure::Outcome;
 use crate::machine::{self, Machine};
-use crate::report;
+use crate::report::{self, ReportOptions};
 use crate::server::Server;
 use crate::server::recipe::{Kind, Recipe, ServerOptions};
-use summary::Report;
 use workload::{Name, Sample, Workload};
 
 /// Rounds, keys and requests with `--quick`: enough to see that everything works.
@@ -60,12 +57,11 @@ pub struct CompareOptions {
     /// Memory limit of each server in MiB.
     #[arg(short, long = "memory-mb", default_value_t = 1024)]
     memory_mb: u64,
-    /// Write the report as JSON to this file.
-    #[arg(long)]
-    json: Option<PathBuf>,
     /// Small counts, to see whether everything works.
     #[arg(long)]
     quick: bool,
+    #[command(flatten)]
+    report: ReportOptions,
     #[command(flatten)]
     items: ItemOptions,
     #[command(flatten)]
@@ -86,9 +82,9 @@ pub fn run(options: &CompareOptions) -> Outcome<()> {
     let workloads: Vec<Workload> = options.workloads.iter().map(|name| name.workload()).collect();
     let scripts = Scripts::new(&options, &servers, &workloads);
     let samples = measure_all(&options, &servers, &workloads, &scripts)?;
-    let report = Report::new(machine, &options, &servers, &samples);
-    println!("{report}");
-    report::write_json(options.json.as_deref(), &report)
+    let document = summary::document(machine, &options, &servers, &samples);
+    println!("{}", report::text(&document));
+    options.report.write(&document)
 }
 
 /// Finds all binaries before the first is started, then starts and fills all.

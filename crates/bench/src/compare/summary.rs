@@ -1,15 +1,11 @@
 //! The report of a comparison: per workload and server the spread over rounds, and the ratios that
 //! Larder's targets are about.
 
-use std::fmt;
-
-use serde::Serialize;
-
 use crate::compare::CompareOptions;
 use crate::compare::workload::{Name, Sample};
-use crate::drive::choice::Choice;
 use crate::machine::Machine;
-use crate::report::{self, Spread};
+use crate::report::Spread;
+use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
 use crate::server::Server;
 use crate::server::recipe::Kind;
 
@@ -45,24 +41,116 @@ const fn target(workload: Name, over: Kind, under: Kind, aim: Aim) -> Target {
     Target { workload, over, under, aim }
 }
 
-/// Everything that a comparison found.
-#[derive(Debug, Serialize)]
-pub struct Report {
+/// Sums up the samples of all rounds.
+pub fn document(
     machine: Machine,
-    servers: Vec<String>,
-    seed: u64,
-    rounds: u64,
-    keys: u64,
-    key_bytes: u64,
-    value_bytes: u64,
-    choice: Choice,
-    rows: Vec<Row>,
-    ratios: Vec<Ratio>,
-    samples: Vec<Sample>,
+    options: &CompareOptions,
+    servers: &[Server],
+    samples: &[Sample],
+) -> Document {
+    let rows = options.workloads.iter().flat_map(|workload| {
+        servers.iter().filter_map(|server| Row::new(*workload, server.kind, samples))
+    });
+    let rows: Vec<Row> = rows.collect();
+    let ratios: Vec<Ratio> = TARGETS.iter().filter_map(|one| Ratio::new(one, samples)).collect();
+    let mut sections = vec![costs(&rows)];
+    if !ratios.is_empty() {
+        sections.push(aims(&ratios));
+    }
+    sections.push(rounds(options, servers, samples));
+    let title = "Larder, its peers and a null server under the same client".to_owned();
+    Document { title, machine, facts: facts(options, servers), sections }
+}
+
+fn facts(options: &CompareOptions, servers: &[Server]) -> Vec<(String, String)> {
+    let items = &options.items;
+    let lines = servers.iter().map(|server| ("server".to_owned(), server.command_line.clone()));
+    let choice = format!("{:?}", items.choice).to_lowercase();
+    let keys = format!("{} of {} bytes, {choice}", items.key_count, items.key_bytes);
+    let more = [
+        ("keys", keys),
+        ("values", format!("{} bytes", items.value_bytes)),
+        ("seed", items.seed.to_string()),
+        ("rounds", format!("{}; medians, with (min..max)", options.rounds)),
+    ];
+    lines.chain(more.map(|(name, value)| (name.to_owned(), value))).collect()
+}
+
+fn costs(rows: &[Row]) -> Section {
+    let columns = [
+        "workload",
+        "server",
+        "server CPU s / M keys",
+        "client",
+        "k keys/s",
+        "server %",
+        "client %",
+        "p50 us",
+        "p99 us",
+        "hits",
+    ];
+    let mut section = Section::new("What a key costs", Vec::<String>::new());
+    section.tables.push(Table {
+        name: "rows".into(),
+        columns: columns.map(String::from).to_vec(),
+        rows: rows.iter().map(Row::cells).collect(),
+    });
+    let mut words: Vec<String> = rows.iter().map(|row| row.workload.to_string()).collect();
+    words.dedup();
+    let mut series: Vec<Series> = Vec::new();
+    for row in rows {
+        let word = words.iter().position(|word| *word == row.workload.to_string());
+        let x = word.expect("every row's workload was collected") as f64;
+        let (name, point) = (row.server.to_string(), Point::spread(x, row.server_cpu));
+        match series.iter_mut().find(|series| series.name == name) {
+            Some(series) => series.points.push(point),
+            None => series.push(Series { name, points: vec![point] }),
+        }
+    }
+    section.plots.push(Plot {
+        name: "server-cpu".into(),
+        title: "CPU time of the server for a million keys".into(),
+        x: Axis::words("workload", words),
+        y: Axis::logarithmic("CPU seconds / million keys"),
+        series,
+    });
+    section
+}
+
+fn aims(ratios: &[Ratio]) -> Section {
+    let columns = ["workload", "CPU ratio", "median (min..max)", "target", "met"];
+    let mut section = Section::new("Ratios within a round", Vec::<String>::new());
+    section.tables.push(Table {
+        name: "ratios".into(),
+        columns: columns.map(String::from).to_vec(),
+        rows: ratios.iter().map(Ratio::cells).collect(),
+    });
+    section
+}
+
+/// What every round gave, as plots only: whether the machine was steady.
+fn rounds(options: &CompareOptions, servers: &[Server], samples: &[Sample]) -> Section {
+    let mut section = Section::new("Round by round", Vec::<String>::new());
+    for workload in &options.workloads {
+        let series = servers.iter().map(|server| {
+            let mine =
+                samples.iter().filter(|s| s.workload == *workload && s.server == server.kind);
+            let points = mine.map(|sample| Point::exact(sample.round as f64, sample.server_cpu));
+            Series { name: server.kind.to_string(), points: points.collect() }
+        });
+        section.plots.push(Plot {
+            name: format!("rounds-{workload}"),
+            title: format!("CPU time of the server, {workload}"),
+            x: Axis::linear("round"),
+            y: Axis::linear("CPU seconds / million keys"),
+            series: series.filter(|series| !series.points.is_empty()).collect(),
+        });
+    }
+    section
 }
 
 /// One workload on one server over all rounds.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 struct Row {
     workload: Name,
     server: Kind,
@@ -78,7 +166,7 @@ struct Row {
 }
 
 /// CPU time per key of one server over that of another, round by round.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 struct Ratio {
     workload: Name,
     over: Kind,
@@ -86,34 +174,6 @@ struct Ratio {
     spread: Spread,
     target: Option<String>,
     met: Option<bool>,
-}
-
-impl Report {
-    /// Sums up the samples of all rounds.
-    pub fn new(
-        machine: Machine,
-        options: &CompareOptions,
-        servers: &[Server],
-        samples: &[Sample],
-    ) -> Report {
-        let items = &options.items;
-        let rows = options.workloads.iter().flat_map(|workload| {
-            servers.iter().filter_map(|server| Row::new(*workload, server.kind, samples))
-        });
-        Report {
-            machine,
-            servers: servers.iter().map(|server| server.command_line.clone()).collect(),
-            seed: items.seed,
-            rounds: options.rounds,
-            keys: items.key_count,
-            key_bytes: items.key_bytes,
-            value_bytes: items.value_bytes,
-            choice: items.choice,
-            rows: rows.collect(),
-            ratios: TARGETS.iter().filter_map(|target| Ratio::new(target, samples)).collect(),
-            samples: samples.to_vec(),
-        }
-    }
 }
 
 impl Row {
@@ -137,18 +197,18 @@ impl Row {
         })
     }
 
-    fn cells(&self) -> Vec<String> {
+    fn cells(&self) -> Vec<Cell> {
         vec![
-            self.workload.to_string(),
-            self.server.to_string(),
-            format!("{:.3}", self.server_cpu),
-            format!("{:.3}", self.client_cpu.median),
-            format!("{:.0}", self.keys_per_second.median / 1e3),
-            format!("{:.0}", self.server_busy.median * 1e2),
-            format!("{:.0}", self.client_busy.median * 1e2),
-            format!("{:.0}", self.latency_us_p50.median),
-            format!("{:.0}", self.latency_us_p99.median),
-            self.hit_share.map_or_else(|| "-".to_owned(), |share| format!("{share:.4}")),
+            Cell::text(self.workload.to_string()),
+            Cell::text(self.server.to_string()),
+            Cell::spread(self.server_cpu, 3),
+            Cell::number(self.client_cpu.median, 3),
+            Cell::number(self.keys_per_second.median / 1e3, 0),
+            Cell::number(self.server_busy.median * 1e2, 0),
+            Cell::number(self.client_busy.median * 1e2, 0),
+            Cell::number(self.latency_us_p50.median, 0),
+            Cell::number(self.latency_us_p99.median, 0),
+            self.hit_share.map_or(Cell::Nothing, |share| Cell::number(share, 4)),
         ]
     }
 }
@@ -178,48 +238,14 @@ impl Ratio {
         Some(Ratio { workload, over, under, spread, target: text, met })
     }
 
-    fn cells(&self) -> Vec<String> {
-        let met = self.met.map_or("-", |met| if met { "yes" } else { "no" });
+    fn cells(&self) -> Vec<Cell> {
+        let met = self.met.map(|met| Cell::text(if met { "yes" } else { "no" }));
         vec![
-            self.workload.to_string(),
-            format!("{} / {}", self.over, self.under),
-            format!("{:.2}", self.spread),
-            self.target.clone().unwrap_or_else(|| "-".to_owned()),
-            met.to_owned(),
+            Cell::text(self.workload.to_string()),
+            Cell::Text(format!("{} / {}", self.over, self.under)),
+            Cell::spread(self.spread, 2),
+            self.target.clone().map_or(Cell::Nothing, Cell::Text),
+            met.unwrap_or(Cell::Nothing),
         ]
-    }
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(out, "{}", self.machine.lines())?;
-        for server in &self.servers {
-            writeln!(out, "server:  {server}")?;
-        }
-        let Report { seed, rounds, keys, key_bytes, value_bytes, choice, .. } = self;
-        let choice = format!("{choice:?}").to_lowercase();
-        writeln!(
-            out,
-            "{keys} keys of {key_bytes} bytes, values of {value_bytes}, {choice}, seed {seed}, \
-             {rounds} rounds; medians, with (min..max)\n"
-        )?;
-        let header = [
-            "workload",
-            "server",
-            "server CPU s / M keys",
-            "client",
-            "k keys/s",
-            "server %",
-            "client %",
-            "p50 us",
-            "p99 us",
-            "hits",
-        ];
-        writeln!(out, "{}\n", report::table(&header, 2, self.rows.iter().map(Row::cells)))?;
-        if self.ratios.is_empty() {
-            return Ok(());
-        }
-        let header = ["workload", "CPU ratio", "median (min..max)", "target", "met"];
-        write!(out, "{}", report::table(&header, 2, self.ratios.iter().map(Ratio::cells)))
     }
 }

@@ -1,16 +1,31 @@
-//! From rounds to what is printed: medians with their spread, tables, JSON, progress.
+//! From rounds to what is shown: medians with their spread, and reports in four forms.
+//!
+//! ```text
+//!                            text    the terminal, Markdown
+//!   command -> Document ->   serde   JSON, for programs
+//!              (model)       csv     a file for each table and plot
+//!                            html    one page: text, tables and the plots that `plot` draws
+//! ```
 
+mod axis;
+mod build;
+mod csv;
+mod html;
 pub mod model;
+mod options;
+mod plot;
+#[cfg(test)]
+mod samples;
+mod text;
 
 use std::fmt;
-use std::fs;
-use std::path::Path;
 
 use comfy_table::{CellAlignment, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::failure::{Failure, Outcome};
+pub use options::ReportOptions;
+pub use text::render as text;
 
 /// Redrawn between measurements only: a thread that ticked would take time from the client.
 const PROGRESS: &str = "{spinner} [{elapsed}] {bar:30} {pos}/{len} {msg}";
@@ -56,14 +71,6 @@ pub fn table(header: &[&str], left: usize, rows: impl IntoIterator<Item = Vec<St
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
-}
-
-/// Writes a report for programs to read, if a file was asked for.
-pub fn write_json(path: Option<&Path>, report: &impl Serialize) -> Outcome<()> {
-    let Some(path) = path else { return Ok(()) };
-    let mut text = serde_json::to_string_pretty(report).expect("reports hold nothing but data");
-    text.push('\n');
-    fs::write(path, text).map_err(Failure::io(format!("writing {}", path.display())))
 }
 
 /// A progress line on standard error.

@@ -1,0 +1,83 @@
+//! Short ways to make the parts of a report, and how a figure reads as text.
+
+use std::fmt;
+
+use super::Spread;
+use super::model::{Axis, Cell, Point, Section};
+
+impl Cell {
+    /// A word.
+    pub fn text(text: impl Into<String>) -> Cell {
+        Cell::Text(text.into())
+    }
+
+    /// A whole number.
+    pub fn count(count: u64) -> Cell {
+        Cell::Number { value: count as f64, digits: 0 }
+    }
+
+    /// A number with so many digits behind the point.
+    pub fn number(value: f64, digits: usize) -> Cell {
+        Cell::Number { value, digits }
+    }
+
+    /// A median with its range, with so many digits behind the point.
+    pub fn spread(spread: Spread, digits: usize) -> Cell {
+        Cell::Spread { spread, digits }
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cell::Text(text) => out.write_str(text),
+            Cell::Number { value, digits } => write!(out, "{value:.digits$}"),
+            Cell::Spread { spread, digits } => write!(out, "{spread:.digits$}"),
+            Cell::Nothing => out.write_str("-"),
+        }
+    }
+}
+
+impl Axis {
+    /// Equal steps for equal differences.
+    pub fn linear(label: impl Into<String>) -> Axis {
+        Axis { label: label.into(), logarithmic: false, categories: Vec::new() }
+    }
+
+    /// Equal steps for equal ratios.
+    pub fn logarithmic(label: impl Into<String>) -> Axis {
+        Axis { logarithmic: true, ..Axis::linear(label) }
+    }
+
+    /// A word for each group of bars.
+    pub fn words(label: impl Into<String>, categories: Vec<String>) -> Axis {
+        Axis { categories, ..Axis::linear(label) }
+    }
+}
+
+impl Point {
+    /// A value that was counted, or measured once.
+    pub fn exact(x: f64, y: f64) -> Point {
+        Point { x, y, range: None }
+    }
+
+    /// A value that was measured several times.
+    pub fn spread(x: f64, spread: Spread) -> Point {
+        Point { x, y: spread.median, range: Some((spread.min, spread.max)) }
+    }
+}
+
+impl Section {
+    /// A heading with what to see under it; tables and plots are added.
+    pub fn new<T: Into<String>>(
+        title: impl Into<String>,
+        text: impl IntoIterator<Item = T>,
+    ) -> Section {
+        Section {
+            title: title.into(),
+            text: text.into_iter().map(Into::into).collect(),
+            tables: Vec::new(),
+            plots: Vec::new(),
+        }
+    }
+}
