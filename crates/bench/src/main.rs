@@ -8,18 +8,23 @@
 
 #![forbid(unsafe_code)]
 
+mod amounts;
 mod compare;
 mod density;
 mod drive;
 mod failure;
 mod instructions;
 mod machine;
+mod mrc;
 mod null_server;
+mod policies;
 mod random;
+mod replay;
 mod report;
 mod rss;
 mod server;
 mod trace;
+mod values;
 
 use std::process::ExitCode;
 
@@ -43,6 +48,10 @@ enum Command {
     Rss(rss::RssOptions),
     /// Instructions of the server's own code for each key, counted by valgrind's callgrind.
     Instructions(instructions::InstructionsOptions),
+    /// Misses of every policy at a range of sizes, simulated over a trace.
+    Mrc(mrc::MrcOptions),
+    /// A trace in the engine itself, beside memcached's LRU and the optimum at equal memory.
+    Replay(replay::ReplayOptions),
     /// Send one workload to a running server.
     Drive(drive::command::DriveOptions),
     /// Answer every request with the same bytes.
@@ -59,6 +68,8 @@ fn main() -> ExitCode {
         Command::Density(options) => density::run(options),
         Command::Rss(options) => rss::run(options),
         Command::Instructions(options) => instructions::run(options),
+        Command::Mrc(options) => mrc::run(options),
+        Command::Replay(options) => replay::run(options),
         Command::Drive(options) => drive::command::run(options),
         Command::NullServer(options) => null_server::run(options),
     };
