@@ -4,7 +4,8 @@
 //! floor to compare with, `report` turns rounds into medians, tables and JSON. The commands that
 //! put them together are `compare` (CPU time and throughput), `density` (items per byte of
 //! resident memory), `rss` (whether `-m` means memory) and `instructions` (what a request costs the
-//! server's own code). `docs/benchmarks.md` shows their use.
+//! server's own code). Without a server, `mrc` simulates the `policies` over a `trace`, and
+//! `replay` runs a trace in the engine itself. `docs/benchmarks.md` shows their use.
 
 #![forbid(unsafe_code)]
 

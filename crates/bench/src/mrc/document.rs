@@ -101,8 +101,8 @@ fn words(measure: Measure) -> Vec<String> {
     if measure == Measure::Memory {
         text.push(format!(
             "Memory holds keys, values and what a cache needs for each item: {BASE_BYTES} bytes to \
-             find and describe it, and what the policy keeps. memcached is one LRU list over chunks \
-             of its size classes, which forgives it that classes hold on to their slabs."
+             find and describe it, and what the policy keeps. memcached is one LRU list over \
+             chunks of its size classes, which forgives it that classes hold on to their slabs."
         ));
     }
     text

@@ -1,5 +1,5 @@
-//! MIN (Belady, 1966): evicts what is needed furthest in the future, and does not even store what is
-//! needed later than everything there. It knows the future, so no cache can be it.
+//! MIN (Belady, 1966): evicts what is needed furthest in the future, and does not even store what
+//! is needed later than everything there. It knows the future, so no cache can be it.
 //!
 //! With items of equal weight no policy has fewer misses. With weights this is a heuristic: a cache
 //! that could do it exists, so the best possible is at least as good, but finding that is NP-hard;
@@ -20,7 +20,8 @@ pub const OVERHEAD_BYTES: u32 = 0;
 pub const NEVER: u32 = u32::MAX;
 
 /// For each request, the position of the next read of the same object that would find what this
-/// request leaves behind; `NEVER` if the object is stored anew or deleted before, or not read again.
+/// request leaves behind; `NEVER` if the object is stored anew or deleted before, or not read
+/// again.
 pub fn next_uses(requests: &[Request], objects: u32) -> Arc<[u32]> {
     let mut upcoming = vec![NEVER; objects as usize];
     let mut next = vec![NEVER; requests.len()];

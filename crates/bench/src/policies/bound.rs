@@ -1,6 +1,6 @@
-//! What no policy can pass, also with items of different sizes: the lower bound on misses by Berger,
-//! Beckmann and Harchol-Balter ("Practical bounds on optimal caching with variable object sizes",
-//! SIGMETRICS 2018), which they call PFOO-L.
+//! What no policy can pass, also with items of different sizes: the lower bound on misses by
+//! Berger, Beckmann and Harchol-Balter ("Practical bounds on optimal caching with variable object
+//! sizes", SIGMETRICS 2018), which they call PFOO-L.
 //!
 //! A hit needs its object in memory from one use to the next: its weight, for so many requests. All
 //! hits together cannot need more than the capacity for as long as the trace is. The bound lets the

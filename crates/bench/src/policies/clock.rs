@@ -69,7 +69,8 @@ mod tests {
 
     #[test]
     fn a_used_item_survives_one_turn_of_the_hand() {
-        // 0 is used, so storing 3 passes over it and evicts 1; storing 4 evicts 2; 0 is still there.
+        // 0 is used, so storing 3 passes over it and evicts 1; storing 4 evicts 2; 0 is still
+        // there.
         let (mut clock, objects) = (Clock::new(3, 6), [0, 1, 2, 0, 3, 4, 0, 1]);
         assert_eq!(hits(&mut clock, &objects), "...h..h.");
     }

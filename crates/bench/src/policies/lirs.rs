@@ -1,6 +1,6 @@
 //! LIRS, low inter-reference recency set (Jiang and Zhang, SIGMETRICS 2002): items that come back
-//! after few others (LIR) hold nearly all of the cache; the others (HIR) pass through a short queue,
-//! and become LIR if they come back while the stack still knows them.
+//! after few others (LIR) hold nearly all of the cache; the others (HIR) pass through a short
+//! queue, and become LIR if they come back while the stack still knows them.
 //!
 //! ```text
 //!   stack S   newest  ... LIR, HIR, ghost ...  oldest, always LIR (pruned until it is)

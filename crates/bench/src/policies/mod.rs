@@ -5,9 +5,9 @@
 //! ```
 //!
 //! A policy is told of objects by number and of what they weigh; whether a weight is 1 or an item's
-//! bytes (`weight`) it does not know. `kind` names the policies, `simulate` runs one over a trace as
-//! an application would: a get that misses is followed by a set. `bound` is no policy but what none
-//! can pass, and `stack` the misses of LRU at every size at once.
+//! bytes (`weight`) it does not know. `kind` names the policies, `simulate` runs one over a trace
+//! as an application would: a get that misses is followed by a set. `bound` is no policy but what
+//! none can pass, and `stack` the misses of LRU at every size at once.
 //!
 //! These are baselines for judging Larder, so they follow their papers where speed or memory might
 //! suggest something else; each file says where it does not.

@@ -1,6 +1,6 @@
-//! LRU at every size in one pass, by stack distances (Mattson and others, 1970): a read hits in every
-//! LRU cache that is at least as large as its distance, which is what the object itself and all
-//! other objects that were used since its last use weigh.
+//! LRU at every size in one pass, by stack distances (Mattson and others, 1970): a read hits in
+//! every LRU cache that is at least as large as its distance, which is what the object itself and
+//! all other objects that were used since its last use weigh.
 //!
 //! Times of last use lie in a Fenwick tree (Fenwick, 1994), in which sums over a stretch of time
 //! take logarithmic time. It has twice as many places as there are objects: when they are used up,

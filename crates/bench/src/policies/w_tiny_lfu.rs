@@ -1,7 +1,7 @@
 //! W-TinyLFU (Einziger, Friedman and Manes, ACM Transactions on Storage 2017), as Caffeine has it:
 //! new items enter a small LRU window; what leaves the window is admitted to the main cache only if
-//! a sketch has counted more uses of it lately than of the item it would push out. The main cache is
-//! a segmented LRU: probation, and after another use a protected part.
+//! a sketch has counted more uses of it lately than of the item it would push out. The main cache
+//! is a segmented LRU: probation, and after another use a protected part.
 //!
 //! Shares as in the paper: the window is 1 % of the cache, and four fifths of the rest are
 //! protected. Left out are Caffeine's adaptation of the window, its few random admissions against

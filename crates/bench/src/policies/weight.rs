@@ -1,5 +1,5 @@
-//! What an item weighs: 1 where the cache is measured in objects, and where it is measured in memory
-//! everything that a real cache would keep for it.
+//! What an item weighs: 1 where the cache is measured in objects, and where it is measured in
+//! memory everything that a real cache would keep for it.
 //!
 //! Memory is charged in two parts. Every cache has to find an item and to know its lengths, expiry
 //! and flags: `BASE_BYTES`. What the policy adds for itself stands in the policy's own file. Both

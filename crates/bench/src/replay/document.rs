@@ -20,9 +20,9 @@ pub struct Row {
     pub threads: u8,
     /// Reads and what they cost.
     pub tally: Tally,
-    /// What was there at the end; nothing for what is no cache.
+    /// What was there at the end, if anything.
     pub items: Option<u64>,
-    /// Memory for each item: the limit over the items, if the cache was full.
+    /// Memory in use for each item at the end.
     pub item_bytes: Option<f64>,
     /// Memory for each item beyond its key and value, where that is known.
     pub overhead_bytes: Option<f64>,
@@ -42,8 +42,9 @@ impl Row {
             limit_bytes,
             threads,
             tally: done.tally,
-            items: Some(items),
-            item_bytes: Some(each(used_bytes)),
+            // What knows the future has let go of everything by the end.
+            items: (items > 0).then_some(items),
+            item_bytes: (items > 0).then(|| each(used_bytes)),
             overhead_bytes: data_bytes.map(|data| each(used_bytes) - each(data)),
             refused: done.refused,
             requests_per_s: Some(done.requests as f64 / done.seconds),

@@ -1,5 +1,5 @@
-//! Drives a cache through a trace as an application would: a get that misses is followed by a set of
-//! the value, which the application made anew; other writes store or remove.
+//! Drives a cache through a trace as an application would: a get that misses is followed by a set
+//! of the value, which the application made anew; other writes store or remove.
 //!
 //! With several threads each has the objects whose number leaves its own remainder, so that the
 //! requests for one object stay in order, and threads meet in the cache only.

@@ -52,7 +52,8 @@ pub struct ReplayOptions {
         value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Vec<u8>,
     /// Models to replay beside the engine.
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Kind::Memcached, Kind::Belady])]
+    #[arg(long, value_enum, value_delimiter = ',',
+        default_values_t = [Kind::Memcached, Kind::Belady])]
     policies: Vec<Kind>,
     #[command(flatten)]
     values: ValueOptions,
