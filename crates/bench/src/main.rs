@@ -3,12 +3,15 @@
 //! `drive` is the load generator, `server` starts and watches the peers, `null_server` is the
 //! floor to compare with, `report` turns rounds into medians and shows them as text, JSON, CSV and
 //! HTML, `tables` holds the hash tables that papers compare with. The commands that put them
-//! together are `compare` (CPU time and throughput), `density` (items per byte of
-//! resident memory), `rss` (whether `-m` means memory), `instructions` (what a request costs the
-//! server's own code) and `paper` (the experiments of published systems). `docs/benchmarks.md` shows their use.
+//! together are `compare` (CPU time and throughput), `density` (items per byte of resident memory),
+//! `rss` (whether `-m` means memory), `instructions` (what a request costs the server's own code)
+//! and `paper` (the experiments of published systems). `load` sends a `trace` to a server. Without
+//! a server, `mrc` simulates the `policies` over a trace, and `replay` runs it in the engine itself.
+//! `docs/benchmarks.md` shows their use.
 
 #![forbid(unsafe_code)]
 
+mod amounts;
 mod compare;
 mod density;
 mod drive;
@@ -16,14 +19,18 @@ mod failure;
 mod instructions;
 mod load;
 mod machine;
+mod mrc;
 mod null_server;
 mod paper;
+mod policies;
 mod random;
+mod replay;
 mod report;
 mod rss;
 mod server;
 mod tables;
 mod trace;
+mod values;
 
 use std::process::ExitCode;
 
@@ -49,6 +56,10 @@ enum Command {
     Instructions(instructions::InstructionsOptions),
     /// A published system's experiments, the paper's figures beside ours.
     Paper(paper::PaperOptions),
+    /// Misses of every policy at a range of sizes, simulated over a trace.
+    Mrc(mrc::MrcOptions),
+    /// A trace in the engine itself, beside memcached's LRU and the optimum at equal memory.
+    Replay(replay::ReplayOptions),
     /// Send one workload to a running server.
     Drive(drive::command::DriveOptions),
     /// Answer every request with the same bytes.
@@ -66,6 +77,8 @@ fn main() -> ExitCode {
         Command::Rss(options) => rss::run(options),
         Command::Instructions(options) => instructions::run(options),
         Command::Paper(options) => paper::run(options),
+        Command::Mrc(options) => mrc::run(options),
+        Command::Replay(options) => replay::run(options),
         Command::Drive(options) => drive::command::run(options),
         Command::NullServer(options) => null_server::run(options),
     };

@@ -9,6 +9,10 @@
 //! A trace is held in memory and made before anything is measured, so that neither reading nor
 //! generating ever limits a run.
 
+mod ids;
+
+pub use ids::read;
+
 /// What a request does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operation {

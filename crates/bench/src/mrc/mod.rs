@@ -1,0 +1,111 @@
+//! `larder-bench mrc`: how many requests miss, for every policy, at a range of sizes.
+//!
+//! ```text
+//!   trace -> lengths (`values`) -> every policy at every size (`sweep`) -> tables and plot
+//!        \-> a sample of its objects (`shards`) -> the same, and how far off it is
+//! ```
+//!
+//! Sizes are numbers of objects, or bytes of memory with everything that an item needs: what that
+//! is for each policy stands in the report. The trace is held once, at 28 bytes for each request
+//! and its next use; each running simulation adds less than 100 bytes for each object.
+
+mod document;
+mod shards;
+pub mod sweep;
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use crate::amounts::Amounts;
+use crate::failure::Outcome;
+use crate::machine::Machine;
+use crate::policies::kind::Kind;
+use crate::policies::stack;
+use crate::report;
+use crate::report::ReportOptions;
+use crate::trace::{self, Trace};
+use crate::values::{self, ValueOptions, Values};
+use document::{Curve, Findings};
+use sweep::{Measure, Sweep};
+
+/// Sizes if none are asked for.
+const OBJECTS: &str = "1%,5%,10%,20%";
+
+/// What to simulate.
+#[derive(Debug, Args)]
+pub struct MrcOptions {
+    /// The trace: a zstd stream of object numbers.
+    trace: PathBuf,
+    /// The policies; all of them if none is named.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    policies: Vec<Kind>,
+    /// Memory in MiB or percent of all keys and values: `16,64` or `1..64` (doubling) or `5%`.
+    #[arg(long, value_name = "SIZES", conflicts_with = "objects")]
+    memory: Option<Amounts>,
+    /// Sizes in objects or percent of the distinct objects [default: 1%,5%,10%,20%].
+    #[arg(long, value_name = "SIZES")]
+    objects: Option<Amounts>,
+    /// Also the exact curve of LRU at so many sizes, in one pass.
+    #[arg(long, value_name = "POINTS", value_parser = clap::value_parser!(u16).range(2..=1000))]
+    curve: Option<u16>,
+    /// Simulate only this share of the objects, and scale the sizes (SHARDS).
+    #[arg(long, value_name = "RATE", value_parser = shards::rate)]
+    shards: Option<f64>,
+    /// With --shards: simulate all objects too, and say how far off the sample is.
+    #[arg(long, requires = "shards")]
+    full: bool,
+    /// Simulations at a time [default: the cores].
+    #[arg(long)]
+    threads: Option<NonZeroUsize>,
+    #[command(flatten)]
+    values: ValueOptions,
+    #[command(flatten)]
+    report: ReportOptions,
+}
+
+/// Runs the command.
+pub fn run(options: &MrcOptions) -> Outcome<()> {
+    let mut trace = trace::read(&options.trace)?;
+    let (measure, sizes) = sizes(options, &mut trace)?;
+    let kinds = match options.policies.as_slice() {
+        [] => Kind::value_variants(),
+        chosen => chosen,
+    };
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let threads = options.threads.map_or(cores, NonZeroUsize::get);
+    let sweep = |trace: &Trace, sizes: &[u64]| -> Vec<Curve> {
+        Sweep { trace, kinds, measure, sizes, threads }.run()
+    };
+    let (sampled, full) = match options.shards {
+        None => (None, Some(sweep(&trace, &sizes))),
+        Some(rate) => {
+            let sample = shards::sample(&trace, rate)?;
+            let curves = sweep(&sample, &shards::scale(&sizes, rate));
+            let curves = shards::adjust(curves, &trace, rate);
+            (Some((rate, curves)), options.full.then(|| sweep(&trace, &sizes)))
+        }
+    };
+    let exact = options.curve.map(|points| {
+        let scale = measure.scale(Kind::Lru);
+        let sizes = document::spaced(*sizes.last().expect("a list has an entry"), points);
+        let tallies = stack::lru_at(&trace.requests, trace.objects, scale, &sizes);
+        sizes.into_iter().zip(tallies).collect()
+    });
+    let findings = Findings { trace: &trace, measure, sizes: &sizes, full, sampled, exact };
+    let document = document::write(Machine::describe(), &findings);
+    println!("{}", report::text(&document));
+    options.report.write(&document)
+}
+
+/// How caches are measured, and the sizes to simulate.
+fn sizes(options: &MrcOptions, trace: &mut Trace) -> Outcome<(Measure, Vec<u64>)> {
+    let Some(memory) = &options.memory else {
+        let default = || OBJECTS.parse().expect("the default is a list of sizes");
+        let amounts = options.objects.clone().unwrap_or_else(default);
+        return Ok((Measure::Objects, amounts.resolve(1, u64::from(trace.objects))));
+    };
+    Values::attach(&options.values, trace)?;
+    Ok((Measure::Memory, memory.resolve(1 << 20, values::data_bytes(trace))))
+}

@@ -1,0 +1,129 @@
+//! The policies by name.
+
+use std::fmt;
+use std::sync::Arc as Shared;
+
+use clap::ValueEnum;
+
+use super::arc::Arc;
+use super::belady::Belady;
+use super::clock::Clock;
+use super::fifo::Fifo;
+use super::gd_pq::GdPq;
+use super::lirs::Lirs;
+use super::lru::Lru;
+use super::lru_2::Lru2;
+use super::s3_fifo::S3Fifo;
+use super::segments::Segments;
+use super::sieve::Sieve;
+use super::w_tiny_lfu::WTinyLfu;
+use super::weight::{BASE_BYTES, Scale};
+use super::{Policy, arc, belady, clock, fifo, gd_pq, lirs, lru, lru_2, s3_fifo, segments, sieve};
+use super::{w_tiny_lfu, weight};
+
+/// A policy to compare with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum)]
+pub enum Kind {
+    /// First in, first out.
+    Fifo,
+    /// A second chance for what was used.
+    Clock,
+    /// Least recently used.
+    Lru,
+    /// LRU with memcached's memory for each item.
+    Memcached,
+    /// The last use but one (LRU-K with K = 2).
+    #[value(name = "lru-2")]
+    Lru2,
+    /// Low inter-reference recency set.
+    Lirs,
+    /// Adaptive replacement cache.
+    Arc,
+    /// GreedyDual with a priority queue: cost-aware.
+    GdPq,
+    /// FIFO of segments.
+    Segments,
+    /// FIFO of segments that are merged.
+    SegmentsMerge,
+    /// A small and a main FIFO queue with ghosts (SOSP 2023).
+    #[value(name = "s3-fifo")]
+    S3Fifo,
+    /// CLOCK that leaves survivors in place (NSDI 2024).
+    Sieve,
+    /// Admission by frequency, as in Caffeine.
+    #[value(name = "w-tinylfu")]
+    WTinyLfu,
+    /// Knows the future: best possible for objects of equal weight.
+    Belady,
+}
+
+/// What a policy is made for.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    /// The most that all items may weigh: at least 1.
+    pub capacity: u64,
+    /// How many objects the trace has.
+    pub objects: u32,
+    /// About how many items will fit.
+    pub items: u64,
+    /// When each request's object is read next.
+    pub next_uses: Shared<[u32]>,
+}
+
+impl Kind {
+    /// An empty cache.
+    pub fn build(self, setting: &Setting) -> Box<dyn Policy> {
+        let Setting { capacity, objects, items, next_uses } = setting;
+        let (capacity, objects) = (*capacity, *objects);
+        match self {
+            Kind::Fifo => Box::new(Fifo::new(capacity, objects)),
+            Kind::Clock => Box::new(Clock::new(capacity, objects)),
+            Kind::Lru | Kind::Memcached => Box::new(Lru::new(capacity, objects)),
+            Kind::Lru2 => Box::new(Lru2::new(capacity, objects)),
+            Kind::Lirs => Box::new(Lirs::new(capacity, objects)),
+            Kind::Arc => Box::new(Arc::new(capacity, objects)),
+            Kind::GdPq => Box::new(GdPq::new(capacity, objects)),
+            Kind::Segments => Box::new(Segments::new(capacity, objects, false)),
+            Kind::SegmentsMerge => Box::new(Segments::new(capacity, objects, true)),
+            Kind::S3Fifo => Box::new(S3Fifo::new(capacity, objects)),
+            Kind::Sieve => Box::new(Sieve::new(capacity, objects)),
+            Kind::WTinyLfu => Box::new(WTinyLfu::new(capacity, objects, *items)),
+            Kind::Belady => Box::new(Belady::new(capacity, objects, Shared::clone(next_uses))),
+        }
+    }
+
+    /// What items weigh where memory is measured.
+    pub fn memory_scale(self) -> Scale {
+        let own = match self {
+            Kind::Memcached => return Scale::Memcached,
+            Kind::Fifo => fifo::OVERHEAD_BYTES,
+            Kind::Clock => clock::OVERHEAD_BYTES,
+            Kind::Lru => lru::OVERHEAD_BYTES,
+            Kind::Lru2 => lru_2::OVERHEAD_BYTES,
+            Kind::Lirs => lirs::OVERHEAD_BYTES,
+            Kind::Arc => arc::OVERHEAD_BYTES,
+            Kind::GdPq => gd_pq::OVERHEAD_BYTES,
+            Kind::Segments | Kind::SegmentsMerge => segments::OVERHEAD_BYTES,
+            Kind::S3Fifo => s3_fifo::OVERHEAD_BYTES,
+            Kind::Sieve => sieve::OVERHEAD_BYTES,
+            Kind::WTinyLfu => w_tiny_lfu::OVERHEAD_BYTES,
+            Kind::Belady => belady::OVERHEAD_BYTES,
+        };
+        Scale::Bytes(BASE_BYTES + own)
+    }
+
+    /// What the policy keeps for each item beside key and value, in words.
+    pub fn overhead(self) -> String {
+        match self.memory_scale() {
+            Scale::Bytes(bytes) => format!("{bytes} bytes"),
+            _ => weight::MEMCACHED_IN_WORDS.to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.to_possible_value().expect("no policy is skipped");
+        out.write_str(value.get_name())
+    }
+}

@@ -1,0 +1,155 @@
+//! The report of `replay`: one table and one plot, at equal memory.
+
+use super::cache::{Cache, Contents};
+use super::drive::Done;
+use crate::machine::Machine;
+use crate::policies::simulate::Tally;
+use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
+use crate::trace::Trace;
+
+const MIB: f64 = (1u64 << 20) as f64;
+
+/// One cache at one memory limit.
+#[derive(Debug, Clone)]
+pub struct Row {
+    /// The cache.
+    pub name: String,
+    /// Its memory limit.
+    pub limit_bytes: u64,
+    /// Threads that asked.
+    pub threads: u8,
+    /// Reads and what they cost.
+    pub tally: Tally,
+    /// What was there at the end, if anything.
+    pub items: Option<u64>,
+    /// Memory in use for each item at the end.
+    pub item_bytes: Option<f64>,
+    /// Memory for each item beyond its key and value, where that is known.
+    pub overhead_bytes: Option<f64>,
+    /// Stores that were refused.
+    pub refused: u64,
+    /// Requests in a second, all threads together.
+    pub requests_per_s: Option<f64>,
+}
+
+impl Row {
+    /// What a replay found.
+    pub fn of(name: &str, limit_bytes: u64, threads: u8, done: &Done, cache: &dyn Cache) -> Row {
+        let Contents { items, used_bytes, data_bytes } = cache.contents();
+        let each = |bytes: u64| bytes as f64 / items.max(1) as f64;
+        Row {
+            name: name.to_owned(),
+            limit_bytes,
+            threads,
+            tally: done.tally,
+            // What knows the future has let go of everything by the end.
+            items: (items > 0).then_some(items),
+            item_bytes: (items > 0).then(|| each(used_bytes)),
+            overhead_bytes: data_bytes.map(|data| each(used_bytes) - each(data)),
+            refused: done.refused,
+            requests_per_s: Some(done.requests as f64 / done.seconds),
+        }
+    }
+
+    /// What no cache passes.
+    pub fn bound(limit_bytes: u64, tally: Tally) -> Row {
+        Row {
+            name: "(bound)".into(),
+            limit_bytes,
+            threads: 1,
+            tally,
+            items: None,
+            item_bytes: None,
+            overhead_bytes: None,
+            refused: 0,
+            requests_per_s: None,
+        }
+    }
+
+    /// The cache's name, with its threads if there are several.
+    fn title(&self) -> String {
+        match self.threads {
+            1 => self.name.clone(),
+            threads => format!("{}, {threads} threads", self.name),
+        }
+    }
+}
+
+/// Writes the report.
+pub fn write(machine: Machine, trace: &Trace, rows: &[Row]) -> Document {
+    let text = [
+        "Every get that misses is followed by a set. `larder` is the engine in this process, and \
+         every value that it returned was compared. The others are models: `clock, same items` is \
+         CLOCK with the bytes for each item that the engine was found to have, `memcached` is LRU \
+         with memcached's memory for each item (one list, no slabs that classes hold on to), \
+         `belady` knows the future, and no policy can pass `(bound)`. The engine's memory is that \
+         of its slabs, index included.",
+        "Requests in a second say little: keys and values are made and compared in between.",
+    ];
+    let mut section = Section::new(format!("{} at equal memory", trace.name), text);
+    section.tables.push(table(rows));
+    section.plots.push(plot(trace, rows));
+    let facts = vec![
+        ("trace".to_owned(), trace.name.clone()),
+        ("requests".to_owned(), trace.requests.len().to_string()),
+        ("objects".to_owned(), trace.objects.to_string()),
+    ];
+    let sections = vec![section];
+    Document { title: format!("Replay of {}", trace.name), machine, facts, sections }
+}
+
+fn table(rows: &[Row]) -> Table {
+    let columns = [
+        "cache",
+        "memory, MiB",
+        "hits, percent",
+        "misses, percent",
+        "cost paid, percent",
+        "items",
+        "bytes for each item",
+        "beyond key and value",
+        "refused sets",
+        "requests/s",
+    ];
+    let optional = |figure: Option<f64>, digits: usize| {
+        figure.map_or(Cell::Nothing, |figure| Cell::number(figure, digits))
+    };
+    let row = |row: &Row| {
+        let misses = 100.0 * row.tally.miss_ratio();
+        vec![
+            Cell::text(row.title()),
+            Cell::number(row.limit_bytes as f64 / MIB, 2),
+            Cell::number(100.0 - misses, 2),
+            Cell::number(misses, 2),
+            optional(row.tally.cost_miss_ratio().map(|ratio| 100.0 * ratio), 2),
+            row.items.map_or(Cell::Nothing, Cell::count),
+            optional(row.item_bytes, 1),
+            optional(row.overhead_bytes, 1),
+            Cell::count(row.refused),
+            optional(row.requests_per_s, 0),
+        ]
+    };
+    Table {
+        name: "replay".into(),
+        columns: columns.map(String::from).to_vec(),
+        rows: rows.iter().map(row).collect(),
+    }
+}
+
+fn plot(trace: &Trace, rows: &[Row]) -> Plot {
+    let mut series: Vec<Series> = Vec::new();
+    for row in rows {
+        let point = Point::exact(row.limit_bytes as f64 / MIB, 100.0 * row.tally.miss_ratio());
+        match series.iter_mut().find(|series| series.name == row.title()) {
+            Some(series) => series.points.push(point),
+            None => series.push(Series { name: row.title(), points: vec![point] }),
+        }
+    }
+    Plot {
+        name: "replay".into(),
+        title: format!("Misses of {} at equal memory", trace.name),
+        x: Axis::logarithmic("memory, MiB"),
+        y: Axis::linear("misses, percent of reads"),
+        series,
+    }
+}

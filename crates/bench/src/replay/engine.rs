@@ -1,0 +1,147 @@
+//! The real engine as something to replay into: crate `larder`, with the background's work done by
+//! a thread as in the server, and with the trace's clock instead of the machine's.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use larder::{DumpCursor, Expiry};
+
+use super::cache::{Cache, Contents, Found, Item};
+use crate::failure::Outcome;
+use crate::values::invalid;
+
+/// How long the background waits for work, as in the server.
+const MAINTAIN_PAUSE: Duration = Duration::from_millis(100);
+/// When the trace begins, in Unix seconds. Any time will do that is not 0, which is never.
+const STARTED_S: u32 = 1_000_000_000;
+
+/// Chunks that are looked at in one session when the contents are counted.
+const DUMP_CHUNKS: usize = 16 << 10;
+
+/// The second of the trace that was reached.
+#[derive(Debug)]
+struct TraceClock(AtomicU32);
+
+impl io::Clock for TraceClock {
+    fn unix_seconds(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Larder, without a server.
+pub struct Engine {
+    cache: larder::Cache,
+    clock: Arc<TraceClock>,
+}
+
+impl Engine {
+    /// An empty cache with this memory limit.
+    pub fn new(memory_bytes: u64) -> Outcome<Engine> {
+        let clock = Arc::new(TraceClock(AtomicU32::new(STARTED_S)));
+        let builder = larder::Cache::builder().memory_bytes(memory_bytes as usize);
+        let cache = builder.clock(Arc::clone(&clock) as Arc<dyn io::Clock>).build();
+        let doing = || format!("building a cache of {memory_bytes} bytes");
+        let cache = cache.map_err(|error| invalid(doing(), error.to_string()))?;
+        // A small limit is rounded up, and then it would not be compared at equal memory.
+        let limit_bytes = cache.stats().limit_bytes;
+        if limit_bytes > memory_bytes {
+            return Err(invalid(doing(), format!("the engine needs {limit_bytes} at least")));
+        }
+        Ok(Engine { cache, clock })
+    }
+
+    /// Runs something while a thread does the background's work.
+    pub fn maintained<R>(&self, work: impl FnOnce() -> R) -> R {
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    if !self.cache.maintain() {
+                        self.cache.wait_for_work(MAINTAIN_PAUSE);
+                    }
+                }
+            });
+            let done = work();
+            is_over.store(true, Ordering::Relaxed);
+            self.cache.call_for_work();
+            done
+        })
+    }
+
+    /// Moves the clock to this second of the trace, unless another thread is ahead.
+    fn reach(&self, item: Item) {
+        let now = STARTED_S.saturating_add(item.request.time_s);
+        if self.clock.0.load(Ordering::Relaxed) < now {
+            self.clock.0.fetch_max(now, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Cache for Engine {
+    fn get(&self, item: Item) -> Found {
+        self.reach(item);
+        let session = self.cache.session();
+        match session.get(item.key, self.cache.hash(item.key)) {
+            None => Found::Miss,
+            Some(found) if found.pieces().flatten().eq(item.value) => Found::Hit,
+            Some(_) => Found::Wrong,
+        }
+    }
+
+    fn set(&self, item: Item) -> bool {
+        self.reach(item);
+        let ttl_s = item.request.ttl_s;
+        let ends_s = STARTED_S.saturating_add(item.request.time_s).saturating_add(ttl_s);
+        let expiry = if ttl_s == 0 { Expiry::NEVER } else { Expiry(ends_s) };
+        self.cache.set(item.key, item.value, expiry).is_ok()
+    }
+
+    fn remove(&self, item: Item) {
+        self.reach(item);
+        self.cache.remove(item.key);
+    }
+
+    fn contents(&self) -> Contents {
+        let (mut data_bytes, mut cursor) = (0, DumpCursor::default());
+        let mut count = |item: &larder::Item| data_bytes += item.key().len() + item.value_bytes();
+        while self.cache.session().dump(&mut cursor, DUMP_CHUNKS, &mut count) {}
+        let stats = self.cache.stats();
+        let data_bytes = Some(data_bytes as u64);
+        Contents { items: stats.items, used_bytes: stats.used_bytes, data_bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Engine;
+    use crate::policies::check::reads;
+    use crate::replay::cache::{Cache, Found, Item};
+
+    #[test]
+    fn values_are_compared_and_expire_with_the_trace() {
+        let engine = Engine::new(16 << 20).expect("a small cache");
+        let mut request = reads(&[0])[0];
+        (request.time_s, request.ttl_s) = (100, 10);
+        let item = Item { position: 0, request: &request, key: b"key", value: b"value" };
+        assert_eq!(engine.get(item), Found::Miss);
+        assert!(engine.set(item));
+        assert_eq!(engine.get(item), Found::Hit);
+        assert_eq!(engine.get(Item { value: b"other", ..item }), Found::Wrong);
+        let contents = engine.contents();
+        assert_eq!((contents.items, contents.data_bytes), (1, Some(8)));
+        let mut later = request;
+        later.time_s = 110;
+        assert_eq!(engine.get(Item { request: &later, ..item }), Found::Miss);
+        assert!(engine.set(item));
+        engine.remove(item);
+        assert_eq!(engine.get(item), Found::Miss);
+    }
+
+    #[test]
+    fn less_memory_than_the_engine_can_use_is_refused() {
+        let failure = Engine::new(1 << 20).err().expect("too small");
+        assert!(failure.to_string().contains("at least"), "{failure}");
+    }
+}

@@ -1,0 +1,147 @@
+//! `larder-bench replay`: a trace in the real engine, in this process, beside what memcached's LRU
+//! and a cache that knows the future would make of the same memory.
+//!
+//! ```text
+//!   trace -> threads (`drive`) --get, on a miss set--> `cache::Cache`
+//!                                                       |- Engine: crate `larder`, with values
+//!                                                       `- Model: a policy, without values
+//! ```
+//!
+//! The engine runs as in the server: a thread of its own does the background's work. Every value
+//! that it returns is compared with what was stored. Time to live follows the trace's clock.
+//!
+//! `clock, same items` is no rival but a check of the engine: CLOCK with exactly the engine's bytes
+//! for each item. Larder decides by CLOCK within each size class, so the two should nearly agree.
+
+mod cache;
+mod document;
+mod drive;
+mod engine;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+
+use crate::amounts::Amounts;
+use crate::failure::{Failure, Outcome};
+use crate::machine::Machine;
+use crate::mrc::sweep::{self, Measure};
+use crate::policies::belady::next_uses;
+use crate::policies::kind::Kind;
+use crate::policies::weight::Scale;
+use crate::report;
+use crate::report::ReportOptions;
+use crate::trace::{self, Trace};
+use crate::values::{self, ValueOptions, Values, invalid};
+use cache::Model;
+use document::Row;
+use drive::Replay;
+use engine::Engine;
+
+/// What to replay.
+#[derive(Debug, Args)]
+pub struct ReplayOptions {
+    /// The trace: a zstd stream of object numbers.
+    trace: PathBuf,
+    /// Memory limits in MiB or percent of all keys and values: `16,64`, `1..64` (doubling), `5%`.
+    #[arg(long, value_name = "SIZES", default_value = "5%,10%,20%,50%")]
+    memory: Amounts,
+    /// Threads that ask at the same time; each has objects of its own. Several: each in turn.
+    #[arg(long, value_delimiter = ',', default_value = "1",
+        value_parser = clap::value_parser!(u8).range(1..=64))]
+    threads: Vec<u8>,
+    /// Models to replay beside the engine.
+    #[arg(long, value_enum, value_delimiter = ',',
+        default_values_t = [Kind::Memcached, Kind::Belady])]
+    policies: Vec<Kind>,
+    #[command(flatten)]
+    values: ValueOptions,
+    #[command(flatten)]
+    report: ReportOptions,
+}
+
+/// A trace with everything that replaying it needs.
+struct Subject {
+    trace: Trace,
+    values: Values,
+    next_uses: Arc<[u32]>,
+}
+
+/// Runs the command.
+pub fn run(options: &ReplayOptions) -> Outcome<()> {
+    let mut trace = trace::read(&options.trace)?;
+    let values = Values::attach(&options.values, &mut trace)?;
+    let limits = options.memory.resolve(1 << 20, values::data_bytes(&trace));
+    check_memory(&limits)?;
+    let next_uses = next_uses(&trace.requests, trace.objects);
+    let subject = Subject { trace, values, next_uses };
+    let models = options.policies.len() as u64 + 1;
+    let steps = limits.len() as u64 * (options.threads.len() as u64 + models);
+    let progress = report::progress(steps * subject.trace.requests.len() as u64);
+    let mut rows = Vec::new();
+    for limit in &limits {
+        for threads in &options.threads {
+            rows.push(subject.engine(*limit, *threads, &|requests| progress.inc(requests))?);
+        }
+        let engine = rows.last().expect("at least one number of threads is asked for");
+        let twin = subject.twin(engine, *limit, &|requests| progress.inc(requests));
+        rows.push(twin);
+        for kind in &options.policies {
+            let scale = kind.memory_scale();
+            let name = kind.to_string();
+            let step = |requests| progress.inc(requests);
+            rows.push(subject.model(name, *kind, scale, *limit, &step));
+        }
+        let bound = sweep::bound(&subject.trace, &subject.next_uses, Measure::Memory, &[*limit]);
+        rows.extend(bound.into_iter().map(|tally| Row::bound(*limit, tally)));
+    }
+    progress.finish_and_clear();
+    let document = document::write(Machine::describe(), &subject.trace, &rows);
+    println!("{}", report::text(&document));
+    options.report.write(&document)
+}
+
+/// Refuses what this machine does not have.
+fn check_memory(limits: &[u64]) -> Outcome<()> {
+    let machine_bytes = io::map::physical_memory_bytes().unwrap_or(usize::MAX) as u64;
+    let largest = limits.last().copied().unwrap_or(0);
+    if largest > machine_bytes {
+        let doing = format!("replaying with {} MiB of memory", largest >> 20);
+        return Err(invalid(doing, format!("the machine has {} MiB", machine_bytes >> 20)));
+    }
+    Ok(())
+}
+
+impl Subject {
+    fn engine(&self, limit: u64, threads: u8, step: &drive::Step) -> Outcome<Row> {
+        let engine = Engine::new(limit)?;
+        let replay = Replay { trace: &self.trace, values: &self.values, threads };
+        let done = engine.maintained(|| replay.run(&engine, step));
+        if done.wrong > 0 {
+            return Err(Failure::Check(format!(
+                "{} of {} hits returned another value than was stored",
+                done.wrong,
+                done.tally.gets - done.tally.misses
+            )));
+        }
+        Ok(Row::of("larder", limit, threads, &done, &engine))
+    }
+
+    fn model(&self, name: String, kind: Kind, scale: Scale, limit: u64, step: &drive::Step) -> Row {
+        let simulation = sweep::simulation(kind, scale, limit, &self.trace, &self.next_uses);
+        let model = Model::new(simulation);
+        let replay = Replay { trace: &self.trace, values: &self.values, threads: 1 };
+        let done = replay.run(&model, step);
+        let mut row = Row::of(&name, limit, 1, &done, &model);
+        // How fast a model decides says nothing of a cache.
+        row.requests_per_s = None;
+        row
+    }
+
+    /// CLOCK with the overhead that the engine was found to have at this limit.
+    fn twin(&self, engine: &Row, limit: u64, step: &drive::Step) -> Row {
+        let overhead = engine.overhead_bytes.unwrap_or(0.0).max(0.0).round() as u32;
+        self.model("clock, same items".into(), Kind::Clock, Scale::Bytes(overhead), limit, step)
+    }
+}
