@@ -60,6 +60,8 @@ enum Command {
     Mrc(mrc::MrcOptions),
     /// A trace in the engine itself, beside memcached's LRU and the optimum at equal memory.
     Replay(replay::ReplayOptions),
+    /// Send a trace to a running server.
+    Load(load::command::LoadOptions),
     /// Send one workload to a running server.
     Drive(drive::command::DriveOptions),
     /// Answer every request with the same bytes.
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
         Command::Paper(options) => paper::run(options),
         Command::Mrc(options) => mrc::run(options),
         Command::Replay(options) => replay::run(options),
+        Command::Load(options) => load::command::run(options),
         Command::Drive(options) => drive::command::run(options),
         Command::NullServer(options) => null_server::run(options),
     };

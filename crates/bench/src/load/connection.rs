@@ -12,8 +12,8 @@ use crate::failure::{Failure, Outcome};
 use crate::load::exchange::{self, Answer, Protocol};
 use crate::load::found::Found;
 use crate::load::schedule::{Share, due};
-use crate::load::values::Values;
 use crate::trace::{Operation, Request};
+use crate::values::{Values, write_key};
 
 /// Requests in flight on one connection of an open loop. Who falls further behind than this sends
 /// later, and is charged for it all the same, since latency counts from the time that was due.
@@ -61,7 +61,8 @@ pub struct Connection<'t> {
     inbox: Inbox,
     outbox: Vec<u8>,
     sent: usize,
-    key: String,
+    key: Vec<u8>,
+    value: Vec<u8>,
 }
 
 impl<'t> Connection<'t> {
@@ -75,7 +76,8 @@ impl<'t> Connection<'t> {
             inbox: Inbox::new(),
             outbox: Vec::new(),
             sent: 0,
-            key: String::new(),
+            key: Vec::new(),
+            value: Vec::new(),
         }
     }
 
@@ -115,9 +117,12 @@ impl<'t> Connection<'t> {
 
     fn push(&mut self, job: &Job<'t>, flight: Flight) {
         let request = &job.requests[flight.position as usize];
-        exchange::key(request.object, request.key_bytes, &mut self.key);
-        let value = job.values.value(request.object, request.value_bytes as usize);
-        let Self { key, outbox, .. } = self;
+        let Self { key, value, outbox, .. } = self;
+        write_key(request, key);
+        if flight.operation != Operation::Get {
+            job.values.write(request, value);
+        }
+        let key = std::str::from_utf8(key).expect("keys are letters and digits");
         exchange::request(job.protocol, flight.operation, key, value, request.ttl_s, outbox);
         self.flight.push_back(flight);
     }
@@ -162,7 +167,7 @@ impl<'t> Connection<'t> {
             if let Answer::Hit(range) = &answer
                 && job.checks
             {
-                check(job, flight, &waiting[range.clone()])?;
+                check(job, flight, &waiting[range.clone()], &mut self.value)?;
             }
             self.inbox.take(bytes);
             self.flight.pop_front();
@@ -184,12 +189,13 @@ impl<'t> Connection<'t> {
 }
 
 /// Compares a hit with what was stored: a value of whatever length it had then.
-fn check(job: &Job<'_>, flight: Flight, value: &[u8]) -> Outcome<()> {
-    let object = job.requests[flight.position as usize].object;
-    if value == job.values.value(object, value.len()) {
+fn check(job: &Job<'_>, flight: Flight, value: &[u8], scratch: &mut Vec<u8>) -> Outcome<()> {
+    let request = job.requests[flight.position as usize];
+    job.values.write(&Request { value_bytes: value.len() as u32, ..request }, scratch);
+    if value == scratch.as_slice() {
         return Ok(());
     }
-    Err(Failure::Check(format!("object {object} came back with another value")))
+    Err(Failure::Check(format!("object {} came back with another value", request.object)))
 }
 
 fn count(job: &Job<'_>, flight: Flight, answer: &Answer, now: Instant, found: &mut Found) {

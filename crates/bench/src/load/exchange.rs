@@ -13,7 +13,7 @@
 //!
 //! A cas is sent as a set, since a trace does not say which value the client had read.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::ops::Range;
 
 use clap::ValueEnum;
@@ -243,21 +243,13 @@ fn number(digits: &[u8]) -> Outcome<usize> {
 }
 
 fn push(out: &mut Vec<u8>, text: fmt::Arguments<'_>) {
-    use std::io::Write as _;
+    use std::io::Write;
     out.write_fmt(text).expect("a vector takes every write");
-}
-
-/// The key of an object: its number behind a filler, of the length that the trace says.
-pub fn key(object: u32, key_bytes: u16, out: &mut String) {
-    const PREFIX: &str = "obj:";
-    out.clear();
-    let digits_min = usize::from(key_bytes).saturating_sub(PREFIX.len());
-    write!(out, "{PREFIX}{object:0digits_min$}").expect("a string takes every write");
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Answer, Protocol, key, reply, request};
+    use super::{Answer, Protocol, reply, request};
     use crate::trace::Operation;
 
     const ALL: [Operation; 10] = [
@@ -332,14 +324,5 @@ mod tests {
             assert!(reply(protocol, Operation::Get, &[b'x'; 5000]).is_err());
         }
         assert!(reply(Protocol::Text, Operation::Get, b"VALUE k 0 x\r\n").is_err());
-    }
-
-    #[test]
-    fn keys_have_their_length_unless_the_number_is_longer() {
-        let mut text = String::new();
-        key(42, 24, &mut text);
-        assert_eq!((text.len(), text.as_str()), (24, "obj:00000000000000000042"));
-        key(1_234_567, 5, &mut text);
-        assert_eq!(text, "obj:1234567");
     }
 }

@@ -10,11 +10,11 @@
 //! Objects that a get misses are stored at once if the workload fills misses, as a client does that
 //! keeps a database's results in the cache.
 
+pub mod command;
 pub mod connection;
 pub mod exchange;
 pub mod found;
 pub mod schedule;
-pub mod values;
 
 use std::io;
 use std::net::SocketAddr;
@@ -165,11 +165,11 @@ mod tests {
 
     use super::connection::Job;
     use super::exchange::Protocol;
-    use super::values::Values;
     use super::{Spread, run};
     use crate::failure::{Failure, Outcome};
     use crate::load::found::Found;
     use crate::trace::{Operation, Request};
+    use crate::values::Values;
 
     type Items = Arc<Mutex<HashMap<String, Vec<u8>>>>;
 
@@ -243,11 +243,10 @@ mod tests {
 
     fn load(fault: Fault, depth: usize, per_second: Option<f64>, warm_up: u32) -> Outcome<Found> {
         let requests: Vec<Request> = (0..3000).map(|number| get(number % 1000)).collect();
-        let values = Values::new(100, 1);
         let job = Job {
             protocol: Protocol::Text,
             requests: &requests,
-            values: &values,
+            values: &Values::Random,
             fills_misses: true,
             depth,
             per_second,

@@ -1,0 +1,182 @@
+//! The command `larder-bench load`, and its report.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use hdrhistogram::Histogram;
+
+use crate::failure::{Failure, Outcome};
+use crate::load::connection::Job;
+use crate::load::exchange::Protocol;
+use crate::load::found::Found;
+use crate::load::{CONNECTIONS_MAX, Spread, run as send};
+use crate::machine::Machine;
+use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
+use crate::report::{self, ReportOptions};
+use crate::server::usage;
+use crate::trace::{self, Operation, Trace};
+use crate::values::{ValueOptions, Values};
+
+/// The percentiles of the table.
+const QUANTILES: [(&str, f64); 6] =
+    [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999), ("max", 1.0)];
+/// Each step of the latency curve halves the share of requests that waited longer, up to one in
+/// two to the power of this.
+const CURVE_STEPS: u32 = 20;
+
+/// What to send, where, and how fast.
+#[derive(Debug, Args)]
+pub struct LoadOptions {
+    /// The trace.
+    trace: PathBuf,
+    /// Where the server listens.
+    #[arg(long, default_value = "127.0.0.1:11211")]
+    address: SocketAddr,
+    /// What to speak.
+    #[arg(long, value_enum, default_value_t = Protocol::Text)]
+    protocol: Protocol,
+    /// Connections; all requests for an object go over the same one.
+    #[arg(long, default_value_t = 50,
+        value_parser = clap::value_parser!(u64).range(1..=CONNECTIONS_MAX as u64))]
+    connections: u64,
+    /// Cores to send from, one thread pinned to each; none: one thread, pinned nowhere.
+    #[arg(long, value_delimiter = ',')]
+    cores: Vec<usize>,
+    /// Requests in flight on each connection, unless there is a rate.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    depth: u64,
+    /// Requests per second, each at its time whatever the server does; latency counts from then.
+    #[arg(long)]
+    rate: Option<f64>,
+    /// Requests at the front that are sent and not counted, as a share of all.
+    #[arg(long, default_value_t = 0.0)]
+    warm_up: f64,
+    /// Leave what a get misses as it is, instead of storing it.
+    #[arg(long)]
+    no_fill: bool,
+    /// Send only so many requests.
+    #[arg(long)]
+    limit: Option<usize>,
+    /// The server's process, to report its CPU time and memory.
+    #[arg(long)]
+    pid: Option<u32>,
+    #[command(flatten)]
+    values: ValueOptions,
+    #[command(flatten)]
+    report: ReportOptions,
+}
+
+/// Runs the command.
+pub fn run(options: &LoadOptions) -> Outcome<()> {
+    if options.rate.is_some_and(|rate| !(rate > 0.0 && rate.is_finite())) {
+        return Err(Failure::Check("a rate is a number of requests above 0".into()));
+    }
+    if !(0.0..1.0).contains(&options.warm_up) {
+        return Err(Failure::Check("a warm-up is a share from 0 to below 1".into()));
+    }
+    let mut trace = trace::read(&options.trace)?;
+    trace.requests.truncate(options.limit.unwrap_or(usize::MAX));
+    let values = Values::attach(&options.values, &mut trace)?;
+    let job = Job {
+        protocol: options.protocol,
+        requests: &trace.requests,
+        values: &values,
+        fills_misses: !options.no_fill,
+        depth: options.depth as usize,
+        per_second: options.rate,
+        warm_up: (trace.requests.len() as f64 * options.warm_up) as u32,
+        checks: !trace.requests.iter().any(|request| changes_in_place(request.operation)),
+    };
+    let spread = Spread { connections: options.connections as usize, cores: options.cores.clone() };
+    let server_before = options.pid.map(usage::cpu_ns).transpose()?;
+    let client_before = usage::own_cpu_ns()?;
+    let found = send(&job, options.address, &spread)?;
+    let client_ns = usage::own_cpu_ns()? - client_before;
+    let mut facts = facts(options, &trace, &found);
+    facts.push(("client CPU s".into(), format!("{:.3}", client_ns as f64 / 1e9)));
+    if let (Some(pid), Some(before)) = (options.pid, server_before) {
+        let server_ns = usage::cpu_ns(pid)? - before;
+        let resident = usage::resident(pid)?.bytes as f64 / f64::from(1 << 20);
+        facts.push(("server CPU s".into(), format!("{:.3}", server_ns as f64 / 1e9)));
+        facts.push(("server memory, MiB".into(), format!("{resident:.1}")));
+    }
+    let document = Document {
+        title: format!("{} sent to {}", trace.name, options.address),
+        machine: Machine::describe(),
+        facts,
+        sections: vec![section(&found)],
+    };
+    println!("{}", report::text(&document));
+    options.report.write(&document)
+}
+
+/// Whether a later hit shows something else than the value of its object.
+fn changes_in_place(operation: Operation) -> bool {
+    use Operation::{Append, Decrement, Increment, Prepend};
+    matches!(operation, Append | Prepend | Increment | Decrement)
+}
+
+fn facts(options: &LoadOptions, trace: &Trace, found: &Found) -> Vec<(String, String)> {
+    let pace = match options.rate {
+        Some(rate) => format!("open loop, {rate} requests/s; latency from when each was due"),
+        None => format!("closed loop, {} in flight on each connection", options.depth),
+    };
+    let seconds = found.elapsed().as_secs_f64();
+    let refused = match &found.refusal {
+        Some(words) => format!("{} (first: {words})", found.counts.refused),
+        None => "0".to_owned(),
+    };
+    [
+        ("requests of the trace", trace.requests.len().to_string()),
+        ("objects", trace.objects.to_string()),
+        ("pace", pace),
+        ("connections", options.connections.to_string()),
+        ("counted requests", found.requests().to_string()),
+        ("seconds", format!("{seconds:.3}")),
+        ("requests/s", format!("{:.0}", found.requests() as f64 / seconds.max(1e-9))),
+        ("hits, percent of gets", format!("{:.2}", 100.0 * found.hit_ratio())),
+        ("hits compared byte by byte", found.counts.checked.to_string()),
+        ("misses filled", found.counts.fills.to_string()),
+        ("refused", refused),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into()
+}
+
+fn section(found: &Found) -> Section {
+    let mut section = Section::new("Latency", ["Microseconds until the last byte of the reply."]);
+    let kinds = [("get", &found.get_ns), ("other", &found.other_ns)];
+    let kinds: Vec<_> = kinds.into_iter().filter(|(_, histogram)| !histogram.is_empty()).collect();
+    let columns = ["requests", "count"].into_iter().chain(QUANTILES.map(|(name, _)| name));
+    section.tables.push(Table {
+        name: "latency".into(),
+        columns: columns.map(str::to_owned).collect(),
+        rows: kinds.iter().map(|(name, histogram)| row(name, histogram)).collect(),
+    });
+    section.plots.push(Plot {
+        name: "latency".into(),
+        title: "How many waited longer".into(),
+        x: Axis::logarithmic("one request in so many"),
+        y: Axis::logarithmic("waited for so many microseconds"),
+        series: kinds.iter().map(|(name, histogram)| curve(name, histogram)).collect(),
+    });
+    section
+}
+
+fn row(name: &str, histogram: &Histogram<u64>) -> Vec<Cell> {
+    let quantile = |(_, share)| Cell::number(micros(histogram, share), 0);
+    let words = [Cell::text(name), Cell::count(histogram.len())];
+    words.into_iter().chain(QUANTILES.map(quantile)).collect()
+}
+
+fn curve(name: &str, histogram: &Histogram<u64>) -> Series {
+    let steps = (1..=CURVE_STEPS).map(|step| f64::from(step).exp2());
+    let known = steps.take_while(|one_in| *one_in <= histogram.len() as f64);
+    let point = |one_in: f64| Point::exact(one_in, micros(histogram, 1.0 - 1.0 / one_in));
+    Series { name: name.to_owned(), points: known.map(point).collect() }
+}
+
+fn micros(histogram: &Histogram<u64>, share: f64) -> f64 {
+    histogram.value_at_quantile(share) as f64 / 1e3
+}
