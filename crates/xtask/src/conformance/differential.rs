@@ -8,7 +8,7 @@ use super::case::{self, Case, Part, Step};
 use super::deviations::{self, Deviation};
 use super::exchange::{Replies, length, play, render};
 use super::normal::{Uniques, same};
-use super::wire::shorten;
+use super::wire::{parting, shorten};
 use super::{Options, Tally};
 use crate::random::Random;
 use crate::{Result, fail};
@@ -242,9 +242,8 @@ fn renamed(step: &Step, prefix: &str) -> Step {
 
 /// The place where two streams part.
 fn differ(left: &[u8], right: &[u8]) -> String {
-    let at = left.iter().zip(right).take_while(|(a, b)| a == b).count();
-    let from = left[..at].iter().rposition(|byte| *byte == b'\n').map_or(0, |line| line + 1);
-    let (left, right) = (show(&left[from..]), show(&right[from.min(right.len())..]));
+    let (from, left, right) = parting(left, right);
+    let (left, right) = (show(left), show(right));
     format!("from byte {from} on\n    one   {left}\n    other {right}")
 }
 
