@@ -44,8 +44,9 @@ fn watch(port: u16, wire: &mut Wire, deletions: bool) -> Result {
             lines.any(|line| {
                 line.contains(word)
                     && line.contains("key=dump%3Awatched ")
-                    && line.contains(" size=1")
-                    && !line.contains(" clsid=0 ")
+                    // Deletions are shown without what was deleted: see the server's `watch`.
+                    && (line.contains("type=deleted")
+                        || line.contains(" size=1") && !line.contains(" clsid=0 "))
             })
         };
         while !shown(&watcher) {
