@@ -142,6 +142,7 @@ impl Builder {
             observer: self.observer,
             moment: CachePadded(Moment::default()),
             sequence: CachePadded::default(),
+            gone: CachePadded::default(),
             chores: Mutex::new(Chores::default()),
             work: (Mutex::new(false), Condvar::new()),
         };
