@@ -57,6 +57,8 @@ pub(crate) struct Class {
     pub(crate) slabs: Vec<SlabId>,
     /// How many of them are draining.
     pub(crate) draining: usize,
+    /// Those of them that nobody empties yet: they had the newest items among old ones.
+    pub(crate) closed: Vec<SlabId>,
     /// Slabs with a free chunk that are not draining; the last is used first.
     with_free: Vec<SlabId>,
     /// Free chunks in those slabs.
@@ -105,6 +107,7 @@ impl Class {
             chunks_per_slab,
             slabs: Vec::new(),
             draining: 0,
+            closed: Vec::new(),
             with_free: Vec::new(),
             free: 0,
             limbo: VecDeque::new(),
@@ -269,8 +272,16 @@ impl Class {
         }
     }
 
+    /// Stops allocating from a slab, and leaves what is in it until that is old.
+    pub(crate) fn close(&mut self, zone: Zone<'_>, id: SlabId, mutations: u64) {
+        zone.slab(id).pass(mutations);
+        self.closed.push(id);
+        self.start_draining(zone, id);
+    }
+
     /// Gives an empty slab back to the arena.
     fn disown(&mut self, zone: Zone<'_>, id: SlabId) {
+        self.closed.retain(|&other| other != id);
         let at = self
             .slabs
             .iter()

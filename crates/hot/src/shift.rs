@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 use memory::{ClassId, Guard, Place, SlabId};
 use policy::clock::RECENT;
-use policy::rebalance::{Look, is_much_older, is_young};
+use policy::rebalance::{AGE_RATIO_MIN, Look, is_much_older, is_settled};
 use stdx::sync::lock;
 
 use crate::class::Class;
@@ -23,6 +23,8 @@ use crate::{Hot, INDEX_SPARE_SLABS, Links, Shortage, slab};
 const DRAIN_STEP: u32 = 512;
 /// Slabs that are looked at for one request before it goes on without.
 const LOOKS_MAX: usize = 4;
+/// Slabs of one class that may be closed at a time.
+const CLOSED_MAX: usize = 4;
 /// Chunks that say what is in a slab: all, where they are large enough that each matters.
 const LOOK_CHUNKS_MAX: usize = 256;
 /// Items that the background evicts from one class before it looks at the others.
@@ -106,12 +108,42 @@ impl Hot {
 
     /// Drains a slab that is much older than `victim_age`. Returns whose it was.
     fn drain_older(&self, id: ClassId, victim_age: u64, links: &dyn Links) -> Option<ClassId> {
-        let offers = self.offers(Some(id), links);
-        let older = offers.iter().take_while(|offer| is_much_older(offer.age, victim_age));
+        let offers = self.offers(links);
+        let settled = |offer: &&Offer| offer.is_closed && is_settled(offer.age, victim_age);
+        if let Some(offer) = offers.iter().find(settled) {
+            self.drain(offer, links);
+            return Some(offer.class);
+        }
+        let older = offers.iter().filter(|offer| !offer.is_closed && offer.class != id);
+        let older = older.take_while(|offer| is_much_older(offer.age, victim_age));
+        self.drain_unless_spared(older, links)
+    }
+
+    /// Drains the slab that is missed least. Returns whether there was any.
+    fn drain_any(&self, except: Option<ClassId>, links: &dyn Links) -> bool {
+        let mut offers = self.offers(links);
+        offers.retain(|offer| Some(offer.class) != except);
+        let old = offers.first().map_or(0, |oldest| oldest.age / AGE_RATIO_MIN);
+        let open = offers.iter().filter(|offer| !offer.is_closed && offer.age >= old);
+        if self.drain_unless_spared(open, links).is_some() {
+            return true;
+        }
+        // What is closed is about to leave. A class with one slab is asked last: without it, it
+        // can store nothing.
+        offers.sort_by_key(|offer| (!offer.is_closed, offer.is_last));
+        offers.iter().any(|offer| self.drain(offer, links))
+    }
+
+    /// Drains the first of these slabs that is not spared for what is in it. Returns whose it was.
+    fn drain_unless_spared<'o>(
+        &self,
+        offers: impl Iterator<Item = &'o Offer>,
+        links: &dyn Links,
+    ) -> Option<ClassId> {
         let mut looks = 0;
-        for offer in older {
-            if let Some(slab_id) = self.claim(offer, &mut looks, links) {
-                self.empty_slab(offer.class, slab_id, links);
+        for offer in offers {
+            let spared = self.is_spared(offer, &mut looks, links);
+            if !spared && self.drain(offer, links) {
                 return Some(offer.class);
             }
             if looks == LOOKS_MAX {
@@ -121,71 +153,72 @@ impl Hot {
         None
     }
 
-    /// Drains the slab that is missed least. Returns whether there was any.
-    fn drain_any(&self, except: Option<ClassId>, links: &dyn Links) -> bool {
-        let mut offers = self.offers(except, links);
-        let mut looks = 0;
-        let age_min = offers.first().map_or(0, |oldest| oldest.age / 2);
-        for offer in offers.iter().take_while(|offer| offer.age >= age_min) {
-            if let Some(slab_id) = self.claim(offer, &mut looks, links) {
-                self.empty_slab(offer.class, slab_id, links);
-                return true;
-            }
-            if looks == LOOKS_MAX {
-                break;
-            }
-        }
-        // None is old. A class with one slab is asked last: without it, it can store nothing.
-        offers.sort_by_key(|offer| offer.is_last);
-        offers.iter().any(|offer| {
-            let Some(slab_id) = self.start_draining(offer.class) else {
-                return false;
-            };
-            self.empty_slab(offer.class, slab_id, links);
-            true
-        })
-    }
-
-    /// The slab that each class would miss least, the oldest first.
-    fn offers(&self, except: Option<ClassId>, links: &dyn Links) -> Vec<Offer> {
+    /// The slabs that each class would miss least, the oldest first.
+    fn offers(&self, links: &dyn Links) -> Vec<Offer> {
         let zone = self.zone();
-        let offer = |class: &Class| {
-            let slab_id = class.oldest_slab(zone)?;
-            // After the lock was taken, so that the slab is not younger than now.
-            let age = zone.slab(slab_id).age(links.mutations());
-            Some(Offer { class: class.id, age, is_last: class.staying() == 1 })
-        };
-        let mut offers: Vec<_> =
-            self.classes.iter().filter_map(|class| offer(&lock(class))).collect();
-        offers.retain(|offer| Some(offer.class) != except);
+        let mut offers = Vec::new();
+        for class in &self.classes {
+            let class = lock(class);
+            // After the lock was taken, so that no slab is younger than now.
+            let mutations = links.mutations();
+            let mut push = |slab, is_closed| {
+                let age = zone.slab(slab).age(mutations);
+                let is_last = class.staying() == 1;
+                offers.push(Offer { class: class.id, slab, age, is_closed, is_last });
+            };
+            class.closed.first().map(|&slab| push(slab, true));
+            class.oldest_slab(zone).map(|slab| push(slab, false));
+        }
         offers.sort_unstable_by_key(|offer| Reverse(offer.age));
         offers
     }
 
-    /// Marks the slab that was offered as draining, unless it is spared for what is in it.
-    fn claim(&self, offer: &Offer, looks: &mut usize, links: &dyn Links) -> Option<SlabId> {
+    /// Whether a slab stays for what is in it, for another round or until the newest of it is old.
+    fn is_spared(&self, offer: &Offer, looks: &mut usize, links: &dyn Links) -> bool {
         let guard = self.epochs.pin();
         let zone = self.zone();
         let mut class = lock(self.class(offer.class));
-        let slab_id = class.oldest_slab(zone)?;
+        if class.oldest_slab(zone) != Some(offer.slab) {
+            return true;
+        }
+        let is_only = class.staying() == 1;
         // A size that is rare needs no more than its only slab, and would need it back at once.
-        let is_needed = class.staying() == 1 && std::mem::take(&mut class.stores);
-        if !is_needed {
-            *looks += 1;
+        if is_only && std::mem::take(&mut class.stores) {
+            class.spare(zone, offer.slab, links.mutations());
+            return true;
         }
-        if is_needed || self.look(&guard, &class, slab_id, links).is_spared() {
-            class.spare(zone, slab_id, links.mutations());
-            return None;
+        *looks += 1;
+        let look = self.look(&guard, &class, offer.slab, links);
+        if look.was_used_lately() {
+            class.spare(zone, offer.slab, links.mutations());
+            return true;
         }
-        class.start_draining(zone, slab_id);
-        Some(slab_id)
+        if look.has_newest() {
+            if is_only || class.closed.len() == CLOSED_MAX {
+                class.spare(zone, offer.slab, links.mutations());
+            } else {
+                class.close(zone, offer.slab, links.mutations());
+            }
+            return true;
+        }
+        false
     }
 
-    fn start_draining(&self, id: ClassId) -> Option<SlabId> {
-        let mut class = lock(self.class(id));
-        let slab_id = class.oldest_slab(self.zone())?;
-        class.start_draining(self.zone(), slab_id);
-        Some(slab_id)
+    /// Evicts what is in a slab, which leaves its class then. Returns whether it was still there.
+    fn drain(&self, offer: &Offer, links: &dyn Links) -> bool {
+        {
+            let zone = self.zone();
+            let mut class = lock(self.class(offer.class));
+            if class.closed.contains(&offer.slab) {
+                class.closed.retain(|&other| other != offer.slab);
+            } else if class.oldest_slab(zone) == Some(offer.slab) {
+                class.start_draining(zone, offer.slab);
+            } else {
+                return false;
+            }
+        }
+        self.empty_slab(offer.class, offer.slab, links);
+        true
     }
 
     /// What is in a slab, by some of its chunks. Like a hand it takes from them what spared them.
@@ -205,17 +238,15 @@ impl Hot {
             if links.is_gone(item) {
                 continue;
             }
-            let is_young = is_young(links.age(item), slab_age);
-            look.young += usize::from(is_young);
             let is_recent = item.mark().load(Ordering::Relaxed) & RECENT != 0;
-            look.recent += usize::from(is_recent && !is_young);
+            look.add(links.age(item), slab_age, is_recent);
             if is_recent && self.judged_here(guard, class.id, place).is_some() {
                 self.judge(item, true);
             }
         }
         if step == 1 && looked > 0 {
             // What is used and not published is a draft, newer than all else, or in limbo.
-            look.young += slab.used().saturating_sub(published);
+            look.add_drafts(slab.used().saturating_sub(published));
         }
         look
     }
@@ -279,7 +310,9 @@ impl Hot {
             if class.draining == 0 {
                 return;
             }
-            let is_draining = |slab_id: &&SlabId| self.zone().slab(**slab_id).is_draining();
+            let is_draining = |slab_id: &&SlabId| {
+                self.zone().slab(**slab_id).is_draining() && !class.closed.contains(slab_id)
+            };
             class.slabs.iter().filter(is_draining).copied().collect()
         };
         for slab_id in draining {
@@ -392,9 +425,11 @@ impl Hot {
 #[derive(Debug, Clone, Copy)]
 struct Offer {
     class: ClassId,
-    /// Mutations since a hand came by.
+    slab: SlabId,
+    /// Mutations since a hand came by, or since it was closed.
     age: u64,
-    /// The class has no other.
+    is_closed: bool,
+    /// The class has no other that stays.
     is_last: bool,
 }
 

@@ -16,20 +16,29 @@
 /// costs the items of a slab, and ages of small classes are rough.
 pub const AGE_RATIO_MIN: u64 = 2;
 
-/// Of the chunks in a slab, one in so many may hold something young and go with the slab.
-pub const YOUNG_SHARE: usize = 16;
-
-/// Of the chunks in a slab, one in so many may hold something that was read lately.
-pub const RECENT_SHARE: usize = 2;
+/// An item is among the newest if the slab's age is more than this many times its own.
+pub const NEWEST_RATIO: u64 = 16;
+/// Of the chunks in a slab that moves, one in so many may hold one of the newest items.
+pub const NEWEST_SHARE: usize = 64;
+/// Of the chunks in a slab that moves, one in so many may hold an item that was stored or read
+/// lately. Sizes that are overwritten all the time have such items everywhere; were fewer allowed,
+/// they would give nothing to others.
+pub const LATELY_SHARE: usize = 2;
 
 /// Whether a slab that was left alone for `age` mutations goes rather than an item of `victim_age`.
 pub fn is_much_older(age: u64, victim_age: u64) -> bool {
     age / AGE_RATIO_MIN > victim_age
 }
 
-/// Whether an item of `age` counts as young in a slab of `slab_age`: it came long after the hand.
+/// Whether an item was stored long after the hand came to its slab, `slab_age` mutations ago.
 pub fn is_young(age: u64, slab_age: u64) -> bool {
     age < slab_age / AGE_RATIO_MIN
+}
+
+/// Whether what is in a slab may go rather than an item of `victim_age`, when nothing was stored in
+/// the slab for `age` mutations.
+pub fn is_settled(age: u64, victim_age: u64) -> bool {
+    age >= victim_age / AGE_RATIO_MIN
 }
 
 /// What is in a slab that may move, or in some of its chunks.
@@ -37,17 +46,33 @@ pub fn is_young(age: u64, slab_age: u64) -> bool {
 pub struct Look {
     /// Chunks that were looked at, free ones included.
     pub chunks: usize,
-    /// Items stored long after the hand came by.
-    pub young: usize,
-    /// Others, read since the hand came by.
-    pub recent: usize,
+    /// Items stored just now, as seen from the slab's age.
+    pub newest: usize,
+    /// Items stored long after the hand came by, or read since; the newest among them.
+    pub lately: usize,
 }
 
 impl Look {
-    /// Whether the slab stays for another round.
-    pub fn is_spared(&self) -> bool {
-        self.young * YOUNG_SHARE > self.chunks
-            || (self.young + self.recent) * RECENT_SHARE > self.chunks
+    /// Takes note of an item.
+    pub fn add(&mut self, age: u64, slab_age: u64, is_recent: bool) {
+        self.newest += usize::from(age < slab_age / NEWEST_RATIO);
+        self.lately += usize::from(is_recent || is_young(age, slab_age));
+    }
+
+    /// Takes note of drafts, which are newer than all items.
+    pub fn add_drafts(&mut self, drafts: usize) {
+        self.newest += drafts;
+        self.lately += drafts;
+    }
+
+    /// Whether so much was stored or read lately that the slab stays for another round.
+    pub fn was_used_lately(&self) -> bool {
+        self.lately * LATELY_SHARE > self.chunks
+    }
+
+    /// Whether the slab has to wait until what was stored in it just now is old.
+    pub fn has_newest(&self) -> bool {
+        self.newest * NEWEST_SHARE > self.chunks
     }
 }
 
@@ -62,17 +87,34 @@ mod tests {
         assert!(!is_much_older(1, 0), "a slab that came just now stays");
     }
 
+    fn look(chunks: usize, items: &[(u64, bool)]) -> Look {
+        let mut look = Look { chunks, ..Look::default() };
+        items.iter().for_each(|&(age, is_recent)| look.add(age, 1600, is_recent));
+        look
+    }
+
     #[test]
     fn a_slab_of_old_items_goes() {
-        assert!(!Look { chunks: 16, young: 1, recent: 0 }.is_spared());
-        assert!(!Look { chunks: 16, young: 0, recent: 8 }.is_spared());
-        assert!(!Look { chunks: 16, young: 0, recent: 0 }.is_spared());
+        for items in [&[][..], &[(1600, false); 16], &[(100, false); 8], &[(1600, true); 8]] {
+            assert!(!look(16, items).was_used_lately() && !look(16, items).has_newest());
+        }
     }
 
     #[test]
     fn a_slab_with_what_was_stored_or_read_lately_stays() {
-        assert!(Look { chunks: 16, young: 2, recent: 0 }.is_spared());
-        assert!(Look { chunks: 16, young: 0, recent: 9 }.is_spared());
+        assert!(look(16, &[(100, false); 9]).was_used_lately());
+        assert!(look(16, &[(1600, true); 9]).was_used_lately());
+    }
+
+    #[test]
+    fn the_newest_stay_until_they_are_old() {
+        assert!(look(16, &[(99, false)]).has_newest());
+        assert!(!look(128, &[(99, false); 2]).has_newest());
+        assert!(look(128, &[(0, true); 3]).has_newest());
+        let mut drafted = look(16, &[]);
+        drafted.add_drafts(1);
+        assert!(drafted.has_newest());
+        assert!(!is_settled(99, 200) && is_settled(100, 200));
     }
 
     #[test]
