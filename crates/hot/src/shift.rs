@@ -23,6 +23,8 @@ use crate::{Hot, INDEX_SPARE_SLABS, Links, Shortage, slab};
 const DRAIN_STEP: u32 = 512;
 /// Slabs that are looked at for one request before it goes on without.
 const LOOKS_MAX: usize = 4;
+/// How often that is repeated for a request that has to have a slab.
+const ANY_ROUNDS_MAX: usize = 4;
 /// Slabs of one class that may be closed at a time.
 const CLOSED_MAX: usize = 4;
 /// Chunks that say what is in a slab: all, where they are large enough that each matters.
@@ -121,16 +123,23 @@ impl Hot {
 
     /// Drains the slab that is missed least. Returns whether there was any.
     fn drain_any(&self, except: Option<ClassId>, links: &dyn Links) -> bool {
-        let mut offers = self.offers(links);
-        offers.retain(|offer| Some(offer.class) != except);
-        let old = offers.first().map_or(0, |oldest| oldest.age / AGE_RATIO_MIN);
-        let open = offers.iter().filter(|offer| !offer.is_closed && offer.age >= old);
-        if self.drain_unless_spared(open, links).is_some() {
-            return true;
+        let offers = || {
+            let mut offers = self.offers(links);
+            offers.retain(|offer| Some(offer.class) != except);
+            offers
+        };
+        // Each time those come last that were spared before.
+        for _ in 0..ANY_ROUNDS_MAX {
+            let offers = offers();
+            let old = offers.first().map_or(0, |oldest| oldest.age / AGE_RATIO_MIN);
+            let open = offers.iter().filter(|offer| !offer.is_closed && offer.age >= old);
+            if self.drain_unless_spared(open, links).is_some() {
+                return true;
+            }
         }
-        // What is closed is about to leave. A class with one slab is asked last: without it, it
-        // can store nothing.
-        offers.sort_by_key(|offer| (!offer.is_closed, offer.is_last));
+        // A class with one slab is asked last: without it, it can store nothing.
+        let mut offers = offers();
+        offers.sort_by_key(|offer| offer.is_last);
         offers.iter().any(|offer| self.drain(offer, links))
     }
 
