@@ -27,7 +27,8 @@ const LOOKS_MAX: usize = 4;
 const ANY_ROUNDS_MAX: usize = 4;
 /// Slabs of one class that may be closed at a time.
 const CLOSED_MAX: usize = 4;
-/// Chunks that say what is in a slab: all, where they are large enough that each matters.
+/// Chunks that say what is in a slab: all that were used, where these are few enough that each
+/// matters.
 const LOOK_CHUNKS_MAX: usize = 256;
 /// Items that the background evicts from one class before it looks at the others.
 const REFILL_BATCH: usize = 512;
@@ -128,11 +129,11 @@ impl Hot {
             offers.retain(|offer| Some(offer.class) != except);
             offers
         };
-        // Each time those come last that were spared before.
+        let old = offers().first().map_or(0, |oldest| oldest.age / AGE_RATIO_MIN);
         for _ in 0..ANY_ROUNDS_MAX {
             let offers = offers();
-            let old = offers.first().map_or(0, |oldest| oldest.age / AGE_RATIO_MIN);
-            let open = offers.iter().filter(|offer| !offer.is_closed && offer.age >= old);
+            // What was spared meanwhile is not old any more.
+            let open = offers.iter().filter(|offer| !offer.is_closed && offer.age > old);
             if self.drain_unless_spared(open, links).is_some() {
                 return true;
             }
@@ -234,11 +235,10 @@ impl Hot {
     fn look(&self, guard: &Guard<'_>, class: &Class, slab_id: SlabId, links: &dyn Links) -> Look {
         let slab = self.zone().slab(slab_id);
         let slab_age = slab.age(links.mutations());
-        let step = class.chunks_per_slab.div_ceil(LOOK_CHUNKS_MAX);
+        let step = (slab.touched() as usize).div_ceil(LOOK_CHUNKS_MAX).max(1);
         let mut look = Look { chunks: class.chunks_per_slab / step, ..Look::default() };
-        let (mut looked, mut published) = (0, 0);
+        let mut published = 0;
         for number in (0..slab.touched()).step_by(step) {
-            looked += 1;
             let place = slab.place(&self.arena, slab_id, number);
             let Some((item, _)) = self.published(guard, place) else {
                 continue;
@@ -253,7 +253,7 @@ impl Hot {
                 self.judge(item, true);
             }
         }
-        if step == 1 && looked > 0 {
+        if step == 1 {
             // What is used and not published is a draft, newer than all else, or in limbo.
             look.add_drafts(slab.used().saturating_sub(published));
         }

@@ -18,7 +18,7 @@ pub const AGE_RATIO_MIN: u64 = 2;
 
 /// An item is among the newest if the slab's age is more than this many times its own.
 pub const NEWEST_RATIO: u64 = 16;
-/// Of the chunks in a slab that moves, one in so many may hold one of the newest items.
+/// Of the items in a slab that moves, one in so many may be one of the newest.
 pub const NEWEST_SHARE: usize = 64;
 /// Of the chunks in a slab that moves, one in so many may hold an item that was stored or read
 /// lately. Sizes that are overwritten all the time have such items everywhere; were fewer allowed,
@@ -46,6 +46,8 @@ pub fn is_settled(age: u64, victim_age: u64) -> bool {
 pub struct Look {
     /// Chunks that were looked at, free ones included.
     pub chunks: usize,
+    /// Items and drafts in them.
+    pub items: usize,
     /// Items stored just now, as seen from the slab's age.
     pub newest: usize,
     /// Items stored long after the hand came by, or read since; the newest among them.
@@ -55,12 +57,14 @@ pub struct Look {
 impl Look {
     /// Takes note of an item.
     pub fn add(&mut self, age: u64, slab_age: u64, is_recent: bool) {
+        self.items += 1;
         self.newest += usize::from(age < slab_age / NEWEST_RATIO);
         self.lately += usize::from(is_recent || is_young(age, slab_age));
     }
 
     /// Takes note of drafts, which are newer than all items.
     pub fn add_drafts(&mut self, drafts: usize) {
+        self.items += drafts;
         self.newest += drafts;
         self.lately += drafts;
     }
@@ -72,7 +76,7 @@ impl Look {
 
     /// Whether the slab has to wait until what was stored in it just now is old.
     pub fn has_newest(&self) -> bool {
-        self.newest * NEWEST_SHARE > self.chunks
+        self.newest * NEWEST_SHARE > self.items
     }
 }
 
@@ -108,9 +112,10 @@ mod tests {
 
     #[test]
     fn the_newest_stay_until_they_are_old() {
-        assert!(look(16, &[(99, false)]).has_newest());
-        assert!(!look(128, &[(99, false); 2]).has_newest());
-        assert!(look(128, &[(0, true); 3]).has_newest());
+        assert!(look(1000, &[(99, false)]).has_newest());
+        let mut items = [(1600, false); 64];
+        items[7] = (99, false);
+        assert!(!look(64, &items).has_newest() && look(64, &items[1..]).has_newest());
         let mut drafted = look(16, &[]);
         drafted.add_drafts(1);
         assert!(drafted.has_newest());
