@@ -2,7 +2,9 @@
 //!
 //! The hand of a class goes round its slabs, chunk by chunk. It passes over what is not published,
 //! takes what is expired or flushed, and lets the policy judge the rest by their marks; a chained
-//! item is judged at one of its chunks only. Victims are gathered in small groups whose index lines
+//! item is judged at one of its chunks only. What was stored long after the hand came by last is
+//! passed over, too: its chunk was freed out of turn, by an overwrite or with a chained item, and
+//! it has had no round to itself. Victims are gathered in small groups whose index lines
 //! are prefetched together, since each removal from the index is a cache miss. After [`STEPS_MAX`]
 //! chunks without enough victims it takes what comes: when nearly everything was read lately, which
 //! of it goes matters less than that a store is not kept waiting.

@@ -1,5 +1,17 @@
-//! Moving slabs: from a class that has more than it needs to one that starves, to the index, or
-//! back to the system when the memory limit was lowered. And the background's round.
+//! Moving slabs: to a class that would evict what is young from one that keeps what is old, to the
+//! index, or back to the system when the memory limit was lowered. And the background's round.
+//!
+//! A class that has to make room asks, once for each half slab of evictions, whether another class
+//! has a slab that a hand left alone for much longer than the age of its own next victims
+//! (`policy::rebalance`). It does so before it evicts, in a store as well as in the background, so
+//! nothing depends on when the background comes. What is in the slab decides then:
+//!
+//! - Much of it was stored or read since: the slab is *spared* and gets another round.
+//! - Mostly old, but with some of the newest items: it is *closed*. Nothing is allocated from it,
+//!   and who asks next gets it as soon as what was new in it is older than what would be evicted.
+//! - It is the only slab of a class in which something was stored: spared, or the class would need
+//!   another at once.
+//! - Otherwise it leaves.
 //!
 //! A slab that shall leave is *drained*: nothing is allocated from it any more, its items are
 //! evicted, and when the last of its chunks is out of limbo it goes back to the arena. A draft in
@@ -176,8 +188,12 @@ impl Hot {
                 let is_last = class.staying() == 1;
                 offers.push(Offer { class: class.id, slab, age, is_closed, is_last });
             };
-            class.closed.first().map(|&slab| push(slab, true));
-            class.oldest_slab(zone).map(|slab| push(slab, false));
+            if let Some(&slab) = class.closed.first() {
+                push(slab, true);
+            }
+            if let Some(slab) = class.oldest_slab(zone) {
+                push(slab, false);
+            }
         }
         offers.sort_unstable_by_key(|offer| Reverse(offer.age));
         offers

@@ -9,8 +9,9 @@
 //! all classes.
 //!
 //! A slab's age says when the hand last came by, and not what happened to its items since. So
-//! before it moves somebody looks ([`Look`]): stored anew, or read, they are not old, and the slab
-//! is *spared* once, as CLOCK spares an item.
+//! before it moves somebody looks ([`Look`]): if many were stored or read since, the slab is spared
+//! for a round, as CLOCK spares an item; if a few are among the newest of all, it waits for them to
+//! grow old.
 
 /// A slab moves only if it is this many times as old as what would be evicted otherwise: a move
 /// costs the items of a slab, and ages of small classes are rough.
