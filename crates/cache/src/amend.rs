@@ -325,6 +325,7 @@ impl<'c> Session<'c> {
         let is_key = |item: hot::ItemRef<'_>| item.has_key(key);
         let removed = self.cache.update_existing(&self.guard, hash, is_key, |found| {
             if self.cache.is_gone(found.item) {
+                self.cache.count_gone(found.item);
                 return (Fate::Remove, Removed::NotFound);
             }
             if remove.compare_cas.is_some_and(|cas| cas != self.cache.cas_of(found.item)) {

@@ -30,6 +30,8 @@ pub struct Cache {
     pub(crate) moment: CachePadded<Moment>,
     /// Numbers every mutation: the source of CAS uniques.
     pub(crate) sequence: CachePadded<AtomicU64>,
+    /// Counted where requests find what is gone.
+    pub(crate) gone: CachePadded<Gone>,
     pub(crate) chores: Mutex<Chores>,
     pub(crate) work: (Mutex<bool>, Condvar),
 }
@@ -41,6 +43,15 @@ pub(crate) struct Moment {
     /// Unix seconds; never goes backwards.
     pub(crate) now: AtomicU32,
     pub(crate) flush: Flush,
+}
+
+/// Items that were still there when a request asked for them, but no longer for readers.
+#[derive(Debug, Default)]
+pub(crate) struct Gone {
+    /// Their time was over.
+    pub(crate) expired: AtomicU64,
+    /// A flush had taken them.
+    pub(crate) flushed: AtomicU64,
 }
 
 impl Cache {
@@ -90,6 +101,14 @@ impl Cache {
     pub(crate) fn is_gone(&self, item: ItemRef<'_>) -> bool {
         let expiry = item.expiry();
         (expiry != 0 && expiry <= self.now()) || self.is_flushed(item)
+    }
+
+    /// Counts an item that a request found gone. That is rare: whoever finds one removes it.
+    #[cold]
+    pub(crate) fn count_gone(&self, item: ItemRef<'_>) {
+        // As memcached, which asks for a flush first.
+        let counter = if self.is_flushed(item) { &self.gone.flushed } else { &self.gone.expired };
+        counter.fetch_add(1, Ordering::Relaxed);
     }
 
     #[inline]

@@ -19,6 +19,14 @@ impl Links for Cache {
         self.may_evict
     }
 
+    fn mutations(&self) -> u64 {
+        self.sequence.load(Ordering::Relaxed)
+    }
+
+    fn age(&self, item: ItemRef<'_>) -> u64 {
+        Cache::age(self, item)
+    }
+
     fn prefetch(&self, guard: &Guard<'_>, item: ItemRef<'_>) {
         self.index.prefetch(guard, self.hash(item.key()));
     }

@@ -203,7 +203,7 @@ impl Cache {
     }
 
     /// How many mutations there were since the item's.
-    fn age(&self, item: ItemRef<'_>) -> u64 {
+    pub(crate) fn age(&self, item: ItemRef<'_>) -> u64 {
         let latest = self.sequence.load(Ordering::Relaxed);
         latest.saturating_sub(self.full_sequence(item.sequence()))
     }

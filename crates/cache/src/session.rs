@@ -52,7 +52,7 @@ impl Session<'_> {
         Some(Item::new(self.cache, found, self.mark_hit(found)))
     }
 
-    /// The key's item, if it is there. Leaves no trace.
+    /// The key's item, if it is there. Leaves no trace. For diagnosis.
     pub fn peek(&self, key: &[u8], hash: Hash) -> Option<Item<'_>> {
         let found = self.find_present(key, hash)?;
         Some(Item::new(self.cache, found, found.item.mark().load(Ordering::Relaxed)))
@@ -63,10 +63,17 @@ impl Session<'_> {
     pub(crate) fn find_present(&self, key: &[u8], hash: Hash) -> Option<Found<'_>> {
         let found = self.cache.find(&self.guard, key, hash)?;
         if self.cache.is_gone(found.item) {
-            self.cache.remove_found(&self.guard, hash, &found);
+            self.remove_gone(hash, &found);
             return None;
         }
         Some(found)
+    }
+
+    /// Counts and frees what a request found gone.
+    #[cold]
+    fn remove_gone(&self, hash: Hash, found: &Found<'_>) {
+        self.cache.count_gone(found.item);
+        self.cache.remove_found(&self.guard, hash, found);
     }
 
     /// Leaves the mark of a hit, if it is not there already; returns the mark before.

@@ -29,6 +29,10 @@ pub struct Stats {
     pub expired: u64,
     /// Of these, never read.
     pub expired_unfetched: u64,
+    /// Items whose time was over when a request asked for them.
+    pub found_expired: u64,
+    /// Items that a flush had taken when a request asked for them.
+    pub found_flushed: u64,
     /// Requests for memory that could not be met.
     pub out_of_memory: u64,
     /// Slabs that left a class.
@@ -53,6 +57,8 @@ impl Cache {
             item_bytes: self.hot.used_bytes() as u64,
             limit_bytes: (self.arena.limit_slabs() * self.arena.slab_bytes()) as u64,
             used_bytes: (self.arena.used_slabs() * self.arena.slab_bytes()) as u64,
+            found_expired: self.gone.expired.load(Ordering::Relaxed),
+            found_flushed: self.gone.flushed.load(Ordering::Relaxed),
             index_slots: index.slots,
             index_bytes: index.table_bytes + index.directory_bytes,
             index_displacements: index.displacements,
@@ -78,6 +84,8 @@ impl Cache {
 
     /// Begins the counters of evictions, expiries and slab moves anew.
     pub fn reset_stats(&self) {
+        self.gone.expired.store(0, Ordering::Relaxed);
+        self.gone.flushed.store(0, Ordering::Relaxed);
         self.hot.reset_counters();
     }
 }

@@ -91,6 +91,28 @@ fn an_item_is_gone_the_second_it_expires() {
 }
 
 #[test]
+fn what_a_request_finds_gone_is_counted_once() {
+    let fixture = Fixture::new();
+    let cache = &fixture.cache;
+    for key in [b"a", b"b"] {
+        cache.set(key, b"v", Expiry(NOW + 10)).unwrap();
+    }
+    cache.set(b"c", b"v", Expiry::NEVER).unwrap();
+    fixture.clock.advance(10);
+    assert!(cache.get(b"a").is_none() && cache.get(b"a").is_none());
+    for _ in 0..2 {
+        let removed = cache.session().remove(b"b", cache.hash(b"b"), &Remove::default());
+        assert_eq!(removed, Ok(Removed::NotFound));
+    }
+    assert_eq!((cache.stats().found_expired, cache.stats().found_flushed), (2, 0));
+    cache.flush(None);
+    assert!(cache.get(b"c").is_none() && cache.get(b"c").is_none());
+    assert_eq!((cache.stats().found_expired, cache.stats().found_flushed), (2, 1));
+    cache.reset_stats();
+    assert_eq!((cache.stats().found_expired, cache.stats().found_flushed), (0, 0));
+}
+
+#[test]
 fn a_touch_works_with_and_without_room_for_the_expiry() {
     let fixture = Fixture::new();
     let (cache, hash) = (&fixture.cache, fixture.cache.hash(b"k"));

@@ -9,6 +9,8 @@ use larder::{Cache, Expiry};
 const MIB: usize = 1 << 20;
 /// Bytes stored between two turns of the background, which in a server runs beside the stores.
 const TURN_BYTES: usize = 256 << 10;
+/// The same where the background never comes.
+const NO_TURNS: usize = usize::MAX;
 
 fn cache(memory_bytes: usize) -> Cache {
     let clock = Arc::new(ManualClock::new(1_800_000_000));
@@ -34,6 +36,17 @@ fn key(number: u64) -> [u8; 24] {
 
 /// Stores items from `first` on until they are `bytes` together; returns the next number.
 fn fill(cache: &Cache, first: u64, bytes: usize, size: impl Fn(u64) -> usize) -> u64 {
+    fill_with_turns(cache, first, bytes, TURN_BYTES, size)
+}
+
+/// [`fill`] with a turn of the background after every `turn_bytes`.
+fn fill_with_turns(
+    cache: &Cache,
+    first: u64,
+    bytes: usize,
+    turn_bytes: usize,
+    size: impl Fn(u64) -> usize,
+) -> u64 {
     let (mut number, mut stored, mut turn) = (first, 0, 0);
     let value = vec![7; MIB];
     while stored < bytes {
@@ -41,8 +54,8 @@ fn fill(cache: &Cache, first: u64, bytes: usize, size: impl Fn(u64) -> usize) ->
         cache.set(&key(number), &value[..value_bytes], Expiry::NEVER).expect("old items make room");
         stored += 24 + value_bytes;
         number += 1;
-        if stored / TURN_BYTES > turn {
-            turn = stored / TURN_BYTES;
+        if stored / turn_bytes > turn {
+            turn = stored / turn_bytes;
             while cache.maintain() {}
         }
     }
@@ -104,4 +117,47 @@ fn a_size_that_follows_a_mix_gets_the_memory() {
     let next = fill(&cache, mixed, 96 * MIB, |_| 32);
     let (asked, found) = recent(&cache, next, 32 * MIB, |_| 32);
     assert!(found * 100 >= asked * 98, "{found} of {asked}");
+}
+
+/// Whether slabs moved to a size that had become frequent was left to the background, which counted
+/// evictions for a while first. Until it came, such a size evicted what it had stored a moment ago,
+/// while others kept items of long before: of the newest tenth, up to half was gone.
+#[test]
+fn what_was_stored_last_is_there_whatever_came_before() {
+    for (memory, seed) in [(16, 0), (16, 1), (32, 2), (64, 3)] {
+        for turn_bytes in [NO_TURNS, TURN_BYTES] {
+            let cache = cache(memory * MIB);
+            let bytes = memory * MIB * 3 / 2;
+            let mut next = 0;
+            for size in [24, 276, 4072] {
+                next = fill_with_turns(&cache, next, bytes, turn_bytes, |_| size);
+            }
+            let mixed = |number| mixed_bytes(number + (seed << 40));
+            let (mut asked, mut found) = (0, 0);
+            for _ in 0..8 {
+                next = fill_with_turns(&cache, next, memory * MIB / 5, turn_bytes, mixed);
+                let newest = recent(&cache, next, memory * MIB / 10, mixed);
+                (asked, found) = (asked + newest.0, found + newest.1);
+            }
+            let what = format!("-m {memory}, seed {seed}, a turn each {turn_bytes} bytes");
+            assert!(found * 100 >= asked * 97, "{what}: {found} of {asked}");
+        }
+    }
+}
+
+/// In a size that is overwritten all the time there is something new in every slab.
+#[test]
+fn a_size_that_is_overwritten_leaves_room_for_another() {
+    let cache = cache(64 * MIB);
+    let kept = fill(&cache, 0, 60 * MIB, |_| 1000);
+    let mut next = kept;
+    while next < 4 * kept {
+        next = fill(&cache, next, 64 << 10, |_| 270);
+        for number in next..next + 64 {
+            let again = mixed_bytes(number) as u64 * 7919 % kept;
+            fill(&cache, again, 1, |_| 1000);
+        }
+    }
+    let (asked, found) = recent(&cache, next, 6 * MIB, |_| 270);
+    assert!(found * 100 >= asked * 97, "{found} of {asked}");
 }

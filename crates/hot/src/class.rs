@@ -13,10 +13,12 @@ use memory::{Arena, ClassId, Epochs, Place, SlabId, Tag};
 
 use crate::slab::{self, Slab};
 
-/// A class is idle when evictions have been aged this often without a chunk being allocated. Each
-/// time means that a quarter of the memory was replaced; sizes of which there are a hundred have to
-/// come by in between.
-const IDLE_AGES: u8 = 4;
+/// A class asks for a slab when it has evicted one in so many of a slab's chunks since it last
+/// asked in vain. Asking looks at every class, which is not for every eviction.
+const ASKING_SHARE: usize = 2;
+/// A class without a slab borrows chunks of larger classes until these are one in so many of a
+/// slab's; then it is worth a slab.
+const BORROWING_SHARE: usize = 4;
 
 /// After so many retired chunks a class asks the epoch to move on. A look at the pinned threads
 /// costs about as much as one store, and the chunks of three moves stay in the first-level cache.
@@ -60,6 +62,8 @@ pub(crate) struct Class {
     pub(crate) slabs: Vec<SlabId>,
     /// How many of them are draining.
     pub(crate) draining: usize,
+    /// Those of them that nobody empties yet: they had the newest items among old ones.
+    pub(crate) closed: Vec<SlabId>,
     /// Slabs with a free chunk that are not draining; the last is used first.
     with_free: Vec<SlabId>,
     /// Free chunks in those slabs.
@@ -71,17 +75,18 @@ pub(crate) struct Class {
     pub(crate) round_began: u32,
     /// How long the last full round took, in seconds: about how long an item stays unread.
     pub(crate) round_seconds: u32,
-    /// Chunks of items evicted lately, for the comparison of classes.
-    pub(crate) evicted_lately: f64,
-    /// Chunks of items lately evicted with their slabs, which count only towards what is lately.
-    pub(crate) drained_lately: f64,
-    /// It evicted to make room since the last comparison.
-    pub(crate) evicts: bool,
-    /// How often evictions are still to be aged until the class counts as idle, unless a chunk is
-    /// allocated before.
-    pub(crate) ages_left: u8,
-    /// A request for a chunk failed since the last comparison.
-    pub(crate) starved: bool,
+    /// Mutations there had been when the hand came to the slab that it is in.
+    pub(crate) hand_came: u64,
+    /// Mutations since it had come there before.
+    pub(crate) hand_found: u64,
+    /// Chunks evicted since the class last asked for a slab in vain.
+    pub(crate) evicted_since: usize,
+    /// A slab that was drained for the class comes when this is safe.
+    pub(crate) awaits: Option<Tag>,
+    /// Chunks of larger classes that were allocated since the class last got a slab.
+    pub(crate) borrowed: usize,
+    /// A chunk was allocated since somebody last looked whether the class needs its last slab.
+    pub(crate) stores: bool,
     /// Chunks retired, modulo 2^32.
     retired: u32,
     pub(crate) counters: ClassCounters,
@@ -109,17 +114,19 @@ impl Class {
             chunks_per_slab,
             slabs: Vec::new(),
             draining: 0,
+            closed: Vec::new(),
             with_free: Vec::new(),
             free: 0,
             limbo: VecDeque::new(),
             hand: Hand::default(),
             round_began: 0,
             round_seconds: 0,
-            evicted_lately: 0.0,
-            drained_lately: 0.0,
-            evicts: false,
-            ages_left: 0,
-            starved: false,
+            hand_came: 0,
+            hand_found: 0,
+            evicted_since: chunks_per_slab,
+            awaits: None,
+            borrowed: 0,
+            stores: false,
             retired: 0,
             counters: ClassCounters::default(),
         }
@@ -143,18 +150,64 @@ impl Class {
     /// How many free chunks the background keeps: enough for a burst of sets, never much of a
     /// small class. Slabs that are leaving do not count.
     pub(crate) fn reserve_target(&self) -> usize {
-        let staying = self.slabs.len() - self.draining;
-        (staying * self.chunks_per_slab / 32).min(1024)
+        (self.staying() * self.chunks_per_slab / 32).min(1024)
     }
 
-    /// Takes over a slab from the arena. It is put where the hand comes last, since what will be
-    /// stored in it is newer than all else.
-    pub(crate) fn adopt(&mut self, zone: Zone<'_>, slab: SlabId) {
-        zone.slab(slab).adopt(self.id, self.chunk_bytes, self.chunks_per_slab);
-        self.slabs.insert(self.hand.slab, slab);
-        self.hand.slab += 1;
+    /// Slabs that are not leaving.
+    pub(crate) fn staying(&self) -> usize {
+        self.slabs.len() - self.draining
+    }
+
+    /// Whether it has evicted enough since it last asked for a slab in vain to ask again.
+    pub(crate) fn may_ask(&self) -> bool {
+        self.evicted_since * ASKING_SHARE >= self.chunks_per_slab
+    }
+
+    /// Whether it may take another chunk of a larger class rather than a slab.
+    pub(crate) fn may_borrow(&self) -> bool {
+        self.borrowed * BORROWING_SHARE < self.chunks_per_slab
+    }
+
+    /// Takes over a slab from the arena, after so many mutations.
+    pub(crate) fn adopt(&mut self, zone: Zone<'_>, slab: SlabId, mutations: u64) {
+        zone.slab(slab).adopt(self.id, self.chunk_bytes, self.chunks_per_slab, mutations);
+        self.put_behind_hand(slab);
+        self.borrowed = 0;
         self.with_free.push(slab);
         self.free += self.chunks_per_slab;
+    }
+
+    /// Puts a slab where the hand comes last: what it holds, or will hold, is newer than all else.
+    fn put_behind_hand(&mut self, slab: SlabId) {
+        self.slabs.insert(self.hand.slab, slab);
+        self.hand.slab += 1;
+    }
+
+    /// The slab that the hand has left alone for longest, of those that stay: the one it comes to
+    /// next. The one it is in comes last, since behind the hand lies what was stored in place of
+    /// what it evicted.
+    pub(crate) fn oldest_slab(&self, zone: Zone<'_>) -> Option<SlabId> {
+        let count = self.slabs.len();
+        let next = self.hand.slab + usize::from(self.hand.chunk > 0);
+        let mut from_next = (0..count).map(|at| self.slabs[(next + at) % count]);
+        from_next.find(|&id| !zone.slab(id).is_draining())
+    }
+
+    /// Lets a slab stay for another round, as if the hand had just come by.
+    pub(crate) fn spare(&mut self, zone: Zone<'_>, id: SlabId, mutations: u64) {
+        zone.slab(id).pass(mutations);
+        let Some(at) = self.slabs.iter().position(|&other| other == id) else {
+            return;
+        };
+        if at == self.hand.slab && self.hand.chunk > 0 {
+            self.hand_came = mutations;
+            return;
+        }
+        self.slabs.remove(at);
+        if at < self.hand.slab {
+            self.hand.slab -= 1;
+        }
+        self.put_behind_hand(id);
     }
 
     /// A free chunk: the one that has been in limbo for longest, if no reader can see it any more,
@@ -171,7 +224,7 @@ impl Class {
             let slab = zone.slab(id);
             if let Some(place) = slab.pop(zone.arena, id) {
                 self.free -= 1;
-                self.ages_left = IDLE_AGES;
+                self.stores = true;
                 if slab.free() == 0 {
                     self.with_free.pop();
                 }
@@ -194,7 +247,7 @@ impl Class {
             return None;
         }
         slab::mark(zone.arena, place).store(0, Ordering::Relaxed);
-        self.ages_left = IDLE_AGES;
+        self.stores = true;
         Some(place)
     }
 
@@ -254,8 +307,16 @@ impl Class {
         }
     }
 
+    /// Stops allocating from a slab, and leaves what is in it until that is old.
+    pub(crate) fn close(&mut self, zone: Zone<'_>, id: SlabId, mutations: u64) {
+        zone.slab(id).pass(mutations);
+        self.closed.push(id);
+        self.start_draining(zone, id);
+    }
+
     /// Gives an empty slab back to the arena.
     fn disown(&mut self, zone: Zone<'_>, id: SlabId) {
+        self.closed.retain(|&other| other != id);
         let at = self
             .slabs
             .iter()

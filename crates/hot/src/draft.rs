@@ -4,7 +4,6 @@
 use std::sync::atomic::Ordering;
 
 use memory::{ClassId, Place};
-use policy::clock::RECENT;
 use stdx::sync::lock;
 
 use crate::item::{self, Fields, ItemRef, Layout, PIECE_HEADER_BYTES};
@@ -123,15 +122,12 @@ impl<'h> Draft<'h> {
         let item = self.item();
         item.set_sequence(sequence);
         let mark = item::fresh_mark(now);
-        // The chunks of a chained item lie wherever one was free, perhaps just before the hand.
-        // One that had no round to itself could be the next to go.
-        let grace = if self.pieces > 0 { RECENT } else { 0 };
         for number in 0..self.pieces as usize {
             // Release: partner is the acquire in the hand, which follows a piece to its owner.
             slab::mark(arena, item.piece(number)).store(mark, Ordering::Release);
         }
         // Release: partner is the acquire in the hand.
-        item.mark().store(mark | mark_bits | grace, Ordering::Release);
+        item.mark().store(mark | mark_bits, Ordering::Release);
         let place = self.place;
         std::mem::forget(self);
         place

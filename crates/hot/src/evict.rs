@@ -2,7 +2,9 @@
 //!
 //! The hand of a class goes round its slabs, chunk by chunk. It passes over what is not published,
 //! takes what is expired or flushed, and lets the policy judge the rest by their marks; a chained
-//! item is judged at one of its chunks only. Victims are gathered in small groups whose index lines
+//! item is judged at one of its chunks only. What was stored long after the hand came by last is
+//! passed over, too: its chunk was freed out of turn, by an overwrite or with a chained item, and
+//! it has had no round to itself. Victims are gathered in small groups whose index lines
 //! are prefetched together, since each removal from the index is a cache miss. After [`STEPS_MAX`]
 //! chunks without enough victims it takes what comes: when nearly everything was read lately, which
 //! of it goes matters less than that a store is not kept waiting.
@@ -11,6 +13,7 @@ use std::sync::atomic::Ordering;
 
 use memory::{ClassId, Guard, Place};
 use policy::clock::{Clock, RECENT};
+use policy::rebalance::is_young;
 use policy::{Policy, Verdict};
 use stdx::sync::lock;
 
@@ -27,6 +30,10 @@ const STEPS_MAX: usize = 4096;
 const INLINE_BATCH_MAX: usize = 128;
 /// See [`INLINE_BATCH_MAX`].
 const INLINE_SHARE: usize = 32;
+/// Items, and chunks, that a hand looks at ahead to say how old is what it evicts.
+const VICTIMS: usize = 5;
+/// See [`VICTIMS`].
+const VICTIM_LOOKS: usize = 64;
 /// An item may take a chunk up to this many times its size when its own class has nothing.
 const BORROW_RATIO: usize = 2;
 
@@ -38,15 +45,9 @@ impl Hot {
             Err(Shortage::Nothing) => {}
             decided => return decided,
         }
-        lock(self.class(own)).starved = true;
-        for larger in self.sizes.iter().skip(usize::from(own.0) + 1) {
-            if self.sizes.chunk_bytes(larger) > BORROW_RATIO * bytes {
-                break;
-            }
-            if lock(self.class(larger)).slabs.is_empty() {
-                continue;
-            }
-            match self.allocate_in(larger, links) {
+        // Sizes that are rare share the slabs of larger ones.
+        if lock(self.class(own)).may_borrow() || !links.may_evict() {
+            match self.borrow(own, bytes, links) {
                 Err(Shortage::Nothing) => {}
                 decided => return decided,
             }
@@ -58,7 +59,27 @@ impl Hot {
         found
     }
 
-    /// A chunk of this very class: free, from a new slab, or by eviction.
+    /// A chunk of a larger class that has slabs.
+    fn borrow(&self, own: ClassId, bytes: usize, links: &dyn Links) -> Result<Place, Shortage> {
+        for larger in self.sizes.iter().skip(usize::from(own.0) + 1) {
+            if self.sizes.chunk_bytes(larger) > BORROW_RATIO * bytes {
+                break;
+            }
+            if lock(self.class(larger)).slabs.is_empty() {
+                continue;
+            }
+            match self.allocate_in(larger, links) {
+                Err(Shortage::Nothing) => {}
+                decided => {
+                    lock(self.class(own)).borrowed += usize::from(decided.is_ok());
+                    return decided;
+                }
+            }
+        }
+        Err(Shortage::Nothing)
+    }
+
+    /// A chunk of this very class: free, from a new slab, or from room that is made.
     pub(crate) fn allocate_in(&self, id: ClassId, links: &dyn Links) -> Result<Place, Shortage> {
         let zone = self.zone();
         let batch = {
@@ -72,20 +93,31 @@ impl Hot {
                 }
                 return Ok(place);
             }
-            if let Some(slab) = self.arena.take(INDEX_SPARE_SLABS) {
-                class.adopt(zone, slab);
+            if self.adopt_free_slab(&mut class, links) {
                 return class.allocate(zone).ok_or(Shortage::Nothing);
             }
             class.chunks().div_ceil(INLINE_SHARE).min(INLINE_BATCH_MAX)
         };
-        self.pressed.store(true, Ordering::Relaxed);
-        self.evict(id, batch, links);
-        let mut class = lock(self.class(id));
-        match class.allocate(zone) {
-            Some(place) => Ok(place),
-            None if class.in_limbo() > 0 => Err(Shortage::Pinned),
-            None => Err(Shortage::Nothing),
+        if batch == 0 {
+            return Err(Shortage::Nothing);
         }
+        self.pressed.store(true, Ordering::Relaxed);
+        self.make_room(id, batch, links);
+        let mut class = lock(self.class(id));
+        if let Some(place) = class.allocate(zone) {
+            return Ok(place);
+        }
+        if self.adopt_free_slab(&mut class, links) {
+            return class.allocate(zone).ok_or(Shortage::Nothing);
+        }
+        let comes = class.in_limbo() > 0 || class.awaits.is_some();
+        Err(if comes { Shortage::Pinned } else { Shortage::Nothing })
+    }
+
+    /// Makes room in a class: by a slab of another one that keeps much older items, or else by
+    /// evicting about `wanted` chunks. Returns how many it evicted.
+    pub(crate) fn make_room(&self, id: ClassId, wanted: usize, links: &dyn Links) -> usize {
+        if self.seek_slab(id, links) { 0 } else { self.evict(id, wanted, links) }
     }
 
     /// Evicts items of a class until about `wanted` chunks are on their way to being free: they are
@@ -96,7 +128,6 @@ impl Hot {
         let mut evicted = 0;
         {
             let mut class = lock(self.class(id));
-            class.evicts = true;
             let mut steps = 0;
             // Two rounds at the most: the first may clear every mark.
             let steps_max = 2 * class.chunks() + 2 * class.slabs.len();
@@ -108,13 +139,10 @@ impl Hot {
                     break;
                 }
                 for &place in &victims[..found] {
-                    let unlinked = self.unlink(&guard, &mut class, links, place, &mut chained);
-                    evicted += unlinked.chunks;
-                    if !unlinked.is_gone {
-                        class.evicted_lately += unlinked.chunks as f64;
-                    }
+                    evicted += self.unlink(&guard, &mut class, links, place, &mut chained);
                 }
             }
+            class.evicted_since += evicted;
         }
         for place in chained {
             // SAFETY: unlinked by this call, under this guard.
@@ -141,13 +169,17 @@ impl Hot {
         while found < GROUP && chunks < wanted && *steps < steps_max {
             *steps += 1;
             let choosy = *steps <= STEPS_MAX;
-            let Some(place) = self.advance_hand(class, links.now()) else {
+            let Some(place) = self.advance_hand(class, links) else {
                 continue;
             };
             let Some((item, place)) = self.judged_here(guard, class.id, place) else {
                 continue;
             };
-            let goes = links.is_gone(item) || (links.may_evict() && self.judge(item, choosy));
+            // Stored long after the hand came by, in a chunk that was freed before its turn: it has
+            // had no round to itself.
+            let young = choosy && is_young(links.age(item), class.hand_found);
+            let goes =
+                links.is_gone(item) || (links.may_evict() && !young && self.judge(item, choosy));
             if !goes || victims[..found].contains(&place) {
                 continue;
             }
@@ -161,7 +193,7 @@ impl Hot {
 
     /// The item that the hand of class `id` has to judge at `place`, if there is one. A chained
     /// item has many chunks and is judged once in a round: at the first of its pieces in the class.
-    fn judged_here<'g>(
+    pub(crate) fn judged_here<'g>(
         &self,
         guard: &'g Guard<'_>,
         id: ClassId,
@@ -179,9 +211,10 @@ impl Hot {
     }
 
     /// The chunk under the hand; the hand moves on. `None` at the end of a slab.
-    fn advance_hand(&self, class: &mut Class, now: u32) -> Option<Place> {
+    fn advance_hand(&self, class: &mut Class, links: &dyn Links) -> Option<Place> {
         if class.hand.slab >= class.slabs.len() {
             class.hand = crate::class::Hand::default();
+            let now = links.now();
             if class.round_began != 0 {
                 class.round_seconds = now.saturating_sub(class.round_began);
             }
@@ -189,7 +222,12 @@ impl Hot {
         }
         let &id = class.slabs.get(class.hand.slab)?;
         let slab = self.zone().slab(id);
+        if class.hand.chunk == 0 {
+            class.hand_came = links.mutations();
+            class.hand_found = slab.age(class.hand_came);
+        }
         if class.hand.chunk >= slab.touched() {
+            slab.pass(class.hand_came);
             class.hand.slab += 1;
             class.hand.chunk = 0;
             return None;
@@ -197,6 +235,37 @@ impl Hot {
         let place = slab.place(&self.arena, id, class.hand.chunk);
         class.hand.chunk += 1;
         Some(place)
+    }
+
+    /// How many mutations ago the items were stored that the hand is about to evict: the median
+    /// of a few that are next; `u64::MAX` if these are gone anyway. If all that is next was read
+    /// lately, it is as old as the slab that the hand left alone for longest.
+    pub(crate) fn victim_age(&self, guard: &Guard<'_>, class: &Class, links: &dyn Links) -> u64 {
+        let zone = self.zone();
+        let count = class.slabs.len();
+        let from_hand = (0..count.min(2) + usize::from(count > 0)).flat_map(|at| {
+            let id = class.slabs[(class.hand.slab + at) % count];
+            let begin = if at == 0 { class.hand.chunk } else { 0 };
+            (begin..zone.slab(id).touched())
+                .map(move |number| zone.slab(id).place(zone.arena, id, number))
+        });
+        let victims = from_hand
+            .take(VICTIM_LOOKS)
+            .filter_map(|place| self.judged_here(guard, class.id, place))
+            .map(|(item, _)| item)
+            .filter(|&item| item.mark().load(Ordering::Relaxed) & RECENT == 0)
+            .filter(|&item| !is_young(links.age(item), class.hand_found));
+        let mut ages = [0; VICTIMS];
+        let mut found = 0;
+        for (age, item) in ages.iter_mut().zip(victims) {
+            *age = if links.is_gone(item) { u64::MAX } else { links.age(item) };
+            found += 1;
+        }
+        ages[..found].sort_unstable();
+        ages[..found].get(found / 2).copied().unwrap_or_else(|| {
+            let oldest = class.oldest_slab(zone);
+            oldest.map_or(0, |id| zone.slab(id).age(links.mutations()))
+        })
     }
 
     /// The item that the chunk at `place` is or belongs to, if it is published. The caller holds
@@ -228,7 +297,7 @@ impl Hot {
     }
 
     /// Whether the policy lets the item go; if not, it has lost what spared it.
-    fn judge(&self, item: ItemRef<'_>, choosy: bool) -> bool {
+    pub(crate) fn judge(&self, item: ItemRef<'_>, choosy: bool) -> bool {
         let mark = item.mark().load(Ordering::Relaxed);
         match Clock::pass(mark) {
             Verdict::Evict => true,
@@ -247,7 +316,8 @@ impl Hot {
     }
 
     /// Unlinks one victim and sends its chunk to limbo; chained ones are left to the caller, who
-    /// must not hold a class's lock when it retires them.
+    /// must not hold a class's lock when it retires them. Returns how many chunks are on their way
+    /// to being free: 0 if it was not in the index any more.
     pub(crate) fn unlink(
         &self,
         guard: &Guard<'_>,
@@ -255,17 +325,16 @@ impl Hot {
         links: &dyn Links,
         place: Place,
         chained: &mut Vec<Place>,
-    ) -> Unlinked {
+    ) -> usize {
         // SAFETY: the place was found published under the same guard.
         let item = unsafe { self.item(guard, place) };
         let is_gone = links.is_gone(item);
         let mark = item.mark().load(Ordering::Relaxed);
         if !links.unlink(guard, item, place) {
-            return Unlinked::default();
+            return 0;
         }
         let counters = &mut class.counters;
         let fetched = mark & FETCHED != 0;
-        let is_recent = fetched && mark & RECENT != 0;
         if is_gone {
             counters.expired += 1;
             counters.expired_unfetched += u64::from(!fetched);
@@ -273,7 +342,7 @@ impl Hot {
             counters.evicted += 1;
             counters.evicted_unfetched += u64::from(!fetched);
             links.evicted(item, class.id);
-            counters.evicted_recent += u64::from(is_recent);
+            counters.evicted_recent += u64::from(fetched && mark & RECENT != 0);
         }
         let pieces = item.layout().pieces();
         if pieces > 0 {
@@ -281,17 +350,6 @@ impl Hot {
         } else {
             class.retire(self.zone(), guard.tag(), place);
         }
-        Unlinked { chunks: pieces.max(1), is_gone, is_recent }
+        pieces.max(1)
     }
-}
-
-/// What became of a victim.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Unlinked {
-    /// Chunks that are on their way to being free: 0 if it was not in the index any more.
-    pub(crate) chunks: usize,
-    /// It was expired or flushed.
-    pub(crate) is_gone: bool,
-    /// It was read since the hand last came by.
-    pub(crate) is_recent: bool,
 }

@@ -5,9 +5,9 @@
 //! chunk, and the old one is *retired*: it waits in limbo until no reader can see it.
 //!
 //! When a class runs out of chunks it takes a slab from the arena; when the arena has none it
-//! evicts by CLOCK, one hand per class ([`evict`]); and when it has nothing to evict, or other
-//! classes' items lie idle while its own are evicted, it gets a slab of theirs ([`shift`]). The
-//! background keeps a reserve of free chunks in each class, so that a store rarely evicts.
+//! compares what it would evict with what other classes keep. If they keep much older items it gets
+//! a slab of theirs ([`shift`]), and otherwise it evicts by CLOCK, one hand per class ([`evict`]).
+//! The background does the same ahead of need, so that a store rarely has to.
 //!
 //! The zone does not know the index. Whoever owns both tells it, as [`Links`], how to unlink an
 //! item. Locks nest in one order: a class's lock first, then whatever `Links` takes; never two
@@ -52,6 +52,10 @@ pub trait Links {
     fn now(&self) -> u32;
     /// Whether items may be evicted while they are alive.
     fn may_evict(&self) -> bool;
+    /// How many mutations there were so far: the time by which ages are compared.
+    fn mutations(&self) -> u64;
+    /// How many mutations there were since the item's.
+    fn age(&self, item: ItemRef<'_>) -> u64;
     /// Asks for the cache lines that `unlink` will need.
     fn prefetch(&self, guard: &Guard<'_>, item: ItemRef<'_>);
     /// Whether the item is expired or flushed: no reader gets it any more.

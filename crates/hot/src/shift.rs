@@ -1,16 +1,30 @@
-//! Moving slabs: from a class that has more than it needs to one that starves, to the index, or
-//! back to the system when the memory limit was lowered. And the background's round.
+//! Moving slabs: to a class that would evict what is young from one that keeps what is old, to the
+//! index, or back to the system when the memory limit was lowered. And the background's round.
+//!
+//! A class that has to make room asks, once for each half slab of evictions, whether another class
+//! has a slab that a hand left alone for much longer than the age of its own next victims
+//! (`policy::rebalance`). It does so before it evicts, in a store as well as in the background, so
+//! nothing depends on when the background comes. What is in the slab decides then:
+//!
+//! - Much of it was stored or read since: the slab is *spared* and gets another round.
+//! - Mostly old, but with some of the newest items: it is *closed*. Nothing is allocated from it,
+//!   and who asks next gets it as soon as what was new in it is older than what would be evicted.
+//! - It is the only slab of a class in which something was stored: spared, or the class would need
+//!   another at once.
+//! - Otherwise it leaves.
 //!
 //! A slab that shall leave is *drained*: nothing is allocated from it any more, its items are
 //! evicted, and when the last of its chunks is out of limbo it goes back to the arena. A draft in
 //! it (a client that is half-way through a value) may hold it for a while; another slab is drained
 //! then.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use memory::{ClassId, Guard, Place, SlabId};
-use policy::rebalance::{self, Pressure};
+use policy::clock::RECENT;
+use policy::rebalance::{AGE_RATIO_MIN, Look, is_much_older, is_settled};
 use stdx::sync::lock;
 
 use crate::class::Class;
@@ -19,10 +33,15 @@ use crate::{Hot, INDEX_SPARE_SLABS, Links, Shortage, slab};
 
 /// Chunks that are emptied before the class's lock is let go for a moment.
 const DRAIN_STEP: u32 = 512;
-/// Slabs moved in one turn of the background.
-const MOVES_PER_TURN_MAX: usize = 8;
-/// Of all slabs, how many may have been evicted before older evictions weigh less.
-const EVIDENCE_SHARE_MAX: f64 = 0.5;
+/// Slabs that are looked at for one request before it goes on without.
+const LOOKS_MAX: usize = 4;
+/// How often that is repeated for a request that has to have a slab.
+const ANY_ROUNDS_MAX: usize = 4;
+/// Slabs of one class that may be closed at a time.
+const CLOSED_MAX: usize = 4;
+/// Chunks that say what is in a slab: all that were used, where these are few enough that each
+/// matters.
+const LOOK_CHUNKS_MAX: usize = 256;
 /// Items that the background evicts from one class before it looks at the others.
 const REFILL_BATCH: usize = 512;
 
@@ -39,29 +58,222 @@ impl Hot {
         // Each turn either finds a chunk or drains one more slab, so it ends.
         for _ in 0..=self.arena.limit_slabs() {
             self.sweep();
-            let zone = self.zone();
             {
                 let mut class = lock(self.class(own));
-                if let Some(place) = class.allocate(zone) {
+                if let Some(place) = class.allocate(self.zone()) {
                     return Ok(place);
                 }
                 if let Some(slab) = self.arena.take(0) {
-                    class.adopt(zone, slab);
+                    class.adopt(self.zone(), slab, links.mutations());
                     continue;
                 }
             }
             if self.waits_for_readers() {
                 return Err(Shortage::Pinned);
             }
-            let pressures = self.pressures();
-            let Some(from) = rebalance::donor(&pressures, usize::from(own.0)) else {
-                break;
-            };
-            if !self.drain_slab(ClassId(from as u8), links) {
+            if !self.drain_any(Some(own), links) {
                 break;
             }
         }
         Err(Shortage::Nothing)
+    }
+
+    /// Gives a class a slab of the arena if one can be spared.
+    pub(crate) fn adopt_free_slab(&self, class: &mut Class, links: &dyn Links) -> bool {
+        let Some(slab) = self.arena.take(INDEX_SPARE_SLABS) else {
+            return false;
+        };
+        class.adopt(self.zone(), slab, links.mutations());
+        true
+    }
+
+    /// Drains a slab for a class if it is much older than what the class would evict. Returns
+    /// whether the class had better wait for the slab than evict.
+    pub(crate) fn seek_slab(&self, id: ClassId, links: &dyn Links) -> bool {
+        let victim_age = {
+            let guard = self.epochs.pin();
+            let mut class = lock(self.class(id));
+            match class.awaits.take() {
+                Some(tag) if !self.epochs.try_reach(tag) => {
+                    class.awaits = Some(tag);
+                    return true;
+                }
+                Some(_) => {}
+                None if !links.may_evict() || !class.may_ask() => return false,
+                None => {}
+            }
+            self.victim_age(&guard, &class, links)
+        };
+        self.sweep_draining();
+        if self.arena.free_slabs() > INDEX_SPARE_SLABS {
+            return true;
+        }
+        let Some(from) = self.drain_older(id, victim_age, links) else {
+            lock(self.class(id)).evicted_since = 0;
+            return false;
+        };
+        // Read after everything in the slab was unlinked.
+        let tag = self.epochs.latest_tag();
+        lock(self.class(from)).sweep_limbo(self.zone());
+        if self.arena.free_slabs() <= INDEX_SPARE_SLABS {
+            lock(self.class(id)).awaits = Some(tag);
+        }
+        true
+    }
+
+    /// Drains a slab that is much older than `victim_age`. Returns whose it was.
+    fn drain_older(&self, id: ClassId, victim_age: u64, links: &dyn Links) -> Option<ClassId> {
+        let offers = self.offers(links);
+        let settled = |offer: &&Offer| offer.is_closed && is_settled(offer.age, victim_age);
+        if let Some(offer) = offers.iter().find(settled) {
+            self.drain(offer, links);
+            return Some(offer.class);
+        }
+        let older = offers.iter().filter(|offer| !offer.is_closed && offer.class != id);
+        let older = older.take_while(|offer| is_much_older(offer.age, victim_age));
+        self.drain_unless_spared(older, links)
+    }
+
+    /// Drains the slab that is missed least. Returns whether there was any.
+    fn drain_any(&self, except: Option<ClassId>, links: &dyn Links) -> bool {
+        let offers = || {
+            let mut offers = self.offers(links);
+            offers.retain(|offer| Some(offer.class) != except);
+            offers
+        };
+        let old = offers().first().map_or(0, |oldest| oldest.age / AGE_RATIO_MIN);
+        for _ in 0..ANY_ROUNDS_MAX {
+            let offers = offers();
+            // What was spared meanwhile is not old any more.
+            let open = offers.iter().filter(|offer| !offer.is_closed && offer.age > old);
+            if self.drain_unless_spared(open, links).is_some() {
+                return true;
+            }
+        }
+        // A class with one slab is asked last: without it, it can store nothing.
+        let mut offers = offers();
+        offers.sort_by_key(|offer| offer.is_last);
+        offers.iter().any(|offer| self.drain(offer, links))
+    }
+
+    /// Drains the first of these slabs that is not spared for what is in it. Returns whose it was.
+    fn drain_unless_spared<'o>(
+        &self,
+        offers: impl Iterator<Item = &'o Offer>,
+        links: &dyn Links,
+    ) -> Option<ClassId> {
+        let mut looks = 0;
+        for offer in offers {
+            let spared = self.is_spared(offer, &mut looks, links);
+            if !spared && self.drain(offer, links) {
+                return Some(offer.class);
+            }
+            if looks == LOOKS_MAX {
+                break;
+            }
+        }
+        None
+    }
+
+    /// The slabs that each class would miss least, the oldest first.
+    fn offers(&self, links: &dyn Links) -> Vec<Offer> {
+        let zone = self.zone();
+        let mut offers = Vec::new();
+        for class in &self.classes {
+            let class = lock(class);
+            // After the lock was taken, so that no slab is younger than now.
+            let mutations = links.mutations();
+            let mut push = |slab, is_closed| {
+                let age = zone.slab(slab).age(mutations);
+                let is_last = class.staying() == 1;
+                offers.push(Offer { class: class.id, slab, age, is_closed, is_last });
+            };
+            if let Some(&slab) = class.closed.first() {
+                push(slab, true);
+            }
+            if let Some(slab) = class.oldest_slab(zone) {
+                push(slab, false);
+            }
+        }
+        offers.sort_unstable_by_key(|offer| Reverse(offer.age));
+        offers
+    }
+
+    /// Whether a slab stays for what is in it, for another round or until the newest of it is old.
+    fn is_spared(&self, offer: &Offer, looks: &mut usize, links: &dyn Links) -> bool {
+        let guard = self.epochs.pin();
+        let zone = self.zone();
+        let mut class = lock(self.class(offer.class));
+        if class.oldest_slab(zone) != Some(offer.slab) {
+            return true;
+        }
+        let is_only = class.staying() == 1;
+        // A size that is rare needs no more than its only slab, and would need it back at once.
+        if is_only && std::mem::take(&mut class.stores) {
+            class.spare(zone, offer.slab, links.mutations());
+            return true;
+        }
+        *looks += 1;
+        let look = self.look(&guard, &class, offer.slab, links);
+        if look.was_used_lately() {
+            class.spare(zone, offer.slab, links.mutations());
+            return true;
+        }
+        if look.has_newest() {
+            if is_only || class.closed.len() == CLOSED_MAX {
+                class.spare(zone, offer.slab, links.mutations());
+            } else {
+                class.close(zone, offer.slab, links.mutations());
+            }
+            return true;
+        }
+        false
+    }
+
+    /// Evicts what is in a slab, which leaves its class then. Returns whether it was still there.
+    fn drain(&self, offer: &Offer, links: &dyn Links) -> bool {
+        {
+            let zone = self.zone();
+            let mut class = lock(self.class(offer.class));
+            if class.closed.contains(&offer.slab) {
+                class.closed.retain(|&other| other != offer.slab);
+            } else if class.oldest_slab(zone) == Some(offer.slab) {
+                class.start_draining(zone, offer.slab);
+            } else {
+                return false;
+            }
+        }
+        self.empty_slab(offer.class, offer.slab, links);
+        true
+    }
+
+    /// What is in a slab, by some of its chunks. Like a hand it takes from them what spared them.
+    fn look(&self, guard: &Guard<'_>, class: &Class, slab_id: SlabId, links: &dyn Links) -> Look {
+        let slab = self.zone().slab(slab_id);
+        let slab_age = slab.age(links.mutations());
+        let step = (slab.touched() as usize).div_ceil(LOOK_CHUNKS_MAX).max(1);
+        let mut look = Look { chunks: class.chunks_per_slab / step, ..Look::default() };
+        let mut published = 0;
+        for number in (0..slab.touched()).step_by(step) {
+            let place = slab.place(&self.arena, slab_id, number);
+            let Some((item, _)) = self.published(guard, place) else {
+                continue;
+            };
+            published += 1;
+            if links.is_gone(item) {
+                continue;
+            }
+            let is_recent = item.mark().load(Ordering::Relaxed) & RECENT != 0;
+            look.add(links.age(item), slab_age, is_recent);
+            if is_recent && self.judged_here(guard, class.id, place).is_some() {
+                self.judge(item, true);
+            }
+        }
+        if step == 1 {
+            // What is used and not published is a draft, newer than all else, or in limbo.
+            look.add_drafts(slab.used().saturating_sub(published));
+        }
+        look
     }
 
     /// Frees what readers have left behind in every class.
@@ -71,14 +283,25 @@ impl Hot {
         }
     }
 
-    /// One turn of the background's work: reserves, and slabs from class to class. Returns whether
+    /// The same in classes of which a slab is leaving.
+    fn sweep_draining(&self) {
+        for class in &self.classes {
+            let mut class = lock(class);
+            if class.draining > 0 {
+                class.sweep_limbo(self.zone());
+            }
+        }
+    }
+
+    /// One turn of the background's work: a reserve of free chunks in each class. Returns whether
     /// there is more to do at once.
     pub fn maintain(&self, links: &dyn Links) -> bool {
         self.pressed.store(false, Ordering::Relaxed);
         let mut more = false;
-        let full = self.arena.free_slabs() <= INDEX_SPARE_SLABS;
         for (number, class) in self.classes.iter().enumerate() {
-            self.finish_draining(ClassId(number as u8), links);
+            let id = ClassId(number as u8);
+            self.finish_draining(id, links);
+            let full = self.arena.free_slabs() <= INDEX_SPARE_SLABS;
             let missing = {
                 let mut class = lock(class);
                 class.sweep_limbo(self.zone());
@@ -87,104 +310,22 @@ impl Hot {
                 if full && have <= target / 2 { target - have } else { 0 }
             };
             if missing > 0 && links.may_evict() {
-                let wanted = missing.min(REFILL_BATCH);
-                let evicted = self.evict(ClassId(number as u8), wanted, links);
-                more |= evicted == REFILL_BATCH;
+                let evicted = self.make_room(id, missing.min(REFILL_BATCH), links);
+                let adopted = evicted == 0 && self.adopt_free_slab(&mut lock(class), links);
+                more |= adopted || evicted == REFILL_BATCH;
             }
-        }
-        if full && links.may_evict() {
-            more |= self.rebalance(links);
         }
         more
-    }
-
-    /// Moves slabs towards the classes that evict most. Returns whether it may have more to move.
-    fn rebalance(&self, links: &dyn Links) -> bool {
-        let more = self.move_slabs(links);
-        // Whether a class needs anything is asked anew each time: what it evicted before says how
-        // much it would need if it did.
-        for class in &self.classes {
-            lock(class).evicts = false;
-        }
-        more
-    }
-
-    fn move_slabs(&self, links: &dyn Links) -> bool {
-        for _ in 0..MOVES_PER_TURN_MAX {
-            let mut pressures = self.pressures();
-            self.age_pressures(&mut pressures);
-            let Some(found) = rebalance::judge(&pressures) else {
-                return false;
-            };
-            let (from, to) = (ClassId(found.from as u8), ClassId(found.to as u8));
-            if !self.drain_slab(from, links) {
-                return false;
-            }
-            lock(self.class(from)).sweep_limbo(self.zone());
-            let mut class = lock(self.class(to));
-            class.starved = false;
-            if let Some(slab) = self.arena.take(INDEX_SPARE_SLABS) {
-                class.adopt(self.zone(), slab);
-            }
-        }
-        true
     }
 
     /// Frees `slabs` slabs for the index or the system, as far as that is possible at once.
     pub fn give_up_slabs(&self, slabs: usize, links: &dyn Links) {
         for _ in 0..slabs {
-            let Some(from) = rebalance::donor(&self.pressures(), usize::MAX) else {
-                break;
-            };
-            let from = ClassId(from as u8);
-            if !self.drain_slab(from, links) {
+            if !self.drain_any(None, links) {
                 break;
             }
-            lock(self.class(from)).sweep_limbo(self.zone());
+            self.sweep_draining();
         }
-    }
-
-    /// Lets what was evicted before weigh less than what was evicted since: half as much whenever
-    /// the classes together have lost a good part of the memory. Measured in evictions rather than
-    /// seconds, it follows a shift as fast as the shift goes.
-    fn age_pressures(&self, pressures: &mut [Pressure]) {
-        let lost_slabs = |class: &Class| {
-            (class.evicted_lately + class.drained_lately) / class.chunks_per_slab as f64
-        };
-        let lost: f64 = self.classes.iter().map(|class| lost_slabs(&lock(class))).sum();
-        let slabs: usize = pressures.iter().map(|pressure| pressure.slabs).sum();
-        if lost > slabs as f64 * EVIDENCE_SHARE_MAX {
-            for (class, pressure) in self.classes.iter().zip(pressures) {
-                let mut class = lock(class);
-                class.evicted_lately *= 0.5;
-                class.drained_lately *= 0.5;
-                class.ages_left = class.ages_left.saturating_sub(1);
-                pressure.evicted_slabs *= 0.5;
-            }
-        }
-    }
-
-    fn pressures(&self) -> Vec<Pressure> {
-        let pressure = |class: &Class| Pressure {
-            // A slab that is leaving can not be given twice.
-            slabs: class.slabs.len() - class.draining,
-            free_slabs: class.free as f64 / class.chunks_per_slab as f64,
-            evicted_slabs: class.evicted_lately / class.chunks_per_slab as f64,
-            starved: class.starved,
-            evicts: class.evicts,
-            stores: class.ages_left > 0,
-        };
-        self.classes.iter().map(|class| pressure(&lock(class))).collect()
-    }
-
-    /// Evicts everything in one slab of a class, after which the slab leaves the class. Returns
-    /// whether there was a slab to drain.
-    fn drain_slab(&self, id: ClassId, links: &dyn Links) -> bool {
-        let Some(slab_id) = self.choose_slab(id) else {
-            return false;
-        };
-        self.empty_slab(id, slab_id, links);
-        true
     }
 
     /// Empties draining slabs once more: of drafts that were published after the first time.
@@ -194,7 +335,9 @@ impl Hot {
             if class.draining == 0 {
                 return;
             }
-            let is_draining = |slab_id: &&SlabId| self.zone().slab(**slab_id).is_draining();
+            let is_draining = |slab_id: &&SlabId| {
+                self.zone().slab(**slab_id).is_draining() && !class.closed.contains(slab_id)
+            };
             class.slabs.iter().filter(is_draining).copied().collect()
         };
         for slab_id in draining {
@@ -251,41 +394,8 @@ impl Hot {
             links.prefetch(guard, item);
         }
         for (_, place) in numbers.filter_map(victim) {
-            let unlinked = self.unlink(guard, class, links, place, chained);
-            let chunks = unlinked.chunks as f64;
-            // What nobody read for a round is no argument for keeping the next slab.
-            if unlinked.is_recent && !unlinked.is_gone {
-                class.evicted_lately += chunks;
-            } else {
-                class.drained_lately += chunks;
-            }
+            self.unlink(guard, class, links, place, chained);
         }
-    }
-
-    /// The slab that a class misses least, marked as draining: one that is mostly free, or else the
-    /// one that the hand has left alone for longest, whose items are the oldest. A slab that is
-    /// being filled has the newest, and is asked last.
-    fn choose_slab(&self, id: ClassId) -> Option<SlabId> {
-        let zone = self.zone();
-        let mut class = lock(self.class(id));
-        let (count, chunks) = (class.slabs.len(), class.chunks_per_slab);
-        // Behind the hand lies what was stored in place of what it evicted.
-        let oldest = class.hand.slab + usize::from(class.hand.chunk > 0);
-        let loss = |slab_id: &SlabId| {
-            let slab = zone.slab(*slab_id);
-            match slab.used() {
-                0 => 0,
-                _ if (slab.touched() as usize) < chunks => chunks + 1,
-                used if used < chunks / 2 => used,
-                _ => chunks,
-            }
-        };
-        let slab_id = (0..count)
-            .map(|at| class.slabs[(oldest + at) % count])
-            .filter(|&slab_id| !zone.slab(slab_id).is_draining())
-            .min_by_key(loss)?;
-        class.start_draining(zone, slab_id);
-        Some(slab_id)
     }
 
     /// Looks at every published item of the zone, slab by slab: `visit` gets each item once, with
@@ -334,6 +444,18 @@ impl Hot {
         }
         true
     }
+}
+
+/// A slab that a class could do without.
+#[derive(Debug, Clone, Copy)]
+struct Offer {
+    class: ClassId,
+    slab: SlabId,
+    /// Mutations since a hand came by, or since it was closed.
+    age: u64,
+    is_closed: bool,
+    /// The class has no other that stays.
+    is_last: bool,
 }
 
 /// How far a walk over the zone has come.

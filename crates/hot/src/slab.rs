@@ -33,6 +33,9 @@ pub(crate) struct Slab {
     fresh: AtomicU32,
     /// Chunks that are neither free nor fresh.
     used: AtomicU32,
+    /// How many mutations there had been when the hand last came to the slab, or when it was
+    /// adopted or spared: the low half.
+    passed: AtomicU32,
 }
 
 impl Slab {
@@ -46,11 +49,13 @@ impl Slab {
             free_head: AtomicU32::new(NONE),
             fresh: AtomicU32::new(0),
             used: AtomicU32::new(0),
+            passed: AtomicU32::new(0),
         }
     }
 
-    /// Gives the slab to a class; all its chunks are fresh.
-    pub(crate) fn adopt(&self, class: ClassId, chunk_bytes: usize, chunks: usize) {
+    /// Gives the slab to a class, after so many mutations; all its chunks are fresh.
+    pub(crate) fn adopt(&self, class: ClassId, chunk_bytes: usize, chunks: usize, mutations: u64) {
+        self.pass(mutations);
         self.class.store(class.0, Relaxed);
         self.draining.store(0, Relaxed);
         self.chunk_bytes.store(chunk_bytes as u32, Relaxed);
@@ -79,6 +84,17 @@ impl Slab {
     /// From now on the slab's chunks are not allocated any more.
     pub(crate) fn start_draining(&self) {
         self.draining.store(1, Relaxed);
+    }
+
+    /// Notes that the hand, or what stands for it, came by after so many mutations.
+    pub(crate) fn pass(&self, mutations: u64) {
+        self.passed.store(mutations as u32, Relaxed);
+    }
+
+    /// How many mutations there were since then. A slab that was left alone for 2^32 of them looks
+    /// younger than it is, and waits a little longer for its turn.
+    pub(crate) fn age(&self, mutations: u64) -> u64 {
+        u64::from((mutations as u32).wrapping_sub(self.passed.load(Relaxed)))
     }
 
     /// Chunks that hold something, or held it until a moment ago.
@@ -179,7 +195,7 @@ mod tests {
     fn every_chunk_is_handed_out_once_and_comes_back() {
         let arena = Arena::new(0, 512 << 20, 0).unwrap();
         let slab = Slab::new();
-        slab.adopt(ClassId(3), 40_000, 52);
+        slab.adopt(ClassId(3), 40_000, 52, 0);
         for _ in 0..3 {
             let places: Vec<_> = std::iter::from_fn(|| slab.pop(&arena, SlabId(1))).collect();
             assert_eq!(places.iter().collect::<HashSet<_>>().len(), 52);

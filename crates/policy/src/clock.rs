@@ -3,8 +3,8 @@
 //! and without a lock on the way of a hit.
 //!
 //! What differs from MemC3: a new item starts without its bit, so that what is never read again
-//! leaves after one round of the hand rather than two. (The hot zone grants it to items of many
-//! chunks, which lie here and there rather than where the hand has just been.)
+//! leaves after one round of the hand rather than two. (The hot zone sees to it that it has that
+//! round: its hand passes over what was stored since it last came by.)
 
 use crate::{Policy, Verdict};
 

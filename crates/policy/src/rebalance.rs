@@ -1,170 +1,131 @@
 //! Which size class gives a slab to which: the answer to *calcification*, where slabs stay with
 //! the sizes that came first and later sizes have no room.
 //!
-//! A class's *turnover* is the share of its memory that it evicted lately. With equal turnover in
-//! all classes an item stays equally long whatever its size, which is what one list over all items
-//! would do; so slabs move from the class with the lowest turnover to the one with the highest,
-//! until they are within a factor of each other. The factor and a least amount of evidence keep
-//! noise from moving slabs back and forth: each move costs the items of a slab.
+//! One list over all items would always evict what was left alone for longest, whatever its size.
+//! With a hand for each class that holds if all classes evict at the same age. So a class that has
+//! to make room compares what it would evict with the slab, of all other classes, that a hand left
+//! alone for longest; if that is much older, the slab moves, and the class evicts nothing of its
+//! own. Ages are counted in mutations of the cache: whatever else a mutation is, it is the same for
+//! all classes.
 //!
-//! Turnover is what a class evicts to make room for its own stores. What it loses with a slab does
-//! not count, unless it was being read: a class in which nothing is stored or read any more has no
-//! turnover and gives up all it has, as under one list, however fast it is losing it. And only a
-//! class that is evicting now asks for a slab; one that used to, has what it needs.
+//! A slab's age says when the hand last came by, and not what happened to its items since. So
+//! before it moves somebody looks ([`Look`]): if many were stored or read since, the slab is spared
+//! for a round, as CLOCK spares an item; if a few are among the newest of all, it waits for them to
+//! grow old.
 
-/// What a size class has and what became of it lately.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Pressure {
-    /// Slabs it owns.
-    pub slabs: usize,
-    /// Slabs' worth of chunks that are free.
-    pub free_slabs: f64,
-    /// Slabs' worth of items that it evicted lately: an average in which the last weigh most.
-    pub evicted_slabs: f64,
-    /// It had to refuse an item because it owns nothing it could evict.
-    pub starved: bool,
-    /// It has evicted to make room since the last look. One that has not, needs nothing, however
-    /// much it evicted before.
-    pub evicts: bool,
-    /// Something was stored in it lately.
-    pub stores: bool,
+/// A slab moves only if it is this many times as old as what would be evicted otherwise: a move
+/// costs the items of a slab, and ages of small classes are rough.
+pub const AGE_RATIO_MIN: u64 = 2;
+
+/// An item is among the newest if the slab's age is more than this many times its own.
+pub const NEWEST_RATIO: u64 = 16;
+/// Of the items in a slab that moves, one in so many may be one of the newest.
+pub const NEWEST_SHARE: usize = 64;
+/// Of the chunks in a slab that moves, one in so many may hold an item that was stored or read
+/// lately. Sizes that are overwritten all the time have such items everywhere; were fewer allowed,
+/// they would give nothing to others.
+pub const LATELY_SHARE: usize = 2;
+
+/// Whether a slab that was left alone for `age` mutations goes rather than an item of `victim_age`.
+pub fn is_much_older(age: u64, victim_age: u64) -> bool {
+    age / AGE_RATIO_MIN > victim_age
 }
 
-/// Slabs move only towards a turnover this many times higher.
-pub const TURNOVER_RATIO_MIN: f64 = 2.0;
-/// A class has to have evicted this much of a slab before it is given another.
-pub const EVIDENCE_SLABS_MIN: f64 = 0.25;
-
-/// A class is given at most this many slabs before it has used them.
-pub const AHEAD_SLABS_MAX: f64 = 8.0;
-
-/// Gives a slab of class `from` to class `to`, both indices into what was judged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Move {
-    /// The class that loses a slab.
-    pub from: usize,
-    /// The class that may take one.
-    pub to: usize,
+/// Whether an item was stored long after the hand came to its slab, `slab_age` mutations ago.
+pub fn is_young(age: u64, slab_age: u64) -> bool {
+    age < slab_age / AGE_RATIO_MIN
 }
 
-/// The move that helps most, if any helps.
-pub fn judge(classes: &[Pressure]) -> Option<Move> {
-    let to = neediest(classes)?;
-    let from = donor(classes, to)?;
-    if is_last_of_active(&classes[from]) && !classes[to].starved {
-        return None;
+/// Whether what is in a slab may go rather than an item of `victim_age`, when nothing was stored in
+/// the slab for `age` mutations.
+pub fn is_settled(age: u64, victim_age: u64) -> bool {
+    age >= victim_age / AGE_RATIO_MIN
+}
+
+/// What is in a slab that may move, or in some of its chunks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Look {
+    /// Chunks that were looked at, free ones included.
+    pub chunks: usize,
+    /// Items and drafts in them.
+    pub items: usize,
+    /// Items stored just now, as seen from the slab's age.
+    pub newest: usize,
+    /// Items stored long after the hand came by, or read since; the newest among them.
+    pub lately: usize,
+}
+
+impl Look {
+    /// Takes note of an item.
+    pub fn add(&mut self, age: u64, slab_age: u64, is_recent: bool) {
+        self.items += 1;
+        self.newest += usize::from(age < slab_age / NEWEST_RATIO);
+        self.lately += usize::from(is_recent || is_young(age, slab_age));
     }
-    let enough = classes[to].starved
-        || turnover(&classes[to]) > TURNOVER_RATIO_MIN * turnover(&classes[from]);
-    enough.then_some(Move { from, to })
-}
 
-/// The class that should lose a slab when another must have one: the lowest turnover first, then
-/// the most free memory, then the most slabs. Free memory does not come first: a slab that a busy
-/// class was just given is free too, and shall stay where it is.
-pub fn donor(classes: &[Pressure], to: usize) -> Option<usize> {
-    let key = |class: &Pressure| {
-        let idle_slabs = class.free_slabs.floor();
-        // A class with one slab is asked last: without it, it can store nothing.
-        let last = is_last_of_active(class) || (class.slabs == 1 && idle_slabs == 0.0);
-        (last, turnover(class), -idle_slabs, -(class.slabs as f64))
-    };
-    let candidates = (0..classes.len()).filter(|&at| at != to && classes[at].slabs > 0);
-    candidates.min_by(|&a, &b| {
-        key(&classes[a]).partial_cmp(&key(&classes[b])).unwrap_or(std::cmp::Ordering::Equal)
-    })
-}
+    /// Takes note of drafts, which are newer than all items.
+    pub fn add_drafts(&mut self, drafts: usize) {
+        self.items += drafts;
+        self.newest += drafts;
+        self.lately += drafts;
+    }
 
-fn neediest(classes: &[Pressure]) -> Option<usize> {
-    let needs = |class: &Pressure| {
-        // What is given ahead of use follows the pace at which the class evicts.
-        let ahead_slabs = (class.evicted_slabs / 4.0).clamp(1.0, AHEAD_SLABS_MAX);
-        let evicts = class.evicts && class.evicted_slabs >= EVIDENCE_SLABS_MIN;
-        class.starved || (evicts && class.free_slabs < ahead_slabs)
-    };
-    let candidates = (0..classes.len()).filter(|&at| needs(&classes[at]));
-    candidates.max_by(|&a, &b| {
-        let key = |at: usize| (classes[at].starved, turnover(&classes[at]));
-        key(a).partial_cmp(&key(b)).unwrap_or(std::cmp::Ordering::Equal)
-    })
-}
+    /// Whether so much was stored or read lately that the slab stays for another round.
+    pub fn was_used_lately(&self) -> bool {
+        self.lately * LATELY_SHARE > self.chunks
+    }
 
-/// Whether this class's only slab holds what was stored lately. Sizes that are rare need no more
-/// than that slab and evict nothing, which is no reason to take it.
-fn is_last_of_active(class: &Pressure) -> bool {
-    class.slabs == 1 && class.stores
-}
-
-/// Shares of the class's memory evicted lately.
-fn turnover(class: &Pressure) -> f64 {
-    class.evicted_slabs / class.slabs.max(1) as f64
+    /// Whether the slab has to wait until what was stored in it just now is old.
+    pub fn has_newest(&self) -> bool {
+        self.newest * NEWEST_SHARE > self.items
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn class(slabs: usize, evicted_slabs: f64) -> Pressure {
-        Pressure { slabs, evicted_slabs, evicts: true, ..Pressure::default() }
+    #[test]
+    fn equal_ages_move_nothing() {
+        assert!(!is_much_older(1000, 1000) && !is_much_older(1999, 1000));
+        assert!(is_much_older(2002, 1000) && is_much_older(2, 0));
+        assert!(!is_much_older(1, 0), "a slab that came just now stays");
+    }
+
+    fn look(chunks: usize, items: &[(u64, bool)]) -> Look {
+        let mut look = Look { chunks, ..Look::default() };
+        items.iter().for_each(|&(age, is_recent)| look.add(age, 1600, is_recent));
+        look
     }
 
     #[test]
-    fn equal_turnover_moves_nothing() {
-        assert_eq!(judge(&[class(10, 5.0), class(2, 1.0), class(0, 0.0)]), None);
+    fn a_slab_of_old_items_goes() {
+        for items in [&[][..], &[(1600, false); 16], &[(100, false); 8], &[(1600, true); 8]] {
+            assert!(!look(16, items).was_used_lately() && !look(16, items).has_newest());
+        }
     }
 
     #[test]
-    fn the_idle_class_gives_to_the_busy_one() {
-        let found = judge(&[class(10, 0.1), class(2, 1.0), class(5, 2.0)]);
-        assert_eq!(found, Some(Move { from: 0, to: 1 }));
+    fn a_slab_with_what_was_stored_or_read_lately_stays() {
+        assert!(look(16, &[(100, false); 9]).was_used_lately());
+        assert!(look(16, &[(1600, true); 9]).was_used_lately());
     }
 
     #[test]
-    fn a_starved_class_gets_a_slab_from_whoever_misses_it_least() {
-        let starved = Pressure { starved: true, ..Pressure::default() };
-        let found = judge(&[class(1, 0.0), starved, class(4, 3.0)]);
-        assert_eq!(found, Some(Move { from: 2, to: 1 }));
-        assert_eq!(judge(&[class(1, 9.0), starved]), Some(Move { from: 0, to: 1 }));
-        assert_eq!(judge(&[starved]), None);
+    fn the_newest_stay_until_they_are_old() {
+        assert!(look(1000, &[(99, false)]).has_newest());
+        let mut items = [(1600, false); 64];
+        items[7] = (99, false);
+        assert!(!look(64, &items).has_newest() && look(64, &items[1..]).has_newest());
+        let mut drafted = look(16, &[]);
+        drafted.add_drafts(1);
+        assert!(drafted.has_newest());
+        assert!(!is_settled(99, 200) && is_settled(100, 200));
     }
 
     #[test]
-    fn free_memory_moves_first_among_the_idle() {
-        let idle = Pressure { slabs: 3, free_slabs: 2.0, ..Pressure::default() };
-        let found = judge(&[class(9, 0.0), class(2, 2.0), idle]);
-        assert_eq!(found, Some(Move { from: 2, to: 1 }));
-    }
-
-    /// A class that had just been given a slab used to lose it again, because the slab was free,
-    /// and slabs went to and fro while the class could store nothing.
-    #[test]
-    fn a_slab_that_was_just_given_stays() {
-        let given = Pressure { free_slabs: 1.4, ..class(2, 7.5) };
-        assert_eq!(judge(&[class(202, 45.0), given]), Some(Move { from: 0, to: 1 }));
-        let enough = Pressure { free_slabs: 1.9, ..given };
-        assert_eq!(judge(&[class(202, 45.0), enough]), None);
-    }
-
-    /// A class that had been busy went on taking slabs after everybody had turned to another size,
-    /// and that other size was left with nothing.
-    #[test]
-    fn a_class_that_evicts_no_more_needs_nothing() {
-        let over = Pressure { evicts: false, ..class(200, 100.0) };
-        assert_eq!(judge(&[over, class(2, 0.1)]), None);
-    }
-
-    #[test]
-    fn the_only_slab_of_a_rare_size_stays() {
-        let rare = Pressure { slabs: 1, free_slabs: 0.9, stores: true, ..Pressure::default() };
-        assert_eq!(judge(&[rare, class(20, 20.0)]), None);
-        let starved = Pressure { starved: true, ..Pressure::default() };
-        assert_eq!(judge(&[rare, starved]), Some(Move { from: 0, to: 1 }));
-        let idle = Pressure { stores: false, ..rare };
-        assert_eq!(judge(&[idle, class(20, 20.0)]), Some(Move { from: 0, to: 1 }));
-    }
-
-    #[test]
-    fn little_evidence_moves_nothing() {
-        assert_eq!(judge(&[class(10, 0.0), class(2, 0.2)]), None);
+    fn young_is_what_came_long_after_the_hand() {
+        assert!(is_young(0, 10) && is_young(4, 10) && !is_young(5, 10));
+        assert!(!is_young(0, 0));
     }
 }

@@ -1,7 +1,8 @@
 //! Keys in base64 (meta flag `b`): the standard alphabet with its padding, and nothing else.
 //!
 //! Decoding is strict: one key has exactly one wire form, so a reply may echo what the client sent.
-//! (memcached skips characters outside the alphabet; no client sends any.)
+//! (memcached skips characters outside the alphabet; no client sends any. The difference is in
+//! `conformance/deviations.txt`.)
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -192,7 +192,7 @@ fn watchers_hear_what_they_ask_for() {
     client.ask("get a\r\n", "VALUE a 0 3\r\nabc\r\nEND\r\n");
     client.ask("delete a\r\n", "DELETED\r\n");
     let text = watcher.read_to("type=deleted key=a cmd=delete clsid=0 size=0\n");
-    assert!(text.contains("type=item_store key=a status=stored cmd=set ttl=0"), "{text}");
+    assert!(text.contains("type=item_store key=a status=stored cmd=set ttl=0 clsid=1"), "{text}");
     assert!(text.contains("type=item_get key=a status=found"), "{text}");
     client
         .ask("get x\r\nwatch\r\n", "END\r\nERROR cannot pipeline other commands before watch\r\n");

@@ -50,17 +50,25 @@ pub(crate) fn signed_32(token: &[u8]) -> Option<i32> {
     i32::try_from(signed(token)?).ok()
 }
 
-/// The client flags of a storage command. A `+` is allowed; what does not fit 32 bits is refused.
+/// The client flags of a storage command. A `+` is allowed, and a `-` before nothing but zeros;
+/// what does not fit 32 bits is refused.
 #[inline]
 pub(crate) fn client_flags(token: &[u8]) -> Option<u32> {
-    u32::try_from(unsigned_64(token.strip_prefix(b"+").unwrap_or(token))?).ok()
+    match token.split_first()? {
+        (b'+', digits) => u32::try_from(unsigned_64(digits)?).ok(),
+        (b'-', digits) => (unsigned_64(digits)? == 0).then_some(0),
+        _ => u32::try_from(unsigned_64(token)?).ok(),
+    }
 }
 
 /// The expiry of a storage command. A `+` is allowed, and so are 64 bits: an absolute time does
 /// not end in 2038.
 #[inline]
 pub(crate) fn store_expiry(token: &[u8]) -> Option<i64> {
-    signed(token.strip_prefix(b"+").unwrap_or(token))
+    match token.strip_prefix(b"+") {
+        Some(digits) => i64::try_from(unsigned_64(digits)?).ok(),
+        None => signed(token),
+    }
 }
 
 #[inline]
@@ -98,6 +106,10 @@ mod tests {
         assert_eq!(client_flags(b"+4294967295"), Some(u32::MAX));
         assert_eq!(client_flags(b"4294967296"), None);
         assert_eq!(client_flags(b"-1"), None);
+        assert_eq!(client_flags(b"-00"), Some(0));
+        assert_eq!(client_flags(b"-"), None);
+        assert_eq!(client_flags(b"+-0"), None);
+        assert_eq!(client_flags(b""), None);
     }
 
     #[test]
@@ -117,5 +129,7 @@ mod tests {
         assert_eq!(store_expiry(b"-9223372036854775808"), Some(i64::MIN));
         assert_eq!(store_expiry(b"9223372036854775808"), None);
         assert_eq!(store_expiry(b"+5"), Some(5));
+        assert_eq!(store_expiry(b"+-5"), None);
+        assert_eq!(store_expiry(b"-+5"), None);
     }
 }

@@ -54,7 +54,8 @@ pub fn tally(context: &Context<'_, '_>, direction: Direction, counted: Counted) 
     };
     match counted {
         Counted::Value { created: false, .. } => hits.one(),
-        Counted::Value { created: true, .. } | Counted::NotFound => misses.one(),
-        Counted::Exists | Counted::NotANumber => {}
+        Counted::NotFound => misses.one(),
+        // As memcached, which counts neither for a number made on the way.
+        Counted::Value { created: true, .. } | Counted::Exists | Counted::NotANumber => {}
     }
 }

@@ -46,7 +46,8 @@ pub fn get<'s, 'c>(
         }
     };
     let is_hit = item.is_some() && !tokens.created;
-    count(context, get, is_hit);
+    // As memcached: an item made on the way is a hit to the counters, though not to watchers.
+    count(context, get, item.is_some());
     if context.is_watched(FETCHERS) {
         let (class, bytes) =
             item.as_ref().map_or((0, 0), |item| (item.class(), item.value_bytes()));

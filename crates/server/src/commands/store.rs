@@ -301,7 +301,11 @@ fn log(
     let key = command.key.bytes(&mut room);
     let end = expiry(command.expiry, session);
     let ttl_s = if end == larder::Expiry::NEVER { 0 } else { end.0.saturating_sub(session.now()) };
-    let bytes = command.value_bytes;
-    let text = watch::item_store(key, status, command.word(), ttl_s, context.fd, bytes);
+    // What was stored is there to look at, with what an append added to; what was not has no class.
+    let shape = match status {
+        "stored" => watch::shape(session, key, context.server.cache.hash(key)),
+        _ => (0, command.value_bytes),
+    };
+    let text = watch::item_store(key, status, command.word(), ttl_s, context.fd, shape);
     context.log(MUTATIONS, &text);
 }

@@ -13,7 +13,7 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     let sums = server.sums();
     process(server, stats);
     connections(server, stats);
-    requests(&sums, stats);
+    requests(&sums, &server.cache.stats(), stats);
     stats.lines(&[
         ("idle_kicks", sums.idle_kicks),
         ("bytes_read", sums.bytes_read),
@@ -76,7 +76,7 @@ fn connections(server: &Server, stats: &mut Stats<'_>) {
     ]);
 }
 
-fn requests(sums: &Sums, stats: &mut Stats<'_>) {
+fn requests(sums: &Sums, cache: &larder::Stats, stats: &mut Stats<'_>) {
     stats.lines(&[
         ("cmd_get", sums.cmd_get),
         ("cmd_set", sums.cmd_set),
@@ -85,8 +85,8 @@ fn requests(sums: &Sums, stats: &mut Stats<'_>) {
         ("cmd_meta", sums.cmd_meta),
         ("get_hits", sums.get_hits),
         ("get_misses", sums.get_misses),
-        ("get_expired", 0),
-        ("get_flushed", 0),
+        ("get_expired", cache.found_expired),
+        ("get_flushed", cache.found_flushed),
         ("delete_misses", sums.delete_misses),
         ("delete_hits", sums.delete_hits),
         ("incr_misses", sums.incr_misses),

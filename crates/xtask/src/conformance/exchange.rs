@@ -20,6 +20,8 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(3);
 
 const PROBE: &[u8] = b"mn\r\n";
 const ANSWER: &[u8] = b"MN\r\n";
+/// Ends the replies of a server that did not answer the probe.
+pub const UNANSWERED: &[u8] = b"<no answer to mn>";
 
 /// What memcached and the server under test answered, in this order.
 pub type Replies = (Vec<u8>, Vec<u8>);
@@ -117,7 +119,7 @@ impl Talk<'_> {
             let kept = self.wire.received.len() - ANSWER.len();
             self.wire.received.truncate(kept);
         } else {
-            self.wire.received.extend_from_slice(b"<no answer to mn>");
+            self.wire.received.extend_from_slice(UNANSWERED);
         }
         Ok(())
     }

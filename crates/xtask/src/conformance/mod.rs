@@ -7,6 +7,7 @@
 
 mod case;
 mod clients;
+mod commands;
 pub mod crowd;
 mod deviations;
 mod differential;

@@ -56,6 +56,12 @@ pub fn normalise(replies: &[u8], prefix: &str, uniques: &mut Uniques) -> Vec<u8>
     replace(&named, base64(prefix.as_bytes()).as_bytes(), b"${b}")
 }
 
+/// Replies with a name in the place of a key prefix, as it is and in base64.
+pub fn name_prefix(replies: &[u8], prefix: &str, name: &str) -> Vec<u8> {
+    let named = replace(replies, prefix.as_bytes(), format!("${{{name}}}").as_bytes());
+    replace(&named, base64(prefix.as_bytes()).as_bytes(), format!("${{b:{name}}}").as_bytes())
+}
+
 /// A line's normal form, and the length of the value that follows it.
 fn line_normal(line: &[u8], uniques: &mut Uniques) -> (Vec<u8>, Option<usize>) {
     let mut words: Vec<Vec<u8>> = line.split(|byte| *byte == b' ').map(<[u8]>::to_vec).collect();

@@ -9,6 +9,9 @@ use crate::{Result, fail};
 /// How long an answer may take before it counts as missing.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How far from the beginning of its line a difference may be for the line to be shown whole.
+const LINE_SHOWN: usize = 80;
+
 /// A connection to a server on this machine.
 pub struct Wire {
     stream: TcpStream,
@@ -82,12 +85,19 @@ impl Wire {
 
     /// Sends a command and returns its reply, which ends with `ending`.
     pub fn ask(&mut self, command: &str, ending: &str) -> Result<String> {
-        self.send(command.as_bytes())?;
-        self.received.clear();
-        if !self.read_until(0, ending.as_bytes())? {
-            return fail(format!("closed instead of answering {}", shorten(command)));
-        }
+        self.ask_bytes(command.as_bytes(), ending.as_bytes())?;
         Ok(String::from_utf8_lossy(&self.received).into_owned())
+    }
+
+    /// Sends bytes and waits for a reply that ends with `ending`.
+    pub fn ask_bytes(&mut self, command: &[u8], ending: &[u8]) -> Result {
+        self.send(command)?;
+        self.received.clear();
+        if !self.read_until(0, ending)? {
+            let command = String::from_utf8_lossy(command);
+            return fail(format!("closed instead of answering {}", shorten(&command)));
+        }
+        Ok(())
     }
 
     /// Asks, and fails unless the whole answer is this one.
@@ -121,6 +131,15 @@ pub fn shorten(text: &str) -> String {
     if head.len() < text.len() { format!("{head}... ({} bytes)", text.len()) } else { head }
 }
 
+/// Where two streams part: the place where the line begins in which they do, and both from there.
+pub fn parting<'a>(left: &'a [u8], right: &'a [u8]) -> (usize, &'a [u8], &'a [u8]) {
+    let at = left.iter().zip(right).take_while(|(a, b)| a == b).count();
+    let from = left[..at].iter().rposition(|byte| *byte == b'\n').map_or(0, |line| line + 1);
+    // In the middle of a long value the place itself says more than the line's beginning.
+    let from = if at - from > LINE_SHOWN { at - LINE_SHOWN / 2 } else { from };
+    (from, &left[from..], &right[from..])
+}
+
 fn is_closed(kind: ErrorKind) -> bool {
     matches!(
         kind,
@@ -130,4 +149,18 @@ fn is_closed(kind: ErrorKind) -> bool {
 
 fn is_timeout(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parting;
+
+    #[test]
+    fn streams_part_in_the_line_that_differs() {
+        assert_eq!(parting(b"HD\nHD t1\n", b"HD\nHD t2\n"), (3, &b"HD t1\n"[..], &b"HD t2\n"[..]));
+        assert_eq!(parting(b"HD\n", b"HD\nEN\n"), (3, &b""[..], &b"EN\n"[..]));
+        let long = [b'x'; 300];
+        let (from, left, right) = parting(&long, &long[..200]);
+        assert_eq!((from, left.len(), right.len()), (160, 140, 40));
+    }
 }
