@@ -13,7 +13,18 @@ use super::model::Axis;
 
 /// About how many ticks an axis has.
 const TICKS: usize = 7;
-/// Zero is left out of an axis of values that differ by less than this share of the largest.
+/// When an axis of differences begins at zero although no value lies there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Zero {
+    /// Always: what is drawn begins there, as bars do.
+    Always,
+    /// Unless the values differ by little, which would then be hard to see.
+    UnlessNear,
+    /// Never.
+    Never,
+}
+
+/// Values differ by little if by less than this share of the largest.
 const SHARE_NEAR: f64 = 0.2;
 /// A logarithmic axis with fewer decades has ticks at 1, 2 and 5.
 const DECADES_FEW: f64 = 2.5;
@@ -29,7 +40,6 @@ pub struct Scale {
     low: f64,
     high: f64,
     logarithmic: bool,
-    words: Vec<String>,
 }
 
 impl Ranged for Scale {
@@ -54,15 +64,15 @@ impl Ranged for Scale {
 }
 
 impl Scale {
-    /// A scale for `values`; `base` says that what is drawn begins at zero, as bars do.
-    pub fn new(axis: &Axis, values: impl Iterator<Item = f64>, base: bool) -> Scale {
+    /// A scale for `values`.
+    pub fn new(axis: &Axis, values: impl Iterator<Item = f64>, zero: Zero) -> Scale {
         let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
         if !axis.categories.is_empty() {
-            Scale::of_words(&axis.categories)
+            Scale::of_words(axis.categories.len())
         } else if axis.logarithmic {
             Scale::of_ratios(&values)
         } else {
-            Scale::of_differences(&values, base)
+            Scale::of_differences(&values, zero)
         }
     }
 
@@ -75,12 +85,13 @@ impl Scale {
         }
     }
 
+    /// The value at the lower end.
+    pub fn bottom(&self) -> f64 {
+        self.range().start
+    }
+
     /// What stands at a tick.
     pub fn label(&self, value: f64) -> String {
-        if !self.words.is_empty() {
-            let word = self.words.get(value.round().max(0.0) as usize);
-            return word.cloned().unwrap_or_default();
-        }
         let step = match self.ticks[..] {
             [first, second, ..] if !self.logarithmic => second - first,
             _ => value,
@@ -88,14 +99,13 @@ impl Scale {
         short(value, step)
     }
 
-    fn of_words(words: &[String]) -> Scale {
+    fn of_words(count: usize) -> Scale {
         Scale {
             low: -0.5,
-            high: words.len() as f64 - 0.5,
-            ticks: (0..words.len()).map(|place| place as f64).collect(),
+            high: count as f64 - 0.5,
+            ticks: (0..count).map(|place| place as f64).collect(),
             is_clamped: false,
             logarithmic: false,
-            words: words.to_vec(),
         }
     }
 
@@ -130,15 +140,15 @@ impl Scale {
                 .collect(),
             is_clamped,
             logarithmic: true,
-            words: Vec::new(),
         }
     }
 
-    fn of_differences(values: &[f64], base: bool) -> Scale {
+    fn of_differences(values: &[f64], zero: Zero) -> Scale {
         let min = values.iter().copied().fold(f64::INFINITY, f64::min);
         let max = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let (mut min, mut max) = if min > max { (0.0, 1.0) } else { (min, max) };
-        if base || (min > 0.0 && max - min > SHARE_NEAR * max) {
+        let is_near = min <= 0.0 || max - min <= SHARE_NEAR * max;
+        if zero == Zero::Always || (zero == Zero::UnlessNear && !is_near) {
             (min, max) = (min.min(0.0), max.max(0.0));
         }
         if min == max {
@@ -158,7 +168,6 @@ impl Scale {
             ticks: ticks.collect(),
             is_clamped: false,
             logarithmic: false,
-            words: Vec::new(),
         }
     }
 }
@@ -184,7 +193,7 @@ fn short(value: f64, step: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Scale, short};
+    use super::{Scale, Zero, short};
     use crate::report::model::Axis;
 
     fn labels(scale: &Scale) -> Vec<String> {
@@ -202,23 +211,25 @@ mod tests {
 
     #[test]
     fn a_linear_axis_begins_at_zero_unless_the_values_are_near() {
-        let far = Scale::new(&Axis::linear(""), [2.0, 9.0].into_iter(), false);
+        let far = Scale::new(&Axis::linear(""), [2.0, 9.0].into_iter(), Zero::UnlessNear);
         assert_eq!((far.low, far.high), (0.0, 10.0));
-        let near = Scale::new(&Axis::linear(""), [94.0, 99.5].into_iter(), false);
+        let near = Scale::new(&Axis::linear(""), [94.0, 99.5].into_iter(), Zero::UnlessNear);
         assert!(near.low > 90.0 && near.high >= 99.5, "{near:?}");
-        let bars = Scale::new(&Axis::linear(""), [94.0, 99.5].into_iter(), true);
+        let bars = Scale::new(&Axis::linear(""), [94.0, 99.5].into_iter(), Zero::Always);
         assert_eq!(bars.low, 0.0);
+        let never = Scale::new(&Axis::linear(""), [1.0, 4.0].into_iter(), Zero::Never);
+        assert_eq!((never.low, never.high), (1.0, 4.0));
     }
 
     #[test]
     fn a_logarithmic_axis_puts_zero_at_its_end() {
         let axis = Axis::logarithmic("");
-        let scale = Scale::new(&axis, [0.0, 1.0, 1e6].into_iter(), false);
+        let scale = Scale::new(&axis, [0.0, 1.0, 1e6].into_iter(), Zero::UnlessNear);
         assert!(scale.is_clamped);
         assert_eq!(scale.place(0.0), scale.low);
         assert!(scale.low < scale.place(1.0));
         assert_eq!(labels(&scale), ["1", "10", "100", "1000", "10k", "100k", "1M"]);
-        let few = Scale::new(&axis, [3.0, 40.0].into_iter(), false);
+        let few = Scale::new(&axis, [3.0, 40.0].into_iter(), Zero::UnlessNear);
         assert!(!few.is_clamped);
         assert_eq!(labels(&few), ["2", "5", "10", "20", "50"]);
     }
@@ -227,7 +238,7 @@ mod tests {
     fn nothing_equal_values_and_what_is_no_number_have_a_scale() {
         for values in [vec![], vec![0.0], vec![5.0, 5.0], vec![f64::NAN, f64::INFINITY]] {
             for axis in [Axis::linear(""), Axis::logarithmic("")] {
-                let scale = Scale::new(&axis, values.iter().copied(), false);
+                let scale = Scale::new(&axis, values.iter().copied(), Zero::UnlessNear);
                 assert!(scale.low < scale.high && scale.ticks.len() > 1, "{values:?} {scale:?}");
             }
         }

@@ -8,6 +8,9 @@ use std::fmt::{self, Write};
 use super::model::{Cell, Document, Plot, Section, Table};
 use super::plot::{COLOURS, draw};
 
+/// Columns of words that are no longer than this are not broken.
+const SHORT_MAX: usize = 34;
+
 /// Text that may hold characters with a meaning in HTML.
 struct Escaped<'a>(&'a str);
 
@@ -122,9 +125,15 @@ fn table(page: &mut String, table: &Table) -> fmt::Result {
             .iter()
             .any(|row| matches!(row[column], Cell::Number { .. } | Cell::Spread { .. }))
     };
-    let class: Vec<&str> = (0..table.columns.len())
-        .map(|column| if is_number(column) { " class=\"n\"" } else { "" })
-        .collect();
+    let is_short = |column: usize| {
+        table.rows.iter().all(|row| row[column].to_string().chars().count() <= SHORT_MAX)
+    };
+    let class = |column: usize| match (is_number(column), is_short(column)) {
+        (true, _) => " class=\"n\"",
+        (false, true) => " class=\"s\"",
+        (false, false) => "",
+    };
+    let class: Vec<&str> = (0..table.columns.len()).map(class).collect();
     writeln!(page, "<div class=\"scroll\"><table>\n<thead><tr>")?;
     for (column, class) in table.columns.iter().zip(&class) {
         writeln!(page, "<th scope=\"col\"{class}>{}</th>", Escaped(column))?;

@@ -6,8 +6,9 @@
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::axis::Scale;
+use super::axis::{Scale, Zero};
 use super::model::{Axis, Plot, Point, Series};
 
 /// The colours of series; further ones begin anew, which the markers tell apart.
@@ -30,9 +31,13 @@ const HEIGHT: u32 = 420;
 const FONT: (&str, u32) = ("sans-serif", 16);
 /// About how wide a character of that size is.
 const LETTER_WIDTH: u32 = 7;
-/// What the labels of the axes need, with and without long words.
+/// How far apart the lines of a label are.
+const LINE_HEIGHT: u32 = 15;
+/// What the labels of the axes need; below, with one line of words.
 const LEFT: u32 = 76;
 const BELOW: u32 = 52;
+const MARGIN: u32 = 8;
+const MARGIN_RIGHT: u32 = 28;
 /// With more points than this, a curve has no markers.
 const MARKERS_MAX: usize = 40;
 /// The share of a group's room that its bars fill.
@@ -58,8 +63,8 @@ pub fn draw(plot: &Plot) -> Drawing {
         let (min, max) = point.range.unwrap_or((point.y, point.y));
         [point.y, min, max]
     });
-    let x = Scale::new(&plot.x, points().map(|point| point.x), false);
-    let y = Scale::new(&plot.y, heights, bars);
+    let x = Scale::new(&plot.x, points().map(|point| point.x), Zero::Never);
+    let y = Scale::new(&plot.y, heights, if bars { Zero::Always } else { Zero::UnlessNear });
     let mut notes = Vec::new();
     if points().next().is_none() {
         notes.push("Nothing was measured.");
@@ -75,30 +80,29 @@ pub fn draw(plot: &Plot) -> Drawing {
 }
 
 fn draw_in(area: &DrawingArea<SVGBackend<'_>, Shift>, plot: &Plot, x: &Scale, y: &Scale) -> Drawn {
-    let turned = words_are_long(&plot.x);
-    let below = if turned { BELOW + longest(&plot.x) * LETTER_WIDTH } else { BELOW };
+    let words: Vec<Vec<String>> =
+        plot.x.categories.iter().map(|word| wrap(word, room(&plot.x))).collect();
+    let lines = words.iter().map(Vec::len).max().unwrap_or(1) as u32;
     let mut chart = ChartBuilder::on(area)
-        .margin(8)
-        .margin_right(28)
-        .x_label_area_size(below)
+        .margin(MARGIN)
+        .margin_right(MARGIN_RIGHT)
+        .x_label_area_size(BELOW + (lines - 1) * LINE_HEIGHT)
         .y_label_area_size(LEFT)
         .build_cartesian_2d(x.clone(), y.clone())?;
     let font = FONT.into_font().color(&INK);
-    let label = if turned { font.transform(FontTransform::Rotate270) } else { font.clone() };
     let mut mesh = chart.configure_mesh();
-    if !plot.x.categories.is_empty() {
+    if !words.is_empty() {
         mesh.disable_x_mesh();
     }
     mesh.max_light_lines(0)
         .x_labels(x.ticks.len())
         .y_labels(y.ticks.len())
-        .x_label_formatter(&|value| x.label(*value))
+        .x_label_formatter(&|value| if words.is_empty() { x.label(*value) } else { String::new() })
         .y_label_formatter(&|value| y.label(*value))
         .bold_line_style(GRID)
         .axis_style(INK)
         .label_style(font.clone())
-        .x_label_style(label)
-        .axis_desc_style(font)
+        .axis_desc_style(font.clone())
         .x_desc(&plot.x.label)
         .y_desc(&plot.y.label)
         .draw()?;
@@ -109,18 +113,40 @@ fn draw_in(area: &DrawingArea<SVGBackend<'_>, Shift>, plot: &Plot, x: &Scale, y:
             bars(&mut chart, number, plot.series.len(), series)?;
         }
     }
+    let style = font.pos(Pos::new(HPos::Center, VPos::Top));
+    for (place, lines) in words.iter().enumerate() {
+        let (middle, bottom) = chart.backend_coord(&(place as f64, y.bottom()));
+        for (line, text) in lines.iter().enumerate() {
+            let top = bottom + 8 + line as i32 * LINE_HEIGHT as i32;
+            area.draw(&Text::new(text.as_str(), (middle, top), style.clone()))?;
+        }
+    }
     area.present()?;
     Ok(())
 }
 
-/// Whether the words under the bars would run into each other.
-fn words_are_long(axis: &Axis) -> bool {
-    let room = (WIDTH - LEFT) / (axis.categories.len().max(1) as u32);
-    (longest(axis) + 2) * LETTER_WIDTH > room
+/// About how many characters fit under a group of bars.
+fn room(axis: &Axis) -> usize {
+    let groups = axis.categories.len().max(1) as u32;
+    let width = (WIDTH - LEFT - MARGIN - MARGIN_RIGHT) / groups;
+    (width / LETTER_WIDTH).saturating_sub(1).max(1) as usize
 }
 
-fn longest(axis: &Axis) -> u32 {
-    axis.categories.iter().map(|word| word.chars().count() as u32).max().unwrap_or(0)
+/// Breaks a text between its words into lines of about so many characters.
+fn wrap(text: &str, room: usize) -> Vec<String> {
+    let mut lines: Vec<String> = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is a line");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= room {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
 }
 
 fn colour(number: usize) -> RGBColor {
@@ -171,7 +197,7 @@ fn bars(chart: &mut Chart<'_, '_>, number: usize, of: usize, series: &Series) ->
 
 #[cfg(test)]
 mod tests {
-    use super::{COLOURS, GRID, INK, draw};
+    use super::{COLOURS, GRID, INK, draw, wrap};
     use crate::report::samples;
 
     #[test]
@@ -197,6 +223,13 @@ mod tests {
         let drawing = draw(&samples::curves());
         assert!(drawing.svg.contains("share &lt;&amp;&gt;"), "{}", drawing.svg);
         assert!(draw(&samples::bars()).svg.contains("pears &amp; plums"));
+    }
+
+    #[test]
+    fn long_words_are_broken_between_words() {
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap("unbreakable", 3), ["unbreakable"]);
+        assert_eq!(wrap("", 3), [""]);
     }
 
     #[test]
