@@ -1,10 +1,11 @@
 //! Measures Larder and its peers with the same client on the same machine.
 //!
 //! `drive` is the load generator, `server` starts and watches the peers, `null_server` is the
-//! floor to compare with, `report` turns rounds into medians, tables and JSON. The commands that
-//! put them together are `compare` (CPU time and throughput), `density` (items per byte of
-//! resident memory), `rss` (whether `-m` means memory) and `instructions` (what a request costs the
-//! server's own code). `docs/benchmarks.md` shows their use.
+//! floor to compare with, `report` turns rounds into medians and shows them as text, JSON, CSV and
+//! HTML, `tables` holds the hash tables that papers compare with. The commands that put them
+//! together are `compare` (CPU time and throughput), `density` (items per byte of resident memory),
+//! `rss` (whether `-m` means memory), `instructions` (what a request costs the server's own code)
+//! and `paper` (the experiments of published systems). `docs/benchmarks.md` shows their use.
 
 #![forbid(unsafe_code)]
 
@@ -15,10 +16,12 @@ mod failure;
 mod instructions;
 mod machine;
 mod null_server;
+mod paper;
 mod random;
 mod report;
 mod rss;
 mod server;
+mod tables;
 mod trace;
 
 use std::process::ExitCode;
@@ -43,6 +46,8 @@ enum Command {
     Rss(rss::RssOptions),
     /// Instructions of the server's own code for each key, counted by valgrind's callgrind.
     Instructions(instructions::InstructionsOptions),
+    /// A published system's experiments, the paper's figures beside ours.
+    Paper(paper::PaperOptions),
     /// Send one workload to a running server.
     Drive(drive::command::DriveOptions),
     /// Answer every request with the same bytes.
@@ -59,6 +64,7 @@ fn main() -> ExitCode {
         Command::Density(options) => density::run(options),
         Command::Rss(options) => rss::run(options),
         Command::Instructions(options) => instructions::run(options),
+        Command::Paper(options) => paper::run(options),
         Command::Drive(options) => drive::command::run(options),
         Command::NullServer(options) => null_server::run(options),
     };

@@ -1,0 +1,121 @@
+//! Time: of one thread in CPU seconds, which other work on the machine hardly changes, and of
+//! several threads by the wall, each pinned to a core of its own as far as there are cores.
+
+use std::sync::Barrier;
+use std::thread;
+use std::time::Instant;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::failure::Outcome;
+use crate::machine;
+use crate::report::Spread;
+
+/// CPU seconds of this thread so far.
+pub fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// Runs something that does `count` of something; returns how many a CPU second, in millions.
+pub fn millions_per_cpu_second(count: usize, run: impl FnOnce()) -> f64 {
+    let before = cpu_seconds();
+    run();
+    count as f64 / (cpu_seconds() - before).max(1e-9) / 1e6
+}
+
+/// Measures each of `count` things once in each round, in an order that rotates.
+pub fn in_rounds<T>(
+    rounds: u64,
+    count: usize,
+    mut measure: impl FnMut(usize) -> Outcome<T>,
+) -> Outcome<Vec<Vec<T>>> {
+    let mut found: Vec<Vec<T>> = (0..count).map(|_| Vec::new()).collect();
+    for round in 0..rounds as usize {
+        for turn in 0..count {
+            let which = (turn + round) % count;
+            found[which].push(measure(which)?);
+        }
+    }
+    Ok(found)
+}
+
+/// The spread of the ratios of two measurements of the same rounds.
+pub fn ratio(over: &[f64], under: &[f64]) -> Spread {
+    Spread::of(over.iter().zip(under).map(|(over, under)| over / under))
+}
+
+/// What several threads did together.
+#[derive(Debug, Clone, Copy)]
+pub struct Together {
+    /// Millions of operations a second, by the wall.
+    pub millions_per_second: f64,
+    /// Millions of operations a CPU second of all threads.
+    pub millions_per_cpu_second: f64,
+}
+
+/// Runs `work` in so many threads at once. It is given the thread's number and returns how many
+/// operations it did.
+pub fn together(threads: usize, work: impl Fn(usize) -> usize + Sync) -> Outcome<Together> {
+    let cores = machine_cores();
+    let (barrier, work) = (Barrier::new(threads), &work);
+    let runs = thread::scope(|scope| {
+        let run = |number: usize| {
+            let barrier = &barrier;
+            move || {
+                // Where a core may not be used, the thread runs wherever it can.
+                let _ = machine::pin(number % cores);
+                barrier.wait();
+                let (begun, cpu) = (Instant::now(), cpu_seconds());
+                let count = work(number);
+                (begun, Instant::now(), cpu_seconds() - cpu, count)
+            }
+        };
+        let handles: Vec<_> = (0..threads).map(|number| scope.spawn(run(number))).collect();
+        let runs = handles.into_iter().map(|one| one.join().expect("the work does not panic"));
+        runs.collect::<Vec<_>>()
+    });
+    let begun = runs.iter().map(|run| run.0).min().expect("there is a thread");
+    let ended = runs.iter().map(|run| run.1).max().expect("there is a thread");
+    let count: usize = runs.iter().map(|run| run.3).sum();
+    let cpu: f64 = runs.iter().map(|run| run.2).sum();
+    Ok(Together {
+        millions_per_second: count as f64 / (ended - begun).as_secs_f64().max(1e-9) / 1e6,
+        millions_per_cpu_second: count as f64 / cpu.max(1e-9) / 1e6,
+    })
+}
+
+/// Cores of the machine, also those that this thread is not pinned to.
+fn machine_cores() -> usize {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    text.lines().filter(|line| line.starts_with("processor")).count().max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{in_rounds, ratio, together};
+
+    #[test]
+    fn everything_is_measured_once_in_each_round_and_the_order_rotates() {
+        let mut order = Vec::new();
+        let found = in_rounds(3, 2, |which| {
+            order.push(which);
+            Ok(which)
+        });
+        assert_eq!(found.expect("nothing fails"), [vec![0; 3], vec![1; 3]]);
+        assert_eq!(order, [0, 1, 1, 0, 0, 1]);
+    }
+
+    #[test]
+    fn ratios_are_taken_within_a_round() {
+        let spread = ratio(&[2.0, 30.0, 4.0], &[1.0, 10.0, 1.0]);
+        assert_eq!((spread.min, spread.median, spread.max), (2.0, 3.0, 4.0));
+    }
+
+    #[test]
+    fn the_work_of_all_threads_counts() {
+        let found = together(3, |number| (0..1000 * (number + 1)).filter(|n| n % 2 == 0).count());
+        let found = found.expect("threads can be started");
+        assert!(found.millions_per_second > 0.0 && found.millions_per_cpu_second > 0.0);
+    }
+}

@@ -1,0 +1,238 @@
+//! `larder-bench paper`: a published system's experiments, the paper's figures beside ours.
+//!
+//! A paper is a list of [`Experiment`]s: a name as in the paper, what the paper found as
+//! [`Claim`]s, and a function that measures. To add one, write that definition and enter it; to add
+//! a paper, enter its list in [`PAPERS`].
+//!
+//! What a paper found is quoted with its source. Where no source was at hand, the report says "not
+//! available here": such a figure is never filled in from memory. Counts (bytes, moves, cache
+//! lines) are the same on every machine; times are medians of interleaved rounds with their range.
+
+mod measure;
+mod memc3;
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+
+use crate::failure::Outcome;
+use crate::machine::{self, Machine};
+use crate::report::model::{Cell, Document, Plot, Section, Table};
+use crate::report::{self, ReportOptions};
+
+/// Every paper whose experiments can be run.
+const PAPERS: &[&Paper] = &[&memc3::PAPER];
+/// Stands for all experiments of a paper.
+const ALL: &str = "all";
+/// The scale with `--quick`.
+const QUICK_SCALE: f64 = 0.002;
+/// Rounds with `--quick`.
+const QUICK_ROUNDS: u64 = 2;
+/// What a figure reads as that no source at hand gives.
+const NOT_AVAILABLE: &str = "not available here";
+
+/// A published system.
+pub struct Paper {
+    name: &'static str,
+    citation: &'static str,
+    experiments: &'static [Experiment],
+}
+
+/// One of a paper's experiments.
+pub struct Experiment {
+    /// As the paper calls it, in the form `figure-5`.
+    name: &'static str,
+    /// What is measured here.
+    title: &'static str,
+    /// What the paper found.
+    claims: &'static [Claim],
+    run: fn(&Scale) -> Outcome<Findings>,
+}
+
+/// Something the paper found.
+pub struct Claim {
+    /// What the figure is about.
+    about: &'static str,
+    /// The paper's figure, if a source gave it.
+    figure: Option<&'static str>,
+    /// Where the figure was read, or why there is none.
+    source: &'static str,
+}
+
+/// What an experiment found here.
+#[derive(Default)]
+pub struct Findings {
+    /// One figure beside each claim.
+    pub beside: Vec<Cell>,
+    /// How it was measured, and what to see.
+    pub text: Vec<String>,
+    /// Figures in rows.
+    pub tables: Vec<Table>,
+    /// Figures as curves.
+    pub plots: Vec<Plot>,
+}
+
+/// How large and how long.
+#[derive(Debug, Clone)]
+pub struct Scale {
+    share: f64,
+    rounds: u64,
+    threads: usize,
+    core: usize,
+    seed: u64,
+}
+
+impl Scale {
+    /// So many items of an experiment that has `full` of them at a scale of 1.
+    fn items(&self, full: u64) -> usize {
+        ((full as f64 * self.share) as usize).max(10_000)
+    }
+}
+
+/// What to run, and how large.
+#[derive(Debug, Clone, Args)]
+pub struct PaperOptions {
+    /// The paper.
+    #[arg(value_parser = paper_names())]
+    paper: String,
+    /// Its experiments.
+    #[arg(value_parser = experiment_names(), default_value = ALL)]
+    experiments: Vec<String>,
+    /// Size of tables and number of operations, as a share of the full experiment with a hundred
+    /// million keys.
+    #[arg(long, default_value_t = 0.05)]
+    scale: f64,
+    /// Times that each measurement of time is repeated.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
+    rounds: u64,
+    /// The most threads; by default as many as there are cores.
+    #[arg(long)]
+    threads: Option<usize>,
+    /// The core that experiments with one thread run on.
+    #[arg(long, default_value_t = 0)]
+    core: usize,
+    /// The seed of every choice.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Two rounds at a scale of 0.002, to see whether everything works.
+    #[arg(long)]
+    quick: bool,
+    #[command(flatten)]
+    report: ReportOptions,
+}
+
+fn paper_names() -> PossibleValuesParser {
+    PAPERS.iter().map(|paper| paper.name).collect::<Vec<_>>().into()
+}
+
+fn experiment_names() -> PossibleValuesParser {
+    let experiments = PAPERS.iter().flat_map(|paper| paper.experiments);
+    let mut names: Vec<&str> = experiments.map(|experiment| experiment.name).collect();
+    names.push(ALL);
+    names.sort_unstable();
+    names.dedup();
+    names.into()
+}
+
+/// Runs the command.
+pub fn run(options: &PaperOptions) -> Outcome<()> {
+    let paper = PAPERS.iter().find(|paper| paper.name == options.paper);
+    let paper = paper.expect("the parser knows the names");
+    let machine = Machine::describe();
+    let scale = Scale {
+        share: if options.quick { QUICK_SCALE } else { options.scale },
+        rounds: if options.quick { QUICK_ROUNDS } else { options.rounds },
+        threads: options.threads.unwrap_or(machine.cores).max(1),
+        core: options.core,
+        seed: options.seed,
+    };
+    let is_wanted = |name: &str| options.experiments.iter().any(|one| one == name || one == ALL);
+    let wanted: Vec<&Experiment> =
+        paper.experiments.iter().filter(|experiment| is_wanted(experiment.name)).collect();
+    let progress = report::progress(wanted.len() as u64);
+    let before = machine::pin(scale.core)?;
+    let mut sections = Vec::new();
+    for experiment in wanted {
+        progress.set_message(experiment.name);
+        sections.push(experiment.section(paper, (experiment.run)(&scale)?));
+        progress.inc(1);
+    }
+    machine::restore(&before)?;
+    progress.finish_and_clear();
+    let document = Document {
+        title: format!("{}: the paper's figures beside ours", paper.citation),
+        machine,
+        facts: facts(&scale),
+        sections,
+    };
+    println!("{}", report::text(&document));
+    options.report.write(&document)
+}
+
+fn facts(scale: &Scale) -> Vec<(String, String)> {
+    let facts = [
+        ("scale", format!("{} of the full experiments", scale.share)),
+        ("rounds", format!("{}, interleaved; medians, with (min..max)", scale.rounds)),
+        ("threads", format!("at most {}; core {} for one", scale.threads, scale.core)),
+        ("seed", scale.seed.to_string()),
+    ];
+    facts.map(|(name, value)| (name.to_owned(), value)).to_vec()
+}
+
+impl Experiment {
+    /// What was found, under the paper's figures.
+    fn section(&self, paper: &Paper, found: Findings) -> Section {
+        assert_eq!(self.claims.len(), found.beside.len(), "{}: a figure a claim", self.name);
+        let mut section = Section::new(format!("{}: {}", self.name, self.title), found.text);
+        let rows = self.claims.iter().zip(found.beside).map(|(claim, here)| {
+            let paper = claim.figure.unwrap_or(NOT_AVAILABLE);
+            vec![Cell::text(claim.about), Cell::text(claim.source), Cell::text(paper), here]
+        });
+        section.tables.push(Table {
+            name: format!("{}-{}-beside", paper.name, self.name),
+            columns: ["what", "source of the paper's figure", "paper", "here"]
+                .map(String::from)
+                .to_vec(),
+            rows: rows.collect(),
+        });
+        section.tables.extend(found.tables);
+        section.plots = found.plots;
+        section
+    }
+}
+
+/// A table with a name that no other paper's table has.
+fn table(name: &str, columns: &[&str], rows: Vec<Vec<Cell>>) -> Table {
+    let columns = columns.iter().map(|column| (*column).to_owned()).collect();
+    Table { name: name.to_owned(), columns, rows }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cell, Findings, PAPERS};
+
+    #[test]
+    fn names_are_unique_and_every_claim_has_a_source() {
+        for paper in PAPERS {
+            let mut names: Vec<&str> = paper.experiments.iter().map(|one| one.name).collect();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), paper.experiments.len(), "{}", paper.name);
+            let claims = paper.experiments.iter().flat_map(|experiment| experiment.claims);
+            for claim in claims {
+                assert!(!claim.source.is_empty(), "{}", claim.about);
+            }
+        }
+    }
+
+    #[test]
+    fn a_figure_without_a_source_is_not_filled_in() {
+        for experiment in PAPERS.iter().flat_map(|paper| paper.experiments) {
+            let beside = experiment.claims.iter().map(|_| Cell::count(1)).collect();
+            let section = experiment.section(PAPERS[0], Findings { beside, ..Findings::default() });
+            for (row, claim) in section.tables[0].rows.iter().zip(experiment.claims) {
+                let wanted = claim.figure.unwrap_or("not available here");
+                assert_eq!(row[2], Cell::text(wanted));
+            }
+        }
+    }
+}

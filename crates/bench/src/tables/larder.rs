@@ -1,0 +1,117 @@
+//! The real index behind the trait of the baselines, used as the cache uses it: pinned once for a
+//! batch of lookups, and either one lookup after the other or with the whole batch's cache lines
+//! asked for ahead.
+
+use std::sync::Arc;
+
+use index::{Change, Hash, Index, Location, Options, Stats};
+use memory::{Arena, ArenaTables, Epochs};
+
+use super::{Items, Key, Table, Touched, hash};
+
+/// Lookups under one pin.
+const BATCH: usize = 100;
+/// The tier that all places here pretend to lie in.
+const TIER: u8 = 1;
+/// The arena in which two tables of the largest size fill the memory, so that neither can grow.
+const ARENA_BYTES_FIXED: usize = 256 << 10;
+/// Items for which an index starts with two tables of the largest size.
+const ITEMS_OF_TWO: usize = 22_000;
+
+/// The index with the items it leads to.
+pub struct LarderIndex {
+    index: Index,
+    epochs: Arc<Epochs>,
+    items: Items,
+    ahead: bool,
+}
+
+impl LarderIndex {
+    /// An index that grows with its items; `ahead` asks for a batch's lines before it is looked up.
+    pub fn growing(items: Items, ahead: bool) -> LarderIndex {
+        let arena_bytes = items.len() * 16 + (64 << 20);
+        LarderIndex::new(items, arena_bytes, Options::default(), ahead)
+    }
+
+    /// An index of two tables that cannot grow.
+    pub fn fixed(items: Items, paths: usize) -> LarderIndex {
+        let options = Options { initial_items: ITEMS_OF_TWO, paths };
+        LarderIndex::new(items, ARENA_BYTES_FIXED, options, false)
+    }
+
+    fn new(items: Items, arena_bytes: usize, options: Options, ahead: bool) -> LarderIndex {
+        let epochs = Arc::new(Epochs::new());
+        let arena = Arena::new(arena_bytes, arena_bytes, 1).expect("addresses cost nothing");
+        let space = Arc::new(ArenaTables::new(Arc::new(arena)));
+        let index = Index::new(options, Arc::clone(&epochs), space);
+        LarderIndex { index: index.expect("there is memory to start"), epochs, items, ahead }
+    }
+
+    /// The index's own counters.
+    pub fn stats(&self) -> Stats {
+        self.index.stats()
+    }
+
+    #[inline]
+    fn is(&self, location: Location, wanted: &Key) -> bool {
+        self.items[location.place() as usize] == *wanted
+    }
+
+    fn find_batch(&self, wanted: &[Key]) -> u64 {
+        let guard = self.epochs.pin();
+        if self.ahead {
+            wanted.iter().for_each(|key| self.index.prefetch(&guard, Hash(hash(key))));
+        }
+        let found = |key: &&Key| {
+            let eq = |location| self.is(location, key);
+            self.index.find(&guard, Hash(hash(key)), eq).is_some()
+        };
+        wanted.iter().filter(found).count() as u64
+    }
+}
+
+impl Table for LarderIndex {
+    fn insert(&self, place: u32) -> bool {
+        let key = self.items[place as usize];
+        let set = |_| (Change::Set(Location::new(TIER, u64::from(place))), ());
+        let guard = self.epochs.pin();
+        // The key is absent, so an item with the same tag is another's.
+        self.index.update(&guard, Hash(hash(&key)), |found| self.is(found, &key), set).is_ok()
+    }
+
+    fn find_all(&self, wanted: &[Key]) -> u64 {
+        wanted.chunks(BATCH).map(|batch| self.find_batch(batch)).sum()
+    }
+
+    /// Items only: the index does not tell in which of its two lines it found a word.
+    fn touched(&self, wanted: &Key) -> Option<Touched> {
+        let mut touched = Touched::default();
+        let guard = self.epochs.pin();
+        self.index.find(&guard, Hash(hash(wanted)), |location| {
+            touched.items += 1;
+            self.is(location, wanted)
+        });
+        Some(touched)
+    }
+
+    fn bytes(&self) -> u64 {
+        let stats = self.index.stats();
+        stats.table_bytes + stats.directory_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LarderIndex, Options};
+    use crate::tables::{Table, items};
+
+    #[test]
+    fn a_fixed_index_fills_up_without_growing() {
+        let index = LarderIndex::fixed(items(0, 40_000), Options::PATHS_MAX);
+        let slots = index.stats().slots;
+        let count = (0..40_000).take_while(|place| index.insert(*place)).count() as u64;
+        let stats = index.stats();
+        assert_eq!((stats.slots, stats.growths, stats.splits), (slots, 0, 0), "{stats:?}");
+        assert!(count > slots * 98 / 100, "{count} of {slots}");
+    }
+}
