@@ -34,6 +34,7 @@ const STEPS: &[Step] = &[
     }),
     ("memory limit", || one(Run::new("target/release/larder-bench rss --quick").run())),
     ("comparison", || comparison().map(ran)),
+    ("papers", || one(Run::new("target/release/larder-bench paper memc3 all --quick").run())),
 ];
 
 /// `cargo xtask test`.
