@@ -100,6 +100,38 @@ fn rss_follows_every_fill() {
 }
 
 #[test]
+fn a_paper_is_reported_in_every_form() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("paper");
+    std::fs::create_dir_all(&folder).expect("the target folder can be written to");
+    let path = |name: &str| folder.join(name).to_str().expect("a plain name").to_owned();
+    let output = Command::new(env!("CARGO_BIN_EXE_larder-bench"))
+        .args(["paper", "memc3", "table-1", "figure-6", "--quick"])
+        .args(["--json", &path("json"), "--html", &path("html"), "--csv", &path("csv")])
+        .output()
+        .expect("the binary was built for this test");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert!(text.contains("## table-1") && text.contains("not available here"), "{text}");
+    let read = |name: &str| std::fs::read_to_string(path(name)).expect("it was written");
+    let report: Value = serde_json::from_str(&read("json")).expect("the report is JSON");
+    assert_eq!(rows(&report, "memc3-bytes").len(), 4);
+    assert_eq!(read("csv/memc3-bytes.csv").lines().count(), 5);
+    assert!(read("csv/plot-memc3-moves.csv").contains("\"larder-index, 8 slots, 16 paths\",95,"));
+    assert_eq!(read("html").matches("<figure>").count(), 3);
+}
+
+#[test]
+fn an_experiment_that_no_paper_has_is_refused() {
+    let output = Command::new(env!("CARGO_BIN_EXE_larder-bench"))
+        .args(["paper", "memc3", "figure-99"])
+        .output()
+        .expect("the binary was built for this test");
+    assert_eq!(output.status.code(), Some(2));
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(message.contains("figure-99") && message.contains("figure-8"), "{message}");
+}
+
+#[test]
 fn a_server_that_ends_at_once_is_quoted() {
     let output = bench(&["rss", "--quick", "--larder", "/bin/ls", "--larder-args", "--no-such"]);
     assert_eq!(output.status.code(), Some(4));

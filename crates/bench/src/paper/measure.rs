@@ -17,7 +17,7 @@ pub fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Runs something that does `count` of whatever it does; returns how many a CPU second, in millions.
+/// Runs something that does `count` of something; returns how many a CPU second, in millions.
 pub fn millions_per_cpu_second(count: usize, run: impl FnOnce()) -> f64 {
     let before = cpu_seconds();
     run();

@@ -23,6 +23,7 @@ pub enum Zero {
     /// Never.
     Never,
 }
+
 /// Values differ by little if by less than this share of the largest.
 const SHARE_NEAR: f64 = 0.2;
 /// A logarithmic axis with fewer decades has ticks at 1, 2 and 5.

@@ -214,11 +214,11 @@ fn findings_7(
     Findings {
         beside: vec![Cell::Text(format!("{over:.2} with {threads} threads, in process"))],
         text: vec![format!(
-            "{count} items that all fit, 95 % reads and 5 % stores, zipfian; larder reads {} keys \
-             in a session. No network: larder-bench compare measures the servers. The paper's \
-             machine had more cores; here there are threads up to the number of cores. Informative: \
-             requests a second by the wall hang on what else the machine does.",
-            READS_PER_STORE
+            "{count} items that all fit, 95 % reads and 5 % stores, zipfian; larder reads \
+             {READS_PER_STORE} keys in a session. No network: larder-bench compare measures the \
+             servers. The paper's machine had more cores; here there are threads up to the number \
+             of cores. Informative: requests a second by the wall hang on what else the machine \
+             does."
         )],
         tables: vec![table("memc3-threads", &columns, rows.collect())],
         plots: vec![Plot {

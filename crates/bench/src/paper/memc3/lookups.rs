@@ -87,8 +87,8 @@ pub fn figure_4(scale: &Scale) -> Outcome<Findings> {
             "Counted: a line for each head or bucket that is looked at, one for each item whose \
              key is compared. The table shows 95 % of the cuckoo tables' slots; chaining has as \
              many items. larder-index does not tell in which of a key's two lines it finds a word \
-             (one or two, of eight words each), only what items it reads; before it says that a key is \
-             absent it looks twice."
+             (one or two, of eight words each), only what items it reads; before it says that a \
+             key is absent it looks twice."
                 .into(),
         ],
         tables: vec![table("memc3-lines", &LINES, cells.collect())],
@@ -162,12 +162,14 @@ pub fn figure_5(scale: &Scale) -> Outcome<Findings> {
     Ok(Findings {
         beside: vec![Cell::spread(over(5, 0), 2)],
         text: vec![
-            format!("{count} keys of 16 bytes, {draws} lookups a round, uniform; the cuckoo tables \
-                     are filled to 95 %. Informative: times of one machine."),
+            format!(
+                "{count} keys of 16 bytes, {draws} lookups a round, uniform; the cuckoo tables are \
+                 filled to 95 %. Informative: times of one machine."
+            ),
             "larder-index is pinned once for a hundred lookups, as the server does for a batch of \
-             requests, and \"ahead\" asks for their lines first; its tables lie on huge pages where \
-             the kernel has them, those of the others where the allocator puts them. The table \
-             marked + versions is MemC3's."
+             requests, and \"ahead\" asks for their lines first; its tables lie on huge pages \
+             where the kernel has them, those of the others where the allocator puts them. The \
+             table marked + versions is MemC3's."
                 .into(),
         ],
         tables: vec![table("memc3-lookups", &LOOKUPS, rows.collect())],

@@ -118,7 +118,8 @@ fn findings(
             "What the paper's figure 8 shows could not be looked up.".into(),
             format!(
                 "{} threads; each table begins with half of {count} keys and gets more while it is \
-                 read. Informative: times of one machine.",
+                 read. The first two have their full size from the start, while larder-index \
+                 grows. Informative: times of one machine.",
                 scale.threads
             ),
         ],
