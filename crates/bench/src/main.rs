@@ -4,10 +4,12 @@
 //! floor to compare with, `report` turns rounds into medians, tables and JSON. The commands that
 //! put them together are `compare` (CPU time and throughput), `density` (items per byte of
 //! resident memory), `rss` (whether `-m` means memory) and `instructions` (what a request costs the
-//! server's own code). `docs/benchmarks.md` shows their use.
+//! server's own code). `trace` reads and writes traces; `workload` makes them.
+//! `docs/benchmarks.md` shows their use.
 
 #![forbid(unsafe_code)]
 
+mod arguments;
 mod compare;
 mod density;
 mod drive;
@@ -20,6 +22,7 @@ mod report;
 mod rss;
 mod server;
 mod trace;
+mod workload;
 
 use std::process::ExitCode;
 
@@ -45,6 +48,10 @@ enum Command {
     Instructions(instructions::InstructionsOptions),
     /// Send one workload to a running server.
     Drive(drive::command::DriveOptions),
+    /// Look into trace files and turn one format into another.
+    Trace(trace::command::TraceOptions),
+    /// Make workloads, say what is in them, and write them to trace files.
+    Workload(workload::command::WorkloadOptions),
     /// Answer every request with the same bytes.
     NullServer(null_server::NullOptions),
 }
@@ -60,6 +67,8 @@ fn main() -> ExitCode {
         Command::Rss(options) => rss::run(options),
         Command::Instructions(options) => instructions::run(options),
         Command::Drive(options) => drive::command::run(options),
+        Command::Trace(options) => trace::command::run(options),
+        Command::Workload(options) => workload::command::run(options),
         Command::NullServer(options) => null_server::run(options),
     };
     match outcome {
