@@ -4,7 +4,7 @@
 //! floor to compare with, `report` turns rounds into medians, tables and JSON. The commands that
 //! put them together are `compare` (CPU time and throughput), `density` (items per byte of
 //! resident memory), `rss` (whether `-m` means memory) and `instructions` (what a request costs the
-//! server's own code). `trace` reads and writes traces; `workload` makes them.
+//! server's own code). `trace` reads and writes traces, and captures them; `workload` makes them.
 //! `docs/benchmarks.md` shows their use.
 
 #![forbid(unsafe_code)]
@@ -52,6 +52,8 @@ enum Command {
     Trace(trace::command::TraceOptions),
     /// Make workloads, say what is in them, and write them to trace files.
     Workload(workload::command::WorkloadOptions),
+    /// Capture an anonymous trace from a running server.
+    Record(trace::record::RecordOptions),
     /// Answer every request with the same bytes.
     NullServer(null_server::NullOptions),
 }
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         Command::Drive(options) => drive::command::run(options),
         Command::Trace(options) => trace::command::run(options),
         Command::Workload(options) => workload::command::run(options),
+        Command::Record(options) => trace::record::run(options),
         Command::NullServer(options) => null_server::run(options),
     };
     match outcome {

@@ -22,6 +22,7 @@ mod ids;
 mod keys;
 mod oracle;
 mod output;
+pub mod record;
 mod sample;
 pub mod source;
 pub mod statistics;
