@@ -6,6 +6,7 @@
 //! | 2 | the command line is wrong (from clap) |
 //! | 3 | a server's binary is missing |
 //! | 4 | the measurement itself failed: a socket, a file, a server that died |
+//! | 5 | an input file is damaged, cut off, or not what it is taken for |
 
 use std::fmt;
 use std::io;
@@ -24,6 +25,8 @@ pub enum Failure {
     },
     /// A server answered what its protocol does not allow, or refused, or said nothing.
     Reply(String),
+    /// A file to read from is damaged, cut off, or not what it is taken for.
+    Input(String),
     /// The measurement worked and what it found breaks a promise.
     Check(String),
 }
@@ -44,6 +47,7 @@ impl Failure {
             Failure::Check(_) => 1,
             Failure::Missing(_) => 3,
             Failure::Io { .. } | Failure::Reply(_) => 4,
+            Failure::Input(_) => 5,
         }
     }
 }
@@ -54,6 +58,7 @@ impl fmt::Display for Failure {
             Failure::Missing(what) => write!(out, "missing: {what}"),
             Failure::Io { doing, source } => write!(out, "{doing}: {source}"),
             Failure::Reply(what) => write!(out, "bad reply: {what}"),
+            Failure::Input(what) => write!(out, "bad input: {what}"),
             Failure::Check(what) => write!(out, "check failed: {what}"),
         }
     }

@@ -7,11 +7,13 @@
 //! `rss` (whether `-m` means memory), `instructions` (what a request costs the server's own code)
 //! and `paper` (the experiments of published systems). `load` sends a `trace` to a server. Without
 //! a server, `mrc` simulates the `policies` over a trace, and `replay` runs it in the engine itself.
+//! `trace` reads, writes and captures traces; `workload` makes them.
 //! `docs/benchmarks.md` shows their use.
 
 #![forbid(unsafe_code)]
 
 mod amounts;
+mod arguments;
 mod compare;
 mod density;
 mod drive;
@@ -31,6 +33,7 @@ mod server;
 mod tables;
 mod trace;
 mod values;
+mod workload;
 
 use std::process::ExitCode;
 
@@ -64,6 +67,12 @@ enum Command {
     Load(load::command::LoadOptions),
     /// Send one workload to a running server.
     Drive(drive::command::DriveOptions),
+    /// Look into trace files and turn one format into another.
+    Trace(trace::command::TraceOptions),
+    /// Make workloads, say what is in them, and write them to trace files.
+    Workload(workload::command::WorkloadOptions),
+    /// Capture an anonymous trace from a running server.
+    Record(trace::record::RecordOptions),
     /// Answer every request with the same bytes.
     NullServer(null_server::NullOptions),
 }
@@ -83,6 +92,9 @@ fn main() -> ExitCode {
         Command::Replay(options) => replay::run(options),
         Command::Load(options) => load::command::run(options),
         Command::Drive(options) => drive::command::run(options),
+        Command::Trace(options) => trace::command::run(options),
+        Command::Workload(options) => workload::command::run(options),
+        Command::Record(options) => trace::record::run(options),
         Command::NullServer(options) => null_server::run(options),
     };
     match outcome {

@@ -15,7 +15,7 @@ use crate::machine::Machine;
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
 use crate::report::{self, ReportOptions};
 use crate::server::usage;
-use crate::trace::{self, Operation, Trace};
+use crate::trace::{Operation, Trace, format};
 use crate::values::{ValueOptions, Values};
 
 /// The percentiles of the table.
@@ -75,7 +75,7 @@ pub fn run(options: &LoadOptions) -> Outcome<()> {
     if !(0.0..1.0).contains(&options.warm_up) {
         return Err(Failure::Check("a warm-up is a share from 0 to below 1".into()));
     }
-    let mut trace = trace::read(&options.trace)?;
+    let mut trace = format::read(&options.trace, None, None)?;
     trace.requests.truncate(options.limit.unwrap_or(usize::MAX));
     let values = Values::attach(&options.values, &mut trace)?;
     let job = Job {

@@ -25,7 +25,7 @@ use crate::policies::kind::Kind;
 use crate::policies::stack;
 use crate::report;
 use crate::report::ReportOptions;
-use crate::trace::{self, Trace};
+use crate::trace::{Trace, format};
 use crate::values::{self, ValueOptions, Values};
 use document::{Curve, Findings};
 use sweep::{Measure, Sweep};
@@ -67,7 +67,7 @@ pub struct MrcOptions {
 
 /// Runs the command.
 pub fn run(options: &MrcOptions) -> Outcome<()> {
-    let mut trace = trace::read(&options.trace)?;
+    let mut trace = format::read(&options.trace, None, None)?;
     let (measure, sizes) = sizes(options, &mut trace)?;
     let kinds = match options.policies.as_slice() {
         [] => Kind::value_variants(),

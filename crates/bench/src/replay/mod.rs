@@ -32,7 +32,7 @@ use crate::policies::kind::Kind;
 use crate::policies::weight::Scale;
 use crate::report;
 use crate::report::ReportOptions;
-use crate::trace::{self, Trace};
+use crate::trace::{Trace, format};
 use crate::values::{self, ValueOptions, Values, invalid};
 use cache::Model;
 use document::Row;
@@ -70,7 +70,7 @@ struct Subject {
 
 /// Runs the command.
 pub fn run(options: &ReplayOptions) -> Outcome<()> {
-    let mut trace = trace::read(&options.trace)?;
+    let mut trace = format::read(&options.trace, None, None)?;
     let values = Values::attach(&options.values, &mut trace)?;
     let limits = options.memory.resolve(1 << 20, values::data_bytes(&trace));
     check_memory(&limits)?;

@@ -1,84 +1,66 @@
-//! Reads a trace of bare object numbers: a zstd stream of little-endian `u32`, one for each
-//! request, in order of time. It says nothing of sizes, times or costs: those stay 0, and whoever
-//! replays it attaches values.
+//! Streams of object numbers: each request is one little-endian `u32` and nothing else.
 
-use std::fs::File;
-use std::io::{self, ErrorKind, Read};
-use std::path::Path;
+use super::output::Output;
+use super::source::Source;
+use super::{Builder, Request, Trace};
+use crate::failure::Outcome;
 
-use super::{Operation, Request, Trace};
-use crate::failure::{Failure, Outcome};
+const RECORD_BYTES: usize = 4;
 
-/// More requests than this are refused: a trace is held in memory.
-const REQUESTS_MAX: u64 = 1 << 28;
-
-/// Reads a trace from a file.
-pub fn read(path: &Path) -> Outcome<Trace> {
-    let doing = || format!("reading {}", path.display());
-    let file = File::open(path).map_err(Failure::io(doing()))?;
-    let stream = zstd::Decoder::new(file).map_err(Failure::io(doing()))?;
-    let mut bytes = Vec::new();
-    let limit = REQUESTS_MAX * 4 + 1;
-    stream.take(limit).read_to_end(&mut bytes).map_err(Failure::io(doing()))?;
-    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into());
-    let name = name.split('.').next().unwrap_or_default().to_owned();
-    parse(name, &bytes)
-        .map_err(|what| Failure::io(doing())(io::Error::new(ErrorKind::InvalidData, what)))
+/// Reads up to `requests_max` requests.
+pub fn read(source: &mut Source, requests_max: u64) -> Outcome<Trace> {
+    let mut builder: Builder<u32> = Builder::new(requests_max);
+    let mut record = [0; RECORD_BYTES];
+    while !builder.is_full() && source.read_record(&mut record)? {
+        builder
+            .push(&u32::from_le_bytes(record), 0, Request::default())
+            .map_err(|what| source.fault(what))?;
+    }
+    Ok(builder.finish(source.name().to_owned()))
 }
 
-fn parse(name: String, bytes: &[u8]) -> Result<Trace, String> {
-    let (words, rest) = bytes.as_chunks::<4>();
-    if words.is_empty() {
-        return Err("the trace is empty".into());
-    }
-    if words.len() as u64 > REQUESTS_MAX {
-        return Err(format!("more than {REQUESTS_MAX} requests"));
-    }
-    if !rest.is_empty() {
-        return Err("the trace ends within a number: the file is cut off".into());
-    }
-    let mut objects = 0;
-    let mut requests = Vec::with_capacity(words.len());
-    for word in words {
-        let object = u32::from_le_bytes(*word);
-        if object > objects {
-            return Err(format!("object {object} comes before object {objects}"));
-        }
-        objects = objects.max(object + 1);
-        requests.push(Request {
-            time_s: 0,
-            object,
-            value_bytes: 0,
-            ttl_s: 0,
-            cost_us: 0,
-            key_bytes: 0,
-            operation: Operation::Get,
-        });
-    }
-    Ok(Trace { name, requests, objects })
+/// Writes the objects of all requests.
+pub fn write(trace: &Trace, output: &mut Output) -> Outcome<()> {
+    trace.requests.iter().try_for_each(|request| output.put(&request.object.to_le_bytes()))
+}
+
+/// Whether a file with this beginning numbers its objects as they appear, as this tool writes them:
+/// each number is at most one more than all before it.
+pub fn looks_like(prefix: &[u8]) -> bool {
+    let mut next = 0;
+    let numbers = prefix
+        .chunks_exact(RECORD_BYTES)
+        .map(|bytes| u32::from_le_bytes(bytes.try_into().expect("chunks have their length")));
+    prefix.len() >= RECORD_BYTES
+        && numbers.into_iter().all(|number| {
+            let is_known = number <= next;
+            next += u32::from(number == next);
+            is_known
+        })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::looks_like;
+    use crate::trace::format::Format;
+    use crate::trace::testing::{packed, unpacked};
+    use proptest::prelude::*;
 
-    fn bytes(objects: &[u32]) -> Vec<u8> {
-        objects.iter().flat_map(|object| object.to_le_bytes()).collect()
-    }
-
-    #[test]
-    fn numbers_become_requests() {
-        let trace = parse("t".into(), &bytes(&[0, 1, 0, 2])).expect("a good trace");
-        assert_eq!(trace.objects, 3);
-        let objects: Vec<u32> = trace.requests.iter().map(|request| request.object).collect();
-        assert_eq!(objects, [0, 1, 0, 2]);
-    }
-
-    #[test]
-    fn bad_files_are_refused_with_a_reason() {
-        let reason = |bytes: &[u8]| parse("t".into(), bytes).expect_err("a bad trace");
-        assert!(reason(&[]).contains("empty"));
-        assert!(reason(&bytes(&[0, 1])[..7]).contains("cut off"));
-        assert!(reason(&bytes(&[0, 2])).contains("object 2 comes before object 1"));
+    proptest! {
+        #[test]
+        fn any_numbers_become_dense_and_come_back(
+            ids in prop::collection::vec(any::<u32>(), 1..99),
+        ) {
+            let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+            let trace = unpacked(&bytes, Format::Ids, None).expect("any words are objects");
+            for (request, id) in trace.requests.iter().zip(&ids) {
+                let first = ids.iter().position(|other| other == id).expect("it is there");
+                prop_assert_eq!(request.object, trace.requests[first].object);
+                prop_assert!(request.object < trace.objects);
+            }
+            let written = packed(&trace, Format::Ids);
+            prop_assert!(looks_like(&written));
+            prop_assert_eq!(unpacked(&written, Format::Ids, None).expect("just written"), trace);
+        }
     }
 }

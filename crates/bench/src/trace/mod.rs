@@ -8,15 +8,38 @@
 //!
 //! A trace is held in memory and made before anything is measured, so that neither reading nor
 //! generating ever limits a run.
+//!
+//! `format` tells the formats of files apart, and each has a file of its own: `ids`, `twitter`,
+//! `oracle`, `cachebench`, `keys`. They read from a `source`, put together with `build`, and write
+//! to an `output`. `sample` makes a trace smaller, `statistics` says what is in it, `record`
+//! captures one from a running server, and `command` is `larder-bench trace`.
 
+mod build;
+mod cachebench;
+pub mod command;
+pub mod format;
 mod ids;
+mod keys;
+mod oracle;
+mod output;
+pub mod record;
+mod sample;
+pub mod source;
+pub mod statistics;
+#[cfg(test)]
+pub mod testing;
+mod twitter;
 
-pub use ids::read;
+use serde::Serialize;
+
+pub use build::Builder;
 
 /// What a request does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Operation {
     /// Reads one object; where a miss is filled, it is stored next.
+    #[default]
     Get,
     /// Stores an object.
     Set,
@@ -38,8 +61,8 @@ pub enum Operation {
     Delete,
 }
 
-/// One request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// One request. Sizes of 0 are unknown where a format does not tell them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Request {
     /// Seconds since the first request.
     pub time_s: u32,

@@ -1,0 +1,126 @@
+//! `larder-bench trace`: looks into trace files and turns one format into another.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::format::{self, Format};
+use super::sample::sample;
+use super::statistics::Statistics;
+use crate::arguments::share;
+use crate::failure::{Failure, Outcome};
+use crate::workload::attach;
+use crate::workload::costs::Costs;
+use crate::workload::sizes::SizeChoice;
+
+/// What is done with a trace.
+#[derive(Debug, Args)]
+pub struct TraceOptions {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Write a trace in another format, perhaps only a part of it.
+    Convert(ConvertOptions),
+    /// Say what is in a trace.
+    Show(ShowOptions),
+}
+
+/// What is read.
+#[derive(Debug, Args)]
+struct InputOptions {
+    /// The file, compressed by zstd or not.
+    input: PathBuf,
+    /// Its format; without this it is found out from its name and beginning.
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// Read only the first so many requests.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// Keep only this share of the objects, each with all its requests.
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    sample: Option<f64>,
+}
+
+impl InputOptions {
+    fn read(&self) -> Outcome<super::Trace> {
+        let trace = format::read(&self.input, self.format, self.limit)?;
+        let Some(share) = self.sample else { return Ok(trace) };
+        let part = sample(&trace, share);
+        if part.requests.is_empty() {
+            let what = format!("{}: none of {} objects stays", trace.name, trace.objects);
+            return Err(Failure::Input(what));
+        }
+        Ok(part)
+    }
+}
+
+#[derive(Debug, Args)]
+struct ConvertOptions {
+    #[command(flatten)]
+    input: InputOptions,
+    /// The new file; compressed if its name ends in .zst.
+    output: PathBuf,
+    /// The new format; without this the name says it.
+    #[arg(long, value_enum)]
+    to: Option<Format>,
+    /// Give every object a size, for formats that tell none.
+    #[arg(long)]
+    sizes: Option<SizeChoice>,
+    /// Bytes of every key, where the sizes say nothing of keys.
+    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u16).range(1..=250))]
+    key_bytes: u16,
+    /// The seed that the sizes follow from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Debug, Args)]
+struct ShowOptions {
+    #[command(flatten)]
+    input: InputOptions,
+    /// Print JSON instead of tables.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(options: &TraceOptions) -> Outcome<()> {
+    match &options.action {
+        Action::Convert(options) => convert(options),
+        Action::Show(options) => {
+            let found = Statistics::of(&options.input.read()?);
+            print(&found, options.json);
+            Ok(())
+        }
+    }
+}
+
+/// Prints statistics for people or programs.
+fn print(found: &Statistics, as_json: bool) {
+    if as_json {
+        let text = serde_json::to_string_pretty(found).expect("statistics hold nothing but data");
+        println!("{text}");
+    } else {
+        println!("{}", found.text());
+    }
+}
+
+fn convert(options: &ConvertOptions) -> Outcome<()> {
+    let mut trace = options.input.read()?;
+    if let Some(choice) = &options.sizes {
+        let sizes = choice.load(options.key_bytes)?;
+        attach(&mut trace, &sizes, &Costs::None, options.seed);
+    }
+    let format = format::write(&trace, &options.output, options.to)?;
+    let lost = format::lost(&trace, format);
+    if !lost.is_empty() {
+        eprintln!("the {format} format does not keep: {}", lost.join(", "));
+    }
+    let (requests, objects) = (trace.requests.len(), trace.objects);
+    let path = options.output.display();
+    println!("{path}: {requests} requests for {objects} objects as {format}");
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! A file that is written whole or not at all: its bytes go beside it and it gets its name at the
+//! end. It is compressed by zstd if its name ends in `.zst`.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use crate::failure::{Failure, Outcome};
+
+/// zstd's default; traces are written once and read often, but not so often.
+const ZSTD_LEVEL: i32 = 3;
+
+/// A file that is being written; dropping it before [`Output::finish`] leaves nothing.
+pub struct Output {
+    path: PathBuf,
+    partial: PathBuf,
+    writer: Option<Writer>,
+}
+
+enum Writer {
+    Plain(BufWriter<File>),
+    Zstd(zstd::Encoder<'static, BufWriter<File>>),
+}
+
+impl Output {
+    /// Begins a file.
+    pub fn create(path: &Path) -> Outcome<Output> {
+        let doing = || Failure::io(format!("writing {}", path.display()));
+        let mut partial = path.as_os_str().to_owned();
+        partial.push(".partial");
+        let partial = PathBuf::from(partial);
+        let file = BufWriter::with_capacity(64 << 10, File::create(&partial).map_err(doing())?);
+        let writer = if path.extension().is_some_and(|extension| extension == "zst") {
+            let mut encoder = zstd::Encoder::new(file, ZSTD_LEVEL).map_err(doing())?;
+            encoder.include_checksum(true).map_err(doing())?;
+            Writer::Zstd(encoder)
+        } else {
+            Writer::Plain(file)
+        };
+        Ok(Output { path: path.to_owned(), partial, writer: Some(writer) })
+    }
+
+    /// Adds bytes.
+    pub fn put(&mut self, bytes: &[u8]) -> Outcome<()> {
+        let written = match &mut self.writer {
+            Some(Writer::Plain(writer)) => writer.write_all(bytes),
+            Some(Writer::Zstd(writer)) => writer.write_all(bytes),
+            None => Err(io::Error::other("the file is finished")),
+        };
+        written.map_err(Failure::io(format!("writing {}", self.path.display())))
+    }
+
+    /// Gives the file its name.
+    pub fn finish(mut self) -> Outcome<()> {
+        let doing = || Failure::io(format!("writing {}", self.path.display()));
+        let mut writer = match self.writer.take() {
+            Some(Writer::Plain(writer)) => writer,
+            Some(Writer::Zstd(writer)) => writer.finish().map_err(doing())?,
+            None => return Ok(()),
+        };
+        writer.flush().map_err(doing())?;
+        fs::rename(&self.partial, &self.path).map_err(doing())
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        // After `finish` the name is gone already, which is as it should be.
+        let _ = fs::remove_file(&self.partial);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Output;
+    use crate::trace::testing::Folder;
+
+    #[test]
+    fn a_file_appears_only_when_it_is_finished() {
+        let folder = Folder::new();
+        for name in ["a.txt", "a.txt.zst"] {
+            let path = folder.path(name);
+            let mut dropped = Output::create(&path).expect("a file");
+            dropped.put(b"half").expect("room");
+            drop(dropped);
+            assert_eq!(folder.names(), Vec::<String>::new());
+            let mut whole = Output::create(&path).expect("a file");
+            whole.put(b"whole").expect("room");
+            assert!(!path.exists());
+            whole.finish().expect("room");
+            assert_eq!(folder.names(), [name]);
+            std::fs::remove_file(&path).expect("it is there");
+        }
+    }
+}

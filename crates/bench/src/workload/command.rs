@@ -1,0 +1,135 @@
+//! `larder-bench workload`: makes workloads, says what is in them, and writes them to files.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use super::Spec;
+use super::values::{ValueChoice, Values};
+use crate::failure::{Failure, Outcome};
+use crate::report;
+use crate::trace::Trace;
+use crate::trace::format::{self, Format};
+use crate::trace::statistics::Statistics;
+
+/// Values that are compressed to find their ratio.
+const SAMPLE_BYTES: usize = 4 << 20;
+/// The unit in which they are.
+const UNIT_BYTES: usize = 64 << 10;
+/// zstd's default level.
+const ZSTD_LEVEL: i32 = 3;
+
+/// What is done with a workload.
+#[derive(Debug, Args)]
+pub struct WorkloadOptions {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Make a workload and say what is in it.
+    Show(ShowOptions),
+    /// Make a workload and write it to a trace file.
+    Write(WriteOptions),
+}
+
+#[derive(Debug, Args)]
+struct ShowOptions {
+    #[command(flatten)]
+    spec: Spec,
+    /// Make the values as well and say how far they compress: made:RATIO or records:FILE.
+    #[arg(long)]
+    values: Option<ValueChoice>,
+    /// Print JSON, with the spec, instead of tables.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct WriteOptions {
+    #[command(flatten)]
+    spec: Spec,
+    /// The new file; compressed if its name ends in .zst.
+    output: PathBuf,
+    /// Its format; without this the name says it.
+    #[arg(long, value_enum)]
+    to: Option<Format>,
+}
+
+/// How far values compress.
+#[derive(Debug, Serialize)]
+struct Compression {
+    values: ValueChoice,
+    /// Plain bytes for each byte of zstd's, in units of 64 KiB.
+    zstd_ratio: f64,
+}
+
+/// Runs the command.
+pub fn run(options: &WorkloadOptions) -> Outcome<()> {
+    match &options.action {
+        Action::Show(options) => show(options),
+        Action::Write(options) => write(options),
+    }
+}
+
+fn show(options: &ShowOptions) -> Outcome<()> {
+    let spec = &options.spec;
+    let trace = spec.generate()?;
+    let found = Statistics::of(&trace);
+    let compression = match &options.values {
+        None => None,
+        Some(choice) => {
+            let zstd_ratio = ratio(&trace, &choice.load(spec.seed)?)?;
+            Some(Compression { values: choice.clone(), zstd_ratio })
+        }
+    };
+    if options.json {
+        let report = serde_json::json!({
+            "spec": spec,
+            "statistics": found,
+            "compression": compression,
+        });
+        println!("{report:#}");
+        return Ok(());
+    }
+    println!("{}", found.text());
+    if let Some(Compression { values, zstd_ratio }) = compression {
+        let rows = [vec![values.to_string(), format!("{zstd_ratio:.2}")]];
+        println!("\n{}", report::table(&["values", "ratio of zstd"], 1, rows));
+    }
+    Ok(())
+}
+
+fn write(options: &WriteOptions) -> Outcome<()> {
+    let trace = options.spec.generate()?;
+    let format = format::write(&trace, &options.output, options.to)?;
+    let lost = format::lost(&trace, format);
+    if !lost.is_empty() {
+        eprintln!("the {format} format does not keep: {}", lost.join(", "));
+    }
+    let (requests, objects) = (trace.requests.len(), trace.objects);
+    let path = options.output.display();
+    println!("{path}: {requests} requests for {objects} objects as {format}");
+    Ok(())
+}
+
+/// How far the values of the first requests compress.
+fn ratio(trace: &Trace, values: &Values) -> Outcome<f64> {
+    let mut plain = Vec::new();
+    let mut next = 0;
+    for request in &trace.requests {
+        // Objects are numbered as they appear: each is taken once.
+        if request.object == next && plain.len() < SAMPLE_BYTES {
+            values.value(request.object, request.value_bytes, &mut plain);
+            next += 1;
+        }
+    }
+    let mut compressed = 0;
+    for unit in plain.chunks(UNIT_BYTES) {
+        let packed = zstd::bulk::compress(unit, ZSTD_LEVEL);
+        compressed += packed.map_err(Failure::io("compressing values"))?.len();
+    }
+    Ok(plain.len() as f64 / compressed.max(1) as f64)
+}
