@@ -50,6 +50,9 @@ impl fmt::Display for Format {
 /// Reads the first `requests_max` requests of a file, or all. Without a format it is found out.
 pub fn read(path: &Path, format: Option<Format>, requests_max: Option<u64>) -> Outcome<Trace> {
     let mut source = Source::open(path)?;
+    if source.prefix().is_empty() {
+        return Err(source.fault_of_file("holds no requests"));
+    }
     let Some(format) = format.or_else(|| detect(path, source.prefix())) else {
         let what = "neither its name nor its beginning tells its format: name it with --format";
         return Err(source.fault_of_file(what));
