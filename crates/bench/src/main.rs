@@ -5,10 +5,11 @@
 //! HTML, `tables` holds the hash tables that papers compare with. The commands that put them
 //! together are `compare` (CPU time and throughput), `density` (items per byte of resident memory),
 //! `rss` (whether `-m` means memory), `instructions` (what a request costs the server's own code)
-//! and `paper` (the experiments of published systems). `load` sends a `trace` to a server. Without
-//! a server, `mrc` simulates the `policies` over a trace, and `replay` runs it in the engine itself.
-//! `trace` reads, writes and captures traces; `workload` makes them.
-//! `docs/benchmarks.md` shows their use.
+//! and `paper` (the experiments of published systems).
+//!
+//! `trace` reads, writes and captures traces, and `workload` makes them. `load` sends one to a
+//! server; without a server, `mrc` simulates the `policies` over it, and `replay` runs it in the
+//! engine itself. `docs/benchmarks.md` shows their use.
 
 #![forbid(unsafe_code)]
 
