@@ -81,29 +81,18 @@ fn a_pinned_reader_never_sees_freed_memory() {
 
 #[test]
 fn not_even_when_another_thread_moves_the_epoch() {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
-    model.check(|| {
-        let world = World::new();
-        let reader = {
-            let world = world.clone();
-            thread::spawn(move || world.read())
-        };
-        let mover = {
-            let world = world.clone();
-            thread::spawn(move || world.epochs.advance() && world.epochs.advance())
-        };
-        world.replace();
-        reader.join().expect("the reader saw no freed memory");
-        mover.join().expect("moving the epoch does not fail");
-    });
+    beside_a_reader_and_a_mover(World::replace);
 }
 
 #[test]
 fn a_pinned_writer_needs_no_fence_of_its_own() {
+    beside_a_reader_and_a_mover(World::replace_pinned);
+}
+
+fn beside_a_reader_and_a_mover(replace: fn(&World)) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
-    model.check(|| {
+    model.check(move || {
         let world = World::new();
         let reader = {
             let world = world.clone();
@@ -113,7 +102,7 @@ fn a_pinned_writer_needs_no_fence_of_its_own() {
             let world = world.clone();
             thread::spawn(move || world.epochs.advance() && world.epochs.advance())
         };
-        world.replace_pinned();
+        replace(&world);
         reader.join().expect("the reader saw no freed memory");
         mover.join().expect("moving the epoch does not fail");
     });

@@ -11,9 +11,10 @@ use crate::server::Server;
 /// Everything that memcached_exporter, Telegraf, Datadog and memcached-tool look for.
 pub fn write(server: &Server, stats: &mut Stats<'_>) {
     let sums = server.sums();
+    let cache = server.cache.stats();
     process(server, stats);
     connections(server, stats);
-    requests(&sums, &server.cache.stats(), stats);
+    requests(&sums, &cache, stats);
     stats.lines(&[
         ("idle_kicks", sums.idle_kicks),
         ("bytes_read", sums.bytes_read),
@@ -27,7 +28,7 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
         ("output_kicks", sums.output_kicks),
         ("output_parked_bytes", server.parked.bytes() as u64),
     ]);
-    memory(server, stats);
+    memory(&cache, stats);
     let (watchers, skipped) = server.watchers.numbers();
     stats.lines(&[
         ("log_worker_dropped", 0),
@@ -105,8 +106,7 @@ fn requests(sums: &Sums, cache: &larder::Stats, stats: &mut Stats<'_>) {
     ]);
 }
 
-fn memory(server: &Server, stats: &mut Stats<'_>) {
-    let cache = server.cache.stats();
+fn memory(cache: &larder::Stats, stats: &mut Stats<'_>) {
     stats.lines(&[
         ("hash_power_level", u64::from(cache.index_slots.max(1).ilog2())),
         ("hash_bytes", cache.index_bytes),
