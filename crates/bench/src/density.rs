@@ -77,7 +77,7 @@ pub struct DensityOptions {
 /// One server full of items of one size.
 #[derive(Debug, Clone)]
 struct Row {
-    server: Kind,
+    server: String,
     command: String,
     key_bytes: usize,
     value_bytes: usize,
@@ -94,22 +94,21 @@ struct Row {
 /// Runs the command.
 pub fn run(options: &DensityOptions) -> Outcome<()> {
     let memory_mb = if options.quick { QUICK_MEMORY_MB } else { options.memory_mb };
-    let recipes = options.servers.iter().map(|kind| {
-        if *kind == Kind::Null {
-            return Err(Failure::Missing("null: it keeps no items".into()));
-        }
-        options.servers_options.recipe(*kind)
-    });
-    let recipes: Vec<Recipe> = recipes.collect::<Outcome<_>>()?;
+    if options.servers.contains(&Kind::Null) {
+        return Err(Failure::Usage("the null server keeps no items".into()));
+    }
+    let recipes = options.servers_options.recipes(&options.servers)?;
+    let recipes: Vec<Recipe> = recipes.into_iter().map(Recipe::refusing).collect();
     let machine = Machine::describe();
     machine::pin(options.servers_options.client_core)?;
     let progress = report::progress((recipes.len() * options.sizes.len()) as u64);
     let mut rows = Vec::new();
     for lengths in &options.sizes {
         for recipe in &recipes {
-            progress.set_message(format!("{} {:?}", recipe.kind, lengths));
+            progress.set_message(format!("{} {:?}", recipe.name, lengths));
             let server = Server::start(recipe, memory_mb, options.servers_options.server_core)?;
-            rows.push(measure(&server, *lengths, memory_mb)?);
+            let row = measure(&server, *lengths, memory_mb);
+            rows.push(row.map_err(|failure| server.explain(failure))?);
             progress.inc(1);
         }
     }
@@ -126,7 +125,7 @@ fn measure(server: &Server, lengths: Lengths, memory_mb: u64) -> Outcome<Row> {
     let (stored, counts) = fill(server, &shape, key_bytes + value_bytes, memory_mb << 20)?;
     let rss_bytes = usage::resident(server.pid())?.bytes;
     Ok(Row {
-        server: server.kind,
+        server: server.name.clone(),
         command: server.command_line.clone(),
         key_bytes,
         value_bytes,
@@ -147,7 +146,7 @@ fn fill(
     item_bytes: usize,
     memory_bytes: u64,
 ) -> Outcome<(u64, Counts)> {
-    let dialect = server.kind.dialect();
+    let dialect = server.dialect;
     let mut filler = Filler::connect(server.address, dialect)?;
     let items_in_memory = memory_bytes / item_bytes as u64;
     let step = (items_in_memory / STEPS).max(1);
@@ -167,14 +166,14 @@ fn fill(
     let counts = query::counts(server.address, dialect)?;
     Err(Failure::Check(format!(
         "{} is not full with {BYTES_OVER_MEMORY_MAX} times its memory stored: {counts:?}",
-        server.kind
+        server.name
     )))
 }
 
 /// Sets each row against memcached's of the same size.
 fn relate(rows: &mut [Row]) {
-    let peers: Vec<Row> =
-        rows.iter().filter(|row| row.server == Kind::Memcached).cloned().collect();
+    let memcached = Kind::Memcached.to_string();
+    let peers: Vec<Row> = rows.iter().filter(|row| row.server == memcached).cloned().collect();
     for row in rows {
         let peer = peers
             .iter()
@@ -216,7 +215,7 @@ fn table(rows: &[Row]) -> Table {
     let cells = rows.iter().map(|row| {
         vec![
             Cell::Text(row.lengths()),
-            Cell::text(row.server.to_string()),
+            Cell::text(row.server.clone()),
             Cell::count(row.stored),
             Cell::count(row.items),
             Cell::count(row.evictions),
@@ -242,7 +241,7 @@ fn plot(rows: &[Row]) -> Plot {
         let size = sizes.iter().position(|size| *size == row.lengths());
         let x = size.expect("every row's size was collected") as f64;
         let point = Point::exact(x, row.items_per_gib / 1e6);
-        let name = row.server.to_string();
+        let name = row.server.clone();
         match series.iter_mut().find(|series| series.name == name) {
             Some(series) => series.points.push(point),
             None => series.push(Series { name, points: vec![point] }),

@@ -3,7 +3,7 @@
 //! | code | meaning |
 //! | --- | --- |
 //! | 1 | a check failed: a wrong value, a limit passed, a share that could not be read back |
-//! | 2 | the command line is wrong (from clap) |
+//! | 2 | the command line is wrong |
 //! | 3 | a server's binary is missing |
 //! | 4 | the measurement itself failed: a socket, a file, a server that died |
 //! | 5 | an input file is damaged, cut off, or not what it is taken for |
@@ -14,6 +14,8 @@ use std::io;
 /// Why a measurement gave no figures.
 #[derive(Debug)]
 pub enum Failure {
+    /// Options that make no sense together, which the parser of the command line cannot see.
+    Usage(String),
     /// A server to measure is not installed or not built.
     Missing(String),
     /// The operating system refused something.
@@ -45,6 +47,7 @@ impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self {
             Failure::Check(_) => 1,
+            Failure::Usage(_) => 2,
             Failure::Missing(_) => 3,
             Failure::Io { .. } | Failure::Reply(_) => 4,
             Failure::Input(_) => 5,
@@ -55,6 +58,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Failure::Usage(what) => write!(out, "{what}"),
             Failure::Missing(what) => write!(out, "missing: {what}"),
             Failure::Io { doing, source } => write!(out, "{doing}: {source}"),
             Failure::Reply(what) => write!(out, "bad reply: {what}"),

@@ -150,7 +150,7 @@ fn count(
     let recipe = recipe.clone().under(valgrind.to_owned(), arguments);
     let server = Server::start(&recipe, options.memory_mb, options.servers_options.server_core)?;
     let items = items(options);
-    let dialect = server.kind.dialect();
+    let dialect = server.dialect;
     if server.kind != Kind::Null {
         items.fill(server.address, dialect)?;
     }
@@ -158,7 +158,7 @@ fn count(
     let script = items.script(dialect, workload.operation, workload.keys_per_request, requests);
     let mut driver = Driver::connect(server.address, &script, workload.pipeline, 1)?;
     let run = driver.run(requests, server.kind != Kind::Null)?;
-    workload.verify(&run, server.kind)?;
+    workload.verify(&run, &server.name)?;
     drop(driver);
     server.stop()?;
     folder.counts()

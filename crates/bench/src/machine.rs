@@ -48,6 +48,16 @@ impl Machine {
     }
 }
 
+/// Refuses to use more memory than this machine has.
+pub fn check_memory(bytes: u64) -> Outcome<()> {
+    let machine_bytes = io::map::physical_memory_bytes().map_or(u64::MAX, |bytes| bytes as u64);
+    if bytes <= machine_bytes {
+        return Ok(());
+    }
+    let (wanted_mb, machine_mb) = (bytes >> 20, machine_bytes >> 20);
+    Err(Failure::Usage(format!("{wanted_mb} MiB are asked for and the machine has {machine_mb}")))
+}
+
 /// Pins the calling thread, and whatever it starts, to one core; returns where it might run before.
 pub fn pin(core: usize) -> Outcome<CpuSet> {
     let doing = || Failure::io(format!("pinning to core {core}"));

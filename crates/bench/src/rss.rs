@@ -100,7 +100,7 @@ struct Row {
 pub fn run(options: &RssOptions) -> Outcome<()> {
     let recipe = options.servers_options.recipe(options.server)?;
     if matches!(options.server, Kind::Redis | Kind::Null) {
-        return Err(Failure::Missing(format!("{}: it does not evict here", options.server)));
+        return Err(Failure::Usage(format!("{} does not evict here", options.server)));
     }
     let machine = Machine::describe();
     machine::pin(options.servers_options.client_core)?;
@@ -132,12 +132,12 @@ fn run_plan(recipe: &Recipe, memory_mb: u64, plan: &[Fill], core: usize) -> Outc
     for (number, fill) in plan.iter().enumerate() {
         usage::reset_peak(server.pid());
         let first = next;
-        let mut filler = Filler::connect(server.address, recipe.kind.dialect())?;
+        let mut filler = Filler::connect(server.address, server.dialect)?;
         next = store(&server, &mut filler, *fill, first, memory_mb * MIB)?;
         let tally = filler.finish(&fill.shape())?;
         let (recent_read, recent_right) =
             read_recent(&mut filler, *fill, first..next, memory_mb * MIB)?;
-        let counts = query::counts(server.address, recipe.kind.dialect())?;
+        let counts = query::counts(server.address, server.dialect)?;
         let resident = usage::resident(server.pid())?;
         rows.push(Row {
             memory_mb,
@@ -165,7 +165,7 @@ fn store(
     first: u64,
     memory_bytes: u64,
 ) -> Outcome<u64> {
-    let (shape, dialect) = (fill.shape(), server.kind.dialect());
+    let (shape, dialect) = (fill.shape(), server.dialect);
     let evictions_before = query::counts(server.address, dialect)?.evictions;
     let bytes_max = (memory_bytes as f64 * FILL_OVER_MEMORY) as u64;
     let bytes_min = (memory_bytes as f64 * FILL_OVER_MEMORY_MIN) as u64;

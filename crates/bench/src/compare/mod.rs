@@ -1,182 +1,68 @@
 //! `larder-bench compare`: the same client against Larder and its peers, in turn, several times.
 //!
-//! All servers run at once, each with one thread on the same core; only one is asked at a time,
-//! and an idle server costs nothing. The client has the other core. In every round each workload
-//! goes to each server, in an order that rotates, so that a machine that grows slower in the
-//! meantime is not held against one server. Ratios are taken within a round.
+//! ```text
+//!   compare              `requests`: fixed ways of reading and writing, every key there:
+//!                        what a request costs
+//!   compare trace TRACE  `trace`: a trace or a workload into as much memory for each server:
+//!                        how many requests hit, and what that takes
+//! ```
 //!
-//! The figure to trust is CPU time of the server per million keys: unlike throughput it does not
-//! hang on how fast the client is, nor on what else the machine does.
+//! Peers are Debian's memcached and Redis, the null server, and any command (`--peer`). Each has
+//! one thread on the same core and the client has another.
 
-mod summary;
+pub mod requests;
+mod requests_report;
 pub mod workload;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
-use crate::drive::command::ItemOptions;
-use crate::drive::encode::Dialect;
-use crate::drive::script::Script;
 use crate::failure::Outcome;
-use crate::machine::{self, Machine};
-use crate::report::{self, ReportOptions};
-use crate::server::Server;
-use crate::server::recipe::{Kind, Recipe, ServerOptions};
-use workload::{Name, Sample, Workload};
+use crate::report::model::{Cell, Table};
+use crate::server::held::Held;
+use requests::RequestsOptions;
 
-/// Rounds, keys and requests with `--quick`: enough to see that everything works.
-const QUICK_ROUNDS: u64 = 2;
-const QUICK_KEYS: u64 = 50_000;
-const QUICK_REQUESTS: u64 = 20_000;
-const QUICK_PIPELINED: u64 = 200_000;
+const MIB: f64 = (1u64 << 20) as f64;
 
-/// What to compare, and how long.
-#[derive(Debug, Clone, Args)]
+/// What to compare.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct CompareOptions {
-    /// The servers to compare.
-    #[arg(long, value_enum, value_delimiter = ',',
-        default_values_t = [Kind::Larder, Kind::Memcached, Kind::Redis, Kind::Null])]
-    servers: Vec<Kind>,
-    /// The workloads to run.
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Name::ALL)]
-    workloads: Vec<Name>,
-    /// Times that everything is repeated.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
-    rounds: u64,
-    /// Requests of each unpipelined workload in each round.
-    #[arg(long, default_value_t = 300_000)]
-    requests: u64,
-    /// Keys of each pipelined or multiget workload in each round.
-    #[arg(long, default_value_t = 2_000_000)]
-    keys_pipelined: u64,
-    /// Connections of the unpipelined workloads.
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=1000))]
-    connections: u64,
-    /// Connections of the pipelined and multiget workloads.
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=1000))]
-    connections_pipelined: u64,
-    /// Memory limit of each server in MiB.
-    #[arg(short, long = "memory-mb", default_value_t = 1024)]
-    memory_mb: u64,
-    /// Small counts, to see whether everything works.
-    #[arg(long)]
-    quick: bool,
+    #[command(subcommand)]
+    work: Option<Work>,
     #[command(flatten)]
-    report: ReportOptions,
-    #[command(flatten)]
-    items: ItemOptions,
-    #[command(flatten)]
-    servers_options: ServerOptions,
+    requests: RequestsOptions,
+}
+
+#[derive(Debug, Subcommand)]
+enum Work {
+    /// A trace or a workload into as much memory for each server: hits, items, memory, CPU time.
+    Trace,
 }
 
 /// Runs the command.
 pub fn run(options: &CompareOptions) -> Outcome<()> {
-    let mut options = options.clone();
-    if options.quick {
-        options.rounds = options.rounds.min(QUICK_ROUNDS);
-        options.requests = options.requests.min(QUICK_REQUESTS);
-        options.keys_pipelined = options.keys_pipelined.min(QUICK_PIPELINED);
-        options.items.key_count = options.items.key_count.min(QUICK_KEYS);
-    }
-    let machine = Machine::describe();
-    let servers = start_all(&options)?;
-    let workloads: Vec<Workload> = options.workloads.iter().map(|name| name.workload()).collect();
-    let scripts = Scripts::new(&options, &servers, &workloads);
-    let samples = measure_all(&options, &servers, &workloads, &scripts)?;
-    let document = summary::document(machine, &options, &servers, &samples);
-    println!("{}", report::text(&document));
-    options.report.write(&document)
-}
-
-/// Finds all binaries before the first is started, then starts and fills all.
-fn start_all(options: &CompareOptions) -> Outcome<Vec<Server>> {
-    let recipes: Vec<Recipe> = options
-        .servers
-        .iter()
-        .map(|kind| {
-            let recipe = options.servers_options.recipe(*kind)?;
-            Ok(if *kind == Kind::Null { null_recipe(recipe, &options.items) } else { recipe })
-        })
-        .collect::<Outcome<_>>()?;
-    machine::pin(options.servers_options.client_core)?;
-    let progress = report::progress(recipes.len() as u64);
-    let mut servers = Vec::new();
-    for recipe in &recipes {
-        progress.set_message(format!("filling {}", recipe.kind));
-        let core = options.servers_options.server_core;
-        let server = Server::start(recipe, options.memory_mb, core)?;
-        if recipe.kind != Kind::Null {
-            options.items.fill(server.address, recipe.kind.dialect())?;
-        }
-        servers.push(server);
-        progress.inc(1);
-    }
-    progress.finish_and_clear();
-    Ok(servers)
-}
-
-fn null_recipe(recipe: Recipe, items: &ItemOptions) -> Recipe {
-    let (key_bytes, value_bytes) = (items.key_bytes, items.value_bytes);
-    recipe.with([format!("--key-bytes {key_bytes} --value-bytes {value_bytes}")])
-}
-
-/// One script for each dialect, operation and count of keys a request.
-struct Scripts(Vec<Script>);
-
-impl Scripts {
-    fn new(options: &CompareOptions, servers: &[Server], workloads: &[Workload]) -> Scripts {
-        let mut scripts = Scripts(Vec::new());
-        for dialect in [Dialect::Text, Dialect::Resp] {
-            if !servers.iter().any(|server| server.kind.dialect() == dialect) {
-                continue;
-            }
-            for workload in workloads {
-                let requests = options.keys_pipelined.max(options.requests);
-                if scripts.position(dialect, workload).is_none() {
-                    let keys = workload.keys_per_request;
-                    let operation = workload.operation;
-                    scripts.0.push(options.items.script(dialect, operation, keys, requests));
-                }
-            }
-        }
-        scripts
-    }
-
-    fn position(&self, dialect: Dialect, workload: &Workload) -> Option<usize> {
-        self.0.iter().position(|script| {
-            script.dialect() == dialect
-                && script.operation() == workload.operation
-                && script.keys_per_request() == workload.keys_per_request
-        })
-    }
-
-    fn get(&self, dialect: Dialect, workload: &Workload) -> &Script {
-        let position = self.position(dialect, workload);
-        &self.0[position.expect("there is a script for every workload and dialect")]
+    match &options.work {
+        None => requests::run(&options.requests),
+        Some(Work::Trace) => Ok(()),
     }
 }
 
-/// All rounds.
-fn measure_all(
-    options: &CompareOptions,
-    servers: &[Server],
-    workloads: &[Workload],
-    scripts: &Scripts,
-) -> Outcome<Vec<Sample>> {
-    let progress = report::progress(options.rounds * (workloads.len() * servers.len()) as u64);
-    let mut samples = Vec::new();
-    for round in 0..options.rounds {
-        for workload in workloads {
-            for place in 0..servers.len() {
-                let server = &servers[(place + round as usize) % servers.len()];
-                progress.set_message(format!("{} {}", workload.name, server.kind));
-                if workload.suits(server.kind) {
-                    let script = scripts.get(server.kind.dialect(), workload);
-                    samples.push(workload.measure(options, server, script, round)?);
-                }
-                progress.inc(1);
-            }
-        }
+/// What servers hold, a row for each that tells.
+fn held_table<'s>(name: &str, rows: impl Iterator<Item = (&'s str, Held)>) -> Table {
+    let columns = ["server", "items", "evicted", "RSS MiB", "resident bytes for each item"];
+    let row = |(server, held): (&str, Held)| {
+        let count = |figure: Option<u64>| figure.map_or(Cell::Nothing, Cell::count);
+        vec![
+            Cell::text(server),
+            count(held.counts.map(|counts| counts.items)),
+            count(held.counts.map(|counts| counts.evictions)),
+            Cell::number(held.resident_bytes as f64 / MIB, 1),
+            held.item_bytes().map_or(Cell::Nothing, |bytes| Cell::number(bytes, 1)),
+        ]
+    };
+    Table {
+        name: name.into(),
+        columns: columns.map(String::from).to_vec(),
+        rows: rows.map(row).collect(),
     }
-    progress.finish_and_clear();
-    Ok(samples)
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::compare::CompareOptions;
+use crate::compare::requests::RequestsOptions;
 use crate::drive::encode::Operation;
 use crate::drive::script::Script;
 use crate::drive::{Driver, Run};
@@ -58,8 +58,8 @@ pub struct Workload {
 pub struct Sample {
     /// The workload.
     pub workload: Name,
-    /// The server.
-    pub server: Kind,
+    /// The server's name.
+    pub server: String,
     /// The round, from 0.
     pub round: u64,
     /// Keys read or written.
@@ -121,7 +121,7 @@ impl Workload {
     /// Runs the workload once.
     pub fn measure(
         &self,
-        options: &CompareOptions,
+        options: &RequestsOptions,
         server: &Server,
         script: &Script,
         round: u64,
@@ -141,11 +141,11 @@ impl Workload {
         let run = driver.run(requests, check)?;
         let client_ns = (usage::own_cpu_ns()? - client_before) as f64;
         let server_ns = (usage::cpu_ns(server.pid())? - server_before) as f64;
-        self.verify(&run, server.kind)?;
+        self.verify(&run, &server.name)?;
         let (keys, elapsed_ns) = (run.keys as f64, run.elapsed.as_nanos() as f64);
         Ok(Sample {
             workload: self.name,
-            server: server.kind,
+            server: server.name.clone(),
             round,
             keys: run.keys,
             hits: run.tally.hits,
@@ -160,13 +160,13 @@ impl Workload {
     }
 
     /// Misses are a finding; anything else that was not asked for is an error.
-    pub fn verify(&self, run: &Run, kind: Kind) -> Outcome<()> {
+    pub fn verify(&self, run: &Run, server: &str) -> Outcome<()> {
         let Run { tally, keys, .. } = run;
         let valid = match self.operation {
             Operation::Get => tally.hits <= *keys && tally.stored == 0,
             Operation::Set => tally.stored == *keys && tally.hits == 0,
         };
         let name = self.name;
-        if valid { Ok(()) } else { Err(Failure::Reply(format!("{name} on {kind}: {tally:?}"))) }
+        if valid { Ok(()) } else { Err(Failure::Reply(format!("{name} on {server}: {tally:?}"))) }
     }
 }

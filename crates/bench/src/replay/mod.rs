@@ -25,7 +25,7 @@ use clap::Args;
 
 use crate::amounts::Amounts;
 use crate::failure::{Failure, Outcome};
-use crate::machine::Machine;
+use crate::machine::{self, Machine};
 use crate::mrc::sweep::{self, Measure};
 use crate::policies::belady::next_uses;
 use crate::policies::kind::Kind;
@@ -33,7 +33,7 @@ use crate::policies::weight::Scale;
 use crate::report;
 use crate::report::ReportOptions;
 use crate::trace::{Trace, format};
-use crate::values::{self, ValueOptions, Values, invalid};
+use crate::values::{self, ValueOptions, Values};
 use cache::Model;
 use document::Row;
 use drive::Replay;
@@ -73,7 +73,7 @@ pub fn run(options: &ReplayOptions) -> Outcome<()> {
     let mut trace = format::read(&options.trace, None, None)?;
     let values = Values::attach(&options.values, &mut trace)?;
     let limits = options.memory.resolve(1 << 20, values::data_bytes(&trace));
-    check_memory(&limits)?;
+    machine::check_memory(limits.last().copied().unwrap_or(0))?;
     let next_uses = next_uses(&trace.requests, trace.objects);
     let subject = Subject { trace, values, next_uses };
     let models = options.policies.len() as u64 + 1;
@@ -100,17 +100,6 @@ pub fn run(options: &ReplayOptions) -> Outcome<()> {
     let document = document::write(Machine::describe(), &subject.trace, &rows);
     println!("{}", report::text(&document));
     options.report.write(&document)
-}
-
-/// Refuses what this machine does not have.
-fn check_memory(limits: &[u64]) -> Outcome<()> {
-    let machine_bytes = io::map::physical_memory_bytes().unwrap_or(usize::MAX) as u64;
-    let largest = limits.last().copied().unwrap_or(0);
-    if largest > machine_bytes {
-        let doing = format!("replaying with {} MiB of memory", largest >> 20);
-        return Err(invalid(doing, format!("the machine has {} MiB", machine_bytes >> 20)));
-    }
-    Ok(())
 }
 
 impl Subject {

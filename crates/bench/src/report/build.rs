@@ -68,6 +68,11 @@ impl Point {
 }
 
 impl Section {
+    /// A section for the files only.
+    pub fn detail(title: impl Into<String>) -> Section {
+        Section { is_detail: true, ..Section::new(title, Vec::<String>::new()) }
+    }
+
     /// A heading with what to see under it; tables and plots are added.
     pub fn new<T: Into<String>>(
         title: impl Into<String>,
@@ -78,6 +83,7 @@ impl Section {
             text: text.into_iter().map(Into::into).collect(),
             tables: Vec::new(),
             plots: Vec::new(),
+            is_detail: false,
         }
     }
 }

@@ -30,6 +30,8 @@ pub struct Section {
     pub tables: Vec<Table>,
     /// Figures as curves.
     pub plots: Vec<Plot>,
+    /// Single measurements, for whoever wants to reckon anew: in the files, not on the terminal.
+    pub is_detail: bool,
 }
 
 /// Rows of figures.

@@ -1,5 +1,5 @@
-//! A report for the terminal: Markdown that reads as plain text. Plots are left to the HTML page,
-//! so a section that has nothing else is not shown.
+//! A report for the terminal: Markdown that reads as plain text. Plots and single measurements are
+//! left to the files, so a section that has nothing else is not shown.
 
 use super::model::{Cell, Document, Section, Table};
 use super::table as format_table;
@@ -26,7 +26,7 @@ fn head(document: &Document) -> String {
 }
 
 fn has_words(section: &Section) -> bool {
-    !section.text.is_empty() || !section.tables.is_empty()
+    !section.is_detail && (!section.text.is_empty() || !section.tables.is_empty())
 }
 
 /// Leading columns of words stand on the left, everything after them on the right.
@@ -43,6 +43,7 @@ fn table(table: &Table) -> String {
 #[cfg(test)]
 mod tests {
     use super::render;
+    use crate::report::model::Section;
     use crate::report::samples;
 
     #[test]
@@ -64,6 +65,12 @@ Nothing is missing, and that is \"good\".
 |--------|--------|--------------------|
 | larder |      3 |  1.50 (1.00..2.00) |
 | a, \"b\" |      - |                0.1 |";
-        assert_eq!(render(&samples::document()), wanted);
+        let mut document = samples::document();
+        document.sections.push(Section {
+            title: "Third".into(),
+            is_detail: true,
+            ..document.sections[0].clone()
+        });
+        assert_eq!(render(&document), wanted);
     }
 }

@@ -1,9 +1,11 @@
 //! Servers to measure: started on loopback, pinned, watched, and never left behind.
 //!
 //! `recipe` knows how each kind is started, `children` makes sure that each is ended, `usage`
-//! reads what the kernel counted for it, and `query` asks the server itself.
+//! reads what the kernel counted for it, `query` asks the server itself, and `held` puts both
+//! together.
 
 pub mod children;
+pub mod held;
 pub mod query;
 pub mod recipe;
 pub mod usage;
@@ -14,6 +16,7 @@ use std::os::unix::fs::FileExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use crate::drive::encode::Dialect;
 use crate::failure::{Failure, Outcome};
 use crate::machine;
 use children::Guard;
@@ -35,6 +38,10 @@ const LOG_BYTES_SHOWN: usize = 2000;
 pub struct Server {
     /// What it is.
     pub kind: Kind,
+    /// What reports call it.
+    pub name: String,
+    /// The protocol that it is measured with.
+    pub dialect: Dialect,
     /// Where it listens.
     pub address: SocketAddr,
     /// Program and arguments, as they could be typed.
@@ -46,6 +53,7 @@ pub struct Server {
 impl Server {
     /// Starts a server on a free port, pinned to `core`, and waits until it listens.
     pub fn start(recipe: &Recipe, memory_mb: u64, core: usize) -> Outcome<Server> {
+        machine::check_memory(memory_mb.saturating_mul(1 << 20))?;
         let _starting = lock_starts()?;
         let port = free_port()?;
         let mut command = recipe.command(port, memory_mb);
@@ -57,6 +65,8 @@ impl Server {
         machine::restore(&before)?;
         let mut server = Server {
             kind: recipe.kind,
+            name: recipe.name.clone(),
+            dialect: recipe.dialect,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
             command_line: recipe.command_line(port, memory_mb),
             child: child.map_err(Failure::io(format!("starting {}", recipe.program.display())))?,
@@ -83,6 +93,18 @@ impl Server {
             std::thread::sleep(START_STEP);
         }
         Ok(())
+    }
+
+    /// What went wrong with a measurement of this server: if it has ended by itself, that, with the
+    /// end of what it said.
+    pub fn explain(&self, failure: Failure) -> Failure {
+        // A connection is closed before the process that had it is gone.
+        std::thread::sleep(START_STEP);
+        if !self.child.has_ended() {
+            return failure;
+        }
+        let (line, log) = (&self.command_line, self.log.end());
+        Failure::Reply(format!("{} ended while it was measured\n`{line}`\n{log}", self.name))
     }
 
     fn await_listening(&mut self) -> Outcome<()> {

@@ -1,14 +1,22 @@
 //! How each kind of server is found and started, with one thread and a memory limit.
+//!
+//! Redis keeps its default of refusing what does not fit only where a measurement asks for it
+//! (`Recipe::refusing`); otherwise it evicts by LRU, as the others do.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use crate::drive::encode::Dialect;
 use crate::failure::{Failure, Outcome};
+
+/// The places in a peer's command for what differs from run to run.
+const PORT: &str = "{port}";
+const MEMORY_MB: &str = "{memory-mb}";
 
 /// A kind of server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
@@ -22,16 +30,9 @@ pub enum Kind {
     Redis,
     /// The fixed replies of `larder-bench null-server`.
     Null,
-}
-
-impl Kind {
-    /// The protocol that it is measured with.
-    pub fn dialect(self) -> Dialect {
-        match self {
-            Kind::Larder | Kind::Memcached | Kind::Null => Dialect::Text,
-            Kind::Redis => Dialect::Resp,
-        }
-    }
+    /// A command that was given with `--peer`.
+    #[value(skip)]
+    Peer,
 }
 
 impl fmt::Display for Kind {
@@ -41,6 +42,7 @@ impl fmt::Display for Kind {
             Kind::Memcached => "memcached",
             Kind::Redis => "redis",
             Kind::Null => "null",
+            Kind::Peer => "peer",
         })
     }
 }
@@ -66,6 +68,10 @@ pub struct ServerOptions {
     /// Further arguments for Redis.
     #[arg(long, default_value = "", allow_hyphen_values = true)]
     pub redis_args: String,
+    /// Another server to compare with, as NAME=COMMAND, or NAME:resp=COMMAND if it speaks Redis's
+    /// protocol; {port} and {memory-mb} in the command are filled in. Can be given several times.
+    #[arg(long = "peer", value_name = "NAME=COMMAND")]
+    pub peers: Vec<Peer>,
     /// The core that servers are pinned to.
     #[arg(long, default_value_t = 0)]
     pub server_core: usize,
@@ -74,11 +80,48 @@ pub struct ServerOptions {
     pub client_core: usize,
 }
 
+/// A server that this program does not know: its command was given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// What reports call it.
+    name: String,
+    dialect: Dialect,
+    /// Program and arguments, in which places are kept for port and memory.
+    words: Vec<String>,
+}
+
+impl FromStr for Peer {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Peer, String> {
+        let (name, command) = text.split_once('=').ok_or("a peer is NAME=COMMAND")?;
+        let (name, dialect) = match name.rsplit_once(':') {
+            None => (name, Dialect::Text),
+            Some((name, "text")) => (name, Dialect::Text),
+            Some((name, "resp")) => (name, Dialect::Resp),
+            Some((_, other)) => return Err(format!("`{other}` is neither text nor resp")),
+        };
+        let known = Kind::value_variants().iter().any(|kind| kind.to_string() == name);
+        if name.is_empty() || known {
+            return Err(format!("`{name}` is no name for a peer"));
+        }
+        if !command.contains(PORT) {
+            return Err(format!("the command has no {PORT}"));
+        }
+        let words = command.split_whitespace().map(str::to_owned).collect();
+        Ok(Peer { name: name.to_owned(), dialect, words })
+    }
+}
+
 /// How one server is started.
 #[derive(Debug, Clone)]
 pub struct Recipe {
     /// What it is.
     pub kind: Kind,
+    /// What reports call it.
+    pub name: String,
+    /// The protocol that it is measured with.
+    pub dialect: Dialect,
     /// The binary, found.
     pub program: PathBuf,
     extra: Vec<String>,
@@ -107,17 +150,52 @@ impl ServerOptions {
             ),
             Kind::Null => {
                 let this = std::env::current_exe().map_err(Failure::io("finding this program"))?;
-                return Ok(Recipe { kind, program: this, extra: Vec::new(), wrapper: Vec::new() });
+                return Ok(Recipe::new(kind, this, Vec::new()));
+            }
+            Kind::Peer => {
+                return Err(Failure::Usage("a peer is named with --peer NAME=COMMAND".into()));
             }
         };
         let program = find(&wanted)
             .ok_or_else(|| Failure::Missing(format!("{kind} ({}): {remedy}", wanted.display())))?;
         let extra = extra.split_whitespace().map(str::to_owned).collect();
-        Ok(Recipe { kind, program, extra, wrapper: Vec::new() })
+        Ok(Recipe::new(kind, program, extra))
+    }
+
+    /// The recipes of these kinds and of all peers that were given.
+    pub fn recipes(&self, kinds: &[Kind]) -> Outcome<Vec<Recipe>> {
+        let mut recipes: Vec<Recipe> =
+            kinds.iter().map(|kind| self.recipe(*kind)).collect::<Outcome<_>>()?;
+        for peer in &self.peers {
+            let Peer { name, dialect, words } = peer;
+            if recipes.iter().any(|recipe| recipe.name == *name) {
+                return Err(Failure::Usage(format!("there are two servers named {name}")));
+            }
+            let wanted = Path::new(words.first().map_or("", String::as_str));
+            let program = find(wanted)
+                .ok_or_else(|| Failure::Missing(format!("{name} ({})", wanted.display())))?;
+            let (name, dialect, extra) = (name.clone(), *dialect, words[1..].to_vec());
+            recipes.push(Recipe { name, dialect, ..Recipe::new(Kind::Peer, program, extra) });
+        }
+        Ok(recipes)
     }
 }
 
 impl Recipe {
+    fn new(kind: Kind, program: PathBuf, extra: Vec<String>) -> Recipe {
+        let dialect = if kind == Kind::Redis { Dialect::Resp } else { Dialect::Text };
+        Recipe { kind, name: kind.to_string(), dialect, program, extra, wrapper: Vec::new() }
+    }
+
+    /// A server that refuses what does not fit, where it can be told to.
+    pub fn refusing(self) -> Recipe {
+        if self.kind != Kind::Redis {
+            return self;
+        }
+        // Of two that say the same, Redis heeds the later.
+        self.with(["--maxmemory-policy noeviction".to_owned()])
+    }
+
     /// Adds arguments.
     pub fn with(mut self, extra: impl IntoIterator<Item = String>) -> Recipe {
         self.extra.extend(extra);
@@ -157,9 +235,15 @@ impl Recipe {
             }
             Kind::Redis => format!(
                 "--port {port} --bind 127.0.0.1 --save '' --appendonly no --maxmemory \
-                 {memory_mb}mb --maxmemory-policy noeviction"
+                 {memory_mb}mb --maxmemory-policy allkeys-lru"
             ),
             Kind::Null => format!("null-server --port {port}"),
+            Kind::Peer => {
+                let fill = |word: &String| {
+                    word.replace(PORT, &port.to_string()).replace(MEMORY_MB, &memory_mb.to_string())
+                };
+                return self.extra.iter().map(fill).collect();
+            }
         };
         for argument in &self.extra {
             line.push(' ');
@@ -198,26 +282,52 @@ pub fn find(wanted: &Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, Recipe, find};
+    use super::{Kind, Peer, Recipe, ServerOptions, find};
+    use crate::drive::encode::Dialect;
+    use clap::{Args, Command, FromArgMatches};
     use std::path::Path;
+
+    fn options(arguments: &[&str]) -> Result<ServerOptions, clap::Error> {
+        let command = ServerOptions::augment_args(Command::new("servers").no_binary_name(true));
+        ServerOptions::from_arg_matches(&command.try_get_matches_from(arguments)?)
+    }
 
     #[test]
     fn redis_gets_an_empty_argument_and_the_line_shows_it() {
-        let recipe =
-            Recipe { kind: Kind::Redis, program: "redis".into(), extra: vec![], wrapper: vec![] };
+        let recipe = Recipe::new(Kind::Redis, "redis".into(), vec![]);
         assert!(recipe.arguments(1, 2).contains(&String::new()));
         assert!(recipe.command_line(1, 2).contains("--save '' --appendonly no"));
+        assert!(recipe.command_line(1, 2).ends_with("allkeys-lru"));
+        assert!(recipe.refusing().command_line(1, 2).ends_with("--maxmemory-policy noeviction"));
     }
 
     #[test]
     fn larder_gets_what_memcached_gets_and_the_extra() {
         let extra = vec!["-u".to_owned(), "root".to_owned()];
-        let recipe =
-            Recipe { kind: Kind::Larder, program: "larder".into(), extra, wrapper: vec![] };
+        let recipe = Recipe::new(Kind::Larder, "larder".into(), extra);
         assert_eq!(recipe.command_line(7, 64), "larder -p 7 -m 64 -t 1 -u root");
         let wrapped = recipe.under("time".into(), ["-v".to_owned()]);
         assert_eq!(wrapped.command_line(7, 64), "time -v larder -p 7 -m 64 -t 1 -u root");
         assert_eq!(wrapped.command(7, 64).get_program(), "time");
+    }
+
+    #[test]
+    fn a_peer_is_any_command_with_port_and_memory_filled_in() {
+        let peer = "other:resp=sh -c {port}:{memory-mb} -x";
+        let recipes = options(&["--peer", peer]).expect("valid").recipes(&[]).expect("sh is there");
+        assert_eq!((recipes[0].name.as_str(), recipes[0].dialect), ("other", Dialect::Resp));
+        assert_eq!(recipes[0].arguments(7, 64), ["-c", "7:64", "-x"]);
+        let missing = options(&["--peer", "x=no-such-program {port}"]).expect("well formed");
+        assert!(missing.recipes(&[]).is_err());
+        let twice = options(&["--peer", "x=sh {port}", "--peer", "x=sh {port}"]);
+        assert!(twice.expect("well formed").recipes(&[]).is_err());
+    }
+
+    #[test]
+    fn a_peer_without_name_port_or_protocol_is_refused() {
+        for text in ["x", "=sh {port}", "larder=sh {port}", "x=sh", "x:http=sh {port}"] {
+            assert!(text.parse::<Peer>().is_err(), "{text}");
+        }
     }
 
     #[test]

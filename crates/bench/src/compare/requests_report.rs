@@ -1,12 +1,14 @@
-//! The report of a comparison: per workload and server the spread over rounds, and the ratios that
-//! Larder's targets are about.
+//! The report of the comparison by requests: per workload and server the spread over rounds, the
+//! ratios that Larder's targets are about, what the servers hold, and every single measurement.
 
-use crate::compare::CompareOptions;
-use crate::compare::workload::{Name, Sample};
+use super::held_table;
+use super::requests::RequestsOptions;
+use super::workload::{Name, Sample};
 use crate::machine::Machine;
 use crate::report::Spread;
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
 use crate::server::Server;
+use crate::server::held::Held;
 use crate::server::recipe::Kind;
 
 /// A ratio of CPU time per key that Larder aims at.
@@ -44,12 +46,13 @@ const fn target(workload: Name, over: Kind, under: Kind, aim: Aim) -> Target {
 /// Sums up the samples of all rounds.
 pub fn document(
     machine: Machine,
-    options: &CompareOptions,
+    options: &RequestsOptions,
     servers: &[Server],
     samples: &[Sample],
+    held: &[Held],
 ) -> Document {
     let rows = options.workloads.iter().flat_map(|workload| {
-        servers.iter().filter_map(|server| Row::new(*workload, server.kind, samples))
+        servers.iter().filter_map(|server| Row::new(*workload, &server.name, samples))
     });
     let rows: Vec<Row> = rows.collect();
     let ratios: Vec<Ratio> = TARGETS.iter().filter_map(|one| Ratio::new(one, samples)).collect();
@@ -57,12 +60,13 @@ pub fn document(
     if !ratios.is_empty() {
         sections.push(aims(&ratios));
     }
+    sections.push(holdings(servers, held));
     sections.push(rounds(options, servers, samples));
     let title = "Larder, its peers and a null server under the same client".to_owned();
     Document { title, machine, facts: facts(options, servers), sections }
 }
 
-fn facts(options: &CompareOptions, servers: &[Server]) -> Vec<(String, String)> {
+fn facts(options: &RequestsOptions, servers: &[Server]) -> Vec<(String, String)> {
     let items = &options.items;
     let lines = servers.iter().map(|server| ("server".to_owned(), server.command_line.clone()));
     let choice = format!("{:?}", items.choice).to_lowercase();
@@ -101,7 +105,7 @@ fn costs(rows: &[Row]) -> Section {
     for row in rows {
         let word = words.iter().position(|word| *word == row.workload.to_string());
         let x = word.expect("every row's workload was collected") as f64;
-        let (name, point) = (row.server.to_string(), Point::spread(x, row.server_cpu));
+        let (name, point) = (row.server.clone(), Point::spread(x, row.server_cpu));
         match series.iter_mut().find(|series| series.name == name) {
             Some(series) => series.points.push(point),
             None => series.push(Series { name, points: vec![point] }),
@@ -128,15 +132,25 @@ fn aims(ratios: &[Ratio]) -> Section {
     section
 }
 
-/// What every round gave, as plots only: whether the machine was steady.
-fn rounds(options: &CompareOptions, servers: &[Server], samples: &[Sample]) -> Section {
-    let mut section = Section::new("Round by round", Vec::<String>::new());
+/// What is resident at the end. Every key fits in, so this is what the servers took for them.
+fn holdings(servers: &[Server], held: &[Held]) -> Section {
+    let text = "At the end: every key of the run, in resident memory that leaves nothing out.";
+    let mut section = Section::new("What the servers hold", [text]);
+    let rows = servers.iter().zip(held).map(|(server, held)| (server.name.as_str(), *held));
+    section.tables.push(held_table("held", rows));
+    section
+}
+
+/// What every round gave: whether the machine was steady, and for whoever wants to reckon anew.
+fn rounds(options: &RequestsOptions, servers: &[Server], samples: &[Sample]) -> Section {
+    let mut section = Section::detail("Round by round");
+    section.tables.push(raw(samples));
     for workload in &options.workloads {
         let series = servers.iter().map(|server| {
             let mine =
-                samples.iter().filter(|s| s.workload == *workload && s.server == server.kind);
+                samples.iter().filter(|s| s.workload == *workload && s.server == server.name);
             let points = mine.map(|sample| Point::exact(sample.round as f64, sample.server_cpu));
-            Series { name: server.kind.to_string(), points: points.collect() }
+            Series { name: server.name.clone(), points: points.collect() }
         });
         section.plots.push(Plot {
             name: format!("rounds-{workload}"),
@@ -149,11 +163,45 @@ fn rounds(options: &CompareOptions, servers: &[Server], samples: &[Sample]) -> S
     section
 }
 
+fn raw(samples: &[Sample]) -> Table {
+    let columns = [
+        "workload",
+        "server",
+        "round",
+        "keys",
+        "hits",
+        "server CPU s / M keys",
+        "client",
+        "k keys/s",
+        "p50 us",
+        "p99 us",
+    ];
+    let row = |sample: &Sample| {
+        vec![
+            Cell::text(sample.workload.to_string()),
+            Cell::text(sample.server.clone()),
+            Cell::count(sample.round),
+            Cell::count(sample.keys),
+            Cell::count(sample.hits),
+            Cell::number(sample.server_cpu, 3),
+            Cell::number(sample.client_cpu, 3),
+            Cell::number(sample.keys_per_second / 1e3, 0),
+            Cell::number(sample.latency_us_p50, 0),
+            Cell::number(sample.latency_us_p99, 0),
+        ]
+    };
+    Table {
+        name: "rounds".into(),
+        columns: columns.map(String::from).to_vec(),
+        rows: samples.iter().map(row).collect(),
+    }
+}
+
 /// One workload on one server over all rounds.
 #[derive(Debug)]
 struct Row {
     workload: Name,
-    server: Kind,
+    server: String,
     server_cpu: Spread,
     client_cpu: Spread,
     keys_per_second: Spread,
@@ -177,7 +225,7 @@ struct Ratio {
 }
 
 impl Row {
-    fn new(workload: Name, server: Kind, samples: &[Sample]) -> Option<Row> {
+    fn new(workload: Name, server: &str, samples: &[Sample]) -> Option<Row> {
         let mine = || samples.iter().filter(|s| s.workload == workload && s.server == server);
         mine().next()?;
         let spread = |field: fn(&Sample) -> f64| Spread::of(mine().map(field));
@@ -185,7 +233,7 @@ impl Row {
         let reads = !matches!(workload, Name::Set | Name::SetPipelined);
         Some(Row {
             workload,
-            server,
+            server: server.to_owned(),
             server_cpu: spread(|sample| sample.server_cpu),
             client_cpu: spread(|sample| sample.client_cpu),
             keys_per_second: spread(|sample| sample.keys_per_second),
@@ -200,7 +248,7 @@ impl Row {
     fn cells(&self) -> Vec<Cell> {
         vec![
             Cell::text(self.workload.to_string()),
-            Cell::text(self.server.to_string()),
+            Cell::text(self.server.clone()),
             Cell::spread(self.server_cpu, 3),
             Cell::number(self.client_cpu.median, 3),
             Cell::number(self.keys_per_second.median / 1e3, 0),
@@ -215,7 +263,10 @@ impl Row {
 
 impl Ratio {
     fn new(target: &Target, samples: &[Sample]) -> Option<Ratio> {
-        let of = |kind| move |s: &&Sample| s.workload == target.workload && s.server == kind;
+        let of = |kind: Kind| {
+            let name = kind.to_string();
+            move |sample: &&Sample| sample.workload == target.workload && sample.server == name
+        };
         let per_round: Vec<f64> = samples
             .iter()
             .filter(of(target.over))

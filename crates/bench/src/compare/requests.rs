@@ -1,0 +1,183 @@
+//! The comparison by requests: fixed ways of reading and writing, every key there.
+//!
+//! All servers run at once, each with one thread on the same core; only one is asked at a time,
+//! and an idle server costs nothing. The client has the other core. In every round each workload
+//! goes to each server, in an order that rotates, so that a machine that grows slower in the
+//! meantime is not held against one server. Ratios are taken within a round.
+//!
+//! The figure to trust is CPU time of the server per million keys: unlike throughput it does not
+//! hang on how fast the client is, nor on what else the machine does.
+
+use clap::Args;
+
+use super::requests_report;
+use super::workload::{Name, Sample, Workload};
+use crate::drive::command::ItemOptions;
+use crate::drive::encode::Dialect;
+use crate::drive::script::Script;
+use crate::failure::Outcome;
+use crate::machine::{self, Machine};
+use crate::report::{self, ReportOptions};
+use crate::server::Server;
+use crate::server::held::Held;
+use crate::server::recipe::{Kind, Recipe, ServerOptions};
+
+/// Rounds, keys and requests with `--quick`: enough to see that everything works.
+const QUICK_ROUNDS: u64 = 2;
+const QUICK_KEYS: u64 = 50_000;
+const QUICK_REQUESTS: u64 = 20_000;
+const QUICK_PIPELINED: u64 = 200_000;
+
+/// What to compare, and how long.
+#[derive(Debug, Clone, Args)]
+pub struct RequestsOptions {
+    /// The servers to compare.
+    #[arg(long, value_enum, value_delimiter = ',',
+        default_values_t = [Kind::Larder, Kind::Memcached, Kind::Redis, Kind::Null])]
+    pub servers: Vec<Kind>,
+    /// The workloads to run.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Name::ALL)]
+    pub workloads: Vec<Name>,
+    /// Times that everything is repeated.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
+    pub rounds: u64,
+    /// Requests of each unpipelined workload in each round.
+    #[arg(long, default_value_t = 300_000)]
+    pub requests: u64,
+    /// Keys of each pipelined or multiget workload in each round.
+    #[arg(long, default_value_t = 2_000_000)]
+    pub keys_pipelined: u64,
+    /// Connections of the unpipelined workloads.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub connections: u64,
+    /// Connections of the pipelined and multiget workloads.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub connections_pipelined: u64,
+    /// Memory limit of each server in MiB.
+    #[arg(short, long = "memory-mb", default_value_t = 1024)]
+    memory_mb: u64,
+    /// Small counts, to see whether everything works.
+    #[arg(long)]
+    quick: bool,
+    #[command(flatten)]
+    report: ReportOptions,
+    #[command(flatten)]
+    pub items: ItemOptions,
+    #[command(flatten)]
+    servers_options: ServerOptions,
+}
+
+/// Runs the command.
+pub fn run(options: &RequestsOptions) -> Outcome<()> {
+    let mut options = options.clone();
+    if options.quick {
+        options.rounds = options.rounds.min(QUICK_ROUNDS);
+        options.requests = options.requests.min(QUICK_REQUESTS);
+        options.keys_pipelined = options.keys_pipelined.min(QUICK_PIPELINED);
+        options.items.key_count = options.items.key_count.min(QUICK_KEYS);
+    }
+    machine::check_memory(options.memory_mb.saturating_mul(1 << 20))?;
+    let machine = Machine::describe();
+    let servers = start_all(&options)?;
+    let workloads: Vec<Workload> = options.workloads.iter().map(|name| name.workload()).collect();
+    let scripts = Scripts::new(&options, &servers, &workloads);
+    let samples = measure_all(&options, &servers, &workloads, &scripts)?;
+    let held: Vec<Held> = servers.iter().map(Held::of).collect::<Outcome<_>>()?;
+    let document = requests_report::document(machine, &options, &servers, &samples, &held);
+    println!("{}", report::text(&document));
+    options.report.write(&document)
+}
+
+/// Finds all binaries before the first is started, then starts and fills all.
+fn start_all(options: &RequestsOptions) -> Outcome<Vec<Server>> {
+    let recipes = options.servers_options.recipes(&options.servers)?;
+    let with_shape = |recipe: Recipe| match recipe.kind {
+        Kind::Null => null_recipe(recipe, &options.items),
+        _ => recipe,
+    };
+    let recipes: Vec<Recipe> = recipes.into_iter().map(with_shape).collect();
+    machine::pin(options.servers_options.client_core)?;
+    let progress = report::progress(recipes.len() as u64);
+    let mut servers = Vec::new();
+    for recipe in &recipes {
+        progress.set_message(format!("filling {}", recipe.name));
+        let core = options.servers_options.server_core;
+        let server = Server::start(recipe, options.memory_mb, core)?;
+        if recipe.kind != Kind::Null {
+            let filled = options.items.fill(server.address, server.dialect);
+            filled.map_err(|failure| server.explain(failure))?;
+        }
+        servers.push(server);
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    Ok(servers)
+}
+
+fn null_recipe(recipe: Recipe, items: &ItemOptions) -> Recipe {
+    let (key_bytes, value_bytes) = (items.key_bytes, items.value_bytes);
+    recipe.with([format!("--key-bytes {key_bytes} --value-bytes {value_bytes}")])
+}
+
+/// One script for each dialect, operation and count of keys a request.
+struct Scripts(Vec<Script>);
+
+impl Scripts {
+    fn new(options: &RequestsOptions, servers: &[Server], workloads: &[Workload]) -> Scripts {
+        let mut scripts = Scripts(Vec::new());
+        for dialect in [Dialect::Text, Dialect::Resp] {
+            if !servers.iter().any(|server| server.dialect == dialect) {
+                continue;
+            }
+            for workload in workloads {
+                let requests = options.keys_pipelined.max(options.requests);
+                if scripts.position(dialect, workload).is_none() {
+                    let keys = workload.keys_per_request;
+                    let operation = workload.operation;
+                    scripts.0.push(options.items.script(dialect, operation, keys, requests));
+                }
+            }
+        }
+        scripts
+    }
+
+    fn position(&self, dialect: Dialect, workload: &Workload) -> Option<usize> {
+        self.0.iter().position(|script| {
+            script.dialect() == dialect
+                && script.operation() == workload.operation
+                && script.keys_per_request() == workload.keys_per_request
+        })
+    }
+
+    fn get(&self, dialect: Dialect, workload: &Workload) -> &Script {
+        let position = self.position(dialect, workload);
+        &self.0[position.expect("there is a script for every workload and dialect")]
+    }
+}
+
+/// All rounds.
+fn measure_all(
+    options: &RequestsOptions,
+    servers: &[Server],
+    workloads: &[Workload],
+    scripts: &Scripts,
+) -> Outcome<Vec<Sample>> {
+    let progress = report::progress(options.rounds * (workloads.len() * servers.len()) as u64);
+    let mut samples = Vec::new();
+    for round in 0..options.rounds {
+        for workload in workloads {
+            for place in 0..servers.len() {
+                let server = &servers[(place + round as usize) % servers.len()];
+                progress.set_message(format!("{} {}", workload.name, server.name));
+                if workload.suits(server.kind) {
+                    let script = scripts.get(server.dialect, workload);
+                    let sample = workload.measure(options, server, script, round);
+                    samples.push(sample.map_err(|failure| server.explain(failure))?);
+                }
+                progress.inc(1);
+            }
+        }
+    }
+    progress.finish_and_clear();
+    Ok(samples)
+}
