@@ -1,7 +1,6 @@
 //! The command `larder-bench load`, and its report.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 use clap::Args;
 use hdrhistogram::Histogram;
@@ -15,8 +14,9 @@ use crate::machine::Machine;
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
 use crate::report::{self, ReportOptions};
 use crate::server::usage;
-use crate::trace::{Operation, Trace, format};
+use crate::trace::{Operation, Trace};
 use crate::values::{ValueOptions, Values};
+use crate::workload::requests::Requests;
 
 /// The percentiles of the table.
 const QUANTILES: [(&str, f64); 6] =
@@ -28,8 +28,8 @@ const CURVE_STEPS: u32 = 20;
 /// What to send, where, and how fast.
 #[derive(Debug, Args)]
 pub struct LoadOptions {
-    /// The trace.
-    trace: PathBuf,
+    /// The trace file, or "make" and the options of a workload in one argument.
+    trace: Requests,
     /// Where the server listens.
     #[arg(long, default_value = "127.0.0.1:11211")]
     address: SocketAddr,
@@ -56,8 +56,8 @@ pub struct LoadOptions {
     #[arg(long)]
     no_fill: bool,
     /// Send only so many requests.
-    #[arg(long)]
-    limit: Option<usize>,
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
     /// The server's process, to report its CPU time and memory.
     #[arg(long)]
     pid: Option<u32>,
@@ -75,14 +75,13 @@ pub fn run(options: &LoadOptions) -> Outcome<()> {
     if !(0.0..1.0).contains(&options.warm_up) {
         return Err(Failure::Check("a warm-up is a share from 0 to below 1".into()));
     }
-    let mut trace = format::read(&options.trace, None, None)?;
-    trace.requests.truncate(options.limit.unwrap_or(usize::MAX));
+    let mut trace = options.trace.read_first(options.limit, None)?;
     let values = Values::attach(&options.values, &mut trace)?;
     let job = Job {
         protocol: options.protocol,
         requests: &trace.requests,
         values: &values,
-        fills_misses: !options.no_fill,
+        fills_misses: !options.no_fill && options.trace.fills_misses(),
         depth: options.depth as usize,
         per_second: options.rate,
         warm_up: (trace.requests.len() as f64 * options.warm_up) as u32,

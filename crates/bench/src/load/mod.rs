@@ -246,7 +246,7 @@ mod tests {
         let job = Job {
             protocol: Protocol::Text,
             requests: &requests,
-            values: &Values::Random,
+            values: &Values::random(),
             fills_misses: true,
             depth,
             per_second,
