@@ -43,6 +43,11 @@ impl Failure {
         move |source| Failure::Io { doing, source }
     }
 
+    /// That something read, or asked for, makes no sense.
+    pub fn invalid(doing: impl Into<String>, what: impl Into<String>) -> Failure {
+        Failure::io(doing)(io::Error::new(io::ErrorKind::InvalidData, what.into()))
+    }
+
     /// The exit code of the process.
     pub fn exit_code(&self) -> u8 {
         match self {

@@ -30,7 +30,8 @@ impl Machine {
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let mut words = std::env::args();
         let _path = words.next();
-        let arguments: Vec<String> = words.collect();
+        let quoted = |word: String| if word.contains(' ') { format!("'{word}'") } else { word };
+        let arguments: Vec<String> = words.map(quoted).collect();
         Machine {
             cpu: cpu_name(&cpuinfo).unwrap_or("unknown").to_owned(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),

@@ -75,6 +75,28 @@ fn compare_measures_every_server_and_finds_every_key() {
 }
 
 #[test]
+fn a_workload_goes_to_every_server_and_evicts() {
+    let made = "make --keys 40000 --requests 200000 --sizes fixed:400 --get-share 0.9";
+    let Some(report) = report_of(&["compare", "trace", made, "-m", "8"], "trace.json") else {
+        return;
+    };
+    let found = rows(&report, "hits");
+    assert_eq!(found.len(), 3);
+    for row in &found {
+        let median = |name: &str| row[name]["spread"]["median"].as_f64();
+        assert!(median("hits, percent") > Some(40.0) && median("hits, percent") < Some(95.0));
+        for name in ["items", "evicted", "resident bytes for each item"] {
+            assert!(row[name]["value"].as_f64() > Some(400.0), "{name}: {row:?}");
+        }
+        assert_eq!(row["refused"]["value"], 0.0, "{row:?}");
+    }
+    // The servers are asked for the same: what differs is what they keep.
+    let gets = |row: &BTreeMap<String, Value>| row["gets"]["value"].as_f64();
+    let rounds = rows(&report, "rounds");
+    assert!(rounds.len() == 3 && rounds.iter().all(|row| gets(row) == gets(&rounds[0])));
+}
+
+#[test]
 fn density_fills_every_server() {
     let Some(report) = report_of(&["density", "--sizes", "30+270"], "density.json") else {
         return;

@@ -155,8 +155,8 @@ pub fn miri() -> Result<bool> {
         .map(|()| true)
 }
 
-/// A short comparison with the peers: that it runs and that no reply is wrong. Its times decide
-/// nothing. False where a peer is not installed.
+/// Short comparisons with the peers, by requests and by traffic: that they run and that no reply is
+/// wrong. Their times decide nothing. False where a peer is not installed.
 fn comparison() -> Result<bool> {
     for peer in ["memcached", "redis-server"] {
         if find(peer).is_none() {
@@ -164,7 +164,11 @@ fn comparison() -> Result<bool> {
             return Ok(false);
         }
     }
-    Run::new("target/release/larder-bench compare --quick").run().map(|()| true)
+    Run::new("target/release/larder-bench compare --quick").run()?;
+    Run::new("target/release/larder-bench compare trace --quick -m 16")
+        .arg("make --keys 60000 --sizes etc --get-share 0.9")
+        .run()
+        .map(|()| true)
 }
 
 fn release() -> Result {

@@ -12,14 +12,15 @@
 
 pub mod requests;
 mod requests_report;
+mod trace;
+mod trace_report;
 pub mod workload;
 
 use clap::{Args, Subcommand};
 
 use crate::failure::Outcome;
-use crate::report::model::{Cell, Table};
-use crate::server::held::Held;
 use requests::RequestsOptions;
+use trace::TraceOptions;
 
 const MIB: f64 = (1u64 << 20) as f64;
 
@@ -36,33 +37,13 @@ pub struct CompareOptions {
 #[derive(Debug, Subcommand)]
 enum Work {
     /// A trace or a workload into as much memory for each server: hits, items, memory, CPU time.
-    Trace,
+    Trace(TraceOptions),
 }
 
 /// Runs the command.
 pub fn run(options: &CompareOptions) -> Outcome<()> {
     match &options.work {
         None => requests::run(&options.requests),
-        Some(Work::Trace) => Ok(()),
-    }
-}
-
-/// What servers hold, a row for each that tells.
-fn held_table<'s>(name: &str, rows: impl Iterator<Item = (&'s str, Held)>) -> Table {
-    let columns = ["server", "items", "evicted", "RSS MiB", "resident bytes for each item"];
-    let row = |(server, held): (&str, Held)| {
-        let count = |figure: Option<u64>| figure.map_or(Cell::Nothing, Cell::count);
-        vec![
-            Cell::text(server),
-            count(held.counts.map(|counts| counts.items)),
-            count(held.counts.map(|counts| counts.evictions)),
-            Cell::number(held.resident_bytes as f64 / MIB, 1),
-            held.item_bytes().map_or(Cell::Nothing, |bytes| Cell::number(bytes, 1)),
-        ]
-    };
-    Table {
-        name: name.into(),
-        columns: columns.map(String::from).to_vec(),
-        rows: rows.map(row).collect(),
+        Some(Work::Trace(options)) => trace::run(options),
     }
 }

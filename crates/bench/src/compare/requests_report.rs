@@ -1,7 +1,7 @@
 //! The report of the comparison by requests: per workload and server the spread over rounds, the
 //! ratios that Larder's targets are about, what the servers hold, and every single measurement.
 
-use super::held_table;
+use super::MIB;
 use super::requests::RequestsOptions;
 use super::workload::{Name, Sample};
 use crate::machine::Machine;
@@ -137,8 +137,28 @@ fn holdings(servers: &[Server], held: &[Held]) -> Section {
     let text = "At the end: every key of the run, in resident memory that leaves nothing out.";
     let mut section = Section::new("What the servers hold", [text]);
     let rows = servers.iter().zip(held).map(|(server, held)| (server.name.as_str(), *held));
-    section.tables.push(held_table("held", rows));
+    section.tables.push(held_table(rows));
     section
+}
+
+/// What servers hold, a row for each that tells.
+fn held_table<'s>(rows: impl Iterator<Item = (&'s str, Held)>) -> Table {
+    let columns = ["server", "items", "evicted", "RSS MiB", "resident bytes for each item"];
+    let row = |(server, held): (&str, Held)| {
+        let count = |figure: Option<u64>| figure.map_or(Cell::Nothing, Cell::count);
+        vec![
+            Cell::text(server),
+            count(held.counts.map(|counts| counts.items)),
+            count(held.counts.map(|counts| counts.evictions)),
+            Cell::number(held.resident_bytes as f64 / MIB, 1),
+            held.item_bytes().map_or(Cell::Nothing, |bytes| Cell::number(bytes, 1)),
+        ]
+    };
+    Table {
+        name: "held".into(),
+        columns: columns.map(String::from).to_vec(),
+        rows: rows.map(row).collect(),
+    }
 }
 
 /// What every round gave: whether the machine was steady, and for whoever wants to reckon anew.

@@ -1,22 +1,23 @@
 //! The command `larder-bench load`, and its report.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 use clap::Args;
 use hdrhistogram::Histogram;
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 use crate::load::connection::Job;
 use crate::load::exchange::Protocol;
 use crate::load::found::Found;
-use crate::load::{CONNECTIONS_MAX, Spread, run as send};
+use crate::load::pace::PaceOptions;
+use crate::load::{Spread, run as send};
 use crate::machine::Machine;
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
 use crate::report::{self, ReportOptions};
 use crate::server::usage;
-use crate::trace::{Operation, Trace, format};
+use crate::trace::Trace;
 use crate::values::{ValueOptions, Values};
+use crate::workload::requests::Requests;
 
 /// The percentiles of the table.
 const QUANTILES: [(&str, f64); 6] =
@@ -28,39 +29,25 @@ const CURVE_STEPS: u32 = 20;
 /// What to send, where, and how fast.
 #[derive(Debug, Args)]
 pub struct LoadOptions {
-    /// The trace.
-    trace: PathBuf,
+    /// The trace file, or "make" and the options of a workload in one argument.
+    trace: Requests,
     /// Where the server listens.
     #[arg(long, default_value = "127.0.0.1:11211")]
     address: SocketAddr,
     /// What to speak.
     #[arg(long, value_enum, default_value_t = Protocol::Text)]
     protocol: Protocol,
-    /// Connections; all requests for an object go over the same one.
-    #[arg(long, default_value_t = 50,
-        value_parser = clap::value_parser!(u64).range(1..=CONNECTIONS_MAX as u64))]
-    connections: u64,
     /// Cores to send from, one thread pinned to each; none: one thread, pinned nowhere.
     #[arg(long, value_delimiter = ',')]
     cores: Vec<usize>,
-    /// Requests in flight on each connection, unless there is a rate.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
-    depth: u64,
-    /// Requests per second, each at its time whatever the server does; latency counts from then.
-    #[arg(long)]
-    rate: Option<f64>,
-    /// Requests at the front that are sent and not counted, as a share of all.
-    #[arg(long, default_value_t = 0.0)]
-    warm_up: f64,
     /// Leave what a get misses as it is, instead of storing it.
     #[arg(long)]
     no_fill: bool,
-    /// Send only so many requests.
-    #[arg(long)]
-    limit: Option<usize>,
     /// The server's process, to report its CPU time and memory.
     #[arg(long)]
     pid: Option<u32>,
+    #[command(flatten)]
+    pace: PaceOptions,
     #[command(flatten)]
     values: ValueOptions,
     #[command(flatten)]
@@ -69,26 +56,14 @@ pub struct LoadOptions {
 
 /// Runs the command.
 pub fn run(options: &LoadOptions) -> Outcome<()> {
-    if options.rate.is_some_and(|rate| !(rate > 0.0 && rate.is_finite())) {
-        return Err(Failure::Check("a rate is a number of requests above 0".into()));
-    }
-    if !(0.0..1.0).contains(&options.warm_up) {
-        return Err(Failure::Check("a warm-up is a share from 0 to below 1".into()));
-    }
-    let mut trace = format::read(&options.trace, None, None)?;
-    trace.requests.truncate(options.limit.unwrap_or(usize::MAX));
+    let mut trace = options.trace.read_first(options.pace.limit, None)?;
     let values = Values::attach(&options.values, &mut trace)?;
     let job = Job {
-        protocol: options.protocol,
-        requests: &trace.requests,
-        values: &values,
-        fills_misses: !options.no_fill,
-        depth: options.depth as usize,
-        per_second: options.rate,
-        warm_up: (trace.requests.len() as f64 * options.warm_up) as u32,
-        checks: !trace.requests.iter().any(|request| changes_in_place(request.operation)),
+        fills_misses: !options.no_fill && options.trace.fills_misses(),
+        ..options.pace.job(options.protocol, &trace, &values)
     };
-    let spread = Spread { connections: options.connections as usize, cores: options.cores.clone() };
+    let connections = options.pace.connections as usize;
+    let spread = Spread { connections, cores: options.cores.clone() };
     let server_before = options.pid.map(usage::cpu_ns).transpose()?;
     let client_before = usage::own_cpu_ns()?;
     let found = send(&job, options.address, &spread)?;
@@ -111,17 +86,7 @@ pub fn run(options: &LoadOptions) -> Outcome<()> {
     options.report.write(&document)
 }
 
-/// Whether a later hit shows something else than the value of its object.
-fn changes_in_place(operation: Operation) -> bool {
-    use Operation::{Append, Decrement, Increment, Prepend};
-    matches!(operation, Append | Prepend | Increment | Decrement)
-}
-
 fn facts(options: &LoadOptions, trace: &Trace, found: &Found) -> Vec<(String, String)> {
-    let pace = match options.rate {
-        Some(rate) => format!("open loop, {rate} requests/s; latency from when each was due"),
-        None => format!("closed loop, {} in flight on each connection", options.depth),
-    };
     let seconds = found.elapsed().as_secs_f64();
     let refused = match &found.refusal {
         Some(words) => format!("{} (first: {words})", found.counts.refused),
@@ -130,8 +95,8 @@ fn facts(options: &LoadOptions, trace: &Trace, found: &Found) -> Vec<(String, St
     [
         ("requests of the trace", trace.requests.len().to_string()),
         ("objects", trace.objects.to_string()),
-        ("pace", pace),
-        ("connections", options.connections.to_string()),
+        ("pace", options.pace.in_words()),
+        ("connections", options.pace.connections.to_string()),
         ("counted requests", found.requests().to_string()),
         ("seconds", format!("{seconds:.3}")),
         ("requests/s", format!("{:.0}", found.requests() as f64 / seconds.max(1e-9))),

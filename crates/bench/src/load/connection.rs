@@ -13,7 +13,7 @@ use crate::load::exchange::{self, Answer, Protocol};
 use crate::load::found::Found;
 use crate::load::schedule::{Share, due};
 use crate::trace::{Operation, Request};
-use crate::values::{Values, write_key};
+use crate::values::{Values, append_key};
 
 /// Requests in flight on one connection of an open loop. Who falls further behind than this sends
 /// later, and is charged for it all the same, since latency counts from the time that was due.
@@ -118,9 +118,11 @@ impl<'t> Connection<'t> {
     fn push(&mut self, job: &Job<'t>, flight: Flight) {
         let request = &job.requests[flight.position as usize];
         let Self { key, value, outbox, .. } = self;
-        write_key(request, key);
+        key.clear();
+        append_key(request, key);
+        value.clear();
         if flight.operation != Operation::Get {
-            job.values.write(request, value);
+            job.values.append(request.object, request.value_bytes, value);
         }
         let key = std::str::from_utf8(key).expect("keys are letters and digits");
         exchange::request(job.protocol, flight.operation, key, value, request.ttl_s, outbox);
@@ -191,8 +193,7 @@ impl<'t> Connection<'t> {
 /// Compares a hit with what was stored: a value of whatever length it had then.
 fn check(job: &Job<'_>, flight: Flight, value: &[u8], scratch: &mut Vec<u8>) -> Outcome<()> {
     let request = job.requests[flight.position as usize];
-    job.values.write(&Request { value_bytes: value.len() as u32, ..request }, scratch);
-    if value == scratch.as_slice() {
+    if job.values.is_value(request.object, value, scratch) {
         return Ok(());
     }
     Err(Failure::Check(format!("object {} came back with another value", request.object)))

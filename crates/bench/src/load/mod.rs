@@ -14,6 +14,7 @@ pub mod command;
 pub mod connection;
 pub mod exchange;
 pub mod found;
+pub mod pace;
 pub mod schedule;
 
 use std::io;
@@ -246,7 +247,7 @@ mod tests {
         let job = Job {
             protocol: Protocol::Text,
             requests: &requests,
-            values: &Values::Random,
+            values: &Values::random(),
             fills_misses: true,
             depth,
             per_second,

@@ -14,7 +14,6 @@ mod shards;
 pub mod sweep;
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
@@ -25,8 +24,9 @@ use crate::policies::kind::Kind;
 use crate::policies::stack;
 use crate::report;
 use crate::report::ReportOptions;
-use crate::trace::{Trace, format};
+use crate::trace::Trace;
 use crate::values::{self, ValueOptions, Values};
+use crate::workload::requests::Requests;
 use document::{Curve, Findings};
 use sweep::{Measure, Sweep};
 
@@ -36,8 +36,8 @@ const OBJECTS: &str = "1%,5%,10%,20%";
 /// What to simulate.
 #[derive(Debug, Args)]
 pub struct MrcOptions {
-    /// The trace: a zstd stream of object numbers.
-    trace: PathBuf,
+    /// The trace file, or "make" and the options of a workload in one argument.
+    trace: Requests,
     /// The policies; all of them if none is named.
     #[arg(long, value_enum, value_delimiter = ',')]
     policies: Vec<Kind>,
@@ -67,7 +67,7 @@ pub struct MrcOptions {
 
 /// Runs the command.
 pub fn run(options: &MrcOptions) -> Outcome<()> {
-    let mut trace = format::read(&options.trace, None, None)?;
+    let mut trace = options.trace.read_filled()?;
     let (measure, sizes) = sizes(options, &mut trace)?;
     let kinds = match options.policies.as_slice() {
         [] => Kind::value_variants(),

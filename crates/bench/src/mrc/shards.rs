@@ -7,11 +7,10 @@
 //! divided by the expected number of requests instead of that of the sample.
 
 use super::document::Curve;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::policies::simulate::Tally;
 use crate::random::Random;
 use crate::trace::{Operation, Trace};
-use crate::values::invalid;
 
 /// A rate on the command line.
 pub fn rate(text: &str) -> Result<f64, String> {
@@ -39,7 +38,7 @@ pub fn sample(trace: &Trace, rate: f64) -> Outcome<Trace> {
     }
     if requests.is_empty() {
         let doing = format!("sampling {rate} of {} objects", trace.objects);
-        return Err(invalid(doing, "none was chosen: take a higher rate"));
+        return Err(Failure::invalid(doing, "none was chosen: take a higher rate"));
     }
     Ok(Trace { name: trace.name.clone(), requests, objects })
 }

@@ -71,8 +71,10 @@ impl Replay<'_> {
             if request.object % u32::from(self.threads) != thread {
                 continue;
             }
-            values::write_key(request, &mut key);
-            self.values.write(request, &mut value);
+            key.clear();
+            values::append_key(request, &mut key);
+            value.clear();
+            self.values.append(request.object, request.value_bytes, &mut value);
             let item = Item { position: position as u32, request, key: &key, value: &value };
             ask(cache, item, &mut done);
             own += 1;
@@ -162,7 +164,7 @@ mod tests {
         trace.requests[3].operation = Operation::Delete;
         for (is_confused, wrong) in [(false, 0), (true, 2)] {
             let cache = Everything { is_confused, ..Everything::default() };
-            let replay = Replay { trace: &trace, values: &Values::Random, threads: 1 };
+            let replay = Replay { trace: &trace, values: &Values::random(), threads: 1 };
             let done = replay.run(&cache, &|_| ());
             assert_eq!((done.tally.gets, done.tally.misses, done.wrong), (4, 2, wrong));
         }
@@ -174,7 +176,7 @@ mod tests {
         let trace = trace(&objects);
         for threads in [1, 3] {
             let engine = Engine::new(16 << 20).expect("a small cache");
-            let replay = Replay { trace: &trace, values: &Values::Random, threads };
+            let replay = Replay { trace: &trace, values: &Values::random(), threads };
             let done = engine.maintained(|| replay.run(&engine, &|_| ()));
             assert_eq!((done.tally.gets, done.tally.misses), (20_000, 1_000));
             assert_eq!((done.wrong, done.refused, engine.contents().items), (0, 0, 1_000));

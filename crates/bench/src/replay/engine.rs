@@ -9,8 +9,7 @@ use std::time::Duration;
 use larder::{DumpCursor, Expiry};
 
 use super::cache::{Cache, Contents, Found, Item};
-use crate::failure::Outcome;
-use crate::values::invalid;
+use crate::failure::{Failure, Outcome};
 
 /// How long the background waits for work, as in the server.
 const MAINTAIN_PAUSE: Duration = Duration::from_millis(100);
@@ -43,11 +42,14 @@ impl Engine {
         let builder = larder::Cache::builder().memory_bytes(memory_bytes as usize);
         let cache = builder.clock(Arc::clone(&clock) as Arc<dyn io::Clock>).build();
         let doing = || format!("building a cache of {memory_bytes} bytes");
-        let cache = cache.map_err(|error| invalid(doing(), error.to_string()))?;
+        let cache = cache.map_err(|error| Failure::invalid(doing(), error.to_string()))?;
         // A small limit is rounded up, and then it would not be compared at equal memory.
         let limit_bytes = cache.stats().limit_bytes;
         if limit_bytes > memory_bytes {
-            return Err(invalid(doing(), format!("the engine needs {limit_bytes} at least")));
+            return Err(Failure::invalid(
+                doing(),
+                format!("the engine needs {limit_bytes} at least"),
+            ));
         }
         Ok(Engine { cache, clock })
     }

@@ -18,7 +18,6 @@ mod document;
 mod drive;
 mod engine;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
@@ -32,8 +31,9 @@ use crate::policies::kind::Kind;
 use crate::policies::weight::Scale;
 use crate::report;
 use crate::report::ReportOptions;
-use crate::trace::{Trace, format};
+use crate::trace::Trace;
 use crate::values::{self, ValueOptions, Values};
+use crate::workload::requests::Requests;
 use cache::Model;
 use document::Row;
 use drive::Replay;
@@ -42,8 +42,8 @@ use engine::Engine;
 /// What to replay.
 #[derive(Debug, Args)]
 pub struct ReplayOptions {
-    /// The trace: a zstd stream of object numbers.
-    trace: PathBuf,
+    /// The trace file, or "make" and the options of a workload in one argument.
+    trace: Requests,
     /// Memory limits in MiB or percent of all keys and values: `16,64`, `1..64` (doubling), `5%`.
     #[arg(long, value_name = "SIZES", default_value = "5%,10%,20%,50%")]
     memory: Amounts,
@@ -70,7 +70,7 @@ struct Subject {
 
 /// Runs the command.
 pub fn run(options: &ReplayOptions) -> Outcome<()> {
-    let mut trace = format::read(&options.trace, None, None)?;
+    let mut trace = options.trace.read_filled()?;
     let values = Values::attach(&options.values, &mut trace)?;
     let limits = options.memory.resolve(1 << 20, values::data_bytes(&trace));
     machine::check_memory(limits.last().copied().unwrap_or(0))?;

@@ -11,6 +11,7 @@ use crate::arguments::share;
 use crate::failure::{Failure, Outcome};
 use crate::workload::attach;
 use crate::workload::costs::Costs;
+use crate::workload::requests::Requests;
 use crate::workload::sizes::SizeChoice;
 
 /// What is done with a trace.
@@ -31,8 +32,8 @@ enum Action {
 /// What is read.
 #[derive(Debug, Args)]
 struct InputOptions {
-    /// The file, compressed by zstd or not.
-    input: PathBuf,
+    /// The file, compressed by zstd or not, or "make" and the options of a workload in one argument.
+    input: Requests,
     /// Its format; without this it is found out from its name and beginning.
     #[arg(long, value_enum)]
     format: Option<Format>,
@@ -46,7 +47,7 @@ struct InputOptions {
 
 impl InputOptions {
     fn read(&self) -> Outcome<super::Trace> {
-        let trace = format::read(&self.input, self.format, self.limit)?;
+        let trace = self.input.read_first(self.limit, self.format)?;
         let Some(share) = self.sample else { return Ok(trace) };
         let part = sample(&trace, share);
         if part.requests.is_empty() {

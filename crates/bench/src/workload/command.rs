@@ -6,12 +6,12 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::Spec;
-use super::values::{ValueChoice, Values};
 use crate::failure::{Failure, Outcome};
 use crate::report;
 use crate::trace::Trace;
 use crate::trace::format::{self, Format};
 use crate::trace::statistics::Statistics;
+use crate::values::{ValueChoice, Values};
 
 /// Values that are compressed to find their ratio.
 const SAMPLE_BYTES: usize = 4 << 20;
@@ -39,7 +39,7 @@ enum Action {
 struct ShowOptions {
     #[command(flatten)]
     spec: Spec,
-    /// Make the values as well and say how far they compress: made:RATIO or records:FILE.
+    /// Make the values as well and say how far they compress: made:RATIO, records:FILE.
     #[arg(long)]
     values: Option<ValueChoice>,
     /// Print JSON, with the spec, instead of tables.
@@ -122,7 +122,7 @@ fn ratio(trace: &Trace, values: &Values) -> Outcome<f64> {
     for request in &trace.requests {
         // Objects are numbered as they appear: each is taken once.
         if request.object == next && plain.len() < SAMPLE_BYTES {
-            values.value(request.object, request.value_bytes, &mut plain);
+            values.append(request.object, request.value_bytes, &mut plain);
             next += 1;
         }
     }

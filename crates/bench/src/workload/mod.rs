@@ -8,8 +8,8 @@
 //!
 //! A key's size and cost follow from the object's number and the seed alone, so they stay the same
 //! over all its requests, and `attach` gives them to a trace from a file in the same way. The same
-//! spec makes the same trace everywhere. Values follow from the object too (`values`), and are made
-//! by whoever sends them.
+//! spec makes the same trace everywhere. What values hold follows from the object too (`values`),
+//! and is made by whoever sends them. `requests` is what commands take: a workload or a trace file.
 //!
 //! A workload says nothing of hits: `fill_misses` tells whoever replays it to store what a get does
 //! not find, as a client does that keeps a database's answers in the cache.
@@ -20,9 +20,8 @@ pub mod costs;
 mod distribution;
 mod facebook;
 pub mod popularity;
-mod records;
+pub mod requests;
 pub mod sizes;
-pub mod values;
 mod zipf;
 
 use clap::Args;

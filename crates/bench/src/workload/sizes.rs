@@ -6,10 +6,11 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
+use super::cachebench;
 use super::distribution::{Mixture, Piece, Shape};
 use super::facebook::{self, KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use super::{cachebench, records};
 use crate::failure::Outcome;
+use crate::values::records::Records;
 
 /// The largest value of any workload: 1 GiB, the largest that memcached can be told to take.
 const BYTES_MAX: u32 = 1 << 30;
@@ -106,7 +107,7 @@ impl SizeChoice {
             SizeChoice::Usr => facebook::usr(),
             SizeChoice::Cachebench(path) => (own_keys(), cachebench::sizes(path)?),
             SizeChoice::Records(path) => {
-                let lengths = records::read(path)?.iter().map(|it| it.len() as u32).collect();
+                let lengths = Records::read(path)?.lengths().collect();
                 return Ok(Sizes { keys: own_keys(), values: Values::Records(lengths) });
             }
         };

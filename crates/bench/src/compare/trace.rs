@@ -1,0 +1,163 @@
+//! The comparison by traffic: a trace or a workload sent to each server in turn.
+//!
+//! Every server gets the same memory limit, one thread and the same core, and starts empty in every
+//! round, so that only one of them runs at a time. What a get misses is stored at once, as a client
+//! does that keeps a database's results. Every hit is compared with what was stored.
+//!
+//! A memory limit does not mean the same to every server: memcached and Redis leave parts of what
+//! they need out of it. So resident memory stands beside the hits.
+
+use clap::Args;
+
+use super::trace_report;
+use crate::drive::encode::Dialect;
+use crate::failure::{Failure, Outcome};
+use crate::load::connection::Job;
+use crate::load::exchange::Protocol;
+use crate::load::found::Found;
+use crate::load::pace::PaceOptions;
+use crate::load::{self, Spread};
+use crate::machine::{self, Machine};
+use crate::report::{self, ReportOptions};
+use crate::server::held::Held;
+use crate::server::recipe::{Kind, Recipe, ServerOptions};
+use crate::server::{Server, usage};
+use crate::trace::Trace;
+use crate::values::{self, ValueOptions, Values};
+use crate::workload::requests::Requests;
+
+/// Rounds and requests with `--quick`.
+const QUICK_ROUNDS: u64 = 1;
+const QUICK_REQUESTS: u64 = 200_000;
+
+/// What to send, to whom, and in how much memory.
+#[derive(Debug, Args)]
+pub struct TraceOptions {
+    /// The trace file, or "make" and the options of a workload in one argument.
+    trace: Requests,
+    /// The servers to compare.
+    #[arg(long, value_enum, value_delimiter = ',',
+        default_values_t = [Kind::Larder, Kind::Memcached, Kind::Redis])]
+    servers: Vec<Kind>,
+    /// Memory limits of each server in MiB.
+    #[arg(short, long = "memory-mb", value_delimiter = ',', default_value = "64")]
+    memory_mb: Vec<u64>,
+    /// Times that everything is repeated.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
+    rounds: u64,
+    /// One round of few requests, to see whether everything works.
+    #[arg(long)]
+    quick: bool,
+    #[command(flatten)]
+    pub pace: PaceOptions,
+    #[command(flatten)]
+    values: ValueOptions,
+    #[command(flatten)]
+    report: ReportOptions,
+    #[command(flatten)]
+    servers_options: ServerOptions,
+}
+
+/// One server with one memory limit in one round.
+#[derive(Debug)]
+pub struct Sample {
+    /// The server's name.
+    pub server: String,
+    /// How it was started.
+    pub command_line: String,
+    /// Its memory limit.
+    pub memory_mb: u64,
+    /// The round, from 0.
+    pub round: u64,
+    /// What came back.
+    pub found: Found,
+    /// What it holds at the end.
+    pub held: Held,
+    /// CPU seconds of the server over the whole trace, warm-up included, per million requests.
+    pub server_cpu: f64,
+    /// The same of the client.
+    pub client_cpu: f64,
+}
+
+/// Runs the command.
+pub fn run(options: &TraceOptions) -> Outcome<()> {
+    if options.servers.contains(&Kind::Null) {
+        return Err(Failure::Usage("the null server keeps no items".into()));
+    }
+    let recipes = options.servers_options.recipes(&options.servers)?;
+    let largest_mb = options.memory_mb.iter().copied().max().unwrap_or(0);
+    machine::check_memory(largest_mb.saturating_mul(1 << 20))?;
+    let quick_limit = if options.quick { QUICK_REQUESTS } else { u64::MAX };
+    let limit = options.pace.limit.unwrap_or(u64::MAX).min(quick_limit);
+    let mut trace = options.trace.read_first(Some(limit), None)?;
+    let values = Values::attach(&options.values, &mut trace)?;
+    let samples = measure_all(options, &recipes, &trace, &values)?;
+    let data_bytes = values::data_bytes(&trace);
+    let document =
+        trace_report::document(Machine::describe(), options, &trace, data_bytes, &samples);
+    println!("{}", report::text(&document));
+    options.report.write(&document)
+}
+
+/// All rounds, each server in turn, in an order that rotates.
+fn measure_all(
+    options: &TraceOptions,
+    recipes: &[Recipe],
+    trace: &Trace,
+    values: &Values,
+) -> Outcome<Vec<Sample>> {
+    let rounds = if options.quick { QUICK_ROUNDS } else { options.rounds };
+    machine::pin(options.servers_options.client_core)?;
+    let steps = rounds * (options.memory_mb.len() * recipes.len()) as u64;
+    let progress = report::progress(steps);
+    let mut samples = Vec::new();
+    for round in 0..rounds {
+        for memory_mb in &options.memory_mb {
+            for place in 0..recipes.len() {
+                let recipe = &recipes[(place + round as usize) % recipes.len()];
+                progress.set_message(format!("{} -m {memory_mb}", recipe.name));
+                samples.push(measure(options, recipe, *memory_mb, round, trace, values)?);
+                progress.inc(1);
+            }
+        }
+    }
+    progress.finish_and_clear();
+    Ok(samples)
+}
+
+/// Starts a server, sends the whole trace to it, and ends it.
+fn measure(
+    options: &TraceOptions,
+    recipe: &Recipe,
+    memory_mb: u64,
+    round: u64,
+    trace: &Trace,
+    values: &Values,
+) -> Outcome<Sample> {
+    let server = Server::start(recipe, memory_mb, options.servers_options.server_core)?;
+    let protocol = match recipe.dialect {
+        Dialect::Text => Protocol::Text,
+        Dialect::Resp => Protocol::Resp,
+    };
+    let job = Job {
+        fills_misses: options.trace.fills_misses(),
+        ..options.pace.job(protocol, trace, values)
+    };
+    let spread = Spread { connections: options.pace.connections as usize, cores: Vec::new() };
+    let server_before = usage::cpu_ns(server.pid())?;
+    let client_before = usage::own_cpu_ns()?;
+    let found = load::run(&job, server.address, &spread).map_err(|error| server.explain(error))?;
+    let client_ns = (usage::own_cpu_ns()? - client_before) as f64;
+    let server_ns = (usage::cpu_ns(server.pid())? - server_before) as f64;
+    let requests = trace.requests.len() as f64;
+    Ok(Sample {
+        server: server.name.clone(),
+        command_line: server.command_line.clone(),
+        memory_mb,
+        round,
+        held: Held::of(&server)?,
+        server_cpu: server_ns / requests / 1e3,
+        client_cpu: client_ns / requests / 1e3,
+        found,
+    })
+}

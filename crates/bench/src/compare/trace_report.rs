@@ -1,0 +1,234 @@
+//! The report of the comparison by traffic: medians over rounds for each server and memory limit,
+//! and every single measurement.
+
+use super::MIB;
+use super::trace::{Sample, TraceOptions};
+use crate::machine::Machine;
+use crate::report::Spread;
+use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
+use crate::trace::Trace;
+
+/// One server with one memory limit over all rounds.
+struct Row<'s> {
+    server: &'s str,
+    memory_mb: u64,
+    samples: Vec<&'s Sample>,
+}
+
+/// Sums up the samples of all rounds.
+pub fn document(
+    machine: Machine,
+    options: &TraceOptions,
+    trace: &Trace,
+    data_bytes: u64,
+    samples: &[Sample],
+) -> Document {
+    let rows = rows(samples);
+    Document {
+        title: format!("{} sent to each server", trace.name),
+        machine,
+        facts: facts(options, trace, data_bytes, samples),
+        sections: vec![hits(&rows), work(&rows), rounds(samples)],
+    }
+}
+
+/// Servers in the order in which they were named, limits as they were named for each.
+fn rows(samples: &[Sample]) -> Vec<Row<'_>> {
+    let mut rows: Vec<Row> = Vec::new();
+    for sample in samples {
+        let (server, memory_mb) = (sample.server.as_str(), sample.memory_mb);
+        match rows.iter_mut().find(|row| (row.server, row.memory_mb) == (server, memory_mb)) {
+            Some(row) => row.samples.push(sample),
+            None => rows.push(Row { server, memory_mb, samples: vec![sample] }),
+        }
+    }
+    rows
+}
+
+fn facts(
+    options: &TraceOptions,
+    trace: &Trace,
+    data_bytes: u64,
+    samples: &[Sample],
+) -> Vec<(String, String)> {
+    let mut lines: Vec<&str> = Vec::new();
+    for sample in samples {
+        // A port is taken anew for each start: one line for each server says enough.
+        let known = samples.iter().take_while(|other| !std::ptr::eq(*other, sample));
+        if !known.into_iter().any(|other| other.server == sample.server) {
+            lines.push(&sample.command_line);
+        }
+    }
+    let rounds = samples.iter().map(|sample| sample.round + 1).max().unwrap_or(0);
+    let data_mb = data_bytes as f64 / MIB;
+    let counted = samples.first().map_or(0, |sample| sample.found.counts.gets);
+    let more = [
+        ("requests", trace.requests.len().to_string()),
+        ("gets that count", counted.to_string()),
+        ("objects", format!("{}, {data_mb:.1} MiB of keys and values", trace.objects)),
+        ("pace", options.pace.in_words()),
+        ("connections", options.pace.connections.to_string()),
+        ("rounds", format!("{rounds}; medians, with (min..max)")),
+    ];
+    let lines = lines.iter().map(|line| ("server".to_owned(), (*line).to_owned()));
+    lines.chain(more.map(|(name, value)| (name.to_owned(), value))).collect()
+}
+
+fn hits(rows: &[Row]) -> Section {
+    let text =
+        ["Every get that misses is followed by a set, and every hit was compared with what was \
+         stored. A memory limit does not mean the same to every server: resident memory is what \
+         was really used."];
+    let mut section = Section::new("Hits at an equal memory limit", text);
+    let columns = [
+        "server",
+        "limit MiB",
+        "hits, percent",
+        "misses, percent",
+        "items",
+        "evicted",
+        "RSS MiB",
+        "resident bytes for each item",
+        "refused",
+    ];
+    let cells = |row: &Row| {
+        let count = |field: fn(&Sample) -> Option<f64>, digits| row.optional(field, digits);
+        vec![
+            Cell::text(row.server),
+            Cell::count(row.memory_mb),
+            Cell::spread(row.spread(|sample| 100.0 * sample.found.hit_ratio()), 2),
+            Cell::number(100.0 - row.spread(|sample| 100.0 * sample.found.hit_ratio()).median, 2),
+            count(|sample| Some(sample.held.counts?.items as f64), 0),
+            count(|sample| Some(sample.held.counts?.evictions as f64), 0),
+            count(|sample| Some(sample.held.resident_bytes as f64 / MIB), 1),
+            count(|sample| sample.held.item_bytes(), 1),
+            Cell::number(row.spread(|sample| sample.found.counts.refused as f64).median, 0),
+        ]
+    };
+    section.tables.push(table("hits", &columns, rows.iter().map(cells)));
+    section.plots.push(plot(rows, "misses", "misses, percent of gets", |row| {
+        row.spread(|sample| 100.0 - 100.0 * sample.found.hit_ratio())
+    }));
+    section
+}
+
+fn work(rows: &[Row]) -> Section {
+    let text = [
+        "CPU time is that of the whole trace, warm-up and fills included, for each million of its \
+         requests. Latency is that of gets.",
+    ];
+    let mut section = Section::new("What it takes", text);
+    let columns = [
+        "server",
+        "limit MiB",
+        "server CPU s / M requests",
+        "client",
+        "k requests/s",
+        "p50 us",
+        "p99 us",
+        "p99.9 us",
+    ];
+    let cells = |row: &Row| {
+        vec![
+            Cell::text(row.server),
+            Cell::count(row.memory_mb),
+            Cell::spread(row.spread(|sample| sample.server_cpu), 3),
+            Cell::number(row.spread(|sample| sample.client_cpu).median, 3),
+            Cell::spread(row.spread(Sample::thousands_per_second), 0),
+            Cell::number(row.spread(|sample| sample.waited_us(0.5)).median, 0),
+            Cell::spread(row.spread(|sample| sample.waited_us(0.99)), 0),
+            Cell::spread(row.spread(|sample| sample.waited_us(0.999)), 0),
+        ]
+    };
+    section.tables.push(table("work", &columns, rows.iter().map(cells)));
+    section.plots.push(plot(rows, "server-cpu", "CPU seconds / million requests", |row| {
+        row.spread(|sample| sample.server_cpu)
+    }));
+    section
+}
+
+fn rounds(samples: &[Sample]) -> Section {
+    let mut section = Section::detail("Round by round");
+    let columns = [
+        "server",
+        "limit MiB",
+        "round",
+        "gets",
+        "hits",
+        "fills",
+        "refused",
+        "server CPU s / M requests",
+        "k requests/s",
+        "p99 us",
+    ];
+    let cells = |sample: &Sample| {
+        let counts = &sample.found.counts;
+        vec![
+            Cell::text(sample.server.clone()),
+            Cell::count(sample.memory_mb),
+            Cell::count(sample.round),
+            Cell::count(counts.gets),
+            Cell::count(counts.hits),
+            Cell::count(counts.fills),
+            Cell::count(counts.refused),
+            Cell::number(sample.server_cpu, 3),
+            Cell::number(sample.thousands_per_second(), 1),
+            Cell::number(sample.waited_us(0.99), 0),
+        ]
+    };
+    section.tables.push(table("rounds", &columns, samples.iter().map(cells)));
+    section
+}
+
+fn table(name: &str, columns: &[&str], rows: impl Iterator<Item = Vec<Cell>>) -> Table {
+    let columns = columns.iter().map(|column| (*column).to_owned()).collect();
+    Table { name: name.to_owned(), columns, rows: rows.collect() }
+}
+
+/// A curve over the memory limits for each server, or bars if there is one limit.
+fn plot(rows: &[Row], name: &str, label: &str, figure: impl Fn(&Row) -> Spread) -> Plot {
+    let mut limits: Vec<u64> = rows.iter().map(|row| row.memory_mb).collect();
+    limits.sort_unstable();
+    limits.dedup();
+    let is_single = limits.len() == 1;
+    let mut series: Vec<Series> = Vec::new();
+    for row in rows {
+        let x = if is_single { 0.0 } else { row.memory_mb as f64 };
+        let point = Point::spread(x, figure(row));
+        match series.iter_mut().find(|series| series.name == row.server) {
+            Some(series) => series.points.push(point),
+            None => series.push(Series { name: row.server.to_owned(), points: vec![point] }),
+        }
+    }
+    let x = if is_single {
+        Axis::words("memory limit", vec![format!("{} MiB", limits[0])])
+    } else {
+        Axis::logarithmic("memory limit, MiB")
+    };
+    Plot { name: name.into(), title: label.into(), x, y: Axis::linear(label), series }
+}
+
+impl Row<'_> {
+    fn spread(&self, field: impl Fn(&Sample) -> f64) -> Spread {
+        Spread::of(self.samples.iter().map(|sample| field(sample)))
+    }
+
+    /// The median of what not every server tells.
+    fn optional(&self, field: impl Fn(&Sample) -> Option<f64>, digits: usize) -> Cell {
+        let figures: Vec<f64> = self.samples.iter().filter_map(|sample| field(sample)).collect();
+        match figures.is_empty() {
+            true => Cell::Nothing,
+            false => Cell::number(Spread::of(figures).median, digits),
+        }
+    }
+}
+
+impl Sample {
+    fn thousands_per_second(&self) -> f64 {
+        self.found.requests() as f64 / self.found.elapsed().as_secs_f64().max(1e-9) / 1e3
+    }
+
+    fn waited_us(&self, share: f64) -> f64 {
+        self.found.get_ns.value_at_quantile(share) as f64 / 1e3
+    }
+}

@@ -1,0 +1,88 @@
+//! How fast and over how many connections a load is sent: the options that `load` and
+//! `compare trace` share.
+
+use clap::Args;
+
+use super::CONNECTIONS_MAX;
+use super::connection::Job;
+use super::exchange::Protocol;
+use crate::trace::{Operation, Trace};
+use crate::values::Values;
+
+/// How a load is sent.
+#[derive(Debug, Clone, Args)]
+pub struct PaceOptions {
+    /// Connections; all requests for an object go over the same one.
+    #[arg(long, default_value_t = 50,
+        value_parser = clap::value_parser!(u64).range(1..=CONNECTIONS_MAX as u64))]
+    pub connections: u64,
+    /// Requests in flight on each connection, unless there is a rate.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub depth: u64,
+    /// Requests per second, each at its time whatever the server does; latency counts from then.
+    #[arg(long, value_parser = rate)]
+    pub rate: Option<f64>,
+    /// Requests at the front that are sent and not counted, as a share of all.
+    #[arg(long, default_value = "0.2", value_parser = warm_up)]
+    pub warm_up: f64,
+    /// Send only so many requests.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub limit: Option<u64>,
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate > 0.0 && rate.is_finite() => Ok(rate),
+        _ => Err("a rate is a number of requests above 0".into()),
+    }
+}
+
+fn warm_up(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if (0.0..1.0).contains(&share) => Ok(share),
+        _ => Err("a warm-up is a share from 0 to below 1".into()),
+    }
+}
+
+impl PaceOptions {
+    /// A trace as something to send that fills misses.
+    pub fn job<'t>(&self, protocol: Protocol, trace: &'t Trace, values: &'t Values) -> Job<'t> {
+        let changes = trace.requests.iter().any(|request| changes_in_place(request.operation));
+        Job {
+            protocol,
+            requests: &trace.requests,
+            values,
+            fills_misses: true,
+            depth: self.depth as usize,
+            per_second: self.rate,
+            warm_up: (trace.requests.len() as f64 * self.warm_up) as u32,
+            checks: !changes,
+        }
+    }
+
+    /// The same in words.
+    pub fn in_words(&self) -> String {
+        match self.rate {
+            Some(rate) => format!("open loop, {rate} requests/s; latency from when each was due"),
+            None => format!("closed loop, {} in flight on each connection", self.depth),
+        }
+    }
+}
+
+/// Whether a later hit shows something else than the value of its object.
+fn changes_in_place(operation: Operation) -> bool {
+    use Operation::{Append, Decrement, Increment, Prepend};
+    matches!(operation, Append | Prepend | Increment | Decrement)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{rate, warm_up};
+
+    #[test]
+    fn nonsense_is_refused() {
+        assert!(["0", "-1", "inf", "nan", "x"].iter().all(|text| rate(text).is_err()));
+        assert!(["1", "-0.1", "nan", "x"].iter().all(|text| warm_up(text).is_err()));
+        assert_eq!((rate("2.5"), warm_up("0.5")), (Ok(2.5), Ok(0.5)));
+    }
+}
