@@ -51,7 +51,7 @@ struct Options {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// CPU time and throughput of Larder, memcached, Redis and the null server, in turn.
-    Compare(compare::CompareOptions),
+    Compare(Box<compare::CompareOptions>),
     /// Items kept per GiB of resident memory.
     Density(density::DensityOptions),
     /// Whether resident memory stays within -m plus 5 % plus 32 MiB, whatever is stored.
