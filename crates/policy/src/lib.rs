@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod clock;
+pub mod gd_wheel;
 pub mod rebalance;
 
 /// A decision about who is evicted, made from one byte per chunk: the mark.
