@@ -70,7 +70,7 @@ impl CostClock {
     /// A mark without its recent bit and with the credit of a cost, of which a round is used up
     /// when the hand next comes by and finds nothing left.
     fn charge(&self, mark: u8, cost: u32) -> u8 {
-        mark & !(CREDIT | RECENT) | (self.credit(cost) - 1) * CREDIT_ONE
+        (mark & !(CREDIT | RECENT)) | ((self.credit(cost) - 1) * CREDIT_ONE)
     }
 }
 

@@ -63,12 +63,15 @@ struct Pair {
     links: Vec<Link>,
     naive: Naive,
     entered: u64,
+    /// Shape and seed, for what is printed when they differ.
+    name: String,
 }
 
 impl Pair {
     fn new(shape: Shape) -> Pair {
         let links = vec![Link::default(); CHUNKS as usize];
-        Pair { wheels: Wheels::new(shape), links, naive: Naive::new(shape), entered: 0 }
+        let (wheels, naive, name) = (Wheels::new(shape), Naive::new(shape), format!("{shape:?}"));
+        Pair { wheels, links, naive, entered: 0, name }
     }
 
     fn insert(&mut self, chunk: u32, cost: u32) {
@@ -82,28 +85,28 @@ impl Pair {
             Some(cost) => self.wheels.renew_at(&mut self.links, chunk, cost),
             None => self.wheels.renew(&mut self.links, chunk),
         };
-        assert_eq!(found, self.naive.renew(chunk, cost));
+        assert_eq!(found, self.naive.renew(chunk, cost), "{}", self.name);
         self.entered += u64::from(found);
         found
     }
 
     fn remove(&mut self, chunk: u32) -> bool {
         let found = self.wheels.remove(&mut self.links, chunk);
-        assert_eq!(found, self.naive.remove(chunk).is_some());
+        assert_eq!(found, self.naive.remove(chunk).is_some(), "{}", self.name);
         found
     }
 
     fn pop(&mut self) -> Option<u32> {
         let victim = self.wheels.pop(&mut self.links);
-        assert_eq!(victim, self.naive.pop());
-        assert_eq!(self.wheels.inflation(), self.naive.inflation);
+        assert_eq!(victim, self.naive.pop(), "{}", self.name);
+        assert_eq!(self.wheels.inflation(), self.naive.inflation, "{}", self.name);
         victim
     }
 
     /// What has to hold at any time.
     fn check(&self, levels: u64) {
         assert_eq!(self.wheels.items() as usize, self.naive.order.len());
-        assert!(self.wheels.moves() <= (levels - 1) * self.entered, "more moves than levels");
+        assert!(self.wheels.moves() <= (levels - 1) * self.entered, "{}", self.name);
         let mut ahead: Vec<u32> = self.wheels.ahead(&self.links).collect();
         assert_eq!(ahead.len(), self.naive.order.len());
         ahead.sort_unstable();
@@ -140,8 +143,8 @@ impl Random {
 }
 
 fn compare(shape: Shape, seed: u64, steps: usize) {
-    println!("{shape:?}, seed {seed}");
     let (mut pair, mut random) = (Pair::new(shape), Random(seed));
+    pair.name = format!("{shape:?}, seed {seed}");
     // The cost of a burst of equals, and how many are left of it.
     let mut burst = (1, 0);
     // Now and then the wheels run nearly empty, or hold as much as they can.
@@ -182,7 +185,7 @@ fn put_some_back(pair: &mut Pair, random: &mut Random) {
         pair.entered += 1;
     }
     let next: Vec<u32> = pair.wheels.ahead(&pair.links).take(popped.len()).collect();
-    assert_eq!(next, popped);
+    assert_eq!(next, popped, "{}", pair.name);
     for &chunk in &popped {
         assert_eq!(pair.wheels.pop(&mut pair.links), Some(chunk));
     }
