@@ -4,6 +4,8 @@
 #![forbid(unsafe_code)]
 
 pub mod clock;
+pub mod cost_clock;
+pub mod gd_wheel;
 pub mod rebalance;
 
 /// A decision about who is evicted, made from one byte per chunk: the mark.
@@ -17,6 +19,21 @@ pub trait Policy {
 
     /// What the hand does with a chunk that it finds with this mark.
     fn pass(mark: u8) -> Verdict;
+}
+
+/// As [`Policy`], for items of which it is known what they cost to make again. What it learns of
+/// costs is kept for each class, under the class's lock, as are stores and the hand; a hit needs
+/// neither that nor the cost.
+pub trait CostPolicy {
+    /// The mark of an item that is stored with this cost; 0 is unknown and counts as 1. Bits that
+    /// are not the policy's are those of `mark`.
+    fn store(&mut self, mark: u8, cost: u32) -> u8;
+
+    /// The mark after a hit. Equal to `mark` when there is nothing to write.
+    fn hit(mark: u8) -> u8;
+
+    /// What the hand does with a chunk that it finds with this mark.
+    fn pass(&self, mark: u8, cost: u32) -> Verdict;
 }
 
 /// What the hand decides.

@@ -8,8 +8,10 @@ use clap::ValueEnum;
 use super::arc::Arc;
 use super::belady::Belady;
 use super::clock::Clock;
+use super::cost_clock::CostClock;
 use super::fifo::Fifo;
 use super::gd_pq::GdPq;
+use super::gd_wheel::GdWheel;
 use super::lirs::Lirs;
 use super::lru::Lru;
 use super::lru_2::Lru2;
@@ -18,8 +20,8 @@ use super::segments::Segments;
 use super::sieve::Sieve;
 use super::w_tiny_lfu::WTinyLfu;
 use super::weight::{BASE_BYTES, Scale};
-use super::{Policy, arc, belady, clock, fifo, gd_pq, lirs, lru, lru_2, s3_fifo, segments, sieve};
-use super::{w_tiny_lfu, weight};
+use super::{Policy, arc, belady, clock, cost_clock, fifo, gd_pq, gd_wheel, lirs, lru, lru_2};
+use super::{s3_fifo, segments, sieve, w_tiny_lfu, weight};
 
 /// A policy to compare with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum)]
@@ -41,6 +43,12 @@ pub enum Kind {
     Arc,
     /// GreedyDual with a priority queue: cost-aware.
     GdPq,
+    /// GreedyDual with Larder's cost wheels.
+    GdWheel,
+    /// GreedyDual with cost wheels; a hit sets a bit, as in CLOCK.
+    GdWheelLazy,
+    /// CLOCK with Larder's credit for costs.
+    CostClock,
     /// FIFO of segments.
     Segments,
     /// FIFO of segments that are merged.
@@ -83,6 +91,9 @@ impl Kind {
             Kind::Lirs => Box::new(Lirs::new(capacity, objects)),
             Kind::Arc => Box::new(Arc::new(capacity, objects)),
             Kind::GdPq => Box::new(GdPq::new(capacity, objects)),
+            Kind::GdWheel => Box::new(GdWheel::new(capacity, objects, false)),
+            Kind::GdWheelLazy => Box::new(GdWheel::new(capacity, objects, true)),
+            Kind::CostClock => Box::new(CostClock::new(capacity, objects)),
             Kind::Segments => Box::new(Segments::new(capacity, objects, false)),
             Kind::SegmentsMerge => Box::new(Segments::new(capacity, objects, true)),
             Kind::S3Fifo => Box::new(S3Fifo::new(capacity, objects)),
@@ -103,6 +114,9 @@ impl Kind {
             Kind::Lirs => lirs::OVERHEAD_BYTES,
             Kind::Arc => arc::OVERHEAD_BYTES,
             Kind::GdPq => gd_pq::OVERHEAD_BYTES,
+            Kind::GdWheel => gd_wheel::OVERHEAD_BYTES,
+            Kind::GdWheelLazy => gd_wheel::LAZY_OVERHEAD_BYTES,
+            Kind::CostClock => cost_clock::OVERHEAD_BYTES,
             Kind::Segments | Kind::SegmentsMerge => segments::OVERHEAD_BYTES,
             Kind::S3Fifo => s3_fifo::OVERHEAD_BYTES,
             Kind::Sieve => sieve::OVERHEAD_BYTES,

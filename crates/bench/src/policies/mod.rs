@@ -18,8 +18,10 @@ pub mod bound;
 #[cfg(test)]
 pub mod check;
 mod clock;
+mod cost_clock;
 mod fifo;
 mod gd_pq;
+mod gd_wheel;
 pub mod kind;
 mod lirs;
 mod lists;

@@ -1,0 +1,319 @@
+//! GreedyDual in amortized constant time: hierarchical cost wheels, after GD-Wheel (Li and Cox,
+//! "GD-Wheel: A Cost-Aware Replacement Policy for Key-Value Stores", EuroSys 2015).
+//!
+//! GreedyDual (Young, 1994) gives an item the priority *inflation + cost* whenever it is stored or
+//! hit. The lowest priority is evicted, of equals the one renewed longest ago, and inflation rises
+//! to that priority. So what is dear to make again stays longer, in proportion to its cost, and
+//! with equal costs the order is that of LRU. A priority queue pays for it with a logarithm.
+//!
+//! Since no cost exceeds a known range, all priorities lie less than a range above the inflation,
+//! and a few rings of queues can hold them: a timing wheel whose time is the inflation. With two
+//! levels of four queues, priorities of two digits to the base of four, and an inflation of 12:
+//!
+//! ```text
+//!                  inflation = 12 (base 4): the hands
+//!                          |
+//!   level 1    00    01    02... 03...       a queue holds all priorities with this digit:
+//!             [g]   [ ]    |    [e f]        e, f of 30 to 33; g of 100 to 103, a lap further on
+//!                          v
+//!   level 0             10    11    12    13 a queue holds one priority:
+//!                       [ ]   [ ]  [a b]  [c] a, b of 12 exactly, a renewed before b; c of 13
+//!
+//!   next victims:  a b c, then the queue 3x moves down to level 0 as 30 to 33, then 100 to 103
+//! ```
+//!
+//! An item's level is the highest digit in which its priority differs from the inflation; a
+//! priority that is a lap ahead, beyond the carry of the highest digit, is on the highest level.
+//! The victim is the front of the first queue that is not empty, from the hand on, on the lowest
+//! level that has any. If that is not level 0, the queue is taken apart: its items *migrate* to the
+//! levels below.
+//!
+//! # Why the decisions are exact
+//!
+//! *Invariant: every item is on the level, and in the queue, that its priority and the present
+//! inflation call for.* A hand moves only when all levels below its own are empty, and then to the
+//! first queue that is not: to a digit `s` of level `l`, with zeros below. Items above `l` still
+//! differ in the digit in which they differed. Items of other queues on `l` still differ from the
+//! hand in digit `l`. Those of queue `s` do not any more: they migrate, and nothing else has to.
+//! So level 0 has exactly the lowest priorities, and of level 0 the queue under the hand or the
+//! first one after it is the lowest of all.
+//!
+//! *Order among equals.* By the invariant equal priorities are always in one queue. Each item joins
+//! at the back, and a queue migrates from front to back into queues that are empty (the levels
+//! below were), so equals stay in the order in which they were renewed.
+//!
+//! *Time.* An item migrates only downwards: at most `levels - 1` times for each time that it is
+//! stored or renewed. To find a queue takes a look at four words for each level.
+//!
+//! # What differs from the paper
+//!
+//! The paper itself was not at hand; known are the idea, hierarchical cost wheels, a limited range
+//! of costs, and two wheels of 256 queues. Here the level follows from where the priority differs
+//! from the inflation, as in a timing wheel, so that a victim is always the one that a priority
+//! queue would choose; levels and queues are parameters; and the links are not the wheel's.
+//!
+//! # Memory
+//!
+//! For each item 12 bytes ([`Link`]): two links of 32 bits, the cost (a renewal has to know it),
+//! and the lower 16 bits of the priority. Those are needed: a queue of level 1 knows the upper
+//! digits of its items and nothing of the lowest, in whose order they have to leave, and that
+//! cannot be had from the cost, since the inflation of an item's last renewal is gone. For each
+//! [`Wheels`] 8 bytes a queue and some more, [`Shape::bytes`].
+
+#[cfg(test)]
+mod check;
+mod link;
+mod shape;
+
+pub use link::{CHUNKS_MAX, Link, LinkStore};
+pub use shape::Shape;
+
+use link::{NOWHERE, Reference, chunk_of, reference_to};
+use shape::{LEVELS_MAX, SLOTS_MAX};
+
+/// Words of one bit for each queue of a level.
+const WORDS: usize = SLOTS_MAX / u64::BITS as usize;
+
+/// The ends of a queue: the front leaves next. An empty queue refers to itself.
+#[derive(Debug, Clone, Copy)]
+struct Queue {
+    front: Reference,
+    back: Reference,
+}
+
+/// The order in which the items of one size class leave. Links are not kept here: every call gets
+/// the store that has them, which must be the same one each time.
+#[derive(Debug)]
+pub struct Wheels {
+    shape: Shape,
+    /// The hands of all levels: its digits.
+    inflation: u64,
+    items: u32,
+    moves: u64,
+    /// Which queues of each level are not empty.
+    occupied: [[u64; WORDS]; LEVELS_MAX],
+    queues: Box<[Queue]>,
+}
+
+impl Wheels {
+    /// Empty wheels.
+    pub fn new(shape: Shape) -> Wheels {
+        let empty = |number: usize| {
+            let own = link::reference_to_queue(number);
+            Queue { front: own, back: own }
+        };
+        Wheels {
+            shape,
+            inflation: 0,
+            items: 0,
+            moves: 0,
+            occupied: [[0; WORDS]; LEVELS_MAX],
+            queues: (0..shape.queues()).map(empty).collect(),
+        }
+    }
+
+    /// How many chunks are in the queues.
+    pub fn items(&self) -> u32 {
+        self.items
+    }
+
+    /// The priority of whatever was evicted last.
+    pub fn inflation(&self) -> u64 {
+        self.inflation
+    }
+
+    /// How many times a chunk migrated to a lower level.
+    pub fn moves(&self) -> u64 {
+        self.moves
+    }
+
+    /// Enters a chunk that is in no queue. A cost of 0 is unknown and counts as 1, one beyond
+    /// [`Shape::cost_max`] as that.
+    pub fn insert(&mut self, store: &mut impl LinkStore, chunk: u32, cost: u32) {
+        debug_assert!(chunk < CHUNKS_MAX && !store.link(chunk).is_queued());
+        let cost = self.shape.clamp(cost);
+        self.append(store, chunk, cost, self.inflation + u64::from(cost));
+        self.items += 1;
+    }
+
+    /// Notes a hit: the chunk's priority is what it would be if it were stored now. Returns whether
+    /// it is in a queue; otherwise nothing happens.
+    pub fn renew(&mut self, store: &mut impl LinkStore, chunk: u32) -> bool {
+        let cost = u32::from(store.link(chunk).cost);
+        self.renew_at(store, chunk, cost)
+    }
+
+    /// As [`Wheels::renew`], with another cost.
+    pub fn renew_at(&mut self, store: &mut impl LinkStore, chunk: u32, cost: u32) -> bool {
+        let queued = self.remove(store, chunk);
+        if queued {
+            self.insert(store, chunk, cost);
+        }
+        queued
+    }
+
+    /// Takes a chunk out. Returns whether it was in a queue.
+    pub fn remove(&mut self, store: &mut impl LinkStore, chunk: u32) -> bool {
+        let link = store.link(chunk);
+        if !link.is_queued() {
+            return false;
+        }
+        self.set_next(store, link.previous, link.next);
+        self.set_previous(store, link.next, link.previous);
+        if link.previous == link.next {
+            let queue = link::queue_of(link.next).expect("only a queue is on both sides");
+            self.note(queue, false);
+        }
+        store.set_link(chunk, Link { previous: NOWHERE, next: NOWHERE, ..link });
+        self.items -= 1;
+        true
+    }
+
+    /// Takes out the victim: the lowest priority, of equals the one renewed longest ago. Inflation
+    /// rises to its priority. Who finds that it cannot go goes on with the next, and then gives
+    /// what has to stay to [`Wheels::put_back`].
+    pub fn pop(&mut self, store: &mut impl LinkStore) -> Option<u32> {
+        let queue = self.settle(store)?;
+        let chunk = chunk_of(self.queues[queue].front).expect("an occupied queue has a chunk");
+        let queued = self.remove(store, chunk);
+        debug_assert!(queued);
+        Some(chunk)
+    }
+
+    /// Gives back what was just popped and cannot go: it is the next victim again, with its cost.
+    /// Several are given back in reverse, the one popped last first, so that they keep their order.
+    pub fn put_back(&mut self, store: &mut impl LinkStore, chunk: u32) {
+        let link = store.link(chunk);
+        debug_assert!(!link.is_queued());
+        // Whatever was popped since, inflation has its priority, and nothing is below.
+        let queue = self.shape.digit(self.inflation, 0);
+        let (own, front) = (link::reference_to_queue(queue), self.queues[queue].front);
+        let priority = self.inflation as u16;
+        store.set_link(chunk, Link { previous: own, next: front, priority, ..link });
+        self.set_previous(store, front, reference_to(chunk));
+        self.queues[queue].front = reference_to(chunk);
+        self.note(queue, true);
+        self.items += 1;
+    }
+
+    /// What leaves next, without changing anything. The order is exact up to the first queue of a
+    /// level above 0; within such a queue it is that of renewal and not of priority.
+    pub fn ahead<'a, S: LinkStore>(&'a self, store: &'a S) -> impl Iterator<Item = u32> + 'a {
+        let levels = 0..self.shape.levels();
+        let queues = levels.flat_map(move |level| {
+            let slots = self.shape.slots();
+            let start = self.start(level);
+            (0..slots)
+                .map(move |step| self.shape.queue(level, (start + step) % slots))
+                .filter(|&queue| self.is_occupied(queue))
+        });
+        queues.flat_map(move |queue| {
+            let first = chunk_of(self.queues[queue].front);
+            std::iter::successors(first, |&chunk| chunk_of(store.link(chunk).next))
+        })
+    }
+
+    /// Moves the hands to the lowest priority. Returns its queue, on level 0.
+    fn settle(&mut self, store: &mut impl LinkStore) -> Option<usize> {
+        loop {
+            let (level, slot) =
+                (0..self.shape.levels()).find_map(|level| Some((level, self.first(level)?)))?;
+            self.advance(level, slot);
+            let queue = self.shape.queue(level, slot);
+            if level == 0 {
+                return Some(queue);
+            }
+            self.migrate(store, level, queue);
+        }
+    }
+
+    /// Where the queues of a level begin: under the hand on level 0, and after it above, where the
+    /// queue under the hand is either empty or a whole lap ahead.
+    fn start(&self, level: usize) -> usize {
+        let step = usize::from(level > 0);
+        (self.shape.digit(self.inflation, level) + step) % self.shape.slots()
+    }
+
+    /// The first digit of a level, from the hand on, whose queue is not empty.
+    fn first(&self, level: usize) -> Option<usize> {
+        let words = &self.occupied[level];
+        let from = |start: usize| {
+            let (word, bit) = (start / 64, start % 64);
+            let first = words[word] & (u64::MAX << bit);
+            let rest = words[word + 1..].iter().copied();
+            std::iter::once(first)
+                .chain(rest)
+                .position(|bits| bits != 0)
+                .map(|at| (word + at, if at == 0 { first } else { words[word + at] }))
+                .map(|(word, bits)| 64 * word + bits.trailing_zeros() as usize)
+        };
+        from(self.start(level)).or_else(|| from(0))
+    }
+
+    /// Moves the hand of a level on to a digit; the hands below go to 0.
+    fn advance(&mut self, level: usize, slot: usize) {
+        let slots = self.shape.slots();
+        let mut steps = (slots + slot - self.shape.digit(self.inflation, level)) % slots;
+        if level > 0 && steps == 0 {
+            steps = slots;
+        }
+        let shift = self.shape.shift(level);
+        self.inflation = ((self.inflation >> shift) + steps as u64) << shift;
+    }
+
+    /// Spreads a queue, to whose first priority the hands have come, over the levels below.
+    fn migrate(&mut self, store: &mut impl LinkStore, level: usize, queue: usize) {
+        let own = link::reference_to_queue(queue);
+        let ends = std::mem::replace(&mut self.queues[queue], Queue { front: own, back: own });
+        self.note(queue, false);
+        let low = (1 << self.shape.shift(level)) - 1;
+        let mut next = chunk_of(ends.front);
+        while let Some(chunk) = next {
+            let link = store.link(chunk);
+            next = chunk_of(link.next);
+            let priority = self.inflation | (u64::from(link.priority) & low);
+            self.append(store, chunk, link.cost, priority);
+            self.moves += 1;
+        }
+    }
+
+    /// Enters a chunk at the back of its priority's queue.
+    fn append(&mut self, store: &mut impl LinkStore, chunk: u32, cost: u16, priority: u64) {
+        debug_assert!(priority - self.inflation <= u64::from(self.shape.cost_max()));
+        let queue = self.shape.place(self.inflation, priority);
+        let (own, back) = (link::reference_to_queue(queue), self.queues[queue].back);
+        let priority = priority as u16;
+        store.set_link(chunk, Link { previous: back, next: own, cost, priority });
+        self.set_next(store, back, reference_to(chunk));
+        self.queues[queue].back = reference_to(chunk);
+        self.note(queue, true);
+    }
+
+    fn set_next(&mut self, store: &mut impl LinkStore, of: Reference, next: Reference) {
+        match (chunk_of(of), link::queue_of(of)) {
+            (Some(chunk), _) => store.set_link(chunk, Link { next, ..store.link(chunk) }),
+            (None, Some(queue)) => self.queues[queue].front = next,
+            (None, None) => unreachable!("what is in a queue has neighbours"),
+        }
+    }
+
+    fn set_previous(&mut self, store: &mut impl LinkStore, of: Reference, previous: Reference) {
+        match (chunk_of(of), link::queue_of(of)) {
+            (Some(chunk), _) => store.set_link(chunk, Link { previous, ..store.link(chunk) }),
+            (None, Some(queue)) => self.queues[queue].back = previous,
+            (None, None) => unreachable!("what is in a queue has neighbours"),
+        }
+    }
+
+    fn is_occupied(&self, queue: usize) -> bool {
+        let (level, slot) = self.shape.level_and_slot(queue);
+        self.occupied[level][slot / 64] >> (slot % 64) & 1 != 0
+    }
+
+    fn note(&mut self, queue: usize, occupied: bool) {
+        let (level, slot) = self.shape.level_and_slot(queue);
+        let bit = 1 << (slot % 64);
+        let word = &mut self.occupied[level][slot / 64];
+        *word = if occupied { *word | bit } else { *word & !bit };
+    }
+}
