@@ -8,7 +8,7 @@
 use std::sync::atomic::Ordering;
 
 use hot::Fields;
-use hot::item::{FETCHED, SENT, STALE};
+use hot::mark::{FETCHED, SENT, STALE};
 use index::Hash;
 use policy::clock::RECENT;
 

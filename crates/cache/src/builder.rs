@@ -14,7 +14,7 @@ use stdx::units::{GIB, KIB, MIB};
 
 use crate::cache::{Cache, Moment};
 use crate::maintain::Chores;
-use crate::types::Observer;
+use crate::types::{Observer, Policy};
 
 /// The fewest slabs a cache can work with: one for the index, one spare for it, and some for items
 /// of different sizes. A limit below this is rounded up to it.
@@ -37,6 +37,7 @@ pub struct Builder {
     growth_factor: Option<f64>,
     chunk_bytes_min: usize,
     evict: bool,
+    policy: Policy,
     clock: Option<Arc<dyn Clock>>,
     observer: Option<Arc<dyn Observer>>,
 }
@@ -49,6 +50,7 @@ impl Default for Builder {
             growth_factor: None,
             chunk_bytes_min: CHUNK_BYTES_MIN,
             evict: true,
+            policy: Policy::default(),
             clock: None,
             observer: None,
         }
@@ -86,6 +88,12 @@ impl Builder {
     /// refuses to store.
     pub fn evict(mut self, evict: bool) -> Self {
         self.evict = evict;
+        self
+    }
+
+    /// Who is evicted to make room; by default [`Policy::Clock`].
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
         self
     }
 
@@ -128,7 +136,7 @@ impl Builder {
             Some(factor) => SizeClasses::new(chunk_min, factor, slab_bytes, item_max),
             None => SizeClasses::for_slabs(chunk_min, slabs, slab_bytes, item_max),
         };
-        let hot = Hot::new(Arc::clone(&arena), Arc::clone(&epochs), sizes);
+        let hot = Hot::new(Arc::clone(&arena), Arc::clone(&epochs), sizes, self.policy);
         let cache = Cache {
             index,
             hot,

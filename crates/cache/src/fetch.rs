@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use hot::Fields;
-use hot::item::{FETCHED, SENT, STALE};
+use hot::mark::{FETCHED, SENT, STALE};
 use index::Hash;
 
 use crate::item::Item;

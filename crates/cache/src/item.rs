@@ -1,6 +1,6 @@
 //! An item as a reader sees it.
 
-use hot::item::{FETCHED, STALE, idle_seconds};
+use hot::mark::{FETCHED, STALE, idle_seconds};
 
 use crate::cache::Cache;
 use crate::places::Found;
@@ -34,6 +34,11 @@ impl<'s> Item<'s> {
     /// When the item stops being there.
     pub fn expiry(&self) -> Expiry {
         Expiry(self.found.item.expiry())
+    }
+
+    /// Microseconds that it takes to make the value again, as it was stored; 0 if nobody knows.
+    pub fn cost_us(&self) -> u32 {
+        self.found.item.cost().us()
     }
 
     /// The CAS unique: differs from that of every other item the key had or will have.

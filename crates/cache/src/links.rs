@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use hot::item::{FETCHED, idle_seconds};
+use hot::mark::{FETCHED, idle_seconds};
 use hot::{ItemRef, Links};
 use memory::{ClassId, Guard, Place};
 

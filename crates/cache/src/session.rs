@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use hot::item::hit_mark;
+use hot::mark::hit_mark;
 use index::Hash;
 use memory::Guard;
 

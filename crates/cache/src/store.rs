@@ -3,9 +3,10 @@
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 
-use hot::item::{SENT, STALE};
+use hot::mark::{SENT, STALE};
 use hot::{Fields, ItemRef, Shortage};
 use index::Hash;
+use policy::cost::Cost;
 
 use crate::cache::Cache;
 use crate::places::{Fate, Found};
@@ -257,6 +258,7 @@ impl Attributes {
             flags: self.flags,
             expiry: self.expiry.0,
             base64_key: self.base64_key,
+            cost: Cost::from_us(self.cost_us),
             ..Fields::default()
         }
     }
@@ -270,5 +272,6 @@ pub(crate) fn fields_of(item: ItemRef<'_>) -> Fields {
         expiry_reserved: false,
         custom_cas: item.custom_cas(),
         base64_key: item.base64_key(),
+        cost: item.cost(),
     }
 }

@@ -1,5 +1,7 @@
 //! The words of the cache's API: what can be asked, and what the outcome can be.
 
+pub use hot::Replacement as Policy;
+
 /// When an item stops being there: Unix seconds, or never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord)]
 pub struct Expiry(pub u32);
@@ -25,6 +27,9 @@ pub struct Attributes {
     pub expiry: Expiry,
     /// The client sent the key in base64; dumps show it so.
     pub base64_key: bool,
+    /// Microseconds that it takes to make the value again; 0 if nobody knows. Kept to a quarter of
+    /// a thousandth.
+    pub cost_us: u32,
 }
 
 /// Why something could not be stored.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use io::ManualClock;
 use larder::{
-    Arithmetic, Attributes, Cache, Condition, Counted, Expiry, Fetch, Refusal, Remove, Removed,
-    Side, Store, Stored,
+    Arithmetic, Attributes, Cache, Condition, Counted, Expiry, Fetch, Policy, Refusal, Remove,
+    Removed, Side, Store, Stored,
 };
 
 const NOW: u32 = 1_800_000_000;
@@ -145,7 +145,7 @@ fn a_touch_into_the_past_returns_the_item_for_the_last_time() {
 fn append_and_prepend_keep_flags_and_expiry() {
     let fixture = Fixture::new();
     assert_eq!(fixture.concat(b"k", b"x", Side::Back), Stored::NotStored);
-    let attributes = Attributes { flags: 7, expiry: Expiry(NOW + 9), base64_key: false };
+    let attributes = Attributes { flags: 7, expiry: Expiry(NOW + 9), ..Attributes::default() };
     fixture.cache.put(b"k", b"mid", attributes, Condition::Always).unwrap();
     assert!(matches!(fixture.concat(b"k", b"-end", Side::Back), Stored::Stored { .. }));
     assert!(matches!(fixture.concat(b"k", b"start-", Side::Front), Stored::Stored { .. }));
@@ -342,4 +342,51 @@ fn a_shift_of_sizes_leaves_the_cache_able_to_store() {
         assert!(kept * 20 >= recent as usize * 19, "{bytes}: {kept} of {recent}");
         assert!(cache.stats().used_bytes <= 64 << 20);
     }
+}
+
+#[test]
+fn a_cost_stays_with_its_item_through_every_change_that_keeps_the_value() {
+    let fixture = Fixture::new();
+    let cost_of = |fixture: &Fixture, key: &[u8]| {
+        let session = fixture.cache.session();
+        session.get(key, fixture.cache.hash(key)).map(|item| item.cost_us())
+    };
+    let dear = Attributes { cost_us: 1234, ..Attributes::default() };
+    fixture.cache.put(b"k", b"17", dear, Condition::Always).unwrap();
+    assert_eq!(cost_of(&fixture, b"k"), Some(1234));
+    fixture.count(b"k", 5, true);
+    assert_eq!(cost_of(&fixture, b"k"), Some(1234));
+    assert!(matches!(fixture.concat(b"k", b"0", Side::Back), Stored::Stored { .. }));
+    assert_eq!(cost_of(&fixture, b"k"), Some(1234));
+    let hash = fixture.cache.hash(b"k");
+    assert!(fixture.cache.session().touch(b"k", hash, Expiry(NOW + 60)).unwrap());
+    assert_eq!(cost_of(&fixture, b"k"), Some(1234));
+    // A value of its own has a cost of its own.
+    fixture.put(b"k", b"new", Condition::Unique(fixture.cas(b"k")));
+    assert_eq!(cost_of(&fixture, b"k"), Some(0));
+}
+
+/// A stream of items of which one in ten is dear, twice through a cache that holds half of them:
+/// under CLOCK as many of the dear as of the others are left, under cost-CLOCK nearly all.
+#[test]
+fn what_is_dear_outlives_what_is_cheap() {
+    let dear_left = |policy| {
+        let cache = Cache::builder().memory_bytes(16 << 20).policy(policy).build().unwrap();
+        let items = 60_000_u32;
+        for number in (0..items).chain(0..items) {
+            let cost_us = if number % 10 == 0 { 3000 } else { 100 };
+            let attributes = Attributes { cost_us, ..Attributes::default() };
+            let key = format!("key-{number:08}");
+            if cache.get(key.as_bytes()).is_none() {
+                cache.put(key.as_bytes(), &[7; 400], attributes, Condition::Always).unwrap();
+            }
+        }
+        let is_left = |number: &u32| cache.get(format!("key-{number:08}").as_bytes()).is_some();
+        let dear = (0..items).step_by(10).filter(is_left).count();
+        let all = (0..items).filter(is_left).count();
+        assert!(all < 42_000, "{all}");
+        dear as f64 / f64::from(items / 10)
+    };
+    let (clock, cost_clock) = (dear_left(Policy::Clock), dear_left(Policy::CostClock));
+    assert!(clock < 0.7 && cost_clock > 0.95, "{clock} {cost_clock}");
 }

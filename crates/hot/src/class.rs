@@ -10,7 +10,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use memory::{Arena, ClassId, Epochs, Place, SlabId, Tag};
+use policy::cost::Cost;
 
+use crate::keeper::Keeper;
 use crate::slab::{self, Slab};
 
 /// A class asks for a slab when it has evicted one in so many of a slab's chunks since it last
@@ -90,6 +92,14 @@ pub(crate) struct Class {
     /// Chunks retired, modulo 2^32.
     retired: u32,
     pub(crate) counters: ClassCounters,
+    pub(crate) keeper: Keeper,
+}
+
+/// A chunk for an item, and the credit that the policy of its class gives the item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Room {
+    pub(crate) place: Place,
+    pub(crate) credit: u8,
 }
 
 /// What a class needs to see of the zone it belongs to.
@@ -107,7 +117,12 @@ impl<'h> Zone<'h> {
 }
 
 impl Class {
-    pub(crate) fn new(id: ClassId, chunk_bytes: usize, chunks_per_slab: usize) -> Self {
+    pub(crate) fn new(
+        id: ClassId,
+        chunk_bytes: usize,
+        chunks_per_slab: usize,
+        keeper: Keeper,
+    ) -> Self {
         Self {
             id,
             chunk_bytes,
@@ -129,6 +144,7 @@ impl Class {
             stores: false,
             retired: 0,
             counters: ClassCounters::default(),
+            keeper,
         }
     }
 
@@ -213,7 +229,7 @@ impl Class {
     /// A free chunk: the one that has been in limbo for longest, if no reader can see it any more,
     /// or one from a slab's list. What was retired a moment ago is still in the processor's cache,
     /// and passing it on directly spares the way through its slab's list.
-    pub(crate) fn allocate(&mut self, zone: Zone<'_>) -> Option<Place> {
+    fn allocate(&mut self, zone: Zone<'_>) -> Option<Place> {
         if let Some(place) = self.reuse(zone) {
             return Some(place);
         }
@@ -233,6 +249,12 @@ impl Class {
             self.with_free.pop();
         }
         None
+    }
+
+    /// A free chunk for an item with this cost, and the credit that the item begins with.
+    pub(crate) fn allocate_for(&mut self, zone: Zone<'_>, cost: Cost) -> Option<Room> {
+        let place = self.allocate(zone)?;
+        Some(Room { place, credit: self.keeper.charge(cost) })
     }
 
     /// The oldest chunk in limbo, if it is safe and stays in the class.

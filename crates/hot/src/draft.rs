@@ -4,9 +4,13 @@
 use std::sync::atomic::Ordering;
 
 use memory::{ClassId, Place};
+use policy::cost::Cost;
 use stdx::sync::lock;
 
-use crate::item::{self, Fields, ItemRef, Layout, PIECE_HEADER_BYTES};
+use crate::class::Room;
+use crate::item::{self, ItemRef};
+use crate::layout::{Fields, Layout, PIECE_HEADER_BYTES};
+use crate::mark::fresh_mark;
 use crate::{Hot, Links, Shortage, slab};
 
 /// An item that only its owner can see. Dropped unpublished, its memory goes back.
@@ -37,14 +41,14 @@ impl Hot {
         key: &[u8],
         links: &dyn Links,
     ) -> Result<Draft<'_>, Shortage> {
-        let place = self.allocate(layout.head_bytes(), links)?;
+        let Room { place, credit } = self.allocate(layout.head_bytes(), fields.cost, links)?;
         // SAFETY: the chunk was allocated just now, for a head of this layout.
-        unsafe { item::write_head(&self.arena, place, layout, fields, key) };
+        unsafe { item::write_head(&self.arena, place, layout, fields, credit, key) };
         let mut draft = Draft { hot: self, place, layout, written: 0, pieces: 0 };
         for number in 0..layout.pieces() {
             let bytes = PIECE_HEADER_BYTES + layout.piece_value_bytes(number);
             // On failure the draft gives back what it has so far.
-            let piece = self.allocate(bytes, links)?;
+            let piece = self.allocate(bytes, Cost::UNKNOWN, links)?.place;
             // SAFETY: both chunks were allocated by this draft, the head for this layout.
             unsafe { item::write_piece(&self.arena, place, layout, number, piece) };
             draft.pieces += 1;
@@ -121,7 +125,7 @@ impl<'h> Draft<'h> {
         let arena = &self.hot.arena;
         let item = self.item();
         item.set_sequence(sequence);
-        let mark = item::fresh_mark(now);
+        let mark = fresh_mark(now);
         for number in 0..self.pieces as usize {
             // Release: partner is the acquire in the hand, which follows a piece to its owner.
             slab::mark(arena, item.piece(number)).store(mark, Ordering::Release);

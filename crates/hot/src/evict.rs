@@ -12,13 +12,14 @@
 use std::sync::atomic::Ordering;
 
 use memory::{ClassId, Guard, Place};
-use policy::clock::{Clock, RECENT};
+use policy::clock::RECENT;
+use policy::cost::Cost;
 use policy::rebalance::is_young;
-use policy::{Policy, Verdict};
 use stdx::sync::lock;
 
-use crate::class::Class;
-use crate::item::{FETCHED, ItemRef};
+use crate::class::{Class, Room};
+use crate::item::ItemRef;
+use crate::mark::FETCHED;
 use crate::{Hot, INDEX_SPARE_SLABS, Links, Shortage, slab};
 
 /// Victims gathered before they are unlinked: enough misses in flight to hide one another.
@@ -38,21 +39,26 @@ const VICTIM_LOOKS: usize = 64;
 const BORROW_RATIO: usize = 2;
 
 impl Hot {
-    /// A chunk of at least `bytes`.
-    pub(crate) fn allocate(&self, bytes: usize, links: &dyn Links) -> Result<Place, Shortage> {
+    /// A chunk of at least `bytes` for an item, or part of one, with this cost.
+    pub(crate) fn allocate(
+        &self,
+        bytes: usize,
+        cost: Cost,
+        links: &dyn Links,
+    ) -> Result<Room, Shortage> {
         let own = self.sizes.class_for(bytes);
-        match self.allocate_in(own, links) {
+        match self.allocate_in(own, cost, links) {
             Err(Shortage::Nothing) => {}
             decided => return decided,
         }
         // Sizes that are rare share the slabs of larger ones.
         if lock(self.class(own)).may_borrow() || !links.may_evict() {
-            match self.borrow(own, bytes, links) {
+            match self.borrow(own, bytes, cost, links) {
                 Err(Shortage::Nothing) => {}
                 decided => return decided,
             }
         }
-        let found = self.allocate_from_another_class(own, links);
+        let found = self.allocate_from_another_class(own, cost, links);
         if found == Err(Shortage::Nothing) {
             lock(self.class(own)).counters.out_of_memory += 1;
         }
@@ -60,7 +66,13 @@ impl Hot {
     }
 
     /// A chunk of a larger class that has slabs.
-    fn borrow(&self, own: ClassId, bytes: usize, links: &dyn Links) -> Result<Place, Shortage> {
+    fn borrow(
+        &self,
+        own: ClassId,
+        bytes: usize,
+        cost: Cost,
+        links: &dyn Links,
+    ) -> Result<Room, Shortage> {
         for larger in self.sizes.iter().skip(usize::from(own.0) + 1) {
             if self.sizes.chunk_bytes(larger) > BORROW_RATIO * bytes {
                 break;
@@ -68,7 +80,7 @@ impl Hot {
             if lock(self.class(larger)).slabs.is_empty() {
                 continue;
             }
-            match self.allocate_in(larger, links) {
+            match self.allocate_in(larger, cost, links) {
                 Err(Shortage::Nothing) => {}
                 decided => {
                     lock(self.class(own)).borrowed += usize::from(decided.is_ok());
@@ -80,21 +92,26 @@ impl Hot {
     }
 
     /// A chunk of this very class: free, from a new slab, or from room that is made.
-    pub(crate) fn allocate_in(&self, id: ClassId, links: &dyn Links) -> Result<Place, Shortage> {
+    pub(crate) fn allocate_in(
+        &self,
+        id: ClassId,
+        cost: Cost,
+        links: &dyn Links,
+    ) -> Result<Room, Shortage> {
         let zone = self.zone();
         let batch = {
             let mut class = lock(self.class(id));
             let free_before = class.free;
-            if let Some(place) = class.allocate(zone) {
+            if let Some(room) = class.allocate_for(zone, cost) {
                 let is_less = class.free < free_before;
                 let low = is_less && class.free == class.reserve_target() / 4;
                 if low && self.arena.free_slabs() <= INDEX_SPARE_SLABS {
                     self.pressed.store(true, Ordering::Relaxed);
                 }
-                return Ok(place);
+                return Ok(room);
             }
             if self.adopt_free_slab(&mut class, links) {
-                return class.allocate(zone).ok_or(Shortage::Nothing);
+                return class.allocate_for(zone, cost).ok_or(Shortage::Nothing);
             }
             class.chunks().div_ceil(INLINE_SHARE).min(INLINE_BATCH_MAX)
         };
@@ -104,11 +121,11 @@ impl Hot {
         self.pressed.store(true, Ordering::Relaxed);
         self.make_room(id, batch, links);
         let mut class = lock(self.class(id));
-        if let Some(place) = class.allocate(zone) {
-            return Ok(place);
+        if let Some(room) = class.allocate_for(zone, cost) {
+            return Ok(room);
         }
         if self.adopt_free_slab(&mut class, links) {
-            return class.allocate(zone).ok_or(Shortage::Nothing);
+            return class.allocate_for(zone, cost).ok_or(Shortage::Nothing);
         }
         let comes = class.in_limbo() > 0 || class.awaits.is_some();
         Err(if comes { Shortage::Pinned } else { Shortage::Nothing })
@@ -178,8 +195,8 @@ impl Hot {
             // Stored long after the hand came by, in a chunk that was freed before its turn: it has
             // had no round to itself.
             let young = choosy && is_young(links.age(item), class.hand_found);
-            let goes =
-                links.is_gone(item) || (links.may_evict() && !young && self.judge(item, choosy));
+            let lets_go = |class: &Class| !choosy || class.keeper.judge(item);
+            let goes = links.is_gone(item) || (links.may_evict() && !young && lets_go(class));
             if !goes || victims[..found].contains(&place) {
                 continue;
             }
@@ -253,7 +270,7 @@ impl Hot {
             .take(VICTIM_LOOKS)
             .filter_map(|place| self.judged_here(guard, class.id, place))
             .map(|(item, _)| item)
-            .filter(|&item| item.mark().load(Ordering::Relaxed) & RECENT == 0)
+            .filter(|&item| !class.keeper.spares(item))
             .filter(|&item| !is_young(links.age(item), class.hand_found));
         let mut ages = [0; VICTIMS];
         let mut found = 0;
@@ -294,25 +311,6 @@ impl Hot {
         // Acquire: partner is the release in `Draft::publish`, as above.
         let owner_mark = owner_item.mark().load(Ordering::Acquire);
         (owner_mark != 0).then_some((owner_item, owner))
-    }
-
-    /// Whether the policy lets the item go; if not, it has lost what spared it.
-    pub(crate) fn judge(&self, item: ItemRef<'_>, choosy: bool) -> bool {
-        let mark = item.mark().load(Ordering::Relaxed);
-        match Clock::pass(mark) {
-            Verdict::Evict => true,
-            Verdict::Spare(_) if !choosy => true,
-            Verdict::Spare(spared) => {
-                // Lost to a hit that came between: then the item keeps its mark, as it should.
-                let _ = item.mark().compare_exchange(
-                    mark,
-                    spared,
-                    Ordering::Relaxed,
-                    Ordering::Relaxed,
-                );
-                false
-            }
-        }
     }
 
     /// Unlinks one victim and sends its chunk to limbo; chained ones are left to the caller, who

@@ -1,251 +1,21 @@
-//! An item as bytes: what stands in a chunk, and how it is read.
+//! An item as bytes in a chunk: how it is written once, and read. `layout` has the picture.
 //!
-//! ```text
-//!   0      1       2        4            8        fields that are there only when used
-//!   +------+-------+--------+------------+-------+--------+-------+---------+-----+-------+
-//!   | mark | key   | shape  | sequence   | flags | expiry | long  | custom  | key | value |
-//!   | u8   | bytes | u16    | u32        | u32   | u32    | u32   | cas u64 |     |       |
-//!   +------+-------+--------+------------+-------+--------+-------+---------+-----+-------+
-//!
-//!   mark   7..4 stamp, 1 to 15: the minute of the last access, modulo 15. A mark of 0: no item
-//!          3 stale   2 win token sent   1 fetched   0 recent
-//!   shape  15 spare   14 custom cas   13 base64 key   12 long   11 expiry   10 flags
-//!          9..0 value bytes, when not long
-//! ```
-//!
-//! Eight bytes for an item without client flags and expiry, and each of these four more. There are
-//! no list pointers, no pointer of the hash chain and no reference count: CLOCK needs one bit, the
-//! index holds the places, and epochs keep readers safe.
-//!
-//! A value that does not fit the largest chunk is *chained*, which the top bit of `long` says. In
-//! its place stand how many bytes of it a full piece has (u32) and then the places of its pieces, 8
-//! bytes each; every piece is a chunk of its own that knows its owner:
-//!
-//! ```text
-//!   0      1     2       4        8                16
-//!   +------+-----+-------+--------+----------------+--------------------------+
-//!   | mark | 0   | 0     | number | owner's place  | bytes of the value       |
-//!   +------+-----+-------+--------+----------------+--------------------------+
-//! ```
-//!
-//! Key, value, flags and the shape never change once the item is published. Mark, expiry and
-//! sequence are atomic and may: the mark by any reader, the other two only under the lock of the
-//! item's index table.
+//! Key, value, flags, cost and the shape never change once the item is published. Mark, credit,
+//! expiry and sequence are atomic and may: the mark by any reader, the credit only under the lock
+//! of a class, the other two only under the lock of the item's index table.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
-use memory::class::CHUNK_BYTES_MIN;
 use memory::{Arena, Place};
-use policy::clock::RECENT;
-use stdx::units::GIB;
+use policy::cost::Cost;
 
-/// Bytes of an item's fixed header.
-pub const HEADER_BYTES: usize = 8;
-/// Bytes of a piece's header.
-pub const PIECE_HEADER_BYTES: usize = 16;
-/// Bytes before the list of pieces: how much of the value a full piece has.
-const LIST_HEADER_BYTES: usize = 4;
-/// In `long`: the value is chained.
-const LONG_CHAINED: u32 = 1 << 31;
-/// The longest key, in bytes.
-pub const KEY_BYTES_MAX: usize = 250;
-/// The longest value, in bytes.
-pub const VALUE_BYTES_MAX: usize = GIB;
-
-/// The mark's bit that says: read at least once since it was stored.
-pub const FETCHED: u8 = 1 << 1;
-/// The mark's bit that says: a client holds the win token.
-pub const SENT: u8 = 1 << 2;
-/// The mark's bit that says: invalidated, and not yet recomputed.
-pub const STALE: u8 = 1 << 3;
-const STAMP_SHIFT: u32 = 4;
-/// Stamps are 1 to this.
-const STAMPS: u32 = 15;
-/// Seconds of one stamp.
-const STAMP_SECONDS: u32 = 64;
-
-const SHAPE_VALUE: u16 = (1 << 10) - 1;
-const SHAPE_FLAGS: u16 = 1 << 10;
-const SHAPE_EXPIRY: u16 = 1 << 11;
-const SHAPE_LONG: u16 = 1 << 12;
-const SHAPE_BASE64: u16 = 1 << 13;
-const SHAPE_CUSTOM: u16 = 1 << 14;
-/// From this bit on the shape says which fields there are.
-const SHAPE_FIELDS_SHIFT: u32 = 10;
-
-/// Where the key begins, for every combination of the five bits that say which fields there are:
-/// every access to an item needs it.
-const KEY_AT: [u8; 32] = {
-    let mut table = [0; 32];
-    let mut fields = 0;
-    while fields < table.len() {
-        let shape = (fields as u16) << SHAPE_FIELDS_SHIFT;
-        let short = (shape & (SHAPE_FLAGS | SHAPE_EXPIRY | SHAPE_LONG)).count_ones() as usize;
-        let custom = (shape & SHAPE_CUSTOM != 0) as usize;
-        table[fields] = (HEADER_BYTES + 4 * short + 8 * custom) as u8;
-        fields += 1;
-    }
-    table
+use crate::layout::{
+    Fields, LONG_CHAINED, Layout, PIECE_HEADER_BYTES, SHAPE_BASE64, SHAPE_COST, SHAPE_CUSTOM,
+    SHAPE_EXPIRY, SHAPE_FLAGS, SHAPE_LONG, SHAPE_VALUE,
 };
-
-const PLACE_BYTES: usize = size_of::<u64>();
-const _: () = assert!((VALUE_BYTES_MAX as u32) < LONG_CHAINED);
-const _: () = assert!(PIECE_HEADER_BYTES < CHUNK_BYTES_MIN);
-
-/// What is to be stored beside key and value.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Fields {
-    /// Client flags.
-    pub flags: u32,
-    /// Unix seconds at which the item is over; 0 never.
-    pub expiry: u32,
-    /// Make room for an expiry even if it is 0.
-    pub expiry_reserved: bool,
-    /// A CAS unique of the client's choice.
-    pub custom_cas: Option<u64>,
-    /// The client sent the key in base64.
-    pub base64_key: bool,
-}
-
-/// How an item with certain fields, key and value lies in its chunk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Layout {
-    shape: u16,
-    key_bytes: u16,
-    value_bytes: u32,
-    /// Bytes of value in a full piece; 0 when the value is not chained.
-    piece_bytes: u32,
-}
-
-impl Layout {
-    /// The layout of a new item where chunks have at most `chunk_bytes_max`. Key 1 to 250 bytes,
-    /// value at most 1 GiB.
-    pub fn new(
-        fields: &Fields,
-        key_bytes: usize,
-        value_bytes: usize,
-        chunk_bytes_max: usize,
-    ) -> Self {
-        assert!((1..=KEY_BYTES_MAX).contains(&key_bytes) && value_bytes <= VALUE_BYTES_MAX);
-        let mut shape = 0;
-        if fields.flags != 0 {
-            shape |= SHAPE_FLAGS;
-        }
-        if fields.expiry != 0 || fields.expiry_reserved {
-            shape |= SHAPE_EXPIRY;
-        }
-        if fields.custom_cas.is_some() {
-            shape |= SHAPE_CUSTOM;
-        }
-        if fields.base64_key {
-            shape |= SHAPE_BASE64;
-        }
-        match u16::try_from(value_bytes) {
-            Ok(short) if short <= SHAPE_VALUE => shape |= short,
-            _ => shape |= SHAPE_LONG,
-        }
-        let mut layout = Self {
-            shape,
-            key_bytes: key_bytes as u16,
-            value_bytes: value_bytes as u32,
-            piece_bytes: 0,
-        };
-        if layout.value_at() + value_bytes > chunk_bytes_max {
-            layout.piece_bytes = (chunk_bytes_max - PIECE_HEADER_BYTES) as u32;
-            assert!(layout.head_bytes() <= chunk_bytes_max, "the list of pieces fits a chunk");
-        }
-        layout
-    }
-
-    fn has(&self, bit: u16) -> bool {
-        self.shape & bit != 0
-    }
-
-    fn flags_at(&self) -> usize {
-        HEADER_BYTES
-    }
-
-    fn expiry_at(&self) -> usize {
-        HEADER_BYTES + 4 * usize::from(self.has(SHAPE_FLAGS))
-    }
-
-    fn long_at(&self) -> usize {
-        self.expiry_at() + 4 * usize::from(self.has(SHAPE_EXPIRY))
-    }
-
-    fn custom_at(&self) -> usize {
-        self.long_at() + 4 * usize::from(self.has(SHAPE_LONG))
-    }
-
-    #[inline]
-    fn key_at(&self) -> usize {
-        usize::from(KEY_AT[usize::from(self.shape >> SHAPE_FIELDS_SHIFT) % KEY_AT.len()])
-    }
-
-    #[inline]
-    fn value_at(&self) -> usize {
-        self.key_at() + self.key_bytes()
-    }
-
-    #[inline]
-    fn key_bytes(&self) -> usize {
-        usize::from(self.key_bytes)
-    }
-
-    /// Bytes of the value.
-    #[inline]
-    pub fn value_bytes(&self) -> usize {
-        self.value_bytes as usize
-    }
-
-    #[inline]
-    fn piece_bytes(&self) -> usize {
-        self.piece_bytes as usize
-    }
-
-    /// Whether the value lies in pieces.
-    #[inline]
-    pub fn is_chained(&self) -> bool {
-        self.piece_bytes != 0
-    }
-
-    /// How many pieces the value has; 0 when it is not chained.
-    pub fn pieces(&self) -> usize {
-        if self.is_chained() { self.value_bytes().div_ceil(self.piece_bytes()) } else { 0 }
-    }
-
-    /// Bytes of value in piece `number`.
-    pub fn piece_value_bytes(&self, number: usize) -> usize {
-        (self.value_bytes() - number * self.piece_bytes()).min(self.piece_bytes())
-    }
-
-    /// Where the place of piece `number` stands in the head.
-    fn piece_at(&self, number: usize) -> usize {
-        debug_assert!(number < self.pieces());
-        self.value_at() + LIST_HEADER_BYTES + number * PLACE_BYTES
-    }
-
-    /// Bytes of the first chunk: all of an item that is not chained.
-    pub fn head_bytes(&self) -> usize {
-        let list = LIST_HEADER_BYTES + self.pieces() * PLACE_BYTES;
-        self.value_at() + if self.is_chained() { list } else { self.value_bytes() }
-    }
-
-    /// Bytes of header, key and value: what the item limit is compared with.
-    pub fn item_bytes(&self) -> usize {
-        self.value_at() + self.value_bytes()
-    }
-
-    /// Bytes of all chunks together, headers included.
-    pub fn total_bytes(&self) -> usize {
-        let pieces = self.pieces();
-        let value = if pieces > 0 { self.value_bytes() + pieces * PIECE_HEADER_BYTES } else { 0 };
-        self.head_bytes() + value
-    }
-}
 
 /// A chunk whose bytes are an item's first.
 ///
@@ -398,6 +168,29 @@ impl<'a> ItemRef<'a> {
         })
     }
 
+    /// What the item costs to make again.
+    #[inline]
+    pub fn cost(&self) -> Cost {
+        let layout = self.layout();
+        if !layout.has(SHAPE_COST) {
+            return Cost::UNKNOWN;
+        }
+        // SAFETY: the layout counted the field into the chunk; it may be unaligned, and nobody
+        // writes it while `'a` lives.
+        Cost(unsafe { self.start.add(layout.credit_at() + 1).cast::<u16>().read_unaligned() })
+    }
+
+    /// What the policy has left of the item's cost; only of an item that has one. Changed under the
+    /// lock of a class.
+    pub(crate) fn credit(&self) -> Option<&'a AtomicU8> {
+        let layout = self.layout();
+        // SAFETY: the layout counted the byte into the chunk, and once the item is published it is
+        // accessed as this atomic only.
+        layout
+            .has(SHAPE_COST)
+            .then(|| unsafe { AtomicU8::from_ptr(self.start.add(layout.credit_at()).as_ptr()) })
+    }
+
     /// Whether the client sent the key in base64.
     pub fn base64_key(&self) -> bool {
         self.layout().has(SHAPE_BASE64)
@@ -455,12 +248,20 @@ impl<'a> ItemRef<'a> {
     }
 }
 
-/// Lays out an item's head: everything but the mark, which stays 0, and the value.
+/// Lays out an item's head: everything but the mark, which stays 0, and the value. If the item has
+/// a cost, `credit` is what its policy made of it.
 ///
 /// # Safety
 /// The caller owns the chunk at `place`, of at least `layout.head_bytes()`, and no other thread
 /// reads more of it than its mark.
-pub unsafe fn write_head(arena: &Arena, place: Place, layout: Layout, fields: &Fields, key: &[u8]) {
+pub unsafe fn write_head(
+    arena: &Arena,
+    place: Place,
+    layout: Layout,
+    fields: &Fields,
+    credit: u8,
+    key: &[u8],
+) {
     assert_eq!(layout.key_bytes(), key.len());
     let start = arena.pointer(place);
     // SAFETY: the caller owns the chunk, and the layout counted these fields into its size.
@@ -485,6 +286,10 @@ pub unsafe fn write_head(arena: &Arena, place: Place, layout: Layout, fields: &F
         }
         if let Some(custom) = fields.custom_cas {
             start.add(layout.custom_at()).cast::<u64>().write_unaligned(custom.to_le());
+        }
+        if layout.has(SHAPE_COST) {
+            start.add(layout.credit_at()).write(credit);
+            start.add(layout.credit_at() + 1).cast::<u16>().write_unaligned(fields.cost.0);
         }
         start.add(layout.key_at()).copy_from_nonoverlapping(NonNull::from(key).cast(), key.len());
     }
@@ -543,32 +348,10 @@ pub unsafe fn value_mut<'a>(
     }
 }
 
-/// The mark of an item that is published at `now` (Unix seconds).
-pub fn fresh_mark(now: u32) -> u8 {
-    stamp(now) << STAMP_SHIFT
-}
-
-/// The mark after a hit at `now`.
-#[inline]
-pub fn hit_mark(mark: u8, now: u32) -> u8 {
-    (mark & (SENT | STALE)) | stamp(now) << STAMP_SHIFT | FETCHED | RECENT
-}
-
-/// Seconds since the last access that left a stamp: exact to a minute for a quarter of an hour,
-/// and after that at least this much.
-pub fn idle_seconds(mark: u8, now: u32) -> u32 {
-    let (then, now_stamp) = (u32::from(mark >> STAMP_SHIFT), u32::from(stamp(now)));
-    let minutes = (now_stamp + STAMPS - then) % STAMPS;
-    if minutes == 0 { 0 } else { (minutes - 1) * STAMP_SECONDS + now % STAMP_SECONDS }
-}
-
-fn stamp(now: u32) -> u8 {
-    (now / STAMP_SECONDS % STAMPS + 1) as u8
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::KEY_BYTES_MAX;
 
     const CHUNK_BYTES_MAX: usize = 128 << 10;
 
@@ -580,7 +363,7 @@ mod tests {
     fn every_field_is_read_back_as_it_was_written() {
         let arena = arena();
         let place = Place(0);
-        for bits in 0..16_u32 {
+        for bits in 0..32_u32 {
             for value_bytes in [0, 1, 1023, 1024, 70_000] {
                 let fields = Fields {
                     flags: if bits & 1 != 0 { 0xdead_beef } else { 0 },
@@ -588,12 +371,13 @@ mod tests {
                     expiry_reserved: bits & 2 != 0,
                     custom_cas: (bits & 4 != 0).then_some(u64::MAX - 5),
                     base64_key: bits & 8 != 0,
+                    cost: Cost(if bits & 16 != 0 { 0xabcd } else { 0 }),
                 };
                 let key = vec![b'k'; 1 + (value_bytes + bits as usize) % KEY_BYTES_MAX];
                 let layout = Layout::new(&fields, key.len(), value_bytes, CHUNK_BYTES_MAX);
                 // SAFETY: the arena is this test's alone, and a head of this size fits its slab.
                 let item = unsafe {
-                    write_head(&arena, place, layout, &fields, &key);
+                    write_head(&arena, place, layout, &fields, 9, &key);
                     value_mut(&arena, place, layout, 0).fill(7);
                     ItemRef::new(&arena, place)
                 };
@@ -602,45 +386,12 @@ mod tests {
                 assert_eq!((item.expiry(), item.sequence()), (fields.expiry, 0));
                 assert_eq!(item.custom_cas(), fields.custom_cas);
                 assert_eq!(item.base64_key(), fields.base64_key);
+                assert_eq!(item.cost(), fields.cost);
+                let credit = item.credit().map(|credit| credit.load(Ordering::Relaxed));
+                assert_eq!(credit, (bits & 16 != 0).then_some(9));
                 assert_eq!(item.contiguous(), Some(&vec![7; value_bytes][..]));
                 assert!(!item.is_piece());
             }
         }
-    }
-
-    #[test]
-    fn a_plain_item_has_eight_bytes_beside_key_and_value() {
-        let layout = Layout::new(&Fields::default(), 16, 32, CHUNK_BYTES_MAX);
-        assert_eq!(layout.head_bytes(), 56);
-        assert_eq!(layout.total_bytes(), 56);
-    }
-
-    #[test]
-    fn a_value_is_chained_exactly_when_it_no_longer_fits() {
-        let fields = Fields::default();
-        let layout = |value_bytes| Layout::new(&fields, 10, value_bytes, CHUNK_BYTES_MAX);
-        // 8 bytes of header, 4 of long length, 10 of key.
-        let fits = CHUNK_BYTES_MAX - 22;
-        assert_eq!(layout(fits).pieces(), 0);
-        let chained = layout(fits + 1);
-        assert_eq!((chained.pieces(), chained.head_bytes()), (1, 22 + 4 + 8));
-        let long = layout(3 * (CHUNK_BYTES_MAX - PIECE_HEADER_BYTES) + 1);
-        assert_eq!(long.pieces(), 4);
-        assert_eq!(long.piece_value_bytes(3), 1);
-        assert!(layout(VALUE_BYTES_MAX).head_bytes() <= CHUNK_BYTES_MAX);
-    }
-
-    #[test]
-    fn a_mark_is_never_zero_and_tells_the_minutes() {
-        for now in (0..4000).step_by(7) {
-            let mark = fresh_mark(now);
-            assert!(mark != 0 && mark & (RECENT | FETCHED | SENT | STALE) == 0);
-            assert_eq!(idle_seconds(mark, now), 0);
-            assert!(idle_seconds(mark, now + 600) <= 600);
-            assert!(idle_seconds(mark, now + 600) >= 600 - STAMP_SECONDS);
-        }
-        let hit = hit_mark(fresh_mark(100) | SENT, 200);
-        assert_eq!(hit & 15, SENT | FETCHED | RECENT);
-        assert_eq!(hit_mark(hit, 200), hit);
     }
 }

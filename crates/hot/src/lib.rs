@@ -6,7 +6,8 @@
 //!
 //! When a class runs out of chunks it takes a slab from the arena; when the arena has none it
 //! compares what it would evict with what other classes keep. If they keep much older items it gets
-//! a slab of theirs ([`shift`]), and otherwise it evicts by CLOCK, one hand per class ([`evict`]).
+//! a slab of theirs ([`shift`]), and otherwise it evicts by a hand of each class ([`evict`]), whose
+//! policy says who stays ([`Replacement`]).
 //! The background does the same ahead of need, so that a store rarely has to.
 //!
 //! The zone does not know the index. Whoever owns both tells it, as [`Links`], how to unlink an
@@ -17,6 +18,9 @@ mod class;
 mod draft;
 pub mod evict;
 pub mod item;
+mod keeper;
+pub mod layout;
+pub mod mark;
 pub mod shift;
 mod slab;
 
@@ -30,7 +34,10 @@ use stdx::sync::lock;
 pub use class::ClassCounters;
 use class::{Class, Zone};
 pub use draft::Draft;
-pub use item::{Fields, ItemRef, Layout};
+pub use item::ItemRef;
+use keeper::Keeper;
+pub use keeper::Replacement;
+pub use layout::{Fields, Layout};
 use slab::Slab;
 
 /// Slabs that classes leave in the arena for the index, so that a full hot zone does not keep it
@@ -100,9 +107,17 @@ pub struct ClassStats {
 }
 
 impl Hot {
-    /// An empty zone in `arena`, with chunks of these sizes.
-    pub fn new(arena: Arc<Arena>, epochs: Arc<Epochs>, sizes: SizeClasses) -> Self {
-        let class = |id| Class::new(id, sizes.chunk_bytes(id), sizes.chunks_per_slab(id));
+    /// An empty zone in `arena`, with chunks of these sizes and a policy for each.
+    pub fn new(
+        arena: Arc<Arena>,
+        epochs: Arc<Epochs>,
+        sizes: SizeClasses,
+        replacement: Replacement,
+    ) -> Self {
+        let class = |id| {
+            let keeper = Keeper::new(replacement);
+            Class::new(id, sizes.chunk_bytes(id), sizes.chunks_per_slab(id), keeper)
+        };
         let classes = sizes.iter().map(|id| CachePadded(Mutex::new(class(id)))).collect();
         let slabs = (0..arena.reserved_slabs()).map(|_| Slab::new()).collect();
         Self { arena, epochs, sizes, classes, slabs, pressed: AtomicBool::new(false) }

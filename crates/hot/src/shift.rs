@@ -23,11 +23,11 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use memory::{ClassId, Guard, Place, SlabId};
-use policy::clock::RECENT;
+use policy::cost::Cost;
 use policy::rebalance::{AGE_RATIO_MIN, Look, is_much_older, is_settled};
 use stdx::sync::lock;
 
-use crate::class::Class;
+use crate::class::{Class, Room};
 use crate::evict::GROUP;
 use crate::{Hot, INDEX_SPARE_SLABS, Links, Shortage, slab};
 
@@ -50,8 +50,9 @@ impl Hot {
     pub(crate) fn allocate_from_another_class(
         &self,
         own: ClassId,
+        cost: Cost,
         links: &dyn Links,
-    ) -> Result<Place, Shortage> {
+    ) -> Result<Room, Shortage> {
         if !links.may_evict() {
             return Err(Shortage::Nothing);
         }
@@ -60,8 +61,8 @@ impl Hot {
             self.sweep();
             {
                 let mut class = lock(self.class(own));
-                if let Some(place) = class.allocate(self.zone()) {
-                    return Ok(place);
+                if let Some(room) = class.allocate_for(self.zone(), cost) {
+                    return Ok(room);
                 }
                 if let Some(slab) = self.arena.take(0) {
                     class.adopt(self.zone(), slab, links.mutations());
@@ -263,10 +264,10 @@ impl Hot {
             if links.is_gone(item) {
                 continue;
             }
-            let is_recent = item.mark().load(Ordering::Relaxed) & RECENT != 0;
-            look.add(links.age(item), slab_age, is_recent);
-            if is_recent && self.judged_here(guard, class.id, place).is_some() {
-                self.judge(item, true);
+            let is_spared = class.keeper.spares(item);
+            look.add(links.age(item), slab_age, is_spared);
+            if is_spared && self.judged_here(guard, class.id, place).is_some() {
+                class.keeper.judge(item);
             }
         }
         if step == 1 {

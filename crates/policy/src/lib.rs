@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod clock;
+pub mod cost;
 pub mod cost_clock;
 pub mod gd_wheel;
 pub mod rebalance;

@@ -175,7 +175,7 @@ mod tests {
         let objects: Vec<u32> = (0..20_000).map(|step| step % 1_000).collect();
         let trace = trace(&objects);
         for threads in [1, 3] {
-            let engine = Engine::new(16 << 20).expect("a small cache");
+            let engine = Engine::new(16 << 20, larder::Policy::Clock).expect("a small cache");
             let replay = Replay { trace: &trace, values: &Values::random(), threads };
             let done = engine.maintained(|| replay.run(&engine, &|_| ()));
             assert_eq!((done.tally.gets, done.tally.misses), (20_000, 1_000));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use larder::{DumpCursor, Expiry};
+use larder::{Attributes, Condition, DumpCursor, Expiry, Policy};
 
 use super::cache::{Cache, Contents, Found, Item};
 use crate::failure::{Failure, Outcome};
@@ -36,10 +36,10 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An empty cache with this memory limit.
-    pub fn new(memory_bytes: u64) -> Outcome<Engine> {
+    /// An empty cache with this memory limit and policy.
+    pub fn new(memory_bytes: u64, policy: Policy) -> Outcome<Engine> {
         let clock = Arc::new(TraceClock(AtomicU32::new(STARTED_S)));
-        let builder = larder::Cache::builder().memory_bytes(memory_bytes as usize);
+        let builder = larder::Cache::builder().memory_bytes(memory_bytes as usize).policy(policy);
         let cache = builder.clock(Arc::clone(&clock) as Arc<dyn io::Clock>).build();
         let doing = || format!("building a cache of {memory_bytes} bytes");
         let cache = cache.map_err(|error| Failure::invalid(doing(), error.to_string()))?;
@@ -97,7 +97,9 @@ impl Cache for Engine {
         let ttl_s = item.request.ttl_s;
         let ends_s = STARTED_S.saturating_add(item.request.time_s).saturating_add(ttl_s);
         let expiry = if ttl_s == 0 { Expiry::NEVER } else { Expiry(ends_s) };
-        self.cache.set(item.key, item.value, expiry).is_ok()
+        let cost_us = item.request.cost_us;
+        let attributes = Attributes { expiry, cost_us, ..Attributes::default() };
+        self.cache.put(item.key, item.value, attributes, Condition::Always).is_ok()
     }
 
     fn remove(&self, item: Item) {
@@ -123,7 +125,7 @@ mod tests {
 
     #[test]
     fn values_are_compared_and_expire_with_the_trace() {
-        let engine = Engine::new(16 << 20).expect("a small cache");
+        let engine = Engine::new(16 << 20, larder::Policy::Clock).expect("a small cache");
         let mut request = reads(&[0])[0];
         (request.time_s, request.ttl_s) = (100, 10);
         let item = Item { position: 0, request: &request, key: b"key", value: b"value" };
@@ -143,7 +145,7 @@ mod tests {
 
     #[test]
     fn less_memory_than_the_engine_can_use_is_refused() {
-        let failure = Engine::new(1 << 20).err().expect("too small");
+        let failure = Engine::new(1 << 20, larder::Policy::Clock).err().expect("too small");
         assert!(failure.to_string().contains("at least"), "{failure}");
     }
 }

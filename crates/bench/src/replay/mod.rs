@@ -20,7 +20,7 @@ mod engine;
 
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::amounts::Amounts;
 use crate::failure::{Failure, Outcome};
@@ -51,6 +51,9 @@ pub struct ReplayOptions {
     #[arg(long, value_delimiter = ',', default_value = "1",
         value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Vec<u8>,
+    /// The engine's policies; each in turn.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [EnginePolicy::Clock])]
+    engine_policies: Vec<EnginePolicy>,
     /// Models to replay beside the engine.
     #[arg(long, value_enum, value_delimiter = ',',
         default_values_t = [Kind::Memcached, Kind::Belady])]
@@ -59,6 +62,32 @@ pub struct ReplayOptions {
     values: ValueOptions,
     #[command(flatten)]
     report: ReportOptions,
+}
+
+/// A policy of the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum EnginePolicy {
+    /// Recency alone.
+    Clock,
+    /// Recency and costs, approximately.
+    CostClock,
+}
+
+impl EnginePolicy {
+    fn policy(self) -> larder::Policy {
+        match self {
+            EnginePolicy::Clock => larder::Policy::Clock,
+            EnginePolicy::CostClock => larder::Policy::CostClock,
+        }
+    }
+
+    /// What the report calls an engine with this policy.
+    fn title(self) -> &'static str {
+        match self {
+            EnginePolicy::Clock => "larder",
+            EnginePolicy::CostClock => "larder, cost-clock",
+        }
+    }
 }
 
 /// A trace with everything that replaying it needs.
@@ -77,12 +106,16 @@ pub fn run(options: &ReplayOptions) -> Outcome<()> {
     let next_uses = next_uses(&trace.requests, trace.objects);
     let subject = Subject { trace, values, next_uses };
     let models = options.policies.len() as u64 + 1;
-    let steps = limits.len() as u64 * (options.threads.len() as u64 + models);
+    let engines = options.threads.len() as u64 * options.engine_policies.len() as u64;
+    let steps = limits.len() as u64 * (engines + models);
     let progress = report::progress(steps * subject.trace.requests.len() as u64);
     let mut rows = Vec::new();
     for limit in &limits {
-        for threads in &options.threads {
-            rows.push(subject.engine(*limit, *threads, &|requests| progress.inc(requests))?);
+        for policy in &options.engine_policies {
+            for threads in &options.threads {
+                let step = |requests| progress.inc(requests);
+                rows.push(subject.engine(*policy, *limit, *threads, &step)?);
+            }
         }
         let engine = rows.last().expect("at least one number of threads is asked for");
         let twin = subject.twin(engine, *limit, &|requests| progress.inc(requests));
@@ -103,8 +136,14 @@ pub fn run(options: &ReplayOptions) -> Outcome<()> {
 }
 
 impl Subject {
-    fn engine(&self, limit: u64, threads: u8, step: &drive::Step) -> Outcome<Row> {
-        let engine = Engine::new(limit)?;
+    fn engine(
+        &self,
+        policy: EnginePolicy,
+        limit: u64,
+        threads: u8,
+        step: &drive::Step,
+    ) -> Outcome<Row> {
+        let engine = Engine::new(limit, policy.policy())?;
         let replay = Replay { trace: &self.trace, values: &self.values, threads };
         let done = engine.maintained(|| replay.run(&engine, step));
         if done.wrong > 0 {
@@ -114,7 +153,7 @@ impl Subject {
                 done.tally.gets - done.tally.misses
             )));
         }
-        Ok(Row::of("larder", limit, threads, &done, &engine))
+        Ok(Row::of(policy.title(), limit, threads, &done, &engine))
     }
 
     fn model(&self, name: String, kind: Kind, scale: Scale, limit: u64, step: &drive::Step) -> Row {

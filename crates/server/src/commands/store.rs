@@ -127,6 +127,7 @@ pub fn store<'s, 'c>(
         flags: command.flags,
         expiry: expiry(command.expiry, target.session),
         base64_key: command.key.base64,
+        ..Attributes::default()
     };
     let key = command.key.bytes(&mut room);
     let reserved = target.session.reserve(key, target.hash, attributes, command.value_bytes);

@@ -1,0 +1,269 @@
+//! How an item lies in its chunk: which fields there are, and where each begins.
+//!
+//! ```text
+//!   0      1       2        4            8        fields that are there only when used
+//!   +------+-------+--------+------------+-------+--------+-------+---------+------+-----+-------+
+//!   | mark | key   | shape  | sequence   | flags | expiry | long  | custom  | cost | key | value |
+//!   | u8   | bytes | u16    | u32        | u32   | u32    | u32   | cas u64 | 3 B  |     |       |
+//!   +------+-------+--------+------------+-------+--------+-------+---------+------+-----+-------+
+//!
+//!   mark   see `mark`. A mark of 0: no item
+//!   shape  15 cost   14 custom cas   13 base64 key   12 long   11 expiry   10 flags
+//!          9..0 value bytes, when not long
+//!   cost   0 credit, which belongs to the hand   1..2 what the item costs to make again
+//! ```
+//!
+//! Eight bytes for an item without client flags, expiry and cost; four more for each of the first
+//! two and three for a cost. There are no list pointers, no pointer of the hash chain and no
+//! reference count: CLOCK needs one bit, the index holds the places, and epochs keep readers safe.
+//!
+//! A value that does not fit the largest chunk is *chained*, which the top bit of `long` says. In
+//! its place stand how many bytes of it a full piece has (u32) and then the places of its pieces, 8
+//! bytes each; every piece is a chunk of its own that knows its owner:
+//!
+//! ```text
+//!   0      1     2       4        8                16
+//!   +------+-----+-------+--------+----------------+--------------------------+
+//!   | mark | 0   | 0     | number | owner's place  | bytes of the value       |
+//!   +------+-----+-------+--------+----------------+--------------------------+
+//! ```
+
+use memory::class::CHUNK_BYTES_MIN;
+use policy::cost::Cost;
+use stdx::units::GIB;
+
+/// Bytes of an item's fixed header.
+pub const HEADER_BYTES: usize = 8;
+/// Bytes of a piece's header.
+pub const PIECE_HEADER_BYTES: usize = 16;
+/// Bytes of a cost and of the credit before it.
+pub(crate) const COST_BYTES: usize = 3;
+/// Bytes before the list of pieces: how much of the value a full piece has.
+pub(crate) const LIST_HEADER_BYTES: usize = 4;
+/// In `long`: the value is chained.
+pub(crate) const LONG_CHAINED: u32 = 1 << 31;
+/// The longest key, in bytes.
+pub const KEY_BYTES_MAX: usize = 250;
+/// The longest value, in bytes.
+pub const VALUE_BYTES_MAX: usize = GIB;
+
+pub(crate) const SHAPE_VALUE: u16 = (1 << 10) - 1;
+pub(crate) const SHAPE_FLAGS: u16 = 1 << 10;
+pub(crate) const SHAPE_EXPIRY: u16 = 1 << 11;
+pub(crate) const SHAPE_LONG: u16 = 1 << 12;
+pub(crate) const SHAPE_BASE64: u16 = 1 << 13;
+pub(crate) const SHAPE_CUSTOM: u16 = 1 << 14;
+pub(crate) const SHAPE_COST: u16 = 1 << 15;
+/// From this bit on the shape says which fields there are.
+const SHAPE_FIELDS_SHIFT: u32 = 10;
+
+/// Where the key begins, for every combination of the six bits that say which fields there are:
+/// every access to an item needs it.
+const KEY_AT: [u8; 64] = {
+    let mut table = [0; 64];
+    let mut fields = 0;
+    while fields < table.len() {
+        let shape = (fields as u16) << SHAPE_FIELDS_SHIFT;
+        let short = (shape & (SHAPE_FLAGS | SHAPE_EXPIRY | SHAPE_LONG)).count_ones() as usize;
+        let custom = (shape & SHAPE_CUSTOM != 0) as usize;
+        let cost = (shape & SHAPE_COST != 0) as usize;
+        table[fields] = (HEADER_BYTES + 4 * short + 8 * custom + COST_BYTES * cost) as u8;
+        fields += 1;
+    }
+    table
+};
+
+const PLACE_BYTES: usize = size_of::<u64>();
+const _: () = assert!((VALUE_BYTES_MAX as u32) < LONG_CHAINED);
+const _: () = assert!(PIECE_HEADER_BYTES < CHUNK_BYTES_MIN);
+
+/// What is to be stored beside key and value.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Fields {
+    /// Client flags.
+    pub flags: u32,
+    /// Unix seconds at which the item is over; 0 never.
+    pub expiry: u32,
+    /// Make room for an expiry even if it is 0.
+    pub expiry_reserved: bool,
+    /// A CAS unique of the client's choice.
+    pub custom_cas: Option<u64>,
+    /// The client sent the key in base64.
+    pub base64_key: bool,
+    /// What the item costs to make again.
+    pub cost: Cost,
+}
+
+/// How an item with certain fields, key and value lies in its chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    pub(crate) shape: u16,
+    pub(crate) key_bytes: u16,
+    pub(crate) value_bytes: u32,
+    /// Bytes of value in a full piece; 0 when the value is not chained.
+    pub(crate) piece_bytes: u32,
+}
+
+impl Layout {
+    /// The layout of a new item where chunks have at most `chunk_bytes_max`. Key 1 to 250 bytes,
+    /// value at most 1 GiB.
+    pub fn new(
+        fields: &Fields,
+        key_bytes: usize,
+        value_bytes: usize,
+        chunk_bytes_max: usize,
+    ) -> Self {
+        assert!((1..=KEY_BYTES_MAX).contains(&key_bytes) && value_bytes <= VALUE_BYTES_MAX);
+        let mut shape = 0;
+        if fields.flags != 0 {
+            shape |= SHAPE_FLAGS;
+        }
+        if fields.expiry != 0 || fields.expiry_reserved {
+            shape |= SHAPE_EXPIRY;
+        }
+        if fields.custom_cas.is_some() {
+            shape |= SHAPE_CUSTOM;
+        }
+        if fields.base64_key {
+            shape |= SHAPE_BASE64;
+        }
+        if fields.cost.is_known() {
+            shape |= SHAPE_COST;
+        }
+        match u16::try_from(value_bytes) {
+            Ok(short) if short <= SHAPE_VALUE => shape |= short,
+            _ => shape |= SHAPE_LONG,
+        }
+        let mut layout = Self {
+            shape,
+            key_bytes: key_bytes as u16,
+            value_bytes: value_bytes as u32,
+            piece_bytes: 0,
+        };
+        if layout.value_at() + value_bytes > chunk_bytes_max {
+            layout.piece_bytes = (chunk_bytes_max - PIECE_HEADER_BYTES) as u32;
+            assert!(layout.head_bytes() <= chunk_bytes_max, "the list of pieces fits a chunk");
+        }
+        layout
+    }
+
+    pub(crate) fn has(&self, bit: u16) -> bool {
+        self.shape & bit != 0
+    }
+
+    pub(crate) fn flags_at(&self) -> usize {
+        HEADER_BYTES
+    }
+
+    pub(crate) fn expiry_at(&self) -> usize {
+        HEADER_BYTES + 4 * usize::from(self.has(SHAPE_FLAGS))
+    }
+
+    pub(crate) fn long_at(&self) -> usize {
+        self.expiry_at() + 4 * usize::from(self.has(SHAPE_EXPIRY))
+    }
+
+    pub(crate) fn custom_at(&self) -> usize {
+        self.long_at() + 4 * usize::from(self.has(SHAPE_LONG))
+    }
+
+    /// Where the credit stands, and the cost behind it; only of an item that has a cost.
+    pub(crate) fn credit_at(&self) -> usize {
+        self.key_at() - COST_BYTES
+    }
+
+    #[inline]
+    pub(crate) fn key_at(&self) -> usize {
+        usize::from(KEY_AT[usize::from(self.shape >> SHAPE_FIELDS_SHIFT) % KEY_AT.len()])
+    }
+
+    #[inline]
+    pub(crate) fn value_at(&self) -> usize {
+        self.key_at() + self.key_bytes()
+    }
+
+    #[inline]
+    pub(crate) fn key_bytes(&self) -> usize {
+        usize::from(self.key_bytes)
+    }
+
+    /// Bytes of the value.
+    #[inline]
+    pub fn value_bytes(&self) -> usize {
+        self.value_bytes as usize
+    }
+
+    #[inline]
+    pub(crate) fn piece_bytes(&self) -> usize {
+        self.piece_bytes as usize
+    }
+
+    /// Whether the value lies in pieces.
+    #[inline]
+    pub fn is_chained(&self) -> bool {
+        self.piece_bytes != 0
+    }
+
+    /// How many pieces the value has; 0 when it is not chained.
+    pub fn pieces(&self) -> usize {
+        if self.is_chained() { self.value_bytes().div_ceil(self.piece_bytes()) } else { 0 }
+    }
+
+    /// Bytes of value in piece `number`.
+    pub fn piece_value_bytes(&self, number: usize) -> usize {
+        (self.value_bytes() - number * self.piece_bytes()).min(self.piece_bytes())
+    }
+
+    /// Where the place of piece `number` stands in the head.
+    pub(crate) fn piece_at(&self, number: usize) -> usize {
+        debug_assert!(number < self.pieces());
+        self.value_at() + LIST_HEADER_BYTES + number * PLACE_BYTES
+    }
+
+    /// Bytes of the first chunk: all of an item that is not chained.
+    pub fn head_bytes(&self) -> usize {
+        let list = LIST_HEADER_BYTES + self.pieces() * PLACE_BYTES;
+        self.value_at() + if self.is_chained() { list } else { self.value_bytes() }
+    }
+
+    /// Bytes of header, key and value: what the item limit is compared with.
+    pub fn item_bytes(&self) -> usize {
+        self.value_at() + self.value_bytes()
+    }
+
+    /// Bytes of all chunks together, headers included.
+    pub fn total_bytes(&self) -> usize {
+        let pieces = self.pieces();
+        let value = if pieces > 0 { self.value_bytes() + pieces * PIECE_HEADER_BYTES } else { 0 };
+        self.head_bytes() + value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHUNK_BYTES_MAX: usize = 128 << 10;
+
+    #[test]
+    fn a_plain_item_has_eight_bytes_beside_key_and_value() {
+        let layout = Layout::new(&Fields::default(), 16, 32, CHUNK_BYTES_MAX);
+        assert_eq!(layout.head_bytes(), 56);
+        assert_eq!(layout.total_bytes(), 56);
+    }
+
+    #[test]
+    fn a_value_is_chained_exactly_when_it_no_longer_fits() {
+        let fields = Fields::default();
+        let layout = |value_bytes| Layout::new(&fields, 10, value_bytes, CHUNK_BYTES_MAX);
+        // 8 bytes of header, 4 of long length, 10 of key.
+        let fits = CHUNK_BYTES_MAX - 22;
+        assert_eq!(layout(fits).pieces(), 0);
+        let chained = layout(fits + 1);
+        assert_eq!((chained.pieces(), chained.head_bytes()), (1, 22 + 4 + 8));
+        let long = layout(3 * (CHUNK_BYTES_MAX - PIECE_HEADER_BYTES) + 1);
+        assert_eq!(long.pieces(), 4);
+        assert_eq!(long.piece_value_bytes(3), 1);
+        assert!(layout(VALUE_BYTES_MAX).head_bytes() <= CHUNK_BYTES_MAX);
+    }
+}

@@ -1,0 +1,82 @@
+//! What an item costs to make again, in two bytes: a small floating-point number of microseconds.
+//!
+//! ```text
+//!   15    11 10         0        exponent 0:  mantissa, exact up to 2047
+//!   +-------+------------+       exponent e:  (2048 + mantissa) << (e - 1)
+//!   | exp.  |  mantissa  |
+//!   +-------+------------+
+//! ```
+//!
+//! Exact up to four milliseconds and to a quarter of a thousandth beyond, up to the 71 minutes
+//! that 32 bits of microseconds hold. Codes order as what they stand for.
+
+const MANTISSA_BITS: u32 = 11;
+const MANTISSA_END: u32 = 1 << MANTISSA_BITS;
+
+/// A cost as it is kept with an item.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cost(pub u16);
+
+impl Cost {
+    /// Nothing is known of what the item costs.
+    pub const UNKNOWN: Self = Self(0);
+
+    /// The nearest cost to so many microseconds; 0 is unknown.
+    pub fn from_us(us: u32) -> Self {
+        if us < MANTISSA_END {
+            return Self(us as u16);
+        }
+        let shift = u32::BITS - MANTISSA_BITS - 1 - us.leading_zeros();
+        // Rounding may carry into the exponent, which is then the next one with a mantissa of 0.
+        let half = if shift == 0 { 0 } else { 1u64 << (shift - 1) };
+        let rounded = ((u64::from(us) + half) >> shift) as u32 - MANTISSA_END;
+        Self((((shift + 1) << MANTISSA_BITS) + rounded) as u16)
+    }
+
+    /// In microseconds.
+    pub fn us(self) -> u32 {
+        let (exponent, mantissa) = (u32::from(self.0) >> MANTISSA_BITS, u32::from(self.0));
+        let mantissa = mantissa % MANTISSA_END;
+        match exponent {
+            0 => mantissa,
+            _ => {
+                let us = u64::from(MANTISSA_END + mantissa) << (exponent - 1);
+                u32::try_from(us).unwrap_or(u32::MAX)
+            }
+        }
+    }
+
+    /// Whether anything is known.
+    pub fn is_known(self) -> bool {
+        self != Self::UNKNOWN
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cost;
+
+    #[test]
+    fn small_costs_are_exact_and_large_ones_nearly() {
+        for us in 0..=4096 {
+            assert_eq!(Cost::from_us(us).us(), us);
+        }
+        let mut us = 4096u32;
+        while let Some(next) = us.checked_add(1 + us / 4001) {
+            us = next;
+            let off = Cost::from_us(us).us().abs_diff(us);
+            assert!(off <= us / 4095, "{us}: off by {off}");
+        }
+        assert_eq!(Cost::from_us(u32::MAX).us(), u32::MAX);
+    }
+
+    #[test]
+    fn codes_order_as_costs_and_are_what_they_stand_for() {
+        let highest = Cost::from_us(u32::MAX).0;
+        for code in 1..=highest {
+            assert!(Cost(code).us() > Cost(code - 1).us(), "{code}");
+            assert_eq!(Cost::from_us(Cost(code).us()), Cost(code));
+        }
+        assert!(!Cost::from_us(0).is_known() && Cost::from_us(1).is_known());
+    }
+}
