@@ -174,6 +174,11 @@ impl Class {
         self.slabs.len() - self.draining
     }
 
+    /// The cost that a round of the hand gives up for each byte, if costs are known.
+    pub(crate) fn density(&self) -> Option<f64> {
+        Some(self.keeper.unit_us()? / self.chunk_bytes as f64)
+    }
+
     /// Whether it has evicted enough since it last asked for a slab in vain to ask again.
     pub(crate) fn may_ask(&self) -> bool {
         self.evicted_since * ASKING_SHARE >= self.chunks_per_slab

@@ -45,10 +45,12 @@ impl Hot {
         // SAFETY: the chunk was allocated just now, for a head of this layout.
         unsafe { item::write_head(&self.arena, place, layout, fields, credit, key) };
         let mut draft = Draft { hot: self, place, layout, written: 0, pieces: 0 };
+        // Each piece is worth its part of the item.
+        let cost_us = fields.cost.us() / layout.pieces().max(1) as u32;
         for number in 0..layout.pieces() {
             let bytes = PIECE_HEADER_BYTES + layout.piece_value_bytes(number);
             // On failure the draft gives back what it has so far.
-            let piece = self.allocate(bytes, Cost::UNKNOWN, links)?.place;
+            let piece = self.allocate(bytes, Cost::from_us(cost_us), links)?.place;
             // SAFETY: both chunks were allocated by this draft, the head for this layout.
             unsafe { item::write_piece(&self.arena, place, layout, number, piece) };
             draft.pieces += 1;

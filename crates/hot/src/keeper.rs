@@ -76,6 +76,14 @@ impl Keeper {
         false
     }
 
+    /// The cost that a round of the hand gives up, in microseconds, if costs are known.
+    pub(crate) fn unit_us(&self) -> Option<f64> {
+        match self {
+            Self::Clock => None,
+            Self::CostClock(policy) => policy.unit_us(),
+        }
+    }
+
     /// Whether the policy would spare the item.
     pub(crate) fn spares(&self, item: ItemRef<'_>) -> bool {
         let is_recent = item.mark().load(Ordering::Relaxed) & RECENT != 0;

@@ -24,7 +24,7 @@ use std::sync::atomic::Ordering;
 
 use memory::{ClassId, Guard, Place, SlabId};
 use policy::cost::Cost;
-use policy::rebalance::{AGE_RATIO_MIN, Look, is_much_older, is_settled};
+use policy::rebalance::{AGE_RATIO_MIN, Look, Worths, is_much_older, is_settled};
 use stdx::sync::lock;
 
 use crate::class::{Class, Room};
@@ -91,7 +91,7 @@ impl Hot {
     /// Drains a slab for a class if it is much older than what the class would evict. Returns
     /// whether the class had better wait for the slab than evict.
     pub(crate) fn seek_slab(&self, id: ClassId, links: &dyn Links) -> bool {
-        let victim_age = {
+        let victims = {
             let guard = self.epochs.pin();
             let mut class = lock(self.class(id));
             match class.awaits.take() {
@@ -103,13 +103,13 @@ impl Hot {
                 None if !links.may_evict() || !class.may_ask() => return false,
                 None => {}
             }
-            self.victim_age(&guard, &class, links)
+            Victims { age: self.victim_age(&guard, &class, links), density: class.density() }
         };
         self.sweep_draining();
         if self.arena.free_slabs() > INDEX_SPARE_SLABS {
             return true;
         }
-        let Some(from) = self.drain_older(id, victim_age, links) else {
+        let Some(from) = self.drain_older(id, victims, links) else {
             lock(self.class(id)).evicted_since = 0;
             return false;
         };
@@ -122,9 +122,11 @@ impl Hot {
         true
     }
 
-    /// Drains a slab that is much older than `victim_age`. Returns whose it was.
-    fn drain_older(&self, id: ClassId, victim_age: u64, links: &dyn Links) -> Option<ClassId> {
-        let offers = self.offers(links);
+    /// Drains a slab that is much older than these victims, for what it keeps. Returns whose it
+    /// was.
+    fn drain_older(&self, id: ClassId, victims: Victims, links: &dyn Links) -> Option<ClassId> {
+        let (offers, worths) = self.offers(links);
+        let victim_age = worths.scaled(victims.age, victims.density);
         let settled = |offer: &&Offer| offer.is_closed && is_settled(offer.age, victim_age);
         if let Some(offer) = offers.iter().find(settled) {
             self.drain(offer, links);
@@ -138,7 +140,7 @@ impl Hot {
     /// Drains the slab that is missed least. Returns whether there was any.
     fn drain_any(&self, except: Option<ClassId>, links: &dyn Links) -> bool {
         let offers = || {
-            let mut offers = self.offers(links);
+            let (mut offers, _) = self.offers(links);
             offers.retain(|offer| Some(offer.class) != except);
             offers
         };
@@ -176,18 +178,20 @@ impl Hot {
         None
     }
 
-    /// The slabs that each class would miss least, the oldest first.
-    fn offers(&self, links: &dyn Links) -> Vec<Offer> {
+    /// The slabs that each class would miss least, the oldest first, and what ages are worth.
+    fn offers(&self, links: &dyn Links) -> (Vec<Offer>, Worths) {
         let zone = self.zone();
-        let mut offers = Vec::new();
+        let (mut offers, mut worths) = (Vec::new(), Worths::default());
         for class in &self.classes {
             let class = lock(class);
             // After the lock was taken, so that no slab is younger than now.
             let mutations = links.mutations();
+            let density = class.density().filter(|_| !class.slabs.is_empty());
+            density.into_iter().for_each(|density| worths.add(density));
             let mut push = |slab, is_closed| {
                 let age = zone.slab(slab).age(mutations);
                 let is_last = class.staying() == 1;
-                offers.push(Offer { class: class.id, slab, age, is_closed, is_last });
+                offers.push(Offer { class: class.id, slab, age, density, is_closed, is_last });
             };
             if let Some(&slab) = class.closed.first() {
                 push(slab, true);
@@ -196,8 +200,9 @@ impl Hot {
                 push(slab, false);
             }
         }
+        offers.iter_mut().for_each(|offer| offer.age = worths.scaled(offer.age, offer.density));
         offers.sort_unstable_by_key(|offer| Reverse(offer.age));
-        offers
+        (offers, worths)
     }
 
     /// Whether a slab stays for what is in it, for another round or until the newest of it is old.
@@ -447,13 +452,24 @@ impl Hot {
     }
 }
 
+/// What a class would evict next.
+#[derive(Debug, Clone, Copy)]
+struct Victims {
+    /// Mutations since it was stored.
+    age: u64,
+    /// The cost for each byte that a round of the class's hand gives up.
+    density: Option<f64>,
+}
+
 /// A slab that a class could do without.
 #[derive(Debug, Clone, Copy)]
 struct Offer {
     class: ClassId,
     slab: SlabId,
-    /// Mutations since a hand came by, or since it was closed.
+    /// Mutations since a hand came by, or since it was closed, for what they are worth.
     age: u64,
+    /// The cost for each byte that a round of the class's hand gives up.
+    density: Option<f64>,
     is_closed: bool,
     /// The class has no other that stays.
     is_last: bool,

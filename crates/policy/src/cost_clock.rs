@@ -59,6 +59,13 @@ pub struct CostClock {
 }
 
 impl CostClock {
+    /// The cost that a round of the hand stands for, in microseconds; nothing before the first.
+    pub fn unit_us(&self) -> Option<f64> {
+        let (units, means) = UNITS;
+        let mean = (1u64 << PLACES) as f64 / self.reciprocal as f64;
+        (self.reciprocal != 0).then(|| mean * means as f64 / units as f64)
+    }
+
     /// Rounds of the hand that a cost pays for.
     fn credit(&self, cost: u32) -> u8 {
         let (units, means) = UNITS;
@@ -147,6 +154,7 @@ mod tests {
     #[test]
     fn the_unit_follows_the_costs_that_are_stored() {
         let mut policy = CostClock::default();
+        assert_eq!(policy.unit_us(), None);
         policy.store(0, 1000);
         assert_eq!(policy.credit(1000), 1);
         (0..20_000).for_each(|_| _ = policy.store(0, 100));
@@ -154,6 +162,8 @@ mod tests {
         // Half of what is stored costs 100 and half 300: the harmonic mean is 150.
         (0..20_000).for_each(|at| _ = policy.store(0, [100, 300][at % 2]));
         assert_eq!((policy.credit(150), policy.credit(1125)), (1, 10));
+        let unit_us = policy.unit_us().expect("something was stored");
+        assert!((112.0..113.0).contains(&unit_us), "{unit_us}");
     }
 
     /// A ring of chunks: whatever is hit and stored, both policies evict the same.

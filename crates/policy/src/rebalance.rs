@@ -8,6 +8,13 @@
 //! own. Ages are counted in mutations of the cache: whatever else a mutation is, it is the same for
 //! all classes.
 //!
+//! Where costs are known, an age is divided by what it has to be worth ([`Worths`]): a class whose
+//! items cost more for each byte keeps them for longer in that proportion. This is the
+//! cost-aware rebalancing of GD-Wheel (Li and Cox, EuroSys 2015, section 5.2), which takes slabs
+//! from the class with the lowest average cost per byte. Here age counts too: a class that has got
+//! slabs evicts later, so the moves come to an end by themselves, where all classes give up as much
+//! cost for each byte and round; and no class starves, since its age grows while it waits.
+//!
 //! A slab's age says when the hand last came by, and not what happened to its items since. So
 //! before it moves somebody looks ([`Look`]): if many were stored or read since, the slab is spared
 //! for a round, as CLOCK spares an item; if a few are among the newest of all, it waits for them to
@@ -25,6 +32,36 @@ pub const NEWEST_SHARE: usize = 64;
 /// lately. Sizes that are overwritten all the time have such items everywhere; were fewer allowed,
 /// they would give nothing to others.
 pub const LATELY_SHARE: usize = 2;
+
+/// The highest worth of a class, and the reciprocal of the lowest: a class with the dearest items
+/// keeps them at most this many times as long as one whose worth is the mean.
+pub const WORTH_MAX: f64 = 16.0;
+
+/// What the age of each class has to be worth: the cost that a round of its hand gives up for each
+/// byte, relative to the others.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Worths {
+    sum: f64,
+    count: u32,
+}
+
+impl Worths {
+    /// Takes note of a class with known costs, given as cost of a round for each byte.
+    pub fn add(&mut self, density: f64) {
+        self.sum += density.ln();
+        self.count += 1;
+    }
+
+    /// An age by which classes may be compared. A class without known costs is as the (geometric)
+    /// mean of the others.
+    pub fn scaled(&self, age: u64, density: Option<f64>) -> u64 {
+        let Some(density) = density.filter(|_| self.count > 0) else {
+            return age;
+        };
+        let mean = (self.sum / f64::from(self.count)).exp();
+        (age as f64 / (density / mean).clamp(1.0 / WORTH_MAX, WORTH_MAX)) as u64
+    }
+}
 
 /// Whether a slab that was left alone for `age` mutations goes rather than an item of `victim_age`.
 pub fn is_much_older(age: u64, victim_age: u64) -> bool {
@@ -90,6 +127,19 @@ mod tests {
         assert!(!is_much_older(1000, 1000) && !is_much_older(1999, 1000));
         assert!(is_much_older(2002, 1000) && is_much_older(2, 0));
         assert!(!is_much_older(1, 0), "a slab that came just now stays");
+    }
+
+    #[test]
+    fn ages_are_worth_what_they_keep() {
+        let mut worths = Worths::default();
+        assert_eq!(worths.scaled(1000, None), 1000);
+        worths.add(1.0);
+        worths.add(4.0);
+        assert_eq!(worths.scaled(1000, None), 1000);
+        assert_eq!((worths.scaled(1000, Some(1.0)), worths.scaled(1000, Some(4.0))), (2000, 500));
+        assert_eq!((worths.scaled(1600, Some(1e9)), worths.scaled(1600, Some(1e-9))), (100, 25600));
+        // What is gone anyway stays the oldest.
+        assert!(worths.scaled(u64::MAX, Some(4.0)) > u64::MAX / 4);
     }
 
     fn look(chunks: usize, items: &[(u64, bool)]) -> Look {
