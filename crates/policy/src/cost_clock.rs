@@ -26,11 +26,12 @@
 //!
 //! What differs from GreedyDual: times are whole rounds, costs beyond [`CREDIT_MAX`] units are the
 //! same, and an item that is hit keeps what it has and is charged when that is used up, rather than
-//! at once. The last gains: this saves at least what GreedyDual saves
+//! at once. The last gains: with it this saves what GreedyDual saves, or more
 //! (`docs/decisions/0007-cost-clock.md`, with the variants that are worse).
 //!
 //! The price is work: the hand makes two to five times the passes of CLOCK for each eviction, and
-//! about [`SPREAD`] times as many where a few items cost next to nothing. A store costs two divisions, a charge none.
+//! about [`SPREAD`] times as many where a few items cost next to nothing. A store costs two
+//! divisions, a charge none.
 //!
 //! All bits of the byte are the policy's. Where marks have fewer to spare, only bit 0 has to be
 //! where hits can reach it; the credit may lie in memory that belongs to the hand.
@@ -53,7 +54,7 @@ const MEMORY_SHIFT: u32 = 10;
 /// Units in a harmonic mean: 4/3.
 const UNITS: (u64, u64) = (4, 3);
 /// At most so many units are in the arithmetic mean. Where a tenth of the items cost next to
-/// nothing, the hand looks at about as many items for each eviction.
+/// nothing, the hand looks at about so many times the items that CLOCK looks at.
 pub const SPREAD: u64 = 16;
 const _: () = assert!(SPREAD << (PLACES + MEAN_PLACES) >> (PLACES + MEAN_PLACES) == SPREAD);
 
