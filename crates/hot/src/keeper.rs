@@ -42,7 +42,7 @@ impl Keeper {
     #[inline]
     pub(crate) fn charge(&mut self, cost: Cost) -> u8 {
         match self {
-            Self::CostClock(policy) if cost.is_known() => credit_of(policy.store(0, cost.us())),
+            Self::CostClock(policy) if cost.is_known() => credit_of(policy.store(cost.us())),
             _ => 0,
         }
     }

@@ -1,7 +1,7 @@
 //! CLOCK that knows costs: a byte per chunk, no lists, and no lock on the way of a hit.
 //!
 //! ```text
-//!   mark    7..6 spare, left as they are    5..1 credit    0 recent
+//!   mark    7..1 credit    0 recent
 //!
 //!                      hit: recent = 1
 //!   stored:            |
@@ -20,76 +20,98 @@
 //! How much cost a round stands for, the *unit*, follows from what is stored: three quarters of the
 //! harmonic mean of its costs. The cheap weigh most in that mean, as they have to: credit cannot
 //! be less than a round, so a unit above the cost of cheap items would favour them; a smaller one
-//! makes the hand go more rounds and tells costs apart that hardly differ. It is the reciprocals
-//! that are averaged, so a charge needs no division.
+//! makes the hand go more rounds and tells costs apart that hardly differ. Where a few items cost
+//! next to nothing, as if some costs are unknown, the hand would go a hundred rounds for them; so
+//! the unit is no less than a [`SPREAD`]th of the mean.
 //!
 //! What differs from GreedyDual: times are whole rounds, costs beyond [`CREDIT_MAX`] units are the
 //! same, and an item that is hit keeps what it has and is charged when that is used up, rather than
-//! at once. The last gains: where GreedyDual saves a half of what LRU pays, this saves at least as
-//! much (`docs/decisions/0007-cost-clock.md`, with the variants that are worse).
+//! at once. The last gains: with it this saves what GreedyDual saves, or more
+//! (`docs/decisions/0007-cost-clock.md`, with the variants that are worse).
 //!
-//! The price is work: the hand makes two to four times the passes of CLOCK for each eviction where
-//! few items are cheap, and [`CREDIT_MAX`] times as many at the most.
+//! The price is work: the hand makes two to five times the passes of CLOCK for each eviction, and
+//! about [`SPREAD`] times as many where a few items cost next to nothing. A store costs two
+//! divisions, a charge none.
 //!
-//! Six bits are needed. Where marks have fewer to spare, only bit 0 has to be where hits can reach
-//! it; the credit may lie in memory that belongs to the hand.
+//! All bits of the byte are the policy's. Where marks have fewer to spare, only bit 0 has to be
+//! where hits can reach it; the credit may lie in memory that belongs to the hand.
 
 use crate::clock::RECENT;
 use crate::{CostPolicy, Verdict};
 
-/// The highest credit. With 15 the dear items of one configuration in thirteen lose some of what
-/// they save, with 63 none gains.
-pub const CREDIT_MAX: u8 = 31;
+/// The highest credit: what a byte leaves. With 31, a cache that is small beside its keys loses a
+/// fifth of the saving where costs differ a hundredfold.
+pub const CREDIT_MAX: u8 = u8::MAX >> 1;
 /// What a credit of one adds to a mark.
 const CREDIT_ONE: u8 = RECENT << 1;
-const CREDIT: u8 = CREDIT_MAX * CREDIT_ONE;
 
 /// Binary places of a reciprocal.
 const PLACES: u32 = 48;
-/// The mean covers about so many stores: two to the power of this.
+/// Binary places of a mean.
+const MEAN_PLACES: u32 = 11;
+/// The means cover about so many stores: two to the power of this.
 const MEMORY_SHIFT: u32 = 10;
 /// Units in a harmonic mean: 4/3.
-const UNITS: (u128, u128) = (4, 3);
+const UNITS: (u64, u64) = (4, 3);
+/// At most so many units are in the arithmetic mean. Where a tenth of the items cost next to
+/// nothing, the hand looks at about so many times the items that CLOCK looks at.
+pub const SPREAD: u64 = 16;
+const _: () = assert!(SPREAD << (PLACES + MEAN_PLACES) >> (PLACES + MEAN_PLACES) == SPREAD);
 
 /// The policy of one size class, with what it has learned of its costs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CostClock {
     /// The mean of the reciprocals of the costs that are stored; 0 before the first.
     reciprocal: u64,
+    /// The mean of the costs.
+    mean: u64,
+    /// What a unit of cost is worth in rounds, with the places of a reciprocal.
+    rate: u64,
 }
 
 impl CostClock {
     /// The cost that a round of the hand stands for, in microseconds; nothing before the first.
     pub fn unit_us(&self) -> Option<f64> {
+        (self.rate != 0).then(|| (1u64 << PLACES) as f64 / self.rate as f64)
+    }
+
+    /// Takes note of a cost that is stored, which is not 0.
+    fn learn(&mut self, cost: u32) {
+        let (reciprocal, cost) = ((1 << PLACES) / u64::from(cost), u64::from(cost) << MEAN_PLACES);
+        if self.mean == 0 {
+            (self.reciprocal, self.mean) = (reciprocal, cost);
+        }
+        self.reciprocal = approach(self.reciprocal, reciprocal);
+        self.mean = approach(self.mean, cost);
         let (units, means) = UNITS;
-        let mean = (1u64 << PLACES) as f64 / self.reciprocal as f64;
-        (self.reciprocal != 0).then(|| mean * means as f64 / units as f64)
+        let by_spread = (SPREAD << (PLACES + MEAN_PLACES)) / self.mean;
+        self.rate = (self.reciprocal * units / means).min(by_spread);
     }
 
     /// Rounds of the hand that a cost pays for.
     fn credit(&self, cost: u32) -> u8 {
-        let (units, means) = UNITS;
-        let product = u128::from(cost.max(1)) * u128::from(self.reciprocal) * units / means;
+        let product = u128::from(cost.max(1)) * u128::from(self.rate);
         let rounds = (product + (1 << (PLACES - 1))) >> PLACES;
         rounds.clamp(1, u128::from(CREDIT_MAX)) as u8
     }
 
-    /// A mark without its recent bit and with the credit of a cost, of which a round is used up
-    /// when the hand next comes by and finds nothing left.
-    fn charge(&self, mark: u8, cost: u32) -> u8 {
-        (mark & !(CREDIT | RECENT)) | ((self.credit(cost) - 1) * CREDIT_ONE)
+    /// The mark of what has the credit of a cost and was not hit since. The pass that finds nothing
+    /// left is the last of the rounds.
+    fn charge(&self, cost: u32) -> u8 {
+        (self.credit(cost) - 1) * CREDIT_ONE
     }
 }
 
+/// A mean after one value more.
+fn approach(mean: u64, value: u64) -> u64 {
+    let change = (value as i64 - mean as i64) >> MEMORY_SHIFT;
+    mean.saturating_add_signed(change).max(1)
+}
+
 impl CostPolicy for CostClock {
-    fn store(&mut self, mark: u8, cost: u32) -> u8 {
-        let reciprocal = (1 << PLACES) / u64::from(cost.max(1));
-        if self.reciprocal == 0 {
-            self.reciprocal = reciprocal;
-        }
-        let change = (reciprocal as i64 - self.reciprocal as i64) >> MEMORY_SHIFT;
-        self.reciprocal = self.reciprocal.saturating_add_signed(change).max(1);
-        self.charge(mark, cost)
+    fn store(&mut self, cost: u32) -> u8 {
+        self.learn(cost.max(1));
+        self.charge(cost)
     }
 
     fn hit(mark: u8) -> u8 {
@@ -97,9 +119,9 @@ impl CostPolicy for CostClock {
     }
 
     fn pass(&self, mark: u8, cost: u32) -> Verdict {
-        match (mark & CREDIT, mark & RECENT) {
-            (0, 0) => Verdict::Evict,
-            (0, _) => Verdict::Spare(self.charge(mark, cost)),
+        match mark {
+            0 => Verdict::Evict,
+            RECENT => Verdict::Spare(self.charge(cost)),
             _ => Verdict::Spare(mark - CREDIT_ONE),
         }
     }
@@ -124,11 +146,12 @@ mod tests {
     fn what_is_dear_stays_for_more_rounds() {
         let mut policy = CostClock::default();
         for _ in 0..10_000 {
-            policy.store(0, 30);
+            policy.store(30);
         }
-        for (cost, expected) in [(1, 0), (30, 0), (45, 1), (300, 12), (60_000, 30), (u32::MAX, 30)]
+        for (cost, expected) in
+            [(1, 0), (30, 0), (45, 1), (300, 12), (60_000, 126), (u32::MAX, 126)]
         {
-            let mark = policy.charge(0, cost);
+            let mark = policy.charge(cost);
             assert_eq!(rounds(&policy, mark, cost), expected, "{cost}");
             // A hit is good for a second time, once the first is used up.
             let hit = CostClock::hit(mark);
@@ -138,29 +161,25 @@ mod tests {
     }
 
     #[test]
-    fn the_spare_bits_of_a_mark_stay() {
+    fn a_few_items_of_no_cost_do_not_keep_the_hand_busy() {
         let mut policy = CostClock::default();
-        policy.store(0, 1);
-        let mark = CostClock::hit(policy.store(0b1100_0000, 100));
-        assert_eq!(mark, 0b1111_1101);
-        let mut seen = mark;
-        while let Verdict::Spare(next) = policy.pass(seen, 100) {
-            assert_eq!(next & 0b1100_0000, 0b1100_0000);
-            seen = next;
-        }
-        assert_eq!(seen, 0b1100_0000);
+        // The harmonic mean is about 10, and the mean 900.
+        (0..20_000).for_each(|at| _ = policy.store(if at % 10 == 0 { 0 } else { 1000 }));
+        let credit = u64::from(policy.credit(1000));
+        assert!((SPREAD..=SPREAD + SPREAD / 4).contains(&credit), "{credit}");
+        assert_eq!(policy.credit(0), 1);
     }
 
     #[test]
     fn the_unit_follows_the_costs_that_are_stored() {
         let mut policy = CostClock::default();
         assert_eq!(policy.unit_us(), None);
-        policy.store(0, 1000);
+        policy.store(1000);
         assert_eq!(policy.credit(1000), 1);
-        (0..20_000).for_each(|_| _ = policy.store(0, 100));
+        (0..20_000).for_each(|_| _ = policy.store(100));
         assert_eq!((policy.credit(100), policy.credit(1000)), (1, 13));
         // Half of what is stored costs 100 and half 300: the harmonic mean is 150.
-        (0..20_000).for_each(|at| _ = policy.store(0, [100, 300][at % 2]));
+        (0..20_000).for_each(|at| _ = policy.store([100, 300][at % 2]));
         assert_eq!((policy.credit(150), policy.credit(1125)), (1, 10));
         let unit_us = policy.unit_us().expect("something was stored");
         assert!((112.0..113.0).contains(&unit_us), "{unit_us}");
@@ -171,7 +190,7 @@ mod tests {
     fn equal_costs_are_decided_as_by_clock() {
         for cost in [0, 1, 2, 7, 20, 65_535, u32::MAX] {
             let mut policy = CostClock::default();
-            let mut marks = [(policy.store(0, cost), 0); 64];
+            let mut marks = [(policy.store(cost), 0); 64];
             let (mut hand, mut random) = (0, 0x9e37_79b9_7f4a_7c15_u64);
             for _ in 0..100_000 {
                 random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
@@ -183,7 +202,7 @@ mod tests {
                 let (ours, clocks) = &mut marks[hand];
                 match (policy.pass(*ours, cost), Clock::pass(*clocks)) {
                     (Verdict::Evict, Verdict::Evict) => {
-                        (*ours, *clocks) = (policy.store(0, cost), 0);
+                        (*ours, *clocks) = (policy.store(cost), 0);
                     }
                     (Verdict::Spare(one), Verdict::Spare(other)) => (*ours, *clocks) = (one, other),
                     verdicts => panic!("{cost}: {verdicts:?}"),

@@ -26,9 +26,8 @@ pub trait Policy {
 /// costs is kept for each class, under the class's lock, as are stores and the hand; a hit needs
 /// neither that nor the cost.
 pub trait CostPolicy {
-    /// The mark of an item that is stored with this cost; 0 is unknown and counts as 1. Bits that
-    /// are not the policy's are those of `mark`.
-    fn store(&mut self, mark: u8, cost: u32) -> u8;
+    /// The mark of an item that is stored with this cost; 0 is unknown and counts as 1.
+    fn store(&mut self, cost: u32) -> u8;
 
     /// The mark after a hit. Equal to `mark` when there is nothing to write.
     fn hit(mark: u8) -> u8;

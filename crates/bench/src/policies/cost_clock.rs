@@ -56,7 +56,7 @@ impl Policy for CostClock {
         }
         let cost = u16::try_from(visit.cost_us).unwrap_or(u16::MAX);
         self.costs[visit.object as usize] = cost;
-        self.marks[visit.object as usize] = self.decisions.store(0, u32::from(cost));
+        self.marks[visit.object as usize] = self.decisions.store(u32::from(cost));
         self.ring.push_front(RING, visit.object, visit.weight);
     }
 

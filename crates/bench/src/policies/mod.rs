@@ -18,6 +18,8 @@ pub mod bound;
 #[cfg(test)]
 pub mod check;
 mod clock;
+#[cfg(test)]
+mod cost_check;
 mod cost_clock;
 mod fifo;
 mod gd_pq;
