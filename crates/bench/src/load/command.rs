@@ -6,15 +6,15 @@ use clap::Args;
 use hdrhistogram::Histogram;
 
 use crate::failure::{Failure, Outcome};
-use crate::load::connection::Job;
 use crate::load::exchange::Protocol;
 use crate::load::found::Found;
+use crate::load::job::{Check, Job, SILENCE_MAX};
 use crate::load::{CONNECTIONS_MAX, Spread, run as send};
 use crate::machine::Machine;
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
 use crate::report::{self, ReportOptions};
 use crate::server::usage;
-use crate::trace::{Operation, Trace};
+use crate::trace::Trace;
 use crate::values::{ValueOptions, Values};
 use crate::workload::requests::Requests;
 
@@ -85,15 +85,14 @@ pub fn run(options: &LoadOptions) -> Outcome<()> {
         depth: options.depth as usize,
         per_second: options.rate,
         warm_up: (trace.requests.len() as f64 * options.warm_up) as u32,
-        checks: !trace.requests.iter().any(|request| changes_in_place(request.operation)),
+        check: Check::of(&trace),
+        silence_max: SILENCE_MAX,
     };
     let spread = Spread { connections: options.connections as usize, cores: options.cores.clone() };
     let server_before = options.pid.map(usage::cpu_ns).transpose()?;
-    let client_before = usage::own_cpu_ns()?;
     let found = send(&job, options.address, &spread)?;
-    let client_ns = usage::own_cpu_ns()? - client_before;
     let mut facts = facts(options, &trace, &found);
-    facts.push(("client CPU s".into(), format!("{:.3}", client_ns as f64 / 1e9)));
+    facts.push(("client CPU s".into(), format!("{:.3}", found.cpu_ns as f64 / 1e9)));
     if let (Some(pid), Some(before)) = (options.pid, server_before) {
         let server_ns = usage::cpu_ns(pid)? - before;
         let resident = usage::resident(pid)?.bytes as f64 / f64::from(1 << 20);
@@ -108,12 +107,6 @@ pub fn run(options: &LoadOptions) -> Outcome<()> {
     };
     println!("{}", report::text(&document));
     options.report.write(&document)
-}
-
-/// Whether a later hit shows something else than the value of its object.
-fn changes_in_place(operation: Operation) -> bool {
-    use Operation::{Append, Decrement, Increment, Prepend};
-    matches!(operation, Append | Prepend | Increment | Decrement)
 }
 
 fn facts(options: &LoadOptions, trace: &Trace, found: &Found) -> Vec<(String, String)> {

@@ -14,6 +14,7 @@ pub mod command;
 pub mod connection;
 pub mod exchange;
 pub mod found;
+pub mod job;
 pub mod schedule;
 
 use std::io;
@@ -23,17 +24,17 @@ use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::failure::{Failure, Outcome};
 use crate::machine;
-use connection::{Connection, Job};
+use connection::Connection;
 use found::Found;
+use job::Job;
 use schedule::{Share, split};
 
 /// Connections of one load: a limit far above what saturates a server.
 pub const CONNECTIONS_MAX: usize = 16_384;
-/// A server that says nothing for this long while it owes replies is given up.
-const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// Nearer to the next request than this a thread looks for replies without sleeping: the kernel's
 /// timer would oversleep.
 const SPIN: Duration = Duration::from_millis(2);
@@ -110,29 +111,34 @@ impl<'j, 't: 'j> Worker<'j, 't> {
     fn run(mut self, started: Instant) -> Outcome<Found> {
         let mut events = Events::with_capacity(EVENTS_MAX);
         let mut heard = Instant::now();
+        let cpu_before_ns = thread_cpu_ns();
+        let mut open = self.connections.iter().filter(|it| !it.is_done()).count();
         self.send_due(started)?;
-        while !self.connections.iter().all(Connection::is_done) {
+        while open > 0 {
             let timeout = self.timeout(started);
             match self.poll.poll(&mut events, Some(timeout)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 other => other.map_err(Failure::io("waiting for replies"))?,
             }
             let now = Instant::now();
-            let is_owed = self.connections.iter().any(Connection::is_owed);
-            if !events.is_empty() || !is_owed {
+            if !events.is_empty() || !self.connections.iter().any(Connection::is_owed) {
                 heard = now;
-            } else if now - heard > SILENCE_MAX {
-                return Err(Failure::Reply(format!("no reply for {SILENCE_MAX:?}")));
+            } else if now - heard >= self.job.silence_max {
+                let silence_max = self.job.silence_max;
+                return Err(Failure::Reply(format!("no reply for {silence_max:?}")));
             }
             for event in &events {
                 let connection = &mut self.connections[event.token().0];
+                let was_open = !connection.is_done();
                 connection.receive(self.job, &mut self.found)?;
-                connection.send(self.job, started, now)?;
+                connection.send(self.job, started, Instant::now())?;
+                open -= usize::from(was_open && connection.is_done());
             }
             if self.job.per_second.is_some() {
                 self.send_due(started)?;
             }
         }
+        self.found.cpu_ns = thread_cpu_ns() - cpu_before_ns;
         Ok(self.found)
     }
 
@@ -147,12 +153,18 @@ impl<'j, 't: 'j> Worker<'j, 't> {
     /// How long nothing but replies can happen.
     fn timeout(&self, started: Instant) -> Duration {
         if self.job.per_second.is_none() {
-            return SILENCE_MAX;
+            return self.job.silence_max;
         }
         let next = self.connections.iter().filter_map(|c| c.next_due(self.job)).min();
-        let left = next.map_or(SILENCE_MAX, |due| (started + due) - Instant::now());
-        if left < SPIN { Duration::ZERO } else { (left - SPIN).min(SILENCE_MAX) }
+        let left = next.map_or(self.job.silence_max, |due| (started + due) - Instant::now());
+        if left < SPIN { Duration::ZERO } else { (left - SPIN).min(self.job.silence_max) }
     }
+}
+
+/// How long this thread has run on a CPU.
+fn thread_cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32).as_nanos() as u64
 }
 
 #[cfg(test)]
@@ -163,8 +175,8 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use std::thread;
 
-    use super::connection::Job;
     use super::exchange::Protocol;
+    use super::job::{Check, Job, SILENCE_MAX};
     use super::{Spread, run};
     use crate::failure::{Failure, Outcome};
     use crate::load::found::Found;
@@ -251,7 +263,8 @@ mod tests {
             depth,
             per_second,
             warm_up,
-            checks: true,
+            check: Check::Whole,
+            silence_max: SILENCE_MAX,
         };
         let spread = Spread { connections: 5, cores: vec![0, 0] };
         run(&job, serve(5, fault), &spread)
