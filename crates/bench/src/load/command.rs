@@ -43,7 +43,8 @@ pub struct LoadOptions {
     /// Cores to send from, one thread pinned to each; none: one thread, pinned nowhere.
     #[arg(long, value_delimiter = ',')]
     cores: Vec<usize>,
-    /// Requests in flight on each connection, unless there is a rate.
+    /// Requests in flight on each connection, filled up when half are answered, unless there is a
+    /// rate.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     depth: u64,
     /// Requests per second, each at its time whatever the server does; latency counts from then.

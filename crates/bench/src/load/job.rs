@@ -22,7 +22,7 @@ pub struct Job<'t> {
     pub values: &'t Values,
     /// Stores an object when a get misses it.
     pub fills_misses: bool,
-    /// Requests in flight on each connection of a closed loop.
+    /// Requests in flight on each connection of a closed loop; at times only half as many.
     pub depth: usize,
     /// Requests per second over all connections; none: a closed loop.
     pub per_second: Option<f64>,

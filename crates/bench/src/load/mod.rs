@@ -3,7 +3,7 @@
 //! ```text
 //!   trace --split by object--> connections --spread over--> threads, one poll each
 //!                                  |
-//!                closed loop: `depth` requests in flight on each
+//!                closed loop: `depth` requests in flight on each, filled up from half
 //!                open loop:   every request at its time, latency counted from that time
 //! ```
 //!
@@ -174,6 +174,7 @@ mod tests {
     use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
     use std::sync::{Arc, Mutex};
     use std::thread;
+    use std::time::Duration;
 
     use super::exchange::Protocol;
     use super::job::{Check, Job, SILENCE_MAX};
@@ -182,6 +183,9 @@ mod tests {
     use crate::load::found::Found;
     use crate::trace::{Operation, Request};
     use crate::values::Values;
+
+    /// How long the silent server is waited for: it never says anything, however long.
+    const SILENCE: Duration = Duration::from_millis(20);
 
     type Items = Arc<Mutex<HashMap<String, Vec<u8>>>>;
 
@@ -205,12 +209,25 @@ mod tests {
         None,
         Damage,
         Refuse,
+        /// Answers nothing.
+        Silence,
+        /// Closes every connection after so many requests.
+        Death(u32),
+        /// Stores, and returns one byte less.
+        Cut,
     }
 
     fn answer(mut stream: TcpStream, items: &Items, fault: Fault) -> std::io::Result<()> {
         let mut reader = BufReader::new(stream.try_clone()?);
-        let mut line = String::new();
+        let (mut line, mut requests) = (String::new(), 0);
         while reader.read_line(&mut line)? > 0 {
+            requests += 1;
+            if fault == Fault::Death(requests) {
+                return Ok(());
+            }
+            if fault == Fault::Silence {
+                continue;
+            }
             let words: Vec<&str> = line.split_whitespace().collect();
             if words[0] == "get" {
                 let mut reply = Vec::new();
@@ -228,6 +245,9 @@ mod tests {
                 value.truncate(bytes);
                 if fault == Fault::Damage {
                     value[0] ^= 1;
+                }
+                if fault == Fault::Cut {
+                    value.pop();
                 }
                 if fault == Fault::Refuse {
                     stream.write_all(b"SERVER_ERROR out of memory\r\n")?;
@@ -264,7 +284,7 @@ mod tests {
             per_second,
             warm_up,
             check: Check::Whole,
-            silence_max: SILENCE_MAX,
+            silence_max: if fault == Fault::Silence { SILENCE } else { SILENCE_MAX },
         };
         let spread = Spread { connections: 5, cores: vec![0, 0] };
         run(&job, serve(5, fault), &spread)
@@ -296,6 +316,28 @@ mod tests {
     fn a_damaged_value_is_found() {
         let failure = load(Fault::Damage, 4, None, 0).expect_err("values differ");
         assert!(matches!(failure, Failure::Check(_)), "{failure}");
+    }
+
+    #[test]
+    fn a_cut_value_is_found() {
+        let failure = load(Fault::Cut, 4, None, 0).expect_err("values are too short");
+        assert!(failure.to_string().contains("bytes, not"), "{failure}");
+    }
+
+    #[test]
+    fn a_silent_server_is_given_up() {
+        for (depth, per_second) in [(1, None), (100, None), (1, Some(20_000.0))] {
+            let failure = load(Fault::Silence, depth, per_second, 0).expect_err("no reply");
+            assert_eq!(failure.to_string(), "bad reply: no reply for 20ms");
+        }
+    }
+
+    #[test]
+    fn a_server_that_dies_is_a_failure_and_no_figure() {
+        for depth in [1, 100] {
+            let failure = load(Fault::Death(50), depth, None, 0).expect_err("it closes");
+            assert_eq!(failure.exit_code(), 4, "{failure}");
+        }
     }
 
     #[test]

@@ -2,13 +2,13 @@
 //!
 //! | option | length | content |
 //! | --- | --- | --- |
-//! | `--values FILE`, `records:FILE` | the record's | object `i` has record `i` modulo their number |
+//! | `--values FILE`, `records:FILE` | the record's | the record that has the object's number |
 //! | `--values made:RATIO` | as the trace has it | phrases and random bytes that compress so far |
 //! | neither | as the trace has it | random, from the object's number |
 //! | `--value-bytes N` | N | any of these: a record is cut, or said again |
 //!
 //! Keys are `obj:` and the object's number with leading zeros. Values follow from the object's
-//! number alone, so whoever reads one can check it. `choice` reads the option, `records`, `made` and
+//! number alone, so whoever reads one can check it. `choice` reads the option; `records`, `made` and
 //! `pattern` make the three kinds of content.
 
 mod choice;
