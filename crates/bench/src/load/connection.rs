@@ -88,9 +88,9 @@ impl<'t> Connection<'t> {
     }
 
     /// Sends whatever is due. A closed loop fills its flight up when half of it is answered: a
-    /// server that writes every reply by itself would otherwise get its requests one by one too, and
-    /// client and server would spend their time on system calls (memcached 1.6.18 with a depth of
-    /// 100: 3.4 microseconds of the client's CPU for each request instead of 1.1).
+    /// server that writes every reply by itself would otherwise get its requests one by one too,
+    /// and client and server would spend their time on system calls (memcached 1.6.18 with a depth
+    /// of 100: 3.4 microseconds of the client's CPU for each request instead of 1.1).
     pub fn send(&mut self, job: &Job<'t>, started: Instant, now: Instant) -> Outcome<()> {
         if job.per_second.is_none() && self.flight.len() > job.depth / 2 {
             return self.flush();

@@ -8,8 +8,8 @@
 //! | `--value-bytes N` | N | any of these: a record is cut, or said again |
 //!
 //! Keys are `obj:` and the object's number with leading zeros. Values follow from the object's
-//! number alone, so whoever reads one can check it. `choice` reads the option; `records`, `made` and
-//! `pattern` make the three kinds of content.
+//! number alone, so whoever reads one can check it. `choice` reads the option; `records`, `made`
+//! and `pattern` make the three kinds of content.
 
 mod choice;
 mod made;

@@ -1,15 +1,13 @@
 //! `load` against real servers, where they are installed, and against what only looks like one.
 
-mod servers;
-
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::thread;
 
+use crate::servers::{Server, free_port};
 use serde_json::Value;
-use servers::{Server, free_port};
 
 /// Gets and sets of values between some bytes and a few KiB.
 const WORKLOAD: &str = "make --keys 2000 --requests 20000 --sizes etc --get-share 0.9 --seed 3";

@@ -9,18 +9,21 @@ use std::time::{Duration, Instant};
 /// How long a server may take to listen.
 const START_MAX: Duration = Duration::from_secs(10);
 
-/// A running server.
-pub struct Server {
-    child: Child,
-    /// Where it listens.
-    pub port: u16,
+/// A process that ends with the test.
+pub struct Ended(pub Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// A running server.
+pub struct Server {
+    _child: Ended,
+    /// Where it listens.
+    pub port: u16,
 }
 
 /// A port that nobody listens on.
@@ -62,7 +65,7 @@ impl Server {
             .stdout(Stdio::null())
             .spawn()
             .expect("it is installed");
-        let server = Server { child, port };
+        let server = Server { _child: Ended(child), port };
         let started = Instant::now();
         while let Err(error) = TcpStream::connect(("127.0.0.1", port)) {
             assert!(started.elapsed() < START_MAX, "no server on port {port}: {error}");
