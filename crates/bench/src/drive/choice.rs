@@ -1,8 +1,8 @@
 //! Which keys a run asks for: uniform or zipfian, drawn before the run from a printed seed.
 //!
-//! Both are drawn as a workload draws them (`workload::popularity`), which spreads the ranks over the
-//! key space, so that popular keys are not neighbours in memory merely because they were stored one
-//! after the other.
+//! Both are drawn as a workload draws them (`workload::popularity`), which spreads the ranks over
+//! the key space, so that popular keys are not neighbours in memory merely because they were stored
+//! one after the other.
 
 use clap::ValueEnum;
 use serde::Serialize;
