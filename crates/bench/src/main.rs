@@ -8,8 +8,8 @@
 //! and `paper` (the experiments of published systems).
 //!
 //! `trace` reads, writes and captures traces, `workload` makes them, and `values` are what their
-//! objects hold. `load` sends one to a server; without a server, `mrc` simulates the `policies` over
-//! it, and `replay` runs it in the engine itself. `docs/benchmarks.md` shows their use.
+//! objects hold. `load` sends one to a server; without a server, `mrc` simulates the `policies`
+//! over it, and `replay` runs it in the engine itself. `docs/benchmarks.md` shows their use.
 
 #![forbid(unsafe_code)]
 

@@ -12,9 +12,9 @@ use clap::Args;
 use super::trace_report;
 use crate::drive::encode::Dialect;
 use crate::failure::{Failure, Outcome};
-use crate::load::connection::Job;
 use crate::load::exchange::Protocol;
 use crate::load::found::Found;
+use crate::load::job::Job;
 use crate::load::pace::PaceOptions;
 use crate::load::{self, Spread};
 use crate::machine::{self, Machine};
@@ -29,6 +29,9 @@ use crate::workload::requests::Requests;
 /// Rounds and requests with `--quick`.
 const QUICK_ROUNDS: u64 = 1;
 const QUICK_REQUESTS: u64 = 200_000;
+
+/// The share of a trace that fills a server before requests count, unless it is said.
+const WARM_UP: f64 = 0.2;
 
 /// What to send, to whom, and in how much memory.
 #[derive(Debug, Args)]
@@ -141,13 +144,12 @@ fn measure(
     };
     let job = Job {
         fills_misses: options.trace.fills_misses(),
-        ..options.pace.job(protocol, trace, values)
+        ..options.pace.job(protocol, trace, values, WARM_UP)
     };
     let spread = Spread { connections: options.pace.connections as usize, cores: Vec::new() };
     let server_before = usage::cpu_ns(server.pid())?;
-    let client_before = usage::own_cpu_ns()?;
     let found = load::run(&job, server.address, &spread).map_err(|error| server.explain(error))?;
-    let client_ns = (usage::own_cpu_ns()? - client_before) as f64;
+    let client_ns = found.cpu_ns as f64;
     let server_ns = (usage::cpu_ns(server.pid())? - server_before) as f64;
     let requests = trace.requests.len() as f64;
     Ok(Sample {

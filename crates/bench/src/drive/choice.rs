@@ -1,20 +1,17 @@
 //! Which keys a run asks for: uniform or zipfian, drawn before the run from a printed seed.
 //!
-//! Zipfian draws invert the exact cumulative distribution by binary search: a table of one `f64` a
-//! key and twenty steps a draw, which is cheap because nothing is drawn while the clock runs. The
-//! ranks are then spread over the key space by a bijection, so that popular keys are not
-//! neighbours in memory merely because they were stored one after the other.
+//! Both are drawn as a workload draws them (`workload::popularity`), which spreads the ranks over
+//! the key space, so that popular keys are not neighbours in memory merely because they were stored
+//! one after the other.
 
 use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::random::Random;
+use crate::workload::popularity;
 
 /// The skew that YCSB and the papers use.
-pub const ZIPF_SKEW: f64 = 0.99;
-/// Steps from rank to index: a prime above any key count in use, so coprime to all of them.
-const SPREAD: u64 = 2_654_435_761;
-
+const ZIPF_SKEW: f64 = 0.99;
 /// How keys are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -27,43 +24,19 @@ pub enum Choice {
 
 /// Draws `draws` indices below `keys`.
 pub fn draw(choice: Choice, keys: u64, draws: usize, seed: u64) -> Vec<u32> {
-    assert!(keys > 0 && keys < SPREAD.min(u64::from(u32::MAX)), "key count out of range");
+    let popularity = match choice {
+        Choice::Uniform => popularity::Choice::Uniform,
+        Choice::Zipfian => popularity::Choice::Zipfian,
+    };
+    let mut chooser = popularity.load(keys, ZIPF_SKEW).expect("neither choice reads a file");
     let mut random = Random::new(seed);
-    match choice {
-        Choice::Uniform => (0..draws).map(|_| random.below(keys) as u32).collect(),
-        Choice::Zipfian => {
-            let table = Zipf::new(keys, ZIPF_SKEW);
-            (0..draws).map(|_| (table.rank(random.unit()) * SPREAD % keys) as u32).collect()
-        }
-    }
-}
-
-/// The cumulative distribution over ranks, not normalised.
-struct Zipf {
-    sums: Vec<f64>,
-}
-
-impl Zipf {
-    fn new(keys: u64, skew: f64) -> Zipf {
-        let mut total = 0.0;
-        let sums = (1..=keys).map(|rank| {
-            total += (rank as f64).powf(-skew);
-            total
-        });
-        Zipf { sums: sums.collect() }
-    }
-
-    /// The rank, from 0, at `place` in `[0, 1)` of the distribution.
-    fn rank(&self, place: f64) -> u64 {
-        let total = self.sums.last().copied().expect("there is at least one key");
-        let rank = self.sums.partition_point(|sum| *sum <= place * total);
-        rank.min(self.sums.len() - 1) as u64
-    }
+    (0..draws).map(|_| chooser.read(&mut random) as u32).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Choice, SPREAD, Zipf, draw};
+    use super::{Choice, draw};
+    use crate::workload::popularity::SPREAD;
 
     #[test]
     fn the_same_seed_draws_the_same_keys() {
@@ -97,12 +70,5 @@ mod tests {
             let got = f64::from(counts[index]);
             assert!((got / wanted - 1.0).abs() < 0.1, "rank {rank}: {got} against {wanted}");
         }
-    }
-
-    #[test]
-    fn ranks_cover_both_ends() {
-        let zipf = Zipf::new(50, 0.99);
-        assert_eq!(zipf.rank(0.0), 0);
-        assert_eq!(zipf.rank(1.0 - f64::EPSILON / 2.0), 49);
     }
 }

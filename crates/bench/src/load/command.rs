@@ -6,9 +6,9 @@ use clap::Args;
 use hdrhistogram::Histogram;
 
 use crate::failure::Outcome;
-use crate::load::connection::Job;
 use crate::load::exchange::Protocol;
 use crate::load::found::Found;
+use crate::load::job::Job;
 use crate::load::pace::PaceOptions;
 use crate::load::{Spread, run as send};
 use crate::machine::Machine;
@@ -60,16 +60,14 @@ pub fn run(options: &LoadOptions) -> Outcome<()> {
     let values = Values::attach(&options.values, &mut trace)?;
     let job = Job {
         fills_misses: !options.no_fill && options.trace.fills_misses(),
-        ..options.pace.job(options.protocol, &trace, &values)
+        ..options.pace.job(options.protocol, &trace, &values, 0.0)
     };
     let connections = options.pace.connections as usize;
     let spread = Spread { connections, cores: options.cores.clone() };
     let server_before = options.pid.map(usage::cpu_ns).transpose()?;
-    let client_before = usage::own_cpu_ns()?;
     let found = send(&job, options.address, &spread)?;
-    let client_ns = usage::own_cpu_ns()? - client_before;
     let mut facts = facts(options, &trace, &found);
-    facts.push(("client CPU s".into(), format!("{:.3}", client_ns as f64 / 1e9)));
+    facts.push(("client CPU s".into(), format!("{:.3}", found.cpu_ns as f64 / 1e9)));
     if let (Some(pid), Some(before)) = (options.pid, server_before) {
         let server_ns = usage::cpu_ns(pid)? - before;
         let resident = usage::resident(pid)?.bytes as f64 / f64::from(1 << 20);

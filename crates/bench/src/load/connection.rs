@@ -1,5 +1,9 @@
 //! One connection of a load: what it still has to send, what it waits for, and what it makes of
 //! the replies.
+//!
+//! A client that costs more than the server measures itself. So requests are made straight into the
+//! bytes that are written, many to a write; the clock is read once for all replies that one read
+//! brought; and those that were sent together and answered together are counted together.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -9,44 +13,27 @@ use mio::net::TcpStream;
 
 use crate::drive::inbox::{Inbox, Received};
 use crate::failure::{Failure, Outcome};
-use crate::load::exchange::{self, Answer, Protocol};
+use crate::load::exchange::{self, Answer, Ask};
 use crate::load::found::Found;
+use crate::load::job::{Check, Job};
 use crate::load::schedule::{Share, due};
-use crate::trace::{Operation, Request};
-use crate::values::{Values, append_key};
+use crate::trace::Operation;
+use crate::values::write_key;
 
 /// Requests in flight on one connection of an open loop. Who falls further behind than this sends
 /// later, and is charged for it all the same, since latency counts from the time that was due.
 const FLIGHT_MAX: usize = 4096;
-
-/// What all connections of a run have in common.
-#[derive(Debug)]
-pub struct Job<'t> {
-    /// The protocol.
-    pub protocol: Protocol,
-    /// The trace.
-    pub requests: &'t [Request],
-    /// The values of its objects.
-    pub values: &'t Values,
-    /// Stores an object when a get misses it.
-    pub fills_misses: bool,
-    /// Requests in flight on each connection of a closed loop.
-    pub depth: usize,
-    /// Requests per second over all connections; none: a closed loop.
-    pub per_second: Option<f64>,
-    /// Requests at the front of the trace that are sent and not counted.
-    pub warm_up: u32,
-    /// Whether values of hits are known: nothing in the trace changes a value in place.
-    pub checks: bool,
-}
+/// Bytes of a reply that nobody asked for, as far as they are quoted.
+const QUOTE_BYTES: usize = 60;
 
 /// A request that waits for its reply.
 #[derive(Debug, Clone, Copy)]
 struct Flight {
-    position: u32,
-    operation: Operation,
     /// When it was sent, or should have been.
     since: Instant,
+    /// Which of the connection's requests.
+    number: u32,
+    operation: Operation,
     is_fill: bool,
 }
 
@@ -93,44 +80,51 @@ impl<'t> Connection<'t> {
 
     /// When its next request is due, if there is one and there is room for it.
     pub fn next_due(&self, job: &Job<'_>) -> Option<Duration> {
-        let position = *self.share.requests.get(self.next)?;
+        let position = self.share.requests.get(self.next)?.position;
         match job.per_second {
             None => (self.flight.len() < job.depth).then_some(Duration::ZERO),
             Some(per_second) => (self.flight.len() < FLIGHT_MAX).then(|| due(position, per_second)),
         }
     }
 
-    /// Sends whatever is due.
+    /// Sends whatever is due. A closed loop fills its flight up when half of it is answered: a
+    /// server that writes every reply by itself would otherwise get its requests one by one too,
+    /// and client and server would spend their time on system calls (memcached 1.6.18 with a depth
+    /// of 100: 3.4 microseconds of the client's CPU for each request instead of 1.1).
     pub fn send(&mut self, job: &Job<'t>, started: Instant, now: Instant) -> Outcome<()> {
+        if job.per_second.is_none() && self.flight.len() > job.depth / 2 {
+            return self.flush();
+        }
         while let Some(due) = self.next_due(job) {
             if started + due > now {
                 break;
             }
-            let position = self.share.requests[self.next];
+            let number = self.next as u32;
             self.next += 1;
-            let operation = job.requests[position as usize].operation;
+            let operation = self.share.requests[number as usize].operation;
             let since = if job.per_second.is_some() { started + due } else { now };
-            self.push(job, Flight { position, operation, since, is_fill: false });
+            self.push(job, Flight { since, number, operation, is_fill: false });
         }
         self.flush()
     }
 
     fn push(&mut self, job: &Job<'t>, flight: Flight) {
-        let request = &job.requests[flight.position as usize];
-        let Self { key, value, outbox, .. } = self;
-        key.clear();
-        append_key(request, key);
-        value.clear();
-        if flight.operation != Operation::Get {
-            job.values.append(request.object, request.value_bytes, value);
-        }
-        let key = std::str::from_utf8(key).expect("keys are letters and digits");
-        exchange::request(job.protocol, flight.operation, key, value, request.ttl_s, outbox);
+        let planned = &self.share.requests[flight.number as usize];
+        write_key(planned.object, planned.key_bytes, &mut self.key);
+        let ask = Ask {
+            operation: flight.operation,
+            key: &self.key,
+            value_bytes: planned.value_bytes,
+            ttl_s: planned.ttl_s,
+        };
+        exchange::request(job.protocol, ask, &mut self.outbox, |out| {
+            job.values.append(planned.object, planned.value_bytes, out);
+        });
         self.flight.push_back(flight);
     }
 
     /// Writes what the socket takes.
-    pub fn flush(&mut self) -> Outcome<()> {
+    fn flush(&mut self) -> Outcome<()> {
         while self.sent < self.outbox.len() {
             match self.stream.write(&self.outbox[self.sent..]) {
                 Ok(bytes) => self.sent += bytes,
@@ -160,21 +154,23 @@ impl<'t> Connection<'t> {
 
     fn understand(&mut self, job: &Job<'t>, found: &mut Found) -> Outcome<()> {
         let now = Instant::now();
+        let mut together = Together { is_get: true, since: now, replies: 0 };
         while let Some(&flight) = self.flight.front() {
             let waiting = self.inbox.waiting();
             let Some((answer, bytes)) = exchange::reply(job.protocol, flight.operation, waiting)?
             else {
+                together.count(now, found);
                 return Ok(());
             };
-            if let Answer::Hit(range) = &answer
-                && job.checks
-            {
-                check(job, flight, &waiting[range.clone()], &mut self.value)?;
+            let planned = &self.share.requests[flight.number as usize];
+            if let Answer::Hit(range) = &answer {
+                job.check(planned, &waiting[range.clone()], &mut self.value)?;
             }
             self.inbox.take(bytes);
             self.flight.pop_front();
-            if flight.position >= job.warm_up {
-                count(job, flight, &answer, now, found);
+            if planned.position >= job.warm_up {
+                together.add(flight, now, found);
+                count(job, flight, &answer, found);
             }
             if answer == Answer::Miss && job.fills_misses {
                 let fill =
@@ -182,38 +178,52 @@ impl<'t> Connection<'t> {
                 self.push(job, fill);
             }
         }
-        if self.inbox.waiting().is_empty() {
-            Ok(())
-        } else {
-            Err(Failure::Reply("more replies than requests".into()))
+        together.count(now, found);
+        let rest = self.inbox.waiting();
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let front = rest[..rest.len().min(QUOTE_BYTES)].escape_ascii();
+        Err(Failure::Reply(format!("more replies than requests: `{front}`")))
+    }
+}
+
+/// Replies of one read to requests that were sent at the same time.
+struct Together {
+    is_get: bool,
+    since: Instant,
+    replies: u64,
+}
+
+impl Together {
+    /// Takes one more; counts those before it if it is not of them.
+    fn add(&mut self, flight: Flight, now: Instant, found: &mut Found) {
+        let is_get = flight.operation == Operation::Get;
+        if (self.is_get, self.since) != (is_get, flight.since) {
+            self.count(now, found);
+            *self = Together { is_get, since: flight.since, replies: 0 };
+        }
+        self.replies += 1;
+    }
+
+    fn count(&self, now: Instant, found: &mut Found) {
+        if self.replies > 0 {
+            found.answered(self.is_get, self.since, now, self.replies);
         }
     }
 }
 
-/// Compares a hit with what was stored: a value of whatever length it had then.
-fn check(job: &Job<'_>, flight: Flight, value: &[u8], scratch: &mut Vec<u8>) -> Outcome<()> {
-    let request = job.requests[flight.position as usize];
-    if job.values.is_value(request.object, value, scratch) {
-        return Ok(());
-    }
-    Err(Failure::Check(format!("object {} came back with another value", request.object)))
-}
-
-fn count(job: &Job<'_>, flight: Flight, answer: &Answer, now: Instant, found: &mut Found) {
-    let waited_ns = (now - flight.since).as_nanos() as u64;
-    found.note(flight.since, now);
+fn count(job: &Job<'_>, flight: Flight, answer: &Answer, found: &mut Found) {
     if flight.operation == Operation::Get {
-        found.get_ns.saturating_record(waited_ns);
         found.counts.gets += 1;
     } else {
-        found.other_ns.saturating_record(waited_ns);
         found.counts.fills += u64::from(flight.is_fill);
         found.counts.others += u64::from(!flight.is_fill);
     }
     match answer {
         Answer::Hit(_) => {
             found.counts.hits += 1;
-            found.counts.checked += u64::from(job.checks);
+            found.counts.checked += u64::from(job.check != Check::Nothing);
         }
         Answer::Refused(words) => {
             found.counts.refused += 1;

@@ -13,7 +13,6 @@
 //!
 //! A cas is sent as a set, since a trace does not say which value the client had read.
 
-use std::fmt;
 use std::ops::Range;
 
 use clap::ValueEnum;
@@ -25,6 +24,10 @@ use crate::trace::Operation;
 
 /// The longest line of a reply that is waited for.
 const LINE_BYTES_MAX: usize = 2048;
+/// Lengths beyond any item's are no lengths.
+const LENGTH_DIGITS_MAX: usize = 10;
+/// Redis's command for a value that becomes longer: it takes no time to live.
+const APPEND: &str = "APPEND";
 
 /// What a connection speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
@@ -36,6 +39,19 @@ pub enum Protocol {
     Meta,
     /// Redis's protocol.
     Resp,
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask<'k> {
+    /// What is done.
+    pub operation: Operation,
+    /// Whose key.
+    pub key: &'k [u8],
+    /// Bytes of the value, where there is one.
+    pub value_bytes: u32,
+    /// Seconds that it stays valid; 0 for ever.
+    pub ttl_s: u32,
 }
 
 /// What a server said to one request.
@@ -56,19 +72,16 @@ pub enum Answer {
 /// A reply and how many bytes it took.
 pub type Reply = (Answer, usize);
 
-/// Appends a request.
+/// Appends a request; `value` appends the value where the request has one.
 pub fn request(
     protocol: Protocol,
-    operation: Operation,
-    key: &str,
-    value: &[u8],
-    ttl_s: u32,
+    ask: Ask<'_>,
     out: &mut Vec<u8>,
+    value: impl FnOnce(&mut Vec<u8>),
 ) {
     match protocol {
-        Protocol::Text => text_request(operation, key, value, ttl_s, out),
-        Protocol::Meta => meta_request(operation, key, value, ttl_s, out),
-        Protocol::Resp => resp_request(operation, key, value, ttl_s, out),
+        Protocol::Text | Protocol::Meta => memcached(protocol, ask, out, value),
+        Protocol::Resp => redis(ask, out, value),
     }
 }
 
@@ -89,68 +102,111 @@ pub fn reply(protocol: Protocol, operation: Operation, bytes: &[u8]) -> Outcome<
     }
 }
 
-fn text_request(operation: Operation, key: &str, value: &[u8], ttl_s: u32, out: &mut Vec<u8>) {
-    let verb = match operation {
-        Operation::Get => return push(out, format_args!("get {key}\r\n")),
-        Operation::Delete => return push(out, format_args!("delete {key}\r\n")),
-        Operation::Increment => return push(out, format_args!("incr {key} 1\r\n")),
-        Operation::Decrement => return push(out, format_args!("decr {key} 1\r\n")),
-        Operation::Set | Operation::Cas => "set",
-        Operation::Add => "add",
-        Operation::Replace => "replace",
-        Operation::Append => "append",
-        Operation::Prepend => "prepend",
-    };
-    push(out, format_args!("{verb} {key} 0 {ttl_s} {}\r\n", value.len()));
-    out.extend_from_slice(value);
-    out.extend_from_slice(b"\r\n");
+/// How the protocols say an operation.
+struct Words {
+    /// Whether a value goes with it.
+    stores: bool,
+    /// The classic verb, and what stands behind the key.
+    text: (&'static str, &'static str),
+    /// The meta command, and its last flags.
+    meta: (&'static str, &'static str),
+    /// Redis's command, and its last word.
+    resp: (&'static str, &'static str),
 }
 
-fn meta_request(operation: Operation, key: &str, value: &[u8], ttl_s: u32, out: &mut Vec<u8>) {
-    let mode = match operation {
-        Operation::Get => return push(out, format_args!("mg {key} v\r\n")),
-        Operation::Delete => return push(out, format_args!("md {key}\r\n")),
-        Operation::Increment => return push(out, format_args!("ma {key}\r\n")),
-        Operation::Decrement => return push(out, format_args!("ma {key} MD\r\n")),
-        Operation::Set | Operation::Cas => "MS",
-        Operation::Add => "ME",
-        Operation::Replace => "MR",
-        Operation::Append => "MA",
-        Operation::Prepend => "MP",
-    };
-    push(out, format_args!("ms {key} {} T{ttl_s} {mode}\r\n", value.len()));
-    out.extend_from_slice(value);
-    out.extend_from_slice(b"\r\n");
-}
-
-fn resp_request(operation: Operation, key: &str, value: &[u8], ttl_s: u32, out: &mut Vec<u8>) {
-    let key = key.as_bytes();
-    let (verb, condition): (&[u8], Option<&[u8]>) = match operation {
-        Operation::Get => return words(out, &[b"GET", key]),
-        Operation::Delete => return words(out, &[b"DEL", key]),
-        Operation::Increment => return words(out, &[b"INCRBY", key, b"1"]),
-        Operation::Decrement => return words(out, &[b"DECRBY", key, b"1"]),
-        Operation::Append | Operation::Prepend => return words(out, &[b"APPEND", key, value]),
-        Operation::Set | Operation::Cas => (b"SET", None),
-        Operation::Add => (b"SET", Some(b"NX")),
-        Operation::Replace => (b"SET", Some(b"XX")),
-    };
-    let seconds = ttl_s.to_string();
-    let mut all: Vec<&[u8]> = vec![verb, key, value];
-    if ttl_s > 0 {
-        all.extend([&b"EX"[..], seconds.as_bytes()]);
+impl Words {
+    /// The one table of what is said.
+    fn of(operation: Operation) -> Words {
+        let (stores, text, meta, resp) = match operation {
+            Operation::Get => (false, ("get ", ""), ("mg ", " v"), ("GET", "")),
+            Operation::Delete => (false, ("delete ", ""), ("md ", ""), ("DEL", "")),
+            Operation::Increment => (false, ("incr ", " 1"), ("ma ", ""), ("INCRBY", "1")),
+            Operation::Decrement => (false, ("decr ", " 1"), ("ma ", " MD"), ("DECRBY", "1")),
+            Operation::Set | Operation::Cas => (true, ("set ", ""), ("ms ", " MS"), ("SET", "")),
+            Operation::Add => (true, ("add ", ""), ("ms ", " ME"), ("SET", "NX")),
+            Operation::Replace => (true, ("replace ", ""), ("ms ", " MR"), ("SET", "XX")),
+            Operation::Append => (true, ("append ", ""), ("ms ", " MA"), (APPEND, "")),
+            Operation::Prepend => (true, ("prepend ", ""), ("ms ", " MP"), (APPEND, "")),
+        };
+        Words { stores, text, meta, resp }
     }
-    all.extend(condition);
-    words(out, &all);
 }
 
-fn words(out: &mut Vec<u8>, words: &[&[u8]]) {
-    push(out, format_args!("*{}\r\n", words.len()));
-    for word in words {
-        push(out, format_args!("${}\r\n", word.len()));
-        out.extend_from_slice(word);
+fn memcached(
+    protocol: Protocol,
+    ask: Ask<'_>,
+    out: &mut Vec<u8>,
+    value: impl FnOnce(&mut Vec<u8>),
+) {
+    let words = Words::of(ask.operation);
+    let (verb, rest) = if protocol == Protocol::Text { words.text } else { words.meta };
+    out.extend_from_slice(verb.as_bytes());
+    out.extend_from_slice(ask.key);
+    if words.stores && protocol == Protocol::Text {
+        out.extend_from_slice(b" 0 ");
+        push_number(out, ask.ttl_s);
+        out.push(b' ');
+        push_number(out, ask.value_bytes);
+    } else if words.stores {
+        out.push(b' ');
+        push_number(out, ask.value_bytes);
+        out.extend_from_slice(b" T");
+        push_number(out, ask.ttl_s);
+    }
+    out.extend_from_slice(rest.as_bytes());
+    out.extend_from_slice(b"\r\n");
+    if words.stores {
+        value(out);
         out.extend_from_slice(b"\r\n");
     }
+}
+
+fn redis(ask: Ask<'_>, out: &mut Vec<u8>, value: impl FnOnce(&mut Vec<u8>)) {
+    let Words { stores, resp: (verb, rest), .. } = Words::of(ask.operation);
+    let expires = stores && ask.ttl_s > 0 && verb != APPEND;
+    let count = 2 + u32::from(stores) + 2 * u32::from(expires) + u32::from(!rest.is_empty());
+    out.push(b'*');
+    push_number(out, count);
+    out.extend_from_slice(b"\r\n");
+    push_word(out, verb.as_bytes());
+    push_word(out, ask.key);
+    if stores {
+        push_length(out, ask.value_bytes);
+        value(out);
+        out.extend_from_slice(b"\r\n");
+    }
+    if expires {
+        push_word(out, b"EX");
+        push_word(out, ask.ttl_s.to_string().as_bytes());
+    }
+    if !rest.is_empty() {
+        push_word(out, rest.as_bytes());
+    }
+}
+
+fn push_word(out: &mut Vec<u8>, word: &[u8]) {
+    push_length(out, word.len() as u32);
+    out.extend_from_slice(word);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn push_length(out: &mut Vec<u8>, length: u32) {
+    out.push(b'$');
+    push_number(out, length);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends a number in decimal digits, which the formatting of the standard library makes slowly.
+fn push_number(out: &mut Vec<u8>, number: u32) {
+    let mut digits = [b'0'; 10];
+    let (mut rest, mut start) = (number, digits.len() - 1);
+    digits[start] += (rest % 10) as u8;
+    while rest >= 10 {
+        rest /= 10;
+        start -= 1;
+        digits[start] += (rest % 10) as u8;
+    }
+    out.extend_from_slice(&digits[start..]);
 }
 
 fn text_reply(
@@ -237,19 +293,16 @@ fn last_number(line: &[u8]) -> Outcome<usize> {
 }
 
 fn number(digits: &[u8]) -> Outcome<usize> {
-    let text = std::str::from_utf8(digits).ok();
-    text.and_then(|text| text.parse().ok())
-        .ok_or_else(|| Failure::Reply(format!("`{}` is no length", digits.escape_ascii())))
-}
-
-fn push(out: &mut Vec<u8>, text: fmt::Arguments<'_>) {
-    use std::io::Write;
-    out.write_fmt(text).expect("a vector takes every write");
+    let valid = (1..=LENGTH_DIGITS_MAX).contains(&digits.len());
+    if !valid || !digits.iter().all(u8::is_ascii_digit) {
+        return Err(Failure::Reply(format!("`{}` is no length", digits.escape_ascii())));
+    }
+    Ok(digits.iter().fold(0, |number, digit| number * 10 + usize::from(digit - b'0')))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Answer, Protocol, reply, request};
+    use super::{Answer, Ask, Protocol, push_number, reply, request};
     use crate::trace::Operation;
 
     const ALL: [Operation; 10] = [
@@ -267,7 +320,8 @@ mod tests {
 
     fn encoded(protocol: Protocol, operation: Operation) -> String {
         let mut out = Vec::new();
-        request(protocol, operation, "k", b"xyz", 60, &mut out);
+        let ask = Ask { operation, key: b"k", value_bytes: 3, ttl_s: 60 };
+        request(protocol, ask, &mut out, |out| out.extend_from_slice(b"xyz"));
         out.escape_ascii().to_string()
     }
 
@@ -280,6 +334,36 @@ mod tests {
         let set =
             r"*6\r\n$3\r\nSET\r\n$1\r\nk\r\n$3\r\nxyz\r\n$2\r\nEX\r\n$2\r\n60\r\n$2\r\nNX\r\n";
         assert_eq!(encoded(Protocol::Resp, Operation::Add), set);
+    }
+
+    #[test]
+    fn every_operation_is_said_in_every_protocol() {
+        let said = [
+            ("get k", "mg k v", "GET k"),
+            ("set k 0 60 3", "ms k 3 T60 MS", "SET k xyz EX 60"),
+            ("add k 0 60 3", "ms k 3 T60 ME", "SET k xyz EX 60 NX"),
+            ("replace k 0 60 3", "ms k 3 T60 MR", "SET k xyz EX 60 XX"),
+            ("set k 0 60 3", "ms k 3 T60 MS", "SET k xyz EX 60"),
+            ("append k 0 60 3", "ms k 3 T60 MA", "APPEND k xyz"),
+            ("prepend k 0 60 3", "ms k 3 T60 MP", "APPEND k xyz"),
+            ("incr k 1", "ma k", "INCRBY k 1"),
+            ("decr k 1", "ma k MD", "DECRBY k 1"),
+            ("delete k", "md k", "DEL k"),
+        ];
+        for (operation, (text, meta, resp)) in ALL.into_iter().zip(said) {
+            let value = if text.contains(" 0 60 ") { r"xyz\r\n" } else { "" };
+            assert_eq!(encoded(Protocol::Text, operation), format!(r"{text}\r\n{value}"));
+            assert_eq!(encoded(Protocol::Meta, operation), format!(r"{meta}\r\n{value}"));
+            let words: Vec<&str> = resp.split(' ').collect();
+            let word = |word: &&str| format!(r"${}\r\n{word}\r\n", word.len());
+            let all: String = words.iter().map(word).collect();
+            assert_eq!(encoded(Protocol::Resp, operation), format!(r"*{}\r\n{all}", words.len()));
+        }
+        for number in [0, 9, 10, 99, 100, 1_048_064, u32::MAX] {
+            let mut out = Vec::new();
+            push_number(&mut out, number);
+            assert_eq!(std::str::from_utf8(&out), Ok(number.to_string().as_str()));
+        }
     }
 
     #[test]
@@ -323,6 +407,9 @@ mod tests {
             }
             assert!(reply(protocol, Operation::Get, &[b'x'; 5000]).is_err());
         }
-        assert!(reply(Protocol::Text, Operation::Get, b"VALUE k 0 x\r\n").is_err());
+        for length in ["x", "", "-1", "99999999999"] {
+            let line = format!("VALUE k 0 {length}\r\n");
+            assert!(reply(Protocol::Text, Operation::Get, line.as_bytes()).is_err(), "{length}");
+        }
     }
 }

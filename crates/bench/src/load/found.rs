@@ -36,6 +36,8 @@ pub struct Found {
     pub get_ns: Histogram<u64>,
     /// Nanoseconds until the reply to anything else.
     pub other_ns: Histogram<u64>,
+    /// CPU time of the threads that sent, from when all were connected.
+    pub cpu_ns: u64,
     /// The words of the first refusal.
     pub refusal: Option<String>,
     /// When the first request that counts was sent and the last reply came.
@@ -49,6 +51,7 @@ impl Found {
             counts: Counts::default(),
             get_ns: histogram(),
             other_ns: histogram(),
+            cpu_ns: 0,
             refusal: None,
             span: None,
         }
@@ -69,8 +72,16 @@ impl Found {
         self.counts.hits as f64 / self.counts.gets.max(1) as f64
     }
 
+    /// Counts so many replies to requests that were sent at one time, all at another.
+    pub fn answered(&mut self, is_get: bool, sent: Instant, answered: Instant, replies: u64) {
+        let waited_ns = answered.saturating_duration_since(sent).as_nanos() as u64;
+        let latencies = if is_get { &mut self.get_ns } else { &mut self.other_ns };
+        latencies.saturating_record_n(waited_ns, replies);
+        self.note(sent, answered);
+    }
+
     /// Notes that something that counts was sent at one time and answered at another.
-    pub fn note(&mut self, sent: Instant, answered: Instant) {
+    fn note(&mut self, sent: Instant, answered: Instant) {
         let (first, last) = self.span.get_or_insert((sent, answered));
         *first = sent.min(*first);
         *last = answered.max(*last);
@@ -88,6 +99,7 @@ impl Found {
         let too_long = |_| Failure::Reply("latencies of two threads do not add up".into());
         self.get_ns.add(other.get_ns).map_err(too_long)?;
         self.other_ns.add(other.other_ns).map_err(too_long)?;
+        self.cpu_ns += other.cpu_ns;
         self.refusal = self.refusal.take().or(other.refusal);
         if let Some((first, last)) = other.span {
             self.note(first, last);

@@ -3,7 +3,7 @@
 //! ```text
 //!   trace --split by object--> connections --spread over--> threads, one poll each
 //!                                  |
-//!                closed loop: `depth` requests in flight on each
+//!                closed loop: `depth` requests in flight on each, filled up from half
 //!                open loop:   every request at its time, latency counted from that time
 //! ```
 //!
@@ -14,6 +14,7 @@ pub mod command;
 pub mod connection;
 pub mod exchange;
 pub mod found;
+pub mod job;
 pub mod pace;
 pub mod schedule;
 
@@ -24,17 +25,17 @@ use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::failure::{Failure, Outcome};
 use crate::machine;
-use connection::{Connection, Job};
+use connection::Connection;
 use found::Found;
+use job::Job;
 use schedule::{Share, split};
 
 /// Connections of one load: a limit far above what saturates a server.
 pub const CONNECTIONS_MAX: usize = 16_384;
-/// A server that says nothing for this long while it owes replies is given up.
-const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// Nearer to the next request than this a thread looks for replies without sleeping: the kernel's
 /// timer would oversleep.
 const SPIN: Duration = Duration::from_millis(2);
@@ -111,29 +112,34 @@ impl<'j, 't: 'j> Worker<'j, 't> {
     fn run(mut self, started: Instant) -> Outcome<Found> {
         let mut events = Events::with_capacity(EVENTS_MAX);
         let mut heard = Instant::now();
+        let cpu_before_ns = thread_cpu_ns();
+        let mut open = self.connections.iter().filter(|it| !it.is_done()).count();
         self.send_due(started)?;
-        while !self.connections.iter().all(Connection::is_done) {
+        while open > 0 {
             let timeout = self.timeout(started);
             match self.poll.poll(&mut events, Some(timeout)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 other => other.map_err(Failure::io("waiting for replies"))?,
             }
             let now = Instant::now();
-            let is_owed = self.connections.iter().any(Connection::is_owed);
-            if !events.is_empty() || !is_owed {
+            if !events.is_empty() || !self.connections.iter().any(Connection::is_owed) {
                 heard = now;
-            } else if now - heard > SILENCE_MAX {
-                return Err(Failure::Reply(format!("no reply for {SILENCE_MAX:?}")));
+            } else if now - heard >= self.job.silence_max {
+                let silence_max = self.job.silence_max;
+                return Err(Failure::Reply(format!("no reply for {silence_max:?}")));
             }
             for event in &events {
                 let connection = &mut self.connections[event.token().0];
+                let was_open = !connection.is_done();
                 connection.receive(self.job, &mut self.found)?;
-                connection.send(self.job, started, now)?;
+                connection.send(self.job, started, Instant::now())?;
+                open -= usize::from(was_open && connection.is_done());
             }
             if self.job.per_second.is_some() {
                 self.send_due(started)?;
             }
         }
+        self.found.cpu_ns = thread_cpu_ns() - cpu_before_ns;
         Ok(self.found)
     }
 
@@ -148,12 +154,18 @@ impl<'j, 't: 'j> Worker<'j, 't> {
     /// How long nothing but replies can happen.
     fn timeout(&self, started: Instant) -> Duration {
         if self.job.per_second.is_none() {
-            return SILENCE_MAX;
+            return self.job.silence_max;
         }
         let next = self.connections.iter().filter_map(|c| c.next_due(self.job)).min();
-        let left = next.map_or(SILENCE_MAX, |due| (started + due) - Instant::now());
-        if left < SPIN { Duration::ZERO } else { (left - SPIN).min(SILENCE_MAX) }
+        let left = next.map_or(self.job.silence_max, |due| (started + due) - Instant::now());
+        if left < SPIN { Duration::ZERO } else { (left - SPIN).min(self.job.silence_max) }
     }
+}
+
+/// How long this thread has run on a CPU.
+fn thread_cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32).as_nanos() as u64
 }
 
 #[cfg(test)]
@@ -163,14 +175,18 @@ mod tests {
     use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
     use std::sync::{Arc, Mutex};
     use std::thread;
+    use std::time::Duration;
 
-    use super::connection::Job;
     use super::exchange::Protocol;
+    use super::job::{Check, Job, SILENCE_MAX};
     use super::{Spread, run};
     use crate::failure::{Failure, Outcome};
     use crate::load::found::Found;
     use crate::trace::{Operation, Request};
     use crate::values::Values;
+
+    /// How long the silent server is waited for: it never says anything, however long.
+    const SILENCE: Duration = Duration::from_millis(20);
 
     type Items = Arc<Mutex<HashMap<String, Vec<u8>>>>;
 
@@ -194,12 +210,25 @@ mod tests {
         None,
         Damage,
         Refuse,
+        /// Answers nothing.
+        Silence,
+        /// Closes every connection after so many requests.
+        Death(u32),
+        /// Stores, and returns one byte less.
+        Cut,
     }
 
     fn answer(mut stream: TcpStream, items: &Items, fault: Fault) -> std::io::Result<()> {
         let mut reader = BufReader::new(stream.try_clone()?);
-        let mut line = String::new();
+        let (mut line, mut requests) = (String::new(), 0);
         while reader.read_line(&mut line)? > 0 {
+            requests += 1;
+            if fault == Fault::Death(requests) {
+                return Ok(());
+            }
+            if fault == Fault::Silence {
+                continue;
+            }
             let words: Vec<&str> = line.split_whitespace().collect();
             if words[0] == "get" {
                 let mut reply = Vec::new();
@@ -217,6 +246,9 @@ mod tests {
                 value.truncate(bytes);
                 if fault == Fault::Damage {
                     value[0] ^= 1;
+                }
+                if fault == Fault::Cut {
+                    value.pop();
                 }
                 if fault == Fault::Refuse {
                     stream.write_all(b"SERVER_ERROR out of memory\r\n")?;
@@ -252,7 +284,8 @@ mod tests {
             depth,
             per_second,
             warm_up,
-            checks: true,
+            check: Check::Whole,
+            silence_max: if fault == Fault::Silence { SILENCE } else { SILENCE_MAX },
         };
         let spread = Spread { connections: 5, cores: vec![0, 0] };
         run(&job, serve(5, fault), &spread)
@@ -284,6 +317,28 @@ mod tests {
     fn a_damaged_value_is_found() {
         let failure = load(Fault::Damage, 4, None, 0).expect_err("values differ");
         assert!(matches!(failure, Failure::Check(_)), "{failure}");
+    }
+
+    #[test]
+    fn a_cut_value_is_found() {
+        let failure = load(Fault::Cut, 4, None, 0).expect_err("values are too short");
+        assert!(failure.to_string().contains("bytes, not"), "{failure}");
+    }
+
+    #[test]
+    fn a_silent_server_is_given_up() {
+        for (depth, per_second) in [(1, None), (100, None), (1, Some(20_000.0))] {
+            let failure = load(Fault::Silence, depth, per_second, 0).expect_err("no reply");
+            assert_eq!(failure.to_string(), "bad reply: no reply for 20ms");
+        }
+    }
+
+    #[test]
+    fn a_server_that_dies_is_a_failure_and_no_figure() {
+        for depth in [1, 100] {
+            let failure = load(Fault::Death(50), depth, None, 0).expect_err("it closes");
+            assert_eq!(failure.exit_code(), 4, "{failure}");
+        }
     }
 
     #[test]

@@ -4,9 +4,9 @@
 use clap::Args;
 
 use super::CONNECTIONS_MAX;
-use super::connection::Job;
 use super::exchange::Protocol;
-use crate::trace::{Operation, Trace};
+use super::job::{Check, Job, SILENCE_MAX};
+use crate::trace::Trace;
 use crate::values::Values;
 
 /// How a load is sent.
@@ -16,15 +16,17 @@ pub struct PaceOptions {
     #[arg(long, default_value_t = 50,
         value_parser = clap::value_parser!(u64).range(1..=CONNECTIONS_MAX as u64))]
     pub connections: u64,
-    /// Requests in flight on each connection, unless there is a rate.
+    /// Requests in flight on each connection, filled up when half are answered, unless there is a
+    /// rate.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub depth: u64,
     /// Requests per second, each at its time whatever the server does; latency counts from then.
     #[arg(long, value_parser = rate)]
     pub rate: Option<f64>,
-    /// Requests at the front that are sent and not counted, as a share of all.
-    #[arg(long, default_value = "0.2", value_parser = warm_up)]
-    pub warm_up: f64,
+    /// Requests at the front that are sent and not counted, as a share of all [default: 0 to a
+    /// running server, 0.2 to those that begin empty].
+    #[arg(long, value_parser = warm_up)]
+    pub warm_up: Option<f64>,
     /// Send only so many requests.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub limit: Option<u64>,
@@ -45,9 +47,15 @@ fn warm_up(text: &str) -> Result<f64, String> {
 }
 
 impl PaceOptions {
-    /// A trace as something to send that fills misses.
-    pub fn job<'t>(&self, protocol: Protocol, trace: &'t Trace, values: &'t Values) -> Job<'t> {
-        let changes = trace.requests.iter().any(|request| changes_in_place(request.operation));
+    /// A trace as something to send that fills misses, with a warm-up if none was asked for.
+    pub fn job<'t>(
+        &self,
+        protocol: Protocol,
+        trace: &'t Trace,
+        values: &'t Values,
+        warm_up: f64,
+    ) -> Job<'t> {
+        let warm_up = self.warm_up.unwrap_or(warm_up);
         Job {
             protocol,
             requests: &trace.requests,
@@ -55,8 +63,9 @@ impl PaceOptions {
             fills_misses: true,
             depth: self.depth as usize,
             per_second: self.rate,
-            warm_up: (trace.requests.len() as f64 * self.warm_up) as u32,
-            checks: !changes,
+            warm_up: (trace.requests.len() as f64 * warm_up) as u32,
+            check: Check::of(trace),
+            silence_max: SILENCE_MAX,
         }
     }
 
@@ -67,12 +76,6 @@ impl PaceOptions {
             None => format!("closed loop, {} in flight on each connection", self.depth),
         }
     }
-}
-
-/// Whether a later hit shows something else than the value of its object.
-fn changes_in_place(operation: Operation) -> bool {
-    use Operation::{Append, Decrement, Increment, Prepend};
-    matches!(operation, Append | Prepend | Increment | Decrement)
 }
 
 #[cfg(test)]

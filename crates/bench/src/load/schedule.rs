@@ -1,5 +1,8 @@
 //! Who sends which request, and when.
 //!
+//! What a connection sends is copied out of the trace before anything is sent, so that it reads its
+//! requests one behind the other: 20 bytes for each, beside the trace's 28.
+//!
 //! All requests for one object go over one connection, so that they arrive in the order of the
 //! trace. Without a rate each connection sends as soon as replies come (a closed loop). With a
 //! rate, every request has a time at which it should be sent, whatever the server does (an open
@@ -8,7 +11,7 @@
 
 use std::time::Duration;
 
-use crate::trace::Request;
+use crate::trace::{Operation, Request};
 
 /// Spreads objects over connections; any odd number with well-mixed upper bits.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -16,9 +19,28 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 /// What one connection sends.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Share {
-    /// Positions in the trace, rising.
-    pub requests: Vec<u32>,
+    /// In the order of the trace.
+    pub requests: Vec<Planned>,
 }
+
+/// A request of a trace that one connection sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Planned {
+    /// Where it stands in the trace.
+    pub position: u32,
+    /// Which object.
+    pub object: u32,
+    /// Bytes of its value.
+    pub value_bytes: u32,
+    /// Seconds that what is stored stays valid; 0 for ever.
+    pub ttl_s: u32,
+    /// Bytes of its key.
+    pub key_bytes: u16,
+    /// What is done.
+    pub operation: Operation,
+}
+
+const _: () = assert!(size_of::<Planned>() == 20);
 
 /// Splits a trace over `connections`.
 pub fn split(requests: &[Request], connections: usize) -> Vec<Share> {
@@ -26,7 +48,10 @@ pub fn split(requests: &[Request], connections: usize) -> Vec<Share> {
     for (position, request) in requests.iter().enumerate() {
         let mixed = (u64::from(request.object).wrapping_add(1)).wrapping_mul(SPREAD) >> 32;
         let connection = ((mixed * connections as u64) >> 32) as usize;
-        shares[connection].requests.push(position as u32);
+        let Request { object, value_bytes, ttl_s, key_bytes, operation, .. } = *request;
+        let position = position as u32;
+        let planned = Planned { position, object, value_bytes, ttl_s, key_bytes, operation };
+        shares[connection].requests.push(planned);
     }
     shares
 }
@@ -60,11 +85,12 @@ mod tests {
         let mut seen = vec![false; requests.len()];
         let mut owner = vec![None; 10_000];
         for (connection, share) in shares.iter().enumerate() {
-            assert!(share.requests.is_sorted());
-            for position in &share.requests {
-                let position = *position as usize;
+            assert!(share.requests.is_sorted_by_key(|planned| planned.position));
+            for planned in &share.requests {
+                let position = planned.position as usize;
                 assert!(!std::mem::replace(&mut seen[position], true));
                 let object = requests[position].object as usize;
+                assert_eq!(planned.object as usize, object);
                 assert_eq!(*owner[object].get_or_insert(connection), connection);
             }
             let even = requests.len() / shares.len();

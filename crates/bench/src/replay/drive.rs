@@ -71,8 +71,7 @@ impl Replay<'_> {
             if request.object % u32::from(self.threads) != thread {
                 continue;
             }
-            key.clear();
-            values::append_key(request, &mut key);
+            values::write_key(request.object, request.key_bytes, &mut key);
             value.clear();
             self.values.append(request.object, request.value_bytes, &mut value);
             let item = Item { position: position as u32, request, key: &key, value: &value };

@@ -32,7 +32,7 @@ enum Action {
 /// What is read.
 #[derive(Debug, Args)]
 struct InputOptions {
-    /// The file, compressed by zstd or not, or "make" and the options of a workload in one argument.
+    /// The file, compressed by zstd or not, or "make" and a workload's options in one argument.
     input: Requests,
     /// Its format; without this it is found out from its name and beginning.
     #[arg(long, value_enum)]

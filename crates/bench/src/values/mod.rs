@@ -2,14 +2,14 @@
 //!
 //! | option | length | content |
 //! | --- | --- | --- |
-//! | `--values FILE`, `records:FILE` | the record's | object `i` has record `i` modulo their number |
+//! | `--values FILE`, `records:FILE` | the record's | the record that has the object's number |
 //! | `--values made:RATIO` | as the trace has it | phrases and random bytes that compress so far |
 //! | neither | as the trace has it | random, from the object's number |
 //! | `--value-bytes N` | N | any of these: a record is cut, or said again |
 //!
 //! Keys are `obj:` and the object's number with leading zeros. Values follow from the object's
-//! number alone, so whoever reads one can check it. `choice` reads the option, `records`, `made` and
-//! `pattern` make the three kinds of content.
+//! number alone, so whoever reads one can check it. `choice` reads the option; `records`, `made`
+//! and `pattern` make the three kinds of content.
 
 mod choice;
 mod made;
@@ -19,7 +19,7 @@ pub mod records;
 use clap::Args;
 
 use crate::failure::{Failure, Outcome};
-use crate::trace::{Request, Trace};
+use crate::trace::Trace;
 pub use choice::{ValueChoice, Values};
 
 /// `obj:` and ten digits.
@@ -76,15 +76,20 @@ impl Values {
     }
 }
 
-/// Appends the key of a request's object.
-pub fn append_key(request: &Request, out: &mut Vec<u8>) {
-    let start = out.len();
-    out.extend_from_slice(b"obj:");
-    out.resize(start + usize::from(request.key_bytes), b'0');
-    let mut rest = request.object;
-    for digit in out[start..].iter_mut().rev().take(10) {
-        *digit = b'0' + (rest % 10) as u8;
-        rest /= 10;
+/// Makes `key` the key of an object, in place of the key that it was.
+pub fn write_key(object: u32, key_bytes: u16, key: &mut Vec<u8>) {
+    let key_bytes = usize::from(key_bytes);
+    if key.len() != key_bytes {
+        key.clear();
+        key.extend_from_slice(b"obj:");
+        key.resize(key_bytes, b'0');
+    }
+    // Two digits at a time, none of which waits for another: keys are made while the clock runs.
+    let pairs = [100_000_000, 1_000_000, 10_000, 100, 1].map(|unit| object / unit % 100);
+    let digits = key.last_chunk_mut::<10>().expect("a key has room for every number");
+    for (digits, pair) in digits.chunks_exact_mut(2).zip(pairs) {
+        digits[0] = b'0' + (pair / 10) as u8;
+        digits[1] = b'0' + (pair % 10) as u8;
     }
 }
 
@@ -100,7 +105,7 @@ pub fn data_bytes(trace: &Trace) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{ValueChoice, ValueOptions, Values, append_key, data_bytes};
+    use super::{ValueChoice, ValueOptions, Values, data_bytes, write_key};
     use crate::policies::check::reads;
     use crate::trace::Trace;
     use crate::trace::testing::Folder;
@@ -111,12 +116,16 @@ mod tests {
 
     #[test]
     fn keys_are_numbers_of_the_wanted_length() {
-        let mut request = reads(&[u32::MAX])[0];
-        for (key_bytes, expected) in [(14, "obj:4294967295"), (17, "obj:0004294967295")] {
-            request.key_bytes = key_bytes;
-            let mut key = b"get ".to_vec();
-            append_key(&request, &mut key);
-            assert_eq!(std::str::from_utf8(&key[4..]), Ok(expected));
+        let mut key = Vec::new();
+        for (object, key_bytes, expected) in [
+            (u32::MAX, 14, "obj:4294967295"),
+            (u32::MAX, 17, "obj:0004294967295"),
+            (1_234_567_890, 17, "obj:0001234567890"),
+            (7, 17, "obj:0000000000007"),
+            (7, 14, "obj:0000000007"),
+        ] {
+            write_key(object, key_bytes, &mut key);
+            assert_eq!(std::str::from_utf8(&key), Ok(expected));
         }
     }
 

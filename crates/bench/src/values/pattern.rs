@@ -10,8 +10,8 @@
 //!
 //! Masks are a bijection of the object's number, so two objects differ in every word of 8 bytes.
 //! Neither within a value nor between two does a compressor find anything to repeat. The block
-//! stays in the nearest cache; slices of a larger pool would cost a distant read for each value, and
-//! slices of a pool so small would repeat one another.
+//! stays in the nearest cache; slices of a larger pool would cost a distant read for each value,
+//! and slices of a pool so small would repeat one another.
 
 use crate::random::Random;
 

@@ -16,9 +16,6 @@
 //!
 //! The normal distribution's deviation is this tool's: the sources name none. Draws beyond the
 //! keys, one in 16,000, are repeated.
-//!
-//! `Chooser::read` draws what `drive::choice::draw` draws, from the same ranks and the same spread,
-//! but with no table: a `Chooser` in a loop can replace it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -32,7 +29,7 @@ use crate::failure::Outcome;
 use crate::random::Random;
 
 /// Steps from rank to key: a prime above all key counts, so coprime to each of them.
-const SPREAD: u64 = 2_654_435_761;
+pub const SPREAD: u64 = 2_654_435_761;
 /// The most keys: their numbers leave room for as many inserts.
 pub const KEYS_MAX: u64 = 1 << 31;
 /// The bell of `normal`, as a share of the keys.

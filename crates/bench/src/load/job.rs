@@ -1,0 +1,98 @@
+//! What is sent, and what is made of the replies: the same for all connections of a run.
+
+use std::time::Duration;
+
+use super::exchange::Protocol;
+use super::schedule::Planned;
+use crate::failure::{Failure, Outcome};
+use crate::trace::{Operation, Request, Trace};
+use crate::values::Values;
+
+/// A server that says nothing for this long while it owes replies is given up.
+pub const SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// What all connections of a run have in common.
+#[derive(Debug)]
+pub struct Job<'t> {
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The trace.
+    pub requests: &'t [Request],
+    /// The values of its objects.
+    pub values: &'t Values,
+    /// Stores an object when a get misses it.
+    pub fills_misses: bool,
+    /// Requests in flight on each connection of a closed loop; at times only half as many.
+    pub depth: usize,
+    /// Requests per second over all connections; none: a closed loop.
+    pub per_second: Option<f64>,
+    /// Requests at the front of the trace that are sent and not counted.
+    pub warm_up: u32,
+    /// What is known of the value that a get finds.
+    pub check: Check,
+    /// How long a server that owes replies may say nothing.
+    pub silence_max: Duration,
+}
+
+/// What the value of a hit is compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Check {
+    /// Nothing: something in the trace changes values in place.
+    Nothing,
+    /// The object's bytes, of whatever length it was when it was stored.
+    Content,
+    /// The object's bytes, and its one length.
+    Whole,
+}
+
+impl Check {
+    /// The strictest that holds for a trace.
+    pub fn of(trace: &Trace) -> Check {
+        use Operation::{Append, Decrement, Increment, Prepend};
+        let changes =
+            |it: &Request| matches!(it.operation, Append | Prepend | Increment | Decrement);
+        if trace.requests.iter().any(changes) {
+            return Check::Nothing;
+        }
+        let mut lengths = vec![None; trace.objects as usize];
+        let mut lasts = |request: &Request| {
+            let bytes = request.value_bytes;
+            *lengths[request.object as usize].get_or_insert(bytes) == bytes
+        };
+        if trace.requests.iter().all(&mut lasts) { Check::Whole } else { Check::Content }
+    }
+}
+
+impl Job<'_> {
+    /// Compares a hit with what was stored. `scratch` may hold anything before and after.
+    pub fn check(&self, planned: &Planned, value: &[u8], scratch: &mut Vec<u8>) -> Outcome<()> {
+        let Planned { object, value_bytes, .. } = *planned;
+        if self.check == Check::Whole && value.len() != value_bytes as usize {
+            let found = value.len();
+            let what = format!("object {object} came back with {found} bytes, not {value_bytes}");
+            return Err(Failure::Check(format!("{what}: has the server another run's objects?")));
+        }
+        if self.check == Check::Nothing || self.values.is_value(object, value, scratch) {
+            return Ok(());
+        }
+        Err(Failure::Check(format!("object {object} came back with another value")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Check;
+    use crate::policies::check::reads;
+    use crate::trace::{Operation, Trace};
+
+    #[test]
+    fn the_check_is_as_strict_as_the_trace_allows() {
+        let mut trace = Trace { name: "t".into(), requests: reads(&[0, 1, 0]), objects: 2 };
+        trace.requests[1].value_bytes = 7;
+        assert_eq!(Check::of(&trace), Check::Whole);
+        trace.requests[2].value_bytes = 7;
+        assert_eq!(Check::of(&trace), Check::Content);
+        trace.requests[1].operation = Operation::Append;
+        assert_eq!(Check::of(&trace), Check::Nothing);
+    }
+}
