@@ -3,9 +3,8 @@
 //! GD-Wheel was measured with ten configurations of one value size and three of several sizes,
 //! whose items fall into groups of costs taken from RUBiS and TPC-W (Li and Cox, "GD-Wheel: A
 //! Cost-Aware Replacement Policy for Key-Value Stores", EuroSys 2015, tables 2 and 3). The paper
-//! itself could not be consulted here. What is known of its tables comes from a program published
-//! with another paper ("Hyperbolic Caching", USENIX ATC 2017), which names GD-Wheel's as its
-//! source:
+//! itself could not be consulted here. What is known of its tables comes from a published simulator
+//! of caches, whose workloads name GD-Wheel's paper as their source:
 //!
 //! | name | source | groups: share of the objects and range of the cost |
 //! | --- | --- | --- |
