@@ -178,6 +178,32 @@ fn a_value_in_pieces_has_its_cost_too() {
     costs(&mut client, "\r\n", "HD\r\n", 3210);
 }
 
+/// Stores three times what the memory holds; one in forty of the first 20,000 items is costly.
+/// Returns how many of those are left.
+fn costly_items_left(policy: &str) -> usize {
+    let server = Server::start(&["-m", "8", "--policy", policy]);
+    let mut client = server.connect();
+    let value = "v".repeat(1000);
+    for number in 0..28_000 {
+        let is_costly = number < 20_000 && number % 40 == 39;
+        let cost_us = if is_costly { 1_000_000 } else { 10 };
+        client.send(format!("ms {number} 1000 q Pc{cost_us}\r\n{value}\r\n").as_bytes());
+    }
+    client.ask("mn\r\n", "MN\r\n");
+    for number in (39..20_000).step_by(40) {
+        client.send(format!("mg {number} q s\r\n").as_bytes());
+    }
+    client.send(b"mn\r\n");
+    client.read_to("MN\r\n").matches("HD s1000\r\n").count()
+}
+
+#[test]
+fn the_policy_that_was_chosen_decides_who_stays() {
+    assert_eq!(costly_items_left("clock"), 0, "all of them are older than what is there");
+    let left = costly_items_left("cost-clock");
+    assert!(left > 400, "{left} of 500");
+}
+
 #[test]
 fn without_the_option_a_word_behind_the_length_says_nothing() {
     let server = Server::start(&[]);
