@@ -9,5 +9,7 @@
 mod bodies;
 
 libfuzzer_sys::fuzz_target!(|stream: &[u8]| {
-    bodies::walk(stream);
+    for dialect in bodies::DIALECTS {
+        bodies::walk(stream, dialect);
+    }
 });

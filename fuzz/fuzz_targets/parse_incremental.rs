@@ -10,6 +10,9 @@ mod bodies;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     if let Some((pieces, stream)) = input.split_first_chunk::<4>() {
-        bodies::incremental(stream, &pieces.map(|piece| 1 + usize::from(piece) * 16));
+        let piece_bytes = pieces.map(|piece| 1 + usize::from(piece) * 16);
+        for dialect in bodies::DIALECTS {
+            bodies::incremental(stream, &piece_bytes, dialect);
+        }
     }
 });

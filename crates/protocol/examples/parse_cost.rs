@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use larder_protocol::request::{MetaFlags, Request};
-use larder_protocol::{Parsed, parse, reply};
+use larder_protocol::{Dialect, Parsed, parse_as, reply};
 
 const ROUNDS: usize = 201;
 const REQUESTS_PER_ROUND: usize = 2000;
@@ -29,11 +29,11 @@ fn measure(name: &str, units: usize, mut once: impl FnMut()) {
 }
 
 /// Reads everything in `input`, looks at each key, and returns how many requests there were.
-fn read_all(input: &[u8]) -> usize {
+fn read_all(input: &[u8], dialect: Dialect) -> usize {
     let mut at = 0;
     let mut count = 0;
     while at < input.len() {
-        match parse(black_box(&input[at..]), None) {
+        match parse_as(black_box(&input[at..]), None, dialect) {
             Parsed::Request { request, consumed } => {
                 at += consumed;
                 count += 1;
@@ -58,6 +58,7 @@ fn main() {
     let key = |index: usize| format!("key:{:020}", index * 7919);
     let lines =
         |line: &dyn Fn(usize) -> String| (0..100).map(line).collect::<String>().into_bytes();
+    let plain = black_box(Dialect::default());
     let pipelined: [(&str, Vec<u8>); 5] = [
         ("get, 1 key of 24 bytes, 100 pipelined", lines(&|i| format!("get {}\r\n", key(i)))),
         ("gets, 1 key, 100 pipelined", lines(&|i| format!("gets {}\r\n", key(i)))),
@@ -73,13 +74,18 @@ fn main() {
     ];
     for (name, input) in &pipelined {
         measure(name, 100, || {
-            black_box(read_all(input));
+            black_box(read_all(input, plain));
         });
     }
     let keys: Vec<String> = (0..100).map(key).collect();
     let multiget = format!("get {}\r\n", keys.join(" ")).into_bytes();
     measure("get, 100 keys, per key", 100, || {
-        black_box(read_all(&multiget));
+        black_box(read_all(&multiget, plain));
+    });
+    let costs = black_box(Dialect { text_cost: true });
+    let sets = lines(&|i| format!("set {} 0 0 32 1500\r\n{}\r\n", key(i), "v".repeat(32)));
+    measure("set of 32 bytes with a cost, 100 pipelined", 100, || {
+        black_box(read_all(&sets, costs));
     });
 
     let mut out = Vec::with_capacity(4096);

@@ -14,6 +14,6 @@ pub mod reply;
 pub mod request;
 
 pub use expiry::Expiry;
-pub use parse::{Parsed, parse};
+pub use parse::{Dialect, Parsed, parse, parse_as};
 pub use refusal::Refusal;
 pub use request::Request;

@@ -36,6 +36,13 @@ const LINE_BYTES_MIN: usize = 4;
 /// The first byte of a request in the binary protocol.
 const BINARY_MAGIC: u8 = 0x80;
 
+/// What a server understands beyond what memcached does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Dialect {
+    /// `set`, `add` and `replace` may have a cost behind the length.
+    pub text_cost: bool,
+}
+
 /// What the parser found.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Parsed<'b> {
@@ -84,21 +91,35 @@ impl From<Refusal> for Failure {
 
 type Outcome<'b> = Result<Request<'b>, Failure>;
 
-/// Says what stands at the front of `input`. `continuation` is what the previous
-/// [`Get`](crate::request::Get) of this connection left.
+/// Says what stands at the front of `input`, as memcached understands it. `continuation` is what
+/// the previous [`Get`](crate::request::Get) of this connection left.
 #[inline]
 pub fn parse(input: &[u8], continuation: Option<GetContinuation>) -> Parsed<'_> {
+    parse_as(input, continuation, Dialect::default())
+}
+
+/// [`parse`], as a server of this dialect understands it. The usual forms mean the same in each.
+#[inline]
+pub fn parse_as(
+    input: &[u8],
+    continuation: Option<GetContinuation>,
+    dialect: Dialect,
+) -> Parsed<'_> {
     if continuation.is_none()
         && let Some(found) = usual::request(input)
     {
         return found;
     }
-    in_any_form(input, continuation)
+    in_any_form(input, continuation, dialect)
 }
 
 /// The parser of every form of every request.
 #[inline(never)]
-fn in_any_form(input: &[u8], continuation: Option<GetContinuation>) -> Parsed<'_> {
+fn in_any_form(
+    input: &[u8],
+    continuation: Option<GetContinuation>,
+    dialect: Dialect,
+) -> Parsed<'_> {
     if continuation.is_none() && input.first() == Some(&BINARY_MAGIC) {
         return Parsed::Binary;
     }
@@ -110,7 +131,7 @@ fn in_any_form(input: &[u8], continuation: Option<GetContinuation>) -> Parsed<'_
     let consumed = newline + 1;
     let outcome = match continuation {
         None if consumed < LINE_BYTES_MIN => Err(Refusal::BadCommandLineFormat.into()),
-        None => request(line),
+        None => request(line, dialect),
         Some(continuation) => multiget::last(line, continuation),
     };
     match outcome {
@@ -124,13 +145,13 @@ fn in_any_form(input: &[u8], continuation: Option<GetContinuation>) -> Parsed<'_
 
 /// Reads one whole line without its end.
 #[inline]
-fn request(line: &[u8]) -> Outcome<'_> {
+fn request(line: &[u8], dialect: Dialect) -> Outcome<'_> {
     let (verb, arguments) = line.split_at(space_index(line));
     match verb {
         b"get" => classic::get(line, arguments, false),
         b"gets" => classic::get(line, arguments, true),
         b"set" | b"add" | b"cas" | b"append" | b"prepend" | b"replace" => {
-            classic::store(verb, arguments)
+            classic::store(verb, arguments, dialect)
         }
         b"mg" => meta::get(arguments),
         b"ms" => meta::set(arguments),

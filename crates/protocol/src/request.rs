@@ -232,6 +232,8 @@ pub struct Store<'b> {
     pub expiry: ExpiryTime,
     /// Length of the value, without the `\r\n` behind it.
     pub value_bytes: usize,
+    /// What the value cost to make, in microseconds; 0 if the client does not say.
+    pub cost_us: u32,
     /// Answer nothing.
     pub noreply: bool,
 }
@@ -297,8 +299,8 @@ pub struct MetaSet<'b> {
     pub vivify: Option<ExpiryTime>,
     /// `q`: no answer to success.
     pub quiet: bool,
-    /// `Pc<microseconds>`: what the value cost to make.
-    pub cost_us: Option<u64>,
+    /// `Pc<microseconds>`: what the value cost to make; 0 if the client does not say.
+    pub cost_us: u32,
 }
 
 /// `md`.

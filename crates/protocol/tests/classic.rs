@@ -1,7 +1,7 @@
 //! The classic text commands, line by line.
 
 use larder_protocol::request::{Direction, ExpiryTime, Get, Key, Request, Store, StoreMode};
-use larder_protocol::{Parsed, Refusal, parse};
+use larder_protocol::{Dialect, Parsed, Refusal, parse, parse_as};
 
 /// The request in a line; the line end is added here and taken as a whole.
 fn request(line: &str) -> Request<'_> {
@@ -83,6 +83,7 @@ fn stores() {
         flags: 1,
         expiry: ExpiryTime(2),
         value_bytes: 3,
+        cost_us: 0,
         noreply: false,
     };
     for (line, store) in [
@@ -152,6 +153,80 @@ fn a_bad_store_with_a_length_swallows_its_value() {
         assert_eq!(refusal(line), (Refusal::BadCommandLineFormat, 7, false), "{line}");
         let silent = format!("{line} noreply");
         assert_eq!(refusal(&silent), (Refusal::BadCommandLineFormat, 7, true), "{line}");
+    }
+}
+
+/// A line as a server with costs in its text commands reads it: the cost and `noreply` of a store,
+/// or the refusal's bytes to swallow and silence.
+fn with_costs(line: &str) -> Result<(u32, bool), (u64, bool)> {
+    let input = format!("{line}\r\n");
+    match parse_as(input.as_bytes(), None, Dialect { text_cost: true }) {
+        Parsed::Request { request: Request::Store(store), consumed } => {
+            assert_eq!(consumed, input.len());
+            assert_eq!((store.key, store.value_bytes), (key("k"), 3), "{line}");
+            Ok((store.cost_us, store.noreply))
+        }
+        Parsed::Refused { error, consumed, swallow_bytes, quiet } => {
+            assert_eq!((error, consumed), (Refusal::BadCommandLineFormat, input.len()));
+            Err((swallow_bytes, quiet))
+        }
+        other => panic!("{line:?}: {other:?}"),
+    }
+}
+
+#[test]
+fn a_cost_stands_behind_the_length() {
+    for verb in ["set", "add", "replace"] {
+        for (end, found) in [
+            ("", Ok((0, false))),
+            (" noreply", Ok((0, true))),
+            (" 1500", Ok((1500, false))),
+            ("  1500  noreply ", Ok((1500, true))),
+            (" 0", Ok((0, false))),
+            (" 0000000000000000000000000000000007", Ok((7, false))),
+            (" 4294967295", Ok((u32::MAX, false))),
+            (" 4294967296 noreply", Ok((u32::MAX, true))),
+            (" 99999999999999999999999999999999", Ok((u32::MAX, false))),
+            // What follows further words is ignored, as it is without costs.
+            (" 1500 junk", Ok((1500, false))),
+            (" 1500 junk noreply", Ok((1500, true))),
+            (" -1", Err((5, false))),
+            (" -1 noreply", Err((5, true))),
+            (" -0", Err((5, false))),
+            (" +1", Err((5, false))),
+            (" 1.5", Err((5, false))),
+            (" 12us", Err((5, false))),
+            (" junk", Err((5, false))),
+            (" junk noreply", Err((5, true))),
+            (" noreply junk", Err((5, false))),
+            (" noreply noreply", Err((5, true))),
+            (" noreply 1500", Err((5, false))),
+            (" 1500noreply", Err((5, false))),
+        ] {
+            let line = format!("{verb} k 1 2 3{end}");
+            assert_eq!(with_costs(&line), found, "{line}");
+        }
+    }
+}
+
+#[test]
+fn other_stores_take_no_cost_and_a_plain_server_none_at_all() {
+    for line in ["append k 1 2 3", "prepend k 1 2 3", "cas k 1 2 3 4"] {
+        for (end, noreply) in [("", false), (" 1500", false), (" -1 noreply", true)] {
+            assert_eq!(with_costs(&format!("{line}{end}")), Ok((0, noreply)), "{line}{end}");
+        }
+    }
+    assert_eq!(with_costs("cas k 1 2 3 -4"), Err((5, false)));
+    for line in ["set k 1 2 3 1500\r\n", "add k 1 2 3 -1\r\n", "replace k 1 2 3 99 junk\r\n"] {
+        let Request::Store(store) = request(line) else { panic!("{line:?}") };
+        assert_eq!((store.cost_us, store.value_bytes), (0, 3), "{line:?}");
+    }
+}
+
+#[test]
+fn a_store_without_a_length_says_so_with_costs_too() {
+    for line in ["set k 0 0", "set k 0 0 -1 5", "set k 0 0 x noreply"] {
+        assert_eq!(with_costs(line), Err((0, false)), "{line}");
     }
 }
 

@@ -4,6 +4,8 @@
 
 mod bodies;
 
+use larder_protocol::Dialect;
+
 /// A small generator of random numbers (splitmix64): a run depends on its seed alone.
 struct Random(u64);
 
@@ -38,6 +40,7 @@ const SEEDS: &[&str] = &[
     "prepend k 0 0 0\r\n\r\n",
     "replace k 0 -1 1\r\nx\r\n",
     "add k 0 0 1 noreply\r\nx\r\n",
+    "set k 0 0 2 1500 noreply\r\nab\r\n",
     "delete k\r\n",
     "delete k noreply\r\n",
     "incr k 1\r\n",
@@ -136,7 +139,9 @@ fn mutated_requests() {
                 1 + random.below(most).max(stream.len() / 500)
             })
             .collect();
-        let checked = std::panic::catch_unwind(|| bodies::incremental(&stream, &pieces));
+        let checked = std::panic::catch_unwind(|| {
+            bodies::DIALECTS.map(|dialect| bodies::incremental(&stream, &pieces, dialect))
+        });
         if checked.is_err() {
             let shown = String::from_utf8_lossy(&stream).into_owned();
             panic!("LARDER_SEED={run} LARDER_RUNS=1, pieces {pieces:?}, stream {shown:?}");
@@ -147,12 +152,14 @@ fn mutated_requests() {
 #[test]
 fn every_split_of_every_request() {
     let pipeline = SEEDS[..SEEDS.len() - 1].concat().into_bytes();
-    for split in 1..pipeline.len() {
-        bodies::incremental(&pipeline, &[split, pipeline.len()]);
+    for dialect in bodies::DIALECTS {
+        for split in 1..pipeline.len() {
+            bodies::incremental(&pipeline, &[split, pipeline.len()], dialect);
+        }
+        bodies::incremental(&pipeline, &[1], dialect);
+        let (events, closed) = bodies::walk(&pipeline, dialect);
+        assert!(!closed && events.len() == SEEDS.len() - 1, "each line is one request");
     }
-    bodies::incremental(&pipeline, &[1]);
-    let (events, closed) = bodies::walk(&pipeline);
-    assert!(!closed && events.len() == SEEDS.len() - 1, "each line is one request");
 }
 
 #[test]
@@ -161,7 +168,7 @@ fn splits_of_a_long_multiget() {
     for (first, end) in [(1, " \r\n"), (2, "\r\n"), (3, "\n")] {
         let stream = format!("gets {}{end}mn\r\n", keys.join(" "));
         for split in (first..stream.len()).step_by(3) {
-            bodies::incremental(stream.as_bytes(), &[split, stream.len()]);
+            bodies::incremental(stream.as_bytes(), &[split, stream.len()], Dialect::default());
         }
     }
 }

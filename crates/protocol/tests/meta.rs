@@ -94,7 +94,7 @@ fn sets() {
         invalidate: false,
         vivify: None,
         quiet: false,
-        cost_us: None,
+        cost_us: 0,
     };
     let mode = |mode| MetaSet { mode, ..set };
     for (line, set) in [
@@ -119,17 +119,47 @@ fn sets() {
         ("ms k 2 MA\r\n", mode(StoreMode::Append)),
         ("ms k 2 MP N9\r\n", MetaSet { vivify: Some(ExpiryTime(9)), ..mode(StoreMode::Prepend) }),
         ("ms k 2 MAppend\r\n", mode(StoreMode::Append)),
-        ("ms k 2 Pc1500\r\n", MetaSet { cost_us: Some(1500), ..set }),
-        ("ms k 2 P\r\n", set),
-        ("ms k 2 Pc\r\n", set),
-        ("ms k 2 Pc-1\r\n", set),
-        ("ms k 2 Pcheap\r\n", set),
         ("ms k 2 Pproxy Lanything\r\n", set),
         ("ms Zm9v 2 b\r\n", MetaSet { key: Key { wire: b"Zm9v", base64: true }, ..set }),
     ] {
         let expected = MetaSet { flags: flags(line, 3), ..set };
         assert_eq!(request(line), Request::MetaSet(expected), "{line:?}");
     }
+}
+
+#[test]
+fn a_cost_is_pc_and_digits_and_every_other_p_is_ignored() {
+    for (flag, cost_us) in [
+        ("Pc1500", 1500),
+        ("Pc0", 0),
+        ("Pc007", 7),
+        ("Pc4294967295", u32::MAX),
+        ("Pc4294967296", u32::MAX),
+        ("Pc99999999999999999999999999", u32::MAX),
+        ("P", 0),
+        ("Pc", 0),
+        ("Pc-1", 0),
+        ("Pc+1", 0),
+        ("Pc1.5", 0),
+        ("Pc12x", 0),
+        ("Pcat", 0),
+        ("PC1500", 0),
+        ("P1500", 0),
+        ("Pproxy", 0),
+    ] {
+        for mode in ["MS", "ME", "MR", "MA", "MP N0"] {
+            let line = format!("ms k 2 q {flag} {mode}\r\n");
+            let Request::MetaSet(set) = request(&line) else { panic!("{line:?}") };
+            assert_eq!((set.cost_us, set.quiet), (cost_us, true), "{line:?}");
+        }
+        for line in [format!("mg k {flag} v\r\n"), format!("md k {flag}\r\n")] {
+            request(&line);
+        }
+        request(&format!("ma k {flag} N0\r\n"));
+        request(&format!("me k {flag}\r\n"));
+    }
+    assert_eq!(refusal("ms k 2 Pc1 Pc2"), (Refusal::DuplicateFlag, 4));
+    assert_eq!(refusal("ms k 2 Pproxy Pc2"), (Refusal::DuplicateFlag, 4));
 }
 
 #[test]

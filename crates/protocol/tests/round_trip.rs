@@ -113,7 +113,9 @@ proptest! {
             " {flags} {seconds} {value_bytes}{unique}{}", noreply_token(noreply)
         );
         let expiry = ExpiryTime(seconds);
-        let store = Store { key: Key::plain(&key), mode, flags, expiry, value_bytes, noreply };
+        let key_read = Key::plain(&key);
+        let store =
+            Store { key: key_read, mode, flags, expiry, value_bytes, cost_us: 0, noreply };
         check(&line(verb, &key, &rest), Request::Store(store))?;
     }
 
@@ -160,7 +162,7 @@ proptest! {
         wire in keys(), value_bytes in 0..=i32::MAX as usize - 2, client_flags: u32,
         seconds in option::of(any::<i32>()), compare_cas in option::of(any::<u64>()),
         new_cas in option::of(any::<u64>()), invalidate: bool,
-        vivify in option::of(any::<i32>()), quiet: bool, cost_us in option::of(any::<u64>()),
+        vivify in option::of(any::<i32>()), quiet: bool, cost_us: u32,
         (letter, mode) in select(vec![
             ("MS", StoreMode::Set), ("ME", StoreMode::Add), ("MR", StoreMode::Replace),
             ("MA", StoreMode::Append), ("MP", StoreMode::Prepend),
@@ -171,7 +173,7 @@ proptest! {
             lettered("I", invalidate), lettered("q", quiet), numbered('T', &seconds),
             numbered('N', &vivify), numbered('E', &new_cas), numbered('C', &compare_cas),
             numbered('F', &Some(client_flags)), lettered(letter, true),
-            cost_us.map(|cost| format!("Pc{cost}")),
+            (cost_us > 0).then(|| format!("Pc{cost_us}")),
         ];
         let flags = shuffled(tokens, seed);
         let set = MetaSet {

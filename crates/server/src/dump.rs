@@ -34,6 +34,7 @@ pub fn write_some(
                 size_class: item.class(),
                 item_bytes: item.chunk_bytes() as u64,
                 client_flags: item.flags(),
+                cost_us: item.cost_us(),
             };
             metadump(out, item.key(), &facts);
         }

@@ -10,7 +10,10 @@ mod help;
 
 use std::path::PathBuf;
 
+pub use declare::policy_name;
 use declare::{DECLARATIONS, Declaration, Kind};
+use larder::Policy;
+use protocol::Dialect;
 
 /// Everything that can be chosen at the start.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,6 +38,10 @@ pub struct Options {
     pub growth_factor: Option<f64>,
     /// Least space for key, value and flags; `None` leaves it to the engine.
     pub item_bytes_min: Option<usize>,
+    /// Who stays when memory is full.
+    pub policy: Policy,
+    /// `set`, `add` and `replace` may have a cost behind the length.
+    pub text_cost: bool,
     /// CAS uniques are given to clients.
     pub cas: bool,
     /// Worker threads.
@@ -86,6 +93,8 @@ impl Default for Options {
             item_bytes_max: 0,
             growth_factor: None,
             item_bytes_min: None,
+            policy: Policy::default(),
+            text_cost: false,
             cas: true,
             threads: 0,
             connections_max: 0,
@@ -114,6 +123,13 @@ impl Default for Options {
             }
         }
         options
+    }
+}
+
+impl Options {
+    /// What requests are understood as.
+    pub fn dialect(&self) -> Dialect {
+        Dialect { text_cost: self.text_cost }
     }
 }
 
@@ -300,10 +316,30 @@ mod tests {
         {
             assert!(refused(line).contains("not"), "{line}");
         }
-        for line in ["--policy lru", "--compressed auto", "--redis-port 1", "--admin-port 1"] {
+        for line in ["--compressed auto", "--redis-port 1", "--admin-port 1"] {
             assert!(refused(line).contains("not there yet"), "{line}");
         }
+        for policy in ["lru", "gd-wheel"] {
+            let refusal = refused(&format!("--policy {policy}"));
+            let wanted = format!("{policy} is not there yet; only clock and cost-clock are");
+            assert_eq!(refusal, format!("--policy: {wanted}"));
+        }
         serve("--policy clock --compressed off -B auto");
+    }
+
+    #[test]
+    fn the_policy_and_costs_in_text_are_chosen() {
+        assert_eq!((serve("").policy, serve("").text_cost), (Policy::Clock, false));
+        assert_eq!(serve("--policy clock").policy, Policy::Clock);
+        assert_eq!(serve("--policy=cost-clock").policy, Policy::CostClock);
+        assert_eq!(serve("--text-cost").dialect(), Dialect { text_cost: true });
+        for policy in ["clock", "cost-clock"] {
+            let options = serve(&format!("--policy {policy}"));
+            assert_eq!(declare::policy_name(options.policy), policy);
+        }
+        for line in ["--policy", "--policy CLOCK", "--policy cost", "--policy clock,cost-clock"] {
+            refused(line);
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@
 use larder::{Cache, Hash};
 use protocol::parse::tokens::Tokens;
 use protocol::request::{Get, GetContinuation, Key, KeyRoom};
-use protocol::{Parsed, Request, parse};
+use protocol::{Dialect, Parsed, Request, parse_as};
 
 /// So many keys are fetched ahead and executed under one pin of the cache. Enough to overlap the
 /// memory latency of a core's outstanding misses several times over, and few enough that what the
@@ -85,6 +85,7 @@ pub enum End {
 /// The way through one read's input.
 pub struct Plan<'b> {
     input: &'b [u8],
+    dialect: Dialect,
     place: Place,
     carried: Option<Get<'b>>,
     /// Bytes beyond the input that belong to a refused request and must be skipped.
@@ -99,8 +100,9 @@ pub fn recycle<'b>(mut steps: Vec<Step<'_>>) -> Vec<Step<'b>> {
 
 impl<'b> Plan<'b> {
     /// Starts at the front of `input`.
-    pub fn new(input: &'b [u8], continuation: Option<GetContinuation>) -> Self {
-        Self { input, place: Place { offset: 0, continuation }, carried: None, swallow_bytes: 0 }
+    pub fn new(input: &'b [u8], continuation: Option<GetContinuation>, dialect: Dialect) -> Self {
+        let place = Place { offset: 0, continuation };
+        Self { input, dialect, place, carried: None, swallow_bytes: 0 }
     }
 
     /// What has not been planned yet.
@@ -157,7 +159,7 @@ impl<'b> Plan<'b> {
             if self.rest().is_empty() {
                 return End::Input;
             }
-            match parse(self.rest(), place.continuation) {
+            match parse_as(self.rest(), place.continuation, self.dialect) {
                 Parsed::Incomplete => return End::Input,
                 Parsed::Request { request, consumed } => {
                     let line = &self.rest()[..consumed];
@@ -328,7 +330,7 @@ mod tests {
         let cache = cache();
         let (mut steps, mut hashes) = (Vec::new(), Vec::new());
         let input = b"get a b\r\nset c 0 0 3\r\nxyz\r\nset d 0 0 9\r\nxy";
-        let mut plan = Plan::new(input, None);
+        let mut plan = Plan::new(input, None, Dialect::default());
         assert_eq!(plan.fill(&cache, &mut steps, &mut hashes), End::Batch);
         assert_eq!(steps.len(), 3);
         assert_eq!(hashes.len(), 4);
@@ -346,7 +348,7 @@ mod tests {
             input.extend_from_slice(format!(" key{number}").as_bytes());
         }
         input.extend_from_slice(b"\r\nmn\r\n");
-        let mut plan = Plan::new(&input, None);
+        let mut plan = Plan::new(&input, None, Dialect::default());
         plan.fill(&cache, &mut steps, &mut hashes);
         assert_eq!((steps.len(), hashes.len()), (1, BATCH_KEYS_MAX));
         let place = plan.place();
@@ -361,7 +363,7 @@ mod tests {
     fn a_refused_value_is_skipped_as_far_as_it_is_here() {
         let cache = cache();
         let (mut steps, mut hashes) = (Vec::new(), Vec::new());
-        let mut plan = Plan::new(b"set a -1 0 9\r\nxyz", None);
+        let mut plan = Plan::new(b"set a -1 0 9\r\nxyz", None, Dialect::default());
         assert_eq!(plan.fill(&cache, &mut steps, &mut hashes), End::Batch);
         assert_eq!(plan.swallow_bytes, 8);
     }

@@ -142,6 +142,7 @@ fn build(
         .memory_bytes(memory_bytes)
         .item_bytes_max(options.item_bytes_max)
         .evict(options.evict)
+        .policy(options.policy)
         .observer(Arc::clone(&evictions) as _);
     if let Some(factor) = options.growth_factor {
         builder = builder.growth_factor(factor);

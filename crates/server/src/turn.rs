@@ -19,7 +19,7 @@ use std::mem;
 
 use larder::{Hash, Session};
 use protocol::parse::LINE_BYTES_MAX;
-use protocol::{Parsed, parse};
+use protocol::{Parsed, parse_as};
 
 use crate::commands::{self, Again, Context, Flow};
 use crate::connection::{Close, Connection, Incoming, State};
@@ -322,7 +322,8 @@ impl<'c> Turner<'c> {
     /// Executes all whole requests of `input`, and leaves the last replies to be written. Returns
     /// how many bytes are done with.
     fn process(&mut self, connection: &mut Connection<'c>, input: &[u8]) -> Result<usize, Close> {
-        let mut plan = Plan::new(input, connection.continuation.take());
+        let continuation = connection.continuation.take();
+        let mut plan = Plan::new(input, continuation, self.server.options.dialect());
         let mut steps = recycle(mem::take(&mut self.steps));
         let place = self.process_plan(connection, &mut plan, &mut steps);
         self.steps = recycle(steps);
@@ -386,7 +387,8 @@ impl<'c> Turner<'c> {
 
     /// Stores a value that has arrived in full.
     fn complete(&mut self, connection: &Connection<'c>, incoming: Incoming<'c>) {
-        let Parsed::Request { request, .. } = parse(&incoming.line, None) else {
+        let dialect = self.server.options.dialect();
+        let Parsed::Request { request, .. } = parse_as(&incoming.line, None, dialect) else {
             unreachable!("the line was parsed when the value began");
         };
         let mut draft = incoming.draft;

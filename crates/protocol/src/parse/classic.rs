@@ -8,7 +8,7 @@
 //! - any other bad token: silenced by `noreply`.
 
 use super::tokens::{Tokens, all_are_keys, ends_in_noreply, skip_spaces};
-use super::{Failure, LINE_BYTES_MAX, Outcome, numbers};
+use super::{Dialect, Failure, LINE_BYTES_MAX, Outcome, numbers};
 use crate::refusal::Refusal;
 use crate::request::{
     Direction, ExpiryTime, Get, GetContinuation, KEY_BYTES_MAX, Key, Request, Store, StoreMode,
@@ -71,9 +71,10 @@ pub(super) fn value_length(token: &[u8]) -> Option<usize> {
         .and_then(|bytes| usize::try_from(bytes).ok())
 }
 
-/// `set k flags exptime bytes [noreply]` and its kin; `cas` has its number before `noreply`.
+/// `set k flags exptime bytes [noreply]` and its kin. `cas` has its number before `noreply`, and
+/// `set`, `add` and `replace` may have a cost there where the dialect knows costs.
 #[inline]
-pub(super) fn store<'b>(verb: &[u8], arguments: &'b [u8]) -> Outcome<'b> {
+pub(super) fn store<'b>(verb: &[u8], arguments: &'b [u8], dialect: Dialect) -> Outcome<'b> {
     let mut tokens = Tokens::new(arguments);
     let (Some(key), Some(flags), Some(expiry), Some(bytes)) =
         (tokens.next(), tokens.next(), tokens.next(), tokens.next())
@@ -100,7 +101,24 @@ pub(super) fn store<'b>(verb: &[u8], arguments: &'b [u8]) -> Outcome<'b> {
         b"prepend" => StoreMode::Prepend,
         _ => StoreMode::Cas(tokens.next().and_then(numbers::unsigned_64).ok_or_else(bad)?),
     };
-    Ok(Request::Store(Store { key: Key::plain(key), mode, flags, expiry, value_bytes, noreply }))
+    let takes_cost = matches!(mode, StoreMode::Set | StoreMode::Add | StoreMode::Replace);
+    let cost_us = if dialect.text_cost && takes_cost {
+        cost_before_noreply(tokens, noreply).ok_or_else(bad)?
+    } else {
+        0
+    };
+    let key = Key::plain(key);
+    Ok(Request::Store(Store { key, mode, flags, expiry, value_bytes, cost_us, noreply }))
+}
+
+/// The cost that the next token says; 0 if there is none, or only the `noreply` that ends the line.
+/// Anything else has to be a number: `noreply` before another word is none.
+fn cost_before_noreply(mut tokens: Tokens<'_>, noreply: bool) -> Option<u32> {
+    match tokens.next() {
+        None => Some(0),
+        Some(_) if noreply && skip_spaces(tokens.rest()).is_empty() => Some(0),
+        Some(token) => numbers::cost_us(token),
+    }
 }
 
 /// A bad token in a command without payload.

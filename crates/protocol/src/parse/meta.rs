@@ -12,9 +12,9 @@
 //! 5. the last bad argument;
 //! 6. a bad mode (`M`), then a long opaque (`O`).
 //!
-//! `ma` calls 2 to 5 all the same. `P` and `L` are for proxies and take any argument; `Pc` followed
-//! by a number is the cost of the value. What else follows `Pc` is ignored like every other `P`,
-//! because memcached would ignore it.
+//! `ma` calls 2 to 5 all the same. `P` and `L` are for proxies and take any argument. `Pc` and
+//! digits up to the end of the token are the cost of the value. Every other `P` is a proxy's,
+//! `Pcat`, `Pc-1` and `Pc12x` among them: ignored, as memcached ignores it, and no error.
 
 use super::classic::{touch_expiry, value_length};
 use super::tokens::Tokens;
@@ -45,7 +45,7 @@ struct Options {
     client_flags: u32,
     delta: Option<u64>,
     initial: u64,
-    cost_us: Option<u64>,
+    cost_us: u32,
     /// The letter behind `M`; 0 stands for none.
     mode: Option<u8>,
     opaque_too_long: bool,
@@ -129,7 +129,7 @@ impl Options {
             | b'L' => {}
             b'b' => check_base64(key)?,
             b'O' => self.opaque_too_long = argument.len() > OPAQUE_BYTES_MAX,
-            b'P' => self.cost_us = argument.strip_prefix(b"c").and_then(numbers::unsigned_64),
+            b'P' => self.cost_us = cost_us(argument),
             b'T' => self.touch = Some(seconds()?),
             b'N' => self.vivify = Some(seconds()?),
             b'R' => self.recache = Some(seconds()?),
@@ -156,6 +156,11 @@ impl Options {
     fn check_opaque(&self) -> Result<(), Refusal> {
         if self.opaque_too_long { Err(Refusal::OpaqueTooLong) } else { Ok(()) }
     }
+}
+
+/// The cost that the argument of a `P` says; 0 if it says none.
+fn cost_us(argument: &[u8]) -> u32 {
+    argument.strip_prefix(b"c").and_then(numbers::cost_us).unwrap_or(0)
 }
 
 #[inline(never)]

@@ -1,7 +1,8 @@
 //! Decimal numbers as memcached reads them: digits only, of a bounded length.
 //!
 //! Numbers of 32 bits have at most 11 characters and those of 64 bits at most 22, leading zeros
-//! and the sign included. An empty token is no number.
+//! and the sign included. An empty token is no number. A cost, which memcached does not know, may
+//! have any number of digits.
 
 const CHARACTERS_32_MAX: usize = 11;
 const CHARACTERS_64_MAX: usize = 22;
@@ -71,6 +72,18 @@ pub(crate) fn store_expiry(token: &[u8]) -> Option<i64> {
     }
 }
 
+/// A cost in microseconds: digits and nothing else, as many as there are. What 32 bits do not hold,
+/// which is 71 minutes, counts as the most that they do.
+#[inline]
+pub(crate) fn cost_us(token: &[u8]) -> Option<u32> {
+    if token.is_empty() {
+        return None;
+    }
+    token.iter().try_fold(0_u32, |sum, &byte| {
+        Some(sum.saturating_mul(10).saturating_add(u32::from(digit(byte)?)))
+    })
+}
+
 #[inline]
 fn signed(token: &[u8]) -> Option<i64> {
     match token.strip_prefix(b"-") {
@@ -110,6 +123,32 @@ mod tests {
         assert_eq!(client_flags(b"-"), None);
         assert_eq!(client_flags(b"+-0"), None);
         assert_eq!(client_flags(b""), None);
+    }
+
+    #[test]
+    fn a_cost_is_digits_and_never_too_large() {
+        for (token, number) in [
+            ("0", Some(0)),
+            ("1500", Some(1500)),
+            ("0000000000000000000000000007", Some(7)),
+            ("4294967294", Some(u32::MAX - 1)),
+            ("4294967295", Some(u32::MAX)),
+            ("4294967296", Some(u32::MAX)),
+            ("42949672950", Some(u32::MAX)),
+            ("18446744073709551616", Some(u32::MAX)),
+            ("99999999999999999999999999999999", Some(u32::MAX)),
+            ("", None),
+            ("-1", None),
+            ("-", None),
+            ("+1", None),
+            ("1.5", None),
+            ("1e3", None),
+            ("0x10", None),
+            ("12us", None),
+            ("99999999999999999999999999999999x", None),
+        ] {
+            assert_eq!(cost_us(token.as_bytes()), number, "{token}");
+        }
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //! between tokens and numbers of at most nine digits.
 //!
 //! One pass from left to right, without a search for the line's end before it. Whatever does not
-//! look exactly like this is left to the parser that knows all forms, and means the same there:
-//! the tests below compare the two.
+//! look exactly like this is left to the parser that knows all forms, and means the same there, in
+//! every dialect: the tests below compare the two. So a set with a cost is left to it too.
 
 use super::Parsed;
 use crate::request::{ExpiryTime, Get, KEY_BYTES_MAX, Key, Request, Store, StoreMode};
@@ -49,6 +49,7 @@ fn set<'b>(input: &'b [u8], rest: &'b [u8]) -> Option<Parsed<'b>> {
         flags,
         expiry: ExpiryTime(i64::from(expiry)),
         value_bytes: value_bytes as usize,
+        cost_us: 0,
         noreply,
     };
     Some(Parsed::Request { request: Request::Store(store), consumed: input.len() - rest.len() })
@@ -119,14 +120,17 @@ fn number(bytes: &[u8]) -> Option<(u32, &[u8])> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::{Parsed, in_any_form};
+    use super::super::{Dialect, Parsed, in_any_form};
     use super::request;
     use crate::request::Request;
 
     fn agrees(input: &[u8]) -> bool {
         let found = request(input);
         if let Some(found) = found {
-            assert_eq!(found, in_any_form(input, None), "{}", input.escape_ascii());
+            for text_cost in [false, true] {
+                let other = in_any_form(input, None, Dialect { text_cost });
+                assert_eq!(found, other, "{}", input.escape_ascii());
+            }
         }
         found.is_some()
     }
@@ -162,6 +166,8 @@ mod tests {
             b"set a 0 0 1234567890\r\n",
             b"set a 0 0 1\nx\r\n",
             b"set a 0 0 1 noreply x\r\n",
+            b"set a 0 0 1 500\r\nx\r\n",
+            b"set a 0 0 1 500 noreply\r\nx\r\n",
             b"set a\r\n0 0 1\r\n",
             b"set  0 0 1\r\n",
         ] {

@@ -21,19 +21,23 @@ pub struct ItemFacts {
     pub item_bytes: u64,
     /// Client flags; `me` does not show them.
     pub client_flags: u32,
+    /// What it costs to make again, in microseconds. 0 is unknown and not shown: then the line is
+    /// memcached's to the byte.
+    pub cost_us: u32,
 }
 
-/// Appends the answer to `me`: `ME k exp= la= cas= fetch= cls= size=\r\n`.
+/// Appends the answer to `me`: `ME k exp= la= cas= fetch= cls= size= [cost=]\r\n`.
 pub fn debug(out: &mut Vec<u8>, key: Key<'_>, facts: &ItemFacts) {
     out.extend_from_slice(b"ME ");
     out.extend_from_slice(key.wire);
     out.push(b' ');
     item(out, facts);
+    cost(out, facts);
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends a line of `metadump`: `key= exp= la= cas= fetch= cls= size= flags= \n`. The space before
-/// the end and the bare `\n` are what memcached writes, and what dump readers split at.
+/// Appends a line of `metadump`: `key= exp= la= cas= fetch= cls= size= flags= [cost= ]\n`. The space
+/// before the end and the bare `\n` are what memcached writes, and what dump readers split at.
 pub fn metadump(out: &mut Vec<u8>, key: &[u8], facts: &ItemFacts) {
     out.extend_from_slice(b"key=");
     uri_encoded(out, key);
@@ -41,6 +45,7 @@ pub fn metadump(out: &mut Vec<u8>, key: &[u8], facts: &ItemFacts) {
     item(out, facts);
     out.extend_from_slice(b" flags=");
     decimal(out, u64::from(facts.client_flags));
+    cost(out, facts);
     out.extend_from_slice(b" \n");
 }
 
@@ -70,6 +75,14 @@ fn item(out: &mut Vec<u8>, facts: &ItemFacts) {
     decimal(out, facts.item_bytes);
 }
 
+/// The last field, if there is a cost: what reads memcached's lines by place finds all of its own.
+fn cost(out: &mut Vec<u8>, facts: &ItemFacts) {
+    if facts.cost_us > 0 {
+        out.extend_from_slice(b" cost=");
+        decimal(out, u64::from(facts.cost_us));
+    }
+}
+
 /// Appends a key with everything but letters, digits and `-._~` as `%XX`.
 pub fn uri_encoded(out: &mut Vec<u8>, key: &[u8]) {
     const HEX_DIGITS: &[u8; 16] = b"0123456789ABCDEF";
@@ -96,6 +109,7 @@ mod tests {
         size_class: 1,
         item_bytes: 62,
         client_flags: 0,
+        cost_us: 0,
     };
 
     #[test]
@@ -113,6 +127,19 @@ mod tests {
         assert_eq!(
             out,
             b"key=a-._~%20%2F%25%FF exp=9 la=1 cas=3 fetch=no cls=1 size=62 flags=5 \n"
+        );
+    }
+
+    #[test]
+    fn a_cost_is_the_last_field() {
+        let mut out = Vec::new();
+        let facts = ItemFacts { cost_us: u32::MAX, ..FACTS };
+        debug(&mut out, Key::plain(b"k"), &facts);
+        metadump(&mut out, b"k", &facts);
+        assert_eq!(
+            String::from_utf8_lossy(&out),
+            "ME k exp=-1 la=1 cas=3 fetch=yes cls=1 size=62 cost=4294967295\r\n\
+             key=k exp=-1 la=1 cas=3 fetch=yes cls=1 size=62 flags=0 cost=4294967295 \n"
         );
     }
 

@@ -3,7 +3,7 @@
 //! [`walk`] reads a stream as a connection would and checks each answer of the parser.
 //! [`incremental`] reads the same stream twice, at once and in pieces, and compares what was found.
 
-use larder_protocol::parse::{LINE_BYTES_MAX, Parsed, parse};
+use larder_protocol::parse::{Dialect, LINE_BYTES_MAX, Parsed, parse_as};
 use larder_protocol::request::{GetContinuation, KEY_BYTES_MAX, Key, KeyRoom, MetaFlags, Request};
 
 /// Something that a stream said. A multiget that came in pieces is one event.
@@ -18,6 +18,7 @@ pub struct Event {
 /// The parser's side of a connection.
 #[derive(Default)]
 struct Connection {
+    dialect: Dialect,
     buffer: Vec<u8>,
     continuation: Option<GetContinuation>,
     /// Payload bytes still to be skipped.
@@ -49,7 +50,7 @@ impl Connection {
         if self.continuation.is_none() {
             self.leading_space = buffer.first() == Some(&b' ');
         }
-        let consumed = match parse(&buffer, self.continuation) {
+        let consumed = match parse_as(&buffer, self.continuation, self.dialect) {
             Parsed::Incomplete => {
                 assert!(self.continuation.is_some() || buffer.len() <= LINE_BYTES_MAX + 1);
                 assert!(!buffer.contains(&b'\n'));
@@ -149,18 +150,21 @@ fn check_request(request: &Request<'_>) {
     }
 }
 
+/// Every dialect there is.
+pub const DIALECTS: [Dialect; 2] = [Dialect { text_cost: false }, Dialect { text_cost: true }];
+
 /// Reads a stream at once and returns what it said, and whether it made the parser close.
-pub fn walk(stream: &[u8]) -> (Vec<Event>, bool) {
-    let mut connection = Connection::default();
+pub fn walk(stream: &[u8], dialect: Dialect) -> (Vec<Event>, bool) {
+    let mut connection = Connection { dialect, ..Connection::default() };
     connection.feed(stream);
     (connection.events, connection.closed)
 }
 
 /// Reads a stream at once and in pieces of `piece_bytes`, one after the other and then over again,
 /// and checks that both say the same.
-pub fn incremental(stream: &[u8], piece_bytes: &[usize]) {
-    let (whole, whole_closed) = walk(stream);
-    let mut connection = Connection::default();
+pub fn incremental(stream: &[u8], piece_bytes: &[usize], dialect: Dialect) {
+    let (whole, whole_closed) = walk(stream, dialect);
+    let mut connection = Connection { dialect, ..Connection::default() };
     let mut rest = stream;
     for piece in piece_bytes.iter().cycle() {
         let (read, after) = rest.split_at((*piece).clamp(1, rest.len().max(1)).min(rest.len()));

@@ -151,6 +151,7 @@ pub fn debug<'c>(
         size_class: item.class(),
         item_bytes: item.chunk_bytes() as u64,
         client_flags: item.flags(),
+        cost_us: item.cost_us(),
     };
     debug_line(out.bytes, key, &facts);
     Flow::Next

@@ -26,6 +26,7 @@ struct Command<'b> {
     flags: u32,
     expiry: ExpiryTime,
     value_bytes: usize,
+    cost_us: u32,
     condition: Condition,
     new_cas: Option<u64>,
     vivify: Option<ExpiryTime>,
@@ -57,6 +58,7 @@ impl<'b> Command<'b> {
             flags: store.flags,
             expiry: store.expiry,
             value_bytes: store.value_bytes,
+            cost_us: store.cost_us,
             condition,
             new_cas: None,
             vivify: None,
@@ -80,6 +82,7 @@ impl<'b> Command<'b> {
             flags: set.client_flags,
             expiry: set.expiry,
             value_bytes: set.value_bytes,
+            cost_us: set.cost_us,
             condition,
             new_cas: set.new_cas,
             vivify: set.vivify,
@@ -127,7 +130,7 @@ pub fn store<'s, 'c>(
         flags: command.flags,
         expiry: expiry(command.expiry, target.session),
         base64_key: command.key.base64,
-        ..Attributes::default()
+        cost_us: command.cost_us,
     };
     let key = command.key.bytes(&mut room);
     let reserved = target.session.reserve(key, target.hash, attributes, command.value_bytes);

@@ -2,6 +2,8 @@
 //!
 //! The parser, the defaults, the help text and the tests at the ranges' edges all read it.
 
+use larder::Policy;
+
 use super::{Options, UsageError, extended, help};
 
 /// One option.
@@ -127,6 +129,29 @@ fn set_protocol(_: &mut Options, value: &str) -> Result<(), String> {
         "auto" | "ascii" => Ok(()),
         "binary" => Err("binary is not there yet".to_owned()),
         _ => Err(format!("no protocol is called {value}; auto and ascii are known")),
+    }
+}
+
+/// The policies that there are, by name.
+const POLICIES: [(&str, Policy); 2] = [("clock", Policy::Clock), ("cost-clock", Policy::CostClock)];
+
+/// The name of a policy, as `--policy` takes it.
+pub fn policy_name(policy: Policy) -> &'static str {
+    let named = POLICIES.iter().find(|(_, known)| *known == policy);
+    named.expect("every policy has a name").0
+}
+
+/// `--policy`: one of those that there are.
+fn set_policy(options: &mut Options, value: &str) -> Result<(), String> {
+    match POLICIES.iter().find(|(name, _)| *name == value) {
+        Some((_, policy)) => {
+            options.policy = *policy;
+            Ok(())
+        }
+        None if matches!(value, "gd-wheel" | "lru") => {
+            Err(format!("{value} is not there yet; only clock and cost-clock are"))
+        }
+        None => Err(format!("no policy is called {value}; clock and cost-clock are known")),
     }
 }
 
@@ -268,8 +293,14 @@ pub const DECLARATIONS: &[Declaration] = &[
     valued(Some('D'), "stat-prefix-delimiter",
         text("CHARACTER", |o, _| { o.warnings.push("-D has no effect".to_owned()); Ok(()) }), None,
         "Accepted without effect: there are no statistics by prefix."),
-    valued(None, "policy", text("clock", |_, v| only("clock", v)), Some("clock"),
-        "Who stays when memory is full."),
+    valued(None, "policy", text("clock|cost-clock", set_policy), Some("clock"),
+        "Who stays when memory is full. clock goes by recency alone. cost-clock spares longer what \
+         costs more to make again, as far as clients say (Pc of ms, --text-cost), and so misses \
+         more often what is cheap."),
+    switch(None, "text-cost", |o| o.text_cost = true,
+        "Take microseconds behind the length in set, add and replace, before noreply: what the \
+         value cost to make, 0 (unknown) to 4294967295, and more counts as that. Another word \
+         there, which memcached ignores, is then refused. Off by default."),
     valued(None, "index", text("cuckoo", |_, v| only("cuckoo", v)), Some("cuckoo"),
         "How items are found."),
     valued(None, "layout", text("inline", |_, v| only("inline", v)), Some("inline"),
@@ -279,7 +310,6 @@ pub const DECLARATIONS: &[Declaration] = &[
     missing(None, "hot-target", Some("SHARE"), "Share of requests to serve uncompressed."),
     missing(None, "flash", Some("PATH:SIZE"), "A flash tier."),
     missing(None, "flash-write-limit", Some("BYTES"), "Most bytes written to flash per day."),
-    missing(None, "text-cost", None, "A cost behind the byte count of text stores."),
     missing(None, "redis-port", Some("PORT"), "Redis's protocol on a port of its own."),
     missing(None, "admin-port", Some("PORT"), "A page for people and Prometheus."),
     missing(Some('S'), "enable-sasl", None, "SASL authentication."),

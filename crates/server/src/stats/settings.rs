@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::Stats;
+use crate::options::policy_name;
 use crate::server::Server;
 
 fn yes_no(value: bool) -> &'static str {
@@ -21,6 +22,8 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     stats.line("verbosity", server.verbosity.load(Ordering::Relaxed));
     stats.line("oldest", 0);
     stats.line("evictions", if options.evict { "on" } else { "off" });
+    stats.line("policy", policy_name(options.policy));
+    stats.line("text_cost", yes_no(options.text_cost));
     match &options.unix_path {
         Some(path) => stats.line("domain_socket", path.display()),
         None => stats.line("domain_socket", "NULL"),
