@@ -12,8 +12,11 @@ pub trait Clock: Send + Sync {
     /// Seconds since 1970. Never goes backwards.
     fn unix_seconds(&self) -> u32;
 
-    /// Microseconds since some moment before. Never goes backwards.
-    fn monotonic_us(&self) -> u64;
+    /// Microseconds since some moment before. Never goes backwards. A clock that knows seconds only
+    /// counts these.
+    fn monotonic_us(&self) -> u64 {
+        u64::from(self.unix_seconds()) * MICROSECONDS
+    }
 }
 
 /// The machine's time: Unix time when the clock was made, and from then on the monotonic clock, so
