@@ -257,7 +257,7 @@ impl Cache {
     }
 
     /// With the cost that a store of this key shall have, and where that comes from.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn with_cost(
         &self,
         guard: &Guard<'_>,
