@@ -4,17 +4,17 @@
 //! ```text
 //!   get, gat, mg: not there --> misses: key, time       a bounded table of notes
 //!                                  |
-//!   set, add, cas, ms ... ---------+--> time since then --> bound --> mix --> the item's cost
+//!   set, add, cas, ms ... ---------+--> time since then --> bound --> mix --> item's cost
 //!                                                             ^        ^
-//!                                  prefixes: usual cost ------+        +-- what the key cost before
+//!                                  prefixes: usual cost ------+        +-- what the key had cost
 //! ```
 //!
 //! A store gets its cost when its memory is reserved, since the cost has a place in the item. For
 //! a value that arrives in parts this is when its first bytes do. What the store teaches is entered
 //! when it succeeded, and then the note is gone.
 //!
-//! - **A cost that the client states** is taken as it is. It adds to the sums of misses, and teaches
-//!   the prefix nothing: clients may count in other units.
+//! - **A cost that the client states** is taken as it is. It adds to the sums of misses, and
+//!   teaches the prefix nothing: clients may count in other units.
 //! - **A store after a miss** costs the time between, 1 µs to [`COST_US_MAX`]. If that is beyond
 //!   what is usual for the key's prefix it is drawn to the edge of it, and if it is known what the
 //!   key had cost before, it counts a quarter beside that ([`model`]).
