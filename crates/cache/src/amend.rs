@@ -110,7 +110,7 @@ impl<'c> Session<'c> {
     ) -> Result<Stored, (Draft<'c>, Refusal)> {
         let mut draft = draft;
         loop {
-            let (key, hash) = (draft.hot.item().key(), draft.hash);
+            let (key, hash, origin) = (draft.hot.item().key(), draft.hash, draft.origin);
             let Some(seen) = self.see(key, hash) else {
                 let Some(expiry) = create else {
                     return Ok(Stored::NotStored);
@@ -121,8 +121,11 @@ impl<'c> Session<'c> {
                     ..fields
                 })?;
                 match self.enter(draft, Condition::Absent, 0)? {
-                    Entered::Stored(cas) => return Ok(Stored::Stored { cas }),
-                    Entered::Refused(_, hot) => draft = Draft { hot, hash },
+                    Entered::Stored(cas) => {
+                        self.cache.settle_cost(hash, origin);
+                        return Ok(Stored::Stored { cas });
+                    }
+                    Entered::Refused(_, hot) => draft = Draft { hot, hash, origin },
                 }
                 continue;
             };
@@ -269,7 +272,8 @@ impl<'c> Session<'c> {
 
     /// Gives the key's item another expiry. Returns whether it was there. Counts as an access.
     pub fn touch(&self, key: &[u8], hash: Hash, expiry: Expiry) -> Result<bool, Refusal> {
-        Ok(self.get_and_touch(key, hash, expiry)?.is_some())
+        let found = self.touch_found(key, hash, expiry)?;
+        Ok(found.inspect(|&found| _ = self.mark_hit(found)).is_some())
     }
 
     /// Gives the key's item another expiry. Returns the item as it is from then on; if that expiry

@@ -14,6 +14,7 @@ use stdx::units::{GIB, KIB, MIB};
 
 use crate::cache::{Cache, Moment};
 use crate::maintain::Chores;
+use crate::measure::Measure;
 use crate::types::{Observer, Policy};
 
 /// The fewest slabs a cache can work with: one for the index, one spare for it, and some for items
@@ -38,6 +39,7 @@ pub struct Builder {
     chunk_bytes_min: usize,
     evict: bool,
     policy: Policy,
+    measure_costs: Option<bool>,
     clock: Option<Arc<dyn Clock>>,
     observer: Option<Arc<dyn Observer>>,
 }
@@ -51,6 +53,7 @@ impl Default for Builder {
             chunk_bytes_min: CHUNK_BYTES_MIN,
             evict: true,
             policy: Policy::default(),
+            measure_costs: None,
             clock: None,
             observer: None,
         }
@@ -97,7 +100,15 @@ impl Builder {
         self
     }
 
-    /// The clock that expiry goes by; the machine's by default.
+    /// Whether an item that is stored without a cost gets one by the time since its key was
+    /// missed. By default exactly if the policy asks for costs. Takes 600 KiB beside the memory
+    /// limit, some time for each miss and store, and three bytes for each item whose cost is known.
+    pub fn measure_costs(mut self, measure: bool) -> Self {
+        self.measure_costs = Some(measure);
+        self
+    }
+
+    /// The clock that expiry and measured costs go by; the machine's by default.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
         self
@@ -137,6 +148,7 @@ impl Builder {
             None => SizeClasses::for_slabs(chunk_min, slabs, slab_bytes, item_max),
         };
         let hot = Hot::new(Arc::clone(&arena), Arc::clone(&epochs), sizes, self.policy);
+        let measures = self.measure_costs.unwrap_or(self.policy != Policy::Clock);
         let cache = Cache {
             index,
             hot,
@@ -151,6 +163,7 @@ impl Builder {
             moment: CachePadded(Moment::default()),
             sequence: CachePadded::default(),
             gone: CachePadded::default(),
+            measure: measures.then(|| Box::new(Measure::new())),
             chores: Mutex::new(Chores::default()),
             work: (Mutex::new(false), Condvar::new()),
         };

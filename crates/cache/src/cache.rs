@@ -13,6 +13,7 @@ use stdx::CachePadded;
 use crate::builder::Builder;
 use crate::flush::Flush;
 use crate::maintain::Chores;
+use crate::measure::Measure;
 use crate::types::Observer;
 
 /// A cache of keys and values within a memory limit. Shared by reference between threads.
@@ -32,6 +33,8 @@ pub struct Cache {
     pub(crate) sequence: CachePadded<AtomicU64>,
     /// Counted where requests find what is gone.
     pub(crate) gone: CachePadded<Gone>,
+    /// Only if costs are measured.
+    pub(crate) measure: Option<Box<Measure>>,
     pub(crate) chores: Mutex<Chores>,
     pub(crate) work: (Mutex<bool>, Condvar),
 }

@@ -22,7 +22,7 @@ impl Session<'_> {
         fetch: &Fetch,
     ) -> Result<(Option<Item<'_>>, Tokens), Refusal> {
         loop {
-            let Some(found) = self.find_present(key, hash) else {
+            let Some(found) = self.find_wanted(key, hash) else {
                 let Some(expiry) = fetch.vivify else {
                     return Ok((None, Tokens::default()));
                 };
@@ -36,7 +36,7 @@ impl Session<'_> {
             } else {
                 self.mark_hit(found)
             };
-            let tokens = self.tokens(found, fetch);
+            let tokens = self.tokens(found, hash, fetch);
             let found = match fetch.touch {
                 None => found,
                 Some(expiry) => match self.touch_found(key, hash, expiry)? {
@@ -57,11 +57,14 @@ impl Session<'_> {
         expiry: Expiry,
     ) -> Result<Option<Item<'_>>, Refusal> {
         let found = self.touch_found(key, hash, expiry)?;
+        if found.is_none() {
+            self.cache.note_miss(hash, 0);
+        }
         Ok(found.map(|found| Item::new(self.cache, found, self.mark_hit(found))))
     }
 
     /// What this reader is told beside the item; the first who may be is told to recompute it.
-    fn tokens(&self, found: Found<'_>, fetch: &Fetch) -> Tokens {
+    fn tokens(&self, found: Found<'_>, hash: Hash, fetch: &Fetch) -> Tokens {
         let mark = found.item.mark();
         let now = mark.load(Ordering::Relaxed);
         let stale = now & STALE != 0;
@@ -75,6 +78,9 @@ impl Session<'_> {
             // Whoever sets the bit has won.
             tokens.sent = mark.fetch_or(SENT, Ordering::Relaxed) & SENT != 0;
             tokens.won = !tokens.sent;
+            if tokens.won {
+                self.cache.note_win(hash, found.item.cost().us());
+            }
         }
         tokens
     }
@@ -98,6 +104,7 @@ impl Session<'_> {
         match self.enter(draft, Condition::Absent, mark_bits).map_err(|(_, refusal)| refusal)? {
             Entered::Refused(..) => Ok(None),
             Entered::Stored(_) => {
+                self.cache.note_win(hash, 0);
                 let tokens = Tokens { won: true, created: true, ..Tokens::default() };
                 let found = self.cache.find(&self.guard, key, hash);
                 let item = found.map(|found| Item::new(self.cache, found, SENT));

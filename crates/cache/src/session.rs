@@ -48,7 +48,7 @@ impl Session<'_> {
     /// The key's item, if it is there. Leaves the mark of a hit.
     #[inline]
     pub fn get(&self, key: &[u8], hash: Hash) -> Option<Item<'_>> {
-        let found = self.find_present(key, hash)?;
+        let found = self.find_wanted(key, hash)?;
         Some(Item::new(self.cache, found, self.mark_hit(found)))
     }
 
@@ -56,6 +56,21 @@ impl Session<'_> {
     pub fn peek(&self, key: &[u8], hash: Hash) -> Option<Item<'_>> {
         let found = self.find_present(key, hash)?;
         Some(Item::new(self.cache, found, found.item.mark().load(Ordering::Relaxed)))
+    }
+
+    /// As [`Self::find_present`], for a reader who wants the value: a miss is noted.
+    #[inline]
+    pub(crate) fn find_wanted(&self, key: &[u8], hash: Hash) -> Option<Found<'_>> {
+        let Some(found) = self.cache.find(&self.guard, key, hash) else {
+            self.cache.note_miss(hash, 0);
+            return None;
+        };
+        if self.cache.is_gone(found.item) {
+            self.cache.note_miss(hash, found.item.cost().us());
+            self.remove_gone(hash, &found);
+            return None;
+        }
+        Some(found)
     }
 
     /// The key's item unless it is gone; if it is, its memory is freed on the way.

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::cache::Cache;
+use crate::measure::{CostStats, Measure};
 
 pub use hot::ClassStats;
 
@@ -45,6 +46,8 @@ pub struct Stats {
     pub index_displacements: u64,
     /// Whether the arena is backed by huge pages, as far as the kernel has them.
     pub huge_pages: bool,
+    /// How costs are measured; `None` if they are not.
+    pub costs: Option<CostStats>,
 }
 
 impl Cache {
@@ -63,6 +66,7 @@ impl Cache {
             index_bytes: index.table_bytes + index.directory_bytes,
             index_displacements: index.displacements,
             huge_pages: self.arena.huge_pages(),
+            costs: self.measure.as_deref().map(Measure::stats),
             ..Stats::default()
         };
         for class in self.hot.stats() {
@@ -82,10 +86,13 @@ impl Cache {
         self.hot.stats()
     }
 
-    /// Begins the counters of evictions, expiries and slab moves anew.
+    /// Begins the counters of evictions, expiries, slab moves and costs anew.
     pub fn reset_stats(&self) {
         self.gone.expired.store(0, Ordering::Relaxed);
         self.gone.flushed.store(0, Ordering::Relaxed);
         self.hot.reset_counters();
+        if let Some(measure) = &self.measure {
+            measure.reset();
+        }
     }
 }

@@ -9,6 +9,7 @@ use index::Hash;
 use policy::cost::Cost;
 
 use crate::cache::Cache;
+use crate::measure::Origin;
 use crate::places::{Fate, Found};
 use crate::session::Session;
 use crate::types::{Attributes, Condition, Refusal, Store, Stored};
@@ -24,6 +25,7 @@ const INDEX_ROOM_ATTEMPTS: usize = 4;
 pub struct Draft<'c> {
     pub(crate) hot: hot::Draft<'c>,
     pub(crate) hash: Hash,
+    pub(crate) origin: Origin,
 }
 
 impl Draft<'_> {
@@ -80,7 +82,13 @@ impl Cache {
         attributes: Attributes,
         value_bytes: usize,
     ) -> Result<Draft<'_>, Refusal> {
-        self.reserve_fields(key, self.hash(key), &attributes.fields(), value_bytes)
+        let hash = self.hash(key);
+        if self.measure.is_none() {
+            return self.reserve_fields(key, hash, &attributes.fields(), value_bytes);
+        }
+        let (attributes, origin) = self.with_cost(&self.epochs.pin(), key, hash, attributes);
+        let draft = self.reserve_fields(key, hash, &attributes.fields(), value_bytes)?;
+        Ok(Draft { origin, ..draft })
     }
 
     pub(crate) fn reserve_fields(
@@ -102,7 +110,7 @@ impl Cache {
             self.call_for_work();
         }
         match draft {
-            Ok(hot) => Ok(Draft { hot, hash }),
+            Ok(hot) => Ok(Draft { hot, hash, origin: Origin::default() }),
             Err(Shortage::Pinned) => Err(Refusal::SessionTooLong),
             Err(Shortage::Nothing) => Err(Refusal::NoMemory),
         }
@@ -120,7 +128,12 @@ impl<'c> Session<'c> {
         value_bytes: usize,
     ) -> Result<Draft<'c>, Refusal> {
         self.prefetch(hash);
-        self.cache.reserve_fields(key, hash, &attributes.fields(), value_bytes)
+        if self.cache.measure.is_none() {
+            return self.cache.reserve_fields(key, hash, &attributes.fields(), value_bytes);
+        }
+        let (attributes, origin) = self.cache.with_cost(&self.guard, key, hash, attributes);
+        let draft = self.cache.reserve_fields(key, hash, &attributes.fields(), value_bytes)?;
+        Ok(Draft { origin, ..draft })
     }
 
     /// Stores a filled draft if the condition holds. The error gives the draft back.
@@ -132,8 +145,12 @@ impl<'c> Session<'c> {
                 self.redraft(draft, |fields| Fields { custom_cas, expiry_reserved, ..fields })?
             }
         };
+        let (hash, origin) = (draft.hash, draft.origin);
         match self.enter(draft, store.condition, 0)? {
-            Entered::Stored(cas) => Ok(Stored::Stored { cas }),
+            Entered::Stored(cas) => {
+                self.cache.settle_cost(hash, origin);
+                Ok(Stored::Stored { cas })
+            }
             Entered::Refused(outcome, _) => Ok(outcome),
         }
     }
@@ -153,6 +170,7 @@ impl<'c> Session<'c> {
         };
         let copied = fresh.hot.copy_value(item);
         debug_assert_eq!(copied, item.value_bytes());
+        fresh.origin = draft.origin;
         Ok(fresh)
     }
 
@@ -163,7 +181,7 @@ impl<'c> Session<'c> {
         condition: Condition,
         mark_bits: u8,
     ) -> Result<Entered<'c>, (Draft<'c>, Refusal)> {
-        let hash = draft.hash;
+        let (hash, origin) = (draft.hash, draft.origin);
         // The comparison of keys needs the draft until the moment the decision takes it.
         let pending = RefCell::new(Some(draft.hot));
         let mut room_attempts = 0;
@@ -200,7 +218,7 @@ impl<'c> Session<'c> {
         } else {
             Refusal::NoMemory
         };
-        Err((Draft { hot, hash }, refusal))
+        Err((Draft { hot, hash, origin }, refusal))
     }
 
     /// What becomes of the key: runs under the lock of its index table.

@@ -1,19 +1,28 @@
-//! The time, in whole seconds of Unix time, as items' expiry is kept; and a clock that tests move
-//! by hand.
+//! The time, in whole seconds of Unix time, as items' expiry is kept, and in microseconds, by which
+//! it is measured how long something took; and a clock that tests move by hand.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Microseconds in a second.
+const MICROSECONDS: u64 = 1_000_000;
 
 /// Something that knows the time.
 pub trait Clock: Send + Sync {
     /// Seconds since 1970. Never goes backwards.
     fn unix_seconds(&self) -> u32;
+
+    /// Microseconds since some moment before. Never goes backwards. A clock that knows seconds only
+    /// counts these.
+    fn monotonic_us(&self) -> u64 {
+        u64::from(self.unix_seconds()) * MICROSECONDS
+    }
 }
 
 /// The machine's time: Unix time when the clock was made, and from then on the monotonic clock, so
-/// that an adjusted wall clock neither expires items at once nor keeps them for ever. The clock is
-/// the coarse one, which moves with the kernel's ticks: every session reads it, and seconds are all
-/// that it is asked for.
+/// that an adjusted wall clock neither expires items at once nor keeps them for ever. For
+/// seconds the clock is the coarse one, which moves with the kernel's ticks: every session reads
+/// it, and seconds are all that it is asked for.
 #[derive(Debug)]
 pub struct SystemClock {
     started_monotonic_seconds: i64,
@@ -32,43 +41,61 @@ impl SystemClock {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // Unix time in 32 bits, unsigned, lasts until 2106.
         let started_unix_seconds = u32::try_from(unix.as_secs()).unwrap_or(u32::MAX);
-        Self { started_monotonic_seconds: monotonic_seconds(), started_unix_seconds }
+        let started_monotonic_seconds = monotonic(libc::CLOCK_MONOTONIC_COARSE).tv_sec;
+        Self { started_monotonic_seconds, started_unix_seconds }
     }
 }
 
 impl Clock for SystemClock {
     fn unix_seconds(&self) -> u32 {
-        let elapsed = monotonic_seconds() - self.started_monotonic_seconds;
+        let seconds = monotonic(libc::CLOCK_MONOTONIC_COARSE).tv_sec;
+        let elapsed = seconds - self.started_monotonic_seconds;
         self.started_unix_seconds.saturating_add(u32::try_from(elapsed).unwrap_or(u32::MAX))
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        let time = monotonic(libc::CLOCK_MONOTONIC);
+        time.tv_sec as u64 * MICROSECONDS + time.tv_nsec as u64 / 1000
     }
 }
 
-fn monotonic_seconds() -> i64 {
+fn monotonic(clock: libc::clockid_t) -> libc::timespec {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call writes a timespec to where it is told, which is one.
-    let done = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) };
+    let done = unsafe { libc::clock_gettime(clock, &raw mut time) };
     debug_assert_eq!(done, 0);
-    time.tv_sec
+    time
 }
 
-/// A clock that stands still until it is told to move.
+/// A clock that stands still until it is told to move. Both of its times are one.
 #[derive(Debug)]
-pub struct ManualClock(AtomicU32);
+pub struct ManualClock {
+    unix_us: AtomicU64,
+}
 
 impl ManualClock {
     /// Stands at `unix_seconds`.
     pub fn new(unix_seconds: u32) -> Self {
-        Self(AtomicU32::new(unix_seconds))
+        Self { unix_us: AtomicU64::new(u64::from(unix_seconds) * MICROSECONDS) }
     }
 
     /// Moves on by `seconds`.
     pub fn advance(&self, seconds: u32) {
-        self.0.fetch_add(seconds, Ordering::Relaxed);
+        self.advance_us(u64::from(seconds) * MICROSECONDS);
+    }
+
+    /// Moves on by `us` microseconds.
+    pub fn advance_us(&self, us: u64) {
+        self.unix_us.fetch_add(us, Ordering::Relaxed);
     }
 }
 
 impl Clock for ManualClock {
     fn unix_seconds(&self) -> u32 {
-        self.0.load(Ordering::Relaxed)
+        (self.monotonic_us() / MICROSECONDS) as u32
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        self.unix_us.load(Ordering::Relaxed)
     }
 }
