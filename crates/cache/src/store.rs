@@ -34,6 +34,12 @@ impl Draft<'_> {
         self.hot.item().key()
     }
 
+    /// Microseconds that it takes to make the value again: as the client says, or as was measured;
+    /// 0 if nobody knows.
+    pub fn cost_us(&self) -> u32 {
+        self.hot.item().cost().us()
+    }
+
     /// Bytes of the value that are still to be filled in.
     pub fn remaining(&self) -> usize {
         self.hot.remaining()

@@ -76,6 +76,10 @@ counters! {
     get_hits,
     /// Keys not found.
     get_misses,
+    /// Microseconds that it would have taken to make again what was found, as far as is known.
+    cost_saved_us,
+    /// Microseconds that it took to make what was stored, as far as is known.
+    cost_stored_us,
     /// Deletes of nothing.
     delete_misses,
     /// Deletes.

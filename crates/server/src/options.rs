@@ -42,6 +42,8 @@ pub struct Options {
     pub policy: Policy,
     /// `set`, `add` and `replace` may have a cost behind the length.
     pub text_cost: bool,
+    /// Costs are measured, from a miss to the next store; `None` leaves it to the policy.
+    pub measure_costs: Option<bool>,
     /// CAS uniques are given to clients.
     pub cas: bool,
     /// Worker threads.
@@ -95,6 +97,7 @@ impl Default for Options {
             item_bytes_min: None,
             policy: Policy::default(),
             text_cost: false,
+            measure_costs: None,
             cas: true,
             threads: 0,
             connections_max: 0,
@@ -328,7 +331,12 @@ mod tests {
     }
 
     #[test]
-    fn the_policy_and_costs_in_text_are_chosen() {
+    fn the_policy_and_where_costs_come_from_are_chosen() {
+        assert_eq!(serve("").measure_costs, None);
+        assert_eq!(serve("--measure-costs auto").measure_costs, None);
+        assert_eq!(serve("--measure-costs on").measure_costs, Some(true));
+        assert_eq!(serve("--measure-costs off").measure_costs, Some(false));
+        refused("--measure-costs yes");
         assert_eq!((serve("").policy, serve("").text_cost), (Policy::Clock, false));
         assert_eq!(serve("--policy clock").policy, Policy::Clock);
         assert_eq!(serve("--policy=cost-clock").policy, Policy::CostClock);

@@ -144,6 +144,9 @@ fn build(
         .evict(options.evict)
         .policy(options.policy)
         .observer(Arc::clone(&evictions) as _);
+    if let Some(measure) = options.measure_costs {
+        builder = builder.measure_costs(measure);
+    }
     if let Some(factor) = options.growth_factor {
         builder = builder.growth_factor(factor);
     }

@@ -127,7 +127,8 @@ fn metadump_shows_a_cost_before_the_lines_last_space() {
 #[test]
 fn text_commands_take_a_cost_where_they_are_told_to() {
     for policy in ["clock", "cost-clock"] {
-        let server = Server::start(&["--text-cost", "--policy", policy]);
+        let measure = ["--measure-costs", "off"];
+        let server = Server::start(&[&["--text-cost", "--policy", policy], &measure[..]].concat());
         let mut client = server.connect();
         let client = &mut client;
         costs(client, "add a 0 0 1 10\r\n1\r\n", "STORED\r\n", 10);
@@ -215,4 +216,47 @@ fn without_the_option_a_word_behind_the_length_says_nothing() {
     client.send(b"stats settings\r\n");
     let text = client.read_to("END\r\n");
     assert!(text.contains("STAT policy clock\r\nSTAT text_cost no\r\n"), "{text}");
+}
+
+/// The value of a line of `stats costs`; nothing if there is no such line.
+fn stat(client: &mut Client, name: &str) -> Option<f64> {
+    client.send(b"stats costs\r\n");
+    let text = client.read_to("END\r\n");
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
+    line.map(|value| value.parse().expect("a number"))
+}
+
+#[test]
+fn what_is_saved_is_added_up() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("ms a 1 Pc2000000\r\n1\r\nms b 1\r\n2\r\n", "HD\r\nHD\r\n");
+    client.ask("get a b c\r\n", "VALUE a 0 1\r\n1\r\nVALUE b 0 1\r\n2\r\nEND\r\n");
+    client.ask("mg a v\r\nmg c v\r\n", "VA 1\r\n1\r\nEN\r\n");
+    let near = |found: Option<f64>, wanted: f64| (found.unwrap_or(-1.0) - wanted).abs() < 0.01;
+    assert!(near(stat(&mut client, "saved_seconds"), 4.0));
+    assert!(near(stat(&mut client, "stored_seconds"), 2.0));
+    // Under CLOCK nothing is measured unless it is asked for.
+    assert_eq!(stat(&mut client, "misses_noted"), None);
+    client.ask("stats reset\r\n", "RESET\r\n");
+    assert!(near(stat(&mut client, "saved_seconds"), 0.0));
+}
+
+#[test]
+fn costs_are_measured_where_the_policy_wants_them_or_the_operator_does() {
+    for (options, measures) in [
+        (&["--policy", "cost-clock"][..], true),
+        (&["--measure-costs", "on"], true),
+        (&["--policy", "cost-clock", "--measure-costs", "off"], false),
+    ] {
+        let server = Server::start(options);
+        let mut client = server.connect();
+        client.ask("get user:1\r\nset user:1 0 0 1\r\nx\r\n", "END\r\nSTORED\r\n");
+        client.ask("set user:2 0 0 1\r\nx\r\n", "STORED\r\n");
+        assert_eq!(cost_of(&mut client, "user:1") > 0, measures, "{options:?}");
+        assert_eq!(cost_of(&mut client, "user:2"), 0);
+        let wanted = measures.then_some(1.0);
+        assert_eq!(stat(&mut client, "stores_measured"), wanted);
+        assert_eq!(stat(&mut client, "prefix_misses:user:"), wanted);
+    }
 }

@@ -37,6 +37,7 @@ pub fn get<'s, 'c>(
                 reply::value_header(out.bytes, key, item.flags(), item.value_bytes(), cas);
                 out.value(&item);
                 tally.hits += 1;
+                tally.cost_us += u64::from(item.cost_us());
             }
             Ok(None) => tally.misses += 1,
             Err(stopped) => {
@@ -90,6 +91,8 @@ fn find<'s>(
 struct Tally {
     hits: u64,
     misses: u64,
+    /// What the hits cost to make again.
+    cost_us: u64,
 }
 
 impl Tally {
@@ -103,5 +106,6 @@ impl Tally {
         commands.add(self.hits + self.misses);
         hits.add(self.hits);
         misses.add(self.misses);
+        counters.cost_saved_us.add(self.cost_us);
     }
 }

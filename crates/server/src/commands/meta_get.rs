@@ -56,6 +56,7 @@ pub fn get<'s, 'c>(
     }
     match item {
         Some(item) => {
+            context.counters.cost_saved_us.add(u64::from(item.cost_us()));
             let shown = expiries.shown(get.flags, tokens.expiry_before, tokens.created);
             hit(context, get, &item, tokens, expires_in_s(shown, session), out);
         }

@@ -193,6 +193,7 @@ fn finish<'s, 'c>(
     let session = target.session;
     let how = How { condition: command.condition, new_cas: command.new_cas };
     let vivify = command.vivify.map(|time| expiry(time, session));
+    let cost_us = draft.cost_us();
     let stored = match command.mode {
         StoreMode::Append => session.concat(draft, Side::Back, how, vivify),
         StoreMode::Prepend => session.concat(draft, Side::Front, how, vivify),
@@ -200,6 +201,9 @@ fn finish<'s, 'c>(
     };
     match stored {
         Ok(stored) => {
+            if matches!(stored, Stored::Stored { .. }) && !command.concatenates() {
+                context.counters.cost_stored_us.add(u64::from(cost_us));
+            }
             stored_or_not(context, session, request, command, stored, out);
             Ok(())
         }

@@ -155,6 +155,17 @@ fn set_policy(options: &mut Options, value: &str) -> Result<(), String> {
     }
 }
 
+/// `--measure-costs`: whether, or as the policy has it.
+fn set_measure_costs(options: &mut Options, value: &str) -> Result<(), String> {
+    options.measure_costs = match value {
+        "auto" => None,
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => return Err(format!("{value} is none of auto, on and off")),
+    };
+    Ok(())
+}
+
 /// `-a`: octal digits.
 fn set_unix_mode(options: &mut Options, value: &str) -> Result<(), String> {
     match u32::from_str_radix(value, 8) {
@@ -295,8 +306,12 @@ pub const DECLARATIONS: &[Declaration] = &[
         "Accepted without effect: there are no statistics by prefix."),
     valued(None, "policy", text("clock|cost-clock", set_policy), Some("clock"),
         "Who stays when memory is full. clock goes by recency alone. cost-clock spares longer what \
-         costs more to make again, as far as clients say (Pc of ms, --text-cost), and so misses \
-         more often what is cheap."),
+         costs more to make again, as far as clients say (Pc of ms, --text-cost) or as it is \
+         measured, and so misses more often what is cheap."),
+    valued(None, "measure-costs", text("auto|on|off", set_measure_costs), Some("auto"),
+        "Take the time from a key's miss to its next store for what it costs to make, where the \
+         client does not say. A known cost takes three bytes of an item. auto: where the policy \
+         goes by costs."),
     switch(None, "text-cost", |o| o.text_cost = true,
         "Take microseconds behind the length in set, add and replace, before noreply: what the \
          value cost to make, 0 (unknown) to 4294967295, and more counts as that. Another word \

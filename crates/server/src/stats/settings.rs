@@ -24,6 +24,7 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     stats.line("evictions", if options.evict { "on" } else { "off" });
     stats.line("policy", policy_name(options.policy));
     stats.line("text_cost", yes_no(options.text_cost));
+    stats.line("measure_costs", yes_no(server.cache.stats().costs.is_some()));
     match &options.unix_path {
         Some(path) => stats.line("domain_socket", path.display()),
         None => stats.line("domain_socket", "NULL"),

@@ -1,0 +1,55 @@
+//! `stats costs`: what hits have saved the backend, and what misses have cost it. Larder's own.
+//!
+//! Saved is what the items that were found had cost, and stored what it took to make those that
+//! were stored, both as far as it is known: stated by clients, or measured. The lines about
+//! measuring are there where it is on; a line for a prefix says what its misses cost, the dearest
+//! first.
+
+use larder::CostPrefix;
+
+use super::Stats;
+use crate::server::Server;
+
+/// Prefixes beyond the dearest are left out.
+const PREFIXES_SHOWN: usize = 64;
+
+/// All of it.
+pub fn write(server: &Server, stats: &mut Stats<'_>) {
+    let sums = server.sums();
+    stats.line("saved_seconds", seconds(sums.cost_saved_us));
+    stats.line("stored_seconds", seconds(sums.cost_stored_us));
+    let Some(measured) = server.cache.stats().costs else {
+        return;
+    };
+    stats.line("miss_seconds", seconds(measured.miss_cost_us));
+    stats.lines(&[
+        ("misses_noted", measured.misses_noted),
+        ("misses_again", measured.misses_again),
+        ("notes_lost", measured.notes_lost),
+        ("notes_late", measured.notes_late),
+        ("stores_measured", measured.measured),
+        ("stores_bounded", measured.outliers),
+        ("stores_stated", measured.stated),
+        ("stores_kept", measured.kept),
+        ("stores_presumed", measured.presumed),
+    ]);
+    for prefix in server.cache.cost_prefixes().iter().take(PREFIXES_SHOWN) {
+        one(prefix, stats);
+    }
+}
+
+fn one(prefix: &CostPrefix, stats: &mut Stats<'_>) {
+    // A key may hold what a line may not.
+    let name = prefix.prefix.escape_ascii();
+    let name = if prefix.prefix.is_empty() { "(none)".to_owned() } else { name.to_string() };
+    stats.line(format_args!("prefix_misses:{name}"), prefix.misses);
+    stats.line(format_args!("prefix_miss_seconds:{name}"), seconds(prefix.miss_cost_us));
+    stats.line(format_args!("prefix_typical_us:{name}"), prefix.typical_us);
+    stats.line(format_args!("prefix_bounded:{name}"), prefix.outliers);
+    stats.line(format_args!("prefix_presumed:{name}"), prefix.presumed);
+}
+
+/// Microseconds as seconds, to the microsecond.
+fn seconds(us: u64) -> String {
+    format!("{}.{:06}", us / 1_000_000, us % 1_000_000)
+}
