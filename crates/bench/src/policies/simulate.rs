@@ -40,6 +40,11 @@ impl Tally {
         self.misses as f64 / self.gets.max(1) as f64
     }
 
+    /// Seconds of the backend that hits saved; nothing if no cost is known.
+    pub fn saved_s(&self) -> Option<f64> {
+        (self.cost_us > 0).then(|| (self.cost_us - self.missed_cost_us) as f64 / 1e6)
+    }
+
     /// The share of the cost that was paid; nothing if no cost is known.
     pub fn cost_miss_ratio(&self) -> Option<f64> {
         (self.cost_us > 0).then(|| self.missed_cost_us as f64 / self.cost_us as f64)
