@@ -22,6 +22,8 @@ const MANY_SIZES: SizeChoice = SizeChoice::LogUniform(64, 1024);
 /// The models of an experiment; the first is what the others are compared with.
 pub const MODELS: [Kind; 6] =
     [Kind::Lru, Kind::Clock, Kind::GdPq, Kind::GdWheel, Kind::GdWheelLazy, Kind::CostClock];
+/// Times that the engine's memory is corrected.
+const MEMORY_STEPS: u32 = 2;
 /// Configurations whose latencies are shown in full.
 const SHOWN: usize = 3;
 /// Units of cost that the tail is looked at with, in microseconds.
@@ -41,7 +43,7 @@ pub struct Entry {
 
 /// Runs every contender with every configuration of costs.
 fn matrix(
-    mut trace: Trace,
+    trace: &mut Trace,
     sizes: &SizeChoice,
     costs: &[&str],
     seed: u64,
@@ -53,11 +55,11 @@ fn matrix(
         runs: Vec::new(),
     };
     let mut columns: Vec<Column> = entries.iter().map(column).collect();
-    let warm = workloads::warm(&trace);
+    let warm = workloads::warm(trace);
     for costs in costs {
-        workloads::price(&mut trace, sizes, costs, seed)?;
+        workloads::price(trace, sizes, costs, seed)?;
         for (entry, column) in entries.iter().zip(&mut columns) {
-            let run = entry.contender.run(entry.room, &trace, warm, |request| request.cost_us);
+            let run = entry.contender.run(entry.room, trace, warm, |request| request.cost_us);
             column.runs.push(run?);
         }
     }
@@ -69,9 +71,15 @@ fn matrix(
 /// The models with room for so many items, and the engine in as much memory; how much that is.
 pub fn entries(trace: &Trace, items: u64) -> Outcome<(Vec<Entry>, u64)> {
     let item_bytes = trace.requests.first().map_or(0, workloads::data_bytes) + ENGINE_ITEM_BYTES;
-    let memory = items * item_bytes;
-    let warm = workloads::warm(trace);
-    let clock = Contender::Engine(EnginePolicy::Clock).run(memory, trace, warm, |_| 0)?;
+    let mut memory = items * item_bytes;
+    let clock = Contender::Engine(EnginePolicy::Clock);
+    let held = |memory| Ok(clock.run(memory, trace, workloads::warm(trace), |_| 0)?.items);
+    let mut items_held: u64 = held(memory)?;
+    // Slabs are coarse and some are the index's: more memory, until it holds as many.
+    for _ in 0..MEMORY_STEPS {
+        memory = (memory * items / items_held.max(1)).max(memory);
+        items_held = held(memory)?;
+    }
     let model = |name: String, kind, reference, room| {
         let contender = Contender::Model(kind, weight::Scale::Objects);
         Entry { name, contender, reference, room }
@@ -79,7 +87,7 @@ pub fn entries(trace: &Trace, items: u64) -> Outcome<(Vec<Entry>, u64)> {
     let mut entries: Vec<Entry> =
         MODELS.iter().map(|kind| model(kind.to_string(), *kind, 0, items)).collect();
     let reference = entries.len();
-    entries.push(model("lru, engine's items".into(), Kind::Lru, reference, clock.items));
+    entries.push(model("lru, engine's items".into(), Kind::Lru, reference, items_held));
     entries.extend(EnginePolicy::value_variants().iter().map(|policy| Entry {
         name: policy.title().to_owned(),
         contender: Contender::Engine(*policy),
@@ -92,11 +100,19 @@ pub fn entries(trace: &Trace, items: u64) -> Outcome<(Vec<Entry>, u64)> {
 /// Ten configurations with values of one size.
 pub fn single_size(scale: &Scale) -> Outcome<Findings> {
     let keys = workloads::keys(scale);
-    let trace = workloads::requests(keys, &ONE_SIZE, scale.seed)?;
+    let mut trace = workloads::requests(keys, &ONE_SIZE, scale.seed)?;
     let room = workloads::room(&trace, weight::Scale::Objects);
     let (entries, memory) = entries(&trace, room)?;
     let requests = trace.requests.len();
-    let matrix = matrix(trace, &ONE_SIZE, &SINGLE, scale.seed, entries)?;
+    let matrix = matrix(&mut trace, &ONE_SIZE, &SINGLE, scale.seed, entries)?;
+    let mut foreseen = Vec::new();
+    for (row, costs) in SINGLE.iter().enumerate() {
+        workloads::price(&mut trace, &ONE_SIZE, costs, scale.seed)?;
+        let lru_us = matrix.columns[0].runs[row].tally.missed_cost_us;
+        foreseen.push(saved_by_foresight(&trace, room, lru_us));
+    }
+    let mut tables = tables(&matrix, "single");
+    tables.push(foresight(&matrix, &foreseen));
     let subjects = [Kind::GdWheel.to_string(), SUBJECT.title().to_owned()];
     let beside = subjects.iter().flat_map(|name| {
         let column = matrix.column(name);
@@ -114,8 +130,8 @@ pub fn single_size(scale: &Scale) -> Outcome<Findings> {
         beside: beside.map(|figure| Cell::number(figure, 2)).collect(),
         text: vec![
             format!(
-                "{keys} keys of 16 bytes, values of 256, {requests} zipfian reads with skew 0.99, \
-                 of which the first half warms. Models have room for {room} items, with which LRU \
+                "{keys} keys of 16 bytes, values of 256, {requests} requests: a load of each \
+                 key, and zipfian reads with skew 0.99, of which the first half warms. Models have room for {room} items, with which LRU \
                  hits 95 %, and are compared with LRU; the engine has {memory} bytes of memory and \
                  is compared with an LRU of as many items as it holds with CLOCK. Averages leave \
                  out `{SAME}`, where there is nothing to save. The models' figures are the same on \
@@ -126,15 +142,42 @@ pub fn single_size(scale: &Scale) -> Outcome<Findings> {
                 .into(),
             latency_text(),
         ],
-        tables: tables(&matrix, "single"),
+        tables,
         plots: plots(&matrix, "single", "values of one size"),
     })
+}
+
+/// What is saved by keeping the set of items that costs most in the reads that are counted, beside
+/// a policy: not quite the most that can be saved, since the set does not change.
+fn foresight(matrix: &Matrix, saved: &[f64]) -> Table {
+    let column = matrix.column(&Kind::GdWheel.to_string());
+    let rows = (0..matrix.rows.len()).map(|row| {
+        vec![
+            Cell::text(matrix.rows[row].clone()),
+            Cell::number(100.0 - matrix.columns[0].runs[row].hits_percent(), 2),
+            Cell::number(matrix.saved(column, row), 2),
+            Cell::number(saved[row], 2),
+        ]
+    });
+    let columns = ["costs", "LRU misses, %", "gd-wheel saves, %", "foresight saves, %"];
+    table("gd-wheel-single-foresight", &columns, rows.collect())
+}
+
+/// What the best set of so many items saves of what LRU pays, in percent.
+fn saved_by_foresight(trace: &Trace, items: u64, lru_us: u64) -> f64 {
+    let mut paid_us = vec![0; trace.objects as usize];
+    for request in &trace.requests[workloads::warm(trace)..] {
+        paid_us[request.object as usize] += u64::from(request.cost_us);
+    }
+    paid_us.sort_unstable_by(|one, other| other.cmp(one));
+    let missed_us: u64 = paid_us.iter().skip(items as usize).sum();
+    100.0 - 100.0 * missed_us as f64 / lru_us.max(1) as f64
 }
 
 /// Three configurations with values of many sizes.
 pub fn multiple_sizes(scale: &Scale) -> Outcome<Findings> {
     let keys = workloads::keys(scale);
-    let trace = workloads::requests(keys, &MANY_SIZES, scale.seed)?;
+    let mut trace = workloads::requests(keys, &MANY_SIZES, scale.seed)?;
     let memory = workloads::room(&trace, weight::Scale::Memcached);
     let requests = trace.requests.len();
     let model = |kind: Kind| Entry {
@@ -151,7 +194,7 @@ pub fn multiple_sizes(scale: &Scale) -> Outcome<Findings> {
         room: memory,
     });
     let entries = models.into_iter().chain(engines).collect();
-    let mut matrix = matrix(trace, &MANY_SIZES, &MULTIPLE, scale.seed, entries)?;
+    let mut matrix = matrix(&mut trace, &MANY_SIZES, &MULTIPLE, scale.seed, entries)?;
     let column = matrix.column(SUBJECT.title());
     let saved = matrix.all(column, Matrix::saved);
     let tail = matrix.all(column, |matrix, column, row| matrix.tail(column, row, UNIT_US));
@@ -168,7 +211,7 @@ pub fn multiple_sizes(scale: &Scale) -> Outcome<Findings> {
         text: vec![
             format!(
                 "{keys} keys of 16 bytes, values from 64 to 1024 bytes, each doubling as frequent \
-                 as the next, {requests} zipfian reads, of which the first half warms. All have \
+                 as the next, {requests} requests as in single-size. All have \
                  {memory} bytes of memory, with which LRU hits 95 % if an item takes what it takes \
                  memcached: one list over all items, with no slabs that classes hold on to. The \
                  engine's slabs move between its size classes, by age for what it is worth. It \
@@ -231,4 +274,21 @@ fn plots(matrix: &Matrix, kind: &str, what: &str) -> Vec<crate::report::model::P
             |matrix, column, row| matrix.tail(column, row, UNIT_US),
         ),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::saved_by_foresight;
+    use crate::policies::check::reads;
+    use crate::trace::Trace;
+
+    #[test]
+    fn foresight_keeps_what_is_paid_for_most() {
+        // A load of three objects, four reads that warm, and four that are counted.
+        let mut requests = reads(&[0, 1, 2, 0, 0, 0, 0, 0, 0, 1, 2]);
+        requests.iter_mut().for_each(|one| one.cost_us = [10, 15, 30][one.object as usize]);
+        let trace = Trace { name: "t".into(), requests, objects: 3 };
+        assert_eq!(saved_by_foresight(&trace, 1, 70), 50.0);
+        assert_eq!(saved_by_foresight(&trace, 3, 70), 100.0);
+    }
 }

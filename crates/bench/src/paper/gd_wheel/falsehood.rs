@@ -38,7 +38,7 @@ const COSTS: &str = "gd-1";
 const KEYS: u64 = 4_000;
 const KEY_BYTES: u32 = 16;
 /// Of the keys, so many in a hundred lie. The rest must not fit, or nothing is evicted any more.
-const LIARS: [u64; 3] = [1, 10, 20];
+const LIARS: [u64; 3] = [1, 5, 10];
 /// The share that the claim is about.
 const LIARS_CLAIM: u64 = 10;
 /// Caches full of evictions that are looked at: the rounds that the engine's marks have, and more.
@@ -201,7 +201,11 @@ fn findings(
     Findings {
         beside: vec![beside],
         text: vec![format!(
-            "{KEYS} keys, costs of {COSTS}, values of {VALUE_BYTES} bytes, room for {items} items;              a share of the keys claims 4294967295 microseconds, is read like all others until the              cache is warm, and then no more. Evictions are counted in caches full, up to {fulls}.              Hits are of the others' reads during the first {MEANWHILE} caches full, with the lies              and with true costs. The models of the wheels take costs up to 65535."
+            "{KEYS} keys, costs of {COSTS}, values of {VALUE_BYTES} bytes, room for {items} items; \
+             a share of the keys claims 4294967295 microseconds, is read like all others until the \
+             cache is warm, and then no more. Evictions are counted in caches full, up to {fulls}. \
+             Hits are of the others' reads during the first {MEANWHILE} caches full, with the lies \
+             and with true costs. The models of the wheels take costs up to 65535."
         )],
         tables: vec![table("gd-wheel-false-costs", &columns, rows)],
         plots: vec![Plot {

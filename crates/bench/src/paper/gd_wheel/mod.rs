@@ -30,7 +30,7 @@ mod workloads;
 use super::Goal::{AtLeast, AtMost};
 use super::{Experiment, Paper, claim, unknown};
 
-const QUOTED: &str = "the paper's summary figures as this project's requirements quote them";
+const QUOTED: &str = "quoted in this project's requirements";
 const ABSTRACT: &str = "the paper's abstract";
 
 /// The paper and its experiments.

@@ -1,7 +1,7 @@
 //! Costs that only some items have, and costs that change while items are in the cache.
 //!
-//! What a store says is then not what a miss costs: an unknown cost is 0, which policies take for
-//! 1. So items of unknown cost leave first, be they dear or not.
+//! What a store says is then not what a miss costs. An unknown cost is 0: the models of GreedyDual
+//! take it for 1, so that items of unknown cost leave first, be they dear or not.
 
 use crate::failure::Outcome;
 use crate::paper::{Findings, Scale};
@@ -59,11 +59,10 @@ pub fn partial_costs(scale: &Scale) -> Outcome<Findings> {
         beside: vec![Cell::number(matrix.saved(subject, half), 2)],
         text: vec![format!(
             "As in single-size, with {keys} keys. The first rows say of how many of a hundred \
-             objects stores tell the cost; the others count as cheapest. With `drawn anew` each \
-             object gets another cost of the same configuration when the counting begins, and what \
-             is in the cache keeps the one that it was stored with; with `all claim the most` every store \
-             says {CLAIMED_US} microseconds. All of it is paid for at the \
-             true cost."
+             objects stores tell the cost; of the others nothing is known. With `all claim the \
+             most` every store says {CLAIMED_US} microseconds. With `drawn anew` each object gets \
+             another cost of the same configuration when the counting begins, and what is in the \
+             cache keeps the one that it was stored with. All of it is paid for at the true cost."
         )],
         tables: vec![
             matrix.table("gd-wheel-partial-saved", Matrix::saved),
