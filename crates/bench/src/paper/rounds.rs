@@ -60,9 +60,9 @@ impl Rounds<'_> {
         Plot { name, title, x, y, series }
     }
 
-    /// How many times as many operations one kind makes by the wall as another, within the rounds.
-    pub fn over(&self, which: usize, other: usize) -> Spread {
-        ratio(&self.rates(which, wall), &self.rates(other, wall))
+    /// How many times as many operations one kind makes as another, within the rounds.
+    pub fn over(&self, which: usize, other: usize, rate: fn(&Together) -> f64) -> Spread {
+        ratio(&self.rates(which, rate), &self.rates(other, rate))
     }
 
     fn rates(&self, which: usize, rate: fn(&Together) -> f64) -> Vec<f64> {
@@ -99,6 +99,6 @@ mod tests {
         let plot = rounds.plot("t", axes, wall, |condition| condition as f64 * 10.0);
         assert_eq!((plot.series[0].points.len(), plot.series[1].points.len()), (2, 1));
         assert_eq!((plot.series[0].points[1].x, plot.series[0].points[1].y), (20.0, 4.0));
-        assert_eq!(rounds.over(1, 0).median, 3.0);
+        assert_eq!(rounds.over(1, 0, wall).median, 3.0);
     }
 }

@@ -54,8 +54,8 @@ pub fn sizes_of_cache(scale: &Scale) -> Outcome<Findings> {
         kinds.map(|(kind, step)| subject(kind, step, &traces)).collect();
     // The smallest cache's requests are few: all sizes make as many in a round.
     let smallest = &traces[0].0;
-    let counted = smallest.requests.len() - workloads::warm(smallest);
-    let timed = counted / scale.rounds as usize;
+    let reads = smallest.requests.len() - workloads::warm(smallest);
+    let timed = reads / scale.rounds as usize;
     let times = in_rounds(scale.rounds, subjects.len(), |which| {
         let subject = &mut subjects[which];
         let requests = &traces[subject.step].0.requests[subject.next..subject.next + timed];

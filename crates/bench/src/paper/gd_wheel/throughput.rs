@@ -6,7 +6,7 @@ use larder::{Attributes, Cache, Condition};
 use crate::drive::choice::{Choice, draw};
 use crate::failure::{Failure, Outcome};
 use crate::paper::measure::{Together, in_rounds, together};
-use crate::paper::rounds::{Rounds, wall};
+use crate::paper::rounds::{Rounds, cpu, wall};
 use crate::paper::{Findings, Scale};
 use crate::policies::weight;
 use crate::replay::EnginePolicy;
@@ -95,7 +95,8 @@ fn findings(kinds: &[(usize, usize)], found: &[Vec<Together>], keys: u64, memory
         let wanted = (engine.expect("the engine has this policy"), threads);
         kinds.iter().position(|kind| *kind == wanted).expect("it was measured")
     };
-    let over = |threads| rounds.over(place(SUBJECT, threads), place(EnginePolicy::Clock, threads));
+    let over =
+        |threads| rounds.over(place(SUBJECT, threads), place(EnginePolicy::Clock, threads), cpu);
     let mut beside: Vec<Cell> =
         THREADS.iter().map(|threads| Cell::spread(over(*threads), 3)).collect();
     beside.push(Cell::text("not measured in process: see larder-bench load"));
@@ -107,7 +108,8 @@ fn findings(kinds: &[(usize, usize)], found: &[Vec<Together>], keys: u64, memory
         text: vec![format!(
             "{keys} keys, values of {VALUE_BYTES} bytes, costs of {COSTS}, {memory} bytes of \
              memory, about 95 % of the reads hit and a miss is stored with its cost; a session a \
-             read. A thread does the background's work on whatever core is free. Informative: \
+             read. A thread does the background's work on whatever core is free. Ratios are of \
+             requests a CPU second, which other work on the machine disturbs less. Informative: \
              times of one machine."
         )],
         tables: vec![rounds.table(&columns)],

@@ -193,7 +193,7 @@ fn findings_7(
     let rounds = Rounds { name: "memc3-threads", subjects: names, kinds, found };
     let last = found.len() - 2;
     let threads = kinds[last].1;
-    let over = rounds.over(last + 1, last);
+    let over = rounds.over(last + 1, last, wall);
     let axes = (Axis::linear("threads"), Axis::linear("million requests / s"));
     let title = "Requests a second over threads, in process";
     let columns = ["cache", "threads", "M requests / s", "M requests / CPU s"];

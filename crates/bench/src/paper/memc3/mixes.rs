@@ -6,7 +6,7 @@ use crate::drive::choice::{Choice, draw};
 use crate::failure::{Failure, Outcome};
 use crate::paper::measure::{Together, in_rounds, together};
 use crate::paper::memc3::nearly_full;
-use crate::paper::rounds::{Rounds, cpu};
+use crate::paper::rounds::{Rounds, cpu, wall};
 use crate::paper::{Findings, Scale};
 use crate::report::model::{Axis, Cell};
 use crate::tables::{
@@ -99,7 +99,7 @@ fn findings(
         Axis::words("insertions in 100 operations", SHARES.map(|s| s.to_string()).to_vec()),
         Axis::linear("million operations / CPU second"),
     );
-    let over = rounds.over(1, 0);
+    let over = rounds.over(1, 0, wall);
     Findings {
         beside: vec![Cell::Text(format!("{over:.2} for lookups alone"))],
         text: vec![
