@@ -110,7 +110,10 @@ pub const PAPER: Paper = Paper {
         Experiment {
             name: "trace",
             title: "a trace with costs by groups of objects, in the engine",
-            claims: &[unknown("most cost beside CLOCK's, x: engine")],
+            claims: &[
+                // Runs of CLOCK differ by so much.
+                unknown("most cost beside CLOCK's, x: engine").goal(AtMost(1.02)),
+            ],
             run: held_out::trace,
         },
     ],
