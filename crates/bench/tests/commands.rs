@@ -143,6 +143,46 @@ fn a_paper_is_reported_in_every_form() {
 }
 
 #[test]
+fn every_experiment_of_gd_wheel_finds_something() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let path = folder.join("gd-wheel.json");
+    let output = Command::new(env!("CARGO_BIN_EXE_larder-bench"))
+        .args(["paper", "gd-wheel", "all", "--quick", "--rounds", "2"])
+        .args(["--trace", "make --keys 20000 --requests 100000 --skew 0.9"])
+        .arg("--json")
+        .arg(&path)
+        .output()
+        .expect("the binary was built for this test");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = std::fs::read_to_string(path).expect("it was written");
+    let report: Value = serde_json::from_str(&text).expect("the report is JSON");
+    let saved = |table: &str, row: usize, column: &str| {
+        rows(&report, table)[row][column]["value"].as_f64().expect("a number")
+    };
+    // Ten configurations, the average and the highest.
+    assert_eq!(rows(&report, "gd-wheel-single-saved").len(), 12);
+    assert!(saved("gd-wheel-single-saved", 0, "gd-wheel") > 50.0);
+    assert_eq!(saved("gd-wheel-single-saved", 9, "gd-wheel"), 0.0);
+    assert!(saved("gd-wheel-multiple-saved", 0, "larder, cost-clock") > 20.0);
+    assert_eq!(rows(&report, "gd-wheel-sizes-of-cache").len(), 18);
+    assert_eq!(rows(&report, "gd-wheel-throughput").len() % 2, 0);
+    assert!(saved("gd-wheel-false-costs", 0, "others' hits, %") > 50.0);
+    assert!(saved("gd-wheel-partial-saved", 5, "gd-wheel").abs() < 0.01, "nothing is known");
+    assert!(!rows(&report, "gd-wheel-trace").is_empty());
+}
+
+#[test]
+fn an_experiment_of_another_paper_is_refused() {
+    let output = Command::new(env!("CARGO_BIN_EXE_larder-bench"))
+        .args(["paper", "gd-wheel", "figure-5"])
+        .output()
+        .expect("the binary was built for this test");
+    assert_eq!(output.status.code(), Some(2));
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(message.contains("gd-wheel has no experiment figure-5"), "{message}");
+}
+
+#[test]
 fn an_experiment_that_no_paper_has_is_refused() {
     let output = Command::new(env!("CARGO_BIN_EXE_larder-bench"))
         .args(["paper", "memc3", "figure-99"])

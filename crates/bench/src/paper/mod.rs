@@ -4,23 +4,29 @@
 //! [`Claim`]s, and a function that measures. To add one, write that definition and enter it; to add
 //! a paper, enter its list in [`PAPERS`].
 //!
+//! A claim may have a [`Goal`], which the figure found here meets or does not. Nothing is tuned for
+//! it: what is not met is printed as such.
+//!
 //! What a paper found is quoted with its source. Where no source was at hand, the report says "not
 //! available here": such a figure is never filled in from memory. Counts (bytes, moves, cache
 //! lines) are the same on every machine; times are medians of interleaved rounds with their range.
 
+mod gd_wheel;
 mod measure;
 mod memc3;
+mod rounds;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::machine::{self, Machine};
 use crate::report::model::{Cell, Document, Plot, Section, Table};
 use crate::report::{self, ReportOptions};
+use crate::workload::requests::Requests;
 
 /// Every paper whose experiments can be run.
-const PAPERS: &[&Paper] = &[&memc3::PAPER];
+const PAPERS: &[&Paper] = &[&memc3::PAPER, &gd_wheel::PAPER];
 /// Stands for all experiments of a paper.
 const ALL: &str = "all";
 /// The scale with `--quick`.
@@ -29,6 +35,8 @@ const QUICK_SCALE: f64 = 0.002;
 const QUICK_ROUNDS: u64 = 2;
 /// What a figure reads as that no source at hand gives.
 const NOT_AVAILABLE: &str = "not available here";
+/// The source of a figure that nobody gave.
+const NO_SOURCE: &str = "no source at hand";
 
 /// A published system.
 pub struct Paper {
@@ -39,7 +47,7 @@ pub struct Paper {
 
 /// One of a paper's experiments.
 pub struct Experiment {
-    /// As the paper calls it, in the form `figure-5`.
+    /// As the paper calls it, in the form `figure-5`, or what it measures.
     name: &'static str,
     /// What is measured here.
     title: &'static str,
@@ -56,6 +64,49 @@ pub struct Claim {
     figure: Option<&'static str>,
     /// Where the figure was read, or why there is none.
     source: &'static str,
+    /// What is to be reached here.
+    goal: Option<Goal>,
+}
+
+/// What a figure is to be.
+#[derive(Debug, Clone, Copy)]
+pub enum Goal {
+    /// This or more.
+    AtLeast(f64),
+    /// This or less.
+    AtMost(f64),
+}
+
+/// A figure that a source gave.
+const fn claim(about: &'static str, figure: &'static str, source: &'static str) -> Claim {
+    Claim { about, figure: Some(figure), source, goal: None }
+}
+
+/// A figure that nobody gave.
+const fn unknown(about: &'static str) -> Claim {
+    Claim { about, figure: None, source: NO_SOURCE, goal: None }
+}
+
+impl Claim {
+    /// The same with a goal.
+    const fn goal(self, goal: Goal) -> Claim {
+        Claim { goal: Some(goal), ..self }
+    }
+
+    /// Whether a figure found here is what it is to be.
+    fn met(&self, here: &Cell) -> Cell {
+        let figure = match here {
+            Cell::Number { value, .. } => *value,
+            Cell::Spread { spread, .. } => spread.median,
+            Cell::Text(_) | Cell::Nothing => return Cell::Nothing,
+        };
+        let is_met = match self.goal {
+            None => return Cell::Nothing,
+            Some(Goal::AtLeast(least)) => figure >= least,
+            Some(Goal::AtMost(most)) => figure <= most,
+        };
+        Cell::text(if is_met { "yes" } else { "no" })
+    }
 }
 
 /// What an experiment found here.
@@ -79,6 +130,7 @@ pub struct Scale {
     threads: usize,
     core: usize,
     seed: u64,
+    trace: Option<Requests>,
 }
 
 impl Scale {
@@ -113,6 +165,10 @@ pub struct PaperOptions {
     /// The seed of every choice.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// A trace for the experiments that are about one: a file, or "make" and the options of a
+    /// workload in one argument.
+    #[arg(long)]
+    trace: Option<Requests>,
     /// Two rounds at a scale of 0.002, to see whether everything works.
     #[arg(long)]
     quick: bool,
@@ -144,7 +200,9 @@ pub fn run(options: &PaperOptions) -> Outcome<()> {
         threads: options.threads.unwrap_or(machine.cores).max(1),
         core: options.core,
         seed: options.seed,
+        trace: options.trace.clone(),
     };
+    paper.check(&options.experiments)?;
     let is_wanted = |name: &str| options.experiments.iter().any(|one| one == name || one == ALL);
     let wanted: Vec<&Experiment> =
         paper.experiments.iter().filter(|experiment| is_wanted(experiment.name)).collect();
@@ -178,6 +236,19 @@ fn facts(scale: &Scale) -> Vec<(String, String)> {
     facts.map(|(name, value)| (name.to_owned(), value)).to_vec()
 }
 
+impl Paper {
+    /// Refuses an experiment that is another paper's.
+    fn check(&self, wanted: &[String]) -> Outcome<()> {
+        let is_ours = |name: &&String| {
+            *name == ALL || self.experiments.iter().any(|experiment| experiment.name == **name)
+        };
+        match wanted.iter().find(|name| !is_ours(name)) {
+            Some(name) => Err(Failure::Usage(format!("{} has no experiment {name}", self.name))),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Experiment {
     /// What was found, under the paper's figures.
     fn section(&self, paper: &Paper, found: Findings) -> Section {
@@ -185,11 +256,12 @@ impl Experiment {
         let mut section = Section::new(format!("{}: {}", self.name, self.title), found.text);
         let rows = self.claims.iter().zip(found.beside).map(|(claim, here)| {
             let paper = claim.figure.unwrap_or(NOT_AVAILABLE);
-            vec![Cell::text(claim.about), Cell::text(claim.source), Cell::text(paper), here]
+            let met = claim.met(&here);
+            vec![Cell::text(claim.about), Cell::text(claim.source), Cell::text(paper), here, met]
         });
         section.tables.push(Table {
             name: format!("{}-{}-beside", paper.name, self.name),
-            columns: ["what", "source of the paper's figure", "paper", "here"]
+            columns: ["what", "source of the paper's figure", "paper", "here", "met"]
                 .map(String::from)
                 .to_vec(),
             rows: rows.collect(),

@@ -19,12 +19,14 @@ pub struct Clock {
     capacity: u64,
     ring: Lists<1>,
     is_used: Vec<bool>,
+    passes: u64,
 }
 
 impl Clock {
     /// An empty cache.
     pub fn new(capacity: u64, objects: u32) -> Clock {
-        Clock { capacity, ring: Lists::new(objects), is_used: vec![false; objects as usize] }
+        let is_used = vec![false; objects as usize];
+        Clock { capacity, ring: Lists::new(objects), is_used, passes: 0 }
     }
 }
 
@@ -41,6 +43,7 @@ impl Policy for Clock {
         while self.ring.weight(RING) + u64::from(visit.weight) > self.capacity {
             let (object, weight) =
                 self.ring.pop_back(RING).expect("what fits alone fits once the rest is gone");
+            self.passes += 1;
             if std::mem::take(&mut self.is_used[object as usize]) {
                 self.ring.push_front(RING, object, weight);
             }
@@ -59,6 +62,10 @@ impl Policy for Clock {
 
     fn items(&self) -> u64 {
         self.ring.items(RING)
+    }
+
+    fn steps(&self) -> Option<u64> {
+        Some(self.passes)
     }
 }
 

@@ -23,6 +23,7 @@ pub struct CostClock {
     decisions: Decisions,
     marks: Vec<u8>,
     costs: Vec<u16>,
+    passes: u64,
 }
 
 impl CostClock {
@@ -30,7 +31,7 @@ impl CostClock {
     pub fn new(capacity: u64, objects: u32) -> CostClock {
         let (marks, costs) = (vec![0; objects as usize], vec![0; objects as usize]);
         let ring = Lists::new(objects);
-        CostClock { capacity, ring, decisions: Decisions::default(), marks, costs }
+        CostClock { capacity, ring, decisions: Decisions::default(), marks, costs, passes: 0 }
     }
 }
 
@@ -48,6 +49,7 @@ impl Policy for CostClock {
         while self.ring.weight(RING) + u64::from(visit.weight) > self.capacity {
             let (object, weight) =
                 self.ring.pop_back(RING).expect("what fits alone fits once the rest is gone");
+            self.passes += 1;
             let (mark, cost) = (&mut self.marks[object as usize], self.costs[object as usize]);
             if let Verdict::Spare(spared) = self.decisions.pass(*mark, u32::from(cost)) {
                 *mark = spared;
@@ -70,5 +72,9 @@ impl Policy for CostClock {
 
     fn items(&self) -> u64 {
         self.ring.items(RING)
+    }
+
+    fn steps(&self) -> Option<u64> {
+        Some(self.passes)
     }
 }

@@ -5,14 +5,24 @@
 //!
 //! Like GD-Wheel it looks at costs and not at sizes. An unknown cost counts as 1.
 //!
+//! With `COUNTED` the comparisons of the queue are counted, in whatever thread they are made: the
+//! steps whose number grows with the items, whatever a machine makes of them.
+//!
 //! Memory per item: a priority of 8 bytes, a cost of 4 and a place of 4 in the heap.
 
+use std::cell::Cell;
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use super::{Policy, Visit};
 
 /// Bytes per item that the policy itself needs.
 pub const OVERHEAD_BYTES: u32 = 16;
+
+thread_local! {
+    /// Comparisons of all queues that count theirs.
+    static COMPARISONS: Cell<u64> = const { Cell::new(0) };
+}
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
@@ -28,35 +38,64 @@ struct Entry {
     weight: u32,
 }
 
+/// Where an object stands in the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place<const COUNTED: bool>(Rank, u32);
+
+impl<const COUNTED: bool> Ord for Place<COUNTED> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        if COUNTED {
+            COMPARISONS.with(|count| count.set(count.get() + 1));
+        }
+        (self.0, self.1).cmp(&(other.0, other.1))
+    }
+}
+
+impl<const COUNTED: bool> PartialOrd for Place<COUNTED> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
 /// A cache that evicts what costs least to make again, in the light of recency.
-pub struct GdPq {
+pub struct GdPq<const COUNTED: bool> {
     capacity: u64,
     used: u64,
     inflation: u64,
     now: u64,
     entries: Vec<Entry>,
     /// What is resident; the first leaves next.
-    order: BTreeSet<(Rank, u32)>,
+    order: BTreeSet<Place<COUNTED>>,
+    /// The count of comparisons before the first of its own.
+    counted_before: u64,
 }
 
-impl GdPq {
+impl<const COUNTED: bool> GdPq<COUNTED> {
     /// An empty cache.
-    pub fn new(capacity: u64, objects: u32) -> GdPq {
+    pub fn new(capacity: u64, objects: u32) -> Self {
         let entries = vec![Entry::default(); objects as usize];
-        GdPq { capacity, used: 0, inflation: 0, now: 0, entries, order: BTreeSet::new() }
+        GdPq {
+            capacity,
+            used: 0,
+            inflation: 0,
+            now: 0,
+            entries,
+            order: BTreeSet::new(),
+            counted_before: COMPARISONS.get(),
+        }
     }
 
     fn renew(&mut self, object: u32) {
         self.now += 1;
         let entry = &mut self.entries[object as usize];
-        self.order.remove(&(entry.rank, object));
+        self.order.remove(&Place(entry.rank, object));
         let priority = self.inflation + u64::from(entry.cost_us.max(1));
         entry.rank = Rank { priority, renewed: self.now };
-        self.order.insert((entry.rank, object));
+        self.order.insert(Place(entry.rank, object));
     }
 }
 
-impl Policy for GdPq {
+impl<const COUNTED: bool> Policy for GdPq<COUNTED> {
     fn read(&mut self, visit: Visit) -> bool {
         let hit = self.entries[visit.object as usize].weight > 0;
         if hit {
@@ -68,7 +107,7 @@ impl Policy for GdPq {
     fn insert(&mut self, visit: Visit) {
         while self.used + u64::from(visit.weight) > self.capacity {
             let first = self.order.first().expect("what fits alone fits without the rest");
-            let (Rank { priority, .. }, object) = *first;
+            let Place(Rank { priority, .. }, object) = *first;
             self.inflation = priority;
             self.remove(object);
         }
@@ -81,7 +120,7 @@ impl Policy for GdPq {
     fn remove(&mut self, object: u32) {
         let entry = std::mem::take(&mut self.entries[object as usize]);
         self.used -= u64::from(entry.weight);
-        self.order.remove(&(entry.rank, object));
+        self.order.remove(&Place(entry.rank, object));
     }
 
     fn used(&self) -> u64 {
@@ -90,6 +129,10 @@ impl Policy for GdPq {
 
     fn items(&self) -> u64 {
         self.order.len() as u64
+    }
+
+    fn steps(&self) -> Option<u64> {
+        COUNTED.then(|| COMPARISONS.get() - self.counted_before)
     }
 }
 
@@ -100,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_costly_item_outlives_cheap_ones_until_inflation_reaches_it() {
-        let mut cache = GdPq::new(2, 9);
+        let mut cache = GdPq::<false>::new(2, 9);
         let mut hit = |object: u32| {
             let cost_us = if object == 0 { 3 } else { 1 };
             cache.access(Visit { position: 0, object, weight: 1, cost_us })

@@ -26,6 +26,7 @@ pub struct GdWheel {
     weights: Vec<u32>,
     /// Whether each object was hit since it was last renewed; nothing if hits renew.
     recent: Option<Vec<bool>>,
+    pops: u64,
 }
 
 impl GdWheel {
@@ -39,12 +40,14 @@ impl GdWheel {
             links: vec![Link::default(); objects],
             weights: vec![0; objects],
             recent: is_lazy.then(|| vec![false; objects]),
+            pops: 0,
         }
     }
 
     /// Takes out the victim, once no lower one has its bit set.
     fn evict(&mut self) {
         loop {
+            self.pops += 1;
             let object = self.wheels.pop(&mut self.links);
             let object = object.expect("what fits alone fits without the rest");
             let recent = self.recent.as_mut().map(|recent| &mut recent[object as usize]);
@@ -93,5 +96,9 @@ impl Policy for GdWheel {
 
     fn items(&self) -> u64 {
         u64::from(self.wheels.items())
+    }
+
+    fn steps(&self) -> Option<u64> {
+        Some(self.pops + self.wheels.moves())
     }
 }

@@ -90,7 +90,7 @@ impl Kind {
             Kind::Lru2 => Box::new(Lru2::new(capacity, objects)),
             Kind::Lirs => Box::new(Lirs::new(capacity, objects)),
             Kind::Arc => Box::new(Arc::new(capacity, objects)),
-            Kind::GdPq => Box::new(GdPq::new(capacity, objects)),
+            Kind::GdPq => Box::new(GdPq::<false>::new(capacity, objects)),
             Kind::GdWheel => Box::new(GdWheel::new(capacity, objects, false)),
             Kind::GdWheelLazy => Box::new(GdWheel::new(capacity, objects, true)),
             Kind::CostClock => Box::new(CostClock::new(capacity, objects)),

@@ -22,7 +22,7 @@ mod clock;
 mod cost_check;
 mod cost_clock;
 mod fifo;
-mod gd_pq;
+pub mod gd_pq;
 mod gd_wheel;
 pub mod kind;
 mod lirs;
@@ -69,6 +69,12 @@ pub trait Policy: Send {
 
     /// How many objects are there.
     fn items(&self) -> u64;
+
+    /// Entries that it has looked at, compared or moved so far, to know who leaves next; nothing
+    /// where a policy does not count them.
+    fn steps(&self) -> Option<u64> {
+        None
+    }
 
     /// Reads, and stores what is not there. Returns whether it was.
     fn access(&mut self, visit: Visit) -> bool {

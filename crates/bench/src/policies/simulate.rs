@@ -110,6 +110,11 @@ impl Simulation {
         self.policy.remove(object);
     }
 
+    /// What its policy has looked at so far, where that is counted.
+    pub fn steps(&self) -> Option<u64> {
+        self.policy.steps()
+    }
+
     /// What is in the cache.
     pub fn items(&self) -> u64 {
         self.policy.items()

@@ -54,6 +54,11 @@ impl Engine {
         Ok(Engine { cache, clock })
     }
 
+    /// The engine itself, for whoever does without the checks of replaying.
+    pub fn cache(&self) -> &larder::Cache {
+        &self.cache
+    }
+
     /// Runs something while a thread does the background's work.
     pub fn maintained<R>(&self, work: impl FnOnce() -> R) -> R {
         let is_over = AtomicBool::new(false);

@@ -13,10 +13,10 @@
 //! `clock, same items` is no rival but a check of the engine: CLOCK with exactly the engine's bytes
 //! for each item. Larder decides by CLOCK within each size class, so the two should nearly agree.
 
-mod cache;
+pub mod cache;
 mod document;
 mod drive;
-mod engine;
+pub mod engine;
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ pub struct ReplayOptions {
 
 /// A policy of the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum EnginePolicy {
+pub enum EnginePolicy {
     /// Recency alone.
     Clock,
     /// Recency and costs, approximately.
@@ -74,7 +74,8 @@ enum EnginePolicy {
 }
 
 impl EnginePolicy {
-    fn policy(self) -> larder::Policy {
+    /// As the engine calls it.
+    pub fn policy(self) -> larder::Policy {
         match self {
             EnginePolicy::Clock => larder::Policy::Clock,
             EnginePolicy::CostClock => larder::Policy::CostClock,
@@ -82,7 +83,7 @@ impl EnginePolicy {
     }
 
     /// What the report calls an engine with this policy.
-    fn title(self) -> &'static str {
+    pub fn title(self) -> &'static str {
         match self {
             EnginePolicy::Clock => "larder",
             EnginePolicy::CostClock => "larder, cost-clock",

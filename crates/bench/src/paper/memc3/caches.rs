@@ -4,10 +4,10 @@ use larder::{Cache, Expiry};
 
 use crate::drive::choice::{Choice, draw};
 use crate::failure::{Failure, Outcome};
-use crate::paper::measure::{Together, in_rounds, ratio, together};
+use crate::paper::measure::{Together, in_rounds, together};
+use crate::paper::rounds::{Rounds, wall};
 use crate::paper::{Findings, Scale, table};
-use crate::report::Spread;
-use crate::report::model::{Axis, Cell, Plot, Point, Series};
+use crate::report::model::{Axis, Cell};
 use crate::tables::{KEY_BYTES, Key, LruCache, VALUE_BYTES, Value, key};
 
 /// The least memory whose figures say something about a cache of many slabs.
@@ -190,26 +190,12 @@ fn findings_7(
     found: &[Vec<Together>],
     count: usize,
 ) -> Findings {
-    let wall = |one: &[Together]| one.iter().map(|t| t.millions_per_second).collect::<Vec<_>>();
-    let cpu = |one: &[Together]| one.iter().map(|t| t.millions_per_cpu_second).collect::<Vec<_>>();
-    let rows = kinds.iter().zip(found).map(|((subject, threads), rounds)| {
-        vec![
-            Cell::text(names[*subject]),
-            Cell::count(*threads as u64),
-            Cell::spread(Spread::of(wall(rounds)), 2),
-            Cell::spread(Spread::of(cpu(rounds)), 2),
-        ]
-    });
-    let series = names.iter().enumerate().map(|(subject, name)| {
-        let mine = kinds.iter().zip(found).filter(|(kind, _)| kind.0 == subject);
-        let point = |(kind, rounds): (&(usize, usize), &Vec<Together>)| {
-            Point::spread(kind.1 as f64, Spread::of(wall(rounds)))
-        };
-        Series { name: (*name).to_owned(), points: mine.map(point).collect() }
-    });
+    let rounds = Rounds { name: "memc3-threads", subjects: names, kinds, found };
     let last = found.len() - 2;
     let threads = kinds[last].1;
-    let over = ratio(&wall(&found[last + 1]), &wall(&found[last]));
+    let over = rounds.over(last + 1, last, wall);
+    let axes = (Axis::linear("threads"), Axis::linear("million requests / s"));
+    let title = "Requests a second over threads, in process";
     let columns = ["cache", "threads", "M requests / s", "M requests / CPU s"];
     Findings {
         beside: vec![Cell::Text(format!("{over:.2} with {threads} threads, in process"))],
@@ -220,13 +206,7 @@ fn findings_7(
              of cores. Informative: requests a second by the wall hang on what else the machine \
              does."
         )],
-        tables: vec![table("memc3-threads", &columns, rows.collect())],
-        plots: vec![Plot {
-            name: "memc3-threads".into(),
-            title: "Requests a second over threads, in process".into(),
-            x: Axis::linear("threads"),
-            y: Axis::linear("million requests / s"),
-            series: series.collect(),
-        }],
+        tables: vec![rounds.table(&columns)],
+        plots: vec![rounds.plot(title, axes, wall, |threads| threads as f64)],
     }
 }

@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::drive::choice::{Choice, draw};
 use crate::failure::{Failure, Outcome};
-use crate::paper::measure::{Together, in_rounds, ratio, together};
+use crate::paper::measure::{Together, in_rounds, together};
 use crate::paper::memc3::nearly_full;
-use crate::paper::{Findings, Scale, table};
-use crate::report::Spread;
-use crate::report::model::{Axis, Cell, Plot, Point, Series};
+use crate::paper::rounds::{Rounds, cpu, wall};
+use crate::paper::{Findings, Scale};
+use crate::report::model::{Axis, Cell};
 use crate::tables::{
     Chaining, Cuckoo, Items, Key, LarderIndex, Links, Locking, Settings, Table, items, key,
 };
@@ -92,26 +92,14 @@ fn findings(
     found: &[Vec<Together>],
     count: usize,
 ) -> Findings {
-    let wall = |one: &[Together]| one.iter().map(|t| t.millions_per_second).collect::<Vec<_>>();
-    let cpu = |one: &[Together]| one.iter().map(|t| t.millions_per_cpu_second).collect::<Vec<_>>();
-    let rows = kinds.iter().zip(found).map(|((which, share), rounds)| {
-        vec![
-            Cell::text(NAMES[*which]),
-            Cell::count(*share as u64),
-            Cell::spread(Spread::of(wall(rounds)), 2),
-            Cell::spread(Spread::of(cpu(rounds)), 2),
-        ]
-    });
-    let series = NAMES.iter().enumerate().map(|(which, name)| {
-        let mine = kinds.iter().zip(found).filter(|(kind, _)| kind.0 == which);
-        let place = |share| SHARES.iter().position(|one| *one == share).expect("one of them");
-        let point = |(kind, rounds): (&(usize, usize), &Vec<Together>)| {
-            Point::spread(place(kind.1) as f64, Spread::of(cpu(rounds)))
-        };
-        Series { name: (*name).to_owned(), points: mine.map(point).collect() }
-    });
+    let rounds = Rounds { name: "memc3-mixes", subjects: &NAMES, kinds, found };
     let columns = ["table", "insertions, %", "M operations / s", "M operations / CPU s"];
-    let over = ratio(&wall(&found[1]), &wall(&found[0]));
+    let place = |share| SHARES.iter().position(|one| *one == share).expect("one of them") as f64;
+    let axes = (
+        Axis::words("insertions in 100 operations", SHARES.map(|s| s.to_string()).to_vec()),
+        Axis::linear("million operations / CPU second"),
+    );
+    let over = rounds.over(1, 0, wall);
     Findings {
         beside: vec![Cell::Text(format!("{over:.2} for lookups alone"))],
         text: vec![
@@ -123,13 +111,7 @@ fn findings(
                 scale.threads
             ),
         ],
-        tables: vec![table("memc3-mixes", &columns, rows.collect())],
-        plots: vec![Plot {
-            name: "memc3-mixes".into(),
-            title: "Lookups and insertions at once".into(),
-            x: Axis::words("insertions in 100 operations", SHARES.map(|s| s.to_string()).to_vec()),
-            y: Axis::linear("million operations / CPU second"),
-            series: series.collect(),
-        }],
+        tables: vec![rounds.table(&columns)],
+        plots: vec![rounds.plot("Lookups and insertions at once", axes, cpu, place)],
     }
 }

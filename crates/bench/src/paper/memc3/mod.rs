@@ -15,23 +15,12 @@ mod memory;
 mod mixes;
 mod paths;
 
-use super::{Claim, Experiment, Paper};
+use super::{Experiment, Paper, claim, unknown};
 
 const ABSTRACT: &str = "the paper's abstract";
 const DECISION: &str = "quoted in docs/decisions/0001-index-tables-grow-by-quarters.md";
 const AUTHORS_NOTE: &str = "an author's note, da-data.blogspot.com, March 2013";
 const AUTHORS_CODE: &str = "assoc_cuckoo.c of github.com/efficient/memc3";
-const NO_SOURCE: &str = "no source at hand";
-
-/// A figure that a source gave.
-const fn claim(about: &'static str, figure: &'static str, source: &'static str) -> Claim {
-    Claim { about, figure: Some(figure), source }
-}
-
-/// A figure that nobody gave.
-const fn unknown(about: &'static str) -> Claim {
-    Claim { about, figure: None, source: NO_SOURCE }
-}
 
 /// The paper and its experiments.
 pub const PAPER: Paper = Paper {
