@@ -13,6 +13,12 @@
 //!   another at once.
 //! - Otherwise it leaves.
 //!
+//! Where the policy keeps an order instead of a hand, nobody comes by the slabs. A slab is then as
+//! old as what its class would evict, or as the time since it came or was spared, if that is less;
+//! and the one that is offered has the next to go in it. What is stored in its chunks is in the
+//! order of their freeing, so the newest items of the class may lie in every slab where costs
+//! differ: such a slab is closed first, and leaves when they are old.
+//!
 //! A slab that shall leave is *drained*: nothing is allocated from it any more, its items are
 //! evicted, and when the last of its chunks is out of limbo it goes back to the arena. A draft in
 //! it (a client that is half-way through a value) may hold it for a while; another slab is drained
@@ -28,7 +34,7 @@ use policy::rebalance::{AGE_RATIO_MIN, Look, Worths, is_much_older, is_settled};
 use stdx::sync::lock;
 
 use crate::class::{Class, Room};
-use crate::evict::GROUP;
+use crate::evict::{GROUP, Victims};
 use crate::{Hot, INDEX_SPARE_SLABS, Links, Shortage, slab};
 
 /// Chunks that are emptied before the class's lock is let go for a moment.
@@ -103,7 +109,7 @@ impl Hot {
                 None if !links.may_evict() || !class.may_ask() => return false,
                 None => {}
             }
-            Victims { age: self.victim_age(&guard, &class, links), density: class.density() }
+            self.victims(&guard, &class, links)
         };
         self.sweep_draining();
         if self.arena.free_slabs() > INDEX_SPARE_SLABS {
@@ -186,17 +192,26 @@ impl Hot {
             let class = lock(class);
             // After the lock was taken, so that no slab is younger than now.
             let mutations = links.mutations();
-            let density = class.density().filter(|_| !class.slabs.is_empty());
+            if class.slabs.is_empty() {
+                continue;
+            }
+            let victims = class.keeper.order().map(|_| {
+                let guard = self.epochs.pin();
+                self.victims(&guard, &class, links)
+            });
+            let density = victims.map_or_else(|| class.density(zone, None), |next| next.density);
             density.into_iter().for_each(|density| worths.add(density));
+            let age_max = victims.map_or(u64::MAX, |next| next.age);
             let mut push = |slab, is_closed| {
-                let age = zone.slab(slab).age(mutations);
+                let alone = zone.slab(slab).age(mutations);
+                let age = if is_closed { alone } else { alone.min(age_max) };
                 let is_last = class.staying() == 1;
                 offers.push(Offer { class: class.id, slab, age, density, is_closed, is_last });
             };
             if let Some(&slab) = class.closed.first() {
                 push(slab, true);
             }
-            if let Some(slab) = class.oldest_slab(zone) {
+            if let Some(slab) = class.oldest_slab(zone, mutations) {
                 push(slab, false);
             }
         }
@@ -210,7 +225,7 @@ impl Hot {
         let guard = self.epochs.pin();
         let zone = self.zone();
         let mut class = lock(self.class(offer.class));
-        if class.oldest_slab(zone) != Some(offer.slab) {
+        if !class.is_oldest(zone, offer.slab) {
             return true;
         }
         let is_only = class.staying() == 1;
@@ -243,7 +258,7 @@ impl Hot {
             let mut class = lock(self.class(offer.class));
             if class.closed.contains(&offer.slab) {
                 class.closed.retain(|&other| other != offer.slab);
-            } else if class.oldest_slab(zone) == Some(offer.slab) {
+            } else if class.is_oldest(zone, offer.slab) {
                 class.start_draining(zone, offer.slab);
             } else {
                 return false;
@@ -256,7 +271,10 @@ impl Hot {
     /// What is in a slab, by some of its chunks. Like a hand it takes from them what spared them.
     fn look(&self, guard: &Guard<'_>, class: &Class, slab_id: SlabId, links: &dyn Links) -> Look {
         let slab = self.zone().slab(slab_id);
-        let slab_age = slab.age(links.mutations());
+        let mut slab_age = slab.age(links.mutations());
+        if class.keeper.order().is_some() {
+            slab_age = slab_age.min(self.victims(guard, class, links).age);
+        }
         let step = (slab.touched() as usize).div_ceil(LOOK_CHUNKS_MAX).max(1);
         let mut look = Look { chunks: class.chunks_per_slab / step, ..Look::default() };
         let mut published = 0;
@@ -452,15 +470,6 @@ impl Hot {
     }
 }
 
-/// What a class would evict next.
-#[derive(Debug, Clone, Copy)]
-struct Victims {
-    /// Mutations since it was stored.
-    age: u64,
-    /// The cost for each byte that a round of the class's hand gives up.
-    density: Option<f64>,
-}
-
 /// A slab that a class could do without.
 #[derive(Debug, Clone, Copy)]
 struct Offer {
@@ -468,7 +477,7 @@ struct Offer {
     slab: SlabId,
     /// Mutations since a hand came by, or since it was closed, for what they are worth.
     age: u64,
-    /// The cost for each byte that a round of the class's hand gives up.
+    /// The cost for each byte that the class gives up in this time, if costs are known.
     density: Option<f64>,
     is_closed: bool,
     /// The class has no other that stays.
