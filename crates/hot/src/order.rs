@@ -26,6 +26,9 @@
 //! *Numbers* need no memory. They end at 2^31, which bounds the memory that such a class can have:
 //! [`Replacement::memory_bytes_max`](crate::Replacement::memory_bytes_max).
 
+#[cfg(test)]
+mod hammer;
+
 use std::ptr::NonNull;
 
 use memory::{Arena, Place, SlabId};
