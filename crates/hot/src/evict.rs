@@ -39,18 +39,6 @@ pub(crate) const VICTIM_LOOKS: usize = 64;
 /// An item may take a chunk up to this many times its size when its own class has nothing.
 const BORROW_RATIO: usize = 2;
 
-/// An item that has to go.
-#[derive(Debug, Clone, Copy)]
-struct Victim {
-    item: Place,
-    /// The chunk at which it was judged: its own or that of a piece.
-    judged_at: Place,
-}
-
-impl Victim {
-    const NONE: Self = Self { item: Place(0), judged_at: Place(0) };
-}
-
 /// What a class would evict next.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Victims {
@@ -172,18 +160,13 @@ impl Hot {
             let steps_max = 2 * class.chunks() + 2 * class.slabs.len();
             while evicted < wanted && steps < steps_max {
                 let left = wanted - evicted;
-                let mut victims = [Victim::NONE; GROUP];
+                let mut victims = [Place(0); GROUP];
                 let found = self.gather(&guard, &mut class, links, &mut victims, left, &mut steps);
                 if found == 0 {
                     break;
                 }
-                for &Victim { item, judged_at } in &victims[..found] {
-                    let chunks = self.unlink(&guard, &mut class, links, item, &mut chained);
-                    if chunks == 0 {
-                        // Somebody else has unlinked it, and will take it out of the order.
-                        class.keeper.renew(self.zone(), judged_at);
-                    }
-                    evicted += chunks;
+                for &place in &victims[..found] {
+                    evicted += self.unlink(&guard, &mut class, links, place, &mut chained);
                 }
             }
             class.evicted_since += evicted;
@@ -198,13 +181,14 @@ impl Hot {
     /// Judges what is next until `victims` is full, or they have `wanted` chunks, or two rounds are
     /// over, and prefetches what unlinking them will need. Returns how many it found. All of them
     /// have to go: one that were passed over now would stay for another round, and the hand would
-    /// soon come to what is newest.
+    /// soon come to what is newest. They are out of the order, if there is one, and stay out: what
+    /// cannot be unlinked any more is being retired by somebody else.
     fn gather(
         &self,
         guard: &Guard<'_>,
         class: &mut Class,
         links: &dyn Links,
-        victims: &mut [Victim; GROUP],
+        victims: &mut [Place; GROUP],
         wanted: usize,
         steps: &mut usize,
     ) -> usize {
@@ -233,12 +217,12 @@ impl Hot {
             let young = choosy && is_young(links.age(item), class.hand_found);
             let lets_go = |class: &Class| !choosy || class.keeper.judge(item);
             let goes = links.is_gone(item) || (links.may_evict() && !young && lets_go(class));
-            if !goes || victims[..found].iter().any(|victim| victim.item == place) {
+            if !goes || victims[..found].contains(&place) {
                 class.keeper.renew(zone, judged_at);
                 continue;
             }
             links.prefetch(guard, item);
-            victims[found] = Victim { item: place, judged_at };
+            victims[found] = place;
             found += 1;
             chunks += item.layout().pieces().max(1);
         }

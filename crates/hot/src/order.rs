@@ -13,8 +13,8 @@
 //! since it was judged last; all else is *renewed*, which is to enter it with its cost as if it were
 //! stored now. A hit only sets the mark's bit, so nothing here has to be told of it.
 //!
-//! What is not an item that can go is renewed as well: a draft, which will be newer than what is
-//! stored now, and what is on its way from the index to limbo. Of a chained item the head and the
+//! A draft that comes up is renewed as well: it will be newer than what is stored now. What is on
+//! its way from the index to limbo may be popped once more, and stays out. Of a chained item the head and the
 //! pieces come up each in their class, but only where a hand would judge the item; the other pieces
 //! leave the order when they come up for the first time, and are freed with their item.
 //!

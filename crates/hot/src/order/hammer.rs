@@ -13,12 +13,14 @@ use policy::cost::Cost;
 use stdx::sync::lock;
 
 use crate::mark::hit_mark;
-use crate::{Fields, Hot, ItemRef, Links, Replacement, slab};
+use crate::{Draft, Fields, Hot, ItemRef, Links, Replacement, slab};
 
 const THREADS: u64 = 4;
 const STEPS: u64 = if cfg!(miri) { 60 } else { 150_000 };
 const KEYS: u64 = 3000;
 const MEMORY_BYTES: usize = 6 << 20;
+/// Drafts that a thread leaves open at a time.
+const BEGUN_MAX: usize = 8;
 const ITEM_BYTES_MAX: usize = 400_000;
 
 /// The index, and the time.
@@ -83,9 +85,19 @@ struct Client<'t> {
     hot: &'t Hot,
     map: &'t Map,
     random: Random,
+    /// Keys and values that clients are half-way through, for many steps: they come up meanwhile.
+    begun: Vec<(Draft<'t>, Vec<u8>, Vec<u8>)>,
 }
 
-impl Client<'_> {
+impl<'t> Client<'t> {
+    fn run(&mut self) {
+        (0..STEPS).for_each(|number| self.step(number));
+        self.begun.truncate(BEGUN_MAX / 2);
+        while !self.begun.is_empty() {
+            self.finish(0);
+        }
+    }
+
     fn step(&mut self, number: u64) {
         let key = format!("key-{}", self.random.below(KEYS)).into_bytes();
         match self.random.below(8) {
@@ -121,18 +133,30 @@ impl Client<'_> {
             self.hot.sweep();
             return;
         };
-        if self.random.below(6) == 0 {
-            draft.write(&value[..value.len() / 2]);
-            thread::yield_now();
-            return;
+        draft.write(&value[..value.len() / 2]);
+        self.begun.push((draft, key.to_vec(), value));
+        let last = self.begun.len() - 1;
+        match self.random.below(6) {
+            0 => drop(self.begun.pop()),
+            1 if last < BEGUN_MAX => {}
+            1 => {
+                let at = self.random.below(last as u64) as usize;
+                self.finish(at);
+            }
+            _ => self.finish(last),
         }
-        draft.write(&value);
+    }
+
+    /// Publishes what was begun.
+    fn finish(&mut self, at: usize) {
+        let (mut draft, key, value) = self.begun.swap_remove(at);
+        draft.write(&value[value.len() / 2..]);
         let guard = self.hot.epochs.pin();
         let replaced = {
             let mut places = lock(&self.map.places);
             let sequence = self.map.mutations.fetch_add(1, Relaxed) + 1;
             let place = draft.publish(sequence as u32, 0, self.map.now());
-            places.insert(key.to_vec(), place)
+            places.insert(key, place)
         };
         // SAFETY: the map led to it until just now, under this guard.
         replaced.into_iter().for_each(|place| unsafe { self.hot.retire(&guard, place) });
@@ -227,8 +251,7 @@ fn hammer(replacement: Replacement, seed: u64) {
             .map(|thread| {
                 scope.spawn(move || {
                     let random = Random(seed.wrapping_add(thread));
-                    let mut client = Client { hot, map, random };
-                    (0..STEPS).for_each(|number| client.step(number));
+                    Client { hot, map, random, begun: Vec::new() }.run();
                 })
             })
             .collect();
@@ -263,4 +286,32 @@ fn what_is_in_an_order_is_not_free_and_what_is_not_free_is_in_an_order() {
     let seed = given.unwrap_or(fresh);
     hammer(Replacement::GdWheel, seed);
     hammer(Replacement::Lru, seed);
+}
+
+#[test]
+fn what_came_up_as_a_draft_goes_in_its_turn_once_it_is_published() {
+    for replacement in [Replacement::GdWheel, Replacement::Lru] {
+        let arena = Arc::new(Arena::new(0, 2 << 20, 8).expect("addresses are there"));
+        let side_bytes = replacement.side_bytes();
+        let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, side_bytes);
+        let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, replacement, 50);
+        let map = Map::default();
+        let mut client = Client { hot: &hot, map: &map, random: Random(1), begun: Vec::new() };
+        for key in 0..10 {
+            let (fields, value) = (Fields::default(), vec![b'k'; 100]);
+            let layout = hot.layout(&fields, 8, value.len());
+            let key = [key; 7].iter().copied().chain([b'k']).collect::<Vec<u8>>();
+            let draft = hot.draft(layout, &fields, &key, &map).expect("room");
+            client.begun.push((draft, key, value));
+        }
+        let class = hot.class_at(client.begun[0].0.place());
+        // Nothing can go yet, however often it comes up.
+        assert_eq!((hot.evict(class, 5, &map), check(&hot, false)), (0, 10));
+        while !client.begun.is_empty() {
+            client.finish(0);
+        }
+        assert_eq!((check(&hot, true), lock(&map.places).len()), (10, 10));
+        assert_eq!((hot.evict(class, 6, &map), check(&hot, false)), (6, 4));
+        assert_eq!((hot.evict(class, 6, &map), lock(&map.places).len()), (4, 0));
+    }
 }
