@@ -301,7 +301,8 @@ fn what_came_up_as_a_draft_goes_in_its_turn_once_it_is_published() {
             let (fields, value) = (Fields::default(), vec![b'k'; 100]);
             let layout = hot.layout(&fields, 8, value.len());
             let key = [key; 7].iter().copied().chain([b'k']).collect::<Vec<u8>>();
-            let draft = hot.draft(layout, &fields, &key, &map).expect("room");
+            let mut draft = hot.draft(layout, &fields, &key, &map).expect("room");
+            draft.write(&value[..value.len() / 2]);
             client.begun.push((draft, key, value));
         }
         let class = hot.class_at(client.begun[0].0.place());
