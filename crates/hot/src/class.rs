@@ -176,10 +176,9 @@ impl Class {
         self.slabs.len() - self.draining
     }
 
-    /// The cost for each byte that the class gives up in the time that the item at this place has
-    /// been there, if costs are known.
-    pub(crate) fn density(&self, zone: Zone<'_>, place: Option<Place>) -> Option<f64> {
-        Some(self.keeper.unit_us(zone, place)? / self.chunk_bytes as f64)
+    /// The cost for each byte that is given up while victims grow old, if costs are known.
+    pub(crate) fn density(&self) -> Option<f64> {
+        Some(self.keeper.unit_us()? / self.chunk_bytes as f64)
     }
 
     /// Whether it has evicted enough since it last asked for a slab in vain to ask again.

@@ -39,15 +39,6 @@ pub(crate) const VICTIM_LOOKS: usize = 64;
 /// An item may take a chunk up to this many times its size when its own class has nothing.
 const BORROW_RATIO: usize = 2;
 
-/// What a class would evict next.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Victims {
-    /// Mutations since it was stored.
-    pub(crate) age: u64,
-    /// The cost for each byte that the class gives up in this time, if costs are known.
-    pub(crate) density: Option<f64>,
-}
-
 impl Hot {
     /// A chunk of at least `bytes` for an item, or part of one, with this cost.
     pub(crate) fn allocate(
@@ -280,10 +271,10 @@ impl Hot {
         Some(place)
     }
 
-    /// What the class is about to evict: how many mutations ago it was stored, the median of a few
-    /// items that are next, or `u64::MAX` if these are gone anyway; and what is given up in that
-    /// time. If all that is next was read lately, it is as old as the oldest slab.
-    pub(crate) fn victims(&self, guard: &Guard<'_>, class: &Class, links: &dyn Links) -> Victims {
+    /// How many mutations ago the items were stored that the class is about to evict, as they would
+    /// be if they cost what is typical: the median of a few that are next; `u64::MAX` if these are
+    /// gone anyway. If all that is next was read lately, it is as old as the oldest slab.
+    pub(crate) fn victim_age(&self, guard: &Guard<'_>, class: &Class, links: &dyn Links) -> u64 {
         let zone = self.zone();
         let ahead = match class.keeper.order() {
             Some(order) => order.ahead(zone, VICTIM_LOOKS),
@@ -293,17 +284,16 @@ impl Hot {
             let (item, _) = self.judged_here(guard, class.id, place)?;
             let age = links.age(item);
             let stays = class.keeper.spares(item) || is_young(age, class.hand_found);
-            (!stays).then(|| (if links.is_gone(item) { u64::MAX } else { age }, place))
+            let age = class.keeper.order().map_or(age, |order| order.typical_age(zone, place, age));
+            (!stays).then(|| if links.is_gone(item) { u64::MAX } else { age })
         });
-        let mut next: Vec<_> = next.take(VICTIMS).collect();
-        next.sort_unstable();
-        if let Some(&(age, place)) = next.get(next.len() / 2) {
-            return Victims { age, density: class.density(zone, Some(place)) };
-        }
-        let mutations = links.mutations();
-        let oldest = class.oldest_slab(zone, mutations);
-        let age = oldest.map_or(0, |id| zone.slab(id).age(mutations));
-        Victims { age, density: class.density(zone, None) }
+        let mut ages: Vec<_> = next.take(VICTIMS).collect();
+        ages.sort_unstable();
+        ages.get(ages.len() / 2).copied().unwrap_or_else(|| {
+            let mutations = links.mutations();
+            let oldest = class.oldest_slab(zone, mutations);
+            oldest.map_or(0, |id| zone.slab(id).age(mutations))
+        })
     }
 
     /// The chunks that the hand comes to next.

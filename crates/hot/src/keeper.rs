@@ -165,14 +165,13 @@ impl Keeper {
         false
     }
 
-    /// The cost that is given up, in microseconds, while an item at this place grew as old as it
-    /// is, if costs are known: that of a round of the hand, wherever the item is, or what the item
-    /// itself counts in an order by costs.
-    pub(crate) fn unit_us(&self, zone: Zone<'_>, place: Option<Place>) -> Option<f64> {
+    /// The cost that is given up, in microseconds, while victims grow old, if costs are known: that
+    /// of a round of the hand, or in an order what is typical.
+    pub(crate) fn unit_us(&self) -> Option<f64> {
         match self {
             Self::Clock => None,
             Self::CostClock(policy) => policy.unit_us(),
-            Self::Order(order) => order.cost_us(zone, place?),
+            Self::Order(order) => order.typical_us(),
         }
     }
 

@@ -122,17 +122,34 @@ impl Order {
         numbers.map(|number| self.place(zone, number)).collect()
     }
 
-    /// What a chunk counted when it was entered last, in microseconds, if any cost is known.
-    pub(crate) fn cost_us(&self, zone: Zone<'_>, place: Place) -> Option<f64> {
-        let costs = self.costs?;
-        costs.typical.us()?;
+    /// What the class's items typically cost, in microseconds, if any cost is known.
+    pub(crate) fn typical_us(&self) -> Option<f64> {
+        self.costs.and_then(|costs| costs.typical.us()).map(f64::from)
+    }
+
+    /// How old what is in a chunk of this age would be if it had the typical cost. Inflation rises
+    /// by an item's cost while the item is in the order, so this is the same for all that go at one
+    /// time.
+    pub(crate) fn typical_age(&self, zone: Zone<'_>, place: Place, age: u64) -> u64 {
+        let Some((costs, typical_us)) = self.costs.zip(self.typical_us()) else {
+            return age;
+        };
         let units = self.links(zone).link(self.number(zone, place)).cost();
-        Some(f64::from(units) * f64::from(costs.unit_us))
+        (age as f64 * typical_us / (f64::from(units) * f64::from(costs.unit_us))) as u64
     }
 
     /// Whether a chunk is in the order. For assertions.
     pub(crate) fn has(&self, zone: Zone<'_>, place: Place) -> bool {
         self.links(zone).link(self.number(zone, place)).is_queued()
+    }
+
+    /// Whether a chunk would stay if inflation went on by so many times what is typical.
+    pub(crate) fn stays(&self, zone: Zone<'_>, place: Place, times: f64) -> bool {
+        let Some((costs, typical_us)) = self.costs.zip(self.typical_us()) else {
+            return false;
+        };
+        let left = self.wheels.left(&self.links(zone), self.number(zone, place)).unwrap_or(0);
+        f64::from(left) * f64::from(costs.unit_us) > times * typical_us
     }
 
     /// Whether no chunk is in the order.

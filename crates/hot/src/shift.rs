@@ -34,7 +34,7 @@ use policy::rebalance::{AGE_RATIO_MIN, Look, Worths, is_much_older, is_settled};
 use stdx::sync::lock;
 
 use crate::class::{Class, Room};
-use crate::evict::{GROUP, Victims};
+use crate::evict::GROUP;
 use crate::{Hot, INDEX_SPARE_SLABS, Links, Shortage, slab};
 
 /// Chunks that are emptied before the class's lock is let go for a moment.
@@ -109,7 +109,7 @@ impl Hot {
                 None if !links.may_evict() || !class.may_ask() => return false,
                 None => {}
             }
-            self.victims(&guard, &class, links)
+            Victims { age: self.victim_age(&guard, &class, links), density: class.density() }
         };
         self.sweep_draining();
         if self.arena.free_slabs() > INDEX_SPARE_SLABS {
@@ -140,7 +140,7 @@ impl Hot {
         }
         let older = offers.iter().filter(|offer| !offer.is_closed && offer.class != id);
         let older = older.take_while(|offer| is_much_older(offer.age, victim_age));
-        self.drain_unless_spared(older, links)
+        self.drain_unless_spared(older, Some(victim_age), links)
     }
 
     /// Drains the slab that is missed least. Returns whether there was any.
@@ -155,7 +155,7 @@ impl Hot {
             let offers = offers();
             // What was spared meanwhile is not old any more.
             let open = offers.iter().filter(|offer| !offer.is_closed && offer.age > old);
-            if self.drain_unless_spared(open, links).is_some() {
+            if self.drain_unless_spared(open, None, links).is_some() {
                 return true;
             }
         }
@@ -165,15 +165,19 @@ impl Hot {
         offers.iter().any(|offer| self.drain(offer, links))
     }
 
-    /// Drains the first of these slabs that is not spared for what is in it. Returns whose it was.
+    /// Drains the first of these slabs that is not spared for what is in it, when otherwise what is
+    /// of this age would be evicted. Returns whose it was.
     fn drain_unless_spared<'o>(
         &self,
         offers: impl Iterator<Item = &'o Offer>,
+        victim_age: Option<u64>,
         links: &dyn Links,
     ) -> Option<ClassId> {
         let mut looks = 0;
         for offer in offers {
-            let spared = self.is_spared(offer, &mut looks, links);
+            let least = offer.age / AGE_RATIO_MIN;
+            let times = offer.age as f64 / victim_age.unwrap_or(least).max(1) as f64;
+            let spared = self.is_spared(offer, times, &mut looks, links);
             if !spared && self.drain(offer, links) {
                 return Some(offer.class);
             }
@@ -192,19 +196,14 @@ impl Hot {
             let class = lock(class);
             // After the lock was taken, so that no slab is younger than now.
             let mutations = links.mutations();
-            if class.slabs.is_empty() {
-                continue;
-            }
-            let victims = class.keeper.order().map(|_| {
-                let guard = self.epochs.pin();
-                self.victims(&guard, &class, links)
-            });
-            let density = victims.map_or_else(|| class.density(zone, None), |next| next.density);
+            let density = class.density().filter(|_| !class.slabs.is_empty());
             density.into_iter().for_each(|density| worths.add(density));
-            let age_max = victims.map_or(u64::MAX, |next| next.age);
             let mut push = |slab, is_closed| {
-                let alone = zone.slab(slab).age(mutations);
-                let age = if is_closed { alone } else { alone.min(age_max) };
+                let age = if is_closed {
+                    zone.slab(slab).age(mutations)
+                } else {
+                    self.slab_age(&self.epochs.pin(), &class, slab, links)
+                };
                 let is_last = class.staying() == 1;
                 offers.push(Offer { class: class.id, slab, age, density, is_closed, is_last });
             };
@@ -221,7 +220,8 @@ impl Hot {
     }
 
     /// Whether a slab stays for what is in it, for another round or until the newest of it is old.
-    fn is_spared(&self, offer: &Offer, looks: &mut usize, links: &dyn Links) -> bool {
+    /// It is so many times as old as what would be evicted otherwise.
+    fn is_spared(&self, offer: &Offer, times: f64, looks: &mut usize, links: &dyn Links) -> bool {
         let guard = self.epochs.pin();
         let zone = self.zone();
         let mut class = lock(self.class(offer.class));
@@ -235,7 +235,7 @@ impl Hot {
             return true;
         }
         *looks += 1;
-        let look = self.look(&guard, &class, offer.slab, links);
+        let look = self.look(&guard, &class, offer.slab, times, links);
         if look.was_used_lately() {
             class.spare(zone, offer.slab, links.mutations());
             return true;
@@ -268,13 +268,29 @@ impl Hot {
         true
     }
 
-    /// What is in a slab, by some of its chunks. Like a hand it takes from them what spared them.
-    fn look(&self, guard: &Guard<'_>, class: &Class, slab_id: SlabId, links: &dyn Links) -> Look {
-        let slab = self.zone().slab(slab_id);
-        let mut slab_age = slab.age(links.mutations());
-        if class.keeper.order().is_some() {
-            slab_age = slab_age.min(self.victims(guard, class, links).age);
+    /// For how many mutations a slab was left alone. Without a hand, no longer than what is next to
+    /// go.
+    fn slab_age(&self, guard: &Guard<'_>, class: &Class, id: SlabId, links: &dyn Links) -> u64 {
+        let alone = self.zone().slab(id).age(links.mutations());
+        match class.keeper.order() {
+            Some(_) => alone.min(self.victim_age(guard, class, links)),
+            None => alone,
         }
+    }
+
+    /// What is in a slab, by some of its chunks. Like a hand it takes from them what spared them.
+    /// In an order by costs, what is dear counts as read lately if it would stay even though
+    /// inflation had come as far as where the other victims are: `times` as far.
+    fn look(
+        &self,
+        guard: &Guard<'_>,
+        class: &Class,
+        slab_id: SlabId,
+        times: f64,
+        links: &dyn Links,
+    ) -> Look {
+        let slab = self.zone().slab(slab_id);
+        let slab_age = self.slab_age(guard, class, slab_id, links);
         let step = (slab.touched() as usize).div_ceil(LOOK_CHUNKS_MAX).max(1);
         let mut look = Look { chunks: class.chunks_per_slab / step, ..Look::default() };
         let mut published = 0;
@@ -288,7 +304,9 @@ impl Hot {
                 continue;
             }
             let is_spared = class.keeper.spares(item);
-            look.add(links.age(item), slab_age, is_spared);
+            let order = class.keeper.order();
+            let is_dear = order.is_some_and(|order| order.stays(self.zone(), place, times));
+            look.add(links.age(item), slab_age, is_spared || is_dear);
             if is_spared && self.judged_here(guard, class.id, place).is_some() {
                 class.keeper.judge(item);
             }
@@ -470,6 +488,15 @@ impl Hot {
     }
 }
 
+/// What a class would evict next.
+#[derive(Debug, Clone, Copy)]
+struct Victims {
+    /// Mutations since it was stored.
+    age: u64,
+    /// The cost for each byte that is given up in this time, if costs are known.
+    density: Option<f64>,
+}
+
 /// A slab that a class could do without.
 #[derive(Debug, Clone, Copy)]
 struct Offer {
@@ -477,7 +504,7 @@ struct Offer {
     slab: SlabId,
     /// Mutations since a hand came by, or since it was closed, for what they are worth.
     age: u64,
-    /// The cost for each byte that the class gives up in this time, if costs are known.
+    /// The cost for each byte that is given up in this time, if costs are known.
     density: Option<f64>,
     is_closed: bool,
     /// The class has no other that stays.
