@@ -176,9 +176,9 @@ fn a_size_that_is_overwritten_leaves_room_for_another() {
     }
 }
 
-/// Reads, of low numbers mostly, of items of any size and a cost that has nothing to do with it, 1 ms
-/// to 0.6 s. Classes that keep an order by costs have dear items in every slab; each slab that moved
-/// took them along, 3000 slabs did, and the misses cost as much as without knowing costs.
+/// Reads, of low numbers mostly, of items of any size and a cost that has nothing to do with it, 1
+/// ms to 0.6 s. Classes that keep an order by costs have dear items in every slab; each slab that
+/// moved took them along, thousands did, and the misses cost as much as without knowing costs.
 #[test]
 fn what_is_dear_stays_when_sizes_mix() {
     let keys = 100_000_f64;

@@ -102,7 +102,7 @@ pub struct ClassStats {
     pub used_chunks: usize,
     /// Chunks that can be had at once.
     pub free_chunks: usize,
-    /// Seconds that the hand took for its last full round.
+    /// Seconds that the hand took for its last full round; 0 where there is an order instead.
     pub round_seconds: u32,
     /// What happened since it began.
     pub counters: ClassCounters,

@@ -10,13 +10,13 @@
 //!
 //! A chunk is in the order from when it is allocated until it is retired or released: so what is in
 //! it is never free. The front is *popped* and judged. What is expired goes, and what was not hit
-//! since it was judged last; all else is *renewed*, which is to enter it with its cost as if it were
-//! stored now. A hit only sets the mark's bit, so nothing here has to be told of it.
+//! since it was judged last; all else is *renewed*, which is to enter it with its cost as if it
+//! were stored now. A hit only sets the mark's bit, so nothing here has to be told of it.
 //!
 //! A draft that comes up is renewed as well: it will be newer than what is stored now. What is on
-//! its way from the index to limbo may be popped once more, and stays out. Of a chained item the head and the
-//! pieces come up each in their class, but only where a hand would judge the item; the other pieces
-//! leave the order when they come up for the first time, and are freed with their item.
+//! its way from the index to limbo may be popped once more, and stays out. Of a chained item the
+//! head and the pieces come up each in their class, but only where a hand would judge the item; the
+//! other pieces leave the order when they come up first, and are freed with their item.
 //!
 //! *Links lie behind the chunks*, not in them: a chunk has all of its bytes for the item, so that
 //! layouts, classes and limits know nothing of them; five links share a cache line, and to change
@@ -191,7 +191,7 @@ struct Links<'z> {
 }
 
 impl Links<'_> {
-    /// Where a link lies; aligned, since slabs are and a link's size is a multiple of its alignment.
+    /// Where a link lies: aligned, since slabs are and a link's size is a multiple of 4.
     fn pointer(&self, slab: SlabId, in_slab: u32) -> NonNull<Link> {
         assert!(in_slab < self.chunks_per_slab);
         let before_end = (self.chunks_per_slab - in_slab) as usize * LINK_BYTES;

@@ -14,10 +14,11 @@
 //! - Otherwise it leaves.
 //!
 //! Where the policy keeps an order instead of a hand, nobody comes by the slabs. A slab is then as
-//! old as what its class would evict, or as the time since it came or was spared, if that is less;
-//! and the one that is offered has the next to go in it. What is stored in its chunks is in the
-//! order of their freeing, so the newest items of the class may lie in every slab where costs
-//! differ: such a slab is closed first, and leaves when they are old.
+//! old as what its class would evict, taken for the typical cost, or as the time since it came or
+//! was spared, if that is less; and the one that is offered has the next to go in it. Where costs
+//! differ, dear items and the newest may lie in every slab of the class. A slab is spared if half
+//! of it is so dear that it would stay with the inflation of the class that asks, and closed for
+//! the newest; what is left goes with it.
 //!
 //! A slab that shall leave is *drained*: nothing is allocated from it any more, its items are
 //! evicted, and when the last of its chunks is out of limbo it goes back to the arena. A draft in
@@ -190,7 +191,7 @@ impl Hot {
 
     /// The slabs that each class would miss least, the oldest first, and what ages are worth.
     fn offers(&self, links: &dyn Links) -> (Vec<Offer>, Worths) {
-        let zone = self.zone();
+        let (zone, guard) = (self.zone(), self.epochs.pin());
         let (mut offers, mut worths) = (Vec::new(), Worths::default());
         for class in &self.classes {
             let class = lock(class);
@@ -202,7 +203,7 @@ impl Hot {
                 let age = if is_closed {
                     zone.slab(slab).age(mutations)
                 } else {
-                    self.slab_age(&self.epochs.pin(), &class, slab, links)
+                    self.slab_age(&guard, &class, slab, links)
                 };
                 let is_last = class.staying() == 1;
                 offers.push(Offer { class: class.id, slab, age, density, is_closed, is_last });

@@ -149,8 +149,9 @@ impl SizeClasses {
     }
 }
 
-/// The largest chunk for slabs and items of these sizes, with the bytes beside it. A chained item's list of pieces has to fit
-/// one chunk, 8 bytes for each piece, half a chunk for the list at the most.
+/// The largest chunk for slabs and items of these sizes, with the bytes beside it. A chained item's
+/// list of pieces has to fit one chunk, 8 bytes for each piece, half a chunk for the list at the
+/// most.
 fn largest_chunk(slab_bytes: usize, item_bytes_max: usize) -> usize {
     let mut largest = slab_bytes / LARGEST_PER_SLAB;
     while largest / 16 * largest < item_bytes_max && largest < CHUNK_BYTES_MAX {

@@ -196,8 +196,8 @@ impl Wheels {
         self.items += 1;
     }
 
-    /// What is left of a chunk's cost: how far its priority is above the inflation. Nothing if it is
-    /// in no queue.
+    /// What is left of a chunk's cost: how far its priority is above the inflation. Nothing if it
+    /// is in no queue.
     pub fn left(&self, store: &impl LinkStore, chunk: u32) -> Option<u32> {
         let link = store.link(chunk);
         // Priorities lie less than 2^16 above the inflation, so their lower bits suffice.
