@@ -265,6 +265,7 @@ impl Class {
     /// A free chunk: the one that has been in limbo for longest, if no reader can see it any more,
     /// or one from a slab's list. What was retired a moment ago is still in the processor's cache,
     /// and passing it on directly spares the way through its slab's list.
+    #[inline(never)]
     fn allocate(&mut self, zone: Zone<'_>) -> Option<Place> {
         if let Some(place) = self.reuse(zone) {
             return Some(place);
@@ -288,6 +289,7 @@ impl Class {
     }
 
     /// A free chunk for an item with this cost, and the credit that the item begins with.
+    #[inline(always)]
     pub(crate) fn allocate_for(&mut self, zone: Zone<'_>, cost: Cost) -> Option<Room> {
         let place = self.allocate(zone)?;
         Some(Room { place, credit: self.keeper.enter(zone, place, cost) })

@@ -109,7 +109,7 @@ impl Keeper {
 
     /// Takes note of an item with this cost that is about to be stored at a place; returns its
     /// credit.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn enter(&mut self, zone: Zone<'_>, place: Place, cost: Cost) -> u8 {
         match self {
             Self::CostClock(policy) if cost.is_known() => credit_of(policy.store(cost.us())),
