@@ -28,6 +28,12 @@ const ITEM_BYTES_MAX_RANGE: std::ops::RangeInclusive<usize> = KIB..=GIB;
 /// An average item when the index is first sized: it grows from there by itself, and one that is
 /// much too large would waste memory that items could use.
 const FIRST_ITEM_BYTES: usize = 16 * KIB;
+/// The default unit of costs, in microseconds. What a database makes costs 100 us to some seconds:
+/// with 50 us the cheapest of it are two units, told from what costs half or twice as much, and the
+/// range of 65,535 units ends at 3.3 s.
+const COST_UNIT_US: u32 = 50;
+/// The range of the unit of costs: with the largest, 65,535 units are the highest cost there is.
+const COST_UNIT_US_RANGE: std::ops::RangeInclusive<u32> = 1..=1 << 16;
 
 /// What a cache shall be like. Every setting has a default that is right for most.
 #[derive(Clone)]
@@ -40,6 +46,7 @@ pub struct Builder {
     evict: bool,
     policy: Policy,
     measure_costs: Option<bool>,
+    cost_unit_us: u32,
     clock: Option<Arc<dyn Clock>>,
     observer: Option<Arc<dyn Observer>>,
 }
@@ -54,6 +61,7 @@ impl Default for Builder {
             evict: true,
             policy: Policy::default(),
             measure_costs: None,
+            cost_unit_us: COST_UNIT_US,
             clock: None,
             observer: None,
         }
@@ -94,7 +102,8 @@ impl Builder {
         self
     }
 
-    /// Who is evicted to make room; by default [`Policy::Clock`].
+    /// Who is evicted to make room; by default [`Policy::Clock`]. Without eviction there is nothing
+    /// to decide, and the policy has no effect.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
@@ -109,6 +118,15 @@ impl Builder {
     }
 
     /// The clock that expiry and measured costs go by; the machine's by default.
+    /// The unit in which [`Policy::GdWheel`] counts costs, in microseconds: 1 to 65,536, by default
+    /// 50. What costs less than half as much counts as one unit, and what costs more than 65,535
+    /// units as that many; so a larger unit tells dear items apart, and a smaller one cheap ones.
+    pub fn cost_unit_us(mut self, us: u32) -> Self {
+        self.cost_unit_us = us;
+        self
+    }
+
+    /// The clock that expiry goes by; the machine's by default.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
         self
@@ -128,9 +146,17 @@ impl Builder {
         if self.memory_bytes > ARENA_BYTES_MAX {
             return Err(BuildError::MemoryBytes(self.memory_bytes));
         }
+        if !COST_UNIT_US_RANGE.contains(&self.cost_unit_us) {
+            return Err(BuildError::CostUnitUs(self.cost_unit_us));
+        }
+        let policy = if self.evict { self.policy } else { Policy::default() };
+        let bytes_max = policy.memory_bytes_max(self.chunk_bytes_min);
+        if self.memory_bytes > bytes_max {
+            return Err(BuildError::PolicyMemoryBytes { bytes: self.memory_bytes, bytes_max });
+        }
         // Addresses cost nothing: reserve what the machine has, so that the limit can grow online,
         // but what is kept of each slab costs a little.
-        let machine_bytes = io::map::physical_memory_bytes().unwrap_or(0).min(ARENA_BYTES_MAX);
+        let machine_bytes = io::map::physical_memory_bytes().unwrap_or(0).min(bytes_max);
         let reserved_bytes = machine_bytes.min(self.memory_bytes.saturating_mul(GROWTH_MAX));
         let arena = Arena::new(reserved_bytes, self.memory_bytes, SLABS_MIN)
             .map_err(BuildError::Reserve)?;
@@ -143,12 +169,14 @@ impl Builder {
         let index = Index::new(options, Arc::clone(&epochs), space).map_err(BuildError::Index)?;
         let (slab_bytes, slabs) = (arena.slab_bytes(), arena.limit_slabs());
         let (chunk_min, item_max) = (self.chunk_bytes_min, self.item_bytes_max);
+        let side = policy.side_bytes();
         let sizes = match self.growth_factor {
-            Some(factor) => SizeClasses::new(chunk_min, factor, slab_bytes, item_max),
-            None => SizeClasses::for_slabs(chunk_min, slabs, slab_bytes, item_max),
+            Some(factor) => SizeClasses::new(chunk_min, factor, slab_bytes, item_max, side),
+            None => SizeClasses::for_slabs(chunk_min, slabs, slab_bytes, item_max, side),
         };
-        let hot = Hot::new(Arc::clone(&arena), Arc::clone(&epochs), sizes, self.policy);
-        let measures = self.measure_costs.unwrap_or(self.policy != Policy::Clock);
+        let measures = self.measure_costs.unwrap_or(policy.goes_by_costs());
+        let (zone_arena, zone_epochs) = (Arc::clone(&arena), Arc::clone(&epochs));
+        let hot = Hot::new(zone_arena, zone_epochs, sizes, policy, self.cost_unit_us);
         let cache = Cache {
             index,
             hot,
@@ -189,6 +217,15 @@ pub enum BuildError {
     ItemBytesMax(usize),
     /// More memory than a cache can address.
     MemoryBytes(usize),
+    /// More memory than the policy can number the chunks of.
+    PolicyMemoryBytes {
+        /// What was asked for.
+        bytes: usize,
+        /// What is possible with this policy and this smallest chunk.
+        bytes_max: usize,
+    },
+    /// The unit of costs is not between 1 and 65,536 us.
+    CostUnitUs(u32),
     /// The system refused the address range.
     Reserve(std::io::Error),
     /// The index found no room.
@@ -203,6 +240,14 @@ impl fmt::Display for BuildError {
             }
             Self::MemoryBytes(bytes) => {
                 write!(f, "{bytes} bytes of memory are more than the 2 TiB a cache can address")
+            }
+            Self::PolicyMemoryBytes { bytes, bytes_max } => write!(
+                f,
+                "{bytes} bytes of memory are more than the {bytes_max} whose chunks this policy \
+                 can number; a larger smallest chunk, or another policy, allows for more"
+            ),
+            Self::CostUnitUs(us) => {
+                write!(f, "a unit of costs of {us} us is not between 1 and 65536")
             }
             Self::Reserve(error) => write!(f, "cannot reserve the memory's addresses: {error}"),
             Self::Index(error) => write!(f, "cannot start the index: {error}"),

@@ -9,7 +9,8 @@
 //! that op had ended, and ended before the read. An append writes the number of its op behind the
 //! ones that are there, and the same must hold between neighbours, as of the append's begin.
 //!
-//! The run is seeded: set `LARDER_SEED` to repeat one, `LARDER_OPERATIONS` for a longer one.
+//! Every policy gets a share of the operations. The run is seeded: set `LARDER_SEED` to repeat one,
+//! `LARDER_OPERATIONS` for a longer one.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 
@@ -19,12 +20,13 @@ use std::thread;
 
 use io::ManualClock;
 use larder::{
-    Arithmetic, Attributes, Cache, Condition, Counted, Expiry, Fetch, Refusal, Remove, Removed,
-    Session, Side, Store, Stored,
+    Arithmetic, Attributes, Cache, Condition, Counted, Expiry, Fetch, Policy, Refusal, Remove,
+    Removed, Session, Side, Store, Stored,
 };
 
 const THREADS: u64 = 4;
 const OPERATIONS: u64 = 10_000_000;
+const POLICIES: [Policy; 4] = [Policy::Clock, Policy::CostClock, Policy::GdWheel, Policy::Lru];
 const KEYS: u64 = 600;
 const NOW: u32 = 1_800_000_000;
 /// A counter's value is the number of the op that set it times this, plus the increments since.
@@ -210,7 +212,9 @@ impl Client<'_> {
         };
         let op = self.model.begin(key);
         let value = self.record(key, &op, expiry);
-        let attributes = Attributes { expiry, ..Attributes::default() };
+        // A third of unknown cost, the others from next to nothing to beyond what is counted.
+        let cost_us = [0, 1 << (op.number % 24), 1000][op.number as usize % 3];
+        let attributes = Attributes { expiry, cost_us, ..Attributes::default() };
         let outcome = self.cache.put(&name(key), &value, attributes, condition);
         self.ended(key, &op, outcome);
     }
@@ -418,8 +422,15 @@ fn no_read_ever_returns_a_value_that_was_overwritten_before_it_began() {
     let seed = setting("LARDER_SEED", std::hash::BuildHasher::hash_one(&entropy, 0) >> 1);
     let operations = setting("LARDER_OPERATIONS", OPERATIONS);
     println!("LARDER_SEED={seed} LARDER_OPERATIONS={operations}");
+    for policy in POLICIES {
+        run(policy, seed, operations / POLICIES.len() as u64);
+    }
+}
+
+fn run(policy: Policy, seed: u64, operations: u64) {
     let clock = Arc::new(ManualClock::new(NOW));
-    let cache = Cache::builder().memory_bytes(8 << 20).clock(clock.clone()).build().unwrap();
+    let builder = Cache::builder().memory_bytes(8 << 20).policy(policy).clock(clock.clone());
+    let cache = builder.build().unwrap();
     // Each flush is an op of every key.
     let model = Model::new(operations + (operations / 40_009 + THREADS + 1) * KEYS);
     let done = AtomicBool::new(false);
@@ -447,7 +458,7 @@ fn no_read_ever_returns_a_value_that_was_overwritten_before_it_began() {
         clients.into_iter().map(|client| client.join().unwrap()).sum::<u64>()
     });
     let stats = cache.stats();
-    println!("{hits} values checked; {stats:?}");
+    println!("{policy:?}: {hits} values checked; {stats:?}");
     assert!(hits > operations / 10, "too few hits to mean anything");
     assert!(stats.evicted > operations / 1000, "too little eviction to mean anything");
     assert!(stats.used_bytes <= stats.limit_bytes);

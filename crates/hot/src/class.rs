@@ -1,5 +1,6 @@
 //! A size class: its slabs, its free chunks, the chunks that wait for readers to leave, and the
-//! hand of its CLOCK. Everything in here is behind the class's lock.
+//! hand of its CLOCK, or the order that stands for it. Everything in here is behind the class's
+//! lock.
 //!
 //! A chunk's life: free -> drafted (mark 0) -> published (mark set, then in the index) -> unlinked
 //! and *in limbo*, tagged with the epoch, while readers may still look at it -> free. Limbo is a
@@ -12,6 +13,7 @@ use std::sync::atomic::Ordering;
 use memory::{Arena, ClassId, Epochs, Place, SlabId, Tag};
 use policy::cost::Cost;
 
+use crate::evict::VICTIM_LOOKS;
 use crate::keeper::Keeper;
 use crate::slab::{self, Slab};
 
@@ -174,7 +176,7 @@ impl Class {
         self.slabs.len() - self.draining
     }
 
-    /// The cost that a round of the hand gives up for each byte, if costs are known.
+    /// The cost for each byte that is given up while victims grow old, if costs are known.
     pub(crate) fn density(&self) -> Option<f64> {
         Some(self.keeper.unit_us()? / self.chunk_bytes as f64)
     }
@@ -192,6 +194,7 @@ impl Class {
     /// Takes over a slab from the arena, after so many mutations.
     pub(crate) fn adopt(&mut self, zone: Zone<'_>, slab: SlabId, mutations: u64) {
         zone.slab(slab).adopt(self.id, self.chunk_bytes, self.chunks_per_slab, mutations);
+        self.keeper.adopt(zone, slab);
         self.put_behind_hand(slab);
         self.borrowed = 0;
         self.with_free.push(slab);
@@ -204,10 +207,38 @@ impl Class {
         self.hand.slab += 1;
     }
 
+    /// The slab that the class would miss least, of those that stay: the oldest one. Without a
+    /// hand it is an empty one, or else one of those in which the next to go lie: of these the one
+    /// that was left alone for longest. There have been so many mutations.
+    pub(crate) fn oldest_slab(&self, zone: Zone<'_>, mutations: u64) -> Option<SlabId> {
+        let Some(order) = self.keeper.order() else {
+            return self.next_of_hand(zone);
+        };
+        let mut with_free = self.with_free.iter().copied();
+        if let Some(empty) = with_free.find(|&id| zone.slab(id).used() == 0) {
+            return Some(empty);
+        }
+        let ahead = order.ahead(zone, VICTIM_LOOKS).into_iter();
+        ahead
+            .map(|place| zone.arena.locate(place).0)
+            .filter(|&id| !zone.slab(id).is_draining())
+            .max_by_key(|&id| zone.slab(id).age(mutations))
+            .or_else(|| self.next_of_hand(zone))
+    }
+
+    /// Whether a slab that was the oldest a moment ago may still go for it.
+    pub(crate) fn is_oldest(&self, zone: Zone<'_>, id: SlabId) -> bool {
+        match self.keeper.order() {
+            // What is next to go changes with each that goes.
+            Some(_) => self.slabs.contains(&id) && !zone.slab(id).is_draining(),
+            None => self.next_of_hand(zone) == Some(id),
+        }
+    }
+
     /// The slab that the hand has left alone for longest, of those that stay: the one it comes to
     /// next. The one it is in comes last, since behind the hand lies what was stored in place of
-    /// what it evicted.
-    pub(crate) fn oldest_slab(&self, zone: Zone<'_>) -> Option<SlabId> {
+    /// what it evicted. Without a hand, the one that came, or was spared, first.
+    fn next_of_hand(&self, zone: Zone<'_>) -> Option<SlabId> {
         let count = self.slabs.len();
         let next = self.hand.slab + usize::from(self.hand.chunk > 0);
         let mut from_next = (0..count).map(|at| self.slabs[(next + at) % count]);
@@ -234,6 +265,7 @@ impl Class {
     /// A free chunk: the one that has been in limbo for longest, if no reader can see it any more,
     /// or one from a slab's list. What was retired a moment ago is still in the processor's cache,
     /// and passing it on directly spares the way through its slab's list.
+    #[inline(never)]
     fn allocate(&mut self, zone: Zone<'_>) -> Option<Place> {
         if let Some(place) = self.reuse(zone) {
             return Some(place);
@@ -257,9 +289,10 @@ impl Class {
     }
 
     /// A free chunk for an item with this cost, and the credit that the item begins with.
+    #[inline(always)]
     pub(crate) fn allocate_for(&mut self, zone: Zone<'_>, cost: Cost) -> Option<Room> {
         let place = self.allocate(zone)?;
-        Some(Room { place, credit: self.keeper.charge(cost) })
+        Some(Room { place, credit: self.keeper.enter(zone, place, cost) })
     }
 
     /// The oldest chunk in limbo, if it is safe and stays in the class.
@@ -282,6 +315,7 @@ impl Class {
     /// epoch on, so that limbo stays short: a store that replaces an item then finds a chunk that
     /// an earlier one has just left.
     pub(crate) fn retire(&mut self, zone: Zone<'_>, tag: Tag, place: Place) {
+        self.keeper.leave(zone, place);
         self.limbo.push_back((tag, place));
         self.retired = self.retired.wrapping_add(1);
         if self.retired.is_multiple_of(RETIRES_PER_MOVE) {
@@ -307,6 +341,7 @@ impl Class {
 
     /// Frees a chunk that no reader can see: from limbo, or never published.
     pub(crate) fn release(&mut self, zone: Zone<'_>, place: Place) {
+        self.keeper.leave(zone, place);
         let (id, _) = zone.arena.locate(place);
         let slab = zone.slab(id);
         slab.push(zone.arena, place);
@@ -350,6 +385,10 @@ impl Class {
             .position(|&other| other == id)
             .expect("a draining slab belongs to its class until it is empty");
         self.slabs.remove(at);
+        debug_assert!(self.keeper.order().is_none_or(|order| {
+            let slab = zone.slab(id);
+            (0..slab.touched()).all(|at| !order.has(zone, slab.place(zone.arena, id, at)))
+        }));
         self.draining -= 1;
         if self.hand.slab > at {
             self.hand.slab -= 1;

@@ -1,4 +1,5 @@
-//! Making room inside a class: the allocation of chunks, and the hand that evicts.
+//! Making room inside a class: the allocation of chunks, and the hand that evicts, or the front of
+//! the order where the policy keeps one ([`order`](crate::order)).
 //!
 //! The hand of a class goes round its slabs, chunk by chunk. It passes over what is not published,
 //! takes what is expired or flushed, and lets the policy judge the rest by their marks; a chained
@@ -34,7 +35,7 @@ const INLINE_SHARE: usize = 32;
 /// Items, and chunks, that a hand looks at ahead to say how old is what it evicts.
 const VICTIMS: usize = 5;
 /// See [`VICTIMS`].
-const VICTIM_LOOKS: usize = 64;
+pub(crate) const VICTIM_LOOKS: usize = 64;
 /// An item may take a chunk up to this many times its size when its own class has nothing.
 const BORROW_RATIO: usize = 2;
 
@@ -146,11 +147,10 @@ impl Hot {
         {
             let mut class = lock(self.class(id));
             let mut steps = 0;
-            // Two rounds at the most: the first may clear every mark.
-            let steps_max = 2 * class.chunks() + 2 * class.slabs.len();
+            let steps_max = rounds_of(&class);
             while evicted < wanted && steps < steps_max {
-                let mut victims = [Place(0); GROUP];
                 let left = wanted - evicted;
+                let mut victims = [Place(0); GROUP];
                 let found = self.gather(&guard, &mut class, links, &mut victims, left, &mut steps);
                 if found == 0 {
                     break;
@@ -168,10 +168,11 @@ impl Hot {
         evicted
     }
 
-    /// Moves the hand until `victims` is full, or they have `wanted` chunks, or two rounds are
-    /// over, and prefetches what unlinking them will need. Returns how many it found. All of them
+    /// Judges what is next until `victims` is full, or they have `wanted` chunks, or the rounds
+    /// are over, and prefetches what unlinking them will need. Returns how many it found. All of them
     /// have to go: one that were passed over now would stay for another round, and the hand would
-    /// soon come to what is newest.
+    /// soon come to what is newest. They are out of the order, if there is one, and stay out: what
+    /// cannot be unlinked any more is being retired by somebody else.
     fn gather(
         &self,
         guard: &Guard<'_>,
@@ -181,23 +182,33 @@ impl Hot {
         wanted: usize,
         steps: &mut usize,
     ) -> usize {
-        let (mut found, mut chunks) = (0, 0);
-        let steps_max = 2 * class.chunks() + 2 * class.slabs.len();
+        let (zone, mut found, mut chunks) = (self.zone(), 0, 0);
+        let steps_max = rounds_of(class);
         while found < GROUP && chunks < wanted && *steps < steps_max {
             *steps += 1;
             let choosy = *steps <= STEPS_MAX;
-            let Some(place) = self.advance_hand(class, links) else {
+            let next = match class.keeper.order_mut() {
+                Some(order) if order.is_empty() => break,
+                Some(order) => order.pop(zone),
+                None => self.advance_hand(class, links),
+            };
+            let Some(judged_at) = next else {
                 continue;
             };
-            let Some((item, place)) = self.judged_here(guard, class.id, place) else {
+            let Some((item, place)) = self.published(guard, judged_at) else {
+                class.keeper.renew(zone, judged_at);
                 continue;
             };
+            if !self.is_judged_at(guard, class.id, judged_at, place) {
+                continue;
+            }
             // Stored long after the hand came by, in a chunk that was freed before its turn: it has
             // had no round to itself.
             let young = choosy && is_young(links.age(item), class.hand_found);
             let lets_go = |class: &Class| !choosy || class.keeper.judge(item);
             let goes = links.is_gone(item) || (links.may_evict() && !young && lets_go(class));
             if !goes || victims[..found].contains(&place) {
+                class.keeper.renew(zone, judged_at);
                 continue;
             }
             links.prefetch(guard, item);
@@ -216,15 +227,20 @@ impl Hot {
         id: ClassId,
         place: Place,
     ) -> Option<(ItemRef<'g>, Place)> {
-        let (item, owner) = self.published(guard, place)?;
+        let found = self.published(guard, place)?;
+        self.is_judged_at(guard, id, place, found.1).then_some(found)
+    }
+
+    /// Whether an item that was found by its chunk at `place`, in class `id`, is judged there.
+    fn is_judged_at(&self, guard: &Guard<'_>, id: ClassId, place: Place, owner: Place) -> bool {
         if owner == place {
-            return Some((item, owner));
+            return true;
         }
         // SAFETY: `published` found the chunk's mark set, under the lock that the caller holds.
         let number = unsafe { self.item(guard, place) }.piece_number();
         // All pieces are of the largest class, except that the last may be of a smaller one.
         let is_largest = usize::from(id.0) + 1 == self.sizes.count();
-        (number == 0 || !is_largest).then_some((item, owner))
+        number == 0 || !is_largest
     }
 
     /// The chunk under the hand; the hand moves on. `None` at the end of a slab.
@@ -254,10 +270,33 @@ impl Hot {
         Some(place)
     }
 
-    /// How many mutations ago the items were stored that the hand is about to evict: the median
-    /// of a few that are next; `u64::MAX` if these are gone anyway. If all that is next was read
-    /// lately, it is as old as the slab that the hand left alone for longest.
+    /// How many mutations ago the items were stored that the class is about to evict, as they would
+    /// be if they cost what is typical: the median of a few that are next; `u64::MAX` if these are
+    /// gone anyway. If all that is next was read lately, it is as old as the oldest slab.
     pub(crate) fn victim_age(&self, guard: &Guard<'_>, class: &Class, links: &dyn Links) -> u64 {
+        let zone = self.zone();
+        let ahead = match class.keeper.order() {
+            Some(order) => order.ahead(zone, VICTIM_LOOKS),
+            None => self.ahead_of_hand(class),
+        };
+        let next = ahead.into_iter().filter_map(|place| {
+            let (item, _) = self.judged_here(guard, class.id, place)?;
+            let age = links.age(item);
+            let stays = class.keeper.spares(item) || is_young(age, class.hand_found);
+            let age = class.keeper.order().map_or(age, |order| order.typical_age(zone, place, age));
+            (!stays).then(|| if links.is_gone(item) { u64::MAX } else { age })
+        });
+        let mut ages: Vec<_> = next.take(VICTIMS).collect();
+        ages.sort_unstable();
+        ages.get(ages.len() / 2).copied().unwrap_or_else(|| {
+            let mutations = links.mutations();
+            let oldest = class.oldest_slab(zone, mutations);
+            oldest.map_or(0, |id| zone.slab(id).age(mutations))
+        })
+    }
+
+    /// The chunks that the hand comes to next.
+    fn ahead_of_hand(&self, class: &Class) -> Vec<Place> {
         let zone = self.zone();
         let count = class.slabs.len();
         let from_hand = (0..count.min(2) + usize::from(count > 0)).flat_map(|at| {
@@ -266,23 +305,7 @@ impl Hot {
             (begin..zone.slab(id).touched())
                 .map(move |number| zone.slab(id).place(zone.arena, id, number))
         });
-        let victims = from_hand
-            .take(VICTIM_LOOKS)
-            .filter_map(|place| self.judged_here(guard, class.id, place))
-            .map(|(item, _)| item)
-            .filter(|&item| !class.keeper.spares(item))
-            .filter(|&item| !is_young(links.age(item), class.hand_found));
-        let mut ages = [0; VICTIMS];
-        let mut found = 0;
-        for (age, item) in ages.iter_mut().zip(victims) {
-            *age = if links.is_gone(item) { u64::MAX } else { links.age(item) };
-            found += 1;
-        }
-        ages[..found].sort_unstable();
-        ages[..found].get(found / 2).copied().unwrap_or_else(|| {
-            let oldest = class.oldest_slab(zone);
-            oldest.map_or(0, |id| zone.slab(id).age(links.mutations()))
-        })
+        from_hand.take(VICTIM_LOOKS).collect()
     }
 
     /// The item that the chunk at `place` is or belongs to, if it is published. The caller holds
@@ -350,4 +373,9 @@ impl Hot {
         }
         pieces.max(1)
     }
+}
+
+/// Steps of a hand in as many rounds as it may take until every item has lost what spares it.
+fn rounds_of(class: &Class) -> usize {
+    class.keeper.rounds_max() * (class.chunks() + class.slabs.len())
 }

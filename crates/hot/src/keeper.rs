@@ -1,17 +1,24 @@
 //! Who stays in a size class: the policy, and what it has learned. Behind the class's lock.
 //!
-//! The hand asks of each item that it comes to; a hit only leaves its bit in the mark. With
+//! Whoever goes by the items asks of each: a hand, or, with policies that keep an [`Order`], what
+//! takes them from its front. A hit only leaves its bit in the mark under every policy. With
 //! cost-CLOCK an item that has a cost carries the rounds that are left to it in a byte of its own,
 //! the credit. An item of which no cost is known has none, and is judged as by CLOCK.
 
 use std::sync::atomic::Ordering;
 
+use memory::arena::{ARENA_BYTES_MAX, SLAB_BYTES_MAX};
+use memory::class::{CHUNK_ALIGN_BYTES, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN};
+use memory::{Place, SlabId};
 use policy::clock::{Clock, RECENT};
 use policy::cost::Cost;
-use policy::cost_clock::CostClock;
+use policy::cost_clock::{CREDIT_MAX, CostClock};
+use policy::gd_wheel::CHUNKS_MAX;
 use policy::{CostPolicy, Policy, Verdict};
 
 use crate::ItemRef;
+use crate::class::Zone;
+use crate::order::{LINK_BYTES, Order};
 
 /// A replacement policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -21,6 +28,43 @@ pub enum Replacement {
     Clock,
     /// CLOCK that knows what items cost to make again.
     CostClock,
+    /// GreedyDual: what costs more to make again stays longer, in proportion to its cost, with 12
+    /// bytes for each item. What was hit is renewed when it comes up instead of at the hit.
+    GdWheel,
+    /// A list with a second chance, with 12 bytes for each item: what was stored longest ago goes,
+    /// unless it was hit since, and then it goes to the end of the list. LRU by what CLOCK knows of
+    /// recency, in the order of storing rather than in that of memory: not strictly LRU, in which
+    /// the list is in the order of the hits.
+    Lru,
+}
+
+impl Replacement {
+    /// Bytes that a slab has to keep beside each chunk.
+    pub fn side_bytes(self) -> usize {
+        if self.keeps_order() { LINK_BYTES } else { 0 }
+    }
+
+    /// The most memory, in bytes, whose chunks can be numbered if the smallest has so many bytes.
+    pub fn memory_bytes_max(self, chunk_bytes_min: usize) -> usize {
+        if !self.keeps_order() {
+            return ARENA_BYTES_MAX;
+        }
+        // As `SizeClasses::new` brings it into its range, for slabs of an arena that is not small.
+        let chunk_bytes = chunk_bytes_min
+            .clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX / 2)
+            .next_multiple_of(CHUNK_ALIGN_BYTES);
+        let bytes = CHUNKS_MAX as usize * (chunk_bytes + LINK_BYTES);
+        ARENA_BYTES_MAX.min(bytes / SLAB_BYTES_MAX * SLAB_BYTES_MAX)
+    }
+
+    /// Whether it matters to it what items cost.
+    pub fn goes_by_costs(self) -> bool {
+        matches!(self, Self::CostClock | Self::GdWheel)
+    }
+
+    fn keeps_order(self) -> bool {
+        matches!(self, Self::GdWheel | Self::Lru)
+    }
 }
 
 /// The policy of one class.
@@ -28,22 +72,81 @@ pub enum Replacement {
 pub(crate) enum Keeper {
     Clock,
     CostClock(CostClock),
+    Order(Box<Order>),
 }
 
 impl Keeper {
-    pub(crate) fn new(replacement: Replacement) -> Self {
+    /// The policy of a class of such chunks, with costs in units of so many microseconds where they
+    /// are counted in units.
+    pub(crate) fn new(
+        replacement: Replacement,
+        cost_unit_us: u32,
+        chunk_bytes: usize,
+        chunks_per_slab: usize,
+    ) -> Self {
+        let order = |unit_us| Box::new(Order::new(unit_us, chunk_bytes, chunks_per_slab));
         match replacement {
             Replacement::Clock => Self::Clock,
             Replacement::CostClock => Self::CostClock(CostClock::default()),
+            Replacement::GdWheel => Self::Order(order(Some(cost_unit_us))),
+            Replacement::Lru => Self::Order(order(None)),
         }
     }
 
-    /// Takes note of the cost of an item that is about to be stored; returns its credit.
+    /// The order in which chunks are judged, if there is no hand that goes round them.
     #[inline]
-    pub(crate) fn charge(&mut self, cost: Cost) -> u8 {
+    pub(crate) fn order(&self) -> Option<&Order> {
+        if let Self::Order(order) = self { Some(order) } else { None }
+    }
+
+    /// The same to change it.
+    #[inline]
+    pub(crate) fn order_mut(&mut self) -> Option<&mut Order> {
+        if let Self::Order(order) = self { Some(order) } else { None }
+    }
+
+    /// Prepares for the chunks of a slab that the class has just got.
+    pub(crate) fn adopt(&mut self, zone: Zone<'_>, slab: SlabId) {
+        if let Self::Order(order) = self {
+            order.adopt(zone, slab);
+        }
+    }
+
+    /// Takes note of an item with this cost that is about to be stored at a place; returns its
+    /// credit.
+    #[inline(always)]
+    pub(crate) fn enter(&mut self, zone: Zone<'_>, place: Place, cost: Cost) -> u8 {
         match self {
             Self::CostClock(policy) if cost.is_known() => credit_of(policy.store(cost.us())),
+            Self::Order(order) => {
+                order.enter(zone, place, cost);
+                0
+            }
             _ => 0,
+        }
+    }
+
+    /// The chunk at a place is retired or released.
+    #[inline]
+    pub(crate) fn leave(&mut self, zone: Zone<'_>, place: Place) {
+        if let Self::Order(order) = self {
+            order.leave(zone, place);
+        }
+    }
+
+    /// A chunk that was popped stays.
+    pub(crate) fn renew(&mut self, zone: Zone<'_>, place: Place) {
+        if let Self::Order(order) = self {
+            order.renew(zone, place);
+        }
+    }
+
+    /// How many rounds over a class it takes at most until something goes that is not hit.
+    pub(crate) fn rounds_max(&self) -> usize {
+        match self {
+            // The last credit is used up, the bit of a hit is taken and its charge is used up.
+            Self::CostClock(_) => 2 * usize::from(CREDIT_MAX) + 1,
+            Self::Clock | Self::Order(_) => 2,
         }
     }
 
@@ -76,11 +179,13 @@ impl Keeper {
         false
     }
 
-    /// The cost that a round of the hand gives up, in microseconds, if costs are known.
+    /// The cost that is given up, in microseconds, while victims grow old, if costs are known: that
+    /// of a round of the hand, or in an order what is typical.
     pub(crate) fn unit_us(&self) -> Option<f64> {
         match self {
             Self::Clock => None,
             Self::CostClock(policy) => policy.unit_us(),
+            Self::Order(order) => order.typical_us(),
         }
     }
 
@@ -88,7 +193,7 @@ impl Keeper {
     pub(crate) fn spares(&self, item: ItemRef<'_>) -> bool {
         let is_recent = item.mark().load(Ordering::Relaxed) & RECENT != 0;
         let has_credit = match self {
-            Self::Clock => false,
+            Self::Clock | Self::Order(_) => false,
             Self::CostClock(_) => {
                 item.credit().is_some_and(|credit| credit.load(Ordering::Relaxed) != 0)
             }

@@ -6,8 +6,8 @@
 //!
 //! When a class runs out of chunks it takes a slab from the arena; when the arena has none it
 //! compares what it would evict with what other classes keep. If they keep much older items it gets
-//! a slab of theirs ([`shift`]), and otherwise it evicts by a hand of each class ([`evict`]), whose
-//! policy says who stays ([`Replacement`]).
+//! a slab of theirs ([`shift`]), and otherwise it evicts by a hand of each class, or by the order
+//! that the class keeps ([`evict`]); its policy says who stays ([`Replacement`]).
 //! The background does the same ahead of need, so that a store rarely has to.
 //!
 //! The zone does not know the index. Whoever owns both tells it, as [`Links`], how to unlink an
@@ -21,6 +21,7 @@ pub mod item;
 mod keeper;
 pub mod layout;
 pub mod mark;
+mod order;
 pub mod shift;
 mod slab;
 
@@ -28,6 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use memory::{Arena, ClassId, Epochs, Guard, Place, SizeClasses};
+use policy::gd_wheel::CHUNKS_MAX;
 use stdx::CachePadded;
 use stdx::sync::lock;
 
@@ -100,23 +102,31 @@ pub struct ClassStats {
     pub used_chunks: usize,
     /// Chunks that can be had at once.
     pub free_chunks: usize,
-    /// Seconds that the hand took for its last full round.
+    /// Seconds that the hand took for its last full round; 0 where there is an order instead.
     pub round_seconds: u32,
     /// What happened since it began.
     pub counters: ClassCounters,
 }
 
 impl Hot {
-    /// An empty zone in `arena`, with chunks of these sizes and a policy for each.
+    /// An empty zone in `arena`, with chunks of these sizes and a policy for each, which counts
+    /// costs in units of `cost_unit_us` microseconds if it has to. The sizes leave a slab
+    /// [`Replacement::side_bytes`] beside each chunk, and no more is reserved than
+    /// [`Replacement::memory_bytes_max`].
     pub fn new(
         arena: Arc<Arena>,
         epochs: Arc<Epochs>,
         sizes: SizeClasses,
         replacement: Replacement,
+        cost_unit_us: u32,
     ) -> Self {
+        assert!(sizes.side_bytes() >= replacement.side_bytes());
+        let chunks_max = arena.reserved_slabs() * sizes.chunks_per_slab(ClassId(0));
+        assert!(replacement.side_bytes() == 0 || chunks_max <= CHUNKS_MAX as usize);
         let class = |id| {
-            let keeper = Keeper::new(replacement);
-            Class::new(id, sizes.chunk_bytes(id), sizes.chunks_per_slab(id), keeper)
+            let (bytes, chunks) = (sizes.chunk_bytes(id), sizes.chunks_per_slab(id));
+            let keeper = Keeper::new(replacement, cost_unit_us, bytes, chunks);
+            Class::new(id, bytes, chunks, keeper)
         };
         let classes = sizes.iter().map(|id| CachePadded(Mutex::new(class(id)))).collect();
         let slabs = (0..arena.reserved_slabs()).map(|_| Slab::new()).collect();

@@ -13,6 +13,13 @@
 //!   another at once.
 //! - Otherwise it leaves.
 //!
+//! Where the policy keeps an order instead of a hand, nobody comes by the slabs. A slab is then as
+//! old as what its class would evict, taken for the typical cost, or as the time since it came or
+//! was spared, if that is less; and the one that is offered has the next to go in it. Where costs
+//! differ, dear items and the newest may lie in every slab of the class. A slab is spared if half
+//! of it is so dear that it would stay with the inflation of the class that asks, and closed for
+//! the newest; what is left goes with it.
+//!
 //! A slab that shall leave is *drained*: nothing is allocated from it any more, its items are
 //! evicted, and when the last of its chunks is out of limbo it goes back to the arena. A draft in
 //! it (a client that is half-way through a value) may hold it for a while; another slab is drained
@@ -43,7 +50,7 @@ const CLOSED_MAX: usize = 4;
 /// matters.
 const LOOK_CHUNKS_MAX: usize = 256;
 /// Items that the background evicts from one class before it looks at the others.
-const REFILL_BATCH: usize = 512;
+const REFILL_BATCH: usize = 128;
 
 impl Hot {
     /// A chunk for a class that owns nothing it could evict: by way of another class's slab.
@@ -134,7 +141,7 @@ impl Hot {
         }
         let older = offers.iter().filter(|offer| !offer.is_closed && offer.class != id);
         let older = older.take_while(|offer| is_much_older(offer.age, victim_age));
-        self.drain_unless_spared(older, links)
+        self.drain_unless_spared(older, Some(victim_age), links)
     }
 
     /// Drains the slab that is missed least. Returns whether there was any.
@@ -149,7 +156,7 @@ impl Hot {
             let offers = offers();
             // What was spared meanwhile is not old any more.
             let open = offers.iter().filter(|offer| !offer.is_closed && offer.age > old);
-            if self.drain_unless_spared(open, links).is_some() {
+            if self.drain_unless_spared(open, None, links).is_some() {
                 return true;
             }
         }
@@ -159,15 +166,19 @@ impl Hot {
         offers.iter().any(|offer| self.drain(offer, links))
     }
 
-    /// Drains the first of these slabs that is not spared for what is in it. Returns whose it was.
+    /// Drains the first of these slabs that is not spared for what is in it, when otherwise what is
+    /// of this age would be evicted. Returns whose it was.
     fn drain_unless_spared<'o>(
         &self,
         offers: impl Iterator<Item = &'o Offer>,
+        victim_age: Option<u64>,
         links: &dyn Links,
     ) -> Option<ClassId> {
         let mut looks = 0;
         for offer in offers {
-            let spared = self.is_spared(offer, &mut looks, links);
+            let least = offer.age / AGE_RATIO_MIN;
+            let times = offer.age as f64 / victim_age.unwrap_or(least).max(1) as f64;
+            let spared = self.is_spared(offer, times, &mut looks, links);
             if !spared && self.drain(offer, links) {
                 return Some(offer.class);
             }
@@ -180,7 +191,7 @@ impl Hot {
 
     /// The slabs that each class would miss least, the oldest first, and what ages are worth.
     fn offers(&self, links: &dyn Links) -> (Vec<Offer>, Worths) {
-        let zone = self.zone();
+        let (zone, guard) = (self.zone(), self.epochs.pin());
         let (mut offers, mut worths) = (Vec::new(), Worths::default());
         for class in &self.classes {
             let class = lock(class);
@@ -189,14 +200,18 @@ impl Hot {
             let density = class.density().filter(|_| !class.slabs.is_empty());
             density.into_iter().for_each(|density| worths.add(density));
             let mut push = |slab, is_closed| {
-                let age = zone.slab(slab).age(mutations);
+                let age = if is_closed {
+                    zone.slab(slab).age(mutations)
+                } else {
+                    self.slab_age(&guard, &class, slab, links)
+                };
                 let is_last = class.staying() == 1;
                 offers.push(Offer { class: class.id, slab, age, density, is_closed, is_last });
             };
             if let Some(&slab) = class.closed.first() {
                 push(slab, true);
             }
-            if let Some(slab) = class.oldest_slab(zone) {
+            if let Some(slab) = class.oldest_slab(zone, mutations) {
                 push(slab, false);
             }
         }
@@ -206,11 +221,12 @@ impl Hot {
     }
 
     /// Whether a slab stays for what is in it, for another round or until the newest of it is old.
-    fn is_spared(&self, offer: &Offer, looks: &mut usize, links: &dyn Links) -> bool {
+    /// It is so many times as old as what would be evicted otherwise.
+    fn is_spared(&self, offer: &Offer, times: f64, looks: &mut usize, links: &dyn Links) -> bool {
         let guard = self.epochs.pin();
         let zone = self.zone();
         let mut class = lock(self.class(offer.class));
-        if class.oldest_slab(zone) != Some(offer.slab) {
+        if !class.is_oldest(zone, offer.slab) {
             return true;
         }
         let is_only = class.staying() == 1;
@@ -220,7 +236,7 @@ impl Hot {
             return true;
         }
         *looks += 1;
-        let look = self.look(&guard, &class, offer.slab, links);
+        let look = self.look(&guard, &class, offer.slab, times, links);
         if look.was_used_lately() {
             class.spare(zone, offer.slab, links.mutations());
             return true;
@@ -243,7 +259,7 @@ impl Hot {
             let mut class = lock(self.class(offer.class));
             if class.closed.contains(&offer.slab) {
                 class.closed.retain(|&other| other != offer.slab);
-            } else if class.oldest_slab(zone) == Some(offer.slab) {
+            } else if class.is_oldest(zone, offer.slab) {
                 class.start_draining(zone, offer.slab);
             } else {
                 return false;
@@ -253,10 +269,29 @@ impl Hot {
         true
     }
 
+    /// For how many mutations a slab was left alone. Without a hand, no longer than what is next to
+    /// go.
+    fn slab_age(&self, guard: &Guard<'_>, class: &Class, id: SlabId, links: &dyn Links) -> u64 {
+        let alone = self.zone().slab(id).age(links.mutations());
+        match class.keeper.order() {
+            Some(_) => alone.min(self.victim_age(guard, class, links)),
+            None => alone,
+        }
+    }
+
     /// What is in a slab, by some of its chunks. Like a hand it takes from them what spared them.
-    fn look(&self, guard: &Guard<'_>, class: &Class, slab_id: SlabId, links: &dyn Links) -> Look {
+    /// In an order by costs, what is dear counts as read lately if it would stay even though
+    /// inflation had come as far as where the other victims are: `times` as far.
+    fn look(
+        &self,
+        guard: &Guard<'_>,
+        class: &Class,
+        slab_id: SlabId,
+        times: f64,
+        links: &dyn Links,
+    ) -> Look {
         let slab = self.zone().slab(slab_id);
-        let slab_age = slab.age(links.mutations());
+        let slab_age = self.slab_age(guard, class, slab_id, links);
         let step = (slab.touched() as usize).div_ceil(LOOK_CHUNKS_MAX).max(1);
         let mut look = Look { chunks: class.chunks_per_slab / step, ..Look::default() };
         let mut published = 0;
@@ -270,7 +305,9 @@ impl Hot {
                 continue;
             }
             let is_spared = class.keeper.spares(item);
-            look.add(links.age(item), slab_age, is_spared);
+            let order = class.keeper.order();
+            let is_dear = order.is_some_and(|order| order.stays(self.zone(), place, times));
+            look.add(links.age(item), slab_age, is_spared || is_dear);
             if is_spared && self.judged_here(guard, class.id, place).is_some() {
                 class.keeper.judge(item);
             }
@@ -318,7 +355,7 @@ impl Hot {
             if missing > 0 && links.may_evict() {
                 let evicted = self.make_room(id, missing.min(REFILL_BATCH), links);
                 let adopted = evicted == 0 && self.adopt_free_slab(&mut lock(class), links);
-                more |= adopted || evicted == REFILL_BATCH;
+                more |= adopted || evicted >= REFILL_BATCH;
             }
         }
         more
@@ -457,7 +494,7 @@ impl Hot {
 struct Victims {
     /// Mutations since it was stored.
     age: u64,
-    /// The cost for each byte that a round of the class's hand gives up.
+    /// The cost for each byte that is given up in this time, if costs are known.
     density: Option<f64>,
 }
 
@@ -468,7 +505,7 @@ struct Offer {
     slab: SlabId,
     /// Mutations since a hand came by, or since it was closed, for what they are worth.
     age: u64,
-    /// The cost for each byte that a round of the class's hand gives up.
+    /// The cost for each byte that is given up in this time, if costs are known.
     density: Option<f64>,
     is_closed: bool,
     /// The class has no other that stays.

@@ -145,6 +145,18 @@ impl Slab {
         Some(place)
     }
 
+    /// The numbers of the chunks in the list of free ones.
+    #[cfg(test)]
+    pub(crate) fn free_chunks(&self, arena: &Arena, id: SlabId) -> std::collections::HashSet<u32> {
+        let head = self.free_head.load(Relaxed);
+        let next = |&number: &u32| {
+            // SAFETY: as in `pop`.
+            let next = unsafe { link(arena, self.place(arena, id, number)).read() };
+            (next != NONE).then_some(next)
+        };
+        std::iter::successors((head != NONE).then_some(head), next).collect()
+    }
+
     /// Takes back a chunk that nobody can see any more.
     pub(crate) fn push(&self, arena: &Arena, place: Place) {
         mark(arena, place).store(0, Relaxed);

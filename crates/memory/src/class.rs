@@ -10,6 +10,10 @@
 //! chunks of that class and one smaller chunk for the rest: with chunks up to half a slab, as few
 //! fit a slab, the spacing between sizes would waste a fifth of large items' memory.
 //!
+//! A slab may keep some bytes beside each chunk, behind the last one: room for what belongs to a
+//! chunk and not to what is stored in it. Then fewer or smaller chunks fit, and sizes are chosen so
+//! that chunks and those bytes together fill the slab.
+//!
 //! The factor is 1.08 where slabs are plenty. Each class in use needs at least one slab, so with
 //! few slabs the classes are fewer too, down to memcached's factor of 1.25.
 
@@ -38,6 +42,7 @@ pub struct ClassId(pub u8);
 #[derive(Debug)]
 pub struct SizeClasses {
     slab_bytes: usize,
+    side_bytes: usize,
     chunk_bytes: Vec<u32>,
     /// The class for each size, by the size in units of 8 bytes, rounded up.
     by_size: Box<[u8]>,
@@ -45,14 +50,16 @@ pub struct SizeClasses {
 
 impl SizeClasses {
     /// Classes that grow by `factor` from `chunk_bytes_min`, both brought into their range, for
-    /// slabs of `slab_bytes` and items of up to `item_bytes_max`.
+    /// slabs of `slab_bytes` and items of up to `item_bytes_max`. A slab keeps `side_bytes` beside
+    /// each chunk.
     pub fn new(
         chunk_bytes_min: usize,
         factor: f64,
         slab_bytes: usize,
         item_bytes_max: usize,
+        side_bytes: usize,
     ) -> Self {
-        let largest = largest_chunk(slab_bytes, item_bytes_max);
+        let largest = floor(largest_chunk(slab_bytes, item_bytes_max) - side_bytes);
         let first =
             chunk_bytes_min.clamp(CHUNK_BYTES_MIN, largest / 2).next_multiple_of(CHUNK_ALIGN_BYTES);
         // Below 1.05 there would be more classes than a byte can number.
@@ -60,7 +67,7 @@ impl SizeClasses {
         let mut chunk_bytes = Vec::new();
         let mut size = first;
         while size < largest {
-            let stretched = stretch(size, slab_bytes);
+            let stretched = stretch(size, slab_bytes, side_bytes);
             chunk_bytes.push(stretched as u32);
             let grown = (stretched as f64 * factor) as usize;
             size = grown.next_multiple_of(CHUNK_ALIGN_BYTES).max(stretched + CHUNK_ALIGN_BYTES);
@@ -80,7 +87,7 @@ impl SizeClasses {
                 class as u8
             })
             .collect();
-        Self { slab_bytes, chunk_bytes, by_size }
+        Self { slab_bytes, side_bytes, chunk_bytes, by_size }
     }
 
     /// Classes for an arena of so many slabs: as fine as leaves two slabs for each class.
@@ -89,10 +96,12 @@ impl SizeClasses {
         slabs: usize,
         slab_bytes: usize,
         item_bytes_max: usize,
+        side_bytes: usize,
     ) -> Self {
         let mut factor = GROWTH_FACTOR_MIN;
         loop {
-            let classes = Self::new(chunk_bytes_min, factor, slab_bytes, item_bytes_max);
+            let classes =
+                Self::new(chunk_bytes_min, factor, slab_bytes, item_bytes_max, side_bytes);
             if classes.count() <= slabs / SLABS_PER_CLASS_MIN || factor >= GROWTH_FACTOR_MAX {
                 return classes;
             }
@@ -126,7 +135,12 @@ impl SizeClasses {
 
     /// How many chunks of `class` a slab holds.
     pub fn chunks_per_slab(&self, class: ClassId) -> usize {
-        self.slab_bytes / self.chunk_bytes(class)
+        self.slab_bytes / (self.chunk_bytes(class) + self.side_bytes)
+    }
+
+    /// Bytes that a slab keeps beside each chunk.
+    pub fn side_bytes(&self) -> usize {
+        self.side_bytes
     }
 
     /// All classes, smallest first.
@@ -135,8 +149,9 @@ impl SizeClasses {
     }
 }
 
-/// The largest chunk for slabs and items of these sizes. A chained item's list of pieces has to fit
-/// one chunk, 8 bytes for each piece, half a chunk for the list at the most.
+/// The largest chunk for slabs and items of these sizes, with the bytes beside it. A chained item's
+/// list of pieces has to fit one chunk, 8 bytes for each piece, half a chunk for the list at the
+/// most.
 fn largest_chunk(slab_bytes: usize, item_bytes_max: usize) -> usize {
     let mut largest = slab_bytes / LARGEST_PER_SLAB;
     while largest / 16 * largest < item_bytes_max && largest < CHUNK_BYTES_MAX {
@@ -146,11 +161,16 @@ fn largest_chunk(slab_bytes: usize, item_bytes_max: usize) -> usize {
 }
 
 /// The largest size that fits a slab as often as `size` does.
-fn stretch(size: usize, slab_bytes: usize) -> usize {
-    let count = slab_bytes / size;
-    let largest = slab_bytes / count / CHUNK_ALIGN_BYTES * CHUNK_ALIGN_BYTES;
+fn stretch(size: usize, slab_bytes: usize, side_bytes: usize) -> usize {
+    let count = slab_bytes / (size + side_bytes);
+    let largest = floor(slab_bytes / count - side_bytes);
     // Stretching a small chunk gains nothing that an item could use.
     if largest - size < size / 16 { largest } else { size }
+}
+
+/// The largest size of a chunk that is not larger.
+fn floor(bytes: usize) -> usize {
+    bytes / CHUNK_ALIGN_BYTES * CHUNK_ALIGN_BYTES
 }
 
 #[cfg(test)]
@@ -163,8 +183,8 @@ mod tests {
     #[test]
     fn every_size_gets_the_smallest_chunk_that_holds_it() {
         for factor in [1.0, 1.08, 1.25, 2.0] {
-            for slab_bytes in [SLAB_BYTES_MIN, SLAB_BYTES_MAX] {
-                let classes = SizeClasses::new(CHUNK_BYTES_MIN, factor, slab_bytes, MIB);
+            for (slab_bytes, side) in [(SLAB_BYTES_MIN, 0), (SLAB_BYTES_MAX, 0), (1 << 20, 12)] {
+                let classes = SizeClasses::new(CHUNK_BYTES_MIN, factor, slab_bytes, MIB, side);
                 for bytes in 1..=classes.chunk_bytes_max() {
                     let class = classes.class_for(bytes);
                     assert!(classes.chunk_bytes(class) >= bytes);
@@ -178,28 +198,33 @@ mod tests {
 
     #[test]
     fn sizes_ascend_and_waste_little() {
-        for slab_bytes in [SLAB_BYTES_MIN, SLAB_BYTES_MAX] {
-            let classes = SizeClasses::new(CHUNK_BYTES_MIN, GROWTH_FACTOR_MIN, slab_bytes, MIB);
+        for (slab_bytes, side) in
+            [(SLAB_BYTES_MIN, 0), (SLAB_BYTES_MAX, 0), (SLAB_BYTES_MIN, 12), (SLAB_BYTES_MAX, 12)]
+        {
+            let factor = GROWTH_FACTOR_MIN;
+            let classes = SizeClasses::new(CHUNK_BYTES_MIN, factor, slab_bytes, MIB, side);
             let mut last = 0;
             for class in classes.iter() {
                 let bytes = classes.chunk_bytes(class);
                 assert!(bytes > last && bytes.is_multiple_of(CHUNK_ALIGN_BYTES));
                 let step = bytes as f64 / last.max(1) as f64;
                 assert!(last == 0 || bytes <= last + 8 || step < 1.13, "{last} {bytes}");
-                let lost = slab_bytes - classes.chunks_per_slab(class) * bytes;
+                let filled = classes.chunks_per_slab(class) * (bytes + side);
+                let lost = slab_bytes - filled;
                 assert!(lost * 50 < slab_bytes, "{bytes}: {lost} bytes lost in a slab");
                 last = bytes;
             }
-            assert_eq!(last, slab_bytes / LARGEST_PER_SLAB);
+            assert_eq!(last, (slab_bytes / LARGEST_PER_SLAB - side) / 8 * 8);
+            assert_eq!(classes.chunks_per_slab(classes.class_for(last)), LARGEST_PER_SLAB);
         }
     }
 
     #[test]
     fn few_slabs_have_few_classes() {
+        let (least, slab_bytes) = (CHUNK_BYTES_MIN, SLAB_BYTES_MIN);
         for slabs in [1, 64, 256, 4096] {
-            let classes = SizeClasses::for_slabs(CHUNK_BYTES_MIN, slabs, SLAB_BYTES_MIN, MIB);
-            let coarsest =
-                SizeClasses::new(CHUNK_BYTES_MIN, GROWTH_FACTOR_MAX, SLAB_BYTES_MIN, MIB).count();
+            let classes = SizeClasses::for_slabs(least, slabs, slab_bytes, MIB, 0);
+            let coarsest = SizeClasses::new(least, GROWTH_FACTOR_MAX, slab_bytes, MIB, 0).count();
             assert!(classes.count() <= (slabs / 2).max(coarsest) && coarsest < 40);
         }
     }
@@ -207,8 +232,8 @@ mod tests {
     #[test]
     fn the_list_of_pieces_of_the_largest_item_fits_a_chunk() {
         for slab_bytes in [SLAB_BYTES_MIN, SLAB_BYTES_MAX] {
-            for item_bytes_max in [MIB, 64 * MIB, 1024 * MIB] {
-                let largest = largest_chunk(slab_bytes, item_bytes_max);
+            for (item_bytes_max, side) in [MIB, 64 * MIB, 1024 * MIB].map(|item| (item, 12)) {
+                let largest = floor(largest_chunk(slab_bytes, item_bytes_max) - side);
                 assert!(item_bytes_max.div_ceil(largest - 16) * 8 + 300 <= largest);
             }
         }

@@ -52,9 +52,63 @@ impl Cost {
     }
 }
 
+/// What an item costs typically, from the costs that come by: about their median, so that a few
+/// that are very dear do not count for more than others. Each cost moves it by a small part of
+/// itself towards that cost; where as many are above as below, it stays.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Typical {
+    /// In 256ths of a microsecond; 0 before the first.
+    scaled: u64,
+}
+
+/// A cost moves what is typical by one part in this: a hundred and some costs are enough for a
+/// tenfold change, and the median of what alternates is met to a few percent.
+const TYPICAL_STEP: u64 = 64;
+/// What a microsecond is in [`Typical`], so that a small one moves too.
+const TYPICAL_SCALE: u64 = 256;
+
+impl Typical {
+    /// Takes note of a cost, if it is known.
+    pub fn learn(&mut self, cost: Cost) {
+        let scaled = u64::from(cost.us()) * TYPICAL_SCALE;
+        if !cost.is_known() {
+            return;
+        }
+        if self.scaled == 0 {
+            self.scaled = scaled;
+        }
+        let step = self.scaled.div_ceil(TYPICAL_STEP);
+        self.scaled = scaled.clamp(self.scaled - step.min(self.scaled - 1), self.scaled + step);
+    }
+
+    /// In microseconds; nothing before the first cost.
+    pub fn us(self) -> Option<u32> {
+        (self.scaled != 0).then(|| (self.scaled / TYPICAL_SCALE).clamp(1, u32::MAX.into()) as u32)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Cost;
+    use super::{Cost, Typical};
+
+    #[test]
+    fn what_is_typical_is_the_median_and_follows() {
+        let mut typical = Typical::default();
+        typical.learn(Cost::UNKNOWN);
+        assert_eq!(typical.us(), None);
+        typical.learn(Cost::from_us(50));
+        assert_eq!(typical.us(), Some(50));
+        // A tenth is a thousand times as dear: it hardly counts.
+        for at in 0..1000 {
+            typical.learn(Cost::from_us(if at % 10 == 0 { 1_000_000 } else { 1000 }));
+        }
+        let us = typical.us().expect("costs are known");
+        assert!((950..1050).contains(&us), "{us}");
+        (0..1000).for_each(|_| typical.learn(Cost::from_us(1)));
+        assert_eq!(typical.us(), Some(1));
+        (0..10_000).for_each(|_| typical.learn(Cost::from_us(u32::MAX)));
+        assert_eq!(typical.us(), Some(u32::MAX));
+    }
 
     #[test]
     fn small_costs_are_exact_and_large_ones_nearly() {

@@ -143,6 +143,7 @@ fn build(
         .item_bytes_max(options.item_bytes_max)
         .evict(options.evict)
         .policy(options.policy)
+        .cost_unit_us(options.cost_unit_us)
         .observer(Arc::clone(&evictions) as _);
     if let Some(measure) = options.measure_costs {
         builder = builder.measure_costs(measure);

@@ -40,6 +40,8 @@ impl Engine {
     pub fn new(memory_bytes: u64, policy: Policy) -> Outcome<Engine> {
         let clock = Arc::new(TraceClock(AtomicU32::new(STARTED_S)));
         let builder = larder::Cache::builder().memory_bytes(memory_bytes as usize).policy(policy);
+        // Costs are those of the trace, in units of its own.
+        let builder = builder.cost_unit_us(1).measure_costs(false);
         let cache = builder.clock(Arc::clone(&clock) as Arc<dyn io::Clock>).build();
         let doing = || format!("building a cache of {memory_bytes} bytes");
         let cache = cache.map_err(|error| Failure::invalid(doing(), error.to_string()))?;

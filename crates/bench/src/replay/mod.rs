@@ -71,6 +71,10 @@ pub enum EnginePolicy {
     Clock,
     /// Recency and costs, approximately.
     CostClock,
+    /// Recency and costs, by cost wheels; a unit is a microsecond.
+    GdWheel,
+    /// A list with a second chance.
+    Lru,
 }
 
 impl EnginePolicy {
@@ -79,6 +83,8 @@ impl EnginePolicy {
         match self {
             EnginePolicy::Clock => larder::Policy::Clock,
             EnginePolicy::CostClock => larder::Policy::CostClock,
+            EnginePolicy::GdWheel => larder::Policy::GdWheel,
+            EnginePolicy::Lru => larder::Policy::Lru,
         }
     }
 
@@ -87,6 +93,8 @@ impl EnginePolicy {
         match self {
             EnginePolicy::Clock => "larder",
             EnginePolicy::CostClock => "larder, cost-clock",
+            EnginePolicy::GdWheel => "larder, gd-wheel",
+            EnginePolicy::Lru => "larder, lru",
         }
     }
 }

@@ -112,6 +112,10 @@ impl Pair {
         ahead.sort_unstable();
         ahead.dedup();
         assert_eq!(ahead.len(), self.naive.order.len(), "a chunk is in one queue only");
+        for (chunk, entry) in self.naive.entries.iter().enumerate() {
+            let left = entry.map(|(priority, ..)| (priority - self.naive.inflation) as u32);
+            assert_eq!(self.wheels.left(&self.links, chunk as u32), left, "{}", self.name);
+        }
     }
 }
 

@@ -196,6 +196,15 @@ impl Wheels {
         self.items += 1;
     }
 
+    /// What is left of a chunk's cost: how far its priority is above the inflation. Nothing if it
+    /// is in no queue.
+    pub fn left(&self, store: &impl LinkStore, chunk: u32) -> Option<u32> {
+        let link = store.link(chunk);
+        // Priorities lie less than 2^16 above the inflation, so their lower bits suffice.
+        let left = link.priority.wrapping_sub(self.inflation as u16);
+        link.is_queued().then_some(u32::from(left))
+    }
+
     /// What leaves next, without changing anything. The order is exact up to the first queue of a
     /// level above 0; within such a queue it is that of renewal and not of priority.
     pub fn ahead<'a, S: LinkStore>(&'a self, store: &'a S) -> impl Iterator<Item = u32> + 'a {

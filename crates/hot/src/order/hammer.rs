@@ -1,0 +1,318 @@
+//! Threads that store, read, remove and drop drafts half-way, while slabs move between classes and
+//! back to the arena: whatever happens, what is in an order is not free, and what is not free is in
+//! an order. The index is a map behind a lock.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use memory::class::CHUNK_BYTES_MIN;
+use memory::{Arena, ClassId, Epochs, Guard, Place, SizeClasses};
+use policy::cost::Cost;
+use stdx::sync::lock;
+
+use crate::mark::hit_mark;
+use crate::{Draft, Fields, Hot, ItemRef, Links, Replacement, slab};
+
+const THREADS: u64 = 4;
+const STEPS: u64 = if cfg!(miri) { 60 } else { 150_000 };
+const KEYS: u64 = 3000;
+const MEMORY_BYTES: usize = 6 << 20;
+/// Drafts that a thread leaves open at a time.
+const BEGUN_MAX: usize = 8;
+const ITEM_BYTES_MAX: usize = 400_000;
+
+/// The index, and the time.
+#[derive(Default)]
+struct Map {
+    places: Mutex<HashMap<Vec<u8>, Place>>,
+    mutations: AtomicU64,
+    now: AtomicU32,
+    evicted: AtomicU64,
+}
+
+impl Links for Map {
+    fn now(&self) -> u32 {
+        self.now.load(Relaxed)
+    }
+
+    fn may_evict(&self) -> bool {
+        true
+    }
+
+    fn mutations(&self) -> u64 {
+        self.mutations.load(Relaxed)
+    }
+
+    fn age(&self, item: ItemRef<'_>) -> u64 {
+        self.mutations().saturating_sub(u64::from(item.sequence()))
+    }
+
+    fn prefetch(&self, _: &Guard<'_>, _: ItemRef<'_>) {}
+
+    fn is_gone(&self, item: ItemRef<'_>) -> bool {
+        item.expiry() != 0 && item.expiry() <= self.now()
+    }
+
+    fn evicted(&self, _: ItemRef<'_>, _: ClassId) {
+        self.evicted.fetch_add(1, Relaxed);
+    }
+
+    fn unlink(&self, _: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
+        let mut places = lock(&self.places);
+        let is_there = places.get(item.key()) == Some(&place);
+        if is_there {
+            places.remove(item.key());
+        }
+        is_there
+    }
+}
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % end
+    }
+}
+
+struct Client<'t> {
+    hot: &'t Hot,
+    map: &'t Map,
+    random: Random,
+    /// Keys and values that clients are half-way through, for many steps: they come up meanwhile.
+    begun: Vec<(Draft<'t>, Vec<u8>, Vec<u8>)>,
+}
+
+impl<'t> Client<'t> {
+    fn run(&mut self) {
+        (0..STEPS).for_each(|number| self.step(number));
+        self.begun.truncate(BEGUN_MAX / 2);
+        while !self.begun.is_empty() {
+            self.finish(0);
+        }
+    }
+
+    fn step(&mut self, number: u64) {
+        let key = format!("key-{}", self.random.below(KEYS)).into_bytes();
+        match self.random.below(8) {
+            0..=3 => self.store(&key, number),
+            4 => self.remove(&key),
+            _ => self.read(&key),
+        }
+        if number.is_multiple_of(500) {
+            self.map.now.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// The sizes that are stored change with time, so that slabs have to move.
+    fn value_bytes(&mut self, number: u64) -> usize {
+        let small = [20, 200, 1000, 3000][(number / 4000 % 4) as usize];
+        let bytes = match self.random.below(300) {
+            0 => self.random.below(ITEM_BYTES_MAX as u64 / 2),
+            1..=20 => self.random.below(20_000),
+            _ => small + self.random.below(small),
+        };
+        bytes as usize
+    }
+
+    fn store(&mut self, key: &[u8], number: u64) {
+        let fields = Fields {
+            expiry: [0, 0, self.map.now() + 2][self.random.below(3) as usize],
+            cost: Cost::from_us([0, 40, 1000, 1 << 30][self.random.below(4) as usize]),
+            ..Fields::default()
+        };
+        let value = vec![key[key.len() - 1]; self.value_bytes(number)];
+        let layout = self.hot.layout(&fields, key.len(), value.len());
+        let Ok(mut draft) = self.hot.draft(layout, &fields, key, self.map) else {
+            self.hot.sweep();
+            return;
+        };
+        draft.write(&value[..value.len() / 2]);
+        self.begun.push((draft, key.to_vec(), value));
+        let last = self.begun.len() - 1;
+        match self.random.below(6) {
+            0 => drop(self.begun.pop()),
+            1 if last < BEGUN_MAX => {}
+            1 => {
+                let at = self.random.below(last as u64) as usize;
+                self.finish(at);
+            }
+            _ => self.finish(last),
+        }
+    }
+
+    /// Publishes what was begun.
+    fn finish(&mut self, at: usize) {
+        let (mut draft, key, value) = self.begun.swap_remove(at);
+        draft.write(&value[value.len() / 2..]);
+        let guard = self.hot.epochs.pin();
+        let replaced = {
+            let mut places = lock(&self.map.places);
+            let sequence = self.map.mutations.fetch_add(1, Relaxed) + 1;
+            let place = draft.publish(sequence as u32, 0, self.map.now());
+            places.insert(key, place)
+        };
+        // SAFETY: the map led to it until just now, under this guard.
+        replaced.into_iter().for_each(|place| unsafe { self.hot.retire(&guard, place) });
+    }
+
+    fn remove(&self, key: &[u8]) {
+        let guard = self.hot.epochs.pin();
+        let removed = lock(&self.map.places).remove(key);
+        // SAFETY: as above.
+        removed.into_iter().for_each(|place| unsafe { self.hot.retire(&guard, place) });
+    }
+
+    fn read(&self, key: &[u8]) {
+        let guard = self.hot.epochs.pin();
+        let Some(place) = lock(&self.map.places).get(key).copied() else {
+            return;
+        };
+        // SAFETY: the map led to it under this guard.
+        let item = unsafe { self.hot.item(&guard, place) };
+        assert_eq!(item.key(), key);
+        let pieces = item.layout().pieces();
+        let is_whole = |value: &[u8]| value.iter().all(|&byte| byte == key[key.len() - 1]);
+        match item.contiguous() {
+            Some(value) => assert!(is_whole(value)),
+            None => assert!((0..pieces).all(|at| is_whole(self.hot.piece_value(item, at)))),
+        }
+        let mark = item.mark().load(Relaxed);
+        let hit = hit_mark(mark, self.map.now());
+        let _ = item.mark().compare_exchange(mark, hit, Relaxed, Relaxed);
+    }
+}
+
+/// Every class's order against the free lists of its slabs. Returns how many chunks are in orders.
+fn check(hot: &Hot, is_quiet: bool) -> usize {
+    let mut all = 0;
+    let guard = hot.epochs.pin();
+    for class in &hot.classes {
+        let class = lock(class);
+        let zone = hot.zone();
+        let order = class.keeper.order().expect("the policy keeps an order");
+        let mut queued = 0;
+        for &id in &class.slabs {
+            let slab = zone.slab(id);
+            let free = slab.free_chunks(zone.arena, id);
+            for number in 0..class.chunks_per_slab as u32 {
+                let place = slab.place(zone.arena, id, number);
+                let is_used = number < slab.touched() && !free.contains(&number);
+                let is_in = order.has(zone, place);
+                assert!(is_used || !is_in, "chunk {number} of {id:?} is free and in the order");
+                let is_judged = is_used && hot.judged_here(&guard, class.id, place).is_some();
+                let is_published = slab::mark(zone.arena, place).load(Relaxed) != 0;
+                assert!(!is_quiet || is_in || !is_judged, "chunk {number} of {id:?} is lost");
+                assert!(!is_quiet || !is_used || is_published, "no drafts, nothing in limbo");
+                queued += usize::from(is_in);
+            }
+        }
+        let ahead = order.ahead(zone, usize::MAX);
+        assert_eq!(ahead.len(), queued);
+        assert_eq!(ahead.iter().collect::<HashSet<_>>().len(), queued, "each is there once");
+        all += queued;
+    }
+    all
+}
+
+fn hammer(replacement: Replacement, seed: u64) {
+    let arena = Arc::new(Arena::new(0, MEMORY_BYTES, 8).expect("addresses are there"));
+    let (slabs, slab_bytes) = (arena.limit_slabs(), arena.slab_bytes());
+    let side_bytes = replacement.side_bytes();
+    let sizes =
+        SizeClasses::for_slabs(CHUNK_BYTES_MIN, slabs, slab_bytes, ITEM_BYTES_MAX, side_bytes);
+    let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, replacement, 50);
+    let (map, done) = (Map::default(), AtomicBool::new(false));
+    map.now.store(1_800_000_000, Relaxed);
+    thread::scope(|scope| {
+        let (hot, map, done) = (&hot, &map, &done);
+        let background = scope.spawn(move || {
+            for turn in 0_u64.. {
+                hot.maintain(map);
+                hot.sweep();
+                if turn.is_multiple_of(64) {
+                    hot.give_up_slabs(1, map);
+                    check(hot, false);
+                }
+                if done.load(Relaxed) {
+                    return;
+                }
+                thread::yield_now();
+            }
+        });
+        let clients: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                scope.spawn(move || {
+                    let random = Random(seed.wrapping_add(thread));
+                    Client { hot, map, random, begun: Vec::new() }.run();
+                })
+            })
+            .collect();
+        let outcomes: Vec<_> = clients.into_iter().map(thread::ScopedJoinHandle::join).collect();
+        done.store(true, Relaxed);
+        assert!(outcomes.iter().all(Result::is_ok));
+        background.join().expect("the background goes on");
+    });
+    while hot.classes.iter().any(|class| lock(class).in_limbo() > 0) {
+        hot.sweep();
+    }
+    assert!(check(&hot, true) >= lock(&map.places).len());
+    let moved: u64 = hot.stats().iter().map(|class| class.counters.slabs_lost).sum();
+    let evicted = map.evicted.load(Relaxed);
+    assert!(cfg!(miri) || (evicted > 10_000 && moved > 100), "{evicted} evicted, {moved} moved");
+    // Everything goes, and then nothing is left in any order.
+    for class in hot.sizes().iter() {
+        while hot.evict(class, usize::MAX, &map) > 0 {}
+    }
+    while hot.classes.iter().any(|class| lock(class).in_limbo() > 0) {
+        hot.sweep();
+    }
+    assert_eq!((lock(&map.places).len(), check(&hot, true)), (0, 0));
+}
+
+#[test]
+fn what_is_in_an_order_is_not_free_and_what_is_not_free_is_in_an_order() {
+    let entropy = std::collections::hash_map::RandomState::new();
+    let fresh = std::hash::BuildHasher::hash_one(&entropy, 0) >> 1;
+    let given = std::env::var("LARDER_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = given.unwrap_or(fresh);
+    for replacement in [Replacement::GdWheel, Replacement::Lru] {
+        let outcome = std::panic::catch_unwind(|| hammer(replacement, seed));
+        assert!(outcome.is_ok(), "{replacement:?}; LARDER_SEED={seed} repeats it");
+    }
+}
+
+#[test]
+fn what_came_up_as_a_draft_goes_in_its_turn_once_it_is_published() {
+    for replacement in [Replacement::GdWheel, Replacement::Lru] {
+        let arena = Arc::new(Arena::new(0, 2 << 20, 8).expect("addresses are there"));
+        let side_bytes = replacement.side_bytes();
+        let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, side_bytes);
+        let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, replacement, 50);
+        let map = Map::default();
+        let mut client = Client { hot: &hot, map: &map, random: Random(1), begun: Vec::new() };
+        for key in 0..10 {
+            let (fields, value) = (Fields::default(), vec![b'k'; 100]);
+            let layout = hot.layout(&fields, 8, value.len());
+            let key = [key; 7].iter().copied().chain([b'k']).collect::<Vec<u8>>();
+            let mut draft = hot.draft(layout, &fields, &key, &map).expect("room");
+            draft.write(&value[..value.len() / 2]);
+            client.begun.push((draft, key, value));
+        }
+        let class = hot.class_at(client.begun[0].0.place());
+        // Nothing can go yet, however often it comes up.
+        assert_eq!((hot.evict(class, 5, &map), check(&hot, false)), (0, 10));
+        while !client.begun.is_empty() {
+            client.finish(0);
+        }
+        assert_eq!((check(&hot, true), lock(&map.places).len()), (10, 10));
+        assert_eq!((hot.evict(class, 6, &map), check(&hot, false)), (6, 4));
+        assert_eq!((hot.evict(class, 6, &map), lock(&map.places).len()), (4, 0));
+    }
+}
