@@ -168,8 +168,8 @@ impl Hot {
         evicted
     }
 
-    /// Judges what is next until `victims` is full, or they have `wanted` chunks, or the rounds
-    /// are over, and prefetches what unlinking them will need. Returns how many it found. All of them
+    /// Judges what is next until `victims` is full, or they have `wanted` chunks, or the rounds are
+    /// over, and prefetches what unlinking them will need. Returns how many it found. All of them
     /// have to go: one that were passed over now would stay for another round, and the hand would
     /// soon come to what is newest. They are out of the order, if there is one, and stay out: what
     /// cannot be unlinked any more is being retired by somebody else.

@@ -37,7 +37,7 @@ pub fn debug(out: &mut Vec<u8>, key: Key<'_>, facts: &ItemFacts) {
 }
 
 /// Appends a line of `metadump`: `key= exp= la= cas= fetch= cls= size= flags= [cost= ]\n`. The
-/// space before the end and the bare `\n` are what memcached writes, and what dump readers split at.
+/// space before the end and the bare `\n` are what memcached writes, and what readers split at.
 pub fn metadump(out: &mut Vec<u8>, key: &[u8], facts: &ItemFacts) {
     out.extend_from_slice(b"key=");
     uri_encoded(out, key);

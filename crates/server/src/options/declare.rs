@@ -315,7 +315,8 @@ pub const DECLARATIONS: &[Declaration] = &[
          measured, and so misses more often what is cheap; it goes by rounds of a hand. gd-wheel \
          does the same by cost wheels, in proportion, for 12 more bytes an item. lru is a list \
          with a second chance, to compare with, for as many bytes."),
-    valued(None, "cost-unit-us", numbered("microseconds", 1, 65_536, |o, n| o.cost_unit_us = n as u32), Some("50"),
+    valued(None, "cost-unit-us",
+        numbered("microseconds", 1, 65_536, |o, n| o.cost_unit_us = n as u32), Some("50"),
         "Microseconds of one step of gd-wheel's costs. What costs 65535 times this and more counts \
          the same, and what costs less as one."),
     valued(None, "measure-costs", text("auto|on|off", set_measure_costs), Some("auto"),
