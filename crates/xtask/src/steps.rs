@@ -32,7 +32,7 @@ const STEPS: &[Step] = &[
         let report = conformance::run(&conformance::Options::default())?;
         Ok(Count { passed: report.passed(), failed: report.failed() })
     }),
-    ("memory limit", || one(Run::new("target/release/larder-bench rss --quick").run())),
+    ("memory limit", || one(memory_limit())),
     ("comparison", || comparison().map(ran)),
     ("papers", || one(papers())),
 ];
@@ -153,6 +153,16 @@ pub fn miri() -> Result<bool> {
         .env("MIRIFLAGS", "-Zmiri-disable-isolation")
         .run()
         .map(|()| true)
+}
+
+/// Whether resident memory stays within the limit, under every policy.
+fn memory_limit() -> Result {
+    for policy in ["clock", "cost-clock", "gd-wheel", "lru"] {
+        Run::new("target/release/larder-bench rss --quick --larder-args")
+            .arg(format!("--policy {policy}"))
+            .run()?;
+    }
+    Ok(())
 }
 
 /// Short comparisons with the peers, by requests and by traffic: that they run and that no reply is
