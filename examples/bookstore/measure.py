@@ -10,6 +10,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import mean
 
 from interactions import KINDS, make
 from server import Server
@@ -137,7 +138,7 @@ def shop_and_count(server, shoppers, options, requests):
     }
     check(seen, counted, shoppers[0])
     counted |= {name: after[name] for name in ("curr_items", "bytes", "limit_maxbytes")}
-    return summary(seen, counted, elapsed_s, cpu_s)
+    return summary(seen, counted, elapsed_s, cpu_s, server.costs_us())
 
 
 def check(seen, counted, shopper):
@@ -151,17 +152,20 @@ def check(seen, counted, shopper):
                 raise Wrong(f"{KINDS[place].key.format_map(subject)} is not the database's")
 
 
-def summary(seen, counted, elapsed_s, cpu_s):
+def summary(seen, counted, elapsed_s, cpu_s, costs_us):
     """A run in numbers, for the report."""
     latencies_s = sorted(latency for one in seen for latency in one.latencies_s)
     kinds = {}
     for place, kind in enumerate(KINDS):
         queries_s = [query for one in seen for query in one.queries_s[place]]
+        prefix = kind.key.partition("{")[0]
+        costs = [cost for key, cost in costs_us if key.startswith(prefix)]
         kinds[kind.name] = {
             "hits": sum(one.hits[place] for one in seen),
             "misses": len(queries_s),
             "query_s": sum(queries_s),
             "value_bytes": sum(one.value_bytes[place] for one in seen),
+            "cost_us": mean(costs) if costs else None,
         }
     hits, count = sum(kind["hits"] for kind in kinds.values()), len(latencies_s)
     return {

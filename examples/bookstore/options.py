@@ -24,7 +24,9 @@ class Size:
 FULL = Size(
     items=10_000, customers=28_800, rounds=5, warmup=60_000, requests=60_000, memory_mb=16
 )
-QUICK = Size(items=5_000, customers=7_200, rounds=2, warmup=15_000, requests=15_000, memory_mb=8)
+QUICK = Size(
+    items=10_000, customers=28_800, rounds=2, warmup=30_000, requests=15_000, memory_mb=12
+)
 
 
 def parse(arguments=None):

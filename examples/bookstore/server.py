@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from urllib.parse import unquote
 
 from pymemcache.client.base import Client
 
@@ -48,3 +49,13 @@ class Server:
             return {name.decode(): value for name, value in client.stats().items()}
         finally:
             client.close()
+
+    def costs_us(self):
+        """What the server thinks that its items cost to make: pairs of key and microseconds."""
+        client = self.connect()
+        try:
+            lines = client.raw_command("lru_crawler metadump all", "END\r\n").splitlines()
+        finally:
+            client.close()
+        found = (re.match(rb"key=(\S+) .*cost=(\d+)", line) for line in lines)
+        return [(unquote(one[1].decode()), int(one[2])) for one in found if one]
