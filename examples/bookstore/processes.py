@@ -4,15 +4,18 @@ import signal
 import subprocess
 import sys
 
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 def end_on_signals():
-    """Turns a request to end into an exception, so that every `with` cleans up."""
+    """Turns a request to end into an exception, so that every `with` cleans up undisturbed."""
     def leave(number, _frame):
-        signal.signal(number, signal.SIG_IGN)
+        for one in ENDING:
+            signal.signal(one, signal.SIG_IGN)
         sys.exit(128 + number)
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, leave)
+    for one in ENDING:
+        signal.signal(one, leave)
 
 
 def start(command, **more):

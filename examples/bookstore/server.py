@@ -26,13 +26,11 @@ class Server:
         self.child = processes.start(
             self.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
-        line = self.child.stdout.readline()
-        port = re.search(r":(\d+)$", line.strip())
-        if not port:
-            said = line + self.child.stdout.read()
+        try:
+            self.port = self._listening()
+        except BaseException:
             self.__exit__()
-            raise Failed(f"{' '.join(map(str, self.command))}: {said.strip()}")
-        self.port = int(port.group(1))
+            raise
         return self
 
     def __exit__(self, *_):
@@ -59,3 +57,12 @@ class Server:
             lines = connection.makefile("rb").read().splitlines()
         found = (re.match(rb"key=(\S+) .*cost=(\d+)", line) for line in lines)
         return [(unquote(one[1].decode()), int(one[2])) for one in found if one]
+
+    def _listening(self):
+        """The port that the server prints when it listens."""
+        line = self.child.stdout.readline()
+        port = re.search(r":(\d+)$", line.strip())
+        if not port:
+            said = line + self.child.stdout.read()
+            raise Failed(f"{' '.join(map(str, self.command))}: {said.strip()}")
+        return int(port.group(1))
