@@ -47,7 +47,7 @@ class Cluster:
             try:
                 user = pwd.getpwnam("postgres")
             except KeyError as missing:
-                raise Failed("root cannot run PostgreSQL, and no user postgres is here") from missing
+                raise Failed("root cannot run PostgreSQL, and has no user postgres") from missing
             self.identity = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
 
     def __enter__(self):

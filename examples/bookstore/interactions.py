@@ -57,10 +57,10 @@ def names(options):
     return [{"word": w.lower()} for w in data.surnames(options)]
 
 
-# The weights are those of TPC-W's shopping mix for six of its fourteen interactions, those that show
-# what can be cached: home 16.00 %, search request 20.00 %, product detail 17.00 %, new products and
-# best sellers 5.00 % each, search results 17.00 %, a third of it for each way to search. The other
-# eight, a fifth of all requests, are the cart, the customer's account and orders.
+# The weights are those of TPC-W's shopping mix for six of its fourteen interactions: home 16.00 %,
+# search request 20.00 %, product detail 17.00 %, new products and best sellers 5.00 % each, search
+# results 17.00 %, a third of it for each way to search. The other eight, a fifth of all requests,
+# are the cart, the customer's account and orders.
 KINDS = (
     Kind("home", 160, "customer:{id}", """
         SELECT c_id, c_uname, c_fname, c_lname, c_email, c_since::text, c_discount::float, c_data

@@ -14,7 +14,7 @@ COLOURS = {"clock": "#8a8a8a", "cost-clock": "#c2571a"}
 
 def draw(rounds, folder):
     """Leaves `bookstore.svg` and `bookstore.png` in the folder."""
-    plt.rcParams["svg.hashsalt"] = "bookstore"
+    plt.rcParams.update({"svg.hashsalt": "bookstore", "svg.fonttype": "none"})
     figure, panels = plt.subplots(2, 2, figsize=(11, 7.5), layout="constrained")
     by_round(panels[0][0], rounds, "mean latency, ms", lambda run: run["mean_ms"])
     by_round(panels[0][1], rounds, "99th percentile of latency, ms",
