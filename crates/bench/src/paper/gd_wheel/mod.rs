@@ -2,11 +2,11 @@
 //! 2015): what a policy saves that knows what items cost to make again, and what it takes.
 //!
 //! The paper's text was not at hand when this was written. Known are its abstract, that of the
-//! master's thesis behind it (Rice University, 2014), its summary figures as this project's
-//! requirements quote them, and three of its configurations of costs second-hand
-//! (`workload::costs`). So the experiments are named by what they measure rather than as figures 7
-//! to 15 and table 4, whose contents could not be looked up; the other configurations are this
-//! tool's. Nothing was tuned to reach the paper's figures, and a column says which are reached.
+//! master's thesis behind it (Rice University, 2014), its summary figures and three of its
+//! configurations of costs second-hand (`workload::costs`). So the experiments are named by what
+//! they measure rather than as figures 7 to 15 and table 4, whose contents could not be looked up;
+//! the other configurations are this tool's. Nothing was tuned to reach the paper's figures, and a
+//! column says which are reached.
 //!
 //! ```text
 //!   workloads --requests--> runs: each contender over them --Counts--> matrix: saved, hits, tail
@@ -30,7 +30,7 @@ mod workloads;
 use super::Goal::{AtLeast, AtMost};
 use super::{Experiment, Paper, claim, unknown};
 
-const QUOTED: &str = "quoted in this project's requirements";
+const QUOTED: &str = "the paper, second-hand";
 const ABSTRACT: &str = "the paper's abstract";
 
 /// The paper and its experiments.
