@@ -37,6 +37,8 @@ pub struct ClassCounters {
     pub evicted_unfetched: u64,
     /// Of these, read since the hand last came by: evicted with their slab, or as the last resort.
     pub evicted_recent: u64,
+    /// Microseconds that it takes to make what was evicted again, as far as is known.
+    pub evicted_cost_us: u64,
     /// Expired items whose memory was taken back.
     pub expired: u64,
     /// Of these, never read.

@@ -362,6 +362,7 @@ impl Hot {
         } else {
             counters.evicted += 1;
             counters.evicted_unfetched += u64::from(!fetched);
+            counters.evicted_cost_us += u64::from(item.cost().us());
             links.evicted(item, class.id);
             counters.evicted_recent += u64::from(fetched && mark & RECENT != 0);
         }

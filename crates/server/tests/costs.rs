@@ -262,3 +262,25 @@ fn costs_are_measured_where_the_policy_wants_them_or_the_operator_does() {
         assert_eq!(stat(&mut client, "prefix_misses:user:"), wanted);
     }
 }
+
+#[test]
+fn what_is_evicted_is_added_up_by_class() {
+    let server = Server::start(&["-m", "4"]);
+    let mut client = server.connect();
+    for number in 0..6000 {
+        let value = "x".repeat(1000);
+        client.send(format!("ms k{number} 1000 q Pc1000\r\n{value}\r\n").as_bytes());
+    }
+    client.ask("mn\r\n", "MN\r\n");
+    client.send(b"stats\r\n");
+    let text = client.read_to("END\r\n");
+    let line = text.lines().find_map(|line| line.strip_prefix("STAT evictions "));
+    let evicted: f64 = line.expect("it is counted").parse().expect("a number");
+    assert!(evicted > 1000.0, "{evicted}");
+    let seconds = stat(&mut client, "evicted_seconds").expect("it is shown");
+    assert!((seconds - evicted / 1000.0).abs() < 0.01, "{seconds} s of {evicted} items");
+    client.send(b"stats costs\r\n");
+    let text = client.read_to("END\r\n");
+    let classes = text.lines().filter(|line| line.contains("class_evicted_seconds:")).count();
+    assert_eq!(classes, 1, "{text}");
+}

@@ -1,11 +1,11 @@
 //! `stats costs`: what hits have saved the backend, and what misses have cost it. Larder's own.
 //!
 //! Saved is what the items that were found had cost, and stored what it took to make those that
-//! were stored, both as far as it is known: stated by clients, or measured. The lines about
-//! measuring are there where it is on; a line for a prefix says what its misses cost, the dearest
-//! first.
+//! were stored, both as far as it is known: stated by clients, or measured. Evicted is what it will
+//! take to make again what had to go, as a whole and of each size class. The lines about measuring
+//! are there where it is on; a line for a prefix says what its misses cost, the dearest first.
 
-use larder::CostPrefix;
+use larder::{ClassStats, CostPrefix};
 
 use super::Stats;
 use crate::server::Server;
@@ -18,6 +18,13 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     let sums = server.sums();
     stats.line("saved_seconds", seconds(sums.cost_saved_us));
     stats.line("stored_seconds", seconds(sums.cost_stored_us));
+    let classes = server.cache.class_stats();
+    let evicted_us = |class: &ClassStats| class.counters.evicted_cost_us;
+    stats.line("evicted_seconds", seconds(classes.iter().map(evicted_us).sum()));
+    for class in classes.iter().filter(|class| evicted_us(class) > 0) {
+        let name = format_args!("class_evicted_seconds:{}", class.number);
+        stats.line(name, seconds(evicted_us(class)));
+    }
     let Some(measured) = server.cache.stats().costs else {
         return;
     };
