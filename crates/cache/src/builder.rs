@@ -117,7 +117,6 @@ impl Builder {
         self
     }
 
-    /// The clock that expiry and measured costs go by; the machine's by default.
     /// The unit in which [`Policy::GdWheel`] counts costs, in microseconds: 1 to 65,536, by default
     /// 50. What costs less than half as much counts as one unit, and what costs more than 65,535
     /// units as that many; so a larger unit tells dear items apart, and a smaller one cheap ones.
@@ -126,7 +125,7 @@ impl Builder {
         self
     }
 
-    /// The clock that expiry goes by; the machine's by default.
+    /// The clock that expiry and measured costs go by; the machine's by default.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
         self

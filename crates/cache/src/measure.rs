@@ -260,18 +260,14 @@ impl Cache {
     #[inline(never)]
     pub(crate) fn with_cost(
         &self,
+        measure: &Measure,
         guard: &Guard<'_>,
         key: &[u8],
         hash: Hash,
         attributes: Attributes,
     ) -> (Attributes, Origin) {
-        match &self.measure {
-            None => (attributes, Origin::default()),
-            Some(measure) => {
-                let (cost_us, origin) = self.presume(measure, guard, key, hash, attributes.cost_us);
-                (Attributes { cost_us, ..attributes }, origin)
-            }
-        }
+        let (cost_us, origin) = self.presume(measure, guard, key, hash, attributes.cost_us);
+        (Attributes { cost_us, ..attributes }, origin)
     }
 
     fn presume(

@@ -89,10 +89,10 @@ impl Cache {
         value_bytes: usize,
     ) -> Result<Draft<'_>, Refusal> {
         let hash = self.hash(key);
-        if self.measure.is_none() {
-            return self.reserve_fields(key, hash, &attributes.fields(), value_bytes);
-        }
-        let (attributes, origin) = self.with_cost(&self.epochs.pin(), key, hash, attributes);
+        let (attributes, origin) = match &self.measure {
+            None => (attributes, Origin::default()),
+            Some(measure) => self.with_cost(measure, &self.epochs.pin(), key, hash, attributes),
+        };
         let draft = self.reserve_fields(key, hash, &attributes.fields(), value_bytes)?;
         Ok(Draft { origin, ..draft })
     }
@@ -134,10 +134,11 @@ impl<'c> Session<'c> {
         value_bytes: usize,
     ) -> Result<Draft<'c>, Refusal> {
         self.prefetch(hash);
-        if self.cache.measure.is_none() {
+        let Some(measure) = &self.cache.measure else {
             return self.cache.reserve_fields(key, hash, &attributes.fields(), value_bytes);
-        }
-        let (attributes, origin) = self.cache.with_cost(&self.guard, key, hash, attributes);
+        };
+        let (attributes, origin) =
+            self.cache.with_cost(measure, &self.guard, key, hash, attributes);
         let draft = self.cache.reserve_fields(key, hash, &attributes.fields(), value_bytes)?;
         Ok(Draft { origin, ..draft })
     }

@@ -9,18 +9,17 @@ use super::arc::Arc;
 use super::belady::Belady;
 use super::clock::Clock;
 use super::cost_clock::CostClock;
-use super::fifo::Fifo;
 use super::gd_pq::GdPq;
 use super::gd_wheel::GdWheel;
 use super::lirs::Lirs;
-use super::lru::Lru;
 use super::lru_2::Lru2;
+use super::queue::Queue;
 use super::s3_fifo::S3Fifo;
 use super::segments::Segments;
 use super::sieve::Sieve;
 use super::w_tiny_lfu::WTinyLfu;
 use super::weight::{BASE_BYTES, Scale};
-use super::{Policy, arc, belady, clock, cost_clock, fifo, gd_pq, gd_wheel, lirs, lru, lru_2};
+use super::{Policy, arc, belady, clock, cost_clock, gd_pq, gd_wheel, lirs, lru_2, queue};
 use super::{s3_fifo, segments, sieve, w_tiny_lfu, weight};
 
 /// A policy to compare with.
@@ -84,9 +83,9 @@ impl Kind {
         let Setting { capacity, objects, items, next_uses } = setting;
         let (capacity, objects) = (*capacity, *objects);
         match self {
-            Kind::Fifo => Box::new(Fifo::new(capacity, objects)),
+            Kind::Fifo => Box::new(Queue::fifo(capacity, objects)),
             Kind::Clock => Box::new(Clock::new(capacity, objects)),
-            Kind::Lru | Kind::Memcached => Box::new(Lru::new(capacity, objects)),
+            Kind::Lru | Kind::Memcached => Box::new(Queue::lru(capacity, objects)),
             Kind::Lru2 => Box::new(Lru2::new(capacity, objects)),
             Kind::Lirs => Box::new(Lirs::new(capacity, objects)),
             Kind::Arc => Box::new(Arc::new(capacity, objects)),
@@ -107,9 +106,9 @@ impl Kind {
     pub fn memory_scale(self) -> Scale {
         let own = match self {
             Kind::Memcached => return Scale::Memcached,
-            Kind::Fifo => fifo::OVERHEAD_BYTES,
+            Kind::Fifo => queue::FIFO_OVERHEAD_BYTES,
             Kind::Clock => clock::OVERHEAD_BYTES,
-            Kind::Lru => lru::OVERHEAD_BYTES,
+            Kind::Lru => queue::LRU_OVERHEAD_BYTES,
             Kind::Lru2 => lru_2::OVERHEAD_BYTES,
             Kind::Lirs => lirs::OVERHEAD_BYTES,
             Kind::Arc => arc::OVERHEAD_BYTES,

@@ -21,16 +21,15 @@ mod clock;
 #[cfg(test)]
 mod cost_check;
 mod cost_clock;
-mod fifo;
 pub mod gd_pq;
 mod gd_wheel;
 pub mod kind;
 mod lirs;
 mod lists;
-mod lru;
 mod lru_2;
 #[cfg(test)]
 mod naive;
+mod queue;
 mod s3_fifo;
 mod segments;
 mod sieve;

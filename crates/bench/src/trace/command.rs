@@ -1,9 +1,10 @@
 //! `larder-bench trace`: looks into trace files and turns one format into another.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
+use super::Trace;
 use super::format::{self, Format};
 use super::sample::sample;
 use super::statistics::Statistics;
@@ -115,13 +116,17 @@ fn convert(options: &ConvertOptions) -> Outcome<()> {
         let sizes = choice.load(options.key_bytes)?;
         attach(&mut trace, &sizes, &Costs::None, options.seed);
     }
-    let format = format::write(&trace, &options.output, options.to)?;
-    let lost = format::lost(&trace, format);
+    save(&trace, &options.output, options.to)
+}
+
+/// Writes a trace to a file, and says what is in it and what its format does not keep.
+pub fn save(trace: &Trace, output: &Path, to: Option<Format>) -> Outcome<()> {
+    let format = format::write(trace, output, to)?;
+    let lost = format::lost(trace, format);
     if !lost.is_empty() {
         eprintln!("the {format} format does not keep: {}", lost.join(", "));
     }
     let (requests, objects) = (trace.requests.len(), trace.objects);
-    let path = options.output.display();
-    println!("{path}: {requests} requests for {objects} objects as {format}");
+    println!("{}: {requests} requests for {objects} objects as {format}", output.display());
     Ok(())
 }

@@ -9,7 +9,8 @@ use super::Spec;
 use crate::failure::{Failure, Outcome};
 use crate::report;
 use crate::trace::Trace;
-use crate::trace::format::{self, Format};
+use crate::trace::command::save;
+use crate::trace::format::Format;
 use crate::trace::statistics::Statistics;
 use crate::values::{ValueChoice, Values};
 
@@ -103,16 +104,7 @@ fn show(options: &ShowOptions) -> Outcome<()> {
 }
 
 fn write(options: &WriteOptions) -> Outcome<()> {
-    let trace = options.spec.generate()?;
-    let format = format::write(&trace, &options.output, options.to)?;
-    let lost = format::lost(&trace, format);
-    if !lost.is_empty() {
-        eprintln!("the {format} format does not keep: {}", lost.join(", "));
-    }
-    let (requests, objects) = (trace.requests.len(), trace.objects);
-    let path = options.output.display();
-    println!("{path}: {requests} requests for {objects} objects as {format}");
-    Ok(())
+    save(&options.spec.generate()?, &options.output, options.to)
 }
 
 /// How far the values of the first requests compress.
