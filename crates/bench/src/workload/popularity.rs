@@ -1,7 +1,7 @@
 //! Which key a request asks for.
 //!
 //! A choice draws a rank, and a bijection spreads ranks over the key space, so that popular keys
-//! are no neighbours: YCSB scrambles by a hash, which lets some keys collide and leaves others out.
+//! are no neighbours.
 //! Its five distributions are here (Cooper et al., "Benchmarking Cloud Serving Systems with YCSB",
 //! SoCC 2010), and CacheBench's tables:
 //!
@@ -9,10 +9,15 @@
 //! | --- | --- |
 //! | `uniform` | nobody |
 //! | `zipfian` | rank `r` in proportion to `1 / r^skew` |
+//! | `scrambled` | the same over 10^10 ranks, which a hash throws together onto the keys |
 //! | `hotspot-R-K` | R % of the requests go to K % of the keys, evenly within and outside |
 //! | `normal` | the middle: a bell around half the keys with a standard deviation of an eighth |
 //! | `latest` | the newest: `zipfian` back from the last insert; a write inserts a new key |
 //! | `cachebench:FILE` | buckets of equally popular objects, from a `pop.json` |
+//!
+//! `scrambled` is what YCSB calls zipfian and what it uses unless told otherwise. It is much less
+//! skewed than `zipfian`: with a million keys each key also gets ten thousand ranks of the tail, so
+//! that four requests in ten go to all keys alike. To hit 95 % LRU then needs nearly all keys.
 //!
 //! The normal distribution's deviation is this tool's: the sources name none. Draws beyond the
 //! keys, one in 16,000, are repeated.
@@ -32,6 +37,8 @@ use crate::random::Random;
 pub const SPREAD: u64 = 2_654_435_761;
 /// The most keys: their numbers leave room for as many inserts.
 pub const KEYS_MAX: u64 = 1 << 31;
+/// Ranks of `scrambled`, whatever the number of keys.
+const SCRAMBLED_RANKS: u64 = 10_000_000_000;
 /// The bell of `normal`, as a share of the keys.
 const NORMAL_DEVIATION: f64 = 0.125;
 
@@ -43,6 +50,8 @@ pub enum Choice {
     Uniform,
     /// A power law.
     Zipfian,
+    /// A power law over YCSB's fixed number of ranks, hashed onto the keys.
+    Scrambled,
     /// Some keys share most of the requests.
     Hotspot {
         /// The hot requests, in percent.
@@ -69,6 +78,7 @@ impl FromStr for Choice {
         match text.split_once([':', '-']) {
             None if text == "uniform" => Ok(Choice::Uniform),
             None if text == "zipfian" => Ok(Choice::Zipfian),
+            None if text == "scrambled" => Ok(Choice::Scrambled),
             None if text == "normal" => Ok(Choice::Normal),
             None if text == "latest" => Ok(Choice::Latest),
             Some(("hotspot", shares)) => {
@@ -76,7 +86,10 @@ impl FromStr for Choice {
                 Ok(Choice::Hotspot { requests: percent(requests)?, keys: percent(keys)? })
             }
             Some(("cachebench", path)) => Ok(Choice::Cachebench(path.into())),
-            _ => Err("uniform, zipfian, hotspot-R-K, normal, latest or cachebench:FILE".into()),
+            _ => {
+                let choices = "uniform, zipfian, scrambled, hotspot-R-K, normal, latest";
+                Err(format!("{choices} or cachebench:FILE"))
+            }
         }
     }
 }
@@ -86,6 +99,7 @@ impl fmt::Display for Choice {
         match self {
             Choice::Uniform => out.write_str("uniform"),
             Choice::Zipfian => out.write_str("zipfian"),
+            Choice::Scrambled => out.write_str("scrambled"),
             Choice::Hotspot { requests, keys } => write!(out, "hotspot-{requests}-{keys}"),
             Choice::Normal => out.write_str("normal"),
             Choice::Latest => out.write_str("latest"),
@@ -107,6 +121,7 @@ impl Choice {
         let law = match self {
             Choice::Uniform => Law::Uniform,
             Choice::Zipfian => Law::Zipfian(Zipf::new(keys, skew)),
+            Choice::Scrambled => Law::Scrambled(Zipf::new(SCRAMBLED_RANKS, skew)),
             Choice::Hotspot { requests, keys: hot_keys } => Law::Hotspot {
                 hot_requests: requests / 100.0,
                 hot_keys: ((keys as f64 * hot_keys / 100.0).round() as u64).clamp(1, keys),
@@ -130,6 +145,7 @@ pub struct Chooser {
 enum Law {
     Uniform,
     Zipfian(Zipf),
+    Scrambled(Zipf),
     Hotspot { hot_requests: f64, hot_keys: u64 },
     Normal,
     Latest { skew: f64 },
@@ -163,6 +179,7 @@ impl Chooser {
         match &self.law {
             Law::Uniform => random.below(keys),
             Law::Zipfian(zipf) => zipf.rank(random),
+            Law::Scrambled(zipf) => fnv(zipf.rank(random)) % keys,
             Law::Hotspot { hot_requests, hot_keys } => {
                 if random.unit() < *hot_requests || *hot_keys == keys {
                     random.below(*hot_keys)
@@ -180,6 +197,13 @@ impl Chooser {
             Law::Table(table) => table.rank(keys, random),
         }
     }
+}
+
+/// The hash of Fowler, Noll and Vo (FNV-1, 64 bits) of a number's bytes, as YCSB scrambles ranks.
+fn fnv(number: u64) -> u64 {
+    let start = 0xcbf2_9ce4_8422_2325_u64;
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    number.to_le_bytes().iter().fold(start, step)
 }
 
 /// A number of the standard normal distribution, by Box and Muller.
@@ -246,6 +270,26 @@ mod tests {
         let within = ranks.iter().filter(|rank| (3000..5000).contains(*rank)).count();
         let share = within as f64 / ranks.len() as f64;
         assert!((share - 0.6827).abs() < 0.006, "one deviation holds 68.27 %: {share}");
+    }
+
+    #[test]
+    fn scrambled_keys_share_the_tail_alike() {
+        let keys = 100_000;
+        let mut chooser = chooser("scrambled", keys);
+        let mut random = Random::new(1);
+        let mut counts = vec![0_u32; keys as usize];
+        let draws = 2_000_000;
+        (0..draws).for_each(|_| counts[chooser.read(&mut random) as usize] += 1);
+        counts.sort_unstable();
+        // The most popular rank has 1 / 26.469 of the draws, by the sum that YCSB states.
+        let most = f64::from(*counts.last().expect("there are keys")) / f64::from(draws);
+        assert!((most - 1.0 / 26.469).abs() < 0.001, "{most}");
+        // Half of the requests are for ranks beyond the number of keys, by the logarithms, and of
+        // these the least popular three quarters get three quarters, beside little of the other
+        // half. Of plain zipfian's requests they get an eighth.
+        let tail: u32 = counts[..keys as usize * 3 / 4].iter().sum();
+        let share = f64::from(tail) / f64::from(draws);
+        assert!((0.37..0.45).contains(&share), "{share}");
     }
 
     #[test]

@@ -24,6 +24,7 @@ use crate::replay::EnginePolicy;
 use crate::replay::cache::Contents;
 use crate::report::model::{Axis, Cell, Plot, Point, Series};
 use crate::trace::{Request, Trace};
+use crate::workload::popularity::Choice;
 use crate::workload::sizes::SizeChoice;
 
 use super::costs::MODELS;
@@ -82,7 +83,7 @@ impl Course {
 /// Lies by some keys, with every policy.
 pub fn false_costs(scale: &Scale) -> Outcome<Findings> {
     let fulls = if scale.share < SHARE_FULL { FULLS_QUICK } else { FULLS_MAX };
-    let mut trace = workloads::requests(KEYS, &SIZE, scale.seed)?;
+    let mut trace = workloads::requests(KEYS, Choice::Zipfian, &SIZE, scale.seed)?;
     workloads::price(&mut trace, &SIZE, COSTS, scale.seed)?;
     let items = workloads::room(&trace, weight::Scale::Objects);
     let models = MODELS.map(|kind| Contender::Model(kind, weight::Scale::Bytes(0)));

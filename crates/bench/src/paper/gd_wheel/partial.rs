@@ -9,6 +9,7 @@ use crate::policies::weight;
 use crate::random::Random;
 use crate::report::model::Cell;
 use crate::trace::{Request, Trace};
+use crate::workload::popularity::Choice;
 use crate::workload::sizes::SizeChoice;
 
 use super::costs::entries;
@@ -28,7 +29,7 @@ const HALF: u64 = 50;
 /// By the share of known costs, and with costs drawn anew once the cache is warm.
 pub fn partial_costs(scale: &Scale) -> Outcome<Findings> {
     let keys = workloads::keys(scale);
-    let mut trace = workloads::requests(keys, &SIZE, scale.seed)?;
+    let mut trace = workloads::requests(keys, Choice::Zipfian, &SIZE, scale.seed)?;
     let room = workloads::room(&trace, weight::Scale::Objects);
     let (entries, _) = entries(&trace, room)?;
     let column = |(name, reference): (String, usize)| Column { name, reference, runs: Vec::new() };
@@ -95,7 +96,7 @@ mod tests {
 
     #[test]
     fn as_many_costs_are_known_as_are_to_be_and_of_the_same_objects() {
-        let mut trace = requests(2_000, &SIZE, 1).expect("no file is needed");
+        let mut trace = requests(2_000, Choice::Zipfian, &SIZE, 1).expect("no file is needed");
         price(&mut trace, &SIZE, "gd-1", 1).expect("no file is needed");
         let mut known = vec![None; trace.objects as usize];
         for request in &trace.requests {
@@ -111,7 +112,7 @@ mod tests {
 
     #[test]
     fn costs_change_when_the_counting_begins() {
-        let mut trace = requests(2_000, &SIZE, 1).expect("no file is needed");
+        let mut trace = requests(2_000, Choice::Zipfian, &SIZE, 1).expect("no file is needed");
         price(&mut trace, &SIZE, "gd-1", 1).expect("no file is needed");
         let before = trace.clone();
         change(&mut trace, "gd-1", 2).expect("no file is needed");

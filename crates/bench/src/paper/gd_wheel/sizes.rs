@@ -11,6 +11,7 @@ use crate::policies::weight;
 use crate::report::Spread;
 use crate::report::model::{Axis, Cell, Plot, Point, Series};
 use crate::trace::Trace;
+use crate::workload::popularity::Choice;
 use crate::workload::sizes::SizeChoice;
 
 use super::costs::MODELS;
@@ -44,7 +45,7 @@ pub fn sizes_of_cache(scale: &Scale) -> Outcome<Findings> {
     let mut traces = Vec::new();
     for step in STEPS {
         let keys = scale.items(KEYS) as u64 * step;
-        let mut trace = workloads::requests(keys, &SIZE, scale.seed)?;
+        let mut trace = workloads::requests(keys, Choice::Zipfian, &SIZE, scale.seed)?;
         workloads::price(&mut trace, &SIZE, COSTS, scale.seed)?;
         traces.push((trace, (keys as f64 * ROOM) as u64));
     }
@@ -180,7 +181,8 @@ mod tests {
     #[test]
     fn a_queue_takes_more_steps_with_more_items_and_wheels_do_not() {
         let of = |kind: Kind, keys: u64| {
-            let mut trace = workloads::requests(keys, &SIZE, 1).expect("no file is needed");
+            let mut trace =
+                workloads::requests(keys, Choice::Zipfian, &SIZE, 1).expect("no file is needed");
             workloads::price(&mut trace, &SIZE, "gd-1", 1).expect("no file is needed");
             counted(kind, &(trace, keys * 3 / 4)).map(|steps| steps.each)
         };

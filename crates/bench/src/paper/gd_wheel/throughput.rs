@@ -13,6 +13,7 @@ use crate::replay::EnginePolicy;
 use crate::replay::engine::Engine;
 use crate::report::model::{Axis, Cell};
 use crate::trace::Trace;
+use crate::workload::popularity;
 use crate::workload::sizes::SizeChoice;
 
 use super::runs::{ENGINE_ITEM_BYTES, SUBJECT};
@@ -30,7 +31,7 @@ type Key = [u8; 16];
 pub fn throughput(scale: &Scale) -> Outcome<Findings> {
     let keys = workloads::keys(scale);
     let sizes = SizeChoice::Fixed(VALUE_BYTES as u32);
-    let mut trace = workloads::requests(keys, &sizes, scale.seed)?;
+    let mut trace = workloads::requests(keys, popularity::Choice::Zipfian, &sizes, scale.seed)?;
     workloads::price(&mut trace, &sizes, COSTS, scale.seed)?;
     let items = workloads::room(&trace, weight::Scale::Objects);
     let memory = items * ((size_of::<Key>() + VALUE_BYTES) as u64 + ENGINE_ITEM_BYTES);
