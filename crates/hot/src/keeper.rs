@@ -62,6 +62,11 @@ impl Replacement {
         matches!(self, Self::CostClock | Self::GdWheel)
     }
 
+    /// Whether it is told what an item costs when the item is drafted, and not later.
+    pub fn counts_costs_once(self) -> bool {
+        self == Self::GdWheel
+    }
+
     fn keeps_order(self) -> bool {
         matches!(self, Self::GdWheel | Self::Lru)
     }
@@ -74,6 +79,10 @@ pub(crate) enum Keeper {
     CostClock(CostClock),
     Order(Box<Order>),
 }
+
+/// A credit that nobody can have: the hand that comes by first charges the item.
+pub(crate) const UNCHARGED: u8 = u8::MAX;
+const _: () = assert!(UNCHARGED > CREDIT_MAX);
 
 impl Keeper {
     /// The policy of a class of such chunks, with costs in units of so many microseconds where they
@@ -155,9 +164,10 @@ impl Keeper {
         let mark = item.mark().load(Ordering::Relaxed);
         let recent = match (self, item.credit()) {
             (Self::CostClock(policy), Some(credit)) => {
-                let had = credit.load(Ordering::Relaxed);
+                let cost_us = item.cost().us();
+                let had = charged(policy, credit.load(Ordering::Relaxed), cost_us);
                 let joined = had << 1 | (mark & RECENT);
-                match policy.pass(joined, item.cost().us()) {
+                match policy.pass(joined, cost_us) {
                     Verdict::Evict => return true,
                     Verdict::Spare(left) => {
                         credit.store(credit_of(left), Ordering::Relaxed);
@@ -194,12 +204,18 @@ impl Keeper {
         let is_recent = item.mark().load(Ordering::Relaxed) & RECENT != 0;
         let has_credit = match self {
             Self::Clock | Self::Order(_) => false,
-            Self::CostClock(_) => {
-                item.credit().is_some_and(|credit| credit.load(Ordering::Relaxed) != 0)
-            }
+            Self::CostClock(policy) => item.credit().is_some_and(|credit| {
+                charged(policy, credit.load(Ordering::Relaxed), item.cost().us()) != 0
+            }),
         };
         is_recent || has_credit
     }
+}
+
+/// An item's credit, or what its cost is worth now if nobody has charged it yet.
+#[inline]
+fn charged(policy: &CostClock, credit: u8, cost_us: u32) -> u8 {
+    if credit == UNCHARGED { credit_of(policy.charge(cost_us)) } else { credit }
 }
 
 /// The credit in a mark of cost-CLOCK, which has it above the recent bit.

@@ -94,25 +94,31 @@ impl Misses {
     }
 
     /// The key's note, if there is one.
+    #[inline]
     pub(crate) fn find(&self, hash: u64) -> Option<Note> {
-        self.row(hash).iter().map(|place| place.load(Ordering::Relaxed)).find_map(|word| {
-            let is_its = word != 0 && word >> TAG_SHIFT == tag(hash);
-            is_its.then_some(Note(word))
-        })
+        self.seek(hash).map(|(_, word)| Note(word))
     }
 
     /// Removes what is noted of the key. Of several threads that do, one is told that there was
     /// something.
+    #[inline]
     pub(crate) fn take(&self, hash: u64) -> bool {
         let mut taken = false;
-        for place in self.row(hash) {
-            let word = place.load(Ordering::Relaxed);
-            if word != 0 && word >> TAG_SHIFT == tag(hash) {
-                let (before, after) = (Ordering::Relaxed, Ordering::Relaxed);
-                taken |= place.compare_exchange(word, 0, before, after).is_ok();
-            }
+        while let Some((place, word)) = self.seek(hash) {
+            let (before, after) = (Ordering::Relaxed, Ordering::Relaxed);
+            taken |= place.compare_exchange(word, 0, before, after).is_ok();
         }
         taken
+    }
+
+    /// A note of the key, and where it is. Every store comes here twice, nearly always for nothing:
+    /// one comparison for each note tells whether it has another tag.
+    #[inline]
+    fn seek(&self, hash: u64) -> Option<(&AtomicU64, u64)> {
+        let wanted = tag(hash) << TAG_SHIFT;
+        let notes = self.row(hash).iter().map(|place| (place, place.load(Ordering::Relaxed)));
+        let mut its = notes.filter(|(_, word)| (word ^ wanted) >> TAG_SHIFT == 0);
+        its.find(|(_, word)| *word != 0)
     }
 
     fn row(&self, hash: u64) -> &Row {
