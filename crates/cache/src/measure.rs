@@ -40,7 +40,7 @@ use policy::cost::Cost;
 use stdx::CachePadded;
 
 use crate::cache::Cache;
-use misses::{Misses, NOTE_US_MAX, Noted};
+use misses::{Misses, NOTE_US_MAX, Note, Noted};
 pub use prefixes::CostPrefix;
 use prefixes::{Prefixes, prefix_of};
 
@@ -186,13 +186,16 @@ impl Measure {
         Origin { kind, cost: Cost::from_us(model::mix(key_us, us)), us, elapsed_us, prefix }
     }
 
+    /// Whether there may be something to go by where nobody missed the key.
+    fn knows_without_miss(&self) -> bool {
+        self.looks_first || self.prefixes.is_any_settled()
+    }
+
     /// What is typical of the key's prefix, if that is known.
-    #[inline(never)]
-    fn typical(&self, key: &[u8], hash_of: impl FnOnce(&[u8]) -> u32) -> Origin {
-        let unknown = Origin { kind: Kind::Unknown, ..Origin::default() };
-        let prefix = hash_of(prefix_of(key));
+    fn typical(&self, prefix: &[u8], hash_of: impl FnOnce(&[u8]) -> u32) -> Origin {
+        let prefix = hash_of(prefix);
         match self.prefixes.model(prefix).typical_us() {
-            0 => unknown,
+            0 => Origin { kind: Kind::Unknown, ..Origin::default() },
             us => {
                 let cost = Cost::from_us(us);
                 Origin { kind: Kind::Presumed, cost, us, prefix, ..Origin::default() }
@@ -321,7 +324,7 @@ impl Cache {
 
     /// What a store of this key shall cost, and where that comes from. A cost that the client
     /// states is 0 if it states none.
-    #[inline(never)]
+    #[inline]
     pub(crate) fn origin(
         &self,
         measure: &Measure,
@@ -330,7 +333,25 @@ impl Cache {
         hash: Hash,
         stated_us: u32,
     ) -> Origin {
-        let note = measure.misses.find(hash.0).and_then(|note| {
+        let note = measure.misses.find(hash.0);
+        if note.is_none() && stated_us == 0 && !measure.knows_without_miss() {
+            return Origin { kind: Kind::Unknown, ..Origin::default() };
+        }
+        self.origin_of_known(measure, guard, key, hash, stated_us, note)
+    }
+
+    /// The same where there is something to go by.
+    #[inline(never)]
+    fn origin_of_known(
+        &self,
+        measure: &Measure,
+        guard: &Guard<'_>,
+        key: &[u8],
+        hash: Hash,
+        stated_us: u32,
+        note: Option<Note>,
+    ) -> Origin {
+        let note = note.and_then(|note| {
             let age_us = note.age_us(self.clock.monotonic_us());
             (age_us <= NOTE_US_MAX).then_some((note, age_us))
         });
@@ -349,8 +370,7 @@ impl Cache {
                 let elapsed_us = age_us.clamp(1, COST_US_MAX) as u32;
                 measure.measured(prefix, elapsed_us, note.key_us())
             }
-            None if measure.prefixes.is_any_settled() => measure.typical(key, hash_of),
-            None => Origin { kind: Kind::Unknown, ..Origin::default() },
+            None => measure.typical(prefix_of(key), hash_of),
         };
         if measure.looks_first {
             let present = self.find(guard, key, hash).map_or(Cost::UNKNOWN, |it| it.item.cost());

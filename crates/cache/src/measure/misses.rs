@@ -75,7 +75,7 @@ impl Misses {
         for place in row {
             let word = place.load(Ordering::Relaxed);
             let age = Note(word).age_us(now_us);
-            if word >> TAG_SHIFT == tag(hash) && word != 0 {
+            if word >> TAG_SHIFT == tag(hash) {
                 if !is_won && age <= NOTE_US_MAX {
                     return Noted::Known;
                 }
@@ -116,9 +116,8 @@ impl Misses {
     #[inline]
     fn seek(&self, hash: u64) -> Option<(&AtomicU64, u64)> {
         let wanted = tag(hash) << TAG_SHIFT;
-        let notes = self.row(hash).iter().map(|place| (place, place.load(Ordering::Relaxed)));
-        let mut its = notes.filter(|(_, word)| (word ^ wanted) >> TAG_SHIFT == 0);
-        its.find(|(_, word)| *word != 0)
+        let mut notes = self.row(hash).iter().map(|place| (place, place.load(Ordering::Relaxed)));
+        notes.find(|(_, word)| (word ^ wanted) >> TAG_SHIFT == 0)
     }
 
     fn row(&self, hash: u64) -> &Row {
@@ -139,8 +138,7 @@ impl Note {
             0 => 0,
             us => (1.0 + ((us as f32).log2() * COST_STEPS).round()).min(255.0) as u64,
         };
-        // A microsecond more where the word would be none.
-        Self((tag(hash) << TAG_SHIFT | code << TIME_BITS | now_us & TIME_MASK).max(1))
+        Self(tag(hash) << TAG_SHIFT | code << TIME_BITS | now_us & TIME_MASK)
     }
 
     /// How long ago the miss was. A thread that read the clock before the one that missed sees a
@@ -158,8 +156,9 @@ impl Note {
     }
 }
 
+/// Not 0, which is the tag of the word that is no note.
 fn tag(hash: u64) -> u64 {
-    hash >> TAG_SHIFT
+    (hash >> TAG_SHIFT).max(1)
 }
 
 #[cfg(test)]
