@@ -182,6 +182,7 @@ impl<'a> ItemRef<'a> {
 
     /// What the policy has left of the item's cost; only of an item that has one. Changed under the
     /// lock of a class.
+    #[inline]
     pub(crate) fn credit(&self) -> Option<&'a AtomicU8> {
         let layout = self.layout();
         // SAFETY: the layout counted the byte into the chunk, and once the item is published it is

@@ -5,7 +5,7 @@
 //! cost-CLOCK an item that has a cost carries the rounds that are left to it in a byte of its own,
 //! the credit. An item of which no cost is known has none, and is judged as by CLOCK.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use memory::arena::{ARENA_BYTES_MAX, SLAB_BYTES_MAX};
 use memory::class::{CHUNK_ALIGN_BYTES, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN};
@@ -162,10 +162,17 @@ impl Keeper {
     /// Whether the policy lets the item go; if not, it has lost what spared it this time.
     pub(crate) fn judge(&self, item: ItemRef<'_>) -> bool {
         let mark = item.mark().load(Ordering::Relaxed);
-        let recent = match (self, item.credit()) {
+        let recent = match (self, self.credit_in(item)) {
             (Self::CostClock(policy), Some(credit)) => {
+                let mut had = credit.load(Ordering::Relaxed);
+                if (1..UNCHARGED).contains(&had) {
+                    // A round passes: what `pass` would say, which then asks neither for the cost
+                    // nor for the mark.
+                    credit.store(had - 1, Ordering::Relaxed);
+                    return false;
+                }
                 let cost_us = item.cost().us();
-                let had = charged(policy, credit.load(Ordering::Relaxed), cost_us);
+                had = charged(policy, had, cost_us);
                 let joined = had << 1 | (mark & RECENT);
                 match policy.pass(joined, cost_us) {
                     Verdict::Evict => return true,
@@ -187,6 +194,12 @@ impl Keeper {
             let _ = item.mark().compare_exchange(mark, spared, success, failure);
         }
         false
+    }
+
+    /// An item's credit, where the policy gives any.
+    #[inline]
+    fn credit_in<'i>(&self, item: ItemRef<'i>) -> Option<&'i AtomicU8> {
+        if let Self::CostClock(_) = self { item.credit() } else { None }
     }
 
     /// The cost that is given up, in microseconds, while victims grow old, if costs are known: that
