@@ -114,6 +114,11 @@ pub(crate) struct Origin {
     elapsed_us: u32,
     /// The hash of the key's prefix, for the kinds that have to do with it.
     prefix: u32,
+    /// The key had a note, of use or not.
+    has_note: bool,
+    /// How many notes had been made when the key's was looked for, modulo 2^32: of the keys that
+    /// are counted together with it.
+    notes: u32,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -166,6 +171,12 @@ impl Measure {
         &self.counters[(hash.0 >> 16) as usize % STRIPES].0
     }
 
+    /// How many notes were made so far, modulo 2^32, of the keys that are counted together.
+    #[inline]
+    fn notes(&self, hash: Hash) -> u32 {
+        self.counters(hash).misses_noted.load(Ordering::Relaxed) as u32
+    }
+
     fn note(&self, hash: Hash, now_us: u64, key_us: u32, is_won: bool) {
         let counters = self.counters(hash);
         let noted = self.misses.note(hash.0, now_us, key_us, is_won);
@@ -183,7 +194,8 @@ impl Measure {
     fn measured(&self, prefix: u32, elapsed_us: u32, key_us: u32) -> Origin {
         let us = self.prefixes.model(prefix).bound(elapsed_us, key_us);
         let kind = if us == elapsed_us { Kind::Measured } else { Kind::Outlier };
-        Origin { kind, cost: Cost::from_us(model::mix(key_us, us)), us, elapsed_us, prefix }
+        let cost = Cost::from_us(model::mix(key_us, us));
+        Origin { kind, cost, us, elapsed_us, prefix, ..Origin::default() }
     }
 
     /// Whether there may be something to go by where nobody missed the key.
@@ -207,17 +219,20 @@ impl Measure {
     #[cold]
     #[inline(never)]
     pub(crate) fn beside(&self, origin: Origin, present: Cost) -> Origin {
-        match origin.kind {
+        let beside = match origin.kind {
             Kind::Measured | Kind::Outlier => {
                 self.measured(origin.prefix, origin.elapsed_us, present.us())
             }
             _ => Origin { kind: Kind::Kept, cost: present, ..Origin::default() },
-        }
+        };
+        Origin { notes: origin.notes, has_note: origin.has_note, ..beside }
     }
 
     /// Enters what a store has taught.
     fn settle(&self, hash: Hash, origin: Origin) {
-        let had_note = self.misses.take(hash.0);
+        // A store that found no note nearly always comes here before another is made.
+        let may_have = origin.has_note || origin.notes != self.notes(hash);
+        let had_note = may_have && self.misses.take(hash.0);
         if had_note || matches!(origin.kind, Kind::Kept | Kind::Presumed) {
             self.count(hash, origin, had_note);
         }
@@ -333,11 +348,17 @@ impl Cache {
         hash: Hash,
         stated_us: u32,
     ) -> Origin {
+        let notes = measure.notes(hash);
         let note = measure.misses.find(hash.0);
         if note.is_none() && stated_us == 0 && !measure.knows_without_miss() {
-            return Origin { kind: Kind::Unknown, ..Origin::default() };
+            return Origin { kind: Kind::Unknown, notes, ..Origin::default() };
         }
-        self.origin_of_known(measure, guard, key, hash, stated_us, note)
+        let has_note = note.is_some();
+        Origin {
+            notes,
+            has_note,
+            ..self.origin_of_known(measure, guard, key, hash, stated_us, note)
+        }
     }
 
     /// The same where there is something to go by.
@@ -362,7 +383,7 @@ impl Cache {
                 return Origin { kind: Kind::Told, cost, ..Origin::default() };
             }
             let prefix = measure.prefixes.admit(prefix_of(key), hash_of);
-            return Origin { kind: Kind::Stated, cost, us: stated_us, prefix, elapsed_us: 0 };
+            return Origin { kind: Kind::Stated, cost, us: stated_us, prefix, ..Origin::default() };
         }
         let origin = match note {
             Some((note, age_us)) => {

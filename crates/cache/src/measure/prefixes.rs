@@ -260,7 +260,7 @@ fn row(hash: u32) -> std::ops::Range<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ROWS, PREFIX_BYTES_MAX, PREFIXES, Prefixes, ROW_PREFIXES, prefix_of};
+    use super::{PREFIX_BYTES_MAX, PREFIXES, Prefixes, ROW_PREFIXES, ROWS, prefix_of};
     use crate::measure::model::{SAMPLES_MAX, SAMPLES_MIN};
 
     #[test]
