@@ -11,8 +11,8 @@
 //!
 //! A store is timed when its memory is reserved: for a value that arrives in parts this is when its
 //! first bytes do. What the key's present item costs is seen when the draft takes its place, where
-//! the store looks for that item anyway, and the cost is written into the draft then. What the store
-//! teaches is entered when it succeeded, and then the note is gone.
+//! the store looks for that item anyway, and the cost is written into the draft then. What the
+//! store teaches is entered when it succeeded, and then the note is gone.
 //!
 //! - **A cost that the client states** is taken as it is. It adds to the sums of misses, and
 //!   teaches the prefix nothing: clients may count in other units.

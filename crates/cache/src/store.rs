@@ -263,8 +263,8 @@ impl<'c> Session<'c> {
         Err((Draft { hot, hash, origin }, refusal))
     }
 
-    /// The draft with a field for this cost. If there is no memory for that, as it was: it is stored
-    /// without the cost then.
+    /// The draft with a field for this cost. If there is no memory for that, as it was: it is
+    /// stored without the cost then.
     #[cold]
     #[inline(never)]
     fn widen(&self, draft: Draft<'c>, cost: Cost) -> Draft<'c> {
