@@ -121,10 +121,7 @@ impl<'c> Session<'c> {
                     ..fields
                 })?;
                 match self.enter(draft, Condition::Absent, 0)? {
-                    Entered::Stored(cas) => {
-                        self.cache.settle_cost(hash, origin);
-                        return Ok(Stored::Stored { cas });
-                    }
+                    Entered::Stored(cas, _) => return Ok(Stored::Stored { cas }),
                     Entered::Refused(_, hot) => draft = Draft { hot, hash, origin },
                 }
                 continue;
@@ -230,7 +227,7 @@ impl<'c> Session<'c> {
         };
         let draft = self.number_draft(key, hash, &fields, value, 0)?;
         match self.enter(draft, Condition::Absent, 0).map_err(|(_, refusal)| refusal)? {
-            Entered::Stored(cas) => {
+            Entered::Stored(cas, _) => {
                 let expiry_before = Expiry::NEVER;
                 Ok(Some(Counted::Value { value, cas, expiry_before, flags: 0, created: true }))
             }

@@ -190,7 +190,7 @@ impl Builder {
             moment: CachePadded(Moment::default()),
             sequence: CachePadded::default(),
             gone: CachePadded::default(),
-            measure: measures.then(|| Box::new(Measure::new())),
+            measure: measures.then(|| Box::new(Measure::new(policy.counts_costs_once()))),
             chores: Mutex::new(Chores::default()),
             work: (Mutex::new(false), Condvar::new()),
         };

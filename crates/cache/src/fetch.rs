@@ -103,7 +103,7 @@ impl Session<'_> {
         let mark_bits = if fetch.quiet { SENT } else { SENT | FETCHED };
         match self.enter(draft, Condition::Absent, mark_bits).map_err(|(_, refusal)| refusal)? {
             Entered::Refused(..) => Ok(None),
-            Entered::Stored(_) => {
+            Entered::Stored(..) => {
                 self.cache.note_win(hash, 0);
                 let tokens = Tokens { won: true, created: true, ..Tokens::default() };
                 let found = self.cache.find(&self.guard, key, hash);

@@ -9,9 +9,10 @@
 //!                                  prefixes: usual cost ------+        +-- what the key had cost
 //! ```
 //!
-//! A store gets its cost when its memory is reserved, since the cost has a place in the item. For
-//! a value that arrives in parts this is when its first bytes do. What the store teaches is entered
-//! when it succeeded, and then the note is gone.
+//! A store is timed when its memory is reserved: for a value that arrives in parts this is when its
+//! first bytes do. What the key's present item costs is seen when the draft takes its place, where
+//! the store looks for that item anyway, and the cost is written into the draft then. What the
+//! store teaches is entered when it succeeded, and then the note is gone.
 //!
 //! - **A cost that the client states** is taken as it is. It adds to the sums of misses, and
 //!   teaches the prefix nothing: clients may count in other units.
@@ -35,11 +36,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use index::Hash;
 use memory::Guard;
+use policy::cost::Cost;
 use stdx::CachePadded;
 
 use crate::cache::Cache;
-use crate::types::Attributes;
-use misses::{Misses, NOTE_US_MAX, Noted};
+use misses::{Misses, NOTE_US_MAX, Note, Noted};
 pub use prefixes::CostPrefix;
 use prefixes::{Prefixes, prefix_of};
 
@@ -56,6 +57,7 @@ const STRIPES: usize = 8;
 /// What measuring needs: about 600 KiB, whatever the memory limit.
 #[derive(Debug)]
 pub(crate) struct Measure {
+    looks_first: bool,
     misses: Misses,
     prefixes: Prefixes,
     counters: [CachePadded<Counters>; STRIPES],
@@ -100,31 +102,65 @@ struct Counters {
     miss_cost_us: AtomicU64,
 }
 
-/// Where a draft's cost comes from, for when it is stored.
+/// What a draft shall cost and where that comes from, for when it is stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Origin {
     kind: Kind,
+    /// What the item shall cost, as far as that is known without the key's present item.
+    pub(crate) cost: Cost,
     /// What the miss cost, bounded, before it is mixed with what the key had cost.
     us: u32,
+    /// The same before it was bounded.
+    elapsed_us: u32,
     /// The hash of the key's prefix, for the kinds that have to do with it.
-    prefix: u64,
+    prefix: u32,
+    /// The key had a note, of use or not.
+    has_note: bool,
+    /// How many notes had been made when the key's was looked for, modulo 2^32: of the keys that
+    /// are counted together with it.
+    notes: u32,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Kind {
-    /// There was nothing to go by, or the client stated a cost and had missed nothing.
+    /// Costs are not measured, or not of this draft.
     #[default]
-    Other,
+    None,
+    /// The client stated a cost, and nobody had missed the key.
+    Told,
     Stated,
     Measured,
     Outlier,
     Kept,
     Presumed,
+    /// There was nothing to go by.
+    Unknown,
+}
+
+impl Origin {
+    /// Of a draft of this cost that nothing is measured of.
+    pub(crate) fn unmeasured(cost: Cost) -> Self {
+        Self { cost, ..Self::default() }
+    }
+
+    /// Whether what the key's present item costs has a say in what the draft shall cost.
+    #[inline]
+    pub(crate) fn asks_present(self) -> bool {
+        !matches!(self.kind, Kind::None | Kind::Told | Kind::Stated)
+    }
+
+    /// Without a cost, and without asking.
+    pub(crate) fn unknown(self) -> Self {
+        Self { kind: Kind::Told, cost: Cost::UNKNOWN, ..self }
+    }
 }
 
 impl Measure {
-    pub(crate) fn new() -> Self {
+    /// Nothing is known yet. `looks_first`: the key's present item is looked up before a draft is
+    /// made, for policies that a cost is told when the draft's chunk is allocated and not later.
+    pub(crate) fn new(looks_first: bool) -> Self {
         Self {
+            looks_first,
             misses: Misses::new(),
             prefixes: Prefixes::new(),
             counters: std::array::from_fn(|_| CachePadded::default()),
@@ -133,6 +169,12 @@ impl Measure {
 
     fn counters(&self, hash: Hash) -> &Counters {
         &self.counters[(hash.0 >> 16) as usize % STRIPES].0
+    }
+
+    /// How many notes were made so far, modulo 2^32, of the keys that are counted together.
+    #[inline]
+    fn notes(&self, hash: Hash) -> u32 {
+        self.counters(hash).misses_noted.load(Ordering::Relaxed) as u32
     }
 
     fn note(&self, hash: Hash, now_us: u64, key_us: u32, is_won: bool) {
@@ -149,18 +191,57 @@ impl Measure {
     }
 
     /// What a store costs that comes so long after its key's miss, and how usual that is.
-    fn measured(&self, prefix: u64, elapsed_us: u64, key_us: u32) -> (u32, Origin) {
-        let raw = elapsed_us.clamp(1, COST_US_MAX) as u32;
-        let us = self.prefixes.model(prefix).bound(raw, key_us);
-        let kind = if us == raw { Kind::Measured } else { Kind::Outlier };
-        (model::mix(key_us, us), Origin { kind, us, prefix })
+    fn measured(&self, prefix: u32, elapsed_us: u32, key_us: u32) -> Origin {
+        let us = self.prefixes.model(prefix).bound(elapsed_us, key_us);
+        let kind = if us == elapsed_us { Kind::Measured } else { Kind::Outlier };
+        let cost = Cost::from_us(model::mix(key_us, us));
+        Origin { kind, cost, us, elapsed_us, prefix, ..Origin::default() }
+    }
+
+    /// Whether there may be something to go by where nobody missed the key.
+    fn knows_without_miss(&self) -> bool {
+        self.looks_first || self.prefixes.is_any_settled()
+    }
+
+    /// What is typical of the key's prefix, if that is known.
+    fn typical(&self, prefix: &[u8], hash_of: impl FnOnce(&[u8]) -> u32) -> Origin {
+        let prefix = hash_of(prefix);
+        match self.prefixes.model(prefix).typical_us() {
+            0 => Origin { kind: Kind::Unknown, ..Origin::default() },
+            us => {
+                let cost = Cost::from_us(us);
+                Origin { kind: Kind::Presumed, cost, us, prefix, ..Origin::default() }
+            }
+        }
+    }
+
+    /// Where the cost of a draft comes from that takes the place of an item with this cost.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn beside(&self, origin: Origin, present: Cost) -> Origin {
+        let beside = match origin.kind {
+            Kind::Measured | Kind::Outlier => {
+                self.measured(origin.prefix, origin.elapsed_us, present.us())
+            }
+            _ => Origin { kind: Kind::Kept, cost: present, ..Origin::default() },
+        };
+        Origin { notes: origin.notes, has_note: origin.has_note, ..beside }
     }
 
     /// Enters what a store has taught.
     fn settle(&self, hash: Hash, origin: Origin) {
-        let Origin { kind, us, prefix } = origin;
+        // A store that found no note nearly always comes here before another is made.
+        let may_have = origin.has_note || origin.notes != self.notes(hash);
+        let had_note = may_have && self.misses.take(hash.0);
+        if had_note || matches!(origin.kind, Kind::Kept | Kind::Presumed) {
+            self.count(hash, origin, had_note);
+        }
+    }
+
+    #[inline(never)]
+    fn count(&self, hash: Hash, origin: Origin, had_note: bool) {
+        let Origin { kind, us, prefix, .. } = origin;
         let counters = self.counters(hash);
-        let had_note = self.misses.take(hash.0);
         match kind {
             // Another store has used up the note meanwhile.
             Kind::Stated | Kind::Measured | Kind::Outlier if !had_note => {}
@@ -182,7 +263,7 @@ impl Measure {
                 one(&counters.presumed);
                 self.prefixes.count_presumed(prefix);
             }
-            Kind::Other => {}
+            Kind::None | Kind::Told | Kind::Unknown => {}
         }
         if had_note {
             one(&counters.notes_late);
@@ -256,63 +337,77 @@ impl Cache {
         }
     }
 
-    /// With the cost that a store of this key shall have, and where that comes from.
-    #[inline(never)]
-    pub(crate) fn with_cost(
-        &self,
-        measure: &Measure,
-        guard: &Guard<'_>,
-        key: &[u8],
-        hash: Hash,
-        attributes: Attributes,
-    ) -> (Attributes, Origin) {
-        let (cost_us, origin) = self.presume(measure, guard, key, hash, attributes.cost_us);
-        (Attributes { cost_us, ..attributes }, origin)
-    }
-
-    fn presume(
+    /// What a store of this key shall cost, and where that comes from. A cost that the client
+    /// states is 0 if it states none.
+    #[inline]
+    pub(crate) fn origin(
         &self,
         measure: &Measure,
         guard: &Guard<'_>,
         key: &[u8],
         hash: Hash,
         stated_us: u32,
-    ) -> (u32, Origin) {
-        let note = measure.misses.find(hash.0).and_then(|note| {
-            let age_us = note.age_us(self.clock.monotonic_us());
-            (age_us <= NOTE_US_MAX).then_some((note, age_us))
-        });
-        let prefix = prefix_of(key);
-        let prefix_hash = || self.hash(prefix).0.max(1);
-        if stated_us != 0 {
-            if note.is_none() {
-                return (stated_us, Origin::default());
-            }
-            let origin = Origin { kind: Kind::Stated, us: stated_us, prefix: prefix_hash() };
-            measure.prefixes.admit(origin.prefix, prefix);
-            return (stated_us, origin);
+    ) -> Origin {
+        let notes = measure.notes(hash);
+        let note = measure.misses.find(hash.0);
+        if note.is_none() && stated_us == 0 && !measure.knows_without_miss() {
+            return Origin { kind: Kind::Unknown, notes, ..Origin::default() };
         }
-        let present_us = self.find(guard, key, hash).map_or(0, |found| found.item.cost().us());
-        if let Some((note, age_us)) = note {
-            let key_us = if present_us != 0 { present_us } else { note.key_us() };
-            let prefix_hash = prefix_hash();
-            measure.prefixes.admit(prefix_hash, prefix);
-            return measure.measured(prefix_hash, age_us, key_us);
-        }
-        if present_us != 0 {
-            return (present_us, Origin { kind: Kind::Kept, ..Origin::default() });
-        }
-        let prefix = prefix_hash();
-        match measure.prefixes.model(prefix).typical_us() {
-            0 => (0, Origin::default()),
-            us => (us, Origin { kind: Kind::Presumed, us, prefix }),
+        let has_note = note.is_some();
+        Origin {
+            notes,
+            has_note,
+            ..self.origin_of_known(measure, guard, key, hash, stated_us, note)
         }
     }
 
-    /// Enters what a draft that was stored says of costs.
+    /// The same where there is something to go by.
+    #[inline(never)]
+    fn origin_of_known(
+        &self,
+        measure: &Measure,
+        guard: &Guard<'_>,
+        key: &[u8],
+        hash: Hash,
+        stated_us: u32,
+        note: Option<Note>,
+    ) -> Origin {
+        let note = note.and_then(|note| {
+            let age_us = note.age_us(self.clock.monotonic_us());
+            (age_us <= NOTE_US_MAX).then_some((note, age_us))
+        });
+        let hash_of = |prefix: &[u8]| ((self.hash(prefix).0 >> 32) as u32).max(1);
+        if stated_us != 0 {
+            let cost = Cost::from_us(stated_us);
+            if note.is_none() {
+                return Origin { kind: Kind::Told, cost, ..Origin::default() };
+            }
+            let prefix = measure.prefixes.admit(prefix_of(key), hash_of);
+            return Origin { kind: Kind::Stated, cost, us: stated_us, prefix, ..Origin::default() };
+        }
+        let origin = match note {
+            Some((note, age_us)) => {
+                let prefix = measure.prefixes.admit(prefix_of(key), hash_of);
+                let elapsed_us = age_us.clamp(1, COST_US_MAX) as u32;
+                measure.measured(prefix, elapsed_us, note.key_us())
+            }
+            None => measure.typical(prefix_of(key), hash_of),
+        };
+        if measure.looks_first {
+            let present = self.find(guard, key, hash).map_or(Cost::UNKNOWN, |it| it.item.cost());
+            if present.is_known() {
+                return measure.beside(origin, present);
+            }
+        }
+        origin
+    }
+
+    /// Enters what a draft that was stored says of costs, if something is measured of it.
     #[inline]
     pub(crate) fn settle_cost(&self, hash: Hash, origin: Origin) {
-        if let Some(measure) = &self.measure {
+        if let Some(measure) = &self.measure
+            && origin.kind != Kind::None
+        {
             measure.settle(hash, origin);
         }
     }

@@ -17,6 +17,10 @@ use crate::types::{Attributes, Condition, Refusal, Store, Stored};
 /// How often a store makes room for a full index before it gives up.
 const INDEX_ROOM_ATTEMPTS: usize = 4;
 
+/// The longest value that is copied, in bytes, when it turns out that its item needs a field for a
+/// cost. Longer ones have one from the beginning.
+const COPIED_BYTES_MAX: usize = 1023;
+
 /// Memory reserved for an item, to be filled with its value. Nobody sees it until it is stored;
 /// dropped before, its memory goes back. Not tied to a session: a value may arrive over many reads
 /// of a socket.
@@ -35,7 +39,7 @@ impl Draft<'_> {
     }
 
     /// Microseconds that it takes to make the value again: as the client says, or as was measured;
-    /// 0 if nobody knows.
+    /// 0 if nobody knows. What the key's present item costs has its say when the draft is stored.
     pub fn cost_us(&self) -> u32 {
         self.hot.item().cost().us()
     }
@@ -64,8 +68,8 @@ impl Draft<'_> {
 
 /// What entering a draft came to.
 pub(crate) enum Entered<'c> {
-    /// It is in the index, with this CAS unique.
-    Stored(u64),
+    /// It is in the index, with this CAS unique, and costs this.
+    Stored(u64, Cost),
     /// The condition did not hold; the draft is still there.
     Refused(Stored, hot::Draft<'c>),
 }
@@ -78,6 +82,8 @@ enum Decision<'c> {
     Refuse(Stored, hot::Draft<'c>),
     /// A flush came between the look at what was there and the decision.
     Again(hot::Draft<'c>),
+    /// The draft has no field for the cost that it shall have.
+    Widen(hot::Draft<'c>, Cost),
 }
 
 impl Cache {
@@ -89,11 +95,28 @@ impl Cache {
         value_bytes: usize,
     ) -> Result<Draft<'_>, Refusal> {
         let hash = self.hash(key);
-        let (attributes, origin) = match &self.measure {
-            None => (attributes, Origin::default()),
-            Some(measure) => self.with_cost(measure, &self.epochs.pin(), key, hash, attributes),
+        let origin = match &self.measure {
+            None => return self.reserve_fields(key, hash, &attributes.fields(), value_bytes),
+            Some(measure) => {
+                self.origin(measure, &self.epochs.pin(), key, hash, attributes.cost_us)
+            }
         };
-        let draft = self.reserve_fields(key, hash, &attributes.fields(), value_bytes)?;
+        let fields = Fields { cost: origin.cost, ..attributes.fields() };
+        self.reserve_costed(key, hash, fields, value_bytes, origin)
+    }
+
+    /// [`Cache::reserve_fields`] where costs are measured.
+    fn reserve_costed(
+        &self,
+        key: &[u8],
+        hash: Hash,
+        fields: Fields,
+        value_bytes: usize,
+        origin: Origin,
+    ) -> Result<Draft<'_>, Refusal> {
+        let cost_reserved = origin.asks_present() && value_bytes > COPIED_BYTES_MAX;
+        let fields = Fields { cost_reserved, ..fields };
+        let draft = self.reserve_fields(key, hash, &fields, value_bytes)?;
         Ok(Draft { origin, ..draft })
     }
 
@@ -116,7 +139,7 @@ impl Cache {
             self.call_for_work();
         }
         match draft {
-            Ok(hot) => Ok(Draft { hot, hash, origin: Origin::default() }),
+            Ok(hot) => Ok(Draft { hot, hash, origin: Origin::unmeasured(fields.cost) }),
             Err(Shortage::Pinned) => Err(Refusal::SessionTooLong),
             Err(Shortage::Nothing) => Err(Refusal::NoMemory),
         }
@@ -137,14 +160,24 @@ impl<'c> Session<'c> {
         let Some(measure) = &self.cache.measure else {
             return self.cache.reserve_fields(key, hash, &attributes.fields(), value_bytes);
         };
-        let (attributes, origin) =
-            self.cache.with_cost(measure, &self.guard, key, hash, attributes);
-        let draft = self.cache.reserve_fields(key, hash, &attributes.fields(), value_bytes)?;
-        Ok(Draft { origin, ..draft })
+        let origin = self.cache.origin(measure, &self.guard, key, hash, attributes.cost_us);
+        let fields = Fields { cost: origin.cost, ..attributes.fields() };
+        self.cache.reserve_costed(key, hash, fields, value_bytes, origin)
     }
 
     /// Stores a filled draft if the condition holds. The error gives the draft back.
+    #[inline]
     pub fn store(&self, draft: Draft<'c>, store: Store) -> Result<Stored, (Draft<'c>, Refusal)> {
+        Ok(self.store_costed(draft, store)?.0)
+    }
+
+    /// [`Session::store`] that also tells how many microseconds it takes to make the value again,
+    /// as the item has it from now on; 0 if nobody knows, or if nothing was stored.
+    pub fn store_costed(
+        &self,
+        draft: Draft<'c>,
+        store: Store,
+    ) -> Result<(Stored, u32), (Draft<'c>, Refusal)> {
         let needs_room = matches!(store.condition, Condition::UniqueOrStale(_));
         let draft = match (store.new_cas, needs_room) {
             (None, false) => draft,
@@ -152,13 +185,9 @@ impl<'c> Session<'c> {
                 self.redraft(draft, |fields| Fields { custom_cas, expiry_reserved, ..fields })?
             }
         };
-        let (hash, origin) = (draft.hash, draft.origin);
         match self.enter(draft, store.condition, 0)? {
-            Entered::Stored(cas) => {
-                self.cache.settle_cost(hash, origin);
-                Ok(Stored::Stored { cas })
-            }
-            Entered::Refused(outcome, _) => Ok(outcome),
+            Entered::Stored(cas, cost) => Ok((Stored::Stored { cas }, cost.us())),
+            Entered::Refused(outcome, _) => Ok((outcome, 0)),
         }
     }
 
@@ -188,7 +217,7 @@ impl<'c> Session<'c> {
         condition: Condition,
         mark_bits: u8,
     ) -> Result<Entered<'c>, (Draft<'c>, Refusal)> {
-        let (hash, origin) = (draft.hash, draft.origin);
+        let (hash, mut origin) = (draft.hash, draft.origin);
         // The comparison of keys needs the draft until the moment the decision takes it.
         let pending = RefCell::new(Some(draft.hot));
         let mut room_attempts = 0;
@@ -199,12 +228,18 @@ impl<'c> Session<'c> {
             };
             let result = self.cache.update(&self.guard, hash, is_key, |found| {
                 let draft = pending.take().expect("decided once");
-                self.decide(draft, found, condition, mark_bits, flushes)
+                self.decide(draft, found, condition, mark_bits, flushes, &mut origin)
             });
             match result {
                 Ok(Decision::Enter(cas, sequence)) => {
                     self.cache.renumber_if_overdue(sequence);
-                    return Ok(Entered::Stored(cas));
+                    self.cache.settle_cost(hash, origin);
+                    return Ok(Entered::Stored(cas, origin.cost));
+                }
+                Ok(Decision::Widen(hot, cost)) => {
+                    let draft = self.widen(Draft { hot, hash, origin }, cost);
+                    origin = draft.origin;
+                    pending.replace(Some(draft.hot));
                 }
                 Ok(Decision::Refuse(outcome, draft)) => {
                     return Ok(Entered::Refused(outcome, draft));
@@ -228,14 +263,40 @@ impl<'c> Session<'c> {
         Err((Draft { hot, hash, origin }, refusal))
     }
 
+    /// The draft with a field for this cost. If there is no memory for that, as it was: it is
+    /// stored without the cost then.
+    #[cold]
+    #[inline(never)]
+    fn widen(&self, draft: Draft<'c>, cost: Cost) -> Draft<'c> {
+        match self.redraft(draft, |fields| Fields { cost, ..fields }) {
+            Ok(wide) => wide,
+            Err((draft, _)) => Draft { origin: draft.origin.unknown(), ..draft },
+        }
+    }
+
+    /// Gives a draft its cost beside that of the key's present item, gone or not. Returns the cost
+    /// if the draft has no field for it.
+    #[cold]
+    #[inline(never)]
+    fn reprice(
+        &self,
+        draft: &mut hot::Draft<'c>,
+        present: Cost,
+        origin: &mut Origin,
+    ) -> Option<Cost> {
+        *origin = self.cache.measure.as_deref()?.beside(*origin, present);
+        (!draft.set_cost(origin.cost)).then_some(origin.cost)
+    }
+
     /// What becomes of the key: runs under the lock of its index table.
     fn decide(
         &self,
-        draft: hot::Draft<'c>,
+        mut draft: hot::Draft<'c>,
         found: Option<Found<'_>>,
         condition: Condition,
         mut mark_bits: u8,
         flushes: u64,
+        origin: &mut Origin,
     ) -> (Fate<'c>, Decision<'c>) {
         let present = found.filter(|found| !self.cache.is_gone(found.item));
         let cas = present.map(|found| self.cache.cas_of(found.item));
@@ -265,6 +326,12 @@ impl<'c> Session<'c> {
         if let Some(outcome) = refused {
             let fate = if found.is_some() && present.is_none() { Fate::Remove } else { Fate::Keep };
             return (fate, Decision::Refuse(outcome, draft));
+        }
+        if origin.asks_present()
+            && let Some(cost) = found.map(|found| found.item.cost()).filter(|cost| cost.is_known())
+            && let Some(cost) = self.reprice(&mut draft, cost, origin)
+        {
+            return (Fate::Keep, Decision::Widen(draft, cost));
         }
         let sequence = self.cache.next_sequence();
         let depends = present.is_some() && condition != Condition::Always;
@@ -298,5 +365,6 @@ pub(crate) fn fields_of(item: ItemRef<'_>) -> Fields {
         custom_cas: item.custom_cas(),
         base64_key: item.base64_key(),
         cost: item.cost(),
+        cost_reserved: item.has_cost_field(),
     }
 }

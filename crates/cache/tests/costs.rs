@@ -27,9 +27,13 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
+        Self::with_policy(Policy::default())
+    }
+
+    fn with_policy(policy: Policy) -> Self {
         let clock = Arc::new(ManualClock::new(NOW));
         let builder = Cache::builder().memory_bytes(16 << 20).clock(clock.clone());
-        Self { cache: builder.measure_costs(true).build().unwrap(), clock }
+        Self { cache: builder.policy(policy).measure_costs(true).build().unwrap(), clock }
     }
 
     fn miss(&self, key: &str) {
@@ -166,6 +170,63 @@ fn a_store_without_a_miss_keeps_its_keys_cost_or_gets_the_typical_one() {
     let stats = fixture.stats();
     assert_eq!((stats.presumed, stats.kept, stats.measured), (1, 5, 9));
     assert_eq!(fixture.prefix("a:").presumed, 1);
+}
+
+/// The key's present item is seen only when the draft takes its place; then a draft without a field
+/// for a cost is copied into one with.
+#[test]
+fn a_cost_is_kept_whether_or_not_the_draft_had_room_for_one() {
+    for policy in [Policy::Clock, Policy::CostClock, Policy::GdWheel] {
+        let fixture = Fixture::with_policy(policy);
+        let cache = &fixture.cache;
+        for (key, bytes) in [("a:1", 1), ("b:1", 1023), ("c:1", 1024), ("d:1", 300_000)] {
+            let (key, value) = (key.as_bytes(), vec![7; bytes]);
+            assert!(cache.get(key).is_none());
+            fixture.clock.advance_us(2000);
+            for _ in 0..3 {
+                let mut draft = cache.reserve(key, Attributes::default(), bytes).unwrap();
+                draft.write(&value);
+                let store = Store::when(Condition::Always);
+                let (stored, cost_us) = cache.session().store_costed(draft, store).unwrap();
+                assert!(matches!(stored, Stored::Stored { .. }));
+                assert_eq!(cost_us, 2000);
+                let session = cache.session();
+                let item = session.peek(key, cache.hash(key)).unwrap();
+                assert_eq!((item.cost_us(), item.value_bytes()), (2000, bytes));
+            }
+        }
+        let stats = fixture.stats();
+        assert_eq!((stats.measured, stats.kept, stats.miss_cost_us), (4, 8, 8000));
+    }
+}
+
+/// The key is missed after the draft was made and before it is stored, with and without an earlier
+/// note: either way the next store finds no note.
+#[test]
+fn a_note_made_while_the_value_arrives_is_used_up() {
+    let fixture = Fixture::new();
+    let draft_of = |key: &str| {
+        let mut draft = fixture.cache.reserve(key.as_bytes(), Attributes::default(), 1).unwrap();
+        draft.write(b"v");
+        draft
+    };
+    let store = |draft| {
+        fixture.cache.session().store(draft, Store::when(Condition::Always)).unwrap();
+    };
+    let early = draft_of("a:1");
+    fixture.miss("a:1");
+    store(early);
+    assert_eq!((fixture.cost("a:1"), fixture.stats().notes_late), (0, 1));
+    fixture.clock.advance_us(500);
+    fixture.set("a:1");
+    assert_eq!((fixture.cost("a:1"), fixture.stats().measured), (0, 0));
+    fixture.miss("b:1");
+    fixture.clock.advance_us(70);
+    let timed = draft_of("b:1");
+    fixture.miss("b:1");
+    store(timed);
+    assert_eq!((fixture.cost("b:1"), fixture.stats().measured), (70, 1));
+    assert_eq!(fixture.stats().notes_late, 1);
 }
 
 #[test]

@@ -220,9 +220,11 @@ impl Class {
         if let Some(empty) = with_free.find(|&id| zone.slab(id).used() == 0) {
             return Some(empty);
         }
-        let ahead = order.ahead(zone, VICTIM_LOOKS).into_iter();
-        ahead
-            .map(|place| zone.arena.locate(place).0)
+        let mut ahead = [Place(0); VICTIM_LOOKS];
+        let count = order.ahead(zone, &mut ahead);
+        ahead[..count]
+            .iter()
+            .map(|&place| zone.arena.locate(place).0)
             .filter(|&id| !zone.slab(id).is_draining())
             .max_by_key(|&id| zone.slab(id).age(mutations))
             .or_else(|| self.next_of_hand(zone))

@@ -9,6 +9,7 @@ use stdx::sync::lock;
 
 use crate::class::Room;
 use crate::item::{self, ItemRef};
+use crate::keeper::UNCHARGED;
 use crate::layout::{Fields, Layout, PIECE_HEADER_BYTES};
 use crate::mark::fresh_mark;
 use crate::{Hot, Links, Shortage, slab};
@@ -117,6 +118,20 @@ impl<'h> Draft<'h> {
         }
         let arena = &self.hot.arena;
         (0..item.layout().pieces()).map(|number| self.write(item.piece_value(arena, number))).sum()
+    }
+
+    /// Gives the item another cost than it was drafted with, if it has a field for one. Returns
+    /// whether it has. Takes no lock: the credit that the cost is worth is left to the hand that
+    /// comes by first.
+    pub fn set_cost(&mut self, cost: Cost) -> bool {
+        let has_field = self.item().has_cost_field();
+        if has_field {
+            // SAFETY: the chunk is this draft's own, and its head was written with this layout.
+            unsafe {
+                item::write_cost(&self.hot.arena, self.place, self.layout, UNCHARGED, cost);
+            }
+        }
+        has_field
     }
 
     /// Makes the item one that readers and hands may look at: `sequence` numbers it, and

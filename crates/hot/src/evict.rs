@@ -27,6 +27,8 @@ use crate::{Hot, INDEX_SPARE_SLABS, Links, Shortage, slab};
 pub(crate) const GROUP: usize = 16;
 /// Chunks that a hand looks at for one call before it stops being choosy.
 const STEPS_MAX: usize = 4096;
+/// How many chunks ahead of a hand are asked for: a few looks take as long as one from memory.
+const HAND_PREFETCH: u32 = 6;
 /// Items evicted at once when a store has to do it itself: at most this many, and at most one in
 /// [`INLINE_SHARE`] of the class's chunks.
 const INLINE_BATCH_MAX: usize = 128;
@@ -266,6 +268,11 @@ impl Hot {
             return None;
         }
         let place = slab.place(&self.arena, id, class.hand.chunk);
+        // Chunks lie further apart than the processor looks ahead by itself.
+        let soon = class.hand.chunk + HAND_PREFETCH;
+        if soon < slab.touched() {
+            slab::prefetch(&self.arena, slab.place(&self.arena, id, soon));
+        }
         class.hand.chunk += 1;
         Some(place)
     }
@@ -275,28 +282,34 @@ impl Hot {
     /// gone anyway. If all that is next was read lately, it is as old as the oldest slab.
     pub(crate) fn victim_age(&self, guard: &Guard<'_>, class: &Class, links: &dyn Links) -> u64 {
         let zone = self.zone();
-        let ahead = match class.keeper.order() {
-            Some(order) => order.ahead(zone, VICTIM_LOOKS),
-            None => self.ahead_of_hand(class),
+        let mut ahead = [Place(0); VICTIM_LOOKS];
+        let count = match class.keeper.order() {
+            Some(order) => order.ahead(zone, &mut ahead),
+            None => self.ahead_of_hand(class, &mut ahead),
         };
-        let next = ahead.into_iter().filter_map(|place| {
+        let next = ahead[..count].iter().filter_map(|&place| {
             let (item, _) = self.judged_here(guard, class.id, place)?;
             let age = links.age(item);
             let stays = class.keeper.spares(item) || is_young(age, class.hand_found);
             let age = class.keeper.order().map_or(age, |order| order.typical_age(zone, place, age));
             (!stays).then(|| if links.is_gone(item) { u64::MAX } else { age })
         });
-        let mut ages: Vec<_> = next.take(VICTIMS).collect();
+        let (mut ages, mut known) = ([0; VICTIMS], 0);
+        for age in next.take(VICTIMS) {
+            ages[known] = age;
+            known += 1;
+        }
+        let ages = &mut ages[..known];
         ages.sort_unstable();
-        ages.get(ages.len() / 2).copied().unwrap_or_else(|| {
+        ages.get(known / 2).copied().unwrap_or_else(|| {
             let mutations = links.mutations();
             let oldest = class.oldest_slab(zone, mutations);
             oldest.map_or(0, |id| zone.slab(id).age(mutations))
         })
     }
 
-    /// The chunks that the hand comes to next.
-    fn ahead_of_hand(&self, class: &Class) -> Vec<Place> {
+    /// Fills in the chunks that the hand comes to next; returns how many there are.
+    fn ahead_of_hand(&self, class: &Class, ahead: &mut [Place]) -> usize {
         let zone = self.zone();
         let count = class.slabs.len();
         let from_hand = (0..count.min(2) + usize::from(count > 0)).flat_map(|at| {
@@ -305,7 +318,7 @@ impl Hot {
             (begin..zone.slab(id).touched())
                 .map(move |number| zone.slab(id).place(zone.arena, id, number))
         });
-        from_hand.take(VICTIM_LOOKS).collect()
+        fill(ahead, from_hand)
     }
 
     /// The item that the chunk at `place` is or belongs to, if it is published. The caller holds
@@ -374,6 +387,11 @@ impl Hot {
         }
         pieces.max(1)
     }
+}
+
+/// Fills in what comes as far as there is room; returns how much that is.
+pub(crate) fn fill(places: &mut [Place], come: impl Iterator<Item = Place>) -> usize {
+    places.iter_mut().zip(come).map(|(place, next)| *place = next).count()
 }
 
 /// Steps of a hand in as many rounds as it may take until every item has lost what spares it.

@@ -182,6 +182,7 @@ impl<'a> ItemRef<'a> {
 
     /// What the policy has left of the item's cost; only of an item that has one. Changed under the
     /// lock of a class.
+    #[inline]
     pub(crate) fn credit(&self) -> Option<&'a AtomicU8> {
         let layout = self.layout();
         // SAFETY: the layout counted the byte into the chunk, and once the item is published it is
@@ -189,6 +190,11 @@ impl<'a> ItemRef<'a> {
         layout
             .has(SHAPE_COST)
             .then(|| unsafe { AtomicU8::from_ptr(self.start.add(layout.credit_at()).as_ptr()) })
+    }
+
+    /// Whether there is a field for what the item costs, known or not.
+    pub fn has_cost_field(&self) -> bool {
+        self.layout().has(SHAPE_COST)
     }
 
     /// Whether the client sent the key in base64.
@@ -295,6 +301,22 @@ pub unsafe fn write_head(
     }
 }
 
+/// Changes what an unpublished item costs, and its credit.
+///
+/// # Safety
+/// The caller owns the chunk at `place`, whose head was written with `layout`, which has a cost.
+pub unsafe fn write_cost(arena: &Arena, place: Place, layout: Layout, credit: u8, cost: Cost) {
+    assert!(layout.has(SHAPE_COST));
+    let field = arena.pointer(place);
+    // SAFETY: the caller owns the chunk, and the layout counted the field into its size; it may be
+    // unaligned.
+    unsafe {
+        let field = field.add(layout.credit_at());
+        field.write(credit);
+        field.add(1).cast::<u16>().write_unaligned(cost.0);
+    }
+}
+
 /// Lays out a piece's header, and enters the piece into its owner's list.
 ///
 /// # Safety
@@ -372,6 +394,7 @@ mod tests {
                     custom_cas: (bits & 4 != 0).then_some(u64::MAX - 5),
                     base64_key: bits & 8 != 0,
                     cost: Cost(if bits & 16 != 0 { 0xabcd } else { 0 }),
+                    cost_reserved: bits & 16 != 0,
                 };
                 let key = vec![b'k'; 1 + (value_bytes + bits as usize) % KEY_BYTES_MAX];
                 let layout = Layout::new(&fields, key.len(), value_bytes, CHUNK_BYTES_MAX);

@@ -5,7 +5,7 @@
 //! cost-CLOCK an item that has a cost carries the rounds that are left to it in a byte of its own,
 //! the credit. An item of which no cost is known has none, and is judged as by CLOCK.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use memory::arena::{ARENA_BYTES_MAX, SLAB_BYTES_MAX};
 use memory::class::{CHUNK_ALIGN_BYTES, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN};
@@ -62,6 +62,11 @@ impl Replacement {
         matches!(self, Self::CostClock | Self::GdWheel)
     }
 
+    /// Whether it is told what an item costs when the item is drafted, and not later.
+    pub fn counts_costs_once(self) -> bool {
+        self == Self::GdWheel
+    }
+
     fn keeps_order(self) -> bool {
         matches!(self, Self::GdWheel | Self::Lru)
     }
@@ -74,6 +79,10 @@ pub(crate) enum Keeper {
     CostClock(CostClock),
     Order(Box<Order>),
 }
+
+/// A credit that nobody can have: the hand that comes by first charges the item.
+pub(crate) const UNCHARGED: u8 = u8::MAX;
+const _: () = assert!(UNCHARGED > CREDIT_MAX);
 
 impl Keeper {
     /// The policy of a class of such chunks, with costs in units of so many microseconds where they
@@ -153,11 +162,19 @@ impl Keeper {
     /// Whether the policy lets the item go; if not, it has lost what spared it this time.
     pub(crate) fn judge(&self, item: ItemRef<'_>) -> bool {
         let mark = item.mark().load(Ordering::Relaxed);
-        let recent = match (self, item.credit()) {
+        let recent = match (self, self.credit_in(item)) {
             (Self::CostClock(policy), Some(credit)) => {
-                let had = credit.load(Ordering::Relaxed);
+                let mut had = credit.load(Ordering::Relaxed);
+                if (1..UNCHARGED).contains(&had) {
+                    // A round passes: what `pass` would say, which then asks neither for the cost
+                    // nor for the mark.
+                    credit.store(had - 1, Ordering::Relaxed);
+                    return false;
+                }
+                let cost_us = item.cost().us();
+                had = charged(policy, had, cost_us);
                 let joined = had << 1 | (mark & RECENT);
-                match policy.pass(joined, item.cost().us()) {
+                match policy.pass(joined, cost_us) {
                     Verdict::Evict => return true,
                     Verdict::Spare(left) => {
                         credit.store(credit_of(left), Ordering::Relaxed);
@@ -179,6 +196,12 @@ impl Keeper {
         false
     }
 
+    /// An item's credit, where the policy gives any.
+    #[inline]
+    fn credit_in<'i>(&self, item: ItemRef<'i>) -> Option<&'i AtomicU8> {
+        if let Self::CostClock(_) = self { item.credit() } else { None }
+    }
+
     /// The cost that is given up, in microseconds, while victims grow old, if costs are known: that
     /// of a round of the hand, or in an order what is typical.
     pub(crate) fn unit_us(&self) -> Option<f64> {
@@ -194,12 +217,18 @@ impl Keeper {
         let is_recent = item.mark().load(Ordering::Relaxed) & RECENT != 0;
         let has_credit = match self {
             Self::Clock | Self::Order(_) => false,
-            Self::CostClock(_) => {
-                item.credit().is_some_and(|credit| credit.load(Ordering::Relaxed) != 0)
-            }
+            Self::CostClock(policy) => item.credit().is_some_and(|credit| {
+                charged(policy, credit.load(Ordering::Relaxed), item.cost().us()) != 0
+            }),
         };
         is_recent || has_credit
     }
+}
+
+/// An item's credit, or what its cost is worth now if nobody has charged it yet.
+#[inline]
+fn charged(policy: &CostClock, credit: u8, cost_us: u32) -> u8 {
+    if credit == UNCHARGED { credit_of(policy.charge(cost_us)) } else { credit }
 }
 
 /// The credit in a mark of cost-CLOCK, which has it above the recent bit.

@@ -92,6 +92,8 @@ pub struct Fields {
     pub base64_key: bool,
     /// What the item costs to make again.
     pub cost: Cost,
+    /// Make room for a cost even if it is unknown.
+    pub cost_reserved: bool,
 }
 
 /// How an item with certain fields, key and value lies in its chunk.
@@ -127,7 +129,7 @@ impl Layout {
         if fields.base64_key {
             shape |= SHAPE_BASE64;
         }
-        if fields.cost.is_known() {
+        if fields.cost.is_known() || fields.cost_reserved {
             shape |= SHAPE_COST;
         }
         match u16::try_from(value_bytes) {

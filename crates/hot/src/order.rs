@@ -36,6 +36,8 @@ use policy::cost::{Cost, Typical};
 use policy::gd_wheel::{Link, LinkStore, Shape, Wheels};
 
 use crate::class::Zone;
+use crate::evict::fill;
+use crate::slab;
 
 /// Bytes that a slab keeps for each chunk.
 pub(crate) const LINK_BYTES: usize = size_of::<Link>();
@@ -114,7 +116,13 @@ impl Order {
     #[cold]
     #[inline(never)]
     pub(crate) fn pop(&mut self, zone: Zone<'_>) -> Option<Place> {
-        let number = self.wheels.pop(&mut self.links(zone))?;
+        let mut links = self.links(zone);
+        let number = self.wheels.pop(&mut links)?;
+        // Links and items lie anywhere in memory, so each that is popped unasked for is waited for.
+        if let Some(soon) = self.wheels.after_next(&links) {
+            slab::prefetch_line(links.pointer_of(soon).as_ptr().cast());
+            slab::prefetch_line(zone.arena.pointer(self.place(zone, soon)).as_ptr());
+        }
         Some(self.place(zone, number))
     }
 
@@ -127,11 +135,10 @@ impl Order {
         self.wheels.insert(&mut links, number, units);
     }
 
-    /// The chunks that come up next, at most so many: nearly in their order.
-    pub(crate) fn ahead(&self, zone: Zone<'_>, count: usize) -> Vec<Place> {
+    /// Fills in the chunks that come up next, nearly in their order; returns how many there are.
+    pub(crate) fn ahead(&self, zone: Zone<'_>, ahead: &mut [Place]) -> usize {
         let links = self.links(zone);
-        let numbers = self.wheels.ahead(&links).take(count);
-        numbers.map(|number| self.place(zone, number)).collect()
+        fill(ahead, self.wheels.ahead(&links).map(|number| self.place(zone, number)))
     }
 
     /// What the class's items typically cost, in microseconds, if any cost is known.

@@ -181,12 +181,18 @@ pub(crate) fn mark(arena: &Arena, place: Place) -> &AtomicU8 {
 #[inline]
 pub(crate) fn prefetch(arena: &Arena, place: Place) {
     let start = arena.pointer(place).as_ptr();
+    prefetch_line(start);
+    prefetch_line(start.wrapping_add(64));
+}
+
+/// Asks for one cache line.
+#[inline]
+pub(crate) fn prefetch_line(start: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch is a hint; it reads nothing and never faults.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(start.cast());
-        _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(64).cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = start;

@@ -84,8 +84,12 @@ impl CostClock {
         self.reciprocal = approach(self.reciprocal, reciprocal);
         self.mean = approach(self.mean, cost);
         let (units, means) = UNITS;
-        let by_spread = (SPREAD << (PLACES + MEAN_PLACES)) / self.mean;
-        self.rate = (self.reciprocal * units / means).min(by_spread);
+        self.rate = self.reciprocal * units / means;
+        // The division is for where a few costs are next to nothing.
+        let spread = SPREAD << (PLACES + MEAN_PLACES);
+        if u128::from(self.rate) * u128::from(self.mean) > u128::from(spread) {
+            self.rate = spread / self.mean;
+        }
     }
 
     /// Rounds of the hand that a cost pays for.
@@ -97,7 +101,7 @@ impl CostClock {
 
     /// The mark of what has the credit of a cost and was not hit since. The pass that finds nothing
     /// left is the last of the rounds.
-    fn charge(&self, cost: u32) -> u8 {
+    pub fn charge(&self, cost: u32) -> u8 {
         (self.credit(cost) - 1) * CREDIT_ONE
     }
 }

@@ -75,7 +75,7 @@ impl Misses {
         for place in row {
             let word = place.load(Ordering::Relaxed);
             let age = Note(word).age_us(now_us);
-            if word >> TAG_SHIFT == tag(hash) && word != 0 {
+            if word >> TAG_SHIFT == tag(hash) {
                 if !is_won && age <= NOTE_US_MAX {
                     return Noted::Known;
                 }
@@ -94,25 +94,30 @@ impl Misses {
     }
 
     /// The key's note, if there is one.
+    #[inline]
     pub(crate) fn find(&self, hash: u64) -> Option<Note> {
-        self.row(hash).iter().map(|place| place.load(Ordering::Relaxed)).find_map(|word| {
-            let is_its = word != 0 && word >> TAG_SHIFT == tag(hash);
-            is_its.then_some(Note(word))
-        })
+        self.seek(hash).map(|(_, word)| Note(word))
     }
 
     /// Removes what is noted of the key. Of several threads that do, one is told that there was
     /// something.
+    #[inline]
     pub(crate) fn take(&self, hash: u64) -> bool {
         let mut taken = false;
-        for place in self.row(hash) {
-            let word = place.load(Ordering::Relaxed);
-            if word != 0 && word >> TAG_SHIFT == tag(hash) {
-                let (before, after) = (Ordering::Relaxed, Ordering::Relaxed);
-                taken |= place.compare_exchange(word, 0, before, after).is_ok();
-            }
+        while let Some((place, word)) = self.seek(hash) {
+            let (before, after) = (Ordering::Relaxed, Ordering::Relaxed);
+            taken |= place.compare_exchange(word, 0, before, after).is_ok();
         }
         taken
+    }
+
+    /// A note of the key, and where it is. Every store comes here twice, nearly always for nothing:
+    /// one comparison for each note tells whether it has another tag.
+    #[inline]
+    fn seek(&self, hash: u64) -> Option<(&AtomicU64, u64)> {
+        let wanted = tag(hash) << TAG_SHIFT;
+        let mut notes = self.row(hash).iter().map(|place| (place, place.load(Ordering::Relaxed)));
+        notes.find(|(_, word)| (word ^ wanted) >> TAG_SHIFT == 0)
     }
 
     fn row(&self, hash: u64) -> &Row {
@@ -133,8 +138,7 @@ impl Note {
             0 => 0,
             us => (1.0 + ((us as f32).log2() * COST_STEPS).round()).min(255.0) as u64,
         };
-        // A microsecond more where the word would be none.
-        Self((tag(hash) << TAG_SHIFT | code << TIME_BITS | now_us & TIME_MASK).max(1))
+        Self(tag(hash) << TAG_SHIFT | code << TIME_BITS | now_us & TIME_MASK)
     }
 
     /// How long ago the miss was. A thread that read the clock before the one that missed sees a
@@ -152,8 +156,9 @@ impl Note {
     }
 }
 
+/// Not 0, which is the tag of the word that is no note.
 fn tag(hash: u64) -> u64 {
-    hash >> TAG_SHIFT
+    (hash >> TAG_SHIFT).max(1)
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@
 //! listing. A sample that meets a change of its place's owner may count for the new one.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use stdx::sync::lock;
 
@@ -63,9 +63,11 @@ pub struct CostPrefix {
 #[derive(Debug)]
 pub(crate) struct Prefixes {
     /// Hashes of the prefixes; 0 where there is none.
-    hashes: Box<[AtomicU64]>,
+    hashes: Box<[AtomicU32]>,
     places: Box<[Place]>,
     names: Mutex<Box<[Name]>>,
+    /// Some prefix has had a settled model.
+    is_any_settled: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -86,38 +88,50 @@ struct Name {
 /// The prefix of a key.
 pub(crate) fn prefix_of(key: &[u8]) -> &[u8] {
     let head = &key[..key.len().min(PREFIX_BYTES_MAX)];
-    let digit = head.iter().position(u8::is_ascii_digit);
-    let head = &head[..digit.unwrap_or(head.len())];
-    let end = match head.iter().rposition(|byte| matches!(byte, b':' | b'/')) {
-        Some(separator) => separator + 1,
-        None => {
-            let is_letter = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'_';
-            head.iter().position(|byte| !is_letter(byte)).unwrap_or(head.len())
+    let (mut after_separator, mut letters) = (0, 0);
+    for (at, byte) in head.iter().enumerate() {
+        match byte {
+            b'0'..=b'9' => break,
+            b':' | b'/' => after_separator = at + 1,
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' => letters += usize::from(letters == at),
+            _ => {}
         }
-    };
-    &head[..end]
+    }
+    &head[..if after_separator > 0 { after_separator } else { letters }]
 }
 
 impl Prefixes {
     pub(crate) fn new() -> Self {
         Self {
-            hashes: (0..PREFIXES).map(|_| AtomicU64::new(0)).collect(),
+            hashes: (0..PREFIXES).map(|_| AtomicU32::new(0)).collect(),
             places: (0..PREFIXES).map(|_| Place::default()).collect(),
             names: Mutex::new(vec![Name::default(); PREFIXES].into()),
+            is_any_settled: AtomicBool::new(false),
         }
     }
 
     /// What is known of the prefix with this hash.
-    pub(crate) fn model(&self, hash: u64) -> Model {
+    pub(crate) fn model(&self, hash: u32) -> Model {
         let word = self.find(hash).map_or(0, |place| place.model.load(Ordering::Relaxed));
         Model::unpack(word)
     }
 
-    /// Sees to it that the prefix has a place, if it can have one.
-    pub(crate) fn admit(&self, hash: u64, prefix: &[u8]) {
-        if self.find(hash).is_some() {
-            return;
+    /// Whether anything typical was ever known of any prefix.
+    pub(crate) fn is_any_settled(&self) -> bool {
+        self.is_any_settled.load(Ordering::Relaxed)
+    }
+
+    /// Sees to it that the prefix has a place, if it can have one. Returns its hash.
+    pub(crate) fn admit(&self, prefix: &[u8], hash_of: impl FnOnce(&[u8]) -> u32) -> u32 {
+        let hash = hash_of(prefix);
+        if self.find(hash).is_none() {
+            self.give_place(hash, prefix);
         }
+        hash
+    }
+
+    #[cold]
+    fn give_place(&self, hash: u32, prefix: &[u8]) {
         let Ok(mut names) = self.names.try_lock() else {
             return;
         };
@@ -146,7 +160,7 @@ impl Prefixes {
     }
 
     /// Adds a miss that cost so much to the sums.
-    pub(crate) fn count(&self, hash: u64, us: u32, is_outlier: bool) {
+    pub(crate) fn count(&self, hash: u32, us: u32, is_outlier: bool) {
         if let Some(place) = self.find(hash) {
             place.misses.fetch_add(1, Ordering::Relaxed);
             place.miss_cost_us.fetch_add(u64::from(us), Ordering::Relaxed);
@@ -157,23 +171,29 @@ impl Prefixes {
     }
 
     /// Counts a store that got the typical cost.
-    pub(crate) fn count_presumed(&self, hash: u64) {
+    pub(crate) fn count_presumed(&self, hash: u32) {
         if let Some(place) = self.find(hash) {
             place.presumed.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Adds a sample to the model.
-    pub(crate) fn teach(&self, hash: u64, us: u32) {
+    pub(crate) fn teach(&self, hash: u32, us: u32) {
         let Some(place) = self.find(hash) else {
             return;
         };
         let mut word = place.model.load(Ordering::Relaxed);
         for _ in 0..TEACH_ATTEMPTS {
-            let taught = Model::unpack(word).with(us).pack();
+            let model = Model::unpack(word).with(us);
+            let taught = model.pack();
             let (before, after) = (Ordering::Relaxed, Ordering::Relaxed);
             match place.model.compare_exchange_weak(word, taught, before, after) {
-                Ok(_) => return,
+                Ok(_) => {
+                    if model.is_settled() && !self.is_any_settled() {
+                        self.is_any_settled.store(true, Ordering::Relaxed);
+                    }
+                    return;
+                }
                 Err(changed) => word = changed,
             }
         }
@@ -197,7 +217,7 @@ impl Prefixes {
         self.places.iter().for_each(Place::reset);
     }
 
-    fn find(&self, hash: u64) -> Option<&Place> {
+    fn find(&self, hash: u32) -> Option<&Place> {
         let place = row(hash).find(|&at| self.hashes[at].load(Ordering::Relaxed) == hash)?;
         Some(&self.places[place])
     }
@@ -233,14 +253,14 @@ impl Name {
 }
 
 /// The places that a prefix may have.
-fn row(hash: u64) -> std::ops::Range<usize> {
-    let first = (hash >> 32) as usize % ROWS * ROW_PREFIXES;
+fn row(hash: u32) -> std::ops::Range<usize> {
+    let first = hash as usize % ROWS * ROW_PREFIXES;
     first..first + ROW_PREFIXES
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{PREFIX_BYTES_MAX, PREFIXES, Prefixes, ROW_PREFIXES, prefix_of};
+    use super::{PREFIX_BYTES_MAX, PREFIXES, Prefixes, ROW_PREFIXES, ROWS, prefix_of};
     use crate::measure::model::{SAMPLES_MAX, SAMPLES_MIN};
 
     #[test]
@@ -268,21 +288,21 @@ mod tests {
     }
 
     /// A hash in the first row.
-    fn hash_of(number: u64) -> u64 {
-        1 + number
+    fn hash_of(number: u32) -> u32 {
+        (1 + number) * ROWS as u32
     }
 
     #[test]
     fn prefixes_that_come_once_wear_each_other_out_and_not_one_in_use() {
         let prefixes = Prefixes::new();
-        for number in 0..ROW_PREFIXES as u64 {
-            prefixes.admit(hash_of(number), format!("p{number}:").as_bytes());
+        for number in 0..ROW_PREFIXES as u32 {
+            prefixes.admit(format!("p{number}:").as_bytes(), |_| hash_of(number));
         }
         for _ in 0..SAMPLES_MAX {
             prefixes.teach(hash_of(0), 1000);
         }
         for number in 100..10_000 {
-            prefixes.admit(hash_of(number), b"once:");
+            prefixes.admit(b"once:", |_| hash_of(number));
             prefixes.teach(hash_of(number), 5);
         }
         assert!(prefixes.model(hash_of(0)).typical_us().abs_diff(1000) <= 1);
@@ -292,13 +312,13 @@ mod tests {
     #[test]
     fn a_prefix_that_is_left_alone_gives_way() {
         let prefixes = Prefixes::new();
-        for number in 0..ROW_PREFIXES as u64 {
-            prefixes.admit(hash_of(number), b"old:");
+        for number in 0..ROW_PREFIXES as u32 {
+            prefixes.admit(b"old:", |_| hash_of(number));
             (0..SAMPLES_MAX).for_each(|_| prefixes.teach(hash_of(number), 1000));
         }
         let mut attempts = 0;
         while prefixes.find(hash_of(50)).is_none() {
-            prefixes.admit(hash_of(50), b"new:");
+            prefixes.admit(b"new:", |_| hash_of(50));
             attempts += 1;
             assert!(attempts < 8 * SAMPLES_MAX);
         }
@@ -310,7 +330,7 @@ mod tests {
     fn any_number_of_prefixes_stays_within_the_table() {
         let prefixes = Prefixes::new();
         for number in 1..20_000_u64 {
-            prefixes.admit(number.wrapping_mul(0x9e37_79b9_7f4a_7c15), b"p:");
+            prefixes.admit(b"p:", |_| (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32);
         }
         assert_eq!(prefixes.list().len(), PREFIXES);
     }

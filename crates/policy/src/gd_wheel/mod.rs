@@ -222,6 +222,14 @@ impl Wheels {
         })
     }
 
+    /// The victim after the next, if both wait in the queue under the hand. Reads no link but the
+    /// next victim's, which the last [`Wheels::pop`] has just written.
+    pub fn after_next(&self, store: &impl LinkStore) -> Option<u32> {
+        let queue = self.shape.queue(0, self.shape.digit(self.inflation, 0));
+        let next = chunk_of(self.queues[queue].front)?;
+        chunk_of(store.link(next).next)
+    }
+
     /// Moves the hands to the lowest priority. Returns its queue, on level 0.
     fn settle(&mut self, store: &mut impl LinkStore) -> Option<usize> {
         loop {

@@ -193,17 +193,14 @@ fn finish<'s, 'c>(
     let session = target.session;
     let how = How { condition: command.condition, new_cas: command.new_cas };
     let vivify = command.vivify.map(|time| expiry(time, session));
-    let cost_us = draft.cost_us();
     let stored = match command.mode {
-        StoreMode::Append => session.concat(draft, Side::Back, how, vivify),
-        StoreMode::Prepend => session.concat(draft, Side::Front, how, vivify),
-        _ => session.store(draft, how),
+        StoreMode::Append => session.concat(draft, Side::Back, how, vivify).map(|it| (it, 0)),
+        StoreMode::Prepend => session.concat(draft, Side::Front, how, vivify).map(|it| (it, 0)),
+        _ => session.store_costed(draft, how),
     };
     match stored {
-        Ok(stored) => {
-            if matches!(stored, Stored::Stored { .. }) && !command.concatenates() {
-                context.counters.cost_stored_us.add(u64::from(cost_us));
-            }
+        Ok((stored, cost_us)) => {
+            context.counters.cost_stored_us.add(u64::from(cost_us));
             stored_or_not(context, session, request, command, stored, out);
             Ok(())
         }
