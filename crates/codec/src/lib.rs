@@ -24,6 +24,7 @@ mod dictionary;
 mod encode;
 pub mod entropy;
 mod frame;
+mod lz4;
 
 pub use decode::{Damaged, Decoder};
 pub use dictionary::{DICTIONARY_BYTES_MAX, Dictionary, SAMPLES_BYTES_MAX, SAMPLES_MIN};
