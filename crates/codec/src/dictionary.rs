@@ -20,8 +20,9 @@ use crate::{Damaged, Encoder, Method};
 pub const DICTIONARY_BYTES_MAX: usize = 256 << 10;
 /// A shorter dictionary is not worth having.
 const DICTIONARY_BYTES_MIN: usize = 1 << 10;
-/// The bytes of the samples that are used at the most; training takes time in proportion.
-pub const SAMPLES_BYTES_MAX: usize = 64 << 20;
+/// Samples beyond so many bytes are ignored. That is a hundred times a dictionary of 160 KiB, and
+/// training takes about 80 ms for each MiB.
+pub const SAMPLES_BYTES_MAX: usize = 16 << 20;
 /// Fewer samples say nothing of the next.
 pub const SAMPLES_MIN: usize = 16;
 /// A dictionary is at most one of so many bytes of what it is trained from. zstd recommends a
@@ -45,18 +46,7 @@ impl Dictionary {
     /// is going to be encoded. Nothing if there is too little to train from, or if the result would
     /// not help.
     pub fn train<S: AsRef<[u8]>>(samples: &[S], bytes_max: usize, level: i32) -> Option<Self> {
-        let (mut trained, mut lengths, mut judged) = (Vec::new(), Vec::new(), Vec::new());
-        for (index, sample) in samples.iter().map(AsRef::as_ref).enumerate() {
-            if trained.len() + sample.len() > SAMPLES_BYTES_MAX {
-                break;
-            }
-            if index % JUDGED_SHARE == JUDGED_SHARE - 1 {
-                judged.push(sample);
-            } else {
-                trained.extend_from_slice(sample);
-                lengths.push(sample.len());
-            }
-        }
+        let Samples { trained, lengths, judged } = split(samples, SAMPLES_BYTES_MAX);
         let bytes = bytes_max.min(DICTIONARY_BYTES_MAX).min(trained.len() / SAMPLES_PER_DICTIONARY);
         if bytes < DICTIONARY_BYTES_MIN || lengths.len() + judged.len() < SAMPLES_MIN {
             return None;
@@ -109,5 +99,48 @@ impl Dictionary {
             without += target.len();
         }
         with + without / HELP_SHARE < without
+    }
+}
+
+/// Samples by what they are for.
+struct Samples<'a> {
+    /// Those to train from, one behind the other.
+    trained: Vec<u8>,
+    lengths: Vec<usize>,
+    judged: Vec<&'a [u8]>,
+}
+
+fn split<S: AsRef<[u8]>>(samples: &[S], bytes_max: usize) -> Samples<'_> {
+    let mut split = Samples { trained: Vec::new(), lengths: Vec::new(), judged: Vec::new() };
+    let mut bytes = 0;
+    for (index, sample) in samples.iter().map(AsRef::as_ref).enumerate() {
+        bytes += sample.len();
+        if bytes > bytes_max {
+            break;
+        }
+        if index % JUDGED_SHARE == JUDGED_SHARE - 1 {
+            split.judged.push(sample);
+        } else {
+            split.trained.extend_from_slice(sample);
+            split.lengths.push(sample.len());
+        }
+    }
+    split
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_beyond_the_limit_are_ignored() {
+        let samples = [[7; 100]; 20];
+        for (bytes_max, trained, judged) in
+            [(2000, 18, 2), (1999, 17, 2), (1599, 14, 1), (799, 7, 0), (99, 0, 0)]
+        {
+            let split = split(&samples, bytes_max);
+            assert_eq!((split.lengths.len(), split.judged.len()), (trained, judged), "{bytes_max}");
+            assert_eq!(split.trained.len(), trained * 100);
+        }
     }
 }

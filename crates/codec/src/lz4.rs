@@ -14,9 +14,11 @@
 //!
 //! The encoder is the greedy one of the reference: a table leads from a hash of four bytes to where
 //! they last stood, and what is found there is compared; after many failures it takes longer
-//! steps. A dictionary has such a table of its own, made once. Libraries that have no unsafe code
-//! make it for each block, which takes three times as long as the block itself; so encoding is done
-//! here, and `lz4_flex` decodes, and encodes what is longer than the table can tell.
+//! steps. A dictionary has such a table of its own, made once. `lz4_flex` enters the dictionary
+//! into a smaller table for each block: with 2 KiB of JSON records and a dictionary of 64 KiB that
+//! takes 19.6 microseconds for a ratio of 2.17, where this takes 8.6 for 2.31, and zstd's level 1
+//! takes 9.9 for 2.95 (the example `codec_speed`). So encoding is done here, and `lz4_flex`
+//! decodes, and encodes what is longer than the table can tell.
 //!
 //! What differs from the reference: a match in the dictionary ends at its end.
 
