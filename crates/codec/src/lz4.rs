@@ -224,3 +224,77 @@ pub fn decode(dictionary: Option<&[u8]>, input: &[u8], target: &mut [u8]) -> Opt
         None => block::decompress_into(input, target).ok(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes a length from a block: what the token says, and what follows.
+    fn take_length(nibble: u8, rest: &mut &[u8]) -> usize {
+        let mut length = usize::from(nibble);
+        let mut is_longer = length == NIBBLE;
+        while is_longer {
+            let (byte, tail) = rest.split_first().expect("a length goes on");
+            length += usize::from(*byte);
+            is_longer = *byte == u8::MAX;
+            *rest = tail;
+        }
+        length
+    }
+
+    /// The literals and matches of a block, as pairs of lengths; the last has no match.
+    fn sequences(mut rest: &[u8]) -> Vec<(usize, usize)> {
+        let mut sequences = Vec::new();
+        while let Some((token, tail)) = rest.split_first() {
+            rest = tail;
+            let literals = take_length(token >> 4, &mut rest);
+            rest = &rest[literals..];
+            let Some((_, tail)) = rest.split_first_chunk::<2>() else {
+                sequences.push((literals, 0));
+                break;
+            };
+            rest = tail;
+            let length = take_length(token & 15, &mut rest) + MATCH_BYTES_MIN;
+            sequences.push((literals, length));
+        }
+        sequences
+    }
+
+    /// Decoders may rely on where the last match begins and ends; `lz4_flex` does not.
+    #[test]
+    fn a_block_ends_as_the_format_asks() {
+        let dictionary: Vec<u8> = (0..3000_u32).map(|at| ((at * at) >> 5) as u8).collect();
+        let digest = Digest::new(&dictionary);
+        let (mut encoder, mut target) = (Lz4::new(), Vec::new());
+        for bytes in 0..600 {
+            for input in [&vec![7; bytes], &dictionary[..bytes].to_vec()] {
+                for known in [None, Some((&dictionary[..], &digest))] {
+                    encoder.encode(known, input, &mut target);
+                    let mut sequences = sequences(&target);
+                    let (tail, none) = sequences.pop().expect("a block has a last sequence");
+                    assert_eq!(none, 0, "{bytes}");
+                    let lengths: usize = sequences.iter().map(|(one, other)| one + other).sum();
+                    assert_eq!(lengths + tail, bytes);
+                    let Some((_, length)) = sequences.last() else {
+                        continue;
+                    };
+                    assert!(tail >= TAIL_BYTES && tail + length >= MATCH_MARGIN_BYTES, "{bytes}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_dictionary_is_reachable() {
+        let dictionary: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();
+        let reachable = reachable(&dictionary);
+        assert_eq!((reachable.len(), reachable.last()), (OFFSET_MAX, dictionary.last()));
+        let digest = Digest::new(reachable);
+        let input = &dictionary[dictionary.len() - 1000..];
+        let (mut target, mut back) = (Vec::new(), vec![0; input.len()]);
+        Lz4::new().encode(Some((reachable, &digest)), input, &mut target);
+        assert!(target.len() < 30, "{} bytes", target.len());
+        assert_eq!(decode(Some(reachable), &target, &mut back), Some(input.len()));
+        assert_eq!(back, input);
+    }
+}

@@ -16,24 +16,32 @@ fn encoded(method: Method, dictionary: Option<&Dictionary>, input: &[u8]) -> Vec
     output
 }
 
-/// Every way to encode, with an input of this length.
-fn outputs(bytes: usize) -> Vec<(Method, Option<&'static Dictionary>, Vec<u8>, Vec<u8>)> {
-    let input = records(9, bytes);
-    let mut outputs = Vec::new();
+/// An output and what it was made from.
+struct Sample {
+    method: Method,
+    dictionary: Option<&'static Dictionary>,
+    input: Vec<u8>,
+    output: Vec<u8>,
+}
+
+/// Every way to encode an input of this length.
+fn samples(bytes: usize) -> Vec<Sample> {
+    let mut samples = Vec::new();
     for method in METHODS {
         for dictionary in [None, Some(dictionary())] {
+            let input = records(9, bytes);
             let output = encoded(method, dictionary, &input);
-            outputs.push((method, dictionary, input.clone(), output));
+            samples.push(Sample { method, dictionary, input, output });
         }
     }
-    outputs
+    samples
 }
 
 #[test]
 fn a_target_of_another_length_is_damage() {
     let mut decoder = Decoder::new();
     for bytes in [300, 2000, 140 << 10] {
-        for (method, dictionary, input, output) in outputs(bytes) {
+        for Sample { method, dictionary, input, output } in samples(bytes) {
             let near = (bytes - 40..bytes + 40).chain([0, 1, 7, bytes / 2, bytes * 2, 200 << 10]);
             for length in near.filter(|&length| length != bytes) {
                 let result = decoder.decode(method, dictionary, &output, &mut vec![0; length]);
@@ -49,7 +57,7 @@ fn a_target_of_another_length_is_damage() {
 #[test]
 fn a_truncated_input_is_damage() {
     let mut decoder = Decoder::new();
-    for (method, dictionary, input, output) in outputs(2000) {
+    for Sample { method, dictionary, input, output } in samples(2000) {
         let mut target = vec![0; input.len()];
         for length in 0..output.len() {
             let result = decoder.decode(method, dictionary, &output[..length], &mut target);
@@ -65,7 +73,7 @@ fn a_truncated_input_is_damage() {
 fn no_flipped_byte_does_harm() {
     let mut decoder = Decoder::new();
     for bytes in [300, 700, 3000] {
-        for (method, dictionary, input, mut output) in outputs(bytes) {
+        for Sample { method, dictionary, input, mut output } in samples(bytes) {
             let sum = checksum(&output);
             let mut target = vec![0; input.len()];
             for at in 0..output.len() {
