@@ -1,0 +1,75 @@
+//! The side that compresses: the contexts of one thread, used again for every block.
+
+use zstd_safe::CCtx;
+
+use crate::frame::{self, BARE_BYTES_MAX};
+use crate::lz4::Lz4;
+use crate::{Dictionary, Method, pays};
+
+/// The fastest level of zstd that may be asked for.
+pub const LEVEL_MIN: i32 = -7;
+/// The highest level of zstd that may be asked for. From level 13 on, zstd may make several blocks
+/// of an input that is one here.
+pub const LEVEL_MAX: i32 = 12;
+
+/// Compresses blocks, one after the other.
+pub struct Encoder {
+    level: i32,
+    lz4: Lz4,
+    zstd: CCtx<'static>,
+}
+
+impl Encoder {
+    /// An encoder that uses zstd at `level`, brought into its range, where there is no dictionary;
+    /// a dictionary has its own.
+    pub fn new(level: i32) -> Self {
+        let level = level.clamp(LEVEL_MIN, LEVEL_MAX);
+        Self { level, lz4: Lz4::new(), zstd: CCtx::create() }
+    }
+
+    /// Replaces what is in `target` by the output for `input`. The method is `wanted` if that pays,
+    /// and raw otherwise.
+    pub fn encode(
+        &mut self,
+        wanted: Method,
+        dictionary: Option<&Dictionary>,
+        input: &[u8],
+        target: &mut Vec<u8>,
+    ) -> Method {
+        target.clear();
+        let is_done = match wanted {
+            Method::Raw => false,
+            Method::Lz4 => {
+                self.lz4.encode(dictionary.map(Dictionary::lz4), input, target);
+                true
+            }
+            Method::Zstd => self.zstd(dictionary, input, target),
+        };
+        if is_done && pays(input.len(), target.len()) {
+            return wanted;
+        }
+        target.clear();
+        target.extend_from_slice(input);
+        Method::Raw
+    }
+
+    /// Bytes that the context and the table have grown to, outside of this struct.
+    pub fn memory_bytes(&self) -> usize {
+        self.zstd.sizeof() + self.lz4.memory_bytes()
+    }
+
+    fn zstd(
+        &mut self,
+        dictionary: Option<&Dictionary>,
+        input: &[u8],
+        target: &mut Vec<u8>,
+    ) -> bool {
+        target.reserve(zstd_safe::compress_bound(input.len()));
+        let done = match dictionary {
+            Some(dictionary) => self.zstd.compress_using_cdict(target, input, &dictionary.encoding),
+            None => self.zstd.compress(target, input, self.level),
+        };
+        // The target is long enough, so what fails has found no memory, and can go on without.
+        done.is_ok() && (input.len() > BARE_BYTES_MAX || frame::take_off(target))
+    }
+}
