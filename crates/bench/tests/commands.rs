@@ -97,6 +97,36 @@ fn a_workload_goes_to_every_server_and_evicts() {
 }
 
 #[test]
+fn copies_go_to_every_server_in_a_share_of_their_bytes() {
+    let made = "make --keys 20000 --requests 100000 --sizes fixed:400";
+    let options = ["--memory", "40%", "--copies", "2", "--key-bytes", "24"];
+    let arguments = [&["compare", "trace", made][..], &options].concat();
+    let Some(report) = report_of(&arguments, "copies.json") else {
+        return;
+    };
+    let facts = report["facts"].as_array().expect("facts");
+    let fact = |name: &str| {
+        let fact = facts.iter().find(|fact| fact[0] == name).expect("it is told");
+        fact[1].as_str().expect("words").to_owned()
+    };
+    assert_eq!(fact("requests"), "200000");
+    let objects: u64 = fact("objects").parse().expect("a number");
+    assert!(objects > 20_000 && objects.is_multiple_of(2), "{objects}");
+    assert!(fact("data").starts_with(&format!("{} bytes", objects * 424)), "{}", fact("data"));
+    let limit_mb = (objects as f64 * 424.0 * 0.4 / 1048576.0).round();
+    let found = rows(&report, "hits");
+    let misses = |row: &BTreeMap<String, Value>| row["misses, percent"]["value"].as_f64();
+    for row in &found {
+        assert_eq!(row["limit MiB"]["value"].as_f64(), Some(limit_mb), "{row:?}");
+        let share = row["memory, percent of the data"]["value"].as_f64().expect("a share");
+        assert!((35.0..45.0).contains(&share), "{row:?}");
+        let beside = row["misses beside memcached's, percent"]["value"].as_f64();
+        let expected = misses(row).zip(misses(&found[1])).map(|(own, its)| own / its - 1.0);
+        assert!((beside.expect("a share") - 100.0 * expected.expect("misses")).abs() < 1e-6);
+    }
+}
+
+#[test]
 fn density_fills_every_server() {
     let Some(report) = report_of(&["density", "--sizes", "30+270"], "density.json") else {
         return;

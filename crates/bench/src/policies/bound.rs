@@ -8,6 +8,8 @@
 //!
 //! The bound is sorted once and answers for every capacity.
 
+use std::borrow::Borrow;
+
 use super::belady::NEVER;
 use crate::trace::Request;
 
@@ -20,11 +22,16 @@ pub struct Bound {
 
 impl Bound {
     /// The bound for requests whose next uses are known and whose weights `weigh` tells.
-    pub fn new(requests: &[Request], next: &[u32], weigh: impl Fn(&Request) -> u32) -> Bound {
-        let uses = requests.iter().zip(next).enumerate().filter(|(_, (_, next))| **next != NEVER);
+    pub fn new(
+        requests: impl IntoIterator<Item: Borrow<Request>>,
+        next: &[u32],
+        weigh: impl Fn(&Request) -> u32,
+    ) -> Bound {
+        let uses =
+            requests.into_iter().zip(next).enumerate().filter(|(_, (_, next))| **next != NEVER);
         let mut needs: Vec<u64> = uses
             .map(|(position, (request, next))| {
-                u64::from(weigh(request)) * (u64::from(*next) - position as u64)
+                u64::from(weigh(request.borrow())) * (u64::from(*next) - position as u64)
             })
             .collect();
         needs.sort_unstable();
@@ -33,7 +40,7 @@ impl Bound {
             sum += u128::from(*need);
             sum
         });
-        Bound { needed: needed.collect(), requests: requests.len() as u64 }
+        Bound { needed: needed.collect(), requests: next.len() as u64 }
     }
 
     /// The most hits that a cache of this capacity can have.

@@ -31,7 +31,7 @@ use crate::policies::kind::Kind;
 use crate::policies::weight::Scale;
 use crate::report;
 use crate::report::ReportOptions;
-use crate::trace::Trace;
+use crate::trace::copies::{Copies, CopyOptions};
 use crate::values::{self, ValueOptions, Values};
 use crate::workload::requests::Requests;
 use cache::Model;
@@ -58,6 +58,8 @@ pub struct ReplayOptions {
     #[arg(long, value_enum, value_delimiter = ',',
         default_values_t = [Kind::Memcached, Kind::Belady])]
     policies: Vec<Kind>,
+    #[command(flatten)]
+    copies: CopyOptions,
     #[command(flatten)]
     values: ValueOptions,
     #[command(flatten)]
@@ -101,23 +103,24 @@ impl EnginePolicy {
 
 /// A trace with everything that replaying it needs.
 struct Subject {
-    trace: Trace,
+    trace: Copies,
     values: Values,
     next_uses: Arc<[u32]>,
 }
 
 /// Runs the command.
 pub fn run(options: &ReplayOptions) -> Outcome<()> {
-    let mut trace = options.trace.read_filled()?;
+    let mut trace = options.copies.of(options.trace.read_filled()?)?;
     let values = Values::attach(&options.values, &mut trace)?;
-    let limits = options.memory.resolve(1 << 20, values::data_bytes(&trace));
+    let data_bytes = values::data_bytes(trace.iter(), trace.objects());
+    let limits = options.memory.resolve(1 << 20, data_bytes);
     machine::check_memory(limits.last().copied().unwrap_or(0))?;
-    let next_uses = next_uses(&trace.requests, trace.objects);
+    let next_uses = next_uses(trace.iter(), trace.objects());
     let subject = Subject { trace, values, next_uses };
     let models = options.policies.len() as u64 + 1;
     let engines = options.threads.len() as u64 * options.engine_policies.len() as u64;
     let steps = limits.len() as u64 * (engines + models);
-    let progress = report::progress(steps * subject.trace.requests.len() as u64);
+    let progress = report::progress(steps * subject.trace.len() as u64);
     let mut rows = Vec::new();
     for limit in &limits {
         for policy in &options.engine_policies {
@@ -139,7 +142,8 @@ pub fn run(options: &ReplayOptions) -> Outcome<()> {
         rows.extend(bound.into_iter().map(|tally| Row::bound(*limit, tally)));
     }
     progress.finish_and_clear();
-    let document = document::write(Machine::describe(), &subject.trace, &rows);
+    let document =
+        document::write(Machine::describe(), &subject.trace, data_bytes, &options.policies, &rows);
     println!("{}", report::text(&document));
     options.report.write(&document)
 }
