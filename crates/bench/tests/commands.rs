@@ -137,6 +137,88 @@ fn density_fills_every_server() {
     }
 }
 
+/// A file of records, each a line of words that a compressor finds again.
+fn records(name: &str) -> PathBuf {
+    let record = |number: u32| {
+        let text = format!("{{\"number\":{number},\"colour\":\"green\",\"shape\":\"round\"}}");
+        [&(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat()
+    };
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let bytes: Vec<u8> = (0..500).flat_map(record).collect();
+    std::fs::write(&path, bytes).expect("the target folder can be written to");
+    path
+}
+
+#[test]
+fn density_under_a_load_counts_what_every_server_keeps() {
+    let path = records("load.rec");
+    let values = format!("{},made:incompressible", path.display());
+    let load = ["--zipf", "0.9", "--rounds", "2", "--key-space", "4", "--requests", "300000"];
+    let arguments = [&["density", "--values", &values][..], &load].concat();
+    let Some(report) = report_of(&arguments, "density-load.json") else {
+        return;
+    };
+    let found = rows(&report, "density");
+    assert_eq!(found.len(), 6, "two kinds of values on three servers");
+    for row in &found {
+        let value = |name: &str| row[name]["value"].as_f64().expect("a number");
+        assert!(value("items") > 10_000.0, "{row:?}");
+        assert!((5.0..80.0).contains(&value("misses, percent")), "{row:?}");
+        let per_gib = row["M items / GiB"]["spread"]["median"].as_f64().expect("a number");
+        let bytes = value("resident bytes for each item");
+        assert!((per_gib * 1e6 * bytes / (1u64 << 30) as f64 - 1.0).abs() < 0.05, "{row:?}");
+        if row["server"] == "memcached" {
+            assert_eq!(row["x memcached"]["spread"]["median"], 1.0, "{row:?}");
+        }
+    }
+    let bytes = |row: usize| found[row]["resident bytes for each item"]["value"].as_f64();
+    assert!(bytes(1) < bytes(4), "records are shorter than values of 300 bytes");
+    // Every server is sent the same, and another round is another load.
+    let rounds = rows(&report, "rounds");
+    assert_eq!(rounds.len(), 12);
+    assert!(rounds.iter().all(|row| row["gets"]["value"] == 60_000.0));
+    assert_ne!(rounds[0]["misses"], rounds[6]["misses"]);
+}
+
+#[test]
+fn a_load_for_density_is_refused_with_a_line() {
+    let cases: [(&[&str], &str); 8] = [
+        (&["--zipf", "0.9"], "--values"),
+        (&["--values", "random", "--zipf", "11"], "an exponent is at least 0"),
+        (&["--values", "random", "--key-space", "0"], "above 0 and at most 1000"),
+        (&["--values", "random", "--sizes", "16+32"], "cannot be used with"),
+        (&["--values", "made:9"], "1, which is incompressible, and 8"),
+        (&["--values", "random", "--rate", "0"], "above 0"),
+        (&["--values", "random,random", "--servers", "memcached"], "names random twice"),
+        (&["--values", "random", "-m", "100000000", "--servers", "memcached"], "1 to 2147483648"),
+    ];
+    for (arguments, expected) in cases {
+        let needs_memcached = arguments.contains(&"memcached");
+        if needs_memcached && installed("memcached").is_none() {
+            continue;
+        }
+        let output = bench(&[&["density"], arguments].concat());
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+#[test]
+fn further_arguments_reach_larder_in_every_comparison() {
+    let made = "make --keys 100 --requests 1000";
+    let commands: [&[&str]; 3] =
+        [&["density"], &["density", "--values", "random"], &["compare", "trace", made]];
+    for command in commands {
+        let servers = ["--quick", "--servers", "larder", "--larder", "/bin/ls"];
+        let arguments = ["--larder-args", "--no-such-option -x"];
+        let output = bench(&[command, &servers, &arguments].concat());
+        assert_eq!(output.status.code(), Some(4));
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(message.contains("-t 1 --no-such-option -x` ended at once"), "{message}");
+    }
+}
+
 #[test]
 fn rss_follows_every_fill() {
     let Some(report) = report_of(&["rss"], "rss.json") else {

@@ -11,7 +11,6 @@ use clap::Args;
 
 use super::{MIB, trace_report};
 use crate::amounts::Amounts;
-use crate::drive::encode::Dialect;
 use crate::failure::{Failure, Outcome};
 use crate::load::exchange::Protocol;
 use crate::load::found::Found;
@@ -153,10 +152,7 @@ fn measure(
     values: &Values,
 ) -> Outcome<Sample> {
     let server = Server::start(recipe, memory_mb, options.servers_options.server_core)?;
-    let protocol = match recipe.dialect {
-        Dialect::Text => Protocol::Text,
-        Dialect::Resp => Protocol::Resp,
-    };
+    let protocol = Protocol::of(recipe.dialect);
     let job = Job {
         fills_misses: options.trace.fills_misses(),
         ..options.pace.job(protocol, trace, values, WARM_UP)

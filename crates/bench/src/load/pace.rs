@@ -32,7 +32,8 @@ pub struct PaceOptions {
     pub limit: Option<u64>,
 }
 
-fn rate(text: &str) -> Result<f64, String> {
+/// Reads a number of requests per second.
+pub fn rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(rate) if rate > 0.0 && rate.is_finite() => Ok(rate),
         _ => Err("a rate is a number of requests above 0".into()),

@@ -120,7 +120,7 @@ mod tests {
         // The reference string of Silberschatz's Operating System Concepts with three frames; it
         // faults nine times. Leaving out what is needed latest saves no fault here.
         let objects = [0, 1, 2, 3, 1, 4, 1, 5, 3, 4, 1, 4, 1, 3, 2, 3, 1, 2, 0, 1];
-        let mut cache = Belady::new(3, 6, next_uses(&reads(&objects), 6));
+        let mut cache = Belady::new(3, 6, next_uses(reads(&objects), 6));
         assert!(hits(&mut cache, &objects).matches('.').count() <= 9);
     }
 

@@ -170,7 +170,7 @@ mod tests {
             objects in prop::collection::vec(0u32..12, 1..300),
         ) {
             let capacities: Vec<u64> = (1..=12).collect();
-            let tallies = lru_at(&reads(&objects), 12, Scale::Objects, &capacities);
+            let tallies = lru_at(reads(&objects), 12, Scale::Objects, &capacities);
             for (capacity, tally) in (1..).zip(tallies) {
                 prop_assert_eq!(tally.gets, objects.len() as u64);
                 prop_assert_eq!(tally.misses, naive_misses(&objects, capacity));

@@ -122,7 +122,8 @@ pub fn run(options: &ReplayOptions) -> Outcome<()> {
     let steps = limits.len() as u64 * (engines + models);
     let progress = report::progress(steps * subject.trace.len() as u64);
     let mut rows = Vec::new();
-    for limit in &limits {
+    let bounds = sweep::bound(&subject.trace, &subject.next_uses, Measure::Memory, &limits);
+    for (limit, bound) in limits.iter().zip(bounds) {
         for policy in &options.engine_policies {
             for threads in &options.threads {
                 let step = |requests| progress.inc(requests);
@@ -138,8 +139,7 @@ pub fn run(options: &ReplayOptions) -> Outcome<()> {
             let step = |requests| progress.inc(requests);
             rows.push(subject.model(name, *kind, scale, *limit, &step));
         }
-        let bound = sweep::bound(&subject.trace, &subject.next_uses, Measure::Memory, &[*limit]);
-        rows.extend(bound.into_iter().map(|tally| Row::bound(*limit, tally)));
+        rows.push(Row::bound(*limit, bound));
     }
     progress.finish_and_clear();
     let document =

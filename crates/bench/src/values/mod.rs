@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | `--values FILE`, `records:FILE` | the record's | the record that has the object's number |
 //! | `--values made:RATIO` | as the trace has it | phrases and random bytes that compress so far |
+//! | `--values made:incompressible` | as the trace has it | random bytes: `made:1` |
 //! | neither | as the trace has it | random, from the object's number |
 //! | `--value-bytes N` | N | any of these: a record is cut, or said again |
 //!
@@ -26,9 +27,9 @@ use crate::trace::copies::Copies;
 pub use choice::{ValueChoice, Values};
 
 /// `obj:` and ten digits.
-const KEY_BYTES_MIN: u16 = 14;
+pub const KEY_BYTES_MIN: u16 = 14;
 /// The longest key that memcached and Larder take.
-const KEY_BYTES_MAX: u16 = 250;
+pub const KEY_BYTES_MAX: u16 = 250;
 /// The longest value: the item limit leaves some room for the header and the key.
 pub const VALUE_BYTES_MAX: u32 = (1 << 20) - 512;
 /// The seed of the values of a trace: that of a workload unless it is told another.
@@ -37,7 +38,8 @@ const SEED: u64 = 1;
 /// What the keys and values of a trace shall be.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ValueOptions {
-    /// What values hold: random, made:RATIO (compresses so far), records:FILE or FILE (a stream of
+    /// What values hold: random, made:RATIO (compresses so far; made:incompressible is
+    /// made:1), records:FILE or FILE (a stream of
     /// lengths and bytes, by object number; their lengths too) [default: random].
     #[arg(long, value_name = "CHOICE")]
     pub values: Option<ValueChoice>,
