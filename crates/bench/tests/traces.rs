@@ -169,6 +169,24 @@ fn memory_is_a_share_of_the_data_and_misses_stand_beside_memcacheds() {
 }
 
 #[test]
+fn an_engine_is_told_whether_it_may_compress() {
+    let trace = trace("compressed.u32.zst", 3_000, 1_000);
+    let json = Path::new(env!("CARGO_TARGET_TMPDIR")).join("compressed.json");
+    let replay = |list: &str| {
+        let options = ["--memory", "16", "--value-bytes", "500", "--engine-compressed", list];
+        bench(&[&["replay", text(&trace), "--json", text(&json)][..], &options].concat())
+    };
+    let output = replay("off");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("| larder, compressed off |"));
+    assert_eq!(replay("on").status.code(), Some(2));
+    let output = replay("off,auto");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("this engine has no compressed zone"), "{message}");
+}
+
+#[test]
 fn bad_input_is_named() {
     let good = trace("good.u32.zst", 10, 5);
     let empty = file("empty.u32.zst", &zstd::encode_all(&b""[..], 1).expect("memory is enough"));
