@@ -8,6 +8,7 @@
 //! With `--values` it is another experiment: what is left of a zipfian load (`popular`).
 
 mod popular;
+mod popular_report;
 
 use std::str::FromStr;
 

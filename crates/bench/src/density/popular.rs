@@ -13,18 +13,18 @@
 
 use clap::Args;
 
-use super::{GIB, QUICK_POPULAR_MEMORY_MB};
+use super::{GIB, QUICK_POPULAR_MEMORY_MB, popular_report};
 use crate::failure::{Failure, Outcome};
 use crate::load::exchange::Protocol;
 use crate::load::job::{Check, Job, SILENCE_MAX};
 use crate::load::{self, Spread, pace};
 use crate::machine::{self, Machine};
 use crate::random::Random;
-use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
-use crate::report::{self, Spread as Range};
+use crate::report;
+use crate::report::model::Document;
 use crate::server::Server;
 use crate::server::held::Held;
-use crate::server::recipe::{Kind, Recipe, ServerOptions};
+use crate::server::recipe::{Kind, ServerOptions};
 use crate::trace::copies::Copies;
 use crate::trace::{Operation, Request, Trace};
 use crate::values::{KEY_BYTES_MAX, KEY_BYTES_MIN, VALUE_BYTES_MAX, ValueChoice, Values};
@@ -32,8 +32,8 @@ use crate::workload::popularity::{Choice, Chooser, KEYS_MAX};
 use crate::workload::skew;
 
 /// Connections, and requests in flight on each where there is no rate.
-const CONNECTIONS: usize = 50;
-const DEPTH: usize = 16;
+pub const CONNECTIONS: usize = 50;
+pub const DEPTH: usize = 16;
 /// Requests that are made and sent at a time: 48 MiB.
 const BATCH_REQUESTS: u64 = 1 << 20;
 /// Requests for each key unless it is said: enough to fill even what compresses well.
@@ -56,7 +56,7 @@ pub struct PopularOptions {
     /// With --values: the exponent of Zipf's law (0 to 10).
     #[arg(long, value_name = "SKEW", default_value_t = 0.99, value_parser = skew,
         requires = "values")]
-    zipf: f64,
+    pub zipf: f64,
     /// With --values: bytes of all keys and values, in multiples of the memory limit (above 0, at
     /// most 1000).
     #[arg(long, value_name = "TIMES", default_value_t = 10.0, value_parser = key_space,
@@ -68,11 +68,11 @@ pub struct PopularOptions {
     requests: Option<u64>,
     /// With --values: requests per second [default: as fast as the server answers].
     #[arg(long, value_parser = pace::rate, requires = "values")]
-    rate: Option<f64>,
+    pub rate: Option<f64>,
     /// With --values: times that everything is repeated, each with other requests (1 to 100).
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100),
         requires = "values")]
-    rounds: u64,
+    pub rounds: u64,
     /// With --values: bytes of a value that is no record.
     #[arg(long, value_name = "BYTES", default_value_t = 300, requires = "values",
         value_parser = clap::value_parser!(u32).range(1..=i64::from(VALUE_BYTES_MAX)))]
@@ -81,7 +81,7 @@ pub struct PopularOptions {
     #[arg(long, value_name = "BYTES", default_value_t = 24, requires = "values",
         value_parser = clap::value_parser!(u16)
             .range(i64::from(KEY_BYTES_MIN)..=i64::from(KEY_BYTES_MAX)))]
-    key_bytes: u16,
+    pub key_bytes: u16,
 }
 
 fn key_space(text: &str) -> Result<f64, String> {
@@ -92,11 +92,14 @@ fn key_space(text: &str) -> Result<f64, String> {
 }
 
 /// Values with what a load of them is.
-struct Subject {
-    name: String,
+pub struct Subject {
+    /// What the report calls the values.
+    pub name: String,
     values: Values,
-    keys: u64,
-    requests: u64,
+    /// How many there are to choose from.
+    pub keys: u64,
+    /// How many are sent.
+    pub requests: u64,
     /// Of a value that is no record.
     made_bytes: u32,
     key_bytes: u16,
@@ -104,20 +107,30 @@ struct Subject {
 
 /// One server after one round.
 #[derive(Debug, Clone)]
-struct Sample {
-    values: String,
-    server: String,
-    command: String,
-    round: u64,
-    items: u64,
-    evictions: u64,
-    resident_bytes: u64,
-    gets: u64,
-    misses: u64,
+pub struct Sample {
+    /// The values' name.
+    pub values: String,
+    /// The server's name.
+    pub server: String,
+    /// How it was started.
+    pub command: String,
+    /// The round, from 0.
+    pub round: u64,
+    /// What it holds at the end, by its own count.
+    pub items: u64,
+    /// What it has evicted, by its own count.
+    pub evictions: u64,
+    /// What the kernel says is resident.
+    pub resident_bytes: u64,
+    /// Gets of the last fifth.
+    pub gets: u64,
+    /// Of these, without a value.
+    pub misses: u64,
 }
 
 impl Sample {
-    fn items_per_gib(&self) -> f64 {
+    /// Items for each GiB of resident memory.
+    pub fn items_per_gib(&self) -> f64 {
         self.items as f64 / self.resident_bytes as f64 * GIB
     }
 }
@@ -157,7 +170,7 @@ pub fn run(
         }
     }
     progress.finish_and_clear();
-    Ok(document(machine, options, memory_mb, &subjects, &recipes, &samples))
+    Ok(popular_report::document(machine, options, memory_mb, &subjects, &recipes, &samples))
 }
 
 impl Subject {
@@ -267,170 +280,6 @@ impl Subject {
         };
         let spread = Spread { connections: CONNECTIONS, cores: Vec::new() };
         Ok(load::run(&job, server.address, &spread)?.counts)
-    }
-}
-
-/// One server with one kind of values over all rounds.
-struct Row<'s> {
-    values: &'s str,
-    server: &'s str,
-    samples: Vec<&'s Sample>,
-    /// Items for each GiB beside memcached's, in each round.
-    ratios: Vec<f64>,
-}
-
-impl Row<'_> {
-    fn range(&self, figure: impl Fn(&Sample) -> f64) -> Range {
-        Range::of(self.samples.iter().map(|sample| figure(sample)))
-    }
-}
-
-fn rows<'s>(subjects: &'s [Subject], recipes: &'s [Recipe], samples: &'s [Sample]) -> Vec<Row<'s>> {
-    let memcached = Kind::Memcached.to_string();
-    let of = |values: &str, server: &str| {
-        let its = |sample: &&Sample| sample.values == values && sample.server == server;
-        samples.iter().filter(its).collect::<Vec<_>>()
-    };
-    let row = |(subject, recipe): (&'s Subject, &'s Recipe)| {
-        let (own, peers) = (of(&subject.name, &recipe.name), of(&subject.name, &memcached));
-        let ratio = |(own, peer): (&&Sample, &&Sample)| own.items_per_gib() / peer.items_per_gib();
-        let ratios = own.iter().zip(&peers).map(ratio).collect();
-        Row { values: &subject.name, server: &recipe.name, samples: own, ratios }
-    };
-    let pairs = subjects.iter().flat_map(|subject| recipes.iter().map(move |it| (subject, it)));
-    pairs.map(row).collect()
-}
-
-fn document(
-    machine: Machine,
-    options: &PopularOptions,
-    memory_mb: u64,
-    subjects: &[Subject],
-    recipes: &[Recipe],
-    samples: &[Sample],
-) -> Document {
-    let rows = rows(subjects, recipes, samples);
-    let mut facts = vec![("memory limit".to_owned(), format!("{memory_mb} MiB"))];
-    let (zipf, key_bytes) = (options.zipf, options.key_bytes);
-    let load = format!("zipfian {zipf}, gets, each miss is followed by a set");
-    facts.push(("load".to_owned(), load));
-    for Subject { name, keys, requests, .. } in subjects {
-        let text = format!("{name}: {requests} requests for {keys} keys of {key_bytes} bytes");
-        facts.push(("values".to_owned(), text));
-    }
-    let pace = options.rate.map_or_else(
-        || format!("{CONNECTIONS} connections, {DEPTH} in flight on each"),
-        |rate| format!("{CONNECTIONS} connections, {rate} requests/s"),
-    );
-    facts.push(("pace".to_owned(), pace));
-    facts.push(("rounds".to_owned(), options.rounds.to_string()));
-    let mut lines: Vec<&str> = Vec::new();
-    for recipe in recipes {
-        let own = samples.iter().find(|sample| sample.server == recipe.name);
-        lines.extend(own.map(|sample| sample.command.as_str()));
-    }
-    facts.extend(lines.iter().map(|line| ("server".to_owned(), (*line).to_owned())));
-    let mut text = vec![
-        "Items are the server's own count at the end, resident memory is the kernel's. Misses are \
-         those of the last fifth of the requests."
-            .to_owned(),
-    ];
-    let idle = rows.iter().filter(|row| row.samples.iter().any(|sample| sample.evictions == 0));
-    text.extend(idle.map(|row| {
-        let (server, values) = (row.server, row.values);
-        format!("Not full: {server} has evicted nothing of {values}; send more or over more keys.")
-    }));
-    let mut section = Section::new("Items for each GiB of resident memory", text);
-    section.plots.push(plot(subjects, &rows));
-    section.tables.push(table(&rows));
-    let mut detail = Section::detail("Round by round");
-    detail.tables.push(rounds(samples));
-    let sections = vec![section, detail];
-    Document {
-        title: "How many items a server keeps under a load".into(),
-        machine,
-        facts,
-        sections,
-    }
-}
-
-fn table(rows: &[Row]) -> Table {
-    let columns = [
-        "values",
-        "server",
-        "items",
-        "evicted",
-        "RSS MiB",
-        "M items / GiB",
-        "resident bytes for each item",
-        "misses, percent",
-        "x memcached",
-    ];
-    let cells = |row: &Row| {
-        let ratios = row.ratios.iter().copied();
-        vec![
-            Cell::text(row.values),
-            Cell::text(row.server),
-            Cell::number(row.range(|sample| sample.items as f64).median, 0),
-            Cell::number(row.range(|sample| sample.evictions as f64).median, 0),
-            Cell::number(row.range(|it| it.resident_bytes as f64).median / (1 << 20) as f64, 1),
-            Cell::spread(row.range(|sample| sample.items_per_gib() / 1e6), 2),
-            Cell::number(row.range(|sample| GIB / sample.items_per_gib()).median, 1),
-            Cell::number(row.range(miss_percent).median, 2),
-            if row.ratios.is_empty() { Cell::Nothing } else { Cell::spread(Range::of(ratios), 2) },
-        ]
-    };
-    Table {
-        name: "density".into(),
-        columns: columns.map(String::from).to_vec(),
-        rows: rows.iter().map(cells).collect(),
-    }
-}
-
-fn miss_percent(sample: &Sample) -> f64 {
-    100.0 * sample.misses as f64 / sample.gets.max(1) as f64
-}
-
-fn rounds(samples: &[Sample]) -> Table {
-    let columns = ["values", "server", "round", "items", "evicted", "RSS bytes", "gets", "misses"];
-    let cells = |sample: &Sample| {
-        vec![
-            Cell::text(&sample.values),
-            Cell::text(&sample.server),
-            Cell::count(sample.round),
-            Cell::count(sample.items),
-            Cell::count(sample.evictions),
-            Cell::count(sample.resident_bytes),
-            Cell::count(sample.gets),
-            Cell::count(sample.misses),
-        ]
-    };
-    Table {
-        name: "rounds".into(),
-        columns: columns.map(String::from).to_vec(),
-        rows: samples.iter().map(cells).collect(),
-    }
-}
-
-/// A group of bars for each kind of values, a bar for each server.
-fn plot(subjects: &[Subject], rows: &[Row]) -> Plot {
-    let mut series: Vec<Series> = Vec::new();
-    for row in rows {
-        let place = subjects.iter().position(|subject| subject.name == row.values);
-        let x = place.expect("every row is of a subject") as f64;
-        let point = Point::spread(x, row.range(|sample| sample.items_per_gib() / 1e6));
-        match series.iter_mut().find(|series| series.name == row.server) {
-            Some(series) => series.points.push(point),
-            None => series.push(Series { name: row.server.to_owned(), points: vec![point] }),
-        }
-    }
-    let names = subjects.iter().map(|subject| subject.name.clone()).collect();
-    Plot {
-        name: "density".into(),
-        title: "Items for each GiB of resident memory".into(),
-        x: Axis::words("values", names),
-        y: Axis::linear("million items / GiB"),
-        series,
     }
 }
 

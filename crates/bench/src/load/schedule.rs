@@ -5,10 +5,10 @@
 //! made while they are sent and cost no memory.
 //!
 //! All requests for one object and its copies go over one connection, so that they arrive in the
-//! order of the trace. Without a rate each connection sends as soon as replies come (a closed loop). With a
-//! rate, every request has a time at which it should be sent, whatever the server does (an open
-//! loop), and its latency counts from then: a server that stalls is charged for all that had to
-//! wait, not only for the one request that met the stall (coordinated omission).
+//! order of the trace. Without a rate each connection sends as soon as replies come (a closed
+//! loop). With a rate, every request has a time at which it should be sent, whatever the server
+//! does (an open loop), and its latency counts from then: a server that stalls is charged for all
+//! that had to wait, not only for the one request that met the stall (coordinated omission).
 
 use std::time::Duration;
 

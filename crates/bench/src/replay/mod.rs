@@ -11,7 +11,8 @@
 //! that it returns is compared with what was stored. Time to live follows the trace's clock.
 //!
 //! `clock, same items` is no rival but a check of the engine: CLOCK with exactly the bytes for each
-//! item of an engine that does not compress. Larder decides by CLOCK within each size class, so the two should nearly agree.
+//! item of an engine that does not compress. Larder decides by CLOCK within each size class, so the
+//! two should nearly agree.
 
 pub mod cache;
 mod compressed;

@@ -8,8 +8,8 @@
 //!
 //! Copy `k` of object `o` is object `o * copies + k`, with the key and the value of that number.
 //! So objects stay numbered as they appear, and the copies of one object have different records of
-//! a record file that is long enough. Lengths follow the records; without records every copy has the
-//! lengths that the trace gives the object.
+//! a record file that is long enough. Lengths follow the records; without records every copy has
+//! the lengths that the trace gives the object.
 //!
 //! The copies are made one request at a time while they are read: only the trace itself is held.
 
