@@ -49,7 +49,12 @@ impl FromStr for Amounts {
                     (Amount::Percent(first), Amount::Percent(last)) => {
                         amounts.extend(doubling(first, last).map(Amount::Percent));
                     }
-                    _ => return Err(format!("`{part}` runs from a number to a percentage")),
+                    (Amount::Units(_), Amount::Percent(_)) => {
+                        return Err(format!("`{part}` runs from a number to a percentage"));
+                    }
+                    (Amount::Percent(_), Amount::Units(_)) => {
+                        return Err(format!("`{part}` runs from a percentage to a number"));
+                    }
                 },
             }
         }

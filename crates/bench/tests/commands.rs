@@ -97,6 +97,36 @@ fn a_workload_goes_to_every_server_and_evicts() {
 }
 
 #[test]
+fn copies_go_to_every_server_in_a_share_of_their_bytes() {
+    let made = "make --keys 20000 --requests 100000 --sizes fixed:400";
+    let options = ["--memory", "40%", "--copies", "2", "--key-bytes", "24"];
+    let arguments = [&["compare", "trace", made][..], &options].concat();
+    let Some(report) = report_of(&arguments, "copies.json") else {
+        return;
+    };
+    let facts = report["facts"].as_array().expect("facts");
+    let fact = |name: &str| {
+        let fact = facts.iter().find(|fact| fact[0] == name).expect("it is told");
+        fact[1].as_str().expect("words").to_owned()
+    };
+    assert_eq!(fact("requests"), "200000");
+    let objects: u64 = fact("objects").parse().expect("a number");
+    assert!(objects > 20_000 && objects.is_multiple_of(2), "{objects}");
+    assert!(fact("data").starts_with(&format!("{} bytes", objects * 424)), "{}", fact("data"));
+    let limit_mb = (objects as f64 * 424.0 * 0.4 / 1048576.0).round();
+    let found = rows(&report, "hits");
+    let misses = |row: &BTreeMap<String, Value>| row["misses, percent"]["value"].as_f64();
+    for row in &found {
+        assert_eq!(row["limit MiB"]["value"].as_f64(), Some(limit_mb), "{row:?}");
+        let share = row["memory, percent of the data"]["value"].as_f64().expect("a share");
+        assert!((35.0..45.0).contains(&share), "{row:?}");
+        let beside = row["misses beside memcached's, percent"]["value"].as_f64();
+        let expected = misses(row).zip(misses(&found[1])).map(|(own, its)| own / its - 1.0);
+        assert!((beside.expect("a share") - 100.0 * expected.expect("misses")).abs() < 1e-6);
+    }
+}
+
+#[test]
 fn density_fills_every_server() {
     let Some(report) = report_of(&["density", "--sizes", "30+270"], "density.json") else {
         return;
@@ -104,6 +134,88 @@ fn density_fills_every_server() {
     for row in rows(&report, "density") {
         let per_gib = row["M items / GiB"]["value"].as_f64().expect("a number");
         assert!((1.0..3.6).contains(&per_gib), "{row:?}");
+    }
+}
+
+/// A file of records, each a line of words that a compressor finds again.
+fn records(name: &str) -> PathBuf {
+    let record = |number: u32| {
+        let text = format!("{{\"number\":{number},\"colour\":\"green\",\"shape\":\"round\"}}");
+        [&(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat()
+    };
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let bytes: Vec<u8> = (0..500).flat_map(record).collect();
+    std::fs::write(&path, bytes).expect("the target folder can be written to");
+    path
+}
+
+#[test]
+fn density_under_a_load_counts_what_every_server_keeps() {
+    let path = records("load.rec");
+    let values = format!("{},made:incompressible", path.display());
+    let load = ["--zipf", "0.9", "--rounds", "2", "--key-space", "4", "--requests", "300000"];
+    let arguments = [&["density", "--values", &values][..], &load].concat();
+    let Some(report) = report_of(&arguments, "density-load.json") else {
+        return;
+    };
+    let found = rows(&report, "density");
+    assert_eq!(found.len(), 6, "two kinds of values on three servers");
+    for row in &found {
+        let value = |name: &str| row[name]["value"].as_f64().expect("a number");
+        assert!(value("items") > 10_000.0, "{row:?}");
+        assert!((5.0..80.0).contains(&value("misses, percent")), "{row:?}");
+        let per_gib = row["M items / GiB"]["spread"]["median"].as_f64().expect("a number");
+        let bytes = value("resident bytes for each item");
+        assert!((per_gib * 1e6 * bytes / (1u64 << 30) as f64 - 1.0).abs() < 0.05, "{row:?}");
+        if row["server"] == "memcached" {
+            assert_eq!(row["x memcached"]["spread"]["median"], 1.0, "{row:?}");
+        }
+    }
+    let bytes = |row: usize| found[row]["resident bytes for each item"]["value"].as_f64();
+    assert!(bytes(1) < bytes(4), "records are shorter than values of 300 bytes");
+    // Every server is sent the same, and another round is another load.
+    let rounds = rows(&report, "rounds");
+    assert_eq!(rounds.len(), 12);
+    assert!(rounds.iter().all(|row| row["gets"]["value"] == 60_000.0));
+    assert_ne!(rounds[0]["misses"], rounds[6]["misses"]);
+}
+
+#[test]
+fn a_load_for_density_is_refused_with_a_line() {
+    let cases: [(&[&str], &str); 8] = [
+        (&["--zipf", "0.9"], "--values"),
+        (&["--values", "random", "--zipf", "11"], "an exponent is at least 0"),
+        (&["--values", "random", "--key-space", "0"], "above 0 and at most 1000"),
+        (&["--values", "random", "--sizes", "16+32"], "cannot be used with"),
+        (&["--values", "made:9"], "1, which is incompressible, and 8"),
+        (&["--values", "random", "--rate", "0"], "above 0"),
+        (&["--values", "random,random", "--servers", "memcached"], "names random twice"),
+        (&["--values", "random", "-m", "100000000", "--servers", "memcached"], "1 to 2147483648"),
+    ];
+    for (arguments, expected) in cases {
+        let needs_memcached = arguments.contains(&"memcached");
+        if needs_memcached && installed("memcached").is_none() {
+            continue;
+        }
+        let output = bench(&[&["density"], arguments].concat());
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+#[test]
+fn further_arguments_reach_larder_in_every_comparison() {
+    let made = "make --keys 100 --requests 1000";
+    let commands: [&[&str]; 3] =
+        [&["density"], &["density", "--values", "random"], &["compare", "trace", made]];
+    for command in commands {
+        let servers = ["--quick", "--servers", "larder", "--larder", "/bin/ls"];
+        let arguments = ["--larder-args", "--no-such-option -x"];
+        let output = bench(&[command, &servers, &arguments].concat());
+        assert_eq!(output.status.code(), Some(4));
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(message.contains("-t 1 --no-such-option -x` ended at once"), "{message}");
     }
 }
 

@@ -9,8 +9,8 @@
 
 use clap::Args;
 
-use super::trace_report;
-use crate::drive::encode::Dialect;
+use super::{MIB, trace_report};
+use crate::amounts::Amounts;
 use crate::failure::{Failure, Outcome};
 use crate::load::exchange::Protocol;
 use crate::load::found::Found;
@@ -22,7 +22,7 @@ use crate::report::{self, ReportOptions};
 use crate::server::held::Held;
 use crate::server::recipe::{Kind, Recipe, ServerOptions};
 use crate::server::{Server, usage};
-use crate::trace::Trace;
+use crate::trace::copies::{Copies, CopyOptions};
 use crate::values::{self, ValueOptions, Values};
 use crate::workload::requests::Requests;
 
@@ -42,9 +42,10 @@ pub struct TraceOptions {
     #[arg(long, value_enum, value_delimiter = ',',
         default_values_t = [Kind::Larder, Kind::Memcached, Kind::Redis])]
     servers: Vec<Kind>,
-    /// Memory limits of each server in MiB.
-    #[arg(short, long = "memory-mb", value_delimiter = ',', default_value = "64")]
-    memory_mb: Vec<u64>,
+    /// Memory limits of each server in whole MiB or percent of all keys and values: `16,64`,
+    /// `1..64` (doubling), `5%` (rounded to MiB).
+    #[arg(short, long, alias = "memory-mb", value_name = "SIZES", default_value = "64")]
+    memory: Amounts,
     /// Times that everything is repeated.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
     rounds: u64,
@@ -53,6 +54,8 @@ pub struct TraceOptions {
     quick: bool,
     #[command(flatten)]
     pub pace: PaceOptions,
+    #[command(flatten)]
+    copies: CopyOptions,
     #[command(flatten)]
     values: ValueOptions,
     #[command(flatten)]
@@ -88,34 +91,45 @@ pub fn run(options: &TraceOptions) -> Outcome<()> {
         return Err(Failure::Usage("the null server keeps no items".into()));
     }
     let recipes = options.servers_options.recipes(&options.servers)?;
-    let largest_mb = options.memory_mb.iter().copied().max().unwrap_or(0);
-    machine::check_memory(largest_mb.saturating_mul(1 << 20))?;
     let quick_limit = if options.quick { QUICK_REQUESTS } else { u64::MAX };
     let limit = options.pace.limit.unwrap_or(u64::MAX).min(quick_limit);
-    let mut trace = options.trace.read_first(Some(limit), None)?;
+    let limit = options.copies.limit(limit);
+    let mut trace = options.copies.of(options.trace.read_first(Some(limit), None)?)?;
     let values = Values::attach(&options.values, &mut trace)?;
-    let samples = measure_all(options, &recipes, &trace, &values)?;
-    let data_bytes = values::data_bytes(&trace);
+    let data_bytes = values::data_bytes(trace.iter(), trace.objects());
+    let limits_mb = limits_mb(&options.memory, data_bytes);
+    machine::check_memory(limits_mb.last().map_or(0, |largest| largest.saturating_mul(1 << 20)))?;
+    let samples = measure_all(options, &recipes, &limits_mb, &trace, &values)?;
     let document =
         trace_report::document(Machine::describe(), options, &trace, data_bytes, &samples);
     println!("{}", report::text(&document));
     options.report.write(&document)
 }
 
+/// Memory limits in MiB, which is what servers are told, rising and each once.
+fn limits_mb(memory: &Amounts, data_bytes: u64) -> Vec<u64> {
+    let limits = memory.resolve(1 << 20, data_bytes);
+    let mut limits: Vec<u64> =
+        limits.iter().map(|bytes| ((*bytes as f64 / MIB).round() as u64).max(1)).collect();
+    limits.dedup();
+    limits
+}
+
 /// All rounds, each server in turn, in an order that rotates.
 fn measure_all(
     options: &TraceOptions,
     recipes: &[Recipe],
-    trace: &Trace,
+    limits_mb: &[u64],
+    trace: &Copies,
     values: &Values,
 ) -> Outcome<Vec<Sample>> {
     let rounds = if options.quick { QUICK_ROUNDS } else { options.rounds };
     machine::pin(options.servers_options.client_core)?;
-    let steps = rounds * (options.memory_mb.len() * recipes.len()) as u64;
+    let steps = rounds * (limits_mb.len() * recipes.len()) as u64;
     let progress = report::progress(steps);
     let mut samples = Vec::new();
     for round in 0..rounds {
-        for memory_mb in &options.memory_mb {
+        for memory_mb in limits_mb {
             for place in 0..recipes.len() {
                 let recipe = &recipes[(place + round as usize) % recipes.len()];
                 progress.set_message(format!("{} -m {memory_mb}", recipe.name));
@@ -134,14 +148,11 @@ fn measure(
     recipe: &Recipe,
     memory_mb: u64,
     round: u64,
-    trace: &Trace,
+    trace: &Copies,
     values: &Values,
 ) -> Outcome<Sample> {
     let server = Server::start(recipe, memory_mb, options.servers_options.server_core)?;
-    let protocol = match recipe.dialect {
-        Dialect::Text => Protocol::Text,
-        Dialect::Resp => Protocol::Resp,
-    };
+    let protocol = Protocol::of(recipe.dialect);
     let job = Job {
         fills_misses: options.trace.fills_misses(),
         ..options.pace.job(protocol, trace, values, WARM_UP)
@@ -151,7 +162,7 @@ fn measure(
     let found = load::run(&job, server.address, &spread).map_err(|error| server.explain(error))?;
     let client_ns = found.cpu_ns as f64;
     let server_ns = (usage::cpu_ns(server.pid())? - server_before) as f64;
-    let requests = trace.requests.len() as f64;
+    let requests = trace.len() as f64;
     Ok(Sample {
         server: server.name.clone(),
         command_line: server.command_line.clone(),
@@ -162,4 +173,18 @@ fn measure(
         client_cpu: client_ns / requests / 1e3,
         found,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::limits_mb;
+
+    #[test]
+    fn limits_are_whole_mebibytes() {
+        let limits = |text: &str, data| limits_mb(&text.parse().expect("sizes"), data);
+        assert_eq!(limits("64,9", 0), [9, 64]);
+        assert_eq!(limits("5%,10%,20%", 100 << 20), [5, 10, 20]);
+        // 0.5, 2.25 and 2.5 MiB.
+        assert_eq!(limits("1%,4.5%,5%", 50 << 20), [1, 2, 3]);
+    }
 }

@@ -5,8 +5,11 @@ use super::MIB;
 use super::trace::{Sample, TraceOptions};
 use crate::machine::Machine;
 use crate::report::Spread;
+use crate::report::beside::{BESIDE_COLUMN, SHARE_COLUMN, beside};
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
-use crate::trace::Trace;
+use crate::server::recipe::Kind;
+use crate::trace::copies::Copies;
+use crate::values;
 
 /// One server with one memory limit over all rounds.
 struct Row<'s> {
@@ -19,16 +22,16 @@ struct Row<'s> {
 pub fn document(
     machine: Machine,
     options: &TraceOptions,
-    trace: &Trace,
+    trace: &Copies,
     data_bytes: u64,
     samples: &[Sample],
 ) -> Document {
     let rows = rows(samples);
     Document {
-        title: format!("{} sent to each server", trace.name),
+        title: format!("{} sent to each server", trace.name()),
         machine,
         facts: facts(options, trace, data_bytes, samples),
-        sections: vec![hits(&rows), work(&rows), rounds(samples)],
+        sections: vec![hits(&rows, data_bytes), work(&rows), rounds(samples)],
     }
 }
 
@@ -47,7 +50,7 @@ fn rows(samples: &[Sample]) -> Vec<Row<'_>> {
 
 fn facts(
     options: &TraceOptions,
-    trace: &Trace,
+    trace: &Copies,
     data_bytes: u64,
     samples: &[Sample],
 ) -> Vec<(String, String)> {
@@ -60,12 +63,12 @@ fn facts(
         }
     }
     let rounds = samples.iter().map(|sample| sample.round + 1).max().unwrap_or(0);
-    let data_mb = data_bytes as f64 / MIB;
     let counted = samples.first().map_or(0, |sample| sample.found.counts.gets);
     let more = [
-        ("requests", trace.requests.len().to_string()),
+        ("requests", trace.len().to_string()),
         ("gets that count", counted.to_string()),
-        ("objects", format!("{}, {data_mb:.1} MiB of keys and values", trace.objects)),
+        ("objects", trace.objects().to_string()),
+        ("data", values::data_in_words(data_bytes)),
         ("pace", options.pace.in_words()),
         ("connections", options.pace.connections.to_string()),
         ("rounds", format!("{rounds}; medians, with (min..max)")),
@@ -74,7 +77,7 @@ fn facts(
     lines.chain(more.map(|(name, value)| (name.to_owned(), value))).collect()
 }
 
-fn hits(rows: &[Row]) -> Section {
+fn hits(rows: &[Row], data_bytes: u64) -> Section {
     let text =
         ["Every get that misses is followed by a set, and every hit was compared with what was \
          stored. A memory limit does not mean the same to every server: resident memory is what \
@@ -85,19 +88,27 @@ fn hits(rows: &[Row]) -> Section {
         "limit MiB",
         "hits, percent",
         "misses, percent",
+        BESIDE_COLUMN,
+        SHARE_COLUMN,
         "items",
         "evicted",
         "RSS MiB",
         "resident bytes for each item",
         "refused",
     ];
+    let memcached = Kind::Memcached.to_string();
+    let peer = |row: &Row| {
+        rows.iter().find(|peer| peer.server == memcached && peer.memory_mb == row.memory_mb)
+    };
     let cells = |row: &Row| {
         let count = |field: fn(&Sample) -> Option<f64>, digits| row.optional(field, digits);
         vec![
             Cell::text(row.server),
             Cell::count(row.memory_mb),
             Cell::spread(row.spread(|sample| 100.0 * sample.found.hit_ratio()), 2),
-            Cell::number(100.0 - row.spread(|sample| 100.0 * sample.found.hit_ratio()).median, 2),
+            Cell::number(100.0 * row.miss_ratio(), 2),
+            beside(row.miss_ratio(), peer(row).map(Row::miss_ratio)),
+            Cell::number(100.0 * (row.memory_mb as f64 * MIB) / data_bytes as f64, 1),
             count(|sample| Some(sample.held.counts?.items as f64), 0),
             count(|sample| Some(sample.held.counts?.evictions as f64), 0),
             count(|sample| Some(sample.held.resident_bytes as f64 / MIB), 1),
@@ -211,6 +222,11 @@ fn plot(rows: &[Row], name: &str, label: &str, figure: impl Fn(&Row) -> Spread) 
 impl Row<'_> {
     fn spread(&self, field: impl Fn(&Sample) -> f64) -> Spread {
         Spread::of(self.samples.iter().map(|sample| field(sample)))
+    }
+
+    /// Misses for each get, the median.
+    fn miss_ratio(&self) -> f64 {
+        self.spread(|sample| 1.0 - sample.found.hit_ratio()).median
     }
 
     /// The median of what not every server tells.

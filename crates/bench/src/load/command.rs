@@ -15,7 +15,7 @@ use crate::machine::Machine;
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
 use crate::report::{self, ReportOptions};
 use crate::server::usage;
-use crate::trace::Trace;
+use crate::trace::copies::{Copies, CopyOptions};
 use crate::values::{ValueOptions, Values};
 use crate::workload::requests::Requests;
 
@@ -49,6 +49,8 @@ pub struct LoadOptions {
     #[command(flatten)]
     pace: PaceOptions,
     #[command(flatten)]
+    copies: CopyOptions,
+    #[command(flatten)]
     values: ValueOptions,
     #[command(flatten)]
     report: ReportOptions,
@@ -56,7 +58,8 @@ pub struct LoadOptions {
 
 /// Runs the command.
 pub fn run(options: &LoadOptions) -> Outcome<()> {
-    let mut trace = options.trace.read_first(options.pace.limit, None)?;
+    let limit = options.pace.limit.map(|limit| options.copies.limit(limit));
+    let mut trace = options.copies.of(options.trace.read_first(limit, None)?)?;
     let values = Values::attach(&options.values, &mut trace)?;
     let job = Job {
         fills_misses: !options.no_fill && options.trace.fills_misses(),
@@ -75,7 +78,7 @@ pub fn run(options: &LoadOptions) -> Outcome<()> {
         facts.push(("server memory, MiB".into(), format!("{resident:.1}")));
     }
     let document = Document {
-        title: format!("{} sent to {}", trace.name, options.address),
+        title: format!("{} sent to {}", trace.name(), options.address),
         machine: Machine::describe(),
         facts,
         sections: vec![section(&found)],
@@ -84,15 +87,15 @@ pub fn run(options: &LoadOptions) -> Outcome<()> {
     options.report.write(&document)
 }
 
-fn facts(options: &LoadOptions, trace: &Trace, found: &Found) -> Vec<(String, String)> {
+fn facts(options: &LoadOptions, trace: &Copies, found: &Found) -> Vec<(String, String)> {
     let seconds = found.elapsed().as_secs_f64();
     let refused = match &found.refusal {
         Some(words) => format!("{} (first: {words})", found.counts.refused),
         None => "0".to_owned(),
     };
     [
-        ("requests of the trace", trace.requests.len().to_string()),
-        ("objects", trace.objects.to_string()),
+        ("requests of the trace", trace.len().to_string()),
+        ("objects", trace.objects().to_string()),
         ("pace", options.pace.in_words()),
         ("connections", options.pace.connections.to_string()),
         ("counted requests", found.requests().to_string()),

@@ -16,7 +16,7 @@ use crate::failure::{Failure, Outcome};
 use crate::load::exchange::{self, Answer, Ask};
 use crate::load::found::Found;
 use crate::load::job::{Check, Job};
-use crate::load::schedule::{Share, due};
+use crate::load::schedule::{Planned, Share, due};
 use crate::trace::Operation;
 use crate::values::write_key;
 
@@ -42,7 +42,7 @@ struct Flight {
 pub struct Connection<'t> {
     /// The socket.
     pub stream: TcpStream,
-    share: &'t Share,
+    share: &'t Share<'t>,
     next: usize,
     flight: VecDeque<Flight>,
     inbox: Inbox,
@@ -54,7 +54,7 @@ pub struct Connection<'t> {
 
 impl<'t> Connection<'t> {
     /// A connection that has sent nothing.
-    pub fn new(stream: TcpStream, share: &'t Share) -> Self {
+    pub fn new(stream: TcpStream, share: &'t Share<'t>) -> Self {
         Self {
             stream,
             share,
@@ -70,7 +70,7 @@ impl<'t> Connection<'t> {
 
     /// Whether everything was sent and answered.
     pub fn is_done(&self) -> bool {
-        self.next == self.share.requests.len() && self.flight.is_empty()
+        self.next == self.share.len() && self.flight.is_empty()
     }
 
     /// Whether the server owes it a reply.
@@ -80,7 +80,7 @@ impl<'t> Connection<'t> {
 
     /// When its next request is due, if there is one and there is room for it.
     pub fn next_due(&self, job: &Job<'_>) -> Option<Duration> {
-        let position = self.share.requests.get(self.next)?.position;
+        let position = self.share.request(self.next)?.position;
         match job.per_second {
             None => (self.flight.len() < job.depth).then_some(Duration::ZERO),
             Some(per_second) => (self.flight.len() < FLIGHT_MAX).then(|| due(position, per_second)),
@@ -101,15 +101,19 @@ impl<'t> Connection<'t> {
             }
             let number = self.next as u32;
             self.next += 1;
-            let operation = self.share.requests[number as usize].operation;
+            let operation = self.planned(number).operation;
             let since = if job.per_second.is_some() { started + due } else { now };
             self.push(job, Flight { since, number, operation, is_fill: false });
         }
         self.flush()
     }
 
+    fn planned(&self, number: u32) -> Planned {
+        self.share.request(number as usize).expect("what is in flight is one of the share's")
+    }
+
     fn push(&mut self, job: &Job<'t>, flight: Flight) {
-        let planned = &self.share.requests[flight.number as usize];
+        let planned = self.planned(flight.number);
         write_key(planned.object, planned.key_bytes, &mut self.key);
         let ask = Ask {
             operation: flight.operation,
@@ -162,9 +166,9 @@ impl<'t> Connection<'t> {
                 together.count(now, found);
                 return Ok(());
             };
-            let planned = &self.share.requests[flight.number as usize];
+            let planned = self.planned(flight.number);
             if let Answer::Hit(range) = &answer {
-                job.check(planned, &waiting[range.clone()], &mut self.value)?;
+                job.check(&planned, &waiting[range.clone()], &mut self.value)?;
             }
             self.inbox.take(bytes);
             self.flight.pop_front();

@@ -19,6 +19,7 @@ use clap::ValueEnum;
 use memchr::memchr;
 use serde::Serialize;
 
+use crate::drive::encode::Dialect;
 use crate::failure::{Failure, Outcome};
 use crate::trace::Operation;
 
@@ -39,6 +40,16 @@ pub enum Protocol {
     Meta,
     /// Redis's protocol.
     Resp,
+}
+
+impl Protocol {
+    /// What a server of this dialect is asked in.
+    pub fn of(dialect: Dialect) -> Protocol {
+        match dialect {
+            Dialect::Text => Protocol::Text,
+            Dialect::Resp => Protocol::Resp,
+        }
+    }
 }
 
 /// What is asked for.

@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::exchange::Protocol;
 use super::schedule::Planned;
 use crate::failure::{Failure, Outcome};
-use crate::trace::{Operation, Request, Trace};
+use crate::trace::copies::Copies;
+use crate::trace::{Operation, Request};
 use crate::values::Values;
 
 /// A server that says nothing for this long while it owes replies is given up.
@@ -16,8 +17,8 @@ pub const SILENCE_MAX: Duration = Duration::from_secs(10);
 pub struct Job<'t> {
     /// The protocol.
     pub protocol: Protocol,
-    /// The trace.
-    pub requests: &'t [Request],
+    /// The requests.
+    pub trace: &'t Copies,
     /// The values of its objects.
     pub values: &'t Values,
     /// Stores an object when a get misses it.
@@ -47,19 +48,19 @@ pub enum Check {
 
 impl Check {
     /// The strictest that holds for a trace.
-    pub fn of(trace: &Trace) -> Check {
+    pub fn of(trace: &Copies) -> Check {
         use Operation::{Append, Decrement, Increment, Prepend};
         let changes =
             |it: &Request| matches!(it.operation, Append | Prepend | Increment | Decrement);
-        if trace.requests.iter().any(changes) {
+        if trace.trace().requests.iter().any(changes) {
             return Check::Nothing;
         }
-        let mut lengths = vec![None; trace.objects as usize];
-        let mut lasts = |request: &Request| {
+        let mut lengths = vec![None; trace.objects() as usize];
+        let mut lasts = |request: Request| {
             let bytes = request.value_bytes;
             *lengths[request.object as usize].get_or_insert(bytes) == bytes
         };
-        if trace.requests.iter().all(&mut lasts) { Check::Whole } else { Check::Content }
+        if trace.iter().all(&mut lasts) { Check::Whole } else { Check::Content }
     }
 }
 
@@ -83,16 +84,18 @@ impl Job<'_> {
 mod tests {
     use super::Check;
     use crate::policies::check::reads;
+    use crate::trace::copies::Copies;
     use crate::trace::{Operation, Trace};
 
     #[test]
     fn the_check_is_as_strict_as_the_trace_allows() {
-        let mut trace = Trace { name: "t".into(), requests: reads(&[0, 1, 0]), objects: 2 };
-        trace.requests[1].value_bytes = 7;
+        let trace = Trace { name: "t".into(), requests: reads(&[0, 1, 0]), objects: 2 };
+        let mut trace = Copies::from(trace);
+        trace.originals()[1].value_bytes = 7;
         assert_eq!(Check::of(&trace), Check::Whole);
-        trace.requests[2].value_bytes = 7;
+        trace.originals()[2].value_bytes = 7;
         assert_eq!(Check::of(&trace), Check::Content);
-        trace.requests[1].operation = Operation::Append;
+        trace.originals()[1].operation = Operation::Append;
         assert_eq!(Check::of(&trace), Check::Nothing);
     }
 }

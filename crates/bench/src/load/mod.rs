@@ -53,7 +53,7 @@ pub struct Spread {
 /// Sends the whole job to the server at `address` and waits for all replies.
 pub fn run(job: &Job<'_>, address: SocketAddr, spread: &Spread) -> Outcome<Found> {
     assert!((1..=CONNECTIONS_MAX).contains(&spread.connections), "connections out of range");
-    let shares = split(job.requests, spread.connections);
+    let shares = split(job.trace, spread.connections);
     if spread.cores.is_empty() {
         return Worker::connect(job, address, &shares)?.run(Instant::now());
     }
@@ -92,7 +92,7 @@ struct Worker<'j, 't> {
 }
 
 impl<'j, 't: 'j> Worker<'j, 't> {
-    fn connect(job: &'j Job<'t>, address: SocketAddr, shares: &'j [Share]) -> Outcome<Self> {
+    fn connect(job: &'j Job<'t>, address: SocketAddr, shares: &'j [Share<'j>]) -> Outcome<Self> {
         let poll = Poll::new().map_err(Failure::io("making a poll"))?;
         let mut connections = Vec::with_capacity(shares.len());
         for (number, share) in shares.iter().enumerate() {
@@ -182,7 +182,8 @@ mod tests {
     use super::{Spread, run};
     use crate::failure::{Failure, Outcome};
     use crate::load::found::Found;
-    use crate::trace::{Operation, Request};
+    use crate::trace::copies::Copies;
+    use crate::trace::{Operation, Request, Trace};
     use crate::values::Values;
 
     /// How long the silent server is waited for: it never says anything, however long.
@@ -275,10 +276,11 @@ mod tests {
     }
 
     fn load(fault: Fault, depth: usize, per_second: Option<f64>, warm_up: u32) -> Outcome<Found> {
-        let requests: Vec<Request> = (0..3000).map(|number| get(number % 1000)).collect();
+        let requests = (0..3000).map(|number| get(number % 1000)).collect();
+        let trace = Copies::from(Trace { name: "t".into(), requests, objects: 1000 });
         let job = Job {
             protocol: Protocol::Text,
-            requests: &requests,
+            trace: &trace,
             values: &Values::random(),
             fills_misses: true,
             depth,

@@ -6,7 +6,7 @@ use clap::Args;
 use super::CONNECTIONS_MAX;
 use super::exchange::Protocol;
 use super::job::{Check, Job, SILENCE_MAX};
-use crate::trace::Trace;
+use crate::trace::copies::Copies;
 use crate::values::Values;
 
 /// How a load is sent.
@@ -27,12 +27,13 @@ pub struct PaceOptions {
     /// running server, 0.2 to those that begin empty].
     #[arg(long, value_parser = warm_up)]
     pub warm_up: Option<f64>,
-    /// Send only so many requests.
+    /// Send only so many requests, of all copies together.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub limit: Option<u64>,
 }
 
-fn rate(text: &str) -> Result<f64, String> {
+/// Reads a number of requests per second.
+pub fn rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(rate) if rate > 0.0 && rate.is_finite() => Ok(rate),
         _ => Err("a rate is a number of requests above 0".into()),
@@ -51,19 +52,19 @@ impl PaceOptions {
     pub fn job<'t>(
         &self,
         protocol: Protocol,
-        trace: &'t Trace,
+        trace: &'t Copies,
         values: &'t Values,
         warm_up: f64,
     ) -> Job<'t> {
         let warm_up = self.warm_up.unwrap_or(warm_up);
         Job {
             protocol,
-            requests: &trace.requests,
+            trace,
             values,
             fills_misses: true,
             depth: self.depth as usize,
             per_second: self.rate,
-            warm_up: (trace.requests.len() as f64 * warm_up) as u32,
+            warm_up: (trace.len() as f64 * warm_up) as u32,
             check: Check::of(trace),
             silence_max: SILENCE_MAX,
         }

@@ -1,26 +1,49 @@
 //! Who sends which request, and when.
 //!
 //! What a connection sends is copied out of the trace before anything is sent, so that it reads its
-//! requests one behind the other: 20 bytes for each, beside the trace's 28.
+//! requests one behind the other: 20 bytes for each, beside the trace's 28. Copies of a trace are
+//! made while they are sent and cost no memory.
 //!
-//! All requests for one object go over one connection, so that they arrive in the order of the
-//! trace. Without a rate each connection sends as soon as replies come (a closed loop). With a
-//! rate, every request has a time at which it should be sent, whatever the server does (an open
-//! loop), and its latency counts from then: a server that stalls is charged for all that had to
-//! wait, not only for the one request that met the stall (coordinated omission).
+//! All requests for one object and its copies go over one connection, so that they arrive in the
+//! order of the trace. Without a rate each connection sends as soon as replies come (a closed
+//! loop). With a rate, every request has a time at which it should be sent, whatever the server
+//! does (an open loop), and its latency counts from then: a server that stalls is charged for all
+//! that had to wait, not only for the one request that met the stall (coordinated omission).
 
 use std::time::Duration;
 
+use crate::trace::copies::{Copies, Rule};
 use crate::trace::{Operation, Request};
 
 /// Spreads objects over connections; any odd number with well-mixed upper bits.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// What one connection sends.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Share {
-    /// In the order of the trace.
-    pub requests: Vec<Planned>,
+#[derive(Debug, Clone)]
+pub struct Share<'t> {
+    /// In the order of the trace, and without copies.
+    originals: Vec<Planned>,
+    rule: &'t Rule,
+}
+
+impl Share<'_> {
+    /// How many requests there are, of all copies together.
+    pub fn len(&self) -> usize {
+        self.originals.len() * self.rule.count()
+    }
+
+    /// The request with this number, from 0, in the order of the trace; nothing behind the last.
+    pub fn request(&self, number: usize) -> Option<Planned> {
+        let copies = self.rule.count();
+        // Most loads have one copy: no division while the clock runs.
+        let (place, copy) =
+            if copies == 1 { (number, 0) } else { (number / copies, number % copies) };
+        let (original, copy) = (*self.originals.get(place)?, copy as u32);
+        let position = self.rule.number(original.position, copy);
+        let object = self.rule.number(original.object, copy);
+        let value_bytes = self.rule.value_bytes(object, original.value_bytes);
+        Some(Planned { position, object, value_bytes, ..original })
+    }
 }
 
 /// A request of a trace that one connection sends.
@@ -43,15 +66,15 @@ pub struct Planned {
 const _: () = assert!(size_of::<Planned>() == 20);
 
 /// Splits a trace over `connections`.
-pub fn split(requests: &[Request], connections: usize) -> Vec<Share> {
-    let mut shares = vec![Share::default(); connections];
-    for (position, request) in requests.iter().enumerate() {
+pub fn split(trace: &Copies, connections: usize) -> Vec<Share<'_>> {
+    let mut shares = vec![Share { originals: Vec::new(), rule: trace.rule() }; connections];
+    for (position, request) in trace.trace().requests.iter().enumerate() {
         let mixed = (u64::from(request.object).wrapping_add(1)).wrapping_mul(SPREAD) >> 32;
         let connection = ((mixed * connections as u64) >> 32) as usize;
         let Request { object, value_bytes, ttl_s, key_bytes, operation, .. } = *request;
         let position = position as u32;
         let planned = Planned { position, object, value_bytes, ttl_s, key_bytes, operation };
-        shares[connection].requests.push(planned);
+        shares[connection].originals.push(planned);
     }
     shares
 }
@@ -64,7 +87,8 @@ pub fn due(position: u32, per_second: f64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::{due, split};
-    use crate::trace::{Operation, Request};
+    use crate::trace::copies::{Copies, CopyOptions};
+    use crate::trace::{Operation, Request, Trace};
 
     fn request(object: u32) -> Request {
         Request {
@@ -79,22 +103,33 @@ mod tests {
     }
 
     #[test]
-    fn every_request_is_sent_once_and_an_object_stays_on_its_connection() {
-        let requests: Vec<_> = (0..30_000).map(|number| request(number % 10_000)).collect();
-        let shares = split(&requests, 7);
+    fn every_request_of_every_copy_is_sent_once_and_an_object_stays_on_its_connection() {
+        for copies in [1, 3] {
+            let requests = (0..30_000).map(|number| request(number % 10_000)).collect();
+            let trace = Trace { name: "t".into(), requests, objects: 10_000 };
+            let trace = CopyOptions { copies }.of(trace).expect("few enough");
+            every_request_is_sent_once(&trace);
+        }
+    }
+
+    fn every_request_is_sent_once(trace: &Copies) {
+        let requests: Vec<Request> = trace.iter().collect();
+        let shares = split(trace, 7);
         let mut seen = vec![false; requests.len()];
-        let mut owner = vec![None; 10_000];
+        let mut owner = vec![None; trace.objects() as usize];
         for (connection, share) in shares.iter().enumerate() {
-            assert!(share.requests.is_sorted_by_key(|planned| planned.position));
-            for planned in &share.requests {
+            let planned = (0..share.len()).map(|number| share.request(number).expect("in range"));
+            assert!(planned.clone().is_sorted_by_key(|planned| planned.position));
+            assert!(share.request(share.len()).is_none());
+            for planned in planned {
                 let position = planned.position as usize;
                 assert!(!std::mem::replace(&mut seen[position], true));
-                let object = requests[position].object as usize;
-                assert_eq!(planned.object as usize, object);
+                assert_eq!(planned.object, requests[position].object);
+                let object = planned.object as usize;
                 assert_eq!(*owner[object].get_or_insert(connection), connection);
             }
             let even = requests.len() / shares.len();
-            assert!((even / 2..even * 2).contains(&share.requests.len()), "about even");
+            assert!((even / 2..even * 2).contains(&share.len()), "about even");
         }
         assert!(seen.iter().all(|seen| *seen));
     }

@@ -7,7 +7,8 @@ use crate::policies::kind::Kind;
 use crate::policies::simulate::Tally;
 use crate::policies::weight::BASE_BYTES;
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
-use crate::trace::Trace;
+use crate::trace::copies::Copies;
+use crate::values;
 
 const MIB: f64 = (1u64 << 20) as f64;
 
@@ -38,9 +39,11 @@ impl Curve {
 /// Everything there is to report.
 pub struct Findings<'a> {
     /// What was replayed.
-    pub trace: &'a Trace,
+    pub trace: &'a Copies,
     /// What sizes count.
     pub measure: Measure,
+    /// The bytes of the data, where sizes count memory.
+    pub data_bytes: Option<u64>,
     /// The sizes.
     pub sizes: &'a [u64],
     /// Of all objects.
@@ -67,13 +70,13 @@ pub fn write(machine: Machine, findings: &Findings) -> Document {
     let Findings { trace, full, sampled, exact, .. } = findings;
     let mut sections = Vec::new();
     if let Some(curves) = full {
-        let title = format!("Misses of {}", trace.name);
+        let title = format!("Misses of {}", trace.name());
         let names = ["miss-percent", "hit-percent", "cost-paid-percent", "misses"];
         let text = Section::new(title, words(findings.measure));
         sections.push(fill(text, names, findings, curves, exact.as_deref()));
     }
     if let Some((rate, curves)) = sampled {
-        let title = format!("Misses of {}, from a sample of {rate}", trace.name);
+        let title = format!("Misses of {}, from a sample of {rate}", trace.name());
         let text = "SHARDS: this share of the objects, chosen by hash, in caches as much smaller; \
                     misses are divided by the expected number of requests.";
         let names = ["sample-miss-percent", "sample-hit-percent", "sample-cost-percent", "sample"];
@@ -84,12 +87,14 @@ pub fn write(machine: Machine, findings: &Findings) -> Document {
         }
         sections.push(section);
     }
-    let facts = vec![
-        ("trace".to_owned(), trace.name.clone()),
-        ("requests".to_owned(), trace.requests.len().to_string()),
-        ("objects".to_owned(), trace.objects.to_string()),
+    let mut facts = vec![
+        ("trace".to_owned(), trace.name()),
+        ("requests".to_owned(), trace.len().to_string()),
+        ("objects".to_owned(), trace.objects().to_string()),
     ];
-    Document { title: format!("Miss-ratio curves of {}", trace.name), machine, facts, sections }
+    let data = findings.data_bytes.map(values::data_in_words);
+    facts.extend(data.map(|words| ("data".to_owned(), words)));
+    Document { title: format!("Miss-ratio curves of {}", trace.name()), machine, facts, sections }
 }
 
 fn words(measure: Measure) -> Vec<String> {
@@ -206,7 +211,7 @@ fn plot(name: &str, findings: &Findings, curves: &[Curve], exact: Option<&[(u64,
     }));
     Plot {
         name: name.into(),
-        title: format!("Misses of {}", findings.trace.name),
+        title: format!("Misses of {}", findings.trace.name()),
         x: Axis::logarithmic(label),
         y: Axis::linear("misses, percent of reads"),
         series,

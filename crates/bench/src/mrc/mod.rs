@@ -24,7 +24,7 @@ use crate::policies::kind::Kind;
 use crate::policies::stack;
 use crate::report;
 use crate::report::ReportOptions;
-use crate::trace::Trace;
+use crate::trace::copies::{Copies, CopyOptions};
 use crate::values::{self, ValueOptions, Values};
 use crate::workload::requests::Requests;
 use document::{Curve, Findings};
@@ -60,6 +60,8 @@ pub struct MrcOptions {
     #[arg(long)]
     threads: Option<NonZeroUsize>,
     #[command(flatten)]
+    copies: CopyOptions,
+    #[command(flatten)]
     values: ValueOptions,
     #[command(flatten)]
     report: ReportOptions,
@@ -67,15 +69,15 @@ pub struct MrcOptions {
 
 /// Runs the command.
 pub fn run(options: &MrcOptions) -> Outcome<()> {
-    let mut trace = options.trace.read_filled()?;
-    let (measure, sizes) = sizes(options, &mut trace)?;
+    let mut trace = options.copies.of(options.trace.read_filled()?)?;
+    let (measure, sizes, data_bytes) = sizes(options, &mut trace)?;
     let kinds = match options.policies.as_slice() {
         [] => Kind::value_variants(),
         chosen => chosen,
     };
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let threads = options.threads.map_or(cores, NonZeroUsize::get);
-    let sweep = |trace: &Trace, sizes: &[u64]| -> Vec<Curve> {
+    let sweep = |trace: &Copies, sizes: &[u64]| -> Vec<Curve> {
         Sweep { trace, kinds, measure, sizes, threads }.run()
     };
     let (sampled, full) = match options.shards {
@@ -90,22 +92,24 @@ pub fn run(options: &MrcOptions) -> Outcome<()> {
     let exact = options.curve.map(|points| {
         let scale = measure.scale(Kind::Lru);
         let sizes = document::spaced(*sizes.last().expect("a list has an entry"), points);
-        let tallies = stack::lru_at(&trace.requests, trace.objects, scale, &sizes);
+        let tallies = stack::lru_at(trace.iter(), trace.objects(), scale, &sizes);
         sizes.into_iter().zip(tallies).collect()
     });
-    let findings = Findings { trace: &trace, measure, sizes: &sizes, full, sampled, exact };
+    let findings =
+        Findings { trace: &trace, measure, data_bytes, sizes: &sizes, full, sampled, exact };
     let document = document::write(Machine::describe(), &findings);
     println!("{}", report::text(&document));
     options.report.write(&document)
 }
 
-/// How caches are measured, and the sizes to simulate.
-fn sizes(options: &MrcOptions, trace: &mut Trace) -> Outcome<(Measure, Vec<u64>)> {
+/// How caches are measured, the sizes to simulate, and the bytes of the data if they count.
+fn sizes(options: &MrcOptions, trace: &mut Copies) -> Outcome<(Measure, Vec<u64>, Option<u64>)> {
     let Some(memory) = &options.memory else {
         let default = || OBJECTS.parse().expect("the default is a list of sizes");
         let amounts = options.objects.clone().unwrap_or_else(default);
-        return Ok((Measure::Objects, amounts.resolve(1, u64::from(trace.objects))));
+        return Ok((Measure::Objects, amounts.resolve(1, u64::from(trace.objects())), None));
     };
     Values::attach(&options.values, trace)?;
-    Ok((Measure::Memory, memory.resolve(1 << 20, values::data_bytes(trace))))
+    let data_bytes = values::data_bytes(trace.iter(), trace.objects());
+    Ok((Measure::Memory, memory.resolve(1 << 20, data_bytes), Some(data_bytes)))
 }

@@ -10,6 +10,7 @@ use super::document::Curve;
 use crate::failure::{Failure, Outcome};
 use crate::policies::simulate::Tally;
 use crate::random::Random;
+use crate::trace::copies::Copies;
 use crate::trace::{Operation, Trace};
 
 /// A rate on the command line.
@@ -21,26 +22,25 @@ pub fn rate(text: &str) -> Result<f64, String> {
 }
 
 /// The requests of the sampled objects, which are numbered anew.
-pub fn sample(trace: &Trace, rate: f64) -> Outcome<Trace> {
+pub fn sample(trace: &Copies, rate: f64) -> Outcome<Copies> {
     let threshold = (rate * u64::MAX as f64) as u64;
-    let mut numbers = vec![None; trace.objects as usize];
+    let mut numbers = vec![None; trace.objects() as usize];
     let (mut requests, mut objects) = (Vec::new(), 0);
-    for request in &trace.requests {
+    for mut request in trace.iter() {
         if Random::new(u64::from(request.object)).word() <= threshold {
             let number = *numbers[request.object as usize].get_or_insert_with(|| {
                 objects += 1;
                 objects - 1
             });
-            let mut request = *request;
             request.object = number;
             requests.push(request);
         }
     }
     if requests.is_empty() {
-        let doing = format!("sampling {rate} of {} objects", trace.objects);
+        let doing = format!("sampling {rate} of {} objects", trace.objects());
         return Err(Failure::invalid(doing, "none was chosen: take a higher rate"));
     }
-    Ok(Trace { name: trace.name.clone(), requests, objects })
+    Ok(Trace { name: trace.name(), requests, objects }.into())
 }
 
 /// Sizes of caches for the sample.
@@ -49,8 +49,8 @@ pub fn scale(sizes: &[u64], rate: f64) -> Vec<u64> {
 }
 
 /// What the sample's curves say of the whole trace: counts as they would be expected there.
-pub fn adjust(mut curves: Vec<Curve>, trace: &Trace, rate: f64) -> Vec<Curve> {
-    let reads = trace.requests.iter().filter(|request| request.operation == Operation::Get);
+pub fn adjust(mut curves: Vec<Curve>, trace: &Copies, rate: f64) -> Vec<Curve> {
+    let reads = trace.iter().filter(|request| request.operation == Operation::Get);
     let (mut gets, mut cost_us) = (0, 0);
     for request in reads {
         gets += 1;
@@ -73,17 +73,18 @@ mod tests {
     use crate::policies::kind::Kind;
     use crate::random::Random;
     use crate::trace::Trace;
+    use crate::trace::copies::Copies;
 
-    fn skewed_trace() -> Trace {
+    fn skewed_trace() -> Copies {
         let mut random = Random::new(5);
         let objects: Vec<u32> = (0..300_000).map(|_| skewed(&mut random, 20_000)).collect();
-        Trace { name: "skewed".into(), requests: reads(&objects), objects: 20_000 }
+        Trace { name: "skewed".into(), requests: reads(&objects), objects: 20_000 }.into()
     }
 
     #[test]
     fn a_sample_predicts_the_whole() {
         let trace = skewed_trace();
-        let sweep = |trace: &Trace, sizes: &[u64]| {
+        let sweep = |trace: &Copies, sizes: &[u64]| {
             let kinds = &[Kind::Lru, Kind::Sieve];
             Sweep { trace, kinds, measure: Measure::Objects, sizes, threads: 2 }.run()
         };
@@ -101,7 +102,7 @@ mod tests {
     #[test]
     fn a_full_rate_changes_nothing_and_a_tiny_one_is_refused() {
         let trace = skewed_trace();
-        assert_eq!(sample(&trace, 1.0).expect("all are chosen").requests.len(), 300_000);
+        assert_eq!(sample(&trace, 1.0).expect("all are chosen").len(), 300_000);
         let failure = sample(&trace, 1e-12).expect_err("none is chosen");
         assert!(failure.to_string().contains("higher rate"), "{failure}");
     }

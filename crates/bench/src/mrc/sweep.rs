@@ -13,7 +13,8 @@ use crate::policies::kind::{Kind, Setting};
 use crate::policies::simulate::{Simulation, Tally};
 use crate::policies::weight::Scale;
 use crate::report;
-use crate::trace::{Operation, Request, Trace};
+use crate::trace::Operation;
+use crate::trace::copies::Copies;
 
 /// What a size counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +38,7 @@ impl Measure {
 /// What to simulate.
 pub struct Sweep<'a> {
     /// The requests.
-    pub trace: &'a Trace,
+    pub trace: &'a Copies,
     /// The policies.
     pub kinds: &'a [Kind],
     /// What sizes count.
@@ -51,9 +52,9 @@ pub struct Sweep<'a> {
 impl Sweep<'_> {
     /// Runs everything: a curve for each policy, and what no policy passes if Belady is among them.
     pub fn run(&self) -> Vec<Curve> {
-        let next_uses = next_uses(&self.trace.requests, self.trace.objects);
+        let next_uses = next_uses(self.trace.iter(), self.trace.objects());
         let jobs = self.kinds.len() * self.sizes.len();
-        let progress = report::progress((jobs * self.trace.requests.len()) as u64);
+        let progress = report::progress((jobs * self.trace.len()) as u64);
         let results = Mutex::new(vec![Tally::default(); jobs]);
         let next_job = AtomicUsize::new(0);
         thread::scope(|scope| {
@@ -85,16 +86,15 @@ impl Sweep<'_> {
         let scale = self.measure.scale(kind);
         let mut simulation = simulation(kind, scale, size, self.trace, next_uses);
         progress.set_message(kind.to_string());
-        simulation.run(&self.trace.requests, |requests| progress.inc(requests))
+        simulation.run(self.trace.iter(), |requests| progress.inc(requests))
     }
 }
 
 /// What no policy can pass at these sizes. Its costs are not known.
-pub fn bound(trace: &Trace, next_uses: &[u32], measure: Measure, sizes: &[u64]) -> Vec<Tally> {
+pub fn bound(trace: &Copies, next_uses: &[u32], measure: Measure, sizes: &[u64]) -> Vec<Tally> {
     let scale = measure.scale(Kind::Belady);
-    let bound = Bound::new(&trace.requests, next_uses, |request| scale.weigh(request));
-    let is_read = |request: &&Request| request.operation == Operation::Get;
-    let gets = trace.requests.iter().filter(is_read).count() as u64;
+    let bound = Bound::new(trace.iter(), next_uses, |request| scale.weigh(request));
+    let gets = trace.iter().filter(|request| request.operation == Operation::Get).count() as u64;
     let at = |size: &u64| {
         let misses = gets - bound.hits(*size).min(gets);
         Tally { gets, misses, ..Tally::default() }
@@ -107,12 +107,12 @@ pub fn simulation(
     kind: Kind,
     scale: Scale,
     capacity: u64,
-    trace: &Trace,
+    trace: &Copies,
     next_uses: &Arc<[u32]>,
 ) -> Simulation {
-    let (requests, objects) = (&trace.requests, trace.objects);
-    let all: u64 = requests.iter().map(|request| u64::from(scale.weigh(request))).sum();
-    let mean = (all / requests.len().max(1) as u64).max(1);
+    let objects = trace.objects();
+    let all: u64 = trace.iter().map(|request| u64::from(scale.weigh(&request))).sum();
+    let mean = (all / trace.len().max(1) as u64).max(1);
     let items = (capacity / mean).clamp(1, u64::from(objects.max(1)));
     let setting = Setting { capacity, objects, items, next_uses: Arc::clone(next_uses) };
     Simulation::new(kind.build(&setting), scale, capacity, objects)

@@ -7,6 +7,7 @@
 //!
 //! Memory per item: none is counted but the item's own.
 
+use std::borrow::Borrow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -22,14 +23,24 @@ pub const NEVER: u32 = u32::MAX;
 /// For each request, the position of the next read of the same object that would find what this
 /// request leaves behind; `NEVER` if the object is stored anew or deleted before, or not read
 /// again.
-pub fn next_uses(requests: &[Request], objects: u32) -> Arc<[u32]> {
+pub fn next_uses<R>(requests: R, objects: u32) -> Arc<[u32]>
+where
+    R: IntoIterator<Item: Borrow<Request>, IntoIter: DoubleEndedIterator>,
+{
     let mut upcoming = vec![NEVER; objects as usize];
-    let mut next = vec![NEVER; requests.len()];
-    for (position, request) in requests.iter().enumerate().rev() {
-        let upcoming = &mut upcoming[request.object as usize];
-        next[position] = *upcoming;
-        let is_read = request.operation == Operation::Get;
-        *upcoming = if is_read { position as u32 } else { NEVER };
+    // From the last request to the first, and counted from the last as long as nobody knows how
+    // many there are.
+    let mut next = Vec::new();
+    for (back, request) in requests.into_iter().rev().enumerate() {
+        let Request { object, operation, .. } = *request.borrow();
+        let upcoming = &mut upcoming[object as usize];
+        next.push(*upcoming);
+        *upcoming = if operation == Operation::Get { back as u32 } else { NEVER };
+    }
+    next.reverse();
+    let count = next.len() as u32;
+    for back in next.iter_mut().filter(|back| **back != NEVER) {
+        *back = count - 1 - *back;
     }
     next.into()
 }
@@ -109,7 +120,7 @@ mod tests {
         // The reference string of Silberschatz's Operating System Concepts with three frames; it
         // faults nine times. Leaving out what is needed latest saves no fault here.
         let objects = [0, 1, 2, 3, 1, 4, 1, 5, 3, 4, 1, 4, 1, 3, 2, 3, 1, 2, 0, 1];
-        let mut cache = Belady::new(3, 6, next_uses(&reads(&objects), 6));
+        let mut cache = Belady::new(3, 6, next_uses(reads(&objects), 6));
         assert!(hits(&mut cache, &objects).matches('.').count() <= 9);
     }
 

@@ -6,40 +6,47 @@
 //! hits together cannot need more than the capacity for as long as the trace is. The bound lets the
 //! cheapest hits have it, as if what is free at one time could be used at another.
 //!
-//! The bound is sorted once and answers for every capacity.
+//! What hits need is sorted once and answers for every capacity, at 8 bytes for each request.
+
+use std::borrow::Borrow;
 
 use super::belady::NEVER;
 use crate::trace::Request;
 
-/// The hits that need least, and what they need together.
+/// What every hit needs.
 pub struct Bound {
-    /// After the `i` cheapest hits: weight times requests needed.
-    needed: Vec<u128>,
+    /// Weight times requests, rising.
+    needs: Vec<u64>,
     requests: u64,
 }
 
 impl Bound {
     /// The bound for requests whose next uses are known and whose weights `weigh` tells.
-    pub fn new(requests: &[Request], next: &[u32], weigh: impl Fn(&Request) -> u32) -> Bound {
-        let uses = requests.iter().zip(next).enumerate().filter(|(_, (_, next))| **next != NEVER);
+    pub fn new(
+        requests: impl IntoIterator<Item: Borrow<Request>>,
+        next: &[u32],
+        weigh: impl Fn(&Request) -> u32,
+    ) -> Bound {
+        let uses =
+            requests.into_iter().zip(next).enumerate().filter(|(_, (_, next))| **next != NEVER);
         let mut needs: Vec<u64> = uses
             .map(|(position, (request, next))| {
-                u64::from(weigh(request)) * (u64::from(*next) - position as u64)
+                u64::from(weigh(request.borrow())) * (u64::from(*next) - position as u64)
             })
             .collect();
         needs.sort_unstable();
-        let mut sum = 0;
-        let needed = needs.iter().map(|need| {
-            sum += u128::from(*need);
-            sum
-        });
-        Bound { needed: needed.collect(), requests: requests.len() as u64 }
+        Bound { needs, requests: next.len() as u64 }
     }
 
     /// The most hits that a cache of this capacity can have.
     pub fn hits(&self, capacity: u64) -> u64 {
-        let available = u128::from(capacity) * u128::from(self.requests);
-        self.needed.partition_point(|needed| *needed <= available) as u64
+        let mut available = u128::from(capacity) * u128::from(self.requests);
+        let is_paid = |need: &&u64| {
+            let left = available.checked_sub(u128::from(**need));
+            available = left.unwrap_or(0);
+            left.is_some()
+        };
+        self.needs.iter().take_while(is_paid).count() as u64
     }
 }
 
@@ -51,11 +58,11 @@ mod tests {
 
     #[test]
     fn the_cheapest_hits_come_first() {
-        // Object 0 comes back after 1 and after 3 requests, object 1 after 2: needs 1, 2 and 3
-        // of weight 1, and 5 requests of capacity 1 pay for two of them.
+        // Object 0 comes back after 1 and after 3 requests, object 1 after 2: needs 1, 3 and 3
+        // of weight 1, and 6 requests of capacity 1 pay for two of them.
         let requests = reads(&[0, 0, 1, 2, 0, 1]);
         let bound = Bound::new(&requests, &next_uses(&requests, 3), |_| 1);
-        assert_eq!(bound.needed, [1, 4, 7]);
+        assert_eq!(bound.needs, [1, 3, 3]);
         assert_eq!([0, 1, 2].map(|capacity| bound.hits(capacity)), [0, 2, 3]);
     }
 }

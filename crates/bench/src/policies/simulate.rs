@@ -5,6 +5,7 @@
 //! a cache without a background's help. A store of another size takes the old item out first, so
 //! that the policy treats it as new. An item that is larger than the cache is not stored.
 
+use std::borrow::Borrow;
 use std::ops::AddAssign;
 
 use super::weight::Scale;
@@ -131,15 +132,21 @@ impl Simulation {
     }
 
     /// Runs a trace; calls `pause` now and then, so that it may show progress.
-    pub fn run(&mut self, requests: &[Request], mut pause: impl FnMut(u64)) -> Tally {
-        const PAUSE_REQUESTS: usize = 1 << 16;
-        let mut tally = Tally::default();
-        for (index, part) in requests.chunks(PAUSE_REQUESTS).enumerate() {
-            for (offset, request) in part.iter().enumerate() {
-                self.step((index * PAUSE_REQUESTS + offset) as u32, request, &mut tally);
+    pub fn run(
+        &mut self,
+        requests: impl IntoIterator<Item: Borrow<Request>>,
+        mut pause: impl FnMut(u64),
+    ) -> Tally {
+        const PAUSE_REQUESTS: u32 = 1 << 16;
+        let (mut tally, mut position) = (Tally::default(), 0);
+        for request in requests {
+            self.step(position, request.borrow(), &mut tally);
+            position += 1;
+            if position % PAUSE_REQUESTS == 0 {
+                pause(PAUSE_REQUESTS.into());
             }
-            pause(part.len() as u64);
         }
+        pause((position % PAUSE_REQUESTS).into());
         tally
     }
 

@@ -10,6 +10,8 @@
 //! it needs, and so may have a few more misses. Times to live are not looked at: when an item is
 //! stored anew depends on the size.
 
+use std::borrow::Borrow;
+
 use super::simulate::Tally;
 use super::weight::Scale;
 use crate::trace::{Operation, Request};
@@ -106,11 +108,17 @@ impl Stack {
 }
 
 /// What LRU caches of these capacities, which must rise, count over a trace.
-pub fn lru_at(requests: &[Request], objects: u32, scale: Scale, capacities: &[u64]) -> Vec<Tally> {
+pub fn lru_at(
+    requests: impl IntoIterator<Item: Borrow<Request>>,
+    objects: u32,
+    scale: Scale,
+    capacities: &[u64],
+) -> Vec<Tally> {
     let mut stack = Stack::new(objects);
     // What changes from each capacity to the next larger one, and last what never hits.
     let mut reads = vec![Tally::default(); capacities.len() + 1];
     for request in requests {
+        let request: &Request = request.borrow();
         let is_read = request.operation == Operation::Get;
         if is_read {
             let enough = |distance| capacities.partition_point(|capacity| *capacity < distance);
@@ -162,7 +170,7 @@ mod tests {
             objects in prop::collection::vec(0u32..12, 1..300),
         ) {
             let capacities: Vec<u64> = (1..=12).collect();
-            let tallies = lru_at(&reads(&objects), 12, Scale::Objects, &capacities);
+            let tallies = lru_at(reads(&objects), 12, Scale::Objects, &capacities);
             for (capacity, tally) in (1..).zip(tallies) {
                 prop_assert_eq!(tally.gets, objects.len() as u64);
                 prop_assert_eq!(tally.misses, naive_misses(&objects, capacity));

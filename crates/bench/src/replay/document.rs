@@ -3,9 +3,12 @@
 use super::cache::{Cache, Contents};
 use super::drive::Done;
 use crate::machine::Machine;
+use crate::policies::kind::Kind;
 use crate::policies::simulate::Tally;
+use crate::report::beside::{BESIDE_COLUMN, SHARE_COLUMN, beside};
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
-use crate::trace::Trace;
+use crate::trace::copies::Copies;
+use crate::values;
 
 const MIB: f64 = (1u64 << 20) as f64;
 
@@ -76,7 +79,13 @@ impl Row {
 }
 
 /// Writes the report.
-pub fn write(machine: Machine, trace: &Trace, rows: &[Row]) -> Document {
+pub fn write(
+    machine: Machine,
+    trace: &Copies,
+    data_bytes: u64,
+    models: &[Kind],
+    rows: &[Row],
+) -> Document {
     let text = [
         "Every get that misses is followed by a set. `larder` is the engine in this process, and \
          every value that it returned was compared. The others are models: `clock, same items` is \
@@ -86,24 +95,29 @@ pub fn write(machine: Machine, trace: &Trace, rows: &[Row]) -> Document {
          of its slabs, index included.",
         "Requests in a second say little: keys and values are made and compared in between.",
     ];
-    let mut section = Section::new(format!("{} at equal memory", trace.name), text);
-    section.tables.push(table(rows));
+    let mut section = Section::new(format!("{} at equal memory", trace.name()), text);
+    section.tables.push(table(rows, data_bytes));
+    section.tables.extend((!models.is_empty()).then(|| overheads(models)));
     section.plots.push(plot(trace, rows));
     let facts = vec![
-        ("trace".to_owned(), trace.name.clone()),
-        ("requests".to_owned(), trace.requests.len().to_string()),
-        ("objects".to_owned(), trace.objects.to_string()),
+        ("trace".to_owned(), trace.name()),
+        ("requests".to_owned(), trace.len().to_string()),
+        ("objects".to_owned(), trace.objects().to_string()),
+        ("data".to_owned(), values::data_in_words(data_bytes)),
     ];
     let sections = vec![section];
-    Document { title: format!("Replay of {}", trace.name), machine, facts, sections }
+    Document { title: format!("Replay of {}", trace.name()), machine, facts, sections }
 }
 
-fn table(rows: &[Row]) -> Table {
+fn table(rows: &[Row], data_bytes: u64) -> Table {
     let columns = [
         "cache",
         "memory, MiB",
         "hits, percent",
         "misses, percent",
+        "misses",
+        BESIDE_COLUMN,
+        SHARE_COLUMN,
         "backend seconds saved",
         "cost paid, percent",
         "items",
@@ -115,6 +129,10 @@ fn table(rows: &[Row]) -> Table {
     let optional = |figure: Option<f64>, digits: usize| {
         figure.map_or(Cell::Nothing, |figure| Cell::number(figure, digits))
     };
+    let memcached = Kind::Memcached.to_string();
+    let peer = |row: &Row| {
+        rows.iter().find(|peer| peer.name == memcached && peer.limit_bytes == row.limit_bytes)
+    };
     let row = |row: &Row| {
         let misses = 100.0 * row.tally.miss_ratio();
         vec![
@@ -122,6 +140,9 @@ fn table(rows: &[Row]) -> Table {
             Cell::number(row.limit_bytes as f64 / MIB, 2),
             Cell::number(100.0 - misses, 2),
             Cell::number(misses, 2),
+            Cell::count(row.tally.misses),
+            beside(row.tally.miss_ratio(), peer(row).map(|peer| peer.tally.miss_ratio())),
+            Cell::number(100.0 * row.limit_bytes as f64 / data_bytes as f64, 1),
             optional(row.tally.saved_s(), 1),
             optional(row.tally.cost_miss_ratio().map(|ratio| 100.0 * ratio), 2),
             row.items.map_or(Cell::Nothing, Cell::count),
@@ -138,7 +159,17 @@ fn table(rows: &[Row]) -> Table {
     }
 }
 
-fn plot(trace: &Trace, rows: &[Row]) -> Plot {
+/// What each model keeps for an item.
+fn overheads(models: &[Kind]) -> Table {
+    let row = |kind: &Kind| vec![Cell::text(kind.to_string()), Cell::text(kind.overhead())];
+    Table {
+        name: "models".into(),
+        columns: ["model", "for each item beyond key and value"].map(String::from).to_vec(),
+        rows: models.iter().map(row).collect(),
+    }
+}
+
+fn plot(trace: &Copies, rows: &[Row]) -> Plot {
     let mut series: Vec<Series> = Vec::new();
     for row in rows {
         let point = Point::exact(row.limit_bytes as f64 / MIB, 100.0 * row.tally.miss_ratio());
@@ -149,7 +180,7 @@ fn plot(trace: &Trace, rows: &[Row]) -> Plot {
     }
     Plot {
         name: "replay".into(),
-        title: format!("Misses of {} at equal memory", trace.name),
+        title: format!("Misses of {} at equal memory", trace.name()),
         x: Axis::logarithmic("memory, MiB"),
         y: Axis::linear("misses, percent of reads"),
         series,

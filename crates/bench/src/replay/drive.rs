@@ -9,7 +9,8 @@ use std::time::Instant;
 
 use super::cache::{Cache, Found, Item};
 use crate::policies::simulate::Tally;
-use crate::trace::{Operation, Request, Trace};
+use crate::trace::copies::Copies;
+use crate::trace::{Operation, Request};
 use crate::values::{self, Values};
 
 /// Told how many requests were done since it was told last.
@@ -21,7 +22,7 @@ const STEP_REQUESTS: usize = 1 << 16;
 /// A trace to replay.
 pub struct Replay<'a> {
     /// The requests.
-    pub trace: &'a Trace,
+    pub trace: &'a Copies,
     /// Their values.
     pub values: &'a Values,
     /// Threads that ask.
@@ -58,7 +59,7 @@ impl Replay<'_> {
                 done.refused += part.refused;
             }
         });
-        done.requests = self.trace.requests.len() as u64;
+        done.requests = self.trace.len() as u64;
         done.seconds = started.elapsed().as_secs_f64();
         done
     }
@@ -67,14 +68,15 @@ impl Replay<'_> {
         let (mut key, mut value) = (Vec::new(), Vec::new());
         let mut done = Done::default();
         let mut own = 0;
-        for (position, request) in self.trace.requests.iter().enumerate() {
+        for (position, request) in self.trace.iter().enumerate() {
             if request.object % u32::from(self.threads) != thread {
                 continue;
             }
             values::write_key(request.object, request.key_bytes, &mut key);
             value.clear();
             self.values.append(request.object, request.value_bytes, &mut value);
-            let item = Item { position: position as u32, request, key: &key, value: &value };
+            let item =
+                Item { position: position as u32, request: &request, key: &key, value: &value };
             ask(cache, item, &mut done);
             own += 1;
             if own % STEP_REQUESTS == 0 {
@@ -111,6 +113,7 @@ mod tests {
     use crate::policies::check::reads;
     use crate::replay::cache::{Cache, Contents, Found, Item};
     use crate::replay::engine::Engine;
+    use crate::trace::copies::Copies;
     use crate::trace::{Operation, Trace};
     use crate::values::Values;
 
@@ -161,9 +164,10 @@ mod tests {
         let mut trace = trace(&[0, 0, 1, 0, 0, 1]);
         trace.requests[2].operation = Operation::Set;
         trace.requests[3].operation = Operation::Delete;
+        let copies = Copies::from(trace);
         for (is_confused, wrong) in [(false, 0), (true, 2)] {
             let cache = Everything { is_confused, ..Everything::default() };
-            let replay = Replay { trace: &trace, values: &Values::random(), threads: 1 };
+            let replay = Replay { trace: &copies, values: &Values::random(), threads: 1 };
             let done = replay.run(&cache, &|_| ());
             assert_eq!((done.tally.gets, done.tally.misses, done.wrong), (4, 2, wrong));
         }
@@ -172,7 +176,7 @@ mod tests {
     #[test]
     fn threads_share_the_work_without_losing_any() {
         let objects: Vec<u32> = (0..20_000).map(|step| step % 1_000).collect();
-        let trace = trace(&objects);
+        let trace = Copies::from(trace(&objects));
         for threads in [1, 3] {
             let engine = Engine::new(16 << 20, larder::Policy::Clock).expect("a small cache");
             let replay = Replay { trace: &trace, values: &Values::random(), threads };

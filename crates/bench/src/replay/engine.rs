@@ -9,6 +9,7 @@ use std::time::Duration;
 use larder::{Attributes, Condition, DumpCursor, Expiry, Policy};
 
 use super::cache::{Cache, Contents, Found, Item};
+use super::compressed::Compressed;
 use crate::failure::{Failure, Outcome};
 
 /// How long the background waits for work, as in the server.
@@ -36,12 +37,25 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An empty cache with this memory limit and policy.
+    /// An empty cache with this memory limit and policy, as the engine is without further wishes.
     pub fn new(memory_bytes: u64, policy: Policy) -> Outcome<Engine> {
+        Engine::with(memory_bytes, policy, None)
+    }
+
+    /// The same with a wish about the second zone, if there is one.
+    pub fn with(
+        memory_bytes: u64,
+        policy: Policy,
+        compressed: Option<Compressed>,
+    ) -> Outcome<Engine> {
         let clock = Arc::new(TraceClock(AtomicU32::new(STARTED_S)));
         let builder = larder::Cache::builder().memory_bytes(memory_bytes as usize).policy(policy);
         // Costs are those of the trace, in units of its own.
         let builder = builder.cost_unit_us(1).measure_costs(false);
+        let builder = match compressed {
+            Some(compressed) => compressed.apply(builder)?,
+            None => builder,
+        };
         let cache = builder.clock(Arc::clone(&clock) as Arc<dyn io::Clock>).build();
         let doing = || format!("building a cache of {memory_bytes} bytes");
         let cache = cache.map_err(|error| Failure::invalid(doing(), error.to_string()))?;

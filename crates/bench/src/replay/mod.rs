@@ -10,10 +10,12 @@
 //! The engine runs as in the server: a thread of its own does the background's work. Every value
 //! that it returns is compared with what was stored. Time to live follows the trace's clock.
 //!
-//! `clock, same items` is no rival but a check of the engine: CLOCK with exactly the engine's bytes
-//! for each item. Larder decides by CLOCK within each size class, so the two should nearly agree.
+//! `clock, same items` is no rival but a check of the engine: CLOCK with exactly the bytes for each
+//! item of an engine that does not compress. Larder decides by CLOCK within each size class, so the
+//! two should nearly agree.
 
 pub mod cache;
+mod compressed;
 mod document;
 mod drive;
 pub mod engine;
@@ -31,10 +33,11 @@ use crate::policies::kind::Kind;
 use crate::policies::weight::Scale;
 use crate::report;
 use crate::report::ReportOptions;
-use crate::trace::Trace;
+use crate::trace::copies::{Copies, CopyOptions};
 use crate::values::{self, ValueOptions, Values};
 use crate::workload::requests::Requests;
 use cache::Model;
+use compressed::Compressed;
 use document::Row;
 use drive::Replay;
 use engine::Engine;
@@ -54,10 +57,16 @@ pub struct ReplayOptions {
     /// The engine's policies; each in turn.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [EnginePolicy::Clock])]
     engine_policies: Vec<EnginePolicy>,
+    /// Whether the engine may compress what is used seldom; several: each in turn [default: as the
+    /// engine is by default].
+    #[arg(long, value_enum, value_delimiter = ',')]
+    engine_compressed: Vec<Compressed>,
     /// Models to replay beside the engine.
     #[arg(long, value_enum, value_delimiter = ',',
         default_values_t = [Kind::Memcached, Kind::Belady])]
     policies: Vec<Kind>,
+    #[command(flatten)]
+    copies: CopyOptions,
     #[command(flatten)]
     values: ValueOptions,
     #[command(flatten)]
@@ -99,47 +108,64 @@ impl EnginePolicy {
     }
 }
 
+/// Every policy of the engine with every wish about compression, which is none without the option.
+fn contenders(options: &ReplayOptions) -> Vec<(EnginePolicy, Option<Compressed>)> {
+    let wishes: Vec<Option<Compressed>> = match options.engine_compressed.as_slice() {
+        [] => vec![None],
+        wishes => wishes.iter().copied().map(Some).collect(),
+    };
+    let policies = options.engine_policies.iter();
+    policies.flat_map(|policy| wishes.iter().map(|wish| (*policy, *wish))).collect()
+}
+
 /// A trace with everything that replaying it needs.
 struct Subject {
-    trace: Trace,
+    trace: Copies,
     values: Values,
     next_uses: Arc<[u32]>,
 }
 
 /// Runs the command.
 pub fn run(options: &ReplayOptions) -> Outcome<()> {
-    let mut trace = options.trace.read_filled()?;
+    let mut trace = options.copies.of(options.trace.read_filled()?)?;
     let values = Values::attach(&options.values, &mut trace)?;
-    let limits = options.memory.resolve(1 << 20, values::data_bytes(&trace));
+    let data_bytes = values::data_bytes(trace.iter(), trace.objects());
+    let limits = options.memory.resolve(1 << 20, data_bytes);
     machine::check_memory(limits.last().copied().unwrap_or(0))?;
-    let next_uses = next_uses(&trace.requests, trace.objects);
+    let next_uses = next_uses(trace.iter(), trace.objects());
     let subject = Subject { trace, values, next_uses };
     let models = options.policies.len() as u64 + 1;
-    let engines = options.threads.len() as u64 * options.engine_policies.len() as u64;
-    let steps = limits.len() as u64 * (engines + models);
-    let progress = report::progress(steps * subject.trace.requests.len() as u64);
+    let contenders = contenders(options);
+    let engines = options.threads.len() * contenders.len();
+    let steps = limits.len() as u64 * (engines as u64 + models);
+    let progress = report::progress(steps * subject.trace.len() as u64);
     let mut rows = Vec::new();
-    for limit in &limits {
-        for policy in &options.engine_policies {
+    let bounds = sweep::bound(&subject.trace, &subject.next_uses, Measure::Memory, &limits);
+    for (limit, bound) in limits.iter().zip(bounds) {
+        let mut plain = None;
+        for (policy, compressed) in &contenders {
             for threads in &options.threads {
                 let step = |requests| progress.inc(requests);
-                rows.push(subject.engine(*policy, *limit, *threads, &step)?);
+                let row = subject.engine(*policy, *compressed, *limit, *threads, &step)?;
+                if *compressed != Some(Compressed::Auto) {
+                    plain = Some(row.clone());
+                }
+                rows.push(row);
             }
         }
-        let engine = rows.last().expect("at least one number of threads is asked for");
-        let twin = subject.twin(engine, *limit, &|requests| progress.inc(requests));
-        rows.push(twin);
+        let step = |requests| progress.inc(requests);
+        rows.extend(plain.map(|engine| subject.twin(&engine, *limit, &step)));
         for kind in &options.policies {
             let scale = kind.memory_scale();
             let name = kind.to_string();
             let step = |requests| progress.inc(requests);
             rows.push(subject.model(name, *kind, scale, *limit, &step));
         }
-        let bound = sweep::bound(&subject.trace, &subject.next_uses, Measure::Memory, &[*limit]);
-        rows.extend(bound.into_iter().map(|tally| Row::bound(*limit, tally)));
+        rows.push(Row::bound(*limit, bound));
     }
     progress.finish_and_clear();
-    let document = document::write(Machine::describe(), &subject.trace, &rows);
+    let document =
+        document::write(Machine::describe(), &subject.trace, data_bytes, &options.policies, &rows);
     println!("{}", report::text(&document));
     options.report.write(&document)
 }
@@ -148,11 +174,12 @@ impl Subject {
     fn engine(
         &self,
         policy: EnginePolicy,
+        compressed: Option<Compressed>,
         limit: u64,
         threads: u8,
         step: &drive::Step,
     ) -> Outcome<Row> {
-        let engine = Engine::new(limit, policy.policy())?;
+        let engine = Engine::with(limit, policy.policy(), compressed)?;
         let replay = Replay { trace: &self.trace, values: &self.values, threads };
         let done = engine.maintained(|| replay.run(&engine, step));
         if done.wrong > 0 {
@@ -162,7 +189,8 @@ impl Subject {
                 done.tally.gets - done.tally.misses
             )));
         }
-        Ok(Row::of(policy.title(), limit, threads, &done, &engine))
+        let name = policy.title().to_owned() + compressed.map_or("", Compressed::title);
+        Ok(Row::of(&name, limit, threads, &done, &engine))
     }
 
     fn model(&self, name: String, kind: Kind, scale: Scale, limit: u64, step: &drive::Step) -> Row {

@@ -8,6 +8,7 @@
 //! ```
 
 mod axis;
+pub mod beside;
 mod build;
 mod csv;
 mod html;

@@ -11,12 +11,13 @@
 //!
 //! `format` tells the formats of files apart, and each has a file of its own: `ids`, `twitter`,
 //! `oracle`, `cachebench`, `keys`. They read from a `source`, put together with `build`, and write
-//! to an `output`. `sample` makes a trace smaller, `statistics` says what is in it, `record`
-//! captures one from a running server, and `command` is `larder-bench trace`.
+//! to an `output`. `sample` makes a trace smaller, `copies` larger, `statistics` says what is in
+//! it, `record` captures one from a running server, and `command` is `larder-bench trace`.
 
 mod build;
 mod cachebench;
 pub mod command;
+pub mod copies;
 pub mod format;
 mod ids;
 mod keys;

@@ -12,6 +12,9 @@ use super::pattern::Pattern;
 use super::records::Records;
 use crate::failure::Outcome;
 
+/// The ratio that saves nothing.
+const INCOMPRESSIBLE: &str = "incompressible";
+
 /// Where values come from.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(into = "String")]
@@ -34,11 +37,15 @@ impl FromStr for ValueChoice {
             None if matches!(text, "" | "made" | "records") => {
                 Err("random, made:RATIO, records:FILE or FILE".into())
             }
+            Some(("made", INCOMPRESSIBLE)) => Ok(ValueChoice::Made(1.0)),
             Some(("made", ratio)) => match ratio.parse() {
                 Ok(ratio) if (1.0..=made::RATIO_MAX).contains(&ratio) => {
                     Ok(ValueChoice::Made(ratio))
                 }
-                _ => Err(format!("a ratio lies between 1 and {}", made::RATIO_MAX)),
+                _ => Err(format!(
+                    "a ratio lies between 1, which is {INCOMPRESSIBLE}, and {}",
+                    made::RATIO_MAX
+                )),
             },
             Some(("records", path)) => Ok(ValueChoice::Records(path.into())),
             _ => Ok(ValueChoice::Records(text.into())),
@@ -50,6 +57,7 @@ impl fmt::Display for ValueChoice {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ValueChoice::Random => out.write_str("random"),
+            ValueChoice::Made(1.0) => write!(out, "made:{INCOMPRESSIBLE}"),
             ValueChoice::Made(ratio) => write!(out, "made:{ratio}"),
             ValueChoice::Records(path) => write!(out, "records:{}", path.display()),
         }
@@ -113,10 +121,11 @@ mod tests {
 
     #[test]
     fn choices_are_read_and_shown_alike() {
-        for text in ["random", "made:2.5", "records:a:b"] {
+        for text in ["random", "made:2.5", "made:incompressible", "records:a:b"] {
             let choice: ValueChoice = text.parse().expect("it is a choice");
             assert_eq!(choice.to_string(), text);
         }
+        assert_eq!("made:1".parse(), Ok(ValueChoice::Made(1.0)));
         for file in ["json.rec.zst", "./made", "a:b"] {
             assert_eq!(file.parse(), Ok(ValueChoice::Records(file.into())));
         }

@@ -92,6 +92,15 @@ mod tests {
     }
 
     #[test]
+    fn a_ratio_of_one_leaves_compressors_nothing() {
+        let values = Made::new(1.0, 1);
+        let mut plain = Vec::new();
+        (0..4_000).for_each(|object| values.append(object, 250, &mut plain));
+        let packed = zstd::bulk::compress(&plain, 3).expect("it fits");
+        assert!(packed.len() >= plain.len(), "{} of {}", packed.len(), plain.len());
+    }
+
+    #[test]
     fn values_follow_from_the_object_and_have_their_length() {
         let values = Made::new(2.0, 1);
         let value = |object, bytes| {

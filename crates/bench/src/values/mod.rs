@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | `--values FILE`, `records:FILE` | the record's | the record that has the object's number |
 //! | `--values made:RATIO` | as the trace has it | phrases and random bytes that compress so far |
+//! | `--values made:incompressible` | as the trace has it | random bytes: `made:1` |
 //! | neither | as the trace has it | random, from the object's number |
 //! | `--value-bytes N` | N | any of these: a record is cut, or said again |
 //!
@@ -16,16 +17,19 @@ mod made;
 mod pattern;
 pub mod records;
 
+use std::borrow::Borrow;
+
 use clap::Args;
 
 use crate::failure::{Failure, Outcome};
-use crate::trace::Trace;
+use crate::trace::Request;
+use crate::trace::copies::Copies;
 pub use choice::{ValueChoice, Values};
 
 /// `obj:` and ten digits.
-const KEY_BYTES_MIN: u16 = 14;
+pub const KEY_BYTES_MIN: u16 = 14;
 /// The longest key that memcached and Larder take.
-const KEY_BYTES_MAX: u16 = 250;
+pub const KEY_BYTES_MAX: u16 = 250;
 /// The longest value: the item limit leaves some room for the header and the key.
 pub const VALUE_BYTES_MAX: u32 = (1 << 20) - 512;
 /// The seed of the values of a trace: that of a workload unless it is told another.
@@ -34,7 +38,8 @@ const SEED: u64 = 1;
 /// What the keys and values of a trace shall be.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ValueOptions {
-    /// What values hold: random, made:RATIO (compresses so far), records:FILE or FILE (a stream of
+    /// What values hold: random, made:RATIO (compresses so far; made:incompressible is
+    /// made:1), records:FILE or FILE (a stream of
     /// lengths and bytes, by object number; their lengths too) [default: random].
     #[arg(long, value_name = "CHOICE")]
     pub values: Option<ValueChoice>,
@@ -55,20 +60,21 @@ impl Values {
     }
 
     /// Reads what there is to read, and gives every request of the trace its lengths.
-    pub fn attach(options: &ValueOptions, trace: &mut Trace) -> Outcome<Values> {
+    pub fn attach(options: &ValueOptions, trace: &mut Copies) -> Outcome<Values> {
         let values = options.values.clone().unwrap_or_default().load(SEED)?;
-        for request in &mut trace.requests {
+        for request in trace.originals() {
             let key_bytes = options.key_bytes.unwrap_or(request.key_bytes);
             request.key_bytes = key_bytes.clamp(KEY_BYTES_MIN, KEY_BYTES_MAX);
             if let Some(bytes) = options.value_bytes {
                 request.value_bytes = bytes;
-            } else if let Values::Records(records) = &values {
-                request.value_bytes = records.of(request.object).len() as u32;
             }
         }
-        if trace.requests.iter().all(|request| request.value_bytes == 0) {
+        if let (Values::Records(records), None) = (&values, options.value_bytes) {
+            trace.follow_records(records.lengths().collect());
+        }
+        if trace.iter().all(|request| request.value_bytes == 0) {
             return Err(Failure::invalid(
-                format!("measuring {} in memory", trace.name),
+                format!("measuring {} in memory", trace.name()),
                 "the trace has no sizes: give --values or --value-bytes",
             ));
         }
@@ -93,14 +99,24 @@ pub fn write_key(object: u32, key_bytes: u16, key: &mut Vec<u8>) {
     }
 }
 
-/// Bytes of keys and values of all objects together, each as it appears first.
-pub fn data_bytes(trace: &Trace) -> u64 {
-    let mut is_seen = vec![false; trace.objects as usize];
-    let first = trace
-        .requests
-        .iter()
-        .filter(|request| !std::mem::replace(&mut is_seen[request.object as usize], true));
-    first.map(|request| u64::from(request.key_bytes) + u64::from(request.value_bytes)).sum()
+/// Bytes of the data: keys and values of all distinct objects, each as it appears first.
+pub fn data_bytes(requests: impl IntoIterator<Item: Borrow<Request>>, objects: u32) -> u64 {
+    let mut is_seen = vec![false; objects as usize];
+    let mut bytes = |request: &Request| {
+        let is_first = !std::mem::replace(&mut is_seen[request.object as usize], true);
+        let bytes = u64::from(request.key_bytes) + u64::from(request.value_bytes);
+        if is_first { bytes } else { 0 }
+    };
+    requests.into_iter().map(|request| bytes(request.borrow())).sum()
+}
+
+/// The same for a report, with what it is.
+pub fn data_in_words(data_bytes: u64) -> String {
+    let mib = data_bytes as f64 / f64::from(1 << 20);
+    format!(
+        "{data_bytes} bytes ({mib:.1} MiB): keys and values of all distinct objects, each as it \
+         appears first; percentages of memory are of this"
+    )
 }
 
 #[cfg(test)]
@@ -108,6 +124,7 @@ mod tests {
     use super::{ValueChoice, ValueOptions, Values, data_bytes, write_key};
     use crate::policies::check::reads;
     use crate::trace::Trace;
+    use crate::trace::copies::Copies;
     use crate::trace::testing::Folder;
 
     fn trace(objects: &[u32]) -> Trace {
@@ -131,14 +148,14 @@ mod tests {
 
     #[test]
     fn lengths_come_from_the_options_or_the_trace() {
-        let mut without = trace(&[0, 1, 0]);
+        let mut without = Copies::from(trace(&[0, 1, 0]));
         let nothing = ValueOptions::default();
         let failure = Values::attach(&nothing, &mut without).expect_err("no sizes");
         assert!(failure.to_string().contains("no sizes"), "{failure}");
         let options = ValueOptions { value_bytes: Some(30), key_bytes: Some(20), ..nothing };
         Values::attach(&options, &mut without).expect("sizes are given");
-        assert_eq!(data_bytes(&without), 2 * 50);
-        assert!(without.requests.iter().all(|request| request.value_bytes == 30));
+        assert_eq!(data_bytes(without.iter(), 3), 2 * 50);
+        assert!(without.iter().all(|request| request.value_bytes == 30));
     }
 
     #[test]
@@ -148,9 +165,9 @@ mod tests {
         let lengths = |value_bytes| {
             let records = Some(ValueChoice::Records(path.clone()));
             let options = ValueOptions { values: records, value_bytes, key_bytes: None };
-            let mut trace = trace(&[0, 1, 2]);
+            let mut trace = Copies::from(trace(&[0, 1, 2]));
             Values::attach(&options, &mut trace).expect("the file is whole");
-            trace.requests.iter().map(|request| request.value_bytes).collect::<Vec<_>>()
+            trace.iter().map(|request| request.value_bytes).collect::<Vec<_>>()
         };
         assert_eq!(lengths(None), [3, 5, 3]);
         assert_eq!(lengths(Some(4)), [4, 4, 4]);

@@ -82,7 +82,8 @@ pub struct Spec {
     pub seed: u64,
 }
 
-fn skew(text: &str) -> Result<f64, String> {
+/// Reads an exponent of Zipf's law.
+pub fn skew(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(skew) if (0.0..=10.0).contains(&skew) => Ok(skew),
         _ => Err("an exponent is at least 0 and at most 10".into()),

@@ -73,7 +73,7 @@ pub fn trace(scale: &Scale) -> Outcome<Findings> {
 
 /// Memory limits, rising; what is too little for the engine is left out.
 fn memories(trace: &Trace) -> Vec<u64> {
-    let data_bytes = values::data_bytes(trace);
+    let data_bytes = values::data_bytes(&trace.requests, trace.objects);
     let limits = MEMORY_PERCENT.map(|percent| (data_bytes * percent / 100).max(MEMORY_MIN));
     let mut limits = limits.to_vec();
     limits.dedup();

@@ -4,6 +4,11 @@
 //! as many items were stored as it holds. Then its own count of items is set against what the
 //! kernel says is resident, so that nothing is left out: index, fragmentation, buffers, code.
 //! Redis is filled until it refuses, since its approximate eviction says nothing about density.
+//!
+//! With `--values` it is another experiment: what is left of a zipfian load (`popular`).
+
+mod popular;
+mod popular_report;
 
 use std::str::FromStr;
 
@@ -18,6 +23,7 @@ use crate::report::{self, ReportOptions};
 use crate::server::query::{self, Counts};
 use crate::server::recipe::{Kind, Recipe, ServerOptions};
 use crate::server::{Server, usage};
+use popular::PopularOptions;
 
 const GIB: f64 = (1u64 << 30) as f64;
 /// Stored over held, at which a server counts as full for good.
@@ -29,6 +35,8 @@ const BYTES_OVER_MEMORY_MAX: u64 = 12;
 const STEPS: u64 = 200;
 /// Memory limit with `--quick`, in MiB.
 const QUICK_MEMORY_MB: u64 = 64;
+/// The same under a load: filling 64 MiB by it takes longer than some seconds.
+const QUICK_POPULAR_MEMORY_MB: u64 = 16;
 
 /// Lengths of keys and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +77,8 @@ pub struct DensityOptions {
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
+    popular: PopularOptions,
+    #[command(flatten)]
     report: ReportOptions,
     #[command(flatten)]
     servers_options: ServerOptions,
@@ -93,10 +103,22 @@ struct Row {
 
 /// Runs the command.
 pub fn run(options: &DensityOptions) -> Outcome<()> {
-    let memory_mb = if options.quick { QUICK_MEMORY_MB } else { options.memory_mb };
     if options.servers.contains(&Kind::Null) {
         return Err(Failure::Usage("the null server keeps no items".into()));
     }
+    let document = if options.popular.values.is_empty() {
+        fill_all(options)?
+    } else {
+        let DensityOptions { popular, servers, servers_options, memory_mb, quick, .. } = options;
+        popular::run(popular, servers, servers_options, *memory_mb, *quick)?
+    };
+    println!("{}", report::text(&document));
+    options.report.write(&document)
+}
+
+/// The experiment with items of one size.
+fn fill_all(options: &DensityOptions) -> Outcome<Document> {
+    let memory_mb = if options.quick { QUICK_MEMORY_MB } else { options.memory_mb };
     let recipes = options.servers_options.recipes(&options.servers)?;
     let recipes: Vec<Recipe> = recipes.into_iter().map(Recipe::refusing).collect();
     let machine = Machine::describe();
@@ -114,9 +136,7 @@ pub fn run(options: &DensityOptions) -> Outcome<()> {
     }
     progress.finish_and_clear();
     relate(&mut rows);
-    let document = document(machine, memory_mb, &rows);
-    println!("{}", report::text(&document));
-    options.report.write(&document)
+    Ok(document(machine, memory_mb, &rows))
 }
 
 fn measure(server: &Server, lengths: Lengths, memory_mb: u64) -> Outcome<Row> {

@@ -1,0 +1,295 @@
+//! Density under a load as caches see it: a zipfian choice among several times as many keys as fit,
+//! values of real data, and a set behind every miss.
+//!
+//! ```text
+//!   seed -> ranks by Zipf's law -> keys --get, on a miss set--> server, in batches
+//!                                   \-> value: the record with the key's number, or made
+//! ```
+//!
+//! Every server gets the same requests in the same memory, and begins empty. At the end its own
+//! count of items is set against what the kernel says is resident, as in the other experiment; here
+//! what is kept is what the server's policy and its compression have made of the load. Nothing is
+//! timed. Requests are made batch by batch, so that memory does not limit how many there are.
+
+use clap::Args;
+
+use super::{GIB, QUICK_POPULAR_MEMORY_MB, popular_report};
+use crate::failure::{Failure, Outcome};
+use crate::load::exchange::Protocol;
+use crate::load::job::{Check, Job, SILENCE_MAX};
+use crate::load::{self, Spread, pace};
+use crate::machine::{self, Machine};
+use crate::random::Random;
+use crate::report;
+use crate::report::model::Document;
+use crate::server::Server;
+use crate::server::held::Held;
+use crate::server::recipe::{Kind, ServerOptions};
+use crate::trace::copies::Copies;
+use crate::trace::{Operation, Request, Trace};
+use crate::values::{KEY_BYTES_MAX, KEY_BYTES_MIN, VALUE_BYTES_MAX, ValueChoice, Values};
+use crate::workload::popularity::{Choice, Chooser, KEYS_MAX};
+use crate::workload::skew;
+
+/// Connections, and requests in flight on each where there is no rate.
+pub const CONNECTIONS: usize = 50;
+pub const DEPTH: usize = 16;
+/// Requests that are made and sent at a time: 48 MiB.
+const BATCH_REQUESTS: u64 = 1 << 20;
+/// Requests for each key unless it is said: enough to fill even what compresses well.
+const REQUESTS_PER_KEY: u64 = 4;
+/// The most requests with `--quick`.
+const QUICK_REQUESTS: u64 = 500_000;
+/// Misses are those of the last of so many equal parts.
+const PARTS: u64 = 5;
+/// The seed of the first round; each later round has the next.
+const SEED: u64 = 1;
+
+/// A load instead of one size of items.
+#[derive(Debug, Args)]
+pub struct PopularOptions {
+    /// Instead of items of one size: a zipfian load over several times as many keys as fit, with
+    /// values from FILE or records:FILE (their lengths too), made:RATIO, made:incompressible or
+    /// random; several, each in turn.
+    #[arg(long, value_name = "CHOICE", value_delimiter = ',', conflicts_with = "sizes")]
+    pub values: Vec<ValueChoice>,
+    /// With --values: the exponent of Zipf's law (0 to 10).
+    #[arg(long, value_name = "SKEW", default_value_t = 0.99, value_parser = skew,
+        requires = "values")]
+    pub zipf: f64,
+    /// With --values: bytes of all keys and values, in multiples of the memory limit (above 0, at
+    /// most 1000).
+    #[arg(long, value_name = "TIMES", default_value_t = 10.0, value_parser = key_space,
+        requires = "values")]
+    key_space: f64,
+    /// With --values: requests to each server [default: 4 for each key].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..),
+        requires = "values")]
+    requests: Option<u64>,
+    /// With --values: requests per second [default: as fast as the server answers].
+    #[arg(long, value_parser = pace::rate, requires = "values")]
+    pub rate: Option<f64>,
+    /// With --values: times that everything is repeated, each with other requests (1 to 100).
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100),
+        requires = "values")]
+    pub rounds: u64,
+    /// With --values: bytes of a value that is no record.
+    #[arg(long, value_name = "BYTES", default_value_t = 300, requires = "values",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(VALUE_BYTES_MAX)))]
+    made_bytes: u32,
+    /// With --values: bytes of every key (14 to 250).
+    #[arg(long, value_name = "BYTES", default_value_t = 24, requires = "values",
+        value_parser = clap::value_parser!(u16)
+            .range(i64::from(KEY_BYTES_MIN)..=i64::from(KEY_BYTES_MAX)))]
+    pub key_bytes: u16,
+}
+
+fn key_space(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(times) if times > 0.0 && times <= 1000.0 => Ok(times),
+        _ => Err("a key space is above 0 and at most 1000 times the memory limit".into()),
+    }
+}
+
+/// Values with what a load of them is.
+pub struct Subject {
+    /// What the report calls the values.
+    pub name: String,
+    values: Values,
+    /// How many there are to choose from.
+    pub keys: u64,
+    /// How many are sent.
+    pub requests: u64,
+    /// Of a value that is no record.
+    made_bytes: u32,
+    key_bytes: u16,
+}
+
+/// One server after one round.
+#[derive(Debug, Clone)]
+pub struct Sample {
+    /// The values' name.
+    pub values: String,
+    /// The server's name.
+    pub server: String,
+    /// How it was started.
+    pub command: String,
+    /// The round, from 0.
+    pub round: u64,
+    /// What it holds at the end, by its own count.
+    pub items: u64,
+    /// What it has evicted, by its own count.
+    pub evictions: u64,
+    /// What the kernel says is resident.
+    pub resident_bytes: u64,
+    /// Gets of the last fifth.
+    pub gets: u64,
+    /// Of these, without a value.
+    pub misses: u64,
+}
+
+impl Sample {
+    /// Items for each GiB of resident memory.
+    pub fn items_per_gib(&self) -> f64 {
+        self.items as f64 / self.resident_bytes as f64 * GIB
+    }
+}
+
+/// Runs the experiment.
+pub fn run(
+    options: &PopularOptions,
+    kinds: &[Kind],
+    servers: &ServerOptions,
+    memory_mb: u64,
+    quick: bool,
+) -> Outcome<Document> {
+    let memory_mb = if quick { QUICK_POPULAR_MEMORY_MB } else { memory_mb };
+    let recipes = servers.recipes(kinds)?;
+    let load = |choice: &ValueChoice| Subject::load(options, choice, memory_mb, quick);
+    let subjects: Vec<Subject> = options.values.iter().map(load).collect::<Outcome<_>>()?;
+    for (place, subject) in subjects.iter().enumerate() {
+        if subjects[..place].iter().any(|other| other.name == subject.name) {
+            return Err(Failure::Usage(format!("--values names {} twice", subject.name)));
+        }
+    }
+    let machine = Machine::describe();
+    machine::pin(servers.client_core)?;
+    let sent: u64 = subjects.iter().map(|subject| subject.requests).sum();
+    let progress = report::progress(sent * options.rounds * recipes.len() as u64);
+    let mut samples = Vec::new();
+    for round in 0..options.rounds {
+        for subject in &subjects {
+            for place in 0..recipes.len() {
+                let recipe = &recipes[(place + round as usize) % recipes.len()];
+                progress.set_message(format!("{} {}", recipe.name, subject.name));
+                let server = Server::start(recipe, memory_mb, servers.server_core)?;
+                let sample =
+                    subject.measure(options, &server, round, |requests| progress.inc(requests));
+                samples.push(sample.map_err(|failure| server.explain(failure))?);
+            }
+        }
+    }
+    progress.finish_and_clear();
+    Ok(popular_report::document(machine, options, memory_mb, &subjects, &recipes, &samples))
+}
+
+impl Subject {
+    fn load(
+        options: &PopularOptions,
+        choice: &ValueChoice,
+        memory_mb: u64,
+        quick: bool,
+    ) -> Outcome<Subject> {
+        let values = choice.load(SEED)?;
+        let value_bytes = match &values {
+            Values::Records(records) => {
+                let all: u64 = records.lengths().map(u64::from).sum();
+                all as f64 / records.lengths().count() as f64
+            }
+            _ => f64::from(options.made_bytes),
+        };
+        let item_bytes = value_bytes + f64::from(options.key_bytes);
+        let keys = (options.key_space * (memory_mb << 20) as f64 / item_bytes).round() as u64;
+        if !(1..=KEYS_MAX).contains(&keys) {
+            let what = format!("{keys} keys of {item_bytes:.0} bytes with their values");
+            return Err(Failure::Usage(format!("--key-space makes {what}: 1 to {KEYS_MAX}")));
+        }
+        let requests = options.requests.unwrap_or(keys * REQUESTS_PER_KEY);
+        let requests = if quick { requests.min(QUICK_REQUESTS) } else { requests };
+        let name = match choice {
+            ValueChoice::Records(path) => {
+                path.file_name().map_or_else(String::new, |name| name.display().to_string())
+            }
+            _ => choice.to_string(),
+        };
+        let (made_bytes, key_bytes) = (options.made_bytes, options.key_bytes);
+        Ok(Subject { name, values, keys, requests, made_bytes, key_bytes })
+    }
+
+    /// Sends everything to a server that is empty, and asks what it holds.
+    fn measure(
+        &self,
+        options: &PopularOptions,
+        server: &Server,
+        round: u64,
+        step: impl Fn(u64),
+    ) -> Outcome<Sample> {
+        let mut chooser = Choice::Zipfian.load(self.keys, options.zipf)?;
+        let mut random = Random::new(SEED + round);
+        let batch = self.requests.div_ceil(PARTS).min(BATCH_REQUESTS);
+        let counted_from = self.requests - self.requests.div_ceil(PARTS);
+        let (mut sent, mut gets, mut misses) = (0, 0, 0);
+        while sent < self.requests {
+            let count = batch.min(self.requests - sent);
+            let trace = self.batch(&mut chooser, &mut random, count).into();
+            let found = self.send(options, server, &trace)?;
+            if sent >= counted_from {
+                gets += found.gets;
+                misses += found.gets - found.hits;
+            }
+            sent += count;
+            step(count);
+        }
+        let held = Held::of(server)?;
+        let untold = || Failure::Reply(format!("{} does not tell its items", server.name));
+        let counts = held.counts.ok_or_else(untold)?;
+        Ok(Sample {
+            values: self.name.clone(),
+            server: server.name.clone(),
+            command: server.command_line.clone(),
+            round,
+            items: counts.items,
+            evictions: counts.evictions,
+            resident_bytes: held.resident_bytes,
+            gets,
+            misses,
+        })
+    }
+
+    /// The next requests.
+    fn batch(&self, chooser: &mut Chooser, random: &mut Random, count: u64) -> Trace {
+        let request = |object: u32| {
+            let value_bytes = match &self.values {
+                Values::Records(records) => records.of(object).len() as u32,
+                _ => self.made_bytes,
+            };
+            let (key_bytes, operation) = (self.key_bytes, Operation::Get);
+            Request { object, value_bytes, key_bytes, operation, ..Request::default() }
+        };
+        // Keys are fewer than 2^31: they fit into an object's number.
+        let requests = (0..count).map(|_| request(chooser.read(random) as u32)).collect();
+        Trace { name: self.name.clone(), requests, objects: self.keys as u32 }
+    }
+
+    fn send(
+        &self,
+        options: &PopularOptions,
+        server: &Server,
+        trace: &Copies,
+    ) -> Outcome<load::found::Counts> {
+        let job = Job {
+            protocol: Protocol::of(server.dialect),
+            trace,
+            values: &self.values,
+            fills_misses: true,
+            depth: DEPTH,
+            per_second: options.rate,
+            warm_up: 0,
+            check: Check::Whole,
+            silence_max: SILENCE_MAX,
+        };
+        let spread = Spread { connections: CONNECTIONS, cores: Vec::new() };
+        Ok(load::run(&job, server.address, &spread)?.counts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::key_space;
+
+    #[test]
+    fn a_key_space_is_a_multiple() {
+        assert_eq!((key_space("0.5"), key_space("1000")), (Ok(0.5), Ok(1000.0)));
+        assert!(["0", "-1", "1001", "nan", "x"].iter().all(|text| key_space(text).is_err()));
+    }
+}

@@ -1,0 +1,201 @@
+//! A trace as several disjoint copies of itself, interleaved request by request: the same reuse and
+//! the same skew over a key space so many times as large.
+//!
+//! ```text
+//!   trace            a          b          a
+//!   three copies     a0 a1 a2   b0 b1 b2   a0 a1 a2
+//! ```
+//!
+//! Copy `k` of object `o` is object `o * copies + k`, with the key and the value of that number.
+//! So objects stay numbered as they appear, and the copies of one object have different records of
+//! a record file that is long enough. Lengths follow the records; without records every copy has
+//! the lengths that the trace gives the object.
+//!
+//! The copies are made one request at a time while they are read: only the trace itself is held.
+
+use clap::Args;
+
+use super::build::OBJECTS_MAX;
+use super::format::REQUESTS_MAX;
+use super::{Request, Trace};
+use crate::failure::{Failure, Outcome};
+
+/// The most copies: enough to make gigabytes of a trace of a few megabytes.
+const COPIES_MAX: i64 = 10_000;
+
+/// How often a trace is taken.
+#[derive(Debug, Clone, Args)]
+pub struct CopyOptions {
+    /// Disjoint copies of the trace, interleaved request by request: each copy of an object has a
+    /// key and a value of its own (1 to 10000).
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=COPIES_MAX))]
+    pub copies: u32,
+}
+
+impl CopyOptions {
+    /// The copies of a trace, as many as were asked for.
+    pub fn of(&self, trace: Trace) -> Outcome<Copies> {
+        Copies::new(trace, self.copies)
+    }
+
+    /// How many requests of the trace make so many of all copies.
+    pub fn limit(&self, requests_max: u64) -> u64 {
+        requests_max.div_ceil(u64::from(self.copies))
+    }
+}
+
+/// A trace, and how copies are made of it.
+#[derive(Debug)]
+pub struct Copies {
+    trace: Trace,
+    rule: Rule,
+}
+
+/// How a copy differs from what it is a copy of.
+#[derive(Debug)]
+pub struct Rule {
+    count: u32,
+    /// The length of each record, if values are records: object `i` has that of `i` modulo their
+    /// number. Empty: lengths are the trace's.
+    record_bytes: Vec<u32>,
+}
+
+impl Rule {
+    /// How many copies there are.
+    pub fn count(&self) -> usize {
+        self.count as usize
+    }
+
+    /// The number of copy `copy` of an object, or of what stands at a position.
+    pub fn number(&self, original: u32, copy: u32) -> u32 {
+        original * self.count + copy
+    }
+
+    /// The length of an object's value, which is `own` unless values are records.
+    pub fn value_bytes(&self, object: u32, own: u32) -> u32 {
+        match self.record_bytes.len() {
+            0 => own,
+            records => self.record_bytes[object as usize % records],
+        }
+    }
+}
+
+impl From<Trace> for Copies {
+    /// The trace itself.
+    fn from(trace: Trace) -> Copies {
+        Copies { trace, rule: Rule { count: 1, record_bytes: Vec::new() } }
+    }
+}
+
+impl Copies {
+    fn new(trace: Trace, count: u32) -> Outcome<Copies> {
+        let all = |one: u64| one.saturating_mul(u64::from(count));
+        let (requests, objects) = (all(trace.requests.len() as u64), all(trace.objects.into()));
+        if requests > REQUESTS_MAX || objects > u64::from(OBJECTS_MAX) {
+            let most = format!("{REQUESTS_MAX} requests and {OBJECTS_MAX} objects are the most");
+            let found = format!("{requests} requests for {objects} objects");
+            return Err(Failure::Usage(format!("--copies {count} makes {found}: {most}")));
+        }
+        Ok(Copies { trace, rule: Rule { count, record_bytes: Vec::new() } })
+    }
+
+    /// What it is called in reports.
+    pub fn name(&self) -> String {
+        match self.rule.count {
+            1 => self.trace.name.clone(),
+            count => format!("{}, {count} copies", self.trace.name),
+        }
+    }
+
+    /// How many requests all copies have.
+    pub fn len(&self) -> usize {
+        self.trace.requests.len() * self.rule.count()
+    }
+
+    /// How many different objects all copies have.
+    pub fn objects(&self) -> u32 {
+        self.trace.objects * self.rule.count
+    }
+
+    /// What all copies are of.
+    pub fn originals(&mut self) -> &mut [Request] {
+        &mut self.trace.requests
+    }
+
+    /// The same, to read.
+    pub fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    /// How copies are made.
+    pub fn rule(&self) -> &Rule {
+        &self.rule
+    }
+
+    /// Gives every object the length of its record.
+    pub fn follow_records(&mut self, record_bytes: Vec<u32>) {
+        self.rule.record_bytes = record_bytes;
+    }
+
+    /// The requests of all copies, interleaved.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = Request> {
+        let rule = &self.rule;
+        let copies = move |original: &Request| {
+            let original = *original;
+            (0..rule.count).map(move |copy| {
+                let object = rule.number(original.object, copy);
+                let value_bytes = rule.value_bytes(object, original.value_bytes);
+                Request { object, value_bytes, ..original }
+            })
+        };
+        self.trace.requests.iter().flat_map(copies)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Copies;
+    use crate::policies::check::reads;
+    use crate::trace::Trace;
+
+    fn trace(objects: &[u32]) -> Trace {
+        Trace { name: "t".into(), requests: reads(objects), objects: 2 }
+    }
+
+    #[test]
+    fn copies_are_disjoint_interleaved_and_numbered_as_they_appear() {
+        let copies = Copies::new(trace(&[0, 1, 0]), 3).expect("few");
+        let objects: Vec<u32> = copies.iter().map(|request| request.object).collect();
+        assert_eq!(objects, [0, 1, 2, 3, 4, 5, 0, 1, 2]);
+        assert_eq!((copies.len(), copies.objects()), (9, 6));
+        assert_eq!(copies.name(), "t, 3 copies");
+        let back: Vec<u32> = copies.iter().rev().map(|request| request.object).collect();
+        assert_eq!(back, [2, 1, 0, 5, 4, 3, 2, 1, 0]);
+    }
+
+    #[test]
+    fn one_copy_is_the_trace() {
+        let copies = Copies::new(trace(&[0, 1, 0]), 1).expect("few");
+        assert!(copies.iter().eq(trace(&[0, 1, 0]).requests));
+        assert_eq!(copies.name(), "t");
+    }
+
+    #[test]
+    fn copies_have_the_records_of_their_own_numbers() {
+        let mut copies = Copies::new(trace(&[0, 1]), 2).expect("few");
+        copies.follow_records(vec![10, 20, 30]);
+        let bytes: Vec<u32> = copies.iter().map(|request| request.value_bytes).collect();
+        assert_eq!(bytes, [10, 20, 30, 10]);
+    }
+
+    #[test]
+    fn more_requests_or_objects_than_can_be_numbered_are_refused() {
+        let many = Trace { objects: 1 << 31, ..trace(&[0]) };
+        assert!(Copies::new(many, 1).is_ok());
+        let many = Trace { objects: 1 << 31, ..trace(&[0]) };
+        let failure = Copies::new(many, 2).expect_err("2^32 objects");
+        assert_eq!(failure.exit_code(), 2);
+        assert!(failure.to_string().starts_with("--copies 2 makes 2 requests"), "{failure}");
+    }
+}
