@@ -19,6 +19,8 @@ use stdx::units::{GIB, MIB};
 
 const KEY_BYTES: usize = 16;
 const NOW: u32 = 1_000_000_000;
+/// Every so many insertions the background has a turn.
+const TURN: u64 = 256;
 const LOOKUPS: u64 = 300_000;
 
 fn hash(key: &[u8]) -> u64 {
@@ -28,6 +30,12 @@ fn hash(key: &[u8]) -> u64 {
     };
     let hash = key.chunks(8).fold(0x1234_5678_9abc_def0, step);
     (hash ^ hash >> 31).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+}
+
+/// Nanoseconds that this thread has run: what other programs take of the processor is not in it.
+fn cpu_ns() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    text.split(' ').next().unwrap().parse().unwrap()
 }
 
 fn key(number: u64) -> [u8; KEY_BYTES] {
@@ -81,11 +89,12 @@ fn main() {
     let (mut writer, mut reader) = (Writer::new(&zone, None), Reader::new());
     let mut inserts = Times(Vec::new());
     let (mut refused, mut trained_s) = (0, 0.0);
-    let before_steady = items / 2;
+    let (before_steady, mut cpu_before) = (items / 2, 0);
     let mut early = zone.stats();
     for number in 0..items {
         if number == before_steady {
             early = zone.stats();
+            (cpu_before, trained_s) = (cpu_ns(), 0.0);
         }
         let value = &values[number as usize % values.len()];
         let key = key(number);
@@ -98,18 +107,20 @@ fn main() {
             inserts.push(started);
         }
         refused += u64::from(done.is_err());
-        if number % 256 == 0 {
+        if number % TURN == 0 {
             let started = Instant::now();
             zone.maintain(NOW, &mut writer);
             trained_s += started.elapsed().as_secs_f64();
         }
     }
+    let cpu_us = (cpu_ns() - cpu_before) as f64 / 1000.0 / (items - before_steady) as f64;
     report_memory(&zone, &epochs, &mut reader);
     let stats = zone.stats();
     let moved = stats.space.moved_bytes - early.space.moved_bytes;
     let appended = stats.space.appended_bytes - early.space.appended_bytes;
     println!("refused {refused}, evicted {}, background {trained_s:.2} s", stats.evicted);
     println!("moved per byte appended  {:.2}", moved as f64 / appended.max(1) as f64);
+    println!("insert                   {cpu_us:.2} us of CPU on average, with the background");
     inserts.line("insert");
     lookups(&zone, &epochs, &mut reader, items);
     println!("writer {} bytes, reader {} bytes", writer.memory_bytes(), reader.memory_bytes());
@@ -173,6 +184,7 @@ fn report_memory(zone: &Zone, epochs: &Epochs, reader: &mut Reader) {
 
 fn lookups(zone: &Zone, epochs: &Epochs, reader: &mut Reader, items: u64) {
     let (mut hits, mut misses) = (Times(Vec::new()), Times(Vec::new()));
+    let cpu_before = cpu_ns();
     let mut random = 88_172_645_463_325_252_u64;
     for _ in 0..LOOKUPS {
         random ^= random << 13;
@@ -184,6 +196,8 @@ fn lookups(zone: &Zone, epochs: &Epochs, reader: &mut Reader, items: u64) {
         let found = zone.find(&guard, hash(&key), &key, NOW, reader).is_some();
         if found { &mut hits } else { &mut misses }.push(started);
     }
+    let cpu_us = (cpu_ns() - cpu_before) as f64 / 1000.0 / LOOKUPS as f64;
+    println!("find                     {cpu_us:.2} us of CPU on average, clock reads included");
     hits.line("find, present");
     if !misses.0.is_empty() {
         misses.line("find, evicted");

@@ -373,7 +373,8 @@ impl Zone {
             let Some(block) = block_of(&built.leaf) else { continue };
             for (rank, kept) in batch.kept[built.rows.clone()].iter().enumerate() {
                 if died(kept.origin) {
-                    block.dead()[rank / ROWS_PER_DEAD_WORD].bury(rank % ROWS_PER_DEAD_WORD);
+                    block.dead()[rank / ROWS_PER_DEAD_WORD]
+                        .bury_all(1 << (rank % ROWS_PER_DEAD_WORD));
                 }
             }
         }
