@@ -2,7 +2,7 @@
 //! long a store and a lookup take.
 //!
 //! ```text
-//! cargo run --release -p larder-compressed --example zone_figures -- FILE BUDGET_MIB ITEMS [BLOCK]
+//! cargo run --release -p larder-compressed --example zone_figures -- FILE BUDGET_MIB ITEMS [BLOCK [LEVEL]]
 //! ```
 //!
 //! FILE holds values as a zstd stream of records: length (u32, little endian) and bytes. They are
@@ -84,6 +84,9 @@ fn main() {
     settings.checksums = false;
     if let Some(bytes) = arguments.get(4) {
         settings.block_bytes = bytes.parse().unwrap();
+    }
+    if let Some(level) = arguments.get(5) {
+        settings.level = level.parse().unwrap();
     }
     let zone = Zone::new(arena, Arc::clone(&epochs), tables, settings).unwrap();
     let (mut writer, mut reader) = (Writer::new(&zone, None), Reader::new());
