@@ -8,7 +8,7 @@ use std::fmt;
 use zstd_safe::DCtx;
 
 use crate::frame::{self, BARE_BYTES_MAX};
-use crate::{Dictionary, Method, pays};
+use crate::{Dictionary, Method, lz4, pays};
 
 /// The input is no output of an encoder for a target of this length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl Decoder {
         }
         let bytes = match method {
             Method::Zstd => self.zstd(dictionary, input, target),
-            _ => lz4(dictionary, input, target),
+            _ => lz4::decode(dictionary.map(|it| it.lz4().0), input, target),
         };
         if bytes == Some(target.len()) { Ok(()) } else { Err(Damaged) }
     }
@@ -94,14 +94,4 @@ impl Decoder {
         };
         done.ok()
     }
-}
-
-fn lz4(dictionary: Option<&Dictionary>, input: &[u8], target: &mut [u8]) -> Option<usize> {
-    let done = match dictionary {
-        Some(dictionary) => {
-            lz4_flex::block::decompress_into_with_dict(input, target, dictionary.lz4())
-        }
-        None => lz4_flex::block::decompress_into(input, target),
-    };
-    done.ok()
 }

@@ -1,9 +1,10 @@
 //! Bytes that encoder and decoder know beforehand, so that a short block can refer to what the
 //! blocks before it had in common.
 //!
-//! A dictionary is kept three times: its bytes, which LZ4 uses as they are, and zstd's two digests,
-//! each with a copy of the bytes. The digest for encoding is by far the largest
-//! ([`Dictionary::memory_bytes`]). All three are read only, so threads share a dictionary.
+//! A dictionary is kept three times: its bytes, with a table for LZ4 beside them, and zstd's two
+//! digests, each with a copy of the bytes. The digest for encoding is the largest: with 64 KiB at
+//! level 3, the whole takes about 650 KiB ([`Dictionary::memory_bytes`]). All of it is only read,
+//! so threads share a dictionary.
 //!
 //! Training takes what several samples have in common, by zstd's `fastcover`. Whether the result
 //! helps is measured on samples that it was not trained from: from few samples it would look better
@@ -12,14 +13,16 @@
 use zstd_safe::{CDict, DDict};
 
 use crate::encode::{LEVEL_MAX, LEVEL_MIN};
+use crate::lz4::{self, Digest};
 use crate::{Damaged, Encoder, Method};
 
 /// The longest dictionary, in bytes.
 pub const DICTIONARY_BYTES_MAX: usize = 256 << 10;
 /// A shorter dictionary is not worth having.
 const DICTIONARY_BYTES_MIN: usize = 1 << 10;
-/// The bytes of the samples that are used at the most; training takes time in proportion.
-pub const SAMPLES_BYTES_MAX: usize = 64 << 20;
+/// Samples beyond so many bytes are ignored. That is a hundred times a dictionary of 160 KiB, and
+/// training takes about 80 ms for each MiB.
+pub const SAMPLES_BYTES_MAX: usize = 16 << 20;
 /// Fewer samples say nothing of the next.
 pub const SAMPLES_MIN: usize = 16;
 /// A dictionary is at most one of so many bytes of what it is trained from. zstd recommends a
@@ -30,12 +33,10 @@ const JUDGED_SHARE: usize = 8;
 /// A dictionary helps if it saves one byte of this many.
 const HELP_SHARE: usize = 32;
 
-/// How far back an LZ4 block can refer.
-const LZ4_BYTES_MAX: usize = 64 << 10;
-
 /// A dictionary, digested for a level of zstd.
 pub struct Dictionary {
     bytes: Box<[u8]>,
+    lz4: Digest,
     pub(crate) encoding: CDict<'static>,
     pub(crate) decoding: DDict<'static>,
 }
@@ -45,18 +46,7 @@ impl Dictionary {
     /// is going to be encoded. Nothing if there is too little to train from, or if the result would
     /// not help.
     pub fn train<S: AsRef<[u8]>>(samples: &[S], bytes_max: usize, level: i32) -> Option<Self> {
-        let (mut trained, mut lengths, mut judged) = (Vec::new(), Vec::new(), Vec::new());
-        for (index, sample) in samples.iter().map(AsRef::as_ref).enumerate() {
-            if trained.len() + sample.len() > SAMPLES_BYTES_MAX {
-                break;
-            }
-            if index % JUDGED_SHARE == JUDGED_SHARE - 1 {
-                judged.push(sample);
-            } else {
-                trained.extend_from_slice(sample);
-                lengths.push(sample.len());
-            }
-        }
+        let Samples { trained, lengths, judged } = split(samples, SAMPLES_BYTES_MAX);
         let bytes = bytes_max.min(DICTIONARY_BYTES_MAX).min(trained.len() / SAMPLES_PER_DICTIONARY);
         if bytes < DICTIONARY_BYTES_MIN || lengths.len() + judged.len() < SAMPLES_MIN {
             return None;
@@ -77,6 +67,7 @@ impl Dictionary {
         let decoding = DDict::try_create(bytes);
         Ok(Self {
             bytes: bytes.into(),
+            lz4: Digest::new(lz4::reachable(bytes)),
             encoding: encoding.ok_or(Damaged)?,
             decoding: decoding.ok_or(Damaged)?,
         })
@@ -89,13 +80,13 @@ impl Dictionary {
 
     /// All memory that it takes.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.bytes.len() + self.encoding.sizeof() + self.decoding.sizeof()
+        let digests = self.lz4.memory_bytes() + self.encoding.sizeof() + self.decoding.sizeof();
+        size_of::<Self>() + self.bytes.len() + digests
     }
 
-    /// The bytes that LZ4 can refer to. What a trained dictionary has at its end is what it expects
-    /// most.
-    pub(crate) fn lz4(&self) -> &[u8] {
-        &self.bytes[self.bytes.len().saturating_sub(LZ4_BYTES_MAX)..]
+    /// What LZ4 needs of it.
+    pub(crate) fn lz4(&self) -> (&[u8], &Digest) {
+        (lz4::reachable(&self.bytes), &self.lz4)
     }
 
     fn helps(&self, samples: &[&[u8]], level: i32) -> bool {
@@ -108,5 +99,48 @@ impl Dictionary {
             without += target.len();
         }
         with + without / HELP_SHARE < without
+    }
+}
+
+/// Samples by what they are for.
+struct Samples<'a> {
+    /// Those to train from, one behind the other.
+    trained: Vec<u8>,
+    lengths: Vec<usize>,
+    judged: Vec<&'a [u8]>,
+}
+
+fn split<S: AsRef<[u8]>>(samples: &[S], bytes_max: usize) -> Samples<'_> {
+    let mut split = Samples { trained: Vec::new(), lengths: Vec::new(), judged: Vec::new() };
+    let mut bytes = 0;
+    for (index, sample) in samples.iter().map(AsRef::as_ref).enumerate() {
+        bytes += sample.len();
+        if bytes > bytes_max {
+            break;
+        }
+        if index % JUDGED_SHARE == JUDGED_SHARE - 1 {
+            split.judged.push(sample);
+        } else {
+            split.trained.extend_from_slice(sample);
+            split.lengths.push(sample.len());
+        }
+    }
+    split
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_beyond_the_limit_are_ignored() {
+        let samples = [[7; 100]; 20];
+        for (bytes_max, trained, judged) in
+            [(2000, 18, 2), (1999, 17, 2), (1599, 14, 1), (799, 7, 0), (99, 0, 0)]
+        {
+            let split = split(&samples, bytes_max);
+            assert_eq!((split.lengths.len(), split.judged.len()), (trained, judged), "{bytes_max}");
+            assert_eq!(split.trained.len(), trained * 100);
+        }
     }
 }

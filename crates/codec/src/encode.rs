@@ -1,19 +1,21 @@
-//! The side that compresses: the context of one thread, used again for every block.
+//! The side that compresses: the contexts of one thread, used again for every block.
 
 use zstd_safe::CCtx;
 
 use crate::frame::{self, BARE_BYTES_MAX};
+use crate::lz4::Lz4;
 use crate::{Dictionary, Method, pays};
 
 /// The fastest level of zstd that may be asked for.
 pub const LEVEL_MIN: i32 = -7;
-/// The highest level of zstd that may be asked for. From level 13 on, encoding a block takes
-/// hundreds of microseconds, and zstd may split it, which [`frame`] does not provide for.
+/// The highest level of zstd that may be asked for. From level 13 on, zstd may make several blocks
+/// of an input that is one here.
 pub const LEVEL_MAX: i32 = 12;
 
 /// Compresses blocks, one after the other.
 pub struct Encoder {
     level: i32,
+    lz4: Lz4,
     zstd: CCtx<'static>,
 }
 
@@ -21,7 +23,8 @@ impl Encoder {
     /// An encoder that uses zstd at `level`, brought into its range, where there is no dictionary;
     /// a dictionary has its own.
     pub fn new(level: i32) -> Self {
-        Self { level: level.clamp(LEVEL_MIN, LEVEL_MAX), zstd: CCtx::create() }
+        let level = level.clamp(LEVEL_MIN, LEVEL_MAX);
+        Self { level, lz4: Lz4::new(), zstd: CCtx::create() }
     }
 
     /// Replaces what is in `target` by the output for `input`. The method is `wanted` if that pays,
@@ -36,7 +39,10 @@ impl Encoder {
         target.clear();
         let is_done = match wanted {
             Method::Raw => false,
-            Method::Lz4 => lz4(dictionary, input, target),
+            Method::Lz4 => {
+                self.lz4.encode(dictionary.map(Dictionary::lz4), input, target);
+                true
+            }
             Method::Zstd => self.zstd(dictionary, input, target),
         };
         if is_done && pays(input.len(), target.len()) {
@@ -47,9 +53,9 @@ impl Encoder {
         Method::Raw
     }
 
-    /// Bytes that the context has grown to, outside of this struct.
+    /// Bytes that the context and the table have grown to, outside of this struct.
     pub fn memory_bytes(&self) -> usize {
-        self.zstd.sizeof()
+        self.zstd.sizeof() + self.lz4.memory_bytes()
     }
 
     fn zstd(
@@ -66,17 +72,4 @@ impl Encoder {
         // The target is long enough, so what fails has found no memory, and can go on without.
         done.is_ok() && (input.len() > BARE_BYTES_MAX || frame::take_off(target))
     }
-}
-
-fn lz4(dictionary: Option<&Dictionary>, input: &[u8], target: &mut Vec<u8>) -> bool {
-    target.resize(lz4_flex::block::get_maximum_output_size(input.len()), 0);
-    let done = match dictionary {
-        Some(dictionary) => {
-            lz4_flex::block::compress_into_with_dict(input, target, dictionary.lz4())
-        }
-        None => lz4_flex::block::compress_into(input, target),
-    };
-    let bytes = done.expect("the target has the length that the library asks for");
-    target.truncate(bytes);
-    true
 }

@@ -12,8 +12,8 @@
 //! for longer than one call. The price is a copy on each side, of what lies in the CPU's cache.
 //!
 //! That holds where there is one block, of the compressed type: for inputs up to [`BARE_BYTES_MAX`]
-//! at the levels that the encoder allows. Longer inputs keep their frame. Which of the two it is
-//! follows from the input's length and not from the bytes.
+//! at the levels that the encoder allows ([`LEVEL_MAX`](crate::LEVEL_MAX)). Longer inputs keep
+//! their frame. Which of the two it is follows from the input's length and not from the bytes.
 
 /// The longest input that zstd makes one block of.
 pub const BARE_BYTES_MAX: usize = 128 << 10;

@@ -11,9 +11,10 @@
 //!
 //! Blocks are short, so the output holds nothing that its owner knows anyway: with each output he
 //! keeps the [`Method`], the length of the input and which [`Dictionary`] was used. Neither format
-//! has a checksum. Damage is found where it makes an output impossible, and otherwise decoding
-//! gives other bytes of the right length; so does a wrong dictionary. Whoever reads from a medium
-//! that may fail keeps a [`checksum`] of the output beside it.
+//! has a checksum. Damage is found where it makes an output impossible, which is so for a fifth
+//! to two fifths of all single bits; otherwise decoding gives other bytes of the right length, and
+//! so does a wrong dictionary. Whoever reads from a medium that may fail keeps a [`checksum`] of
+//! the output beside it.
 //!
 //! What does not pay is stored raw ([`pays`]), and [`entropy`] guesses that before trying.
 
@@ -24,6 +25,7 @@ mod dictionary;
 mod encode;
 pub mod entropy;
 mod frame;
+mod lz4;
 
 pub use decode::{Damaged, Decoder};
 pub use dictionary::{DICTIONARY_BYTES_MAX, Dictionary, SAMPLES_BYTES_MAX, SAMPLES_MIN};
