@@ -2,7 +2,8 @@
 //! long a store and a lookup take.
 //!
 //! ```text
-//! cargo run --release -p larder-compressed --example zone_figures -- FILE BUDGET_MIB ITEMS [BLOCK [LEVEL]]
+//! cargo run --release -p larder-compressed --example zone_figures -- \
+//!     FILE BUDGET_MIB ITEMS [BLOCK [LEVEL]]
 //! ```
 //!
 //! FILE holds values as a zstd stream of records: length (u32, little endian) and bytes. They are
@@ -25,7 +26,7 @@ const LOOKUPS: u64 = 300_000;
 
 fn hash(key: &[u8]) -> u64 {
     let step = |hash: u64, chunk: &[u8]| {
-        let word = u64::from_le_bytes(chunk.try_into().unwrap());
+        let word = u64::from_le_bytes(chunk.try_into().expect("keys have 16 bytes"));
         (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
     };
     let hash = key.chunks(8).fold(0x1234_5678_9abc_def0, step);
@@ -34,13 +35,14 @@ fn hash(key: &[u8]) -> u64 {
 
 /// Nanoseconds that this thread has run: what other programs take of the processor is not in it.
 fn cpu_ns() -> u64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    text.split(' ').next().unwrap().parse().unwrap()
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat");
+    let text = text.expect("Linux says what a thread has run");
+    text.split(' ').next().and_then(|ns| ns.parse().ok()).expect("it begins with a number")
 }
 
 fn key(number: u64) -> [u8; KEY_BYTES] {
     let text = format!("user:{number:011}");
-    text.as_bytes().try_into().unwrap()
+    text.as_bytes().try_into().expect("5 letters and 11 digits")
 }
 
 fn values(path: &str) -> Vec<Vec<u8>> {
@@ -72,23 +74,23 @@ impl Times {
     }
 }
 
+fn number(arguments: &[String], at: usize) -> Option<usize> {
+    arguments.get(at)?.parse().ok()
+}
+
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let values = values(&arguments[1]);
-    let budget = arguments[2].parse::<usize>().unwrap() * MIB;
-    let items: u64 = arguments[3].parse().unwrap();
-    let arena = Arc::new(Arena::new(GIB, budget + budget / 8 + 8 * MIB, 4).unwrap());
+    let budget = number(&arguments, 2).expect("a budget") * MIB;
+    let items = number(&arguments, 3).expect("a number of items") as u64;
+    let arena = Arc::new(Arena::new(GIB, budget + budget / 8 + 8 * MIB, 4).expect("addresses"));
     let epochs = Arc::new(Epochs::new());
     let tables: Arc<dyn TableSpace> = Arc::new(ArenaTables::new(Arc::clone(&arena)));
     let mut settings = Settings::new(Box::new(hash), budget / arena.slab_bytes());
     settings.checksums = false;
-    if let Some(bytes) = arguments.get(4) {
-        settings.block_bytes = bytes.parse().unwrap();
-    }
-    if let Some(level) = arguments.get(5) {
-        settings.level = level.parse().unwrap();
-    }
-    let zone = Zone::new(arena, Arc::clone(&epochs), tables, settings).unwrap();
+    settings.block_bytes = number(&arguments, 4).unwrap_or(settings.block_bytes);
+    settings.level = number(&arguments, 5).map_or(settings.level, |level| level as i32);
+    let zone = Zone::new(arena, Arc::clone(&epochs), tables, settings).expect("room for a table");
     let (mut writer, mut reader) = (Writer::new(&zone, None), Reader::new());
     let mut inserts = Times(Vec::new());
     let (mut refused, mut trained_s) = (0, 0.0);

@@ -12,9 +12,10 @@ use memory::Guard;
 use stdx::sync::atomic::Ordering;
 use stdx::sync::lock;
 
-use crate::block::{RECENT_AT, RECENTS, hash_of_owner};
+use crate::block::hash_of_owner;
+use crate::image::{draw_again, draw_long};
 use crate::raw::Block;
-use crate::rewrite::{Writer, draw_long};
+use crate::rewrite::Writer;
 use crate::space::{Purpose, Victim};
 use crate::stats::Counters;
 use crate::trie::Leaf;
@@ -126,31 +127,4 @@ impl Zone {
         }
         self.trie.replace(&[leaf], &[moved]);
     }
-}
-
-/// Draws a block of rows as it is at this moment.
-fn draw_again(block: &Block<'_>, image: &mut Vec<u8>) {
-    let head = block.head();
-    image.clear();
-    head.write(image);
-    for (at, record) in block.recent().iter().enumerate().take(RECENTS) {
-        let at = RECENT_AT + at * size_of::<u32>();
-        let record = record.load(Ordering::Relaxed).to_ne_bytes();
-        image[at..at + record.len()].copy_from_slice(&record);
-    }
-    for word in block.dead() {
-        image.extend_from_slice(&word.bits().to_ne_bytes());
-    }
-    for word in block.accessed() {
-        image.extend_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
-    }
-    for slot in block.longs() {
-        image.extend_from_slice(&slot.load().to_ne_bytes());
-    }
-    if let Some(checksum) = block.checksum() {
-        image.extend_from_slice(&checksum.to_ne_bytes());
-    }
-    image.extend_from_slice(block.fingerprints());
-    image.extend_from_slice(block.stored());
-    image.resize(head.block_bytes(), 0);
 }

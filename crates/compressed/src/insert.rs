@@ -12,8 +12,9 @@ use stdx::sync::atomic::Ordering;
 use stdx::sync::lock;
 
 use crate::block::{Head, owner_of};
+use crate::image::draw_long;
 use crate::record::{KEY_BYTES_MAX, ROW_HEAD_BYTES_MAX, Record};
-use crate::rewrite::{Gone, Unbuilt, Why, Writer, draw_long, newcomer_row};
+use crate::rewrite::{Gone, Unbuilt, Why, Writer, newcomer_row};
 use crate::seal::{DeadWord, ROWS_PER_DEAD_WORD};
 use crate::space::Purpose;
 use crate::stats::Counters;

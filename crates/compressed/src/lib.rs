@@ -43,6 +43,8 @@ pub mod dictionaries;
 #[cfg(not(loom))]
 mod find;
 #[cfg(not(loom))]
+mod image;
+#[cfg(not(loom))]
 mod insert;
 #[cfg(not(loom))]
 mod maintain;

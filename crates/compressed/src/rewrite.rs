@@ -16,7 +16,8 @@ use memory::Guard;
 use stdx::sync::atomic::Ordering;
 
 use crate::block::{Head, ROWS_MAX, fingerprint, owner_of};
-use crate::find::{is_dead, recent_moved, recent_of};
+use crate::find::{is_dead, recent_of};
+use crate::image::draw;
 use crate::raw::{Block, Reference};
 use crate::reader::unpack;
 use crate::record::{Fields, Record, Rows};
@@ -26,7 +27,8 @@ use crate::stats::Counters;
 use crate::trie::{Leaf, Node};
 use crate::zone::{OVERFULL, Zone};
 
-/// What becomes of the records that leave the zone to make room.
+/// What becomes of the records that leave the zone to make room. Called under the lock of a shard,
+/// when the item can no longer be found: it must not call the zone.
 pub type Sink = Box<dyn FnMut(&Record<'_>) + Send>;
 
 /// A thread's encoder, decoder and buffers for changing the zone.
@@ -53,6 +55,8 @@ pub(crate) struct Batch {
     sources: Vec<Leaf>,
     /// Whether a source could not be read, or was flushed.
     lost: bool,
+    /// The sources that could not be read: their items still count.
+    damaged: Vec<usize>,
     /// Long blocks of rows that could not be read.
     lost_longs: Vec<u32>,
     built: Vec<Built>,
@@ -149,6 +153,7 @@ impl Batch {
         self.gone.clear();
         self.sources.clear();
         self.lost = false;
+        self.damaged.clear();
         self.lost_longs.clear();
         self.built.clear();
     }
@@ -180,6 +185,9 @@ impl Zone {
         if read.is_none() {
             // Flushed or damaged: all of it goes.
             writer.batch.lost = true;
+            if !flushed {
+                writer.batch.damaged.push(source);
+            }
             writer.batch.kept.retain(|kept| kept.origin.is_none_or(|(from, _)| from != source));
             writer.batch.gone.retain(|gone| gone.row.origin.is_none_or(|(from, _)| from != source));
             writer.batch.lost_longs.extend(block.longs().iter().map(|slot| slot.load()));
@@ -388,6 +396,11 @@ impl Zone {
         }
         batch.gone.retain(|gone| !died(gone.row.origin));
         self.counters.items_gone(batch.gone.len());
+        for &source in &batch.damaged {
+            let dead: u32 = finals[source].iter().map(|word| word.count_ones()).sum();
+            let rows = blocks[source].map_or(0, |block| usize::from(block.head().rows));
+            self.counters.items_gone(rows.saturating_sub(dead as usize));
+        }
         let expired = batch.gone.iter().filter(|gone| gone.why == Why::Expired).count();
         self.counters.expired.fetch_add(expired as u64, Ordering::Relaxed);
     }
@@ -425,50 +438,7 @@ fn record_of(block: &Block<'_>, rank: usize) -> u32 {
     records.find(|&record| recent_of(record, rank)).unwrap_or(0)
 }
 
-/// Draws the image of a block of rows.
-fn draw(head: &Head, rows: &[Kept], stored: &[u8], image: &mut Vec<u8>) {
-    image.clear();
-    head.write(image);
-    let words = |per_word: usize, bit: &dyn Fn(&Kept) -> bool, image: &mut Vec<u8>| {
-        for chunk in rows.chunks(per_word) {
-            let bits = chunk.iter().enumerate().map(|(at, row)| u32::from(bit(row)) << at);
-            let word = bits.fold(0, |word, bit| word | bit);
-            image.extend_from_slice(&word.to_ne_bytes());
-        }
-    };
-    words(ROWS_PER_DEAD_WORD, &|row| row.origin.is_none(), image);
-    words(u32::BITS as usize, &|row| row.accessed, image);
-    let mut records = rows.iter().enumerate().filter(|(_, row)| row.recent != 0);
-    for at in 0..crate::block::RECENTS {
-        if let Some((rank, row)) = records.next() {
-            let at = crate::block::RECENT_AT + at * size_of::<u32>();
-            let record = recent_moved(row.recent, rank);
-            image[at..at + size_of::<u32>()].copy_from_slice(&record.to_ne_bytes());
-        }
-    }
-    for row in rows.iter().filter(|row| row.long != 0) {
-        image.extend_from_slice(&row.long.to_ne_bytes());
-    }
-    if head.checksum {
-        image.extend_from_slice(&codec::checksum(stored).to_ne_bytes());
-    }
-    image.extend(rows.iter().map(|row| row.fingerprint));
-    image.extend_from_slice(stored);
-    image.resize(head.block_bytes(), 0);
-}
-
-/// Draws the image of a long block.
-pub(crate) fn draw_long(head: &Head, stored: &[u8], image: &mut Vec<u8>) {
-    image.clear();
-    head.write(image);
-    if head.checksum {
-        image.extend_from_slice(&codec::checksum(stored).to_ne_bytes());
-    }
-    image.extend_from_slice(stored);
-    image.resize(head.block_bytes(), 0);
-}
-
-/// The fingerprint and hash that a newcomer's row is kept under.
+/// Adds a newcomer's row to the batch.
 pub(crate) fn newcomer_row(record: &Record<'_>, hash: u64, long: u32, batch: &mut Batch) {
     let start = batch.bytes.len();
     crate::record::write_row(record, long != 0, &mut batch.bytes);

@@ -18,8 +18,9 @@
 //! Marking and sealing are read-modify-writes of one word, so each mark is ordered before the seal,
 //! and the writer has it, or the marker sees the seal and leaves no mark. It must not leave one: a
 //! second marker would find it in the old block, believe that the row is dead, and say so, while
-//! the row is alive in the new block (the model `a_removed_row_stays_removed` found that). Between sealing and publishing the
-//! writer takes no lock and allocates nothing, so a marker does not wait long.
+//! the row is alive in the new block (the model `a_removed_row_stays_removed` found that). Between
+//! sealing and publishing the writer allocates nothing and takes no lock but the short one that
+//! guards the counts of the trie's levels, so a marker does not wait long.
 //!
 //! A row of a newcomer is *born dead*: it is published with its bit set, and *revealed* when its
 //! owner, who holds the key's lock, has made sure that it is still what the key stands for. A row

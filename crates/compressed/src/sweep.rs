@@ -34,6 +34,9 @@ const MERGED_QUARTERS: usize = 3;
 /// Leaves that one insertion sweeps at the most, when it is not desperate.
 const SWEEP_LEAVES: usize = 4;
 
+/// Leaves that one attempt of an insertion sweeps when it is desperate: about 10 ms.
+const SWEEP_LEAVES_MAX: usize = 1 << 10;
+
 /// How often the sweep goes round, at the most, before it says that there is nothing more.
 const ROUNDS_MAX: usize = 8;
 
@@ -41,8 +44,17 @@ impl Zone {
     /// Makes room of at least `wanted_bytes`, as far as there is anything; returns how many live
     /// bytes went. The caller holds no lock of the index.
     pub fn evict(&self, wanted_bytes: usize, now: u32, writer: &mut Writer) -> usize {
+        self.sweep_for(wanted_bytes, self.trie.leaves() * ROUNDS_MAX, now, writer)
+    }
+
+    fn sweep_for(
+        &self,
+        wanted_bytes: usize,
+        leaves_max: usize,
+        now: u32,
+        writer: &mut Writer,
+    ) -> usize {
         let before = self.space.live_bytes();
-        let leaves_max = self.trie.leaves() * ROUNDS_MAX;
         for _ in 0..leaves_max {
             let gone = before.saturating_sub(self.space.live_bytes());
             if gone >= wanted_bytes || self.space.live_bytes() == 0 {
@@ -80,7 +92,7 @@ impl Zone {
             }
         }
         let excess = self.space.live_bytes().saturating_sub(self.live_bytes_max());
-        self.evict(excess + attempt * wanted_bytes, now, writer);
+        self.sweep_for(excess + attempt * wanted_bytes, SWEEP_LEAVES_MAX, now, writer);
         for _ in 0..=self.space.owned_slabs() {
             if self.space.tidy() >= wanted_bytes || !self.clean(writer) {
                 return;

@@ -12,9 +12,9 @@
 //! the lowest level in use upwards, and zExpander's ghost nodes are not needed either, because a
 //! leaf's level follows from where it was found.
 //!
-//! Invariant: exactly one leaf is on the path of each hash, except for the moment in which its shard
-//! restructures: then there is none. So a lookup that comes by all levels without a leaf has been
-//! overtaken by a split or merge, and looks again; it never takes "no leaf" for "not found".
+//! Invariant: exactly one leaf is on the path of each hash, except for the moment in which its
+//! shard restructures: then there is none. So a lookup that comes by all levels without a leaf has
+//! been overtaken by a split or merge, and looks again; it never takes "no leaf" for "not found".
 //!
 //! Why old leaves go before new ones come, though a lookup has to wait for that moment: with both
 //! in sight, a marker that looked at the parent's slot before a merge, and at the child's slot

@@ -26,8 +26,8 @@ use crate::trie::{Leaf, SHARDS, Trie};
 
 /// Raw bytes of a block, unless set otherwise.
 pub const BLOCK_BYTES: usize = 3 << 10;
-/// The range of raw bytes of a block: a head and a long key must fit, and a header counts those of a
-/// block that is [`OVERFULL`].
+/// The range of raw bytes of a block: a head and a long key must fit, and a header counts those of
+/// a block that is [`OVERFULL`].
 pub const BLOCK_BYTES_RANGE: std::ops::RangeInclusive<usize> = 1 << 10..=16 << 10;
 /// How many times as long a block may get where dividing its leaf would be dearer.
 pub const OVERFULL: usize = 2;

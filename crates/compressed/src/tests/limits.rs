@@ -43,6 +43,24 @@ fn a_damaged_block_is_a_counted_miss() {
 }
 
 #[test]
+fn items_of_a_damaged_block_count_until_it_is_replaced() {
+    let mut world = World::small(4);
+    for number in 0..20_u32 {
+        world.insert(&number.to_be_bytes(), b"value").expect("room");
+    }
+    let before = world.zone.stats().items;
+    let key = 3_u32.to_be_bytes();
+    let mut rows = 0;
+    world.with_block(&key, |block| {
+        block.damage(0, 0xff);
+        rows = usize::from(block.head().rows);
+    });
+    world.insert(&key, b"new").expect("room");
+    assert_eq!(world.zone.stats().items, before - rows + 1);
+    world.check();
+}
+
+#[test]
 fn without_checksums_damage_is_never_a_panic() {
     let mut world = World::new(Settings { checksums: false, ..settings(4) });
     let keys: Vec<_> = (0..60_u8).map(|n| format!("key:{n}").into_bytes()).collect();

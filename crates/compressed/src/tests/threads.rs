@@ -31,7 +31,8 @@ struct Arena {
 
 fn value(key: &[u8], version: u64) -> Vec<u8> {
     let mut value = version.to_le_bytes().to_vec();
-    let length = 30 + (version % 7 * 40) as usize + if version % 50 == 0 { 3000 } else { 0 };
+    let length =
+        30 + (version % 7 * 40) as usize + if version.is_multiple_of(50) { 3000 } else { 0 };
     while value.len() < length {
         value.extend_from_slice(key);
     }
