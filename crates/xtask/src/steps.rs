@@ -98,8 +98,8 @@ pub fn tidy() -> Result {
 }
 
 /// `cargo xtask loom`: every test target whose name starts with `loom_`, and the models that need
-/// to see inside the index, in a target folder of their own because the flag rebuilds everything.
-/// False where there is no model.
+/// to see inside the index or the compressed zone, in a target folder of their own because the
+/// flag rebuilds everything. False where there is no model.
 pub fn loom() -> Result<bool> {
     let mut targets = Vec::new();
     for room in ["memory", "index"] {
@@ -121,7 +121,9 @@ pub fn loom() -> Result<bool> {
     for (room, target) in targets {
         model(room).arg("--test").arg(target).run()?;
     }
-    model("index").arg("--lib").arg("models").run()?;
+    for room in ["index", "compressed"] {
+        model(room).arg("--lib").arg("models").run()?;
+    }
     Ok(true)
 }
 

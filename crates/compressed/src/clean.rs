@@ -1,0 +1,130 @@
+//! Cleaning: moves the live blocks out of a slab, so that the slab can be used again.
+//!
+//! The slab with the fewest live bytes is walked from its start. A block leads by its owner's hash
+//! to its leaf; if the leaf still refers to it, it is copied to the end of the log and replaced
+//! like any other block, seal and all; but nothing is decoded. A long block is found among those of
+//! the leaf's block, and only its slot changes. Blocks of a flushed generation are dropped.
+//!
+//! The work comes in steps, so that an insertion pays a little each time, or in whole slabs in the
+//! background.
+
+use memory::Guard;
+use stdx::sync::atomic::Ordering;
+use stdx::sync::lock;
+
+use crate::block::hash_of_owner;
+use crate::image::{draw_again, draw_long};
+use crate::raw::Block;
+use crate::rewrite::Writer;
+use crate::space::{Purpose, Victim};
+use crate::stats::Counters;
+use crate::trie::Leaf;
+use crate::zone::Zone;
+
+/// Bytes of a slab that an insertion walks when cleaning has to keep step.
+pub(crate) const STEP_BYTES: usize = 16 << 10;
+
+/// Where a slab's cleaning goes on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cursor {
+    victim: Victim,
+    at: usize,
+}
+
+impl Zone {
+    /// Walks a few blocks of the slab that is being cleaned, unless another thread is at it.
+    pub(crate) fn clean_a_little(&self, writer: &mut Writer) {
+        if let Ok(mut cleaner) = self.cleaner.try_lock() {
+            self.walk_victim(&mut cleaner, STEP_BYTES, writer);
+        }
+    }
+
+    /// Walks a slab to its end. `false` if there is none.
+    pub(crate) fn clean(&self, writer: &mut Writer) -> bool {
+        self.walk_victim(&mut lock(&self.cleaner), usize::MAX, writer)
+    }
+
+    fn walk_victim(
+        &self,
+        cleaner: &mut Option<Cursor>,
+        bytes_max: usize,
+        writer: &mut Writer,
+    ) -> bool {
+        // Pinned first: what is closed now cannot be filled anew before the guard is dropped.
+        let guard = self.epochs.pin();
+        let resumed = cleaner.filter(|cursor| self.space.is_closed(cursor.victim.number));
+        let fresh = || self.space.victim().map(|victim| Cursor { victim, at: 0 });
+        let Some(mut cursor) = resumed.or_else(fresh) else {
+            *cleaner = None;
+            return false;
+        };
+        let Victim { slab, number, end } = cursor.victim;
+        let ground = &self.space.ground;
+        let mut walked = 0;
+        while cursor.at < end && walked < bytes_max {
+            let reference = ground.reference(slab, cursor.at);
+            let Some(block) = ground.block(&guard, reference) else {
+                Counters::count(&self.counters.damaged);
+                self.space.give_up(number);
+                *cleaner = None;
+                return true;
+            };
+            let bytes = self.space.placed_bytes(block.head().block_bytes());
+            self.move_block(&guard, &block, writer);
+            cursor.at += bytes;
+            walked += bytes;
+        }
+        *cleaner = (cursor.at < end).then_some(cursor);
+        drop(guard);
+        self.space.tidy();
+        true
+    }
+
+    /// Moves a block, if anything refers to it.
+    fn move_block(&self, guard: &Guard<'_>, block: &Block<'_>, writer: &mut Writer) {
+        let hash = hash_of_owner(block.head().owner);
+        let _shard = lock(self.shard(hash));
+        let leaf = self.trie.leaf(hash);
+        let Some(rows) = leaf.block.and_then(|at| self.space.ground.block(guard, at)) else {
+            return;
+        };
+        let owned = |code: u32| code == block.reference().code();
+        let slot = rows.longs().iter().find(|slot| block.head().long && owned(slot.load()));
+        if slot.is_none() && rows.reference() != block.reference() {
+            return;
+        }
+        if Some(rows.head().generation) != self.generation() {
+            return self.drop_leaf(guard, leaf);
+        }
+        if block.head().long {
+            draw_long(block.head(), block.stored(), &mut writer.image);
+        } else {
+            draw_again(block, &mut writer.image);
+        }
+        let Ok(reference) = self.space.append(Purpose::Move, &writer.image) else {
+            Counters::count(&self.counters.dropped_leaves);
+            return self.drop_leaf(guard, leaf);
+        };
+        self.dictionaries.share(block.head().dictionary);
+        match slot {
+            Some(slot) => slot.publish(reference.code()),
+            None => self.lead_to_copy(guard, block, leaf, Leaf { block: Some(reference), ..leaf }),
+        }
+        if !block.head().long {
+            let head = block.head();
+            self.counters.raw_bytes.fetch_add(head.raw_bytes as usize, Ordering::Relaxed);
+            self.counters.rows.fetch_add(head.rows.into(), Ordering::Relaxed);
+        }
+        self.retire(block);
+    }
+
+    /// Seals a block of rows, carries late marks to its copy, and publishes that.
+    fn lead_to_copy(&self, guard: &Guard<'_>, block: &Block<'_>, leaf: Leaf, moved: Leaf) {
+        let copy = moved.block.and_then(|reference| self.space.ground.block(guard, reference));
+        let copy = copy.expect("it was written a moment ago");
+        for (old, new) in block.dead().iter().zip(copy.dead()) {
+            new.bury_all(old.seal());
+        }
+        self.trie.replace(&[leaf], &[moved]);
+    }
+}

@@ -1,0 +1,291 @@
+//! Lookups and removals: no lock, and nothing decoded unless a fingerprint of a live row matches.
+//!
+//! A lookup is right at the moment at which it finds a row's dead bit clear: the row itself never
+//! changes. A removal that meets a seal waits for the new block and looks there.
+//!
+//! What zExpander calls reuse time comes from two records in each block: which row was accessed
+//! when. A hit on a row that has a record says how long ago that was, and moves the record to now;
+//! any other hit takes the place of the older record.
+
+use codec::Damaged;
+use memory::Guard;
+use stdx::sync::Backoff;
+use stdx::sync::atomic::Ordering;
+
+use crate::block::{RECENTS, fingerprint};
+use crate::raw::{Block, Reference};
+use crate::reader::{Reader, Value, unpack};
+use crate::record::{Fields, Row, Rows};
+use crate::seal::{Mark, ROWS_PER_DEAD_WORD};
+use crate::zone::Zone;
+
+/// The time of a recent access has so many bits: seconds, for half a year.
+const RECENT_TIME_BITS: u32 = 24;
+const RECENT_TIME: u32 = (1 << RECENT_TIME_BITS) - 1;
+
+/// An item that was found. Its value is in the reader until the next lookup.
+#[derive(Debug, Clone, Copy)]
+pub struct Hit<'g> {
+    pub(crate) block: Block<'g>,
+    pub(crate) rank: usize,
+    /// What is kept beside key and value.
+    pub fields: Fields,
+    /// Seconds since the last access that is on record, if one is.
+    pub reuse_seconds: Option<u32>,
+    /// Whether it was accessed before, since the last sweep.
+    pub was_accessed: bool,
+}
+
+impl Zone {
+    /// Asks for the first cache lines of the block that a hash leads to.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        if let Some(reference) = self.trie.leaf(hash).block {
+            self.space.ground.prefetch(reference);
+        }
+    }
+
+    /// The item of a key, if it is there and not over at `now` (Unix seconds). Notes the access.
+    pub fn find<'g>(
+        &self,
+        guard: &'g Guard<'_>,
+        hash: u64,
+        key: &[u8],
+        now: u32,
+        reader: &mut Reader,
+    ) -> Option<Hit<'g>> {
+        let mut hit = self.peek(guard, hash, key, now, reader)?;
+        hit.was_accessed = note_access(&hit.block, hit.rank);
+        hit.reuse_seconds = note_time(&hit.block, hit.rank, now);
+        Some(hit)
+    }
+
+    /// The same without a trace.
+    pub fn peek<'g>(
+        &self,
+        guard: &'g Guard<'_>,
+        hash: u64,
+        key: &[u8],
+        now: u32,
+        reader: &mut Reader,
+    ) -> Option<Hit<'g>> {
+        reader.value = Value::Nowhere;
+        reader.counts.lookups += 1;
+        let block = self.block_of(guard, hash)?;
+        let found = match self.search(guard, &block, hash, key, reader) {
+            Ok(found) => found?,
+            Err(Damaged) => {
+                reader.counts.damaged += 1;
+                return None;
+            }
+        };
+        if found.fields.is_expired(now) {
+            return None;
+        }
+        match found.long {
+            None => reader.value = Value::Row(found.value),
+            Some(long) => {
+                if self.read_long(guard, &block, long, reader).is_err() {
+                    reader.counts.damaged += 1;
+                    return None;
+                }
+                reader.value = Value::Long;
+            }
+        }
+        let rank = found.rank;
+        Some(Hit { block, rank, fields: found.fields, reuse_seconds: None, was_accessed: false })
+    }
+
+    /// Makes a key's item gone, if there is one. The caller holds the key's lock, so that no
+    /// newcomer of the key is revealed meanwhile.
+    pub fn remove(&self, guard: &Guard<'_>, hash: u64, key: &[u8], reader: &mut Reader) -> bool {
+        reader.value = Value::Nowhere;
+        reader.counts.lookups += 1;
+        let mut backoff = Backoff::default();
+        loop {
+            let Some(block) = self.block_of(guard, hash) else { return false };
+            let mark = match self.search(guard, &block, hash, key, reader) {
+                Ok(None) => return false,
+                Ok(Some(found)) => mark(&block, found.rank),
+                Err(Damaged) => {
+                    reader.counts.damaged += 1;
+                    self.mark_matches(&block, hash)
+                }
+            };
+            match mark {
+                Mark::Killed => {
+                    self.counters.items_gone(1);
+                    return true;
+                }
+                Mark::WasDead => return false,
+                Mark::Sealed => self.wait_for_successor(hash, block.reference(), &mut backoff),
+            }
+        }
+    }
+
+    /// Makes exactly the item of a hit gone. `false` if it was gone already, or if its block was
+    /// replaced: then the item may well be there still. The caller holds the key's lock.
+    pub fn remove_hit(&self, hit: &Hit<'_>) -> bool {
+        let flushed = self.generation() != Some(hit.block.head().generation);
+        let killed = !flushed && mark(&hit.block, hit.rank) == Mark::Killed;
+        if killed {
+            self.counters.items_gone(1);
+        }
+        killed
+    }
+
+    /// The block that a hash leads to, if there is one of the present generation.
+    #[inline]
+    fn block_of<'g>(&self, guard: &'g Guard<'_>, hash: u64) -> Option<Block<'g>> {
+        let generation = self.generation()?;
+        let block = self.space.ground.block(guard, self.trie.leaf(hash).block?)?;
+        (block.head().generation == generation).then_some(block)
+    }
+
+    /// The live row of a key in a block. What was decoded stays in the reader.
+    #[inline]
+    fn search<'g>(
+        &self,
+        guard: &'g Guard<'_>,
+        block: &Block<'g>,
+        hash: u64,
+        key: &[u8],
+        reader: &mut Reader,
+    ) -> Result<Option<FoundRow>, Damaged> {
+        let sought = fingerprint(hash);
+        let mut decoded = false;
+        for (rank, &print) in block.fingerprints().iter().enumerate() {
+            if print != sought || is_dead(block, rank) {
+                continue;
+            }
+            if !decoded {
+                unpack(&self.dictionaries, guard, block, &mut reader.decoder, &mut reader.rows)?;
+                reader.counts.decoded += 1;
+                decoded = true;
+            }
+            let (row, longs_before) = row_at(&reader.rows, rank)?;
+            if row.key == key {
+                let start = row.value.as_ptr().addr() - reader.rows.as_ptr().addr();
+                let value = start..start + row.value.len();
+                let long = row.long.then_some((longs_before, row.value_bytes));
+                return Ok(Some(FoundRow { rank, fields: row.fields, value, long }));
+            }
+        }
+        reader.counts.decoded_in_vain += u64::from(decoded);
+        Ok(None)
+    }
+
+    fn read_long(
+        &self,
+        guard: &Guard<'_>,
+        block: &Block<'_>,
+        (slot, value_bytes): (usize, usize),
+        reader: &mut Reader,
+    ) -> Result<(), Damaged> {
+        let code = block.longs().get(slot).ok_or(Damaged)?.load();
+        let long = Reference::from_code(code).ok_or(Damaged)?;
+        let long = self.space.ground.block(guard, long).ok_or(Damaged)?;
+        if !long.head().long || long.head().raw_bytes as usize != value_bytes {
+            return Err(Damaged);
+        }
+        unpack(&self.dictionaries, guard, &long, &mut reader.decoder, &mut reader.long)
+    }
+
+    /// A block cannot be decoded, so the key may be any that its fingerprint matches: all of them
+    /// go, in case that another reader is luckier.
+    fn mark_matches(&self, block: &Block<'_>, hash: u64) -> Mark {
+        let sought = fingerprint(hash);
+        for (rank, &print) in block.fingerprints().iter().enumerate() {
+            if print == sought {
+                match mark(block, rank) {
+                    Mark::Killed => self.counters.items_gone(1),
+                    Mark::WasDead => {}
+                    Mark::Sealed => return Mark::Sealed,
+                }
+            }
+        }
+        Mark::WasDead
+    }
+
+    /// Waits until a block that is sealed is no longer where the hash leads to.
+    fn wait_for_successor(&self, hash: u64, sealed: Reference, backoff: &mut Backoff) {
+        while self.trie.leaf(hash).block == Some(sealed) {
+            backoff.wait();
+        }
+    }
+}
+
+/// A row that was found, and where its value lies.
+struct FoundRow {
+    rank: usize,
+    fields: Fields,
+    value: std::ops::Range<usize>,
+    /// Which of the long blocks, and the bytes that it must have, if it is long.
+    long: Option<(usize, usize)>,
+}
+
+/// The row at a rank, and how many long ones stand before it.
+#[inline]
+fn row_at(raw: &[u8], rank: usize) -> Result<(Row<'_>, usize), Damaged> {
+    let mut rows = Rows::new(raw);
+    let mut longs = 0;
+    for _ in 0..rank {
+        longs += usize::from(rows.next_row()?.long);
+    }
+    Ok((rows.next_row()?, longs))
+}
+
+#[inline]
+pub(crate) fn is_dead(block: &Block<'_>, rank: usize) -> bool {
+    block.dead()[rank / ROWS_PER_DEAD_WORD].is_dead(rank % ROWS_PER_DEAD_WORD)
+}
+
+fn mark(block: &Block<'_>, rank: usize) -> Mark {
+    block.dead()[rank / ROWS_PER_DEAD_WORD].mark(rank % ROWS_PER_DEAD_WORD)
+}
+
+/// Sets a row's accessed bit; whether it was set.
+fn note_access(block: &Block<'_>, rank: usize) -> bool {
+    let (word, bit) = (&block.accessed()[rank / 32], 1 << (rank % 32));
+    let was_set = word.load(Ordering::Relaxed) & bit != 0;
+    if !was_set {
+        word.fetch_or(bit, Ordering::Relaxed);
+    }
+    was_set
+}
+
+/// Notes the time of an access; the seconds since the last one on record.
+fn note_time(block: &Block<'_>, rank: usize, now: u32) -> Option<u32> {
+    let records = block.recent();
+    let values: [u32; RECENTS] = std::array::from_fn(|i| records[i].load(Ordering::Relaxed));
+    let fresh = recent(rank, now);
+    let since = |record: u32| fresh.wrapping_sub(record) & RECENT_TIME;
+    let mine = values.iter().position(|&record| recent_of(record, rank));
+    let at = mine.unwrap_or(if is_older(values[0], values[1], now) { 0 } else { 1 });
+    if values[at] != fresh {
+        records[at].store(fresh, Ordering::Relaxed);
+    }
+    mine.map(|at| since(values[at]))
+}
+
+/// The record of an access; never 0, which is none.
+pub(crate) fn recent(rank: usize, now: u32) -> u32 {
+    (rank as u32) << RECENT_TIME_BITS | (now & RECENT_TIME).max(1)
+}
+
+/// Whether a record is that of a row.
+pub(crate) fn recent_of(record: u32, rank: usize) -> bool {
+    record != 0 && (record >> RECENT_TIME_BITS) as usize == rank
+}
+
+/// The record of the same time for another rank.
+pub(crate) fn recent_moved(record: u32, rank: usize) -> u32 {
+    (rank as u32) << RECENT_TIME_BITS | record & RECENT_TIME
+}
+
+/// Whether the first record is older than the second; none is older than any.
+fn is_older(first: u32, second: u32, now: u32) -> bool {
+    let age =
+        |record: u32| if record == 0 { u32::MAX } else { now.wrapping_sub(record) & RECENT_TIME };
+    age(first) >= age(second)
+}

@@ -1,0 +1,85 @@
+//! The compressed zone: items packed by hash into blocks that are compressed with a trained
+//! dictionary, in slabs of the same arena as the hot zone's.
+//!
+//! ```text
+//!   hash -> trie -> slot -> block: fingerprints, dead and accessed bits, compressed rows
+//!                             |
+//!   slabs: | block | block | block ...   a log; blocks are only ever appended and moved
+//! ```
+//!
+//! **Reading** ([`Zone::find`]) takes no lock. The trie leads to a block by a few probes; the
+//! fingerprints say which rows may be the key's; only if one of them is alive is the block decoded,
+//! and the full key compared.
+//!
+//! **Writing** happens under the lock of one of 64 shards: the block is decoded, rows come and go,
+//! and a new block takes the old one's place, or two, or one for two. What is not needed any more
+//! goes on that occasion. A removal ([`Zone::remove`]) only sets a bit, without a lock; how that
+//! fits together with a replacement is the subject of [`mod@seal`].
+//!
+//! This is zExpander's Z-zone with these changes: fingerprints instead of Bloom filters, zstd with
+//! dictionaries instead of LZ4, a log of slabs instead of an allocator's chunks, dead rows that
+//! are dead at once, and no ghost nodes.
+//!
+//! What a caller must keep:
+//!
+//! * Per key, a lock of its own orders [`Zone::remove`], [`Zone::remove_hit`] and
+//!   [`Newcomer::reveal`]. It is taken inside `confirm`, so after the shard's lock; no other call
+//!   that takes a shard's lock ([`Zone::insert`], [`Zone::evict`], [`Zone::maintain`],
+//!   [`Zone::flush`]) is made while it is held.
+//! * A key's newcomer is revealed only while no item of that key is alive in the zone: who stores
+//!   removes first.
+//! * Guards are short. What was replaced while somebody is pinned cannot be used again, and an
+//!   insertion is refused as [`Refused::Pinned`] when that is all that is left.
+//! * [`Zone::maintain`] is called now and then; it alone trains dictionaries and gives slabs back.
+
+#![deny(unsafe_code)]
+
+#[cfg(not(loom))]
+mod block;
+#[cfg(not(loom))]
+mod clean;
+#[cfg(not(loom))]
+pub mod dictionaries;
+#[cfg(not(loom))]
+mod find;
+#[cfg(not(loom))]
+mod image;
+#[cfg(not(loom))]
+mod insert;
+#[cfg(not(loom))]
+mod maintain;
+#[cfg(not(loom))]
+mod raw;
+#[cfg(not(loom))]
+mod reader;
+#[cfg(not(loom))]
+pub mod record;
+#[cfg(not(loom))]
+mod rewrite;
+mod seal;
+#[cfg(not(loom))]
+mod space;
+#[cfg(not(loom))]
+mod stats;
+#[cfg(not(loom))]
+mod sweep;
+#[cfg(all(test, not(loom)))]
+mod tests;
+#[cfg(not(loom))]
+mod trie;
+#[cfg(not(loom))]
+pub mod zone;
+
+#[cfg(not(loom))]
+pub use {
+    dictionaries::DictionaryStats,
+    find::Hit,
+    insert::{Newcomer, Refused},
+    maintain::Cursor,
+    reader::{Reader, ReaderCounts},
+    record::{Fields, Record},
+    rewrite::{Sink, Writer},
+    space::SpaceStats,
+    stats::ZoneStats,
+    zone::{Settings, Zone},
+};

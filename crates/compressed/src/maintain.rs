@@ -1,0 +1,104 @@
+//! The background's turn, and the walk over everything for a dump.
+
+use memory::Guard;
+
+use crate::find::is_dead;
+use crate::reader::{Reader, unpack};
+use crate::record::{Record, Rows};
+use crate::rewrite::Writer;
+use crate::zone::Zone;
+
+/// Slabs that one turn cleans at the most.
+const TURN_SLABS: usize = 4;
+
+/// How far a walk over the items has come.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Cursor {
+    hash: u64,
+}
+
+impl Zone {
+    /// One turn of the background: brings the zone within its budget and cleans ahead of the
+    /// stores, a few slabs at a time, and trains a dictionary when that is due. Returns whether
+    /// there is more to do. The caller is not pinned, or no slab can become free.
+    pub fn maintain(&self, now: u32, writer: &mut Writer) -> bool {
+        let trained = self.dictionaries.maintain(&self.epochs, self.budget_bytes());
+        for _ in 0..TURN_SLABS {
+            let room = self.space.tidy();
+            let over = self.space.owned_slabs() > self.space.budget_slabs();
+            if !over && room >= self.space.slab_bytes() {
+                return trained;
+            }
+            let excess = self.space.live_bytes().saturating_sub(self.live_bytes_max());
+            if excess > 0 {
+                self.evict(excess.min(self.space.slab_bytes()), now, writer);
+            }
+            if !self.clean(writer) {
+                return trained;
+            }
+        }
+        true
+    }
+
+    /// Visits the items of the next `leaves_max` leaves. Returns `false` at the end. Items that are
+    /// stored or moved while a walk goes on may be missed or come twice.
+    pub fn walk(
+        &self,
+        guard: &Guard<'_>,
+        cursor: &mut Cursor,
+        leaves_max: usize,
+        now: u32,
+        reader: &mut Reader,
+        mut visit: impl FnMut(&Record<'_>),
+    ) -> bool {
+        for _ in 0..leaves_max {
+            let leaf = self.trie.leaf(cursor.hash);
+            let block = leaf.block.and_then(|at| self.space.ground.block(guard, at));
+            if let Some(block) = block
+                && Some(block.head().generation) == self.generation()
+            {
+                let Reader { decoder, rows, .. } = reader;
+                let read = unpack(&self.dictionaries, guard, &block, decoder, rows);
+                let mut rows = Rows::new(rows);
+                let mut longs = block.longs().iter();
+                for rank in 0..block.fingerprints().len() {
+                    let Some(Ok(row)) = read.is_ok().then(|| rows.next_row()) else { break };
+                    let mut value = Some(row.value);
+                    if row.long {
+                        let code = longs.next().map_or(0, |slot| slot.load());
+                        let long = &mut reader.long;
+                        value = self.unpack_long(guard, code, decoder, long).then_some(&*long);
+                    }
+                    if let Some(value) = value
+                        && !is_dead(&block, rank)
+                        && !row.fields.is_expired(now)
+                    {
+                        visit(&Record { key: row.key, value, fields: row.fields });
+                    }
+                }
+            }
+            cursor.hash = leaf.node.next_hash();
+            if cursor.hash == 0 {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn unpack_long(
+        &self,
+        guard: &Guard<'_>,
+        code: u32,
+        decoder: &mut codec::Decoder,
+        target: &mut Vec<u8>,
+    ) -> bool {
+        let reference = crate::raw::Reference::from_code(code);
+        let block = reference.and_then(|reference| self.space.ground.block(guard, reference));
+        block.is_some_and(|block| {
+            let fits = block.head().raw_bytes as usize <= self.value_bytes_max();
+            block.head().long
+                && fits
+                && unpack(&self.dictionaries, guard, &block, decoder, target).is_ok()
+        })
+    }
+}

@@ -1,0 +1,87 @@
+//! What a thread needs to look into blocks: a decoder and buffers.
+
+use codec::{Damaged, Decoder};
+use memory::Guard;
+
+use crate::dictionaries::Dictionaries;
+use crate::raw::Block;
+
+/// A thread's decoder and buffers for lookups. The value of the last hit lies in it.
+#[derive(Default)]
+pub struct Reader {
+    pub(crate) decoder: Decoder,
+    pub(crate) rows: Vec<u8>,
+    pub(crate) long: Vec<u8>,
+    pub(crate) value: Value,
+    pub(crate) counts: ReaderCounts,
+}
+
+/// Where the value of the last hit lies.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum Value {
+    /// There was none.
+    #[default]
+    Nowhere,
+    /// Among the rows.
+    Row(std::ops::Range<usize>),
+    /// It was long.
+    Long,
+}
+
+/// What a reader's lookups came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReaderCounts {
+    /// Lookups, those of [`crate::Zone::remove`] included.
+    pub lookups: u64,
+    /// Blocks of rows that were decoded.
+    pub decoded: u64,
+    /// Of those, for keys that were not there.
+    pub decoded_in_vain: u64,
+    /// Blocks that were damaged: a miss each.
+    pub damaged: u64,
+}
+
+impl Reader {
+    /// No buffers yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The value of the last hit; empty after a miss.
+    pub fn value(&self) -> &[u8] {
+        match &self.value {
+            Value::Nowhere => &[],
+            Value::Row(range) => &self.rows[range.clone()],
+            Value::Long => &self.long,
+        }
+    }
+
+    /// What happened so far.
+    pub fn counts(&self) -> ReaderCounts {
+        self.counts
+    }
+
+    /// Bytes of decoder and buffers: at most a block and the longest value, and what the decoder
+    /// needs for them.
+    pub fn memory_bytes(&self) -> usize {
+        self.decoder.memory_bytes() + self.rows.capacity() + self.long.capacity()
+    }
+}
+
+/// Decodes a block into a buffer, which gets its raw length.
+#[inline]
+pub(crate) fn unpack(
+    dictionaries: &Dictionaries,
+    guard: &Guard<'_>,
+    block: &Block<'_>,
+    decoder: &mut Decoder,
+    target: &mut Vec<u8>,
+) -> Result<(), Damaged> {
+    let head = block.head();
+    if block.checksum().is_some_and(|sum| sum != codec::checksum(block.stored())) {
+        return Err(Damaged);
+    }
+    let dictionary = dictionaries.get(guard, head.dictionary)?;
+    target.resize(head.raw_bytes as usize, 0);
+    decoder.decode(head.method, dictionary, block.stored(), target)
+}

@@ -1,0 +1,458 @@
+//! How leaves are replaced: gather the rows that stay, build new blocks, and commit.
+//!
+//! ```text
+//!   gather   decode the old blocks, sort out dead and expired rows
+//!   build    divide what stays among leaves, compress, append: may fail, and then nothing happened
+//!   commit   seal the old blocks, carry late marks over, lead the slots to the new ones, retire
+//! ```
+//!
+//! All under the lock of the shard, in the buffers of one [`Writer`]. Stores, sweeps and merges
+//! differ only in what they do to the rows between gathering and building.
+
+use std::ops::Range;
+
+use codec::{Decoder, Encoder};
+use memory::Guard;
+use stdx::sync::atomic::Ordering;
+
+use crate::block::{Head, ROWS_MAX, fingerprint, owner_of};
+use crate::find::{is_dead, recent_of};
+use crate::image::draw;
+use crate::raw::{Block, Reference};
+use crate::reader::unpack;
+use crate::record::{Fields, Record, Rows};
+use crate::seal::ROWS_PER_DEAD_WORD;
+use crate::space::{NoRoom, Purpose};
+use crate::stats::Counters;
+use crate::trie::{Leaf, Node};
+use crate::zone::{OVERFULL, Zone};
+
+/// What becomes of the records that leave the zone to make room. Called under the lock of a shard,
+/// when the item can no longer be found: it must not call the zone.
+pub type Sink = Box<dyn FnMut(&Record<'_>) + Send>;
+
+/// A thread's encoder, decoder and buffers for changing the zone.
+pub struct Writer {
+    pub(crate) encoder: Encoder,
+    pub(crate) decoder: Decoder,
+    old: Vec<u8>,
+    pub(crate) long: Vec<u8>,
+    raw: Vec<u8>,
+    pub(crate) stored: Vec<u8>,
+    pub(crate) image: Vec<u8>,
+    pub(crate) batch: Batch,
+    pub(crate) sink: Option<Sink>,
+    pub(crate) random: u64,
+}
+
+/// The rows of the leaves that are being replaced.
+#[derive(Default)]
+pub(crate) struct Batch {
+    /// The bytes of all rows, one after the other.
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) kept: Vec<Kept>,
+    pub(crate) gone: Vec<Gone>,
+    sources: Vec<Leaf>,
+    /// Whether a source could not be read, or was flushed.
+    lost: bool,
+    /// The sources that could not be read: their items still count.
+    damaged: Vec<usize>,
+    /// Long blocks of rows that could not be read.
+    lost_longs: Vec<u32>,
+    built: Vec<Built>,
+}
+
+/// A row that stays.
+#[derive(Debug, Clone)]
+pub(crate) struct Kept {
+    pub(crate) bytes: Range<usize>,
+    pub(crate) key: Range<usize>,
+    pub(crate) fields: Fields,
+    pub(crate) fingerprint: u8,
+    /// Only where leaves are divided.
+    pub(crate) hash: u64,
+    /// Which source, and which row of it; none for a newcomer, which is born dead.
+    pub(crate) origin: Option<(usize, usize)>,
+    pub(crate) accessed: bool,
+    /// Its record of a recent access, or 0.
+    pub(crate) recent: u32,
+    /// What stands in the slot of its long block; 0 if it is not long.
+    pub(crate) long: u32,
+}
+
+/// Why a row goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Why {
+    Dead,
+    Expired,
+    Replaced,
+    Evicted,
+}
+
+/// A row that goes.
+#[derive(Debug, Clone)]
+pub(crate) struct Gone {
+    pub(crate) row: Kept,
+    pub(crate) why: Why,
+}
+
+/// A new leaf, and which of the kept rows it has.
+struct Built {
+    leaf: Leaf,
+    rows: Range<usize>,
+}
+
+/// Why leaves cannot be built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unbuilt {
+    /// No room for a block, or for a segment of the trie.
+    NoRoom,
+    /// More rows share their hash's top bits than an over-full block holds.
+    Crowded,
+}
+
+impl From<NoRoom> for Unbuilt {
+    fn from(_: NoRoom) -> Self {
+        Self::NoRoom
+    }
+}
+
+impl Writer {
+    /// Buffers for a zone with these settings. `sink` gets what leaves to make room.
+    pub fn new(zone: &Zone, sink: Option<Sink>) -> Self {
+        Self {
+            encoder: Encoder::new(zone.settings.level),
+            decoder: Decoder::new(),
+            old: Vec::new(),
+            long: Vec::new(),
+            raw: Vec::new(),
+            stored: Vec::new(),
+            image: Vec::new(),
+            batch: Batch::default(),
+            sink,
+            random: 0x9e37_79b9_7f4a_7c15,
+        }
+    }
+
+    /// Bytes of codecs and buffers: at most a few blocks and the longest value twice, and what the
+    /// codecs need for them.
+    pub fn memory_bytes(&self) -> usize {
+        let buffers = [&self.old, &self.long, &self.raw, &self.stored, &self.image];
+        let buffers: usize = buffers.iter().map(|buffer| buffer.capacity()).sum();
+        self.encoder.memory_bytes()
+            + self.decoder.memory_bytes()
+            + buffers
+            + self.batch.bytes.capacity()
+    }
+}
+
+impl Batch {
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.kept.clear();
+        self.gone.clear();
+        self.sources.clear();
+        self.lost = false;
+        self.damaged.clear();
+        self.lost_longs.clear();
+        self.built.clear();
+    }
+
+    /// Whether a source has rows that are neither kept nor known to be gone.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.lost
+    }
+
+    /// Bytes of the rows that stay.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.kept.iter().map(|kept| kept.bytes.len()).sum()
+    }
+}
+
+impl Zone {
+    /// Adds the rows of a leaf to the batch.
+    pub(crate) fn gather(&self, guard: &Guard<'_>, writer: &mut Writer, leaf: Leaf, now: u32) {
+        let source = writer.batch.sources.len();
+        writer.batch.sources.push(leaf);
+        let Some(reference) = leaf.block else { return };
+        let Some(block) = self.space.ground.block(guard, reference) else {
+            Counters::count(&self.counters.damaged);
+            return;
+        };
+        let flushed = Some(block.head().generation) != self.generation();
+        let read =
+            if flushed { None } else { self.gather_rows(guard, writer, &block, source, now) };
+        if read.is_none() {
+            // Flushed or damaged: all of it goes.
+            writer.batch.lost = true;
+            if !flushed {
+                writer.batch.damaged.push(source);
+            }
+            writer.batch.kept.retain(|kept| kept.origin.is_none_or(|(from, _)| from != source));
+            writer.batch.gone.retain(|gone| gone.row.origin.is_none_or(|(from, _)| from != source));
+            writer.batch.lost_longs.extend(block.longs().iter().map(|slot| slot.load()));
+        }
+    }
+
+    fn gather_rows(
+        &self,
+        guard: &Guard<'_>,
+        writer: &mut Writer,
+        block: &Block<'_>,
+        source: usize,
+        now: u32,
+    ) -> Option<()> {
+        let decoded =
+            unpack(&self.dictionaries, guard, block, &mut writer.decoder, &mut writer.old);
+        let mut rows = Rows::new(&writer.old);
+        let mut longs = block.longs().iter();
+        let prints = block.fingerprints();
+        for (rank, &print) in prints.iter().enumerate() {
+            let row = decoded.and_then(|()| rows.next_row());
+            let slot = row
+                .map(|row| if row.long { longs.next().map(|slot| slot.load()) } else { Some(0) });
+            let (Ok(row), Ok(Some(long))) = (row, slot) else {
+                Counters::count(&self.counters.damaged);
+                return None;
+            };
+            let start = writer.batch.bytes.len();
+            writer.batch.bytes.extend_from_slice(row.bytes);
+            let key = row.key.as_ptr().addr() - row.bytes.as_ptr().addr() + start;
+            let kept = Kept {
+                bytes: start..start + row.bytes.len(),
+                key: key..key + row.key.len(),
+                fields: row.fields,
+                fingerprint: print,
+                hash: 0,
+                origin: Some((source, rank)),
+                accessed: was_accessed(block, rank),
+                recent: record_of(block, rank),
+                long,
+            };
+            if is_dead(block, rank) {
+                writer.batch.gone.push(Gone { row: kept, why: Why::Dead });
+            } else if row.fields.is_expired(now) {
+                writer.batch.gone.push(Gone { row: kept, why: Why::Expired });
+            } else {
+                writer.batch.kept.push(kept);
+            }
+        }
+        rows.is_empty().then_some(())
+    }
+
+    /// Builds new leaves for the kept rows below `node`. On failure nothing is left of them.
+    pub(crate) fn build(
+        &self,
+        guard: &Guard<'_>,
+        writer: &mut Writer,
+        node: Node,
+        generation: u16,
+    ) -> Result<(), Unbuilt> {
+        let result = self.try_build(guard, writer, node, generation);
+        if result.is_err() {
+            self.abandon(guard, writer);
+        }
+        result
+    }
+
+    fn try_build(
+        &self,
+        guard: &Guard<'_>,
+        writer: &mut Writer,
+        node: Node,
+        generation: u16,
+    ) -> Result<(), Unbuilt> {
+        let batch = &mut writer.batch;
+        if !self.fits(&batch.kept, node) {
+            for kept in &mut batch.kept {
+                kept.hash = (self.settings.hash)(&batch.bytes[kept.key.clone()]);
+            }
+            batch.kept.sort_by_key(|kept| kept.hash);
+        }
+        self.divide(batch, node, 0..batch.kept.len())?;
+        for index in 0..writer.batch.built.len() {
+            let Built { leaf, rows } = &writer.batch.built[index];
+            let (node, rows) = (leaf.node, rows.clone());
+            if !self.trie.ensure(node) {
+                return Err(Unbuilt::NoRoom);
+            }
+            if !rows.is_empty() {
+                let block = self.pack(guard, writer, node, rows, generation)?;
+                writer.batch.built[index].leaf.block = Some(block);
+            }
+        }
+        Ok(())
+    }
+
+    fn fits(&self, rows: &[Kept], node: Node) -> bool {
+        let bytes: usize = rows.iter().map(|kept| kept.bytes.len()).sum();
+        let deep = node.level() >= self.trie.level_wanted_max();
+        let bytes_max = self.settings.block_bytes * if deep { OVERFULL } else { 1 };
+        bytes <= bytes_max && rows.len() <= ROWS_MAX
+    }
+
+    /// Divides rows, which are in the order of their hashes if they do not fit one leaf, among the
+    /// leaves below a node.
+    fn divide(&self, batch: &mut Batch, node: Node, rows: Range<usize>) -> Result<(), Unbuilt> {
+        if self.fits(&batch.kept[rows.clone()], node) {
+            batch.built.push(Built { leaf: Leaf { node, block: None }, rows });
+            return Ok(());
+        }
+        if node.level() >= self.trie.level_wanted_max() {
+            return Err(Unbuilt::Crowded);
+        }
+        let lefts = batch.kept[rows.clone()].partition_point(|kept| node.side(kept.hash) == 0);
+        let middle = rows.start + lefts;
+        let [left, right] = node.children();
+        self.divide(batch, left, rows.start..middle)?;
+        self.divide(batch, right, middle..rows.end)
+    }
+
+    /// Compresses rows into a block of their own and appends it.
+    fn pack(
+        &self,
+        guard: &Guard<'_>,
+        writer: &mut Writer,
+        node: Node,
+        rows: Range<usize>,
+        generation: u16,
+    ) -> Result<Reference, NoRoom> {
+        let Writer { encoder, raw, stored, image, batch, .. } = writer;
+        let rows = &batch.kept[rows];
+        raw.clear();
+        for row in rows {
+            raw.extend_from_slice(&batch.bytes[row.bytes.clone()]);
+        }
+        let (mut number, dictionary) = self.dictionaries.borrow(guard);
+        let method = encoder.encode(self.settings.method, dictionary, raw, stored);
+        if method == codec::Method::Raw {
+            self.dictionaries.release(number);
+            number = 0;
+        }
+        let head = Head {
+            owner: owner_of(node.first_hash()),
+            generation,
+            method,
+            checksum: self.settings.checksums,
+            long: false,
+            dictionary: number,
+            stored_bytes: stored.len() as u32,
+            raw_bytes: raw.len() as u32,
+            rows: rows.len() as u8,
+            longs: rows.iter().filter(|row| row.long != 0).count() as u8,
+        };
+        draw(&head, rows, stored, image);
+        let reference = self.space.append(Purpose::Store, image).inspect_err(|NoRoom| {
+            self.dictionaries.release(number);
+        })?;
+        self.counters.raw_bytes.fetch_add(raw.len(), Ordering::Relaxed);
+        self.counters.rows.fetch_add(rows.len(), Ordering::Relaxed);
+        Ok(reference)
+    }
+
+    /// Retires what was built in vain.
+    fn abandon(&self, guard: &Guard<'_>, writer: &mut Writer) {
+        for built in writer.batch.built.drain(..) {
+            let block = built.leaf.block.and_then(|block| self.space.ground.block(guard, block));
+            if let Some(block) = block {
+                self.retire(&block);
+            }
+        }
+    }
+
+    /// Puts the built leaves in the place of the sources. Afterwards `gone` has only the rows that
+    /// were alive to the end.
+    pub(crate) fn commit(&self, guard: &Guard<'_>, writer: &mut Writer) {
+        let batch = &mut writer.batch;
+        let ground = &self.space.ground;
+        let block_of = |leaf: &Leaf| ground.block(guard, leaf.block?);
+        let blocks: Vec<Option<Block<'_>>> = batch.sources.iter().map(block_of).collect();
+        let finals: Vec<Vec<u32>> = blocks
+            .iter()
+            .map(|block| block.iter().flat_map(|b| b.dead()).map(|word| word.seal()).collect())
+            .collect();
+        let died = |origin: Option<(usize, usize)>| {
+            origin.is_some_and(|(source, rank)| {
+                let word = finals[source][rank / ROWS_PER_DEAD_WORD];
+                word >> (rank % ROWS_PER_DEAD_WORD) & 1 != 0
+            })
+        };
+        for built in &batch.built {
+            let Some(block) = block_of(&built.leaf) else { continue };
+            for (rank, kept) in batch.kept[built.rows.clone()].iter().enumerate() {
+                if died(kept.origin) {
+                    block.dead()[rank / ROWS_PER_DEAD_WORD]
+                        .bury_all(1 << (rank % ROWS_PER_DEAD_WORD));
+                }
+            }
+        }
+        let leaves: Vec<Leaf> = batch.built.iter().map(|built| built.leaf).collect();
+        self.trie.replace(&batch.sources, &leaves);
+        self.count_restructuring(batch.sources.len(), leaves.len());
+        blocks.iter().flatten().for_each(|block| self.retire(block));
+        let longs = batch.gone.iter().map(|gone| gone.row.long);
+        for long in longs.chain(batch.lost_longs.iter().copied()) {
+            self.retire_long(guard, long);
+        }
+        batch.gone.retain(|gone| !died(gone.row.origin));
+        self.counters.items_gone(batch.gone.len());
+        for &source in &batch.damaged {
+            let dead: u32 = finals[source].iter().map(|word| word.count_ones()).sum();
+            let rows = blocks[source].map_or(0, |block| usize::from(block.head().rows));
+            self.counters.items_gone(rows.saturating_sub(dead as usize));
+        }
+        let expired = batch.gone.iter().filter(|gone| gone.why == Why::Expired).count();
+        self.counters.expired.fetch_add(expired as u64, Ordering::Relaxed);
+    }
+
+    fn count_restructuring(&self, sources: usize, leaves: usize) {
+        if leaves > sources {
+            let splits = (leaves - sources) as u64;
+            self.counters.splits.fetch_add(splits, Ordering::Relaxed);
+        } else if sources > leaves {
+            Counters::count(&self.counters.merges);
+        }
+    }
+
+    /// The newcomer's block and rank, after the commit.
+    pub(crate) fn newcomer<'g>(
+        &self,
+        guard: &'g Guard<'_>,
+        batch: &Batch,
+    ) -> Option<(Block<'g>, usize)> {
+        batch.built.iter().find_map(|built| {
+            let rows = &batch.kept[built.rows.clone()];
+            let rank = rows.iter().position(|kept| kept.origin.is_none())?;
+            Some((self.space.ground.block(guard, built.leaf.block?)?, rank))
+        })
+    }
+}
+
+fn was_accessed(block: &Block<'_>, rank: usize) -> bool {
+    block.accessed()[rank / 32].load(Ordering::Relaxed) >> (rank % 32) & 1 != 0
+}
+
+/// A row's record of a recent access, or 0.
+fn record_of(block: &Block<'_>, rank: usize) -> u32 {
+    let mut records = block.recent().iter().map(|record| record.load(Ordering::Relaxed));
+    records.find(|&record| recent_of(record, rank)).unwrap_or(0)
+}
+
+/// Adds a newcomer's row to the batch.
+pub(crate) fn newcomer_row(record: &Record<'_>, hash: u64, long: u32, batch: &mut Batch) {
+    let start = batch.bytes.len();
+    crate::record::write_row(record, long != 0, &mut batch.bytes);
+    let end = batch.bytes.len();
+    let key_end = end - if long != 0 { 0 } else { record.value.len() };
+    batch.kept.push(Kept {
+        bytes: start..end,
+        key: key_end - record.key.len()..key_end,
+        fields: record.fields,
+        fingerprint: fingerprint(hash),
+        hash,
+        origin: None,
+        accessed: false,
+        recent: 0,
+        long,
+    });
+}

@@ -1,0 +1,337 @@
+//! The memory of blocks: slabs of the arena, filled as a log.
+//!
+//! ```text
+//!   closed   | block | block | ...                     | tail |   live bytes: what slots refer to
+//!   open     | block | block | free ...                       |   blocks are appended here
+//!   limbo    | nothing live; pinned readers may still look    |
+//!   free     | ready to be opened                             |
+//! ```
+//!
+//! Blocks are of any length, rounded to 8 bytes. A block that is replaced only lowers the live
+//! bytes of its slab. Cleaning ([`crate::clean`]) moves the live blocks out of the slab that has
+//! the fewest, and the slab waits in limbo until nobody pinned can see it.
+//!
+//! Limits: the zone never owns more slabs than its budget, open, limbo and free ones counted. The
+//! last free slab is a reserve that only cleaning may open; without it a full zone could not be
+//! cleaned any more.
+//!
+//! `docs/decisions/0009-the-compressed-zone-is-a-log.md` has the numbers against size classes.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use memory::{Epochs, SlabId, Tag};
+use stdx::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use stdx::sync::lock;
+
+use crate::block::Head;
+use crate::raw::{Ground, Idle, Lease, Reference};
+
+/// Free slabs that only cleaning may open.
+const RESERVE_SLABS: usize = 1;
+/// Slabs left in the arena for others, as the hot zone's classes leave one for the index.
+const SPARE_SLABS: usize = 1;
+
+/// What a block is appended for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A store or a sweep.
+    Store,
+    /// Cleaning: may use the reserve.
+    Move,
+}
+
+/// Why there is no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NoRoom;
+
+/// The zone's slabs.
+pub(crate) struct Space {
+    pub(crate) ground: Ground,
+    epochs: Arc<Epochs>,
+    /// For each slab of the arena: bytes of its blocks that are not replaced.
+    live: Box<[AtomicU32]>,
+    live_bytes: AtomicUsize,
+    budget_slabs: AtomicUsize,
+    /// As under the lock, to be read without it.
+    owned_slabs: AtomicUsize,
+    appended_bytes: AtomicUsize,
+    moved_bytes: AtomicUsize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    open: Option<Log>,
+    closed: Vec<Log>,
+    limbo: VecDeque<(Lease, Tag)>,
+    free: Vec<Idle>,
+    /// How many slabs were opened.
+    opened: u64,
+}
+
+impl State {
+    fn owned_slabs(&self) -> usize {
+        usize::from(self.open.is_some()) + self.closed.len() + self.limbo.len() + self.free.len()
+    }
+}
+
+/// A slab with blocks up to `end`.
+struct Log {
+    lease: Lease,
+    end: usize,
+    /// Tells it from what the slab held before.
+    number: u64,
+    /// A damaged header keeps it from being walked.
+    damaged: bool,
+}
+
+/// A slab that is to be cleaned, and where its blocks end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Victim {
+    pub(crate) slab: SlabId,
+    pub(crate) number: u64,
+    pub(crate) end: usize,
+}
+
+/// The slabs and bytes at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SpaceStats {
+    /// Slabs that the zone owns.
+    pub slabs: usize,
+    /// Of those, with nothing in them: free, or in limbo.
+    pub idle_slabs: usize,
+    /// Bytes of a slab.
+    pub slab_bytes: usize,
+    /// Bytes of blocks that slots refer to.
+    pub live_bytes: usize,
+    /// Bytes behind the last block of the open slab.
+    pub open_bytes: usize,
+    /// Bytes appended by stores and sweeps since the zone began.
+    pub appended_bytes: usize,
+    /// Bytes moved by cleaning since the zone began.
+    pub moved_bytes: usize,
+}
+
+impl Space {
+    /// A space without slabs.
+    pub(crate) fn new(ground: Ground, epochs: Arc<Epochs>, budget_slabs: usize) -> Self {
+        let live = (0..ground.arena().reserved_slabs()).map(|_| AtomicU32::new(0)).collect();
+        Self {
+            ground,
+            epochs,
+            live,
+            live_bytes: AtomicUsize::new(0),
+            budget_slabs: AtomicUsize::new(budget_slabs),
+            owned_slabs: AtomicUsize::new(0),
+            appended_bytes: AtomicUsize::new(0),
+            moved_bytes: AtomicUsize::new(0),
+            state: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn slab_bytes(&self) -> usize {
+        self.ground.arena().slab_bytes()
+    }
+
+    pub(crate) fn budget_slabs(&self) -> usize {
+        self.budget_slabs.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_budget_slabs(&self, slabs: usize) {
+        self.budget_slabs.store(slabs, Ordering::Relaxed);
+    }
+
+    pub(crate) fn owned_slabs(&self) -> usize {
+        self.owned_slabs.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn live_bytes(&self) -> usize {
+        self.live_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that a block takes up.
+    pub(crate) fn placed_bytes(&self, block_bytes: usize) -> usize {
+        block_bytes.next_multiple_of(self.ground.unit_bytes())
+    }
+
+    /// Appends a block's image. The caller holds the lock of its shard, and publishes the reference
+    /// or retires it before he lets go.
+    pub(crate) fn append(&self, purpose: Purpose, image: &[u8]) -> Result<Reference, NoRoom> {
+        let bytes = self.placed_bytes(image.len());
+        let mut state = lock(&self.state);
+        let fits = |log: &Log| log.end + bytes <= self.slab_bytes();
+        if !state.open.as_ref().is_some_and(fits) {
+            self.open_another(&mut state, purpose)?;
+        }
+        let log = state.open.as_mut().expect("one was just opened, or is open");
+        let at = log.end;
+        let reference = self.ground.write(&mut log.lease, at, image);
+        log.end += bytes;
+        self.live[log.lease.slab().0 as usize].fetch_add(bytes as u32, Ordering::Relaxed);
+        self.live_bytes.fetch_add(bytes, Ordering::Relaxed);
+        match purpose {
+            Purpose::Store => &self.appended_bytes,
+            Purpose::Move => &self.moved_bytes,
+        }
+        .fetch_add(bytes, Ordering::Relaxed);
+        Ok(reference)
+    }
+
+    /// Takes note that nothing refers to a block any more.
+    pub(crate) fn retire(&self, reference: Reference, head: &Head) {
+        let bytes = self.placed_bytes(head.block_bytes());
+        let (slab, _) = self.ground.locate(reference);
+        // Release: partner is the acquire in `live_of`; the unlinking came before.
+        let before = self.live[slab.0 as usize].fetch_sub(bytes as u32, Ordering::Release);
+        debug_assert!(before as usize >= bytes, "a block is retired once");
+        self.live_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn live_of(&self, slab: SlabId) -> u32 {
+        // Acquire: partner is the release in `retire`.
+        self.live[slab.0 as usize].load(Ordering::Acquire)
+    }
+
+    fn open_another(&self, state: &mut State, purpose: Purpose) -> Result<(), NoRoom> {
+        self.reclaim(state);
+        let wanted = if purpose == Purpose::Store { RESERVE_SLABS + 1 } else { 1 };
+        while state.free.len() < wanted {
+            if state.owned_slabs() >= self.budget_slabs() {
+                return Err(NoRoom);
+            }
+            state.free.push(self.ground.lease(SPARE_SLABS).ok_or(NoRoom)?);
+            self.owned_slabs.store(state.owned_slabs(), Ordering::Relaxed);
+        }
+        let idle = state.free.pop().ok_or(NoRoom)?;
+        state.closed.extend(state.open.take());
+        state.opened += 1;
+        state.open = Some(Log { lease: idle.open(), end: 0, number: state.opened, damaged: false });
+        Ok(())
+    }
+
+    /// Moves slabs on whose time has come: from closed to limbo when nothing in them is live, from
+    /// limbo to free when nobody can see them, and from free to the arena when they are too many.
+    fn reclaim(&self, state: &mut State) {
+        let is_dead = |log: &mut Log| self.live_of(log.lease.slab()) == 0;
+        for log in state.closed.extract_if(.., is_dead) {
+            state.limbo.push_back((log.lease, self.epochs.tag()));
+        }
+        while let Some((lease, tag)) = state.limbo.pop_front() {
+            match lease.idle(&self.epochs, tag) {
+                Ok(idle) => state.free.push(idle),
+                Err(lease) => {
+                    state.limbo.push_front((lease, tag));
+                    break;
+                }
+            }
+        }
+        let reserve = if self.budget_slabs() == 0 { 0 } else { RESERVE_SLABS };
+        while state.free.len() > reserve && state.owned_slabs() > self.budget_slabs() {
+            let Some(idle) = state.free.pop() else { break };
+            self.ground.give(idle);
+        }
+        self.owned_slabs.store(state.owned_slabs(), Ordering::Relaxed);
+    }
+
+    /// Does what can be done without moving a block: see `reclaim`. Returns how many bytes stores
+    /// can still append, as far as the arena has the slabs.
+    pub(crate) fn tidy(&self) -> usize {
+        let mut state = lock(&self.state);
+        if self.budget_slabs() == 0 {
+            let open = state.open.take();
+            state.closed.extend(open);
+        }
+        self.reclaim(&mut state);
+        self.room_in(&state)
+    }
+
+    /// How many bytes stores can still append, as far as the arena has the slabs.
+    pub(crate) fn room(&self) -> usize {
+        self.room_in(&lock(&self.state))
+    }
+
+    /// How many slabs the zone has or can still get.
+    pub(crate) fn slabs_attainable(&self) -> usize {
+        let more = self.ground.arena().free_slabs().saturating_sub(SPARE_SLABS);
+        self.budget_slabs().min(self.owned_slabs() + more)
+    }
+
+    fn room_in(&self, state: &State) -> usize {
+        let more = self.budget_slabs().saturating_sub(state.owned_slabs());
+        let more = more.min(self.ground.arena().free_slabs().saturating_sub(SPARE_SLABS));
+        let slabs = (state.free.len() + more).saturating_sub(RESERVE_SLABS);
+        slabs * self.slab_bytes() + self.open_bytes(state)
+    }
+
+    fn open_bytes(&self, state: &State) -> usize {
+        state.open.as_ref().map_or(0, |log| self.slab_bytes() - log.end)
+    }
+
+    /// The closed slab with the fewest live bytes.
+    pub(crate) fn victim(&self) -> Option<Victim> {
+        let state = lock(&self.state);
+        let candidates = state.closed.iter().filter(|log| !log.damaged);
+        let log = candidates.min_by_key(|log| self.live_of(log.lease.slab()))?;
+        Some(Victim { slab: log.lease.slab(), number: log.number, end: log.end })
+    }
+
+    /// Whether a slab is still to be cleaned: it may have emptied by itself, and even have been
+    /// filled anew.
+    pub(crate) fn is_closed(&self, number: u64) -> bool {
+        lock(&self.state).closed.iter().any(|log| log.number == number)
+    }
+
+    /// Takes note that a slab cannot be walked to its end.
+    pub(crate) fn give_up(&self, number: u64) {
+        let mut state = lock(&self.state);
+        let log = state.closed.iter_mut().find(|log| log.number == number);
+        if let Some(log) = log {
+            log.damaged = true;
+        }
+    }
+
+    /// Whether slabs wait for pinned readers.
+    pub(crate) fn waits_for_readers(&self) -> bool {
+        !lock(&self.state).limbo.is_empty()
+    }
+
+    /// The slabs and bytes at this moment.
+    pub(crate) fn stats(&self) -> SpaceStats {
+        let state = lock(&self.state);
+        SpaceStats {
+            slabs: state.owned_slabs(),
+            idle_slabs: state.free.len() + state.limbo.len(),
+            slab_bytes: self.slab_bytes(),
+            live_bytes: self.live_bytes(),
+            open_bytes: self.open_bytes(&state),
+            appended_bytes: self.appended_bytes.load(Ordering::Relaxed),
+            moved_bytes: self.moved_bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Live bytes of each slab, for a check against what the trie refers to.
+    #[cfg(test)]
+    pub(crate) fn live_by_slab(&self) -> Vec<usize> {
+        self.live.iter().map(|live| live.load(Ordering::Relaxed) as usize).collect()
+    }
+}
+
+impl Drop for Space {
+    fn drop(&mut self) {
+        // The zone goes, and with it everything that could lead to a block: no guard is left that
+        // borrows from it.
+        let mut state = std::mem::take(&mut *lock(&self.state));
+        let logs = state.open.take().into_iter().chain(state.closed.drain(..));
+        let leases: Vec<_> = logs.map(|log| log.lease).collect();
+        let tag = self.epochs.tag();
+        let rest = leases.into_iter().map(|lease| (lease, tag)).chain(state.limbo.drain(..));
+        for (lease, tag) in rest {
+            // A slab that a pinned guard keeps from being idle stays taken.
+            if let Ok(idle) = lease.idle(&self.epochs, tag) {
+                self.ground.give(idle);
+            }
+        }
+        state.free.drain(..).for_each(|idle| self.ground.give(idle));
+    }
+}

@@ -1,0 +1,131 @@
+//! What happened in the zone, and what is in it.
+//!
+//! Lookups count in their [`crate::Reader`], which belongs to one thread; here are the rest, which
+//! are rare beside the work that they count.
+
+use stdx::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+
+use crate::dictionaries::DictionaryStats;
+use crate::raw::Reference;
+use crate::space::SpaceStats;
+use crate::zone::Zone;
+
+/// The counters as they are kept.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// Signed, because a row may be marked dead just after a flush has set it to 0.
+    pub(crate) items: AtomicI64,
+    pub(crate) rows: AtomicUsize,
+    pub(crate) raw_bytes: AtomicUsize,
+    pub(crate) inserted: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    pub(crate) evicted: AtomicU64,
+    pub(crate) expired: AtomicU64,
+    pub(crate) dropped_leaves: AtomicU64,
+    pub(crate) splits: AtomicU64,
+    pub(crate) merges: AtomicU64,
+    pub(crate) damaged: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn count(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn items_gone(&self, count: usize) {
+        self.items.fetch_sub(count as i64, Ordering::Relaxed);
+    }
+}
+
+/// A zone at one moment, as far as its parts can be read one after the other.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ZoneStats {
+    /// Items that can be found.
+    pub items: usize,
+    /// Rows in blocks, dead ones too.
+    pub rows: usize,
+    /// Bytes of rows before compression, without long values.
+    pub raw_bytes: usize,
+    /// Leaves of the trie.
+    pub leaves: usize,
+    /// Bytes of the trie that the table space counts.
+    pub trie_bytes: usize,
+    /// Bytes of the trie on the heap.
+    pub trie_heap_bytes: usize,
+    /// Slabs and bytes of blocks.
+    pub space: SpaceStats,
+    /// Dictionaries.
+    pub dictionaries: DictionaryStats,
+    /// Newcomers that were published.
+    pub inserted: u64,
+    /// Newcomers that were refused.
+    pub refused: u64,
+    /// Items that left to make room.
+    pub evicted: u64,
+    /// Items found expired by a sweep or rewrite.
+    pub expired: u64,
+    /// Leaves that were emptied because there was no room to rewrite or move them.
+    pub dropped_leaves: u64,
+    /// Leaves that were split.
+    pub splits: u64,
+    /// Pairs of leaves that were merged.
+    pub merges: u64,
+    /// Blocks that writers found damaged.
+    pub damaged: u64,
+}
+
+impl Zone {
+    /// What is in the zone and what happened.
+    pub fn stats(&self) -> ZoneStats {
+        let counters = &self.counters;
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (trie_bytes, trie_heap_bytes) = self.trie.memory_bytes();
+        ZoneStats {
+            items: counters.items.load(Ordering::Relaxed).max(0) as usize,
+            rows: counters.rows.load(Ordering::Relaxed),
+            raw_bytes: counters.raw_bytes.load(Ordering::Relaxed),
+            leaves: self.trie.leaves(),
+            trie_bytes,
+            trie_heap_bytes,
+            space: self.space.stats(),
+            dictionaries: self.dictionaries.stats(),
+            inserted: count(&counters.inserted),
+            refused: count(&counters.refused),
+            evicted: count(&counters.evicted),
+            expired: count(&counters.expired),
+            dropped_leaves: count(&counters.dropped_leaves),
+            splits: count(&counters.splits),
+            merges: count(&counters.merges),
+            damaged: count(&counters.damaged),
+        }
+    }
+
+    /// Bytes on the heap that neither slabs nor tables count: dictionaries, samples, lists. To be
+    /// counted against the memory limit, with those of every [`crate::Reader`] and
+    /// [`crate::Writer`].
+    pub fn heap_bytes(&self) -> usize {
+        self.dictionaries.stats().memory_bytes + self.trie.memory_bytes().1
+    }
+
+    /// Bytes of compressed rows and long values in the blocks that leaves refer to: for figures, as
+    /// it visits every leaf.
+    pub fn stored_bytes(&self) -> usize {
+        let guard = self.epochs.pin();
+        let ground = &self.space.ground;
+        let (mut bytes, mut hash) = (0, 0);
+        loop {
+            let leaf = self.trie.leaf(hash);
+            if let Some(block) = leaf.block.and_then(|at| ground.block(&guard, at)) {
+                let longs =
+                    block.longs().iter().filter_map(|slot| Reference::from_code(slot.load()));
+                let longs = longs.filter_map(|at| ground.block(&guard, at));
+                bytes +=
+                    block.stored().len() + longs.map(|long| long.stored().len()).sum::<usize>();
+            }
+            hash = leaf.node.next_hash();
+            if hash == 0 {
+                return bytes;
+            }
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Making room: the sweep goes round the leaves, as zExpander's does.
+//!
+//! In each leaf it drops what is dead or expired, and then half of the rows that were not accessed
+//! since it last came by: a random half, or where costs are known the cheaper half. Then the
+//! accessed bits begin anew. What is left of a leaf joins its sibling if one block holds both with
+//! some room to spare.
+//!
+//! Why a half, and at random: a row that came in just before the sweep has had no time to be
+//! accessed. It stays with probability one half, and a row that nobody wants is gone after two or
+//! three rounds all the same.
+
+use stdx::sync::atomic::Ordering;
+use stdx::sync::lock;
+
+use memory::Guard;
+
+use crate::block::ROWS_MAX;
+use crate::raw::{Block, Reference};
+use crate::reader::unpack;
+use crate::record::{Record, Rows};
+use crate::rewrite::{Gone, Kept, Unbuilt, Why, Writer};
+use crate::stats::Counters;
+use crate::trie::{Leaf, SHARD_BITS};
+use crate::zone::Zone;
+
+/// Live bytes of a zone that is at its budget, of a thousand: the rest is dead, and lets cleaning
+/// find slabs that are worth moving. Less is wasted memory, more is moved more often (decision
+/// 0009 has the measurements).
+pub const LIVE_PER_MILLE: usize = 955;
+
+/// A merged block may be as full as that, of four parts: so that it does not split at once.
+const MERGED_QUARTERS: usize = 3;
+
+/// Leaves that one insertion sweeps at the most, when it is not desperate.
+const SWEEP_LEAVES: usize = 4;
+
+/// Leaves that one attempt of an insertion sweeps when it is desperate: about 10 ms.
+const SWEEP_LEAVES_MAX: usize = 1 << 10;
+
+/// How often the sweep goes round, at the most, before it says that there is nothing more.
+const ROUNDS_MAX: usize = 8;
+
+impl Zone {
+    /// Makes room of at least `wanted_bytes`, as far as there is anything; returns how many live
+    /// bytes went. The caller holds no lock of the index.
+    pub fn evict(&self, wanted_bytes: usize, now: u32, writer: &mut Writer) -> usize {
+        self.sweep_for(wanted_bytes, self.trie.leaves() * ROUNDS_MAX, now, writer)
+    }
+
+    fn sweep_for(
+        &self,
+        wanted_bytes: usize,
+        leaves_max: usize,
+        now: u32,
+        writer: &mut Writer,
+    ) -> usize {
+        let before = self.space.live_bytes();
+        for _ in 0..leaves_max {
+            let gone = before.saturating_sub(self.space.live_bytes());
+            if gone >= wanted_bytes || self.space.live_bytes() == 0 {
+                return gone;
+            }
+            self.sweep_next(now, writer);
+        }
+        before.saturating_sub(self.space.live_bytes())
+    }
+
+    /// Sees to it that stores can append: sweeps while more is live than the budget wants, and
+    /// cleans. A first attempt does a little whenever less than a slab is left, so that the work
+    /// keeps step with the stores; a further one does what it takes.
+    pub(crate) fn make_room(
+        &self,
+        wanted_bytes: usize,
+        attempt: usize,
+        now: u32,
+        writer: &mut Writer,
+    ) {
+        let enough = self.space.slab_bytes().max(wanted_bytes);
+        if attempt == 0 {
+            if self.space.room() >= enough {
+                return;
+            }
+            for _ in 0..SWEEP_LEAVES {
+                if self.space.live_bytes() <= self.live_bytes_max() {
+                    break;
+                }
+                self.sweep_next(now, writer);
+            }
+            self.clean_a_little(writer);
+            if self.space.room() >= wanted_bytes {
+                return;
+            }
+        }
+        let excess = self.space.live_bytes().saturating_sub(self.live_bytes_max());
+        self.sweep_for(excess + attempt * wanted_bytes, SWEEP_LEAVES_MAX, now, writer);
+        for _ in 0..=self.space.owned_slabs() {
+            if self.space.tidy() >= wanted_bytes || !self.clean(writer) {
+                return;
+            }
+        }
+    }
+
+    /// How many live bytes the budget, or what the arena still gives, leaves room for.
+    pub(crate) fn live_bytes_max(&self) -> usize {
+        let slabs = self.space.slabs_attainable().saturating_sub(1);
+        slabs * self.space.slab_bytes() / 1000 * LIVE_PER_MILLE
+    }
+
+    /// Sweeps the next leaf.
+    pub(crate) fn sweep_next(&self, now: u32, writer: &mut Writer) {
+        let hash = self.hand.load(Ordering::Relaxed);
+        let guard = self.epochs.pin();
+        let _shard = lock(self.shard(hash));
+        let leaf = self.trie.leaf(hash);
+        // Another sweep may have been as quick; then this leaf is swept twice.
+        self.hand.store(leaf.node.next_hash(), Ordering::Relaxed);
+        self.sweep(&guard, leaf, now, writer);
+    }
+
+    /// Sweeps a leaf, under the lock of its shard.
+    fn sweep(&self, guard: &Guard<'_>, leaf: Leaf, now: u32, writer: &mut Writer) {
+        let Some(generation) = self.generation() else { return };
+        writer.batch.clear();
+        self.gather(guard, writer, leaf, now);
+        select(writer, &mut |kept| !std::mem::take(&mut kept.accessed));
+        let mut node = leaf.node;
+        if let Some(sibling) = self.mergeable(guard, leaf, generation, writer) {
+            self.gather(guard, writer, sibling, now);
+            node = node.parent();
+        } else if writer.batch.gone.is_empty() && !writer.batch.has_lost() {
+            let block = leaf.block.and_then(|at| self.space.ground.block(guard, at));
+            let words = block.iter().flat_map(|block| block.accessed());
+            words.for_each(|word| word.store(0, Ordering::Relaxed));
+            return;
+        }
+        match self.build(guard, writer, node, generation) {
+            Ok(()) => {
+                self.commit(guard, writer);
+                self.report(guard, writer);
+            }
+            // Without room to write down what stays, nothing of it can.
+            Err(Unbuilt::NoRoom | Unbuilt::Crowded) => {
+                Counters::count(&self.counters.dropped_leaves);
+                self.drop_leaf(guard, leaf);
+            }
+        }
+    }
+
+    /// The sibling that fits into one block with what is kept of a leaf.
+    fn mergeable(
+        &self,
+        guard: &Guard<'_>,
+        leaf: Leaf,
+        generation: u16,
+        writer: &Writer,
+    ) -> Option<Leaf> {
+        if leaf.node.level() == SHARD_BITS {
+            return None;
+        }
+        let sibling = self.trie.leaf_at(leaf.node.sibling())?;
+        let (mut bytes, mut rows) = (writer.batch.kept_bytes(), writer.batch.kept.len());
+        if let Some(reference) = sibling.block {
+            let head = *self.space.ground.block(guard, reference)?.head();
+            if head.generation == generation {
+                bytes += head.raw_bytes as usize;
+                rows += usize::from(head.rows);
+            }
+        }
+        let bytes_max = self.settings.block_bytes / 4 * MERGED_QUARTERS;
+        (bytes <= bytes_max && rows <= ROWS_MAX).then_some(sibling)
+    }
+
+    /// Hands the evicted rows to the sink.
+    pub(crate) fn report(&self, guard: &Guard<'_>, writer: &mut Writer) {
+        let Writer { batch, sink, long, decoder, .. } = writer;
+        for gone in batch.gone.iter().filter(|gone| gone.why == Why::Evicted) {
+            Counters::count(&self.counters.evicted);
+            let Some(sink) = sink else { continue };
+            let row = Rows::new(&batch.bytes[gone.row.bytes.clone()]).next_row();
+            let row = row.expect("it was read before it was kept");
+            let mut value = row.value;
+            if row.long {
+                let block = Reference::from_code(gone.row.long)
+                    .and_then(|reference| self.space.ground.block(guard, reference));
+                let read = |block: Block<'_>| {
+                    unpack(&self.dictionaries, guard, &block, decoder, long).ok()
+                };
+                if block.and_then(read).is_none() {
+                    continue;
+                }
+                value = long;
+            }
+            sink(&Record { key: row.key, value, fields: row.fields });
+        }
+    }
+}
+
+/// Chooses who goes: half of the kept rows that may.
+pub(crate) fn select(writer: &mut Writer, may_go: &mut dyn FnMut(&mut Kept) -> bool) {
+    let Writer { batch, random, .. } = writer;
+    let mut candidates: Vec<(u32, u64, usize)> = Vec::new();
+    for (index, kept) in batch.kept.iter_mut().enumerate() {
+        if !may_go(kept) {
+            continue;
+        }
+        // Xorshift: any spread will do.
+        *random ^= *random << 13;
+        *random ^= *random >> 7;
+        *random ^= *random << 17;
+        candidates.push((kept.fields.cost.us(), *random, index));
+    }
+    candidates.sort_unstable();
+    candidates.truncate(candidates.len().div_ceil(2));
+    let mut index = 0;
+    let evicted = |_: &mut _| {
+        index += 1;
+        candidates.iter().any(|candidate| candidate.2 == index - 1)
+    };
+    let rows: Vec<_> = batch.kept.extract_if(.., evicted).collect();
+    batch.gone.extend(rows.into_iter().map(|row| Gone { row, why: Why::Evicted }));
+}

@@ -1,0 +1,214 @@
+//! Every limit at its edge, and what happens when memory is damaged.
+
+use super::{World, settings};
+use crate::block::ROWS_MAX;
+use crate::record::{Fields, KEY_BYTES_MAX, Record};
+use crate::zone::{BLOCK_BYTES_RANGE, OVERFULL};
+use crate::{Refused, Settings};
+use codec::Method;
+
+#[test]
+fn a_damaged_block_is_a_counted_miss() {
+    for flip in [1, 0x80, 0xff] {
+        let mut world = World::small(4);
+        let keys: Vec<_> = (0..40_u8).map(|n| format!("key:{n}").into_bytes()).collect();
+        for key in &keys {
+            world.insert(key, b"a value that repeats, a value that repeats").expect("room");
+        }
+        for at in 0.. {
+            let mut bytes = 0;
+            world.with_block(&keys[0], |block| bytes = block.head().stored_bytes as usize);
+            if at == bytes {
+                break;
+            }
+            world.with_block(&keys[0], |block| block.damage(at, flip));
+            let before = world.reader.counts().damaged;
+            assert_eq!(world.find(&keys[0]), None);
+            assert_eq!(world.reader.counts().damaged, before + 1);
+            world.with_block(&keys[0], |block| block.damage(at, flip));
+            assert!(world.find(&keys[0]).is_some());
+        }
+        // A removal of what cannot be read: nobody finds it even if it can be read later.
+        world.with_block(&keys[0], |block| block.damage(0, flip));
+        assert!(!world.remove(&keys[0]));
+        world.with_block(&keys[0], |block| block.damage(0, flip));
+        assert_eq!(world.find(&keys[0]), None);
+        // A rewrite of a damaged block starts with the newcomer alone.
+        world.with_block(&keys[0], |block| block.damage(0, flip));
+        world.insert(&keys[0], b"new").expect("room");
+        assert!(world.find(&keys[0]).is_some_and(|(value, _)| value == b"new"));
+        assert_eq!(world.zone.stats().damaged, 1);
+        world.check();
+    }
+}
+
+#[test]
+fn items_of_a_damaged_block_count_until_it_is_replaced() {
+    let mut world = World::small(4);
+    for number in 0..20_u32 {
+        world.insert(&number.to_be_bytes(), b"value").expect("room");
+    }
+    let before = world.zone.stats().items;
+    let key = 3_u32.to_be_bytes();
+    let mut rows = 0;
+    world.with_block(&key, |block| {
+        block.damage(0, 0xff);
+        rows = usize::from(block.head().rows);
+    });
+    world.insert(&key, b"new").expect("room");
+    assert_eq!(world.zone.stats().items, before - rows + 1);
+    world.check();
+}
+
+#[test]
+fn without_checksums_damage_is_never_a_panic() {
+    let mut world = World::new(Settings { checksums: false, ..settings(4) });
+    let keys: Vec<_> = (0..60_u8).map(|n| format!("key:{n}").into_bytes()).collect();
+    for key in &keys {
+        world.insert(key, b"a value that repeats, a value that repeats").expect("room");
+    }
+    let mut bytes = 0;
+    world.with_block(&keys[0], |block| bytes = block.head().stored_bytes as usize);
+    for at in 0..bytes {
+        for flip in [1, 0x10, 0xff] {
+            world.with_block(&keys[0], |block| block.damage(at, flip));
+            let _ = world.find(&keys[0]);
+            world.with_block(&keys[0], |block| block.damage(at, flip));
+        }
+    }
+}
+
+#[test]
+fn small_items_split_by_count() {
+    let block_bytes = *BLOCK_BYTES_RANGE.end();
+    let mut world = World::new(Settings { block_bytes, ..settings(6) });
+    let mut number = 0_u32;
+    while world.zone.stats().splits == 0 {
+        world.insert(&number.to_be_bytes(), b"").expect("room");
+        number += 1;
+    }
+    assert!(number as usize > ROWS_MAX && world.zone.stats().evicted == 0);
+    world.check();
+    assert!((0..number).all(|number| world.find(&number.to_be_bytes()).is_some()));
+}
+
+#[test]
+fn the_largest_value_is_taken_and_one_byte_more_is_not() {
+    for method in [Method::Zstd, Method::Raw] {
+        let mut world = World::new(Settings { method, ..settings(6) });
+        let slab_bytes = world.zone.space.slab_bytes();
+        let head_bytes = crate::block::LONG_HEAD_BYTES + size_of::<u32>();
+        let longest =
+            if method == Method::Raw { slab_bytes / 4 - head_bytes } else { slab_bytes / 2 };
+        let key = [b'k'; KEY_BYTES_MAX];
+        let fields = Fields { flags: 1, custom_cas: Some(2), mark: 2, ..Fields::default() };
+        let record = Record { key: &key, value: &vec![b'v'; longest], fields };
+        assert_eq!(world.insert_record(&record, true), Ok(()));
+        assert_eq!(world.find(&key), Some((record.value.to_vec(), fields)));
+        let record = Record { value: &vec![b'v'; longest + 1], ..record };
+        assert_eq!(world.insert_record(&record, true), Err(Refused::TooLarge));
+        assert_eq!(world.zone.stats().refused, 1);
+        world.check();
+    }
+}
+
+#[test]
+fn a_value_is_long_exactly_when_it_no_longer_lies_well_among_others() {
+    let mut world = World::small(4);
+    let longest = world.zone.settings.block_bytes / 2 - crate::record::ROW_HEAD_BYTES_MAX - 1;
+    for (value_bytes, longs) in [(longest, 0), (longest + 1, 1)] {
+        world.insert(b"k", &vec![b'v'; value_bytes]).expect("room");
+        world.with_block(b"k", |block| assert_eq!(usize::from(block.head().longs), longs));
+        assert_eq!(world.find(b"k").map(|(value, _)| value.len()), Some(value_bytes));
+    }
+    world.check();
+}
+
+#[test]
+fn too_many_rows_for_a_deep_leaf_evict_each_other() {
+    // All keys hash alike: no level divides them.
+    let mut world = World::new(Settings { hash: Box::new(|_| super::hash(b"k")), ..settings(4) });
+    let guard_hash = super::hash(b"k");
+    for number in 0..1000_u32 {
+        let key = number.to_be_bytes();
+        let record = Record { key: &key, value: &[b'v'; 50], fields: Fields::default() };
+        let guard = world.epochs.pin();
+        let done = world.zone.insert(&guard, guard_hash, &record, 1, &mut world.writer, |n| {
+            n.reveal();
+        });
+        assert_eq!(done, Ok(()));
+        assert!(world.zone.find(&guard, guard_hash, &key, 1, &mut world.reader).is_some());
+    }
+    let stats = world.zone.stats();
+    assert!(stats.evicted > 800 && stats.items > 10, "{stats:?}");
+    assert!(stats.raw_bytes <= OVERFULL * world.zone.settings.block_bytes);
+    world.check();
+}
+
+#[test]
+fn without_a_budget_everything_is_refused() {
+    let mut world = World::small(0);
+    assert_eq!(world.insert(b"k", b"v"), Err(Refused::NoRoom));
+    world.zone.set_budget_slabs(1);
+    assert_eq!(world.insert(b"k", b"v"), Err(Refused::NoRoom), "the reserve is for cleaning");
+    world.zone.set_budget_slabs(2);
+    assert_eq!(world.insert(b"k", b"v"), Ok(()));
+    world.check();
+}
+
+#[test]
+fn the_zone_is_flushed_also_when_its_numbers_begin_anew() {
+    let mut world = World::small(4);
+    world.insert(b"old", b"v").expect("room");
+    for _ in 0..=u32::from(u16::MAX) {
+        world.zone.flush();
+        assert_eq!(world.find(b"old"), None);
+    }
+    world.insert(b"new", b"v").expect("room");
+    assert!(world.find(b"new").is_some() && world.zone.stats().items == 1);
+    world.check();
+}
+
+#[test]
+fn the_dearer_half_stays() {
+    let mut world = World::small(4);
+    for number in 0..2000_u32 {
+        let cost = policy::cost::Cost::from_us(if number % 2 == 0 { 1000 } else { 1 });
+        let fields = Fields { cost, ..Fields::default() };
+        let key = number.to_be_bytes();
+        let record = Record { key: &key, value: b"a short value", fields };
+        world.insert_record(&record, true).expect("room");
+    }
+    while world.zone.stats().evicted < 700 {
+        world.evict(1);
+    }
+    let kept = |world: &mut World, odd| {
+        (0..2000_u32).filter(|n| n % 2 == odd && world.find(&n.to_be_bytes()).is_some()).count()
+    };
+    let (dear, cheap) = (kept(&mut world, 0), kept(&mut world, 1));
+    assert!(dear > cheap + 500, "{dear} dear, {cheap} cheap");
+}
+
+#[test]
+fn what_was_accessed_survives_a_sweep_and_the_reuse_time_is_known() {
+    let mut world = World::small(4);
+    for number in 0..300_u32 {
+        world.insert(&number.to_be_bytes(), b"value").expect("room");
+    }
+    let key = 7_u32.to_be_bytes();
+    let hash = super::hash(&key);
+    let World { zone, epochs, reader, now, .. } = &mut world;
+    let guard = epochs.pin();
+    let first = zone.find(&guard, hash, &key, *now, reader).expect("present");
+    assert_eq!((first.was_accessed, first.reuse_seconds), (false, None));
+    let peeked = zone.peek(&guard, hash, &key, *now + 5, reader).expect("present");
+    assert_eq!((peeked.was_accessed, peeked.reuse_seconds), (false, None));
+    let second = zone.find(&guard, hash, &key, *now + 20, reader).expect("present");
+    assert_eq!((second.was_accessed, second.reuse_seconds), (true, Some(20)));
+    drop(guard);
+    for _ in 0..64 {
+        world.zone.sweep_next(world.now, &mut world.writer);
+    }
+    assert!(world.zone.stats().evicted > 100);
+    assert!(world.find(&key).is_some());
+}
