@@ -104,10 +104,8 @@ fn main() {
         let value = &values[number as usize % values.len()];
         let key = key(number);
         let started = Instant::now();
-        let guard = epochs.pin();
         let record = Record { key: &key, value, fields: Fields::default() };
-        let done = zone.insert(&guard, hash(&key), &record, NOW, &mut writer, |n| n.reveal());
-        drop(guard);
+        let done = zone.insert(hash(&key), &record, NOW, &mut writer, |_, n| n.reveal());
         if number >= before_steady {
             inserts.push(started);
         }
@@ -198,7 +196,7 @@ fn lookups(zone: &Zone, epochs: &Epochs, reader: &mut Reader, items: u64) {
         let key = key(random % items);
         let started = Instant::now();
         let guard = epochs.pin();
-        let found = zone.find(&guard, hash(&key), &key, NOW, reader).is_some();
+        let found = zone.find(&guard, hash(&key), &key, NOW, NOW, reader).is_some();
         if found { &mut hits } else { &mut misses }.push(started);
     }
     let cpu_us = (cpu_ns() - cpu_before) as f64 / 1000.0 / LOOKUPS as f64;
@@ -211,7 +209,7 @@ fn lookups(zone: &Zone, epochs: &Epochs, reader: &mut Reader, items: u64) {
     for number in 0..LOOKUPS {
         let key = key(items + 1 + number);
         let guard = epochs.pin();
-        assert!(zone.find(&guard, hash(&key), &key, NOW, reader).is_none());
+        assert!(zone.find(&guard, hash(&key), &key, NOW, NOW, reader).is_none());
     }
     let after = reader.counts();
     let share = (after.decoded_in_vain - before.decoded_in_vain) as f64 / LOOKUPS as f64;

@@ -16,7 +16,7 @@ use crate::block::hash_of_owner;
 use crate::image::{draw_again, draw_long};
 use crate::raw::Block;
 use crate::rewrite::Writer;
-use crate::space::{Purpose, Victim};
+use crate::space::{NoRoom, Purpose, Victim};
 use crate::stats::Counters;
 use crate::trie::Leaf;
 use crate::zone::Zone;
@@ -53,7 +53,7 @@ impl Zone {
         // Pinned first: what is closed now cannot be filled anew before the guard is dropped.
         let guard = self.epochs.pin();
         let resumed = cleaner.filter(|cursor| self.space.is_closed(cursor.victim.number));
-        let fresh = || self.space.victim().map(|victim| Cursor { victim, at: 0 });
+        let fresh = || self.space.choose_victim().map(|victim| Cursor { victim, at: 0 });
         let Some(mut cursor) = resumed.or_else(fresh) else {
             *cleaner = None;
             return false;
@@ -70,7 +70,10 @@ impl Zone {
                 return true;
             };
             let bytes = self.space.placed_bytes(block.head().block_bytes());
-            self.move_block(&guard, &block, writer);
+            if self.move_block(&guard, &block, writer).is_err() {
+                *cleaner = Some(cursor);
+                return false;
+            }
             cursor.at += bytes;
             walked += bytes;
         }
@@ -81,20 +84,26 @@ impl Zone {
     }
 
     /// Moves a block, if anything refers to it.
-    fn move_block(&self, guard: &Guard<'_>, block: &Block<'_>, writer: &mut Writer) {
+    fn move_block(
+        &self,
+        guard: &Guard<'_>,
+        block: &Block<'_>,
+        writer: &mut Writer,
+    ) -> Result<(), NoRoom> {
         let hash = hash_of_owner(block.head().owner);
         let _shard = lock(self.shard(hash));
         let leaf = self.trie.leaf(hash);
         let Some(rows) = leaf.block.and_then(|at| self.space.ground.block(guard, at)) else {
-            return;
+            return Ok(());
         };
         let owned = |code: u32| code == block.reference().code();
         let slot = rows.longs().iter().find(|slot| block.head().long && owned(slot.load()));
         if slot.is_none() && rows.reference() != block.reference() {
-            return;
+            return Ok(());
         }
         if Some(rows.head().generation) != self.generation() {
-            return self.drop_leaf(guard, leaf);
+            self.drop_leaf(guard, leaf);
+            return Ok(());
         }
         if block.head().long {
             draw_long(block.head(), block.stored(), &mut writer.image);
@@ -102,8 +111,12 @@ impl Zone {
             draw_again(block, &mut writer.image);
         }
         let Ok(reference) = self.space.append(Purpose::Move, &writer.image) else {
+            if self.space.waits_for_readers() {
+                return Err(NoRoom);
+            }
             Counters::count(&self.counters.dropped_leaves);
-            return self.drop_leaf(guard, leaf);
+            self.drop_leaf(guard, leaf);
+            return Ok(());
         };
         self.dictionaries.share(block.head().dictionary);
         match slot {
@@ -116,6 +129,7 @@ impl Zone {
             self.counters.rows.fetch_add(head.rows.into(), Ordering::Relaxed);
         }
         self.retire(block);
+        Ok(())
     }
 
     /// Seals a block of rows, carries late marks to its copy, and publishes that.

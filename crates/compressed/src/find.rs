@@ -19,7 +19,8 @@ use crate::record::{Fields, Row, Rows};
 use crate::seal::{Mark, ROWS_PER_DEAD_WORD};
 use crate::zone::Zone;
 
-/// The time of a recent access has so many bits: seconds, for half a year.
+/// The time of a recent access has so many bits of ticks, whatever the caller takes for one; beyond
+/// that many ticks an old access may look recent.
 const RECENT_TIME_BITS: u32 = 24;
 const RECENT_TIME: u32 = (1 << RECENT_TIME_BITS) - 1;
 
@@ -30,8 +31,8 @@ pub struct Hit<'g> {
     pub(crate) rank: usize,
     /// What is kept beside key and value.
     pub fields: Fields,
-    /// Seconds since the last access that is on record, if one is.
-    pub reuse_seconds: Option<u32>,
+    /// Ticks since the last access that is on record, if one is.
+    pub reuse_ticks: Option<u32>,
     /// Whether it was accessed before, since the last sweep.
     pub was_accessed: bool,
 }
@@ -45,18 +46,21 @@ impl Zone {
         }
     }
 
-    /// The item of a key, if it is there and not over at `now` (Unix seconds). Notes the access.
+    /// The item of a key, if it is there and not over at `now` (Unix seconds). Notes the access,
+    /// and that it was at `tick`: the caller's time, by which it measures how soon an item is
+    /// wanted again.
     pub fn find<'g>(
         &self,
         guard: &'g Guard<'_>,
         hash: u64,
         key: &[u8],
         now: u32,
+        tick: u32,
         reader: &mut Reader,
     ) -> Option<Hit<'g>> {
         let mut hit = self.peek(guard, hash, key, now, reader)?;
         hit.was_accessed = note_access(&hit.block, hit.rank);
-        hit.reuse_seconds = note_time(&hit.block, hit.rank, now);
+        hit.reuse_ticks = note_time(&hit.block, hit.rank, tick);
         Some(hit)
     }
 
@@ -93,7 +97,7 @@ impl Zone {
             }
         }
         let rank = found.rank;
-        Some(Hit { block, rank, fields: found.fields, reuse_seconds: None, was_accessed: false })
+        Some(Hit { block, rank, fields: found.fields, reuse_ticks: None, was_accessed: false })
     }
 
     /// Makes a key's item gone, if there is one. The caller holds the key's lock, so that no
@@ -254,7 +258,7 @@ fn note_access(block: &Block<'_>, rank: usize) -> bool {
     was_set
 }
 
-/// Notes the time of an access; the seconds since the last one on record.
+/// Notes the tick of an access; the ticks since the last one on record.
 fn note_time(block: &Block<'_>, rank: usize, now: u32) -> Option<u32> {
     let records = block.recent();
     let values: [u32; RECENTS] = std::array::from_fn(|i| records[i].load(Ordering::Relaxed));

@@ -56,20 +56,20 @@ impl Newcomer<'_, '_> {
 }
 
 impl Zone {
-    /// Puts an item into the zone, and calls `confirm` with it under the lock of its shard. The
-    /// caller holds no lock of the index. If `confirm` drops the newcomer instead of revealing it,
+    /// Puts an item into the zone, and calls `confirm` with it, pinned and under the lock of its
+    /// shard. The caller holds no lock of the index and is not pinned: slabs that are cleaned to
+    /// make room could not become free. If `confirm` drops the newcomer instead of revealing it,
     /// the item is not there.
     pub fn insert(
         &self,
-        guard: &Guard<'_>,
         hash: u64,
         record: &Record<'_>,
         now: u32,
         writer: &mut Writer,
-        confirm: impl FnOnce(Newcomer<'_, '_>),
+        confirm: impl FnOnce(&Guard<'_>, Newcomer<'_, '_>),
     ) -> Result<(), Refused> {
         assert!((1..=KEY_BYTES_MAX).contains(&record.key.len()));
-        let result = self.insert_with_room(guard, hash, record, now, writer, confirm);
+        let result = self.insert_with_room(hash, record, now, writer, confirm);
         match result {
             Ok(()) => Counters::count(&self.counters.inserted),
             Err(_) => Counters::count(&self.counters.refused),
@@ -79,16 +79,16 @@ impl Zone {
 
     fn insert_with_room(
         &self,
-        guard: &Guard<'_>,
         hash: u64,
         record: &Record<'_>,
         now: u32,
         writer: &mut Writer,
-        confirm: impl FnOnce(Newcomer<'_, '_>),
+        confirm: impl FnOnce(&Guard<'_>, Newcomer<'_, '_>),
     ) -> Result<(), Refused> {
         let room_wanted = 2 * self.settings.block_bytes + record.value.len();
         for attempt in 0..ROOM_ATTEMPTS {
             self.make_room(room_wanted, attempt, now, writer);
+            let guard = &self.epochs.pin();
             let _shard = lock(self.shard(hash));
             let generation = self.generation().ok_or(Refused::Flushing)?;
             match self.try_insert(guard, hash, record, now, writer, generation) {
@@ -96,7 +96,7 @@ impl Zone {
                     if let Some((block, rank)) = self.newcomer(guard, &writer.batch) {
                         let word = &block.dead()[rank / ROWS_PER_DEAD_WORD];
                         let bit = rank % ROWS_PER_DEAD_WORD;
-                        confirm(Newcomer { zone: self, word, bit });
+                        confirm(guard, Newcomer { zone: self, word, bit });
                     }
                     return Ok(());
                 }

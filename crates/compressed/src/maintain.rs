@@ -26,7 +26,7 @@ impl Zone {
         for _ in 0..TURN_SLABS {
             let room = self.space.tidy();
             let over = self.space.owned_slabs() > self.space.budget_slabs();
-            if !over && room >= self.space.slab_bytes() {
+            if !over && room >= self.room_goal() {
                 return trained;
             }
             let excess = self.space.live_bytes().saturating_sub(self.live_bytes_max());
@@ -34,6 +34,7 @@ impl Zone {
                 self.evict(excess.min(self.space.slab_bytes()), now, writer);
             }
             if !self.clean(writer) {
+                self.space.tidy();
                 return trained;
             }
         }

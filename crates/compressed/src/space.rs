@@ -29,6 +29,8 @@ use crate::raw::{Ground, Idle, Lease, Reference};
 
 /// Free slabs that only cleaning may open.
 const RESERVE_SLABS: usize = 1;
+/// Cleaning moves a slab only if that frees one part of it in so many, at least.
+const DEAD_SHARE_MIN: usize = 64;
 /// Slabs left in the arena for others, as the hot zone's classes leave one for the index.
 const SPARE_SLABS: usize = 1;
 
@@ -68,6 +70,8 @@ struct State {
     free: Vec<Idle>,
     /// How many slabs were opened.
     opened: u64,
+    /// What is being cleaned.
+    victim: Option<SlabId>,
 }
 
 impl State {
@@ -160,8 +164,15 @@ impl Space {
     pub(crate) fn append(&self, purpose: Purpose, image: &[u8]) -> Result<Reference, NoRoom> {
         let bytes = self.placed_bytes(image.len());
         let mut state = lock(&self.state);
-        let fits = |log: &Log| log.end + bytes <= self.slab_bytes();
-        if !state.open.as_ref().is_some_and(fits) {
+        let open_bytes = self.open_bytes(&state);
+        if purpose == Purpose::Store && open_bytes < bytes + self.owed_bytes(&state) {
+            // Cleaning has opened the reserve; what is left of it is for what it still has to move.
+            self.reclaim(&mut state);
+            if open_bytes < bytes + self.owed_bytes(&state) && open_bytes >= bytes {
+                return Err(NoRoom);
+            }
+        }
+        if open_bytes < bytes {
             self.open_another(&mut state, purpose)?;
         }
         let log = state.open.as_mut().expect("one was just opened, or is open");
@@ -215,6 +226,7 @@ impl Space {
     fn reclaim(&self, state: &mut State) {
         let is_dead = |log: &mut Log| self.live_of(log.lease.slab()) == 0;
         for log in state.closed.extract_if(.., is_dead) {
+            state.victim = state.victim.filter(|victim| *victim != log.lease.slab());
             state.limbo.push_back((log.lease, self.epochs.tag()));
         }
         while let Some((lease, tag)) = state.limbo.pop_front() {
@@ -261,19 +273,51 @@ impl Space {
         let more = self.budget_slabs().saturating_sub(state.owned_slabs());
         let more = more.min(self.ground.arena().free_slabs().saturating_sub(SPARE_SLABS));
         let slabs = (state.free.len() + more).saturating_sub(RESERVE_SLABS);
-        slabs * self.slab_bytes() + self.open_bytes(state)
+        let open_bytes = self.open_bytes(state).saturating_sub(self.owed_bytes(state));
+        slabs * self.slab_bytes() + open_bytes
+    }
+
+    /// How many bytes of the open slab are not for stores: as long as there is no reserve, and none
+    /// comes back by itself, what cleaning still has to move. So it can always go on, and then
+    /// there is a reserve again.
+    fn owed_bytes(&self, state: &State) -> usize {
+        let can_lease = state.owned_slabs() < self.budget_slabs()
+            && self.ground.arena().free_slabs() > SPARE_SLABS;
+        if can_lease || !state.free.is_empty() || !state.limbo.is_empty() {
+            return 0;
+        }
+        state.victim.map_or(self.slab_bytes(), |victim| self.live_of(victim) as usize)
     }
 
     fn open_bytes(&self, state: &State) -> usize {
         state.open.as_ref().map_or(0, |log| self.slab_bytes() - log.end)
     }
 
-    /// The closed slab with the fewest live bytes.
-    pub(crate) fn victim(&self) -> Option<Victim> {
+    /// Chooses the slab to be cleaned next: the closed one with the fewest live bytes, if there is
+    /// room for them and moving them gains something.
+    pub(crate) fn choose_victim(&self) -> Option<Victim> {
+        let mut state = lock(&self.state);
+        self.reclaim(&mut state);
+        let victim = self.movable_victim(&state)?;
+        state.victim = Some(victim.slab);
+        Some(victim)
+    }
+
+    /// Whether nothing but dropping blocks makes room: there is nothing worth cleaning, or no room
+    /// to clean, and no slab that only waits for readers.
+    pub(crate) fn is_stuck(&self) -> bool {
         let state = lock(&self.state);
+        state.limbo.is_empty() && state.victim.is_none() && self.movable_victim(&state).is_none()
+    }
+
+    fn movable_victim(&self, state: &State) -> Option<Victim> {
         let candidates = state.closed.iter().filter(|log| !log.damaged);
         let log = candidates.min_by_key(|log| self.live_of(log.lease.slab()))?;
-        Some(Victim { slab: log.lease.slab(), number: log.number, end: log.end })
+        let live = self.live_of(log.lease.slab()) as usize;
+        let gains = log.end.saturating_sub(live) >= self.slab_bytes() / DEAD_SHARE_MIN;
+        let room = state.free.len() * self.slab_bytes() + self.open_bytes(state);
+        let victim = Victim { slab: log.lease.slab(), number: log.number, end: log.end };
+        (gains && live <= room).then_some(victim)
     }
 
     /// Whether a slab is still to be cleaned: it may have emptied by itself, and even have been
@@ -288,6 +332,7 @@ impl Space {
         let log = state.closed.iter_mut().find(|log| log.number == number);
         if let Some(log) = log {
             log.damaged = true;
+            state.victim = None;
         }
     }
 

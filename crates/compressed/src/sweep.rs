@@ -19,6 +19,7 @@ use crate::raw::{Block, Reference};
 use crate::reader::unpack;
 use crate::record::{Record, Rows};
 use crate::rewrite::{Gone, Kept, Unbuilt, Why, Writer};
+use crate::space::NoRoom;
 use crate::stats::Counters;
 use crate::trie::{Leaf, SHARD_BITS};
 use crate::zone::Zone;
@@ -27,6 +28,9 @@ use crate::zone::Zone;
 /// find slabs that are worth moving. Less is wasted memory, more is moved more often (decision
 /// 0009 has the measurements).
 pub const LIVE_PER_MILLE: usize = 955;
+
+/// That much of a slab at least is not live, in quarters: what counts for zones of few slabs.
+const SPARE_QUARTERS: usize = 3;
 
 /// A merged block may be as full as that, of four parts: so that it does not split at once.
 const MERGED_QUARTERS: usize = 3;
@@ -57,10 +61,10 @@ impl Zone {
         let before = self.space.live_bytes();
         for _ in 0..leaves_max {
             let gone = before.saturating_sub(self.space.live_bytes());
-            if gone >= wanted_bytes || self.space.live_bytes() == 0 {
+            let done = gone >= wanted_bytes || self.space.live_bytes() == 0;
+            if done || self.sweep_next(now, writer).is_err() {
                 return gone;
             }
-            self.sweep_next(now, writer);
         }
         before.saturating_sub(self.space.live_bytes())
     }
@@ -75,16 +79,16 @@ impl Zone {
         now: u32,
         writer: &mut Writer,
     ) {
-        let enough = self.space.slab_bytes().max(wanted_bytes);
+        let enough = self.room_goal().max(wanted_bytes);
         if attempt == 0 {
             if self.space.room() >= enough {
                 return;
             }
             for _ in 0..SWEEP_LEAVES {
-                if self.space.live_bytes() <= self.live_bytes_max() {
+                let excess = self.space.live_bytes() > self.live_bytes_max();
+                if !excess || self.sweep_next(now, writer).is_err() {
                     break;
                 }
-                self.sweep_next(now, writer);
             }
             self.clean_a_little(writer);
             if self.space.room() >= wanted_bytes {
@@ -102,24 +106,43 @@ impl Zone {
 
     /// How many live bytes the budget, or what the arena still gives, leaves room for.
     pub(crate) fn live_bytes_max(&self) -> usize {
-        let slabs = self.space.slabs_attainable().saturating_sub(1);
-        slabs * self.space.slab_bytes() / 1000 * LIVE_PER_MILLE
+        let usable = self.usable_bytes();
+        let spare = self.space.slab_bytes() / 4 * SPARE_QUARTERS;
+        (usable / 1000 * LIVE_PER_MILLE).min(usable.saturating_sub(spare))
     }
 
-    /// Sweeps the next leaf.
-    pub(crate) fn sweep_next(&self, now: u32, writer: &mut Writer) {
+    /// How many bytes stores should find free: a slab, or in a zone of few slabs half of what is
+    /// not live. To gather all of that in one place would move everything for every store.
+    pub(crate) fn room_goal(&self) -> usize {
+        let unused = self.usable_bytes().saturating_sub(self.space.live_bytes());
+        self.space.slab_bytes().min(unused / 2)
+    }
+
+    /// The bytes of the slabs that the zone has or can get, less the reserve.
+    fn usable_bytes(&self) -> usize {
+        self.space.slabs_attainable().saturating_sub(1) * self.space.slab_bytes()
+    }
+
+    /// Sweeps the next leaf. Without room to write down what stays it is left for later.
+    pub(crate) fn sweep_next(&self, now: u32, writer: &mut Writer) -> Result<(), NoRoom> {
         let hash = self.hand.load(Ordering::Relaxed);
         let guard = self.epochs.pin();
         let _shard = lock(self.shard(hash));
         let leaf = self.trie.leaf(hash);
         // Another sweep may have been as quick; then this leaf is swept twice.
         self.hand.store(leaf.node.next_hash(), Ordering::Relaxed);
-        self.sweep(&guard, leaf, now, writer);
+        self.sweep(&guard, leaf, now, writer)
     }
 
     /// Sweeps a leaf, under the lock of its shard.
-    fn sweep(&self, guard: &Guard<'_>, leaf: Leaf, now: u32, writer: &mut Writer) {
-        let Some(generation) = self.generation() else { return };
+    fn sweep(
+        &self,
+        guard: &Guard<'_>,
+        leaf: Leaf,
+        now: u32,
+        writer: &mut Writer,
+    ) -> Result<(), NoRoom> {
+        let Some(generation) = self.generation() else { return Ok(()) };
         writer.batch.clear();
         self.gather(guard, writer, leaf, now);
         select(writer, &mut |kept| !std::mem::take(&mut kept.accessed));
@@ -131,19 +154,27 @@ impl Zone {
             let block = leaf.block.and_then(|at| self.space.ground.block(guard, at));
             let words = block.iter().flat_map(|block| block.accessed());
             words.for_each(|word| word.store(0, Ordering::Relaxed));
-            return;
+            return Ok(());
         }
         match self.build(guard, writer, node, generation) {
             Ok(()) => {
                 self.commit(guard, writer);
                 self.report(guard, writer);
             }
-            // Without room to write down what stays, nothing of it can.
+            // Cleaning, or readers that leave, will make room.
+            Err(Unbuilt::NoRoom) if !self.is_closing() => return Err(NoRoom),
             Err(Unbuilt::NoRoom | Unbuilt::Crowded) => {
                 Counters::count(&self.counters.dropped_leaves);
                 self.drop_leaf(guard, leaf);
             }
         }
+        Ok(())
+    }
+
+    /// Whether the zone shall have next to nothing, or neither cleaning nor readers that leave
+    /// would make room: then what cannot be written down goes.
+    fn is_closing(&self) -> bool {
+        self.space.budget_slabs() < 2 || self.space.is_stuck()
     }
 
     /// The sibling that fits into one block with what is kept of a leaf.

@@ -118,6 +118,11 @@ impl Zone {
         self.space.set_budget_slabs(slabs);
     }
 
+    /// How many slabs the zone may own.
+    pub fn budget_slabs(&self) -> usize {
+        self.space.budget_slabs()
+    }
+
     /// How many slabs the zone owns.
     pub fn slabs(&self) -> usize {
         self.space.owned_slabs()

@@ -132,12 +132,12 @@ fn too_many_rows_for_a_deep_leaf_evict_each_other() {
     for number in 0..1000_u32 {
         let key = number.to_be_bytes();
         let record = Record { key: &key, value: &[b'v'; 50], fields: Fields::default() };
-        let guard = world.epochs.pin();
-        let done = world.zone.insert(&guard, guard_hash, &record, 1, &mut world.writer, |n| {
-            n.reveal();
+        let done = world.zone.insert(guard_hash, &record, 1, &mut world.writer, |_, newcomer| {
+            newcomer.reveal();
         });
         assert_eq!(done, Ok(()));
-        assert!(world.zone.find(&guard, guard_hash, &key, 1, &mut world.reader).is_some());
+        let guard = world.epochs.pin();
+        assert!(world.zone.find(&guard, guard_hash, &key, 1, 1, &mut world.reader).is_some());
     }
     let stats = world.zone.stats();
     assert!(stats.evicted > 800 && stats.items > 10, "{stats:?}");
@@ -199,15 +199,15 @@ fn what_was_accessed_survives_a_sweep_and_the_reuse_time_is_known() {
     let hash = super::hash(&key);
     let World { zone, epochs, reader, now, .. } = &mut world;
     let guard = epochs.pin();
-    let first = zone.find(&guard, hash, &key, *now, reader).expect("present");
-    assert_eq!((first.was_accessed, first.reuse_seconds), (false, None));
+    let first = zone.find(&guard, hash, &key, *now, *now, reader).expect("present");
+    assert_eq!((first.was_accessed, first.reuse_ticks), (false, None));
     let peeked = zone.peek(&guard, hash, &key, *now + 5, reader).expect("present");
-    assert_eq!((peeked.was_accessed, peeked.reuse_seconds), (false, None));
-    let second = zone.find(&guard, hash, &key, *now + 20, reader).expect("present");
-    assert_eq!((second.was_accessed, second.reuse_seconds), (true, Some(20)));
+    assert_eq!((peeked.was_accessed, peeked.reuse_ticks), (false, None));
+    let second = zone.find(&guard, hash, &key, *now + 20, *now + 20, reader).expect("present");
+    assert_eq!((second.was_accessed, second.reuse_ticks), (true, Some(20)));
     drop(guard);
     for _ in 0..64 {
-        world.zone.sweep_next(world.now, &mut world.writer);
+        world.zone.sweep_next(world.now, &mut world.writer).expect("there is room");
     }
     assert!(world.zone.stats().evicted > 100);
     assert!(world.find(&key).is_some());

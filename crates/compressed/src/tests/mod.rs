@@ -58,9 +58,8 @@ impl World {
         record: &Record<'_>,
         reveal: bool,
     ) -> Result<(), Refused> {
-        let guard = self.epochs.pin();
         let hash = hash(record.key);
-        self.zone.insert(&guard, hash, record, self.now, &mut self.writer, |newcomer| {
+        self.zone.insert(hash, record, self.now, &mut self.writer, |_, newcomer| {
             if reveal {
                 newcomer.reveal();
             }
@@ -73,7 +72,7 @@ impl World {
 
     pub(crate) fn find(&mut self, key: &[u8]) -> Option<(Vec<u8>, Fields)> {
         let guard = self.epochs.pin();
-        let hit = self.zone.find(&guard, hash(key), key, self.now, &mut self.reader)?;
+        let hit = self.zone.find(&guard, hash(key), key, self.now, self.now, &mut self.reader)?;
         Some((self.reader.value().to_vec(), hit.fields))
     }
 

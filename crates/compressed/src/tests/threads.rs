@@ -51,10 +51,9 @@ impl Arena {
     fn store(&self, key: &Key, writer: &mut Writer, reader: &mut Reader) {
         let version = key.versions.fetch_add(1, Ordering::Relaxed) + 1;
         self.remove(key, reader);
-        let guard = self.epochs.pin();
         let value = value(&key.name, version);
         let record = Record { key: &key.name, value: &value, fields: Fields::default() };
-        let confirm = |newcomer: crate::Newcomer<'_, '_>| {
+        let confirm = |_: &memory::Guard<'_>, newcomer: crate::Newcomer<'_, '_>| {
             let mut present = key.present.lock().expect("no panic");
             // A later version that came first, or a removal meanwhile, makes this one obsolete.
             if *present == 0 && version > key.gone.load(Ordering::Relaxed) {
@@ -62,7 +61,7 @@ impl Arena {
                 newcomer.reveal();
             }
         };
-        let _ = self.zone.insert(&guard, hash(&key.name), &record, self.now, writer, confirm);
+        let _ = self.zone.insert(hash(&key.name), &record, self.now, writer, confirm);
     }
 
     fn remove(&self, key: &Key, reader: &mut Reader) {
@@ -79,7 +78,9 @@ impl Arena {
 
     fn promote(&self, key: &Key, reader: &mut Reader) {
         let guard = self.epochs.pin();
-        let Some(hit) = self.zone.find(&guard, hash(&key.name), &key.name, self.now, reader) else {
+        let Some(hit) =
+            self.zone.find(&guard, hash(&key.name), &key.name, self.now, self.now, reader)
+        else {
             return;
         };
         let mut present = key.present.lock().expect("no panic");
@@ -94,7 +95,7 @@ impl Arena {
     fn find(&self, key: &Key, reader: &mut Reader) -> bool {
         let gone = key.gone.load(Ordering::Acquire);
         let guard = self.epochs.pin();
-        let found = self.zone.find(&guard, hash(&key.name), &key.name, self.now, reader);
+        let found = self.zone.find(&guard, hash(&key.name), &key.name, self.now, self.now, reader);
         if found.is_some() {
             let version = u64::from_le_bytes(*reader.value().first_chunk().expect("a version"));
             assert!(version > gone, "version {version} of what was gone up to {gone}");
