@@ -56,13 +56,20 @@ pub(crate) enum Numbering {
 }
 
 impl<'c> Session<'c> {
-    /// The key's item, if it is there, as something to prepare a change from.
-    pub(crate) fn see(&self, key: &[u8], hash: Hash) -> Option<Seen<'_>> {
-        // Before the item is looked at: a flush from here on must be noticed.
-        let flushes = self.cache.moment.flush.settled_count();
-        let found = self.find_present(key, hash)?;
-        let (expiry, sequence) = (found.item.expiry(), found.item.sequence());
-        Some(Seen { found, expiry, sequence, flushes })
+    /// The key's item, if it is there, as something to prepare a change from: in the hot zone,
+    /// where it is brought if it is below.
+    pub(crate) fn see(&self, key: &[u8], hash: Hash) -> Result<Option<Seen<'_>>, Refusal> {
+        loop {
+            // Before the item is looked at: a flush from here on must be noticed.
+            let flushes = self.cache.moment.flush.settled_count();
+            if let Some(found) = self.find_present(key, hash) {
+                let (expiry, sequence) = (found.item.expiry(), found.item.sequence());
+                return Ok(Some(Seen { found, expiry, sequence, flushes }));
+            }
+            if !self.raise(key, hash)? {
+                return Ok(None);
+            }
+        }
     }
 
     /// Enters a draft in the place of the item it was prepared from. `None` if that item has
@@ -111,7 +118,11 @@ impl<'c> Session<'c> {
         let mut draft = draft;
         loop {
             let (key, hash, origin) = (draft.hot.item().key(), draft.hash, draft.origin);
-            let Some(seen) = self.see(key, hash) else {
+            let seen = match self.see(key, hash) {
+                Ok(seen) => seen,
+                Err(refusal) => return Err((draft, refusal)),
+            };
+            let Some(seen) = seen else {
                 let Some(expiry) = create else {
                     return Ok(Stored::NotStored);
                 };
@@ -170,7 +181,7 @@ impl<'c> Session<'c> {
         arithmetic: &Arithmetic,
     ) -> Result<Counted, Refusal> {
         loop {
-            let Some(seen) = self.see(key, hash) else {
+            let Some(seen) = self.see(key, hash)? else {
                 let Some((value, expiry)) = arithmetic.create else {
                     return Ok(Counted::NotFound);
                 };
@@ -282,7 +293,7 @@ impl<'c> Session<'c> {
         expiry: Expiry,
     ) -> Result<Option<Found<'_>>, Refusal> {
         loop {
-            let Some(seen) = self.see(key, hash) else {
+            let Some(seen) = self.see(key, hash)? else {
                 return Ok(None);
             };
             let item = seen.found.item;
@@ -323,8 +334,17 @@ impl<'c> Session<'c> {
         if remove.invalidate || remove.drop_value {
             return self.deface(key, hash, remove);
         }
+        // An item below has its unique only when it is asked for.
+        if remove.compare_cas.is_some() && self.see(key, hash)?.is_none() {
+            return Ok(Removed::NotFound);
+        }
         let is_key = |item: hot::ItemRef<'_>| item.has_key(key);
-        let removed = self.cache.update_existing(&self.guard, hash, is_key, |found| {
+        Ok(self.cache.update_or_note(&self.guard, hash, is_key, |found| {
+            let Some(found) = found else {
+                let was_below = self.forget_below(key, hash);
+                let removed = if was_below { Removed::Removed } else { Removed::NotFound };
+                return (Fate::Keep, removed);
+            };
             if self.cache.is_gone(found.item) {
                 self.cache.count_gone(found.item);
                 return (Fate::Remove, Removed::NotFound);
@@ -333,14 +353,13 @@ impl<'c> Session<'c> {
                 return (Fate::Keep, Removed::Exists);
             }
             (Fate::Remove, Removed::Removed)
-        });
-        Ok(removed.unwrap_or(Removed::NotFound))
+        }))
     }
 
     /// Invalidates an item or drops its value: it stays, under a new number.
     fn deface(&self, key: &[u8], hash: Hash, remove: &Remove) -> Result<Removed, Refusal> {
         loop {
-            let Some(seen) = self.see(key, hash) else {
+            let Some(seen) = self.see(key, hash)? else {
                 return Ok(Removed::NotFound);
             };
             let item = seen.found.item;

@@ -3,16 +3,19 @@
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex};
 
+use compressed::{Settings, Zone};
 use hot::Hot;
 use index::{Index, IndexError, Options};
 use io::{Clock, SystemClock};
 use memory::arena::ARENA_BYTES_MAX;
 use memory::class::CHUNK_BYTES_MIN;
 use memory::{Arena, ArenaTables, Epochs, SizeClasses};
+use policy::split::Rule;
 use stdx::CachePadded;
 use stdx::units::{GIB, KIB, MIB};
 
-use crate::cache::{Cache, Moment};
+use crate::below::{Below, below_spare_slabs};
+use crate::cache::{Cache, Moment, hash_with};
 use crate::maintain::Chores;
 use crate::measure::Measure;
 use crate::types::{Observer, Policy};
@@ -23,6 +26,8 @@ pub(crate) const SLABS_MIN: usize = 8;
 /// How many times as large as at the start the memory limit may become online. At 28 bytes for each
 /// slab that may come, this keeps what is known of slabs below a hundredth of the memory.
 const GROWTH_MAX: usize = 64;
+/// The fewest slabs with which there is a compressed zone: with less there is too little to divide.
+const COMPRESSED_SLABS_MIN: usize = 32;
 /// The range of the item limit.
 const ITEM_BYTES_MAX_RANGE: std::ops::RangeInclusive<usize> = KIB..=GIB;
 /// An average item when the index is first sized: it grows from there by itself, and one that is
@@ -47,6 +52,8 @@ pub struct Builder {
     policy: Policy,
     measure_costs: Option<bool>,
     cost_unit_us: u32,
+    compress: bool,
+    split: Rule,
     clock: Option<Arc<dyn Clock>>,
     observer: Option<Arc<dyn Observer>>,
 }
@@ -62,6 +69,8 @@ impl Default for Builder {
             policy: Policy::default(),
             measure_costs: None,
             cost_unit_us: COST_UNIT_US,
+            compress: false,
+            split: Rule::default(),
             clock: None,
             observer: None,
         }
@@ -102,7 +111,8 @@ impl Builder {
         self
     }
 
-    /// Who is evicted to make room; by default [`Policy::Clock`]. Without eviction there is nothing
+    /// Who is evicted to make room; by default [`Policy::CostClock`], which is
+    /// [`Policy::Clock`] as long as no costs are known. Without eviction there is nothing
     /// to decide, and the policy has no effect.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
@@ -125,6 +135,21 @@ impl Builder {
         self
     }
 
+    /// Whether items that leave the hot zone are kept compressed in a part of the same memory, as
+    /// long as they are worth it. Needs eviction, 32 slabs of memory (8 MiB), and somebody who
+    /// calls [`Cache::maintain`]; otherwise it has no effect. Off by default.
+    pub fn compress(mut self, compress: bool) -> Self {
+        self.compress = compress;
+        self
+    }
+
+    /// The share of hits, 0 to 1, that the hot zone shall serve, by which the memory is divided
+    /// then. By default it is divided by what hits and misses cost.
+    pub fn hot_target(mut self, share: f64) -> Self {
+        self.split = Rule::Target(share);
+        self
+    }
+
     /// The clock that expiry and measured costs go by; the machine's by default.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
@@ -139,20 +164,9 @@ impl Builder {
 
     /// Builds the cache.
     pub fn build(self) -> Result<Cache, BuildError> {
-        if !ITEM_BYTES_MAX_RANGE.contains(&self.item_bytes_max) {
-            return Err(BuildError::ItemBytesMax(self.item_bytes_max));
-        }
-        if self.memory_bytes > ARENA_BYTES_MAX {
-            return Err(BuildError::MemoryBytes(self.memory_bytes));
-        }
-        if !COST_UNIT_US_RANGE.contains(&self.cost_unit_us) {
-            return Err(BuildError::CostUnitUs(self.cost_unit_us));
-        }
-        let policy = if self.evict { self.policy } else { Policy::default() };
+        let policy = if self.evict { self.policy } else { Policy::Clock };
         let bytes_max = policy.memory_bytes_max(self.chunk_bytes_min);
-        if self.memory_bytes > bytes_max {
-            return Err(BuildError::PolicyMemoryBytes { bytes: self.memory_bytes, bytes_max });
-        }
+        self.check(bytes_max)?;
         // Addresses cost nothing: reserve what the machine has, so that the limit can grow online,
         // but what is kept of each slab costs a little.
         let machine_bytes = io::map::physical_memory_bytes().unwrap_or(0).min(bytes_max);
@@ -175,15 +189,27 @@ impl Builder {
         };
         let measures = self.measure_costs.unwrap_or(policy.goes_by_costs());
         let (zone_arena, zone_epochs) = (Arc::clone(&arena), Arc::clone(&epochs));
-        let hot = Hot::new(zone_arena, zone_epochs, sizes, policy, self.cost_unit_us);
+        let compresses = self.compress && self.evict && slabs >= COMPRESSED_SLABS_MIN;
+        let spare_slabs = if compresses { 1 + below_spare_slabs(slabs) } else { 1 };
+        let hot = Hot::new(zone_arena, zone_epochs, sizes, policy, self.cost_unit_us, spare_slabs);
+        let hasher = foldhash::quality::RandomState::default();
+        let zone = compresses.then(|| {
+            let (arena, epochs) = (Arc::clone(&arena), Arc::clone(&epochs));
+            let space = Arc::clone(&tables) as Arc<dyn memory::TableSpace>;
+            let hasher = hasher.clone();
+            let hash = move |key: &[u8]| hash_with(&hasher, key).0;
+            Zone::new(arena, epochs, space, Settings::new(Box::new(hash), 0))
+        });
+        let below = zone.flatten().map(|zone| Box::new(Below::new(zone, self.split)));
         let cache = Cache {
             index,
             hot,
+            below,
             tables,
             arena,
             epochs,
             clock: self.clock.unwrap_or_else(|| Arc::new(SystemClock::new())),
-            hasher: foldhash::quality::RandomState::default(),
+            hasher,
             item_bytes_max: self.item_bytes_max,
             may_evict: self.evict,
             observer: self.observer,
@@ -196,6 +222,23 @@ impl Builder {
         };
         cache.tick();
         Ok(cache)
+    }
+
+    /// Whether all is in its range; the policy can keep so many bytes.
+    fn check(&self, bytes_max: usize) -> Result<(), BuildError> {
+        if !ITEM_BYTES_MAX_RANGE.contains(&self.item_bytes_max) {
+            return Err(BuildError::ItemBytesMax(self.item_bytes_max));
+        }
+        if self.memory_bytes > ARENA_BYTES_MAX {
+            return Err(BuildError::MemoryBytes(self.memory_bytes));
+        }
+        if !COST_UNIT_US_RANGE.contains(&self.cost_unit_us) {
+            return Err(BuildError::CostUnitUs(self.cost_unit_us));
+        }
+        if self.memory_bytes > bytes_max {
+            return Err(BuildError::PolicyMemoryBytes { bytes: self.memory_bytes, bytes_max });
+        }
+        Ok(())
     }
 }
 

@@ -10,6 +10,7 @@ use io::Clock;
 use memory::{Arena, ArenaTables, Epochs};
 use stdx::CachePadded;
 
+use crate::below::Below;
 use crate::builder::Builder;
 use crate::flush::Flush;
 use crate::maintain::Chores;
@@ -20,6 +21,8 @@ use crate::types::Observer;
 pub struct Cache {
     pub(crate) index: Index,
     pub(crate) hot: Hot,
+    /// The compressed zone, if there is one.
+    pub(crate) below: Option<Box<Below>>,
     pub(crate) tables: Arc<ArenaTables>,
     pub(crate) arena: Arc<Arena>,
     pub(crate) epochs: Arc<Epochs>,
@@ -67,9 +70,7 @@ impl Cache {
     /// collide.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> Hash {
-        let mut hasher = self.hasher.build_hasher();
-        hasher.write(key);
-        Hash(hasher.finish())
+        hash_with(&self.hasher, key)
     }
 
     /// The largest item, key and header included, in bytes.
@@ -136,6 +137,14 @@ impl Cache {
         let latest = self.sequence.load(Ordering::Relaxed);
         latest.wrapping_sub(u64::from((latest as u32).wrapping_sub(low)))
     }
+}
+
+/// The hash of a key, with a cache's seeds.
+#[inline]
+pub(crate) fn hash_with(hasher: &foldhash::quality::RandomState, key: &[u8]) -> Hash {
+    let mut hasher = hasher.build_hasher();
+    hasher.write(key);
+    Hash(hasher.finish())
 }
 
 impl std::fmt::Debug for Cache {

@@ -22,7 +22,11 @@ impl Session<'_> {
         fetch: &Fetch,
     ) -> Result<(Option<Item<'_>>, Tokens), Refusal> {
         loop {
-            let Some(found) = self.find_wanted(key, hash) else {
+            if let Some(item) = self.fetch_below(key, hash, fetch) {
+                let tokens = Tokens { expiry_before: item.expiry(), ..Tokens::default() };
+                return Ok((Some(item), tokens));
+            }
+            let Some(found) = self.find_wanted(key, hash)? else {
                 let Some(expiry) = fetch.vivify else {
                     return Ok((None, Tokens::default()));
                 };
@@ -44,8 +48,21 @@ impl Session<'_> {
                     None => continue,
                 },
             };
-            return Ok((Some(Item::new(self.cache, found, before)), tokens));
+            return Ok((Some(Item::hot(self.cache, found, before)), tokens));
         }
+    }
+
+    /// The key's item, if it is below and nothing else is asked than to read it.
+    fn fetch_below(&self, key: &[u8], hash: Hash, fetch: &Fetch) -> Option<Item<'_>> {
+        let reads_only = fetch.touch.is_none()
+            && fetch.recache_before.is_none()
+            && !fetch.with_history
+            && !fetch.quiet;
+        if !reads_only || !self.has_lower() || self.find_present(key, hash).is_some() {
+            return None;
+        }
+        // Whoever comes to a stale item may win it: that is decided above.
+        self.get_below(key, hash).filter(|item| !item.is_in_recache())
     }
 
     /// The key's item, if it is there, with another expiry. If that has passed, nobody finds the
@@ -60,7 +77,7 @@ impl Session<'_> {
         if found.is_none() {
             self.cache.note_miss(hash, 0);
         }
-        Ok(found.map(|found| Item::new(self.cache, found, self.mark_hit(found))))
+        Ok(found.map(|found| Item::hot(self.cache, found, self.mark_hit(found))))
     }
 
     /// What this reader is told beside the item; the first who may be is told to recompute it.
@@ -107,7 +124,7 @@ impl Session<'_> {
                 self.cache.note_win(hash, 0);
                 let tokens = Tokens { won: true, created: true, ..Tokens::default() };
                 let found = self.cache.find(&self.guard, key, hash);
-                let item = found.map(|found| Item::new(self.cache, found, SENT));
+                let item = found.map(|found| Item::hot(self.cache, found, SENT));
                 Ok(Some((item, tokens)))
             }
         }

@@ -73,8 +73,8 @@ impl Flush {
         self.count.load(Ordering::Relaxed) == settled_count
     }
 
-    /// Flushes up to the number that `take` returns.
-    fn begin(&self, take: impl FnOnce() -> u64) {
+    /// Flushes up to the number that `take` returns, and then by `also` what has no numbers.
+    fn begin(&self, take: impl FnOnce() -> u64, also: impl FnOnce()) {
         // One at a time: odd means that another is at it.
         let mut backoff = Backoff::default();
         loop {
@@ -88,6 +88,7 @@ impl Flush {
         }
         // Release: partner is the acquire in `sequence`.
         self.sequence.store(take(), Ordering::Release);
+        also();
         // Release: partner is the acquire in `settled_count`.
         self.count.fetch_add(1, Ordering::Release);
     }
@@ -129,7 +130,15 @@ impl Cache {
     }
 
     fn flush_now(&self) {
-        self.moment.flush.begin(|| self.next_sequence());
+        // Below behind the number and before anybody may see a settled count: who packs an item
+        // for what is not flushed there sees that the item is, and who brings one up from what
+        // was flushed there finds that a flush has begun.
+        let below = || {
+            if let Some(below) = &self.below {
+                below.zone.flush();
+            }
+        };
+        self.moment.flush.begin(|| self.next_sequence(), below);
         self.call_for_work();
     }
 }
@@ -190,10 +199,11 @@ mod tests {
         let flush = Flush::default();
         let before = flush.settled_count();
         assert!(flush.is_unchanged_since(before));
-        flush.begin(|| {
+        let take = || {
             assert!(!flush.is_unchanged_since(before));
             7
-        });
+        };
+        flush.begin(take, || assert_eq!(flush.sequence(), 7));
         assert_eq!(flush.sequence(), 7);
         assert!(!flush.is_unchanged_since(before) && flush.is_unchanged_since(before + 2));
         flush.end(6);

@@ -1,7 +1,8 @@
 //! An item as a reader sees it.
 
-use hot::mark::{FETCHED, STALE, idle_seconds};
+use hot::mark::{FETCHED, SENT, STALE, fresh_mark, idle_seconds};
 
+use crate::below::Row;
 use crate::cache::Cache;
 use crate::places::Found;
 use crate::types::Expiry;
@@ -10,61 +11,102 @@ use crate::types::Expiry;
 #[derive(Clone, Copy)]
 pub struct Item<'s> {
     cache: &'s Cache,
-    found: Found<'s>,
+    body: Body<'s>,
     /// The mark before this access.
     mark: u8,
 }
 
+/// Where the item lies.
+#[derive(Clone, Copy)]
+enum Body<'s> {
+    /// In the hot zone.
+    Hot(Found<'s>),
+    /// In the compressed zone; this is the session's copy.
+    Below(&'s Row<'s>),
+}
+
 impl<'s> Item<'s> {
-    pub(crate) fn new(cache: &'s Cache, found: Found<'s>, mark: u8) -> Self {
-        Self { cache, found, mark }
+    pub(crate) fn hot(cache: &'s Cache, found: Found<'s>, mark: u8) -> Self {
+        Self { cache, body: Body::Hot(found), mark }
+    }
+
+    pub(crate) fn below(cache: &'s Cache, row: &'s Row<'s>) -> Self {
+        Self { cache, body: Body::Below(row), mark: row.mark | fresh_mark(cache.now()) }
     }
 
     /// The key.
     pub fn key(&self) -> &'s [u8] {
-        self.found.item.key()
+        match self.body {
+            Body::Hot(found) => found.item.key(),
+            Body::Below(row) => row.key,
+        }
     }
 
     /// Client flags.
     #[inline]
     pub fn flags(&self) -> u32 {
-        self.found.item.flags()
+        match self.body {
+            Body::Hot(found) => found.item.flags(),
+            Body::Below(row) => row.fields.flags,
+        }
     }
 
     /// When the item stops being there.
     pub fn expiry(&self) -> Expiry {
-        Expiry(self.found.item.expiry())
+        match self.body {
+            Body::Hot(found) => Expiry(found.item.expiry()),
+            Body::Below(row) => Expiry(row.fields.expiry),
+        }
     }
 
     /// Microseconds that it takes to make the value again, as it was stored; 0 if nobody knows.
     pub fn cost_us(&self) -> u32 {
-        self.found.item.cost().us()
+        match self.body {
+            Body::Hot(found) => found.item.cost().us(),
+            Body::Below(row) => row.fields.cost.us(),
+        }
     }
 
-    /// The CAS unique: differs from that of every other item the key had or will have.
+    /// The CAS unique: differs from that of every other item the key had or will have. An item in
+    /// the compressed zone has none but its client's own, and this is 0:
+    /// [`Session::get_with_cas`](crate::Session::get_with_cas) gives it one.
     pub fn cas(&self) -> u64 {
-        self.cache.cas_of(self.found.item)
+        match self.body {
+            Body::Hot(found) => self.cache.cas_of(found.item),
+            Body::Below(row) => row.fields.custom_cas.unwrap_or(0),
+        }
     }
 
     /// Bytes of the value.
     #[inline]
     pub fn value_bytes(&self) -> usize {
-        self.found.item.value_bytes()
+        match self.body {
+            Body::Hot(found) => found.item.value_bytes(),
+            Body::Below(row) => row.value.len(),
+        }
     }
 
     /// The value, unless it is so large that it lies in pieces: see [`Item::pieces`].
     #[inline]
     pub fn contiguous(&self) -> Option<&'s [u8]> {
-        self.found.item.contiguous()
+        match self.body {
+            Body::Hot(found) => found.item.contiguous(),
+            Body::Below(row) => Some(row.value),
+        }
     }
 
     /// The value, piece by piece: one piece, except for values beyond 16 to
     /// 128 KiB, a sixteenth of a slab.
     pub fn pieces(&self) -> impl Iterator<Item = &'s [u8]> + use<'s> {
-        let (hot, item) = (&self.cache.hot, self.found.item);
-        let chained = item.layout().pieces();
-        let pieces = (0..chained).map(move |number| hot.piece_value(item, number));
-        item.contiguous().into_iter().chain(pieces)
+        let hot = &self.cache.hot;
+        let chained = match self.body {
+            Body::Hot(found) => Some(found.item),
+            Body::Below(_) => None,
+        };
+        let pieces = chained.into_iter().flat_map(move |item| {
+            (0..item.layout().pieces()).map(move |number| hot.piece_value(item, number))
+        });
+        self.contiguous().into_iter().chain(pieces)
     }
 
     /// A copy of the value.
@@ -80,7 +122,7 @@ impl<'s> Item<'s> {
     }
 
     /// Seconds since the access before this one: to a minute for the last quarter of an hour, and
-    /// at least so many beyond.
+    /// at least so many beyond. Not known of an item in the compressed zone: 0.
     pub fn idle_seconds(&self) -> u32 {
         idle_seconds(self.mark, self.cache.now())
     }
@@ -90,23 +132,44 @@ impl<'s> Item<'s> {
         self.mark & STALE != 0
     }
 
+    /// Whether somebody is, or shall be, recomputing it.
+    pub(crate) fn is_in_recache(&self) -> bool {
+        self.mark & (STALE | SENT) != 0
+    }
+
     /// Whether the client that stored it sent the key in base64.
     pub fn base64_key(&self) -> bool {
-        self.found.item.base64_key()
+        match self.body {
+            Body::Hot(found) => found.item.base64_key(),
+            Body::Below(row) => row.fields.base64_key,
+        }
     }
 
-    /// The number of its size class, from 1.
+    /// Whether it was read from the compressed zone.
+    pub fn is_compressed(&self) -> bool {
+        matches!(self.body, Body::Below(_))
+    }
+
+    /// The number of its size class, from 1; 0 if it is in the compressed zone.
     pub fn class(&self) -> u32 {
-        u32::from(self.cache.hot.class_at(self.found.place()).0) + 1
+        match self.body {
+            Body::Hot(found) => u32::from(self.cache.hot.class_at(found.place()).0) + 1,
+            Body::Below(_) => 0,
+        }
     }
 
-    /// Bytes of memory it takes: of its chunk, or of all its chunks' content.
+    /// Bytes of memory it takes: of its chunk, or of all its chunks' content; in the compressed
+    /// zone, of its key and value before compression.
     pub fn chunk_bytes(&self) -> usize {
-        let layout = self.found.item.layout();
+        let found = match self.body {
+            Body::Hot(found) => found,
+            Body::Below(row) => return row.key.len() + row.value.len(),
+        };
+        let layout = found.item.layout();
         if layout.is_chained() {
             return layout.total_bytes();
         }
-        let class = self.cache.hot.class_at(self.found.place());
+        let class = self.cache.hot.class_at(found.place());
         self.cache.hot.sizes().chunk_bytes(class)
     }
 }

@@ -30,7 +30,9 @@
 
 #![deny(unsafe_code)]
 
+mod adapt;
 mod amend;
+mod below;
 mod builder;
 mod dump;
 mod fetch;
@@ -52,7 +54,7 @@ pub use index::Hash;
 pub use item::Item;
 pub use measure::{CostPrefix, CostStats};
 pub use session::Session;
-pub use stats::{ClassStats, Stats};
+pub use stats::{ClassStats, CompressedStats, Stats, ZoneStats};
 pub use store::Draft;
 pub use types::*;
 

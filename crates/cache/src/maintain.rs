@@ -5,12 +5,13 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use hot::ItemRef;
 use hot::shift::Cursor;
+use hot::{ItemRef, Links};
 use index::Hash;
 use memory::Tag;
 use stdx::sync::{Backoff, lock};
 
+use crate::below::{Downward, Mover};
 use crate::builder::{MemoryLimitError, SLABS_MIN};
 use crate::cache::Cache;
 use crate::flush::RENUMBER_MUTATIONS;
@@ -29,6 +30,8 @@ const WAIT_LOOKS: usize = 1000;
 /// Where the background's work stands.
 #[derive(Debug, Default)]
 pub(crate) struct Chores {
+    /// For what moves below.
+    mover: Mover,
     walk: Option<Walk>,
     /// The era in which what is old was last renumbered.
     renumbered_era: u64,
@@ -64,10 +67,14 @@ impl Cache {
         self.tick();
         self.flush_if_due();
         let mut more = self.walk(&mut chores);
-        if self.may_evict {
-            more |= self.give_up_slabs();
-        }
-        more |= self.hot.maintain(self);
+        more |= match &self.below {
+            None => self.make_room(self),
+            Some(below) => {
+                let mut moves = self.maintain_below(below, &mut chores.mover);
+                moves |= self.make_room(&Downward::new(self, below, &mut chores.mover));
+                moves
+            }
+        };
         self.index.maintain();
         self.arena.prepare();
         // Without readers the epoch moves on only when somebody asks.
@@ -130,14 +137,18 @@ impl Cache {
         self.call_for_work();
     }
 
-    /// Takes slabs from the hot zone when the limit was lowered or the index has none to grow
-    /// into.
-    fn give_up_slabs(&self) -> bool {
+    /// Keeps reserves in the hot zone, and takes slabs from it when the limit was lowered, the
+    /// index has none to grow into, or the tier below has fewer than it shall have. Returns whether
+    /// there is more to do at once.
+    fn make_room(&self, links: &dyn Links) -> bool {
         let excess = self.arena.excess_slabs();
-        let wanted = excess.max(usize::from(self.tables.take_starved()));
-        self.hot.give_up_slabs(wanted.min(SLABS_PER_TURN_MAX), self);
-        self.hot.sweep();
-        excess > SLABS_PER_TURN_MAX
+        if self.may_evict {
+            let starved = usize::from(self.tables.take_starved());
+            let wanted = excess.max(starved).max(self.slabs_wanted_below());
+            self.hot.give_up_slabs(wanted.min(SLABS_PER_TURN_MAX), links);
+            self.hot.sweep();
+        }
+        self.hot.maintain(links) | (excess > SLABS_PER_TURN_MAX)
     }
 
     /// Goes on with the walk that is due. Returns whether there is more to do at once.

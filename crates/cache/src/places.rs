@@ -95,24 +95,27 @@ impl Cache {
         Ok(result)
     }
 
-    /// The same for a key that has an item. `None`, and nothing decided, if it has none.
-    pub(crate) fn update_existing<'c, 'g, R>(
+    /// The same without making room: a key that has no item gets none.
+    pub(crate) fn update_or_note<'c, 'g, R>(
         &self,
         guard: &'g Guard<'_>,
         hash: Hash,
         is_key: impl Fn(ItemRef<'g>) -> bool,
-        decide: impl FnOnce(Found<'g>) -> (Fate<'c>, R),
-    ) -> Option<R> {
+        decide: impl FnOnce(Option<Found<'g>>) -> (Fate<'c>, R),
+    ) -> R {
         let is_key = |location| is_key(self.item_at(guard, location));
-        let (result, unlinked) = self.index.update_present(guard, hash, is_key, |location| {
-            let (fate, result) = decide(Found { location, item: self.item_at(guard, location) });
+        let (result, unlinked) = self.index.update_or_note(guard, hash, is_key, |current| {
+            let found =
+                current.map(|location| Found { location, item: self.item_at(guard, location) });
+            let (fate, result) = decide(found);
             let change = self.change(fate);
-            (change, (result, (change != Change::Keep).then_some(location)))
-        })?;
+            let unlinked = if change == Change::Keep { None } else { current };
+            (change, (result, unlinked))
+        });
         if let Some(location) = unlinked {
             self.retire(guard, location);
         }
-        Some(result)
+        result
     }
 
     /// The same for one particular item. `None`, and nothing decided, if it is no longer in the
@@ -134,6 +137,26 @@ impl Cache {
             self.retire(guard, found.location);
         }
         Some(result)
+    }
+
+    /// Removes an item from the index and hands its memory back, if the index leads to one at this
+    /// place and `agrees` says so of it, under the lock of its index table. Returns whether it did.
+    pub(crate) fn retire_if(
+        &self,
+        guard: &Guard<'_>,
+        hash: Hash,
+        place: Place,
+        agrees: impl FnOnce(ItemRef<'_>) -> bool,
+    ) -> bool {
+        let is_it = |location| location == location_of(place);
+        let unlinked = self.index.update_present(guard, hash, is_it, |location| {
+            let goes = agrees(self.item_at(guard, location));
+            (if goes { Change::Remove } else { Change::Keep }, goes)
+        });
+        if unlinked == Some(true) {
+            self.retire(guard, location_of(place));
+        }
+        unlinked == Some(true)
     }
 
     /// Whether the item is still where it was found.

@@ -6,9 +6,11 @@ use hot::mark::hit_mark;
 use index::Hash;
 use memory::Guard;
 
+use crate::below::Lower;
 use crate::cache::Cache;
 use crate::item::Item;
 use crate::places::Found;
+use crate::types::Refusal;
 
 /// What the requests of one batch go through. Items it returns stay readable while it lives; their
 /// memory cannot be reused meanwhile, so keep it short, and never while blocked.
@@ -16,6 +18,7 @@ use crate::places::Found;
 pub struct Session<'c> {
     pub(crate) cache: &'c Cache,
     pub(crate) guard: Guard<'c>,
+    pub(crate) lower: Lower<'c>,
 }
 
 impl Cache {
@@ -23,7 +26,7 @@ impl Cache {
     pub fn session(&self) -> Session<'_> {
         self.tick();
         self.flush_if_due();
-        Session { cache: self, guard: self.epochs.pin() }
+        Session { cache: self, guard: self.epochs.pin(), lower: Lower::new(self) }
     }
 }
 
@@ -48,40 +51,67 @@ impl Session<'_> {
     /// The key's item, if it is there. Leaves the mark of a hit.
     #[inline]
     pub fn get(&self, key: &[u8], hash: Hash) -> Option<Item<'_>> {
+        let gone_us = match self.look(key, hash) {
+            Ok(found) => {
+                self.lower.count_hot();
+                return Some(Item::hot(self.cache, found, self.mark_hit(found)));
+            }
+            Err(gone_us) => gone_us,
+        };
+        let below = self.get_below(key, hash);
+        if below.is_none() {
+            self.cache.note_miss(hash, gone_us);
+        }
+        below
+    }
+
+    /// As [`Self::get`], but an item whose CAS unique a client may compare later: it is in the hot
+    /// zone, where it has one.
+    pub fn get_with_cas(&self, key: &[u8], hash: Hash) -> Result<Option<Item<'_>>, Refusal> {
         let found = self.find_wanted(key, hash)?;
-        Some(Item::new(self.cache, found, self.mark_hit(found)))
+        Ok(found.map(|found| Item::hot(self.cache, found, self.mark_hit(found))))
     }
 
     /// The key's item, if it is there. Leaves no trace. For diagnosis.
     pub fn peek(&self, key: &[u8], hash: Hash) -> Option<Item<'_>> {
-        let found = self.find_present(key, hash)?;
-        Some(Item::new(self.cache, found, found.item.mark().load(Ordering::Relaxed)))
-    }
-
-    /// As [`Self::find_present`], for a reader who wants the value: a miss is noted.
-    #[inline]
-    pub(crate) fn find_wanted(&self, key: &[u8], hash: Hash) -> Option<Found<'_>> {
-        let Some(found) = self.cache.find(&self.guard, key, hash) else {
-            self.cache.note_miss(hash, 0);
-            return None;
+        let Some(found) = self.find_present(key, hash) else {
+            return self.peek_below(key, hash);
         };
-        if self.cache.is_gone(found.item) {
-            self.cache.note_miss(hash, found.item.cost().us());
-            self.remove_gone(hash, &found);
-            return None;
-        }
-        Some(found)
+        Some(Item::hot(self.cache, found, found.item.mark().load(Ordering::Relaxed)))
     }
 
-    /// The key's item unless it is gone; if it is, its memory is freed on the way.
+    /// The key's item in the hot zone, where it is brought if it is below; for a reader who wants
+    /// it: a miss is noted.
+    pub(crate) fn find_wanted(&self, key: &[u8], hash: Hash) -> Result<Option<Found<'_>>, Refusal> {
+        loop {
+            let gone_us = match self.look(key, hash) {
+                Ok(found) => return Ok(Some(found)),
+                Err(gone_us) => gone_us,
+            };
+            if !self.raise(key, hash)? {
+                self.cache.note_miss(hash, gone_us);
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The key's item in the hot zone, or else the cost of the one that was there until now, if
+    /// there was one.
+    #[inline]
+    fn look(&self, key: &[u8], hash: Hash) -> Result<Found<'_>, u32> {
+        let found = self.cache.find(&self.guard, key, hash).ok_or(0_u32)?;
+        if self.cache.is_gone(found.item) {
+            let cost_us = found.item.cost().us();
+            self.remove_gone(hash, &found);
+            return Err(cost_us);
+        }
+        Ok(found)
+    }
+
+    /// The key's item in the hot zone unless it is gone; if it is, its memory is freed on the way.
     #[inline]
     pub(crate) fn find_present(&self, key: &[u8], hash: Hash) -> Option<Found<'_>> {
-        let found = self.cache.find(&self.guard, key, hash)?;
-        if self.cache.is_gone(found.item) {
-            self.remove_gone(hash, &found);
-            return None;
-        }
-        Some(found)
+        self.look(key, hash).ok()
     }
 
     /// Counts and frees what a request found gone.

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use crate::cache::Cache;
 use crate::measure::{CostStats, Measure};
 
+pub use compressed::ZoneStats;
 pub use hot::ClassStats;
 
 /// The cache as a whole, at one moment.
@@ -48,6 +49,41 @@ pub struct Stats {
     pub huge_pages: bool,
     /// How costs are measured; `None` if they are not.
     pub costs: Option<CostStats>,
+    /// The compressed zone; `None` if there is none.
+    pub compressed: Option<CompressedStats>,
+}
+
+/// The compressed zone, at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CompressedStats {
+    /// What is in it, and what its own work came to.
+    pub zone: ZoneStats,
+    /// Slabs that it may have.
+    pub budget_slabs: usize,
+    /// Reads served from the hot zone, since there is a compressed one.
+    pub hot_hits: u64,
+    /// Reads served from it.
+    pub hits: u64,
+    /// Misses of items that it had evicted a moment before.
+    pub ghost_hits: u64,
+    /// Items that moved into it.
+    pub demoted: u64,
+    /// Items that moved back into the hot zone.
+    pub promoted: u64,
+    /// Items that had changed when they were about to move into it.
+    pub changed: u64,
+    /// Items that it did not take.
+    pub refused: u64,
+    /// Items that were evicted because there was no time to move them.
+    pub throttled: u64,
+    /// Microseconds that moving items into it took.
+    pub demote_us: u64,
+    /// Microseconds that reading items in it took.
+    pub read_us: u64,
+    /// How often it gave up a step of memory.
+    pub shrunk: u64,
+    /// How often it got a step of memory.
+    pub grown: u64,
 }
 
 impl Cache {
@@ -69,7 +105,9 @@ impl Cache {
             costs: self.measure.as_deref().map(Measure::stats),
             ..Stats::default()
         };
+        let mut demoted = 0;
         for class in self.hot.stats() {
+            demoted += class.counters.demoted;
             stats.evicted += class.counters.evicted;
             stats.evicted_unfetched += class.counters.evicted_unfetched;
             stats.evicted_recent += class.counters.evicted_recent;
@@ -77,6 +115,14 @@ impl Cache {
             stats.expired_unfetched += class.counters.expired_unfetched;
             stats.out_of_memory += class.counters.out_of_memory;
             stats.slabs_moved += class.counters.slabs_lost;
+        }
+        if let Some(below) = &self.below {
+            let compressed = CompressedStats { demoted, ..below.stats() };
+            stats.items += compressed.zone.items as u64;
+            // What leaves the compressed zone leaves the cache.
+            stats.evicted += compressed.zone.evicted;
+            stats.expired += compressed.zone.expired;
+            stats.compressed = Some(compressed);
         }
         stats
     }

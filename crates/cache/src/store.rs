@@ -82,8 +82,20 @@ enum Decision<'c> {
     Refuse(Stored, hot::Draft<'c>),
     /// A flush came between the look at what was there and the decision.
     Again(hot::Draft<'c>),
+    /// The item whose unique matters is below, where it has none.
+    Raise(hot::Draft<'c>),
     /// The draft has no field for the cost that it shall have.
     Widen(hot::Draft<'c>, Cost),
+}
+
+/// What a draft is to be entered under.
+struct Terms {
+    hash: Hash,
+    condition: Condition,
+    /// Bits of its mark beside the fresh ones.
+    mark_bits: u8,
+    /// The count of flushes before the key was looked at.
+    flushes: u64,
 }
 
 impl Cache {
@@ -223,12 +235,13 @@ impl<'c> Session<'c> {
         let mut room_attempts = 0;
         while room_attempts < INDEX_ROOM_ATTEMPTS {
             let flushes = self.cache.moment.flush.settled_count();
+            let terms = Terms { hash, condition, mark_bits, flushes };
             let is_key = |item: ItemRef<'_>| {
                 pending.borrow().as_ref().is_some_and(|draft| item.has_key(draft.item().key()))
             };
             let result = self.cache.update(&self.guard, hash, is_key, |found| {
                 let draft = pending.take().expect("decided once");
-                self.decide(draft, found, condition, mark_bits, flushes, &mut origin)
+                self.decide(draft, found, &terms, &mut origin)
             });
             match result {
                 Ok(Decision::Enter(cas, sequence)) => {
@@ -246,6 +259,12 @@ impl<'c> Session<'c> {
                 }
                 Ok(Decision::Again(draft)) => {
                     pending.replace(Some(draft));
+                }
+                Ok(Decision::Raise(hot)) => {
+                    if let Err(refusal) = self.raise(hot.item().key(), hash) {
+                        return Err((Draft { hot, hash, origin }, refusal));
+                    }
+                    pending.replace(Some(hot));
                 }
                 Err(index::Full) => {
                     room_attempts += 1;
@@ -293,18 +312,22 @@ impl<'c> Session<'c> {
         &self,
         mut draft: hot::Draft<'c>,
         found: Option<Found<'_>>,
-        condition: Condition,
-        mut mark_bits: u8,
-        flushes: u64,
+        terms: &Terms,
         origin: &mut Origin,
     ) -> (Fate<'c>, Decision<'c>) {
+        let Terms { hash, condition, mut mark_bits, flushes } = *terms;
         let present = found.filter(|found| !self.cache.is_gone(found.item));
         let cas = present.map(|found| self.cache.cas_of(found.item));
+        let is_below = found.is_none()
+            && condition != Condition::Always
+            && self.is_below(draft.item().key(), hash);
         let refused = match (condition, cas) {
-            (Condition::Always, _) | (Condition::Absent, None) | (Condition::Present, Some(_)) => {
-                None
+            (Condition::Always, _) => None,
+            (Condition::Absent | Condition::Present, _) => {
+                let holds = (cas.is_some() || is_below) == (condition == Condition::Present);
+                (!holds).then_some(Stored::NotStored)
             }
-            (Condition::Absent, Some(_)) | (Condition::Present, None) => Some(Stored::NotStored),
+            (_, None) if is_below => return (Fate::Keep, Decision::Raise(draft)),
             (Condition::Unique(_) | Condition::UniqueOrStale(_), None) => Some(Stored::NotFound),
             (Condition::Unique(wanted) | Condition::UniqueOrStale(wanted), Some(cas))
                 if wanted == cas =>
@@ -337,6 +360,9 @@ impl<'c> Session<'c> {
         let depends = present.is_some() && condition != Condition::Always;
         if depends && !self.cache.moment.flush.is_unchanged_since(flushes) {
             return (Fate::Keep, Decision::Again(draft));
+        }
+        if found.is_none() {
+            self.forget_below(draft.item().key(), hash);
         }
         let cas = draft.item().custom_cas().unwrap_or(sequence);
         let fate = Fate::Publish { draft, sequence: sequence as u32, mark_bits };

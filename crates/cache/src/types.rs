@@ -130,6 +130,9 @@ pub struct Fetch {
     pub quiet: bool,
     /// The client sent the key in base64.
     pub base64_key: bool,
+    /// The CAS unique, whether the item was fetched, or how long it was idle will be asked of the
+    /// item: that is known in the hot zone only, and the item comes up for it.
+    pub with_history: bool,
 }
 
 /// What a fetch says beside the item.

@@ -404,7 +404,7 @@ fn costs_are_measured_exactly_if_the_policy_asks_for_them_or_the_owner_does() {
     };
     assert!(!measures(Policy::Clock, None) && measures(Policy::CostClock, None));
     assert!(measures(Policy::Clock, Some(true)) && !measures(Policy::CostClock, Some(false)));
-    let cache = Cache::builder().memory_bytes(4 << 20).build().unwrap();
+    let cache = Cache::builder().memory_bytes(4 << 20).policy(Policy::Clock).build().unwrap();
     assert!(cache.get(b"k").is_none());
     cache.set(b"k", b"v", Expiry::NEVER).unwrap();
     assert_eq!(cache.session().get(b"k", cache.hash(b"k")).unwrap().cost_us(), 0);

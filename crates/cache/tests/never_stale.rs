@@ -9,8 +9,8 @@
 //! that op had ended, and ended before the read. An append writes the number of its op behind the
 //! ones that are there, and the same must hold between neighbours, as of the append's begin.
 //!
-//! Every policy gets a share of the operations. The run is seeded: set `LARDER_SEED` to repeat one,
-//! `LARDER_OPERATIONS` for a longer one.
+//! Every policy, with and without a compressed zone, gets a share of the operations. The run is
+//! seeded: set `LARDER_SEED` to repeat one, `LARDER_OPERATIONS` for a longer one.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 
@@ -26,7 +26,15 @@ use larder::{
 
 const THREADS: u64 = 4;
 const OPERATIONS: u64 = 10_000_000;
-const POLICIES: [Policy; 4] = [Policy::Clock, Policy::CostClock, Policy::GdWheel, Policy::Lru];
+/// The policies, and whether there is a compressed zone.
+const RUNS: [(Policy, bool); 6] = [
+    (Policy::Clock, false),
+    (Policy::Clock, true),
+    (Policy::CostClock, false),
+    (Policy::CostClock, true),
+    (Policy::GdWheel, false),
+    (Policy::Lru, false),
+];
 const KEYS: u64 = 600;
 const NOW: u32 = 1_800_000_000;
 /// A counter's value is the number of the op that set it times this, plus the increments since.
@@ -422,15 +430,15 @@ fn no_read_ever_returns_a_value_that_was_overwritten_before_it_began() {
     let seed = setting("LARDER_SEED", std::hash::BuildHasher::hash_one(&entropy, 0) >> 1);
     let operations = setting("LARDER_OPERATIONS", OPERATIONS);
     println!("LARDER_SEED={seed} LARDER_OPERATIONS={operations}");
-    for policy in POLICIES {
-        run(policy, seed, operations / POLICIES.len() as u64);
+    for (policy, compress) in RUNS {
+        run(policy, compress, seed, operations / RUNS.len() as u64);
     }
 }
 
-fn run(policy: Policy, seed: u64, operations: u64) {
+fn run(policy: Policy, compress: bool, seed: u64, operations: u64) {
     let clock = Arc::new(ManualClock::new(NOW));
     let builder = Cache::builder().memory_bytes(8 << 20).policy(policy).clock(clock.clone());
-    let cache = builder.build().unwrap();
+    let cache = builder.compress(compress).build().unwrap();
     // Each flush is an op of every key.
     let model = Model::new(operations + (operations / 40_009 + THREADS + 1) * KEYS);
     let done = AtomicBool::new(false);
@@ -458,8 +466,9 @@ fn run(policy: Policy, seed: u64, operations: u64) {
         clients.into_iter().map(|client| client.join().unwrap()).sum::<u64>()
     });
     let stats = cache.stats();
-    println!("{policy:?}: {hits} values checked; {stats:?}");
+    println!("{policy:?}, compressed {compress}: {hits} values checked; {stats:?}");
     assert!(hits > operations / 10, "too few hits to mean anything");
-    assert!(stats.evicted > operations / 1000, "too little eviction to mean anything");
+    let moved = stats.evicted + stats.compressed.map_or(0, |zone| zone.demoted);
+    assert!(moved > operations / 1000, "too little eviction to mean anything");
     assert!(stats.used_bytes <= stats.limit_bytes);
 }

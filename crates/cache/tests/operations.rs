@@ -24,7 +24,9 @@ impl Fixture {
 
     fn with_memory(bytes: usize) -> Self {
         let clock = Arc::new(ManualClock::new(NOW));
-        let cache = Cache::builder().memory_bytes(bytes).clock(clock.clone()).build().unwrap();
+        // Costs are what a test says they are.
+        let builder = Cache::builder().memory_bytes(bytes).measure_costs(false);
+        let cache = builder.clock(clock.clone()).build().unwrap();
         Self { cache, clock }
     }
 

@@ -39,6 +39,8 @@ pub struct ClassCounters {
     pub evicted_recent: u64,
     /// Microseconds that it takes to make what was evicted again, as far as is known.
     pub evicted_cost_us: u64,
+    /// Items that moved to a tier below.
+    pub demoted: u64,
     /// Expired items whose memory was taken back.
     pub expired: u64,
     /// Of these, never read.
@@ -85,6 +87,8 @@ pub(crate) struct Class {
     pub(crate) hand_came: u64,
     /// Mutations since it had come there before.
     pub(crate) hand_found: u64,
+    /// The same weighted over the last three slabs; `u64::MAX` before the first.
+    pub(crate) stay_mutations: u64,
     /// Chunks evicted since the class last asked for a slab in vain.
     pub(crate) evicted_since: usize,
     /// A slab that was drained for the class comes when this is safe.
@@ -142,6 +146,7 @@ impl Class {
             round_seconds: 0,
             hand_came: 0,
             hand_found: 0,
+            stay_mutations: u64::MAX,
             evicted_since: chunks_per_slab,
             awaits: None,
             borrowed: 0,
@@ -210,24 +215,30 @@ impl Class {
     }
 
     /// The slab that the class would miss least, of those that stay: the oldest one. Without a
-    /// hand it is an empty one, or else one of those in which the next to go lie: of these the one
-    /// that was left alone for longest. There have been so many mutations.
+    /// hand it is, of those in which the next to go lie and those that are empty, the one that was
+    /// left alone for longest: an empty one may have come a moment ago. There have been so many
+    /// mutations.
     pub(crate) fn oldest_slab(&self, zone: Zone<'_>, mutations: u64) -> Option<SlabId> {
         let Some(order) = self.keeper.order() else {
             return self.next_of_hand(zone);
         };
-        let mut with_free = self.with_free.iter().copied();
-        if let Some(empty) = with_free.find(|&id| zone.slab(id).used() == 0) {
-            return Some(empty);
-        }
         let mut ahead = [Place(0); VICTIM_LOOKS];
         let count = order.ahead(zone, &mut ahead);
+        let empty = self.with_free.iter().copied().filter(|&id| zone.slab(id).used() == 0);
         ahead[..count]
             .iter()
             .map(|&place| zone.arena.locate(place).0)
             .filter(|&id| !zone.slab(id).is_draining())
+            .chain(empty)
             .max_by_key(|&id| zone.slab(id).age(mutations))
             .or_else(|| self.next_of_hand(zone))
+    }
+
+    /// How many of those that go next, one after the other, lie in one slab. 0 if there is no
+    /// order.
+    pub(crate) fn next_in_slab(&self, zone: Zone<'_>, id: SlabId) -> usize {
+        let order = self.keeper.order();
+        order.map_or(0, |order| order.count_ahead(zone, |place| zone.arena.locate(place).0 == id))
     }
 
     /// Whether a slab that was the oldest a moment ago may still go for it.

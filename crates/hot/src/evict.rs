@@ -21,7 +21,7 @@ use stdx::sync::lock;
 use crate::class::{Class, Room};
 use crate::item::ItemRef;
 use crate::mark::FETCHED;
-use crate::{Hot, INDEX_SPARE_SLABS, Links, Shortage, slab};
+use crate::{Hot, Links, Shortage, slab};
 
 /// Victims gathered before they are unlinked: enough misses in flight to hide one another.
 pub(crate) const GROUP: usize = 16;
@@ -108,7 +108,7 @@ impl Hot {
             if let Some(room) = class.allocate_for(zone, cost) {
                 let is_less = class.free < free_before;
                 let low = is_less && class.free == class.reserve_target() / 4;
-                if low && self.arena.free_slabs() <= INDEX_SPARE_SLABS {
+                if low && self.arena.free_slabs() <= self.spare_slabs {
                     self.pressed.store(true, Ordering::Relaxed);
                 }
                 return Ok(room);
@@ -137,7 +137,13 @@ impl Hot {
     /// Makes room in a class: by a slab of another one that keeps much older items, or else by
     /// evicting about `wanted` chunks. Returns how many it evicted.
     pub(crate) fn make_room(&self, id: ClassId, wanted: usize, links: &dyn Links) -> usize {
-        if self.seek_slab(id, links) { 0 } else { self.evict(id, wanted, links) }
+        if self.seek_slab(id, links) { 0 } else { self.push_out(id, wanted, links) }
+    }
+
+    /// Moves items of a class to the tier below, if there is one, or evicts them: see
+    /// [`Hot::evict`].
+    pub(crate) fn push_out(&self, id: ClassId, wanted: usize, links: &dyn Links) -> usize {
+        if links.demotes() { self.demote(id, wanted, links) } else { self.evict(id, wanted, links) }
     }
 
     /// Evicts items of a class until about `wanted` chunks are on their way to being free: they are
@@ -175,7 +181,7 @@ impl Hot {
     /// have to go: one that were passed over now would stay for another round, and the hand would
     /// soon come to what is newest. They are out of the order, if there is one, and stay out: what
     /// cannot be unlinked any more is being retired by somebody else.
-    fn gather(
+    pub(crate) fn gather(
         &self,
         guard: &Guard<'_>,
         class: &mut Class,
@@ -260,6 +266,10 @@ impl Hot {
         if class.hand.chunk == 0 {
             class.hand_came = links.mutations();
             class.hand_found = slab.age(class.hand_came);
+            class.stay_mutations = match class.stay_mutations {
+                u64::MAX => class.hand_found,
+                before => before - before / 3 + class.hand_found / 3,
+            };
         }
         if class.hand.chunk >= slab.touched() {
             slab.pass(class.hand_came);
@@ -395,6 +405,6 @@ pub(crate) fn fill(places: &mut [Place], come: impl Iterator<Item = Place>) -> u
 }
 
 /// Steps of a hand in as many rounds as it may take until every item has lost what spares it.
-fn rounds_of(class: &Class) -> usize {
+pub(crate) fn rounds_of(class: &Class) -> usize {
     class.keeper.rounds_max() * (class.chunks() + class.slabs.len())
 }

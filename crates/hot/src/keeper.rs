@@ -24,9 +24,9 @@ use crate::order::{LINK_BYTES, Order};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Replacement {
     /// CLOCK: recency alone.
-    #[default]
     Clock,
     /// CLOCK that knows what items cost to make again.
+    #[default]
     CostClock,
     /// GreedyDual: what costs more to make again stays longer, in proportion to its cost, with 12
     /// bytes for each item. What was hit is renewed when it comes up instead of at the hit.

@@ -15,6 +15,7 @@
 //! classes' locks.
 
 mod class;
+mod demote;
 mod draft;
 pub mod evict;
 pub mod item;
@@ -41,10 +42,6 @@ use keeper::Keeper;
 pub use keeper::Replacement;
 pub use layout::{Fields, Layout};
 use slab::Slab;
-
-/// Slabs that classes leave in the arena for the index, so that a full hot zone does not keep it
-/// from growing.
-const INDEX_SPARE_SLABS: usize = 1;
 
 /// Why no chunk could be had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +71,28 @@ pub trait Links {
     fn evicted(&self, item: ItemRef<'_>, class: ClassId);
     /// Removes the item from the index if the index still points at exactly this place.
     fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool;
+    /// Whether what makes room here offers items to a tier below before it evicts them. That takes
+    /// microseconds for each, so it is for the background only.
+    fn demotes(&self) -> bool {
+        false
+    }
+    /// Whether the index points at exactly this place.
+    fn is_linked(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
+        let _ = (guard, item, place);
+        false
+    }
+    /// Takes a copy of an item, to move it. Returns whether it shall be moved. Called without any
+    /// lock.
+    fn copy(&self, item: ItemRef<'_>, place: Place) -> bool {
+        let _ = (item, place);
+        false
+    }
+    /// Moves the item that was copied last to the tier below: it removes it from the index and
+    /// retires it, if the index still points at exactly that item. Returns whether it did. Called
+    /// without any lock, and by a thread that is not pinned.
+    fn demote(&self) -> bool {
+        false
+    }
 }
 
 /// The hot zone.
@@ -83,6 +102,9 @@ pub struct Hot {
     sizes: SizeClasses,
     classes: Box<[CachePadded<Mutex<Class>>]>,
     slabs: Box<[Slab]>,
+    /// Slabs that classes leave in the arena for others: for the index, so that a full hot zone
+    /// does not keep it from growing, and for a tier below.
+    spare_slabs: usize,
     /// A reserve is low: the background has work.
     pressed: AtomicBool,
 }
@@ -110,7 +132,8 @@ pub struct ClassStats {
 
 impl Hot {
     /// An empty zone in `arena`, with chunks of these sizes and a policy for each, which counts
-    /// costs in units of `cost_unit_us` microseconds if it has to. The sizes leave a slab
+    /// costs in units of `cost_unit_us` microseconds if it has to. `spare_slabs` of the arena are
+    /// left for others, at least one for the index. The sizes leave a slab
     /// [`Replacement::side_bytes`] beside each chunk, and no more is reserved than
     /// [`Replacement::memory_bytes_max`].
     pub fn new(
@@ -119,8 +142,9 @@ impl Hot {
         sizes: SizeClasses,
         replacement: Replacement,
         cost_unit_us: u32,
+        spare_slabs: usize,
     ) -> Self {
-        assert!(sizes.side_bytes() >= replacement.side_bytes());
+        assert!(spare_slabs >= 1 && sizes.side_bytes() >= replacement.side_bytes());
         let chunks_max = arena.reserved_slabs() * sizes.chunks_per_slab(ClassId(0));
         assert!(replacement.side_bytes() == 0 || chunks_max <= CHUNKS_MAX as usize);
         let class = |id| {
@@ -130,7 +154,8 @@ impl Hot {
         };
         let classes = sizes.iter().map(|id| CachePadded(Mutex::new(class(id)))).collect();
         let slabs = (0..arena.reserved_slabs()).map(|_| Slab::new()).collect();
-        Self { arena, epochs, sizes, classes, slabs, pressed: AtomicBool::new(false) }
+        let pressed = AtomicBool::new(false);
+        Self { arena, epochs, sizes, classes, slabs, spare_slabs, pressed }
     }
 
     /// The size classes.

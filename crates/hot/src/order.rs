@@ -141,6 +141,12 @@ impl Order {
         fill(ahead, self.wheels.ahead(&links).map(|number| self.place(zone, number)))
     }
 
+    /// How many of the chunks that come up next are so, until the first that is not.
+    pub(crate) fn count_ahead(&self, zone: Zone<'_>, is_so: impl Fn(Place) -> bool) -> usize {
+        let links = self.links(zone);
+        self.wheels.ahead(&links).take_while(|&number| is_so(self.place(zone, number))).count()
+    }
+
     /// What the class's items typically cost, in microseconds, if any cost is known.
     pub(crate) fn typical_us(&self) -> Option<f64> {
         self.costs.and_then(|costs| costs.typical.us()).map(f64::from)

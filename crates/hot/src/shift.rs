@@ -36,7 +36,7 @@ use stdx::sync::lock;
 
 use crate::class::{Class, Room};
 use crate::evict::GROUP;
-use crate::{Hot, INDEX_SPARE_SLABS, Links, Shortage, slab};
+use crate::{Hot, Links, Shortage, slab};
 
 /// Chunks that are emptied before the class's lock is let go for a moment.
 const DRAIN_STEP: u32 = 512;
@@ -88,7 +88,7 @@ impl Hot {
 
     /// Gives a class a slab of the arena if one can be spared.
     pub(crate) fn adopt_free_slab(&self, class: &mut Class, links: &dyn Links) -> bool {
-        let Some(slab) = self.arena.take(INDEX_SPARE_SLABS) else {
+        let Some(slab) = self.arena.take(self.spare_slabs) else {
             return false;
         };
         class.adopt(self.zone(), slab, links.mutations());
@@ -113,7 +113,7 @@ impl Hot {
             Victims { age: self.victim_age(&guard, &class, links), density: class.density() }
         };
         self.sweep_draining();
-        if self.arena.free_slabs() > INDEX_SPARE_SLABS {
+        if self.arena.free_slabs() > self.spare_slabs {
             return true;
         }
         let Some(from) = self.drain_older(id, victims, links) else {
@@ -123,7 +123,7 @@ impl Hot {
         // Read after everything in the slab was unlinked.
         let tag = self.epochs.latest_tag();
         lock(self.class(from)).sweep_limbo(self.zone());
-        if self.arena.free_slabs() <= INDEX_SPARE_SLABS {
+        if self.arena.free_slabs() <= self.spare_slabs {
             lock(self.class(id)).awaits = Some(tag);
         }
         true
@@ -222,34 +222,47 @@ impl Hot {
 
     /// Whether a slab stays for what is in it, for another round or until the newest of it is old.
     /// It is so many times as old as what would be evicted otherwise.
+    ///
+    /// Of a class with an order, what goes next in such a slab goes now: it is that much older,
+    /// too. If it stayed, it would stay for as long as nothing is stored in the class, and all
+    /// other slabs would look young beside it.
     fn is_spared(&self, offer: &Offer, times: f64, looks: &mut usize, links: &dyn Links) -> bool {
+        let next = match self.spare(offer, times, looks, links) {
+            Verdict::Goes => return false,
+            Verdict::Stays { next } => next,
+        };
+        if next > 0 {
+            self.push_out(offer.class, next, links);
+        }
+        true
+    }
+
+    /// Looks at a slab and decides whether it stays.
+    fn spare(&self, offer: &Offer, times: f64, looks: &mut usize, links: &dyn Links) -> Verdict {
         let guard = self.epochs.pin();
         let zone = self.zone();
         let mut class = lock(self.class(offer.class));
         if !class.is_oldest(zone, offer.slab) {
-            return true;
+            return Verdict::Stays { next: 0 };
         }
         let is_only = class.staying() == 1;
         // A size that is rare needs no more than its only slab, and would need it back at once.
         if is_only && std::mem::take(&mut class.stores) {
             class.spare(zone, offer.slab, links.mutations());
-            return true;
+            return Verdict::Stays { next: 0 };
         }
         *looks += 1;
         let look = self.look(&guard, &class, offer.slab, times, links);
-        if look.was_used_lately() {
+        let was_used = look.was_used_lately();
+        if !was_used && !look.has_newest() {
+            return Verdict::Goes;
+        }
+        if was_used || is_only || class.closed.len() == CLOSED_MAX {
             class.spare(zone, offer.slab, links.mutations());
-            return true;
+        } else {
+            class.close(zone, offer.slab, links.mutations());
         }
-        if look.has_newest() {
-            if is_only || class.closed.len() == CLOSED_MAX {
-                class.spare(zone, offer.slab, links.mutations());
-            } else {
-                class.close(zone, offer.slab, links.mutations());
-            }
-            return true;
-        }
-        false
+        Verdict::Stays { next: class.next_in_slab(zone, offer.slab) }
     }
 
     /// Evicts what is in a slab, which leaves its class then. Returns whether it was still there.
@@ -344,7 +357,7 @@ impl Hot {
         for (number, class) in self.classes.iter().enumerate() {
             let id = ClassId(number as u8);
             self.finish_draining(id, links);
-            let full = self.arena.free_slabs() <= INDEX_SPARE_SLABS;
+            let full = self.arena.free_slabs() <= self.spare_slabs;
             let missing = {
                 let mut class = lock(class);
                 class.sweep_limbo(self.zone());
@@ -390,6 +403,9 @@ impl Hot {
 
     /// Evicts what is published in a draining slab of a class.
     fn empty_slab(&self, id: ClassId, slab_id: SlabId, links: &dyn Links) {
+        if links.demotes() {
+            self.demote_slab(id, slab_id, links);
+        }
         let slab = self.zone().slab(slab_id);
         let mut begin = 0;
         loop {
@@ -496,6 +512,15 @@ struct Victims {
     age: u64,
     /// The cost for each byte that is given up in this time, if costs are known.
     density: Option<f64>,
+}
+
+/// What becomes of a slab that was offered.
+enum Verdict {
+    Goes,
+    /// It stays in its class, and so many items in it are next to go.
+    Stays {
+        next: usize,
+    },
 }
 
 /// A slab that a class could do without.

@@ -82,6 +82,26 @@ impl Index {
         Some(result)
     }
 
+    /// As [`Index::update_present`], but `decide` runs for an absent key too, under the same lock;
+    /// an absent key stays absent.
+    pub fn update_or_note<R>(
+        &self,
+        guard: &Guard<'_>,
+        hash: Hash,
+        mut eq: impl FnMut(Location) -> bool,
+        decide: impl FnOnce(Option<Location>) -> (Change, R),
+    ) -> R {
+        let (view, locked) = self.locked_view(guard, hash);
+        let Some(found) = view.scan(&mut eq) else {
+            let (change, result) = decide(None);
+            assert!(!matches!(change, Change::Set(_)), "an absent key stays absent");
+            return result;
+        };
+        let (change, result) = decide(Some(found.location));
+        view.apply(&locked, found, change);
+        result
+    }
+
     /// Removes the word with exactly this location, without comparing keys. Returns whether it
     /// was there.
     #[inline]

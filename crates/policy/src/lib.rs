@@ -8,6 +8,7 @@ pub mod cost;
 pub mod cost_clock;
 pub mod gd_wheel;
 pub mod rebalance;
+pub mod split;
 
 /// A decision about who is evicted, made from one byte per chunk: the mark.
 ///

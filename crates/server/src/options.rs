@@ -46,6 +46,11 @@ pub struct Options {
     pub cost_unit_us: u32,
     /// Costs are measured, from a miss to the next store; `None` leaves it to the policy.
     pub measure_costs: Option<bool>,
+    /// `--compressed`: whether there may be a compressed zone.
+    pub compressed: bool,
+    /// `--hot-target`: the share of hits that the hot zone shall serve, if memory is divided by
+    /// that.
+    pub hot_target: Option<f64>,
     /// CAS uniques are given to clients.
     pub cas: bool,
     /// Worker threads.
@@ -101,6 +106,8 @@ impl Default for Options {
             text_cost: false,
             cost_unit_us: 0,
             measure_costs: None,
+            compressed: false,
+            hot_target: None,
             cas: true,
             threads: 0,
             connections_max: 0,
@@ -322,10 +329,17 @@ mod tests {
         {
             assert!(refused(line).contains("not"), "{line}");
         }
-        for line in ["--compressed auto", "--redis-port 1", "--admin-port 1"] {
+        for line in ["--flash-write-limit 1", "--redis-port 1", "--admin-port 1"] {
             assert!(refused(line).contains("not there yet"), "{line}");
         }
         serve("--policy clock --compressed off -B auto");
+        assert!(serve("--compressed auto").compressed && !serve("--compressed off").compressed);
+        refused("--compressed on");
+        assert_eq!((serve("").hot_target, serve("--hot-target 0.9").hot_target), (None, Some(0.9)));
+        for line in ["--hot-target 1.1", "--hot-target -0.1", "--hot-target x", "--hot-target NaN"]
+        {
+            refused(line);
+        }
     }
 
     #[test]
@@ -335,7 +349,7 @@ mod tests {
         assert_eq!(serve("--measure-costs on").measure_costs, Some(true));
         assert_eq!(serve("--measure-costs off").measure_costs, Some(false));
         refused("--measure-costs yes");
-        assert_eq!((serve("").policy, serve("").text_cost), (Policy::Clock, false));
+        assert_eq!((serve("").policy, serve("").text_cost), (Policy::CostClock, false));
         assert_eq!(serve("--policy clock").policy, Policy::Clock);
         assert_eq!(serve("--policy=cost-clock").policy, Policy::CostClock);
         assert_eq!(serve("--text-cost").dialect(), Dialect { text_cost: true });

@@ -144,7 +144,11 @@ fn build(
         .evict(options.evict)
         .policy(options.policy)
         .cost_unit_us(options.cost_unit_us)
+        .compress(options.compressed)
         .observer(Arc::clone(&evictions) as _);
+    if let Some(share) = options.hot_target {
+        builder = builder.hot_target(share);
+    }
     if let Some(measure) = options.measure_costs {
         builder = builder.measure_costs(measure);
     }

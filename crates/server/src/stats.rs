@@ -3,6 +3,7 @@
 //! What memcached counts and Larder has no counterpart for is reported with the value that means
 //! "nothing of the kind happened", so that a reader finds every name it looks for.
 
+mod compressed;
 mod costs;
 mod general;
 mod items;
@@ -26,6 +27,7 @@ pub fn write(server: &Server, arguments: &[u8], out: &mut Vec<u8>) {
         _ if arguments.starts_with(b"items") => items::write_items(server, &mut stats),
         _ if arguments.starts_with(b"slabs") => items::write_slabs(server, &mut stats),
         _ if arguments.starts_with(b"costs") => costs::write(server, &mut stats),
+        _ if arguments.starts_with(b"compressed") => compressed::write(server, &mut stats),
         _ if arguments.starts_with(b"sizes") => stats.line("sizes_status", "disabled"),
         _ if arguments.starts_with(b"conns") => connections(server, &mut stats),
         _ if arguments.starts_with(b"reset") => {

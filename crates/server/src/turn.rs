@@ -441,7 +441,7 @@ impl<'c> Turner<'c> {
             while !is_over && next < steps.len() {
                 let step = &mut steps[next];
                 let flow = commands::execute(&context, &session, step, &self.hashes, &mut out);
-                is_over = matches!(flow, Err(Again));
+                is_over = matches!(flow, Err(Again)) || session.is_long();
                 let must_flush = is_over || matches!(flow, Ok(Flow::Flush)) || out.is_full();
                 if let Ok(flow) = flow {
                     let line = step.line;
@@ -464,7 +464,7 @@ impl<'c> Turner<'c> {
                 break;
             }
             drop(out);
-            if next == steps.len() && self.kept.may_keep(next) {
+            if next == steps.len() && !session.is_long() && self.kept.may_keep(next) {
                 self.kept.session = Some(session);
                 break;
             }

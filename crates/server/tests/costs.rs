@@ -4,6 +4,9 @@ mod common;
 
 use common::{Client, Server};
 
+/// Only what clients say is a cost.
+const UNMEASURED: [&str; 2] = ["--measure-costs", "off"];
+
 /// What `me` says that the item costs; 0 if it does not say.
 #[track_caller]
 fn cost_of(client: &mut Client, key: &str) -> u64 {
@@ -28,7 +31,7 @@ fn costs(client: &mut Client, request: &str, answer: &str, cost_us: u64) {
 
 #[test]
 fn a_cost_by_meta_set_is_shown_by_me() {
-    let server = Server::start(&[]);
+    let server = Server::start(&UNMEASURED);
     let mut client = server.connect();
     for (flag, cost_us) in [
         ("Pc1500", 1500),
@@ -55,7 +58,7 @@ fn a_cost_by_meta_set_is_shown_by_me() {
 
 #[test]
 fn every_mode_of_meta_set_takes_a_cost_for_what_it_makes() {
-    let server = Server::start(&[]);
+    let server = Server::start(&UNMEASURED);
     let mut client = server.connect();
     let client = &mut client;
     costs(client, "ms a 1 ME Pc10\r\n1\r\n", "HD\r\n", 10);
@@ -74,7 +77,7 @@ fn every_mode_of_meta_set_takes_a_cost_for_what_it_makes() {
 
 #[test]
 fn an_item_keeps_its_cost_until_another_value_takes_its_place() {
-    let server = Server::start(&[]);
+    let server = Server::start(&UNMEASURED);
     let mut client = server.connect();
     let client = &mut client;
     costs(client, "ms a 1 Pc1500\r\n9\r\n", "HD\r\n", 1500);
@@ -207,7 +210,7 @@ fn the_policy_that_was_chosen_decides_who_stays() {
 
 #[test]
 fn without_the_option_a_word_behind_the_length_says_nothing() {
-    let server = Server::start(&[]);
+    let server = Server::start(&UNMEASURED);
     let mut client = server.connect();
     for word in ["1500", "-1", "junk", "1500 noreply"] {
         let answer = if word.ends_with("noreply") { "" } else { "STORED\r\n" };
@@ -215,7 +218,7 @@ fn without_the_option_a_word_behind_the_length_says_nothing() {
     }
     client.send(b"stats settings\r\n");
     let text = client.read_to("END\r\n");
-    for line in ["policy clock", "cost_unit_us 50", "text_cost no", "measure_costs no"] {
+    for line in ["policy cost-clock", "cost_unit_us 50", "text_cost no", "measure_costs no"] {
         assert!(text.contains(&format!("STAT {line}\r\n")), "{text}");
     }
 }
@@ -230,7 +233,7 @@ fn stat(client: &mut Client, name: &str) -> Option<f64> {
 
 #[test]
 fn what_is_saved_is_added_up() {
-    let server = Server::start(&[]);
+    let server = Server::start(&["--policy", "clock"]);
     let mut client = server.connect();
     client.ask("ms a 1 Pc2000000\r\n1\r\nms b 1\r\n2\r\n", "HD\r\nHD\r\n");
     client.ask("get a b c\r\n", "VALUE a 0 1\r\n1\r\nVALUE b 0 1\r\n2\r\nEND\r\n");
@@ -247,8 +250,10 @@ fn what_is_saved_is_added_up() {
 #[test]
 fn costs_are_measured_where_the_policy_wants_them_or_the_operator_does() {
     for (options, measures) in [
-        (&["--policy", "cost-clock"][..], true),
-        (&["--measure-costs", "on"], true),
+        (&[][..], true),
+        (&["--policy", "cost-clock"], true),
+        (&["--policy", "clock"], false),
+        (&["--policy", "clock", "--measure-costs", "on"], true),
         (&["--policy", "cost-clock", "--measure-costs", "off"], false),
     ] {
         let server = Server::start(options);

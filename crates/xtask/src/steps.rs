@@ -159,10 +159,10 @@ pub fn miri() -> Result<bool> {
 
 /// Whether resident memory stays within the limit, under every policy.
 fn memory_limit() -> Result {
-    for policy in ["clock", "cost-clock", "gd-wheel", "lru"] {
-        Run::new("target/release/larder-bench rss --quick --larder-args")
-            .arg(format!("--policy {policy}"))
-            .run()?;
+    let policies =
+        ["clock", "cost-clock", "gd-wheel", "lru"].map(|name| format!("--policy {name}"));
+    for options in policies.into_iter().chain(["--compressed auto".to_owned()]) {
+        Run::new("target/release/larder-bench rss --quick --larder-args").arg(options).run()?;
     }
     Ok(())
 }

@@ -2,8 +2,6 @@
 
 use clap::ValueEnum;
 
-use crate::failure::{Failure, Outcome};
-
 /// A wish about the compressed zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Compressed {
@@ -23,13 +21,7 @@ impl Compressed {
     }
 
     /// Tells the builder.
-    pub fn apply(self, builder: larder::Builder) -> Outcome<larder::Builder> {
-        match self {
-            Compressed::Off => Ok(builder),
-            Compressed::Auto => {
-                let what = "--engine-compressed auto: this engine has no compressed zone";
-                Err(Failure::Usage(what.into()))
-            }
-        }
+    pub fn apply(self, builder: larder::Builder) -> larder::Builder {
+        builder.compress(self == Compressed::Auto)
     }
 }

@@ -53,7 +53,7 @@ impl Engine {
         // Costs are those of the trace, in units of its own.
         let builder = builder.cost_unit_us(1).measure_costs(false);
         let builder = match compressed {
-            Some(compressed) => compressed.apply(builder)?,
+            Some(compressed) => compressed.apply(builder),
             None => builder,
         };
         let cache = builder.clock(Arc::clone(&clock) as Arc<dyn io::Clock>).build();

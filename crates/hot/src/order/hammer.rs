@@ -228,7 +228,7 @@ fn hammer(replacement: Replacement, seed: u64) {
     let side_bytes = replacement.side_bytes();
     let sizes =
         SizeClasses::for_slabs(CHUNK_BYTES_MIN, slabs, slab_bytes, ITEM_BYTES_MAX, side_bytes);
-    let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, replacement, 50);
+    let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, replacement, 50, 1);
     let (map, done) = (Map::default(), AtomicBool::new(false));
     map.now.store(1_800_000_000, Relaxed);
     thread::scope(|scope| {
@@ -295,7 +295,7 @@ fn what_came_up_as_a_draft_goes_in_its_turn_once_it_is_published() {
         let arena = Arc::new(Arena::new(0, 2 << 20, 8).expect("addresses are there"));
         let side_bytes = replacement.side_bytes();
         let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, side_bytes);
-        let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, replacement, 50);
+        let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, replacement, 50, 1);
         let map = Map::default();
         let mut client = Client { hot: &hot, map: &map, random: Random(1), begun: Vec::new() };
         for key in 0..10 {

@@ -26,7 +26,7 @@ pub fn get<'s, 'c>(
         let Some(key) = keys.next() else {
             break None;
         };
-        let found = if out.is_full() {
+        let found = if out.is_full() || session.is_long() {
             Err(Ok(Flow::Flush))
         } else {
             find(context, session, get, key, hashes[next]).map_err(Err)
@@ -68,6 +68,11 @@ fn find<'s>(
     hash: Hash,
 ) -> Result<Option<Item<'s>>, Again> {
     let item = match get.touch {
+        None if get.with_cas => match session.get_with_cas(key, hash) {
+            Ok(item) => item,
+            // As for a touch.
+            Err(refusal) => context.settle(refusal).map(|_| None)?,
+        },
         None => session.get(key, hash),
         Some(time) => {
             match session.get_and_touch(key, hash, expiry(time, session)) {

@@ -34,6 +34,8 @@ pub fn get<'s, 'c>(
         new_cas: get.new_cas,
         quiet: get.flags.iter().any(|(letter, _)| letter == b'u'),
         base64_key: get.key.base64,
+        with_history: get.known_cas.is_some()
+            || get.flags.iter().any(|(letter, _)| matches!(letter, b'c' | b'h' | b'l')),
     };
     let mut room = KeyRoom::default();
     let key = get.key.bytes(&mut room);

@@ -171,6 +171,27 @@ fn set_measure_costs(options: &mut Options, value: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// `--compressed`.
+fn set_compressed(options: &mut Options, value: &str) -> Result<(), String> {
+    options.compressed = match value {
+        "auto" => true,
+        "off" => false,
+        _ => return Err(format!("{value} is neither auto nor off")),
+    };
+    Ok(())
+}
+
+/// `--hot-target`.
+fn set_hot_target(options: &mut Options, value: &str) -> Result<(), String> {
+    match value.parse() {
+        Ok(share) if (0.0..=1.0).contains(&share) => {
+            options.hot_target = Some(share);
+            Ok(())
+        }
+        _ => Err(format!("{value} is no share from 0 to 1")),
+    }
+}
+
 /// `-a`: octal digits.
 fn set_unix_mode(options: &mut Options, value: &str) -> Result<(), String> {
     match u32::from_str_radix(value, 8) {
@@ -309,7 +330,7 @@ pub const DECLARATIONS: &[Declaration] = &[
     valued(Some('D'), "stat-prefix-delimiter",
         text("CHARACTER", |o, _| { o.warnings.push("-D has no effect".to_owned()); Ok(()) }), None,
         "Accepted without effect: there are no statistics by prefix."),
-    valued(None, "policy", text("clock|cost-clock|gd-wheel|lru", set_policy), Some("clock"),
+    valued(None, "policy", text("clock|cost-clock|gd-wheel|lru", set_policy), Some("cost-clock"),
         "Who stays when memory is full. clock goes by recency alone. cost-clock spares longer what \
          costs more to make again, as far as clients say (Pc of ms, --text-cost) or as it is \
          measured, and so misses more often what is cheap; it goes by rounds of a hand. gd-wheel \
@@ -331,9 +352,12 @@ pub const DECLARATIONS: &[Declaration] = &[
         "How items are found."),
     valued(None, "layout", text("inline", |_, v| only("inline", v)), Some("inline"),
         "Where keys and values lie."),
-    valued(None, "compressed", text("off", |_, v| only("off", v)), Some("off"),
-        "A compressed zone for what is asked for rarely."),
-    missing(None, "hot-target", Some("SHARE"), "Share of requests to serve uncompressed."),
+    valued(None, "compressed", text("auto|off", set_compressed), Some("off"),
+        "Keep what leaves the hot zone compressed, in a part of the same memory that sizes itself. \
+         auto: where -m leaves room for both, 8 MiB and more. off: evict it."),
+    valued(None, "hot-target", text("SHARE", set_hot_target), None,
+        "Divide the memory so that this share of hits, 0 to 1, is served uncompressed, rather than \
+         by what hits and misses cost. Needs --compressed auto."),
     missing(None, "flash", Some("PATH:SIZE"), "A flash tier."),
     missing(None, "flash-write-limit", Some("BYTES"), "Most bytes written to flash per day."),
     missing(None, "redis-port", Some("PORT"), "Redis's protocol on a port of its own."),

@@ -25,6 +25,7 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     stats.line("policy", policy_name(options.policy));
     stats.line("cost_unit_us", options.cost_unit_us);
     stats.line("text_cost", yes_no(options.text_cost));
+    stats.line("compressed", yes_no(server.cache.stats().compressed.is_some()));
     stats.line("measure_costs", yes_no(server.cache.stats().costs.is_some()));
     match &options.unix_path {
         Some(path) => stats.line("domain_socket", path.display()),

@@ -2,7 +2,7 @@
 //!
 //! A reply stream is walked line by line, jumping over values by their length. CAS uniques become
 //! the order of their first appearance (`cas#1`), times become `~30`, which compares within two
-//! seconds, sizes and classes become `#`, and the key prefix of the run becomes `$k`.
+//! seconds, sizes and classes become `#`, costs go, and the key prefix of the run becomes `$k`.
 
 use super::case::base64;
 
@@ -81,7 +81,10 @@ fn line_normal(line: &[u8], uniques: &mut Uniques) -> (Vec<u8>, Option<usize>) {
         b"HD" | b"EN" | b"NF" | b"NS" | b"EX" => {
             words.iter_mut().skip(1).for_each(|word| flag(word, uniques));
         }
-        b"ME" => words.iter_mut().skip(2).for_each(|word| field(word, uniques)),
+        b"ME" => {
+            drop_cost(&mut words);
+            words.iter_mut().skip(2).for_each(|word| field(word, uniques));
+        }
         b"VERSION" => words = vec![b"VERSION".to_vec(), b"#\r\n".to_vec()],
         b"STAT" if words.len() >= 3 => {
             words.truncate(2);
@@ -104,6 +107,17 @@ fn flag(word: &mut Vec<u8>, uniques: &mut Uniques) {
         Some(b'c') => rename(word, 1, uniques),
         Some(b't' | b'l') => about(word, 1),
         _ => {}
+    }
+}
+
+/// Takes out what an item cost, the last field of `me`: only Larder has it, and what it measures is
+/// another time in each run.
+fn drop_cost(words: &mut Vec<Vec<u8>>) {
+    let is_cost = |word: &mut Vec<u8>| word.starts_with(b"cost=") && word.ends_with(b"\r\n");
+    if words.pop_if(is_cost).is_some()
+        && let Some(last) = words.last_mut()
+    {
+        last.extend_from_slice(b"\r\n");
     }
 }
 
@@ -197,6 +211,7 @@ mod tests {
             normal("ME a exp=-1 la=2 cas=7 fetch=no cls=1 size=64\r\n"),
             "ME a exp=-1 la=~2 cas=cas#1 fetch=no cls=# size=#\r\n"
         );
+        assert_eq!(normal("ME a exp=-1 cls=1 cost=17\r\n"), "ME a exp=-1 cls=#\r\n");
         assert_eq!(
             normal("VA 4 c9\r\nHD 9\r\nVERSION 1.6\r\n"),
             "VA 4 ccas#1\r\nHD 9\r\nVERSION #\r\n"

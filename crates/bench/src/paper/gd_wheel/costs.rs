@@ -153,8 +153,8 @@ fn one_size(scale: &Scale, choice: Choice) -> Outcome<Findings> {
                  with the counted reads in hand, and never changed: no policy knows as much."
             ),
             "What the paper's ten configurations are is known of three, gd-1 to gd-3, second-hand; \
-             the others are this tool's, so averages are not of the same ten. One line is the average \
-             of the three."
+             the others are this tool's, so averages are not of the same ten. One line is the \
+             average of the three."
                 .into(),
             latency_text(),
         ],

@@ -93,6 +93,7 @@ fn change(trace: &mut Trace, costs: &str, seed: u64) -> Outcome<()> {
 mod tests {
     use super::{SIZE, change, told_us};
     use crate::paper::gd_wheel::workloads::{price, requests, warm};
+    use crate::workload::popularity::Choice;
 
     #[test]
     fn as_many_costs_are_known_as_are_to_be_and_of_the_same_objects() {

@@ -177,6 +177,7 @@ mod tests {
     use super::{MODELS, SIZE, counted};
     use crate::paper::gd_wheel::workloads;
     use crate::policies::kind::Kind;
+    use crate::workload::popularity::Choice;
 
     #[test]
     fn a_queue_takes_more_steps_with_more_items_and_wheels_do_not() {

@@ -1,0 +1,266 @@
+//! How much of the memory the compressed zone has: what happened is counted, and after each window
+//! of mutations `policy::split` says what follows. And how much time moving items down may take.
+//!
+//! *Ghosts* are items that the compressed zone evicted a moment ago. A miss of a ghost would have
+//! been a hit if the zone were one step larger, so they say what such a step is worth. They are
+//! kept in a table of fixed size: a tag of the hash and when it was evicted, counted in evictions,
+//! in the place that the hash says; a later one takes the place. Where a step holds more items than
+//! the table has room for, one in so many hashes is looked at and counts for as many.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use policy::split::{self, STEP_SHARE, Step, Window};
+
+use crate::below::Below;
+use crate::cache::Cache;
+
+/// Mutations in a window: this many, and at least one for so many hot items.
+const WINDOW_MUTATIONS_MIN: u64 = 2048;
+/// See [`WINDOW_MUTATIONS_MIN`].
+const WINDOW_ITEMS: u64 = 8;
+/// The compressed zone needs some slabs to clean one into another.
+const BUDGET_SLABS_MIN: usize = 4;
+/// Ghosts that are remembered.
+const GHOSTS: usize = 16 << 10;
+/// The time for moving items down that may be saved up, in microseconds: a burst of stores may take
+/// so much at once.
+const SAVED_US_MAX: f64 = 2e6;
+
+/// What was evicted a moment ago.
+pub(crate) struct Ghosts {
+    /// 16 bits of the hash above 16 of the number of the eviction; 0: none.
+    places: Box<[AtomicU32]>,
+    /// Evictions so far.
+    evicted: AtomicU64,
+    /// Hits of ghosts, each for as many as it stands for.
+    hits: AtomicU64,
+    /// One in two to this power of the hashes is looked at.
+    sampling_log2: AtomicU32,
+    /// How many sampled evictions a ghost lives.
+    life: AtomicU32,
+}
+
+impl Default for Ghosts {
+    fn default() -> Self {
+        Self {
+            places: (0..GHOSTS).map(|_| AtomicU32::new(0)).collect(),
+            evicted: AtomicU64::new(0),
+            hits: AtomicU64::new(0),
+            sampling_log2: AtomicU32::new(0),
+            life: AtomicU32::new(0),
+        }
+    }
+}
+
+impl Ghosts {
+    /// Takes note of an eviction.
+    pub(crate) fn add(&self, hash: u64) {
+        let Some((place, tag)) = self.sampled(hash) else {
+            return;
+        };
+        let number = self.evicted.fetch_add(1, Ordering::Relaxed) as u32;
+        place.store(tag | (number & 0xffff), Ordering::Relaxed);
+    }
+
+    /// Takes note of a miss.
+    pub(crate) fn miss(&self, hash: u64) {
+        let Some((place, tag)) = self.sampled(hash) else {
+            return;
+        };
+        let ghost = place.load(Ordering::Relaxed);
+        if ghost & 0xffff_0000 != tag {
+            return;
+        }
+        let now = self.evicted.load(Ordering::Relaxed) as u32;
+        let age = now.wrapping_sub(ghost) & 0xffff;
+        if age <= self.life.load(Ordering::Relaxed) {
+            let weight = 1 << self.sampling_log2.load(Ordering::Relaxed);
+            self.hits.fetch_add(weight, Ordering::Relaxed);
+        }
+        place.store(0, Ordering::Relaxed);
+    }
+
+    /// Hits of ghosts so far, about.
+    pub(crate) fn hits(&self) -> u64 {
+        self.hits.load(Ordering::Relaxed)
+    }
+
+    /// Sets for how many evicted items a ghost lives.
+    fn live_for(&self, items: u64) {
+        // A quarter of the table, so that few take one another's place.
+        let mut sampling_log2 = 0;
+        while items >> sampling_log2 > (GHOSTS / 4) as u64 {
+            sampling_log2 += 1;
+        }
+        self.sampling_log2.store(sampling_log2, Ordering::Relaxed);
+        self.life.store((items >> sampling_log2) as u32, Ordering::Relaxed);
+    }
+
+    /// The place and tag of a hash, if it is one that is looked at.
+    fn sampled(&self, hash: u64) -> Option<(&AtomicU32, u32)> {
+        // Mixed, because the zone and the index go by the hash's own ends.
+        let mixed = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let sampling = self.sampling_log2.load(Ordering::Relaxed);
+        let is_sampled = mixed & ((1 << sampling) - 1) == 0;
+        let place = &self.places[(mixed >> 40) as usize % GHOSTS];
+        let tag = ((mixed >> 16) as u32 & 0xffff) << 16;
+        (is_sampled && tag != 0).then_some((place, tag))
+    }
+}
+
+/// Where the split stands. Only the background changes it.
+#[derive(Debug)]
+pub(crate) struct Adaptation {
+    /// The compressed zone's share of the memory.
+    share: f64,
+    window_ends: u64,
+    before: Counts,
+}
+
+impl Default for Adaptation {
+    fn default() -> Self {
+        let share = split::COMPRESSED_SHARE_START;
+        Self { share, window_ends: 0, before: Counts::default() }
+    }
+}
+
+/// What is counted all the time; a window is the difference of two.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    hot_hits: u64,
+    compressed_hits: u64,
+    ghost_hits: u64,
+    evicted: u64,
+    read_us: u64,
+    now_us: u64,
+}
+
+impl Cache {
+    /// Looks whether a window is over, and if so moves the split. Returns how many slabs the
+    /// compressed zone shall have.
+    pub(crate) fn adapt(&self, below: &Below, adaptation: &mut Adaptation) -> usize {
+        let mutations = self.sequence.load(Ordering::Relaxed);
+        let slabs = self.arena.limit_slabs() as f64;
+        if mutations >= adaptation.window_ends {
+            let hot_items = self.index.stats().items;
+            let window = WINDOW_MUTATIONS_MIN.max(hot_items / WINDOW_ITEMS);
+            adaptation.window_ends = mutations + window;
+            let counts = self.counts(below);
+            let is_full = below.zone.slabs() + 1 >= below.zone.budget_slabs();
+            let step = below.rule.decide(&Self::window(adaptation, counts, is_full));
+            adaptation.before = counts;
+            adaptation.share = split::after(step, adaptation.share);
+            let items = below.zone.stats().items as f64;
+            let moved = items * STEP_SHARE / adaptation.share.max(STEP_SHARE);
+            below.ghosts.live_for(moved as u64);
+            let steps = &below.counters.steps[usize::from(step == Step::Grow)];
+            steps.fetch_add(u64::from(step != Step::Stay), Ordering::Relaxed);
+        }
+        let share_slabs = (slabs * adaptation.share) as usize;
+        // What dictionaries take of the heap is the zone's as well.
+        let heap_slabs = below.zone.heap_bytes().div_ceil(self.arena.slab_bytes());
+        share_slabs.saturating_sub(heap_slabs).max(BUDGET_SLABS_MIN)
+    }
+
+    fn counts(&self, below: &Below) -> Counts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counts {
+            hot_hits: read(&below.counters.hot_hits),
+            compressed_hits: read(&below.counters.hits),
+            ghost_hits: below.ghosts.hits(),
+            evicted: below.zone.stats().evicted,
+            read_us: read(&below.counters.read_us),
+            now_us: self.clock.monotonic_us(),
+        }
+    }
+
+    fn window(adaptation: &Adaptation, now: Counts, is_full: bool) -> Window {
+        let before = &adaptation.before;
+        Window {
+            hot_hits: now.hot_hits - before.hot_hits,
+            compressed_hits: now.compressed_hits - before.compressed_hits,
+            ghost_hits: now.ghost_hits - before.ghost_hits,
+            // What goes while the zone does not even have its budget says nothing.
+            evicted: if is_full { now.evicted - before.evicted } else { 0 },
+            work_us: now.read_us - before.read_us,
+            elapsed_us: now.now_us.saturating_sub(before.now_us),
+            hot_share: 1.0 - adaptation.share,
+        }
+    }
+}
+
+/// How much time moving items down may take: it is saved up at a rate, up to a bound.
+#[derive(Debug, Default)]
+pub(crate) struct Allowance {
+    saved_us: f64,
+    refilled_us: u64,
+}
+
+impl Allowance {
+    /// Adds what this share of the time since the last call allows.
+    pub(crate) fn refill(&mut self, now_us: u64, share: f64) {
+        let elapsed_us = now_us.saturating_sub(self.refilled_us);
+        self.refilled_us = now_us;
+        self.saved_us = (self.saved_us + elapsed_us as f64 * share).min(SAVED_US_MAX);
+    }
+
+    /// Takes what was used.
+    pub(crate) fn spend(&mut self, us: u64) {
+        self.saved_us -= us as f64;
+    }
+
+    /// Whether there is any left.
+    pub(crate) fn has_any(&self) -> bool {
+        self.saved_us >= 0.0
+    }
+
+    /// Whether there is so little that only what was read deserves it.
+    pub(crate) fn is_low(&self) -> bool {
+        self.saved_us < SAVED_US_MAX / 2.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ghost_is_hit_once_and_only_in_its_life() {
+        let ghosts = Ghosts::default();
+        ghosts.live_for(10);
+        ghosts.add(1 << 20);
+        ghosts.miss(1 << 20);
+        ghosts.miss(1 << 20);
+        assert_eq!(ghosts.hits.load(Ordering::Relaxed), 1);
+        ghosts.add(2 << 20);
+        (0..20).for_each(|other| ghosts.add(0x77_7777 + (other << 33)));
+        ghosts.miss(2 << 20);
+        assert_eq!(ghosts.hits.load(Ordering::Relaxed), 1, "too old");
+    }
+
+    #[test]
+    fn where_there_are_many_a_sample_stands_for_all() {
+        let ghosts = Ghosts::default();
+        ghosts.live_for(1 << 20);
+        for number in 0_u64..1 << 18 {
+            let hash = number.wrapping_mul(0xd134_2543_de82_ef95);
+            ghosts.add(hash);
+            ghosts.miss(hash);
+        }
+        let hits = ghosts.hits.load(Ordering::Relaxed);
+        assert!((200_000..330_000).contains(&hits), "{hits}");
+    }
+
+    #[test]
+    fn time_is_saved_up_to_a_bound() {
+        let mut allowance = Allowance::default();
+        allowance.refill(1_000_000, 0.25);
+        assert!(allowance.has_any() && allowance.is_low());
+        allowance.spend(250_001);
+        assert!(!allowance.has_any());
+        allowance.refill(1_000_000_000, 0.25);
+        assert!(allowance.has_any() && !allowance.is_low());
+        allowance.spend(SAVED_US_MAX as u64 + 1);
+        assert!(!allowance.has_any());
+    }
+}

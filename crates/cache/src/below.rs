@@ -1,0 +1,612 @@
+//! The tier below the hot zone: how items move down to the compressed zone, are read there, and
+//! come up again.
+//!
+//! A key is in one tier at most, as readers see it:
+//!
+//! - Whoever enters a key into the index first marks it dead below, under the lock of its index
+//!   table. So while the index has a key, nothing of it is alive below, and who found it in the
+//!   index need not look there: an overwrite, an eviction, an expiry touch the hot zone only.
+//! - The background moves an item down in one step under the same lock: the copy below, which was
+//!   born dead, is revealed, and the key leaves the index, if the item is still the one that was
+//!   copied.
+//! - What changes an item below brings it up first ([`Session::raise`]), so that every command
+//!   works on hot items only; only reads are served from below.
+//!
+//! A reader looks into the index and then below. Between the two an item may come up: the reader
+//! finds it dead below and looks once more into the index.
+//!
+//! Locks nest in one order: a shard of the zone, then a table of the index. Marking a key dead
+//! takes no lock.
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use bumpalo::Bump;
+use compressed::{Hit, Reader, Record, Refused, Writer, Zone};
+use hot::mark::{FETCHED, SENT, STALE};
+use hot::{Fields, ItemRef, Links};
+use index::Hash;
+use memory::{ClassId, Guard, Place};
+use policy::split::Rule;
+use stdx::sync::lock;
+
+use crate::adapt::{Adaptation, Allowance, Ghosts};
+use crate::cache::{Cache, hash_with};
+use crate::item::Item;
+use crate::places::Fate;
+use crate::session::Session;
+use crate::stats::CompressedStats;
+use crate::store::fields_of;
+use crate::types::{Evicted, Expiry, Refusal};
+
+/// Bits of a mark that go down and come up with an item.
+const MARK_KEPT: u8 = FETCHED | SENT | STALE;
+/// Bytes of values from below that a session should hold at most: then it had better end.
+const ROWS_BYTES_MAX: usize = 1 << 20;
+/// The share of one thread's time that moving items down may take.
+const MOVE_SHARE_MAX: f64 = 0.25;
+/// Mutations in a tick, by which times between two reads of an item below are measured.
+const TICK_MUTATIONS_LOG2: u32 = 6;
+
+/// The compressed zone and what its readers share.
+pub(crate) struct Below {
+    pub(crate) zone: Zone,
+    /// Readers that no session has at the moment: as many as had one at the same time.
+    readers: Mutex<Vec<Reader>>,
+    pub(crate) counters: Counters,
+    pub(crate) ghosts: Arc<Ghosts>,
+    /// By what the memory is divided.
+    pub(crate) rule: Rule,
+}
+
+/// What happened between the tiers.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// Reads served from the hot zone.
+    pub(crate) hot_hits: AtomicU64,
+    /// Reads served from below.
+    pub(crate) hits: AtomicU64,
+    /// Items that came up.
+    pub(crate) promoted: AtomicU64,
+    /// Items that were to go down and had changed meanwhile.
+    pub(crate) changed: AtomicU64,
+    /// Items that the zone did not take.
+    pub(crate) refused: AtomicU64,
+    /// Items for which there was no time.
+    pub(crate) throttled: AtomicU64,
+    /// Microseconds that moving items down took.
+    pub(crate) demote_us: AtomicU64,
+    /// Microseconds that reading items below took.
+    pub(crate) read_us: AtomicU64,
+    /// How often the zone lost and got a step of memory.
+    pub(crate) steps: [AtomicU64; 2],
+}
+
+/// An item that was read below: a copy that lives as long as its session.
+#[derive(Debug)]
+pub(crate) struct Row<'s> {
+    pub(crate) key: &'s [u8],
+    pub(crate) value: &'s [u8],
+    pub(crate) fields: Fields,
+    /// The bits of its mark that went down with it.
+    pub(crate) mark: u8,
+}
+
+/// Whether a read counts as an access.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trace {
+    Leave,
+    None,
+}
+
+/// What a session reads with, lent by [`Below`] when it is first needed.
+pub(crate) struct Lower<'c> {
+    below: Option<&'c Below>,
+    reader: RefCell<Option<Reader>>,
+    rows: Bump,
+    hot_hits: Cell<u64>,
+}
+
+impl Below {
+    pub(crate) fn new(zone: Zone, rule: Rule) -> Self {
+        Self {
+            zone,
+            readers: Mutex::default(),
+            counters: Counters::default(),
+            ghosts: Arc::default(),
+            rule,
+        }
+    }
+}
+
+impl Below {
+    /// All that is counted, but for what the hot zone counts.
+    pub(crate) fn stats(&self) -> CompressedStats {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = &self.counters;
+        CompressedStats {
+            zone: self.zone.stats(),
+            budget_slabs: self.zone.budget_slabs(),
+            hot_hits: read(&counters.hot_hits),
+            hits: read(&counters.hits),
+            ghost_hits: self.ghosts.hits(),
+            demoted: 0,
+            promoted: read(&counters.promoted),
+            changed: read(&counters.changed),
+            refused: read(&counters.refused),
+            throttled: read(&counters.throttled),
+            demote_us: read(&counters.demote_us),
+            read_us: read(&counters.read_us),
+            shrunk: read(&counters.steps[0]),
+            grown: read(&counters.steps[1]),
+        }
+    }
+}
+
+impl<'c> Lower<'c> {
+    pub(crate) fn new(cache: &'c Cache) -> Self {
+        Self {
+            below: cache.below.as_deref(),
+            reader: RefCell::default(),
+            rows: Bump::new(),
+            hot_hits: Cell::new(0),
+        }
+    }
+
+    /// Counts a hit in the hot zone.
+    #[inline(always)]
+    pub(crate) fn count_hot(&self) {
+        self.hot_hits.set(self.hot_hits.get() + 1);
+    }
+
+    /// Runs something with the session's reader.
+    fn with_reader<R>(&self, below: &Below, work: impl FnOnce(&mut Reader) -> R) -> R {
+        let mut lent = self.reader.borrow_mut();
+        let reader = lent.get_or_insert_with(|| lock(&below.readers).pop().unwrap_or_default());
+        work(reader)
+    }
+}
+
+impl Drop for Lower<'_> {
+    fn drop(&mut self) {
+        let Some(below) = self.below else {
+            return;
+        };
+        below.counters.hot_hits.fetch_add(self.hot_hits.get(), Ordering::Relaxed);
+        if let Some(reader) = self.reader.take() {
+            lock(&below.readers).push(reader);
+        }
+    }
+}
+
+impl std::fmt::Debug for Lower<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lower").field("row_bytes", &self.rows.allocated_bytes()).finish()
+    }
+}
+
+impl Session<'_> {
+    /// Whether the session holds so much that it should end before more is asked of it.
+    #[inline]
+    pub fn is_long(&self) -> bool {
+        self.lower.below.is_some() && self.lower.rows.allocated_bytes() >= ROWS_BYTES_MAX
+    }
+
+    /// Whether there is a tier below.
+    #[inline]
+    pub(crate) fn has_lower(&self) -> bool {
+        self.lower.below.is_some()
+    }
+
+    /// The key's item for a reader whom the index did not help.
+    #[inline(never)]
+    pub(crate) fn get_below(&self, key: &[u8], hash: Hash) -> Option<Item<'_>> {
+        let below = self.lower.below?;
+        let began_us = self.cache.clock.monotonic_us();
+        let flushes = self.cache.moment.flush.settled_count();
+        let Some((row, hit)) = self.read_below(below, key, hash, Trace::Leave) else {
+            // It may have come up since the index was looked at.
+            let Some(found) = self.find_present(key, hash) else {
+                below.ghosts.miss(hash.0);
+                return None;
+            };
+            return Some(Item::hot(self.cache, found, self.mark_hit(found)));
+        };
+        below.counters.hits.fetch_add(1, Ordering::Relaxed);
+        let us = self.cache.clock.monotonic_us().saturating_sub(began_us);
+        below.counters.read_us.fetch_add(us, Ordering::Relaxed);
+        if self.cache.deserves_promotion(row, &hit) {
+            // What finds no memory stays where it is.
+            let _ = self.raise_row(below, hash, row, &hit, flushes);
+        }
+        Some(Item::below(self.cache, row))
+    }
+
+    /// The key's item below, as a trace-free copy.
+    pub(crate) fn peek_below(&self, key: &[u8], hash: Hash) -> Option<Item<'_>> {
+        let (row, _) = self.read_below(self.lower.below?, key, hash, Trace::None)?;
+        Some(Item::below(self.cache, row))
+    }
+
+    /// Brings the key's item up into the hot zone if it is below. Returns whether it is worth
+    /// looking for it in the index once more.
+    pub(crate) fn raise(&self, key: &[u8], hash: Hash) -> Result<bool, Refusal> {
+        let Some(below) = self.lower.below else {
+            return Ok(false);
+        };
+        // Before the item is looked at: a flush from here on must be noticed.
+        let flushes = self.cache.moment.flush.settled_count();
+        let Some((row, hit)) = self.read_below(below, key, hash, Trace::None) else {
+            return Ok(self.find_present(key, hash).is_some());
+        };
+        self.raise_row(below, hash, row, &hit, flushes)?;
+        Ok(true)
+    }
+
+    /// Marks the key's item below dead. Only under the lock of the key's index table. Returns
+    /// whether there was one.
+    #[inline]
+    pub(crate) fn forget_below(&self, key: &[u8], hash: Hash) -> bool {
+        let Some(below) = self.lower.below else {
+            return false;
+        };
+        self.lower.with_reader(below, |reader| below.zone.remove(&self.guard, hash.0, key, reader))
+    }
+
+    /// Visits the items of the zone's next leaves. Returns `false` at the end.
+    pub(crate) fn dump_below(
+        &self,
+        cursor: &mut compressed::Cursor,
+        leaves_max: usize,
+        mut visit: impl FnMut(&Item<'_>),
+    ) -> bool {
+        let Some(below) = self.lower.below else {
+            return false;
+        };
+        let now = self.cache.now();
+        self.lower.with_reader(below, |reader| {
+            below.zone.walk(&self.guard, cursor, leaves_max, now, reader, |record| {
+                let fields = hot_fields(&record.fields);
+                let mark = record.fields.mark;
+                let row = Row { key: record.key, value: record.value, fields, mark };
+                visit(&Item::below(self.cache, &row));
+            })
+        })
+    }
+
+    /// Whether the key's item is below.
+    pub(crate) fn is_below(&self, key: &[u8], hash: Hash) -> bool {
+        let Some(below) = self.lower.below else {
+            return false;
+        };
+        let now = self.cache.now();
+        self.lower.with_reader(below, |reader| {
+            below.zone.peek(&self.guard, hash.0, key, now, reader).is_some()
+        })
+    }
+
+    /// A copy of the key's item below, and where it was.
+    fn read_below(
+        &self,
+        below: &Below,
+        key: &[u8],
+        hash: Hash,
+        trace: Trace,
+    ) -> Option<(&Row<'_>, Hit<'_>)> {
+        let (cache, guard, rows) = (self.cache, &self.guard, &self.lower.rows);
+        let now = cache.now();
+        self.lower.with_reader(below, |reader| {
+            let hit = match trace {
+                Trace::Leave => {
+                    below.zone.find(guard, hash.0, key, now, cache.tick_of_now(), reader)?
+                }
+                Trace::None => below.zone.peek(guard, hash.0, key, now, reader)?,
+            };
+            let row: &Row<'_> = rows.alloc(Row {
+                key: rows.alloc_slice_copy(key),
+                value: rows.alloc_slice_copy(reader.value()),
+                fields: hot_fields(&hit.fields),
+                mark: hit.fields.mark,
+            });
+            Some((row, hit))
+        })
+    }
+
+    /// Moves a row up if it is still alive, and if nothing was flushed since before it was read.
+    fn raise_row(
+        &self,
+        below: &Below,
+        hash: Hash,
+        row: &Row<'_>,
+        hit: &Hit<'_>,
+        flushes: u64,
+    ) -> Result<(), Refusal> {
+        let cache = self.cache;
+        let mut draft = cache.reserve_fields(row.key, hash, &row.fields, row.value.len())?;
+        draft.write(row.value);
+        // Taken only to be published: dropping it takes a class's lock, which comes before those
+        // of the index.
+        let mut pending = Some(draft.hot);
+        let is_key = |item: ItemRef<'_>| item.has_key(row.key);
+        let raised = cache.update(&self.guard, hash, is_key, |found| {
+            let sequence = cache.next_sequence();
+            // After the number was taken: a flush that is not noticed here has a higher one.
+            let unchanged = found.is_none()
+                && cache.moment.flush.is_unchanged_since(flushes)
+                && below.zone.remove_hit(hit);
+            if !unchanged {
+                return (Fate::Keep, false);
+            }
+            let draft = pending.take().expect("decided once");
+            (Fate::Publish { draft, sequence: sequence as u32, mark_bits: row.mark }, true)
+        });
+        match raised {
+            Ok(raised) => {
+                below.counters.promoted.fetch_add(u64::from(raised), Ordering::Relaxed);
+                Ok(())
+            }
+            Err(index::Full) => {
+                cache.make_room_for_index();
+                Err(Refusal::NoMemory)
+            }
+        }
+    }
+}
+
+impl Cache {
+    /// The time by which it is measured how soon an item below is read again: mutations, like the
+    /// ages of hot items, in ticks.
+    fn tick_of_now(&self) -> u32 {
+        (self.sequence.load(Ordering::Relaxed) >> TICK_MUTATIONS_LOG2) as u32
+    }
+
+    /// Whether an item below is read again so soon that it would still be in the hot zone if it had
+    /// gone there at its last read.
+    fn deserves_promotion(&self, row: &Row<'_>, hit: &Hit<'_>) -> bool {
+        let Some(ticks) = hit.reuse_ticks else {
+            return false;
+        };
+        if self.hot.is_pressed() {
+            return false;
+        }
+        let layout = self.hot.layout(&row.fields, row.key.len(), row.value.len());
+        let class = self.hot.sizes().class_for(layout.head_bytes());
+        u64::from(ticks) << TICK_MUTATIONS_LOG2 < self.hot.stay_mutations(class, self)
+    }
+}
+
+/// What stands beside key and value below, as the hot zone has it.
+fn hot_fields(fields: &compressed::Fields) -> Fields {
+    Fields {
+        flags: fields.flags,
+        expiry: fields.expiry,
+        expiry_reserved: false,
+        custom_cas: fields.custom_cas,
+        base64_key: fields.base64_key,
+        cost: fields.cost,
+        cost_reserved: false,
+    }
+}
+
+/// What the background moves items with.
+#[derive(Default)]
+pub(crate) struct Mover {
+    /// Made when it is first needed.
+    writer: Option<Writer>,
+    /// The item that was copied last.
+    copied: Copied,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    allowance: Allowance,
+    adaptation: Adaptation,
+}
+
+/// An item that was copied to be moved: where it was, and what it was there.
+#[derive(Debug, Clone, Copy)]
+struct Copied {
+    hash: Hash,
+    place: Place,
+    sequence: u32,
+    mutable: (u32, u8),
+    fields: Fields,
+}
+
+impl Default for Copied {
+    fn default() -> Self {
+        let (hash, place) = (Hash(0), Place(0));
+        Self { hash, place, sequence: 0, mutable: (0, 0), fields: Fields::default() }
+    }
+}
+
+impl std::fmt::Debug for Mover {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mover").field("adaptation", &self.adaptation).finish_non_exhaustive()
+    }
+}
+
+/// The cache as the hot zone sees it in the background: what leaves goes below.
+pub(crate) struct Downward<'c> {
+    cache: &'c Cache,
+    below: &'c Below,
+    mover: RefCell<&'c mut Mover>,
+}
+
+impl<'c> Downward<'c> {
+    pub(crate) fn new(cache: &'c Cache, below: &'c Below, mover: &'c mut Mover) -> Self {
+        Self { cache, below, mover: RefCell::new(mover) }
+    }
+}
+
+impl Links for Downward<'_> {
+    fn now(&self) -> u32 {
+        Links::now(self.cache)
+    }
+
+    fn may_evict(&self) -> bool {
+        self.cache.may_evict()
+    }
+
+    fn mutations(&self) -> u64 {
+        self.cache.mutations()
+    }
+
+    fn age(&self, item: ItemRef<'_>) -> u64 {
+        Links::age(self.cache, item)
+    }
+
+    fn prefetch(&self, guard: &Guard<'_>, item: ItemRef<'_>) {
+        let hash = self.cache.hash(item.key());
+        self.cache.index.prefetch(guard, hash);
+        self.below.zone.prefetch(hash.0);
+    }
+
+    fn is_gone(&self, item: ItemRef<'_>) -> bool {
+        Links::is_gone(self.cache, item)
+    }
+
+    fn evicted(&self, item: ItemRef<'_>, class: ClassId) {
+        self.cache.evicted(item, class);
+    }
+
+    fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
+        self.cache.unlink(guard, item, place)
+    }
+
+    fn demotes(&self) -> bool {
+        true
+    }
+
+    fn is_linked(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
+        self.cache.is_still(guard, self.cache.hash(item.key()), place)
+    }
+
+    fn copy(&self, item: ItemRef<'_>, place: Place) -> bool {
+        let mut mover = self.mover.borrow_mut();
+        let mover = &mut **mover;
+        mover.allowance.refill(self.cache.clock.monotonic_us(), MOVE_SHARE_MAX);
+        let is_read = item.mark().load(Ordering::Relaxed) & FETCHED != 0;
+        if !mover.allowance.has_any() || (mover.allowance.is_low() && !is_read) {
+            self.below.counters.throttled.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        if item.value_bytes() > self.below.zone.value_bytes_max() {
+            self.below.counters.refused.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        // What may change is looked at first: whatever is copied is at least as new.
+        mover.copied = Copied {
+            hash: self.cache.hash(item.key()),
+            place,
+            sequence: item.sequence(),
+            mutable: mutable(item),
+            fields: fields_of(item),
+        };
+        mover.key.clear();
+        mover.key.extend_from_slice(item.key());
+        mover.value.clear();
+        match item.contiguous() {
+            Some(value) => mover.value.extend_from_slice(value),
+            None => (0..item.layout().pieces()).for_each(|number| {
+                mover.value.extend_from_slice(self.cache.hot.piece_value(item, number));
+            }),
+        }
+        true
+    }
+
+    fn demote(&self) -> bool {
+        let (cache, below) = (self.cache, self.below);
+        let began_us = cache.clock.monotonic_us();
+        let mut mover = self.mover.borrow_mut();
+        let Mover { writer, key, value, copied, allowance, .. } = &mut **mover;
+        let writer = writer.get_or_insert_with(|| cache.writer(below));
+        let Copied { hash, place, sequence, mutable: seen, fields } = *copied;
+        let fields = compressed::Fields {
+            flags: fields.flags,
+            expiry: seen.0,
+            custom_cas: fields.custom_cas,
+            base64_key: fields.base64_key,
+            cost: fields.cost,
+            mark: seen.1,
+        };
+        let record = Record { key, value, fields };
+        let mut moved = false;
+        let mut insert = || {
+            below.zone.insert(hash.0, &record, cache.now(), writer, |guard, newcomer| {
+                moved = cache.retire_if(guard, hash, place, |item| {
+                    let is_same = item.sequence() == sequence
+                        && mutable(item) == seen
+                        && !Cache::is_gone(cache, item);
+                    if is_same {
+                        newcomer.reveal();
+                    }
+                    is_same
+                });
+            })
+        };
+        let outcome = match insert() {
+            Err(Refused::Pinned) => {
+                cache.wait_for_memory();
+                insert()
+            }
+            outcome => outcome,
+        };
+        let counters = &below.counters;
+        let failed = if outcome.is_ok() { &counters.changed } else { &counters.refused };
+        failed.fetch_add(u64::from(!moved), Ordering::Relaxed);
+        let us = cache.clock.monotonic_us().saturating_sub(began_us);
+        counters.demote_us.fetch_add(us, Ordering::Relaxed);
+        allowance.spend(us);
+        moved
+    }
+}
+
+/// What may change of a published item and goes down with it: its expiry, and bits of its mark.
+fn mutable(item: ItemRef<'_>) -> (u32, u8) {
+    (item.expiry(), item.mark().load(Ordering::Relaxed) & MARK_KEPT)
+}
+
+/// Slabs that the hot zone leaves for the tier below, so that there is room for what moves: one in
+/// 64, and two at least.
+pub(crate) fn below_spare_slabs(slabs: usize) -> usize {
+    (slabs / 64).max(2)
+}
+
+impl Cache {
+    /// Does the zone's own work. Returns whether there is more to do at once.
+    pub(crate) fn maintain_below(&self, below: &Below, mover: &mut Mover) -> bool {
+        below.zone.set_budget_slabs(self.adapt(below, &mut mover.adaptation));
+        let writer = mover.writer.get_or_insert_with(|| self.writer(below));
+        below.zone.maintain(self.now(), writer)
+    }
+
+    /// A writer for the background; it tells of what leaves the zone to make room.
+    fn writer(&self, below: &Below) -> Writer {
+        let (ghosts, hasher) = (Arc::clone(&below.ghosts), self.hasher.clone());
+        let observer = self.observer.clone();
+        let sink = move |record: &Record<'_>| {
+            ghosts.add(hash_with(&hasher, record.key).0);
+            if let Some(observer) = observer.as_deref().filter(|observer| observer.is_watching()) {
+                observer.evicted(&Evicted {
+                    key: record.key,
+                    value_bytes: record.value.len(),
+                    expiry: Expiry(record.fields.expiry),
+                    fetched: record.fields.mark & FETCHED != 0,
+                    idle_seconds: 0,
+                    class: 0,
+                });
+            }
+        };
+        Writer::new(&below.zone, Some(Box::new(sink)))
+    }
+
+    /// How many slabs the hot zone should give up for the tier below.
+    pub(crate) fn slabs_wanted_below(&self) -> usize {
+        let Some(below) = &self.below else {
+            return 0;
+        };
+        let spare = 1 + below_spare_slabs(self.arena.limit_slabs());
+        let missing = below.zone.budget_slabs().saturating_sub(below.zone.slabs());
+        missing.min(spare.saturating_sub(self.arena.free_slabs()))
+    }
+}

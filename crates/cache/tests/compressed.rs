@@ -1,0 +1,294 @@
+//! The compressed zone as users of the cache see it: what leaves the hot zone is still there, and
+//! every command works on it as on any other item.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
+
+use std::sync::Arc;
+
+use io::ManualClock;
+use larder::{
+    Arithmetic, Attributes, Cache, Condition, Counted, DumpCursor, Expiry, Fetch, Remove, Removed,
+    Side, Store, Stored,
+};
+
+const NOW: u32 = 1_800_000_000;
+/// Items that are stored behind an item until it is in the compressed zone.
+const FILLERS_MAX: u32 = 1_000_000;
+
+struct Fixture {
+    cache: Cache,
+    clock: Arc<ManualClock>,
+    fillers: u32,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let clock = Arc::new(ManualClock::new(NOW));
+        let builder = Cache::builder().memory_bytes(16 << 20).compress(true).clock(clock.clone());
+        Self { cache: builder.build().unwrap(), clock, fillers: 0 }
+    }
+
+    fn put(&self, key: &[u8], value: &[u8], attributes: Attributes, when: Condition) -> Stored {
+        self.cache.put(key, value, attributes, when).unwrap()
+    }
+
+    fn is_compressed(&self, key: &[u8]) -> bool {
+        let session = self.cache.session();
+        session.peek(key, self.cache.hash(key)).is_some_and(|item| item.is_compressed())
+    }
+
+    /// Stores an item, and others until it has left the hot zone.
+    fn put_below(&mut self, key: &[u8], value: &[u8], attributes: Attributes) {
+        self.put(key, value, attributes, Condition::Always);
+        while !self.is_compressed(key) {
+            assert!(
+                self.fillers < FILLERS_MAX,
+                "the item never went down; {:?}",
+                self.cache.stats()
+            );
+            self.fill();
+        }
+    }
+
+    fn fill(&mut self) {
+        self.fillers += 1;
+        let number = self.fillers;
+        self.put(
+            &filler_key(number),
+            &filler_value(number),
+            Attributes::default(),
+            Condition::Always,
+        );
+        if number.is_multiple_of(64) {
+            while self.cache.maintain() {}
+        }
+    }
+}
+
+fn filler_key(number: u32) -> Vec<u8> {
+    format!("filler-{number}").into_bytes()
+}
+
+/// Text that repeats itself from item to item, as values of one kind do.
+fn filler_value(number: u32) -> Vec<u8> {
+    format!(
+        "{{\"id\":{number},\"title\":\"An item of the catalogue\",\"price\":\"{}.{:02}\",\
+         \"currency\":\"EUR\",\"available\":{},\"tags\":[\"new\",\"sale\",\"shop-{}\"]}}",
+        number % 977,
+        number % 100,
+        number.is_multiple_of(3),
+        number % 37
+    )
+    .into_bytes()
+}
+
+#[test]
+fn the_same_memory_keeps_more_and_every_value_is_right() {
+    let mut fixture = Fixture::new();
+    for _ in 0..400_000 {
+        fixture.fill();
+    }
+    let stats = fixture.cache.stats();
+    assert!(stats.used_bytes <= stats.limit_bytes);
+    let (mut found, mut bytes) = (0_u64, 0);
+    for number in 1..=fixture.fillers {
+        if let Some(value) = fixture.cache.get(&filler_key(number)) {
+            assert_eq!(value, filler_value(number));
+            found += 1;
+            bytes += filler_key(number).len() + value.len();
+        }
+    }
+    assert_eq!(found, stats.items);
+    let share = bytes as f64 / stats.limit_bytes as f64;
+    assert!(share > 1.8, "{share:.2} times the limit in keys and values; {stats:?}");
+}
+
+#[test]
+fn a_read_from_below_returns_what_was_stored_with_the_value() {
+    let mut fixture = Fixture::new();
+    let expiry = Expiry(NOW + 100);
+    let attributes = Attributes { flags: 77, expiry, cost_us: 1000, ..Attributes::default() };
+    fixture.put_below(b"k", b"the value", attributes);
+    {
+        let session = fixture.cache.session();
+        let item = session.get(b"k", fixture.cache.hash(b"k")).unwrap();
+        assert!(item.is_compressed());
+        assert_eq!((item.key(), item.contiguous()), (&b"k"[..], Some(&b"the value"[..])));
+        assert_eq!((item.flags(), item.expiry(), item.cost_us()), (77, expiry, 1000));
+    }
+    fixture.clock.advance(100);
+    assert_eq!(fixture.cache.get(b"k"), None, "expired below");
+}
+
+#[test]
+fn what_is_overwritten_or_removed_never_comes_back_from_below() {
+    let mut fixture = Fixture::new();
+    fixture.put_below(b"k", b"old", Attributes::default());
+    fixture.put(b"k", b"new", Attributes::default(), Condition::Always);
+    assert_eq!(fixture.cache.get(b"k").as_deref(), Some(&b"new"[..]));
+    assert!(fixture.cache.remove(b"k"));
+    assert_eq!(fixture.cache.get(b"k"), None);
+    fixture.put_below(b"k", b"again", Attributes::default());
+    assert!(fixture.cache.remove(b"k"), "removed below");
+    assert!(!fixture.cache.remove(b"k"));
+    assert_eq!(fixture.cache.get(b"k"), None);
+}
+
+#[test]
+fn a_flush_takes_what_is_below() {
+    let mut fixture = Fixture::new();
+    fixture.put_below(b"k", b"value", Attributes::default());
+    fixture.cache.flush(None);
+    assert_eq!(fixture.cache.get(b"k"), None);
+    while fixture.cache.maintain() {}
+    assert_eq!(fixture.cache.stats().items, 0);
+    fixture.put_below(b"k", b"after", Attributes::default());
+    assert_eq!(fixture.cache.get(b"k").as_deref(), Some(&b"after"[..]));
+}
+
+#[test]
+fn conditions_see_what_is_below() {
+    let mut fixture = Fixture::new();
+    fixture.put_below(b"k", b"1", Attributes::default());
+    let attributes = Attributes::default();
+    assert_eq!(fixture.put(b"k", b"2", attributes, Condition::Absent), Stored::NotStored);
+    assert_eq!(fixture.put(b"k", b"2", attributes, Condition::Unique(1)), Stored::Exists);
+    fixture.put_below(b"k", b"2", attributes);
+    assert!(matches!(
+        fixture.put(b"k", b"3", attributes, Condition::Present),
+        Stored::Stored { .. }
+    ));
+    fixture.put_below(b"k", b"4", attributes);
+    let cas = {
+        let session = fixture.cache.session();
+        let item = session.get_with_cas(b"k", fixture.cache.hash(b"k")).unwrap().unwrap();
+        assert!(!item.is_compressed());
+        item.cas()
+    };
+    assert!(matches!(
+        fixture.put(b"k", b"5", attributes, Condition::Unique(cas)),
+        Stored::Stored { .. }
+    ));
+    assert_eq!(fixture.put(b"k", b"6", attributes, Condition::Unique(cas)), Stored::Exists);
+}
+
+#[test]
+fn values_below_can_be_changed() {
+    let mut fixture = Fixture::new();
+    fixture.put_below(b"k", b"middle", Attributes::default());
+    for (side, value) in [(Side::Back, &b" end"[..]), (Side::Front, b"begin ")] {
+        let mut draft = fixture.cache.reserve(b"k", Attributes::default(), value.len()).unwrap();
+        draft.write(value);
+        let store = Store::when(Condition::Present);
+        let stored = fixture.cache.session().concat(draft, side, store, None);
+        assert!(matches!(stored, Ok(Stored::Stored { .. })));
+    }
+    assert_eq!(fixture.cache.get(b"k").as_deref(), Some(&b"begin middle end"[..]));
+
+    fixture.put_below(b"n", b"41", Attributes::default());
+    let arithmetic = Arithmetic {
+        delta: 1,
+        increment: true,
+        create: None,
+        touch: None,
+        compare_cas: None,
+        new_cas: None,
+        base64_key: false,
+    };
+    let hash = fixture.cache.hash(b"n");
+    let counted = fixture.cache.session().arithmetic(b"n", hash, &arithmetic).unwrap();
+    assert!(matches!(counted, Counted::Value { value: 42, created: false, .. }), "{counted:?}");
+
+    fixture.put_below(b"t", b"touched", Attributes::default());
+    let (hash, expiry) = (fixture.cache.hash(b"t"), Expiry(NOW + 10));
+    assert_eq!(fixture.cache.session().touch(b"t", hash, expiry), Ok(true));
+    fixture.put_below(b"u", b"got", Attributes::default());
+    let hash = fixture.cache.hash(b"u");
+    let session = fixture.cache.session();
+    assert_eq!(session.get_and_touch(b"u", hash, expiry).unwrap().unwrap().to_vec(), b"got");
+    drop(session);
+    fixture.clock.advance(10);
+    assert_eq!((fixture.cache.get(b"t"), fixture.cache.get(b"u")), (None, None));
+}
+
+#[test]
+fn win_tokens_and_staleness_survive_below() {
+    let mut fixture = Fixture::new();
+    fixture.put(b"k", b"value", Attributes::default(), Condition::Always);
+    let hash = fixture.cache.hash(b"k");
+    let invalidate = Remove { invalidate: true, ..Remove::default() };
+    let removed = fixture.cache.session().remove(b"k", hash, &invalidate);
+    assert_eq!(removed, Ok(Removed::Removed));
+    while !fixture.is_compressed(b"k") {
+        fixture.fill();
+    }
+    let session = fixture.cache.session();
+    let (item, tokens) = session.fetch(b"k", hash, &Fetch::default()).unwrap();
+    assert!(item.is_some() && tokens.stale && tokens.won, "{tokens:?}");
+    let (_, tokens) = session.fetch(b"k", hash, &Fetch::default()).unwrap();
+    assert!(tokens.stale && tokens.sent && !tokens.won, "{tokens:?}");
+}
+
+#[test]
+fn a_dump_lists_both_zones() {
+    let mut fixture = Fixture::new();
+    fixture.put_below(b"k", b"value", Attributes { flags: 5, ..Attributes::default() });
+    let (mut cursor, mut items, mut seen) = (DumpCursor::default(), 0, None);
+    while fixture.cache.session().dump(&mut cursor, 1000, |item| {
+        items += 1;
+        if item.key() == b"k" {
+            seen = Some((item.to_vec(), item.flags(), item.is_compressed()));
+        }
+    }) {}
+    assert_eq!(seen, Some((b"value".to_vec(), 5, true)));
+    assert_eq!(items, fixture.cache.stats().items);
+}
+
+#[test]
+fn large_and_incompressible_values_are_right_too() {
+    let mut fixture = Fixture::new();
+    let mut state = 1_u64;
+    let mut noise = |bytes: usize| -> Vec<u8> {
+        let step = |state: &mut u64| {
+            *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (*state >> 33) as u8
+        };
+        (0..bytes).map(|_| step(&mut state)).collect()
+    };
+    let values: Vec<Vec<u8>> = (0..200).map(|number| noise(number * number)).collect();
+    for (number, value) in values.iter().enumerate() {
+        fixture.put(&[b'v', number as u8], value, Attributes::default(), Condition::Always);
+    }
+    for _ in 0..60_000 {
+        fixture.fill();
+    }
+    let mut found = 0;
+    for (number, value) in values.iter().enumerate() {
+        if let Some(got) = fixture.cache.get(&[b'v', number as u8]) {
+            assert!(&got == value, "{number}");
+            found += 1;
+        }
+    }
+    assert!(found > 20, "{found}");
+}
+
+#[test]
+fn a_lower_limit_is_kept_with_both_zones() {
+    let mut fixture = Fixture::new();
+    for _ in 0..200_000 {
+        fixture.fill();
+    }
+    let before = fixture.cache.stats();
+    fixture.cache.set_memory_bytes(10 << 20).unwrap();
+    for _ in 0..200 {
+        fixture.fill();
+        while fixture.cache.maintain() {}
+    }
+    let stats = fixture.cache.stats();
+    assert!(stats.limit_bytes < before.limit_bytes && stats.used_bytes <= stats.limit_bytes);
+    for number in 1..=fixture.fillers {
+        if let Some(value) = fixture.cache.get(&filler_key(number)) {
+            assert_eq!(value, filler_value(number));
+        }
+    }
+}

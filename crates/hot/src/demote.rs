@@ -1,0 +1,143 @@
+//! Moving items to the tier below instead of evicting them: the background's way of making room.
+//!
+//! The hand chooses as for an eviction, a group at a time under the class's lock. Then the lock is
+//! let go, since to move an item takes microseconds, and each is copied ([`Links::copy`]) and
+//! offered to the tier below ([`Links::demote`]), which needs to wait for no reader, this thread
+//! included: so nobody is pinned while it works, and the place may hold another item by then. The
+//! item stays in the index meanwhile, where readers find it and writers may replace it; the tier
+//! below takes it over only if it is still the one that was copied. What is not taken is evicted.
+
+use memory::{ClassId, Place, SlabId};
+use stdx::sync::lock;
+
+use crate::evict::{GROUP, rounds_of};
+use crate::{Hot, Links};
+
+/// An item that was looked at, to be moved or evicted.
+struct Copied {
+    /// Its number in the sequence of mutations.
+    sequence: u32,
+    chunks: usize,
+    /// It was copied, to be moved.
+    shall_move: bool,
+}
+
+impl Hot {
+    /// Moves or evicts items of a class until about `wanted` chunks are on their way to being free:
+    /// they are once no reader can see them. Returns how many chunks that is.
+    pub(crate) fn demote(&self, id: ClassId, wanted: usize, links: &dyn Links) -> usize {
+        let (mut left, mut steps) = (0, 0);
+        while left < wanted {
+            let mut victims = [Place(0); GROUP];
+            let found = {
+                let guard = self.epochs.pin();
+                let mut class = lock(self.class(id));
+                if steps >= rounds_of(&class) {
+                    break;
+                }
+                let wanted = wanted - left;
+                self.gather(&guard, &mut class, links, &mut victims, wanted, &mut steps)
+            };
+            if found == 0 {
+                break;
+            }
+            for &place in &victims[..found] {
+                left += self.demote_one(id, place, true, links);
+            }
+        }
+        lock(self.class(id)).evicted_since += left;
+        left
+    }
+
+    /// Moves what is published in a draining slab of a class, as far as the tier below takes it.
+    pub(crate) fn demote_slab(&self, id: ClassId, slab_id: SlabId, links: &dyn Links) {
+        let slab = self.zone().slab(slab_id);
+        let mut next = 0;
+        loop {
+            let place = {
+                let guard = self.epochs.pin();
+                let class = lock(self.class(id));
+                // While the lock was let go the slab may have left, and may even have come back.
+                if !class.slabs.contains(&slab_id) || !slab.is_draining() {
+                    return;
+                }
+                let places = (next..slab.touched())
+                    .map(|number| (number, slab.place(&self.arena, slab_id, number)));
+                let judged = |(number, place)| {
+                    self.judged_here(&guard, id, place).map(|(_, owner)| (number, owner))
+                };
+                let Some((number, owner)) = places.filter_map(judged).next() else {
+                    return;
+                };
+                next = number + 1;
+                owner
+            };
+            self.demote_one(id, place, false, links);
+        }
+    }
+
+    /// Moves the item at a place where one was published a moment ago, or else evicts it if that is
+    /// asked for. Returns how many chunks are on their way to being free.
+    fn demote_one(&self, id: ClassId, place: Place, evict: bool, links: &dyn Links) -> usize {
+        let Some(copied) = self.copy(id, place, links) else {
+            return 0;
+        };
+        if copied.shall_move && links.demote() {
+            lock(self.class(id)).counters.demoted += 1;
+            return copied.chunks;
+        }
+        if evict { self.evict_one(id, place, copied.sequence, links) } else { 0 }
+    }
+
+    /// Has the item at a place copied, if there is one.
+    fn copy(&self, id: ClassId, place: Place, links: &dyn Links) -> Option<Copied> {
+        let guard = self.epochs.pin();
+        let item = {
+            let _class = lock(self.class(id));
+            let (item, owner) = self.published(&guard, place)?;
+            // What is in limbo looks published, and may be reused as soon as the lock is let go.
+            // What the index leads to while this guard is pinned stays until it is dropped.
+            if owner != place || !links.is_linked(&guard, item, place) {
+                return None;
+            }
+            item
+        };
+        let shall_move = !links.is_gone(item) && links.copy(item, place);
+        let chunks = item.layout().pieces().max(1);
+        Some(Copied { sequence: item.sequence(), chunks, shall_move })
+    }
+
+    /// Evicts the item at a place, if it is still the one of this number.
+    fn evict_one(&self, id: ClassId, place: Place, sequence: u32, links: &dyn Links) -> usize {
+        let guard = self.epochs.pin();
+        let mut chained = Vec::new();
+        let chunks = {
+            let mut class = lock(self.class(id));
+            let Some((item, owner)) = self.published(&guard, place) else {
+                return 0;
+            };
+            if owner != place || sequence != item.sequence() {
+                return 0;
+            }
+            self.unlink(&guard, &mut class, links, place, &mut chained)
+        };
+        for place in chained {
+            // SAFETY: unlinked just now, under this guard.
+            unsafe { self.retire(&guard, place) };
+        }
+        chunks
+    }
+
+    /// How many mutations an item of a class stays without being read: the time that the hand took
+    /// from one visit of a slab to the next, weighted over the last three, or the age of what the
+    /// order evicts next. `u64::MAX` as long as nothing has to leave.
+    pub fn stay_mutations(&self, id: ClassId, links: &dyn Links) -> u64 {
+        let guard = self.epochs.pin();
+        let class = lock(self.class(id));
+        match class.keeper.order() {
+            Some(_) if class.counters.evicted + class.counters.demoted == 0 => u64::MAX,
+            Some(_) => self.victim_age(&guard, &class, links),
+            None => class.stay_mutations,
+        }
+    }
+}
