@@ -85,7 +85,7 @@ fn filler_value(number: u32) -> Vec<u8> {
 #[test]
 fn the_same_memory_keeps_more_and_every_value_is_right() {
     let mut fixture = Fixture::new();
-    for _ in 0..400_000 {
+    for _ in 0..120_000 {
         fixture.fill();
     }
     let stats = fixture.cache.stats();
@@ -101,6 +101,51 @@ fn the_same_memory_keeps_more_and_every_value_is_right() {
     assert_eq!(found, stats.items);
     let share = bytes as f64 / stats.limit_bytes as f64;
     assert!(share > 1.8, "{share:.2} times the limit in keys and values; {stats:?}");
+}
+
+/// Hits of a skewed load with items of many sizes, which are stored when they are missed.
+fn hits(compress: bool) -> u32 {
+    let clock = Arc::new(ManualClock::new(NOW));
+    let builder = Cache::builder().memory_bytes(9 << 20).compress(compress).clock(clock);
+    let cache = builder.build().unwrap();
+    let (mut bits, mut hits, mut stores) = (1_u64, 0, 0_u32);
+    // A third of what a random value would take.
+    let text: Vec<u8> = (0..1 << 20)
+        .map(|at: u32| {
+            b"etaoinsh"[(at.wrapping_mul(at | 1).wrapping_mul(0x9e37_79b9) >> 29) as usize]
+        })
+        .collect();
+    for _ in 0..120_000 {
+        bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let share = (bits >> 11) as f64 / (1_u64 << 53) as f64;
+        let number = (share.powi(4) * 40_000.0) as u32;
+        let key = filler_key(number);
+        if cache.get(&key).is_some() {
+            hits += 1;
+            continue;
+        }
+        let begin = number as usize * 24;
+        let length = 100
+            + 4000
+                * (number.wrapping_mul(0x9e37_79b9) >> 16) as usize
+                * (number.wrapping_mul(0x85eb_ca6b) >> 16) as usize
+                / (1 << 32);
+        cache
+            .put(&key, &text[begin..begin + length], Attributes::default(), Condition::Always)
+            .unwrap();
+        stores += 1;
+        if stores.is_multiple_of(16) {
+            while cache.maintain() {}
+        }
+    }
+    hits
+}
+
+/// In so little memory there are hardly more slabs than sizes.
+#[test]
+fn a_small_cache_gains_from_the_zone_too() {
+    let (without, with) = (hits(false), hits(true));
+    assert!(with > without, "{with} hits with the zone and {without} without");
 }
 
 #[test]
@@ -275,7 +320,7 @@ fn large_and_incompressible_values_are_right_too() {
 #[test]
 fn a_lower_limit_is_kept_with_both_zones() {
     let mut fixture = Fixture::new();
-    for _ in 0..200_000 {
+    for _ in 0..120_000 {
         fixture.fill();
     }
     let before = fixture.cache.stats();

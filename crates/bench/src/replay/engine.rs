@@ -34,6 +34,8 @@ impl io::Clock for TraceClock {
 pub struct Engine {
     cache: larder::Cache,
     clock: Arc<TraceClock>,
+    /// Stores so far, where the background has to keep step with them.
+    stores: Option<AtomicU32>,
 }
 
 impl Engine {
@@ -67,7 +69,8 @@ impl Engine {
                 format!("the engine needs {limit_bytes} at least"),
             ));
         }
-        Ok(Engine { cache, clock })
+        let compresses = compressed == Some(Compressed::Auto);
+        Ok(Engine { cache, clock, stores: compresses.then(AtomicU32::default) })
     }
 
     /// The engine itself, for whoever does without the checks of replaying.
@@ -93,6 +96,17 @@ impl Engine {
         })
     }
 
+    /// Does the background's work after every few stores. A trace is replayed a thousand times as
+    /// fast as it was recorded, and by the clock of the trace there was time to move everything that
+    /// left the hot zone.
+    fn keep_step(&self) {
+        let stores =
+            self.stores.as_ref().map_or(1, |stores| stores.fetch_add(1, Ordering::Relaxed));
+        if stores.is_multiple_of(STORES_PER_TURN) {
+            while self.cache.maintain() {}
+        }
+    }
+
     /// Moves the clock to this second of the trace, unless another thread is ahead.
     fn reach(&self, item: Item) {
         let now = STARTED_S.saturating_add(item.request.time_s);
@@ -101,6 +115,9 @@ impl Engine {
         }
     }
 }
+
+/// Stores after which the background has its turn, where it has to keep step.
+const STORES_PER_TURN: u32 = 16;
 
 impl Cache for Engine {
     fn get(&self, item: Item) -> Found {
@@ -120,7 +137,9 @@ impl Cache for Engine {
         let expiry = if ttl_s == 0 { Expiry::NEVER } else { Expiry(ends_s) };
         let cost_us = item.request.cost_us;
         let attributes = Attributes { expiry, cost_us, ..Attributes::default() };
-        self.cache.put(item.key, item.value, attributes, Condition::Always).is_ok()
+        let is_stored = self.cache.put(item.key, item.value, attributes, Condition::Always).is_ok();
+        self.keep_step();
+        is_stored
     }
 
     fn remove(&self, item: Item) {
