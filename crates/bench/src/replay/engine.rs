@@ -97,8 +97,8 @@ impl Engine {
     }
 
     /// Does the background's work after every few stores. A trace is replayed a thousand times as
-    /// fast as it was recorded, and by the clock of the trace there was time to move everything that
-    /// left the hot zone.
+    /// fast as it was recorded, and by the clock of the trace there was time to move everything
+    /// that left the hot zone.
     fn keep_step(&self) {
         let stores =
             self.stores.as_ref().map_or(1, |stores| stores.fetch_add(1, Ordering::Relaxed));
