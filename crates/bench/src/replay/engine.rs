@@ -100,9 +100,10 @@ impl Engine {
     /// fast as it was recorded, and by the clock of the trace there was time to move everything
     /// that left the hot zone.
     fn keep_step(&self) {
-        let stores =
-            self.stores.as_ref().map_or(1, |stores| stores.fetch_add(1, Ordering::Relaxed));
-        if stores.is_multiple_of(STORES_PER_TURN) {
+        let Some(stores) = &self.stores else {
+            return;
+        };
+        if stores.fetch_add(1, Ordering::Relaxed).is_multiple_of(STORES_PER_TURN) {
             while self.cache.maintain() {}
         }
     }
