@@ -17,6 +17,7 @@ use stdx::CachePadded;
 use stdx::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use stdx::sync::{Backoff, lock};
 
+use crate::block::Head;
 use crate::clean::Cursor;
 use crate::dictionaries::Dictionaries;
 use crate::raw::{Block, Ground};
@@ -195,6 +196,14 @@ impl Zone {
             self.retire_long(guard, long.load());
         }
         self.retire(&block);
+    }
+
+    /// Takes note of a block of rows that is about to be published, or of a long one.
+    pub(crate) fn enlist(&self, head: &Head) {
+        if !head.long {
+            self.counters.raw_bytes.fetch_add(head.raw_bytes as usize, Ordering::Relaxed);
+            self.counters.rows.fetch_add(head.rows.into(), Ordering::Relaxed);
+        }
     }
 
     /// Takes note that nothing refers to a block any more.
