@@ -2,29 +2,29 @@
 //!
 //! ```text
 //!   gather   decode the old blocks, sort out dead and expired rows
-//!   build    divide what stays among leaves, compress, append: may fail, and then nothing happened
+//!   build    divide what stays among leaves, pack each: may fail, and then nothing happened
 //!   commit   seal the old blocks, carry late marks over, lead the slots to the new ones, retire
 //! ```
 //!
-//! All under the lock of the shard, in the buffers of one [`Writer`]. Stores, sweeps and merges
-//! differ only in what they do to the rows between gathering and building.
+//! All under the lock of the shard, in the buffers of one [`Writer`]. Sweeps, merges and stores
+//! that cannot just append (see [`mod@crate::append`]) differ only in what they do to the rows
+//! between gathering and building.
 
 use std::ops::Range;
 
-use codec::{Damaged, Dictionary, Encoder, Method};
+use codec::{Damaged, Encoder};
 use memory::Guard;
 use stdx::sync::atomic::Ordering;
 
-use crate::block::{Head, ROWS_MAX, fingerprint, owner_of};
+use crate::block::{ROWS_MAX, fingerprint};
 use crate::find::{is_dead, recent_of};
-use crate::frame::{FRAME_BYTES, Frame, FrameHead};
-use crate::image::{Content, draw};
+use crate::frame::{Frame, FrameHead};
 use crate::insert::Arrival;
-use crate::raw::{Block, Reference};
+use crate::raw::Block;
 use crate::reader::{Reader, unpack_frame};
 use crate::record::{Fields, Record, Rows};
 use crate::seal::ROWS_PER_DEAD_WORD;
-use crate::space::{NoRoom, Purpose};
+use crate::space::NoRoom;
 use crate::stats::Counters;
 use crate::trie::{Leaf, Node};
 use crate::zone::{OVERFULL, Zone};
@@ -45,8 +45,8 @@ pub struct Writer {
     /// A compressed frame or long value.
     pub(crate) encoded: Vec<u8>,
     /// The frames of a block.
-    frames: Vec<FrameHead>,
-    stored: Vec<u8>,
+    pub(crate) frames: Vec<FrameHead>,
+    pub(crate) stored: Vec<u8>,
     pub(crate) image: Vec<u8>,
     pub(crate) batch: Batch,
     pub(crate) sink: Option<Sink>,
@@ -152,41 +152,6 @@ impl Writer {
             + self.reader.memory_bytes()
             + buffers
             + self.batch.bytes.capacity()
-    }
-}
-
-impl Writer {
-    /// Compresses rows in frames; returns how many bytes they have. `stored` and `frames` get what
-    /// comes of it.
-    fn encode_frames(
-        &mut self,
-        method: Method,
-        dictionary: Option<&Dictionary>,
-        rows: Range<usize>,
-    ) -> usize {
-        let Self { encoder, raw, encoded, stored, frames, batch, .. } = self;
-        stored.clear();
-        frames.clear();
-        let mut raw_bytes = 0;
-        let mut rest = &batch.kept[rows];
-        while !rest.is_empty() {
-            let (framed, behind) = rest.split_at(frame_rows(rest));
-            raw.clear();
-            for row in framed {
-                raw.extend_from_slice(&batch.bytes[row.bytes.clone()]);
-            }
-            encoder.encode(method, dictionary, raw, encoded);
-            stored.extend_from_slice(encoded);
-            frames.push(FrameHead {
-                rows: framed.len() as u8,
-                longs: framed.iter().filter(|row| row.long != 0).count() as u8,
-                raw_bytes: raw.len() as u16,
-                stored_bytes: encoded.len() as u16,
-            });
-            raw_bytes += raw.len();
-            rest = behind;
-        }
-        raw_bytes
     }
 }
 
@@ -361,51 +326,6 @@ impl Zone {
         self.divide(batch, right, middle..rows.end)
     }
 
-    /// Compresses rows into a block of their own and appends it.
-    fn pack(
-        &self,
-        guard: &Guard<'_>,
-        writer: &mut Writer,
-        node: Node,
-        rows: Range<usize>,
-        generation: u16,
-    ) -> Result<Reference, NoRoom> {
-        let (number, dictionary) = self.dictionaries.borrow(guard);
-        let raw_bytes = writer.encode_frames(self.settings.method, dictionary, rows.clone());
-        let Writer { stored, frames, image, batch, .. } = writer;
-        let rows = &batch.kept[rows];
-        let head = Head {
-            owner: owner_of(node.first_hash()),
-            generation,
-            method: Method::Raw,
-            checksum: self.settings.checksums,
-            long: false,
-            dictionary: 0,
-            stored_bytes: stored.len() as u32,
-            raw_bytes: raw_bytes as u32,
-            rows: rows.len() as u8,
-            longs: rows.iter().filter(|row| row.long != 0).count() as u8,
-            frames: frames.len() as u8,
-        };
-        let head = self.with_method(head, number);
-        draw(&head, rows, &Content { frames, stored }, image);
-        let reference = self.space.append(Purpose::Store, image).inspect_err(|NoRoom| {
-            self.dictionaries.release(head.dictionary);
-        })?;
-        self.enlist(&head);
-        Ok(reference)
-    }
-
-    /// The head of a block of rows with the method and dictionary that its frames need: none if all
-    /// of them are raw, and then the borrowed dictionary is released.
-    pub(crate) fn with_method(&self, head: Head, number: u8) -> Head {
-        if head.stored_bytes == head.raw_bytes {
-            self.dictionaries.release(number);
-            return Head { method: Method::Raw, dictionary: 0, ..head };
-        }
-        Head { method: self.settings.method, dictionary: number, ..head }
-    }
-
     /// Retires what was built in vain.
     fn abandon(&self, guard: &Guard<'_>, writer: &mut Writer) {
         for built in writer.batch.built.drain(..) {
@@ -481,16 +401,6 @@ impl Zone {
             Some((self.space.ground.block(guard, built.leaf.block?)?, rank))
         })
     }
-}
-
-/// How many of these rows the first frame gets.
-fn frame_rows(rows: &[Kept]) -> usize {
-    let mut bytes = 0;
-    let fits = |row: &&Kept| {
-        bytes += row.bytes.len();
-        bytes <= FRAME_BYTES
-    };
-    rows.iter().take_while(fits).count().max(1)
 }
 
 fn was_accessed(block: &Block<'_>, rank: usize) -> bool {
