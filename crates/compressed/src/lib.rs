@@ -12,10 +12,10 @@
 //! a piece of about 1 KiB, and the full key compared.
 //!
 //! **Writing** happens under the lock of one of 64 shards: a new block takes the old one's place,
-//! or two, or one for two. Most newcomers are appended: one frame is compressed anew, the others are
-//! copied as they are stored. Otherwise the block is decoded, rows come and go, and what is not
-//! needed any more goes on that occasion. A removal ([`Zone::remove`]) only sets a bit, without a
-//! lock; how that fits together with a replacement is the subject of [`mod@seal`].
+//! or two, or one for two. Most newcomers are appended: one frame is compressed anew, and the
+//! others are copied as they are stored. Otherwise the block is decoded, rows come and go, and what
+//! is not needed any more goes on that occasion. A removal ([`Zone::remove`]) only sets a bit,
+//! without a lock; how that fits together with a replacement is the subject of [`mod@seal`].
 //!
 //! This is zExpander's Z-zone with these changes: fingerprints instead of Bloom filters, zstd with
 //! dictionaries instead of LZ4, a log of slabs instead of an allocator's chunks, dead rows that

@@ -75,6 +75,26 @@ fn a_row_longer_than_a_frame_is_a_frame_alone() {
 }
 
 #[test]
+fn rows_are_appended_up_to_the_bytes_of_a_block_and_then_it_splits() {
+    let (mut world, keys) = (world(8), neighbours(100));
+    let mut most = 0;
+    for key in &keys {
+        let before = world.zone.stats();
+        world.insert(key, &value(key)).expect("room");
+        let after = world.zone.stats();
+        assert!(after.splits == before.splits || after.inserted_short == before.inserted_short);
+        world.with_block(key, |block| most = most.max(block.head().raw_bytes as usize));
+        if after.splits == 1 {
+            break;
+        }
+    }
+    // A row has some 100 bytes.
+    let block_bytes = world.zone.settings.block_bytes;
+    assert!((block_bytes - 120..=block_bytes).contains(&most) && world.zone.stats().splits == 1);
+    world.check();
+}
+
+#[test]
 fn an_append_carries_over_dead_and_accessed_bits_and_records() {
     // From 30 rows to 34: there is another word of either kind of bits.
     let (mut world, keys) = (filled(30).0, neighbours(34));
