@@ -60,7 +60,7 @@ pub(crate) struct Batch {
     pub(crate) bytes: Vec<u8>,
     pub(crate) kept: Vec<Kept>,
     pub(crate) gone: Vec<Gone>,
-    sources: Vec<Leaf>,
+    pub(crate) sources: Vec<Leaf>,
     /// Whether something of a source could not be read, or was flushed.
     lost: bool,
     /// Sources, and ranks of rows that could not be read: their items still count.
