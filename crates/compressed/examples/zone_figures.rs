@@ -121,6 +121,8 @@ fn main() {
     let stats = zone.stats();
     let moved = stats.space.moved_bytes - early.space.moved_bytes;
     let appended = stats.space.appended_bytes - early.space.appended_bytes;
+    let short = stats.inserted_short as f64 / stats.inserted as f64;
+    println!("short way                {:.1} % of insertions", 100.0 * short);
     println!("refused {refused}, evicted {}, background {trained_s:.2} s", stats.evicted);
     println!("moved per byte appended  {:.2}", moved as f64 / appended.max(1) as f64);
     println!("insert                   {cpu_us:.2} us of CPU on average, with the background");

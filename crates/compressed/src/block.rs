@@ -3,18 +3,20 @@
 //! A block of rows, aligned to 8 bytes:
 //!
 //! ```text
-//!   0       4            6       7            8        10    12      13      14   16        24
-//!   +-------+------------+-------+------------+--------+-----+-------+-------+----+---------+
-//!   | owner | generation | kind  | dictionary | stored | raw | rows  | longs | 0  | recent  |
-//!   | u32   | u16        | u8    | u8         | u16    | u16 | u8    | u8    |    | 2 x u32 |
-//!   +-------+------------+-------+------------+--------+-----+-------+-------+----+---------+
+//!   0       4            6      7            8        10    12     13      14      15 16       24
+//!   +-------+------------+------+------------+--------+-----+------+-------+--------+-+---------+
+//!   | owner | generation | kind | dictionary | stored | raw | rows | longs | frames |0| recent  |
+//!   | u32   | u16        | u8   | u8         | u16    | u16 | u8   | u8    | u8     | | 2 x u32 |
+//!   +-------+------------+------+------------+--------+-----+------+-------+--------+-+---------+
 //!   24
-//!   +------------+----------------+-------------+------------+-----------------+--------------+
-//!   | dead words | accessed words | long blocks | (checksum) | fingerprints    | stored bytes |
-//!   | u32, 31    | u32, 32 rows   | u32 each    | u32        | u8 for each row |              |
-//!   | rows each  | each           |             |            |                 |              |
-//!   +------------+----------------+-------------+------------+-----------------+--------------+
+//!   +-------------+-------------+----------+-------------+--------------+-----------+--------+
+//!   | dead words  | accessed    | slots of | (checksums) | fingerprints | heads of  | frames |
+//!   | u32, 31     | words, u32, | longs,   | u32 for     | u8 for each  | frames,   |        |
+//!   | rows each   | 32 rows     | u32 each | each frame  | row          | 6 bytes   |        |
+//!   +-------------+-------------+----------+-------------+--------------+-----------+--------+
 //! ```
+//!
+//! Its rows are compressed in frames of a few rows each, see [`crate::frame`].
 //!
 //! A long block holds one value that is too long to lie among rows; the row keeps its key and
 //! fields, and its block keeps the reference:
@@ -29,7 +31,7 @@
 //!   owner       the top 32 bits of the hash of one of its rows: leads the cleaner to the leaf
 //!   kind        0..1 method   6 checksum   7 long
 //!   dictionary  0 none, otherwise its number plus 1
-//!   stored      bytes as they are stored      raw   bytes when they are decoded
+//!   stored      bytes of rows or value as they are stored      raw   when they are decoded
 //! ```
 //!
 //! The fingerprints are the low byte of each row's hash, in the order of the rows. zExpander keeps
@@ -42,6 +44,7 @@
 
 use std::ops::Range;
 
+use crate::frame::FRAME_HEAD_BYTES;
 use crate::seal::ROWS_PER_DEAD_WORD;
 use codec::Method;
 
@@ -79,6 +82,7 @@ pub(crate) struct Head {
     pub(crate) raw_bytes: u32,
     pub(crate) rows: u8,
     pub(crate) longs: u8,
+    pub(crate) frames: u8,
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -112,6 +116,7 @@ impl Head {
             raw_bytes,
             rows: if long { 0 } else { bytes[12] },
             longs: if long { 0 } else { bytes[13] },
+            frames: if long { 0 } else { bytes[14] },
         };
         (head.block_bytes() <= bytes_max).then_some(head)
     }
@@ -130,7 +135,7 @@ impl Head {
             let short = |bytes| u16::try_from(bytes).expect("a block of rows is short");
             image.extend_from_slice(&short(self.stored_bytes).to_ne_bytes());
             image.extend_from_slice(&short(self.raw_bytes).to_ne_bytes());
-            image.extend_from_slice(&[self.rows, self.longs, 0, 0]);
+            image.extend_from_slice(&[self.rows, self.longs, self.frames, 0]);
             image.extend_from_slice(&[0; RECENTS * WORD_BYTES]);
         }
     }
@@ -159,6 +164,16 @@ impl Head {
         self.accessed_at() + self.accessed_words() * WORD_BYTES
     }
 
+    /// How many checksums there are: one for each frame, or one for a long value.
+    #[inline]
+    pub(crate) fn checksums(&self) -> usize {
+        match (self.checksum, self.long) {
+            (false, _) => 0,
+            (true, true) => 1,
+            (true, false) => self.frames.into(),
+        }
+    }
+
     /// Where the words that change end.
     #[inline]
     pub(crate) fn checksum_at(&self) -> usize {
@@ -171,13 +186,20 @@ impl Head {
 
     #[inline]
     pub(crate) fn fingerprints(&self) -> Range<usize> {
-        let start = self.checksum_at() + if self.checksum { WORD_BYTES } else { 0 };
+        let start = self.checksum_at() + self.checksums() * WORD_BYTES;
         start..start + usize::from(self.rows)
+    }
+
+    /// Where the heads of the frames stand.
+    #[inline]
+    pub(crate) fn frame_heads(&self) -> Range<usize> {
+        let start = self.fingerprints().end;
+        start..start + usize::from(self.frames) * FRAME_HEAD_BYTES
     }
 
     #[inline]
     pub(crate) fn stored(&self) -> Range<usize> {
-        let start = self.fingerprints().end;
+        let start = self.frame_heads().end;
         start..start + self.stored_bytes as usize
     }
 
@@ -220,12 +242,14 @@ mod tests {
             raw_bytes: 3000,
             rows,
             longs,
+            frames: rows.div_ceil(10),
         }
     }
 
     #[test]
     fn a_head_is_read_as_it_was_written_and_never_beyond_its_room() {
-        let long = Head { long: true, stored_bytes: 70_000, raw_bytes: 90_000, ..head(0, 0) };
+        let long =
+            Head { long: true, frames: 0, stored_bytes: 70_000, raw_bytes: 90_000, ..head(0, 0) };
         let checked = Head { checksum: true, ..head(ROWS_MAX as u8, ROWS_MAX as u8) };
         for head in [head(1, 0), head(31, 0), head(32, 3), long, checked] {
             let mut image = Vec::new();
@@ -237,8 +261,8 @@ mod tests {
     }
 
     #[test]
-    fn a_block_of_twenty_rows_has_52_bytes_beside_what_is_stored() {
-        assert_eq!(head(20, 0).stored().start, 52);
+    fn a_block_of_twenty_rows_in_two_frames_has_64_bytes_beside_what_is_stored() {
+        assert_eq!(head(20, 0).stored().start, 64);
         assert_eq!((head(31, 0).dead_words(), head(32, 0).dead_words()), (1, 2));
         assert_eq!((head(32, 0).accessed_words(), head(33, 0).accessed_words()), (1, 2));
     }

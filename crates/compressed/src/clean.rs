@@ -9,11 +9,10 @@
 //! background.
 
 use memory::Guard;
-use stdx::sync::atomic::Ordering;
 use stdx::sync::lock;
 
 use crate::block::hash_of_owner;
-use crate::image::{draw_again, draw_long};
+use crate::image::{draw_copy, draw_long};
 use crate::raw::Block;
 use crate::rewrite::Writer;
 use crate::space::{NoRoom, Purpose, Victim};
@@ -108,7 +107,7 @@ impl Zone {
         if block.head().long {
             draw_long(block.head(), block.stored(), &mut writer.image);
         } else {
-            draw_again(block, &mut writer.image);
+            draw_copy(block, block.head(), None, &mut writer.image);
         }
         let Ok(reference) = self.space.append(Purpose::Move, &writer.image) else {
             if self.space.waits_for_readers() {
@@ -121,24 +120,31 @@ impl Zone {
         self.dictionaries.share(block.head().dictionary);
         match slot {
             Some(slot) => slot.publish(reference.code()),
-            None => self.lead_to_copy(guard, block, leaf, Leaf { block: Some(reference), ..leaf }),
+            None => {
+                let moved = Leaf { block: Some(reference), ..leaf };
+                self.lead_to_copy(guard, block, leaf, moved);
+            }
         }
-        if !block.head().long {
-            let head = block.head();
-            self.counters.raw_bytes.fetch_add(head.raw_bytes as usize, Ordering::Relaxed);
-            self.counters.rows.fetch_add(head.rows.into(), Ordering::Relaxed);
-        }
+        self.enlist(block.head());
         self.retire(block);
         Ok(())
     }
 
-    /// Seals a block of rows, carries late marks to its copy, and publishes that.
-    fn lead_to_copy(&self, guard: &Guard<'_>, block: &Block<'_>, leaf: Leaf, moved: Leaf) {
+    /// Seals a block of rows, carries late marks to its copy, and publishes that. The copy has all
+    /// its rows at their ranks, and may have more.
+    pub(crate) fn lead_to_copy<'g>(
+        &self,
+        guard: &'g Guard<'_>,
+        block: &Block<'_>,
+        leaf: Leaf,
+        moved: Leaf,
+    ) -> Block<'g> {
         let copy = moved.block.and_then(|reference| self.space.ground.block(guard, reference));
         let copy = copy.expect("it was written a moment ago");
         for (old, new) in block.dead().iter().zip(copy.dead()) {
             new.bury_all(old.seal());
         }
         self.trie.replace(&[leaf], &[moved]);
+        copy
     }
 }

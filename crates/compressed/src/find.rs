@@ -1,4 +1,5 @@
-//! Lookups and removals: no lock, and nothing decoded unless a fingerprint of a live row matches.
+//! Lookups and removals: no lock, and nothing decoded but the frames of live rows whose fingerprint
+//! matches.
 //!
 //! A lookup is right at the moment at which it finds a row's dead bit clear: the row itself never
 //! changes. A removal that meets a seal waits for the new block and looks there.
@@ -13,9 +14,10 @@ use stdx::sync::Backoff;
 use stdx::sync::atomic::Ordering;
 
 use crate::block::{RECENTS, fingerprint};
+use crate::frame::Frame;
 use crate::raw::{Block, Reference};
-use crate::reader::{Reader, Value, unpack};
-use crate::record::{Fields, Row, Rows};
+use crate::reader::{Reader, Value, unpack_frame, unpack_long};
+use crate::record::{Fields, Rows};
 use crate::seal::{Mark, ROWS_PER_DEAD_WORD};
 use crate::zone::Zone;
 
@@ -76,13 +78,7 @@ impl Zone {
         reader.value = Value::Nowhere;
         reader.counts.lookups += 1;
         let block = self.block_of(guard, hash)?;
-        let found = match self.search(guard, &block, hash, key, reader) {
-            Ok(found) => found?,
-            Err(Damaged) => {
-                reader.counts.damaged += 1;
-                return None;
-            }
-        };
+        let found = self.search(guard, &block, hash, key, reader).ok().flatten()?;
         if found.fields.is_expired(now) {
             return None;
         }
@@ -111,10 +107,7 @@ impl Zone {
             let mark = match self.search(guard, &block, hash, key, reader) {
                 Ok(None) => return false,
                 Ok(Some(found)) => mark(&block, found.rank),
-                Err(Damaged) => {
-                    reader.counts.damaged += 1;
-                    self.mark_matches(&block, hash)
-                }
+                Err(Damaged) => self.mark_unreadable(guard, &block, hash, reader),
             };
             match mark {
                 Mark::Killed => {
@@ -146,37 +139,67 @@ impl Zone {
         (block.head().generation == generation).then_some(block)
     }
 
-    /// The live row of a key in a block. What was decoded stays in the reader.
+    /// The live row of a key in a block; its frame stays in the reader. A damaged frame is counted,
+    /// and is an error unless the key is in another one.
     #[inline]
-    fn search<'g>(
+    pub(crate) fn search(
         &self,
-        guard: &'g Guard<'_>,
-        block: &Block<'g>,
+        guard: &Guard<'_>,
+        block: &Block<'_>,
         hash: u64,
         key: &[u8],
         reader: &mut Reader,
     ) -> Result<Option<FoundRow>, Damaged> {
-        let sought = fingerprint(hash);
-        let mut decoded = false;
-        for (rank, &print) in block.fingerprints().iter().enumerate() {
-            if print != sought || is_dead(block, rank) {
-                continue;
+        if !block.fingerprints().contains(&fingerprint(hash)) {
+            return Ok(None);
+        }
+        let frames = block.frames().inspect_err(|Damaged| reader.counts.damaged += 1)?;
+        let decoded_before = reader.counts.decoded;
+        let mut result = Ok(None);
+        for frame in frames {
+            match self.search_frame(guard, block, &frame, hash, key, reader) {
+                Ok(None) => {}
+                Ok(found) => return Ok(found),
+                Err(Damaged) => {
+                    reader.counts.damaged += 1;
+                    result = Err(Damaged);
+                }
             }
-            if !decoded {
-                unpack(&self.dictionaries, guard, block, &mut reader.decoder, &mut reader.rows)?;
-                reader.counts.decoded += 1;
-                decoded = true;
-            }
-            let (row, longs_before) = row_at(&reader.rows, rank)?;
-            if row.key == key {
-                let start = row.value.as_ptr().addr() - reader.rows.as_ptr().addr();
+        }
+        reader.counts.decoded_in_vain += reader.counts.decoded - decoded_before;
+        result
+    }
+
+    #[inline]
+    fn search_frame(
+        &self,
+        guard: &Guard<'_>,
+        block: &Block<'_>,
+        frame: &Frame,
+        hash: u64,
+        key: &[u8],
+        reader: &mut Reader,
+    ) -> Result<Option<FoundRow>, Damaged> {
+        let prints = block.fingerprints();
+        let may_be = |rank: usize| prints[rank] == fingerprint(hash) && !is_dead(block, rank);
+        if !frame.ranks().any(may_be) {
+            return Ok(None);
+        }
+        let Reader { decoder, rows: raw, counts, .. } = reader;
+        unpack_frame(&self.dictionaries, guard, block, frame, decoder, raw)?;
+        counts.decoded += 1;
+        let (mut rows, mut longs) = (Rows::new(raw), frame.longs());
+        for rank in frame.ranks() {
+            let row = rows.next_row()?;
+            let slot = if row.long { Some(longs.next().ok_or(Damaged)?) } else { None };
+            if row.key == key && may_be(rank) {
+                let start = row.value.as_ptr().addr() - raw.as_ptr().addr();
                 let value = start..start + row.value.len();
-                let long = row.long.then_some((longs_before, row.value_bytes));
+                let long = slot.map(|slot| (slot, row.value_bytes));
                 return Ok(Some(FoundRow { rank, fields: row.fields, value, long }));
             }
         }
-        reader.counts.decoded_in_vain += u64::from(decoded);
-        Ok(None)
+        if rows.is_empty() { Ok(None) } else { Err(Damaged) }
     }
 
     fn read_long(
@@ -192,23 +215,47 @@ impl Zone {
         if !long.head().long || long.head().raw_bytes as usize != value_bytes {
             return Err(Damaged);
         }
-        unpack(&self.dictionaries, guard, &long, &mut reader.decoder, &mut reader.long)
+        unpack_long(&self.dictionaries, guard, &long, &mut reader.decoder, &mut reader.long)
     }
 
-    /// A block cannot be decoded, so the key may be any that its fingerprint matches: all of them
-    /// go, in case that another reader is luckier.
-    fn mark_matches(&self, block: &Block<'_>, hash: u64) -> Mark {
+    /// A frame cannot be decoded, so the key may be any in it that its fingerprint matches: all of
+    /// them go, in case that another reader is luckier.
+    fn mark_unreadable(
+        &self,
+        guard: &Guard<'_>,
+        block: &Block<'_>,
+        hash: u64,
+        reader: &mut Reader,
+    ) -> Mark {
         let sought = fingerprint(hash);
         for (rank, &print) in block.fingerprints().iter().enumerate() {
-            if print == sought {
-                match mark(block, rank) {
-                    Mark::Killed => self.counters.items_gone(1),
-                    Mark::WasDead => {}
-                    Mark::Sealed => return Mark::Sealed,
-                }
+            if print != sought || self.is_readable(guard, block, rank, reader) {
+                continue;
+            }
+            match mark(block, rank) {
+                Mark::Killed => self.counters.items_gone(1),
+                Mark::WasDead => {}
+                Mark::Sealed => return Mark::Sealed,
             }
         }
         Mark::WasDead
+    }
+
+    /// Whether the frame of a row can be decoded, and holds rows.
+    fn is_readable(
+        &self,
+        guard: &Guard<'_>,
+        block: &Block<'_>,
+        rank: usize,
+        reader: &mut Reader,
+    ) -> bool {
+        let Ok(frame) = block.frame_of(rank) else { return false };
+        let Reader { decoder, rows: raw, .. } = reader;
+        if unpack_frame(&self.dictionaries, guard, block, &frame, decoder, raw).is_err() {
+            return false;
+        }
+        let mut rows = Rows::new(raw);
+        frame.ranks().all(|_| rows.next_row().is_ok()) && rows.is_empty()
     }
 
     /// Waits until a block that is sealed is no longer where the hash leads to.
@@ -220,23 +267,12 @@ impl Zone {
 }
 
 /// A row that was found, and where its value lies.
-struct FoundRow {
+pub(crate) struct FoundRow {
     rank: usize,
     fields: Fields,
     value: std::ops::Range<usize>,
     /// Which of the long blocks, and the bytes that it must have, if it is long.
     long: Option<(usize, usize)>,
-}
-
-/// The row at a rank, and how many long ones stand before it.
-#[inline]
-fn row_at(raw: &[u8], rank: usize) -> Result<(Row<'_>, usize), Damaged> {
-    let mut rows = Rows::new(raw);
-    let mut longs = 0;
-    for _ in 0..rank {
-        longs += usize::from(rows.next_row()?.long);
-    }
-    Ok((rows.next_row()?, longs))
 }
 
 #[inline]

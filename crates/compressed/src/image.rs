@@ -4,12 +4,32 @@ use stdx::sync::atomic::Ordering;
 
 use crate::block::{Head, RECENT_AT, RECENTS};
 use crate::find::recent_moved;
+use crate::frame::{FRAME_HEAD_BYTES, FrameHead};
 use crate::raw::Block;
 use crate::rewrite::Kept;
 use crate::seal::ROWS_PER_DEAD_WORD;
 
+/// What is drawn behind the fingerprints, and the checksums before them.
+pub(crate) struct Content<'c> {
+    pub(crate) frames: &'c [FrameHead],
+    pub(crate) stored: &'c [u8],
+}
+
+/// A row that is appended to a copy of a block, and the frame that holds it.
+pub(crate) struct Addition<'a> {
+    pub(crate) fingerprint: u8,
+    /// What stands in the slot of its long block; 0 if it is not long.
+    pub(crate) long: u32,
+    /// How many frames of the block are kept; the new one stands behind them.
+    pub(crate) frames_kept: usize,
+    /// Stored bytes of those.
+    pub(crate) stored_kept: usize,
+    pub(crate) frame: FrameHead,
+    pub(crate) stored: &'a [u8],
+}
+
 /// Draws the image of a block of rows.
-pub(crate) fn draw(head: &Head, rows: &[Kept], stored: &[u8], image: &mut Vec<u8>) {
+pub(crate) fn draw(head: &Head, rows: &[Kept], content: &Content<'_>, image: &mut Vec<u8>) {
     image.clear();
     head.write(image);
     let words = |per_word: usize, bit: &dyn Fn(&Kept) -> bool, image: &mut Vec<u8>| {
@@ -33,10 +53,16 @@ pub(crate) fn draw(head: &Head, rows: &[Kept], stored: &[u8], image: &mut Vec<u8
         image.extend_from_slice(&row.long.to_ne_bytes());
     }
     if head.checksum {
-        image.extend_from_slice(&codec::checksum(stored).to_ne_bytes());
+        let mut rest = content.stored;
+        for frame in content.frames {
+            let (stored, behind) = rest.split_at(frame.stored_bytes.into());
+            image.extend_from_slice(&codec::checksum(stored).to_ne_bytes());
+            rest = behind;
+        }
     }
     image.extend(rows.iter().map(|row| row.fingerprint));
-    image.extend_from_slice(stored);
+    image.extend(content.frames.iter().flat_map(FrameHead::bytes));
+    image.extend_from_slice(content.stored);
     image.resize(head.block_bytes(), 0);
 }
 
@@ -51,29 +77,61 @@ pub(crate) fn draw_long(head: &Head, stored: &[u8], image: &mut Vec<u8>) {
     image.resize(head.block_bytes(), 0);
 }
 
-/// Draws a block of rows as it is at this moment.
-pub(crate) fn draw_again(block: &Block<'_>, image: &mut Vec<u8>) {
-    let head = block.head();
+/// Draws a block of rows as it is at this moment, perhaps with one more row, which is born dead.
+/// `head` is that of the copy.
+pub(crate) fn draw_copy(
+    block: &Block<'_>,
+    head: &Head,
+    added: Option<&Addition<'_>>,
+    image: &mut Vec<u8>,
+) {
     image.clear();
     head.write(image);
-    for (at, record) in block.recent().iter().enumerate().take(RECENTS) {
+    for (at, record) in block.recent().iter().enumerate() {
         let at = RECENT_AT + at * size_of::<u32>();
         let record = record.load(Ordering::Relaxed).to_ne_bytes();
         image[at..at + record.len()].copy_from_slice(&record);
     }
-    for word in block.dead() {
-        image.extend_from_slice(&word.bits().to_ne_bytes());
+    // The newcomer's rank is the last one, so that old rows keep their bits in their words.
+    let born_dead = added.map(|_| block.fingerprints().len());
+    for index in 0..head.dead_words() {
+        let bits = block.dead().get(index).map_or(0, |word| word.bits());
+        let newborn = born_dead.filter(|rank| rank / ROWS_PER_DEAD_WORD == index);
+        let newborn = newborn.map_or(0, |rank| 1 << (rank % ROWS_PER_DEAD_WORD));
+        image.extend_from_slice(&(bits | newborn).to_ne_bytes());
     }
-    for word in block.accessed() {
-        image.extend_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+    for index in 0..head.accessed_words() {
+        let word = block.accessed().get(index).map_or(0, |word| word.load(Ordering::Relaxed));
+        image.extend_from_slice(&word.to_ne_bytes());
     }
     for slot in block.longs() {
         image.extend_from_slice(&slot.load().to_ne_bytes());
     }
-    if let Some(checksum) = block.checksum() {
-        image.extend_from_slice(&checksum.to_ne_bytes());
+    match added {
+        None => {
+            image.extend_from_slice(block.checksums());
+            image.extend_from_slice(block.fingerprints());
+            image.extend_from_slice(block.frame_heads());
+            image.extend_from_slice(block.stored());
+        }
+        Some(added) => draw_addition(block, head, added, image),
+    }
+    image.resize(head.block_bytes(), 0);
+}
+
+/// What is behind the words that change and the old slots, with one more row.
+fn draw_addition(block: &Block<'_>, head: &Head, added: &Addition<'_>, image: &mut Vec<u8>) {
+    if added.long != 0 {
+        image.extend_from_slice(&added.long.to_ne_bytes());
+    }
+    if head.checksum {
+        image.extend_from_slice(&block.checksums()[..added.frames_kept * size_of::<u32>()]);
+        image.extend_from_slice(&codec::checksum(added.stored).to_ne_bytes());
     }
     image.extend_from_slice(block.fingerprints());
-    image.extend_from_slice(block.stored());
-    image.resize(head.block_bytes(), 0);
+    image.push(added.fingerprint);
+    image.extend_from_slice(&block.frame_heads()[..added.frames_kept * FRAME_HEAD_BYTES]);
+    image.extend_from_slice(&added.frame.bytes());
+    image.extend_from_slice(&block.stored()[..added.stored_kept]);
+    image.extend_from_slice(added.stored);
 }

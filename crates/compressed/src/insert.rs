@@ -12,13 +12,16 @@ use stdx::sync::atomic::Ordering;
 use stdx::sync::lock;
 
 use crate::block::{Head, owner_of};
+use crate::frame::FRAME_BYTES;
 use crate::image::draw_long;
-use crate::record::{KEY_BYTES_MAX, ROW_HEAD_BYTES_MAX, Record};
+use crate::raw::Block;
+use crate::record::{KEY_BYTES_MAX, ROW_HEAD_BYTES_MAX, Record, write_row};
 use crate::rewrite::{Gone, Unbuilt, Why, Writer, newcomer_row};
 use crate::seal::{DeadWord, ROWS_PER_DEAD_WORD};
 use crate::space::Purpose;
 use crate::stats::Counters;
 use crate::sweep::select;
+use crate::trie::Leaf;
 use crate::zone::{STORED_SHARE, Zone};
 
 /// How often an insertion makes room before it gives up.
@@ -38,6 +41,13 @@ pub enum Refused {
     Pinned,
     /// A flush is emptying the zone leaf by leaf.
     Flushing,
+}
+
+/// An item on its way in, and the generation of the block that it enters.
+pub(crate) struct Arrival<'r> {
+    pub(crate) hash: u64,
+    pub(crate) record: &'r Record<'r>,
+    pub(crate) generation: u16,
 }
 
 /// An item that is in the zone, where nobody finds it yet.
@@ -91,9 +101,10 @@ impl Zone {
             let guard = &self.epochs.pin();
             let _shard = lock(self.shard(hash));
             let generation = self.generation().ok_or(Refused::Flushing)?;
-            match self.try_insert(guard, hash, record, now, writer, generation) {
-                Ok(()) => {
-                    if let Some((block, rank)) = self.newcomer(guard, &writer.batch) {
+            let arrival = Arrival { hash, record, generation };
+            match self.try_insert(guard, &arrival, now, writer) {
+                Ok(place) => {
+                    if let Some((block, rank)) = place {
                         let word = &block.dead()[rank / ROWS_PER_DEAD_WORD];
                         let bit = rank % ROWS_PER_DEAD_WORD;
                         confirm(guard, Newcomer { zone: self, word, bit });
@@ -108,27 +119,50 @@ impl Zone {
         Err(if waits { Refused::Pinned } else { Refused::NoRoom })
     }
 
-    /// One attempt, under the lock of the shard.
-    fn try_insert(
+    /// One attempt, under the lock of the shard. Returns where the newcomer is.
+    fn try_insert<'g>(
         &self,
-        guard: &Guard<'_>,
-        hash: u64,
-        record: &Record<'_>,
+        guard: &'g Guard<'_>,
+        arrival: &Arrival<'_>,
         now: u32,
         writer: &mut Writer,
-        generation: u16,
+    ) -> Result<Option<(Block<'g>, usize)>, Refused> {
+        let long = self.append_long(guard, arrival, writer)?;
+        writer.row.clear();
+        write_row(arrival.record, long != 0, &mut writer.row);
+        let leaf = self.trie.leaf(arrival.hash);
+        let mut place = self.append_row(guard, leaf, arrival, long, writer);
+        if place.is_some() {
+            Counters::count(&self.counters.inserted_short);
+        } else {
+            self.rewrite_with(guard, leaf, arrival, long, now, writer)?;
+            place = self.newcomer(guard, &writer.batch);
+        }
+        if long == 0 {
+            self.dictionaries.sample(&writer.row, FRAME_BYTES, self.budget_bytes());
+        }
+        Ok(place)
+    }
+
+    /// The long way: the leaf is decoded and built anew.
+    fn rewrite_with(
+        &self,
+        guard: &Guard<'_>,
+        leaf: Leaf,
+        arrival: &Arrival<'_>,
+        long: u32,
+        now: u32,
+        writer: &mut Writer,
     ) -> Result<(), Refused> {
         writer.batch.clear();
-        let long = self.append_long(guard, hash, record, writer, generation)?;
-        let leaf = self.trie.leaf(hash);
         self.gather(guard, writer, leaf, now);
-        let batch = &mut writer.batch;
-        let bytes = &batch.bytes;
-        for row in batch.kept.extract_if(.., |kept| bytes[kept.key.clone()] == *record.key) {
+        let Writer { batch, row, .. } = writer;
+        let (bytes, key) = (&batch.bytes, arrival.record.key);
+        for row in batch.kept.extract_if(.., |kept| bytes[kept.key.clone()] == *key) {
             batch.gone.push(Gone { row, why: Why::Replaced });
         }
-        newcomer_row(record, hash, long, batch);
-        while let Err(unbuilt) = self.build(guard, writer, leaf.node, generation) {
+        newcomer_row(arrival, long, row, batch);
+        while let Err(unbuilt) = self.build(guard, writer, leaf.node, arrival.generation) {
             let rows = writer.batch.kept.len();
             if unbuilt == Unbuilt::Crowded {
                 select(writer, &mut |kept| kept.origin.is_some());
@@ -140,12 +174,6 @@ impl Zone {
         }
         self.commit(guard, writer);
         self.report(guard, writer);
-        if long == 0
-            && let Some(row) = writer.batch.kept.iter().find(|kept| kept.origin.is_none())
-        {
-            let row = &writer.batch.bytes[row.bytes.clone()];
-            self.dictionaries.sample(row, self.settings.block_bytes, self.budget_bytes());
-        }
         Ok(())
     }
 
@@ -153,11 +181,10 @@ impl Zone {
     fn append_long(
         &self,
         guard: &Guard<'_>,
-        hash: u64,
-        record: &Record<'_>,
+        arrival: &Arrival<'_>,
         writer: &mut Writer,
-        generation: u16,
     ) -> Result<u32, Refused> {
+        let record = arrival.record;
         let row_bytes = ROW_HEAD_BYTES_MAX + record.key.len() + record.value.len();
         if row_bytes <= self.settings.block_bytes / LONG_SHARE {
             return Ok(0);
@@ -166,15 +193,15 @@ impl Zone {
             return Err(Refused::TooLarge);
         }
         let (mut number, dictionary) = self.dictionaries.borrow(guard);
-        let Writer { encoder, stored, image, .. } = writer;
+        let Writer { encoder, encoded: stored, image, .. } = writer;
         let method = encoder.encode(self.settings.method, dictionary, record.value, stored);
         if method == Method::Raw {
             self.dictionaries.release(number);
             number = 0;
         }
         let head = Head {
-            owner: owner_of(hash),
-            generation,
+            owner: owner_of(arrival.hash),
+            generation: arrival.generation,
             method,
             checksum: self.settings.checksums,
             long: true,
@@ -183,6 +210,7 @@ impl Zone {
             raw_bytes: record.value.len() as u32,
             rows: 0,
             longs: 0,
+            frames: 0,
         };
         let appended = if head.block_bytes() > self.space.slab_bytes() / STORED_SHARE {
             Err(Refused::TooLarge)

@@ -2,19 +2,20 @@
 //! dictionary, in slabs of the same arena as the hot zone's.
 //!
 //! ```text
-//!   hash -> trie -> slot -> block: fingerprints, dead and accessed bits, compressed rows
+//!   hash -> trie -> slot -> block: fingerprints, dead and accessed bits, frames of rows
 //!                             |
 //!   slabs: | block | block | block ...   a log; blocks are only ever appended and moved
 //! ```
 //!
 //! **Reading** ([`Zone::find`]) takes no lock. The trie leads to a block by a few probes; the
-//! fingerprints say which rows may be the key's; only if one of them is alive is the block decoded,
-//! and the full key compared.
+//! fingerprints say which rows may be the key's; only if one of them is alive is its frame decoded,
+//! a piece of about 1 KiB, and the full key compared.
 //!
-//! **Writing** happens under the lock of one of 64 shards: the block is decoded, rows come and go,
-//! and a new block takes the old one's place, or two, or one for two. What is not needed any more
-//! goes on that occasion. A removal ([`Zone::remove`]) only sets a bit, without a lock; how that
-//! fits together with a replacement is the subject of [`mod@seal`].
+//! **Writing** happens under the lock of one of 64 shards: a new block takes the old one's place,
+//! or two, or one for two. Most newcomers are appended: one frame is compressed anew, and the
+//! others are copied as they are stored. Otherwise the block is decoded, rows come and go, and what
+//! is not needed any more goes on that occasion. A removal ([`Zone::remove`]) only sets a bit,
+//! without a lock; how that fits together with a replacement is the subject of [`mod@seal`].
 //!
 //! This is zExpander's Z-zone with these changes: fingerprints instead of Bloom filters, zstd with
 //! dictionaries instead of LZ4, a log of slabs instead of an allocator's chunks, dead rows that
@@ -35,6 +36,8 @@
 #![deny(unsafe_code)]
 
 #[cfg(not(loom))]
+mod append;
+#[cfg(not(loom))]
 mod block;
 #[cfg(not(loom))]
 mod clean;
@@ -43,11 +46,15 @@ pub mod dictionaries;
 #[cfg(not(loom))]
 mod find;
 #[cfg(not(loom))]
+mod frame;
+#[cfg(not(loom))]
 mod image;
 #[cfg(not(loom))]
 mod insert;
 #[cfg(not(loom))]
 mod maintain;
+#[cfg(not(loom))]
+mod pack;
 #[cfg(not(loom))]
 mod raw;
 #[cfg(not(loom))]

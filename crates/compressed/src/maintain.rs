@@ -3,7 +3,8 @@
 use memory::Guard;
 
 use crate::find::is_dead;
-use crate::reader::{Reader, unpack};
+use crate::raw::{Block, Reference};
+use crate::reader::{Reader, unpack_frame, unpack_long};
 use crate::record::{Record, Rows};
 use crate::rewrite::Writer;
 use crate::zone::Zone;
@@ -58,25 +59,7 @@ impl Zone {
             if let Some(block) = block
                 && Some(block.head().generation) == self.generation()
             {
-                let Reader { decoder, rows, .. } = reader;
-                let read = unpack(&self.dictionaries, guard, &block, decoder, rows);
-                let mut rows = Rows::new(rows);
-                let mut longs = block.longs().iter();
-                for rank in 0..block.fingerprints().len() {
-                    let Some(Ok(row)) = read.is_ok().then(|| rows.next_row()) else { break };
-                    let mut value = Some(row.value);
-                    if row.long {
-                        let code = longs.next().map_or(0, |slot| slot.load());
-                        let long = &mut reader.long;
-                        value = self.unpack_long(guard, code, decoder, long).then_some(&*long);
-                    }
-                    if let Some(value) = value
-                        && !is_dead(&block, rank)
-                        && !row.fields.is_expired(now)
-                    {
-                        visit(&Record { key: row.key, value, fields: row.fields });
-                    }
-                }
+                self.walk_block(guard, &block, now, reader, &mut visit);
             }
             cursor.hash = leaf.node.next_hash();
             if cursor.hash == 0 {
@@ -86,20 +69,54 @@ impl Zone {
         true
     }
 
-    fn unpack_long(
+    /// Visits the live rows of a block, but for those of damaged frames.
+    fn walk_block(
+        &self,
+        guard: &Guard<'_>,
+        block: &Block<'_>,
+        now: u32,
+        reader: &mut Reader,
+        visit: &mut impl FnMut(&Record<'_>),
+    ) {
+        let Reader { decoder, rows: raw, long, .. } = reader;
+        for frame in block.frames().into_iter().flatten() {
+            if unpack_frame(&self.dictionaries, guard, block, &frame, decoder, raw).is_err() {
+                continue;
+            }
+            let mut rows = Rows::new(raw);
+            let mut longs = block.longs()[frame.longs()].iter();
+            for rank in frame.ranks() {
+                let Ok(row) = rows.next_row() else { break };
+                let mut value = Some(row.value);
+                if row.long {
+                    let code = longs.next().map_or(0, |slot| slot.load());
+                    value = self.read_slot(guard, code, decoder, long).then_some(&*long);
+                }
+                if let Some(value) = value
+                    && !is_dead(block, rank)
+                    && !row.fields.is_expired(now)
+                {
+                    visit(&Record { key: row.key, value, fields: row.fields });
+                }
+            }
+        }
+    }
+
+    /// Decodes the long value that a slot refers to.
+    fn read_slot(
         &self,
         guard: &Guard<'_>,
         code: u32,
         decoder: &mut codec::Decoder,
         target: &mut Vec<u8>,
     ) -> bool {
-        let reference = crate::raw::Reference::from_code(code);
-        let block = reference.and_then(|reference| self.space.ground.block(guard, reference));
+        let block = Reference::from_code(code)
+            .and_then(|reference| self.space.ground.block(guard, reference));
         block.is_some_and(|block| {
             let fits = block.head().raw_bytes as usize <= self.value_bytes_max();
             block.head().long
                 && fits
-                && unpack(&self.dictionaries, guard, &block, decoder, target).is_ok()
+                && unpack_long(&self.dictionaries, guard, &block, decoder, target).is_ok()
         })
     }
 }

@@ -19,11 +19,13 @@ use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
+use codec::Damaged;
 use memory::space::TABLE_UNIT_BYTES;
 use memory::{Arena, Epochs, Guard, Place, SlabId, TableSpace, Tag};
 use stdx::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use crate::block::{BLOCK_ALIGN, Head, LONG_HEAD_BYTES, RECENT_AT, RECENTS};
+use crate::frame::{Frame, Frames};
 use crate::seal::{DeadWord, Slot};
 
 /// Slots of a segment of the trie.
@@ -249,11 +251,32 @@ impl<'g> Block<'g> {
         self.bytes(self.head.fingerprints())
     }
 
-    /// The checksum of what is stored, if there is one.
-    pub(crate) fn checksum(&self) -> Option<u32> {
-        let at = self.head.checksum_at();
-        let bytes = self.head.checksum.then(|| self.bytes(at..at + size_of::<u32>()))?;
-        bytes.try_into().ok().map(u32::from_ne_bytes)
+    /// The checksum of a frame, by its index, or of a long value, if there is one.
+    pub(crate) fn checksum(&self, index: usize) -> Option<u32> {
+        let bytes = self.checksums().as_chunks().0.get(index)?;
+        Some(u32::from_ne_bytes(*bytes))
+    }
+
+    /// The bytes of all checksums.
+    pub(crate) fn checksums(&self) -> &'g [u8] {
+        self.bytes(self.head.checksum_at()..self.head.fingerprints().start)
+    }
+
+    /// The heads of the frames, as they stand there.
+    pub(crate) fn frame_heads(&self) -> &'g [u8] {
+        self.bytes(self.head.frame_heads())
+    }
+
+    /// The frames.
+    #[inline]
+    pub(crate) fn frames(&self) -> Result<Frames<'g>, Damaged> {
+        Frames::read(&self.head, self.frame_heads())
+    }
+
+    /// The frame that holds the row at a rank.
+    #[inline]
+    pub(crate) fn frame_of(&self, rank: usize) -> Result<Frame, Damaged> {
+        self.frames()?.find(|frame| frame.ranks().contains(&rank)).ok_or(Damaged)
     }
 
     /// The stored bytes.

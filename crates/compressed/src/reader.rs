@@ -1,15 +1,17 @@
 //! What a thread needs to look into blocks: a decoder and buffers.
 
-use codec::{Damaged, Decoder};
+use codec::{Damaged, Decoder, Method};
 use memory::Guard;
 
 use crate::dictionaries::Dictionaries;
+use crate::frame::Frame;
 use crate::raw::Block;
 
 /// A thread's decoder and buffers for lookups. The value of the last hit lies in it.
 #[derive(Default)]
 pub struct Reader {
     pub(crate) decoder: Decoder,
+    /// The rows of one frame.
     pub(crate) rows: Vec<u8>,
     pub(crate) long: Vec<u8>,
     pub(crate) value: Value,
@@ -33,11 +35,11 @@ pub(crate) enum Value {
 pub struct ReaderCounts {
     /// Lookups, those of [`crate::Zone::remove`] included.
     pub lookups: u64,
-    /// Blocks of rows that were decoded.
+    /// Frames that were decoded.
     pub decoded: u64,
     /// Of those, for keys that were not there.
     pub decoded_in_vain: u64,
-    /// Blocks that were damaged: a miss each.
+    /// Frames and long values that were damaged.
     pub damaged: u64,
 }
 
@@ -61,16 +63,36 @@ impl Reader {
         self.counts
     }
 
-    /// Bytes of decoder and buffers: at most a block and the longest value, and what the decoder
+    /// Bytes of decoder and buffers: at most a frame and the longest value, and what the decoder
     /// needs for them.
     pub fn memory_bytes(&self) -> usize {
         self.decoder.memory_bytes() + self.rows.capacity() + self.long.capacity()
     }
 }
 
-/// Decodes a block into a buffer, which gets its raw length.
+/// Decodes a frame into a buffer, which gets its raw length.
 #[inline]
-pub(crate) fn unpack(
+pub(crate) fn unpack_frame(
+    dictionaries: &Dictionaries,
+    guard: &Guard<'_>,
+    block: &Block<'_>,
+    frame: &Frame,
+    decoder: &mut Decoder,
+    target: &mut Vec<u8>,
+) -> Result<(), Damaged> {
+    let stored = &block.stored()[frame.stored()];
+    if block.checksum(frame.index).is_some_and(|sum| sum != codec::checksum(stored)) {
+        return Err(Damaged);
+    }
+    target.resize(frame.head.raw_bytes.into(), 0);
+    let is_raw = stored.len() == target.len();
+    let method = if is_raw { Method::Raw } else { block.head().method };
+    let dictionary = dictionaries.get(guard, block.head().dictionary)?;
+    decoder.decode(method, dictionary, stored, target)
+}
+
+/// Decodes a long value into a buffer, which gets its raw length.
+pub(crate) fn unpack_long(
     dictionaries: &Dictionaries,
     guard: &Guard<'_>,
     block: &Block<'_>,
@@ -78,7 +100,7 @@ pub(crate) fn unpack(
     target: &mut Vec<u8>,
 ) -> Result<(), Damaged> {
     let head = block.head();
-    if block.checksum().is_some_and(|sum| sum != codec::checksum(block.stored())) {
+    if block.checksum(0).is_some_and(|sum| sum != codec::checksum(block.stored())) {
         return Err(Damaged);
     }
     let dictionary = dictionaries.get(guard, head.dictionary)?;

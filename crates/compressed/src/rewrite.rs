@@ -2,27 +2,29 @@
 //!
 //! ```text
 //!   gather   decode the old blocks, sort out dead and expired rows
-//!   build    divide what stays among leaves, compress, append: may fail, and then nothing happened
+//!   build    divide what stays among leaves, pack each: may fail, and then nothing happened
 //!   commit   seal the old blocks, carry late marks over, lead the slots to the new ones, retire
 //! ```
 //!
-//! All under the lock of the shard, in the buffers of one [`Writer`]. Stores, sweeps and merges
-//! differ only in what they do to the rows between gathering and building.
+//! All under the lock of the shard, in the buffers of one [`Writer`]. Sweeps, merges and stores
+//! that cannot just append (see [`mod@crate::append`]) differ only in what they do to the rows
+//! between gathering and building.
 
 use std::ops::Range;
 
-use codec::{Decoder, Encoder};
+use codec::{Damaged, Encoder};
 use memory::Guard;
 use stdx::sync::atomic::Ordering;
 
-use crate::block::{Head, ROWS_MAX, fingerprint, owner_of};
+use crate::block::{ROWS_MAX, fingerprint};
 use crate::find::{is_dead, recent_of};
-use crate::image::draw;
-use crate::raw::{Block, Reference};
-use crate::reader::unpack;
+use crate::frame::{Frame, FrameHead};
+use crate::insert::Arrival;
+use crate::raw::Block;
+use crate::reader::{Reader, unpack_frame};
 use crate::record::{Fields, Record, Rows};
 use crate::seal::ROWS_PER_DEAD_WORD;
-use crate::space::{NoRoom, Purpose};
+use crate::space::NoRoom;
 use crate::stats::Counters;
 use crate::trie::{Leaf, Node};
 use crate::zone::{OVERFULL, Zone};
@@ -34,10 +36,16 @@ pub type Sink = Box<dyn FnMut(&Record<'_>) + Send>;
 /// A thread's encoder, decoder and buffers for changing the zone.
 pub struct Writer {
     pub(crate) encoder: Encoder,
-    pub(crate) decoder: Decoder,
-    old: Vec<u8>,
-    pub(crate) long: Vec<u8>,
-    raw: Vec<u8>,
+    /// What writers decode.
+    pub(crate) reader: Reader,
+    /// The newcomer's row.
+    pub(crate) row: Vec<u8>,
+    /// The rows of a frame that is about to be compressed.
+    pub(crate) raw: Vec<u8>,
+    /// A compressed frame or long value.
+    pub(crate) encoded: Vec<u8>,
+    /// The frames of a block.
+    pub(crate) frames: Vec<FrameHead>,
     pub(crate) stored: Vec<u8>,
     pub(crate) image: Vec<u8>,
     pub(crate) batch: Batch,
@@ -52,11 +60,11 @@ pub(crate) struct Batch {
     pub(crate) bytes: Vec<u8>,
     pub(crate) kept: Vec<Kept>,
     pub(crate) gone: Vec<Gone>,
-    sources: Vec<Leaf>,
-    /// Whether a source could not be read, or was flushed.
+    pub(crate) sources: Vec<Leaf>,
+    /// Whether something of a source could not be read, or was flushed.
     lost: bool,
-    /// The sources that could not be read: their items still count.
-    damaged: Vec<usize>,
+    /// Sources, and ranks of rows that could not be read: their items still count.
+    damaged: Vec<(usize, Range<usize>)>,
     /// Long blocks of rows that could not be read.
     lost_longs: Vec<u32>,
     built: Vec<Built>,
@@ -122,10 +130,11 @@ impl Writer {
     pub fn new(zone: &Zone, sink: Option<Sink>) -> Self {
         Self {
             encoder: Encoder::new(zone.settings.level),
-            decoder: Decoder::new(),
-            old: Vec::new(),
-            long: Vec::new(),
+            reader: Reader::new(),
+            row: Vec::new(),
             raw: Vec::new(),
+            encoded: Vec::new(),
+            frames: Vec::new(),
             stored: Vec::new(),
             image: Vec::new(),
             batch: Batch::default(),
@@ -137,10 +146,10 @@ impl Writer {
     /// Bytes of codecs and buffers: at most a few blocks and the longest value twice, and what the
     /// codecs need for them.
     pub fn memory_bytes(&self) -> usize {
-        let buffers = [&self.old, &self.long, &self.raw, &self.stored, &self.image];
+        let buffers = [&self.row, &self.raw, &self.encoded, &self.stored, &self.image];
         let buffers: usize = buffers.iter().map(|buffer| buffer.capacity()).sum();
         self.encoder.memory_bytes()
-            + self.decoder.memory_bytes()
+            + self.reader.memory_bytes()
             + buffers
             + self.batch.bytes.capacity()
     }
@@ -163,6 +172,12 @@ impl Batch {
         self.lost
     }
 
+    /// Gives up rows that cannot be read, with the long values in some of the slots.
+    fn lose(&mut self, block: &Block<'_>, slots: Range<usize>) {
+        self.lost = true;
+        self.lost_longs.extend(block.longs()[slots].iter().map(|slot| slot.load()));
+    }
+
     /// Bytes of the rows that stay.
     pub(crate) fn kept_bytes(&self) -> usize {
         self.kept.iter().map(|kept| kept.bytes.len()).sum()
@@ -179,50 +194,53 @@ impl Zone {
             Counters::count(&self.counters.damaged);
             return;
         };
-        let flushed = Some(block.head().generation) != self.generation();
-        let read =
-            if flushed { None } else { self.gather_rows(guard, writer, &block, source, now) };
-        if read.is_none() {
-            // Flushed or damaged: all of it goes.
-            writer.batch.lost = true;
-            if !flushed {
-                writer.batch.damaged.push(source);
+        let all = 0..block.fingerprints().len();
+        if Some(block.head().generation) != self.generation() {
+            writer.batch.lose(&block, 0..block.longs().len());
+            return;
+        }
+        let Ok(frames) = block.frames() else {
+            Counters::count(&self.counters.damaged);
+            writer.batch.lose(&block, 0..block.longs().len());
+            writer.batch.damaged.push((source, all));
+            return;
+        };
+        for frame in frames {
+            let (kept, gone) = (writer.batch.kept.len(), writer.batch.gone.len());
+            if self.gather_frame(guard, writer, &block, &frame, source, now).is_err() {
+                Counters::count(&self.counters.damaged);
+                writer.batch.kept.truncate(kept);
+                writer.batch.gone.truncate(gone);
+                writer.batch.lose(&block, frame.longs());
+                writer.batch.damaged.push((source, frame.ranks()));
             }
-            writer.batch.kept.retain(|kept| kept.origin.is_none_or(|(from, _)| from != source));
-            writer.batch.gone.retain(|gone| gone.row.origin.is_none_or(|(from, _)| from != source));
-            writer.batch.lost_longs.extend(block.longs().iter().map(|slot| slot.load()));
         }
     }
 
-    fn gather_rows(
+    fn gather_frame(
         &self,
         guard: &Guard<'_>,
         writer: &mut Writer,
         block: &Block<'_>,
+        frame: &Frame,
         source: usize,
         now: u32,
-    ) -> Option<()> {
-        let decoded =
-            unpack(&self.dictionaries, guard, block, &mut writer.decoder, &mut writer.old);
-        let mut rows = Rows::new(&writer.old);
-        let mut longs = block.longs().iter();
-        let prints = block.fingerprints();
-        for (rank, &print) in prints.iter().enumerate() {
-            let row = decoded.and_then(|()| rows.next_row());
-            let slot = row
-                .map(|row| if row.long { longs.next().map(|slot| slot.load()) } else { Some(0) });
-            let (Ok(row), Ok(Some(long))) = (row, slot) else {
-                Counters::count(&self.counters.damaged);
-                return None;
-            };
-            let start = writer.batch.bytes.len();
-            writer.batch.bytes.extend_from_slice(row.bytes);
+    ) -> Result<(), Damaged> {
+        let Writer { reader: Reader { decoder, rows: raw, .. }, batch, .. } = writer;
+        unpack_frame(&self.dictionaries, guard, block, frame, decoder, raw)?;
+        let mut rows = Rows::new(raw);
+        let mut longs = block.longs()[frame.longs()].iter();
+        for rank in frame.ranks() {
+            let row = rows.next_row()?;
+            let long = if row.long { longs.next().ok_or(Damaged)?.load() } else { 0 };
+            let start = batch.bytes.len();
+            batch.bytes.extend_from_slice(row.bytes);
             let key = row.key.as_ptr().addr() - row.bytes.as_ptr().addr() + start;
             let kept = Kept {
                 bytes: start..start + row.bytes.len(),
                 key: key..key + row.key.len(),
                 fields: row.fields,
-                fingerprint: print,
+                fingerprint: block.fingerprints()[rank],
                 hash: 0,
                 origin: Some((source, rank)),
                 accessed: was_accessed(block, rank),
@@ -230,14 +248,14 @@ impl Zone {
                 long,
             };
             if is_dead(block, rank) {
-                writer.batch.gone.push(Gone { row: kept, why: Why::Dead });
+                batch.gone.push(Gone { row: kept, why: Why::Dead });
             } else if row.fields.is_expired(now) {
-                writer.batch.gone.push(Gone { row: kept, why: Why::Expired });
+                batch.gone.push(Gone { row: kept, why: Why::Expired });
             } else {
-                writer.batch.kept.push(kept);
+                batch.kept.push(kept);
             }
         }
-        rows.is_empty().then_some(())
+        if rows.is_empty() { Ok(()) } else { Err(Damaged) }
     }
 
     /// Builds new leaves for the kept rows below `node`. On failure nothing is left of them.
@@ -308,48 +326,6 @@ impl Zone {
         self.divide(batch, right, middle..rows.end)
     }
 
-    /// Compresses rows into a block of their own and appends it.
-    fn pack(
-        &self,
-        guard: &Guard<'_>,
-        writer: &mut Writer,
-        node: Node,
-        rows: Range<usize>,
-        generation: u16,
-    ) -> Result<Reference, NoRoom> {
-        let Writer { encoder, raw, stored, image, batch, .. } = writer;
-        let rows = &batch.kept[rows];
-        raw.clear();
-        for row in rows {
-            raw.extend_from_slice(&batch.bytes[row.bytes.clone()]);
-        }
-        let (mut number, dictionary) = self.dictionaries.borrow(guard);
-        let method = encoder.encode(self.settings.method, dictionary, raw, stored);
-        if method == codec::Method::Raw {
-            self.dictionaries.release(number);
-            number = 0;
-        }
-        let head = Head {
-            owner: owner_of(node.first_hash()),
-            generation,
-            method,
-            checksum: self.settings.checksums,
-            long: false,
-            dictionary: number,
-            stored_bytes: stored.len() as u32,
-            raw_bytes: raw.len() as u32,
-            rows: rows.len() as u8,
-            longs: rows.iter().filter(|row| row.long != 0).count() as u8,
-        };
-        draw(&head, rows, stored, image);
-        let reference = self.space.append(Purpose::Store, image).inspect_err(|NoRoom| {
-            self.dictionaries.release(number);
-        })?;
-        self.counters.raw_bytes.fetch_add(raw.len(), Ordering::Relaxed);
-        self.counters.rows.fetch_add(rows.len(), Ordering::Relaxed);
-        Ok(reference)
-    }
-
     /// Retires what was built in vain.
     fn abandon(&self, guard: &Guard<'_>, writer: &mut Writer) {
         for built in writer.batch.built.drain(..) {
@@ -396,10 +372,9 @@ impl Zone {
         }
         batch.gone.retain(|gone| !died(gone.row.origin));
         self.counters.items_gone(batch.gone.len());
-        for &source in &batch.damaged {
-            let dead: u32 = finals[source].iter().map(|word| word.count_ones()).sum();
-            let rows = blocks[source].map_or(0, |block| usize::from(block.head().rows));
-            self.counters.items_gone(rows.saturating_sub(dead as usize));
+        for (source, ranks) in &batch.damaged {
+            let alive = ranks.clone().filter(|&rank| !died(Some((*source, rank))));
+            self.counters.items_gone(alive.count());
         }
         let expired = batch.gone.iter().filter(|gone| gone.why == Why::Expired).count();
         self.counters.expired.fetch_add(expired as u64, Ordering::Relaxed);
@@ -439,17 +414,18 @@ fn record_of(block: &Block<'_>, rank: usize) -> u32 {
 }
 
 /// Adds a newcomer's row to the batch.
-pub(crate) fn newcomer_row(record: &Record<'_>, hash: u64, long: u32, batch: &mut Batch) {
+pub(crate) fn newcomer_row(arrival: &Arrival<'_>, long: u32, row: &[u8], batch: &mut Batch) {
     let start = batch.bytes.len();
-    crate::record::write_row(record, long != 0, &mut batch.bytes);
+    batch.bytes.extend_from_slice(row);
     let end = batch.bytes.len();
+    let record = arrival.record;
     let key_end = end - if long != 0 { 0 } else { record.value.len() };
     batch.kept.push(Kept {
         bytes: start..end,
         key: key_end - record.key.len()..key_end,
         fields: record.fields,
-        fingerprint: fingerprint(hash),
-        hash,
+        fingerprint: fingerprint(arrival.hash),
+        hash: arrival.hash,
         origin: None,
         accessed: false,
         recent: 0,

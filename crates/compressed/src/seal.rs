@@ -164,8 +164,7 @@ mod models {
             &self.blocks[self.slot.load() as usize]
         }
 
-        /// Replaces the block, as `Zone::commit` and cleaning do. Whether the row was carried over
-        /// as one that is alive.
+        /// Replaces the block, as `Zone::commit`, `Zone::append_row` and cleaning do.
         fn replace(&self) {
             let (old, new) = (&self.blocks[0], &self.blocks[1]);
             // A row that is dead now is not copied, and stays dead.

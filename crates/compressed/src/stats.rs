@@ -18,6 +18,7 @@ pub(crate) struct Counters {
     pub(crate) rows: AtomicUsize,
     pub(crate) raw_bytes: AtomicUsize,
     pub(crate) inserted: AtomicU64,
+    pub(crate) inserted_short: AtomicU64,
     pub(crate) refused: AtomicU64,
     pub(crate) evicted: AtomicU64,
     pub(crate) expired: AtomicU64,
@@ -58,6 +59,9 @@ pub struct ZoneStats {
     pub dictionaries: DictionaryStats,
     /// Newcomers that were published.
     pub inserted: u64,
+    /// Of those, rows that were appended to a block whose other rows were copied as they were
+    /// stored.
+    pub inserted_short: u64,
     /// Newcomers that were refused.
     pub refused: u64,
     /// Items that left to make room.
@@ -90,6 +94,7 @@ impl Zone {
             space: self.space.stats(),
             dictionaries: self.dictionaries.stats(),
             inserted: count(&counters.inserted),
+            inserted_short: count(&counters.inserted_short),
             refused: count(&counters.refused),
             evicted: count(&counters.evicted),
             expired: count(&counters.expired),

@@ -16,7 +16,7 @@ use memory::Guard;
 
 use crate::block::ROWS_MAX;
 use crate::raw::{Block, Reference};
-use crate::reader::unpack;
+use crate::reader::{Reader, unpack_long};
 use crate::record::{Record, Rows};
 use crate::rewrite::{Gone, Kept, Unbuilt, Why, Writer};
 use crate::space::NoRoom;
@@ -203,7 +203,7 @@ impl Zone {
 
     /// Hands the evicted rows to the sink.
     pub(crate) fn report(&self, guard: &Guard<'_>, writer: &mut Writer) {
-        let Writer { batch, sink, long, decoder, .. } = writer;
+        let Writer { batch, sink, reader: Reader { long, decoder, .. }, .. } = writer;
         for gone in batch.gone.iter().filter(|gone| gone.why == Why::Evicted) {
             Counters::count(&self.counters.evicted);
             let Some(sink) = sink else { continue };
@@ -214,7 +214,7 @@ impl Zone {
                 let block = Reference::from_code(gone.row.long)
                     .and_then(|reference| self.space.ground.block(guard, reference));
                 let read = |block: Block<'_>| {
-                    unpack(&self.dictionaries, guard, &block, decoder, long).ok()
+                    unpack_long(&self.dictionaries, guard, &block, decoder, long).ok()
                 };
                 if block.and_then(read).is_none() {
                     continue;

@@ -127,7 +127,8 @@ fn a_value_is_long_exactly_when_it_no_longer_lies_well_among_others() {
 #[test]
 fn too_many_rows_for_a_deep_leaf_evict_each_other() {
     // All keys hash alike: no level divides them.
-    let mut world = World::new(Settings { hash: Box::new(|_| super::hash(b"k")), ..settings(4) });
+    let hash = Box::new(|_: &[u8]| super::hash(b"k"));
+    let mut world = World::new(Settings { hash, block_bytes: 3 << 10, ..settings(4) });
     let guard_hash = super::hash(b"k");
     for number in 0..1000_u32 {
         let key = number.to_be_bytes();

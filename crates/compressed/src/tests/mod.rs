@@ -1,5 +1,6 @@
 //! A zone in a small arena of its own, and a check of everything that must agree.
 
+mod frames;
 mod limits;
 mod model;
 mod threads;
@@ -10,6 +11,7 @@ use codec::Method;
 use memory::{Arena, ArenaTables, Epochs};
 
 use crate::find::is_dead;
+use crate::frame::FRAME_BYTES;
 use crate::raw::Block;
 use crate::record::{Fields, Record};
 use crate::rewrite::Writer;
@@ -131,6 +133,13 @@ impl World {
                     block.head().method == Method::Raw,
                     block.head().stored_bytes == block.head().raw_bytes
                 );
+                let frames = block.frames().expect("they agree with the head");
+                assert!(frames.clone().all(|frame| {
+                    let head = frame.head;
+                    let is_short = usize::from(head.raw_bytes) <= FRAME_BYTES || head.rows == 1;
+                    is_short && head.rows > 0 && head.stored_bytes <= head.raw_bytes
+                }));
+                assert_eq!(frames.count(), usize::from(block.head().frames));
                 if Some(block.head().generation) == zone.generation() {
                     let ranks = 0..usize::from(block.head().rows);
                     items += ranks.filter(|&rank| !is_dead(&block, rank)).count();

@@ -166,6 +166,7 @@ fn run(seed: u64, settings: Settings) {
     assert!(model.hits > STEPS / 50);
     assert!(stats.splits > 0 && stats.merges > 0 && stats.evicted > 0 && stats.expired > 0);
     assert!(stats.space.moved_bytes > 0 && stats.damaged == 0);
+    assert!(stats.inserted_short > 1000 && stats.inserted > stats.inserted_short + 1000);
     model.world.zone.set_budget_slabs(0);
     while model.world.maintain() {}
     assert_eq!(model.world.zone.slabs(), 0, "{:?}", model.world.zone.stats());

@@ -161,6 +161,7 @@ fn run(seed: u64, settings: Settings) {
     let stats = arena.zone.stats();
     println!("{hits} hits, {stats:?}");
     assert!(hits > 1000 && stats.merges > 0 && stats.splits > 0 && stats.damaged == 0);
+    assert!(stats.inserted_short > 1000 && stats.inserted > stats.inserted_short + 1000);
     let World { reader, writer, .. } = World::small(1);
     let world = World { zone: arena.zone, epochs: arena.epochs, reader, writer, now };
     world.check();

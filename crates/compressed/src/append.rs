@@ -1,0 +1,143 @@
+//! The short way of a newcomer: its row is appended to the block, and little else is decoded.
+//!
+//! ```text
+//!   old   | rows 0 .. 8 | rows 9 .. 20 | rows 21 .. 25 |
+//!   new   | copied      | copied       | rows 21 .. 26 |                a frame with room, or
+//!         | copied      | copied       | copied        | row 26 |       a new one
+//! ```
+//!
+//! The old rows keep their ranks, so their bits, records of accesses and slots of long values are
+//! copied as they are, and the old block is replaced as by cleaning: sealed, late marks carried
+//! over, published, retired.
+//!
+//! Whatever else there is to do goes the long way, in [`mod@crate::rewrite`]: a leaf that has to
+//! be split, a block with another dictionary than the current one, dead rows to be dropped, an
+//! older row of the same key, and damage in what the short way looks at.
+
+use codec::{Dictionary, Method};
+use memory::Guard;
+
+use crate::block::{Head, ROWS_MAX, fingerprint};
+use crate::frame::{FRAME_BYTES, Frame, FrameHead};
+use crate::image::{Addition, draw_copy};
+use crate::insert::Arrival;
+use crate::raw::Block;
+use crate::reader::{Reader, unpack_frame};
+use crate::rewrite::Writer;
+use crate::space::Purpose;
+use crate::trie::Leaf;
+use crate::zone::Zone;
+
+/// A block is built anew when so much of it is dead: one row in so many.
+const DEAD_SHARE: usize = 4;
+
+impl Zone {
+    /// Appends the row that is in the writer to the block of a leaf, born dead. Returns where it
+    /// is; nothing if it has to go the long way. Under the lock of the shard.
+    pub(crate) fn append_row<'g>(
+        &self,
+        guard: &'g Guard<'_>,
+        leaf: Leaf,
+        arrival: &Arrival<'_>,
+        long: u32,
+        writer: &mut Writer,
+    ) -> Option<(Block<'g>, usize)> {
+        let old = self.space.ground.block(guard, leaf.block?)?;
+        if !self.takes_row(guard, &old, arrival, writer) {
+            return None;
+        }
+        let (number, dictionary) = self.dictionaries.borrow(guard);
+        let added = self.encode_added(guard, &old, number, dictionary, long, writer);
+        let Some((kept, frame)) = added else {
+            self.dictionaries.release(number);
+            return None;
+        };
+        let head = self.with_method(grown(&old, kept, frame, writer.row.len(), long), number);
+        let added = Addition {
+            fingerprint: fingerprint(arrival.hash),
+            long,
+            frames_kept: kept.index,
+            stored_kept: kept.stored_at,
+            frame,
+            stored: &writer.encoded,
+        };
+        draw_copy(&old, &head, Some(&added), &mut writer.image);
+        let Ok(reference) = self.space.append(Purpose::Store, &writer.image) else {
+            self.dictionaries.release(head.dictionary);
+            return None;
+        };
+        let moved = Leaf { block: Some(reference), ..leaf };
+        let copy = self.lead_to_copy(guard, &old, leaf, moved);
+        self.enlist(&head);
+        self.retire(&old);
+        Some((copy, old.fingerprints().len()))
+    }
+
+    /// Whether a block has room for the row, few dead ones, and none of the same key.
+    fn takes_row(
+        &self,
+        guard: &Guard<'_>,
+        old: &Block<'_>,
+        arrival: &Arrival<'_>,
+        writer: &mut Writer,
+    ) -> bool {
+        let head = old.head();
+        let (rows, raw_bytes) = (usize::from(head.rows), head.raw_bytes as usize);
+        let dead: u32 = old.dead().iter().map(|word| word.bits().count_ones()).sum();
+        head.generation == arrival.generation
+            && rows < ROWS_MAX
+            && raw_bytes + writer.row.len() <= self.settings.block_bytes
+            && dead as usize * DEAD_SHARE < rows
+            && self
+                .search(guard, old, arrival.hash, arrival.record.key, &mut writer.reader)
+                .is_ok_and(|found| found.is_none())
+    }
+
+    /// Compresses the frame that gets the row: the last one with it, or a new one. Returns where
+    /// the frames end that are kept, and the new frame, whose bytes are in the writer; nothing if
+    /// the last one is damaged, or those that are kept need another dictionary.
+    fn encode_added(
+        &self,
+        guard: &Guard<'_>,
+        old: &Block<'_>,
+        number: u8,
+        dictionary: Option<&Dictionary>,
+        long: u32,
+        writer: &mut Writer,
+    ) -> Option<(Frame, FrameHead)> {
+        if old.head().method != Method::Raw && old.head().dictionary != number {
+            return None;
+        }
+        let last = old.frames().ok()?.last()?;
+        let Writer { encoder, reader: Reader { decoder, .. }, row, raw, encoded, .. } = writer;
+        raw.clear();
+        let mut kept = last.following();
+        if usize::from(last.head.raw_bytes) + row.len() <= FRAME_BYTES {
+            unpack_frame(&self.dictionaries, guard, old, &last, decoder, raw).ok()?;
+            kept = last;
+        }
+        raw.extend_from_slice(row);
+        encoder.encode(self.settings.method, dictionary, raw, encoded);
+        let frame = FrameHead {
+            rows: kept.head.rows + 1,
+            longs: kept.head.longs + u8::from(long != 0),
+            raw_bytes: raw.len() as u16,
+            stored_bytes: encoded.len() as u16,
+        };
+        Some((kept, frame))
+    }
+}
+
+/// The head of a block with one more row, whose frame takes the place of `kept`; its method is
+/// still that of the old one.
+fn grown(old: &Block<'_>, kept: Frame, frame: FrameHead, row_bytes: usize, long: u32) -> Head {
+    let head = *old.head();
+    Head {
+        rows: head.rows + 1,
+        longs: head.longs + u8::from(long != 0),
+        frames: kept.index as u8 + 1,
+        raw_bytes: head.raw_bytes + row_bytes as u32,
+        stored_bytes: kept.stored_at as u32 + u32::from(frame.stored_bytes),
+        ..head
+    }
+}

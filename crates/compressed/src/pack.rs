@@ -1,0 +1,133 @@
+//! How rows become a block of their own: in frames, compressed, appended to the log.
+//!
+//! The frames of a block share its method and dictionary. Where compressing does not pay a frame is
+//! raw, and if that is so for all of them the block needs neither. A frame whose rows come together
+//! from an old one is copied as it is stored there.
+
+use std::ops::Range;
+
+use codec::{Dictionary, Method};
+use memory::Guard;
+
+use crate::block::{Head, owner_of};
+use crate::frame::{FRAME_BYTES, FrameHead};
+use crate::image::{Content, draw};
+use crate::raw::Reference;
+use crate::rewrite::{Kept, Writer};
+use crate::space::{NoRoom, Purpose};
+use crate::trie::{Leaf, Node};
+use crate::zone::Zone;
+
+impl Zone {
+    /// Compresses rows into a block of their own and appends it.
+    pub(crate) fn pack(
+        &self,
+        guard: &Guard<'_>,
+        writer: &mut Writer,
+        node: Node,
+        rows: Range<usize>,
+        generation: u16,
+    ) -> Result<Reference, NoRoom> {
+        let (number, dictionary) = self.dictionaries.borrow(guard);
+        let raw_bytes = self.encode_frames(guard, writer, (number, dictionary), rows.clone());
+        let Writer { stored, frames, image, batch, .. } = writer;
+        let rows = &batch.kept[rows];
+        let head = Head {
+            owner: owner_of(node.first_hash()),
+            generation,
+            method: Method::Raw,
+            checksum: self.settings.checksums,
+            long: false,
+            dictionary: 0,
+            stored_bytes: stored.len() as u32,
+            raw_bytes: raw_bytes as u32,
+            rows: rows.len() as u8,
+            longs: rows.iter().filter(|row| row.long != 0).count() as u8,
+            frames: frames.len() as u8,
+        };
+        let head = self.with_method(head, number);
+        draw(&head, rows, &Content { frames, stored }, image);
+        let reference = self.space.append(Purpose::Store, image).inspect_err(|NoRoom| {
+            self.dictionaries.release(head.dictionary);
+        })?;
+        self.enlist(&head);
+        Ok(reference)
+    }
+
+    /// Compresses rows in frames; returns how many bytes they have. The writer's `stored` and
+    /// `frames` get what comes of it.
+    fn encode_frames(
+        &self,
+        guard: &Guard<'_>,
+        writer: &mut Writer,
+        (number, dictionary): (u8, Option<&Dictionary>),
+        rows: Range<usize>,
+    ) -> usize {
+        let Writer { encoder, raw, encoded, stored, frames, batch, .. } = writer;
+        stored.clear();
+        frames.clear();
+        let mut raw_bytes = 0;
+        let mut rest = &batch.kept[rows];
+        while !rest.is_empty() {
+            let (framed, behind) = rest.split_at(frame_rows(rest));
+            let stored_before = stored.len();
+            if let Some(bytes) = self.stored_already(guard, &batch.sources, framed, number) {
+                stored.extend_from_slice(bytes);
+            } else {
+                raw.clear();
+                for row in framed {
+                    raw.extend_from_slice(&batch.bytes[row.bytes.clone()]);
+                }
+                encoder.encode(self.settings.method, dictionary, raw, encoded);
+                stored.extend_from_slice(encoded);
+            }
+            let frame_bytes: usize = framed.iter().map(|row| row.bytes.len()).sum();
+            frames.push(FrameHead {
+                rows: framed.len() as u8,
+                longs: framed.iter().filter(|row| row.long != 0).count() as u8,
+                raw_bytes: frame_bytes as u16,
+                stored_bytes: (stored.len() - stored_before) as u16,
+            });
+            raw_bytes += frame_bytes;
+            rest = behind;
+        }
+        raw_bytes
+    }
+
+    /// The frame of a source that has exactly these rows, as it is stored there: so it is above all
+    /// with rows that are frames alone, which splits and sweeps leave whole.
+    fn stored_already<'g>(
+        &self,
+        guard: &'g Guard<'_>,
+        sources: &[Leaf],
+        rows: &[Kept],
+        number: u8,
+    ) -> Option<&'g [u8]> {
+        let (source, rank) = rows.first()?.origin?;
+        let block = self.space.ground.block(guard, sources[source].block?)?;
+        let frame = block.frame_of(rank).ok()?;
+        let ranks = frame.ranks().map(|rank| Some((source, rank)));
+        let same = block.head().dictionary == number && rows.iter().map(|row| row.origin).eq(ranks);
+        same.then(|| &block.stored()[frame.stored()])
+    }
+
+    /// The head of a block of rows with the method and dictionary that its frames need: none if all
+    /// of them are raw, and then the borrowed dictionary is released.
+    pub(crate) fn with_method(&self, head: Head, number: u8) -> Head {
+        if head.stored_bytes == head.raw_bytes {
+            self.dictionaries.release(number);
+            return Head { method: Method::Raw, dictionary: 0, ..head };
+        }
+        Head { method: self.settings.method, dictionary: number, ..head }
+    }
+}
+
+/// How many of these rows the first frame gets.
+fn frame_rows(rows: &[Kept]) -> usize {
+    let mut bytes = 0;
+    let fits = |row: &&Kept| {
+        bytes += row.bytes.len();
+        bytes <= FRAME_BYTES
+    };
+    rows.iter().take_while(fits).count().max(1)
+}

@@ -1,0 +1,323 @@
+//! Frames and the short way: rows over many frames, what carries over, and what goes the long way.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{World, hash, settings};
+use crate::find::is_dead;
+use crate::frame::Frame;
+use crate::record::{Fields, Record};
+use crate::trie::shard_of;
+use crate::{Settings, Writer};
+
+/// Keys that one leaf holds until it is split.
+fn neighbours(count: usize) -> Vec<Vec<u8>> {
+    let keys = (0..).map(|number: u32| format!("key:{number:06}").into_bytes());
+    keys.filter(|key| shard_of(hash(key)) == 0).take(count).collect()
+}
+
+/// 80 bytes or so, which differ between keys.
+fn value(key: &[u8]) -> Vec<u8> {
+    let name = String::from_utf8_lossy(key);
+    let noise = hash(key).wrapping_mul(hash(key) | 1);
+    format!("{{\"id\": \"{name}\", \"noise\": {noise:032x}, \"text\": \"the same\"}}").into_bytes()
+}
+
+/// A zone whose blocks hold four frames.
+fn world(budget_slabs: usize) -> World {
+    World::new(Settings { block_bytes: 4 << 10, ..settings(budget_slabs) })
+}
+
+fn filled(count: usize) -> (World, Vec<Vec<u8>>) {
+    let (mut world, keys) = (world(8), neighbours(count));
+    for key in &keys {
+        world.insert(key, &value(key)).expect("room");
+    }
+    (world, keys)
+}
+
+fn frames(world: &World, key: &[u8]) -> Vec<Frame> {
+    let mut frames = Vec::new();
+    world.with_block(key, |block| frames = block.frames().expect("sound").collect());
+    frames
+}
+
+#[test]
+fn rows_appended_over_many_frames_are_found() {
+    let (mut world, keys) = filled(35);
+    let frames = frames(&world, &keys[0]);
+    assert!(frames.len() >= 3 && frames.iter().all(|frame| frame.head.rows > 1), "{frames:?}");
+    assert_eq!(world.zone.stats().inserted_short, 34, "all but the first");
+    world.check();
+    for (rank, key) in keys.iter().enumerate() {
+        assert_eq!(world.find(key).map(|(found, _)| found), Some(value(key)));
+        let guard = world.epochs.pin();
+        let hit = world.zone.peek(&guard, hash(key), key, world.now, &mut world.reader);
+        assert_eq!(hit.map(|hit| hit.rank), Some(rank), "ranks are those of arrival");
+    }
+    // A lookup decodes the frames that it needs and no others.
+    let before = world.reader.counts();
+    assert!(world.find(&keys[34]).is_some());
+    assert!(world.reader.counts().decoded - before.decoded <= 2);
+}
+
+#[test]
+fn a_row_longer_than_a_frame_is_a_frame_alone() {
+    let (mut world, keys) = (world(4), neighbours(5));
+    let long = vec![b'l'; 1500];
+    for (index, key) in keys.iter().enumerate() {
+        world.insert(key, if index == 3 { &long } else { b"short" }).expect("room");
+    }
+    let rows: Vec<_> = frames(&world, &keys[0]).iter().map(|frame| frame.head.rows).collect();
+    assert_eq!(rows, [3, 1, 1]);
+    assert_eq!(world.find(&keys[3]).map(|(value, _)| value), Some(long));
+    assert!(world.find(&keys[2]).is_some() && world.find(&keys[4]).is_some());
+    world.check();
+}
+
+#[test]
+fn rows_are_appended_up_to_the_bytes_of_a_block_and_then_it_splits() {
+    let (mut world, keys) = (world(8), neighbours(100));
+    let mut most = 0;
+    for key in &keys {
+        let before = world.zone.stats();
+        world.insert(key, &value(key)).expect("room");
+        let after = world.zone.stats();
+        assert!(after.splits == before.splits || after.inserted_short == before.inserted_short);
+        world.with_block(key, |block| most = most.max(block.head().raw_bytes as usize));
+        if after.splits == 1 {
+            break;
+        }
+    }
+    // A row has some 100 bytes.
+    let block_bytes = world.zone.settings.block_bytes;
+    assert!((block_bytes - 120..=block_bytes).contains(&most) && world.zone.stats().splits == 1);
+    world.check();
+}
+
+#[test]
+fn an_append_carries_over_dead_and_accessed_bits_and_records() {
+    // From 30 rows to 34: there is another word of either kind of bits.
+    let (mut world, keys) = (filled(30).0, neighbours(34));
+    assert!(world.find(&keys[3]).is_some() && world.find(&keys[20]).is_some());
+    assert!(world.remove(&keys[5]));
+    for key in &keys[30..] {
+        world.insert(key, &value(key)).expect("room");
+    }
+    assert_eq!(world.zone.stats().inserted_short, 33);
+    world.check();
+    world.with_block(&keys[0], |block| {
+        let dead: Vec<_> = (0..34).filter(|&rank| is_dead(&block, rank)).collect();
+        let accessed: Vec<_> =
+            block.accessed().iter().map(|word| word.load(Ordering::Relaxed)).collect();
+        assert_eq!((dead, accessed), (vec![5], vec![1 << 3 | 1 << 20, 0]));
+    });
+    for rank in [3, 20] {
+        let guard = world.epochs.pin();
+        let (key, now) = (&keys[rank], world.now + 7);
+        let hit = world.zone.find(&guard, hash(key), key, now, now, &mut world.reader);
+        let hit = hit.expect("present");
+        assert_eq!((hit.rank, hit.was_accessed, hit.reuse_ticks), (rank, true, Some(7)));
+    }
+}
+
+#[test]
+fn an_append_carries_over_the_slots_of_long_values() {
+    let (mut world, keys) = (world(8), neighbours(30));
+    let value = |index: usize| vec![index as u8; if index % 4 == 1 { 5000 + index } else { 60 }];
+    for (index, key) in keys.iter().enumerate() {
+        world.insert(key, &value(index)).expect("room");
+        for (index, key) in keys[..=index].iter().enumerate() {
+            assert_eq!(world.find(key).map(|(value, _)| value), Some(value(index)));
+        }
+    }
+    assert_eq!(world.zone.stats().inserted_short, 29);
+    assert!(frames(&world, &keys[0]).len() > 1);
+    world.check();
+}
+
+#[test]
+fn a_newcomer_whose_key_is_there_dead_is_appended() {
+    let (mut world, keys) = filled(20);
+    assert!(world.remove(&keys[4]));
+    world.insert(&keys[4], b"new").expect("room");
+    assert_eq!((world.zone.stats().inserted_short, world.zone.stats().rows), (20, 21));
+    assert_eq!(world.find(&keys[4]).map(|(value, _)| value), Some(b"new".to_vec()));
+    // One that is never revealed is there, and dead, and does not hide the next one either.
+    assert!(world.remove(&keys[4]) && !world.remove(&keys[4]));
+    let record = Record { key: &keys[4], value: b"hidden", fields: Fields::default() };
+    world.insert_record(&record, false).expect("room");
+    assert_eq!(world.find(&keys[4]), None);
+    world.insert(&keys[4], b"newest").expect("room");
+    assert_eq!((world.zone.stats().inserted_short, world.zone.stats().rows), (22, 23));
+    assert_eq!(world.find(&keys[4]).map(|(value, _)| value), Some(b"newest".to_vec()));
+    world.check();
+}
+
+#[test]
+fn a_newcomer_whose_key_is_there_alive_takes_its_place() {
+    let (mut world, keys) = filled(20);
+    world.insert(&keys[4], b"new").expect("room");
+    let stats = world.zone.stats();
+    assert_eq!((stats.inserted_short, stats.rows, stats.inserted), (19, 20, 21));
+    assert_eq!(world.find(&keys[4]).map(|(value, _)| value), Some(b"new".to_vec()));
+    assert!(world.remove(&keys[4]) && !world.remove(&keys[4]));
+    world.check();
+}
+
+#[test]
+fn many_dead_rows_force_the_long_way_which_drops_them() {
+    let (mut world, keys) = filled(20);
+    for key in &keys[..5] {
+        assert!(world.remove(key));
+    }
+    let key = &neighbours(21)[20];
+    world.insert(key, b"new").expect("room");
+    assert_eq!((world.zone.stats().inserted_short, world.zone.stats().rows), (19, 16));
+    assert!(world.find(key).is_some());
+    world.check();
+}
+
+/// Stores values under keys of other leaves until a dictionary was trained from them.
+fn train(world: &mut World, value: impl Fn(&[u8]) -> Vec<u8>) {
+    let before = world.zone.stats().dictionaries.trained;
+    let keys = (0..).map(|number: u32| format!("{before}:{number}").into_bytes());
+    for key in keys.filter(|key| shard_of(hash(key)) != 0) {
+        if world.zone.stats().dictionaries.trained > before {
+            return;
+        }
+        world.insert(&key, &value(&key)).expect("room");
+        world.maintain();
+    }
+}
+
+#[test]
+fn another_dictionary_forces_the_long_way() {
+    let (mut world, keys) = (world(12), neighbours(22));
+    train(&mut world, value);
+    for key in &keys[..20] {
+        world.insert(key, &value(key)).expect("room");
+    }
+    train(&mut world, |key| {
+        let noise = hash(key);
+        format!("<b>{noise:x}</b><p>quite another kind of text, and of markup</p>").into_bytes()
+    });
+    let mut ways = Vec::new();
+    for key in &keys[20..] {
+        let before = world.zone.stats().inserted_short;
+        world.insert(key, &value(key)).expect("room");
+        let is_short = world.zone.stats().inserted_short > before;
+        world.with_block(key, |block| ways.push((block.head().dictionary, is_short)));
+    }
+    assert_eq!(ways, [(2, false), (2, true)]);
+    for key in &keys {
+        assert_eq!(world.find(key).map(|(found, _)| found), Some(value(key)));
+    }
+    world.check();
+}
+
+#[test]
+fn rows_that_do_not_compress_are_appended_under_any_dictionary() {
+    let settings = Settings { method: codec::Method::Raw, ..settings(4) };
+    let (mut world, keys) = (World::new(settings), neighbours(20));
+    for key in &keys {
+        world.insert(key, &value(key)).expect("room");
+    }
+    assert_eq!(world.zone.stats().inserted_short, 19);
+    assert!(keys.iter().all(|key| world.find(key).is_some()));
+    world.check();
+}
+
+#[test]
+fn a_damaged_frame_is_a_miss_of_its_rows_alone() {
+    let (mut world, keys) = filled(35);
+    let middle = frames(&world, &keys[0])[1];
+    let damage = |world: &World| {
+        world.with_block(&keys[0], |block| block.damage(middle.stored_at + 3, 0x40));
+    };
+    damage(&world);
+    for (rank, key) in keys.iter().enumerate() {
+        let before = world.reader.counts().damaged;
+        let found = world.find(key).is_some();
+        assert_eq!(found, !middle.ranks().contains(&rank), "{rank}");
+        assert!(found || world.reader.counts().damaged == before + 1);
+    }
+    // A removal marks what it cannot read, and nothing else.
+    let gone = middle.first_rank + 1;
+    assert!(!world.remove(&keys[gone]));
+    damage(&world);
+    let found: Vec<_> = (0..35).filter(|&rank| world.find(&keys[rank]).is_some()).collect();
+    assert!(
+        !found.contains(&gone)
+            && (0..35).all(|rank| middle.ranks().contains(&rank) || found.contains(&rank))
+    );
+    // What builds the block anew gives up the rows of the damaged frame, and they no longer count.
+    damage(&world);
+    world.insert(&keys[0], b"new").expect("room");
+    assert_eq!(world.zone.stats().damaged, 1);
+    assert_eq!(world.zone.stats().items, 35 - usize::from(middle.head.rows));
+    for (rank, key) in keys.iter().enumerate() {
+        assert_eq!(world.find(key).is_some(), !middle.ranks().contains(&rank), "{rank}");
+    }
+    world.check();
+}
+
+#[test]
+fn damage_in_the_last_frame_forces_the_long_way() {
+    let (mut world, keys) = filled(34);
+    let last = *frames(&world, &keys[0]).last().expect("there are rows");
+    assert!(usize::from(last.head.raw_bytes) + 100 < crate::frame::FRAME_BYTES, "{last:?}");
+    world.with_block(&keys[0], |block| block.damage(last.stored_at, 0xff));
+    let key = &neighbours(35)[34];
+    world.insert(key, b"new").expect("room");
+    let stats = world.zone.stats();
+    assert_eq!((stats.damaged, stats.inserted_short), (1, 33));
+    assert_eq!(stats.rows, 35 - usize::from(last.head.rows));
+    assert!(world.find(key).is_some() && world.find(&keys[0]).is_some());
+    world.check();
+}
+
+/// One thread appends, and another removes what came a moment ago, while the next row is on its
+/// way: a mark that is made between the copy and its publication must be in the copy.
+#[test]
+fn marks_made_during_an_append_are_not_lost() {
+    const KEYS: usize = 6000;
+    const REMOVED: usize = 6;
+    let (world, mut keys) = (world(64), Vec::new());
+    keys.extend((0..KEYS).map(|number| format!("key:{number:06}").into_bytes()));
+    // Those of one leaf come one after the other.
+    keys.sort_by_key(|key| shard_of(hash(key)));
+    let World { zone, epochs, now, .. } = &world;
+    let stored = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = Writer::new(zone, None);
+            for (index, key) in keys.iter().enumerate() {
+                let record = Record { key, value: &value(key), fields: Fields::default() };
+                let done = zone.insert(hash(key), &record, *now, &mut writer, |_, n| n.reveal());
+                assert_eq!(done, Ok(()));
+                // Release: partner is the acquire below.
+                stored.store(index + 1, Ordering::Release);
+            }
+        });
+        scope.spawn(|| {
+            let mut reader = crate::Reader::new();
+            for (index, key) in keys.iter().enumerate().step_by(REMOVED) {
+                // Acquire: partner is the release above.
+                while stored.load(Ordering::Acquire) <= index {
+                    std::thread::yield_now();
+                }
+                let guard = epochs.pin();
+                assert!(zone.remove(&guard, hash(key), key, &mut reader));
+                assert!(zone.peek(&guard, hash(key), key, *now, &mut reader).is_none());
+            }
+        });
+    });
+    let mut world = world;
+    for (index, key) in keys.iter().enumerate() {
+        assert_eq!(world.find(key).is_some(), index % REMOVED != 0, "{index}");
+    }
+    let stats = world.zone.stats();
+    assert!(stats.inserted_short as usize > KEYS / 2 && stats.evicted == 0, "{stats:?}");
+    assert_eq!(stats.items, KEYS - KEYS.div_ceil(REMOVED));
+    world.check();
+}
