@@ -85,7 +85,7 @@ fn filler_value(number: u32) -> Vec<u8> {
 #[test]
 fn the_same_memory_keeps_more_and_every_value_is_right() {
     let mut fixture = Fixture::new();
-    for _ in 0..120_000 {
+    for _ in 0..400_000 {
         fixture.fill();
     }
     let stats = fixture.cache.stats();

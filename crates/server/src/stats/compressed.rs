@@ -49,6 +49,7 @@ fn moves(compressed: &CompressedStats, stats: &mut Stats<'_>) {
         ("hits_hot", compressed.hot_hits),
         ("ghost_hits", compressed.ghost_hits),
         ("demoted", compressed.demoted),
+        ("demoted_short", compressed.zone.inserted_short),
         ("promoted", compressed.promoted),
         ("evicted", compressed.zone.evicted),
         ("expired", compressed.zone.expired),
