@@ -35,7 +35,7 @@ const RUNS: [(Policy, bool); 6] = [
     (Policy::GdWheel, false),
     (Policy::Lru, false),
 ];
-const KEYS: u64 = 600;
+const KEYS: u64 = 4000;
 const NOW: u32 = 1_800_000_000;
 /// A counter's value is the number of the op that set it times this, plus the increments since.
 const COUNTER_SCALE: u64 = 1_000_000;
@@ -239,7 +239,7 @@ impl Client<'_> {
         // Mostly small, now and then so large that it is chained.
         let filler = match self.random.below(200) {
             0 => self.random.below(300_000),
-            1..=20 => self.random.below(20_000),
+            1..=80 => self.random.below(20_000),
             _ => self.random.below(500),
         };
         let mut value = Vec::with_capacity(RECORD_BYTES + filler as usize);

@@ -18,7 +18,7 @@
 //!
 //! A slab is 2 MiB, one huge page, where the memory limit allows at least [`SLABS_WANTED`] of
 //! them. Each size class in use needs a slab of its own, so a small arena has smaller slabs, down
-//! to 256 KiB, rather than so few that classes take them from each other all the time.
+//! to 128 KiB, rather than so few that classes take them from each other all the time.
 //!
 //! Places: a place is an offset into the arena in units of 8 bytes. 38 bits of them reach 2 TiB.
 
@@ -32,8 +32,8 @@ use stdx::sync::lock;
 
 /// Bytes of a slab in an arena that is not small: one huge page.
 pub const SLAB_BYTES_MAX: usize = 2 << 20;
-/// Bytes of a slab in the smallest arenas: room for two tables of the index of any size.
-pub const SLAB_BYTES_MIN: usize = 256 << 10;
+/// Bytes of a slab in the smallest arenas: room for a table of the index of any size.
+pub const SLAB_BYTES_MIN: usize = 128 << 10;
 /// How many slabs an arena should have at least, while slabs are not the smallest: several times
 /// the number of size classes that a mix of values uses.
 pub const SLABS_WANTED: usize = 256;
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_small_arena_has_small_slabs_and_a_large_one_huge_pages() {
-        for (megabytes, kibibytes) in [(1, 256), (64, 256), (128, 512), (512, 2048), (4096, 2048)] {
+        for (megabytes, kibibytes) in [(1, 128), (32, 128), (64, 256), (512, 2048), (4096, 2048)] {
             assert_eq!(slab_bytes_for(megabytes << 20), kibibytes << 10, "{megabytes}");
         }
     }
