@@ -78,8 +78,12 @@ impl Engine {
         &self.cache
     }
 
-    /// Runs something while a thread does the background's work.
+    /// Runs something while a thread does the background's work, unless that is done in step.
     pub fn maintained<R>(&self, work: impl FnOnce() -> R) -> R {
+        if self.stores.is_some() {
+            // A thread would only keep those that are in step from having their turn.
+            return work();
+        }
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
