@@ -5,8 +5,9 @@
 //! its blocks by and by; when it has none, and no pinned reader can still see one, it is freed.
 //!
 //! ```text
-//!   newcomers --(every n-th)--> samples --full--> train --better by 5 %?--> current
-//!                                                       otherwise: n doubles
+//!   newcomers --(every 8th)--> samples --full--> train --better by 5 %?--> current
+//!       ^                                              |
+//!       +------ a pause, twice as long as before if it was not better
 //! ```
 //!
 //! Every newcomer is sampled once, as part of a sample as long as a block, rather than whole blocks
@@ -43,10 +44,12 @@ const SAMPLES_PER_BYTE: usize = 32;
 const JUDGED_SHARE: usize = 8;
 /// A new dictionary has to save one byte in this of what the current one leaves.
 const MARGIN_SHARE: usize = 20;
-/// At the most, one newcomer in so many is sampled.
-const EVERY_MAX: u32 = 1 << 12;
-/// One newcomer in so many is sampled when there is a dictionary.
-const EVERY_FIRST: u32 = 8;
+/// One newcomer in so many is sampled when there is a dictionary; all of them before.
+const EVERY: u32 = 8;
+/// After a dictionary was published, the pause is so many times as long as sampling takes...
+const PAUSE_FIRST: u32 = 1;
+/// ... and at the most it is so many times as long: samples take memory that items could have.
+const PAUSE_MAX: u32 = 1 << 9;
 
 /// The dictionaries of a zone.
 pub(crate) struct Dictionaries {
@@ -74,7 +77,12 @@ struct Slot {
 struct Samples {
     full: Vec<Vec<u8>>,
     bytes: usize,
+    /// Rows among them.
+    rows: u32,
+    /// One newcomer in so many is sampled.
     every: u32,
+    /// How many times as long as sampling took the next pause is.
+    pause: u32,
 }
 
 /// What only the thread that trains looks at.
@@ -105,7 +113,7 @@ impl Dictionaries {
             current: AtomicU8::new(0),
             due: AtomicU8::new(0),
             countdown: AtomicU32::new(1),
-            samples: Mutex::new(Samples { every: 1, ..Samples::default() }),
+            samples: Mutex::new(Samples { every: 1, pause: PAUSE_FIRST, ..Samples::default() }),
             training: Mutex::default(),
             level,
         }
@@ -180,6 +188,7 @@ impl Dictionaries {
             last.extend_from_slice(row);
         }
         samples.bytes += row.len();
+        samples.rows += 1;
     }
 
     /// Trains a dictionary if the samples suffice, publishes it if it is better than the current
@@ -191,10 +200,10 @@ impl Dictionaries {
         if self.due.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        let samples = {
+        let (samples, rows) = {
             let mut samples = lock(&self.samples);
             samples.bytes = 0;
-            std::mem::take(&mut samples.full)
+            (std::mem::take(&mut samples.full), std::mem::take(&mut samples.rows))
         };
         let better = dictionary_bytes(budget_bytes).and_then(|bytes| {
             let (judges, trained) = divide(&samples);
@@ -203,7 +212,10 @@ impl Dictionaries {
         });
         let published = better.is_some_and(|fresh| self.publish(fresh, &mut training));
         let mut samples = lock(&self.samples);
-        samples.every = if published { EVERY_FIRST } else { (samples.every * 2).min(EVERY_MAX) };
+        samples.every = EVERY;
+        samples.pause = if published { PAUSE_FIRST } else { (samples.pause * 2).min(PAUSE_MAX) };
+        let paused = rows.saturating_mul(EVERY).saturating_mul(samples.pause);
+        self.countdown.store(paused.max(1), Ordering::Relaxed);
         self.due.store(0, Ordering::Relaxed);
         true
     }
