@@ -24,7 +24,7 @@ const BUDGET_SLABS_MIN: usize = 4;
 /// size class needs one, and with fewer slabs than sizes they only move from one to the next. With
 /// 9 MiB a trace of JSON records (orm-busy) hit 74 % when the hot zone could lose all but 4 slabs,
 /// and 92.5 % with 20.
-const HOT_SLABS_MIN: usize = 20;
+const HOT_SLABS_MIN: usize = 32;
 /// Ghosts that are remembered.
 const GHOSTS: usize = 16 << 10;
 /// The time for moving items down that may be saved up, in microseconds: a burst of stores may take
@@ -162,8 +162,8 @@ impl Cache {
             steps.fetch_add(u64::from(step != Step::Stay), Ordering::Relaxed);
         }
         let share_slabs = (slabs as f64 * adaptation.share) as usize;
-        // What dictionaries take of the heap is the zone's as well.
-        let heap_slabs = below.zone.heap_bytes().div_ceil(self.arena.slab_bytes());
+        // What it takes of the heap is the zone's as well.
+        let heap_slabs = below.heap_bytes().div_ceil(self.arena.slab_bytes());
         let hot_slabs_min = HOT_SLABS_MIN + below_spare_slabs(slabs);
         let slabs_max = slabs.saturating_sub(hot_slabs_min);
         share_slabs.min(slabs_max).saturating_sub(heap_slabs).max(BUDGET_SLABS_MIN)

@@ -28,10 +28,12 @@ use hot::mark::{FETCHED, SENT, STALE};
 use hot::{Fields, ItemRef, Links};
 use index::Hash;
 use memory::{ClassId, Guard, Place};
+use policy::cost::Cost;
 use policy::split::Rule;
 use stdx::sync::lock;
 
 use crate::adapt::{Adaptation, Allowance, Ghosts};
+use crate::admit::{Lottery, Remembered};
 use crate::cache::{Cache, hash_with};
 use crate::item::Item;
 use crate::places::Fate;
@@ -48,6 +50,8 @@ const ROWS_BYTES_MAX: usize = 1 << 20;
 const MOVE_SHARE_MAX: f64 = 0.25;
 /// Mutations in a tick, by which times between two reads of an item below are measured.
 const TICK_MUTATIONS_LOG2: u32 = 6;
+/// What is known to be wanted comes in as if it had been read so often below.
+const KNOWN_ACCESSES: u8 = 2;
 
 /// The compressed zone and what its readers share.
 pub(crate) struct Below {
@@ -56,6 +60,8 @@ pub(crate) struct Below {
     readers: Mutex<Vec<Reader>>,
     pub(crate) counters: Counters,
     pub(crate) ghosts: Arc<Ghosts>,
+    /// What left the hot zone a moment ago without going below, or came from there.
+    remembered: Remembered,
     /// By what the memory is divided.
     pub(crate) rule: Rule,
 }
@@ -75,6 +81,8 @@ pub(crate) struct Counters {
     pub(crate) refused: AtomicU64,
     /// Items for which there was no time.
     pub(crate) throttled: AtomicU64,
+    /// Items that were not read, and were not worth it.
+    pub(crate) passed_over: AtomicU64,
     /// Microseconds that moving items down took.
     pub(crate) demote_us: AtomicU64,
     /// Microseconds that reading items below took.
@@ -109,18 +117,25 @@ pub(crate) struct Lower<'c> {
 }
 
 impl Below {
-    pub(crate) fn new(zone: Zone, rule: Rule) -> Self {
+    /// For a cache of so much memory.
+    pub(crate) fn new(zone: Zone, rule: Rule, memory_bytes: usize) -> Self {
         Self {
             zone,
             readers: Mutex::default(),
             counters: Counters::default(),
             ghosts: Arc::default(),
+            remembered: Remembered::new(memory_bytes),
             rule,
         }
     }
 }
 
 impl Below {
+    /// Bytes on the heap that neither slabs nor tables count.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.zone.heap_bytes() + self.remembered.memory_bytes()
+    }
+
     /// All that is counted, but for what the hot zone counts.
     pub(crate) fn stats(&self) -> CompressedStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -136,6 +151,7 @@ impl Below {
             changed: read(&counters.changed),
             refused: read(&counters.refused),
             throttled: read(&counters.throttled),
+            passed_over: read(&counters.passed_over),
             demote_us: read(&counters.demote_us),
             read_us: read(&counters.read_us),
             shrunk: read(&counters.steps[0]),
@@ -344,6 +360,7 @@ impl Session<'_> {
         match raised {
             Ok(raised) => {
                 below.counters.promoted.fetch_add(u64::from(raised), Ordering::Relaxed);
+                below.remembered.add(hash.0);
                 Ok(())
             }
             Err(index::Full) => {
@@ -400,12 +417,15 @@ pub(crate) struct Mover {
     value: Vec<u8>,
     allowance: Allowance,
     adaptation: Adaptation,
+    lottery: Lottery,
 }
 
 /// An item that was copied to be moved: where it was, and what it was there.
 #[derive(Debug, Clone, Copy)]
 struct Copied {
     hash: Hash,
+    /// It was wanted before it came to the hot zone.
+    is_known: bool,
     place: Place,
     sequence: u32,
     mutable: (u32, u8),
@@ -415,7 +435,8 @@ struct Copied {
 impl Default for Copied {
     fn default() -> Self {
         let (hash, place) = (Hash(0), Place(0));
-        Self { hash, place, sequence: 0, mutable: (0, 0), fields: Fields::default() }
+        let fields = Fields::default();
+        Self { hash, is_known: false, place, sequence: 0, mutable: (0, 0), fields }
     }
 }
 
@@ -485,9 +506,12 @@ impl Links for Downward<'_> {
         let mut mover = self.mover.borrow_mut();
         let mover = &mut **mover;
         mover.allowance.refill(self.cache.clock.monotonic_us(), MOVE_SHARE_MAX);
-        let is_read = item.mark().load(Ordering::Relaxed) & FETCHED != 0;
-        if !mover.allowance.has_any() || (mover.allowance.is_low() && !is_read) {
-            self.below.counters.throttled.fetch_add(1, Ordering::Relaxed);
+        let hash = self.cache.hash(item.key());
+        let is_known = self.below.remembered.has(hash.0);
+        let is_wanted = is_known || item.mark().load(Ordering::Relaxed) & FETCHED != 0;
+        if let Some(reason) = self.bars(mover, is_wanted, item.cost()) {
+            reason.fetch_add(1, Ordering::Relaxed);
+            self.below.remembered.add(hash.0);
             return false;
         }
         if item.value_bytes() > self.below.zone.value_bytes_max() {
@@ -496,7 +520,8 @@ impl Links for Downward<'_> {
         }
         // What may change is looked at first: whatever is copied is at least as new.
         mover.copied = Copied {
-            hash: self.cache.hash(item.key()),
+            hash,
+            is_known,
             place,
             sequence: item.sequence(),
             mutable: mutable(item),
@@ -520,7 +545,7 @@ impl Links for Downward<'_> {
         let mut mover = self.mover.borrow_mut();
         let Mover { writer, key, value, copied, allowance, .. } = &mut **mover;
         let writer = writer.get_or_insert_with(|| cache.writer(below));
-        let Copied { hash, place, sequence, mutable: seen, fields } = *copied;
+        let Copied { hash, is_known, place, sequence, mutable: seen, fields } = *copied;
         let fields = compressed::Fields {
             flags: fields.flags,
             expiry: seen.0,
@@ -538,6 +563,9 @@ impl Links for Downward<'_> {
                         && mutable(item) == seen
                         && !Cache::is_gone(cache, item);
                     if is_same {
+                        if is_known {
+                            newcomer.was_accessed(KNOWN_ACCESSES);
+                        }
                         newcomer.reveal();
                     }
                     is_same
@@ -558,6 +586,19 @@ impl Links for Downward<'_> {
         counters.demote_us.fetch_add(us, Ordering::Relaxed);
         allowance.spend(us);
         moved
+    }
+}
+
+impl Downward<'_> {
+    /// What keeps an item from moving down: there is no time, or it was never read, costs nothing
+    /// special, and the zone is full.
+    fn bars(&self, mover: &mut Mover, is_wanted: bool, cost: Cost) -> Option<&AtomicU64> {
+        let counters = &self.below.counters;
+        if !mover.allowance.has_any() || (mover.allowance.is_low() && !is_wanted) {
+            return Some(&counters.throttled);
+        }
+        let is_idle = !is_wanted && self.below.zone.is_full();
+        (is_idle && !mover.lottery.draw(cost)).then_some(&counters.passed_over)
     }
 }
 

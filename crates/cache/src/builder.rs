@@ -27,7 +27,10 @@ pub(crate) const SLABS_MIN: usize = 8;
 /// slab that may come, this keeps what is known of slabs below a hundredth of the memory.
 const GROWTH_MAX: usize = 64;
 /// The fewest slabs with which there is a compressed zone: with less there is too little to divide.
-const COMPRESSED_SLABS_MIN: usize = 32;
+const COMPRESSED_SLABS_MIN: usize = 64;
+/// With a compressed zone the hot zone has one slab in so many in the end, about, and its size
+/// classes are as fine as these allow.
+const HOT_SHARE: usize = 4;
 /// The range of the item limit.
 const ITEM_BYTES_MAX_RANGE: std::ops::RangeInclusive<usize> = KIB..=GIB;
 /// An average item when the index is first sized: it grows from there by itself, and one that is
@@ -181,15 +184,16 @@ impl Builder {
         let space = Arc::clone(&tables) as Arc<dyn memory::TableSpace>;
         let index = Index::new(options, Arc::clone(&epochs), space).map_err(BuildError::Index)?;
         let (slab_bytes, slabs) = (arena.slab_bytes(), arena.limit_slabs());
+        let compresses = self.compress && self.evict && slabs >= COMPRESSED_SLABS_MIN;
         let (chunk_min, item_max) = (self.chunk_bytes_min, self.item_bytes_max);
         let side = policy.side_bytes();
+        let hot_slabs = if compresses { slabs / HOT_SHARE } else { slabs };
         let sizes = match self.growth_factor {
             Some(factor) => SizeClasses::new(chunk_min, factor, slab_bytes, item_max, side),
-            None => SizeClasses::for_slabs(chunk_min, slabs, slab_bytes, item_max, side),
+            None => SizeClasses::for_slabs(chunk_min, hot_slabs, slab_bytes, item_max, side),
         };
         let measures = self.measure_costs.unwrap_or(policy.goes_by_costs());
         let (zone_arena, zone_epochs) = (Arc::clone(&arena), Arc::clone(&epochs));
-        let compresses = self.compress && self.evict && slabs >= COMPRESSED_SLABS_MIN;
         let spare_slabs = if compresses { 1 + below_spare_slabs(slabs) } else { 1 };
         let hot = Hot::new(zone_arena, zone_epochs, sizes, policy, self.cost_unit_us, spare_slabs);
         let hasher = foldhash::quality::RandomState::default();
@@ -200,7 +204,8 @@ impl Builder {
             let hash = move |key: &[u8]| hash_with(&hasher, key).0;
             Zone::new(arena, epochs, space, Settings::new(Box::new(hash), 0))
         });
-        let below = zone.flatten().map(|zone| Box::new(Below::new(zone, self.split)));
+        let below = zone.flatten();
+        let below = below.map(|zone| Box::new(Below::new(zone, self.split, self.memory_bytes)));
         let cache = Cache {
             index,
             hot,

@@ -31,6 +31,7 @@
 #![deny(unsafe_code)]
 
 mod adapt;
+mod admit;
 mod amend;
 mod below;
 mod builder;

@@ -76,6 +76,8 @@ pub struct CompressedStats {
     pub refused: u64,
     /// Items that were evicted because there was no time to move them.
     pub throttled: u64,
+    /// Items that were evicted because they had never been read and the zone was full.
+    pub passed_over: u64,
     /// Microseconds that moving items into it took.
     pub demote_us: u64,
     /// Microseconds that reading items in it took.

@@ -37,9 +37,11 @@ impl Fixture {
         session.peek(key, self.cache.hash(key)).is_some_and(|item| item.is_compressed())
     }
 
-    /// Stores an item, and others until it has left the hot zone.
+    /// Stores an item, reads it, so that it is worth keeping, and stores others until it has left
+    /// the hot zone.
     fn put_below(&mut self, key: &[u8], value: &[u8], attributes: Attributes) {
         self.put(key, value, attributes, Condition::Always);
+        assert!(self.cache.session().get(key, self.cache.hash(key)).is_some());
         while !self.is_compressed(key) {
             assert!(
                 self.fillers < FILLERS_MAX,

@@ -10,9 +10,9 @@
 //!   +-------+------------+------+------------+--------+-----+------+-------+--------+-+---------+
 //!   24
 //!   +-------------+-------------+----------+-------------+--------------+-----------+--------+
-//!   | dead words  | accessed    | slots of | (checksums) | fingerprints | heads of  | frames |
-//!   | u32, 31     | words, u32, | longs,   | u32 for     | u8 for each  | frames,   |        |
-//!   | rows each   | 32 rows     | u32 each | each frame  | row          | 6 bytes   |        |
+//!   | dead words  | counts of   | slots of | (checksums) | fingerprints | heads of  | frames |
+//!   | u32, 31     | accesses,   | longs,   | u32 for     | u8 for each  | frames,   |        |
+//!   | rows each   | 16 in a u32 | u32 each | each frame  | row          | 6 bytes   |        |
 //!   +-------------+-------------+----------+-------------+--------------+-----------+--------+
 //! ```
 //!
@@ -36,14 +36,15 @@
 //!
 //! The fingerprints are the low byte of each row's hash, in the order of the rows. zExpander keeps
 //! a Bloom filter of 16 bytes instead. A byte a row also tells which row it is, so that a lookup
-//! knows the bit of a row before it decodes anything: dead rows cost nothing, and the access
-//! filter is exact in one bit a row where a second Bloom filter would err.
+//! knows the bits of a row before it decodes anything: dead rows cost nothing, and accesses are
+//! counted, up to 3, in two bits a row where a second Bloom filter would err.
 //!
 //! A header may have been damaged like anything else: [`Head::read`] believes no length that
 //! does not fit where the block lies.
 
 use std::ops::Range;
 
+use crate::access::ROWS_PER_ACCESS_WORD;
 use crate::frame::FRAME_HEAD_BYTES;
 use crate::seal::ROWS_PER_DEAD_WORD;
 use codec::Method;
@@ -146,22 +147,22 @@ impl Head {
         usize::from(self.rows).div_ceil(ROWS_PER_DEAD_WORD)
     }
 
-    /// How many words of accessed bits there are.
+    /// How many words of counts of accesses there are.
     #[inline]
-    pub(crate) fn accessed_words(&self) -> usize {
-        usize::from(self.rows).div_ceil(u32::BITS as usize)
+    pub(crate) fn access_words(&self) -> usize {
+        usize::from(self.rows).div_ceil(ROWS_PER_ACCESS_WORD)
     }
 
     pub(crate) fn dead_at(&self) -> usize {
         ROWS_HEAD_BYTES
     }
 
-    pub(crate) fn accessed_at(&self) -> usize {
+    pub(crate) fn accesses_at(&self) -> usize {
         self.dead_at() + self.dead_words() * WORD_BYTES
     }
 
     pub(crate) fn longs_at(&self) -> usize {
-        self.accessed_at() + self.accessed_words() * WORD_BYTES
+        self.accesses_at() + self.access_words() * WORD_BYTES
     }
 
     /// How many checksums there are: one for each frame, or one for a long value.
@@ -261,9 +262,9 @@ mod tests {
     }
 
     #[test]
-    fn a_block_of_twenty_rows_in_two_frames_has_64_bytes_beside_what_is_stored() {
-        assert_eq!(head(20, 0).stored().start, 64);
+    fn a_block_of_twenty_rows_in_two_frames_has_68_bytes_beside_what_is_stored() {
+        assert_eq!(head(20, 0).stored().start, 68);
         assert_eq!((head(31, 0).dead_words(), head(32, 0).dead_words()), (1, 2));
-        assert_eq!((head(32, 0).accessed_words(), head(33, 0).accessed_words()), (1, 2));
+        assert_eq!((head(16, 0).access_words(), head(17, 0).access_words()), (1, 2));
     }
 }

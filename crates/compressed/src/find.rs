@@ -13,6 +13,7 @@ use memory::Guard;
 use stdx::sync::Backoff;
 use stdx::sync::atomic::Ordering;
 
+use crate::access;
 use crate::block::{RECENTS, fingerprint};
 use crate::frame::Frame;
 use crate::raw::{Block, Reference};
@@ -35,7 +36,7 @@ pub struct Hit<'g> {
     pub fields: Fields,
     /// Ticks since the last access that is on record, if one is.
     pub reuse_ticks: Option<u32>,
-    /// Whether it was accessed before, since the last sweep.
+    /// Whether an earlier access still counts.
     pub was_accessed: bool,
 }
 
@@ -61,7 +62,7 @@ impl Zone {
         reader: &mut Reader,
     ) -> Option<Hit<'g>> {
         let mut hit = self.peek(guard, hash, key, now, reader)?;
-        hit.was_accessed = note_access(&hit.block, hit.rank);
+        hit.was_accessed = access::note(hit.block.accesses(), hit.rank);
         hit.reuse_ticks = note_time(&hit.block, hit.rank, tick);
         Some(hit)
     }
@@ -282,16 +283,6 @@ pub(crate) fn is_dead(block: &Block<'_>, rank: usize) -> bool {
 
 fn mark(block: &Block<'_>, rank: usize) -> Mark {
     block.dead()[rank / ROWS_PER_DEAD_WORD].mark(rank % ROWS_PER_DEAD_WORD)
-}
-
-/// Sets a row's accessed bit; whether it was set.
-fn note_access(block: &Block<'_>, rank: usize) -> bool {
-    let (word, bit) = (&block.accessed()[rank / 32], 1 << (rank % 32));
-    let was_set = word.load(Ordering::Relaxed) & bit != 0;
-    if !was_set {
-        word.fetch_or(bit, Ordering::Relaxed);
-    }
-    was_set
 }
 
 /// Notes the tick of an access; the ticks since the last one on record.

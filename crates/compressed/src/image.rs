@@ -2,6 +2,7 @@
 
 use stdx::sync::atomic::Ordering;
 
+use crate::access::{self, ROWS_PER_ACCESS_WORD};
 use crate::block::{Head, RECENT_AT, RECENTS};
 use crate::find::recent_moved;
 use crate::frame::{FRAME_HEAD_BYTES, FrameHead};
@@ -32,15 +33,15 @@ pub(crate) struct Addition<'a> {
 pub(crate) fn draw(head: &Head, rows: &[Kept], content: &Content<'_>, image: &mut Vec<u8>) {
     image.clear();
     head.write(image);
-    let words = |per_word: usize, bit: &dyn Fn(&Kept) -> bool, image: &mut Vec<u8>| {
-        for chunk in rows.chunks(per_word) {
-            let bits = chunk.iter().enumerate().map(|(at, row)| u32::from(bit(row)) << at);
-            let word = bits.fold(0, |word, bit| word | bit);
-            image.extend_from_slice(&word.to_ne_bytes());
-        }
-    };
-    words(ROWS_PER_DEAD_WORD, &|row| row.origin.is_none(), image);
-    words(u32::BITS as usize, &|row| row.accessed, image);
+    for rows in rows.chunks(ROWS_PER_DEAD_WORD) {
+        let newborn = |(at, row): (_, &Kept)| u32::from(row.origin.is_none()) << at;
+        let word = rows.iter().enumerate().map(newborn).fold(0, |word, bit| word | bit);
+        image.extend_from_slice(&word.to_ne_bytes());
+    }
+    for rows in rows.chunks(ROWS_PER_ACCESS_WORD) {
+        let word = access::word_of(rows.iter().map(|row| row.accesses));
+        image.extend_from_slice(&word.to_ne_bytes());
+    }
     let mut records = rows.iter().enumerate().filter(|(_, row)| row.recent != 0);
     for at in 0..RECENTS {
         if let Some((rank, row)) = records.next() {
@@ -100,8 +101,8 @@ pub(crate) fn draw_copy(
         let newborn = newborn.map_or(0, |rank| 1 << (rank % ROWS_PER_DEAD_WORD));
         image.extend_from_slice(&(bits | newborn).to_ne_bytes());
     }
-    for index in 0..head.accessed_words() {
-        let word = block.accessed().get(index).map_or(0, |word| word.load(Ordering::Relaxed));
+    for index in 0..head.access_words() {
+        let word = block.accesses().get(index).map_or(0, |word| word.load(Ordering::Relaxed));
         image.extend_from_slice(&word.to_ne_bytes());
     }
     for slot in block.longs() {

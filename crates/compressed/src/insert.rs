@@ -11,16 +11,16 @@ use memory::Guard;
 use stdx::sync::atomic::Ordering;
 use stdx::sync::lock;
 
+use crate::access::{self, ACCESSES_MAX};
 use crate::block::{Head, owner_of};
 use crate::frame::FRAME_BYTES;
 use crate::image::draw_long;
 use crate::raw::Block;
 use crate::record::{KEY_BYTES_MAX, ROW_HEAD_BYTES_MAX, Record, write_row};
 use crate::rewrite::{Gone, Unbuilt, Why, Writer, newcomer_row};
-use crate::seal::{DeadWord, ROWS_PER_DEAD_WORD};
+use crate::seal::ROWS_PER_DEAD_WORD;
 use crate::space::Purpose;
 use crate::stats::Counters;
-use crate::sweep::select;
 use crate::trie::Leaf;
 use crate::zone::{STORED_SHARE, Zone};
 
@@ -53,15 +53,21 @@ pub(crate) struct Arrival<'r> {
 /// An item that is in the zone, where nobody finds it yet.
 pub struct Newcomer<'z, 'g> {
     zone: &'z Zone,
-    word: &'g DeadWord,
-    bit: usize,
+    block: Block<'g>,
+    rank: usize,
 }
 
 impl Newcomer<'_, '_> {
     /// Makes the item alive. The caller holds the key's lock.
     pub fn reveal(self) {
         self.zone.counters.items.fetch_add(1, Ordering::Relaxed);
-        self.word.reveal(self.bit);
+        self.block.dead()[self.rank / ROWS_PER_DEAD_WORD].reveal(self.rank % ROWS_PER_DEAD_WORD);
+    }
+
+    /// Says that it was wanted before: the sweep spares it as often as one with so many accesses,
+    /// 3 at the most.
+    pub fn was_accessed(&self, accesses: u8) {
+        access::set(self.block.accesses(), self.rank, accesses.min(ACCESSES_MAX));
     }
 }
 
@@ -105,9 +111,7 @@ impl Zone {
             match self.try_insert(guard, &arrival, now, writer) {
                 Ok(place) => {
                     if let Some((block, rank)) = place {
-                        let word = &block.dead()[rank / ROWS_PER_DEAD_WORD];
-                        let bit = rank % ROWS_PER_DEAD_WORD;
-                        confirm(guard, Newcomer { zone: self, word, bit });
+                        confirm(guard, Newcomer { zone: self, block, rank });
                     }
                     return Ok(());
                 }
@@ -165,7 +169,7 @@ impl Zone {
         while let Err(unbuilt) = self.build(guard, writer, leaf.node, arrival.generation) {
             let rows = writer.batch.kept.len();
             if unbuilt == Unbuilt::Crowded {
-                select(writer, &mut |kept| kept.origin.is_some());
+                crowd_out(writer);
             }
             if writer.batch.kept.len() == rows {
                 self.retire_long(guard, long);
@@ -222,4 +226,21 @@ impl Zone {
             self.dictionaries.release(number);
         })
     }
+}
+
+/// Evicts half of the rows that are not new: the cheaper half, or a random one.
+fn crowd_out(writer: &mut Writer) {
+    let Writer { batch, random, .. } = writer;
+    let old = batch.kept.iter().enumerate().filter(|(_, kept)| kept.origin.is_some());
+    let mut candidates: Vec<(u32, u64, usize)> =
+        old.map(|(index, kept)| (kept.fields.cost.us(), random.draw(), index)).collect();
+    candidates.sort_unstable();
+    candidates.truncate(candidates.len().div_ceil(2));
+    let mut index = 0;
+    let evicted = |_: &mut _| {
+        index += 1;
+        candidates.iter().any(|candidate| candidate.2 == index - 1)
+    };
+    let rows: Vec<_> = batch.kept.extract_if(.., evicted).collect();
+    batch.gone.extend(rows.into_iter().map(|row| Gone { row, why: Why::Evicted }));
 }

@@ -2,7 +2,7 @@
 //! dictionary, in slabs of the same arena as the hot zone's.
 //!
 //! ```text
-//!   hash -> trie -> slot -> block: fingerprints, dead and accessed bits, frames of rows
+//!   hash -> trie -> slot -> block: fingerprints, dead bits, counts of accesses, frames of rows
 //!                             |
 //!   slabs: | block | block | block ...   a log; blocks are only ever appended and moved
 //! ```
@@ -36,6 +36,7 @@
 #![deny(unsafe_code)]
 
 #[cfg(not(loom))]
+mod access;
 mod append;
 #[cfg(not(loom))]
 mod block;

@@ -215,10 +215,10 @@ impl<'g> Block<'g> {
         unsafe { std::slice::from_raw_parts(self.words(at, count).as_ptr().cast(), count) }
     }
 
-    /// The bits of the rows that were accessed.
+    /// How often the rows were accessed.
     #[inline]
-    pub(crate) fn accessed(&self) -> &'g [AtomicU32] {
-        self.words(self.head.accessed_at(), self.head.accessed_words())
+    pub(crate) fn accesses(&self) -> &'g [AtomicU32] {
+        self.words(self.head.accesses_at(), self.head.access_words())
     }
 
     /// The records of recent accesses.

@@ -14,8 +14,11 @@ use std::ops::Range;
 
 use codec::{Damaged, Encoder};
 use memory::Guard;
+use policy::cost::Typical;
+use stdx::random::Xorshift;
 use stdx::sync::atomic::Ordering;
 
+use crate::access;
 use crate::block::{ROWS_MAX, fingerprint};
 use crate::find::{is_dead, recent_of};
 use crate::frame::{Frame, FrameHead};
@@ -50,7 +53,9 @@ pub struct Writer {
     pub(crate) image: Vec<u8>,
     pub(crate) batch: Batch,
     pub(crate) sink: Option<Sink>,
-    pub(crate) random: u64,
+    pub(crate) random: Xorshift,
+    /// What the rows typically cost that nobody accessed.
+    pub(crate) typical: Typical,
 }
 
 /// The rows of the leaves that are being replaced.
@@ -81,7 +86,8 @@ pub(crate) struct Kept {
     pub(crate) hash: u64,
     /// Which source, and which row of it; none for a newcomer, which is born dead.
     pub(crate) origin: Option<(usize, usize)>,
-    pub(crate) accessed: bool,
+    /// How often it was accessed, as far as that is counted.
+    pub(crate) accesses: u8,
     /// Its record of a recent access, or 0.
     pub(crate) recent: u32,
     /// What stands in the slot of its long block; 0 if it is not long.
@@ -139,7 +145,8 @@ impl Writer {
             image: Vec::new(),
             batch: Batch::default(),
             sink,
-            random: 0x9e37_79b9_7f4a_7c15,
+            random: Xorshift::default(),
+            typical: Typical::default(),
         }
     }
 
@@ -243,7 +250,7 @@ impl Zone {
                 fingerprint: block.fingerprints()[rank],
                 hash: 0,
                 origin: Some((source, rank)),
-                accessed: was_accessed(block, rank),
+                accesses: access::count(block.accesses(), rank),
                 recent: record_of(block, rank),
                 long,
             };
@@ -403,10 +410,6 @@ impl Zone {
     }
 }
 
-fn was_accessed(block: &Block<'_>, rank: usize) -> bool {
-    block.accessed()[rank / 32].load(Ordering::Relaxed) >> (rank % 32) & 1 != 0
-}
-
 /// A row's record of a recent access, or 0.
 fn record_of(block: &Block<'_>, rank: usize) -> u32 {
     let mut records = block.recent().iter().map(|record| record.load(Ordering::Relaxed));
@@ -427,7 +430,7 @@ pub(crate) fn newcomer_row(arrival: &Arrival<'_>, long: u32, row: &[u8], batch: 
         fingerprint: fingerprint(arrival.hash),
         hash: arrival.hash,
         origin: None,
-        accessed: false,
+        accesses: 0,
         recent: 0,
         long,
     });

@@ -1,19 +1,23 @@
 //! Making room: the sweep goes round the leaves, as zExpander's does.
 //!
-//! In each leaf it drops what is dead or expired, and then half of the rows that were not accessed
-//! since it last came by: a random half, or where costs are known the cheaper half. Then the
-//! accessed bits begin anew. What is left of a leaf joins its sibling if one block holds both with
-//! some room to spare.
+//! In each leaf it drops what is dead or expired, and every row that has no access left; from the
+//! others it takes one access. What is left of a leaf joins its sibling if one block holds both
+//! with some room to spare.
 //!
-//! Why a half, and at random: a row that came in just before the sweep has had no time to be
-//! accessed. It stays with probability one half, and a row that nobody wants is gone after two or
-//! three rounds all the same.
+//! So a row that nobody wants stays for a round at most, and for half of one on average: what is
+//! wanted at all has been accessed by then, or comes in as accessed because it was wanted before.
+//! Where costs are known, a row that costs so many times more than is typical stays so many times
+//! longer.
+//!
+//! What differs from zExpander: it drops from each block what was not accessed of late until a
+//! share of it is gone. Half of what was not accessed, at random or oldest first, missed more on
+//! every trace (decision 0010).
 
+use memory::Guard;
 use stdx::sync::atomic::Ordering;
 use stdx::sync::lock;
 
-use memory::Guard;
-
+use crate::access::{self, ACCESSES_MAX};
 use crate::block::ROWS_MAX;
 use crate::raw::{Block, Reference};
 use crate::reader::{Reader, unpack_long};
@@ -44,6 +48,10 @@ const SWEEP_LEAVES_MAX: usize = 1 << 10;
 /// How often the sweep goes round, at the most, before it says that there is nothing more.
 const ROUNDS_MAX: usize = 8;
 
+/// After so many rounds it goes by costs no more, only by accesses, which are used up by then.
+const ROUNDS_BY_COST: usize = 4;
+const _: () = assert!(ROUNDS_MAX > ROUNDS_BY_COST && ROUNDS_BY_COST > ACCESSES_MAX as usize);
+
 impl Zone {
     /// Makes room of at least `wanted_bytes`, as far as there is anything; returns how many live
     /// bytes went. The caller holds no lock of the index.
@@ -59,10 +67,11 @@ impl Zone {
         writer: &mut Writer,
     ) -> usize {
         let before = self.space.live_bytes();
-        for _ in 0..leaves_max {
+        for step in 0..leaves_max {
             let gone = before.saturating_sub(self.space.live_bytes());
             let done = gone >= wanted_bytes || self.space.live_bytes() == 0;
-            if done || self.sweep_next(now, writer).is_err() {
+            let by_cost = step < self.trie.leaves() * ROUNDS_BY_COST;
+            if done || self.sweep_one(now, by_cost, writer).is_err() {
                 return gone;
             }
         }
@@ -104,6 +113,13 @@ impl Zone {
         }
     }
 
+    /// Whether the zone has its budget and next to no room left in it, so that for what comes in
+    /// something else goes.
+    pub fn is_full(&self) -> bool {
+        self.space.owned_slabs() + 1 >= self.space.budget_slabs()
+            && self.space.live_bytes() + self.space.slab_bytes() > self.live_bytes_max()
+    }
+
     /// How many live bytes the budget, or what the arena still gives, leaves room for.
     pub(crate) fn live_bytes_max(&self) -> usize {
         let usable = self.usable_bytes();
@@ -125,13 +141,17 @@ impl Zone {
 
     /// Sweeps the next leaf. Without room to write down what stays it is left for later.
     pub(crate) fn sweep_next(&self, now: u32, writer: &mut Writer) -> Result<(), NoRoom> {
+        self.sweep_one(now, true, writer)
+    }
+
+    fn sweep_one(&self, now: u32, by_cost: bool, writer: &mut Writer) -> Result<(), NoRoom> {
         let hash = self.hand.load(Ordering::Relaxed);
         let guard = self.epochs.pin();
         let _shard = lock(self.shard(hash));
         let leaf = self.trie.leaf(hash);
         // Another sweep may have been as quick; then this leaf is swept twice.
         self.hand.store(leaf.node.next_hash(), Ordering::Relaxed);
-        self.sweep(&guard, leaf, now, writer)
+        self.sweep(&guard, leaf, now, by_cost, writer)
     }
 
     /// Sweeps a leaf, under the lock of its shard.
@@ -140,20 +160,20 @@ impl Zone {
         guard: &Guard<'_>,
         leaf: Leaf,
         now: u32,
+        by_cost: bool,
         writer: &mut Writer,
     ) -> Result<(), NoRoom> {
         let Some(generation) = self.generation() else { return Ok(()) };
         writer.batch.clear();
         self.gather(guard, writer, leaf, now);
-        select(writer, &mut |kept| !std::mem::take(&mut kept.accessed));
+        drop_unused(by_cost, writer);
         let mut node = leaf.node;
         if let Some(sibling) = self.mergeable(guard, leaf, generation, writer) {
             self.gather(guard, writer, sibling, now);
             node = node.parent();
         } else if writer.batch.gone.is_empty() && !writer.batch.has_lost() {
             let block = leaf.block.and_then(|at| self.space.ground.block(guard, at));
-            let words = block.iter().flat_map(|block| block.accessed());
-            words.for_each(|word| word.store(0, Ordering::Relaxed));
+            block.iter().for_each(|block| access::age(block.accesses()));
             return Ok(());
         }
         match self.build(guard, writer, node, generation) {
@@ -226,27 +246,17 @@ impl Zone {
     }
 }
 
-/// Chooses who goes: half of the kept rows that may.
-pub(crate) fn select(writer: &mut Writer, may_go: &mut dyn FnMut(&mut Kept) -> bool) {
-    let Writer { batch, random, .. } = writer;
-    let mut candidates: Vec<(u32, u64, usize)> = Vec::new();
-    for (index, kept) in batch.kept.iter_mut().enumerate() {
-        if !may_go(kept) {
-            continue;
+/// Chooses who goes: every row that was not accessed since the sweep last came by, but for those
+/// that cost much, if it goes by costs.
+fn drop_unused(by_cost: bool, writer: &mut Writer) {
+    let Writer { batch, random, typical, .. } = writer;
+    let unused = |kept: &mut Kept| {
+        if kept.accesses > 0 {
+            kept.accesses -= 1;
+            return false;
         }
-        // Xorshift: any spread will do.
-        *random ^= *random << 13;
-        *random ^= *random >> 7;
-        *random ^= *random << 17;
-        candidates.push((kept.fields.cost.us(), *random, index));
-    }
-    candidates.sort_unstable();
-    candidates.truncate(candidates.len().div_ceil(2));
-    let mut index = 0;
-    let evicted = |_: &mut _| {
-        index += 1;
-        candidates.iter().any(|candidate| candidate.2 == index - 1)
+        !by_cost || random.chance(typical.leaves(kept.fields.cost))
     };
-    let rows: Vec<_> = batch.kept.extract_if(.., evicted).collect();
-    batch.gone.extend(rows.into_iter().map(|row| Gone { row, why: Why::Evicted }));
+    let gone = batch.kept.extract_if(.., unused);
+    batch.gone.extend(gone.map(|row| Gone { row, why: Why::Evicted }));
 }

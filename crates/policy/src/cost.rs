@@ -81,6 +81,16 @@ impl Typical {
         self.scaled = scaled.clamp(self.scaled - step.min(self.scaled - 1), self.scaled + step);
     }
 
+    /// Takes note of the cost of what is to leave, and says with which probability it should, so
+    /// that it stays as many times longer as it costs more than what is typical: 1 for all that
+    /// costs less than twice that, or of which nothing is known.
+    pub fn leaves(&mut self, cost: Cost) -> f64 {
+        self.learn(cost);
+        let typical_us = self.us().unwrap_or(1);
+        let is_dear = cost.us() / 2 >= typical_us;
+        if is_dear { f64::from(typical_us) / f64::from(cost.us()) } else { 1.0 }
+    }
+
     /// In microseconds; nothing before the first cost.
     pub fn us(self) -> Option<u32> {
         (self.scaled != 0).then(|| (self.scaled / TYPICAL_SCALE).clamp(1, u32::MAX.into()) as u32)
@@ -108,6 +118,16 @@ mod tests {
         assert_eq!(typical.us(), Some(1));
         (0..10_000).for_each(|_| typical.learn(Cost::from_us(u32::MAX)));
         assert_eq!(typical.us(), Some(u32::MAX));
+    }
+
+    #[test]
+    fn what_is_dear_leaves_as_much_more_seldom() {
+        let mut typical = Typical::default();
+        assert_eq!(typical.leaves(Cost::UNKNOWN), 1.0);
+        (0..100).for_each(|_| typical.learn(Cost::from_us(1000)));
+        let probabilities = [1, 1900, 4000].map(|us| typical.leaves(Cost::from_us(us)));
+        assert_eq!(probabilities[..2], [1.0, 1.0]);
+        assert!((0.24..0.26).contains(&probabilities[2]), "{probabilities:?}");
     }
 
     #[test]

@@ -56,6 +56,7 @@ fn moves(compressed: &CompressedStats, stats: &mut Stats<'_>) {
         ("refused", compressed.refused),
         ("changed", compressed.changed),
         ("throttled", compressed.throttled),
+        ("passed_over", compressed.passed_over),
         ("demote_us", compressed.demote_us),
         ("read_us", compressed.read_us),
         ("budget_grown", compressed.grown),
