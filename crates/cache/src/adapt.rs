@@ -9,6 +9,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use compressed::ZoneStats;
 use policy::split::{self, STEP_SHARE, Step, Window};
 
 use crate::below::{Below, below_spare_slabs};
@@ -152,10 +153,13 @@ impl Cache {
             adaptation.window_ends = mutations + window;
             let counts = self.counts(below);
             let is_full = below.zone.slabs() + 1 >= below.zone.budget_slabs();
-            let step = below.rule.decide(&Self::window(adaptation, counts, is_full));
+            let zone = below.zone.stats();
+            let hot_density = self.hot_density(&zone);
+            let window = Self::window(adaptation, counts, is_full, hot_density);
+            let step = below.rule.decide(&window);
             adaptation.before = counts;
             adaptation.share = split::after(step, adaptation.share);
-            let items = below.zone.stats().items as f64;
+            let items = zone.items as f64;
             let moved = items * STEP_SHARE / adaptation.share.max(STEP_SHARE);
             below.ghosts.live_for(moved as u64);
             let steps = &below.counters.steps[usize::from(step == Step::Grow)];
@@ -181,7 +185,7 @@ impl Cache {
         }
     }
 
-    fn window(adaptation: &Adaptation, now: Counts, is_full: bool) -> Window {
+    fn window(adaptation: &Adaptation, now: Counts, is_full: bool, hot_density: f64) -> Window {
         let before = &adaptation.before;
         Window {
             hot_hits: now.hot_hits - before.hot_hits,
@@ -192,7 +196,17 @@ impl Cache {
             work_us: now.read_us - before.read_us,
             elapsed_us: now.now_us.saturating_sub(before.now_us),
             hot_share: 1.0 - adaptation.share,
+            hot_density,
         }
+    }
+
+    /// How much less the hot zone holds in so much memory than the compressed zone; a third, before
+    /// that can be measured.
+    fn hot_density(&self, zone: &ZoneStats) -> f64 {
+        let slab_bytes = self.arena.slab_bytes();
+        let hot_bytes = self.arena.used_slabs().saturating_sub(zone.space.slabs) * slab_bytes;
+        let hot = self.hot.used_bytes() as f64 / hot_bytes.max(1) as f64;
+        zone.density().map_or(1.0 / 3.0, |density| hot / density.max(hot / 2.0))
     }
 }
 

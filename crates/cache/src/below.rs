@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bumpalo::Bump;
-use compressed::{Hit, Reader, Record, Refused, Writer, Zone};
+use compressed::{Hit, Reader, ReaderCounts, Record, Refused, Writer, Zone};
 use hot::mark::{FETCHED, SENT, STALE};
 use hot::{Fields, ItemRef, Links};
 use index::Hash;
@@ -87,6 +87,12 @@ pub(crate) struct Counters {
     pub(crate) demote_us: AtomicU64,
     /// Microseconds that reading items below took.
     pub(crate) read_us: AtomicU64,
+    /// Looks into the zone.
+    pub(crate) lookups: AtomicU64,
+    /// Of these, without decoding anything to know that the key is not there.
+    pub(crate) filtered: AtomicU64,
+    /// Frames that were decoded, and of these in vain.
+    pub(crate) decoded: [AtomicU64; 2],
     /// How often the zone lost and got a step of memory.
     pub(crate) steps: [AtomicU64; 2],
 }
@@ -114,6 +120,17 @@ pub(crate) struct Lower<'c> {
     reader: RefCell<Option<Reader>>,
     rows: Bump,
     hot_hits: Cell<u64>,
+}
+
+impl Counters {
+    /// Adds what a session's lookups came to.
+    fn add(&self, counts: ReaderCounts) {
+        let add = |counter: &AtomicU64, count| _ = counter.fetch_add(count, Ordering::Relaxed);
+        add(&self.lookups, counts.lookups);
+        add(&self.filtered, counts.filtered);
+        add(&self.decoded[0], counts.decoded);
+        add(&self.decoded[1], counts.decoded_in_vain);
+    }
 }
 
 impl Below {
@@ -154,6 +171,10 @@ impl Below {
             passed_over: read(&counters.passed_over),
             demote_us: read(&counters.demote_us),
             read_us: read(&counters.read_us),
+            lookups: read(&counters.lookups),
+            filtered: read(&counters.filtered),
+            decoded: read(&counters.decoded[0]),
+            decoded_in_vain: read(&counters.decoded[1]),
             shrunk: read(&counters.steps[0]),
             grown: read(&counters.steps[1]),
         }
@@ -190,7 +211,8 @@ impl Drop for Lower<'_> {
             return;
         };
         below.counters.hot_hits.fetch_add(self.hot_hits.get(), Ordering::Relaxed);
-        if let Some(reader) = self.reader.take() {
+        if let Some(mut reader) = self.reader.take() {
+            below.counters.add(reader.take_counts());
             lock(&below.readers).push(reader);
         }
     }

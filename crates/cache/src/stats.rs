@@ -82,6 +82,14 @@ pub struct CompressedStats {
     pub demote_us: u64,
     /// Microseconds that reading items in it took.
     pub read_us: u64,
+    /// Looks into it, for reads and for stores of keys that are not in the hot zone.
+    pub lookups: u64,
+    /// Of these, without decoding anything to know that the key is not there.
+    pub filtered: u64,
+    /// Frames that were decoded.
+    pub decoded: u64,
+    /// Of these, for keys that were not there.
+    pub decoded_in_vain: u64,
     /// How often it gave up a step of memory.
     pub shrunk: u64,
     /// How often it got a step of memory.

@@ -152,6 +152,7 @@ impl Zone {
         reader: &mut Reader,
     ) -> Result<Option<FoundRow>, Damaged> {
         if !block.fingerprints().contains(&fingerprint(hash)) {
+            reader.counts.filtered += 1;
             return Ok(None);
         }
         let frames = block.frames().inspect_err(|Damaged| reader.counts.damaged += 1)?;
@@ -167,7 +168,9 @@ impl Zone {
                 }
             }
         }
-        reader.counts.decoded_in_vain += reader.counts.decoded - decoded_before;
+        let in_vain = reader.counts.decoded - decoded_before;
+        reader.counts.decoded_in_vain += in_vain;
+        reader.counts.filtered += u64::from(in_vain == 0);
         result
     }
 

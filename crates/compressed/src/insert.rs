@@ -222,9 +222,11 @@ impl Zone {
             draw_long(&head, stored, image);
             self.space.append(Purpose::Store, image).map_err(|_| Refused::NoRoom)
         };
-        appended.map(|reference| reference.code()).inspect_err(|_| {
-            self.dictionaries.release(number);
-        })
+        match &appended {
+            Ok(_) => self.enlist(&head),
+            Err(_) => self.dictionaries.release(number),
+        }
+        appended.map(|reference| reference.code())
     }
 }
 

@@ -39,6 +39,8 @@ pub struct ReaderCounts {
     pub decoded: u64,
     /// Of those, for keys that were not there.
     pub decoded_in_vain: u64,
+    /// Looks into blocks that needed no decoding to know that the key is not there.
+    pub filtered: u64,
     /// Frames and long values that were damaged.
     pub damaged: u64,
 }
@@ -61,6 +63,11 @@ impl Reader {
     /// What happened so far.
     pub fn counts(&self) -> ReaderCounts {
         self.counts
+    }
+
+    /// The same, to begin anew.
+    pub fn take_counts(&mut self) -> ReaderCounts {
+        std::mem::take(&mut self.counts)
     }
 
     /// Bytes of decoder and buffers: at most a frame and the longest value, and what the decoder

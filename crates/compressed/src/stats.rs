@@ -17,6 +17,7 @@ pub(crate) struct Counters {
     pub(crate) items: AtomicI64,
     pub(crate) rows: AtomicUsize,
     pub(crate) raw_bytes: AtomicUsize,
+    pub(crate) long_bytes: AtomicUsize,
     pub(crate) inserted: AtomicU64,
     pub(crate) inserted_short: AtomicU64,
     pub(crate) refused: AtomicU64,
@@ -47,6 +48,8 @@ pub struct ZoneStats {
     pub rows: usize,
     /// Bytes of rows before compression, without long values.
     pub raw_bytes: usize,
+    /// Bytes of long values before compression.
+    pub long_bytes: usize,
     /// Leaves of the trie.
     pub leaves: usize,
     /// Bytes of the trie that the table space counts.
@@ -78,6 +81,17 @@ pub struct ZoneStats {
     pub damaged: u64,
 }
 
+impl ZoneStats {
+    /// Bytes of items, before compression, in a byte of the zone's slabs; nothing if there are too
+    /// few to tell.
+    pub fn density(&self) -> Option<f64> {
+        let live = self.items as f64 / self.rows.max(1) as f64;
+        let raw_bytes = (self.raw_bytes + self.long_bytes) as f64 * live;
+        let used_slabs = self.space.slabs.saturating_sub(self.space.idle_slabs);
+        (used_slabs > 1).then(|| raw_bytes / (used_slabs * self.space.slab_bytes) as f64)
+    }
+}
+
 impl Zone {
     /// What is in the zone and what happened.
     pub fn stats(&self) -> ZoneStats {
@@ -88,6 +102,7 @@ impl Zone {
             items: counters.items.load(Ordering::Relaxed).max(0) as usize,
             rows: counters.rows.load(Ordering::Relaxed),
             raw_bytes: counters.raw_bytes.load(Ordering::Relaxed),
+            long_bytes: counters.long_bytes.load(Ordering::Relaxed),
             leaves: self.trie.leaves(),
             trie_bytes,
             trie_heap_bytes,

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use codec::Method;
 use memory::{Arena, Epochs, TableSpace};
 use stdx::CachePadded;
-use stdx::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use stdx::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use stdx::sync::{Backoff, lock};
 
 use crate::block::Head;
@@ -200,18 +200,20 @@ impl Zone {
 
     /// Takes note of a block of rows that is about to be published, or of a long one.
     pub(crate) fn enlist(&self, head: &Head) {
-        if !head.long {
-            self.counters.raw_bytes.fetch_add(head.raw_bytes as usize, Ordering::Relaxed);
-            self.counters.rows.fetch_add(head.rows.into(), Ordering::Relaxed);
-        }
+        let raw_bytes = self.raw_bytes_of(head);
+        raw_bytes.fetch_add(head.raw_bytes as usize, Ordering::Relaxed);
+        self.counters.rows.fetch_add(head.rows.into(), Ordering::Relaxed);
+    }
+
+    fn raw_bytes_of(&self, head: &Head) -> &AtomicUsize {
+        if head.long { &self.counters.long_bytes } else { &self.counters.raw_bytes }
     }
 
     /// Takes note that nothing refers to a block any more.
     pub(crate) fn retire(&self, block: &Block<'_>) {
-        if !block.head().long {
-            self.counters.raw_bytes.fetch_sub(block.head().raw_bytes as usize, Ordering::Relaxed);
-            self.counters.rows.fetch_sub(block.head().rows.into(), Ordering::Relaxed);
-        }
+        let head = block.head();
+        self.raw_bytes_of(head).fetch_sub(head.raw_bytes as usize, Ordering::Relaxed);
+        self.counters.rows.fetch_sub(head.rows.into(), Ordering::Relaxed);
         self.dictionaries.release(block.head().dictionary);
         self.space.retire(block.reference(), block.head());
     }

@@ -10,7 +10,7 @@
 //!   users pay: with many hits in the hot zone already, memory is spent on microseconds.
 //! - [`Rule::Price`] compares prices, as SlimCache does for flash: the hits that more memory for
 //!   the compressed zone would have gained, told by those misses whose item was evicted a moment
-//!   ago (*ghosts*), at the price of a miss; and the hits that would be served compressed instead
+//!   ago (*ghosts*), less what the hot zone's items would take of it, at the price of a miss; and the hits that would be served compressed instead
 //!   of hot, at the price of decompression. Above all stands a bound on the time that compression
 //!   may take.
 //!
@@ -52,6 +52,8 @@ pub struct Window {
     pub elapsed_us: u64,
     /// The hot zone's share of the memory.
     pub hot_share: f64,
+    /// Bytes of items in a byte of the hot zone, by those in a byte of the compressed zone.
+    pub hot_density: f64,
 }
 
 /// What follows for the compressed zone.
@@ -136,7 +138,10 @@ fn price(prices: Prices, window: &Window) -> Step {
     if window.hot_hits + window.compressed_hits < HITS_MIN {
         return Step::Stay;
     }
-    let gain = window.ghost_hits as f64 * prices.miss_us;
+    // What no longer fits the hot zone takes its place in the step that is gained: of items that do
+    // not compress the zone would hold no more, and earn nothing.
+    let more = (1.0 - window.hot_density).max(0.0);
+    let gain = window.ghost_hits as f64 * more * prices.miss_us;
     // At most: the part of the hot zone that goes is the one that is read least.
     let moved = window.hot_hits as f64 * (STEP_SHARE / window.hot_share.max(STEP_SHARE)).min(1.0);
     let loss = moved * prices.compressed_us;
@@ -172,6 +177,7 @@ mod tests {
         work_us: 1_000,
         elapsed_us: 1_000_000,
         hot_share: 0.5,
+        hot_density: 0.0,
     };
 
     #[test]
@@ -199,6 +205,9 @@ mod tests {
         // 9000 hits, of which 6 % at most move: 540 times 3 us against a miss of 1000 us.
         assert_eq!(rule.decide(&Window { ghost_hits: 1, ..WINDOW }), Step::Stay);
         assert_eq!(rule.decide(&Window { ghost_hits: 2, ..WINDOW }), Step::Grow);
+        assert_eq!(rule.decide(&Window { hot_density: 0.4, ..WINDOW }), Step::Grow);
+        let incompressible = Window { hot_density: 1.0, ..WINDOW };
+        assert_eq!(rule.decide(&incompressible), Step::Shrink, "it holds no more");
     }
 
     #[test]

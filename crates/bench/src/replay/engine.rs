@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn less_memory_than_the_engine_can_use_is_refused() {
-        let failure = Engine::new(1 << 20, larder::Policy::Clock).err().expect("too small");
+        let failure = Engine::new(512 << 10, larder::Policy::Clock).err().expect("too small");
         assert!(failure.to_string().contains("at least"), "{failure}");
     }
 }

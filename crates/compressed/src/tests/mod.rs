@@ -42,8 +42,9 @@ impl World {
     /// A zone with a budget of slabs of 256 KiB, in an arena with some more.
     pub(crate) fn new(settings: Settings) -> Self {
         let slabs = settings.budget_slabs + 4;
-        let arena = Arc::new(Arena::new(0, slabs << 18, 0).expect("a few slabs"));
+        let arena = Arc::new(Arena::new(0, 64 << 20, 0).expect("addresses"));
         assert_eq!(arena.slab_bytes(), 1 << 18);
+        arena.set_limit_slabs(slabs);
         let epochs = Arc::new(Epochs::new());
         let tables = Arc::new(ArenaTables::new(Arc::clone(&arena)));
         let zone = Zone::new(arena, Arc::clone(&epochs), tables, settings).expect("room");

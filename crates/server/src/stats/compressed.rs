@@ -16,6 +16,7 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
 
 fn contents(compressed: &CompressedStats, stats: &mut Stats<'_>) {
     let (zone, space) = (&compressed.zone, &compressed.zone.space);
+    let raw_bytes = zone.raw_bytes + zone.long_bytes;
     stats.lines(&[
         ("items", zone.items as u64),
         ("rows", zone.rows as u64),
@@ -24,9 +25,9 @@ fn contents(compressed: &CompressedStats, stats: &mut Stats<'_>) {
         ("slabs_budget", compressed.budget_slabs as u64),
         ("bytes", (space.slabs * space.slab_bytes) as u64),
         ("live_bytes", space.live_bytes as u64),
-        ("raw_bytes", zone.raw_bytes as u64),
+        ("raw_bytes", raw_bytes as u64),
     ]);
-    let ratio = zone.raw_bytes as f64 / (space.live_bytes.max(1)) as f64;
+    let ratio = raw_bytes as f64 / (space.live_bytes.max(1)) as f64;
     stats.line("ratio", format_args!("{ratio:.2}"));
     stats.lines(&[
         ("blocks", zone.leaves as u64),
@@ -57,6 +58,10 @@ fn moves(compressed: &CompressedStats, stats: &mut Stats<'_>) {
         ("changed", compressed.changed),
         ("throttled", compressed.throttled),
         ("passed_over", compressed.passed_over),
+        ("lookups", compressed.lookups),
+        ("lookups_filtered", compressed.filtered),
+        ("frames_decoded", compressed.decoded),
+        ("frames_decoded_in_vain", compressed.decoded_in_vain),
         ("demote_us", compressed.demote_us),
         ("read_us", compressed.read_us),
         ("budget_grown", compressed.grown),
