@@ -10,9 +10,9 @@
 //!   users pay: with many hits in the hot zone already, memory is spent on microseconds.
 //! - [`Rule::Price`] compares prices, as SlimCache does for flash: the hits that more memory for
 //!   the compressed zone would have gained, told by those misses whose item was evicted a moment
-//!   ago (*ghosts*), less what the hot zone's items would take of it, at the price of a miss; and the hits that would be served compressed instead
-//!   of hot, at the price of decompression. Above all stands a bound on the time that compression
-//!   may take.
+//!   ago (*ghosts*), less what the hot zone's items would take of it, at the price of a miss; and
+//!   the hits that would be served compressed instead of hot, at the price of decompression. Above
+//!   all stands a bound on the time that compression may take.
 //!
 //! What differs from zExpander: it counts expensive operations only, so that a flood of cheap ones
 //! does not decide; here hits alone are counted, since misses and stores say nothing of which zone
