@@ -106,7 +106,7 @@ impl Default for Options {
             text_cost: false,
             cost_unit_us: 0,
             measure_costs: None,
-            compressed: false,
+            compressed: true,
             hot_target: None,
             cas: true,
             threads: 0,
@@ -333,7 +333,8 @@ mod tests {
             assert!(refused(line).contains("not there yet"), "{line}");
         }
         serve("--policy clock --compressed off -B auto");
-        assert!(serve("--compressed auto").compressed && !serve("--compressed off").compressed);
+        assert!(serve("").compressed && serve("--compressed auto").compressed);
+        assert!(!serve("--compressed off").compressed);
         refused("--compressed on");
         assert_eq!((serve("").hot_target, serve("--hot-target 0.9").hot_target), (None, Some(0.9)));
         for line in ["--hot-target 1.1", "--hot-target -0.1", "--hot-target x", "--hot-target NaN"]

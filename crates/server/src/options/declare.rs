@@ -352,12 +352,12 @@ pub const DECLARATIONS: &[Declaration] = &[
         "How items are found."),
     valued(None, "layout", text("inline", |_, v| only("inline", v)), Some("inline"),
         "Where keys and values lie."),
-    valued(None, "compressed", text("auto|off", set_compressed), Some("off"),
+    valued(None, "compressed", text("auto|off", set_compressed), Some("auto"),
         "Keep what leaves the hot zone compressed, in a part of the same memory that sizes itself. \
          auto: where -m leaves room for both, 8 MiB and more. off: evict it."),
     valued(None, "hot-target", text("SHARE", set_hot_target), None,
         "Divide the memory so that this share of hits, 0 to 1, is served uncompressed, rather than \
-         by what hits and misses cost. Needs --compressed auto."),
+         by what hits and misses cost."),
     missing(None, "flash", Some("PATH:SIZE"), "A flash tier."),
     missing(None, "flash-write-limit", Some("BYTES"), "Most bytes written to flash per day."),
     missing(None, "redis-port", Some("PORT"), "Redis's protocol on a port of its own."),
