@@ -302,15 +302,14 @@ fn every_experiment_of_zexpander_finds_something() {
     };
     // Items one by one, and 16 KiB of them at a time.
     let ratio = |row, method| figure("zexpander-ratio", row, method);
-    assert!(ratio(6, "LZ4") > 1.5 * ratio(0, "LZ4"));
+    assert!(ratio(5, "LZ4") > 1.5 * ratio(0, "LZ4"));
     assert!(ratio(0, "zstd, dictionary") > 1.5 * ratio(0, "zstd"));
     assert!(figure("zexpander-memory-kept", 1, "of them compressed") > 1_000.0);
     // memcached's model comes before the hot zone alone and both zones.
     let misses = |row| figure("zexpander-misses", row, "misses, %");
     assert!(misses(2) < 0.8 * misses(1), "{} beside {}", misses(2), misses(1));
     let compressed = "reads served compressed, %";
-    let threads = rows(&report, "zexpander-throughput").len() / 6;
-    assert!(figure("zexpander-throughput", 1, compressed) > 1.0, "with {threads} threads");
+    assert!(figure("zexpander-throughput", 1, compressed) > 1.0);
     assert!(figure("zexpander-latency", 4, "median, us") > 0.0);
     assert!(figure("zexpander-filters", 1, "frames decoded") < 0.5);
     assert_eq!(rows(&report, "zexpander-adaptation").len(), 18);

@@ -9,8 +9,9 @@
 //! Items sink into the compressed zone in the background only, and by the engine's clock that may
 //! take a quarter of a thread. A run that counts misses makes requests as fast as it can, where a
 //! server waits for them: so its clock is held, which lifts that limit, and after every few stores
-//! the background does all that there is to do. Where time is measured, the clock is let go. CPU
-//! time is that of the thread, with the background's share told apart.
+//! the background does all that there is to do. Nor does the price rule then know how much time
+//! goes into compression: misses and hits alone decide. Where time is measured, the clock is let
+//! go. CPU time is that of the thread, with the background's share told apart.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +23,8 @@ use larder::{Cache, Expiry, Policy, Stats};
 
 use super::data::Data;
 use crate::failure::{Failure, Outcome};
-use crate::paper::measure::cpu_seconds;
+use crate::machine;
+use crate::paper::measure::{cpu_seconds, machine_cores};
 
 /// The share of hits that zExpander's rule keeps in the hot zone unless told otherwise.
 pub const TARGET: f64 = 0.9;
@@ -214,11 +216,14 @@ pub fn compressed_share(stats: &Stats) -> f64 {
     bytes / stats.limit_bytes as f64
 }
 
-/// Runs something while a thread does the background's work; returns the CPU seconds that took.
+/// Runs something while a thread on the last core does the background's work; returns the CPU
+/// seconds that took. Otherwise it would have to share the core that the experiment is kept on.
 pub fn maintained<R>(cache: &Cache, work: impl FnOnce() -> R) -> (R, f64) {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let background = scope.spawn(|| {
+            // Where that core may not be used, it runs wherever it can.
+            let _ = machine::pin(machine_cores() - 1);
             let before = cpu_seconds();
             while !is_over.load(Ordering::Relaxed) {
                 if !cache.maintain() {

@@ -8,7 +8,7 @@ use larder::Cache;
 use super::client::{Client, HeldClock, TARGET, Zones};
 use super::data::{Data, draw};
 use super::misses;
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 use crate::paper::{Findings, Scale, table};
 use crate::report::model::Cell;
 use crate::workload::popularity::Choice;
@@ -25,7 +25,8 @@ const TIMED: usize = 100_000;
 /// A read of one in so many keys is of a key that nobody stored.
 const ABSENT_EVERY: usize = 8;
 const SHARES: [f64; 4] = [50.0, 90.0, 99.0, 99.9];
-/// Significant digits of a histogram.
+/// The range of a histogram in nanoseconds, and its significant digits. Longer counts as longest.
+const NS_RANGE: (u64, u64) = (1, 10_000_000_000);
 const DIGITS: u8 = 3;
 
 /// Where a read was served.
@@ -55,7 +56,7 @@ pub fn latency(scale: &Scale) -> Outcome<Findings> {
         let cache = zones.cache_by(data.memory(percent), &clock)?;
         Client::new(&cache, &data).settle(&objects)?;
         clock.let_go();
-        found.push((zones, time(&cache, &data, &timed)?));
+        found.push((zones, time(&cache, &data, &timed)));
     }
     let both = &found[1].1;
     let at = |served: Served, share| both[served as usize].value_at_percentile(share) as f64 / 1e3;
@@ -104,9 +105,8 @@ fn rows(zones: Zones, times: &Times) -> Vec<Vec<Cell>> {
 }
 
 /// Times each read by itself.
-fn time(cache: &Cache, data: &Data, objects: &[u32]) -> Outcome<Times> {
-    let new = || Histogram::new(DIGITS).map_err(|_| Failure::Check("no histogram".into()));
-    let mut times = [new()?, new()?, new()?];
+fn time(cache: &Cache, data: &Data, objects: &[u32]) -> Times {
+    let mut times = [(); 3].map(|()| histogram());
     let mut key = Vec::new();
     for (number, object) in objects.iter().enumerate() {
         let is_absent = number.is_multiple_of(ABSENT_EVERY);
@@ -123,12 +123,25 @@ fn time(cache: &Cache, data: &Data, objects: &[u32]) -> Outcome<Times> {
         };
         times[served as usize].saturating_record(ns);
     }
-    Ok(times)
+    times
+}
+
+fn histogram() -> Histogram<u64> {
+    let (low, high) = NS_RANGE;
+    Histogram::new_with_bounds(low, high, DIGITS).expect("the bounds and digits are in order")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ABSENT_EVERY, Client, Data, Served, Zones, time};
+    use super::{ABSENT_EVERY, Client, Data, Served, Zones, histogram, time};
+
+    #[test]
+    fn long_reads_are_not_cut_to_a_histogram_that_begins_small() {
+        let mut times = histogram();
+        [100, 3_000, 1_000_000_000].into_iter().for_each(|ns| times.saturating_record(ns));
+        assert_eq!(times.value_at_percentile(50.0) / 10, 300);
+        assert!(times.max() > 999_000_000);
+    }
 
     #[test]
     fn reads_are_told_apart_by_where_they_are_served() {
@@ -136,7 +149,7 @@ mod tests {
         let objects: Vec<u32> = (0..8_000).collect();
         let cache = Zones::Price.cache(10 << 20).expect("enough for both zones");
         Client::new(&cache, &data).run(0..data.keys).expect("every value is right");
-        let times = time(&cache, &data, &objects).expect("there is memory for histograms");
+        let times = time(&cache, &data, &objects);
         let count = |served: Served| times[served as usize].len();
         assert_eq!(times.iter().map(|times| times.len()).sum::<u64>(), 8_000);
         assert!(count(Served::Missing) >= 8_000 / ABSENT_EVERY as u64);

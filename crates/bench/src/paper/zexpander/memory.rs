@@ -104,8 +104,7 @@ pub fn memory(scale: &Scale) -> Outcome<Findings> {
         client.run(objects.iter().copied())?;
         found.push(Breakdown::of(&cache));
     }
-    let each = Kind::Memcached.memory_scale().weigh(&data.read(0));
-    let memcached = memory as f64 / f64::from(each);
+    let memcached = memory as f64 / memcached_item_bytes(&data);
     let over =
         |zones: usize, other: usize| Cell::number(found[zones].items / found[other].items, 2);
     let beside = [1, 2].map(|zones| Cell::number(found[zones].items / memcached, 2));
@@ -115,8 +114,8 @@ pub fn memory(scale: &Scale) -> Outcome<Findings> {
         text: vec![format!(
             "{}; {memory} bytes of memory, {reads} zipfian reads (skew {SKEW}) after \
              each key was read once, a miss is stored. \
-             memcached is reckoned: the chunk and the slot that it takes for the first of the \
-             items, of which {memcached:.0} fit. What a block holds beside compressed rows, its \
+             memcached is reckoned: {memcached:.0} items by the chunk and the slot that it takes \
+             for one, on average. What a block holds beside compressed rows, its \
              head and fingerprints, is not told apart here: docs/decisions has it. Dictionaries \
              lie beside the slabs, which are fewer by as much.",
             data.in_words()
@@ -124,6 +123,13 @@ pub fn memory(scale: &Scale) -> Outcome<Findings> {
         tables: vec![parts(&found), kept(&found)],
         plots: Vec::new(),
     })
+}
+
+/// What memcached takes for an item, on average over all of them.
+fn memcached_item_bytes(data: &Data) -> f64 {
+    let scale = Kind::Memcached.memory_scale();
+    let all: u64 = data.all().map(|object| u64::from(scale.weigh(&data.read(object)))).sum();
+    all as f64 / f64::from(data.keys)
 }
 
 fn parts(found: &[Breakdown]) -> Table {

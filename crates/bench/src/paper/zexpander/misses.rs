@@ -49,11 +49,12 @@ pub fn misses(scale: &Scale) -> Outcome<Findings> {
     Ok(Findings {
         beside: vec![best(1, memcached), best(2, memcached), best(1, alone), best(2, alone)],
         text: vec![format!(
-            "{}; {reads} zipfian reads (skew {SKEW}) after each key was read once, a miss \
-             is stored, counted in the second half. \
-             memcached is a model: LRU over all items with its bytes for each. Clients that wait \
-             for replies leave the background time; here it does all its work after every few \
-             stores, so nothing is evicted for want of time.",
+            "{}; {reads} zipfian reads (skew {SKEW}) after each key was read once, a miss is \
+             stored, counted in the second half. memcached is a model: LRU over all items with its \
+             bytes for each. Clients that wait for replies leave the background time; here it does \
+             all its work after every few stores, so nothing is evicted for want of time, and the \
+             price rule knows no bound on the time of compression. The hot zone keeps twenty slabs \
+             at least, which is half of the least memory here.",
             data.in_words()
         )],
         tables: vec![rows(&limits)],

@@ -12,7 +12,7 @@ use crate::paper::{Findings, Scale, table};
 use crate::report::model::{Axis, Cell, Plot, Point, Series};
 
 /// Bytes of a unit; 0: each item by itself.
-const UNITS: [usize; 7] = [0, 512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10];
+const UNITS: [usize; 6] = [0, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10];
 /// Bytes of items that are compressed, and as many again that a dictionary is trained from.
 const SAMPLE_BYTES: usize = 1 << 20;
 /// Samples for a dictionary are as long as what the engine compresses at a time.
@@ -74,8 +74,8 @@ pub fn compression_ratio(scale: &Scale) -> Outcome<Findings> {
         text: vec![format!(
             "{}. Of these, items of {} bytes in all are compressed, keys included; the dictionary, \
              of {DICTIONARY_BYTES} bytes at most, is trained from as many others. zstd at level \
-             {LEVEL}. The engine compresses about 1 KiB at a time with zstd and a dictionary. Times \
-             are CPU microseconds of a unit.",
+             {LEVEL}. The engine compresses about 1 KiB at a time with zstd and a dictionary. \
+             Times are CPU microseconds of a unit.",
             data.in_words(),
             judged.iter().map(Vec::len).sum::<usize>(),
         )],

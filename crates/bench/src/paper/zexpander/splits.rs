@@ -14,7 +14,9 @@ const MEMORY_PERCENT: u64 = 25;
 /// Reads for each key after each was read once; the first half only warms the cache.
 const READS_PER_KEY: usize = 4;
 const SKEW: f64 = 0.99;
-const TARGETS: [f64; 6] = [0.5, 0.6, 0.7, 0.8, 0.9, 0.95];
+const TARGETS: [f64; 5] = [0.5, 0.7, 0.8, 0.9, 0.95];
+/// Lower targets are not reached: as large as the compressed zone may be, more hits are served hot.
+const HIGH_TARGET: f64 = 0.8;
 /// Of so many reads one is the next of a scan, in the workload that has one.
 const READS_PER_SCAN: usize = 4;
 const ZONES: [Zones; 3] = [Zones::Hot, Zones::Price, Zones::Target(TARGET)];
@@ -63,7 +65,8 @@ pub fn threshold(scale: &Scale) -> Outcome<Findings> {
     let targets = TARGETS.iter().zip(&found);
     rows.extend(targets.map(|(target, one)| row(WORKLOADS[1], Zones::Target(*target), one)));
     rows.push(row(WORKLOADS[1], Zones::Price, &price));
-    let off = TARGETS.iter().zip(&found).map(|(at, one)| (one.hot_percent() - 100.0 * at).abs());
+    let high = TARGETS.iter().zip(&found).filter(|(at, _)| **at >= HIGH_TARGET);
+    let off = high.map(|(at, one)| (one.hot_percent() - 100.0 * at).abs());
     let cost = |at: usize| Cell::number(found[at].us_per_get().iter().sum(), 2);
     let curve = |name: &str, figure: fn(&Counts) -> f64| Series {
         name: name.into(),
@@ -77,7 +80,9 @@ pub fn threshold(scale: &Scale) -> Outcome<Findings> {
             cost(TARGETS.len() - 1),
         ],
         text: vec![format!(
-            "{} CPU time is of one run, values made and compared included.",
+            "{} CPU time is of one run, values made and compared included. The hot zone keeps a \
+             tenth of the memory and twenty slabs at least: a target below what that serves is \
+             not reached.",
             words(&data, memory)
         )],
         tables: vec![table("zexpander-threshold", &COLUMNS, rows)],
