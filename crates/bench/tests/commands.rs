@@ -284,6 +284,42 @@ fn every_experiment_of_gd_wheel_finds_something() {
 }
 
 #[test]
+fn every_experiment_of_zexpander_finds_something() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let path = folder.join("zexpander.json");
+    let output = Command::new(env!("CARGO_BIN_EXE_larder-bench"))
+        .args(["paper", "zexpander", "all", "--quick", "--rounds", "2", "--json"])
+        .arg(&path)
+        .output()
+        .expect("the binary was built for this test");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = std::fs::read_to_string(path).expect("it was written");
+    let report: Value = serde_json::from_str(&text).expect("the report is JSON");
+    let figure = |table: &str, row: usize, column: &str| {
+        let cell = &rows(&report, table)[row][column];
+        let figure = cell["value"].as_f64().or(cell["spread"]["median"].as_f64());
+        figure.unwrap_or_else(|| panic!("no number in row {row} of {table}: {cell}"))
+    };
+    // Items one by one, and 16 KiB of them at a time.
+    let ratio = |row, method| figure("zexpander-ratio", row, method);
+    assert!(ratio(5, "LZ4") > 1.5 * ratio(0, "LZ4"));
+    assert!(ratio(0, "zstd, dictionary") > 1.5 * ratio(0, "zstd"));
+    assert!(figure("zexpander-memory-kept", 1, "of them compressed") > 1_000.0);
+    // memcached's model comes before the hot zone alone and both zones.
+    let misses = |row| figure("zexpander-misses", row, "misses, %");
+    assert!(misses(2) < 0.8 * misses(1), "{} beside {}", misses(2), misses(1));
+    let compressed = "reads served compressed, %";
+    assert!(figure("zexpander-throughput", 1, compressed) > 1.0);
+    assert!(figure("zexpander-latency", 4, "median, us") > 0.0);
+    assert!(figure("zexpander-filters", 1, "frames decoded") < 0.5);
+    assert_eq!(rows(&report, "zexpander-adaptation").len(), 18);
+    assert!(figure("zexpander-threshold", 1, "items") > 1_000.0);
+    // Each workload has the hot zone alone, both rules, and memcached's model.
+    assert_eq!(rows(&report, "zexpander-split-rules").len(), 16);
+    assert!(figure("zexpander-split-rules", 15, "misses, %") > 1.0);
+}
+
+#[test]
 fn an_experiment_of_another_paper_is_refused() {
     let output = Command::new(env!("CARGO_BIN_EXE_larder-bench"))
         .args(["paper", "gd-wheel", "figure-5"])

@@ -86,7 +86,7 @@ pub fn together(threads: usize, work: impl Fn(usize) -> usize + Sync) -> Outcome
 }
 
 /// Cores of the machine, also those that this thread is not pinned to.
-fn machine_cores() -> usize {
+pub fn machine_cores() -> usize {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     text.lines().filter(|line| line.starts_with("processor")).count().max(1)
 }

@@ -15,6 +15,7 @@ mod gd_wheel;
 mod measure;
 mod memc3;
 mod rounds;
+mod zexpander;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -23,10 +24,11 @@ use crate::failure::{Failure, Outcome};
 use crate::machine::{self, Machine};
 use crate::report::model::{Cell, Document, Plot, Section, Table};
 use crate::report::{self, ReportOptions};
+use crate::values::ValueChoice;
 use crate::workload::requests::Requests;
 
 /// Every paper whose experiments can be run.
-const PAPERS: &[&Paper] = &[&memc3::PAPER, &gd_wheel::PAPER];
+const PAPERS: &[&Paper] = &[&memc3::PAPER, &gd_wheel::PAPER, &zexpander::PAPER];
 /// Stands for all experiments of a paper.
 const ALL: &str = "all";
 /// The scale with `--quick`.
@@ -131,6 +133,7 @@ pub struct Scale {
     core: usize,
     seed: u64,
     trace: Option<Requests>,
+    values: Option<ValueChoice>,
 }
 
 impl Scale {
@@ -169,6 +172,10 @@ pub struct PaperOptions {
     /// workload in one argument.
     #[arg(long)]
     trace: Option<Requests>,
+    /// What values hold in the experiments that compress: made:RATIO, or the records of a FILE
+    /// with their lengths [default: made:3].
+    #[arg(long, value_name = "CHOICE")]
+    values: Option<ValueChoice>,
     /// Two rounds at a scale of 0.002, to see whether everything works.
     #[arg(long)]
     quick: bool,
@@ -201,6 +208,7 @@ pub fn run(options: &PaperOptions) -> Outcome<()> {
         core: options.core,
         seed: options.seed,
         trace: options.trace.clone(),
+        values: options.values.clone(),
     };
     paper.check(&options.experiments)?;
     let is_wanted = |name: &str| options.experiments.iter().any(|one| one == name || one == ALL);

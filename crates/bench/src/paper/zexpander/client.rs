@@ -1,0 +1,340 @@
+//! The engine as these experiments use it: with the hot zone alone or with both, and a client that
+//! reads and stores what it misses.
+//!
+//! ```text
+//!   Zones --cache--> larder::Cache --Client--> Counts      the background in step: misses
+//!                                  --maintained--> ...     the background in a thread: time
+//! ```
+//!
+//! Items sink into the compressed zone in the background only, and by the engine's clock that may
+//! take a quarter of a thread. A run that counts misses makes requests as fast as it can, where a
+//! server waits for them: so its clock is held, which lifts that limit, and after every few stores
+//! the background does all that there is to do. Nor does the price rule then know how much time
+//! goes into compression: misses and hits alone decide. Where time is measured, the clock is let
+//! go. CPU time is that of the thread, with the background's share told apart.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use io::{Clock, SystemClock};
+use larder::{Cache, Expiry, Policy, Stats};
+
+use super::data::Data;
+use crate::failure::{Failure, Outcome};
+use crate::machine;
+use crate::paper::measure::{cpu_seconds, machine_cores};
+
+/// The share of hits that zExpander's rule keeps in the hot zone unless told otherwise.
+pub const TARGET: f64 = 0.9;
+/// Stores after which the background has its turn, where it keeps step.
+const STORES_PER_TURN: u64 = 16;
+/// How long the background waits for work, as in the server.
+const MAINTAIN_PAUSE: Duration = Duration::from_millis(100);
+/// Of so many requests one is a store, where a cache settles under reads that all hit: it moves
+/// memory between its zones by what happened in so many stores.
+const GETS_PER_SET: usize = 20;
+
+/// The machine's clock, which stands still until it is let go.
+pub struct HeldClock {
+    machine: SystemClock,
+    held: (u32, u64),
+    is_held: AtomicBool,
+}
+
+impl HeldClock {
+    /// Stands at the present.
+    pub fn new() -> Arc<HeldClock> {
+        let machine = SystemClock::new();
+        let held = (machine.unix_seconds(), machine.monotonic_us());
+        Arc::new(HeldClock { machine, held, is_held: AtomicBool::new(true) })
+    }
+
+    /// Goes on with the machine's.
+    pub fn let_go(&self) {
+        self.is_held.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Clock for HeldClock {
+    fn unix_seconds(&self) -> u32 {
+        match self.is_held.load(Ordering::Relaxed) {
+            true => self.held.0,
+            false => self.machine.unix_seconds(),
+        }
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        match self.is_held.load(Ordering::Relaxed) {
+            true => self.held.1,
+            false => self.machine.monotonic_us(),
+        }
+    }
+}
+
+/// Which zones a cache has, and by what rule they share the memory.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Zones {
+    /// The hot zone alone.
+    Hot,
+    /// Both; what hits and misses cost decides.
+    Price,
+    /// Both; this share of the hits is to be served hot.
+    Target(f64),
+}
+
+impl Zones {
+    /// What it is called.
+    pub fn name(self) -> String {
+        match self {
+            Zones::Hot => "hot zone alone".into(),
+            Zones::Price => "both zones, by price".into(),
+            Zones::Target(share) => format!("both zones, target {share}"),
+        }
+    }
+
+    /// An empty cache with this memory limit, whose clock is held for good.
+    pub fn cache(self, memory: u64) -> Outcome<Cache> {
+        self.cache_by(memory, &HeldClock::new())
+    }
+
+    /// An empty cache with this memory limit and clock.
+    pub fn cache_by(self, memory: u64, clock: &Arc<HeldClock>) -> Outcome<Cache> {
+        let builder = Cache::builder().memory_bytes(memory as usize).policy(Policy::Clock);
+        let builder = match self {
+            Zones::Hot => builder,
+            Zones::Price => builder.compress(true),
+            Zones::Target(share) => builder.compress(true).hot_target(share),
+        };
+        let doing = || format!("building a cache of {memory} bytes");
+        let cache = builder.clock(Arc::clone(clock) as Arc<dyn Clock>).build();
+        let cache = cache.map_err(|error| Failure::invalid(doing(), error.to_string()))?;
+        let stats = cache.stats();
+        if stats.limit_bytes > memory || stats.compressed.is_some() != (self != Zones::Hot) {
+            return Err(Failure::invalid(doing(), "that is too little for its zones"));
+        }
+        Ok(cache)
+    }
+}
+
+/// Who reads, stores what is missing, and lets the background keep step.
+pub struct Client<'c> {
+    cache: &'c Cache,
+    data: &'c Data,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    stores: u64,
+    background_s: f64,
+}
+
+impl<'c> Client<'c> {
+    /// A client of a cache whose clock is held.
+    pub fn new(cache: &'c Cache, data: &'c Data) -> Client<'c> {
+        Client { cache, data, key: Vec::new(), value: Vec::new(), stores: 0, background_s: 0.0 }
+    }
+
+    /// Reads these objects and stores what is missing; every value that is there is compared.
+    pub fn run(&mut self, objects: impl IntoIterator<Item = u32>) -> Outcome<Counts> {
+        let (before, background_s, cpu_s) = (self.cache.stats(), self.background_s, cpu_seconds());
+        let (mut gets, mut misses) = (0, 0);
+        for object in objects {
+            gets += 1;
+            misses += u64::from(!self.read(object)?);
+        }
+        let (all_s, background_s) = (cpu_seconds() - cpu_s, self.background_s - background_s);
+        let after = self.cache.stats();
+        let [below, below_before] = [&after, &before].map(|it| it.compressed.unwrap_or_default());
+        let compressed_hits = below.hits - below_before.hits;
+        Ok(Counts {
+            gets,
+            misses,
+            compressed_hits,
+            demoted: below.demoted - below_before.demoted,
+            foreground_s: all_s - background_s,
+            background_s,
+            items: after.items,
+            compressed_share: compressed_share(&after),
+        })
+    }
+
+    /// Reads all objects, and then lets the cache settle under reads and stores of these.
+    pub fn settle(&mut self, objects: &[u32]) -> Outcome<()> {
+        self.run(self.data.all())?;
+        for batch in objects.chunks(GETS_PER_SET) {
+            let (last, reads) = batch.split_last().expect("a chunk is not empty");
+            self.run(reads.iter().copied())?;
+            self.write(*last);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, object: u32) {
+        self.data.write_key(object, &mut self.key);
+        self.data.write_value(object, &mut self.value);
+        self.store();
+    }
+
+    /// Whether an object was there.
+    fn read(&mut self, object: u32) -> Outcome<bool> {
+        self.data.write_key(object, &mut self.key);
+        self.data.write_value(object, &mut self.value);
+        {
+            let session = self.cache.session();
+            if let Some(item) = session.get(&self.key, self.cache.hash(&self.key)) {
+                let is_right = match item.contiguous() {
+                    Some(value) => value == self.value,
+                    None => item.to_vec() == self.value,
+                };
+                return match is_right {
+                    true => Ok(true),
+                    false => Err(Failure::Check("a hit returned another value".into())),
+                };
+            }
+        }
+        self.store();
+        Ok(false)
+    }
+
+    /// Stores the object that was written last; the background keeps step.
+    fn store(&mut self) {
+        // A refusal leaves the value out, as the next read finds.
+        let _ = self.cache.set(&self.key, &self.value, Expiry::NEVER);
+        self.stores += 1;
+        if self.stores.is_multiple_of(STORES_PER_TURN) {
+            let before = cpu_seconds();
+            while self.cache.maintain() {}
+            self.background_s += cpu_seconds() - before;
+        }
+    }
+}
+
+/// The compressed zone's share of the memory, as it may be at most.
+pub fn compressed_share(stats: &Stats) -> f64 {
+    let below = stats.compressed.unwrap_or_default();
+    let bytes = (below.budget_slabs * below.zone.space.slab_bytes) as f64;
+    bytes / stats.limit_bytes as f64
+}
+
+/// Runs something while a thread on the last core does the background's work; returns the CPU
+/// seconds that took. Otherwise it would have to share the core that the experiment is kept on.
+pub fn maintained<R>(cache: &Cache, work: impl FnOnce() -> R) -> (R, f64) {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let background = scope.spawn(|| {
+            // Where that core may not be used, it runs wherever it can.
+            let _ = machine::pin(machine_cores() - 1);
+            let before = cpu_seconds();
+            while !is_over.load(Ordering::Relaxed) {
+                if !cache.maintain() {
+                    cache.wait_for_work(MAINTAIN_PAUSE);
+                }
+            }
+            cpu_seconds() - before
+        });
+        let done = work();
+        is_over.store(true, Ordering::Relaxed);
+        cache.call_for_work();
+        (done, background.join().expect("the background does not panic"))
+    })
+}
+
+/// What a run counted.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Counts {
+    /// Reads.
+    pub gets: u64,
+    /// Reads that found nothing.
+    pub misses: u64,
+    /// Reads that the compressed zone served.
+    pub compressed_hits: u64,
+    /// Items that sank.
+    pub demoted: u64,
+    /// CPU seconds of the requests, making and comparing values included.
+    pub foreground_s: f64,
+    /// CPU seconds of the background.
+    pub background_s: f64,
+    /// Items at the end.
+    pub items: u64,
+    /// The compressed zone's share of the memory at the end.
+    pub compressed_share: f64,
+}
+
+impl Counts {
+    /// Reads that found nothing, in percent.
+    pub fn misses_percent(&self) -> f64 {
+        100.0 * self.misses as f64 / self.gets.max(1) as f64
+    }
+
+    /// Hits that the hot zone served, in percent of the hits.
+    pub fn hot_percent(&self) -> f64 {
+        let hits = self.gets - self.misses;
+        100.0 - 100.0 * self.compressed_hits as f64 / hits.max(1) as f64
+    }
+
+    /// CPU microseconds of a read: of the requests, and of the background.
+    pub fn us_per_get(&self) -> [f64; 2] {
+        [self.foreground_s, self.background_s].map(|s| s * 1e6 / self.gets.max(1) as f64)
+    }
+
+    /// How much fewer misses there are than others, in percent.
+    pub fn fewer_than(&self, others_percent: f64) -> f64 {
+        100.0 - 100.0 * self.misses_percent() / others_percent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Client, Counts, HeldClock, TARGET, Zones, maintained};
+    use crate::paper::zexpander::data::Data;
+    use io::Clock;
+
+    const MEMORY: u64 = 10 << 20;
+
+    #[test]
+    fn what_leaves_the_hot_zone_is_served_compressed() {
+        let data = Data::of(30_000, None, 1).expect("no file is needed");
+        let hits = |zones: Zones| {
+            let cache = zones.cache(MEMORY).expect("enough for both zones");
+            let mut client = Client::new(&cache, &data);
+            client.run(data.all()).expect("every value is right");
+            client.run(data.all()).expect("every value is right")
+        };
+        let (hot, both) = (hits(Zones::Hot), hits(Zones::Price));
+        assert_eq!((hot.compressed_hits, hot.demoted, hot.background_s < 1.0), (0, 0, true));
+        assert!(both.compressed_hits > 0 && both.demoted > 0, "{both:?}");
+        assert!(both.misses * 10 < hot.misses * 7, "{both:?} beside {hot:?}");
+        assert!(both.items > hot.items * 3 / 2, "{both:?} beside {hot:?}");
+    }
+
+    #[test]
+    fn too_little_memory_for_both_zones_is_refused() {
+        assert!(Zones::Price.cache(4 << 20).is_err());
+        assert!(Zones::Hot.cache(4 << 20).is_ok());
+    }
+
+    #[test]
+    fn shares_are_of_what_they_say() {
+        let counts = Counts { gets: 200, misses: 100, compressed_hits: 25, ..Counts::default() };
+        assert_eq!((counts.misses_percent(), counts.hot_percent()), (50.0, 75.0));
+        assert_eq!(counts.fewer_than(80.0), 37.5);
+        assert_eq!(Counts::default().hot_percent(), 100.0);
+    }
+
+    #[test]
+    fn a_clock_moves_when_it_is_let_go() {
+        let clock = HeldClock::new();
+        let held_us = clock.monotonic_us();
+        while clock.machine.monotonic_us() == held_us {}
+        assert_eq!(clock.monotonic_us(), held_us);
+        clock.let_go();
+        assert!(clock.monotonic_us() > held_us);
+    }
+
+    #[test]
+    fn a_background_ends_with_its_work() {
+        let cache = Zones::Target(TARGET).cache(MEMORY).expect("enough for both zones");
+        let (done, cpu_s) = maintained(&cache, || 7);
+        assert!(done == 7 && cpu_s >= 0.0);
+    }
+}
