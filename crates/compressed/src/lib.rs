@@ -37,6 +37,7 @@
 
 #[cfg(not(loom))]
 mod access;
+#[cfg(not(loom))]
 mod append;
 #[cfg(not(loom))]
 mod block;
