@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use compressed::ZoneStats;
 use policy::split::{self, STEP_SHARE, Step, Window};
 
-use crate::below::{Below, below_spare_slabs};
+use crate::below::Below;
 use crate::cache::Cache;
+use crate::demote::below_spare_slabs;
 
 /// Mutations in a window: this many, and at least one for so many hot items.
 const WINDOW_MUTATIONS_MIN: u64 = 2048;

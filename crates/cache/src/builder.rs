@@ -14,8 +14,9 @@ use policy::split::Rule;
 use stdx::CachePadded;
 use stdx::units::{GIB, KIB, MIB};
 
-use crate::below::{Below, below_spare_slabs};
+use crate::below::Below;
 use crate::cache::{Cache, Moment, hash_with};
+use crate::demote::below_spare_slabs;
 use crate::maintain::Chores;
 use crate::measure::Measure;
 use crate::types::{Observer, Policy};

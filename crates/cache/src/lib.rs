@@ -35,6 +35,7 @@ mod admit;
 mod amend;
 mod below;
 mod builder;
+mod demote;
 mod dump;
 mod fetch;
 mod flush;

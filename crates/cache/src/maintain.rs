@@ -11,9 +11,9 @@ use index::Hash;
 use memory::Tag;
 use stdx::sync::{Backoff, lock};
 
-use crate::below::{Downward, Mover};
 use crate::builder::{MemoryLimitError, SLABS_MIN};
 use crate::cache::Cache;
+use crate::demote::{Downward, Mover};
 use crate::flush::RENUMBER_MUTATIONS;
 use crate::places::Fate;
 

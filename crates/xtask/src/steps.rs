@@ -157,7 +157,8 @@ pub fn miri() -> Result<bool> {
         .map(|()| true)
 }
 
-/// Whether resident memory stays within the limit, under every policy and without a compressed zone.
+/// Whether resident memory stays within the limit, under every policy, and without a compressed
+/// zone.
 fn memory_limit() -> Result {
     let policies =
         ["clock", "cost-clock", "gd-wheel", "lru"].map(|name| format!("--policy {name}"));

@@ -1,0 +1,273 @@
+//! How the background moves items down: what the hand lets go is copied, packed below, and taken
+//! out of the index in one step if it is still what was copied. `below` has the protocol.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use compressed::{Record, Refused, Writer};
+use hot::mark::{FETCHED, SENT, STALE};
+use hot::{Fields, ItemRef, Links};
+use index::Hash;
+use memory::{ClassId, Guard, Place};
+use policy::cost::Cost;
+
+use crate::adapt::{Adaptation, Allowance};
+use crate::admit::Lottery;
+use crate::below::Below;
+use crate::cache::{Cache, hash_with};
+use crate::store::fields_of;
+use crate::types::{Evicted, Expiry};
+
+/// Bits of a mark that go down and come up with an item.
+const MARK_KEPT: u8 = FETCHED | SENT | STALE;
+/// The share of one thread's time that moving items down may take.
+const MOVE_SHARE_MAX: f64 = 0.25;
+/// What is known to be wanted comes in as if it had been read so often below.
+const KNOWN_ACCESSES: u8 = 2;
+
+/// What the background moves items with.
+#[derive(Default)]
+pub(crate) struct Mover {
+    /// Made when it is first needed.
+    writer: Option<Writer>,
+    /// The item that was copied last.
+    copied: Copied,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    allowance: Allowance,
+    adaptation: Adaptation,
+    lottery: Lottery,
+}
+
+/// An item that was copied to be moved: where it was, and what it was there.
+#[derive(Debug, Clone, Copy)]
+struct Copied {
+    hash: Hash,
+    /// It was wanted before it came to the hot zone.
+    is_known: bool,
+    place: Place,
+    sequence: u32,
+    mutable: (u32, u8),
+    fields: Fields,
+}
+
+impl Default for Copied {
+    fn default() -> Self {
+        let (hash, place) = (Hash(0), Place(0));
+        let fields = Fields::default();
+        Self { hash, is_known: false, place, sequence: 0, mutable: (0, 0), fields }
+    }
+}
+
+impl std::fmt::Debug for Mover {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mover").field("adaptation", &self.adaptation).finish_non_exhaustive()
+    }
+}
+
+/// The cache as the hot zone sees it in the background: what leaves goes below.
+pub(crate) struct Downward<'c> {
+    cache: &'c Cache,
+    below: &'c Below,
+    mover: RefCell<&'c mut Mover>,
+}
+
+impl<'c> Downward<'c> {
+    pub(crate) fn new(cache: &'c Cache, below: &'c Below, mover: &'c mut Mover) -> Self {
+        Self { cache, below, mover: RefCell::new(mover) }
+    }
+}
+
+impl Links for Downward<'_> {
+    fn now(&self) -> u32 {
+        Links::now(self.cache)
+    }
+
+    fn may_evict(&self) -> bool {
+        self.cache.may_evict()
+    }
+
+    fn mutations(&self) -> u64 {
+        self.cache.mutations()
+    }
+
+    fn age(&self, item: ItemRef<'_>) -> u64 {
+        Links::age(self.cache, item)
+    }
+
+    fn prefetch(&self, guard: &Guard<'_>, item: ItemRef<'_>) {
+        let hash = self.cache.hash(item.key());
+        self.cache.index.prefetch(guard, hash);
+        self.below.zone.prefetch(hash.0);
+    }
+
+    fn is_gone(&self, item: ItemRef<'_>) -> bool {
+        Links::is_gone(self.cache, item)
+    }
+
+    fn evicted(&self, item: ItemRef<'_>, class: ClassId) {
+        self.cache.evicted(item, class);
+    }
+
+    fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
+        self.cache.unlink(guard, item, place)
+    }
+
+    fn demotes(&self) -> bool {
+        true
+    }
+
+    fn is_linked(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
+        self.cache.is_still(guard, self.cache.hash(item.key()), place)
+    }
+
+    fn copy(&self, item: ItemRef<'_>, place: Place) -> bool {
+        let mut mover = self.mover.borrow_mut();
+        let mover = &mut **mover;
+        mover.allowance.refill(self.cache.clock.monotonic_us(), MOVE_SHARE_MAX);
+        let hash = self.cache.hash(item.key());
+        let is_known = self.below.remembered.has(hash.0);
+        let is_wanted = is_known || item.mark().load(Ordering::Relaxed) & FETCHED != 0;
+        if let Some(reason) = self.bars(mover, is_wanted, item.cost()) {
+            reason.fetch_add(1, Ordering::Relaxed);
+            self.below.remembered.add(hash.0);
+            return false;
+        }
+        if item.value_bytes() > self.below.zone.value_bytes_max() {
+            self.below.counters.refused.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        // What may change is looked at first: whatever is copied is at least as new.
+        mover.copied = Copied {
+            hash,
+            is_known,
+            place,
+            sequence: item.sequence(),
+            mutable: mutable(item),
+            fields: fields_of(item),
+        };
+        mover.key.clear();
+        mover.key.extend_from_slice(item.key());
+        mover.value.clear();
+        match item.contiguous() {
+            Some(value) => mover.value.extend_from_slice(value),
+            None => (0..item.layout().pieces()).for_each(|number| {
+                mover.value.extend_from_slice(self.cache.hot.piece_value(item, number));
+            }),
+        }
+        true
+    }
+
+    fn demote(&self) -> bool {
+        let (cache, below) = (self.cache, self.below);
+        let began_us = cache.clock.monotonic_us();
+        let mut mover = self.mover.borrow_mut();
+        let Mover { writer, key, value, copied, allowance, .. } = &mut **mover;
+        let writer = writer.get_or_insert_with(|| cache.writer(below));
+        let Copied { hash, is_known, place, sequence, mutable: seen, fields } = *copied;
+        let fields = compressed::Fields {
+            flags: fields.flags,
+            expiry: seen.0,
+            custom_cas: fields.custom_cas,
+            base64_key: fields.base64_key,
+            cost: fields.cost,
+            mark: seen.1,
+        };
+        let record = Record { key, value, fields };
+        let mut moved = false;
+        let mut insert = || {
+            below.zone.insert(hash.0, &record, cache.now(), writer, |guard, newcomer| {
+                moved = cache.retire_if(guard, hash, place, |item| {
+                    let is_same = item.sequence() == sequence
+                        && mutable(item) == seen
+                        && !Cache::is_gone(cache, item);
+                    if is_same {
+                        if is_known {
+                            newcomer.was_accessed(KNOWN_ACCESSES);
+                        }
+                        newcomer.reveal();
+                    }
+                    is_same
+                });
+            })
+        };
+        let outcome = match insert() {
+            Err(Refused::Pinned) => {
+                cache.wait_for_memory();
+                insert()
+            }
+            outcome => outcome,
+        };
+        let counters = &below.counters;
+        let failed = if outcome.is_ok() { &counters.changed } else { &counters.refused };
+        failed.fetch_add(u64::from(!moved), Ordering::Relaxed);
+        let us = cache.clock.monotonic_us().saturating_sub(began_us);
+        counters.demote_us.fetch_add(us, Ordering::Relaxed);
+        allowance.spend(us);
+        moved
+    }
+}
+
+impl Downward<'_> {
+    /// What keeps an item from moving down: there is no time, or it was never read, costs nothing
+    /// special, and the zone is full.
+    fn bars(&self, mover: &mut Mover, is_wanted: bool, cost: Cost) -> Option<&AtomicU64> {
+        let counters = &self.below.counters;
+        if !mover.allowance.has_any() || (mover.allowance.is_low() && !is_wanted) {
+            return Some(&counters.throttled);
+        }
+        let is_idle = !is_wanted && self.below.zone.is_full();
+        (is_idle && !mover.lottery.draw(cost)).then_some(&counters.passed_over)
+    }
+}
+
+/// What may change of a published item and goes down with it: its expiry, and bits of its mark.
+fn mutable(item: ItemRef<'_>) -> (u32, u8) {
+    (item.expiry(), item.mark().load(Ordering::Relaxed) & MARK_KEPT)
+}
+
+/// Slabs that the hot zone leaves for the tier below, so that there is room for what moves: one in
+/// 64, and two at least.
+pub(crate) fn below_spare_slabs(slabs: usize) -> usize {
+    (slabs / 64).max(2)
+}
+
+impl Cache {
+    /// Does the zone's own work. Returns whether there is more to do at once.
+    pub(crate) fn maintain_below(&self, below: &Below, mover: &mut Mover) -> bool {
+        below.zone.set_budget_slabs(self.adapt(below, &mut mover.adaptation));
+        let writer = mover.writer.get_or_insert_with(|| self.writer(below));
+        below.zone.maintain(self.now(), writer)
+    }
+
+    /// A writer for the background; it tells of what leaves the zone to make room.
+    fn writer(&self, below: &Below) -> Writer {
+        let (ghosts, hasher) = (Arc::clone(&below.ghosts), self.hasher.clone());
+        let observer = self.observer.clone();
+        let sink = move |record: &Record<'_>| {
+            ghosts.add(hash_with(&hasher, record.key).0);
+            if let Some(observer) = observer.as_deref().filter(|observer| observer.is_watching()) {
+                observer.evicted(&Evicted {
+                    key: record.key,
+                    value_bytes: record.value.len(),
+                    expiry: Expiry(record.fields.expiry),
+                    fetched: record.fields.mark & FETCHED != 0,
+                    idle_seconds: 0,
+                    class: 0,
+                });
+            }
+        };
+        Writer::new(&below.zone, Some(Box::new(sink)))
+    }
+
+    /// How many slabs the hot zone should give up for the tier below.
+    pub(crate) fn slabs_wanted_below(&self) -> usize {
+        let Some(below) = &self.below else {
+            return 0;
+        };
+        let spare = 1 + below_spare_slabs(self.arena.limit_slabs());
+        let missing = below.zone.budget_slabs().saturating_sub(below.zone.slabs());
+        missing.min(spare.saturating_sub(self.arena.free_slabs()))
+    }
+}
