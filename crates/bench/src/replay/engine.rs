@@ -30,6 +30,19 @@ impl io::Clock for TraceClock {
     }
 }
 
+/// Ends the background's thread when it goes out of scope.
+struct End<'e> {
+    is_over: &'e AtomicBool,
+    cache: &'e larder::Cache,
+}
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.cache.call_for_work();
+    }
+}
+
 /// Larder, without a server.
 pub struct Engine {
     cache: larder::Cache,
@@ -86,6 +99,8 @@ impl Engine {
         }
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
+            // Also when the work panics: or the scope would wait for the thread for ever.
+            let _end = End { is_over: &is_over, cache: &self.cache };
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
                     if !self.cache.maintain() {
@@ -93,10 +108,7 @@ impl Engine {
                     }
                 }
             });
-            let done = work();
-            is_over.store(true, Ordering::Relaxed);
-            self.cache.call_for_work();
-            done
+            work()
         })
     }
 
@@ -153,12 +165,15 @@ impl Cache for Engine {
     }
 
     fn contents(&self) -> Contents {
-        let (mut data_bytes, mut cursor) = (0, DumpCursor::default());
-        let mut count = |item: &larder::Item| data_bytes += item.key().len() + item.value_bytes();
+        // Items and their bytes in one go: some may leave meanwhile.
+        let (mut items, mut data_bytes, mut cursor) = (0, 0, DumpCursor::default());
+        let mut count = |item: &larder::Item| {
+            items += 1;
+            data_bytes += item.key().len() + item.value_bytes();
+        };
         while self.cache.session().dump(&mut cursor, DUMP_CHUNKS, &mut count) {}
-        let stats = self.cache.stats();
         let data_bytes = Some(data_bytes as u64);
-        Contents { items: stats.items, used_bytes: stats.used_bytes, data_bytes }
+        Contents { items, used_bytes: self.cache.stats().used_bytes, data_bytes }
     }
 }
 
