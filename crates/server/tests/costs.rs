@@ -185,7 +185,7 @@ fn a_value_in_pieces_has_its_cost_too() {
 /// Stores three times what the memory holds; one in forty of the first 20,000 items is costly.
 /// Returns how many of those are left.
 fn costly_items_left(policy: &str) -> usize {
-    let server = Server::start(&["-m", "8", "--policy", policy]);
+    let server = Server::start(&["-m", "8", "--compressed", "off", "--policy", policy]);
     let mut client = server.connect();
     let value = "v".repeat(1000);
     for number in 0..28_000 {
