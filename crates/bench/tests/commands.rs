@@ -254,20 +254,25 @@ fn a_paper_is_reported_in_every_form() {
     assert_eq!(read("html").matches("<figure>").count(), 3);
 }
 
-#[test]
-fn every_experiment_of_gd_wheel_finds_something() {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let path = folder.join("gd-wheel.json");
+/// All experiments of a paper, in small.
+fn paper_report(paper: &str, more: &[&str]) -> Value {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{paper}.json"));
     let output = Command::new(env!("CARGO_BIN_EXE_larder-bench"))
-        .args(["paper", "gd-wheel", "all", "--quick", "--rounds", "2"])
-        .args(["--trace", "make --keys 20000 --requests 100000 --skew 0.9"])
+        .args(["paper", paper, "all", "--quick", "--rounds", "2"])
+        .args(more)
         .arg("--json")
         .arg(&path)
         .output()
         .expect("the binary was built for this test");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = std::fs::read_to_string(path).expect("it was written");
-    let report: Value = serde_json::from_str(&text).expect("the report is JSON");
+    serde_json::from_str(&text).expect("the report is JSON")
+}
+
+#[test]
+fn every_experiment_of_gd_wheel_finds_something() {
+    let trace = "make --keys 20000 --requests 100000 --skew 0.9";
+    let report = paper_report("gd-wheel", &["--trace", trace]);
     let saved = |table: &str, row: usize, column: &str| {
         rows(&report, table)[row][column]["value"].as_f64().expect("a number")
     };
@@ -285,16 +290,7 @@ fn every_experiment_of_gd_wheel_finds_something() {
 
 #[test]
 fn every_experiment_of_zexpander_finds_something() {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let path = folder.join("zexpander.json");
-    let output = Command::new(env!("CARGO_BIN_EXE_larder-bench"))
-        .args(["paper", "zexpander", "all", "--quick", "--rounds", "2", "--json"])
-        .arg(&path)
-        .output()
-        .expect("the binary was built for this test");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = std::fs::read_to_string(path).expect("it was written");
-    let report: Value = serde_json::from_str(&text).expect("the report is JSON");
+    let report = paper_report("zexpander", &[]);
     let figure = |table: &str, row: usize, column: &str| {
         let cell = &rows(&report, table)[row][column];
         let figure = cell["value"].as_f64().or(cell["spread"]["median"].as_f64());

@@ -23,9 +23,8 @@ const WINDOW_ITEMS: u64 = 8;
 /// The compressed zone needs some slabs to clean one into another.
 const BUDGET_SLABS_MIN: usize = 4;
 /// Slabs that stay with the hot zone and the index at least, beside those that are kept free: each
-/// size class needs one, and with fewer slabs than sizes they only move from one to the next. With
-/// 9 MiB a trace of JSON records (orm-busy) hit 74 % when the hot zone could lose all but 4 slabs,
-/// and 92.5 % with 20.
+/// size class needs one, and with fewer slabs than sizes they only move from one to the next
+/// (decision 0010 has what that costs).
 const HOT_SLABS_MIN: usize = 32;
 /// Ghosts that are remembered.
 const GHOSTS: usize = 16 << 10;
@@ -60,6 +59,9 @@ impl Default for Ghosts {
 }
 
 impl Ghosts {
+    /// Bytes of the table.
+    pub(crate) const MEMORY_BYTES: usize = GHOSTS * size_of::<AtomicU32>();
+
     /// Takes note of an eviction.
     pub(crate) fn add(&self, hash: u64) {
         let Some((place, tag)) = self.sampled(hash) else {
@@ -153,7 +155,7 @@ impl Cache {
             let window = WINDOW_MUTATIONS_MIN.max(hot_items / WINDOW_ITEMS);
             adaptation.window_ends = mutations + window;
             let counts = self.counts(below);
-            let is_full = below.zone.slabs() + 1 >= below.zone.budget_slabs();
+            let is_full = below.zone.has_its_budget();
             let zone = below.zone.stats();
             let hot_density = self.hot_density(&zone);
             let window = Self::window(adaptation, counts, is_full, hot_density);

@@ -135,12 +135,10 @@ impl Below {
             rule,
         }
     }
-}
 
-impl Below {
     /// Bytes on the heap that neither slabs nor tables count.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.zone.heap_bytes() + self.remembered.memory_bytes()
+        self.zone.heap_bytes() + self.remembered.memory_bytes() + Ghosts::MEMORY_BYTES
     }
 
     /// All that is counted, but for what the hot zone counts.

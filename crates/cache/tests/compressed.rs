@@ -339,3 +339,64 @@ fn a_lower_limit_is_kept_with_both_zones() {
         }
     }
 }
+
+/// What was never read does not move down while the zone is full, until it has come back.
+#[test]
+fn what_comes_back_moves_down_and_what_was_stored_once_seldom() {
+    let mut fixture = Fixture::new();
+    let moves = |fixture: &Fixture| fixture.cache.stats().compressed.unwrap();
+    while moves(&fixture).passed_over < 10_000 {
+        assert!(fixture.fillers < FILLERS_MAX, "{:?}", fixture.cache.stats());
+        fixture.fill();
+    }
+    let key = |kind: &str, number: u32| format!("{kind}-{number}").into_bytes();
+    let store = |fixture: &mut Fixture, kind: &str| {
+        for number in 0..2000 {
+            fixture.put(
+                &key(kind, number),
+                &filler_value(number),
+                Attributes::default(),
+                Condition::Always,
+            );
+        }
+        // Until it has left the hot zone.
+        let passed_over = moves(fixture).passed_over;
+        while moves(fixture).passed_over < passed_over + 60_000 {
+            fixture.fill();
+        }
+    };
+    store(&mut fixture, "twice");
+    store(&mut fixture, "twice");
+    store(&mut fixture, "once");
+    let below =
+        |kind: &str| (0..2000).filter(|&number| fixture.is_compressed(&key(kind, number))).count();
+    let (twice, once) = (below("twice"), below("once"));
+    assert!(twice > 2 * once, "{twice} that came back, {once} that did not");
+}
+
+/// What does not compress takes as much room below as above, so the hot zone gets it all back.
+#[test]
+fn a_zone_that_holds_no_more_gives_its_memory_up() {
+    let fixture = Fixture::new();
+    let mut bits = 1_u64;
+    let mut draw = || {
+        bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        bits >> 11
+    };
+    let mut stores = 0_u32;
+    for _ in 0..150_000 {
+        let number = ((draw() as f64 / (1_u64 << 53) as f64).powi(3) * 60_000.0) as u32;
+        if fixture.cache.get(&filler_key(number)).is_some() {
+            continue;
+        }
+        let value: Vec<u8> =
+            (0..75).flat_map(|_| (draw() << 11 | draw() >> 40).to_le_bytes()).collect();
+        fixture.put(&filler_key(number), &value, Attributes::default(), Condition::Always);
+        stores += 1;
+        if stores.is_multiple_of(16) {
+            while fixture.cache.maintain() {}
+        }
+    }
+    let zone = fixture.cache.stats().compressed.unwrap();
+    assert!(zone.shrunk > zone.grown + 5 && zone.budget_slabs < 32, "{zone:?}");
+}

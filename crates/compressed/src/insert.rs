@@ -238,11 +238,9 @@ fn crowd_out(writer: &mut Writer) {
         old.map(|(index, kept)| (kept.fields.cost.us(), random.draw(), index)).collect();
     candidates.sort_unstable();
     candidates.truncate(candidates.len().div_ceil(2));
-    let mut index = 0;
-    let evicted = |_: &mut _| {
-        index += 1;
-        candidates.iter().any(|candidate| candidate.2 == index - 1)
-    };
-    let rows: Vec<_> = batch.kept.extract_if(.., evicted).collect();
-    batch.gone.extend(rows.into_iter().map(|row| Gone { row, why: Why::Evicted }));
+    // From the back, so that those before keep their places.
+    candidates.sort_unstable_by_key(|candidate| std::cmp::Reverse(candidate.2));
+    for (_, _, index) in candidates {
+        batch.gone.push(Gone { row: batch.kept.remove(index), why: Why::Evicted });
+    }
 }

@@ -113,10 +113,15 @@ impl Zone {
         }
     }
 
+    /// Whether the zone has the slabs of its budget, but for one that may be on its way.
+    pub fn has_its_budget(&self) -> bool {
+        self.space.owned_slabs() + 1 >= self.space.budget_slabs()
+    }
+
     /// Whether the zone has its budget and next to no room left in it, so that for what comes in
     /// something else goes.
     pub fn is_full(&self) -> bool {
-        self.space.owned_slabs() + 1 >= self.space.budget_slabs()
+        self.has_its_budget()
             && self.space.live_bytes() + self.space.slab_bytes() > self.live_bytes_max()
     }
 

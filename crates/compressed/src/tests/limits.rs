@@ -213,3 +213,23 @@ fn what_was_accessed_survives_a_sweep_and_the_reuse_time_is_known() {
     assert!(world.zone.stats().evicted > 100);
     assert!(world.find(&key).is_some());
 }
+
+#[test]
+fn what_nobody_accessed_leaves_at_once_and_what_was_wanted_before_later() {
+    let mut world = World::small(4);
+    for number in 0..300_u32 {
+        world.insert(&number.to_be_bytes(), b"value").expect("room");
+    }
+    let record = Record { key: b"wanted", value: b"value", fields: Fields::default() };
+    let World { zone, writer, now, .. } = &mut world;
+    zone.insert(super::hash(record.key), &record, *now, writer, |_, newcomer| {
+        newcomer.was_accessed(2);
+        newcomer.reveal();
+    })
+    .expect("room");
+    let left = [(); 3].map(|()| {
+        (0..64).for_each(|_| zone.sweep_next(*now, writer).expect("there is room"));
+        zone.stats().items
+    });
+    assert_eq!(left, [1, 1, 0]);
+}

@@ -357,7 +357,7 @@ pub const DECLARATIONS: &[Declaration] = &[
          auto: where -m leaves room for both, 8 MiB and more. off: evict it."),
     valued(None, "hot-target", text("SHARE", set_hot_target), None,
         "Divide the memory so that this share of hits, 0 to 1, is served uncompressed, rather than \
-         by what hits and misses cost."),
+         by what hits and misses cost. Says nothing with --compressed off."),
     missing(None, "flash", Some("PATH:SIZE"), "A flash tier."),
     missing(None, "flash-write-limit", Some("BYTES"), "Most bytes written to flash per day."),
     missing(None, "redis-port", Some("PORT"), "Redis's protocol on a port of its own."),
