@@ -238,7 +238,11 @@ impl Cache {
     pub(crate) fn maintain_below(&self, below: &Below, mover: &mut Mover) -> bool {
         below.zone.set_budget_slabs(self.adapt(below, &mut mover.adaptation));
         let writer = mover.writer.get_or_insert_with(|| self.writer(below));
-        below.zone.maintain(self.now(), writer)
+        let trained = below.zone.train();
+        if trained {
+            io::heap::trim();
+        }
+        below.zone.maintain(self.now(), writer) || trained
     }
 
     /// A writer for the background; it tells of what leaves the zone to make room.

@@ -112,6 +112,7 @@ fn main() {
         refused += u64::from(done.is_err());
         if number % TURN == 0 {
             let started = Instant::now();
+            zone.train();
             zone.maintain(NOW, &mut writer);
             trained_s += started.elapsed().as_secs_f64();
         }

@@ -19,16 +19,22 @@ pub struct Cursor {
 }
 
 impl Zone {
+    /// Trains a dictionary if that is due, and frees those that are not used any more. Returns
+    /// whether it has trained one, used or not: that takes many times its bytes of the heap, for a
+    /// moment.
+    pub fn train(&self) -> bool {
+        self.dictionaries.maintain(&self.epochs, self.budget_bytes())
+    }
+
     /// One turn of the background: brings the zone within its budget and cleans ahead of the
-    /// stores, a few slabs at a time, and trains a dictionary when that is due. Returns whether
-    /// there is more to do. The caller is not pinned, or no slab can become free.
+    /// stores, a few slabs at a time. Returns whether there is more to do. The caller is not
+    /// pinned, or no slab can become free.
     pub fn maintain(&self, now: u32, writer: &mut Writer) -> bool {
-        let trained = self.dictionaries.maintain(&self.epochs, self.budget_bytes());
         for _ in 0..TURN_SLABS {
             let room = self.space.tidy();
             let over = self.space.owned_slabs() > self.space.budget_slabs();
             if !over && room >= self.room_goal() {
-                return trained;
+                return false;
             }
             let excess = self.space.live_bytes().saturating_sub(self.live_bytes_max());
             if excess > 0 {
@@ -36,7 +42,7 @@ impl Zone {
             }
             if !self.clean(writer) {
                 self.space.tidy();
-                return trained;
+                return false;
             }
         }
         true

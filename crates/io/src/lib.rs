@@ -1,8 +1,9 @@
 //! Every system call that Larder makes, each behind a small safe type: memory mappings, the clock,
-//! sockets, polling and what concerns the process as a whole. What stands above can be tested with
+//! sockets, polling, the heap and what concerns the process as a whole. What stands above can be tested with
 //! a clock of its own.
 
 pub mod clock;
+pub mod heap;
 pub mod map;
 pub mod moment;
 pub mod net;

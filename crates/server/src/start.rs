@@ -96,6 +96,7 @@ fn spawn<'scope, 'env>(
 
 /// Limits and user.
 fn prepare_process(options: &Options) -> Result<(), String> {
+    io::heap::keep_small();
     let files = options.connections_max as u64 + RESERVED_FILES + 4 * options.threads as u64;
     process::raise_file_limit(files).map_err(|error| {
         format!("cannot allow {files} open files for -c (see ulimit -n): {error}")

@@ -89,7 +89,7 @@ impl World {
     }
 
     pub(crate) fn maintain(&mut self) -> bool {
-        self.zone.maintain(self.now, &mut self.writer)
+        self.zone.train() | self.zone.maintain(self.now, &mut self.writer)
     }
 
     /// The blocks that a key's hash leads to.

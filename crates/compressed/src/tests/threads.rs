@@ -116,6 +116,7 @@ impl Arena {
                     self.zone.evict(100, self.now, &mut writer);
                 }
                 _ => {
+                    self.zone.train();
                     self.zone.maintain(self.now, &mut writer);
                 }
             }

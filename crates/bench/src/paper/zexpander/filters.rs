@@ -129,6 +129,7 @@ impl Alone {
             // What is refused is not there, and then lookups find it absent.
             let _ = zone.insert(hash(&key), &record, NOW, &mut writer, |_, new| new.reveal());
             if object.is_multiple_of(INSERTS_PER_TURN) {
+                zone.train();
                 zone.maintain(NOW, &mut writer);
             }
         }
