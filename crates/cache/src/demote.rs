@@ -21,7 +21,7 @@ use crate::types::{Evicted, Expiry};
 
 /// Bits of a mark that go down and come up with an item.
 const MARK_KEPT: u8 = FETCHED | SENT | STALE;
-/// The share of one thread's time that moving items down may take.
+/// The share of one processor that moving items down may take.
 const MOVE_SHARE_MAX: f64 = 0.25;
 /// What is known to be wanted comes in as if it had been read so often below.
 const KNOWN_ACCESSES: u8 = 2;
@@ -161,7 +161,7 @@ impl Links for Downward<'_> {
 
     fn demote(&self) -> bool {
         let (cache, below) = (self.cache, self.below);
-        let began_us = cache.clock.monotonic_us();
+        let began_us = cache.clock.thread_cpu_us();
         let mut mover = self.mover.borrow_mut();
         let Mover { writer, key, value, copied, allowance, .. } = &mut **mover;
         let writer = writer.get_or_insert_with(|| cache.writer(below));
@@ -202,7 +202,7 @@ impl Links for Downward<'_> {
         let counters = &below.counters;
         let failed = if outcome.is_ok() { &counters.changed } else { &counters.refused };
         failed.fetch_add(u64::from(!moved), Ordering::Relaxed);
-        let us = cache.clock.monotonic_us().saturating_sub(began_us);
+        let us = cache.clock.thread_cpu_us().saturating_sub(began_us);
         counters.demote_us.fetch_add(us, Ordering::Relaxed);
         allowance.spend(us);
         moved

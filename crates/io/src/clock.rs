@@ -17,6 +17,12 @@ pub trait Clock: Send + Sync {
     fn monotonic_us(&self) -> u64 {
         u64::from(self.unix_seconds()) * MICROSECONDS
     }
+
+    /// Microseconds for which the calling thread has run: what others take of its processor is not
+    /// in it. A clock that does not look at threads counts as if each had a processor of its own.
+    fn thread_cpu_us(&self) -> u64 {
+        self.monotonic_us()
+    }
 }
 
 /// The machine's time: Unix time when the clock was made, and from then on the monotonic clock, so
@@ -41,25 +47,32 @@ impl SystemClock {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // Unix time in 32 bits, unsigned, lasts until 2106.
         let started_unix_seconds = u32::try_from(unix.as_secs()).unwrap_or(u32::MAX);
-        let started_monotonic_seconds = monotonic(libc::CLOCK_MONOTONIC_COARSE).tv_sec;
+        let started_monotonic_seconds = read(libc::CLOCK_MONOTONIC_COARSE).tv_sec;
         Self { started_monotonic_seconds, started_unix_seconds }
     }
 }
 
 impl Clock for SystemClock {
     fn unix_seconds(&self) -> u32 {
-        let seconds = monotonic(libc::CLOCK_MONOTONIC_COARSE).tv_sec;
+        let seconds = read(libc::CLOCK_MONOTONIC_COARSE).tv_sec;
         let elapsed = seconds - self.started_monotonic_seconds;
         self.started_unix_seconds.saturating_add(u32::try_from(elapsed).unwrap_or(u32::MAX))
     }
 
     fn monotonic_us(&self) -> u64 {
-        let time = monotonic(libc::CLOCK_MONOTONIC);
-        time.tv_sec as u64 * MICROSECONDS + time.tv_nsec as u64 / 1000
+        microseconds(read(libc::CLOCK_MONOTONIC))
+    }
+
+    fn thread_cpu_us(&self) -> u64 {
+        microseconds(read(libc::CLOCK_THREAD_CPUTIME_ID))
     }
 }
 
-fn monotonic(clock: libc::clockid_t) -> libc::timespec {
+fn microseconds(time: libc::timespec) -> u64 {
+    time.tv_sec as u64 * MICROSECONDS + time.tv_nsec as u64 / 1000
+}
+
+fn read(clock: libc::clockid_t) -> libc::timespec {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call writes a timespec to where it is told, which is one.
     let done = unsafe { libc::clock_gettime(clock, &raw mut time) };
