@@ -26,6 +26,8 @@ use recipe::{Kind, Recipe};
 const PORTS: std::ops::RangeInclusive<u16> = 21_200..=21_249;
 /// How long a server may take to listen.
 const START_MAX: Duration = Duration::from_secs(20);
+/// How long a server whose connection failed may take to be gone.
+const END_MAX: Duration = Duration::from_secs(2);
 /// How long it may take to end when it is asked to.
 const STOP_MAX: Duration = Duration::from_secs(20);
 /// How often either is tried.
@@ -98,10 +100,14 @@ impl Server {
     /// What went wrong with a measurement of this server: if it has ended by itself, that, with the
     /// end of what it said.
     pub fn explain(&self, failure: Failure) -> Failure {
-        // A connection is closed before the process that had it is gone.
-        std::thread::sleep(START_STEP);
-        if !self.child.has_ended() {
-            return failure;
+        // A connection is closed before the process that had it is gone, on a busy machine long
+        // before.
+        let failed = Instant::now();
+        while !self.child.has_ended() {
+            if failed.elapsed() > END_MAX {
+                return failure;
+            }
+            std::thread::sleep(START_STEP);
         }
         let (line, log) = (&self.command_line, self.log.end());
         Failure::Reply(format!("{} ended while it was measured\n`{line}`\n{log}", self.name))
