@@ -158,7 +158,8 @@ impl Cache {
             let is_full = below.zone.has_its_budget();
             let zone = below.zone.stats();
             let hot_density = self.hot_density(&zone);
-            let window = Self::window(adaptation, counts, is_full, hot_density);
+            let window = Self::window(adaptation, counts, is_full);
+            let window = Window { hot_items, hot_density, ..window };
             let step = below.rule.decide(&window);
             adaptation.before = counts;
             adaptation.share = split::after(step, adaptation.share);
@@ -188,7 +189,7 @@ impl Cache {
         }
     }
 
-    fn window(adaptation: &Adaptation, now: Counts, is_full: bool, hot_density: f64) -> Window {
+    fn window(adaptation: &Adaptation, now: Counts, is_full: bool) -> Window {
         let before = &adaptation.before;
         Window {
             hot_hits: now.hot_hits - before.hot_hits,
@@ -199,7 +200,7 @@ impl Cache {
             work_us: now.read_us - before.read_us,
             elapsed_us: now.now_us.saturating_sub(before.now_us),
             hot_share: 1.0 - adaptation.share,
-            hot_density,
+            ..Window::default()
         }
     }
 

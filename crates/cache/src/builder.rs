@@ -83,7 +83,7 @@ impl Default for Builder {
 
 impl Builder {
     /// The memory for items, index and metadata together, in bytes; 64 MiB by default. Counted in
-    /// slabs of 256 KiB to 2 MiB, and at least eight of them.
+    /// slabs of 128 KiB to 2 MiB, and at least eight of them.
     pub fn memory_bytes(mut self, bytes: usize) -> Self {
         self.memory_bytes = bytes;
         self

@@ -228,9 +228,9 @@ fn mutable(item: ItemRef<'_>) -> (u32, u8) {
 }
 
 /// Slabs that the hot zone leaves for the tier below, so that there is room for what moves: one in
-/// 64, and two at least.
+/// 128, and two at least.
 pub(crate) fn below_spare_slabs(slabs: usize) -> usize {
-    (slabs / 64).max(2)
+    (slabs / 128).max(2)
 }
 
 impl Cache {

@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn every_chunk_is_handed_out_once_and_comes_back() {
-        let arena = Arena::new(0, 512 << 20, 0).unwrap();
+        let arena = Arena::new(0, 1 << 30, 0).unwrap();
         let slab = Slab::new();
         slab.adopt(ClassId(3), 40_000, 52, 0);
         for _ in 0..3 {

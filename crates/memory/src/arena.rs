@@ -36,7 +36,7 @@ pub const SLAB_BYTES_MAX: usize = 2 << 20;
 pub const SLAB_BYTES_MIN: usize = 128 << 10;
 /// How many slabs an arena should have at least, while slabs are not the smallest: several times
 /// the number of size classes that a mix of values uses.
-pub const SLABS_WANTED: usize = 256;
+pub const SLABS_WANTED: usize = 512;
 /// Bytes of the unit in which places count.
 pub const PLACE_UNIT_BYTES: usize = 8;
 /// How many bits a place may need.
@@ -295,7 +295,8 @@ mod tests {
 
     #[test]
     fn a_small_arena_has_small_slabs_and_a_large_one_huge_pages() {
-        for (megabytes, kibibytes) in [(1, 128), (32, 128), (64, 256), (512, 2048), (4096, 2048)] {
+        for (megabytes, kibibytes) in [(1, 128), (64, 128), (128, 256), (1024, 2048), (4096, 2048)]
+        {
             assert_eq!(slab_bytes_for(megabytes << 20), kibibytes << 10, "{megabytes}");
         }
     }

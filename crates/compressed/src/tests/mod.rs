@@ -42,7 +42,7 @@ impl World {
     /// A zone with a budget of slabs of 256 KiB, in an arena with some more.
     pub(crate) fn new(settings: Settings) -> Self {
         let slabs = settings.budget_slabs + 4;
-        let arena = Arc::new(Arena::new(0, 64 << 20, 0).expect("addresses"));
+        let arena = Arc::new(Arena::new(0, 128 << 20, 0).expect("addresses"));
         assert_eq!(arena.slab_bytes(), 1 << 18);
         arena.set_limit_slabs(slabs);
         let epochs = Arc::new(Epochs::new());
