@@ -40,6 +40,8 @@ use crate::types::Refusal;
 
 /// Bytes of values from below that a session should hold at most: then it had better end.
 const ROWS_BYTES_MAX: usize = 1 << 20;
+/// Of so many reads below, the time of one is taken.
+const TIMED_SHARE: u64 = 16;
 /// Mutations in a tick, by which times between two reads of an item below are measured.
 const TICK_MUTATIONS_LOG2: u32 = 6;
 
@@ -69,13 +71,13 @@ pub(crate) struct Counters {
     pub(crate) changed: AtomicU64,
     /// Items that the zone did not take.
     pub(crate) refused: AtomicU64,
-    /// Items for which there was no time.
+    /// Items for which there was no time, or that a store evicted before their turn came.
     pub(crate) throttled: AtomicU64,
     /// Items that were not read, and were not worth it.
     pub(crate) passed_over: AtomicU64,
-    /// Microseconds that moving items down took.
+    /// Microseconds of processor time that moving items down took.
     pub(crate) demote_us: AtomicU64,
-    /// Microseconds that reading items below took.
+    /// Microseconds of processor time that reading items below took, by a sample.
     pub(crate) read_us: AtomicU64,
     /// Looks into the zone.
     pub(crate) lookups: AtomicU64,
@@ -229,7 +231,8 @@ impl Session<'_> {
     #[inline(never)]
     pub(crate) fn get_below(&self, key: &[u8], hash: Hash) -> Option<Item<'_>> {
         let below = self.lower.below?;
-        let began_us = self.cache.clock.monotonic_us();
+        let is_timed = below.counters.hits.load(Ordering::Relaxed) % TIMED_SHARE == 0;
+        let began_us = if is_timed { self.cache.clock.thread_cpu_us() } else { 0 };
         let flushes = self.cache.moment.flush.settled_count();
         let Some((row, hit)) = self.read_below(below, key, hash, Trace::Leave) else {
             // It may have come up since the index was looked at.
@@ -240,8 +243,10 @@ impl Session<'_> {
             return Some(Item::hot(self.cache, found, self.mark_hit(found)));
         };
         below.counters.hits.fetch_add(1, Ordering::Relaxed);
-        let us = self.cache.clock.monotonic_us().saturating_sub(began_us);
-        below.counters.read_us.fetch_add(us, Ordering::Relaxed);
+        if is_timed {
+            let us = self.cache.clock.thread_cpu_us().saturating_sub(began_us);
+            below.counters.read_us.fetch_add(us * TIMED_SHARE, Ordering::Relaxed);
+        }
         if self.cache.deserves_promotion(row, &hit) {
             // What finds no memory stays where it is.
             let _ = self.raise_row(below, hash, row, &hit, flushes);

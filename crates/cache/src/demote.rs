@@ -107,7 +107,7 @@ impl Links for Downward<'_> {
     }
 
     fn evicted(&self, item: ItemRef<'_>, class: ClassId) {
-        self.cache.evicted(item, class);
+        self.cache.tell_evicted(item, class);
     }
 
     fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {

@@ -35,7 +35,23 @@ impl Links for Cache {
         Cache::is_gone(self, item)
     }
 
+    /// A store evicts what the background did not come to, with or without a tier below.
     fn evicted(&self, item: ItemRef<'_>, class: ClassId) {
+        if let Some(below) = &self.below {
+            below.counters.throttled.fetch_add(1, Ordering::Relaxed);
+            below.remembered.add(self.hash(item.key()).0);
+        }
+        self.tell_evicted(item, class);
+    }
+
+    fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
+        self.index.remove_exact(guard, self.hash(item.key()), location_of(place))
+    }
+}
+
+impl Cache {
+    /// Tells the observer of an item that leaves the cache to make room.
+    pub(crate) fn tell_evicted(&self, item: ItemRef<'_>, class: ClassId) {
         let Some(observer) = self.observer.as_deref().filter(|observer| observer.is_watching())
         else {
             return;
@@ -49,9 +65,5 @@ impl Links for Cache {
             idle_seconds: idle_seconds(mark, self.now()),
             class: u32::from(class.0) + 1,
         });
-    }
-
-    fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
-        self.index.remove_exact(guard, self.hash(item.key()), location_of(place))
     }
 }
