@@ -208,13 +208,13 @@ impl Wheels {
     /// What leaves next, without changing anything. The order is exact up to the first queue of a
     /// level above 0; within such a queue it is that of renewal and not of priority.
     pub fn ahead<'a, S: LinkStore>(&'a self, store: &'a S) -> impl Iterator<Item = u32> + 'a {
-        let levels = 0..self.shape.levels();
-        let queues = levels.flat_map(move |level| {
-            let slots = self.shape.slots();
-            let start = self.start(level);
-            (0..slots)
-                .map(move |step| self.shape.queue(level, (start + step) % slots))
-                .filter(|&queue| self.is_occupied(queue))
+        let queues = (0..self.shape.levels()).flat_map(move |level| {
+            let words = (0..=WORDS).map(move |step| self.occupied_word(level, step));
+            words.flat_map(move |(word, bits)| {
+                let drop_lowest = |bits: &u64| Some(bits & (bits - 1)).filter(|&rest| rest != 0);
+                std::iter::successors(Some(bits).filter(|&bits| bits != 0), drop_lowest)
+                    .map(move |bits| self.shape.queue(level, slot_of(word, bits)))
+            })
         });
         queues.flat_map(move |queue| {
             let first = chunk_of(self.queues[queue].front);
@@ -253,18 +253,24 @@ impl Wheels {
 
     /// The first digit of a level, from the hand on, whose queue is not empty.
     fn first(&self, level: usize) -> Option<usize> {
-        let words = &self.occupied[level];
-        let from = |start: usize| {
-            let (word, bit) = (start / 64, start % 64);
-            let first = words[word] & (u64::MAX << bit);
-            let rest = words[word + 1..].iter().copied();
-            std::iter::once(first)
-                .chain(rest)
-                .position(|bits| bits != 0)
-                .map(|at| (word + at, if at == 0 { first } else { words[word + at] }))
-                .map(|(word, bits)| 64 * word + bits.trailing_zeros() as usize)
+        (0..=WORDS).find_map(|step| {
+            let (word, bits) = self.occupied_word(level, step);
+            (bits != 0).then(|| slot_of(word, bits))
+        })
+    }
+
+    /// The bits of the queues of a level that are not empty, word for word from the hand on, and
+    /// which word it is. The hand's word is the first and, for what is behind the hand, the last.
+    fn occupied_word(&self, level: usize, step: usize) -> (usize, u64) {
+        let start = self.start(level);
+        let word = (start / 64 + step) % WORDS;
+        let from_hand = u64::MAX << (start % 64);
+        let wanted = match step {
+            0 => from_hand,
+            WORDS => !from_hand,
+            _ => u64::MAX,
         };
-        from(self.start(level)).or_else(|| from(0))
+        (word, self.occupied[level][word] & wanted)
     }
 
     /// Moves the hand of a level on to a digit; the hands below go to 0.
@@ -322,15 +328,15 @@ impl Wheels {
         }
     }
 
-    fn is_occupied(&self, queue: usize) -> bool {
-        let (level, slot) = self.shape.level_and_slot(queue);
-        self.occupied[level][slot / 64] >> (slot % 64) & 1 != 0
-    }
-
     fn note(&mut self, queue: usize, occupied: bool) {
         let (level, slot) = self.shape.level_and_slot(queue);
         let bit = 1 << (slot % 64);
         let word = &mut self.occupied[level][slot / 64];
         *word = if occupied { *word | bit } else { *word & !bit };
     }
+}
+
+/// The digit of the lowest of these bits, in which there is one.
+fn slot_of(word: usize, bits: u64) -> usize {
+    64 * word + bits.trailing_zeros() as usize
 }
