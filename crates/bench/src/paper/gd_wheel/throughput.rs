@@ -5,7 +5,7 @@ use larder::{Attributes, Cache, Condition};
 
 use crate::drive::choice::{Choice, draw};
 use crate::failure::{Failure, Outcome};
-use crate::paper::measure::{Together, in_rounds, together};
+use crate::paper::measure::{Together, in_rounds, maintained, together};
 use crate::paper::rounds::{Rounds, cpu, wall};
 use crate::paper::{Findings, Scale};
 use crate::policies::weight;
@@ -44,16 +44,16 @@ pub fn throughput(scale: &Scale) -> Outcome<Findings> {
         |thread: u64| draw(Choice::Zipfian, costs.len() as u64, requests, scale.seed + thread);
     let asked: Vec<Vec<u32>> = (0..THREADS.len() as u64).map(drawn).collect();
     for engine in &engines {
-        engine.maintained(|| asked.iter().for_each(|asked| _ = ask(engine.cache(), asked, &costs)));
+        let cache = engine.cache();
+        maintained(cache, || asked.iter().for_each(|asked| _ = ask(cache, asked, &costs)));
     }
     let kinds: Vec<(usize, usize)> = THREADS
         .iter()
         .flat_map(|threads| (0..engines.len()).map(|engine| (engine, *threads)))
         .collect();
     let found = in_rounds(scale.rounds, kinds.len(), |which| {
-        let (engine, threads) = (&engines[kinds[which].0], kinds[which].1);
-        engine
-            .maintained(|| together(threads, |thread| ask(engine.cache(), &asked[thread], &costs)))
+        let (cache, threads) = (engines[kinds[which].0].cache(), kinds[which].1);
+        maintained(cache, || together(threads, |thread| ask(cache, &asked[thread], &costs))).0
     })?;
     if engines.iter().any(|engine| engine.cache().stats().evicted == 0) {
         return Err(Failure::Check("a cache that shall be full evicted nothing".into()));
@@ -109,9 +109,9 @@ fn findings(kinds: &[(usize, usize)], found: &[Vec<Together>], keys: u64, memory
         text: vec![format!(
             "{keys} keys, values of {VALUE_BYTES} bytes, costs of {COSTS}, {memory} bytes of \
              memory, about 95 % of the reads hit and a miss is stored with its cost; a session a \
-             read. A thread does the background's work on whatever core is free. Ratios are of \
-             requests a CPU second, which other work on the machine disturbs less. Informative: \
-             times of one machine."
+             read. A thread does the background's work, on the last core. Ratios are of requests a \
+             CPU second of the asking threads, which other work on the machine disturbs less. \
+             Informative: times of one machine."
         )],
         tables: vec![rounds.table(&columns)],
         plots: vec![rounds.plot(title, axes, wall, |threads| threads as f64)],

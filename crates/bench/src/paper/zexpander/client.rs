@@ -15,23 +15,18 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
 
 use io::{Clock, SystemClock};
 use larder::{Cache, Expiry, Policy, Stats};
 
 use super::data::Data;
 use crate::failure::{Failure, Outcome};
-use crate::machine;
-use crate::paper::measure::{cpu_seconds, machine_cores};
+use crate::paper::measure::cpu_seconds;
 
 /// The share of hits that zExpander's rule keeps in the hot zone unless told otherwise.
 pub const TARGET: f64 = 0.9;
 /// Stores after which the background has its turn, where it keeps step.
 const STORES_PER_TURN: u64 = 16;
-/// How long the background waits for work, as in the server.
-const MAINTAIN_PAUSE: Duration = Duration::from_millis(100);
 /// Of so many requests one is a store, where a cache settles under reads that all hit: it moves
 /// memory between its zones by what happened in so many stores.
 const GETS_PER_SET: usize = 20;
@@ -216,29 +211,6 @@ pub fn compressed_share(stats: &Stats) -> f64 {
     bytes / stats.limit_bytes as f64
 }
 
-/// Runs something while a thread on the last core does the background's work; returns the CPU
-/// seconds that took. Otherwise it would have to share the core that the experiment is kept on.
-pub fn maintained<R>(cache: &Cache, work: impl FnOnce() -> R) -> (R, f64) {
-    let is_over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let background = scope.spawn(|| {
-            // Where that core may not be used, it runs wherever it can.
-            let _ = machine::pin(machine_cores() - 1);
-            let before = cpu_seconds();
-            while !is_over.load(Ordering::Relaxed) {
-                if !cache.maintain() {
-                    cache.wait_for_work(MAINTAIN_PAUSE);
-                }
-            }
-            cpu_seconds() - before
-        });
-        let done = work();
-        is_over.store(true, Ordering::Relaxed);
-        cache.call_for_work();
-        (done, background.join().expect("the background does not panic"))
-    })
-}
-
 /// What a run counted.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counts {
@@ -285,7 +257,7 @@ impl Counts {
 
 #[cfg(test)]
 mod tests {
-    use super::{Client, Counts, HeldClock, TARGET, Zones, maintained};
+    use super::{Client, Counts, HeldClock, Zones};
     use crate::paper::zexpander::data::Data;
     use io::Clock;
 
@@ -329,12 +301,5 @@ mod tests {
         assert_eq!(clock.monotonic_us(), held_us);
         clock.let_go();
         assert!(clock.monotonic_us() > held_us);
-    }
-
-    #[test]
-    fn a_background_ends_with_its_work() {
-        let cache = Zones::Target(TARGET).cache(MEMORY).expect("enough for both zones");
-        let (done, cpu_s) = maintained(&cache, || 7);
-        assert!(done == 7 && cpu_s >= 0.0);
     }
 }

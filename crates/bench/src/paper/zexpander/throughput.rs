@@ -3,10 +3,10 @@
 
 use larder::{Cache, Expiry};
 
-use super::client::{Client, HeldClock, TARGET, Zones, maintained};
+use super::client::{Client, HeldClock, TARGET, Zones};
 use super::data::{Data, draw};
 use crate::failure::Outcome;
-use crate::paper::measure::{Together, in_rounds, together};
+use crate::paper::measure::{Together, in_rounds, maintained, together};
 use crate::paper::rounds::{Rounds, cpu, wall};
 use crate::paper::{Findings, Scale, table};
 use crate::report::Spread;
