@@ -218,7 +218,11 @@ impl Class {
     /// hand it is, of those in which the next to go lie and those that are empty, the one that was
     /// left alone for longest: an empty one may have come a moment ago. There have been so many
     /// mutations.
-    pub(crate) fn oldest_slab(&self, zone: Zone<'_>, mutations: u64) -> Option<SlabId> {
+    pub(crate) fn oldest_slab(&mut self, zone: Zone<'_>, mutations: u64) -> Option<SlabId> {
+        if self.slabs.is_empty() {
+            return None;
+        }
+        self.keeper.enter_waiting(zone);
         let Some(order) = self.keeper.order() else {
             return self.next_of_hand(zone);
         };
@@ -236,7 +240,8 @@ impl Class {
 
     /// How many of those that go next, one after the other, lie in one slab. 0 if there is no
     /// order.
-    pub(crate) fn next_in_slab(&self, zone: Zone<'_>, id: SlabId) -> usize {
+    pub(crate) fn next_in_slab(&mut self, zone: Zone<'_>, id: SlabId) -> usize {
+        self.keeper.enter_waiting(zone);
         let order = self.keeper.order();
         order.map_or(0, |order| order.count_ahead(zone, |place| zone.arena.locate(place).0 == id))
     }

@@ -133,10 +133,10 @@ impl Hot {
     /// order evicts next. `u64::MAX` as long as nothing has to leave.
     pub fn stay_mutations(&self, id: ClassId, links: &dyn Links) -> u64 {
         let guard = self.epochs.pin();
-        let class = lock(self.class(id));
+        let mut class = lock(self.class(id));
         match class.keeper.order() {
             Some(_) if class.counters.evicted + class.counters.demoted == 0 => u64::MAX,
-            Some(_) => self.victim_age(&guard, &class, links),
+            Some(_) => self.victim_age(&guard, &mut class, links),
             None => class.stay_mutations,
         }
     }

@@ -290,8 +290,14 @@ impl Hot {
     /// How many mutations ago the items were stored that the class is about to evict, as they would
     /// be if they cost what is typical: the median of a few that are next; `u64::MAX` if these are
     /// gone anyway. If all that is next was read lately, it is as old as the oldest slab.
-    pub(crate) fn victim_age(&self, guard: &Guard<'_>, class: &Class, links: &dyn Links) -> u64 {
+    pub(crate) fn victim_age(
+        &self,
+        guard: &Guard<'_>,
+        class: &mut Class,
+        links: &dyn Links,
+    ) -> u64 {
         let zone = self.zone();
+        class.keeper.enter_waiting(zone);
         let mut ahead = [Place(0); VICTIM_LOOKS];
         let count = match class.keeper.order() {
             Some(order) => order.ahead(zone, &mut ahead),

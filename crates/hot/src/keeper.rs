@@ -72,12 +72,14 @@ impl Replacement {
     }
 }
 
-/// The policy of one class.
+/// The policy of one class. Its tag is a byte of its own: told by the capacity of what waits, as it
+/// would be, it takes every store under the other policies more instructions.
 #[derive(Debug)]
+#[repr(u8)]
 pub(crate) enum Keeper {
     Clock,
     CostClock(CostClock),
-    Order(Box<Order>),
+    Order(Order),
 }
 
 /// A credit that nobody can have: the hand that comes by first charges the item.
@@ -93,7 +95,7 @@ impl Keeper {
         chunk_bytes: usize,
         chunks_per_slab: usize,
     ) -> Self {
-        let order = |unit_us| Box::new(Order::new(unit_us, chunk_bytes, chunks_per_slab));
+        let order = |unit_us| Order::new(unit_us, chunk_bytes, chunks_per_slab);
         match replacement {
             Replacement::Clock => Self::Clock,
             Replacement::CostClock => Self::CostClock(CostClock::default()),
@@ -132,6 +134,15 @@ impl Keeper {
                 0
             }
             _ => 0,
+        }
+    }
+
+    /// Enters what waits for the order, if there is one. Whoever asks it something, without
+    /// changing it, does this first.
+    #[inline]
+    pub(crate) fn enter_waiting(&mut self, zone: Zone<'_>) {
+        if let Self::Order(order) = self {
+            order.enter_waiting(zone);
         }
     }
 

@@ -13,6 +13,11 @@
 //! since it was judged last; all else is *renewed*, which is to enter it with its cost as if it
 //! were stored now. A hit only sets the mark's bit, so nothing here has to be told of it.
 //!
+//! To enter a chunk at once would take a store four cache lines that another thread had last: the
+//! wheels', the queue's, the chunk's link and its neighbour's. So chunks *wait* in a row, and are
+//! entered when the order is asked for something, which is when somebody evicts. Inflation rises
+//! only then, and they are entered as they came: each decision is what it would be otherwise.
+//!
 //! A draft that comes up is renewed as well: it will be newer than what is stored now. What is on
 //! its way from the index to limbo may be popped once more, and stays out. Of a chained item the
 //! head and the pieces come up each in their class, but only where a hand would judge the item; the
@@ -26,11 +31,13 @@
 //! *Numbers* need no memory. They end at 2^31, which bounds the memory that such a class can have:
 //! [`Replacement::memory_bytes_max`](crate::Replacement::memory_bytes_max).
 
+mod divisor;
 #[cfg(test)]
 mod hammer;
 
 use std::ptr::NonNull;
 
+use memory::arena::{ARENA_BYTES_MAX, PLACE_UNIT_BYTES};
 use memory::{Arena, Place, SlabId};
 use policy::cost::{Cost, Typical};
 use policy::gd_wheel::{Link, LinkStore, Shape, Wheels};
@@ -38,6 +45,8 @@ use policy::gd_wheel::{Link, LinkStore, Shape, Wheels};
 use crate::class::Zone;
 use crate::evict::fill;
 use crate::slab;
+
+use divisor::Divisor;
 
 /// Bytes that a slab keeps for each chunk.
 pub(crate) const LINK_BYTES: usize = size_of::<Link>();
@@ -49,12 +58,49 @@ const EQUAL_COSTS: Shape = Shape::new(1, 1);
 /// The order of one class. Behind the class's lock.
 #[derive(Debug)]
 pub(crate) struct Order {
+    /// What was allocated since the order was last needed. Beside this, which lies with the rest of
+    /// the class, a store takes one cache line away from the thread that was here before.
+    waiting: Vec<Entrant>,
+    ranks: Box<Ranks>,
+}
+
+/// The order without what waits.
+#[derive(Debug)]
+struct Ranks {
     wheels: Wheels,
     /// None where all items count the same.
     costs: Option<Costs>,
-    chunk_bytes: usize,
-    chunks_per_slab: u32,
+    chunk_bytes: Divisor,
+    chunks_per_slab: Divisor,
 }
+
+/// A chunk that waits to be entered, with its item's cost in the lowest bits.
+#[derive(Debug, Clone, Copy)]
+struct Entrant(u64);
+
+const _: () = assert!(ARENA_BYTES_MAX / PLACE_UNIT_BYTES <= 1 << (u64::BITS - Entrant::COST_BITS));
+
+impl Entrant {
+    const COST_BITS: u32 = u16::BITS;
+
+    fn new(place: Place, cost: Cost) -> Self {
+        Self(place.0 << Self::COST_BITS | u64::from(cost.0))
+    }
+
+    fn place(self) -> Place {
+        Place(self.0 >> Self::COST_BITS)
+    }
+
+    fn cost(self) -> Cost {
+        Cost(self.0 as u16)
+    }
+}
+
+/// Chunks that wait, at most: more than the background evicts at a time, so that as a rule it
+/// enters them and a store does not.
+const WAITING_MAX: usize = 256;
+/// How many chunks ahead of the one that is entered a link is asked for.
+const ENTER_PREFETCH: usize = 8;
 
 /// How costs become what wheels count in.
 #[derive(Debug, Clone, Copy)]
@@ -64,8 +110,6 @@ struct Costs {
     typical: Typical,
 }
 
-// What stores and evictions call is out of line: inlined, it would cost a `set` under the other
-// policies 4 % more instructions rather than 1.6.
 impl Order {
     /// An empty order by costs, counted in units of so many microseconds, or by age alone.
     pub(crate) fn new(
@@ -74,48 +118,156 @@ impl Order {
         chunks_per_slab: usize,
     ) -> Self {
         let shape = if cost_unit_us.is_some() { Shape::default() } else { EQUAL_COSTS };
-        Self {
+        let ranks = Ranks {
             wheels: Wheels::new(shape),
             costs: cost_unit_us.map(|unit_us| Costs { unit_us, typical: Typical::default() }),
-            chunk_bytes,
-            chunks_per_slab: chunks_per_slab as u32,
-        }
+            chunk_bytes: Divisor::new(chunk_bytes as u32),
+            chunks_per_slab: Divisor::new(chunks_per_slab as u32),
+        };
+        Self { waiting: Vec::new(), ranks: Box::new(ranks) }
     }
 
     /// Prepares the links of a slab that the class has just got.
     #[cold]
     #[inline(never)]
     pub(crate) fn adopt(&self, zone: Zone<'_>, slab: SlabId) {
-        let first = self.links(zone).pointer(slab, 0);
+        let first = self.ranks.links(zone).pointer(slab, 0);
         // SAFETY: the links lie in the slab (see `pointer`), which the class owns and whose lock
         // the caller holds; no chunk of it is in the order, so nobody relies on what is there. All
         // zeros are `Link::default`.
-        unsafe { first.write_bytes(0, self.chunks_per_slab as usize) };
+        unsafe { first.write_bytes(0, self.ranks.chunks_per_slab.get() as usize) };
     }
 
-    /// Enters a chunk that was allocated for an item with this cost. An unknown cost counts as what
-    /// is typical of the class: so items of unknown cost go as early as others where some costs are
-    /// known, and by age alone where none is.
+    /// Enters a chunk that was allocated for an item with this cost. It waits until the order is
+    /// needed: inflation does not rise before, so that it gets the priority that it would get now.
     #[cold]
     #[inline(never)]
     pub(crate) fn enter(&mut self, zone: Zone<'_>, place: Place, cost: Cost) {
-        let units = self.costs.as_mut().map_or(1, |costs| costs.units(cost));
-        let number = self.number(zone, place);
-        self.wheels.insert(&mut self.links(zone), number, units);
+        if self.waiting.len() == WAITING_MAX {
+            self.enter_waiting(zone);
+        }
+        self.waiting.push(Entrant::new(place, cost));
+    }
+
+    /// Enters what waits, in the order in which it came. Whoever asks for the order does this
+    /// first.
+    #[inline]
+    pub(crate) fn enter_waiting(&mut self, zone: Zone<'_>) {
+        if !self.waiting.is_empty() {
+            self.ranks.enter(zone, &self.waiting);
+            self.waiting.clear();
+        }
     }
 
     /// Takes out a chunk that is retired or released, if it is in the order.
     #[cold]
     #[inline(never)]
     pub(crate) fn leave(&mut self, zone: Zone<'_>, place: Place) {
-        let number = self.number(zone, place);
-        self.wheels.remove(&mut self.links(zone), number);
+        if !self.ranks.leave(zone, place) && !self.waiting.is_empty() {
+            self.enter_waiting(zone);
+            self.ranks.leave(zone, place);
+        }
     }
 
     /// Takes out the chunk that is to be judged next.
+    #[inline]
+    pub(crate) fn pop(&mut self, zone: Zone<'_>) -> Option<Place> {
+        self.enter_waiting(zone);
+        self.ranks.pop(zone)
+    }
+
+    /// Enters a chunk once more that was popped and stays.
+    #[inline]
+    pub(crate) fn renew(&mut self, zone: Zone<'_>, place: Place) {
+        self.enter_waiting(zone);
+        self.ranks.renew(zone, place);
+    }
+
+    /// Fills in the chunks that come up next, nearly in their order; returns how many there are.
+    pub(crate) fn ahead(&self, zone: Zone<'_>, ahead: &mut [Place]) -> usize {
+        let (ranks, links) = (self.ranks(), self.ranks.links(zone));
+        fill(ahead, ranks.wheels.ahead(&links).map(|number| ranks.place(zone, number)))
+    }
+
+    /// How many of the chunks that come up next are so, until the first that is not.
+    pub(crate) fn count_ahead(&self, zone: Zone<'_>, is_so: impl Fn(Place) -> bool) -> usize {
+        let (ranks, links) = (self.ranks(), self.ranks.links(zone));
+        ranks.wheels.ahead(&links).take_while(|&number| is_so(ranks.place(zone, number))).count()
+    }
+
+    /// What the class's items typically cost, in microseconds, if any cost is known.
+    pub(crate) fn typical_us(&self) -> Option<f64> {
+        self.ranks().typical_us()
+    }
+
+    /// How old what is in a chunk of this age would be if it had the typical cost. Inflation rises
+    /// by an item's cost while the item is in the order, so this is the same for all that go at one
+    /// time.
+    pub(crate) fn typical_age(&self, zone: Zone<'_>, place: Place, age: u64) -> u64 {
+        let ranks = self.ranks();
+        let Some((costs, typical_us)) = ranks.costs.zip(ranks.typical_us()) else {
+            return age;
+        };
+        let units = ranks.links(zone).link(ranks.number(zone, place)).cost();
+        (age as f64 * typical_us / (f64::from(units) * f64::from(costs.unit_us))) as u64
+    }
+
+    /// Whether a chunk is in the order, or waits for that. For assertions.
+    pub(crate) fn has(&self, zone: Zone<'_>, place: Place) -> bool {
+        let waits = self.waiting.iter().any(|entrant| entrant.place() == place);
+        waits || self.ranks.links(zone).link(self.ranks.number(zone, place)).is_queued()
+    }
+
+    /// Whether a chunk would stay if inflation went on by so many times what is typical.
+    pub(crate) fn stays(&self, zone: Zone<'_>, place: Place, times: f64) -> bool {
+        let ranks = self.ranks();
+        let Some((costs, typical_us)) = ranks.costs.zip(ranks.typical_us()) else {
+            return false;
+        };
+        let left = ranks.wheels.left(&ranks.links(zone), ranks.number(zone, place)).unwrap_or(0);
+        f64::from(left) * f64::from(costs.unit_us) > times * typical_us
+    }
+
+    /// Whether no chunk is in the order, and none waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ranks.wheels.items() == 0 && self.waiting.is_empty()
+    }
+
+    /// The order, to ask it something: nothing waits any more.
+    fn ranks(&self) -> &Ranks {
+        debug_assert!(self.waiting.is_empty(), "whoever asks enters what waits first");
+        &self.ranks
+    }
+}
+
+// What stores and evictions call is out of line: inlined, it would cost a `set` under the other
+// policies 4 % more instructions rather than 1.6.
+impl Ranks {
+    /// Enters chunks. An unknown cost counts as what is typical of the class: so items of unknown
+    /// cost go as early as others where some costs are known, and by age alone where none is.
     #[cold]
     #[inline(never)]
-    pub(crate) fn pop(&mut self, zone: Zone<'_>) -> Option<Place> {
+    fn enter(&mut self, zone: Zone<'_>, entrants: &[Entrant]) {
+        let mut links = self.links(zone);
+        for (at, entrant) in entrants.iter().enumerate() {
+            if let Some(soon) = entrants.get(at + ENTER_PREFETCH) {
+                let number = self.number(zone, soon.place());
+                slab::prefetch_line(links.pointer_of(number).as_ptr().cast());
+            }
+            let units = self.costs.as_mut().map_or(1, |costs| costs.units(entrant.cost()));
+            let number = self.number(zone, entrant.place());
+            self.wheels.insert(&mut links, number, units);
+        }
+    }
+
+    fn leave(&mut self, zone: Zone<'_>, place: Place) -> bool {
+        let number = self.number(zone, place);
+        self.wheels.remove(&mut self.links(zone), number)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn pop(&mut self, zone: Zone<'_>) -> Option<Place> {
         let mut links = self.links(zone);
         let number = self.wheels.pop(&mut links)?;
         // Links and items lie anywhere in memory, so each that is popped unasked for is waited for.
@@ -126,71 +278,26 @@ impl Order {
         Some(self.place(zone, number))
     }
 
-    /// Enters a chunk once more that was popped and stays.
     #[cold]
     #[inline(never)]
-    pub(crate) fn renew(&mut self, zone: Zone<'_>, place: Place) {
+    fn renew(&mut self, zone: Zone<'_>, place: Place) {
         let (number, mut links) = (self.number(zone, place), self.links(zone));
         let units = u32::from(links.link(number).cost());
         self.wheels.insert(&mut links, number, units);
     }
 
-    /// Fills in the chunks that come up next, nearly in their order; returns how many there are.
-    pub(crate) fn ahead(&self, zone: Zone<'_>, ahead: &mut [Place]) -> usize {
-        let links = self.links(zone);
-        fill(ahead, self.wheels.ahead(&links).map(|number| self.place(zone, number)))
-    }
-
-    /// How many of the chunks that come up next are so, until the first that is not.
-    pub(crate) fn count_ahead(&self, zone: Zone<'_>, is_so: impl Fn(Place) -> bool) -> usize {
-        let links = self.links(zone);
-        self.wheels.ahead(&links).take_while(|&number| is_so(self.place(zone, number))).count()
-    }
-
-    /// What the class's items typically cost, in microseconds, if any cost is known.
-    pub(crate) fn typical_us(&self) -> Option<f64> {
+    fn typical_us(&self) -> Option<f64> {
         self.costs.and_then(|costs| costs.typical.us()).map(f64::from)
-    }
-
-    /// How old what is in a chunk of this age would be if it had the typical cost. Inflation rises
-    /// by an item's cost while the item is in the order, so this is the same for all that go at one
-    /// time.
-    pub(crate) fn typical_age(&self, zone: Zone<'_>, place: Place, age: u64) -> u64 {
-        let Some((costs, typical_us)) = self.costs.zip(self.typical_us()) else {
-            return age;
-        };
-        let units = self.links(zone).link(self.number(zone, place)).cost();
-        (age as f64 * typical_us / (f64::from(units) * f64::from(costs.unit_us))) as u64
-    }
-
-    /// Whether a chunk is in the order. For assertions.
-    pub(crate) fn has(&self, zone: Zone<'_>, place: Place) -> bool {
-        self.links(zone).link(self.number(zone, place)).is_queued()
-    }
-
-    /// Whether a chunk would stay if inflation went on by so many times what is typical.
-    pub(crate) fn stays(&self, zone: Zone<'_>, place: Place, times: f64) -> bool {
-        let Some((costs, typical_us)) = self.costs.zip(self.typical_us()) else {
-            return false;
-        };
-        let left = self.wheels.left(&self.links(zone), self.number(zone, place)).unwrap_or(0);
-        f64::from(left) * f64::from(costs.unit_us) > times * typical_us
-    }
-
-    /// Whether no chunk is in the order.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.wheels.items() == 0
     }
 
     fn number(&self, zone: Zone<'_>, place: Place) -> u32 {
         let (slab, bytes) = zone.arena.locate(place);
-        slab.0 * self.chunks_per_slab + (bytes / self.chunk_bytes) as u32
+        slab.0 * self.chunks_per_slab.get() + self.chunk_bytes.divide(bytes as u32).0
     }
 
     fn place(&self, zone: Zone<'_>, number: u32) -> Place {
-        let slab = SlabId(number / self.chunks_per_slab);
-        let in_slab = (number % self.chunks_per_slab) as usize;
-        zone.arena.place(slab, in_slab * self.chunk_bytes)
+        let (slab, in_slab) = self.chunks_per_slab.divide(number);
+        zone.arena.place(SlabId(slab), (in_slab * self.chunk_bytes.get()) as usize)
     }
 
     fn links<'z>(&self, zone: Zone<'z>) -> Links<'z> {
@@ -212,14 +319,14 @@ impl Costs {
 /// class's lock is held: the order is behind it.
 struct Links<'z> {
     arena: &'z Arena,
-    chunks_per_slab: u32,
+    chunks_per_slab: Divisor,
 }
 
 impl Links<'_> {
     /// Where a link lies: aligned, since slabs are and a link's size is a multiple of 4.
     fn pointer(&self, slab: SlabId, in_slab: u32) -> NonNull<Link> {
-        assert!(in_slab < self.chunks_per_slab);
-        let before_end = (self.chunks_per_slab - in_slab) as usize * LINK_BYTES;
+        assert!(in_slab < self.chunks_per_slab.get());
+        let before_end = (self.chunks_per_slab.get() - in_slab) as usize * LINK_BYTES;
         let at = self.arena.slab_bytes() - before_end;
         // SAFETY: `at` is below the size of the slab, which starts where `slab_start` says, and the
         // zone's sizes leave room for a slab's links behind its chunks (asserted in `Hot::new`).
@@ -227,7 +334,8 @@ impl Links<'_> {
     }
 
     fn pointer_of(&self, chunk: u32) -> NonNull<Link> {
-        self.pointer(SlabId(chunk / self.chunks_per_slab), chunk % self.chunks_per_slab)
+        let (slab, in_slab) = self.chunks_per_slab.divide(chunk);
+        self.pointer(SlabId(slab), in_slab)
     }
 }
 
@@ -241,8 +349,47 @@ impl LinkStore for Links<'_> {
         unsafe { self.pointer_of(chunk).read() }
     }
 
-    fn set_link(&mut self, chunk: u32, link: Link) {
-        // SAFETY: as above; nothing else lies behind the chunks of a slab.
-        unsafe { self.pointer_of(chunk).write(link) };
+    fn link_mut(&mut self, chunk: u32) -> &mut Link {
+        // SAFETY: as above; nothing else lies behind the chunks of a slab, and any bits are a link.
+        // The reference borrows these links, which are the only ones while something changes: what
+        // makes them takes the order exclusively then.
+        unsafe { self.pointer_of(chunk).as_mut() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Order, WAITING_MAX};
+    use crate::class::Zone;
+    use memory::{Arena, Epochs, Place, SlabId};
+    use policy::cost::Cost;
+
+    const CHUNK_BYTES: usize = 40;
+    const CHUNKS: usize = WAITING_MAX + 20;
+
+    #[test]
+    fn what_waits_is_entered_as_it_came_and_may_leave_before() {
+        let (arena, epochs) = (Arena::new(0, 512 << 20, 0).expect("addresses"), Epochs::new());
+        let zone = Zone { arena: &arena, epochs: &epochs, slabs: &[] };
+        let place = |number: usize| arena.place(SlabId(1), number * CHUNK_BYTES);
+        // The dear half first: then the order is not that of entering.
+        let cost = |number| Cost::from_us(if number < CHUNKS / 2 { 300 } else { 20 });
+        for count in [1, WAITING_MAX - 1, WAITING_MAX, WAITING_MAX + 1, CHUNKS] {
+            let mut order = Order::new(Some(1), CHUNK_BYTES, CHUNKS);
+            order.adopt(zone, SlabId(1));
+            for number in 0..count {
+                order.enter(zone, place(number), cost(number));
+            }
+            assert_eq!(order.waiting.len(), (count - 1) % WAITING_MAX + 1);
+            assert!(!order.is_empty() && order.has(zone, place(count - 1)));
+            order.leave(zone, place(count - 1));
+            assert!(!order.has(zone, place(count - 1)));
+            let (dear, cheap): (Vec<usize>, Vec<usize>) =
+                (0..count - 1).partition(|&number| number < CHUNKS / 2);
+            let expected: Vec<Place> = cheap.into_iter().chain(dear).map(place).collect();
+            let popped: Vec<Place> = std::iter::from_fn(|| order.pop(zone)).collect();
+            assert_eq!(popped, expected, "{count} were entered");
+            assert!(order.is_empty());
+        }
     }
 }

@@ -110,7 +110,7 @@ impl Hot {
                 None if !links.may_evict() || !class.may_ask() => return false,
                 None => {}
             }
-            Victims { age: self.victim_age(&guard, &class, links), density: class.density() }
+            Victims { age: self.victim_age(&guard, &mut class, links), density: class.density() }
         };
         self.sweep_draining();
         if self.arena.free_slabs() > self.spare_slabs {
@@ -194,26 +194,25 @@ impl Hot {
         let (zone, guard) = (self.zone(), self.epochs.pin());
         let (mut offers, mut worths) = (Vec::new(), Worths::default());
         for class in &self.classes {
-            let class = lock(class);
+            let mut class = lock(class);
             // After the lock was taken, so that no slab is younger than now.
             let mutations = links.mutations();
+            class.keeper.enter_waiting(zone);
             let density = class.density().filter(|_| !class.slabs.is_empty());
             density.into_iter().for_each(|density| worths.add(density));
+            let closed = class.closed.first().copied();
+            let oldest = class.oldest_slab(zone, mutations);
             let mut push = |slab, is_closed| {
                 let age = if is_closed {
                     zone.slab(slab).age(mutations)
                 } else {
-                    self.slab_age(&guard, &class, slab, links)
+                    self.slab_age(&guard, &mut class, slab, links)
                 };
                 let is_last = class.staying() == 1;
                 offers.push(Offer { class: class.id, slab, age, density, is_closed, is_last });
             };
-            if let Some(&slab) = class.closed.first() {
-                push(slab, true);
-            }
-            if let Some(slab) = class.oldest_slab(zone, mutations) {
-                push(slab, false);
-            }
+            closed.into_iter().for_each(|slab| push(slab, true));
+            oldest.into_iter().for_each(|slab| push(slab, false));
         }
         offers.iter_mut().for_each(|offer| offer.age = worths.scaled(offer.age, offer.density));
         offers.sort_unstable_by_key(|offer| Reverse(offer.age));
@@ -252,7 +251,7 @@ impl Hot {
             return Verdict::Stays { next: 0 };
         }
         *looks += 1;
-        let look = self.look(&guard, &class, offer.slab, times, links);
+        let look = self.look(&guard, &mut class, offer.slab, times, links);
         let was_used = look.was_used_lately();
         if !was_used && !look.has_newest() {
             return Verdict::Goes;
@@ -284,7 +283,7 @@ impl Hot {
 
     /// For how many mutations a slab was left alone. Without a hand, no longer than what is next to
     /// go.
-    fn slab_age(&self, guard: &Guard<'_>, class: &Class, id: SlabId, links: &dyn Links) -> u64 {
+    fn slab_age(&self, guard: &Guard<'_>, class: &mut Class, id: SlabId, links: &dyn Links) -> u64 {
         let alone = self.zone().slab(id).age(links.mutations());
         match class.keeper.order() {
             Some(_) => alone.min(self.victim_age(guard, class, links)),
@@ -298,7 +297,7 @@ impl Hot {
     fn look(
         &self,
         guard: &Guard<'_>,
-        class: &Class,
+        class: &mut Class,
         slab_id: SlabId,
         times: f64,
         links: &dyn Links,

@@ -194,7 +194,7 @@ fn check(hot: &Hot, is_quiet: bool) -> usize {
     let mut all = 0;
     let guard = hot.epochs.pin();
     for class in &hot.classes {
-        let class = lock(class);
+        let mut class = lock(class);
         let zone = hot.zone();
         let order = class.keeper.order().expect("the policy keeps an order");
         let mut queued = 0;
@@ -213,6 +213,8 @@ fn check(hot: &Hot, is_quiet: bool) -> usize {
                 queued += usize::from(is_in);
             }
         }
+        class.keeper.enter_waiting(zone);
+        let order = class.keeper.order().expect("the policy keeps an order");
         let mut ahead = vec![Place(0); queued + 1];
         assert_eq!(order.ahead(zone, &mut ahead), queued);
         let distinct: HashSet<_> = ahead[..queued].iter().collect();

@@ -54,8 +54,8 @@ pub trait LinkStore {
     /// The link of a chunk.
     fn link(&self, chunk: u32) -> Link;
 
-    /// Replaces the link of a chunk.
-    fn set_link(&mut self, chunk: u32, link: Link);
+    /// The same to change it.
+    fn link_mut(&mut self, chunk: u32) -> &mut Link;
 }
 
 impl LinkStore for Vec<Link> {
@@ -63,8 +63,8 @@ impl LinkStore for Vec<Link> {
         self[chunk as usize]
     }
 
-    fn set_link(&mut self, chunk: u32, link: Link) {
-        self[chunk as usize] = link;
+    fn link_mut(&mut self, chunk: u32) -> &mut Link {
+        &mut self[chunk as usize]
     }
 }
 

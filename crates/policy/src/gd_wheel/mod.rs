@@ -154,17 +154,18 @@ impl Wheels {
 
     /// Takes a chunk out. Returns whether it was in a queue.
     pub fn remove(&mut self, store: &mut impl LinkStore, chunk: u32) -> bool {
-        let link = store.link(chunk);
-        if !link.is_queued() {
+        let link = store.link_mut(chunk);
+        let (previous, next) = (link.previous, link.next);
+        if next == NOWHERE {
             return false;
         }
-        self.set_next(store, link.previous, link.next);
-        self.set_previous(store, link.next, link.previous);
-        if link.previous == link.next {
-            let queue = link::queue_of(link.next).expect("only a queue is on both sides");
+        (link.previous, link.next) = (NOWHERE, NOWHERE);
+        self.set_next(store, previous, next);
+        self.set_previous(store, next, previous);
+        if previous == next {
+            let queue = link::queue_of(next).expect("only a queue is on both sides");
             self.note(queue, false);
         }
-        store.set_link(chunk, Link { previous: NOWHERE, next: NOWHERE, ..link });
         self.items -= 1;
         true
     }
@@ -183,13 +184,13 @@ impl Wheels {
     /// Gives back what was just popped and cannot go: it is the next victim again, with its cost.
     /// Several are given back in reverse, the one popped last first, so that they keep their order.
     pub fn put_back(&mut self, store: &mut impl LinkStore, chunk: u32) {
-        let link = store.link(chunk);
-        debug_assert!(!link.is_queued());
+        debug_assert!(!store.link(chunk).is_queued());
         // Whatever was popped since, inflation has its priority, and nothing is below.
         let queue = self.shape.digit(self.inflation, 0);
         let (own, front) = (link::reference_to_queue(queue), self.queues[queue].front);
         let priority = self.inflation as u16;
-        store.set_link(chunk, Link { previous: own, next: front, priority, ..link });
+        let link = store.link_mut(chunk);
+        (link.previous, link.next, link.priority) = (own, front, priority);
         self.set_previous(store, front, reference_to(chunk));
         self.queues[queue].front = reference_to(chunk);
         self.note(queue, true);
@@ -232,6 +233,10 @@ impl Wheels {
 
     /// Moves the hands to the lowest priority. Returns its queue, on level 0.
     fn settle(&mut self, store: &mut impl LinkStore) -> Option<usize> {
+        let under_hand = self.shape.digit(self.inflation, 0);
+        if chunk_of(self.queues[under_hand].front).is_some() {
+            return Some(under_hand);
+        }
         loop {
             let (level, slot) =
                 (0..self.shape.levels()).find_map(|level| Some((level, self.first(level)?)))?;
@@ -306,7 +311,7 @@ impl Wheels {
         let queue = self.shape.place(self.inflation, priority);
         let (own, back) = (link::reference_to_queue(queue), self.queues[queue].back);
         let priority = priority as u16;
-        store.set_link(chunk, Link { previous: back, next: own, cost, priority });
+        *store.link_mut(chunk) = Link { previous: back, next: own, cost, priority };
         self.set_next(store, back, reference_to(chunk));
         self.queues[queue].back = reference_to(chunk);
         self.note(queue, true);
@@ -314,7 +319,7 @@ impl Wheels {
 
     fn set_next(&mut self, store: &mut impl LinkStore, of: Reference, next: Reference) {
         match (chunk_of(of), link::queue_of(of)) {
-            (Some(chunk), _) => store.set_link(chunk, Link { next, ..store.link(chunk) }),
+            (Some(chunk), _) => store.link_mut(chunk).next = next,
             (None, Some(queue)) => self.queues[queue].front = next,
             (None, None) => unreachable!("what is in a queue has neighbours"),
         }
@@ -322,7 +327,7 @@ impl Wheels {
 
     fn set_previous(&mut self, store: &mut impl LinkStore, of: Reference, previous: Reference) {
         match (chunk_of(of), link::queue_of(of)) {
-            (Some(chunk), _) => store.set_link(chunk, Link { previous, ..store.link(chunk) }),
+            (Some(chunk), _) => store.link_mut(chunk).previous = previous,
             (None, Some(queue)) => self.queues[queue].back = previous,
             (None, None) => unreachable!("what is in a queue has neighbours"),
         }
