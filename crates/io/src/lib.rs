@@ -1,6 +1,6 @@
-//! Every system call that Larder makes, each behind a small safe type: memory mappings, the clock,
-//! sockets, polling, the heap and what concerns the process as a whole. What stands above can be tested with
-//! a clock of its own.
+//! Every system call that Larder makes, each behind a small safe type: memory mappings, the heap,
+//! the clock, sockets, polling and what concerns the process as a whole. What stands above can be
+//! tested with a clock of its own.
 
 pub mod clock;
 pub mod heap;
