@@ -21,7 +21,7 @@ const WINDOW_MUTATIONS_MIN: u64 = 2048;
 /// See [`WINDOW_MUTATIONS_MIN`].
 const WINDOW_ITEMS: u64 = 8;
 /// The compressed zone needs some slabs to clean one into another.
-const BUDGET_SLABS_MIN: usize = 4;
+pub(crate) const BUDGET_SLABS_MIN: usize = 4;
 /// Slabs that stay with the hot zone and the index at least, beside those that are kept free: each
 /// size class needs one, and with fewer slabs than sizes they only move from one to the next
 /// (decision 0010 has what that costs).

@@ -12,7 +12,7 @@ use index::Hash;
 use memory::{ClassId, Guard, Place};
 use policy::cost::Cost;
 
-use crate::adapt::{Adaptation, Allowance};
+use crate::adapt::{Adaptation, Allowance, BUDGET_SLABS_MIN};
 use crate::admit::Lottery;
 use crate::below::Below;
 use crate::cache::{Cache, hash_with};
@@ -210,14 +210,17 @@ impl Links for Downward<'_> {
 }
 
 impl Downward<'_> {
-    /// What keeps an item from moving down: there is no time, or it was never read, costs nothing
-    /// special, and the zone is full.
+    /// What keeps an item from moving down: there is no time; or it was never read, costs nothing
+    /// special, and the zone is full; or the zone has been given up, since it holds no more than
+    /// the hot zone would. A few go down all the same, so that it is seen when that changes.
     fn bars(&self, mover: &mut Mover, is_wanted: bool, cost: Cost) -> Option<&AtomicU64> {
         let counters = &self.below.counters;
         if !mover.allowance.has_any() || (mover.allowance.is_low() && !is_wanted) {
             return Some(&counters.throttled);
         }
-        let is_idle = !is_wanted && self.below.zone.is_full();
+        let zone = &self.below.zone;
+        let is_given_up = zone.budget_slabs() <= BUDGET_SLABS_MIN;
+        let is_idle = is_given_up || (!is_wanted && zone.is_full());
         (is_idle && !mover.lottery.draw(cost)).then_some(&counters.passed_over)
     }
 }

@@ -374,7 +374,8 @@ fn what_comes_back_moves_down_and_what_was_stored_once_seldom() {
     assert!(twice > 2 * once, "{twice} that came back, {once} that did not");
 }
 
-/// What does not compress takes as much room below as above, so the hot zone gets it all back.
+/// What does not compress takes as much room below as above, so the hot zone gets it all back,
+/// until something comes that does.
 #[test]
 fn a_zone_that_holds_no_more_gives_its_memory_up() {
     let fixture = Fixture::new();
@@ -383,20 +384,33 @@ fn a_zone_that_holds_no_more_gives_its_memory_up() {
         bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         bits >> 11
     };
-    let mut stores = 0_u32;
-    for _ in 0..150_000 {
-        let number = ((draw() as f64 / (1_u64 << 53) as f64).powi(3) * 60_000.0) as u32;
-        if fixture.cache.get(&filler_key(number)).is_some() {
-            continue;
+    let mut read = |reads: u32, compress: bool| {
+        let mut stores = 0_u32;
+        for _ in 0..reads {
+            let number = ((draw() as f64 / (1_u64 << 53) as f64).powi(3) * 60_000.0) as u32;
+            if fixture.cache.get(&filler_key(number)).is_some() {
+                continue;
+            }
+            let value = match compress {
+                true => filler_value(number),
+                false => (0..75)
+                    .flat_map(|_| (draw() << 11 | draw() >> 40).to_le_bytes())
+                    .collect::<Vec<u8>>(),
+            };
+            fixture.put(&filler_key(number), &value, Attributes::default(), Condition::Always);
+            stores += 1;
+            if stores.is_multiple_of(16) {
+                while fixture.cache.maintain() {}
+            }
         }
-        let value: Vec<u8> =
-            (0..75).flat_map(|_| (draw() << 11 | draw() >> 40).to_le_bytes()).collect();
-        fixture.put(&filler_key(number), &value, Attributes::default(), Condition::Always);
-        stores += 1;
-        if stores.is_multiple_of(16) {
-            while fixture.cache.maintain() {}
-        }
-    }
-    let zone = fixture.cache.stats().compressed.unwrap();
+        fixture.cache.stats().compressed.unwrap()
+    };
+    let zone = read(150_000, false);
     assert!(zone.shrunk > zone.grown + 5 && zone.budget_slabs < 32, "{zone:?}");
+    let given_up = read(150_000, false);
+    let moved = given_up.demoted - zone.demoted;
+    let passed_over = given_up.passed_over - zone.passed_over;
+    assert!(moved * 4 < passed_over, "{moved} moved down beside {passed_over}");
+    let wanted = read(300_000, true);
+    assert!(wanted.budget_slabs > given_up.budget_slabs + 12, "{wanted:?}");
 }
