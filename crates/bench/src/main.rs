@@ -15,6 +15,7 @@
 
 mod amounts;
 mod arguments;
+mod background;
 mod compare;
 mod density;
 mod drive;

@@ -2,19 +2,16 @@
 //! several threads by the wall, each pinned to a core of its own as far as there are cores.
 
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use larder::Cache;
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::background;
 use crate::failure::Outcome;
 use crate::machine;
 use crate::report::Spread;
-
-/// How long the background waits for work, as in the server.
-const MAINTAIN_PAUSE: Duration = Duration::from_millis(100);
 
 /// CPU seconds of this thread so far.
 pub fn cpu_seconds() -> f64 {
@@ -93,24 +90,14 @@ pub fn together(threads: usize, work: impl Fn(usize) -> usize + Sync) -> Outcome
 /// Runs something while a thread on the last core does the background's work; returns the CPU
 /// seconds that took. Otherwise it would have to share the core that the experiment is kept on.
 pub fn maintained<R>(cache: &Cache, work: impl FnOnce() -> R) -> (R, f64) {
-    let is_over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let background = scope.spawn(|| {
-            // Where that core may not be used, it runs wherever it can.
-            let _ = machine::pin(machine_cores() - 1);
-            let before = cpu_seconds();
-            while !is_over.load(Ordering::Relaxed) {
-                if !cache.maintain() {
-                    cache.wait_for_work(MAINTAIN_PAUSE);
-                }
-            }
-            cpu_seconds() - before
-        });
-        let done = work();
-        is_over.store(true, Ordering::Relaxed);
-        cache.call_for_work();
-        (done, background.join().expect("the background does not panic"))
-    })
+    let around = |maintain: &dyn Fn()| {
+        // Where that core may not be used, it runs wherever it can.
+        let _ = machine::pin(machine_cores() - 1);
+        let before = cpu_seconds();
+        maintain();
+        cpu_seconds() - before
+    };
+    background::beside(cache, around, work)
 }
 
 /// Cores of the machine, also those that this thread is not pinned to.
@@ -121,7 +108,7 @@ pub fn machine_cores() -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{in_rounds, maintained, ratio, together};
+    use super::{in_rounds, ratio, together};
 
     #[test]
     fn everything_is_measured_once_in_each_round_and_the_order_rotates() {
@@ -145,12 +132,5 @@ mod tests {
         let found = together(3, |number| (0..1000 * (number + 1)).filter(|n| n % 2 == 0).count());
         let found = found.expect("threads can be started");
         assert!(found.millions_per_second > 0.0 && found.millions_per_cpu_second > 0.0);
-    }
-
-    #[test]
-    fn a_background_ends_with_its_work() {
-        let cache = larder::Cache::builder().memory_bytes(10 << 20).build().expect("it is enough");
-        let (done, cpu_s) = maintained(&cache, || 7);
-        assert!(done == 7 && cpu_s >= 0.0);
     }
 }

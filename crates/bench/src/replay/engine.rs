@@ -2,18 +2,15 @@
 //! a thread as in the server, and with the trace's clock instead of the machine's.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::thread;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use larder::{Attributes, Condition, DumpCursor, Expiry, Policy};
 
 use super::cache::{Cache, Contents, Found, Item};
 use super::compressed::Compressed;
+use crate::background;
 use crate::failure::{Failure, Outcome};
 
-/// How long the background waits for work, as in the server.
-const MAINTAIN_PAUSE: Duration = Duration::from_millis(100);
 /// When the trace begins, in Unix seconds. Any time will do that is not 0, which is never.
 const STARTED_S: u32 = 1_000_000_000;
 
@@ -27,19 +24,6 @@ struct TraceClock(AtomicU32);
 impl io::Clock for TraceClock {
     fn unix_seconds(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// Ends the background's thread when it goes out of scope.
-struct End<'e> {
-    is_over: &'e AtomicBool,
-    cache: &'e larder::Cache,
-}
-
-impl Drop for End<'_> {
-    fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        self.cache.call_for_work();
     }
 }
 
@@ -97,19 +81,7 @@ impl Engine {
             // A thread would only keep those that are in step from having their turn.
             return work();
         }
-        let is_over = AtomicBool::new(false);
-        thread::scope(|scope| {
-            // Also when the work panics: or the scope would wait for the thread for ever.
-            let _end = End { is_over: &is_over, cache: &self.cache };
-            scope.spawn(|| {
-                while !is_over.load(Ordering::Relaxed) {
-                    if !self.cache.maintain() {
-                        self.cache.wait_for_work(MAINTAIN_PAUSE);
-                    }
-                }
-            });
-            work()
-        })
+        background::beside(&self.cache, |maintain| maintain(), work).0
     }
 
     /// Does the background's work after every few stores. A trace is replayed a thousand times as
