@@ -155,11 +155,9 @@ impl Cache {
             let window = WINDOW_MUTATIONS_MIN.max(hot_items / WINDOW_ITEMS);
             adaptation.window_ends = mutations + window;
             let counts = self.counts(below);
-            let is_full = below.zone.has_its_budget();
             let zone = below.zone.stats();
-            let hot_density = self.hot_density(&zone);
-            let window = Self::window(adaptation, counts, is_full);
-            let window = Window { hot_items, hot_density, ..window };
+            let is_full = below.zone.has_its_budget();
+            let window = self.window(adaptation, counts, &zone, is_full);
             let step = below.rule.decide(&window);
             adaptation.before = counts;
             adaptation.share = split::after(step, adaptation.share);
@@ -189,7 +187,13 @@ impl Cache {
         }
     }
 
-    fn window(adaptation: &Adaptation, now: Counts, is_full: bool) -> Window {
+    fn window(
+        &self,
+        adaptation: &Adaptation,
+        now: Counts,
+        zone: &ZoneStats,
+        is_full: bool,
+    ) -> Window {
         let before = &adaptation.before;
         Window {
             hot_hits: now.hot_hits - before.hot_hits,
@@ -200,7 +204,8 @@ impl Cache {
             work_us: now.read_us - before.read_us,
             elapsed_us: now.now_us.saturating_sub(before.now_us),
             hot_share: 1.0 - adaptation.share,
-            ..Window::default()
+            hot_items: self.index.stats().items,
+            hot_density: self.hot_density(zone),
         }
     }
 

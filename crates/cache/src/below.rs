@@ -231,7 +231,9 @@ impl Session<'_> {
     #[inline(never)]
     pub(crate) fn get_below(&self, key: &[u8], hash: Hash) -> Option<Item<'_>> {
         let below = self.lower.below?;
-        let is_timed = below.counters.hits.load(Ordering::Relaxed) % TIMED_SHARE == 0;
+        // By the hash as well: between two hits there may be any number of misses.
+        let hits = below.counters.hits.load(Ordering::Relaxed);
+        let is_timed = hash.0.wrapping_add(hits).is_multiple_of(TIMED_SHARE);
         let began_us = if is_timed { self.cache.clock.thread_cpu_us() } else { 0 };
         let flushes = self.cache.moment.flush.settled_count();
         let Some((row, hit)) = self.read_below(below, key, hash, Trace::Leave) else {

@@ -414,3 +414,17 @@ fn a_zone_that_holds_no_more_gives_its_memory_up() {
     let wanted = read(300_000, true);
     assert!(wanted.budget_slabs > given_up.budget_slabs + 12, "{wanted:?}");
 }
+
+/// Where the background never comes by, stores evict, and that is told.
+#[test]
+fn what_stores_evict_past_the_zone_is_counted() {
+    let fixture = Fixture::new();
+    for number in 0..200_000 {
+        let value = filler_value(number);
+        fixture.put(&filler_key(number), &value, Attributes::default(), Condition::Always);
+    }
+    let stats = fixture.cache.stats();
+    let zone = stats.compressed.unwrap();
+    assert!(zone.throttled > 1000 && zone.demoted == 0, "{zone:?}");
+    assert_eq!(stats.items + zone.throttled, 200_000);
+}

@@ -112,3 +112,18 @@ impl Clock for ManualClock {
         self.unix_us.load(Ordering::Relaxed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Clock, SystemClock};
+    use std::time::Duration;
+
+    #[test]
+    fn a_thread_that_sleeps_does_not_run() {
+        let clock = SystemClock::new();
+        let (wall_us, cpu_us) = (clock.monotonic_us(), clock.thread_cpu_us());
+        std::thread::sleep(Duration::from_millis(20));
+        let cpu_us = clock.thread_cpu_us() - cpu_us;
+        assert!(cpu_us < clock.monotonic_us() - wall_us, "{cpu_us}");
+    }
+}
