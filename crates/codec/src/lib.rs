@@ -26,6 +26,7 @@ mod encode;
 pub mod entropy;
 mod frame;
 mod lz4;
+pub mod record;
 
 pub use decode::{Damaged, Decoder};
 pub use dictionary::{DICTIONARY_BYTES_MAX, Dictionary, SAMPLES_BYTES_MAX, SAMPLES_MIN};

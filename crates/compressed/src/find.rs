@@ -18,9 +18,9 @@ use crate::block::{RECENTS, fingerprint};
 use crate::frame::Frame;
 use crate::raw::{Block, Reference};
 use crate::reader::{Reader, Value, unpack_frame, unpack_long};
-use crate::record::{Fields, Rows};
 use crate::seal::{Mark, ROWS_PER_DEAD_WORD};
 use crate::zone::Zone;
+use codec::record::{Fields, Rows};
 
 /// The time of a recent access has so many bits of ticks, whatever the caller takes for one; beyond
 /// that many ticks an old access may look recent.

@@ -16,13 +16,13 @@ use crate::block::{Head, owner_of};
 use crate::frame::FRAME_BYTES;
 use crate::image::draw_long;
 use crate::raw::Block;
-use crate::record::{KEY_BYTES_MAX, ROW_HEAD_BYTES_MAX, Record, write_row};
 use crate::rewrite::{Gone, Unbuilt, Why, Writer, newcomer_row};
 use crate::seal::ROWS_PER_DEAD_WORD;
 use crate::space::Purpose;
 use crate::stats::Counters;
 use crate::trie::Leaf;
 use crate::zone::{STORED_SHARE, Zone};
+use codec::record::{KEY_BYTES_MAX, ROW_HEAD_BYTES_MAX, Record, write_row};
 
 /// How often an insertion makes room before it gives up.
 const ROOM_ATTEMPTS: usize = 3;

@@ -62,8 +62,6 @@ mod raw;
 #[cfg(not(loom))]
 mod reader;
 #[cfg(not(loom))]
-pub mod record;
-#[cfg(not(loom))]
 mod rewrite;
 mod seal;
 #[cfg(not(loom))]
@@ -80,13 +78,14 @@ mod trie;
 pub mod zone;
 
 #[cfg(not(loom))]
+pub use codec::record::{Fields, Record};
+#[cfg(not(loom))]
 pub use {
     dictionaries::DictionaryStats,
     find::Hit,
     insert::{Newcomer, Refused},
     maintain::Cursor,
     reader::{Reader, ReaderCounts},
-    record::{Fields, Record},
     rewrite::{Sink, Writer},
     space::SpaceStats,
     stats::ZoneStats,

@@ -5,9 +5,9 @@ use memory::Guard;
 use crate::find::is_dead;
 use crate::raw::{Block, Reference};
 use crate::reader::{Reader, unpack_frame, unpack_long};
-use crate::record::{Record, Rows};
 use crate::rewrite::Writer;
 use crate::zone::Zone;
+use codec::record::{Record, Rows};
 
 /// Slabs that one turn cleans at the most.
 const TURN_SLABS: usize = 4;

@@ -25,12 +25,12 @@ use crate::frame::{Frame, FrameHead};
 use crate::insert::Arrival;
 use crate::raw::Block;
 use crate::reader::{Reader, unpack_frame};
-use crate::record::{Fields, Record, Rows};
 use crate::seal::ROWS_PER_DEAD_WORD;
 use crate::space::NoRoom;
 use crate::stats::Counters;
 use crate::trie::{Leaf, Node};
 use crate::zone::{OVERFULL, Zone};
+use codec::record::{Fields, Record, Rows};
 
 /// What becomes of the records that leave the zone to make room. Called under the lock of a shard,
 /// when the item can no longer be found: it must not call the zone.

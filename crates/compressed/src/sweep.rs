@@ -21,12 +21,12 @@ use crate::access::{self, ACCESSES_MAX};
 use crate::block::ROWS_MAX;
 use crate::raw::{Block, Reference};
 use crate::reader::{Reader, unpack_long};
-use crate::record::{Record, Rows};
 use crate::rewrite::{Gone, Kept, Unbuilt, Why, Writer};
 use crate::space::NoRoom;
 use crate::stats::Counters;
 use crate::trie::{Leaf, SHARD_BITS};
 use crate::zone::Zone;
+use codec::record::{Record, Rows};
 
 /// Live bytes of a zone that is at its budget, of a thousand: the rest is dead, and lets cleaning
 /// find slabs that are worth moving. Less is wasted memory, more is moved more often (decision

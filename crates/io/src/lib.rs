@@ -1,8 +1,9 @@
 //! Every system call that Larder makes, each behind a small safe type: memory mappings, the heap,
-//! the clock, sockets, polling and what concerns the process as a whole. What stands above can be
+//! the clock, devices, sockets, polling and what concerns the process as a whole. What stands above can be
 //! tested with a clock of its own.
 
 pub mod clock;
+pub mod device;
 pub mod heap;
 pub mod map;
 pub mod moment;

@@ -6,9 +6,9 @@ use super::{World, hash, settings};
 use crate::access;
 use crate::find::is_dead;
 use crate::frame::Frame;
-use crate::record::{Fields, Record};
 use crate::trie::shard_of;
 use crate::{Settings, Writer};
+use codec::record::{Fields, Record};
 
 /// Keys that one leaf holds until it is split.
 fn neighbours(count: usize) -> Vec<Vec<u8>> {

@@ -2,10 +2,10 @@
 
 use super::{World, settings};
 use crate::block::ROWS_MAX;
-use crate::record::{Fields, KEY_BYTES_MAX, Record};
 use crate::zone::{BLOCK_BYTES_RANGE, OVERFULL};
 use crate::{Refused, Settings};
 use codec::Method;
+use codec::record::{Fields, KEY_BYTES_MAX, Record};
 
 #[test]
 fn a_damaged_block_is_a_counted_miss() {
@@ -115,7 +115,7 @@ fn the_largest_value_is_taken_and_one_byte_more_is_not() {
 #[test]
 fn a_value_is_long_exactly_when_it_no_longer_lies_well_among_others() {
     let mut world = World::small(4);
-    let longest = world.zone.settings.block_bytes / 2 - crate::record::ROW_HEAD_BYTES_MAX - 1;
+    let longest = world.zone.settings.block_bytes / 2 - codec::record::ROW_HEAD_BYTES_MAX - 1;
     for (value_bytes, longs) in [(longest, 0), (longest + 1, 1)] {
         world.insert(b"k", &vec![b'v'; value_bytes]).expect("room");
         world.with_block(b"k", |block| assert_eq!(usize::from(block.head().longs), longs));

@@ -13,10 +13,10 @@ use memory::{Arena, ArenaTables, Epochs};
 use crate::find::is_dead;
 use crate::frame::FRAME_BYTES;
 use crate::raw::Block;
-use crate::record::{Fields, Record};
 use crate::rewrite::Writer;
 use crate::trie::Leaf;
 use crate::{Reader, Refused, Settings, Zone};
+use codec::record::{Fields, Record};
 
 /// A zone, its epochs, and what one thread needs.
 pub(crate) struct World {

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::{World, hash, settings};
-use crate::record::Fields;
 use crate::{Record, Refused, Settings};
+use codec::record::Fields;
 use policy::cost::Cost;
 
 /// Keys that take part.

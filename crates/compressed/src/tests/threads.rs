@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::{World, hash, settings};
-use crate::record::Fields;
 use crate::{Reader, Record, Settings, Writer, Zone};
+use codec::record::Fields;
 use memory::Epochs;
 
 const KEYS: usize = 1500;

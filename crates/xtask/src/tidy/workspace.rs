@@ -11,7 +11,7 @@ use super::rules::{UNSAFE_FILES, UNSAFE_ROOMS};
 const ARROWS: &[(&str, &[&str])] = &[
     ("stdx", &[]),
     ("io", &["stdx"]),
-    ("codec", &["stdx"]),
+    ("codec", &["policy", "stdx"]),
     ("policy", &["stdx"]),
     ("protocol", &["stdx"]),
     ("memory", &["io", "stdx"]),

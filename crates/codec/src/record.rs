@@ -13,7 +13,7 @@
 //! Three bytes for an item without fields, which compress to almost nothing because they repeat. A
 //! *long* row has its value in a block of its own, and nothing behind its key.
 
-use codec::Damaged;
+use crate::Damaged;
 use policy::cost::Cost;
 
 /// The longest key, in bytes.
@@ -70,20 +70,23 @@ pub struct Record<'r> {
 
 /// A row as it lies in the raw bytes of a block.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Row<'r> {
-    pub(crate) key: &'r [u8],
+pub struct Row<'r> {
+    /// The key.
+    pub key: &'r [u8],
     /// The value; empty where it is long.
-    pub(crate) value: &'r [u8],
+    pub value: &'r [u8],
     /// Bytes of the value, wherever it is.
-    pub(crate) value_bytes: usize,
-    pub(crate) long: bool,
-    pub(crate) fields: Fields,
+    pub value_bytes: usize,
+    /// Whether the value is elsewhere.
+    pub long: bool,
+    /// The rest.
+    pub fields: Fields,
     /// The row itself.
-    pub(crate) bytes: &'r [u8],
+    pub bytes: &'r [u8],
 }
 
 /// Appends a record as a row; without its value if that is `long`.
-pub(crate) fn write_row(record: &Record<'_>, long: bool, target: &mut Vec<u8>) {
+pub fn write_row(record: &Record<'_>, long: bool, target: &mut Vec<u8>) {
     let fields = &record.fields;
     let mut shape = if long { SHAPE_LONG } else { 0 };
     let shape_at = target.len() + 1;
@@ -130,26 +133,26 @@ fn write_size(size: usize, target: &mut Vec<u8>) {
 
 /// The rows of a block, one after the other; what cannot be a row is damage, and ends them.
 #[derive(Debug, Clone)]
-pub(crate) struct Rows<'r> {
+pub struct Rows<'r> {
     rest: &'r [u8],
 }
 
 impl<'r> Rows<'r> {
     /// The rows in these raw bytes.
-    pub(crate) fn new(raw: &'r [u8]) -> Self {
+    pub fn new(raw: &'r [u8]) -> Self {
         Self { rest: raw }
     }
 
     /// The next row, which must be there.
     #[inline]
-    pub(crate) fn next_row(&mut self) -> Result<Row<'r>, Damaged> {
+    pub fn next_row(&mut self) -> Result<Row<'r>, Damaged> {
         let (row, rest) = read_row(self.rest).ok_or(Damaged)?;
         self.rest = rest;
         Ok(row)
     }
 
     /// Whether all bytes have been read.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 }
