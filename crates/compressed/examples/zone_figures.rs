@@ -91,7 +91,7 @@ fn main() {
     settings.block_bytes = number(&arguments, 4).unwrap_or(settings.block_bytes);
     settings.level = number(&arguments, 5).map_or(settings.level, |level| level as i32);
     let zone = Zone::new(arena, Arc::clone(&epochs), tables, settings).expect("room for a table");
-    let (mut writer, mut reader) = (Writer::new(&zone, None), Reader::new());
+    let (mut writer, mut reader) = (Writer::new(&zone), Reader::new());
     let mut inserts = Times(Vec::new());
     let (mut refused, mut trained_s) = (0, 0.0);
     let (before_steady, mut cpu_before) = (items / 2, 0);

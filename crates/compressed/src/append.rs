@@ -40,7 +40,7 @@ impl Zone {
         leaf: Leaf,
         arrival: &Arrival<'_>,
         long: u32,
-        writer: &mut Writer,
+        writer: &mut Writer<'_>,
     ) -> Option<(Block<'g>, usize)> {
         let old = self.space.ground.block(guard, leaf.block?)?;
         if !self.takes_row(guard, &old, arrival, writer) {
@@ -79,7 +79,7 @@ impl Zone {
         guard: &Guard<'_>,
         old: &Block<'_>,
         arrival: &Arrival<'_>,
-        writer: &mut Writer,
+        writer: &mut Writer<'_>,
     ) -> bool {
         let head = old.head();
         let (rows, raw_bytes) = (usize::from(head.rows), head.raw_bytes as usize);
@@ -103,7 +103,7 @@ impl Zone {
         number: u8,
         dictionary: Option<&Dictionary>,
         long: u32,
-        writer: &mut Writer,
+        writer: &mut Writer<'_>,
     ) -> Option<(Frame, FrameHead)> {
         if old.head().method != Method::Raw && old.head().dictionary != number {
             return None;

@@ -32,14 +32,14 @@ pub(crate) struct Cursor {
 
 impl Zone {
     /// Walks a few blocks of the slab that is being cleaned, unless another thread is at it.
-    pub(crate) fn clean_a_little(&self, writer: &mut Writer) {
+    pub(crate) fn clean_a_little(&self, writer: &mut Writer<'_>) {
         if let Ok(mut cleaner) = self.cleaner.try_lock() {
             self.walk_victim(&mut cleaner, STEP_BYTES, writer);
         }
     }
 
     /// Walks a slab to its end. `false` if there is none.
-    pub(crate) fn clean(&self, writer: &mut Writer) -> bool {
+    pub(crate) fn clean(&self, writer: &mut Writer<'_>) -> bool {
         self.walk_victim(&mut lock(&self.cleaner), usize::MAX, writer)
     }
 
@@ -47,7 +47,7 @@ impl Zone {
         &self,
         cleaner: &mut Option<Cursor>,
         bytes_max: usize,
-        writer: &mut Writer,
+        writer: &mut Writer<'_>,
     ) -> bool {
         // Pinned first: what is closed now cannot be filled anew before the guard is dropped.
         let guard = self.epochs.pin();
@@ -87,7 +87,7 @@ impl Zone {
         &self,
         guard: &Guard<'_>,
         block: &Block<'_>,
-        writer: &mut Writer,
+        writer: &mut Writer<'_>,
     ) -> Result<(), NoRoom> {
         let hash = hash_of_owner(block.head().owner);
         let _shard = lock(self.shard(hash));

@@ -284,7 +284,7 @@ pub(crate) fn is_dead(block: &Block<'_>, rank: usize) -> bool {
     block.dead()[rank / ROWS_PER_DEAD_WORD].is_dead(rank % ROWS_PER_DEAD_WORD)
 }
 
-fn mark(block: &Block<'_>, rank: usize) -> Mark {
+pub(crate) fn mark(block: &Block<'_>, rank: usize) -> Mark {
     block.dead()[rank / ROWS_PER_DEAD_WORD].mark(rank % ROWS_PER_DEAD_WORD)
 }
 

@@ -81,7 +81,7 @@ impl Zone {
         hash: u64,
         record: &Record<'_>,
         now: u32,
-        writer: &mut Writer,
+        writer: &mut Writer<'_>,
         confirm: impl FnOnce(&Guard<'_>, Newcomer<'_, '_>),
     ) -> Result<(), Refused> {
         assert!((1..=KEY_BYTES_MAX).contains(&record.key.len()));
@@ -98,7 +98,7 @@ impl Zone {
         hash: u64,
         record: &Record<'_>,
         now: u32,
-        writer: &mut Writer,
+        writer: &mut Writer<'_>,
         confirm: impl FnOnce(&Guard<'_>, Newcomer<'_, '_>),
     ) -> Result<(), Refused> {
         let room_wanted = 2 * self.settings.block_bytes + record.value.len();
@@ -129,7 +129,7 @@ impl Zone {
         guard: &'g Guard<'_>,
         arrival: &Arrival<'_>,
         now: u32,
-        writer: &mut Writer,
+        writer: &mut Writer<'_>,
     ) -> Result<Option<(Block<'g>, usize)>, Refused> {
         let long = self.append_long(guard, arrival, writer)?;
         writer.row.clear();
@@ -156,7 +156,7 @@ impl Zone {
         arrival: &Arrival<'_>,
         long: u32,
         now: u32,
-        writer: &mut Writer,
+        writer: &mut Writer<'_>,
     ) -> Result<(), Refused> {
         writer.batch.clear();
         self.gather(guard, writer, leaf, now);
@@ -176,8 +176,8 @@ impl Zone {
                 return Err(Refused::NoRoom);
             }
         }
+        self.offer(guard, writer);
         self.commit(guard, writer);
-        self.report(guard, writer);
         Ok(())
     }
 
@@ -186,7 +186,7 @@ impl Zone {
         &self,
         guard: &Guard<'_>,
         arrival: &Arrival<'_>,
-        writer: &mut Writer,
+        writer: &mut Writer<'_>,
     ) -> Result<u32, Refused> {
         let record = arrival.record;
         let row_bytes = ROW_HEAD_BYTES_MAX + record.key.len() + record.value.len();
@@ -231,7 +231,7 @@ impl Zone {
 }
 
 /// Evicts half of the rows that are not new: the cheaper half, or a random one.
-fn crowd_out(writer: &mut Writer) {
+fn crowd_out(writer: &mut Writer<'_>) {
     let Writer { batch, random, .. } = writer;
     let old = batch.kept.iter().enumerate().filter(|(_, kept)| kept.origin.is_some());
     let mut candidates: Vec<(u32, u64, usize)> =

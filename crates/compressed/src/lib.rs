@@ -86,7 +86,7 @@ pub use {
     insert::{Newcomer, Refused},
     maintain::Cursor,
     reader::{Reader, ReaderCounts},
-    rewrite::{Sink, Writer},
+    rewrite::{Leaving, Sink, Writer},
     space::SpaceStats,
     stats::ZoneStats,
     zone::{Settings, Zone},

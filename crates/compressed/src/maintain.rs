@@ -29,7 +29,7 @@ impl Zone {
     /// One turn of the background: brings the zone within its budget and cleans ahead of the
     /// stores, a few slabs at a time. Returns whether there is more to do. The caller is not
     /// pinned, or no slab can become free.
-    pub fn maintain(&self, now: u32, writer: &mut Writer) -> bool {
+    pub fn maintain(&self, now: u32, writer: &mut Writer<'_>) -> bool {
         for _ in 0..TURN_SLABS {
             let room = self.space.tidy();
             let over = self.space.owned_slabs() > self.space.budget_slabs();

@@ -23,7 +23,7 @@ impl Zone {
     pub(crate) fn pack(
         &self,
         guard: &Guard<'_>,
-        writer: &mut Writer,
+        writer: &mut Writer<'_>,
         node: Node,
         rows: Range<usize>,
         generation: u16,
@@ -59,7 +59,7 @@ impl Zone {
     fn encode_frames(
         &self,
         guard: &Guard<'_>,
-        writer: &mut Writer,
+        writer: &mut Writer<'_>,
         (number, dictionary): (u8, Option<&Dictionary>),
         rows: Range<usize>,
     ) -> usize {

@@ -20,12 +20,12 @@ use stdx::sync::atomic::Ordering;
 
 use crate::access;
 use crate::block::{ROWS_MAX, fingerprint};
-use crate::find::{is_dead, recent_of};
+use crate::find::{is_dead, mark, recent_of};
 use crate::frame::{Frame, FrameHead};
 use crate::insert::Arrival;
 use crate::raw::Block;
 use crate::reader::{Reader, unpack_frame};
-use crate::seal::ROWS_PER_DEAD_WORD;
+use crate::seal::{Mark, ROWS_PER_DEAD_WORD};
 use crate::space::NoRoom;
 use crate::stats::Counters;
 use crate::trie::{Leaf, Node};
@@ -33,11 +33,33 @@ use crate::zone::{OVERFULL, Zone};
 use codec::record::{Fields, Record, Rows};
 
 /// What becomes of the records that leave the zone to make room. Called under the lock of a shard,
-/// when the item can no longer be found: it must not call the zone.
-pub type Sink = Box<dyn FnMut(&Record<'_>) + Send>;
+/// while the item can still be found: until [`Leaving::bury`], or a moment after the call. It must
+/// not call the zone.
+pub type Sink<'s> = &'s mut (dyn FnMut(&Guard<'_>, &Record<'_>, &Leaving<'_, '_>) + Send);
+
+/// An item that is about to leave the zone.
+pub struct Leaving<'z, 'g> {
+    pub(crate) zone: &'z Zone,
+    pub(crate) block: Block<'g>,
+    pub(crate) rank: usize,
+}
+
+impl Leaving<'_, '_> {
+    /// Whether it is still alive. Asked under the key's lock, the answer holds as long as that.
+    pub fn is_alive(&self) -> bool {
+        !is_dead(&self.block, self.rank)
+    }
+
+    /// Makes it gone now, because it is found elsewhere.
+    pub fn bury(&self) {
+        if mark(&self.block, self.rank) == Mark::Killed {
+            self.zone.counters.items_gone(1);
+        }
+    }
+}
 
 /// A thread's encoder, decoder and buffers for changing the zone.
-pub struct Writer {
+pub struct Writer<'s> {
     pub(crate) encoder: Encoder,
     /// What writers decode.
     pub(crate) reader: Reader,
@@ -52,7 +74,7 @@ pub struct Writer {
     pub(crate) stored: Vec<u8>,
     pub(crate) image: Vec<u8>,
     pub(crate) batch: Batch,
-    pub(crate) sink: Option<Sink>,
+    pub(crate) sink: Option<Sink<'s>>,
     pub(crate) random: Xorshift,
     /// What the rows typically cost that nobody accessed.
     pub(crate) typical: Typical,
@@ -131,9 +153,9 @@ impl From<NoRoom> for Unbuilt {
     }
 }
 
-impl Writer {
-    /// Buffers for a zone with these settings. `sink` gets what leaves to make room.
-    pub fn new(zone: &Zone, sink: Option<Sink>) -> Self {
+impl Writer<'static> {
+    /// Buffers for a zone with these settings. What leaves to make room goes nowhere.
+    pub fn new(zone: &Zone) -> Self {
         Self {
             encoder: Encoder::new(zone.settings.level),
             reader: Reader::new(),
@@ -144,10 +166,22 @@ impl Writer {
             stored: Vec::new(),
             image: Vec::new(),
             batch: Batch::default(),
-            sink,
+            sink: None,
             random: Xorshift::default(),
             typical: Typical::default(),
         }
+    }
+
+    /// The same buffers, and what leaves to make room goes to `sink`.
+    pub fn with_sink<'s>(self, sink: Sink<'s>) -> Writer<'s> {
+        Writer { sink: Some(sink), ..self }
+    }
+}
+
+impl Writer<'_> {
+    /// The same buffers without the sink.
+    pub fn without_sink(self) -> Writer<'static> {
+        Writer { sink: None, ..self }
     }
 
     /// Bytes of codecs and buffers: at most a few blocks and the longest value twice, and what the
@@ -193,7 +227,7 @@ impl Batch {
 
 impl Zone {
     /// Adds the rows of a leaf to the batch.
-    pub(crate) fn gather(&self, guard: &Guard<'_>, writer: &mut Writer, leaf: Leaf, now: u32) {
+    pub(crate) fn gather(&self, guard: &Guard<'_>, writer: &mut Writer<'_>, leaf: Leaf, now: u32) {
         let source = writer.batch.sources.len();
         writer.batch.sources.push(leaf);
         let Some(reference) = leaf.block else { return };
@@ -227,7 +261,7 @@ impl Zone {
     fn gather_frame(
         &self,
         guard: &Guard<'_>,
-        writer: &mut Writer,
+        writer: &mut Writer<'_>,
         block: &Block<'_>,
         frame: &Frame,
         source: usize,
@@ -269,7 +303,7 @@ impl Zone {
     pub(crate) fn build(
         &self,
         guard: &Guard<'_>,
-        writer: &mut Writer,
+        writer: &mut Writer<'_>,
         node: Node,
         generation: u16,
     ) -> Result<(), Unbuilt> {
@@ -283,7 +317,7 @@ impl Zone {
     fn try_build(
         &self,
         guard: &Guard<'_>,
-        writer: &mut Writer,
+        writer: &mut Writer<'_>,
         node: Node,
         generation: u16,
     ) -> Result<(), Unbuilt> {
@@ -334,7 +368,7 @@ impl Zone {
     }
 
     /// Retires what was built in vain.
-    fn abandon(&self, guard: &Guard<'_>, writer: &mut Writer) {
+    fn abandon(&self, guard: &Guard<'_>, writer: &mut Writer<'_>) {
         for built in writer.batch.built.drain(..) {
             let block = built.leaf.block.and_then(|block| self.space.ground.block(guard, block));
             if let Some(block) = block {
@@ -345,7 +379,7 @@ impl Zone {
 
     /// Puts the built leaves in the place of the sources. Afterwards `gone` has only the rows that
     /// were alive to the end.
-    pub(crate) fn commit(&self, guard: &Guard<'_>, writer: &mut Writer) {
+    pub(crate) fn commit(&self, guard: &Guard<'_>, writer: &mut Writer<'_>) {
         let batch = &mut writer.batch;
         let ground = &self.space.ground;
         let block_of = |leaf: &Leaf| ground.block(guard, leaf.block?);

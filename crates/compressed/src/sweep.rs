@@ -21,7 +21,7 @@ use crate::access::{self, ACCESSES_MAX};
 use crate::block::ROWS_MAX;
 use crate::raw::{Block, Reference};
 use crate::reader::{Reader, unpack_long};
-use crate::rewrite::{Gone, Kept, Unbuilt, Why, Writer};
+use crate::rewrite::{Gone, Kept, Leaving, Unbuilt, Why, Writer};
 use crate::space::NoRoom;
 use crate::stats::Counters;
 use crate::trie::{Leaf, SHARD_BITS};
@@ -55,7 +55,7 @@ const _: () = assert!(ROUNDS_MAX > ROUNDS_BY_COST && ROUNDS_BY_COST > ACCESSES_M
 impl Zone {
     /// Makes room of at least `wanted_bytes`, as far as there is anything; returns how many live
     /// bytes went. The caller holds no lock of the index.
-    pub fn evict(&self, wanted_bytes: usize, now: u32, writer: &mut Writer) -> usize {
+    pub fn evict(&self, wanted_bytes: usize, now: u32, writer: &mut Writer<'_>) -> usize {
         self.sweep_for(wanted_bytes, self.trie.leaves() * ROUNDS_MAX, now, writer)
     }
 
@@ -64,7 +64,7 @@ impl Zone {
         wanted_bytes: usize,
         leaves_max: usize,
         now: u32,
-        writer: &mut Writer,
+        writer: &mut Writer<'_>,
     ) -> usize {
         let before = self.space.live_bytes();
         for step in 0..leaves_max {
@@ -86,7 +86,7 @@ impl Zone {
         wanted_bytes: usize,
         attempt: usize,
         now: u32,
-        writer: &mut Writer,
+        writer: &mut Writer<'_>,
     ) {
         let enough = self.room_goal().max(wanted_bytes);
         if attempt == 0 {
@@ -145,11 +145,11 @@ impl Zone {
     }
 
     /// Sweeps the next leaf. Without room to write down what stays it is left for later.
-    pub(crate) fn sweep_next(&self, now: u32, writer: &mut Writer) -> Result<(), NoRoom> {
+    pub(crate) fn sweep_next(&self, now: u32, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
         self.sweep_one(now, true, writer)
     }
 
-    fn sweep_one(&self, now: u32, by_cost: bool, writer: &mut Writer) -> Result<(), NoRoom> {
+    fn sweep_one(&self, now: u32, by_cost: bool, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
         let hash = self.hand.load(Ordering::Relaxed);
         let guard = self.epochs.pin();
         let _shard = lock(self.shard(hash));
@@ -166,7 +166,7 @@ impl Zone {
         leaf: Leaf,
         now: u32,
         by_cost: bool,
-        writer: &mut Writer,
+        writer: &mut Writer<'_>,
     ) -> Result<(), NoRoom> {
         let Some(generation) = self.generation() else { return Ok(()) };
         writer.batch.clear();
@@ -183,8 +183,8 @@ impl Zone {
         }
         match self.build(guard, writer, node, generation) {
             Ok(()) => {
+                self.offer(guard, writer);
                 self.commit(guard, writer);
-                self.report(guard, writer);
             }
             // Cleaning, or readers that leave, will make room.
             Err(Unbuilt::NoRoom) if !self.is_closing() => return Err(NoRoom),
@@ -208,7 +208,7 @@ impl Zone {
         guard: &Guard<'_>,
         leaf: Leaf,
         generation: u16,
-        writer: &Writer,
+        writer: &Writer<'_>,
     ) -> Option<Leaf> {
         if leaf.node.level() == SHARD_BITS {
             return None;
@@ -226,10 +226,15 @@ impl Zone {
         (bytes <= bytes_max && rows <= ROWS_MAX).then_some(sibling)
     }
 
-    /// Hands the evicted rows to the sink.
-    pub(crate) fn report(&self, guard: &Guard<'_>, writer: &mut Writer) {
+    /// Hands the rows that are to be evicted to the sink, before the commit.
+    pub(crate) fn offer(&self, guard: &Guard<'_>, writer: &mut Writer<'_>) {
         let Writer { batch, sink, reader: Reader { long, decoder, .. }, .. } = writer;
         for gone in batch.gone.iter().filter(|gone| gone.why == Why::Evicted) {
+            let leaving = gone.row.origin.and_then(|(source, rank)| {
+                let block = self.space.ground.block(guard, batch.sources[source].block?)?;
+                Some(Leaving { zone: self, block, rank })
+            });
+            let Some(leaving) = leaving.filter(Leaving::is_alive) else { continue };
             Counters::count(&self.counters.evicted);
             let Some(sink) = sink else { continue };
             let row = Rows::new(&batch.bytes[gone.row.bytes.clone()]).next_row();
@@ -246,14 +251,14 @@ impl Zone {
                 }
                 value = long;
             }
-            sink(&Record { key: row.key, value, fields: row.fields });
+            sink(guard, &Record { key: row.key, value, fields: row.fields }, &leaving);
         }
     }
 }
 
 /// Chooses who goes: every row that was not accessed since the sweep last came by, but for those
 /// that cost much, if it goes by costs.
-fn drop_unused(by_cost: bool, writer: &mut Writer) {
+fn drop_unused(by_cost: bool, writer: &mut Writer<'_>) {
     let Writer { batch, random, typical, .. } = writer;
     let unused = |kept: &mut Kept| {
         if kept.accesses > 0 {

@@ -24,6 +24,24 @@ pub(crate) struct Found {
     pub(crate) location: Location,
 }
 
+/// Whether a location's item has the sought key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Match {
+    /// It has not.
+    No,
+    /// Nobody can say without reading what is far away.
+    Perhaps,
+    /// It has.
+    Yes,
+}
+
+impl From<bool> for Match {
+    #[inline]
+    fn from(is_equal: bool) -> Self {
+        if is_equal { Self::Yes } else { Self::No }
+    }
+}
+
 impl Index {
     /// Asks the processor for the two cache lines that a lookup of `hash` will read.
     #[inline]
@@ -81,6 +99,24 @@ impl Index {
 }
 
 impl View<'_> {
+    /// A word whose item has the sought key; otherwise the first that perhaps has it.
+    #[inline]
+    pub(crate) fn scan_best<M: Into<Match>>(
+        &self,
+        rank: &mut impl FnMut(Location) -> M,
+    ) -> Option<Found> {
+        let mut perhaps = None;
+        let sure = self.scan(&mut |location| match rank(location).into() {
+            Match::Yes => true,
+            Match::No => false,
+            Match::Perhaps => {
+                perhaps.get_or_insert(location);
+                false
+            }
+        });
+        sure.or_else(|| perhaps.and_then(|best| self.scan(&mut |location| location == best)))
+    }
+
     /// One look at both buckets. What it does not find may still be there: see [`Index::find`].
     #[inline]
     pub(crate) fn scan(&self, eq: &mut impl FnMut(Location) -> bool) -> Option<Found> {

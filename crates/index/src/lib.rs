@@ -44,6 +44,7 @@ mod table;
 mod update;
 mod word;
 
+pub use find::Match;
 pub use index::{Index, IndexError, Options};
 pub use location::{Hash, LOCATION_BITS, Location, PLACE_BITS};
 pub use stats::Stats;

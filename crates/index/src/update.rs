@@ -1,6 +1,6 @@
 //! Changes to single words: each under the lock of one table.
 
-use crate::find::Found;
+use crate::find::{Found, Match};
 use crate::index::{Index, View};
 use crate::location::{Hash, Location};
 use crate::path::make_room;
@@ -36,12 +36,15 @@ impl Index {
     /// of the key's table. `decide` runs exactly once, unless the key is absent and there is no
     /// room for it: then it does not run at all. Neither closure may call the index; `eq` may be
     /// called more than once for a location.
+    ///
+    /// `eq` says it with a `bool` or a [`Match`]: only where no location's item has the key for
+    /// sure, `decide` gets one that perhaps has it.
     #[inline]
-    pub fn update<R>(
+    pub fn update<M: Into<Match>, R>(
         &self,
         guard: &Guard<'_>,
         hash: Hash,
-        mut eq: impl FnMut(Location) -> bool,
+        mut eq: impl FnMut(Location) -> M,
         decide: impl FnOnce(Option<Location>) -> (Change, R),
     ) -> Result<R, Full> {
         loop {
@@ -49,7 +52,7 @@ impl Index {
             let Some(locked) = view.table.lock() else {
                 continue;
             };
-            if let Some(found) = view.scan(&mut eq) {
+            if let Some(found) = view.scan_best(&mut eq) {
                 let (change, result) = decide(Some(found.location));
                 view.apply(&locked, found, change);
                 return Ok(result);
@@ -84,15 +87,15 @@ impl Index {
 
     /// As [`Index::update_present`], but `decide` runs for an absent key too, under the same lock;
     /// an absent key stays absent.
-    pub fn update_or_note<R>(
+    pub fn update_or_note<M: Into<Match>, R>(
         &self,
         guard: &Guard<'_>,
         hash: Hash,
-        mut eq: impl FnMut(Location) -> bool,
+        mut eq: impl FnMut(Location) -> M,
         decide: impl FnOnce(Option<Location>) -> (Change, R),
     ) -> R {
         let (view, locked) = self.locked_view(guard, hash);
-        let Some(found) = view.scan(&mut eq) else {
+        let Some(found) = view.scan_best(&mut eq) else {
             let (change, result) = decide(None);
             assert!(!matches!(change, Change::Set(_)), "an absent key stays absent");
             return result;

@@ -291,7 +291,7 @@ fn marks_made_during_an_append_are_not_lost() {
     let stored = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut writer = Writer::new(zone, None);
+            let mut writer = Writer::new(zone);
             for (index, key) in keys.iter().enumerate() {
                 let record = Record { key, value: &value(key), fields: Fields::default() };
                 let done = zone.insert(hash(key), &record, *now, &mut writer, |_, n| n.reveal());

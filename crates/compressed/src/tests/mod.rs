@@ -23,7 +23,7 @@ pub(crate) struct World {
     pub(crate) zone: Zone,
     pub(crate) epochs: Arc<Epochs>,
     pub(crate) reader: Reader,
-    pub(crate) writer: Writer,
+    pub(crate) writer: Writer<'static>,
     pub(crate) now: u32,
 }
 
@@ -48,7 +48,7 @@ impl World {
         let epochs = Arc::new(Epochs::new());
         let tables = Arc::new(ArenaTables::new(Arc::clone(&arena)));
         let zone = Zone::new(arena, Arc::clone(&epochs), tables, settings).expect("room");
-        let writer = Writer::new(&zone, None);
+        let writer = Writer::new(&zone);
         Self { zone, epochs, reader: Reader::new(), writer, now: 1_000_000 }
     }
 

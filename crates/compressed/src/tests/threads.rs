@@ -48,7 +48,7 @@ fn next(random: &mut u64) -> u64 {
 
 impl Arena {
     /// Stores the next version of a key as a demotion does: the older one is gone first.
-    fn store(&self, key: &Key, writer: &mut Writer, reader: &mut Reader) {
+    fn store(&self, key: &Key, writer: &mut Writer<'_>, reader: &mut Reader) {
         let version = key.versions.fetch_add(1, Ordering::Relaxed) + 1;
         self.remove(key, reader);
         let value = value(&key.name, version);
@@ -105,7 +105,7 @@ impl Arena {
     }
 
     fn change(&self, mut random: u64) {
-        let (mut writer, mut reader) = (Writer::new(&self.zone, None), Reader::new());
+        let (mut writer, mut reader) = (Writer::new(&self.zone), Reader::new());
         for step in 0..STEPS {
             let key = &self.keys[next(&mut random) as usize % KEYS];
             match next(&mut random) % 200 {
