@@ -1,0 +1,24 @@
+//! What the tier asks of the index.
+
+use crate::Place;
+
+/// The index, as the tier sees it. All of this is called while the writer's lock is held, so it
+/// may take the locks of the index and never calls back into the tier, but for
+/// [`crate::Flash::forget`], which takes no lock.
+///
+/// Two places are the same if they are but for their accesses ([`Place::is_same`]).
+pub trait Links {
+    /// How often the item was read since its place was handed out; nothing if the index does not
+    /// lead to this place any more.
+    fn accesses(&self, hash: u64, place: Place) -> Option<u8>;
+
+    /// Leads to `to` where the index led to `from`. `false` if it does not any more.
+    fn relocate(&self, hash: u64, from: Place, to: Place) -> bool;
+
+    /// Takes the item out of the index. `false` if it was not there any more.
+    fn remove(&self, hash: u64, place: Place) -> bool;
+
+    /// Leads to an item that was found at the start. `false` if its key was changed since, or is
+    /// there already, or there is no room.
+    fn insert(&self, hash: u64, place: Place) -> bool;
+}
