@@ -151,7 +151,7 @@ impl Cache {
         let mutations = self.sequence.load(Ordering::Relaxed);
         let slabs = self.arena.limit_slabs();
         if mutations >= adaptation.window_ends {
-            let hot_items = self.index.stats().items;
+            let hot_items = self.hot_items();
             let window = WINDOW_MUTATIONS_MIN.max(hot_items / WINDOW_ITEMS);
             adaptation.window_ends = mutations + window;
             let counts = self.counts(below);
@@ -169,10 +169,17 @@ impl Cache {
         }
         let share_slabs = (slabs as f64 * adaptation.share) as usize;
         // What it takes of the heap is the zone's as well.
-        let heap_slabs = below.heap_bytes().div_ceil(self.arena.slab_bytes());
+        let flash_bytes = self.flash.as_ref().map_or(0, |tier| tier.memory_bytes());
+        let heap_bytes = below.heap_bytes() + flash_bytes;
+        let heap_slabs = heap_bytes.div_ceil(self.arena.slab_bytes());
         let hot_slabs_min = HOT_SLABS_MIN + below_spare_slabs(slabs);
         let slabs_max = slabs.saturating_sub(hot_slabs_min);
         share_slabs.min(slabs_max).saturating_sub(heap_slabs).max(BUDGET_SLABS_MIN)
+    }
+
+    /// Items in the hot zone.
+    fn hot_items(&self) -> u64 {
+        self.index.stats().items.saturating_sub(self.flash_items())
     }
 
     fn counts(&self, below: &Below) -> Counts {
@@ -204,7 +211,7 @@ impl Cache {
             work_us: now.read_us - before.read_us,
             elapsed_us: now.now_us.saturating_sub(before.now_us),
             hot_share: 1.0 - adaptation.share,
-            hot_items: self.index.stats().items,
+            hot_items: self.hot_items(),
             hot_density: self.hot_density(zone),
         }
     }

@@ -339,11 +339,13 @@ impl<'c> Session<'c> {
             return Ok(Removed::NotFound);
         }
         let is_key = |item: hot::ItemRef<'_>| item.has_key(key);
-        Ok(self.cache.update_or_note(&self.guard, hash, is_key, |found| {
-            let Some(found) = found else {
+        Ok(self.cache.update_or_note(&self.guard, hash, is_key, |present| {
+            let Some(found) = present.hot else {
                 let was_below = self.forget_below(key, hash);
-                let removed = if was_below { Removed::Removed } else { Removed::NotFound };
-                return (Fate::Keep, removed);
+                let is_removed = was_below || present.flash.is_some();
+                let removed = if is_removed { Removed::Removed } else { Removed::NotFound };
+                let fate = if present.flash.is_some() { Fate::Remove } else { Fate::Keep };
+                return (fate, removed);
             };
             if self.cache.is_gone(found.item) {
                 self.cache.count_gone(found.item);

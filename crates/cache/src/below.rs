@@ -181,6 +181,11 @@ impl<'c> Lower<'c> {
         }
     }
 
+    /// Where copies of what was read lie.
+    pub(crate) fn rows(&self) -> &Bump {
+        &self.rows
+    }
+
     /// Counts a hit in the hot zone.
     #[inline(always)]
     pub(crate) fn count_hot(&self) {
@@ -218,13 +223,13 @@ impl Session<'_> {
     /// Whether the session holds so much that it should end before more is asked of it.
     #[inline]
     pub fn is_long(&self) -> bool {
-        self.lower.below.is_some() && self.lower.rows.allocated_bytes() >= ROWS_BYTES_MAX
+        self.has_lower() && self.lower.rows.allocated_bytes() >= ROWS_BYTES_MAX
     }
 
     /// Whether there is a tier below.
     #[inline]
     pub(crate) fn has_lower(&self) -> bool {
-        self.lower.below.is_some()
+        self.lower.below.is_some() || self.cache.flash.is_some()
     }
 
     /// The key's item for a reader whom the index did not help.
@@ -265,16 +270,16 @@ impl Session<'_> {
     /// Brings the key's item up into the hot zone if it is below. Returns whether it is worth
     /// looking for it in the index once more.
     pub(crate) fn raise(&self, key: &[u8], hash: Hash) -> Result<bool, Refusal> {
-        let Some(below) = self.lower.below else {
-            return Ok(false);
-        };
         // Before the item is looked at: a flush from here on must be noticed.
         let flushes = self.cache.moment.flush.settled_count();
-        let Some((row, hit)) = self.read_below(below, key, hash, Trace::None) else {
-            return Ok(self.find_present(key, hash).is_some());
-        };
-        self.raise_row(below, hash, row, &hit, flushes)?;
-        Ok(true)
+        if let Some(below) = self.lower.below
+            && let Some((row, hit)) = self.read_below(below, key, hash, Trace::None)
+        {
+            self.raise_row(below, hash, row, &hit, flushes)?;
+            return Ok(true);
+        }
+        let raised = self.cache.flash.is_some() && self.raise_on_flash(key, hash, flushes)?;
+        Ok(raised || (self.has_lower() && self.find_present(key, hash).is_some()))
     }
 
     /// Marks the key's item below dead. Only under the lock of the key's index table. Returns
@@ -362,10 +367,10 @@ impl Session<'_> {
         // of the index.
         let mut pending = Some(draft.hot);
         let is_key = |item: ItemRef<'_>| item.has_key(row.key);
-        let raised = cache.update(&self.guard, hash, is_key, |found| {
+        let raised = cache.update(&self.guard, hash, is_key, |present| {
             let sequence = cache.next_sequence();
             // After the number was taken: a flush that is not noticed here has a higher one.
-            let unchanged = found.is_none()
+            let unchanged = present.hot.is_none()
                 && cache.moment.flush.is_unchanged_since(flushes)
                 && below.zone.remove_hit(hit);
             if !unchanged {
@@ -411,7 +416,7 @@ impl Cache {
 }
 
 /// What stands beside key and value below, as the hot zone has it.
-fn hot_fields(fields: &compressed::Fields) -> Fields {
+pub(crate) fn hot_fields(fields: &compressed::Fields) -> Fields {
     Fields {
         flags: fields.flags,
         expiry: fields.expiry,

@@ -1,11 +1,16 @@
 //! Building a cache: its limits, and how they become an arena, size classes and an index.
 
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Condvar, Mutex};
 
 use compressed::{Settings, Zone};
+use flash::Flash;
+use foldhash::SharedSeed;
+use foldhash::quality::SeedableRandomState;
 use hot::Hot;
 use index::{Index, IndexError, Options};
+use io::device::{Device, PAGE_BYTES, ReadPool};
 use io::{Clock, SystemClock};
 use memory::arena::ARENA_BYTES_MAX;
 use memory::class::CHUNK_BYTES_MIN;
@@ -17,6 +22,7 @@ use stdx::units::{GIB, KIB, MIB};
 use crate::below::Below;
 use crate::cache::{Cache, Moment, hash_with};
 use crate::demote::below_spare_slabs;
+use crate::flash_tier::FlashTier;
 use crate::maintain::Chores;
 use crate::measure::Measure;
 use crate::types::{Observer, Policy};
@@ -60,7 +66,31 @@ pub struct Builder {
     split: Rule,
     clock: Option<Arc<dyn Clock>>,
     observer: Option<Arc<dyn Observer>>,
+    flash: Option<FlashSettings>,
 }
+
+/// The flash tier that a cache is to have.
+#[derive(Debug, Clone)]
+pub struct FlashSettings {
+    /// Where its items are kept.
+    pub device: Arc<dyn Device>,
+    /// What tells this boot of the machine from every other: after a crash of the machine what was
+    /// not closed is not believed.
+    pub boot_id: [u8; 16],
+    /// Whether to begin anew whatever the device holds.
+    pub is_new: bool,
+    /// Threads that read.
+    pub threads: usize,
+}
+
+/// Reads that wait for a thread at most.
+const FLASH_READS_MAX: usize = 4096;
+/// Bytes of a segment: small ones where there are few.
+const SEGMENT_BYTES_RANGE: std::ops::RangeInclusive<usize> = 128 << 10..=1 << 20;
+/// So many segments a tier should have at least.
+const SEGMENTS_WANTED: usize = 256;
+/// The level of zstd for what goes to flash, as in the compressed zone.
+const FLASH_LEVEL: i32 = 3;
 
 impl Default for Builder {
     fn default() -> Self {
@@ -77,6 +107,7 @@ impl Default for Builder {
             split: Rule::default(),
             clock: None,
             observer: None,
+            flash: None,
         }
     }
 }
@@ -166,6 +197,13 @@ impl Builder {
         self
     }
 
+    /// A third tier on flash, for what the compressed zone evicts; none by default. Needs what
+    /// [`Builder::compress`] needs.
+    pub fn flash(mut self, settings: FlashSettings) -> Self {
+        self.flash = Some(settings);
+        self
+    }
+
     /// Builds the cache.
     pub fn build(self) -> Result<Cache, BuildError> {
         let policy = if self.evict { self.policy } else { Policy::Clock };
@@ -197,7 +235,12 @@ impl Builder {
         let (zone_arena, zone_epochs) = (Arc::clone(&arena), Arc::clone(&epochs));
         let spare_slabs = if compresses { 1 + below_spare_slabs(slabs) } else { 1 };
         let hot = Hot::new(zone_arena, zone_epochs, sizes, policy, self.cost_unit_us, spare_slabs);
-        let hasher = foldhash::quality::RandomState::default();
+        let tier = match &self.flash {
+            None => None,
+            Some(_) if !compresses => return Err(BuildError::FlashAlone),
+            Some(settings) => Some(open_flash(settings).map_err(BuildError::Flash)?),
+        };
+        let hasher = hasher_of(tier.as_ref());
         let zone = compresses.then(|| {
             let (arena, epochs) = (Arc::clone(&arena), Arc::clone(&epochs));
             let space = Arc::clone(&tables) as Arc<dyn memory::TableSpace>;
@@ -211,6 +254,7 @@ impl Builder {
             index,
             hot,
             below,
+            flash: tier.map(Box::new),
             tables,
             arena,
             epochs,
@@ -248,6 +292,34 @@ impl Builder {
     }
 }
 
+/// The tier on a device.
+fn open_flash(settings: &FlashSettings) -> Result<FlashTier, flash::OpenError> {
+    let bytes = settings.device.pages() as usize * PAGE_BYTES;
+    let (min, max) = (*SEGMENT_BYTES_RANGE.start(), *SEGMENT_BYTES_RANGE.end());
+    let segment_bytes = (bytes / SEGMENTS_WANTED).clamp(min, max).next_power_of_two();
+    let random = [(); 2].map(|()| RandomState::new().hash_one(0_u8).to_ne_bytes());
+    let inner = flash::Settings {
+        segment_bytes: segment_bytes.min(max),
+        level: FLASH_LEVEL,
+        hash_seed: std::array::from_fn(|at| random[at / 8][at % 8]),
+        boot_id: settings.boot_id,
+    };
+    let device = Arc::clone(&settings.device);
+    let flash =
+        if settings.is_new { Flash::format(device, &inner) } else { Flash::open(device, &inner) };
+    let pool =
+        ReadPool::new(Arc::clone(&settings.device), settings.threads.max(1), FLASH_READS_MAX);
+    Ok(FlashTier::new(flash?, pool))
+}
+
+/// Hashes are seeded anew in each process, so that nobody can choose keys that collide; where items
+/// outlast the process, by the seed that is kept with them.
+fn hasher_of(tier: Option<&FlashTier>) -> SeedableRandomState {
+    let Some(tier) = tier else { return SeedableRandomState::random() };
+    let seed = u128::from_le_bytes(tier.flash().hash_seed()) as u64;
+    SeedableRandomState::with_seed(seed, SharedSeed::global_fixed())
+}
+
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
@@ -278,6 +350,10 @@ pub enum BuildError {
     Reserve(std::io::Error),
     /// The index found no room.
     Index(IndexError),
+    /// The flash tier cannot be opened.
+    Flash(flash::OpenError),
+    /// A flash tier is to be filled by a compressed zone, and there is none.
+    FlashAlone,
 }
 
 impl fmt::Display for BuildError {
@@ -299,6 +375,11 @@ impl fmt::Display for BuildError {
             }
             Self::Reserve(error) => write!(f, "cannot reserve the memory's addresses: {error}"),
             Self::Index(error) => write!(f, "cannot start the index: {error}"),
+            Self::Flash(error) => write!(f, "cannot open the flash tier: {error}"),
+            Self::FlashAlone => f.write_str(
+                "a flash tier gets its items from the compressed zone, which needs eviction, 8 MiB \
+                 of memory and not to be switched off",
+            ),
         }
     }
 }
@@ -308,6 +389,7 @@ impl std::error::Error for BuildError {
         match self {
             Self::Reserve(error) => Some(error),
             Self::Index(error) => Some(error),
+            Self::Flash(error) => Some(error),
             _ => None,
         }
     }

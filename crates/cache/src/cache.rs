@@ -12,6 +12,7 @@ use stdx::CachePadded;
 
 use crate::below::Below;
 use crate::builder::Builder;
+use crate::flash_tier::FlashTier;
 use crate::flush::Flush;
 use crate::maintain::Chores;
 use crate::measure::Measure;
@@ -23,11 +24,13 @@ pub struct Cache {
     pub(crate) hot: Hot,
     /// The compressed zone, if there is one.
     pub(crate) below: Option<Box<Below>>,
+    /// The flash tier, if there is one.
+    pub(crate) flash: Option<Box<FlashTier>>,
     pub(crate) tables: Arc<ArenaTables>,
     pub(crate) arena: Arc<Arena>,
     pub(crate) epochs: Arc<Epochs>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) hasher: foldhash::quality::RandomState,
+    pub(crate) hasher: foldhash::quality::SeedableRandomState,
     pub(crate) item_bytes_max: usize,
     pub(crate) may_evict: bool,
     pub(crate) observer: Option<Arc<dyn Observer>>,
@@ -141,7 +144,7 @@ impl Cache {
 
 /// The hash of a key, with a cache's seeds.
 #[inline]
-pub(crate) fn hash_with(hasher: &foldhash::quality::RandomState, key: &[u8]) -> Hash {
+pub(crate) fn hash_with(hasher: &foldhash::quality::SeedableRandomState, key: &[u8]) -> Hash {
     let mut hasher = hasher.build_hasher();
     hasher.write(key);
     Hash(hasher.finish())

@@ -2,10 +2,9 @@
 //! out of the index in one step if it is still what was copied. `below` has the protocol.
 
 use std::cell::RefCell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use compressed::{Record, Refused, Writer};
+use compressed::{Leaving, Record, Refused, Writer};
 use hot::mark::{FETCHED, SENT, STALE};
 use hot::{Fields, ItemRef, Links};
 use index::Hash;
@@ -15,7 +14,7 @@ use policy::cost::Cost;
 use crate::adapt::{Adaptation, Allowance, BUDGET_SLABS_MIN};
 use crate::admit::Lottery;
 use crate::below::Below;
-use crate::cache::{Cache, hash_with};
+use crate::cache::Cache;
 use crate::store::fields_of;
 use crate::types::{Evicted, Expiry};
 
@@ -30,7 +29,7 @@ const KNOWN_ACCESSES: u8 = 2;
 #[derive(Default)]
 pub(crate) struct Mover {
     /// Made when it is first needed.
-    writer: Option<Writer>,
+    writer: Option<Writer<'static>>,
     /// The item that was copied last.
     copied: Copied,
     key: Vec<u8>,
@@ -164,7 +163,9 @@ impl Links for Downward<'_> {
         let began_us = cache.clock.thread_cpu_us();
         let mut mover = self.mover.borrow_mut();
         let Mover { writer, key, value, copied, allowance, .. } = &mut **mover;
-        let writer = writer.get_or_insert_with(|| cache.writer(below));
+        let idle = writer.take().unwrap_or_else(|| Writer::new(&below.zone));
+        let mut leave = cache.leave(below);
+        let mut active = idle.with_sink(&mut leave);
         let Copied { hash, is_known, place, sequence, mutable: seen, fields } = *copied;
         let fields = compressed::Fields {
             flags: fields.flags,
@@ -177,7 +178,7 @@ impl Links for Downward<'_> {
         let record = Record { key, value, fields };
         let mut moved = false;
         let mut insert = || {
-            below.zone.insert(hash.0, &record, cache.now(), writer, |guard, newcomer| {
+            below.zone.insert(hash.0, &record, cache.now(), &mut active, |guard, newcomer| {
                 moved = cache.retire_if(guard, hash, place, |item| {
                     let is_same = item.sequence() == sequence
                         && mutable(item) == seen
@@ -199,6 +200,7 @@ impl Links for Downward<'_> {
             }
             outcome => outcome,
         };
+        *writer = Some(active.without_sink());
         let counters = &below.counters;
         let failed = if outcome.is_ok() { &counters.changed } else { &counters.refused };
         failed.fetch_add(u64::from(!moved), Ordering::Relaxed);
@@ -240,21 +242,33 @@ impl Cache {
     /// Does the zone's own work. Returns whether there is more to do at once.
     pub(crate) fn maintain_below(&self, below: &Below, mover: &mut Mover) -> bool {
         below.zone.set_budget_slabs(self.adapt(below, &mut mover.adaptation));
-        let writer = mover.writer.get_or_insert_with(|| self.writer(below));
+        let idle = mover.writer.take().unwrap_or_else(|| Writer::new(&below.zone));
         let trained = below.zone.train();
         if trained {
             io::heap::trim();
         }
-        below.zone.maintain(self.now(), writer) || trained
+        let mut leave = self.leave(below);
+        let mut active = idle.with_sink(&mut leave);
+        let more = below.zone.maintain(self.now(), &mut active);
+        mover.writer = Some(active.without_sink());
+        more || trained
     }
 
-    /// A writer for the background; it tells of what leaves the zone to make room.
-    fn writer(&self, below: &Below) -> Writer {
-        let (ghosts, hasher) = (Arc::clone(&below.ghosts), self.hasher.clone());
-        let observer = self.observer.clone();
-        let sink = move |record: &Record<'_>| {
-            ghosts.add(hash_with(&hasher, record.key).0);
-            if let Some(observer) = observer.as_deref().filter(|observer| observer.is_watching()) {
+    /// What becomes of an item that leaves the compressed zone to make room: it moves to flash, or
+    /// leaves the cache.
+    fn leave<'c>(
+        &'c self,
+        below: &'c Below,
+    ) -> impl FnMut(&Guard<'_>, &Record<'_>, &Leaving<'_, '_>) + Send + 'c {
+        move |guard, record, leaving| {
+            let hash = self.hash(record.key);
+            below.ghosts.add(hash.0);
+            if self.spill(guard, record, hash, || leaving.is_alive()) {
+                leaving.bury();
+                return;
+            }
+            let watching = self.observer.as_deref().filter(|observer| observer.is_watching());
+            if let Some(observer) = watching {
                 observer.evicted(&Evicted {
                     key: record.key,
                     value_bytes: record.value.len(),
@@ -264,8 +278,7 @@ impl Cache {
                     class: 0,
                 });
             }
-        };
-        Writer::new(&below.zone, Some(Box::new(sink)))
+        }
     }
 
     /// How many slabs the hot zone should give up for the tier below.

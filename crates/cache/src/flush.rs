@@ -132,10 +132,14 @@ impl Cache {
     fn flush_now(&self) {
         // Below behind the number and before anybody may see a settled count: who packs an item
         // for what is not flushed there sees that the item is, and who brings one up from what
-        // was flushed there finds that a flush has begun.
+        // was flushed there finds that a flush has begun. Flash behind the compressed zone: what is
+        // staged after flash was flushed is seen to be flushed where it comes from.
         let below = || {
             if let Some(below) = &self.below {
                 below.zone.flush();
+            }
+            if let Some(tier) = &self.flash {
+                tier.flash().flush();
             }
         };
         self.moment.flush.begin(|| self.next_sequence(), below);

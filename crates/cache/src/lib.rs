@@ -38,6 +38,7 @@ mod builder;
 mod demote;
 mod dump;
 mod fetch;
+mod flash_tier;
 mod flush;
 mod item;
 mod links;
@@ -50,13 +51,14 @@ mod stats;
 mod store;
 mod types;
 
-pub use builder::{BuildError, Builder, MemoryLimitError};
+pub use builder::{BuildError, Builder, FlashSettings, MemoryLimitError};
 pub use dump::DumpCursor;
+pub use flash_tier::{Arrived, Wanted};
 pub use index::Hash;
 pub use item::Item;
 pub use measure::{CostPrefix, CostStats};
 pub use session::Session;
-pub use stats::{ClassStats, CompressedStats, Stats, ZoneStats};
+pub use stats::{ClassStats, CompressedStats, FlashStats, FlashTierStats, Stats, ZoneStats};
 pub use store::Draft;
 pub use types::*;
 

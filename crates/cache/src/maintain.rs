@@ -75,6 +75,7 @@ impl Cache {
                 moves
             }
         };
+        more |= self.maintain_flash();
         self.index.maintain();
         self.arena.prepare();
         // Without readers the epoch moves on only when somebody asks.

@@ -8,13 +8,16 @@
 #![allow(unsafe_code)]
 
 use hot::{Draft, ItemRef};
-use index::{Change, Full, Hash, Location};
+use index::{Change, Full, Hash, Location, Match};
 use memory::{Guard, Place};
 
 use crate::cache::Cache;
+use crate::flash_tier::FlashTier;
 
 /// The tier of items in the hot zone, as locations carry it.
 const HOT: u8 = 1;
+/// The tier of items on flash.
+const FLASH: u8 = 2;
 
 /// An item and where the index found it, readable while the guard is pinned.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +31,16 @@ impl Found<'_> {
     pub(crate) fn place(&self) -> Place {
         place_of(self.location)
     }
+}
+
+/// What the index says of a key.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Present<'g> {
+    /// Its item in the hot zone, gone or not.
+    pub(crate) hot: Option<Found<'g>>,
+    /// If it has none there: where on flash the key's item is, or one whose hash is too much like
+    /// the key's to be told from it. What is published or removed takes the place of this one.
+    pub(crate) flash: Option<flash::Place>,
 }
 
 /// What becomes of a key.
@@ -56,7 +69,8 @@ impl Cache {
         key: &[u8],
         hash: Hash,
     ) -> Option<Found<'g>> {
-        let has_key = |location| self.item_at(guard, location).has_key(key);
+        let has_key =
+            |location| is_hot(location) && self.item_at(guard, location).has_key(key);
         let location = self.index.find(guard, hash, has_key)?;
         Some(Found { location, item: self.item_at(guard, location) })
     }
@@ -64,8 +78,121 @@ impl Cache {
     /// Asks for the cache lines of the item that the hash most likely leads to.
     #[inline]
     pub(crate) fn prefetch_candidate(&self, guard: &Guard<'_>, hash: Hash) {
-        if let Some(location) = self.index.candidate(guard, hash) {
+        if let Some(location) = self.index.candidate(guard, hash)
+            && is_hot(location)
+        {
             self.hot.prefetch(place_of(location));
+        }
+    }
+
+    /// Where on flash the key's item may be.
+    pub(crate) fn find_on_flash(&self, guard: &Guard<'_>, hash: Hash) -> Option<flash::Place> {
+        let tier = self.flash.as_deref()?;
+        let may_be = |location| !is_hot(location) && tier.may_be(flash_place(location), hash);
+        self.index.find(guard, hash, may_be).map(flash_place)
+    }
+
+    /// Whether the index still leads to this place on flash.
+    pub(crate) fn is_on_flash(&self, guard: &Guard<'_>, hash: Hash, place: flash::Place) -> bool {
+        self.index.find(guard, hash, |found| is_at(found, place)).is_some()
+    }
+
+    /// Decides whether a place on flash is to be another from now on, or none, under the lock of
+    /// its index table. `None` if the index does not lead there any more.
+    pub(crate) fn update_on_flash<R>(
+        &self,
+        guard: &Guard<'_>,
+        hash: Hash,
+        place: flash::Place,
+        decide: impl FnOnce(flash::Place) -> (Option<flash::Place>, R),
+    ) -> Option<R> {
+        let result = self.index.update_present(
+            guard,
+            hash,
+            |found| is_at(found, place),
+            |found| {
+                let (to, result) = decide(flash_place(found));
+                let change = to.map_or(Change::Remove, |to| Change::Set(flash_location(to)));
+                (change, result)
+            },
+        );
+        result
+    }
+
+    /// Publishes an item of the hot zone in the place of one on flash, under the lock of its index
+    /// table, if `agrees` says so there. Returns whether it did.
+    pub(crate) fn raise_from_flash<'c>(
+        &self,
+        guard: &Guard<'_>,
+        hash: Hash,
+        place: flash::Place,
+        decide: impl FnOnce() -> Fate<'c>,
+    ) -> bool {
+        let raised = self.index.update_present(
+            guard,
+            hash,
+            |found| is_at(found, place),
+            |_| {
+                let change = self.change(decide());
+                (change, change != Change::Keep)
+            },
+        );
+        if raised == Some(true) {
+            self.forget_on_flash(place, hash);
+        }
+        raised == Some(true)
+    }
+
+    /// Leads a key to a place on flash, under the lock of its index table, if it has no item in the
+    /// hot zone and `agrees` says so there. Returns whether it did.
+    pub(crate) fn lead_to_flash<'g>(
+        &self,
+        guard: &'g Guard<'_>,
+        hash: Hash,
+        key: Option<&[u8]>,
+        place: flash::Place,
+        agrees: impl FnOnce(Option<flash::Place>) -> bool,
+    ) -> bool {
+        let is_key = |item: ItemRef<'g>| key.is_none_or(|key| item.has_key(key));
+        let rank = |location| self.rank(guard, hash, &is_key, location);
+        let led = self.index.update(guard, hash, rank, |current| {
+            let present = self.present(guard, current);
+            let agrees = present.hot.is_none() && agrees(present.flash);
+            let change =
+                if agrees { Change::Set(flash_location(place)) } else { Change::Keep };
+            (change, (agrees, present.flash))
+        });
+        if let Ok((true, Some(before))) = led {
+            self.forget_on_flash(before, hash);
+        }
+        matches!(led, Ok((true, _)))
+    }
+
+    /// Whether a location's item has the key: on flash, perhaps.
+    #[inline]
+    fn rank<'g>(
+        &self,
+        guard: &'g Guard<'_>,
+        hash: Hash,
+        is_key: &impl Fn(ItemRef<'g>) -> bool,
+        location: Location,
+    ) -> Match {
+        if is_hot(location) {
+            return Match::from(is_key(self.item_at(guard, location)));
+        }
+        let may_be = |tier: &FlashTier| tier.may_be(flash_place(location), hash);
+        if self.flash.as_deref().is_some_and(may_be) { Match::Perhaps } else { Match::No }
+    }
+
+    #[inline]
+    fn present<'g>(&self, guard: &'g Guard<'_>, current: Option<Location>) -> Present<'g> {
+        match current {
+            Some(location) if is_hot(location) => {
+                let item = self.item_at(guard, location);
+                Present { hot: Some(Found { location, item }), flash: None }
+            }
+            Some(location) => Present { hot: None, flash: Some(flash_place(location)) },
+            None => Present::default(),
         }
     }
 
@@ -78,19 +205,20 @@ impl Cache {
         guard: &'g Guard<'_>,
         hash: Hash,
         is_key: impl Fn(ItemRef<'g>) -> bool,
-        decide: impl FnOnce(Option<Found<'g>>) -> (Fate<'c>, R),
+        decide: impl FnOnce(Present<'g>) -> (Fate<'c>, R),
     ) -> Result<R, Full> {
-        let is_key = |location| is_key(self.item_at(guard, location));
-        let (result, unlinked) = self.index.update(guard, hash, is_key, |current| {
-            let found =
-                current.map(|location| Found { location, item: self.item_at(guard, location) });
-            let (fate, result) = decide(found);
+        let rank = |location| self.rank(guard, hash, &is_key, location);
+        let (result, unlinked) = self.index.update(guard, hash, rank, |current| {
+            let (fate, result) = decide(self.present(guard, current));
             let change = self.change(fate);
             let unlinked = if change == Change::Keep { None } else { current };
+            if change != Change::Keep {
+                self.note_change(hash);
+            }
             (change, (result, unlinked))
         })?;
         if let Some(location) = unlinked {
-            self.retire(guard, location);
+            self.let_go(guard, hash, location);
         }
         Ok(result)
     }
@@ -101,19 +229,18 @@ impl Cache {
         guard: &'g Guard<'_>,
         hash: Hash,
         is_key: impl Fn(ItemRef<'g>) -> bool,
-        decide: impl FnOnce(Option<Found<'g>>) -> (Fate<'c>, R),
+        decide: impl FnOnce(Present<'g>) -> (Fate<'c>, R),
     ) -> R {
-        let is_key = |location| is_key(self.item_at(guard, location));
-        let (result, unlinked) = self.index.update_or_note(guard, hash, is_key, |current| {
-            let found =
-                current.map(|location| Found { location, item: self.item_at(guard, location) });
-            let (fate, result) = decide(found);
+        let rank = |location| self.rank(guard, hash, &is_key, location);
+        let (result, unlinked) = self.index.update_or_note(guard, hash, rank, |current| {
+            self.note_change(hash);
+            let (fate, result) = decide(self.present(guard, current));
             let change = self.change(fate);
             let unlinked = if change == Change::Keep { None } else { current };
             (change, (result, unlinked))
         });
         if let Some(location) = unlinked {
-            self.retire(guard, location);
+            self.let_go(guard, hash, location);
         }
         result
     }
@@ -175,6 +302,32 @@ impl Cache {
         self.is_still(guard, hash, place).then(|| Found { location: location_of(place), item })
     }
 
+    /// Hands back the memory of what has just left the index, or tells the flash tier.
+    #[inline]
+    fn let_go(&self, guard: &Guard<'_>, hash: Hash, location: Location) {
+        if is_hot(location) {
+            self.retire(guard, location);
+        } else {
+            self.forget_on_flash(flash_place(location), hash);
+        }
+    }
+
+    /// Takes note of a change of a key: what is found of it on flash later is older. Under the lock
+    /// of its index table.
+    #[inline]
+    fn note_change(&self, hash: Hash) {
+        if let Some(tier) = &self.flash {
+            tier.note_change(hash);
+        }
+    }
+
+    /// Tells the flash tier that an item has left the index.
+    pub(crate) fn forget_on_flash(&self, place: flash::Place, hash: Hash) {
+        if let Some(tier) = &self.flash {
+            tier.forget(place, hash);
+        }
+    }
+
     /// Publishes what is to be published.
     #[inline]
     fn change(&self, fate: Fate<'_>) -> Change {
@@ -212,6 +365,24 @@ impl Cache {
 /// The location of a hot item.
 pub(crate) fn location_of(place: Place) -> Location {
     Location::new(HOT, place.0)
+}
+
+#[inline]
+fn is_hot(location: Location) -> bool {
+    location.tier() == HOT
+}
+
+/// Whether a location is this place on flash, whatever its accesses.
+fn is_at(location: Location, place: flash::Place) -> bool {
+    !is_hot(location) && flash_place(location).is_same(place)
+}
+
+fn flash_place(location: Location) -> flash::Place {
+    flash::Place(location.place())
+}
+
+fn flash_location(place: flash::Place) -> Location {
+    Location::new(FLASH, place.0)
 }
 
 #[inline]

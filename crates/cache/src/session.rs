@@ -10,7 +10,8 @@ use crate::below::Lower;
 use crate::cache::Cache;
 use crate::item::Item;
 use crate::places::Found;
-use crate::types::Refusal;
+use crate::flash_tier::FlashView;
+use crate::types::{Lookup, Refusal};
 
 /// What the requests of one batch go through. Items it returns stay readable while it lives; their
 /// memory cannot be reused meanwhile, so keep it short, and never while blocked.
@@ -19,6 +20,13 @@ pub struct Session<'c> {
     pub(crate) cache: &'c Cache,
     pub(crate) guard: Guard<'c>,
     pub(crate) lower: Lower<'c>,
+    pub(crate) flash: FlashView,
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        self.end_flash();
+    }
 }
 
 impl Cache {
@@ -26,7 +34,12 @@ impl Cache {
     pub fn session(&self) -> Session<'_> {
         self.tick();
         self.flush_if_due();
-        Session { cache: self, guard: self.epochs.pin(), lower: Lower::new(self) }
+        Session {
+            cache: self,
+            guard: self.epochs.pin(),
+            lower: Lower::new(self),
+            flash: FlashView::default(),
+        }
     }
 }
 
@@ -48,21 +61,40 @@ impl Session<'_> {
         self.cache.prefetch_candidate(&self.guard, hash);
     }
 
-    /// The key's item, if it is there. Leaves the mark of a hit.
+    /// The key's item, if it is there. Leaves the mark of a hit. What is on flash and has not been
+    /// delivered counts as missing: [`Session::look_up`] tells it apart.
     #[inline]
     pub fn get(&self, key: &[u8], hash: Hash) -> Option<Item<'_>> {
+        match self.look_up(key, hash) {
+            Lookup::Hit(item) => Some(item),
+            Lookup::Miss | Lookup::Pending => None,
+        }
+    }
+
+    /// The key's item, wherever it is. Leaves the mark of a hit.
+    #[inline]
+    pub fn look_up(&self, key: &[u8], hash: Hash) -> Lookup<'_> {
         let gone_us = match self.look(key, hash) {
             Ok(found) => {
                 self.lower.count_hot();
-                return Some(Item::hot(self.cache, found, self.mark_hit(found)));
+                return Lookup::Hit(Item::hot(self.cache, found, self.mark_hit(found)));
             }
             Err(gone_us) => gone_us,
         };
-        let below = self.get_below(key, hash);
-        if below.is_none() {
+        if let Some(item) = self.get_below(key, hash) {
+            return Lookup::Hit(item);
+        }
+        let lookup = self.get_on_flash(key, hash);
+        if matches!(lookup, Lookup::Miss) {
+            // It may have come up since the index was looked at.
+            if self.cache.flash.is_some()
+                && let Some(found) = self.find_present(key, hash)
+            {
+                return Lookup::Hit(Item::hot(self.cache, found, self.mark_hit(found)));
+            }
             self.cache.note_miss(hash, gone_us);
         }
-        below
+        lookup
     }
 
     /// As [`Self::get`], but an item whose CAS unique a client may compare later: it is in the hot

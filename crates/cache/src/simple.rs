@@ -3,12 +3,18 @@
 
 use crate::cache::Cache;
 use crate::session::Session;
-use crate::types::{Attributes, Condition, Expiry, Refusal, Remove, Removed, Store, Stored};
+use crate::types::{Attributes, Condition, Expiry, Lookup, Refusal, Remove, Removed, Store, Stored};
 
 impl Cache {
     /// A copy of the key's value, if it is there.
     pub fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.session().get(key, self.hash(key)).map(|item| item.to_vec())
+        let hash = self.hash(key);
+        let found = self.with_memory(|session| match session.look_up(key, hash) {
+            Lookup::Hit(item) => Ok(Some(item.to_vec())),
+            Lookup::Miss => Ok(None),
+            Lookup::Pending => Err(Refusal::Pending),
+        });
+        found.unwrap_or_default()
     }
 
     /// Stores a value for a key of 1 to 250 bytes, in place of what was there.
@@ -44,18 +50,24 @@ impl Cache {
     }
 
     /// Runs something that needs memory in sessions of its own, again when the memory that was
-    /// freed for it was still visible to its session.
+    /// freed for it was still visible to its session, or when it had to be read from flash first.
     pub fn with_memory<'c, R>(
         &'c self,
         mut attempt: impl FnMut(&Session<'c>) -> Result<R, Refusal>,
     ) -> Result<R, Refusal> {
+        let mut arrived = Vec::new();
         loop {
-            // A statement of its own: the session must be closed before the wait.
-            let outcome = attempt(&self.session());
-            if !matches!(outcome, Err(Refusal::SessionTooLong)) {
-                return outcome;
+            let session = self.session();
+            session.deliver(arrived.drain(..));
+            let outcome = attempt(&session);
+            let wanted = session.take_wanted();
+            // Nobody waits with a session open.
+            drop(session);
+            match outcome {
+                Err(Refusal::SessionTooLong) => self.wait_for_memory(),
+                Err(Refusal::Pending) => arrived = self.read_wanted_now(wanted),
+                outcome => return outcome,
             }
-            self.wait_for_memory();
         }
     }
 }

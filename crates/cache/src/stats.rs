@@ -3,8 +3,10 @@
 use std::sync::atomic::Ordering;
 
 use crate::cache::Cache;
+use crate::flash_tier::FlashTier;
 use crate::measure::{CostStats, Measure};
 
+pub use ::flash::FlashStats;
 pub use compressed::ZoneStats;
 pub use hot::ClassStats;
 
@@ -51,6 +53,33 @@ pub struct Stats {
     pub costs: Option<CostStats>,
     /// The compressed zone; `None` if there is none.
     pub compressed: Option<CompressedStats>,
+    /// The flash tier; `None` if there is none.
+    pub flash: Option<FlashTierStats>,
+}
+
+/// The flash tier, at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FlashTierStats {
+    /// What its own work came to.
+    pub tier: FlashStats,
+    /// Items that the index leads to.
+    pub items: u64,
+    /// Bytes of memory that it takes beside the index.
+    pub memory_bytes: u64,
+    /// Reads served from it.
+    pub hits: u64,
+    /// Items that moved to it.
+    pub spilled: u64,
+    /// Items that it did not take.
+    pub refused: u64,
+    /// Items that moved up into the hot zone.
+    pub promoted: u64,
+    /// Reads of the device for requests.
+    pub reads: u64,
+    /// Of these, failed.
+    pub reads_failed: u64,
+    /// Whether items of an earlier process are still being found.
+    pub recovering: bool,
 }
 
 /// The compressed zone, at one moment.
@@ -134,6 +163,7 @@ impl Cache {
             stats.expired += compressed.zone.expired;
             stats.compressed = Some(compressed);
         }
+        stats.flash = self.flash.as_deref().map(FlashTier::stats);
         stats
     }
 

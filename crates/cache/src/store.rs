@@ -10,7 +10,7 @@ use policy::cost::Cost;
 
 use crate::cache::Cache;
 use crate::measure::Origin;
-use crate::places::{Fate, Found};
+use crate::places::{Fate, Present};
 use crate::session::Session;
 use crate::types::{Attributes, Condition, Refusal, Store, Stored};
 
@@ -239,9 +239,9 @@ impl<'c> Session<'c> {
             let is_key = |item: ItemRef<'_>| {
                 pending.borrow().as_ref().is_some_and(|draft| item.has_key(draft.item().key()))
             };
-            let result = self.cache.update(&self.guard, hash, is_key, |found| {
+            let result = self.cache.update(&self.guard, hash, is_key, |present| {
                 let draft = pending.take().expect("decided once");
-                self.decide(draft, found, &terms, &mut origin)
+                self.decide(draft, &present, &terms, &mut origin)
             });
             match result {
                 Ok(Decision::Enter(cas, sequence)) => {
@@ -311,11 +311,15 @@ impl<'c> Session<'c> {
     fn decide(
         &self,
         mut draft: hot::Draft<'c>,
-        found: Option<Found<'_>>,
+        in_index: &Present<'_>,
         terms: &Terms,
         origin: &mut Origin,
     ) -> (Fate<'c>, Decision<'c>) {
         let Terms { hash, condition, mut mark_bits, flushes } = *terms;
+        let found = in_index.hot;
+        if in_index.flash.is_some() && condition != Condition::Always {
+            return (Fate::Keep, Decision::Raise(draft));
+        }
         let present = found.filter(|found| !self.cache.is_gone(found.item));
         let cas = present.map(|found| self.cache.cas_of(found.item));
         let is_below = found.is_none()

@@ -2,6 +2,8 @@
 
 pub use hot::Replacement as Policy;
 
+use crate::item::Item;
+
 /// When an item stops being there: Unix seconds, or never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord)]
 pub struct Expiry(pub u32);
@@ -42,6 +44,22 @@ pub enum Refusal {
     /// The memory there is waits for the caller's own session to end. Drop the session, open
     /// another and ask again: what was evicted meanwhile is then free.
     SessionTooLong,
+    /// The key's item is on flash and has to be read first: [`Session::take_wanted`] says what.
+    /// Read that, drop the session, open another, deliver what was read, and ask again.
+    ///
+    /// [`Session::take_wanted`]: crate::Session::take_wanted
+    Pending,
+}
+
+/// What a look for a key comes to.
+#[derive(Clone, Copy)]
+pub enum Lookup<'s> {
+    /// The item.
+    Hit(Item<'s>),
+    /// It is not there.
+    Miss,
+    /// Perhaps it is on flash, which has to be read first: see [`Refusal::Pending`].
+    Pending,
 }
 
 impl std::fmt::Display for Refusal {
@@ -50,6 +68,7 @@ impl std::fmt::Display for Refusal {
             Self::TooLarge => "the item is larger than the item limit",
             Self::NoMemory => "no memory, and nothing that may be evicted for it",
             Self::SessionTooLong => "the memory there is waits for this session to end",
+            Self::Pending => "the item is on flash and has to be read first",
         })
     }
 }

@@ -45,9 +45,10 @@ pub struct Leaving<'z, 'g> {
 }
 
 impl Leaving<'_, '_> {
-    /// Whether it is still alive. Asked under the key's lock, the answer holds as long as that.
+    /// Whether it is still alive, and not flushed. Asked under the key's lock, the answer holds as long as that.
     pub fn is_alive(&self) -> bool {
-        !is_dead(&self.block, self.rank)
+        let flushed = self.zone.generation() != Some(self.block.head().generation);
+        !flushed && !is_dead(&self.block, self.rank)
     }
 
     /// Makes it gone now, because it is found elsewhere.
