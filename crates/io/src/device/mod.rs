@@ -5,9 +5,19 @@
 //! What a call returns as written is found by whoever opens the device after this process was
 //! killed. After a crash of the machine only what was written before the last [`Device::sync`] is
 //! sure to be there.
+//!
+//! `file` is the device of production and `open` how it comes to be, with `open_error` for what can
+//! be in the way; `range` checks that a call stays within the device.
 
+mod file;
+mod open;
+mod open_error;
 mod page;
+mod range;
 
+pub use file::FileDevice;
+pub use open::Opened;
+pub use open_error::OpenError;
 pub use page::{PAGE_BYTES, Page, Pages};
 
 use std::fmt::Debug;
