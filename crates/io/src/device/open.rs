@@ -186,13 +186,22 @@ fn make(file: &File, bytes: u64) -> io::Result<()> {
     if has_limit && system.f_bavail.saturating_mul(system.f_frsize) < bytes {
         return Err(Errno::NOSPC.into());
     }
-    let made = reserve(file, bytes).and_then(|()| file.set_len(bytes));
+    let made = reserve(file, bytes).and_then(|()| lengthen(file, bytes));
     if made.is_err() {
         // Gives back what was reserved, as far as the system lets it. The first error is the one
         // to tell.
         let _ = file.set_len(0);
     }
     made
+}
+
+/// Sets a file's length. The files of some systems, such as those of `/proc`, take it and stay.
+fn lengthen(file: &File, bytes: u64) -> io::Result<()> {
+    file.set_len(bytes)?;
+    if file.metadata()?.len() == bytes {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::Unsupported, "it does not keep its length"))
 }
 
 /// Makes sure that `bytes` bytes can be written to a file, and leaves its length. Where the file
