@@ -11,6 +11,17 @@ impl Default for Xorshift {
 }
 
 impl Xorshift {
+    /// The numbers of a seed. Seeds that lie close together have numbers that do not: each bit of
+    /// the seed is mixed into all of them, as SplitMix64 does it.
+    pub fn seeded(seed: u64) -> Self {
+        let mut mixed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+        // From 0 the generator would draw nothing else; one seed is mixed to it.
+        if mixed == 0 { Self::default() } else { Self(mixed) }
+    }
+
     /// The next number; never 0.
     pub fn draw(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
@@ -28,6 +39,23 @@ impl Xorshift {
 #[cfg(test)]
 mod tests {
     use super::Xorshift;
+
+    #[test]
+    fn seeds_close_together_begin_far_apart() {
+        let first = |seed| Xorshift::seeded(seed).draw();
+        for seed in 0..1000 {
+            assert_eq!(first(seed), first(seed));
+            let same_bits = (first(seed) ^ first(seed + 1)).count_zeros();
+            assert!((8..=56).contains(&same_bits), "{seed}: {same_bits}");
+        }
+    }
+
+    #[test]
+    fn every_seed_draws() {
+        for seed in [0, 1, u64::MAX, 0_u64.wrapping_sub(0x9e37_79b9_7f4a_7c15)] {
+            assert_ne!(Xorshift::seeded(seed).draw(), 0, "{seed}");
+        }
+    }
 
     #[test]
     fn chances_come_true_as_often_as_they_say() {

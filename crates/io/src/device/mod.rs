@@ -5,10 +5,25 @@
 //! What a call returns as written is found by whoever opens the device after this process was
 //! killed. After a crash of the machine only what was written before the last [`Device::sync`] is
 //! sure to be there.
+//!
+//! `file` is the device of production and `open` how it comes to be, with `open_error` for what can
+//! be in the way; `pool` reads from a device in threads of its own. `fake` is a device for tests,
+//! which fails as it is told. `range` checks that a call stays within the device.
 
+mod fake;
+mod file;
+mod open;
+mod open_error;
 mod page;
+mod pool;
+mod range;
 
+pub use fake::{Counts, FakeDevice, Faults};
+pub use file::FileDevice;
+pub use open::Opened;
+pub use open_error::OpenError;
 pub use page::{PAGE_BYTES, Page, Pages};
+pub use pool::{Busy, Done, ReadPool};
 
 use std::fmt::Debug;
 use std::io;
