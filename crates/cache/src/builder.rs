@@ -10,7 +10,7 @@ use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
 use hot::Hot;
 use index::{Index, IndexError, Options};
-use io::device::{Device, PAGE_BYTES, ReadPool};
+use io::device::{Device, PAGE_BYTES};
 use io::{Clock, SystemClock};
 use memory::arena::ARENA_BYTES_MAX;
 use memory::class::CHUNK_BYTES_MIN;
@@ -83,8 +83,6 @@ pub struct FlashSettings {
     pub threads: usize,
 }
 
-/// Reads that wait for a thread at most.
-const FLASH_READS_MAX: usize = 4096;
 /// Bytes of a segment: small ones where there are few.
 const SEGMENT_BYTES_RANGE: std::ops::RangeInclusive<usize> = 128 << 10..=1 << 20;
 /// So many segments a tier should have at least.
@@ -307,9 +305,7 @@ fn open_flash(settings: &FlashSettings) -> Result<FlashTier, flash::OpenError> {
     let device = Arc::clone(&settings.device);
     let flash =
         if settings.is_new { Flash::format(device, &inner) } else { Flash::open(device, &inner) };
-    let pool =
-        ReadPool::new(Arc::clone(&settings.device), settings.threads.max(1), FLASH_READS_MAX);
-    Ok(FlashTier::new(flash?, pool))
+    Ok(FlashTier::new(flash?, Arc::clone(&settings.device), settings.threads))
 }
 
 /// Hashes are seeded anew in each process, so that nobody can choose keys that collide; where items

@@ -29,10 +29,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use ::flash::{Flash, Look, Place, Reader, Ticket};
-use ::io::device::{Pages, ReadPool};
+use ::io::device::{Busy, Device, Done, Pages, ReadPool};
 use index::Hash;
 use memory::Guard;
 use stdx::sync::lock;
@@ -47,6 +47,8 @@ use crate::types::{Lookup, Refusal};
 
 /// Reads that one session asks for at most: what more it needs it asks for when these have come.
 const WANTED_MAX: usize = 64;
+/// Reads that wait for a thread at most, of all sessions together.
+const READS_MAX: usize = 4096;
 /// Bits of the filter of keys that changed while the tier was searched for its items: with a
 /// hundred thousand changes, one item in ten is left alone though its key did not change.
 const CHANGED_BITS: usize = 1 << 20;
@@ -54,7 +56,11 @@ const CHANGED_BITS: usize = 1 << 20;
 /// The tier and what its users share.
 pub(crate) struct FlashTier {
     flash: Flash,
-    pool: ReadPool,
+    device: Arc<dyn Device>,
+    threads: usize,
+    /// Nothing, if the system gave no threads. Started when something is first read: whoever builds
+    /// a cache may still fork.
+    pool: OnceLock<Option<ReadPool>>,
     /// Readers that no session has at the moment.
     readers: Mutex<Vec<Reader>>,
     /// Whether there may be items that the index does not know yet.
@@ -118,16 +124,24 @@ enum Seen<'s> {
 }
 
 impl FlashTier {
-    pub(crate) fn new(flash: Flash, pool: ReadPool) -> Self {
+    /// On a device from which so many threads read.
+    pub(crate) fn new(flash: Flash, device: Arc<dyn Device>, threads: usize) -> Self {
         let changed = (0..CHANGED_BITS / u64::BITS as usize).map(|_| AtomicU64::new(0)).collect();
         Self {
             flash,
-            pool,
+            device,
+            threads: threads.max(1),
+            pool: OnceLock::new(),
             readers: Mutex::default(),
             recovering: AtomicBool::new(true),
             changed,
             counters: Counters::default(),
         }
+    }
+
+    fn pool(&self) -> Option<&ReadPool> {
+        let start = || ReadPool::new(Arc::clone(&self.device), self.threads, READS_MAX).ok();
+        self.pool.get_or_init(start).as_ref()
     }
 
     pub(crate) fn flash(&self) -> &Flash {
@@ -290,8 +304,12 @@ impl Cache {
         let done = Box::new(move |read: std::io::Result<Pages>| {
             done(Arrived { wanted, pages: read.ok() });
         });
-        if let Err(busy) = tier.pool.submit(page, pages, done) {
-            (busy.done)(Err(std::io::Error::other("too many reads wait")));
+        let refused = match tier.pool() {
+            None => Some(done as Done),
+            Some(pool) => pool.submit(page, pages, done).err().map(|Busy(done)| done),
+        };
+        if let Some(done) = refused {
+            done(Err(std::io::Error::other("nobody can read it now")));
         }
     }
 

@@ -22,6 +22,19 @@ pub fn with_file_mode<T>(mode: u32, create: impl FnOnce() -> T) -> T {
     result
 }
 
+/// What tells this boot of the machine from every other.
+pub fn boot_id() -> io::Result<[u8; 16]> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    let digits = text.bytes().filter_map(|byte| char::from(byte).to_digit(16));
+    let mut id = [0; 16];
+    let mut count = 0;
+    for digit in digits.take(2 * id.len()) {
+        id[count / 2] = id[count / 2] << 4 | digit as u8;
+        count += 1;
+    }
+    if count == 2 * id.len() { Ok(id) } else { Err(io::ErrorKind::InvalidData.into()) }
+}
+
 /// Whether the process runs as root.
 pub fn is_root() -> bool {
     // SAFETY: geteuid has no preconditions and cannot fail.

@@ -76,6 +76,8 @@ impl ReadAhead {
             && connection.is_readable
             && connection.unread.is_empty()
             && connection.parked.is_empty()
+            && connection.fetching == 0
+            && connection.fetched.is_empty()
             && connection.closing.is_none()
     }
 

@@ -62,9 +62,14 @@ pub enum Flow<'c> {
     Dump(DumpFormat),
 }
 
-/// The session must end before there is memory: flush, open another, execute again.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Again;
+/// Why the same has to be executed again, in another session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Again {
+    /// The session must end before there is memory: flush, open another.
+    Session,
+    /// Something has to be read from flash first: the connection waits for it.
+    Fetch,
+}
 
 /// What a command returns.
 pub type Outcome<'c> = Result<Flow<'c>, Again>;
@@ -73,7 +78,8 @@ impl Context<'_, '_> {
     /// Passes a refusal on unless the cure is another session.
     fn settle(&self, refusal: Refusal) -> Result<Refusal, Again> {
         match refusal {
-            Refusal::SessionTooLong if !self.is_patience_over => Err(Again),
+            Refusal::SessionTooLong if !self.is_patience_over => Err(Again::Session),
+            Refusal::Pending => Err(Again::Fetch),
             Refusal::SessionTooLong => Ok(Refusal::NoMemory),
             other => Ok(other),
         }

@@ -10,12 +10,13 @@
 //! An idle connection owns no buffer. What a read leaves unparsed (less than a line, or what stands
 //! behind output that the socket does not take) is kept in `unread` until the next turn; what the
 //! socket does not take is kept in `parked`, and while that is so nothing more is read or executed.
+//! Nor is anything while a read from flash has not come back: replies keep their order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use ::io::net::Stream;
-use larder::{Draft, DumpCursor};
+use larder::{Arrived as Fetched, Draft, DumpCursor};
 use protocol::request::GetContinuation;
 
 use crate::output::Parked;
@@ -181,6 +182,14 @@ pub struct Connection<'c> {
     pub is_hung_up: bool,
     /// Ends as soon as nothing is parked.
     pub closing: Option<Close>,
+    /// Which of its worker's connections it is.
+    pub place: usize,
+    /// Which of all connections that had this place.
+    pub serial: u64,
+    /// Reads from flash that have not come back. Until they have, nothing is executed.
+    pub fetching: usize,
+    /// What they brought.
+    pub fetched: Vec<Fetched>,
     /// It stands in its worker's list of those that can go on without an event.
     pub is_queued: bool,
 }
@@ -198,6 +207,10 @@ impl Connection<'_> {
             is_readable: false,
             is_hung_up: false,
             closing: None,
+            place: 0,
+            serial: 0,
+            fetching: 0,
+            fetched: Vec::new(),
             is_queued: false,
         }
     }

@@ -51,6 +51,8 @@ pub struct Options {
     /// `--hot-target`: the share of hits that the hot zone shall serve, if memory is divided by
     /// that.
     pub hot_target: Option<f64>,
+    /// `--flash`: the file or block device, and how many bytes of it are used.
+    pub flash: Option<(PathBuf, u64)>,
     /// CAS uniques are given to clients.
     pub cas: bool,
     /// Worker threads.
@@ -108,6 +110,7 @@ impl Default for Options {
             measure_costs: None,
             compressed: true,
             hot_target: None,
+            flash: None,
             cas: true,
             threads: 0,
             connections_max: 0,
@@ -325,7 +328,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_says_so() {
-        for line in ["-Z", "-S", "-Y x", "-B binary", "-o ext_path=/x:1G", "--flash /x:1G", "-U 1"]
+        for line in ["-Z", "-S", "-Y x", "-B binary", "-o ext_path=/x:1G", "-U 1"]
         {
             assert!(refused(line).contains("not"), "{line}");
         }

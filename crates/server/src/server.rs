@@ -26,7 +26,7 @@ pub struct Server {
     /// What the workers count.
     pub counters: CounterSets,
     /// Connections on their way to the workers.
-    pub mailboxes: Vec<Mailbox>,
+    pub mailboxes: Vec<Arc<Mailbox>>,
     /// Wakes the acceptor.
     pub acceptor: Waker,
     /// Who watches.

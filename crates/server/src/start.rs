@@ -10,17 +10,18 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use ::io::device::FileDevice;
 use ::io::moment::Stopwatch;
 use ::io::net::Listener;
 use ::io::poll::{Poll, Waker};
 use ::io::{SystemClock, process};
-use larder::Cache;
+use larder::{Cache, FlashSettings};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
@@ -35,6 +36,9 @@ use crate::worker::{Mailbox, Worker};
 
 /// Descriptors beside those of connections: standard streams, queues, wakers, listeners.
 pub const RESERVED_FILES: u64 = 64;
+
+/// Threads that read from flash, for each worker: what a drive of one queue serves at a time.
+const FLASH_READERS_PER_WORKER: usize = 4;
 
 /// The background thread looks for work at least this often.
 const MAINTAIN_PAUSE: Duration = Duration::from_millis(100);
@@ -75,6 +79,9 @@ pub fn serve(options: Options) -> Result<(), String> {
         }
         server.stop();
     });
+    if let Err(error) = server.cache.close_flash() {
+        eprintln!("larder: what was not yet on flash is lost: {error}");
+    }
     for path in left_behind {
         // Somebody else may have removed it; there is nothing more to do either way.
         let _ = fs::remove_file(path);
@@ -160,6 +167,9 @@ fn build(
         // memcached means the bytes of key, value and flags; the header beside them is small.
         builder = builder.chunk_bytes_min(bytes);
     }
+    if let Some((path, bytes)) = &options.flash {
+        builder = builder.flash(open_flash(path, *bytes, options.threads)?);
+    }
     let cache = builder.build().map_err(|error| format!("cannot build the cache: {error}"))?;
     let limit_bytes = cache.stats().limit_bytes as usize;
     if limit_bytes > memory_bytes {
@@ -169,7 +179,7 @@ fn build(
     let memory_bytes = memory_bytes.max(limit_bytes);
     let failed = |error: std::io::Error| format!("cannot start: {error}");
     let mailboxes =
-        polls.iter().map(Mailbox::new).collect::<Result<Vec<_>, _>>().map_err(failed)?;
+        polls.iter().map(|poll| Mailbox::new(poll).map(Arc::new)).collect::<Result<Vec<_>, _>>().map_err(failed)?;
     let acceptor = Waker::new(accept_poll.registry(), acceptor::WAKE).map_err(failed)?;
     Ok(Server {
         cache,
@@ -189,6 +199,20 @@ fn build(
         clock: SystemClock::new(),
         options,
     })
+}
+
+/// Opens the device of the flash tier.
+fn open_flash(path: &Path, bytes: u64, threads: usize) -> Result<FlashSettings, String> {
+    let opened = FileDevice::open(path, bytes);
+    let (device, opened) = opened.map_err(|error| format!("cannot open --flash: {error}"))?;
+    if !opened.is_direct {
+        eprintln!("larder: {} is read through the page cache", path.display());
+    }
+    let boot_id = process::boot_id().map_err(|error| {
+        format!("cannot tell this boot of the machine from another, for --flash: {error}")
+    })?;
+    let threads = threads * FLASH_READERS_PER_WORKER;
+    Ok(FlashSettings { device: Arc::new(device), boot_id, is_new: opened.is_new, threads })
 }
 
 /// Says where it listens if that was left to the kernel, or if asked to say more.

@@ -16,8 +16,9 @@
 
 use std::io::ErrorKind;
 use std::mem;
+use std::sync::Arc;
 
-use larder::{Hash, Session};
+use larder::{Hash, Session, Wanted};
 use protocol::parse::LINE_BYTES_MAX;
 use protocol::{Parsed, parse_as};
 
@@ -28,6 +29,7 @@ use crate::dump;
 use crate::output::{self, OUTPUT_BYTES_MAX, Output};
 use crate::plan::{BATCH_KEYS_MAX, End, Place, Plan, Step, recycle};
 use crate::server::Server;
+use crate::worker::Delivery;
 
 /// So much is read at once. Two thousand small requests, which is past the point where more would
 /// save system calls, and it stays in the second-level cache.
@@ -197,6 +199,9 @@ impl<'c> Turner<'c> {
         if let Some(close) = connection.closing {
             return Err(close);
         }
+        if connection.fetching > 0 {
+            return Ok(After::Wait);
+        }
         match &mut connection.state {
             State::Dump(format, cursor) => {
                 if !dump::write_some(&self.server.cache, *format, cursor, &mut self.replies) {
@@ -274,6 +279,9 @@ impl<'c> Turner<'c> {
     fn settle(&self, connection: &mut Connection<'c>, is_ended: bool) -> Result<(), Close> {
         if !connection.parked.is_empty() {
             connection.parked.hold(connection.unread.len(), &self.server.parked)?;
+        } else if connection.fetching > 0 {
+            // The end is read once more when what is missing has come.
+            connection.is_hung_up |= is_ended;
         } else if is_ended {
             return Err(Close::Normal);
         }
@@ -344,6 +352,9 @@ impl<'c> Turner<'c> {
                 return Ok(plan.place());
             }
             self.feed(connection, plan);
+            if connection.fetching > 0 {
+                return Ok(plan.place());
+            }
             if !matches!(connection.state, State::Idle) {
                 return Ok(plan.place());
             }
@@ -386,12 +397,13 @@ impl<'c> Turner<'c> {
     }
 
     /// Stores a value that has arrived in full.
-    fn complete(&mut self, connection: &Connection<'c>, incoming: Incoming<'c>) {
+    fn complete(&mut self, connection: &mut Connection<'c>, incoming: Incoming<'c>) {
         let dialect = self.server.options.dialect();
-        let Parsed::Request { request, .. } = parse_as(&incoming.line, None, dialect) else {
+        let line = incoming.line.clone();
+        let Parsed::Request { request, .. } = parse_as(&line, None, dialect) else {
             unreachable!("the line was parsed when the value began");
         };
-        let mut draft = incoming.draft;
+        let Incoming { line: _, mut draft, tail, tail_bytes } = incoming;
         self.kept.session = None;
         for tries in 1.. {
             let context = Context {
@@ -402,14 +414,22 @@ impl<'c> Turner<'c> {
                 is_patience_over: tries >= SESSIONS_MAX,
             };
             let session = self.server.cache.session();
+            session.deliver(connection.fetched.drain(..));
             let mut out = Output::new(&mut self.replies);
-            let tail = &incoming.tail;
-            match commands::complete_store(&context, &session, &request, draft, tail, &mut out) {
-                Ok(()) => return,
-                Err(again) => draft = again,
-            }
+            let stored =
+                commands::complete_store(&context, &session, &request, draft, &tail, &mut out);
+            let Err((back, again)) = stored else { return };
+            draft = back;
             drop(out);
+            let wanted = session.take_wanted();
             drop(session);
+            if again == Again::Fetch {
+                let line = line.clone();
+                let incoming = Incoming { line, draft, tail, tail_bytes };
+                connection.state = State::Value(Box::new(incoming));
+                self.fetch(connection, wanted);
+                return;
+            }
             self.server.cache.wait_for_memory();
         }
     }
@@ -429,6 +449,9 @@ impl<'c> Turner<'c> {
             if before == 0 {
                 fetch_ahead(&session, &self.hashes);
             }
+            if !connection.fetched.is_empty() {
+                session.deliver(connection.fetched.drain(..));
+            }
             let context = Context {
                 server: self.server,
                 counters: self.counters,
@@ -441,7 +464,8 @@ impl<'c> Turner<'c> {
             while !is_over && next < steps.len() {
                 let step = &mut steps[next];
                 let flow = commands::execute(&context, &session, step, &self.hashes, &mut out);
-                is_over = matches!(flow, Err(Again)) || session.is_long();
+                is_over = flow.is_err() || session.is_long();
+                let fetches = matches!(flow, Err(Again::Fetch));
                 let must_flush = is_over || matches!(flow, Ok(Flow::Flush)) || out.is_full();
                 if let Ok(flow) = flow {
                     let line = step.line;
@@ -452,9 +476,14 @@ impl<'c> Turner<'c> {
                 if must_flush || (is_last && out.is_borrowing()) {
                     let Connection { stream, parked, .. } = connection;
                     out.flush(stream, parked, self.counters, &self.server.parked)?;
-                    if !parked.is_empty() {
+                    if !parked.is_empty() && !fetches {
                         return Ok(stop_at(plan, steps, next));
                     }
+                }
+                if fetches {
+                    let wanted = session.take_wanted();
+                    self.fetch(connection, wanted);
+                    return Ok(stop_at(plan, steps, next));
                 }
                 if connection.closing.is_some() {
                     break;
@@ -475,6 +504,17 @@ impl<'c> Turner<'c> {
             }
         }
         Ok(Ran::Whole)
+    }
+
+    /// Has read from flash what a request waits for.
+    fn fetch(&self, connection: &mut Connection<'c>, wanted: Vec<Wanted>) {
+        connection.fetching = wanted.len();
+        let (place, serial) = (connection.place, connection.serial);
+        for wanted in wanted {
+            let mailbox = Arc::clone(&self.server.mailboxes[self.worker]);
+            let done = move |fetched| mailbox.deliver(Delivery { place, serial, fetched });
+            self.server.cache.read_wanted(wanted, done);
+        }
     }
 
     /// Writes the replies; what the socket does not take is parked.
@@ -498,6 +538,7 @@ impl<'c> Turner<'c> {
 fn end_turn(connection: &Connection<'_>) -> After {
     connection.publish_state();
     let goes_on = connection.is_readable || matches!(connection.state, State::Dump(..));
+    let goes_on = goes_on && connection.fetching == 0;
     if goes_on && connection.parked.is_empty() { After::Again } else { After::Wait }
 }
 

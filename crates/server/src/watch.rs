@@ -134,7 +134,7 @@ impl Watchers {
 
     /// Logs `text` (with everything from `type=` on) to whoever watches `mask`.
     #[inline(never)]
-    pub fn log(&self, mask: u32, mailboxes: &[Mailbox], text: &str) {
+    pub fn log(&self, mask: u32, mailboxes: &[Arc<Mailbox>], text: &str) {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed) + 1;
         let time = io::moment::unix_time();
         let line = format!("ts={}.{} gid={id} {text}\n", time.as_secs(), time.subsec_micros());
@@ -159,7 +159,7 @@ const EVICTIONS_WAITING_MAX: usize = 4096;
 
 impl EvictionLog {
     /// Tells the watchers what has happened since the last time.
-    pub fn pass_on(&self, watchers: &Watchers, mailboxes: &[Mailbox]) {
+    pub fn pass_on(&self, watchers: &Watchers, mailboxes: &[Arc<Mailbox>]) {
         self.is_watching.store(watchers.want(EVICTIONS), Ordering::Relaxed);
         let lines = std::mem::take(&mut *lock(&self.waiting));
         if lines.len() == EVICTIONS_WAITING_MAX {

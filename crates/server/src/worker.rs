@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use ::io::moment::Stopwatch;
 use ::io::poll::{Events, Interest, Poll, Token, Waker};
+use larder::Arrived as Fetched;
 use stdx::sync::lock;
 
 use crate::ahead::ReadAhead;
@@ -32,23 +33,42 @@ const IDLE_LOOK: Duration = Duration::from_secs(1);
 /// So long a stopping server waits for clients to take the replies they have asked for.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
+/// What was read from flash for a connection.
+#[derive(Debug)]
+pub struct Delivery {
+    /// Which of its worker's connections.
+    pub place: usize,
+    /// Which of those that had this place.
+    pub serial: u64,
+    /// What was read.
+    pub fetched: Fetched,
+}
+
 /// Where a worker's new connections lie until it takes them. It holds no more than `-c` allows
 /// connections at all.
 #[derive(Debug)]
 pub struct Mailbox {
     arrivals: Mutex<Vec<Arrival>>,
+    /// What was read from flash for connections that wait for it.
+    deliveries: Mutex<Vec<Delivery>>,
     waker: Waker,
 }
 
 impl Mailbox {
     /// A mailbox that wakes whoever waits on `poll`.
     pub fn new(poll: &Poll) -> io::Result<Self> {
-        Ok(Self { arrivals: Mutex::default(), waker: Waker::new(poll.registry(), WAKE)? })
+        Ok(Self { arrivals: Mutex::default(), deliveries: Mutex::default(), waker: Waker::new(poll.registry(), WAKE)? })
     }
 
     /// Hands a connection over.
     pub fn send(&self, arrival: Arrival) {
         lock(&self.arrivals).push(arrival);
+        self.wake();
+    }
+
+    /// Hands over what a connection waits for.
+    pub fn deliver(&self, delivery: Delivery) {
+        lock(&self.deliveries).push(delivery);
         self.wake();
     }
 
@@ -68,6 +88,8 @@ pub struct Worker<'c> {
     queue: VecDeque<usize>,
     turner: Turner<'c>,
     ahead: ReadAhead,
+    /// Connections so far.
+    serial: u64,
     now_s: u32,
     looked_s: u32,
 }
@@ -84,6 +106,7 @@ impl<'c> Worker<'c> {
             queue: VecDeque::new(),
             turner: Turner::new(server, number),
             ahead: ReadAhead::new(),
+            serial: 0,
             now_s: server.now(),
             looked_s: 0,
         }
@@ -105,6 +128,7 @@ impl<'c> Worker<'c> {
             self.take_queue();
             if is_woken {
                 self.take_arrivals();
+                self.take_deliveries();
                 self.turn_watchers();
             }
             self.kick_idle();
@@ -236,6 +260,23 @@ impl<'c> Worker<'c> {
         }
     }
 
+    /// Connections whose last read from flash has come go on.
+    fn take_deliveries(&mut self) {
+        let mailbox = &self.server.mailboxes[self.number];
+        for Delivery { place, serial, fetched } in std::mem::take(&mut *lock(&mailbox.deliveries)) {
+            let waiting = self.connections.get_mut(place).and_then(Option::as_mut);
+            let Some(connection) = waiting.filter(|waiting| waiting.serial == serial) else {
+                continue;
+            };
+            connection.fetched.push(fetched);
+            connection.fetching -= 1;
+            if connection.fetching == 0 {
+                connection.is_readable = true;
+                self.turn(place);
+            }
+        }
+    }
+
     fn take_arrivals(&mut self) {
         let arrivals = std::mem::take(&mut *lock(&self.server.mailboxes[self.number].arrivals));
         for arrival in arrivals {
@@ -244,6 +285,8 @@ impl<'c> Worker<'c> {
                 self.connections.len() - 1
             });
             let mut connection = Connection::new(arrival);
+            self.serial += 1;
+            (connection.place, connection.serial) = (place, self.serial);
             let interest = Interest::READABLE | Interest::WRITABLE;
             let stream = &mut connection.stream;
             let registered = self.poll.registry().register(stream, Token(place), interest);
@@ -314,6 +357,7 @@ impl<'c> Worker<'c> {
             let is_silent = u64::from(self.now_s.saturating_sub(active_s)) > timeout_s;
             // Who is still being sent something is slow, not silent.
             let is_served = !connection.parked.is_empty()
+                || connection.fetching > 0
                 || matches!(connection.state, State::Watch(_) | State::Dump(..));
             if is_silent && !is_served {
                 self.close(place, Close::Idle);

@@ -1,6 +1,6 @@
 //! `get`, `gets`, `gat`, `gats`.
 
-use larder::{Hash, Item, Session};
+use larder::{Hash, Item, Lookup, Session};
 use protocol::reply;
 use protocol::request::Get;
 
@@ -42,6 +42,10 @@ pub fn get<'s, 'c>(
             Ok(None) => tally.misses += 1,
             Err(stopped) => {
                 get.keys = before;
+                if matches!(stopped, Err(Again::Fetch)) {
+                    // What the rest will wait for is read meanwhile.
+                    keys.zip(&hashes[next + 1..]).for_each(|(key, &hash)| session.want(key, hash));
+                }
                 break Some(stopped);
             }
         }
@@ -73,7 +77,11 @@ fn find<'s>(
             // As for a touch.
             Err(refusal) => context.settle(refusal).map(|_| None)?,
         },
-        None => session.get(key, hash),
+        None => match session.look_up(key, hash) {
+            Lookup::Hit(item) => Some(item),
+            Lookup::Miss => None,
+            Lookup::Pending => return Err(Again::Fetch),
+        },
         Some(time) => {
             match session.get_and_touch(key, hash, expiry(time, session)) {
                 Ok(item) => item,

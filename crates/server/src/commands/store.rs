@@ -155,7 +155,7 @@ pub fn store<'s, 'c>(
     }
     match finish(context, target, request, &command, draft, tail, out) {
         Ok(()) => Ok(Flow::Next),
-        Err(_) => Err(Again),
+        Err((_, again)) => Err(again),
     }
 }
 
@@ -167,7 +167,7 @@ pub fn complete<'s, 'c>(
     draft: Draft<'c>,
     tail: &[u8],
     out: &mut Output<'_, 's>,
-) -> Result<(), Draft<'c>> {
+) -> Result<(), (Draft<'c>, Again)> {
     let hash = context.server.cache.hash(draft.key());
     let target = Target { session, hash };
     let command = Command::of(context, request);
@@ -183,7 +183,7 @@ fn finish<'s, 'c>(
     draft: Draft<'c>,
     tail: &[u8],
     out: &mut Output<'_, 's>,
-) -> Result<(), Draft<'c>> {
+) -> Result<(), (Draft<'c>, Again)> {
     debug_assert_eq!(draft.remaining(), 0, "a draft is stored when it is full");
     if tail != b"\r\n" {
         context.counters.cmd_set.one();
@@ -210,8 +210,10 @@ fn finish<'s, 'c>(
                 stored_or_not(context, session, request, command, Stored::NotStored, out);
                 Ok(())
             }
-            Ok(refusal) => refused(context, target, command, refusal, out).map_err(|_| draft),
-            Err(Again) => Err(draft),
+            Ok(refusal) => {
+                refused(context, target, command, refusal, out).map_err(|again| (draft, again))
+            }
+            Err(again) => Err((draft, again)),
         },
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! The parser, the defaults, the help text and the tests at the ranges' edges all read it.
 
+use ::io::device::PAGE_BYTES;
 use larder::Policy;
 
 use super::{Options, UsageError, extended, help};
@@ -192,6 +193,19 @@ fn set_hot_target(options: &mut Options, value: &str) -> Result<(), String> {
     }
 }
 
+/// `--flash`.
+fn set_flash(options: &mut Options, value: &str) -> Result<(), String> {
+    let (path, size) = value.rsplit_once(':').unwrap_or(("", ""));
+    let bytes = number(size).map(|bytes| bytes & !(PAGE_BYTES as u64 - 1));
+    match bytes {
+        Some(bytes) if bytes > 0 && !path.is_empty() => {
+            options.flash = Some((path.into(), bytes));
+            Ok(())
+        }
+        _ => Err(format!("{value} is no path and size, as in /var/lib/larder/flash:100g")),
+    }
+}
+
 /// `-a`: octal digits.
 fn set_unix_mode(options: &mut Options, value: &str) -> Result<(), String> {
     match u32::from_str_radix(value, 8) {
@@ -358,7 +372,9 @@ pub const DECLARATIONS: &[Declaration] = &[
     valued(None, "hot-target", text("SHARE", set_hot_target), None,
         "Divide the memory so that this share of hits, 0 to 1, is served uncompressed, rather than \
          by what hits and misses cost. Says nothing with --compressed off."),
-    missing(None, "flash", Some("PATH:SIZE"), "A flash tier."),
+    valued(None, "flash", text("PATH:SIZE", set_flash), None,
+        "A third tier on a file, or a block device, of so many bytes (k, m, g): what leaves memory \
+         is kept there, compressed, and found again after a restart. Needs the compressed zone."),
     missing(None, "flash-write-limit", Some("BYTES"), "Most bytes written to flash per day."),
     missing(None, "redis-port", Some("PORT"), "Redis's protocol on a port of its own."),
     missing(None, "admin-port", Some("PORT"), "A page for people and Prometheus."),

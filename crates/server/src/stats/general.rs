@@ -29,6 +29,9 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
         ("output_parked_bytes", server.parked.bytes() as u64),
     ]);
     memory(&cache, stats);
+    if let Some(flash) = &cache.flash {
+        super::flash::extstore(flash, stats);
+    }
     let (watchers, skipped) = server.watchers.numbers();
     stats.lines(&[
         ("log_worker_dropped", 0),

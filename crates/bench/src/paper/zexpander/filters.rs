@@ -120,7 +120,7 @@ impl Alone {
         settings.checksums = false;
         let zone = Zone::new(arena, Arc::clone(&epochs), tables, settings);
         let zone = zone.ok_or_else(|| Failure::Check("no room for a zone's table".into()))?;
-        let mut writer = Writer::new(&zone, None);
+        let mut writer = Writer::new(&zone);
         let (mut key, mut value) = (Vec::new(), Vec::new());
         for object in 0..data.keys {
             data.write_key(object, &mut key);

@@ -1,0 +1,77 @@
+//! The flash tier: in `stats` under the names of memcached's extstore, and in `stats flash` what is
+//! Larder's own.
+
+use larder::FlashTierStats;
+
+use super::Stats;
+use crate::server::Server;
+
+/// Bytes of a page of the device.
+const PAGE_BYTES: u64 = ::io::device::PAGE_BYTES as u64;
+
+/// What extstore's users look for. Its pages are segments here.
+pub fn extstore(flash: &FlashTierStats, stats: &mut Stats<'_>) {
+    let tier = &flash.tier;
+    let used = tier.segments.saturating_sub(tier.segments_free);
+    stats.lines(&[
+        ("get_extstore", flash.hits),
+        ("get_aborted_extstore", 0),
+        ("get_oom_extstore", 0),
+        ("recache_from_extstore", flash.promoted),
+        ("miss_from_extstore", flash.reads_failed),
+        ("badcrc_from_extstore", tier.damaged),
+        ("extstore_compact_lost", tier.dropped),
+        ("extstore_compact_rescues", tier.restaged),
+        ("extstore_compact_skipped", 0),
+        ("extstore_page_allocs", tier.segments_written),
+        ("extstore_page_evictions", tier.collected),
+        ("extstore_page_reclaims", tier.collected),
+        ("extstore_pages_free", tier.segments_free),
+        ("extstore_pages_used", used),
+        ("extstore_objects_evicted", tier.dropped),
+        ("extstore_objects_read", flash.reads),
+        ("extstore_objects_written", flash.spilled),
+        ("extstore_objects_used", flash.items),
+        ("extstore_bytes_evicted", tier.collected * tier.segment_bytes),
+        ("extstore_bytes_written", tier.bytes_written),
+        ("extstore_bytes_read", flash.reads * PAGE_BYTES),
+        ("extstore_bytes_used", used * tier.segment_bytes),
+        ("extstore_bytes_fragmented", 0),
+        ("extstore_limit_maxbytes", tier.segments * tier.segment_bytes),
+        ("extstore_io_queue", 0),
+    ]);
+}
+
+/// All of it; nothing if there is no such tier.
+pub fn write(server: &Server, stats: &mut Stats<'_>) {
+    let Some(flash) = server.cache.stats().flash else { return };
+    let tier = &flash.tier;
+    stats.lines(&[
+        ("items", flash.items),
+        ("memory_bytes", flash.memory_bytes),
+        ("hits", flash.hits),
+        ("spilled", flash.spilled),
+        ("refused", flash.refused),
+        ("promoted", flash.promoted),
+        ("reads", flash.reads),
+        ("reads_failed", flash.reads_failed),
+        ("recovering", u64::from(flash.recovering)),
+        ("recovered", tier.recovered),
+        ("segment_bytes", tier.segment_bytes),
+        ("segments", tier.segments),
+        ("segments_free", tier.segments_free),
+        ("segments_written", tier.segments_written),
+        ("units", tier.units),
+        ("raw_bytes", tier.raw_bytes),
+        ("stored_bytes", tier.stored_bytes),
+        ("bytes_written", tier.bytes_written),
+        ("bytes_moved", tier.bytes_moved),
+        ("collected", tier.collected),
+        ("restaged", tier.restaged),
+        ("dropped", tier.dropped),
+        ("damaged", tier.damaged),
+        ("io_errors", tier.io_errors),
+        ("journalled", tier.journalled),
+        ("distrusted", tier.distrusted),
+    ]);
+}
