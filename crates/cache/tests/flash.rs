@@ -1,0 +1,337 @@
+//! The flash tier as users of the cache see it: what leaves memory is still there, every command
+//! works on it, and a restart finds it again, but never an older value.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use io::ManualClock;
+use io::device::{Device, FakeDevice, Faults, PAGE_BYTES};
+use larder::{
+    Arithmetic, Attributes, Cache, Condition, Counted, Expiry, Fetch, FlashSettings, Lookup,
+    Refusal, Side, Store, Stored,
+};
+
+const NOW: u32 = 1_800_000_000;
+const BOOT: [u8; 16] = [7; 16];
+/// Items that are stored behind an item until it is on flash.
+const FILLERS_MAX: u32 = 1_000_000;
+
+struct Fixture {
+    cache: Cache,
+    clock: Arc<ManualClock>,
+    device: Arc<FakeDevice>,
+    fillers: u32,
+}
+
+impl Fixture {
+    fn new(flash_bytes: usize) -> Self {
+        let pages = (flash_bytes / PAGE_BYTES) as u64;
+        Self::on(FakeDevice::new(pages, 1, Faults::default()), BOOT)
+    }
+
+    fn on(device: FakeDevice, boot_id: [u8; 16]) -> Self {
+        let (device, clock) = (Arc::new(device), Arc::new(ManualClock::new(NOW)));
+        let flash = FlashSettings {
+            device: Arc::clone(&device) as Arc<dyn Device>,
+            boot_id,
+            is_new: false,
+            threads: 1,
+        };
+        let builder = Cache::builder().memory_bytes(16 << 20).compress(true).flash(flash);
+        Self { cache: builder.clock(clock.clone()).build().unwrap(), clock, device, fillers: 0 }
+    }
+
+    /// Another process on what this one has left, which was killed.
+    fn killed(self) -> Self {
+        self.reopened(BOOT)
+    }
+
+    fn reopened(self, boot_id: [u8; 16]) -> Self {
+        let device = self.device.reopened(2, Faults::default());
+        drop(self.cache);
+        let fixture = Self::on(device, boot_id);
+        fixture.maintain();
+        fixture
+    }
+
+    fn maintain(&self) {
+        while self.cache.maintain() {}
+    }
+
+    fn put(&self, key: &[u8], value: &[u8], when: Condition) -> Stored {
+        self.cache.put(key, value, Attributes::default(), when).unwrap()
+    }
+
+    fn is_on_flash(&self, key: &[u8]) -> bool {
+        let session = self.cache.session();
+        let hash = self.cache.hash(key);
+        let in_memory = session.peek(key, hash).is_some();
+        !in_memory && !matches!(session.look_up(key, hash), Lookup::Miss)
+    }
+
+    /// Stores an item, reads it, so that it is worth keeping, and stores others until it has left
+    /// memory.
+    fn put_on_flash(&mut self, key: &[u8], value: &[u8], attributes: Attributes) {
+        self.cache.put(key, value, attributes, Condition::Always).unwrap();
+        assert!(self.cache.session().get(key, self.cache.hash(key)).is_some());
+        while !self.is_on_flash(key) {
+            assert!(self.fillers < FILLERS_MAX, "never on flash; {:?}", self.cache.stats());
+            self.fill(64);
+        }
+    }
+
+    fn fill(&mut self, count: u32) {
+        for _ in 0..count {
+            self.fillers += 1;
+            self.put(&key(self.fillers), &value(self.fillers), Condition::Always);
+            if self.fillers.is_multiple_of(64) {
+                self.maintain();
+            }
+        }
+    }
+
+    /// How many of the fillers are there; each that is has its value.
+    fn found(&self, fillers: u32) -> u32 {
+        let found = |number: &u32| {
+            let there = self.cache.get(&key(*number));
+            there.is_some_and(|there| {
+                assert_eq!(there, value(*number));
+                true
+            })
+        };
+        (1..=fillers).filter(found).count() as u32
+    }
+}
+
+fn key(number: u32) -> Vec<u8> {
+    format!("filler-{number}").into_bytes()
+}
+
+/// Text that repeats itself from item to item, as values of one kind do.
+fn value(number: u32) -> Vec<u8> {
+    format!(
+        "{{\"id\":{number},\"title\":\"An item of the catalogue\",\"price\":\"{}.{:02}\",\
+         \"currency\":\"EUR\",\"available\":{},\"tags\":[\"new\",\"sale\",\"shop-{}\"]}}",
+        number % 977,
+        number % 100,
+        number.is_multiple_of(3),
+        number % 37
+    )
+    .into_bytes()
+}
+
+#[test]
+fn what_leaves_memory_is_found_on_flash() {
+    let mut fixture = Fixture::new(64 << 20);
+    fixture.fill(600_000);
+    let stats = fixture.cache.stats();
+    let flash = stats.flash.unwrap();
+    assert!(stats.used_bytes <= stats.limit_bytes);
+    assert!(flash.items > 50_000, "{flash:?}");
+    let found = fixture.found(600_000);
+    let lost = u64::from(found).abs_diff(stats.items);
+    assert!(lost * 1000 < stats.items, "{found} found of {}; {flash:?}", stats.items);
+}
+
+#[test]
+fn every_command_works_on_an_item_on_flash() {
+    let mut fixture = Fixture::new(64 << 20);
+    let attributes = Attributes { flags: 77, cost_us: 5000, ..Attributes::default() };
+    fixture.put_on_flash(b"read", b"a value", attributes);
+    fixture.put_on_flash(b"number", b"41", Attributes::default());
+    for name in [&b"added"[..], b"replaced", b"appended", b"compared", b"touched", b"removed"] {
+        fixture.put_on_flash(name, b"before", Attributes::default());
+    }
+    let cache = &fixture.cache;
+    let arrived = |name: &[u8]| {
+        let hash = cache.hash(name);
+        cache.with_memory(|session| {
+            let fetch = Fetch { with_history: true, ..Fetch::default() };
+            let (item, _) = session.fetch(name, hash, &fetch)?;
+            Ok(item.map(|item| (item.to_vec(), item.flags(), item.cas())))
+        })
+    };
+    assert_eq!(cache.get(b"read").unwrap(), b"a value");
+    assert_eq!(arrived(b"read").unwrap().map(|it| it.1), Some(77));
+    assert_eq!(fixture.put(b"added", b"after", Condition::Absent), Stored::NotStored);
+    assert_eq!(cache.get(b"added").unwrap(), b"before");
+    assert!(matches!(
+        fixture.put(b"replaced", b"after", Condition::Present),
+        Stored::Stored { .. }
+    ));
+    assert_eq!(cache.get(b"replaced").unwrap(), b"after");
+    let appended = cache.with_memory(|session| {
+        let mut draft = cache.reserve(b"appended", Attributes::default(), 6)?;
+        draft.write(b"-after");
+        let store = Store::when(Condition::Present);
+        session.concat(draft, Side::Back, store, None).map_err(|(_, refusal)| refusal)
+    });
+    assert!(matches!(appended, Ok(Stored::Stored { .. })));
+    assert_eq!(cache.get(b"appended").unwrap(), b"before-after");
+    let cas = arrived(b"compared").unwrap().unwrap().2;
+    assert!(matches!(
+        fixture.put(b"compared", b"after", Condition::Unique(cas)),
+        Stored::Stored { .. }
+    ));
+    let touch = |expiry| {
+        let hash = cache.hash(b"touched");
+        cache.with_memory(|session| session.touch(b"touched", hash, expiry)).unwrap()
+    };
+    assert!(touch(Expiry(NOW + 10)));
+    fixture.clock.advance(11);
+    assert!(cache.get(b"touched").is_none(), "its new time is over");
+    assert!(cache.remove(b"removed") && cache.get(b"removed").is_none());
+    assert!(!cache.remove(b"removed"));
+    let arithmetic = Arithmetic {
+        delta: 1,
+        increment: true,
+        create: None,
+        touch: None,
+        compare_cas: None,
+        new_cas: None,
+        base64_key: false,
+    };
+    let hash = cache.hash(b"number");
+    let counted = cache.with_memory(|session| session.arithmetic(b"number", hash, &arithmetic));
+    assert!(matches!(counted, Ok(Counted::Value { value: 42, .. })));
+}
+
+#[test]
+fn a_request_for_an_item_on_flash_is_pending_until_that_is_delivered() {
+    let mut fixture = Fixture::new(64 << 20);
+    fixture.put_on_flash(b"k", b"v", Attributes::default());
+    // Until it is in a segment that is written, it is read at once.
+    fixture.fill(100_000);
+    let cache = &fixture.cache;
+    let hash = cache.hash(b"k");
+    let session = cache.session();
+    assert!(matches!(session.look_up(b"k", hash), Lookup::Pending));
+    assert_eq!(session.touch(b"k", hash, Expiry::NEVER), Err(Refusal::Pending));
+    let wanted = session.take_wanted();
+    drop(session);
+    assert_eq!(wanted.len(), 2);
+    let arrived = cache.read_wanted_now(wanted);
+    let session = cache.session();
+    session.deliver(arrived);
+    assert!(matches!(session.look_up(b"k", hash), Lookup::Hit(item) if item.to_vec() == b"v"));
+}
+
+#[test]
+fn what_expires_or_is_flushed_on_flash_is_gone() {
+    let mut fixture = Fixture::new(64 << 20);
+    let expiry = Expiry(NOW + 100);
+    let attributes = Attributes { expiry, ..Attributes::default() };
+    fixture.put_on_flash(b"expires", b"v", attributes);
+    fixture.put_on_flash(b"flushed", b"v", Attributes::default());
+    assert!(fixture.cache.get(b"expires").is_some());
+    fixture.clock.advance(100);
+    assert!(fixture.cache.get(b"expires").is_none());
+    fixture.cache.flush(None);
+    assert!(fixture.cache.get(b"flushed").is_none());
+    let after = fixture.killed();
+    assert!(after.cache.get(b"flushed").is_none(), "a flush outlasts the process");
+    assert_eq!(after.found(after.fillers), 0);
+}
+
+#[test]
+fn a_killed_process_is_followed_by_one_that_finds_what_was_written() {
+    let mut fixture = Fixture::new(64 << 20);
+    fixture.fill(400_000);
+    let before = fixture.cache.stats().flash.unwrap();
+    let after = fixture.killed();
+    let flash = after.cache.stats().flash.unwrap();
+    assert!(!flash.recovering);
+    // What was not in a written segment is lost: two at most.
+    assert!(flash.items * 100 > before.items * 90, "{before:?} {flash:?}");
+    let found = u64::from(after.found(400_000));
+    assert!(found * 1000 > flash.items * 995, "{found} of {}", flash.items);
+}
+
+#[test]
+fn a_machine_that_crashed_is_followed_by_an_empty_tier_and_a_clean_stop_by_a_full_one() {
+    let mut fixture = Fixture::new(64 << 20);
+    fixture.fill(400_000);
+    let crashed = FakeDevice::reopened(&fixture.device, 3, Faults::default());
+    let crashed = Fixture::on(crashed, [8; 16]);
+    crashed.maintain();
+    assert_eq!(crashed.cache.stats().flash.unwrap().items, 0);
+    let before = fixture.cache.stats().flash.unwrap();
+    fixture.cache.close_flash().unwrap();
+    let after = fixture.reopened([8; 16]);
+    let flash = after.cache.stats().flash.unwrap();
+    assert_eq!(flash.items, before.items);
+}
+
+#[test]
+fn a_restart_never_brings_an_older_value_back() {
+    let mut fixture = Fixture::new(32 << 20);
+    let mut versions: HashMap<u32, u32> = HashMap::new();
+    let mut random = stdx::random::Xorshift::seeded(5);
+    for round in 1..=8_u32 {
+        for step in 0..40_000 {
+            let number = (random.draw() % 60_000) as u32;
+            match random.draw() % 16 {
+                0 => {
+                    fixture.cache.remove(&key(number));
+                    versions.insert(number, 0);
+                }
+                1..=5 => {
+                    let version = round * 100_000 + step;
+                    let text = [&value(number)[..], format!(" {version}").as_bytes()].concat();
+                    fixture.put(&key(number), &text, Condition::Always);
+                    versions.insert(number, version);
+                }
+                _ => check(&fixture.cache, number, &versions),
+            }
+            if step % 64 == 0 {
+                fixture.maintain();
+            }
+        }
+        fixture = if round % 4 == 0 {
+            fixture.cache.close_flash().unwrap();
+            fixture.reopened([round as u8; 16])
+        } else {
+            let boot_id = if round < 4 { BOOT } else { [4; 16] };
+            fixture.reopened(boot_id)
+        };
+        let found = (0..60_000).filter(|&number| check_found(&fixture.cache, number, &versions));
+        let found = found.count();
+        assert!(round < 2 || found > 1000, "{found} found in round {round}");
+    }
+}
+
+fn check(cache: &Cache, number: u32, versions: &HashMap<u32, u32>) {
+    check_found(cache, number, versions);
+}
+
+fn check_found(cache: &Cache, number: u32, versions: &HashMap<u32, u32>) -> bool {
+    let Some(found) = cache.get(&key(number)) else { return false };
+    let version = versions.get(&number).copied().unwrap_or(0);
+    let text = [&value(number)[..], format!(" {version}").as_bytes()].concat();
+    assert!(version != 0 && found == text, "key {number}: {}", String::from_utf8_lossy(&found));
+    true
+}
+
+#[test]
+fn a_device_that_fails_costs_hits_and_nothing_else() {
+    let mut fixture = Fixture::new(64 << 20);
+    fixture.fill(300_000);
+    let faults = Faults {
+        read_error: 0.1,
+        short_read: 0.1,
+        bit_flip: 0.2,
+        write_error: 0.2,
+        torn_write: 0.1,
+        full: 0.1,
+    };
+    fixture.device.set_faults(faults);
+    for _ in 0..5 {
+        fixture.fill(40_000);
+        fixture.found(fixture.fillers);
+    }
+    fixture.device.set_faults(Faults::default());
+    let after = fixture.killed();
+    after.found(500_000);
+}
