@@ -2,11 +2,12 @@
 
 use crate::Place;
 
-/// The index, as the tier sees it. All of this is called while the writer's lock is held, so it
-/// may take the locks of the index and never calls back into the tier, but for
-/// [`crate::Flash::forget`], which takes no lock.
+/// The index, as the tier sees it. Most of this is called while the writer's lock is held, so it may
+/// take the locks of the index, and calls nothing of the tier but [`crate::Flash::forget`].
 ///
-/// Two places are the same if they are but for their accesses ([`Place::is_same`]).
+/// Two places are the same if they are but for their accesses ([`Place::is_same`]). The index leads
+/// to at most one item of a key, here or in another tier. What it does about a key, a call of
+/// [`crate::Flash::forget`] included, is one step for every other look at that key.
 pub trait Links {
     /// How often the item was read since its place was handed out; nothing if the index does not
     /// lead to this place any more.
