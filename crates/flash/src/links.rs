@@ -13,7 +13,7 @@ pub trait Links {
     /// lead to this place any more.
     fn accesses(&self, hash: u64, place: Place) -> Option<u8>;
 
-    /// Leads to `to` where the index led to `from`. `false` if it does not any more.
+    /// Leads to `to`, with its accesses, where the index led to `from`. `false` if it does not any more.
     fn relocate(&self, hash: u64, from: Place, to: Place) -> bool;
 
     /// Takes the item out of the index. `false` if it was not there any more.
