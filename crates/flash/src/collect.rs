@@ -111,6 +111,7 @@ impl Flash {
             && written.is_none_or(|written| found < written)
         {
             let found = writer.found.pop_front().expect("it has a front");
+            self.reject(found.segment);
             self.free_segment(&mut writer, found.segment);
             self.counters.collected.add(1);
             return Choice::Freed;

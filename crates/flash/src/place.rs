@@ -32,7 +32,8 @@ pub(crate) const SPAN_STAGED: u8 = 0;
 
 const _: () = assert!(SHARED_BITS == 33 && SPAN_LONG == 7 && ACCESSES_MAX == 3);
 
-/// Where an item lies. The count of accesses belongs to the cache; the tier writes 0.
+/// Where an item lies. The count of accesses belongs to the cache: the tier begins it at
+/// 0, and carries it along when an item is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Place(pub u64);
 

@@ -6,7 +6,8 @@
 //!
 //! Between the start and its turn an item can die without a note, because nobody knows yet where it
 //! lies. That is why the superblock names the segments whose turn is still to come as *unsettled*,
-//! and why a process that is killed before it finds them void when it starts again.
+//! and why a process that is killed before it finds them void when it starts again. A segment is
+//! settled when the index has been given its items, or when its table entry is zeroed.
 
 use ::io::device::{PAGE_BYTES, Pages};
 use codec::Damaged;
@@ -43,7 +44,7 @@ impl Flash {
                 Ok((items, dead)) => self.give(found, &items, &dead, flushes, links),
                 Err(Damaged) => {
                     self.counters.damaged.add(1);
-                    self.free_segment(&mut lock(&self.writer), found.segment);
+                    self.give(found, &[], &Dead::default(), flushes, links);
                 }
             }
         }
@@ -74,7 +75,15 @@ impl Flash {
         }
     }
 
-    /// Gives the index the living items of a segment.
+    /// Says on the device that a segment that was found is not valid, before it counts as settled.
+    pub(crate) fn reject(&self, segment: u32) {
+        if self.invalidate(segment).is_err() {
+            self.counters.io_errors.add(1);
+            self.void_device();
+        }
+    }
+
+    /// Gives the index the living items of a segment; one without items is free.
     fn give(
         &self,
         found: ListedSegment,
@@ -87,6 +96,7 @@ impl Flash {
         {
             let mut writer = lock(&self.writer);
             if items.is_empty() || writer.flushes != flushes {
+                self.reject(found.segment);
                 self.free_segment(&mut writer, found.segment);
                 return;
             }

@@ -105,7 +105,7 @@ impl Flash {
         }
         // A row that is dead is not stored. So a unit never has two rows of one key.
         let staged = |hash, number| self.geometry.staged(number, hash);
-        writer.unit.retain(|row| links.accesses(row.hash, staged(row.hash, row.number)).is_some());
+        writer.unit.retain(|row| links.accesses(row.hash, staged(row.hash, row.number)));
         if writer.unit.rows.is_empty() {
             return Ok(());
         }
@@ -131,7 +131,8 @@ impl Flash {
         let (segment, span) = (open.segment, self.geometry.span(granule, head.unit_bytes()));
         for row in &unit.rows {
             let place = self.geometry.sealed(Spot { segment, granule }, span, row.hash);
-            let is_dead = !links.relocate(row.hash, staged(row.hash, row.number), place);
+            let to = place.with_accesses(row.accesses);
+            let is_dead = !links.relocate(row.hash, staged(row.hash, row.number), to);
             open.items.push(Item { hash: row.hash, granule, span, is_dead });
         }
         let moved = unit.moved_bytes() as u64 * head.unit_bytes() as u64 / head.raw_bytes as u64;

@@ -103,6 +103,8 @@ pub(crate) struct StagedRow {
     /// No other row that is staged has it.
     pub(crate) number: u64,
     start: usize,
+    /// As its place had when the unit was about to be sealed.
+    pub(crate) accesses: u8,
     /// Collection has staged it, not a caller.
     pub(crate) is_moved: bool,
 }
@@ -141,7 +143,7 @@ impl OpenUnit {
     pub(crate) fn push(&mut self, hash: u64, row: &[u8], is_moved: bool) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
-        self.rows.push(StagedRow { hash, number, start: self.raw.len(), is_moved });
+        self.rows.push(StagedRow { hash, number, start: self.raw.len(), accesses: 0, is_moved });
         self.raw.extend_from_slice(row);
         number
     }
@@ -163,18 +165,16 @@ impl OpenUnit {
         self.rows.get(index + 1).map_or(self.raw.len(), |row| row.start)
     }
 
-    /// Keeps the rows that `is_alive` says, in their order.
-    pub(crate) fn retain(&mut self, is_alive: impl Fn(&StagedRow) -> bool) {
+    /// Keeps the rows of which `accesses` knows the accesses, in their order.
+    pub(crate) fn retain(&mut self, accesses: impl Fn(&StagedRow) -> Option<u8>) {
         let (mut kept, mut end) = (0, 0);
         for index in 0..self.rows.len() {
             let row = self.rows[index];
-            if !is_alive(&row) {
-                continue;
-            }
+            let Some(accesses) = accesses(&row) else { continue };
             let range = row.start..self.end_of(index);
             let length = range.len();
             self.raw.copy_within(range, end);
-            self.rows[kept] = StagedRow { start: end, ..row };
+            self.rows[kept] = StagedRow { start: end, accesses, ..row };
             (kept, end) = (kept + 1, end + length);
         }
         self.rows.truncate(kept);
@@ -213,7 +213,7 @@ mod tests {
             unit.rows.iter().map(|row| geometry.staged(row.number, row.hash)).collect();
         assert_eq!(unit.row(&geometry, places[1]), Some(&b"second"[..]));
         assert_eq!(unit.moved_bytes(), 10);
-        unit.retain(|row| row.hash != 2 && row.hash != 3);
+        unit.retain(|row| (row.hash != 2 && row.hash != 3).then_some(1));
         assert_eq!(unit.raw, b"onefour");
         let found: Vec<_> = places.iter().map(|&place| unit.row(&geometry, place)).collect();
         assert_eq!(found, [Some(&b"one"[..]), None, None, Some(&b"four"[..])]);
