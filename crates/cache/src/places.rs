@@ -106,17 +106,12 @@ impl Cache {
         place: flash::Place,
         decide: impl FnOnce(flash::Place) -> (Option<flash::Place>, R),
     ) -> Option<R> {
-        let result = self.index.update_present(
-            guard,
-            hash,
-            |found| is_at(found, place),
-            |found| {
-                let (to, result) = decide(flash_place(found));
-                let change = to.map_or(Change::Remove, |to| Change::Set(flash_location(to)));
-                (change, result)
-            },
-        );
-        result
+        let is_it = |found| is_at(found, place);
+        self.index.update_present(guard, hash, is_it, |found| {
+            let (to, result) = decide(flash_place(found));
+            let change = to.map_or(Change::Remove, |to| Change::Set(flash_location(to)));
+            (change, result)
+        })
     }
 
     /// Publishes an item of the hot zone in the place of one on flash, under the lock of its index

@@ -1,10 +1,23 @@
-//! The tier as its caller sees it.
+//! The tier as its caller holds it, and what concerns all of its segments at once.
 
-use std::io;
+use std::sync::Arc;
 
-use codec::record::Record;
+use ::io::device::Device;
+use stdx::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use stdx::sync::{Mutex, lock};
 
+use crate::chores::Chores;
+use crate::geometry::Geometry;
+use crate::journal::Journal;
+use crate::stats::Counters;
+use crate::superblock::Superblock;
+use crate::writer::Writer;
 use crate::{Links, Place};
+
+/// Bytes of a segment unless something else is asked for.
+pub const SEGMENT_BYTES_DEFAULT: usize = 1 << 20;
+/// The level of zstd unless another is asked for.
+pub const LEVEL_DEFAULT: i32 = 3;
 
 /// What a tier is made with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,64 +32,156 @@ pub struct Settings {
     pub boot_id: [u8; 16],
 }
 
-/// Why an item was not taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused {
-    /// A segment has no room for it.
-    TooLarge,
-    /// What was taken before is not written yet: after [`Flash::maintain`] there is room again.
-    Busy,
-    /// The device does not take writes.
-    Failing,
-    /// The tier is closed.
-    Closed,
+impl Settings {
+    /// The default sizes and level.
+    pub fn new(hash_seed: [u8; 16], boot_id: [u8; 16]) -> Self {
+        let segment_bytes = SEGMENT_BYTES_DEFAULT;
+        Self { segment_bytes, level: LEVEL_DEFAULT, hash_seed, boot_id }
+    }
 }
 
-/// The tier.
-pub struct Flash {}
+/// The flash tier of one device.
+pub struct Flash {
+    pub(crate) device: Arc<dyn Device>,
+    pub(crate) geometry: Geometry,
+    pub(crate) hash_seed: [u8; 16],
+    pub(crate) superblock: Mutex<Superblock>,
+    pub(crate) segments: Box<[Segment]>,
+    pub(crate) chores: Mutex<Chores>,
+    pub(crate) writer: Mutex<Writer>,
+    /// What the next segment to be opened gets.
+    pub(crate) next_sequence: AtomicU64,
+    /// Something died or was flushed, and the device does not know.
+    pub(crate) unsound: AtomicBool,
+    pub(crate) counters: Counters,
+}
+
+/// What is known of a segment without a lock.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    state: AtomicU64,
+    pub(crate) journal: Journal,
+}
+
+/// Where the units of a segment are, and since when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Nowhere.
+    Free,
+    /// In a buffer, under the writer's lock.
+    Buffered(u64),
+    /// On the device.
+    Written(u64),
+}
+
+impl Segment {
+    const WRITTEN: u64 = 1;
+
+    pub(crate) fn new() -> Self {
+        Self { state: AtomicU64::new(0), journal: Journal::new() }
+    }
+
+    pub(crate) fn state(&self) -> State {
+        // Acquire: partner is the release in `set_state`.
+        match self.state.load(Ordering::Acquire) {
+            0 => State::Free,
+            word if word & Self::WRITTEN == 0 => State::Buffered(word >> 1),
+            word => State::Written(word >> 1),
+        }
+    }
+
+    /// Under the writer's lock.
+    pub(crate) fn set_state(&self, state: State) {
+        let word = match state {
+            State::Free => 0,
+            State::Buffered(sequence) => sequence << 1,
+            State::Written(sequence) => sequence << 1 | Self::WRITTEN,
+        };
+        // Release: partner is the acquire in `state`. Whoever sees a segment written finds its
+        // pages on the device, and whoever sees a sequence sees that its last use is over.
+        self.state.store(word, Ordering::Release);
+    }
+}
 
 impl Flash {
     /// The seed of the hashes by which items are stored here.
     pub fn hash_seed(&self) -> [u8; 16] {
-        todo!()
+        self.hash_seed
     }
 
-    /// Takes an item into the open unit. Its place is staged: a later `stage`, or `maintain`, seals
-    /// the unit and moves the item by [`Links::relocate`]. The caller leads to the place at once,
-    /// or forgets it.
-    pub fn stage(
-        &self,
-        hash: u64,
-        record: &Record<'_>,
-        links: &dyn Links,
-    ) -> Result<Place, Refused> {
-        todo!()
+    /// Whether the item at this place may have this hash.
+    pub fn may_be(&self, place: Place, hash: u64) -> bool {
+        self.geometry.may_be(place, hash)
     }
 
-    /// Says that the key's item at this place is no longer its value. Takes no lock, and writes at
-    /// most one note: it may be called under a lock of the index.
+    /// Says that the key's item at this place is no longer its value. Takes no lock of the tier,
+    /// and writes at most one note: it may be called under a lock of the index. What it says is on
+    /// the device when it returns; only then may the change be acknowledged.
+    ///
+    /// There is nothing to write for a staged place: its unit is not on the device, and when it is
+    /// sealed the index does not lead to the row any more.
     pub fn forget(&self, place: Place, hash: u64) {
-        todo!()
+        self.counters.items_gone(1);
+        if let Some(spot) = self.geometry.locate(place) {
+            self.journal(spot.segment, spot.granule, hash);
+        }
     }
 
-    /// Writes full segments, and collects when few are free. `true` if there is more to do.
-    pub fn maintain(&self, links: &dyn Links, now: u32) -> bool {
-        todo!()
-    }
-
-    /// Makes everything stored so far void, on the device too.
+    /// Makes everything stored so far void, on the device too. Places handed out before lead
+    /// nowhere. The index is the caller's to empty.
     pub fn flush(&self) {
-        todo!()
+        let mut writer = lock(&self.writer);
+        writer.flushes += 1;
+        writer.unit.clear();
+        if let Some(open) = writer.open.take() {
+            writer.idle.push(open.pages);
+            self.free_segment(&mut writer, open.segment);
+        }
+        while let Some(written) = writer.written.pop_front() {
+            self.free_segment(&mut writer, written.segment);
+        }
+        while let Some(found) = writer.found.pop_front() {
+            self.free_segment(&mut writer, found.segment);
+        }
+        // What waits to be written or is being collected is freed by whoever does that.
+        writer.waiting.iter_mut().for_each(|full| full.is_void = true);
+        self.segments.iter().for_each(|segment| segment.set_state(State::Free));
+        self.counters.no_items();
+        self.void_device();
     }
 
-    /// Gives the index the items of the next few segments of those found at the start, the oldest
-    /// first. `true` while there are more.
-    pub fn recover(&self, links: &dyn Links, now: u32) -> bool {
-        todo!()
+    /// Makes every segment void that was opened before this moment, for the next start: it needs a
+    /// note, and without it nothing new is taken.
+    pub(crate) fn void_device(&self) {
+        let mut superblock = lock(&self.superblock);
+        let next = self.next_sequence.load(Ordering::Relaxed);
+        superblock.void_below = superblock.void_below.max(next);
+        let is_written = self.write_superblock(&superblock);
+        self.unsound.store(!is_written, Ordering::Relaxed);
     }
 
-    /// Seals and writes all, and marks the device as closed cleanly. Nothing is taken after it.
-    pub fn close(&self, links: &dyn Links) -> io::Result<()> {
-        todo!()
+    /// Writes the superblock. `false` if that fails.
+    pub(crate) fn write_superblock(&self, superblock: &Superblock) -> bool {
+        let written = self.device.write_note(0, &superblock.encode());
+        if written.is_err() {
+            self.counters.io_errors.add(1);
+        }
+        written.is_ok()
+    }
+
+    /// Gives a segment back. Nothing may lead to it any more, or everything be void.
+    pub(crate) fn free_segment(&self, writer: &mut Writer, segment: u32) {
+        let known = &self.segments[segment as usize];
+        known.set_state(State::Free);
+        known.journal.close();
+        writer.free.push_back(segment);
+    }
+
+    /// Takes an item out of the index for good.
+    pub(crate) fn drop_item(&self, links: &dyn Links, hash: u64, place: Place) {
+        if links.remove(hash, place) {
+            self.counters.dropped.add(1);
+            self.counters.items_gone(1);
+        }
     }
 }

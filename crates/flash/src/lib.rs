@@ -1,22 +1,80 @@
 //! The flash tier: compressed items in log-structured segments of a file or block device.
+//!
+//! ```text
+//!   stage -> open unit -> open segment -> one write of a whole segment        (stage, writer)
+//!            rows         units, one page or so each
+//!
+//!   place -> memory: found at once
+//!         -> device: a ticket; the caller reads its pages; finish             (reader)
+//!
+//!   maintain: write what is full, collect the oldest segment                  (chores, collect)
+//!   forget:   a note in the segment's journal                                 (journal)
+//!   open, recover: superblock, segment table, item tables, journals           (open, recover)
+//! ```
+//!
+//! The index is the caller's ([`Links`]): it leads from a hash to a [`Place`] of 38 bits, and the
+//! tier keeps nothing in memory for an item on the device. This is SlimCache's tier with units
+//! appended without slot classes, and with these changes: the places know how many pages to read,
+//! and a restart finds the items again.
+//!
+//! # What keeps an older value from coming back
+//!
+//! Notes are found by whoever opens the device after this process was killed, in the order in which
+//! they were written. So at every moment the device says of each item that is not its key's value
+//! any more that it is dead, or says nothing of it:
+//!
+//! * [`Flash::forget`] has written its journal entry when it returns.
+//! * Before a segment is used again its table entry is zeroed, then its journal; only then is a
+//!   place in it handed out, for from then on there are entries to be written.
+//! * A segment's table entry is written after its pages, and nothing else makes it valid.
+//! * A row that the index did not lead to when its unit was sealed is dead in the item table.
+//! * Collection zeroes the table entry of a segment before it stages anything of it again, because
+//!   a staged item can be forgotten without a note ([`mod@collect`]).
+//! * The superblock names the segments that recovery has not reached. The items in them cannot be
+//!   journalled yet, so after another kill they are void ([`mod@recover`]).
+//! * A flush raises the sequence below which segments are void before it returns.
+//! * A journal that runs over, or cannot be written, takes its whole segment with it.
+//!
+//! After a crash of the machine nothing is believed but what was closed cleanly: the superblock
+//! holds the boot's id, and says "clean" only between a close and the next opening.
+//!
+//! In memory, each segment has a sequence that no other use of it had. A read that began before the
+//! segment was used again finds nothing.
+//!
+//! # Locks
+//!
+//! The lock of the chores, then the writer's, then those of the index (in [`Links`]), then the
+//! superblock's. [`Flash::forget`] is called under locks of the index and takes at most the last.
+//! No page is read or written while the writer's lock is held; only notes are.
 
 #![forbid(unsafe_code)]
-// The bodies come next; this is the shape that callers write against.
-#![allow(unused_variables, clippy::todo)]
 
+mod chores;
+mod collect;
 mod flash;
+mod geometry;
+mod journal;
 mod links;
 mod open;
 mod place;
 mod reader;
+mod recover;
+mod stage;
 mod stats;
+mod superblock;
+mod table;
+#[cfg(test)]
+mod tests;
+mod unit;
+mod writer;
 
 pub use codec::record::{Fields, KEY_BYTES_MAX, Record};
 pub use {
-    flash::{Flash, Refused, Settings},
+    flash::{Flash, LEVEL_DEFAULT, SEGMENT_BYTES_DEFAULT, Settings},
     links::Links,
     open::OpenError,
     place::{ACCESSES_MAX, PLACE_BITS, Place},
     reader::{Look, Reader, Ticket},
+    stage::Refused,
     stats::FlashStats,
 };

@@ -2,23 +2,25 @@
 
 use crate::Place;
 
-/// The index, as the tier sees it. All of this is called while the writer's lock is held, so it
-/// may take the locks of the index and never calls back into the tier, but for
-/// [`crate::Flash::forget`], which takes no lock.
+/// The index, as the tier sees it. Most of this is called while the writer's lock is held, so it
+/// may take the locks of the index, and calls nothing of the tier but [`crate::Flash::forget`].
 ///
-/// Two places are the same if they are but for their accesses ([`Place::is_same`]).
+/// Two places are the same if they are but for their accesses ([`Place::is_same`]). The index leads
+/// to at most one item of a key, here or in another tier. What it does about a key, a call of
+/// [`crate::Flash::forget`] included, is one step for every other look at that key.
 pub trait Links {
-    /// How often the item was read since its place was handed out; nothing if the index does not
-    /// lead to this place any more.
+    /// How often the item was read since it was stored, or stored again by collection; nothing if
+    /// the index does not lead to this place any more.
     fn accesses(&self, hash: u64, place: Place) -> Option<u8>;
 
-    /// Leads to `to` where the index led to `from`. `false` if it does not any more.
+    /// Leads to `to`, with its accesses, where the index led to `from`. `false` if it does not lead
+    /// there any more.
     fn relocate(&self, hash: u64, from: Place, to: Place) -> bool;
 
     /// Takes the item out of the index. `false` if it was not there any more.
     fn remove(&self, hash: u64, place: Place) -> bool;
 
-    /// Leads to an item that was found at the start. `false` if its key was changed since, or is
-    /// there already, or there is no room.
+    /// Leads to an item that was found at the start. `false` if its key was changed since, removals
+    /// included, or is there already, or there is no room: then it is dead from now on.
     fn insert(&self, hash: u64, place: Place) -> bool;
 }

@@ -1,12 +1,33 @@
 //! Opening a device, and formatting one.
+//!
+//! What is on a device counts if it was closed cleanly or if the machine has not been started anew
+//! since: notes outlive a process that is killed, in the kernel's page cache, but not a crash of
+//! the machine. Of the segments that count, the superblock says which are void, and their table
+//! entries are zeroed before anything else happens; the rest wait for [`Flash::recover`].
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use ::io::device::Device;
+use ::io::device::{Device, PAGE_BYTES, Pages};
+use codec::Encoder;
+use stdx::sync::Mutex;
+use stdx::sync::atomic::{AtomicBool, AtomicU64};
 
+use crate::chores::Chores;
+use crate::flash::Segment;
+use crate::geometry::{ENTRY_BYTES, Geometry};
+use crate::stats::Counters;
+use crate::superblock::{NoSuperblock, Superblock};
+use crate::table::Entry;
+use crate::writer::{BUFFERS, ListedSegment, OpenUnit, Writer};
 use crate::{Flash, Settings};
+
+/// Bytes of the segment table that are read and zeroed at once.
+const TABLE_STEP_BYTES: usize = 64 << 10;
+
+const _: () = assert!(TABLE_STEP_BYTES.is_multiple_of(ENTRY_BYTES));
 
 /// Why a device cannot be used.
 #[derive(Debug)]
@@ -18,7 +39,7 @@ pub enum OpenError {
     },
     /// Another version of the tier has written it.
     OtherVersion(u32),
-    /// It was formatted with other sizes than are asked for.
+    /// It was formatted with other sizes.
     OtherShape {
         /// Bytes of its segments.
         segment_bytes: u64,
@@ -33,11 +54,34 @@ pub enum OpenError {
 
 impl fmt::Display for OpenError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        todo!()
+        match self {
+            Self::TooSmall { bytes_min } => {
+                write!(formatter, "the device is too small: it needs at least {bytes_min} bytes")
+            }
+            Self::OtherVersion(version) => {
+                write!(formatter, "the device holds data of another version ({version})")
+            }
+            Self::OtherShape { segment_bytes, segments } => write!(
+                formatter,
+                "the device was formatted with another size: {segments} segments of \
+                 {segment_bytes} bytes"
+            ),
+            Self::Damaged => formatter.write_str(
+                "the device's first page is neither blank nor of a flash tier, or it is damaged",
+            ),
+            Self::Io(error) => write!(formatter, "the device cannot be used: {error}"),
+        }
     }
 }
 
-impl std::error::Error for OpenError {}
+impl std::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            _ => None,
+        }
+    }
+}
 
 impl From<io::Error> for OpenError {
     fn from(error: io::Error) -> Self {
@@ -47,13 +91,138 @@ impl From<io::Error> for OpenError {
 
 impl Flash {
     /// Opens a device, and formats it if its first page is blank. What was stored on it is found
-    /// by [`Flash::recover`].
+    /// by [`Flash::recover`]. A device that is refused is left as it is.
     pub fn open(device: Arc<dyn Device>, settings: &Settings) -> Result<Self, OpenError> {
-        todo!()
+        let mut page = [0; PAGE_BYTES];
+        if device.pages() > 0 {
+            device.read_note(0, &mut page)?;
+        }
+        let before = match Superblock::decode(&page) {
+            Ok(superblock) => superblock,
+            Err(NoSuperblock::Blank) => return Self::format(device, settings),
+            Err(NoSuperblock::Version(version)) => return Err(OpenError::OtherVersion(version)),
+            Err(NoSuperblock::Damaged) => return Err(OpenError::Damaged),
+        };
+        let geometry = Geometry::new(device.pages(), settings.segment_bytes).ok();
+        let is_shape = |it: &Geometry| {
+            it.segment_bytes as u64 == u64::from(before.segment_bytes)
+                && u64::from(it.segments) == before.segments
+        };
+        let Some(geometry) = geometry.filter(is_shape) else {
+            let segment_bytes = before.segment_bytes.into();
+            return Err(OpenError::OtherShape { segment_bytes, segments: before.segments });
+        };
+        let is_trusted = before.clean || before.boot_id == settings.boot_id;
+        let counts = |sequence| is_trusted && before.counts(sequence);
+        let (found, next) = read_table(&*device, &geometry, counts)?;
+        let next = next.max(before.void_below).max(before.unsettled_below);
+        let first = found.front().map(|found| found.entry.sequence);
+        let superblock = Superblock {
+            boot_id: settings.boot_id,
+            clean: false,
+            void_below: if is_trusted { before.void_below } else { next },
+            unsettled_from: first.unwrap_or(0),
+            unsettled_below: first.map_or(0, |_| next),
+            ..before
+        };
+        device.write_note(0, &superblock.encode())?;
+        // What says that it was closed cleanly must not outlive what comes now.
+        device.sync()?;
+        Ok(Self::new(device, settings, geometry, superblock, found, next))
     }
 
     /// Begins anew on a device, whatever is there.
     pub fn format(device: Arc<dyn Device>, settings: &Settings) -> Result<Self, OpenError> {
-        todo!()
+        let geometry = Geometry::new(device.pages(), settings.segment_bytes)
+            .map_err(|bytes_min| OpenError::TooSmall { bytes_min })?;
+        let superblock = Superblock {
+            segment_bytes: settings.segment_bytes as u32,
+            segments: geometry.segments.into(),
+            hash_seed: settings.hash_seed,
+            boot_id: settings.boot_id,
+            clean: false,
+            void_below: 1,
+            unsettled_from: 0,
+            unsettled_below: 0,
+        };
+        // Half-way through, the device is blank.
+        device.write_note(0, &[0; PAGE_BYTES])?;
+        let (found, next) = read_table(&*device, &geometry, |_| false)?;
+        device.write_note(0, &superblock.encode())?;
+        device.sync()?;
+        Ok(Self::new(device, settings, geometry, superblock, found, next))
     }
+
+    fn new(
+        device: Arc<dyn Device>,
+        settings: &Settings,
+        geometry: Geometry,
+        superblock: Superblock,
+        found: VecDeque<ListedSegment>,
+        next_sequence: u64,
+    ) -> Self {
+        let mut is_found = vec![false; geometry.segments as usize];
+        found.iter().for_each(|found| is_found[found.segment as usize] = true);
+        let is_free = |&segment: &u32| !is_found[segment as usize];
+        let writer = Writer {
+            unit: OpenUnit::new(geometry.segment_bytes),
+            open: None,
+            waiting: VecDeque::new(),
+            idle: (0..BUFFERS).map(|_| Pages::zeroed(geometry.segment_pages())).collect(),
+            free: (0..geometry.segments).filter(is_free).collect(),
+            written: VecDeque::new(),
+            found,
+            flushes: 0,
+            failures: 0,
+            is_closed: false,
+            encoder: Encoder::new(settings.level),
+            stored: Vec::new(),
+            row: Vec::new(),
+        };
+        Self {
+            device,
+            geometry,
+            hash_seed: superblock.hash_seed,
+            superblock: Mutex::new(superblock),
+            segments: (0..geometry.segments).map(|_| Segment::new()).collect(),
+            chores: Mutex::new(Chores::default()),
+            writer: Mutex::new(writer),
+            next_sequence: AtomicU64::new(next_sequence),
+            unsound: AtomicBool::new(false),
+            counters: Counters::default(),
+        }
+    }
+}
+
+/// Reads the segment table, zeroes the entries that do not count, and returns the others in the
+/// order of their sequences, and a sequence above all that were there.
+fn read_table(
+    device: &dyn Device,
+    geometry: &Geometry,
+    counts: impl Fn(u64) -> bool,
+) -> io::Result<(VecDeque<ListedSegment>, u64)> {
+    let (mut found, mut next) = (Vec::new(), 1);
+    let mut bytes = vec![0; geometry.segments as usize * ENTRY_BYTES];
+    let mut segment = 0;
+    for bytes in bytes.chunks_mut(TABLE_STEP_BYTES) {
+        let at = geometry.entry_at(segment);
+        device.read_note(at, bytes)?;
+        let mut is_changed = false;
+        for bytes in bytes.chunks_exact_mut(ENTRY_BYTES) {
+            let entry = Entry::decode(bytes);
+            next = next.max(entry.map_or(0, |entry| entry.sequence.saturating_add(1)));
+            if let Some(entry) = entry.filter(|entry| counts(entry.sequence)) {
+                found.push(ListedSegment { segment, entry });
+            } else if bytes.iter().any(|&byte| byte != 0) {
+                bytes.fill(0);
+                is_changed = true;
+            }
+            segment += 1;
+        }
+        if is_changed {
+            device.write_note(at, bytes)?;
+        }
+    }
+    found.sort_unstable_by_key(|found| found.entry.sequence);
+    Ok((found.into(), next))
 }

@@ -1,14 +1,30 @@
 //! Looking for an item.
+//!
+//! An item in memory, staged or in a buffer, is found at once, under the writer's lock. For an item
+//! on the device a look is a [`Ticket`]: the caller reads its pages, however he likes, and then
+//! finishes. A ticket holds the sequence of its segment, and finds nothing once the segment has
+//! another.
 
 use ::io::device::Pages;
 use codec::record::Fields;
+use codec::{Damaged, Decoder};
+use stdx::sync::lock;
 
+use crate::flash::State;
+use crate::geometry::Spot;
+use crate::place::SPAN_LONG;
+use crate::unit::{self, Head, Origin};
 use crate::{Flash, Place};
 
 /// A thread's decoder and buffers. The value of the last hit lies in it.
 #[derive(Default)]
 pub struct Reader {
-    value: Vec<u8>,
+    decoder: Decoder,
+    /// A unit that was in memory, as it is stored.
+    stored: Vec<u8>,
+    /// The rows of a unit, or one row.
+    raw: Vec<u8>,
+    value: std::ops::Range<usize>,
 }
 
 impl Reader {
@@ -19,12 +35,32 @@ impl Reader {
 
     /// The value of the last hit; empty after anything else.
     pub fn value(&self) -> &[u8] {
-        &self.value
+        &self.raw[self.value.clone()]
     }
 
-    /// Bytes of decoder and buffers.
+    /// Bytes of decoder and buffers: at most a segment each of stored and raw bytes, and what the
+    /// decoder needs for them.
     pub fn memory_bytes(&self) -> usize {
-        todo!()
+        self.decoder.memory_bytes() + self.stored.capacity() + self.raw.capacity()
+    }
+
+    /// Looks for the key among the raw rows.
+    fn find(&mut self, key: &[u8]) -> Result<Option<Fields>, Damaged> {
+        let Some((fields, value)) = unit::find(&self.raw, key)? else { return Ok(None) };
+        self.value = value;
+        Ok(Some(fields))
+    }
+
+    fn decode(
+        &mut self,
+        origin: Origin,
+        bytes: Option<&[u8]>,
+        key: &[u8],
+        raw_bytes_max: usize,
+    ) -> Result<Option<Fields>, Damaged> {
+        let Self { decoder, stored, raw, .. } = self;
+        unit::decode(origin, bytes.unwrap_or(stored), raw_bytes_max, decoder, raw)?;
+        self.find(key)
     }
 }
 
@@ -33,7 +69,8 @@ impl Reader {
 pub enum Look {
     /// The item; its value is [`Reader::value`].
     Found(Fields),
-    /// It is not there.
+    /// It is not there: not this key's, damaged, or gone since. If the index still leads to the
+    /// very place, there is nothing to find; if it leads elsewhere by now, it is there.
     Absent,
     /// Pages have to be read first: then [`Flash::finish`].
     Wait(Ticket),
@@ -46,23 +83,110 @@ pub struct Ticket {
     pub page: u64,
     /// How many.
     pub pages: usize,
+    spot: Spot,
+    sequence: u64,
+    /// The pages hold the unit to its end, or it is damaged.
+    is_whole: bool,
 }
 
 impl Flash {
-    /// Whether the item at this place may have this hash.
-    pub fn may_be(&self, place: Place, hash: u64) -> bool {
-        todo!()
-    }
-
-    /// Looks for the item of a key at a place that the index gave. Takes the writer's lock only
-    /// for a place that is staged.
+    /// Looks for the item of a key at a place that the index gave. Takes the writer's lock only for
+    /// an item that is in memory.
     pub fn look(&self, place: Place, key: &[u8], reader: &mut Reader) -> Look {
-        todo!()
+        reader.value = 0..0;
+        if place.is_staged() {
+            return self.look_staged(place, key, reader);
+        }
+        let Some(spot) = self.geometry.locate(place) else { return self.miss() };
+        let segment = &self.segments[spot.segment as usize];
+        if let State::Buffered(_) = segment.state()
+            && let Some(sequence) = self.copy_buffered(spot, &mut reader.stored)
+        {
+            let origin = Origin { sequence, granule: spot.granule };
+            let found = reader.decode(origin, None, key, self.geometry.segment_bytes);
+            return self.outcome(found);
+        }
+        let State::Written(sequence) = segment.state() else { return self.miss() };
+        let page = self.geometry.page_of(spot.segment)
+            + (self.geometry.offset_of(spot.granule) / ::io::device::PAGE_BYTES) as u64;
+        let is_whole = place.span() != SPAN_LONG;
+        let pages = if is_whole { place.span().into() } else { 1 };
+        Look::Wait(Ticket { page, pages, spot, sequence, is_whole })
     }
 
     /// Goes on with what a ticket's read has brought. What is damaged, or another key's, or was
-    /// written over since, is absent. The caller asks the index again before he believes a hit.
+    /// written over since, is absent. A hit was the key's value when it was looked for; the caller
+    /// asks the index again whether it still is ([`Flash::is_current`]).
     pub fn finish(&self, ticket: &Ticket, pages: &Pages, key: &[u8], reader: &mut Reader) -> Look {
-        todo!()
+        reader.value = 0..0;
+        if !self.is_current(ticket) {
+            return self.miss();
+        }
+        let Spot { granule, .. } = ticket.spot;
+        let offset = self.geometry.offset_of(granule);
+        let unit = pages.bytes().get(offset % ::io::device::PAGE_BYTES..).unwrap_or(&[]);
+        if !ticket.is_whole
+            && let Ok(head) = Head::read(unit)
+            && offset + head.unit_bytes() <= self.geometry.segment_bytes
+        {
+            let pages = self.geometry.pages_of(granule, head.unit_bytes());
+            return Look::Wait(Ticket { pages, is_whole: true, ..*ticket });
+        }
+        let origin = Origin { sequence: ticket.sequence, granule };
+        let found = reader.decode(origin, Some(unit), key, self.geometry.segment_bytes);
+        self.outcome(found)
+    }
+
+    /// Whether what a ticket's read has brought is what lies there now. Whoever wants to store a
+    /// hit elsewhere asks this under the key's lock, and whether the index still leads to the very
+    /// place: the place alone may be that of another item of the key by then.
+    pub fn is_current(&self, ticket: &Ticket) -> bool {
+        let state = self.segments[ticket.spot.segment as usize].state();
+        state == State::Written(ticket.sequence)
+    }
+
+    fn look_staged(&self, place: Place, key: &[u8], reader: &mut Reader) -> Look {
+        reader.raw.clear();
+        match lock(&self.writer).unit.row(&self.geometry, place) {
+            None => return self.miss(),
+            Some(row) => reader.raw.extend_from_slice(row),
+        }
+        let found = reader.find(key);
+        self.outcome(found)
+    }
+
+    /// Copies a unit out of its buffer, and returns the sequence of its segment; nothing if the
+    /// segment is in no buffer any more.
+    fn copy_buffered(&self, spot: Spot, target: &mut Vec<u8>) -> Option<u64> {
+        let writer = lock(&self.writer);
+        let open = writer.open.as_ref().filter(|open| open.segment == spot.segment);
+        let open = open.map(|open| (open.sequence, &open.pages));
+        let mut full = writer.waiting.iter();
+        let full = full.find(|full| full.segment == spot.segment && !full.is_void);
+        let (sequence, pages) = open.or(full.map(|full| (full.entry.sequence, &*full.pages)))?;
+        let unit = &pages.bytes()[self.geometry.offset_of(spot.granule)..];
+        let unit_bytes = Head::read(unit).map_or(0, |head| head.unit_bytes());
+        target.clear();
+        target.extend_from_slice(unit.get(..unit_bytes).unwrap_or(&[]));
+        Some(sequence)
+    }
+
+    fn miss(&self) -> Look {
+        self.counters.misses.add(1);
+        Look::Absent
+    }
+
+    fn outcome(&self, found: Result<Option<Fields>, Damaged>) -> Look {
+        match found {
+            Ok(Some(fields)) => {
+                self.counters.hits.add(1);
+                Look::Found(fields)
+            }
+            Ok(None) => self.miss(),
+            Err(Damaged) => {
+                self.counters.damaged.add(1);
+                Look::Absent
+            }
+        }
     }
 }

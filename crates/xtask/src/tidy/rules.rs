@@ -21,7 +21,7 @@ pub const PARTNER_LINES: usize = 6;
 pub const UNSAFE_ROOMS: &[&str] = &["stdx", "io", "memory", "index", "hot"];
 /// Other files in which a decision allows unsafe code; their crates deny it elsewhere.
 pub const UNSAFE_FILES: &[&str] = &["crates/cache/src/places.rs", "crates/compressed/src/raw.rs"];
-const ATOMIC_ROOMS: &[&str] = &["stdx", "memory", "index", "hot", "compressed", "cache"];
+const ATOMIC_ROOMS: &[&str] = &["stdx", "memory", "index", "hot", "compressed", "flash", "cache"];
 const BINARY_ROOMS: &[&str] = &["server", "bench", "xtask"];
 const STRONG_ORDERINGS: &[&str] = &["Acquire", "Release", "AcqRel", "SeqCst"];
 

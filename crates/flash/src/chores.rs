@@ -1,0 +1,165 @@
+//! What the background does: writing full segments, keeping segments free, and closing. One chore
+//! at a time, under a lock of their own, which is taken before the writer's.
+
+use std::io;
+
+use ::io::device::{PAGE_BYTES, Page, Pages};
+use stdx::sync::atomic::Ordering;
+use stdx::sync::lock;
+
+use crate::flash::State;
+use crate::stage::FAILURES_MAX;
+use crate::table;
+use crate::writer::{FullSegment, ListedSegment};
+use crate::{Flash, Links, Refused};
+
+/// Closing gives up on what is staged after so many attempts to find room for it.
+const CLOSE_ATTEMPTS_MAX: usize = 4;
+
+/// What a chore keeps for the next one.
+#[derive(Debug, Default)]
+pub(crate) struct Chores {
+    /// A segment that is being collected.
+    pub(crate) pages: Pages,
+    /// Collection goes on until the high watermark.
+    pub(crate) is_collecting: bool,
+}
+
+impl Flash {
+    /// Seals a full unit, writes full segments, and collects one when few are free. `true` if there
+    /// is more to do.
+    pub fn maintain(&self, links: &dyn Links, now: u32) -> bool {
+        let mut chores = lock(&self.chores);
+        if lock(&self.writer).is_closed {
+            return false;
+        }
+        self.heal();
+        {
+            let mut writer = lock(&self.writer);
+            if writer.unit.is_full() {
+                // Without room the unit is sealed another time.
+                let _ = self.seal(&mut writer, links);
+            }
+        }
+        self.write_waiting(links);
+        self.wants_collection(&mut chores)
+            && self.collect(&mut chores, links, now)
+            && self.wants_collection(&mut chores)
+    }
+
+    /// Tries again what a device refused.
+    fn heal(&self) {
+        if self.unsound.load(Ordering::Relaxed) {
+            self.void_device();
+        }
+        let segment = {
+            let mut writer = lock(&self.writer);
+            if writer.failures < FAILURES_MAX {
+                return;
+            }
+            let Some(segment) = writer.free.pop_front() else { return };
+            segment
+        };
+        // Nobody reads a free segment, and nobody opens one that is not listed.
+        let zeros = Page([0; PAGE_BYTES]);
+        let tried = self.device.write(self.geometry.page_of(segment), &[zeros]);
+        let mut writer = lock(&self.writer);
+        writer.free.push_front(segment);
+        match tried {
+            Ok(()) => writer.failures = 0,
+            Err(_) => self.counters.io_errors.add(1),
+        }
+    }
+
+    /// Writes the segments that wait, one after the other. The lock of chores is held.
+    pub(crate) fn write_waiting(&self, links: &dyn Links) {
+        loop {
+            let Some(full) = lock(&self.writer).waiting.front().cloned() else { return };
+            let is_written = full.is_void || self.write_segment(&full, links);
+            drop(full);
+            let mut writer = lock(&self.writer);
+            let full = writer.waiting.pop_front().expect("only a chore takes it away");
+            let segment = full.segment;
+            if full.is_void || !is_written {
+                self.free_segment(&mut writer, segment);
+            } else {
+                self.list(&mut writer.written, &full);
+            }
+            if !full.is_void {
+                writer.failures = if is_written { 0 } else { writer.failures + 1 };
+            }
+            let pages = std::sync::Arc::try_unwrap(full.pages).expect("the clone is dropped");
+            writer.idle.push(pages);
+        }
+    }
+
+    /// Writes the pages of a segment. If that fails, the index forgets what was in it.
+    fn write_segment(&self, full: &FullSegment, links: &dyn Links) -> bool {
+        let page = self.geometry.page_of(full.segment);
+        if self.device.write(page, full.pages.as_pages()).is_ok() {
+            self.counters.bytes_written.add(self.geometry.segment_bytes as u64);
+            return true;
+        }
+        self.counters.io_errors.add(1);
+        let items = table::read_items(full.entry, full.pages.bytes()).expect("as it was written");
+        for item in items.iter().filter(|item| !item.is_dead) {
+            self.drop_item(links, item.hash, self.place_of(full.segment, item));
+        }
+        false
+    }
+
+    /// Says on the device, whose pages of it are written, that a segment is valid. Under the
+    /// writer's lock, so that a flush comes before, and this is not reached, or after.
+    fn list(&self, written: &mut std::collections::VecDeque<ListedSegment>, full: &FullSegment) {
+        let at = self.geometry.entry_at(full.segment);
+        if self.device.write_note(at, &full.entry.encode()).is_err() {
+            // It is used as any other, but not found again at the next start.
+            self.counters.io_errors.add(1);
+        }
+        let sequence = full.entry.sequence;
+        self.segments[full.segment as usize].set_state(State::Written(sequence));
+        written.push_back(ListedSegment { segment: full.segment, entry: full.entry });
+    }
+
+    /// Gives the index what was found at the start, seals and writes all, and marks the device as
+    /// closed cleanly. Nothing is taken after it, and nothing may be forgotten after it: the device
+    /// would not believe the note.
+    pub fn close(&self, links: &dyn Links) -> io::Result<()> {
+        let mut chores = lock(&self.chores);
+        let errors_before = self.counters.io_errors.get();
+        while self.recover_some(links) {}
+        for attempt in 1.. {
+            let sealed = {
+                let mut writer = lock(&self.writer);
+                let sealed = self.seal(&mut writer, links);
+                self.freeze(&mut writer);
+                writer.is_closed = sealed.is_ok() || attempt == CLOSE_ATTEMPTS_MAX;
+                sealed
+            };
+            self.write_waiting(links);
+            if sealed.is_ok() || attempt == CLOSE_ATTEMPTS_MAX {
+                break;
+            }
+            if sealed == Err(Refused::Busy) && lock(&self.writer).free.is_empty() {
+                self.collect(&mut chores, links, 0);
+            }
+        }
+        if self.unsound.load(Ordering::Relaxed) {
+            self.void_device();
+        }
+        self.device.sync()?;
+        let is_sound = !self.unsound.load(Ordering::Relaxed);
+        if is_sound {
+            let mut superblock = lock(&self.superblock);
+            superblock.clean = true;
+            if self.write_superblock(&superblock) {
+                self.device.sync()?;
+            }
+        }
+        if is_sound && self.counters.io_errors.get() == errors_before {
+            Ok(())
+        } else {
+            Err(io::Error::other("a write failed while the flash tier was closed"))
+        }
+    }
+}

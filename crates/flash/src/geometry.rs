@@ -1,0 +1,280 @@
+//! How a device is laid out, and how places name spots on it.
+//!
+//! ```text
+//!   page 0       1                                                          pages of 4 KiB
+//!   +------------+---------------+----------------------+-----------+-----------+----
+//!   | superblock | segment table | journals             | segment 0 | segment 1 | ...
+//!   |            | 16 B each     | 1/32 segment each    |           |           |
+//!   +------------+---------------+----------------------+-----------+-----------+----
+//!     notes        notes           notes                  one write each
+//! ```
+//!
+//! Units begin at granules, 64 bytes where the device is small enough for a place to name each of
+//! them with [`HASH_BITS_MIN`] bits left for the hash: up to 128 GiB. Each doubling beyond doubles
+//! the granule, up to a page at 8 TiB; what a device has beyond that is not used.
+
+use ::io::device::PAGE_BYTES;
+
+use crate::place::{HASH_SHIFT, Place, SHARED_BITS, SPAN_LONG, SPAN_STAGED, low_bits};
+
+/// The smallest segment.
+pub(crate) const SEGMENT_BYTES_MIN: usize = 64 << 10;
+/// The largest segment.
+pub(crate) const SEGMENT_BYTES_MAX: usize = 8 << 20;
+/// Fewer segments are refused: the watermarks of collection need some to stand between.
+pub(crate) const SEGMENTS_MIN: u32 = 8;
+/// Bytes of an entry of the segment table.
+pub(crate) const ENTRY_BYTES: usize = 16;
+/// Bytes of an entry of a journal.
+pub(crate) const JOURNAL_ENTRY_BYTES: usize = 4;
+
+/// A journal has one byte for so many of its segment: 8,192 entries for 1 MiB.
+const JOURNAL_SHARE: usize = 32;
+/// Places have at least so many bits of the hash.
+const HASH_BITS_MIN: u32 = 2;
+const ADDRESS_BITS_MAX: u32 = SHARED_BITS - HASH_BITS_MIN;
+/// Numbers of staged rows come again only after a million others, however small the device.
+const ADDRESS_BITS_MIN: u32 = 20;
+const GRANULE_LOG2_MIN: u32 = 6;
+const GRANULE_LOG2_MAX: u32 = PAGE_BYTES.trailing_zeros();
+
+const _: () = assert!(PAGE_BYTES.is_power_of_two() && ADDRESS_BITS_MAX == 31);
+const _: () = assert!((SEGMENT_BYTES_MIN / JOURNAL_SHARE).is_multiple_of(JOURNAL_ENTRY_BYTES));
+/// The highest bit of a journal's entry is always set.
+const _: () = assert!(SEGMENT_BYTES_MAX >> GRANULE_LOG2_MIN <= 1 << 17);
+
+/// The layout of one device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Geometry {
+    pub(crate) segment_bytes: usize,
+    pub(crate) segments: u32,
+    granule_log2: u32,
+    hash_bits: u32,
+    journals_at: u64,
+    segments_page: u64,
+}
+
+/// Where a unit begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Spot {
+    pub(crate) segment: u32,
+    /// Counted from the segment's start.
+    pub(crate) granule: u32,
+}
+
+impl Geometry {
+    /// The layout of a device of so many pages, or how many bytes it would need at least.
+    pub(crate) fn new(pages: u64, segment_bytes: usize) -> Result<Self, u64> {
+        assert!(segment_bytes.is_power_of_two(), "the segments' size is a power of two");
+        assert!((SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&segment_bytes), "and in range");
+        let pages = pages.min(1 << ADDRESS_BITS_MAX);
+        let each = (segment_bytes + segment_bytes / JOURNAL_SHARE + ENTRY_BYTES) as u64;
+        let mut segments = (pages * PAGE_BYTES as u64 / each) as u32;
+        while segments > 0 && Self::end_page(segments, segment_bytes) > pages {
+            segments -= 1;
+        }
+        if segments < SEGMENTS_MIN {
+            return Err(Self::end_page(SEGMENTS_MIN, segment_bytes) * PAGE_BYTES as u64);
+        }
+        let end = Self::end_page(segments, segment_bytes) * PAGE_BYTES as u64;
+        let bits_of = |granule_log2: u32| u64::BITS - ((end - 1) >> granule_log2).leading_zeros();
+        let granule_log2 = (GRANULE_LOG2_MIN..=GRANULE_LOG2_MAX)
+            .find(|&granule_log2| bits_of(granule_log2) <= ADDRESS_BITS_MAX)
+            .expect("the pages are few enough for granules of a page");
+        Ok(Self {
+            segment_bytes,
+            segments,
+            granule_log2,
+            hash_bits: SHARED_BITS - bits_of(granule_log2).max(ADDRESS_BITS_MIN),
+            journals_at: Self::journals_page(segments) * PAGE_BYTES as u64,
+            segments_page: Self::segments_page(segments, segment_bytes),
+        })
+    }
+
+    fn journals_page(segments: u32) -> u64 {
+        1 + (u64::from(segments) * ENTRY_BYTES as u64).div_ceil(PAGE_BYTES as u64)
+    }
+
+    fn segments_page(segments: u32, segment_bytes: usize) -> u64 {
+        let journals = u64::from(segments) * (segment_bytes / JOURNAL_SHARE) as u64;
+        Self::journals_page(segments) + journals.div_ceil(PAGE_BYTES as u64)
+    }
+
+    fn end_page(segments: u32, segment_bytes: usize) -> u64 {
+        let pages = (segment_bytes / PAGE_BYTES) as u64;
+        Self::segments_page(segments, segment_bytes) + u64::from(segments) * pages
+    }
+
+    pub(crate) fn granule_bytes(&self) -> usize {
+        1 << self.granule_log2
+    }
+
+    /// Where a segment's entry of the table lies, in bytes.
+    pub(crate) fn entry_at(&self, segment: u32) -> u64 {
+        assert!(segment < self.segments, "there is such a segment");
+        PAGE_BYTES as u64 + u64::from(segment) * ENTRY_BYTES as u64
+    }
+
+    /// Where a segment's journal lies, in bytes.
+    pub(crate) fn journal_at(&self, segment: u32) -> u64 {
+        assert!(segment < self.segments, "there is such a segment");
+        self.journals_at + u64::from(segment) * self.journal_bytes() as u64
+    }
+
+    pub(crate) fn journal_bytes(&self) -> usize {
+        self.segment_bytes / JOURNAL_SHARE
+    }
+
+    /// The first page of a segment.
+    pub(crate) fn page_of(&self, segment: u32) -> u64 {
+        assert!(segment < self.segments, "there is such a segment");
+        self.segments_page + u64::from(segment) * self.segment_pages() as u64
+    }
+
+    pub(crate) fn segment_pages(&self) -> usize {
+        self.segment_bytes / PAGE_BYTES
+    }
+
+    /// What a journal says of the item with this hash in the unit at this granule. Never 0.
+    pub(crate) fn journal_entry(&self, granule: u32, hash: u64) -> u32 {
+        let granule_bits = (self.segment_bytes >> self.granule_log2).trailing_zeros();
+        let hash_bits = u32::BITS - 1 - granule_bits;
+        1 << (u32::BITS - 1) | granule << hash_bits | (hash & low_bits(hash_bits)) as u32
+    }
+
+    /// The place of an item in a sealed unit of so many bytes, its head included.
+    pub(crate) fn sealed(&self, spot: Spot, span: u8, hash: u64) -> Place {
+        assert!(span != SPAN_STAGED, "a sealed unit has pages");
+        let at = self.page_of(spot.segment) * PAGE_BYTES as u64;
+        let address = (at >> self.granule_log2) + u64::from(spot.granule);
+        Place::compose(span, self.hash_bits, hash, address)
+    }
+
+    /// The place of the staged row with this number.
+    pub(crate) fn staged(&self, number: u64, hash: u64) -> Place {
+        let address = number & low_bits(SHARED_BITS - self.hash_bits);
+        Place::compose(SPAN_STAGED, self.hash_bits, hash, address)
+    }
+
+    /// The span of a unit of so many bytes, its head included.
+    pub(crate) fn span(&self, granule: u32, unit_bytes: usize) -> u8 {
+        let pages = self.pages_of(granule, unit_bytes);
+        pages.min(usize::from(SPAN_LONG)) as u8
+    }
+
+    /// How many pages hold so many bytes from a granule on.
+    pub(crate) fn pages_of(&self, granule: u32, unit_bytes: usize) -> usize {
+        (self.offset_of(granule) % PAGE_BYTES + unit_bytes).div_ceil(PAGE_BYTES)
+    }
+
+    /// Bytes from a segment's start to a granule.
+    pub(crate) fn offset_of(&self, granule: u32) -> usize {
+        (granule as usize) << self.granule_log2
+    }
+
+    /// The spot of a place in a sealed unit, if it is one in a segment.
+    pub(crate) fn locate(&self, place: Place) -> Option<Spot> {
+        let address = place.0 >> (HASH_SHIFT + self.hash_bits);
+        let first = self.segments_page << (GRANULE_LOG2_MAX - self.granule_log2);
+        let granule = address.checked_sub(first)?;
+        let granules = (self.segment_bytes >> self.granule_log2) as u64;
+        let segment = u32::try_from(granule / granules).ok()?;
+        let is_there = segment < self.segments && !place.is_staged();
+        is_there.then_some(Spot { segment, granule: (granule % granules) as u32 })
+    }
+
+    /// Whether a place has the hash's bits.
+    pub(crate) fn may_be(&self, place: Place, hash: u64) -> bool {
+        (place.0 >> HASH_SHIFT ^ hash) & low_bits(self.hash_bits) == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::place::PLACE_BITS;
+
+    fn check(geometry: &Geometry) {
+        let granules = (geometry.segment_bytes / geometry.granule_bytes()) as u32;
+        let last = geometry.segments - 1;
+        let mut seen = std::collections::HashSet::new();
+        for segment in [0, 1, last] {
+            for granule in [0, 1, granules - 1] {
+                for hash in [0, 1, u64::MAX] {
+                    let spot = Spot { segment, granule };
+                    let place = geometry.sealed(spot, SPAN_LONG, hash);
+                    assert_eq!(place.0 >> PLACE_BITS, 0);
+                    assert_eq!(geometry.locate(place), Some(spot));
+                    assert!(geometry.may_be(place, hash) && !geometry.may_be(place, hash ^ 1));
+                    assert!(seen.insert(place.0));
+                    let entry = geometry.journal_entry(granule, hash);
+                    assert!(entry >> 31 == 1);
+                    assert_ne!(entry, geometry.journal_entry(granule ^ 1, hash));
+                    assert_ne!(entry, geometry.journal_entry(granule, hash ^ 1));
+                }
+            }
+        }
+        assert_eq!(geometry.locate(Place(0)), None);
+        let highest = geometry.locate(Place(low_bits(PLACE_BITS)));
+        assert!(highest.is_none_or(|spot| spot.segment == last));
+    }
+
+    #[test]
+    fn places_come_back_as_spots_on_devices_of_every_size() {
+        let mut granules = Vec::new();
+        for pages_log2 in 12..36 {
+            for segment_bytes in [SEGMENT_BYTES_MIN, 1 << 20, SEGMENT_BYTES_MAX] {
+                let Ok(geometry) = Geometry::new(1 << pages_log2, segment_bytes) else { continue };
+                check(&geometry);
+                granules.push(geometry.granule_bytes());
+            }
+        }
+        granules.dedup();
+        assert_eq!(granules, [64, 128, 256, 512, 1024, 2048, 4096]);
+    }
+
+    #[test]
+    fn granules_grow_just_above_what_places_can_name() {
+        let edge = 128 << 30 >> GRANULE_LOG2_MAX;
+        let small = Geometry::new(edge, 1 << 20).expect("large enough");
+        let large = Geometry::new(edge + 1024, 1 << 20).expect("large enough");
+        assert_eq!((small.granule_bytes(), small.hash_bits), (64, HASH_BITS_MIN));
+        assert_eq!((large.granule_bytes(), large.hash_bits), (128, HASH_BITS_MIN));
+    }
+
+    #[test]
+    fn parts_of_a_device_do_not_meet_and_end_within_it() {
+        for pages in [2200, 2201, 2304, 100_000, 12_345_678] {
+            let geometry = Geometry::new(pages, 1 << 20).expect("large enough");
+            let last = geometry.segments - 1;
+            let page = |at: u64| at.div_ceil(PAGE_BYTES as u64);
+            let table_end = geometry.entry_at(last) + ENTRY_BYTES as u64;
+            let journals_end = geometry.journal_at(last) + geometry.journal_bytes() as u64;
+            assert!(page(table_end) * PAGE_BYTES as u64 <= geometry.journal_at(0));
+            assert!(page(journals_end) <= geometry.page_of(0));
+            let end = geometry.page_of(last) + geometry.segment_pages() as u64;
+            assert!(end <= pages && end + 300 > pages, "{pages}: {end}");
+        }
+    }
+
+    #[test]
+    fn a_device_below_the_least_number_of_segments_is_too_small() {
+        let bytes_min = Geometry::new(1, 1 << 20).expect_err("one page");
+        let pages = bytes_min / PAGE_BYTES as u64;
+        assert_eq!(Geometry::new(pages - 1, 1 << 20), Err(bytes_min));
+        assert_eq!(Geometry::new(pages, 1 << 20).expect("enough").segments, SEGMENTS_MIN);
+    }
+
+    #[test]
+    fn spans_count_the_pages_that_a_unit_touches() {
+        let geometry = Geometry::new(10_000, 1 << 20).expect("large enough");
+        assert_eq!(geometry.span(0, 1), 1);
+        assert_eq!(geometry.span(0, PAGE_BYTES), 1);
+        assert_eq!(geometry.span(1, PAGE_BYTES), 2);
+        assert_eq!(geometry.span(63, 64), 1);
+        assert_eq!(geometry.span(63, 65), 2);
+        assert_eq!(geometry.span(0, 6 * PAGE_BYTES), 6);
+        assert_eq!(geometry.span(0, 6 * PAGE_BYTES + 1), SPAN_LONG);
+        assert_eq!(geometry.span(0, 1 << 20), SPAN_LONG);
+    }
+}

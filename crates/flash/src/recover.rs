@@ -1,0 +1,139 @@
+//! Recovery: gives the index what was found on the device at the start, while the tier is in use.
+//!
+//! The segments come in the order of their sequences. For each, the item table and the journal are
+//! read, and the index is given every item that is not dead. What it does not take is dead from
+//! then on, on the device too: its key was changed since the start.
+//!
+//! Between the start and its turn an item can die without a note, because nobody knows yet where it
+//! lies. That is why the superblock names the segments whose turn is still to come as *unsettled*,
+//! and why a process that is killed before it finds them void when it starts again. A segment is
+//! settled when the index has been given its items, or when its table entry is zeroed.
+
+use ::io::device::{PAGE_BYTES, Pages};
+use codec::Damaged;
+use stdx::sync::lock;
+
+use crate::flash::State;
+use crate::journal::{self, Dead, Found};
+use crate::table::{self, Item};
+use crate::writer::ListedSegment;
+use crate::{Flash, Links};
+
+/// Segments that a call reads.
+const SEGMENTS_A_CALL: usize = 8;
+/// Items that the index is given while the writer's lock is held.
+const ITEMS_A_LOCK: usize = 256;
+
+impl Flash {
+    /// Gives the index the items of the next few segments of those found at the start, the oldest
+    /// first. `true` while there are more. What has expired by `now` is found so when it is read.
+    pub fn recover(&self, links: &dyn Links, _now: u32) -> bool {
+        let _chores = lock(&self.chores);
+        self.recover_some(links)
+    }
+
+    /// As [`Flash::recover`]. The lock of chores is held.
+    pub(crate) fn recover_some(&self, links: &dyn Links) -> bool {
+        for _ in 0..SEGMENTS_A_CALL {
+            let (found, flushes) = {
+                let mut writer = lock(&self.writer);
+                (writer.found.pop_front(), writer.flushes)
+            };
+            let Some(found) = found else { break };
+            match self.read_found(found) {
+                Ok((items, dead)) => self.give(found, &items, &dead, flushes, links),
+                Err(Damaged) => {
+                    self.counters.damaged.add(1);
+                    self.give(found, &[], &Dead::default(), flushes, links);
+                }
+            }
+        }
+        let next = lock(&self.writer).found.front().map(|found| found.entry.sequence);
+        self.settle_from(next);
+        next.is_some()
+    }
+
+    /// The item table and the journal of a segment. One that is distrusted is read as empty.
+    fn read_found(&self, found: ListedSegment) -> Result<(Vec<Item>, Dead), Damaged> {
+        let table_pages = (found.entry.table_bytes as usize).div_ceil(PAGE_BYTES);
+        let before = self.geometry.segment_pages().checked_sub(table_pages).ok_or(Damaged)?;
+        let mut bytes = vec![0; self.geometry.journal_bytes()];
+        let mut pages = Pages::zeroed(table_pages);
+        let journal_at = self.geometry.journal_at(found.segment);
+        let page = self.geometry.page_of(found.segment) + before as u64;
+        let read = self.device.read_note(journal_at, &mut bytes);
+        if read.and_then(|()| self.device.read(page, pages.as_pages_mut())).is_err() {
+            self.counters.io_errors.add(1);
+            return Err(Damaged);
+        }
+        match journal::read(&bytes) {
+            Found::Distrusted => {
+                self.counters.distrusted.add(1);
+                Ok((Vec::new(), Dead::default()))
+            }
+            Found::Dead(dead) => Ok((table::read_items(found.entry, pages.bytes())?, dead)),
+        }
+    }
+
+    /// Says on the device that a segment that was found is not valid, before it counts as settled.
+    pub(crate) fn reject(&self, segment: u32) {
+        if self.invalidate(segment).is_err() {
+            self.counters.io_errors.add(1);
+            self.void_device();
+        }
+    }
+
+    /// Gives the index the living items of a segment; one without items is free.
+    fn give(
+        &self,
+        found: ListedSegment,
+        items: &[Item],
+        dead: &Dead,
+        flushes: u64,
+        links: &dyn Links,
+    ) {
+        let known = &self.segments[found.segment as usize];
+        {
+            let mut writer = lock(&self.writer);
+            if items.is_empty() || writer.flushes != flushes {
+                self.reject(found.segment);
+                self.free_segment(&mut writer, found.segment);
+                return;
+            }
+            known.journal.settle();
+            known.journal.open(dead.taken);
+            known.set_state(State::Written(found.entry.sequence));
+            let sequence = found.entry.sequence;
+            let at = writer.written.partition_point(|other| other.entry.sequence < sequence);
+            writer.written.insert(at, found);
+        }
+        for items in items.chunks(ITEMS_A_LOCK) {
+            let writer = lock(&self.writer);
+            if writer.flushes != flushes {
+                return;
+            }
+            for item in items.iter().filter(|item| !dead.contains(&self.geometry, item)) {
+                if links.insert(item.hash, self.place_of(found.segment, item)) {
+                    self.counters.recovered.add(1);
+                    self.counters.items_came(1);
+                } else {
+                    self.journal(found.segment, item.granule, item.hash);
+                }
+            }
+        }
+    }
+
+    /// Notes that all segments found at the start are settled but those from a sequence on.
+    fn settle_from(&self, sequence: Option<u64>) {
+        let mut superblock = lock(&self.superblock);
+        let before = *superblock;
+        match sequence {
+            Some(sequence) => superblock.unsettled_from = sequence,
+            None => (superblock.unsettled_from, superblock.unsettled_below) = (0, 0),
+        }
+        // If the note fails, the one before leaves more void than has to be.
+        if *superblock != before && !self.write_superblock(&superblock) {
+            *superblock = before;
+        }
+    }
+}

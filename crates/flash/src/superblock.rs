@@ -1,0 +1,170 @@
+//! The superblock: what the first page of a device says of the rest.
+//!
+//! ```text
+//!    0      8        12             16        24         40       56
+//!   +-------+---------+---------------+----------+-----------+---------+-------+----------+
+//!   | magic | version | segment bytes | segments | hash seed | boot id | clean | reserved |
+//!   | 8     | u32     | u32           | u64      | 16        | 16      | u32   | u32      |
+//!   +-------+---------+---------------+----------+-----------+---------+-------+----------+
+//!   | void below | unsettled from | unsettled below | CRC-32C of all before |
+//!   | u64     64 | u64         72 | u64          80 | u32                88 |
+//!   +------------+----------------+-----------------+-----------------------+
+//! ```
+//!
+//! Which segments count, by their sequence: none below `void_below` (a flush raises it), and none
+//! from `unsettled_from` up to `unsettled_below`. The latter are those that were found at the last
+//! start and not yet given to the index. As long as a key's old item is among them, nobody can
+//! journal it dead when the key is changed, so a process that is killed then leaves them void.
+
+use ::io::device::PAGE_BYTES;
+
+/// Raised with every change of what is on the device.
+pub(crate) const VERSION: u32 = 1;
+
+const MAGIC: [u8; 8] = *b"LarderFL";
+const VERSION_AT: usize = 8;
+const SEGMENT_BYTES_AT: usize = 12;
+const SEGMENTS_AT: usize = 16;
+const HASH_SEED_AT: usize = 24;
+const BOOT_ID_AT: usize = 40;
+const CLEAN_AT: usize = 56;
+const VOID_BELOW_AT: usize = 64;
+const UNSETTLED_FROM_AT: usize = 72;
+const UNSETTLED_BELOW_AT: usize = 80;
+const CRC_AT: usize = 88;
+
+/// Bytes of the superblock.
+pub(crate) const SUPERBLOCK_BYTES: usize = CRC_AT + 4;
+
+const _: () = assert!(SUPERBLOCK_BYTES <= PAGE_BYTES && BOOT_ID_AT + 16 == CLEAN_AT);
+
+/// What the first page says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Superblock {
+    pub(crate) segment_bytes: u32,
+    pub(crate) segments: u64,
+    pub(crate) hash_seed: [u8; 16],
+    pub(crate) boot_id: [u8; 16],
+    /// It was closed after everything had been written, and not opened since.
+    pub(crate) clean: bool,
+    pub(crate) void_below: u64,
+    pub(crate) unsettled_from: u64,
+    pub(crate) unsettled_below: u64,
+}
+
+/// Why a first page is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoSuperblock {
+    /// It is all zeros.
+    Blank,
+    /// Another version's.
+    Version(u32),
+    /// Anything else.
+    Damaged,
+}
+
+impl Superblock {
+    /// Whether a segment with this sequence counts.
+    pub(crate) fn counts(&self, sequence: u64) -> bool {
+        let is_unsettled = (self.unsettled_from..self.unsettled_below).contains(&sequence);
+        sequence != 0 && sequence >= self.void_below && !is_unsettled
+    }
+
+    pub(crate) fn encode(&self) -> [u8; SUPERBLOCK_BYTES] {
+        let mut bytes = [0; SUPERBLOCK_BYTES];
+        let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
+        put(0, &MAGIC);
+        put(VERSION_AT, &VERSION.to_le_bytes());
+        put(SEGMENT_BYTES_AT, &self.segment_bytes.to_le_bytes());
+        put(SEGMENTS_AT, &self.segments.to_le_bytes());
+        put(HASH_SEED_AT, &self.hash_seed);
+        put(BOOT_ID_AT, &self.boot_id);
+        put(CLEAN_AT, &u32::from(self.clean).to_le_bytes());
+        put(VOID_BELOW_AT, &self.void_below.to_le_bytes());
+        put(UNSETTLED_FROM_AT, &self.unsettled_from.to_le_bytes());
+        put(UNSETTLED_BELOW_AT, &self.unsettled_below.to_le_bytes());
+        let sum = codec::checksum(&bytes[..CRC_AT]);
+        bytes[CRC_AT..].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a first page. The version comes before the checksum, for another version may have its
+    /// checksum elsewhere.
+    pub(crate) fn decode(page: &[u8; PAGE_BYTES]) -> Result<Self, NoSuperblock> {
+        if page.iter().all(|&byte| byte == 0) {
+            return Err(NoSuperblock::Blank);
+        }
+        if page[..MAGIC.len()] != MAGIC {
+            return Err(NoSuperblock::Damaged);
+        }
+        let version = u32::from_le_bytes(part(page, VERSION_AT));
+        if version != VERSION {
+            return Err(NoSuperblock::Version(version));
+        }
+        if codec::checksum(&page[..CRC_AT]) != u32::from_le_bytes(part(page, CRC_AT)) {
+            return Err(NoSuperblock::Damaged);
+        }
+        Ok(Self {
+            segment_bytes: u32::from_le_bytes(part(page, SEGMENT_BYTES_AT)),
+            segments: u64::from_le_bytes(part(page, SEGMENTS_AT)),
+            hash_seed: part(page, HASH_SEED_AT),
+            boot_id: part(page, BOOT_ID_AT),
+            clean: u32::from_le_bytes(part(page, CLEAN_AT)) != 0,
+            void_below: u64::from_le_bytes(part(page, VOID_BELOW_AT)),
+            unsettled_from: u64::from_le_bytes(part(page, UNSETTLED_FROM_AT)),
+            unsettled_below: u64::from_le_bytes(part(page, UNSETTLED_BELOW_AT)),
+        })
+    }
+}
+
+fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    bytes[at..at + N].try_into().expect("the range has this length")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn superblock() -> Superblock {
+        Superblock {
+            segment_bytes: 1 << 20,
+            segments: 1000,
+            hash_seed: [1; 16],
+            boot_id: [2; 16],
+            clean: true,
+            void_below: 7,
+            unsettled_from: 10,
+            unsettled_below: 20,
+        }
+    }
+
+    fn page() -> [u8; PAGE_BYTES] {
+        let mut page = [0; PAGE_BYTES];
+        page[..SUPERBLOCK_BYTES].copy_from_slice(&superblock().encode());
+        page
+    }
+
+    #[test]
+    fn a_superblock_comes_back_as_it_was() {
+        assert_eq!(Superblock::decode(&page()), Ok(superblock()));
+        assert_eq!(Superblock::decode(&[0; PAGE_BYTES]), Err(NoSuperblock::Blank));
+    }
+
+    #[test]
+    fn any_changed_byte_is_damage_or_another_version() {
+        for at in 0..SUPERBLOCK_BYTES {
+            let mut page = page();
+            page[at] ^= 0x10;
+            let found = Superblock::decode(&page).expect_err("changed");
+            let is_version = (VERSION_AT..SEGMENT_BYTES_AT).contains(&at);
+            assert_eq!(found != NoSuperblock::Damaged, is_version, "{at}");
+        }
+    }
+
+    #[test]
+    fn void_and_unsettled_segments_do_not_count() {
+        let counts = |sequence| superblock().counts(sequence);
+        assert!(!counts(0) && !counts(6) && counts(7) && counts(9));
+        assert!(!counts(10) && !counts(19) && counts(20));
+    }
+}

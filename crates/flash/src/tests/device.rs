@@ -1,0 +1,125 @@
+//! A device in memory. It can die after so many writes, as for a process that is killed, or refuse
+//! them.
+
+use std::io;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use ::io::device::{Device, PAGE_BYTES, Page};
+
+/// Who writes a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Untouched,
+    Notes,
+    Pages,
+}
+
+#[derive(Debug)]
+pub(crate) struct MemoryDevice {
+    bytes: Mutex<Vec<u8>>,
+    kinds: Mutex<Vec<Kind>>,
+    /// Writes that still reach the device.
+    writes_left: AtomicU64,
+    pub(crate) refuses_pages: AtomicBool,
+    pub(crate) refuses_notes: AtomicBool,
+    pub(crate) refuses_reads: AtomicBool,
+}
+
+impl MemoryDevice {
+    pub(crate) fn new(pages: usize) -> Self {
+        Self {
+            bytes: Mutex::new(vec![0; pages * PAGE_BYTES]),
+            kinds: Mutex::new(vec![Kind::Untouched; pages]),
+            writes_left: AtomicU64::new(u64::MAX),
+            refuses_pages: AtomicBool::new(false),
+            refuses_notes: AtomicBool::new(false),
+            refuses_reads: AtomicBool::new(false),
+        }
+    }
+
+    /// Lets so many more writes reach the device.
+    pub(crate) fn die_after(&self, writes: u64) {
+        self.writes_left.store(writes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.writes_left.load(Ordering::Relaxed) == 0
+    }
+
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        self.bytes.lock().expect("no test has died").clone()
+    }
+
+    pub(crate) fn change(&self, change: impl FnOnce(&mut [u8])) {
+        change(&mut self.bytes.lock().expect("no test has died"));
+    }
+
+    /// Takes a write; `false` if it does not reach the device.
+    fn take_write(&self, pages: std::ops::Range<usize>, kind: Kind) -> bool {
+        for found in &mut self.kinds.lock().expect("no test has died")[pages] {
+            assert!(*found == Kind::Untouched || *found == kind, "pages and notes do not mix");
+            *found = kind;
+        }
+        let left = self.writes_left.load(Ordering::Relaxed);
+        let next = if left == u64::MAX { left } else { left.saturating_sub(1) };
+        self.writes_left.store(next, Ordering::Relaxed);
+        left > 0
+    }
+}
+
+fn refused(flag: &AtomicBool) -> io::Result<()> {
+    if flag.load(Ordering::Relaxed) { Err(io::Error::other("refused")) } else { Ok(()) }
+}
+
+impl Device for MemoryDevice {
+    fn pages(&self) -> u64 {
+        self.kinds.lock().expect("no test has died").len() as u64
+    }
+
+    fn read(&self, page: u64, target: &mut [Page]) -> io::Result<()> {
+        refused(&self.refuses_reads)?;
+        let bytes = self.bytes.lock().expect("no test has died");
+        for (index, target) in target.iter_mut().enumerate() {
+            let at = (page as usize + index) * PAGE_BYTES;
+            target.0.copy_from_slice(&bytes[at..at + PAGE_BYTES]);
+        }
+        Ok(())
+    }
+
+    fn write(&self, page: u64, source: &[Page]) -> io::Result<()> {
+        let page = page as usize;
+        refused(&self.refuses_pages)?;
+        if !self.take_write(page..page + source.len(), Kind::Pages) {
+            return Ok(());
+        }
+        // The last write before the end is torn.
+        let count = if self.is_dead() { source.len() / 2 } else { source.len() };
+        let mut bytes = self.bytes.lock().expect("no test has died");
+        for (index, source) in source[..count].iter().enumerate() {
+            let at = (page + index) * PAGE_BYTES;
+            bytes[at..at + PAGE_BYTES].copy_from_slice(&source.0);
+        }
+        Ok(())
+    }
+
+    fn read_note(&self, at: u64, target: &mut [u8]) -> io::Result<()> {
+        refused(&self.refuses_reads)?;
+        let bytes = self.bytes.lock().expect("no test has died");
+        target.copy_from_slice(&bytes[at as usize..at as usize + target.len()]);
+        Ok(())
+    }
+
+    fn write_note(&self, at: u64, source: &[u8]) -> io::Result<()> {
+        refused(&self.refuses_notes)?;
+        let range = at as usize..at as usize + source.len();
+        if self.take_write(range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES), Kind::Notes) {
+            self.bytes.lock().expect("no test has died")[range].copy_from_slice(source);
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        refused(&self.refuses_notes)
+    }
+}

@@ -1,0 +1,132 @@
+//! A device that refuses: never an older value, never a panic, and all works again afterwards.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::world::value;
+use super::{Random, World};
+use crate::stage::FAILURES_MAX;
+use crate::{Reader, Refused};
+
+const PAGES: usize = 200;
+
+fn refuse(flag: &AtomicBool, is_refused: bool) {
+    flag.store(is_refused, Ordering::Relaxed);
+}
+
+/// Puts items until so many segments were tried, or nothing is taken any more.
+fn fill(world: &World, segments: u64) -> Option<Refused> {
+    let (errors, written) = (world.flash.stats().io_errors, world.flash.stats().bytes_written);
+    for number in 0.. {
+        world.set(number, value(number, number * 4, 900));
+        if let Err(refused) = world.demote(number) {
+            return Some(refused);
+        }
+        world.maintain();
+        let stats = world.flash.stats();
+        let tried = stats.io_errors - errors + (stats.bytes_written - written) / (64 << 10);
+        if tried >= segments {
+            return None;
+        }
+    }
+    None
+}
+
+#[test]
+fn items_that_cannot_be_written_leave_the_index_and_a_failing_device_takes_none() {
+    let world = World::new(PAGES);
+    refuse(&world.device.refuses_pages, true);
+    assert_eq!(fill(&world, 1), None);
+    let stats = world.flash.stats();
+    assert!(stats.dropped > 40 && stats.segments_free + 1 >= stats.segments, "{stats:?}");
+    assert_eq!(fill(&world, 100), Some(Refused::Failing));
+    assert!(world.flash.stats().io_errors >= u64::from(FAILURES_MAX));
+    world.maintain();
+    assert_eq!(world.demote(0).err().or(Some(Refused::Failing)), Some(Refused::Failing));
+    refuse(&world.device.refuses_pages, false);
+    world.maintain();
+    assert_eq!(fill(&world, 2), None);
+    assert!(world.flash.stats().bytes_written > 0);
+}
+
+#[test]
+fn what_died_without_a_note_voids_the_device() {
+    let world = World::new(PAGES);
+    assert_eq!(fill(&world, 2), None);
+    refuse(&world.device.refuses_notes, true);
+    world.delete(0);
+    world.set(9_999, b"value".to_vec());
+    assert_eq!(world.demote(9_999), Err(Refused::Failing));
+    refuse(&world.device.refuses_notes, false);
+    world.maintain();
+    assert_eq!(world.demote(9_999), Ok(true));
+    assert!(world.get(1, &mut Reader::new()).is_some(), "it is used as before");
+    let world = world.killed().recovered();
+    assert_eq!(world.flash.stats().recovered, 0);
+}
+
+#[test]
+fn a_close_that_cannot_write_is_an_error_and_not_clean() {
+    let world = World::new(PAGES);
+    assert_eq!(fill(&world, 2), None);
+    world.set(5_000, b"value".to_vec());
+    assert_eq!(world.demote(5_000), Ok(true));
+    refuse(&world.device.refuses_pages, true);
+    assert!(world.flash.close(&world.index).is_err());
+    assert_eq!(world.get(5_000, &mut Reader::new()), None);
+}
+
+#[test]
+fn refusals_now_and_then_never_bring_an_older_value_back() {
+    let mut errors = 0;
+    for seed in 0..40 {
+        println!("seed {seed}");
+        let mut random = Random(seed);
+        let mut world = World::new(PAGES);
+        let mut latest = std::collections::HashMap::new();
+        let mut reader = Reader::new();
+        for version in 0..4000 {
+            let device = &world.device;
+            for flag in [&device.refuses_notes, &device.refuses_pages, &device.refuses_reads] {
+                if random.below(40) == 0 {
+                    refuse(flag, random.below(3) == 0);
+                }
+            }
+            let number = random.below(200);
+            match random.below(10) {
+                0..4 => {
+                    let length = random.below(1500) as usize;
+                    let value = value(number, version, length);
+                    world.set(number, value.clone());
+                    latest.insert(number, value);
+                    // Refused or not, it is in the index.
+                    let _ = world.demote(number);
+                }
+                4 => {
+                    world.delete(number);
+                    latest.remove(&number);
+                }
+                5 => {
+                    world.flash.maintain(&world.index, world.now);
+                }
+                6 if random.below(100) == 0 => {
+                    let device = &world.device;
+                    refuse(&device.refuses_notes, false);
+                    refuse(&device.refuses_pages, false);
+                    refuse(&device.refuses_reads, false);
+                    world.maintain();
+                    errors += world.flash.stats().io_errors;
+                    world = world.killed();
+                }
+                6 if random.below(10) == 0 => {
+                    world.flash.recover(&world.index, world.now);
+                }
+                _ => {
+                    if let Some(found) = world.get(number, &mut reader) {
+                        assert_eq!(Some(&found), latest.get(&number), "{number} at {version}");
+                    }
+                }
+            }
+        }
+    }
+    assert!(errors > 1000, "{errors}");
+}

@@ -1,0 +1,76 @@
+//! An index that is a map from hashes to what the cache would have there.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::{Links, Place};
+
+/// Where a key's item is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Slot {
+    /// In memory, and this is its value.
+    Hot(Vec<u8>),
+    Flash(Place),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) slots: HashMap<u64, Slot>,
+    /// Changed since the start.
+    pub(crate) changed: HashSet<u64>,
+}
+
+impl State {
+    pub(crate) fn place(&self, hash: u64) -> Option<Place> {
+        match self.slots.get(&hash) {
+            Some(Slot::Flash(place)) => Some(*place),
+            _ => None,
+        }
+    }
+
+    fn leads_to(&self, hash: u64, place: Place) -> Option<Place> {
+        self.place(hash).filter(|found| found.is_same(place))
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct FakeIndex(Mutex<State>);
+
+impl FakeIndex {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("no test has died")
+    }
+}
+
+impl Links for FakeIndex {
+    fn accesses(&self, hash: u64, place: Place) -> Option<u8> {
+        self.state().leads_to(hash, place).map(Place::accesses)
+    }
+
+    fn relocate(&self, hash: u64, from: Place, to: Place) -> bool {
+        let mut state = self.state();
+        let is_there = state.leads_to(hash, from).is_some();
+        if is_there {
+            state.slots.insert(hash, Slot::Flash(to));
+        }
+        is_there
+    }
+
+    fn remove(&self, hash: u64, place: Place) -> bool {
+        let mut state = self.state();
+        let is_there = state.leads_to(hash, place).is_some();
+        if is_there {
+            state.slots.remove(&hash);
+        }
+        is_there
+    }
+
+    fn insert(&self, hash: u64, place: Place) -> bool {
+        let mut state = self.state();
+        let is_free = !state.changed.contains(&hash) && !state.slots.contains_key(&hash);
+        if is_free {
+            state.slots.insert(hash, Slot::Flash(place));
+        }
+        is_free
+    }
+}

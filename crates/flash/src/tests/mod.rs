@@ -1,0 +1,46 @@
+//! A tier on a device in memory, with an index that is a map, and a model of what may be found.
+
+mod cases;
+mod device;
+mod faults;
+mod index;
+mod model;
+mod threads;
+mod world;
+
+pub(crate) use device::MemoryDevice;
+pub(crate) use index::{FakeIndex, Slot};
+pub(crate) use world::World;
+
+use crate::Settings;
+
+/// Numbers from a printed seed (splitmix64).
+#[derive(Debug, Clone)]
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
+    }
+
+    /// A number below `end`.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.draw() % end
+    }
+}
+
+fn mix(number: u64) -> u64 {
+    let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ number >> 31
+}
+
+/// The hash of the key with this number.
+pub(crate) fn hash(key: u64) -> u64 {
+    mix(key ^ 0x5555)
+}
+
+pub(crate) fn settings() -> Settings {
+    Settings { segment_bytes: 64 << 10, ..Settings::new([7; 16], [1; 16]) }
+}

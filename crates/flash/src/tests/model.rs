@@ -1,0 +1,188 @@
+//! Random work against a model: a key is found with a value that may be its latest, or not at all,
+//! whatever was closed, killed or flushed in between.
+
+use std::collections::HashMap;
+
+use super::world::value;
+use super::{Random, Slot, World, hash};
+use crate::{Reader, Refused};
+
+const KEYS: u64 = 300;
+/// Ten segments or so of 64 KiB.
+const PAGES: usize = 180;
+
+/// What may be found of each key: several values while a change was under way at a kill.
+#[derive(Default)]
+struct Model {
+    values: HashMap<u64, Vec<Vec<u8>>>,
+    versions: u64,
+}
+
+struct Run {
+    world: World,
+    model: Model,
+    random: Random,
+    reader: Reader,
+    found: u64,
+}
+
+impl Run {
+    fn new(seed: u64) -> Self {
+        println!("seed {seed}");
+        Self {
+            world: World::new(PAGES),
+            model: Model::default(),
+            random: Random(seed),
+            reader: Reader::new(),
+            found: 0,
+        }
+    }
+
+    fn length(&mut self) -> usize {
+        match self.random.below(100) {
+            0 => 40_000 + self.random.below(26_000) as usize,
+            1..=3 => self.random.below(20_000) as usize,
+            _ => self.random.below(800) as usize,
+        }
+    }
+
+    /// Takes note of a change: what was there may still be found if the process died meanwhile.
+    fn changed(&mut self, number: u64, value: Option<Vec<u8>>) {
+        let values = self.model.values.entry(number).or_default();
+        if !self.world.device.is_dead() {
+            values.clear();
+        }
+        values.extend(value);
+    }
+
+    fn set(&mut self, number: u64) {
+        self.model.versions += 1;
+        let length = self.length();
+        let value = value(number, self.model.versions, length);
+        self.world.set(number, value.clone());
+        self.changed(number, Some(value));
+    }
+
+    fn demote(&mut self, number: u64) {
+        for _ in 0..2 {
+            match self.world.demote(number) {
+                Ok(_) => return,
+                Err(Refused::Busy) => self.world.maintain(),
+                Err(Refused::TooLarge) => {
+                    self.world.delete(number);
+                    return self.changed(number, None);
+                }
+                Err(refused) => panic!("{refused:?}"),
+            }
+        }
+    }
+
+    fn get(&mut self, number: u64) {
+        let Some(value) = self.world.get(number, &mut self.reader) else { return };
+        let expected = self.model.values.get(&number).map_or(&[][..], Vec::as_slice);
+        assert!(expected.contains(&value), "key {number} is stale");
+        self.found += 1;
+    }
+
+    fn step(&mut self) {
+        let number = self.random.below(KEYS);
+        match self.random.below(1000) {
+            0..=399 => {
+                self.set(number);
+                self.demote(number);
+            }
+            400..=449 => self.set(number),
+            450..=549 => self.demote(number),
+            550..=599 => {
+                self.world.delete(number);
+                self.changed(number, None);
+            }
+            600..=949 => self.get(number),
+            950..=997 => {
+                self.world.flash.maintain(&self.world.index, self.world.now);
+            }
+            998 => {
+                self.world.flash.recover(&self.world.index, self.world.now);
+            }
+            _ => {
+                self.world.flush();
+                (0..KEYS).for_each(|number| self.changed(number, None));
+            }
+        }
+    }
+
+    fn check_all(&mut self) {
+        (0..KEYS).for_each(|number| self.get(number));
+    }
+
+    fn with_world(&mut self, change: impl FnOnce(World) -> World) {
+        let spare = World::new(PAGES);
+        let world = std::mem::replace(&mut self.world, spare);
+        self.world = change(world);
+    }
+
+    /// What was in memory only is gone.
+    fn restart_killed(&mut self) {
+        self.with_world(World::killed);
+    }
+
+    /// Closes, and sees that all that was on flash is found again.
+    fn restart_cleanly(&mut self) {
+        (0..KEYS).for_each(|number| self.get(number));
+        while self.world.flash.recover(&self.world.index, self.world.now) {}
+        let before = self.world.flash.stats();
+        let state = self.world.index.state();
+        let kept: Vec<u64> =
+            (0..KEYS).filter(|&number| state.place(hash(number)).is_some()).collect();
+        drop(state);
+        self.with_world(World::reopened);
+        let dropped_at_close = before.distrusted != self.world.flash.stats().distrusted;
+        self.with_world(World::recovered);
+        let stats = self.world.flash.stats();
+        if !dropped_at_close && stats.distrusted == 0 {
+            for number in kept {
+                let slot = self.world.index.state().slots.get(&hash(number)).cloned();
+                assert!(matches!(slot, Some(Slot::Flash(_))), "key {number} is lost");
+                let found = self.found;
+                self.get(number);
+                assert_eq!(self.found, found + 1, "key {number} is not found");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_found_is_the_latest_value_across_flushes_and_clean_restarts() {
+    for seed in 0..12 {
+        let mut run = Run::new(seed);
+        for _ in 0..4 {
+            (0..4000).for_each(|_| run.step());
+            run.check_all();
+            run.restart_cleanly();
+        }
+        let stats = run.world.flash.stats();
+        assert!(run.found > 1000 && stats.damaged == 0, "{}: {stats:?}", run.found);
+    }
+}
+
+#[test]
+fn what_is_found_after_a_kill_at_any_write_is_the_latest_value() {
+    for seed in 1000..1150 {
+        let mut run = Run::new(seed);
+        for _ in 0..6 {
+            let writes = 1 + run.random.below(600);
+            run.world.device.die_after(writes);
+            let mut steps = 0;
+            while !run.world.device.is_dead() && steps < 5000 {
+                run.step();
+                steps += 1;
+            }
+            run.restart_killed();
+            // Sometimes all is recovered at once, sometimes little by little, during the work.
+            if run.random.below(2) == 0 {
+                run.with_world(World::recovered);
+                run.check_all();
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Several threads at once: what a reader finds is at least as new as what was acknowledged before
+//! it began.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::world::value;
+use super::{Random, World};
+use crate::{Reader, Refused};
+
+const KEYS: u64 = 120;
+const WRITERS: u64 = 2;
+const STEPS: usize = 12_000;
+
+/// The version that a value names.
+fn version(value: &[u8]) -> u64 {
+    let text = std::str::from_utf8(value).expect("it is text");
+    let (_, rest) = text.split_once(" at ").expect("it names its version");
+    let (version, _) = rest.split_once(',').expect("it ends");
+    version.parse().expect("a number")
+}
+
+fn write(world: &World, acknowledged: &[AtomicU64], writer: u64) {
+    let mut random = Random(writer);
+    for step in 0..STEPS as u64 {
+        // Each writer has keys of its own, so that it knows their versions.
+        let number = random.below(KEYS / WRITERS) * WRITERS + writer;
+        let version = step * 4 + 2;
+        if random.below(10) == 0 {
+            world.delete(number);
+        } else {
+            world.set(number, value(number, version, random.below(1500) as usize));
+        }
+        // Sequentially consistent, for a test that is not about orders.
+        acknowledged[number as usize].store(version, Ordering::SeqCst);
+        if random.below(4) != 0 {
+            match world.demote(number) {
+                Ok(_) | Err(Refused::Busy) => {}
+                Err(refused) => panic!("{refused:?}"),
+            }
+        }
+        if random.below(4000) == 0 {
+            world.flush();
+        }
+    }
+}
+
+#[test]
+fn readers_find_nothing_older_than_what_was_acknowledged_before() {
+    let world = World::new(200);
+    let acknowledged: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
+    let is_over = AtomicBool::new(false);
+    let found = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                scope.spawn({
+                    let (world, known) = (&world, &acknowledged);
+                    move || write(world, known, writer)
+                })
+            })
+            .collect();
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                world.flash.maintain(&world.index, world.now);
+                std::thread::yield_now();
+            }
+        });
+        scope.spawn(|| {
+            let (mut random, mut reader) = (Random(99), Reader::new());
+            while !is_over.load(Ordering::Relaxed) {
+                let number = random.below(KEYS);
+                let before = acknowledged[number as usize].load(Ordering::SeqCst);
+                if let Some(value) = world.get(number, &mut reader) {
+                    assert!(version(&value) >= before, "key {number}");
+                    found.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+        for writer in writers {
+            writer.join().expect("it did not panic");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let stats = world.flash.stats();
+    assert!(found.load(Ordering::Relaxed) > 0 && stats.collected > 0, "{stats:?}");
+    assert_eq!((stats.damaged, stats.io_errors), (0, 0));
+    let world = world.killed().recovered();
+    let mut reader = Reader::new();
+    for number in 0..KEYS {
+        if let Some(value) = world.get(number, &mut reader) {
+            let latest = acknowledged[number as usize].load(Ordering::SeqCst);
+            assert_eq!(version(&value), latest, "key {number}");
+        }
+    }
+}

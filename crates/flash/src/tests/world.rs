@@ -1,0 +1,155 @@
+//! A cache of one shelf: a tier, an index, and the steps that a cache would take.
+
+use std::sync::Arc;
+
+use ::io::device::{Device, Pages};
+
+use super::{FakeIndex, MemoryDevice, Slot, hash, settings};
+use crate::{Fields, Flash, Look, OpenError, Reader, Record, Refused};
+
+pub(crate) struct World {
+    pub(crate) device: Arc<MemoryDevice>,
+    pub(crate) flash: Flash,
+    pub(crate) index: FakeIndex,
+    pub(crate) now: u32,
+}
+
+/// The key with this number.
+pub(crate) fn key(number: u64) -> Vec<u8> {
+    format!("key-{number}").into_bytes()
+}
+
+/// A value that says whose it is, and which. Some compress by half, some well, some not.
+pub(crate) fn value(number: u64, version: u64, length: usize) -> Vec<u8> {
+    let mut value = format!("{number} at {version}, ").into_bytes();
+    let mut random = super::Random(version);
+    while value.len() < length {
+        match version % 4 {
+            0 => value.push(random.draw() as u8),
+            1 => value.extend_from_slice(b"and so on, "),
+            _ => value.extend_from_slice(format!("{:016x}", random.draw()).as_bytes()),
+        }
+    }
+    value
+}
+
+impl World {
+    pub(crate) fn new(pages: usize) -> Self {
+        Self::open(Arc::new(MemoryDevice::new(pages))).expect("it is blank and large enough")
+    }
+
+    pub(crate) fn open(device: Arc<MemoryDevice>) -> Result<Self, OpenError> {
+        let flash = Flash::open(Arc::clone(&device) as Arc<dyn Device>, &settings())?;
+        Ok(Self { device, flash, index: FakeIndex::default(), now: 1000 })
+    }
+
+    /// Drops everything in memory, and opens the device again.
+    pub(crate) fn killed(self) -> Self {
+        let device = Arc::clone(&self.device);
+        drop(self);
+        device.die_after(u64::MAX);
+        Self::open(device).expect("it was open before")
+    }
+
+    pub(crate) fn recovered(self) -> Self {
+        while self.flash.recover(&self.index, self.now) {}
+        self
+    }
+
+    /// Closes cleanly, and opens the device again.
+    pub(crate) fn reopened(self) -> Self {
+        self.flash.close(&self.index).expect("the device works");
+        self.killed()
+    }
+
+    /// A store into memory.
+    pub(crate) fn set(&self, number: u64, value: Vec<u8>) {
+        self.replace(number, Some(Slot::Hot(value)));
+    }
+
+    pub(crate) fn delete(&self, number: u64) {
+        self.replace(number, None);
+    }
+
+    fn replace(&self, number: u64, slot: Option<Slot>) {
+        let hash = hash(number);
+        let mut state = self.index.state();
+        state.changed.insert(hash);
+        let before = match slot {
+            Some(slot) => state.slots.insert(hash, slot),
+            None => state.slots.remove(&hash),
+        };
+        if let Some(Slot::Flash(place)) = before {
+            self.flash.forget(place, hash);
+        }
+    }
+
+    /// Moves an item from memory into the tier. `false` if there was none in memory.
+    pub(crate) fn demote(&self, number: u64) -> Result<bool, Refused> {
+        let (key, hash) = (key(number), hash(number));
+        let slot = self.index.state().slots.get(&hash).cloned();
+        let Some(Slot::Hot(value)) = slot else { return Ok(false) };
+        let fields = Fields { flags: number as u32, ..Fields::default() };
+        let record = Record { key: &key, value: &value, fields };
+        let place = self.flash.stage_with(hash, &record, &self.index, |place| {
+            let mut state = self.index.state();
+            let is_same = state.slots.get(&hash) == Some(&Slot::Hot(value.clone()));
+            if is_same {
+                state.slots.insert(hash, Slot::Flash(place));
+            }
+            is_same
+        })?;
+        Ok(place.is_some())
+    }
+
+    /// Stores and demotes.
+    pub(crate) fn put(&self, number: u64, value: &[u8]) {
+        self.set(number, value.to_vec());
+        assert_eq!(self.demote(number), Ok(true));
+    }
+
+    /// Looks for a key's value as a cache would: again when it has moved meanwhile.
+    pub(crate) fn get(&self, number: u64, reader: &mut Reader) -> Option<Vec<u8>> {
+        let (key, hash) = (key(number), hash(number));
+        loop {
+            let place = match self.index.state().slots.get(&hash)? {
+                Slot::Hot(value) => return Some(value.clone()),
+                Slot::Flash(place) => *place,
+            };
+            assert!(self.flash.may_be(place, hash));
+            let mut look = self.flash.look(place, &key, reader);
+            while let Look::Wait(ticket) = look {
+                let mut pages = Pages::zeroed(ticket.pages);
+                look = match self.device.read(ticket.page, pages.as_pages_mut()) {
+                    Ok(()) => self.flash.finish(&ticket, &pages, &key, reader),
+                    Err(_) => Look::Absent,
+                };
+            }
+            let mut state = self.index.state();
+            let Some(same) = state.place(hash).filter(|found| found.is_same(place)) else {
+                continue;
+            };
+            if let Look::Found(fields) = look {
+                assert_eq!(fields.flags, number as u32);
+                let place = same.with_accesses(same.accesses() + 1);
+                state.slots.insert(hash, Slot::Flash(place));
+                return Some(reader.value().to_vec());
+            }
+            state.slots.remove(&hash);
+            self.flash.forget(place, hash);
+            return None;
+        }
+    }
+
+    pub(crate) fn maintain(&self) {
+        while self.flash.maintain(&self.index, self.now) {}
+    }
+
+    pub(crate) fn flush(&self) {
+        self.flash.flush();
+        let mut state = self.index.state();
+        let hashes: Vec<u64> = state.slots.keys().copied().collect();
+        state.changed.extend(hashes);
+        state.slots.clear();
+    }
+}

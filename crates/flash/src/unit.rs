@@ -1,0 +1,260 @@
+//! The unit: rows compressed together, about one page of them.
+//!
+//! ```text
+//!    0        4        8       12     14       15         16
+//!   +--------+--------+-------+------+--------+----------+---------------+
+//!   | sum    | stored | raw   | rows | method | reserved | stored bytes  |
+//!   | u32    | u32    | u32   | u16  | u8     | u8       |               |
+//!   +--------+--------+-------+------+--------+----------+---------------+
+//!
+//!   sum   CRC-32C of all that follows, mixed with the segment's sequence and the unit's granule
+//! ```
+//!
+//! The mix makes a unit damage wherever it is not expected: one that an earlier use of the segment
+//! left behind a write that never happened has the right CRC-32C, and an older value.
+
+use std::ops::Range;
+
+use ::io::device::PAGE_BYTES;
+use codec::record::{Fields, Rows};
+use codec::{Damaged, Decoder, Encoder, Method};
+
+/// Bytes before the stored ones.
+pub(crate) const HEAD_BYTES: usize = 16;
+/// A unit has no more rows.
+pub(crate) const ROWS_MAX: usize = u16::MAX as usize;
+/// A unit aims at so many pages when it is stored.
+const TARGET_PAGES: usize = 1;
+/// The least that a unit's rows aim at.
+const TARGET_BYTES_MIN: usize = PAGE_BYTES;
+/// The most: what a reader decodes to find one item. Zstd gains little beyond.
+const TARGET_BYTES_MAX: usize = 64 << 10;
+/// A unit moves the average ratio by one part of so many.
+const RATIO_SHARE: f64 = 16.0;
+
+const STORED_AT: usize = 4;
+const RAW_AT: usize = 8;
+const ROWS_AT: usize = 12;
+const METHOD_AT: usize = 14;
+
+const _: () = assert!(HEAD_BYTES == METHOD_AT + 2 && TARGET_BYTES_MIN <= TARGET_BYTES_MAX);
+
+/// What is known of a unit from the place that it lies in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub(crate) sequence: u64,
+    pub(crate) granule: u32,
+}
+
+impl Origin {
+    fn mix(self) -> u32 {
+        let word = self.sequence ^ u64::from(self.granule) << 32;
+        (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
+    }
+}
+
+/// The head of a unit, which is not to be believed before its sum was compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) stored_bytes: usize,
+    pub(crate) raw_bytes: usize,
+    pub(crate) rows: usize,
+}
+
+impl Head {
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, Damaged> {
+        let head: &[u8; HEAD_BYTES] = bytes.first_chunk().ok_or(Damaged)?;
+        let number =
+            |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let rows = u16::from_le_bytes([head[ROWS_AT], head[ROWS_AT + 1]]);
+        Ok(Self {
+            stored_bytes: number(STORED_AT) as usize,
+            raw_bytes: number(RAW_AT) as usize,
+            rows: rows.into(),
+        })
+    }
+
+    /// Bytes of the unit.
+    pub(crate) fn unit_bytes(&self) -> usize {
+        HEAD_BYTES + self.stored_bytes
+    }
+}
+
+/// Compresses rows into `stored`, and returns the method.
+pub(crate) fn compress(encoder: &mut Encoder, raw: &[u8], stored: &mut Vec<u8>) -> Method {
+    encoder.encode(Method::Zstd, None, raw, stored)
+}
+
+/// Writes a unit into the first bytes of `target`.
+pub(crate) fn write(origin: Origin, head: Head, method: Method, stored: &[u8], target: &mut [u8]) {
+    assert_eq!(head.stored_bytes, stored.len());
+    assert!((1..=ROWS_MAX).contains(&head.rows), "a unit has rows");
+    let target = &mut target[..head.unit_bytes()];
+    target[STORED_AT..RAW_AT].copy_from_slice(&(head.stored_bytes as u32).to_le_bytes());
+    target[RAW_AT..ROWS_AT].copy_from_slice(&(head.raw_bytes as u32).to_le_bytes());
+    target[ROWS_AT..METHOD_AT].copy_from_slice(&(head.rows as u16).to_le_bytes());
+    target[METHOD_AT] = method.code();
+    target[METHOD_AT + 1] = 0;
+    target[HEAD_BYTES..].copy_from_slice(stored);
+    let sum = codec::checksum(&target[STORED_AT..]) ^ origin.mix();
+    target[..STORED_AT].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// Decodes the unit in the first of these bytes into `raw`, which gets its raw length.
+pub(crate) fn decode(
+    origin: Origin,
+    bytes: &[u8],
+    raw_bytes_max: usize,
+    decoder: &mut Decoder,
+    raw: &mut Vec<u8>,
+) -> Result<Head, Damaged> {
+    let head = Head::read(bytes)?;
+    let unit = bytes.get(..head.unit_bytes()).ok_or(Damaged)?;
+    let (&sum, rest) = unit.split_first_chunk().ok_or(Damaged)?;
+    if codec::checksum(rest) ^ origin.mix() != u32::from_le_bytes(sum) {
+        return Err(Damaged);
+    }
+    let method = Method::from_code(unit[METHOD_AT]).ok_or(Damaged)?;
+    if head.raw_bytes > raw_bytes_max || head.rows == 0 {
+        return Err(Damaged);
+    }
+    raw.resize(head.raw_bytes, 0);
+    decoder.decode(method, None, &unit[HEAD_BYTES..], raw)?;
+    Ok(head)
+}
+
+/// The fields of a key's row, and where in the raw bytes its value lies.
+pub(crate) fn find(raw: &[u8], key: &[u8]) -> Result<Option<(Fields, Range<usize>)>, Damaged> {
+    let (mut rows, mut end) = (Rows::new(raw), 0);
+    while !rows.is_empty() {
+        let row = rows.next_row()?;
+        end += row.bytes.len();
+        if row.key == key {
+            let value = end - row.value.len()..end;
+            return if row.long { Err(Damaged) } else { Ok(Some((row.fields, value))) };
+        }
+    }
+    Ok(None)
+}
+
+/// How many bytes of rows a unit gathers, so that it fills its page when it is stored.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Target {
+    ratio: f64,
+    bytes_max: usize,
+}
+
+impl Target {
+    /// Half of what is stored at first, and never more than a fourth of a segment.
+    pub(crate) fn new(segment_bytes: usize) -> Self {
+        Self { ratio: 2.0, bytes_max: TARGET_BYTES_MAX.min(segment_bytes / 4) }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        let page = (TARGET_PAGES * PAGE_BYTES - HEAD_BYTES) as f64;
+        ((page * self.ratio) as usize).clamp(TARGET_BYTES_MIN, self.bytes_max)
+    }
+
+    /// Learns from a unit of several rows.
+    pub(crate) fn learn(&mut self, head: &Head) {
+        if head.rows > 1 {
+            let ratio = head.raw_bytes as f64 / head.stored_bytes.max(1) as f64;
+            self.ratio += (ratio - self.ratio) / RATIO_SHARE;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use codec::record::{Fields, Record, write_row};
+
+    const ORIGIN: Origin = Origin { sequence: 3, granule: 17 };
+
+    fn rows() -> Vec<u8> {
+        let mut raw = Vec::new();
+        for index in 0..40_u8 {
+            let (key, value) = ([b'k', index], [b'v'; 50]);
+            let record = Record { key: &key, value: &value, fields: Fields::default() };
+            write_row(&record, false, &mut raw);
+        }
+        raw
+    }
+
+    fn unit(raw: &[u8]) -> Vec<u8> {
+        let mut stored = Vec::new();
+        let method = compress(&mut Encoder::new(3), raw, &mut stored);
+        let head = Head { stored_bytes: stored.len(), raw_bytes: raw.len(), rows: 40 };
+        let mut target = vec![0xee; head.unit_bytes() + 10];
+        write(ORIGIN, head, method, &stored, &mut target);
+        assert!(target.ends_with(&[0xee; 10]));
+        target
+    }
+
+    fn decoded(origin: Origin, bytes: &[u8], raw_bytes_max: usize) -> Result<Vec<u8>, Damaged> {
+        let mut raw = Vec::new();
+        decode(origin, bytes, raw_bytes_max, &mut Decoder::new(), &mut raw).map(|_| raw)
+    }
+
+    #[test]
+    fn rows_come_back_from_a_unit_and_a_key_is_found_in_them() {
+        let raw = rows();
+        let unit = unit(&raw);
+        assert!(unit.len() < raw.len() / 2);
+        assert_eq!(decoded(ORIGIN, &unit, raw.len()).expect("sound"), raw);
+        let (_, value) = find(&raw, &[b'k', 39]).expect("sound").expect("it is there");
+        assert_eq!(raw[value], [b'v'; 50]);
+        assert!(find(&raw, &[b'k', 40]).expect("sound").is_none());
+    }
+
+    #[test]
+    fn what_does_not_compress_is_stored_as_it_is() {
+        let mut random = stdx::random::Xorshift::default();
+        let raw: Vec<u8> = (0..999).map(|_| random.draw() as u8).collect();
+        let unit = unit(&raw);
+        assert_eq!(unit[HEAD_BYTES..HEAD_BYTES + raw.len()], raw);
+        assert_eq!(decoded(ORIGIN, &unit, raw.len()).expect("sound"), raw);
+    }
+
+    #[test]
+    fn every_changed_or_missing_byte_is_damage() {
+        let raw = rows();
+        let mut unit = unit(&raw);
+        unit.truncate(unit.len() - 10);
+        for at in 0..unit.len() {
+            assert!(decoded(ORIGIN, &unit[..at], raw.len()).is_err(), "{at}");
+            unit[at] ^= 0x40;
+            assert!(decoded(ORIGIN, &unit, raw.len()).is_err(), "{at}");
+            unit[at] ^= 0x40;
+        }
+        assert!(decoded(ORIGIN, &unit, raw.len() - 1).is_err());
+    }
+
+    #[test]
+    fn a_unit_of_another_time_or_granule_is_damage() {
+        let raw = rows();
+        let unit = unit(&raw);
+        for other in 0..1000 {
+            for origin in
+                [Origin { sequence: other, ..ORIGIN }, Origin { granule: other as u32, ..ORIGIN }]
+            {
+                assert_eq!(decoded(origin, &unit, raw.len()).is_ok(), origin == ORIGIN);
+            }
+        }
+    }
+
+    #[test]
+    fn the_target_follows_the_ratio_within_its_bounds() {
+        let mut target = Target::new(1 << 20);
+        let mut settle = |raw_bytes: usize, stored_bytes: usize, rows: usize| {
+            (0..200).for_each(|_| target.learn(&Head { stored_bytes, raw_bytes, rows }));
+            target.bytes()
+        };
+        assert_eq!(settle(1000, 1000, 9), TARGET_BYTES_MIN);
+        assert_eq!(settle(100_000, 1000, 9), TARGET_BYTES_MAX);
+        assert!((12_000..12_300).contains(&settle(3000, 1000, 9)));
+        assert!((12_000..12_300).contains(&settle(1000, 1000, 1)), "one row says nothing");
+        assert!((12_000..12_300).contains(&settle(3000, 1000, 2)));
+        assert_eq!(Target { ratio: 99.0, ..Target::new(64 << 10) }.bytes(), 16 << 10);
+    }
+}
