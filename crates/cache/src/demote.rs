@@ -45,6 +45,8 @@ struct Copied {
     hash: Hash,
     /// It was wanted before it came to the hot zone.
     is_known: bool,
+    /// It moves past the compressed zone.
+    to_flash: bool,
     place: Place,
     sequence: u32,
     mutable: (u32, u8),
@@ -55,7 +57,7 @@ impl Default for Copied {
     fn default() -> Self {
         let (hash, place) = (Hash(0), Place(0));
         let fields = Fields::default();
-        Self { hash, is_known: false, place, sequence: 0, mutable: (0, 0), fields }
+        Self { hash, is_known: false, to_flash: false, place, sequence: 0, mutable: (0, 0), fields }
     }
 }
 
@@ -128,10 +130,14 @@ impl Links for Downward<'_> {
         let hash = self.cache.hash(item.key());
         let is_known = self.below.remembered.has(hash.0);
         let is_wanted = is_known || item.mark().load(Ordering::Relaxed) & FETCHED != 0;
+        let mut to_flash = false;
         if let Some(reason) = self.bars(mover, is_wanted, item.cost()) {
             reason.fetch_add(1, Ordering::Relaxed);
             self.below.remembered.add(hash.0);
-            return false;
+            to_flash = mover.allowance.has_any() && self.cache.flash_takes(is_wanted);
+            if !to_flash {
+                return false;
+            }
         }
         if item.value_bytes() > self.below.zone.value_bytes_max() {
             self.below.counters.refused.fetch_add(1, Ordering::Relaxed);
@@ -141,6 +147,7 @@ impl Links for Downward<'_> {
         mover.copied = Copied {
             hash,
             is_known,
+            to_flash,
             place,
             sequence: item.sequence(),
             mutable: mutable(item),
@@ -159,30 +166,59 @@ impl Links for Downward<'_> {
     }
 
     fn demote(&self) -> bool {
-        let (cache, below) = (self.cache, self.below);
+        let cache = self.cache;
         let began_us = cache.clock.thread_cpu_us();
         let mut mover = self.mover.borrow_mut();
         let Mover { writer, key, value, copied, allowance, .. } = &mut **mover;
+        let fields = compressed::Fields {
+            flags: copied.fields.flags,
+            expiry: copied.mutable.0,
+            custom_cas: copied.fields.custom_cas,
+            base64_key: copied.fields.base64_key,
+            cost: copied.fields.cost,
+            mark: copied.mutable.1,
+        };
+        let record = Record { key, value, fields };
+        let moved = if copied.to_flash {
+            let is_same = |item: ItemRef<'_>| copied.is_same(cache, item);
+            cache.spill_hot(&record, copied.hash, copied.place, is_same)
+        } else {
+            self.demote_below(writer, &record, copied)
+        };
+        let us = cache.clock.thread_cpu_us().saturating_sub(began_us);
+        self.below.counters.demote_us.fetch_add(us, Ordering::Relaxed);
+        allowance.spend(us);
+        moved
+    }
+}
+
+impl Copied {
+    /// Whether the item is still what was copied.
+    fn is_same(&self, cache: &Cache, item: ItemRef<'_>) -> bool {
+        item.sequence() == self.sequence
+            && mutable(item) == self.mutable
+            && !Cache::is_gone(cache, item)
+    }
+}
+
+impl Downward<'_> {
+    /// Moves what was copied to the compressed zone.
+    fn demote_below(
+        &self,
+        writer: &mut Option<Writer<'static>>,
+        record: &Record<'_>,
+        copied: &Copied,
+    ) -> bool {
+        let (cache, below) = (self.cache, self.below);
         let idle = writer.take().unwrap_or_else(|| Writer::new(&below.zone));
         let mut leave = cache.leave(below);
         let mut active = idle.with_sink(&mut leave);
-        let Copied { hash, is_known, place, sequence, mutable: seen, fields } = *copied;
-        let fields = compressed::Fields {
-            flags: fields.flags,
-            expiry: seen.0,
-            custom_cas: fields.custom_cas,
-            base64_key: fields.base64_key,
-            cost: fields.cost,
-            mark: seen.1,
-        };
-        let record = Record { key, value, fields };
+        let Copied { hash, is_known, place, .. } = *copied;
         let mut moved = false;
         let mut insert = || {
-            below.zone.insert(hash.0, &record, cache.now(), &mut active, |guard, newcomer| {
+            below.zone.insert(hash.0, record, cache.now(), &mut active, |guard, newcomer| {
                 moved = cache.retire_if(guard, hash, place, |item| {
-                    let is_same = item.sequence() == sequence
-                        && mutable(item) == seen
-                        && !Cache::is_gone(cache, item);
+                    let is_same = copied.is_same(cache, item);
                     if is_same {
                         if is_known {
                             newcomer.was_accessed(KNOWN_ACCESSES);
@@ -204,14 +240,9 @@ impl Links for Downward<'_> {
         let counters = &below.counters;
         let failed = if outcome.is_ok() { &counters.changed } else { &counters.refused };
         failed.fetch_add(u64::from(!moved), Ordering::Relaxed);
-        let us = cache.clock.thread_cpu_us().saturating_sub(began_us);
-        counters.demote_us.fetch_add(us, Ordering::Relaxed);
-        allowance.spend(us);
         moved
     }
-}
 
-impl Downward<'_> {
     /// What keeps an item from moving down: there is no time; or it was never read, costs nothing
     /// special, and the zone is full; or the zone has been given up, since it holds no more than
     /// the hot zone would. A few go down all the same, so that it is seen when that changes.

@@ -31,8 +31,9 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use ::flash::{Flash, Look, Place, Reader, Ticket};
+use ::flash::{Flash, Look, Place, Reader, Refused, Ticket};
 use ::io::device::{Busy, Device, Done, Pages, ReadPool};
+use hot::ItemRef;
 use index::Hash;
 use memory::Guard;
 use stdx::sync::lock;
@@ -49,6 +50,8 @@ use crate::types::{Lookup, Refusal};
 const WANTED_MAX: usize = 64;
 /// Reads that wait for a thread at most, of all sessions together.
 const READS_MAX: usize = 4096;
+/// There is much room on flash while one segment in so many is free.
+const ROOM_SHARE: u64 = 4;
 /// Bits of the filter of keys that changed while the tier was searched for its items: with a
 /// hundred thousand changes, one item in ten is left alone though its key did not change.
 const CHANGED_BITS: usize = 1 << 20;
@@ -66,6 +69,8 @@ pub(crate) struct FlashTier {
     /// Whether there may be items that the index does not know yet.
     recovering: AtomicBool,
     changed: Box<[AtomicU64]>,
+    /// A good part of the segments is free.
+    has_room: AtomicBool,
     pub(crate) counters: Counters,
 }
 
@@ -135,6 +140,7 @@ impl FlashTier {
             readers: Mutex::default(),
             recovering: AtomicBool::new(true),
             changed,
+            has_room: AtomicBool::new(false),
             counters: Counters::default(),
         }
     }
@@ -255,24 +261,64 @@ impl Cache {
         guard: &Guard<'_>,
         record: &::flash::Record<'_>,
         hash: Hash,
-        is_alive: impl FnOnce() -> bool,
+        is_alive: impl Fn() -> bool,
+    ) -> bool {
+        self.stage(record, hash, |place| {
+            self.lead_to_flash(guard, hash, Some(record.key), place, |_| is_alive())
+        })
+    }
+
+    /// The same for an item of the hot zone; `is_same` is asked of it under the key's lock.
+    pub(crate) fn spill_hot(
+        &self,
+        record: &::flash::Record<'_>,
+        hash: Hash,
+        hot: memory::Place,
+        is_same: impl Fn(ItemRef<'_>) -> bool,
+    ) -> bool {
+        let guard = self.epochs.pin();
+        self.stage(record, hash, |place| {
+            self.exchange_for_flash(&guard, hash, hot, place, &is_same)
+        })
+    }
+
+    /// Stages a record; `lead` leads the index to its place.
+    fn stage(
+        &self,
+        record: &::flash::Record<'_>,
+        hash: Hash,
+        lead: impl Fn(Place) -> bool,
     ) -> bool {
         let Some(tier) = &self.flash else { return false };
         if record.fields.is_expired(self.now()) {
             return false;
         }
-        let Ok(place) = tier.flash.stage(hash.0, record, &Links(self)) else {
-            tier.counters.refused.fetch_add(1, Ordering::Relaxed);
-            return false;
+        let (links, counters) = (Links(self), &tier.counters);
+        let counted = |place| {
+            // Before the word can leave again.
+            counters.items.fetch_add(1, Ordering::Relaxed);
+            let led = lead(place);
+            counters.items.fetch_sub(u64::from(!led), Ordering::Relaxed);
+            led
         };
-        // Before the word can leave again.
-        tier.counters.items.fetch_add(1, Ordering::Relaxed);
-        let led = self.lead_to_flash(guard, hash, Some(record.key), place, |_| is_alive());
-        if !led {
-            tier.forget(place, hash);
+        let mut staged = tier.flash.stage_with(hash.0, record, &links, counted);
+        if staged == Err(Refused::Busy) {
+            // What is full is written here, rather than lost: a zone that shrinks lets go of much
+            // at once.
+            tier.flash.maintain(&links, self.now());
+            staged = tier.flash.stage_with(hash.0, record, &links, counted);
         }
-        tier.counters.spilled.fetch_add(u64::from(led), Ordering::Relaxed);
-        led
+        let counter = if staged.is_ok() { &counters.spilled } else { &counters.refused };
+        let is_there = matches!(staged, Ok(Some(_)));
+        counter.fetch_add(u64::from(is_there || staged.is_err()), Ordering::Relaxed);
+        is_there
+    }
+
+    /// Whether what leaves the hot zone, and does not deserve the compressed one, may move to
+    /// flash: what was read, and as long as there is much room, all of it.
+    pub(crate) fn flash_takes(&self, is_wanted: bool) -> bool {
+        let Some(tier) = &self.flash else { return false };
+        is_wanted || tier.has_room.load(Ordering::Relaxed)
     }
 
     /// Items on flash.
@@ -285,6 +331,9 @@ impl Cache {
         let Some(tier) = &self.flash else { return false };
         let links = Links(self);
         let mut more = tier.flash.maintain(&links, self.now());
+        let stats = tier.flash.stats();
+        let has_room = stats.segments_free * ROOM_SHARE > stats.segments;
+        tier.has_room.store(has_room, Ordering::Relaxed);
         if tier.is_recovering() {
             let goes_on = tier.flash.recover(&links, self.now());
             tier.recovering.store(goes_on, Ordering::Relaxed);
@@ -300,7 +349,7 @@ impl Cache {
             return done(Arrived { wanted, pages: None });
         };
         tier.counters.reads.fetch_add(1, Ordering::Relaxed);
-        let Ticket { page, pages } = wanted.ticket;
+        let Ticket { page, pages, .. } = wanted.ticket;
         let done = Box::new(move |read: std::io::Result<Pages>| {
             done(Arrived { wanted, pages: read.ok() });
         });
@@ -393,8 +442,7 @@ impl Session<'_> {
             }
             // It is in the way of whoever asks what is there.
             Seen::NotThis(place) => {
-                let removed =
-                    self.cache.update_on_flash(&self.guard, hash, place, |_| (None, ()));
+                let removed = self.cache.update_on_flash(&self.guard, hash, place, |_| (None, ()));
                 if removed.is_some() {
                     self.cache.forget_on_flash(place, hash);
                 }

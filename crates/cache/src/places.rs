@@ -69,8 +69,7 @@ impl Cache {
         key: &[u8],
         hash: Hash,
     ) -> Option<Found<'g>> {
-        let has_key =
-            |location| is_hot(location) && self.item_at(guard, location).has_key(key);
+        let has_key = |location| is_hot(location) && self.item_at(guard, location).has_key(key);
         let location = self.index.find(guard, hash, has_key)?;
         Some(Found { location, item: self.item_at(guard, location) })
     }
@@ -153,14 +152,42 @@ impl Cache {
         let led = self.index.update(guard, hash, rank, |current| {
             let present = self.present(guard, current);
             let agrees = present.hot.is_none() && agrees(present.flash);
-            let change =
-                if agrees { Change::Set(flash_location(place)) } else { Change::Keep };
+            let change = if agrees { Change::Set(flash_location(place)) } else { Change::Keep };
             (change, (agrees, present.flash))
         });
         if let Ok((true, Some(before))) = led {
             self.forget_on_flash(before, hash);
         }
         matches!(led, Ok((true, _)))
+    }
+
+    /// Leads to a place on flash where the index led to an item of the hot zone, and hands that
+    /// one's memory back, if `agrees` says so of it, under the lock of its index table. Returns
+    /// whether it did.
+    pub(crate) fn exchange_for_flash(
+        &self,
+        guard: &Guard<'_>,
+        hash: Hash,
+        hot: Place,
+        place: flash::Place,
+        agrees: impl FnOnce(ItemRef<'_>) -> bool,
+    ) -> bool {
+        // Two that cannot be told apart may not both be on flash.
+        if let Some(other) = self.find_on_flash(guard, hash)
+            && self.update_on_flash(guard, hash, other, |_| (None, ())).is_some()
+        {
+            self.forget_on_flash(other, hash);
+        }
+        let is_it = |location| location == location_of(hot);
+        let exchanged = self.index.update_present(guard, hash, is_it, |location| {
+            let goes = agrees(self.item_at(guard, location));
+            let change = if goes { Change::Set(flash_location(place)) } else { Change::Keep };
+            (change, goes)
+        });
+        if exchanged == Some(true) {
+            self.retire(guard, location_of(hot));
+        }
+        exchanged == Some(true)
     }
 
     /// Whether a location's item has the key: on flash, perhaps.

@@ -8,9 +8,9 @@ use memory::Guard;
 
 use crate::below::Lower;
 use crate::cache::Cache;
+use crate::flash_tier::FlashView;
 use crate::item::Item;
 use crate::places::Found;
-use crate::flash_tier::FlashView;
 use crate::types::{Lookup, Refusal};
 
 /// What the requests of one batch go through. Items it returns stay readable while it lives; their

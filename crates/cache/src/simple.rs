@@ -3,7 +3,9 @@
 
 use crate::cache::Cache;
 use crate::session::Session;
-use crate::types::{Attributes, Condition, Expiry, Lookup, Refusal, Remove, Removed, Store, Stored};
+use crate::types::{
+    Attributes, Condition, Expiry, Lookup, Refusal, Remove, Removed, Store, Stored,
+};
 
 impl Cache {
     /// A copy of the key's value, if it is there.

@@ -213,6 +213,34 @@ impl Drop for Fresh<'_> {
     }
 }
 
+/// A part of a table: the keys whose next `bits` bits, behind the table's prefix, are `number`.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    bits: u32,
+    number: u64,
+}
+
+impl Part {
+    /// The first of its own two parts.
+    fn lower_half(self) -> Self {
+        Self { bits: self.bits + 1, number: self.number << 1 }
+    }
+
+    /// What is left of a key's hash bits in this part; nothing for a key of another.
+    fn route(self, rest: u64, rest_bits: u32) -> Option<u64> {
+        let left = rest_bits - self.bits;
+        (rest >> left == self.number).then_some(rest & ((1 << left) - 1))
+    }
+
+    /// A hash that begins with the prefix of the table, of which `hash` is a key's, and the bits of
+    /// this part, `depth` bits together.
+    fn hash(self, hash: Hash, depth: u32) -> Hash {
+        let shift = u64::BITS - depth;
+        let bits = ((1 << self.bits) - 1) << shift;
+        Hash(hash.0 & !bits | self.number << shift)
+    }
+}
+
 /// The smallest table that is comfortable with `items`, if one is.
 pub(crate) fn comfortable_units(items: usize) -> Option<usize> {
     (UNITS_MIN..=UNITS_MAX).find(|&units| items * 100 <= slots_of(units) * COMFORTABLE_PERCENT)
@@ -252,29 +280,45 @@ impl Index {
         filled.then(|| vec![(hash, fresh)])
     }
 
-    /// Two tables one bit deeper with everything that is in this one.
+    /// Two tables one bit deeper with everything that is in this one; more where one of them would
+    /// be too full, because keys came in the order of their hashes and lie close together.
     fn halves(&self, view: &View<'_>, hash: Hash) -> Option<Vec<(Hash, Fresh<'_>)>> {
-        let depth = view.entry.depth() + 1;
+        let mut parts = Vec::with_capacity(2);
+        let mut counts = view.table.counts();
+        self.divide(view, hash, Part { bits: 1, number: 0 }, &mut counts, &mut parts)?;
+        Some(parts)
+    }
+
+    /// Fills fresh tables with the two parts of a table that begin with this one.
+    fn divide<'i>(
+        &'i self,
+        view: &View<'_>,
+        hash: Hash,
+        lower: Part,
+        counts: &mut Counts,
+        parts: &mut Vec<(Hash, Fresh<'i>)>,
+    ) -> Option<()> {
+        let depth = view.entry.depth() + lower.bits;
         if depth > self.depth_max() {
             return None;
         }
-        let first_bit = 1 << (view.shape.rest_bits - 1);
-        let last_prefix_bit = 1 << (64 - depth);
         let sources = [(view.table, view.shape)];
-        let mut counts = view.table.counts();
-        let mut halves = Vec::with_capacity(2);
-        for upper in [false, true] {
-            let route = |_, rest| (upper == (rest & first_bit != 0)).then_some(rest & !first_bit);
-            // Both halves fit tables of the smallest size but for the strangest of hashes.
+        for number in [lower.number, lower.number + 1] {
+            let part = Part { number, ..lower };
+            let route = |_, rest| part.route(rest, view.shape.rest_bits);
             let filled = (UNITS_MIN..=UNITS_MAX).find_map(|units| {
                 let fresh = Fresh::new(self, units, depth)?;
-                fresh.fill(&sources, counts, route).then_some(fresh)
+                fresh.fill(&sources, *counts, route).then_some(fresh)
             });
-            let half = if upper { hash.0 | last_prefix_bit } else { hash.0 & !last_prefix_bit };
-            halves.push((Hash(half), filled?));
-            counts = Counts::default();
+            match filled {
+                Some(fresh) => {
+                    *counts = Counts::default();
+                    parts.push((part.hash(hash, depth), fresh));
+                }
+                None => self.divide(view, hash, part.lower_half(), counts, parts)?,
+            }
         }
-        Some(halves)
+        Some(())
     }
 
     /// Puts the `fresh` tables, each under the prefix its hash begins with, in the place of the
@@ -288,7 +332,7 @@ impl Index {
         let mut growth = lock(&self.growth);
         for (hash, fresh) in fresh {
             let entry = fresh.publish();
-            if entry.depth() > self.directory_of(&growth).depth() {
+            while entry.depth() > self.directory_of(&growth).depth() {
                 let doubled = self.directory_of(&growth).doubled();
                 let old = self.set_directory(doubled);
                 growth.retire(&self.epochs, Unlinked::Directory(old));

@@ -178,8 +178,11 @@ fn build(
     }
     let memory_bytes = memory_bytes.max(limit_bytes);
     let failed = |error: std::io::Error| format!("cannot start: {error}");
-    let mailboxes =
-        polls.iter().map(|poll| Mailbox::new(poll).map(Arc::new)).collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    let mailboxes = polls
+        .iter()
+        .map(|poll| Mailbox::new(poll).map(Arc::new))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(failed)?;
     let acceptor = Waker::new(accept_poll.registry(), acceptor::WAKE).map_err(failed)?;
     Ok(Server {
         cache,

@@ -57,7 +57,11 @@ pub struct Mailbox {
 impl Mailbox {
     /// A mailbox that wakes whoever waits on `poll`.
     pub fn new(poll: &Poll) -> io::Result<Self> {
-        Ok(Self { arrivals: Mutex::default(), deliveries: Mutex::default(), waker: Waker::new(poll.registry(), WAKE)? })
+        Ok(Self {
+            arrivals: Mutex::default(),
+            deliveries: Mutex::default(),
+            waker: Waker::new(poll.registry(), WAKE)?,
+        })
     }
 
     /// Hands a connection over.
