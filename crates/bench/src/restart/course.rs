@@ -31,6 +31,15 @@ const RECOVERY_MAX: Duration = Duration::from_secs(300);
 /// Requests during a recovery, at most, as a share of the keys: most keys stay as they were.
 const RECOVERY_REQUESTS: f64 = 0.05;
 
+/// How fast requests are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pace {
+    /// At the rate of the options.
+    Rate,
+    /// As fast as they are answered.
+    Full,
+}
+
 /// A server, and those who know what they stored there.
 #[derive(Debug)]
 pub struct Course<'c> {
@@ -93,7 +102,7 @@ impl<'c> Course<'c> {
         let owners = owners.map(|at| Owner::new(content, at, options.connections, keys)).collect();
         let random = Random::new(options.seed);
         let mut course = Course { options, recipe, server, owners, keys, random };
-        course.converse(None, |_| Work::Fill(0), |_| Ok(()))?;
+        course.converse(Pace::Rate, None, |_| Work::Fill(0), |_| Ok(()))?;
         Ok(course)
     }
 
@@ -120,7 +129,7 @@ impl<'c> Course<'c> {
         tally.first_hit = None;
         let (recovered_after, recovery) = self.recover(started)?;
         tally.add(recovery.at(&place("recovery")));
-        let sweep = self.converse(None, |_| Work::Sweep(0), |_| Ok(()))?;
+        let sweep = self.converse(Pace::Full, None, |_| Work::Sweep(0), |_| Ok(()))?;
         let changed = self.owners.iter().map(|owner| owner.history.changed());
         let unchanged = u64::from(self.keys) - changed.sum::<u64>();
         let found = sweep.found_unchanged as f64 * f64::from(self.keys) / unchanged.max(1) as f64;
@@ -146,7 +155,7 @@ impl<'c> Course<'c> {
             return Err(Failure::Reply(format!("{answer:?} to flush_all")));
         }
         self.owners.iter_mut().for_each(|owner| owner.history.flushed());
-        self.converse(None, |owner| Work::Fill(owner.history.keys() / 2), |_| Ok(()))
+        self.converse(Pace::Rate, None, |owner| Work::Fill(owner.history.keys() / 2), |_| Ok(()))
     }
 
     /// Sends a mixture until the server is ended; returns the items on flash, as last counted.
@@ -163,7 +172,7 @@ impl<'c> Course<'c> {
             }
             Ok(())
         };
-        let tally = self.converse(Some((stop, requests)), |_| mixture(), count)?;
+        let tally = self.converse(Pace::Rate, Some((stop, requests)), |_| mixture(), count)?;
         Ok((before, tally))
     }
 
@@ -173,7 +182,8 @@ impl<'c> Course<'c> {
         let requests_max = (f64::from(self.keys) * RECOVERY_REQUESTS) as u64;
         let requests = 1 + self.random.below(requests_max);
         let mut mixture = self.mixture(requests);
-        let tally = self.converse(Some((Stop::Kill, requests)), |_| mixture(), |_| Ok(()))?;
+        let tally =
+            self.converse(Pace::Full, Some((Stop::Kill, requests)), |_| mixture(), |_| Ok(()))?;
         self.await_end(Stop::Kill)?;
         Ok(tally)
     }
@@ -187,6 +197,7 @@ impl<'c> Course<'c> {
             || Ok::<_, Failure>(!has_flash || !query::flash_counts(address)?.is_recovering);
         let mut recovered_after = None;
         let tally = self.converse(
+            Pace::Full,
             None,
             |_| mixture(),
             |fuse| {
@@ -230,6 +241,7 @@ impl<'c> Course<'c> {
     /// With `end`, the server is ended that way after so many requests.
     fn converse(
         &mut self,
+        pace: Pace,
         end: Option<(Stop, u64)>,
         mut work: impl FnMut(&Owner<'c>) -> Work,
         mut watch: impl FnMut(&Fuse<'_>) -> Outcome<()>,
@@ -238,7 +250,10 @@ impl<'c> Course<'c> {
             Some((stop, requests)) => Fuse::new(&self.server, stop, requests),
             None => Fuse::never(&self.server),
         };
-        let fuse = &fuse;
+        let fuse = &match pace {
+            Pace::Rate => fuse.burning_at(self.options.rate()),
+            Pace::Full => fuse,
+        };
         let mut watched = Ok(());
         let ends: Vec<Outcome<Ended>> = thread::scope(|scope| {
             let mut threads = Vec::new();

@@ -3,9 +3,13 @@
 //!
 //! The thread that sends the last of them ends the server itself, straight after its bytes went
 //! out, so that their replies are on the way or not even thought of.
+//!
+//! A fuse may burn at a rate. A cache moves items down in what time is left to its background: at
+//! full speed most are evicted before they come to flash.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 use crate::failure::Outcome;
 use crate::server::Server;
@@ -34,6 +38,9 @@ pub struct Fuse<'s> {
     server: &'s Server,
     stop: Option<Stop>,
     requests_max: u64,
+    /// Requests a second at most, and since when.
+    rate: Option<u64>,
+    started: Instant,
     // Nothing is published through these: whoever needs more than a hint joins the threads first.
     requests: AtomicU64,
     is_burnt: AtomicBool,
@@ -52,10 +59,26 @@ impl<'s> Fuse<'s> {
             server,
             stop: None,
             requests_max: u64::MAX,
+            rate: None,
+            started: Instant::now(),
             requests: AtomicU64::new(0),
             is_burnt: AtomicBool::new(false),
             is_enough: AtomicBool::new(false),
         }
+    }
+
+    /// Lets no more than so many requests through in a second.
+    pub fn burning_at(self, rate: Option<u64>) -> Fuse<'s> {
+        Fuse { rate, ..self }
+    }
+
+    /// How many requests may be sent now.
+    pub fn room(&self) -> u64 {
+        let Some(rate) = self.rate else {
+            return u64::MAX;
+        };
+        let due = self.started.elapsed().as_secs_f64() * rate as f64;
+        (due as u64).saturating_sub(self.requests.load(Ordering::Relaxed))
     }
 
     /// Where the requests go.

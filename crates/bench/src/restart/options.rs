@@ -36,6 +36,10 @@ pub struct RestartOptions {
     /// [default: a quarter of the keys].
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub requests: Option<u64>,
+    /// Requests a second at most while keys are stored and before the server is ended; 0 for as
+    /// many as it takes. At full speed most items are evicted before they come to flash.
+    #[arg(long, default_value_t = 20_000)]
+    pub rate: u64,
     /// Connections, each with its own keys.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub connections: u32,
@@ -75,6 +79,11 @@ impl RestartOptions {
     pub fn keys(&self, item_bytes_mean: u64) -> u32 {
         let bytes = KEYS_OVER_FLASH * (self.flash_mb << 20);
         self.keys.unwrap_or_else(|| (bytes / item_bytes_mean).clamp(100, 1 << 30) as u32)
+    }
+
+    /// Requests a second, if they are limited.
+    pub fn rate(&self) -> Option<u64> {
+        Some(self.rate).filter(|rate| *rate > 0)
     }
 
     /// Most requests of a round.

@@ -5,7 +5,8 @@
 //! line; when the server dies, whatever still stands there is open (see `history`).
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::connection::Connection;
 use super::content::Content;
@@ -19,6 +20,8 @@ use crate::failure::{Failure, Outcome};
 /// Requests in flight, and bytes of them that wait to be written.
 const FLIGHT_MAX: usize = 64;
 const OUTBOX_BYTES_MAX: usize = 64 << 10;
+/// How long an owner waits that may send nothing yet.
+const PACE_STEP: Duration = Duration::from_millis(1);
 /// Seconds that an item with a limit lives: longer than any run.
 const TTL_S: u32 = 20 * 86_400;
 
@@ -82,9 +85,14 @@ impl<'c> Owner<'c> {
             Err(failure) => return Ok(Ended::Cut(failure)),
         };
         loop {
-            let requests = self.ask(&mut work, &mut connection.outbox, fuse);
+            let room = fuse.room();
+            let requests = self.ask(&mut work, &mut connection.outbox, fuse, room);
             if self.asked.is_empty() {
-                return Ok(Ended::Done);
+                if room > 0 {
+                    return Ok(Ended::Done);
+                }
+                thread::sleep(PACE_STEP);
+                continue;
             }
             let turn = connection.turn();
             fuse.spend(requests)?;
@@ -99,10 +107,12 @@ impl<'c> Owner<'c> {
         }
     }
 
-    /// Appends requests until enough are in flight; returns how many.
-    fn ask(&mut self, work: &mut Work, outbox: &mut Vec<u8>, fuse: &Fuse<'_>) -> u64 {
+    /// Appends requests until enough are in flight, but not more than there is room for; returns
+    /// how many.
+    fn ask(&mut self, work: &mut Work, outbox: &mut Vec<u8>, fuse: &Fuse<'_>, room: u64) -> u64 {
         let mut requests = 0;
-        while self.asked.len() < FLIGHT_MAX
+        while requests < room
+            && self.asked.len() < FLIGHT_MAX
             && outbox.len() < OUTBOX_BYTES_MAX
             && !fuse.is_enough()
             && let Some(deed) = work.next(self.history.keys())

@@ -70,6 +70,7 @@ pub fn document(
         ("memory", format!("{} MiB", options.memory_mb)),
         ("flash", flash),
         ("keys", format!("{keys}, values {}", options.values)),
+        ("rate", options.rate().map_or("unlimited".into(), |rate| format!("{rate} requests/s"))),
         ("seed", options.seed.to_string()),
         ("found", format!("at least {} of what was on flash", options.found_share_min)),
     ];
