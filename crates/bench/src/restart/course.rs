@@ -17,7 +17,7 @@ use super::fuse::{Fuse, Stop};
 use super::options::{RestartOptions, is_due};
 use super::owner::{Ended, Owner};
 use super::tally::Tally;
-use super::work::Work;
+use super::work::{Choice, Work};
 use crate::failure::{Failure, Outcome};
 use crate::random::Random;
 use crate::server::Server;
@@ -26,6 +26,8 @@ use crate::server::recipe::Recipe;
 
 /// How often the server is asked for its counts.
 const WATCH_STEP: Duration = Duration::from_millis(5);
+/// With so many segments written, those that are not are a few percent of the tier at most.
+const WRITTEN_SEGMENTS_MIN: u64 = 100;
 /// How long a recovery may take.
 const RECOVERY_MAX: Duration = Duration::from_secs(300);
 /// Requests during a recovery, at most, as a share of the keys: most keys stay as they were.
@@ -60,8 +62,8 @@ pub struct Round {
     pub stop: Stop,
     /// Whether it was killed once more after its restart.
     pub is_interrupted: bool,
-    /// Items on flash, as last counted before the end.
-    pub before: u64,
+    /// The tier, as last seen before the end.
+    pub before: FlashCounts,
     /// Keys that were found, as many as if none had been changed.
     pub found: f64,
     /// From the start until it took connections.
@@ -79,7 +81,14 @@ pub struct Round {
 impl Round {
     /// The share of the items on flash that was found again, if there were any.
     pub fn share(&self) -> Option<f64> {
-        (self.before > 0).then(|| self.found / self.before as f64)
+        let items = self.before.items;
+        (items > 0).then(|| self.found / items as f64)
+    }
+
+    /// Whether the share means something: the tier does not keep what waits to be written when it is
+    /// killed, nor, by its design, what it has not recovered when it is killed once more.
+    pub fn is_judged(&self) -> bool {
+        !self.is_interrupted && self.before.segments_written >= WRITTEN_SEGMENTS_MIN
     }
 
     /// Whether a value was read that may not be.
@@ -158,17 +167,17 @@ impl<'c> Course<'c> {
         self.converse(Pace::Rate, None, |owner| Work::Fill(owner.history.keys() / 2), |_| Ok(()))
     }
 
-    /// Sends a mixture until the server is ended; returns the items on flash, as last counted.
-    fn load(&mut self, stop: Stop) -> Outcome<(u64, Tally)> {
+    /// Sends a mixture until the server is ended; returns the tier, as last seen.
+    fn load(&mut self, stop: Stop) -> Outcome<(FlashCounts, Tally)> {
         let requests_max = self.options.requests(self.keys);
         let requests = 1 + self.random.below(requests_max);
-        let mut before = self.flash()?.items;
+        let mut before = self.flash()?;
         let (has_flash, address) = (!self.options.no_flash, self.server.address);
-        let mut mixture = self.mixture(requests);
+        let mut mixture = self.mixture(requests, Choice::Skewed);
         let count = |fuse: &Fuse<'_>| {
             if has_flash {
-                let items = query::flash_counts(address)?.items;
-                before = if fuse.is_burnt() { before } else { items };
+                let counts = query::flash_counts(address)?;
+                before = if fuse.is_burnt() { before } else { counts };
             }
             Ok(())
         };
@@ -181,7 +190,7 @@ impl<'c> Course<'c> {
         self.start_again()?;
         let requests_max = (f64::from(self.keys) * RECOVERY_REQUESTS) as u64;
         let requests = 1 + self.random.below(requests_max);
-        let mut mixture = self.mixture(requests);
+        let mut mixture = self.mixture(requests, Choice::Even);
         let tally =
             self.converse(Pace::Full, Some((Stop::Kill, requests)), |_| mixture(), |_| Ok(()))?;
         self.await_end(Stop::Kill)?;
@@ -191,7 +200,8 @@ impl<'c> Course<'c> {
     /// Sends a mixture until everything is recovered; returns when that was.
     fn recover(&mut self, started: Instant) -> Outcome<(Duration, Tally)> {
         let requests = f64::from(self.keys) * RECOVERY_REQUESTS;
-        let mut mixture = self.mixture(requests as u64 / u64::from(self.options.connections));
+        let mut mixture =
+            self.mixture(requests as u64 / u64::from(self.options.connections), Choice::Even);
         let (has_flash, address) = (!self.options.no_flash, self.server.address);
         let is_over =
             || Ok::<_, Failure>(!has_flash || !query::flash_counts(address)?.is_recovering);
@@ -286,9 +296,9 @@ impl<'c> Course<'c> {
     }
 
     /// Makes mixtures of so many requests, each from a seed of its own.
-    fn mixture(&mut self, requests: u64) -> impl FnMut() -> Work + use<'c> {
+    fn mixture(&mut self, requests: u64, choice: Choice) -> impl FnMut() -> Work + use<'c> {
         let mut random = Random::new(self.random.word());
-        move || Work::Mixture(requests, Random::new(random.word()))
+        move || Work::Mixture(requests, choice, Random::new(random.word()))
     }
 
     fn flash(&self) -> Outcome<FlashCounts> {

@@ -10,11 +10,12 @@ use crate::machine::Machine;
 use crate::report::Spread;
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
 
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 14] = [
     "round",
     "end",
     "requests",
     "on flash",
+    "segments",
     "recovered",
     "found",
     "found, %",
@@ -36,13 +37,15 @@ pub fn judge(options: &RestartOptions, rounds: &[Round]) -> Outcome<()> {
             broken.push(format!("round {}: {stale} stale, {wrong} wrong", round.number));
         } else if options.no_flash && round.found > 0.0 {
             broken.push(format!("round {}: {:.0} found without flash", round.number, round.found));
-        } else if round.share().is_some_and(|share| share < options.found_share_min) {
-            let (found, before) = (round.found, round.before);
+        } else if round.is_judged()
+            && round.share().is_some_and(|share| share < options.found_share_min)
+        {
+            let (found, before) = (round.found, round.before.items);
             broken.push(format!("round {}: only {found:.0} of {before} found", round.number));
         }
     }
-    if !options.no_flash && rounds.iter().all(|round| round.before == 0) {
-        broken.push("nothing was ever on flash".into());
+    if !options.no_flash && !rounds.iter().any(Round::is_judged) {
+        broken.push("too little was on flash to judge how much is found again".into());
     }
     if rounds.iter().all(|round| round.tally.checked == 0) {
         broken.push("no value was ever read".into());
@@ -89,7 +92,9 @@ fn total_rows(rounds: &[Round]) -> Vec<Vec<Cell>> {
         let is_measured = values.peek().is_some();
         if is_measured { Cell::spread(Spread::of(values), digits) } else { Cell::Nothing }
     };
-    let share = |round: &Round| Some(100.0 * round.share()?);
+    let share = |round: &Round| Some(100.0 * round.share().filter(|_| round.is_judged())?);
+    let interrupted_share =
+        |round: &Round| Some(100.0 * round.share().filter(|_| round.is_interrupted)?);
     let first_hit = |round: &Round| round.first_hit_after.map(ms);
     [
         ("killed", sum(|round| u64::from(round.stop == Stop::Kill))),
@@ -100,8 +105,9 @@ fn total_rows(rounds: &[Round]) -> Vec<Vec<Cell>> {
         ("values checked", sum(|round| round.tally.checked)),
         ("stale values", sum(|round| round.tally.stale)),
         ("wrong values", sum(|round| round.tally.wrong)),
-        ("on flash before", spread(|round| Some(round.before as f64), 0)),
+        ("on flash before", spread(|round| Some(round.before.items as f64), 0)),
         ("found of it, %", spread(share, 2)),
+        ("found after a second kill, %", spread(interrupted_share, 2)),
         ("listens after, ms", spread(|round| Some(ms(round.listened_after)), 1)),
         ("first hit after, ms", spread(first_hit, 1)),
         ("recovered after, ms", spread(|round| Some(ms(round.recovered_after)), 1)),
@@ -126,7 +132,8 @@ fn cells(round: &Round) -> Vec<Cell> {
         Cell::count(round.number),
         Cell::Text(end),
         Cell::count(round.tally.requests),
-        Cell::count(round.before),
+        Cell::count(round.before.items),
+        Cell::count(round.before.segments_written),
         Cell::count(round.after.recovered),
         Cell::number(round.found, 0),
         number(round.share().map(|share| 100.0 * share), 2),
@@ -162,6 +169,7 @@ mod tests {
     use super::{document, judge, total_rows};
     use crate::machine::Machine;
     use crate::report;
+    use crate::report::model::Cell;
     use crate::restart::course::Round;
     use crate::restart::fuse::Stop;
     use crate::restart::options::RestartOptions;
@@ -180,8 +188,8 @@ mod tests {
         Round {
             number: 1,
             stop: Stop::Kill,
-            is_interrupted: true,
-            before,
+            is_interrupted: false,
+            before: FlashCounts { items: before, segments_written: 1000, ..FlashCounts::default() },
             found,
             listened_after: Duration::from_millis(3),
             first_hit_after: None,
@@ -214,7 +222,13 @@ mod tests {
 
     #[test]
     fn a_run_that_checks_nothing_fails() {
-        assert!(reason(&[], round(0, 0.0)).contains("nothing was ever on flash"));
+        for segments_written in [0, 99] {
+            let before = FlashCounts { items: 100, segments_written, ..FlashCounts::default() };
+            let empty = Round { before, ..round(100, 100.0) };
+            assert!(reason(&[], empty).contains("too little was on flash"));
+        }
+        let interrupted = Round { is_interrupted: true, ..round(100, 100.0) };
+        assert!(reason(&[], interrupted).contains("too little was on flash"));
         let idle = Round { tally: Tally::default(), ..round(100, 100.0) };
         assert!(reason(&[], idle).contains("no value was ever read"));
     }
@@ -227,8 +241,8 @@ mod tests {
 
     #[test]
     fn the_report_shows_what_was_not_measured_as_nothing() {
-        let rounds = [round(0, 0.0)];
-        assert_eq!(total_rows(&rounds).len(), 16);
+        let rounds = [Round { is_interrupted: true, ..round(0, 0.0) }];
+        assert!(total_rows(&rounds).iter().any(|row| row[1] == Cell::Nothing));
         let text = report::text(&document(Machine::describe(), &options(&[]), 9, &rounds));
         assert!(text.contains("kill + kill"), "{text}");
     }

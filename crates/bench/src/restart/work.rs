@@ -1,13 +1,14 @@
 //! What is asked for: keys filled in order, a mixture, or every key read once.
 //!
-//! Half of a mixture goes to a sixteenth of the keys: those are overwritten and deleted while older
-//! versions of them lie on flash, which is where an old value could come back.
+//! Half of a skewed mixture goes to a sixteenth of the keys: those are overwritten and deleted while
+//! older versions of them lie on flash, which is where an old value could come back. An even mixture
+//! leaves keys alone by chance only, whether they are on flash or not.
 
 use crate::random::Random;
 
 /// A part of the keys ...
 const HOT_ONE_IN: u64 = 16;
-/// ... and the share of a mixture that goes there.
+/// ... and the share of a skewed mixture that goes there.
 const HOT_SHARE: f64 = 0.5;
 /// Most keys of one get in a mixture, and the keys of one when all are read.
 const GET_KEYS_MAX: u64 = 4;
@@ -47,13 +48,22 @@ pub enum Deed {
     },
 }
 
+/// How the keys of a mixture are drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// Some are hot.
+    Skewed,
+    /// All alike.
+    Even,
+}
+
 /// Requests to come.
 #[derive(Debug, Clone)]
 pub enum Work {
     /// Store every key, from this one on.
     Fill(u32),
     /// A mixture of so many requests.
-    Mixture(u64, Random),
+    Mixture(u64, Choice, Random),
     /// Read every key once, in an order that is not that of the fill: so many are read.
     Sweep(u32),
 }
@@ -67,9 +77,9 @@ impl Work {
                 *next += 1;
                 Some(Deed::Set { key, has_ttl: false })
             }
-            Work::Mixture(left, random) => {
+            Work::Mixture(left, choice, random) => {
                 *left = left.checked_sub(1)?;
-                Some(mixed(random, keys))
+                Some(mixed(*choice, random, keys))
             }
             Work::Sweep(next) => {
                 let has_more = *next < keys;
@@ -82,25 +92,26 @@ impl Work {
     }
 }
 
-fn mixed(random: &mut Random, keys: u32) -> Deed {
-    let choice = random.below(100);
+fn mixed(choice: Choice, random: &mut Random, keys: u32) -> Deed {
+    let hot_share = if choice == Choice::Skewed { HOT_SHARE } else { 0.0 };
+    let kind = random.below(100);
     let mut key = || {
-        let is_hot = random.unit() < HOT_SHARE;
+        let is_hot = random.unit() < hot_share;
         let of = if is_hot { u64::from(keys).div_ceil(HOT_ONE_IN) } else { u64::from(keys) };
         random.below(of) as u32
     };
-    match choice {
-        0..45 => Deed::Set { key: key(), has_ttl: choice < 10 },
+    match kind {
+        0..45 => Deed::Set { key: key(), has_ttl: kind < 10 },
         45..52 => Deed::Delete { key: key() },
         52..55 => Deed::Expire { key: key() },
         55..60 => Deed::Touch { key: key() },
-        _ => Deed::Get { keys: (0..=choice % GET_KEYS_MAX).map(|_| key()).collect() },
+        _ => Deed::Get { keys: (0..=kind % GET_KEYS_MAX).map(|_| key()).collect() },
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Deed, Work};
+    use super::{Choice, Deed, Work};
     use crate::random::Random;
 
     const KEYS: u32 = 1000;
@@ -126,8 +137,23 @@ mod tests {
     }
 
     #[test]
+    fn half_of_a_skewed_mixture_goes_to_the_first_sixteenth() {
+        for (choice, expected) in [(Choice::Skewed, 531), (Choice::Even, 63)] {
+            let mixture = all(Work::Mixture(10_000, choice, Random::new(1)));
+            let sets = mixture.iter().filter_map(|deed| match deed {
+                Deed::Set { key, .. } => Some(*key),
+                _ => None,
+            });
+            let sets: Vec<u32> = sets.collect();
+            let hot = sets.iter().filter(|key| **key < KEYS.div_ceil(16)).count();
+            let share = 1000 * hot / sets.len();
+            assert!(share.abs_diff(expected) < 30, "{choice:?}: {share} of 1000");
+        }
+    }
+
+    #[test]
     fn a_mixture_has_everything_and_ends() {
-        let mixture = all(Work::Mixture(1000, Random::new(1)));
+        let mixture = all(Work::Mixture(1000, Choice::Skewed, Random::new(1)));
         assert_eq!(mixture.len(), 1000);
         let is_there = |wanted: fn(&Deed) -> bool| assert!(mixture.iter().any(wanted));
         is_there(|deed| matches!(deed, Deed::Set { has_ttl: true, .. }));

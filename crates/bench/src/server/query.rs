@@ -51,6 +51,8 @@ pub fn stats(address: SocketAddr) -> Outcome<HashMap<String, String>> {
 pub struct FlashCounts {
     /// Items that can be found there.
     pub items: u64,
+    /// Segments that are written and in use: what else is stored waits in memory.
+    pub segments_written: u64,
     /// Whether items from before the start are still looked for.
     pub is_recovering: bool,
     /// Items from before the start that were found.
@@ -68,6 +70,7 @@ pub fn flash_counts(address: SocketAddr) -> Outcome<FlashCounts> {
     let stats = stat_lines(address, "stats flash\r\n")?;
     Ok(FlashCounts {
         items: number(&stats, "items")?,
+        segments_written: number(&stats, "segments_written")?,
         is_recovering: number(&stats, "recovering")? > 0,
         recovered: number(&stats, "recovered")?,
         damaged: number(&stats, "damaged")?,
