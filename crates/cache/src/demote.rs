@@ -139,9 +139,12 @@ impl Links for Downward<'_> {
                 return false;
             }
         }
-        if item.value_bytes() > self.below.zone.value_bytes_max() {
+        if !to_flash && item.value_bytes() > self.below.zone.value_bytes_max() {
             self.below.counters.refused.fetch_add(1, Ordering::Relaxed);
-            return false;
+            to_flash = self.cache.flash_takes(is_wanted);
+            if !to_flash {
+                return false;
+            }
         }
         // What may change is looked at first: whatever is copied is at least as new.
         mover.copied = Copied {
@@ -179,11 +182,15 @@ impl Links for Downward<'_> {
             mark: copied.mutable.1,
         };
         let record = Record { key, value, fields };
-        let moved = if copied.to_flash {
+        let to_flash = || {
             let is_same = |item: ItemRef<'_>| copied.is_same(cache, item);
             cache.spill_hot(&record, copied.hash, copied.place, is_same)
+        };
+        let moved = if copied.to_flash {
+            to_flash()
         } else {
-            self.demote_below(writer, &record, copied)
+            // What the zone has no room for may find it there.
+            self.demote_below(writer, &record, copied).unwrap_or_else(|_| to_flash())
         };
         let us = cache.clock.thread_cpu_us().saturating_sub(began_us);
         self.below.counters.demote_us.fetch_add(us, Ordering::Relaxed);
@@ -202,13 +209,14 @@ impl Copied {
 }
 
 impl Downward<'_> {
-    /// Moves what was copied to the compressed zone.
+    /// Moves what was copied to the compressed zone. Returns whether it is there; not if the item
+    /// has changed.
     fn demote_below(
         &self,
         writer: &mut Option<Writer<'static>>,
         record: &Record<'_>,
         copied: &Copied,
-    ) -> bool {
+    ) -> Result<bool, Refused> {
         let (cache, below) = (self.cache, self.below);
         let idle = writer.take().unwrap_or_else(|| Writer::new(&below.zone));
         let mut leave = cache.leave(below);
@@ -240,7 +248,7 @@ impl Downward<'_> {
         let counters = &below.counters;
         let failed = if outcome.is_ok() { &counters.changed } else { &counters.refused };
         failed.fetch_add(u64::from(!moved), Ordering::Relaxed);
-        moved
+        outcome.map(|()| moved)
     }
 
     /// What keeps an item from moving down: there is no time; or it was never read, costs nothing

@@ -224,10 +224,7 @@ impl ::flash::Links for Links<'_> {
 
     fn relocate(&self, hash: u64, from: Place, to: Place) -> bool {
         let guard = self.0.epochs.pin();
-        let moved = self.0.update_on_flash(&guard, Hash(hash), from, |found| {
-            (Some(to.with_accesses(found.accesses())), ())
-        });
-        moved.is_some()
+        self.0.update_on_flash(&guard, Hash(hash), from, |_| (Some(to), ())).is_some()
     }
 
     fn remove(&self, hash: u64, place: Place) -> bool {

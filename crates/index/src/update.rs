@@ -161,9 +161,10 @@ impl Index {
         if let Some((side, bucket, slot)) = view.place(&locked, self.paths) {
             return Ok(Some((locked, side, bucket, slot)));
         }
-        // A table that is not nearly full has no path only if many keys share all hash bits. More
-        // memory would not part them.
-        if locked.table.count() < locked.table.slots() * 3 / 4 {
+        // A table that is far from full has no path only if many keys share all hash bits, and more
+        // memory would not part them; or if they lie close together, because they came in the order
+        // of their hashes: then splitting does.
+        if locked.table.count() < locked.table.slots() / 4 {
             return Err(Full);
         }
         match self.grow(view, locked, hash) {

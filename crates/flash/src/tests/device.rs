@@ -19,6 +19,8 @@ enum Kind {
 pub(crate) struct MemoryDevice {
     bytes: Mutex<Vec<u8>>,
     kinds: Mutex<Vec<Kind>>,
+    /// Where notes and pages were written, in bytes.
+    pub(crate) log: Mutex<Vec<u64>>,
     /// Writes that still reach the device.
     writes_left: AtomicU64,
     pub(crate) refuses_pages: AtomicBool,
@@ -31,6 +33,7 @@ impl MemoryDevice {
         Self {
             bytes: Mutex::new(vec![0; pages * PAGE_BYTES]),
             kinds: Mutex::new(vec![Kind::Untouched; pages]),
+            log: Mutex::default(),
             writes_left: AtomicU64::new(u64::MAX),
             refuses_pages: AtomicBool::new(false),
             refuses_notes: AtomicBool::new(false),
@@ -90,6 +93,7 @@ impl Device for MemoryDevice {
     fn write(&self, page: u64, source: &[Page]) -> io::Result<()> {
         let page = page as usize;
         refused(&self.refuses_pages)?;
+        self.log.lock().expect("no test has died").push((page * PAGE_BYTES) as u64);
         if !self.take_write(page..page + source.len(), Kind::Pages) {
             return Ok(());
         }
@@ -112,6 +116,7 @@ impl Device for MemoryDevice {
 
     fn write_note(&self, at: u64, source: &[u8]) -> io::Result<()> {
         refused(&self.refuses_notes)?;
+        self.log.lock().expect("no test has died").push(at);
         let range = at as usize..at as usize + source.len();
         if self.take_write(range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES), Kind::Notes) {
             self.bytes.lock().expect("no test has died")[range].copy_from_slice(source);

@@ -5,6 +5,7 @@ mod device;
 mod faults;
 mod index;
 mod model;
+mod orders;
 mod threads;
 mod world;
 
