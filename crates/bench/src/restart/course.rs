@@ -51,6 +51,8 @@ pub struct Course<'c> {
     owners: Vec<Owner<'c>>,
     keys: u32,
     random: Random,
+    /// Where in the course it is, for whoever reads of a fault.
+    place: String,
 }
 
 /// What one round found.
@@ -110,7 +112,8 @@ impl<'c> Course<'c> {
         let owners = 0..options.connections;
         let owners = owners.map(|at| Owner::new(content, at, options.connections, keys)).collect();
         let random = Random::new(options.seed);
-        let mut course = Course { options, recipe, server, owners, keys, random };
+        let place = "fill".into();
+        let mut course = Course { options, recipe, server, owners, keys, random, place };
         course.converse(Pace::Rate, None, |_| Work::Fill(0), |_| Ok(()))?;
         Ok(course)
     }
@@ -123,26 +126,31 @@ impl<'c> Course<'c> {
         let mut tally = Tally::default();
         let place = |what| format!("round {number} ({stop}), {what}");
         if is_due(number, self.options.flush_every) {
-            tally.add(self.flush()?.at(&place("refill")));
+            self.place = place("refill");
+            tally.add(self.flush()?);
         }
+        self.place = place("load");
         let (before, load) = self.load(stop)?;
         self.await_end(stop)?;
-        tally.add(load.at(&place("load")));
+        tally.add(load);
         self.owners.iter_mut().for_each(|owner| owner.history.begin());
         if is_interrupted {
-            tally.add(self.interrupt()?.at(&place("recovery that was interrupted")));
+            self.place = place("recovery that was interrupted");
+            tally.add(self.interrupt()?);
         }
+        self.place = place("recovery");
         let started = Instant::now();
         self.start_again()?;
         // Earlier reads do not count for the first hit after the restart.
         tally.first_hit = None;
         let (recovered_after, recovery) = self.recover(started)?;
-        tally.add(recovery.at(&place("recovery")));
+        tally.add(recovery);
+        self.place = place("sweep");
         let sweep = self.converse(Pace::Full, None, |_| Work::Sweep(0), |_| Ok(()))?;
         let changed = self.owners.iter().map(|owner| owner.history.changed());
         let unchanged = u64::from(self.keys) - changed.sum::<u64>();
         let found = sweep.found_unchanged as f64 * f64::from(self.keys) / unchanged.max(1) as f64;
-        tally.add(sweep.at(&place("sweep")));
+        tally.add(sweep);
         Ok(Round {
             number,
             stop,
@@ -282,7 +290,8 @@ impl<'c> Course<'c> {
             if let Ended::Cut(failure) = end?
                 && !fuse.is_burnt()
             {
-                return Err(self.server.explain(failure));
+                let why = self.server.explain(failure);
+                return Err(Failure::Reply(format!("{}: {why}", self.place)));
             }
         }
         if !fuse.is_burnt() {
@@ -292,7 +301,7 @@ impl<'c> Course<'c> {
         for owner in &mut self.owners {
             tally.add(std::mem::take(&mut owner.tally));
         }
-        Ok(tally)
+        Ok(tally.at(&self.place))
     }
 
     /// Makes mixtures of so many requests, each from a seed of its own.

@@ -2,7 +2,8 @@
 //!
 //! Keys are dealt out, key `k` to owner `k` modulo their number, so that each key's requests go
 //! through one connection, in order, and each reply has one meaning. Requests in flight wait in a
-//! line; when the server dies, whatever still stands there is open (see `history`).
+//! line; when the server dies, whatever still stands there is open (see `history`). Where the work
+//! is that of a cache's clients, what a get misses is stored next.
 
 use std::collections::VecDeque;
 use std::thread;
@@ -58,6 +59,8 @@ pub struct Owner<'c> {
     number: u32,
     owners: u32,
     asked: VecDeque<Asked>,
+    /// Keys that were missed and are stored next.
+    missed: Vec<u32>,
     key: Vec<u8>,
     value: Vec<u8>,
 }
@@ -73,6 +76,7 @@ impl<'c> Owner<'c> {
             number,
             owners,
             asked: VecDeque::new(),
+            missed: Vec::new(),
             key: Vec::new(),
             value: Vec::new(),
         }
@@ -84,6 +88,7 @@ impl<'c> Owner<'c> {
             Ok(connection) => connection,
             Err(failure) => return Ok(Ended::Cut(failure)),
         };
+        self.missed.clear();
         loop {
             let room = fuse.room();
             let requests = self.ask(&mut work, &mut connection.outbox, fuse, room);
@@ -104,6 +109,9 @@ impl<'c> Owner<'c> {
                 self.take(reply)?;
                 connection.inbox.take(bytes);
             }
+            if !work.fills_misses() {
+                self.missed.clear();
+            }
         }
     }
 
@@ -115,13 +123,18 @@ impl<'c> Owner<'c> {
             && self.asked.len() < FLIGHT_MAX
             && outbox.len() < OUTBOX_BYTES_MAX
             && !fuse.is_enough()
-            && let Some(deed) = work.next(self.history.keys())
+            && let Some(deed) = self.next(work)
         {
             self.write(&deed, outbox);
             requests += 1;
         }
         self.tally.requests += requests;
         requests
+    }
+
+    fn next(&mut self, work: &mut Work) -> Option<Deed> {
+        let missed = self.missed.pop().map(|key| Deed::Set { key, has_ttl: false });
+        missed.or_else(|| work.next(self.history.keys()))
     }
 
     /// Appends one request, and remembers it.
@@ -169,8 +182,8 @@ impl<'c> Owner<'c> {
             return self.hit(key, flags, value);
         }
         let mut asked = self.asked.pop_front();
-        while let Some(Asked::Get(_)) = asked {
-            self.tally.misses += 1;
+        while let Some(Asked::Get(key)) = asked {
+            self.miss(key);
             asked = self.asked.pop_front();
         }
         match (asked, reply) {
@@ -203,10 +216,15 @@ impl<'c> Owner<'c> {
                 self.check(key, flags, value);
                 return Ok(());
             }
-            self.tally.misses += 1;
+            self.miss(key);
         }
         let name = String::from_utf8_lossy(name);
         Err(Failure::Check(format!("a hit on a key that was not asked for: {name:?}")))
+    }
+
+    fn miss(&mut self, key: u32) {
+        self.tally.misses += 1;
+        self.missed.push(key);
     }
 
     /// Compares a hit with what may be read.
@@ -255,7 +273,7 @@ impl<'c> Owner<'c> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Deed, Owner, Reply};
+    use super::{Deed, Owner, Reply, Work};
     use crate::restart::content::Content;
     use crate::values::ValueChoice;
 
@@ -363,5 +381,8 @@ mod tests {
         owner.take(hit()).expect("it was asked for");
         assert!(owner.take(hit()).is_err(), "it comes once");
         assert_eq!((owner.tally.checked, faults(&owner)), (1, (0, 0)));
+        let mut over = Work::Fill(3);
+        let stored: Vec<_> = std::iter::from_fn(|| owner.next(&mut over)).collect();
+        assert_eq!(stored, [2, 0].map(|key| Deed::Set { key, has_ttl: false }), "what was missed");
     }
 }

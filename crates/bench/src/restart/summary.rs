@@ -113,6 +113,7 @@ fn total_rows(rounds: &[Round]) -> Vec<Vec<Cell>> {
         ("recovered after, ms", spread(|round| Some(ms(round.recovered_after)), 1)),
         ("reads that found damage", sum(|round| round.after.damaged)),
         ("errors of the device", sum(|round| round.after.io_errors)),
+        ("segments collected before", sum(|round| round.before.collected)),
         ("segments distrusted", sum(|round| round.after.distrusted)),
     ]
     .map(|(name, cell)| vec![Cell::text(name), cell])

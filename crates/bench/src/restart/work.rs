@@ -69,6 +69,11 @@ pub enum Work {
 }
 
 impl Work {
+    /// Whether what is missed is stored, as a cache's clients do.
+    pub fn fills_misses(&self) -> bool {
+        matches!(self, Work::Mixture(_, Choice::Skewed, _))
+    }
+
     /// The next request about one of so many keys.
     pub fn next(&mut self, keys: u32) -> Option<Deed> {
         match self {

@@ -53,6 +53,8 @@ pub struct FlashCounts {
     pub items: u64,
     /// Segments that are written and in use: what else is stored waits in memory.
     pub segments_written: u64,
+    /// Segments that were collected, since the start.
+    pub collected: u64,
     /// Whether items from before the start are still looked for.
     pub is_recovering: bool,
     /// Items from before the start that were found.
@@ -71,6 +73,7 @@ pub fn flash_counts(address: SocketAddr) -> Outcome<FlashCounts> {
     Ok(FlashCounts {
         items: number(&stats, "items")?,
         segments_written: number(&stats, "segments_written")?,
+        collected: number(&stats, "collected")?,
         is_recovering: number(&stats, "recovering")? > 0,
         recovered: number(&stats, "recovered")?,
         damaged: number(&stats, "damaged")?,
