@@ -27,7 +27,7 @@
 //!
 //! [pending]: crate::Lookup::Pending
 
-use std::cell::{Cell, RefCell};
+use std::cell::{OnceCell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -69,6 +69,10 @@ pub(crate) struct FlashTier {
     /// Whether there may be items that the index does not know yet.
     recovering: AtomicBool,
     changed: Box<[AtomicU64]>,
+    /// How often the tier was flushed, and after how many of these the index was rid of what led
+    /// here. Until it is, nothing comes in.
+    flushed: AtomicU64,
+    purged: AtomicU64,
     /// A good part of the segments is free.
     has_room: AtomicBool,
     pub(crate) counters: Counters,
@@ -95,7 +99,6 @@ pub(crate) struct Counters {
 /// Something that has to be read from flash.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted {
-    place: Place,
     ticket: Ticket,
 }
 
@@ -107,19 +110,29 @@ pub struct Arrived {
     pages: Option<Pages>,
 }
 
-/// What a session knows of flash.
+/// What a session knows of flash: nothing, until it looks there.
+#[derive(Debug, Default)]
+pub(crate) struct FlashView(OnceCell<Box<View>>);
+
 #[derive(Default)]
-pub(crate) struct FlashView {
+struct View {
     reader: RefCell<Option<Reader>>,
     wanted: RefCell<Vec<Wanted>>,
     arrived: RefCell<Vec<Arrived>>,
-    has_arrived: Cell<bool>,
+}
+
+/// Where an item on flash was read.
+#[derive(Debug, Clone, Copy)]
+struct Source {
+    place: Place,
+    /// What was read for it; nothing if it was still in a buffer.
+    ticket: Option<Ticket>,
 }
 
 /// What became of a look for an item on flash.
 enum Seen<'s> {
     /// A copy of it, and where it is.
-    Here(&'s Row<'s>, Place),
+    Here(&'s Row<'s>, Source),
     /// The place holds another key's item, or a damaged one, or one whose time is over.
     NotThis(Place),
     /// It has to be read first.
@@ -140,6 +153,8 @@ impl FlashTier {
             readers: Mutex::default(),
             recovering: AtomicBool::new(true),
             changed,
+            flushed: AtomicU64::new(0),
+            purged: AtomicU64::new(0),
             has_room: AtomicBool::new(false),
             counters: Counters::default(),
         }
@@ -148,6 +163,16 @@ impl FlashTier {
     fn pool(&self) -> Option<&ReadPool> {
         let start = || ReadPool::new(Arc::clone(&self.device), self.threads, READS_MAX).ok();
         self.pool.get_or_init(start).as_ref()
+    }
+
+    /// Makes everything here void. The background takes it out of the index.
+    pub(crate) fn flush(&self) {
+        self.flushed.fetch_add(1, Ordering::Relaxed);
+        self.flash.flush();
+    }
+
+    fn is_purged(&self) -> bool {
+        self.flushed.load(Ordering::Relaxed) == self.purged.load(Ordering::Relaxed)
     }
 
     pub(crate) fn flash(&self) -> &Flash {
@@ -287,7 +312,7 @@ impl Cache {
         lead: impl Fn(Place) -> bool,
     ) -> bool {
         let Some(tier) = &self.flash else { return false };
-        if record.fields.is_expired(self.now()) {
+        if record.fields.is_expired(self.now()) || !tier.is_purged() {
             return false;
         }
         let (links, counters) = (Links(self), &tier.counters);
@@ -326,6 +351,10 @@ impl Cache {
     /// The tier's own work. Returns whether there is more to do at once.
     pub(crate) fn maintain_flash(&self) -> bool {
         let Some(tier) = &self.flash else { return false };
+        if !tier.is_purged() {
+            self.purge(tier);
+            return true;
+        }
         let links = Links(self);
         let mut more = tier.flash.maintain(&links, self.now());
         let stats = tier.flash.stats();
@@ -337,6 +366,18 @@ impl Cache {
             more |= goes_on;
         }
         more
+    }
+
+    /// Takes what a flush has made void out of the index. Only the background lets anything come
+    /// in, and this is the background.
+    fn purge(&self, tier: &FlashTier) {
+        let flushed = tier.flushed.load(Ordering::Relaxed);
+        let (mut at, mut count) = (Some(Hash(0)), 0);
+        while let Some(hash) = at {
+            at = self.purge_flash(&self.epochs.pin(), hash, &mut count);
+        }
+        tier.counters.items.fetch_sub(count, Ordering::Relaxed);
+        tier.purged.store(flushed, Ordering::Relaxed);
     }
 
     /// Reads from flash what a session waits for, in another thread, and hands it to `done` there.
@@ -382,14 +423,15 @@ impl Session<'_> {
     /// What the requests of this session wait for. Read it, by [`Cache::read_wanted`], end the
     /// session, and ask again in another one to which it is delivered.
     pub fn take_wanted(&self) -> Vec<Wanted> {
-        std::mem::take(&mut self.flash.wanted.borrow_mut())
+        self.flash.0.get().map(|view| view.wanted.take()).unwrap_or_default()
     }
 
     /// Hands over what was read for requests that waited.
     pub fn deliver(&self, arrived: impl IntoIterator<Item = Arrived>) {
-        let mut here = self.flash.arrived.borrow_mut();
-        here.extend(arrived);
-        self.flash.has_arrived.set(!here.is_empty());
+        let mut arrived = arrived.into_iter().peekable();
+        if arrived.peek().is_some() {
+            self.flash.view().arrived.borrow_mut().extend(arrived);
+        }
     }
 
     /// Asks for the key's item to be read if only that is missing. For requests that will be asked
@@ -408,11 +450,12 @@ impl Session<'_> {
         };
         let flushes = self.cache.moment.flush.settled_count();
         match self.look_on_flash(key, hash) {
-            Seen::Here(row, place) => {
+            Seen::Here(row, source) => {
+                let place = source.place;
                 tier.counters.hits.fetch_add(1, Ordering::Relaxed);
                 if place.accesses() > 0 {
                     // What finds no memory stays where it is.
-                    let _ = self.raise_flash_row(row, place, hash, flushes);
+                    let _ = self.raise_flash_row(row, source, hash, flushes);
                 } else {
                     self.cache.update_on_flash(&self.guard, hash, place, |found| {
                         (Some(found.with_accesses(found.accesses() + 1)), ())
@@ -433,8 +476,8 @@ impl Session<'_> {
         flushes: u64,
     ) -> Result<bool, Refusal> {
         match self.look_on_flash(key, hash) {
-            Seen::Here(row, place) => {
-                self.raise_flash_row(row, place, hash, flushes)?;
+            Seen::Here(row, source) => {
+                self.raise_flash_row(row, source, hash, flushes)?;
                 Ok(true)
             }
             // It is in the way of whoever asks what is there.
@@ -471,17 +514,19 @@ impl Session<'_> {
 
     /// What the tier has at a place.
     fn read_place(&self, tier: &FlashTier, key: &[u8], place: Place) -> Seen<'_> {
-        let mut lent = self.flash.reader.borrow_mut();
+        let view = self.flash.view();
+        let mut lent = view.reader.borrow_mut();
         let reader = lent.get_or_insert_with(|| lock(&tier.readers).pop().unwrap_or_default());
         let mut look = tier.flash.look(place, key, reader);
-        if self.flash.has_arrived.get() {
-            for arrived in self.flash.arrived.borrow().iter() {
-                let Look::Wait(ticket) = look else { break };
-                if !arrived.wanted.place.is_same(place) || arrived.wanted.ticket != ticket {
-                    continue;
-                }
-                look = match &arrived.pages {
-                    Some(pages) => tier.flash.finish(&ticket, pages, key, reader),
+        let mut source = Source { place, ticket: None };
+        if let Look::Wait(ticket) = look {
+            let arrived = view.arrived.borrow();
+            // The latest: a long unit is asked for twice, the second time as a whole.
+            let of_unit = |one: &&Arrived| one.wanted.ticket.is_for_unit_of(&ticket);
+            if let Some(Arrived { wanted, pages }) = arrived.iter().rev().find(of_unit) {
+                source.ticket = Some(wanted.ticket);
+                look = match pages {
+                    Some(pages) => tier.flash.finish(&wanted.ticket, pages, key, reader),
                     None => {
                         tier.counters.reads_failed.fetch_add(1, Ordering::Relaxed);
                         Look::Absent
@@ -498,13 +543,13 @@ impl Session<'_> {
                     fields: hot_fields(&fields),
                     mark: fields.mark,
                 });
-                Seen::Here(row, place)
+                Seen::Here(row, source)
             }
             Look::Found(_) | Look::Absent => Seen::NotThis(place),
             Look::Wait(ticket) => {
-                let mut wanted = self.flash.wanted.borrow_mut();
+                let mut wanted = view.wanted.borrow_mut();
                 if wanted.len() < WANTED_MAX {
-                    wanted.push(Wanted { place, ticket });
+                    wanted.push(Wanted { ticket });
                 }
                 Seen::Pending
             }
@@ -516,7 +561,7 @@ impl Session<'_> {
     fn raise_flash_row(
         &self,
         row: &Row<'_>,
-        place: Place,
+        source: Source,
         hash: Hash,
         flushes: u64,
     ) -> Result<(), Refusal> {
@@ -526,10 +571,14 @@ impl Session<'_> {
         // Taken only to be published: dropping it takes a class's lock, which comes before those
         // of the index.
         let mut pending = Some(draft.hot);
-        let raised = cache.raise_from_flash(&self.guard, hash, place, || {
+        let is_current = || {
+            let tier = cache.flash.as_deref();
+            tier.zip(source.ticket).is_none_or(|(tier, ticket)| tier.flash.is_current(&ticket))
+        };
+        let raised = cache.raise_from_flash(&self.guard, hash, source.place, || {
             let sequence = cache.next_sequence();
             // After the number was taken: a flush that is not noticed here has a higher one.
-            if !cache.moment.flush.is_unchanged_since(flushes) {
+            if !cache.moment.flush.is_unchanged_since(flushes) || !is_current() {
                 return Fate::Keep;
             }
             // It may not have been buried yet where it came from.
@@ -544,18 +593,26 @@ impl Session<'_> {
     }
 
     /// Gives the reader back.
-    pub(crate) fn end_flash(&self) {
-        if let Some(tier) = &self.cache.flash
-            && let Some(reader) = self.flash.reader.take()
+    #[inline]
+    pub(crate) fn end_flash(&mut self) {
+        if let Some(view) = self.flash.0.take()
+            && let Some(tier) = &self.cache.flash
+            && let Some(reader) = view.reader.take()
         {
             lock(&tier.readers).push(reader);
         }
     }
 }
 
-impl std::fmt::Debug for FlashView {
+impl FlashView {
+    fn view(&self) -> &View {
+        self.0.get_or_init(Box::default)
+    }
+}
+
+impl std::fmt::Debug for View {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FlashView").field("wanted", &self.wanted.borrow().len()).finish()
+        f.debug_struct("View").field("wanted", &self.wanted.borrow().len()).finish()
     }
 }
 

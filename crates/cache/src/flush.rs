@@ -139,7 +139,7 @@ impl Cache {
                 below.zone.flush();
             }
             if let Some(tier) = &self.flash {
-                tier.flash().flush();
+                tier.flush();
             }
         };
         self.moment.flush.begin(|| self.next_sequence(), below);

@@ -190,6 +190,20 @@ impl Cache {
         exchanged == Some(true)
     }
 
+    /// Removes all places on flash from one table of the index, the one that holds `hash`, and
+    /// counts them. Returns a hash that the next one holds; nothing behind the last.
+    pub(crate) fn purge_flash(
+        &self,
+        guard: &Guard<'_>,
+        hash: Hash,
+        count: &mut u64,
+    ) -> Option<Hash> {
+        self.index.remove_where(guard, hash, |location| {
+            *count += u64::from(!is_hot(location));
+            !is_hot(location)
+        })
+    }
+
     /// Whether a location's item has the key: on flash, perhaps.
     #[inline]
     fn rank<'g>(

@@ -9,7 +9,7 @@
 //! that op had ended, and ended before the read. An append writes the number of its op behind the
 //! ones that are there, and the same must hold between neighbours, as of the append's begin.
 //!
-//! Every policy, with and without a compressed zone, gets a share of the operations. The run is
+//! Every policy, with and without further tiers, gets a share of the operations. The run is
 //! seeded: set `LARDER_SEED` to repeat one, `LARDER_OPERATIONS` for a longer one.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
@@ -19,22 +19,29 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 
 use io::ManualClock;
+use io::device::{FakeDevice, Faults, PAGE_BYTES};
 use larder::{
-    Arithmetic, Attributes, Cache, Condition, Counted, Expiry, Fetch, Policy, Refusal, Remove,
-    Removed, Session, Side, Store, Stored,
+    Arithmetic, Attributes, Cache, Condition, Counted, Expiry, Fetch, FlashSettings, Policy,
+    Refusal, Remove, Removed, Session, Side, Store, Stored,
 };
 
 const THREADS: u64 = 4;
 const OPERATIONS: u64 = 10_000_000;
-/// The policies, and whether there is a compressed zone.
-const RUNS: [(Policy, bool); 6] = [
-    (Policy::Clock, false),
-    (Policy::Clock, true),
-    (Policy::CostClock, false),
-    (Policy::CostClock, true),
-    (Policy::GdWheel, false),
-    (Policy::Lru, false),
+/// The policies, and which tiers there are below the hot zone.
+const RUNS: [(Policy, Tiers); 8] = [
+    (Policy::Clock, Tiers::Hot),
+    (Policy::Clock, Tiers::Compressed),
+    (Policy::Clock, Tiers::Flash),
+    (Policy::CostClock, Tiers::Hot),
+    (Policy::CostClock, Tiers::Compressed),
+    (Policy::CostClock, Tiers::Flash),
+    (Policy::GdWheel, Tiers::Hot),
+    (Policy::Lru, Tiers::Hot),
 ];
+/// After so many operations a client does a turn of the background's work.
+const MAINTAIN_OPERATIONS: u64 = 32;
+/// Bytes of the flash tier: little, so that it is collected all the time.
+const FLASH_BYTES: usize = 2 << 20;
 const KEYS: u64 = 4000;
 const NOW: u32 = 1_800_000_000;
 /// A counter's value is the number of the op that set it times this, plus the increments since.
@@ -42,6 +49,14 @@ const COUNTER_SCALE: u64 = 1_000_000;
 /// Bytes of the record that an op writes: key, op, expiry, filler length.
 const RECORD_BYTES: usize = 24;
 const NOT_ENDED: u64 = u64::MAX;
+
+/// Which tiers a cache has.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Tiers {
+    Hot,
+    Compressed,
+    Flash,
+}
 
 /// A small, seeded generator (splitmix64): the run must be repeatable from a printed number.
 struct Random(u64);
@@ -126,7 +141,7 @@ impl Model {
             let (found_key, op, tail) = (word(0), word(8), word(16));
             let (expiry, filler) = ((tail >> 32) as u32, tail as u32 as usize);
             assert_eq!(found_key, key, "the value of another key");
-            assert!(rest[RECORD_BYTES..RECORD_BYTES + filler].iter().all(|&b| b == op as u8));
+            assert!(is_filler(op, &rest[RECORD_BYTES..RECORD_BYTES + filler]));
             assert!(expiry == 0 || expiry > clock, "key {key}: op {op} expired at {expiry}");
             if let Some(before) = last {
                 let floor = self.floor_at_begin[op as usize].load(SeqCst);
@@ -157,6 +172,10 @@ impl Client<'_> {
             0 => self.record_step(key),
             1 => self.expiring_step(key),
             _ => self.counter_step(key),
+        }
+        if number.is_multiple_of(MAINTAIN_OPERATIONS) {
+            // One background among so many clients would come to little.
+            self.cache.maintain();
         }
         if number.is_multiple_of(40_009) {
             self.flush();
@@ -203,13 +222,11 @@ impl Client<'_> {
         let floor = self.model.floors[key as usize].load(SeqCst);
         let clock = io::Clock::unix_seconds(self.clock);
         let name = name(key);
-        let session = self.cache.session();
-        let Some(item) = session.get(&name, self.cache.hash(&name)) else {
+        let Some(value) = self.cache.get(&name) else {
             return;
         };
-        assert_eq!(item.key(), name);
         self.hits += 1;
-        self.model.check_records(key, &item.to_vec(), floor, clock);
+        self.model.check_records(key, &value, floor, clock);
     }
 
     fn write(&mut self, key: u64, expiry: Expiry) {
@@ -246,7 +263,8 @@ impl Client<'_> {
         value.extend(key.to_le_bytes());
         value.extend(op.number.to_le_bytes());
         value.extend((u64::from(expiry.0) << 32 | filler).to_le_bytes());
-        value.resize(RECORD_BYTES + filler as usize, op.number as u8);
+        value.resize(RECORD_BYTES + filler as usize, 0);
+        fill(op.number, &mut value[RECORD_BYTES..]);
         value
     }
 
@@ -407,6 +425,26 @@ impl Client<'_> {
     }
 }
 
+/// What stands behind a record: of every other op noise, which does not compress, so that blocks
+/// and segments fill up.
+fn fill(op: u64, target: &mut [u8]) {
+    if op.is_multiple_of(2) {
+        return target.fill(op as u8);
+    }
+    let mut noise = Random(op);
+    for word in target.chunks_mut(8) {
+        word.copy_from_slice(&noise.next().to_le_bytes()[..word.len()]);
+    }
+}
+
+fn is_filler(op: u64, found: &[u8]) -> bool {
+    if op.is_multiple_of(2) {
+        return found.iter().all(|&byte| byte == op as u8);
+    }
+    let mut noise = Random(op);
+    found.chunks(8).all(|word| *word == noise.next().to_le_bytes()[..word.len()])
+}
+
 fn name(key: u64) -> Vec<u8> {
     format!("{key:0width$}", width = 1 + (key as usize * 7) % 60).into_bytes()
 }
@@ -430,15 +468,25 @@ fn no_read_ever_returns_a_value_that_was_overwritten_before_it_began() {
     let seed = setting("LARDER_SEED", std::hash::BuildHasher::hash_one(&entropy, 0) >> 1);
     let operations = setting("LARDER_OPERATIONS", OPERATIONS);
     println!("LARDER_SEED={seed} LARDER_OPERATIONS={operations}");
-    for (policy, compress) in RUNS {
-        run(policy, compress, seed, operations / RUNS.len() as u64);
+    for (policy, tiers) in RUNS {
+        run(policy, tiers, seed, operations / RUNS.len() as u64);
     }
 }
 
-fn run(policy: Policy, compress: bool, seed: u64, operations: u64) {
+fn run(policy: Policy, tiers: Tiers, seed: u64, operations: u64) {
     let clock = Arc::new(ManualClock::new(NOW));
-    let builder = Cache::builder().memory_bytes(8 << 20).policy(policy).clock(clock.clone());
-    let cache = builder.compress(compress).build().unwrap();
+    let mut builder = Cache::builder().memory_bytes(8 << 20).policy(policy).clock(clock.clone());
+    if tiers == Tiers::Flash {
+        let pages = (FLASH_BYTES / PAGE_BYTES) as u64;
+        // A compressed zone that wants to be small lets go of what it gets.
+        builder = builder.hot_target(1.0).flash(FlashSettings {
+            device: Arc::new(FakeDevice::new(pages, seed, Faults::default())),
+            boot_id: [1; 16],
+            is_new: true,
+            threads: 2,
+        });
+    }
+    let cache = builder.compress(tiers != Tiers::Hot).build().unwrap();
     // Each flush is an op of every key.
     let model = Model::new(operations + (operations / 40_009 + THREADS + 1) * KEYS);
     let done = AtomicBool::new(false);
@@ -466,8 +514,13 @@ fn run(policy: Policy, compress: bool, seed: u64, operations: u64) {
         clients.into_iter().map(|client| client.join().unwrap()).sum::<u64>()
     });
     let stats = cache.stats();
-    println!("{policy:?}, compressed {compress}: {hits} values checked; {stats:?}");
+    println!("{policy:?}, {tiers:?}: {hits} values checked; {stats:?}");
     assert!(hits > operations / 10, "too few hits to mean anything");
+    if tiers == Tiers::Flash {
+        let flash = stats.flash.unwrap();
+        assert!(flash.hits > operations / 2000, "too few hits on flash; {flash:?}");
+        assert!(flash.tier.collected > 10 && flash.promoted > operations / 2000, "{flash:?}");
+    }
     let moved = stats.evicted + stats.compressed.map_or(0, |zone| zone.demoted);
     assert!(moved > operations / 1000, "too little eviction to mean anything");
     assert!(stats.used_bytes <= stats.limit_bytes);

@@ -89,6 +89,14 @@ pub struct Ticket {
     is_whole: bool,
 }
 
+impl Ticket {
+    /// Whether both are for the same unit: what was read for the one may serve the other, though it
+    /// was longer or shorter.
+    pub fn is_for_unit_of(&self, other: &Self) -> bool {
+        (self.spot, self.sequence) == (other.spot, other.sequence)
+    }
+}
+
 impl Flash {
     /// Looks for the item of a key at a place that the index gave. Takes the writer's lock only for
     /// an item that is in memory.

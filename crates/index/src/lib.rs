@@ -37,6 +37,7 @@ mod growth;
 mod index;
 mod location;
 mod path;
+mod purge;
 mod shape;
 mod shrink;
 mod stats;

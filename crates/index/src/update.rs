@@ -129,7 +129,11 @@ impl Index {
 
     /// The table of `hash`, locked.
     #[inline]
-    fn locked_view<'g>(&self, guard: &'g Guard<'_>, hash: Hash) -> (View<'g>, Locked<'g>) {
+    pub(crate) fn locked_view<'g>(
+        &self,
+        guard: &'g Guard<'_>,
+        hash: Hash,
+    ) -> (View<'g>, Locked<'g>) {
         loop {
             let view = self.view(guard, hash);
             if let Some(locked) = view.table.lock() {
