@@ -4,7 +4,8 @@
 //! floor to compare with, `report` turns rounds into medians and shows them as text, JSON, CSV and
 //! HTML, `tables` holds the hash tables that papers compare with. The commands that put them
 //! together are `compare` (CPU time and throughput), `density` (items per byte of resident memory),
-//! `rss` (whether `-m` means memory), `instructions` (what a request costs the server's own code)
+//! `rss` (whether `-m` means memory), `restart` (what is found after a server was killed),
+//! `instructions` (what a request costs the server's own code)
 //! and `paper` (the experiments of published systems).
 //!
 //! `trace` reads, writes and captures traces, `workload` makes them, and `values` are what their
@@ -30,6 +31,7 @@ mod policies;
 mod random;
 mod replay;
 mod report;
+mod restart;
 mod rss;
 mod server;
 mod tables;
@@ -57,6 +59,8 @@ enum Command {
     Density(density::DensityOptions),
     /// Whether resident memory stays within -m plus 5 % plus 32 MiB, whatever is stored.
     Rss(rss::RssOptions),
+    /// Whether a restart finds what was on flash, and nothing older than was acknowledged.
+    Restart(Box<restart::RestartOptions>),
     /// Instructions of the server's own code for each key, counted by valgrind's callgrind.
     Instructions(instructions::InstructionsOptions),
     /// A published system's experiments, the paper's figures beside ours.
@@ -88,6 +92,7 @@ fn main() -> ExitCode {
         Command::Compare(options) => compare::run(options),
         Command::Density(options) => density::run(options),
         Command::Rss(options) => rss::run(options),
+        Command::Restart(options) => restart::run(options),
         Command::Instructions(options) => instructions::run(options),
         Command::Paper(options) => paper::run(options),
         Command::Mrc(options) => mrc::run(options),

@@ -29,8 +29,9 @@ fn report_of(arguments: &[&str], name: &str) -> Option<Value> {
     let json = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let json_text = json.to_str().expect("the target folder has a plain name");
     let memcached = memcached.to_str().expect("the binary has a plain name");
-    let peer = ["--quick", "--larder", memcached, "--larder-args", "-u root", "--json", json_text];
-    let output = bench(&[arguments, &peer].concat());
+    let quick = if arguments.contains(&"restart") { &[][..] } else { &["--quick"] };
+    let peer = ["--larder", memcached, "--larder-args", "-u root", "--json", json_text];
+    let output = bench(&[arguments, quick, &peer].concat());
     // memcached strands memory when sizes shift, which `rss` is there to find: exit code 1.
     let found =
         output.status.success() || (arguments == ["rss"] && output.status.code() == Some(1));
@@ -362,4 +363,23 @@ fn a_missing_valgrind_is_named_and_has_its_exit_code() {
     assert_eq!(output.status.code(), Some(3));
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(message.contains("no/such/valgrind") && message.contains("install"), "{message}");
+}
+
+#[test]
+fn restart_kills_a_server_and_finds_nothing_without_flash() {
+    let arguments = ["--no-flash", "--rounds", "5", "--keys", "2000", "--terminate-every", "2"];
+    let more = ["--interrupt-every", "3", "--flush-every", "4", "--rate", "0"];
+    let Some(report) = report_of(&[&["restart"], &arguments[..], &more].concat(), "restart.json")
+    else {
+        return;
+    };
+    let found = rows(&report, "rounds");
+    let ends: Vec<_> = found.iter().map(|row| row["end"].as_str().expect("a word")).collect();
+    assert_eq!(ends, ["kill", "term", "kill + kill", "term", "kill"]);
+    for row in found {
+        assert!(row["checked"]["value"].as_f64() > Some(0.0), "{row:?}");
+        for zero in ["found", "stale", "wrong"] {
+            assert_eq!(row[zero]["value"], 0.0, "{row:?}");
+        }
+    }
 }

@@ -5,7 +5,7 @@
 //! one list, which the panic hook and the signal handler work off.
 
 use std::io;
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -39,9 +39,12 @@ impl Guard {
 
     /// Asks the child to end, in its own time.
     pub fn ask_to_end(&self) -> io::Result<()> {
-        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-        Ok(kill_process(pid, Signal::TERM)?)
+        self.signal(Signal::TERM)
+    }
+
+    /// Ends the child at once, whatever it is doing.
+    pub fn kill(&self) -> io::Result<()> {
+        self.signal(Signal::KILL)
     }
 
     /// Whether the child has ended by itself.
@@ -49,6 +52,19 @@ impl Guard {
         let mut children = lock();
         let child = children.iter_mut().find(|child| child.id() == self.pid);
         child.is_none_or(|child| !matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// How the child has ended, if it has.
+    pub fn status(&self) -> Option<ExitStatus> {
+        let mut children = lock();
+        let child = children.iter_mut().find(|child| child.id() == self.pid)?;
+        child.try_wait().ok().flatten()
+    }
+
+    fn signal(&self, signal: Signal) -> io::Result<()> {
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        Ok(kill_process(pid, signal)?)
     }
 }
 

@@ -13,7 +13,7 @@ pub mod usage;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::drive::encode::Dialect;
@@ -48,6 +48,8 @@ pub struct Server {
     pub address: SocketAddr,
     /// Program and arguments, as they could be typed.
     pub command_line: String,
+    /// How long after its start it took connections.
+    pub listened_after: Duration,
     child: Guard,
     log: Log,
 }
@@ -55,9 +57,13 @@ pub struct Server {
 impl Server {
     /// Starts a server on a free port, pinned to `core`, and waits until it listens.
     pub fn start(recipe: &Recipe, memory_mb: u64, core: usize) -> Outcome<Server> {
-        machine::check_memory(memory_mb.saturating_mul(1 << 20))?;
         let _starting = lock_starts()?;
-        let port = free_port()?;
+        Server::start_on(free_port()?, recipe, memory_mb, core)
+    }
+
+    /// The same on a port that is known to be free, such as that of a server that has ended.
+    pub fn start_on(port: u16, recipe: &Recipe, memory_mb: u64, core: usize) -> Outcome<Server> {
+        machine::check_memory(memory_mb.saturating_mul(1 << 20))?;
         let mut command = recipe.command(port, memory_mb);
         let log = Log::new(port)?;
         command.stdin(Stdio::null()).stdout(log.writer()?).stderr(log.writer()?);
@@ -71,6 +77,7 @@ impl Server {
             dialect: recipe.dialect,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
             command_line: recipe.command_line(port, memory_mb),
+            listened_after: Duration::ZERO,
             child: child.map_err(Failure::io(format!("starting {}", recipe.program.display())))?,
             log,
         };
@@ -85,7 +92,22 @@ impl Server {
 
     /// Asks the server to end, and waits until it has.
     pub fn stop(self) -> Outcome<()> {
-        self.child.ask_to_end().map_err(Failure::io("asking a server to end"))?;
+        self.ask_to_end()?;
+        self.await_end().map(|_| ())
+    }
+
+    /// Asks the server to end, in its own time.
+    pub fn ask_to_end(&self) -> Outcome<()> {
+        self.child.ask_to_end().map_err(Failure::io("asking a server to end"))
+    }
+
+    /// Ends the server at once, whatever it is doing.
+    pub fn kill(&self) -> Outcome<()> {
+        self.child.kill().map_err(Failure::io("killing a server"))
+    }
+
+    /// Waits until the server has ended; returns how, if the system tells.
+    pub fn await_end(&self) -> Outcome<Option<ExitStatus>> {
         let asked = Instant::now();
         while !self.child.has_ended() {
             if asked.elapsed() > STOP_MAX {
@@ -94,7 +116,7 @@ impl Server {
             }
             std::thread::sleep(START_STEP);
         }
-        Ok(())
+        Ok(self.child.status())
     }
 
     /// What went wrong with a measurement of this server: if it has ended by itself, that, with the
@@ -123,6 +145,7 @@ impl Server {
                 return Err(Failure::Reply(format!("`{line}` {why}\n{log}")));
             }
         }
+        self.listened_after = started.elapsed();
         std::thread::sleep(START_STEP);
         Ok(())
     }

@@ -43,7 +43,52 @@ pub fn counts(address: SocketAddr, dialect: Dialect) -> Outcome<Counts> {
 
 /// All of memcached's `stats`.
 pub fn stats(address: SocketAddr) -> Outcome<HashMap<String, String>> {
-    let text = ask(address, "stats\r\n", |line| line == "END")?;
+    stat_lines(address, "stats\r\n")
+}
+
+/// Larder's flash tier at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FlashCounts {
+    /// Items that can be found there.
+    pub items: u64,
+    /// Segments that are written and in use: what else is stored waits in memory.
+    pub segments_written: u64,
+    /// Segments that were collected, since the start.
+    pub collected: u64,
+    /// Whether items from before the start are still looked for.
+    pub is_recovering: bool,
+    /// Items from before the start that were found.
+    pub recovered: u64,
+    /// Reads that found damage.
+    pub damaged: u64,
+    /// Reads and writes that failed.
+    pub io_errors: u64,
+    /// Segments whose list of what was forgotten ran over.
+    pub distrusted: u64,
+}
+
+/// Asks Larder for its flash tier's counts.
+pub fn flash_counts(address: SocketAddr) -> Outcome<FlashCounts> {
+    let stats = stat_lines(address, "stats flash\r\n")?;
+    Ok(FlashCounts {
+        items: number(&stats, "items")?,
+        segments_written: number(&stats, "segments_written")?,
+        collected: number(&stats, "collected")?,
+        is_recovering: number(&stats, "recovering")? > 0,
+        recovered: number(&stats, "recovered")?,
+        damaged: number(&stats, "damaged")?,
+        io_errors: number(&stats, "io_errors")?,
+        distrusted: number(&stats, "distrusted")?,
+    })
+}
+
+/// Asks memcached's dialect for one thing that is answered in one line.
+pub fn line(address: SocketAddr, question: &str) -> Outcome<String> {
+    Ok(ask(address, question, |_| true)?.trim_end().to_owned())
+}
+
+fn stat_lines(address: SocketAddr, question: &str) -> Outcome<HashMap<String, String>> {
+    let text = ask(address, question, |line| line == "END")?;
     let pairs = text.lines().filter_map(|line| line.strip_prefix("STAT ")?.split_once(' '));
     Ok(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
 }

@@ -1,0 +1,320 @@
+//! A server's way through the rounds.
+//!
+//! Of the items on flash, the last count before the end is what must be found again. Which keys
+//! those were nobody knows, so after the restart every key is read once. While the server recovers,
+//! a mixture of requests runs, since that is when a new value could be overtaken by an old one; the
+//! keys that it changed say nothing about what was recovered, and their share is reckoned out:
+//!
+//! ```text
+//!   share found = found among unchanged keys / items before / (unchanged keys / keys)
+//! ```
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::content::Content;
+use super::fuse::{Fuse, Stop};
+use super::options::{RestartOptions, is_due};
+use super::owner::{Ended, Owner};
+use super::tally::Tally;
+use super::work::{Choice, Work};
+use crate::failure::{Failure, Outcome};
+use crate::random::Random;
+use crate::server::Server;
+use crate::server::query::{self, FlashCounts};
+use crate::server::recipe::Recipe;
+
+/// How often the server is asked for its counts.
+const WATCH_STEP: Duration = Duration::from_millis(5);
+/// With so many segments written, those that are not are a few percent of the tier at most.
+const WRITTEN_SEGMENTS_MIN: u64 = 100;
+/// How long a recovery may take.
+const RECOVERY_MAX: Duration = Duration::from_secs(300);
+/// Requests during a recovery, at most, as a share of the keys: most keys stay as they were.
+const RECOVERY_REQUESTS: f64 = 0.05;
+
+/// How fast requests are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pace {
+    /// At the rate of the options.
+    Rate,
+    /// As fast as they are answered.
+    Full,
+}
+
+/// A server, and those who know what they stored there.
+#[derive(Debug)]
+pub struct Course<'c> {
+    options: &'c RestartOptions,
+    recipe: Recipe,
+    server: Server,
+    owners: Vec<Owner<'c>>,
+    keys: u32,
+    random: Random,
+    /// Where in the course it is, for whoever reads of a fault.
+    place: String,
+}
+
+/// What one round found.
+#[derive(Debug, Clone)]
+pub struct Round {
+    /// Its number, from 1 on.
+    pub number: u64,
+    /// How the server was ended.
+    pub stop: Stop,
+    /// Whether it was killed once more after its restart.
+    pub is_interrupted: bool,
+    /// The tier, as last seen before the end.
+    pub before: FlashCounts,
+    /// Keys that were found, as many as if none had been changed.
+    pub found: f64,
+    /// From the start until it took connections.
+    pub listened_after: Duration,
+    /// From the start to the first value that was read.
+    pub first_hit_after: Option<Duration>,
+    /// From the start to the end of the recovery.
+    pub recovered_after: Duration,
+    /// The tier at the end of the round.
+    pub after: FlashCounts,
+    /// What happened.
+    pub tally: Tally,
+}
+
+impl Round {
+    /// The share of the items on flash that was found again, if there were any.
+    pub fn share(&self) -> Option<f64> {
+        let items = self.before.items;
+        (items > 0).then(|| self.found / items as f64)
+    }
+
+    /// Whether the share means something: the tier does not keep what waits to be written when it is
+    /// killed, nor, by its design, what it has not recovered when it is killed once more.
+    pub fn is_judged(&self) -> bool {
+        !self.is_interrupted && self.before.segments_written >= WRITTEN_SEGMENTS_MIN
+    }
+
+    /// Whether a value was read that may not be.
+    pub fn is_broken(&self) -> bool {
+        self.tally.stale + self.tally.wrong > 0
+    }
+}
+
+impl<'c> Course<'c> {
+    /// Starts the server and stores every key.
+    pub fn start(
+        options: &'c RestartOptions,
+        recipe: Recipe,
+        content: &'c Content,
+        keys: u32,
+    ) -> Outcome<Course<'c>> {
+        let core = options.servers_options.server_core;
+        let server = Server::start(&recipe, options.memory_mb, core)?;
+        let owners = 0..options.connections;
+        let owners = owners.map(|at| Owner::new(content, at, options.connections, keys)).collect();
+        let random = Random::new(options.seed);
+        let place = "fill".into();
+        let mut course = Course { options, recipe, server, owners, keys, random, place };
+        course.converse(Pace::Rate, None, |_| Work::Fill(0), |_| Ok(()))?;
+        Ok(course)
+    }
+
+    /// Ends the server under load, starts it anew and looks for everything.
+    pub fn round(&mut self, number: u64) -> Outcome<Round> {
+        let is_terminated = is_due(number, self.options.terminate_every);
+        let stop = if is_terminated { Stop::Terminate } else { Stop::Kill };
+        let is_interrupted = is_due(number, self.options.interrupt_every);
+        let mut tally = Tally::default();
+        let place = |what| format!("round {number} ({stop}), {what}");
+        if is_due(number, self.options.flush_every) {
+            self.place = place("refill");
+            tally.add(self.flush()?);
+        }
+        self.place = place("load");
+        let (before, load) = self.load(stop)?;
+        self.await_end(stop)?;
+        tally.add(load);
+        self.owners.iter_mut().for_each(|owner| owner.history.begin());
+        if is_interrupted {
+            self.place = place("recovery that was interrupted");
+            tally.add(self.interrupt()?);
+        }
+        self.place = place("recovery");
+        let started = Instant::now();
+        self.start_again()?;
+        // Earlier reads do not count for the first hit after the restart.
+        tally.first_hit = None;
+        let (recovered_after, recovery) = self.recover(started)?;
+        tally.add(recovery);
+        self.place = place("sweep");
+        let sweep = self.converse(Pace::Full, None, |_| Work::Sweep(0), |_| Ok(()))?;
+        let changed = self.owners.iter().map(|owner| owner.history.changed());
+        let unchanged = u64::from(self.keys) - changed.sum::<u64>();
+        let found = sweep.found_unchanged as f64 * f64::from(self.keys) / unchanged.max(1) as f64;
+        tally.add(sweep);
+        Ok(Round {
+            number,
+            stop,
+            is_interrupted,
+            before,
+            found,
+            listened_after: self.server.listened_after,
+            first_hit_after: tally.first_hit.map(|hit| hit - started),
+            recovered_after,
+            after: self.flash()?,
+            tally,
+        })
+    }
+
+    /// Empties the server, and stores the second half of each owner's keys anew.
+    fn flush(&mut self) -> Outcome<Tally> {
+        let answer = query::line(self.server.address, "flush_all\r\n")?;
+        if answer != "OK" {
+            return Err(Failure::Reply(format!("{answer:?} to flush_all")));
+        }
+        self.owners.iter_mut().for_each(|owner| owner.history.flushed());
+        self.converse(Pace::Rate, None, |owner| Work::Fill(owner.history.keys() / 2), |_| Ok(()))
+    }
+
+    /// Sends a mixture until the server is ended; returns the tier, as last seen.
+    fn load(&mut self, stop: Stop) -> Outcome<(FlashCounts, Tally)> {
+        let requests_max = self.options.requests(self.keys);
+        let requests = 1 + self.random.below(requests_max);
+        let mut before = self.flash()?;
+        let (has_flash, address) = (!self.options.no_flash, self.server.address);
+        let mut mixture = self.mixture(requests, Choice::Skewed);
+        let count = |fuse: &Fuse<'_>| {
+            if has_flash {
+                let counts = query::flash_counts(address)?;
+                before = if fuse.is_burnt() { before } else { counts };
+            }
+            Ok(())
+        };
+        let tally = self.converse(Pace::Rate, Some((stop, requests)), |_| mixture(), count)?;
+        Ok((before, tally))
+    }
+
+    /// Starts the server and kills it while it recovers, or shortly after.
+    fn interrupt(&mut self) -> Outcome<Tally> {
+        self.start_again()?;
+        let requests_max = (f64::from(self.keys) * RECOVERY_REQUESTS) as u64;
+        let requests = 1 + self.random.below(requests_max);
+        let mut mixture = self.mixture(requests, Choice::Even);
+        let tally =
+            self.converse(Pace::Full, Some((Stop::Kill, requests)), |_| mixture(), |_| Ok(()))?;
+        self.await_end(Stop::Kill)?;
+        Ok(tally)
+    }
+
+    /// Sends a mixture until everything is recovered; returns when that was.
+    fn recover(&mut self, started: Instant) -> Outcome<(Duration, Tally)> {
+        let requests = f64::from(self.keys) * RECOVERY_REQUESTS;
+        let mut mixture =
+            self.mixture(requests as u64 / u64::from(self.options.connections), Choice::Even);
+        let (has_flash, address) = (!self.options.no_flash, self.server.address);
+        let is_over =
+            || Ok::<_, Failure>(!has_flash || !query::flash_counts(address)?.is_recovering);
+        let mut recovered_after = None;
+        let tally = self.converse(
+            Pace::Full,
+            None,
+            |_| mixture(),
+            |fuse| {
+                if recovered_after.is_none() && is_over()? {
+                    recovered_after = Some(started.elapsed());
+                    fuse.enough();
+                }
+                Ok(())
+            },
+        )?;
+        while recovered_after.is_none() {
+            if is_over().map_err(|failure| self.server.explain(failure))? {
+                recovered_after = Some(started.elapsed());
+            } else if started.elapsed() > RECOVERY_MAX {
+                return Err(Failure::Reply("the server does not end to recover".into()));
+            }
+            thread::sleep(WATCH_STEP);
+        }
+        Ok((recovered_after.unwrap_or_default(), tally))
+    }
+
+    /// Waits for the end of the server; one that was asked to end must do so without an error.
+    fn await_end(&self, stop: Stop) -> Outcome<()> {
+        match self.server.await_end()? {
+            Some(status) if stop == Stop::Terminate && !status.success() => {
+                Err(Failure::Check(format!("asked to end, the server did so with {status}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Starts another server in the place of the one that has ended.
+    fn start_again(&mut self) -> Outcome<()> {
+        let (memory_mb, core) = (self.options.memory_mb, self.options.servers_options.server_core);
+        let port = self.server.address.port();
+        self.server = Server::start_on(port, &self.recipe, memory_mb, core)?;
+        Ok(())
+    }
+
+    /// Lets all owners work at once, each on what it is given, and watches the server meanwhile.
+    /// With `end`, the server is ended that way after so many requests.
+    fn converse(
+        &mut self,
+        pace: Pace,
+        end: Option<(Stop, u64)>,
+        mut work: impl FnMut(&Owner<'c>) -> Work,
+        mut watch: impl FnMut(&Fuse<'_>) -> Outcome<()>,
+    ) -> Outcome<Tally> {
+        let fuse = match end {
+            Some((stop, requests)) => Fuse::new(&self.server, stop, requests),
+            None => Fuse::never(&self.server),
+        };
+        let fuse = &match pace {
+            Pace::Rate => fuse.burning_at(self.options.rate()),
+            Pace::Full => fuse,
+        };
+        let mut watched = Ok(());
+        let ends: Vec<Outcome<Ended>> = thread::scope(|scope| {
+            let mut threads = Vec::new();
+            for owner in &mut self.owners {
+                let work = work(owner);
+                threads.push(scope.spawn(move || owner.run(work, fuse)));
+            }
+            while threads.iter().any(|thread| !thread.is_finished()) {
+                watched = std::mem::replace(&mut watched, Ok(())).and_then(|()| watch(fuse));
+                thread::sleep(WATCH_STEP);
+            }
+            let joined = threads.into_iter().map(thread::ScopedJoinHandle::join);
+            joined.map(|end| end.expect("an owner's thread does not panic")).collect()
+        });
+        for end in ends {
+            if let Ended::Cut(failure) = end?
+                && !fuse.is_burnt()
+            {
+                let why = self.server.explain(failure);
+                return Err(Failure::Reply(format!("{}: {why}", self.place)));
+            }
+        }
+        if !fuse.is_burnt() {
+            watched?;
+        }
+        let mut tally = Tally::default();
+        for owner in &mut self.owners {
+            tally.add(std::mem::take(&mut owner.tally));
+        }
+        Ok(tally.at(&self.place))
+    }
+
+    /// Makes mixtures of so many requests, each from a seed of its own.
+    fn mixture(&mut self, requests: u64, choice: Choice) -> impl FnMut() -> Work + use<'c> {
+        let mut random = Random::new(self.random.word());
+        move || Work::Mixture(requests, choice, Random::new(random.word()))
+    }
+
+    fn flash(&self) -> Outcome<FlashCounts> {
+        if self.options.no_flash {
+            return Ok(FlashCounts::default());
+        }
+        let counts = query::flash_counts(self.server.address);
+        counts.map_err(|failure| self.server.explain(failure))
+    }
+}

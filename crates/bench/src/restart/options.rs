@@ -1,0 +1,111 @@
+//! What to check, and how strictly.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::report::ReportOptions;
+use crate::server::recipe::ServerOptions;
+use crate::values::ValueChoice;
+
+/// Keys and values are this many times the flash unless the keys are counted: values compress to a
+/// third, and flash shall be full of them.
+const KEYS_OVER_FLASH: u64 = 4;
+/// Requests of a round are at most the keys divided by this.
+const KEYS_PER_REQUEST: u64 = 4;
+
+/// The options of the command.
+#[derive(Debug, Args)]
+pub struct RestartOptions {
+    /// How often the server is ended and started anew.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
+    pub rounds: u64,
+    /// Memory limit in MiB.
+    #[arg(short, long = "memory-mb", default_value_t = 64)]
+    pub memory_mb: u64,
+    /// Size of the flash tier in MiB.
+    #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    pub flash_mb: u64,
+    /// Keys [default: as many as make four times the flash with their values].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(100..=1 << 30))]
+    pub keys: Option<u32>,
+    /// What values hold after their key and version: random, made:RATIO, records:FILE or FILE.
+    #[arg(long, value_name = "CHOICE", default_value = "made:3")]
+    pub values: ValueChoice,
+    /// Most requests of a round before the server is ended; after how many is drawn from them
+    /// [default: a quarter of the keys].
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub requests: Option<u64>,
+    /// Requests a second at most while keys are stored and before the server is ended; 0 for as
+    /// many as it takes. At full speed most items are evicted before they come to flash.
+    #[arg(long, default_value_t = 20_000)]
+    pub rate: u64,
+    /// Connections, each with its own keys.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub connections: u32,
+    /// Seed of requests, values, and of when the server is ended.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Folder for the flash tier's file [default: that for temporary files].
+    #[arg(long)]
+    pub dir: Option<PathBuf>,
+    /// Leave the flash tier's file there.
+    #[arg(long)]
+    pub keep: bool,
+    /// Every so many rounds the server is asked to end by SIGTERM instead; 0 for never.
+    #[arg(long, default_value_t = 5)]
+    pub terminate_every: u64,
+    /// Every so many rounds the server is killed once more just after its restart; 0 for never.
+    #[arg(long, default_value_t = 7)]
+    pub interrupt_every: u64,
+    /// Every so many rounds everything is flushed first and half of the keys stored anew; 0 for
+    /// never.
+    #[arg(long, default_value_t = 10)]
+    pub flush_every: u64,
+    /// Share of the items on flash that must be found again in each round.
+    #[arg(long, default_value_t = 0.95)]
+    pub found_share_min: f64,
+    /// Start the server without a flash tier: then nothing may be found.
+    #[arg(long)]
+    pub no_flash: bool,
+    #[command(flatten)]
+    pub report: ReportOptions,
+    #[command(flatten)]
+    pub servers_options: ServerOptions,
+}
+
+impl RestartOptions {
+    /// How many keys there are when an item has so many bytes.
+    pub fn keys(&self, item_bytes_mean: u64) -> u32 {
+        let bytes = KEYS_OVER_FLASH * (self.flash_mb << 20);
+        self.keys.unwrap_or_else(|| (bytes / item_bytes_mean).clamp(100, 1 << 30) as u32)
+    }
+
+    /// Requests a second, if they are limited.
+    pub fn rate(&self) -> Option<u64> {
+        Some(self.rate).filter(|rate| *rate > 0)
+    }
+
+    /// Most requests of a round.
+    pub fn requests(&self, keys: u32) -> u64 {
+        self.requests.unwrap_or_else(|| (u64::from(keys) / KEYS_PER_REQUEST).max(1))
+    }
+}
+
+/// Whether a round is one of every so many.
+pub fn is_due(round: u64, every: u64) -> bool {
+    every > 0 && round.is_multiple_of(every)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_due;
+
+    #[test]
+    fn every_third_round_is_due_and_none_of_every_zero() {
+        let due = |every| (1..=7).filter(|round| is_due(*round, every)).collect::<Vec<_>>();
+        assert_eq!(due(3), [3, 6]);
+        assert_eq!(due(1), [1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(due(0), Vec::<u64>::new());
+    }
+}

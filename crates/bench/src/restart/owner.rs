@@ -1,0 +1,388 @@
+//! One connection's keys, what is sent about them, and what the replies say.
+//!
+//! Keys are dealt out, key `k` to owner `k` modulo their number, so that each key's requests go
+//! through one connection, in order, and each reply has one meaning. Requests in flight wait in a
+//! line; when the server dies, whatever still stands there is open (see `history`). Where the work
+//! is that of a cache's clients, what a get misses is stored next.
+
+use std::collections::VecDeque;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::connection::Connection;
+use super::content::Content;
+use super::fuse::Fuse;
+use super::history::{History, Verdict};
+use super::reply::{self, Reply};
+use super::tally::Tally;
+use super::work::{Deed, Work};
+use crate::failure::{Failure, Outcome};
+
+/// Requests in flight, and bytes of them that wait to be written.
+const FLIGHT_MAX: usize = 64;
+const OUTBOX_BYTES_MAX: usize = 64 << 10;
+/// How long an owner waits that may send nothing yet.
+const PACE_STEP: Duration = Duration::from_millis(1);
+/// Seconds that an item with a limit lives: longer than any run.
+const TTL_S: u32 = 20 * 86_400;
+
+/// A part of a request that waits for its reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Set(u32, u32),
+    /// A delete, or a touch that ends the item, with the last version that was sent before.
+    Delete(u32, u32),
+    Expire(u32, u32),
+    Touch,
+    /// One key of a get, all of which come before its end.
+    Get(u32),
+    EndOfGet,
+}
+
+/// How a conversation ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// All was said and answered.
+    Done,
+    /// The connection broke.
+    Cut(Failure),
+}
+
+/// Keys that one connection asks for.
+#[derive(Debug)]
+pub struct Owner<'c> {
+    /// What happened so far.
+    pub tally: Tally,
+    /// What may be read.
+    pub history: History,
+    content: &'c Content,
+    number: u32,
+    owners: u32,
+    asked: VecDeque<Asked>,
+    /// Keys that were missed and are stored next.
+    missed: Vec<u32>,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl<'c> Owner<'c> {
+    /// The owner of this number among so many, for its share of all keys.
+    pub fn new(content: &'c Content, number: u32, owners: u32, keys: u32) -> Owner<'c> {
+        let own_keys = (keys + owners - 1 - number) / owners;
+        Owner {
+            tally: Tally::default(),
+            history: History::new(own_keys),
+            content,
+            number,
+            owners,
+            asked: VecDeque::new(),
+            missed: Vec::new(),
+            key: Vec::new(),
+            value: Vec::new(),
+        }
+    }
+
+    /// Does a piece of work on a connection of its own.
+    pub fn run(&mut self, mut work: Work, fuse: &Fuse<'_>) -> Outcome<Ended> {
+        let mut connection = match Connection::open(fuse.server().address) {
+            Ok(connection) => connection,
+            Err(failure) => return Ok(Ended::Cut(failure)),
+        };
+        self.missed.clear();
+        loop {
+            let room = fuse.room();
+            let requests = self.ask(&mut work, &mut connection.outbox, fuse, room);
+            if self.asked.is_empty() {
+                if room > 0 {
+                    return Ok(Ended::Done);
+                }
+                thread::sleep(PACE_STEP);
+                continue;
+            }
+            let turn = connection.turn();
+            fuse.spend(requests)?;
+            if let Err(failure) = turn {
+                self.leave_open();
+                return Ok(Ended::Cut(failure));
+            }
+            while let Some((reply, bytes)) = reply::first(connection.inbox.waiting())? {
+                self.take(reply)?;
+                connection.inbox.take(bytes);
+            }
+            if !work.fills_misses() {
+                self.missed.clear();
+            }
+        }
+    }
+
+    /// Appends requests until enough are in flight, but not more than there is room for; returns
+    /// how many.
+    fn ask(&mut self, work: &mut Work, outbox: &mut Vec<u8>, fuse: &Fuse<'_>, room: u64) -> u64 {
+        let mut requests = 0;
+        while requests < room
+            && self.asked.len() < FLIGHT_MAX
+            && outbox.len() < OUTBOX_BYTES_MAX
+            && !fuse.is_enough()
+            && let Some(deed) = self.next(work)
+        {
+            self.write(&deed, outbox);
+            requests += 1;
+        }
+        self.tally.requests += requests;
+        requests
+    }
+
+    fn next(&mut self, work: &mut Work) -> Option<Deed> {
+        let missed = self.missed.pop().map(|key| Deed::Set { key, has_ttl: false });
+        missed.or_else(|| work.next(self.history.keys()))
+    }
+
+    /// Appends one request, and remembers it.
+    fn write(&mut self, deed: &Deed, outbox: &mut Vec<u8>) {
+        match *deed {
+            Deed::Set { key, has_ttl } => {
+                let version = self.history.send(key);
+                self.content.write(self.name(key), version, &mut self.value);
+                let (flags, bytes) = (self.content.flags(version), self.value.len());
+                let ttl_s = if has_ttl { TTL_S } else { 0 };
+                self.push_name("set ", key, outbox);
+                outbox.extend_from_slice(format!(" {flags} {ttl_s} {bytes}\r\n").as_bytes());
+                outbox.extend_from_slice(&self.value);
+                self.asked.push_back(Asked::Set(key, version));
+            }
+            Deed::Delete { key } => {
+                self.push_name("delete ", key, outbox);
+                self.asked.push_back(Asked::Delete(key, self.history.send_delete(key)));
+            }
+            Deed::Expire { key } => {
+                self.push_name("touch ", key, outbox);
+                outbox.extend_from_slice(b" -1");
+                self.asked.push_back(Asked::Expire(key, self.history.send_delete(key)));
+            }
+            Deed::Touch { key } => {
+                self.push_name("touch ", key, outbox);
+                outbox.extend_from_slice(format!(" {TTL_S}").as_bytes());
+                self.asked.push_back(Asked::Touch);
+            }
+            Deed::Get { ref keys } => {
+                outbox.extend_from_slice(b"get");
+                for key in keys {
+                    self.push_name(" ", *key, outbox);
+                    self.asked.push_back(Asked::Get(*key));
+                }
+                self.asked.push_back(Asked::EndOfGet);
+            }
+        }
+        outbox.extend_from_slice(b"\r\n");
+    }
+
+    /// Takes one reply in.
+    fn take(&mut self, reply: Reply<'_>) -> Outcome<()> {
+        if let Reply::Value { key, flags, value } = reply {
+            return self.hit(key, flags, value);
+        }
+        let mut asked = self.asked.pop_front();
+        while let Some(Asked::Get(key)) = asked {
+            self.miss(key);
+            asked = self.asked.pop_front();
+        }
+        match (asked, reply) {
+            (Some(Asked::Set(key, version)), Reply::Stored) => {
+                self.history.stored(key, version);
+            }
+            (Some(Asked::Delete(key, version)), Reply::Deleted | Reply::NotFound)
+            | (Some(Asked::Expire(key, version)), Reply::Touched) => {
+                self.history.deleted(key, version);
+            }
+            // A touch that finds nothing says nothing: a miss is always right.
+            (Some(Asked::Expire(..) | Asked::Touch), Reply::NotFound)
+            | (Some(Asked::Touch), Reply::Touched)
+            | (Some(Asked::EndOfGet), Reply::End) => {}
+            (Some(_), Reply::Refused) => self.tally.refused += 1,
+            (asked, reply) => {
+                return Err(Failure::Reply(format!("{reply:?} to {asked:?}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a hit in. A key that is not the next one asked for is searched among the later ones of
+    /// the same get, since misses are left out.
+    fn hit(&mut self, name: &[u8], flags: u32, value: &[u8]) -> Outcome<()> {
+        while let Some(Asked::Get(key)) = self.asked.front().copied() {
+            self.asked.pop_front();
+            self.content.write_key(self.name(key), &mut self.key);
+            if self.key == name {
+                self.check(key, flags, value);
+                return Ok(());
+            }
+            self.miss(key);
+        }
+        let name = String::from_utf8_lossy(name);
+        Err(Failure::Check(format!("a hit on a key that was not asked for: {name:?}")))
+    }
+
+    fn miss(&mut self, key: u32) {
+        self.tally.misses += 1;
+        self.missed.push(key);
+    }
+
+    /// Compares a hit with what may be read.
+    fn check(&mut self, key: u32, flags: u32, value: &[u8]) {
+        self.tally.checked += 1;
+        self.tally.first_hit.get_or_insert_with(Instant::now);
+        let name = self.name(key);
+        let version = match self.content.version_of(name, flags, value, &mut self.value) {
+            Ok(version) => version,
+            Err(fault) => {
+                let known = self.history.describe(key);
+                self.tally.wrong(format!("key {name}: {fault:?}; {known}"));
+                return;
+            }
+        };
+        let verdict = self.history.read(key, version);
+        if verdict == Verdict::Right {
+            self.tally.found_unchanged += u64::from(!self.history.is_changed(key));
+            return;
+        }
+        let known = self.history.describe(key);
+        let what = format!("key {name}: version {version} is {verdict:?}; {known}");
+        if verdict == Verdict::Stale { self.tally.stale(what) } else { self.tally.wrong(what) }
+    }
+
+    /// The server died: what it owes an answer to may have been done or not.
+    fn leave_open(&mut self) {
+        for asked in self.asked.drain(..) {
+            if let Asked::Set(key, version) = asked {
+                self.history.left_open(key, version);
+            }
+        }
+    }
+
+    /// The number of a key among all.
+    fn name(&self, key: u32) -> u32 {
+        key * self.owners + self.number
+    }
+
+    fn push_name(&mut self, verb: &str, key: u32, outbox: &mut Vec<u8>) {
+        self.content.write_key(self.name(key), &mut self.key);
+        outbox.extend_from_slice(verb.as_bytes());
+        outbox.extend_from_slice(&self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Deed, Owner, Reply, Work};
+    use crate::restart::content::Content;
+    use crate::values::ValueChoice;
+
+    fn content() -> Content {
+        Content::new(&ValueChoice::Made(3.0), 1).expect("no file is needed")
+    }
+
+    /// Sends a set of key 0 of the only owner; nothing answers yet.
+    fn set(owner: &mut Owner<'_>) {
+        owner.write(&Deed::Set { key: 0, has_ttl: false }, &mut Vec::new());
+    }
+
+    /// Reads key 0 and finds a version.
+    fn read(owner: &mut Owner<'_>, version: u32) {
+        owner.write(&Deed::Get { keys: vec![0] }, &mut Vec::new());
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        owner.content.write_key(0, &mut key);
+        owner.content.write(0, version, &mut value);
+        let hit = Reply::Value { key: &key, flags: version, value: &value };
+        owner.take(hit).expect("it was asked for");
+        owner.take(Reply::End).expect("it was asked for");
+    }
+
+    fn faults(owner: &Owner<'_>) -> (u64, u64) {
+        (owner.tally.stale, owner.tally.wrong)
+    }
+
+    #[test]
+    fn keys_are_dealt_out_without_rest() {
+        let content = content();
+        let owners: Vec<Owner<'_>> = (0..3).map(|at| Owner::new(&content, at, 3, 8)).collect();
+        let names = owners.iter().flat_map(|it| (0..it.history.keys()).map(|key| it.name(key)));
+        let mut names: Vec<u32> = names.collect();
+        names.sort_unstable();
+        assert_eq!(names, (0..8).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn an_older_value_after_an_acknowledged_set_is_stale() {
+        let content = content();
+        let mut owner = Owner::new(&content, 0, 1, 1);
+        (0..2).for_each(|_| set(&mut owner));
+        (0..2).for_each(|_| owner.take(Reply::Stored).expect("it was asked for"));
+        read(&mut owner, 2);
+        assert_eq!(faults(&owner), (0, 0));
+        read(&mut owner, 1);
+        assert_eq!(faults(&owner), (1, 0));
+        assert!(owner.tally.faults[0].contains("version 1 is Stale; stored 2"), "{owner:?}");
+    }
+
+    #[test]
+    fn a_value_after_an_acknowledged_delete_or_expiry_is_stale() {
+        let content = content();
+        for (deed, reply) in [
+            (Deed::Delete { key: 0 }, Reply::Deleted),
+            (Deed::Delete { key: 0 }, Reply::NotFound),
+            (Deed::Expire { key: 0 }, Reply::Touched),
+        ] {
+            let mut owner = Owner::new(&content, 0, 1, 1);
+            set(&mut owner);
+            owner.write(&deed, &mut Vec::new());
+            owner.take(Reply::Stored).expect("it was asked for");
+            owner.take(reply).expect("it was asked for");
+            read(&mut owner, 1);
+            assert_eq!(faults(&owner), (1, 0));
+        }
+    }
+
+    #[test]
+    fn what_the_server_did_not_answer_is_open() {
+        let content = content();
+        let mut owner = Owner::new(&content, 0, 1, 1);
+        (0..3).for_each(|_| set(&mut owner));
+        owner.take(Reply::Stored).expect("it was asked for");
+        owner.leave_open();
+        (1..=3).for_each(|version| read(&mut owner, version));
+        assert_eq!(faults(&owner), (0, 0));
+        read(&mut owner, 2);
+        assert_eq!(faults(&owner), (1, 0));
+    }
+
+    #[test]
+    fn a_refused_or_damaged_value_is_wrong() {
+        let content = content();
+        let mut owner = Owner::new(&content, 0, 1, 1);
+        set(&mut owner);
+        owner.take(Reply::Refused).expect("it was asked for");
+        read(&mut owner, 1);
+        assert_eq!(faults(&owner), (0, 1));
+        owner.check(0, 1, b"0000000000000001 and so on");
+        assert_eq!(faults(&owner), (0, 2));
+    }
+
+    #[test]
+    fn misses_are_left_out_of_a_reply_and_other_keys_are_refused() {
+        let content = content();
+        let mut owner = Owner::new(&content, 0, 1, 3);
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        owner.write(&Deed::Set { key: 1, has_ttl: true }, &mut Vec::new());
+        owner.take(Reply::Stored).expect("it was asked for");
+        owner.write(&Deed::Get { keys: vec![0, 1, 2] }, &mut Vec::new());
+        owner.content.write_key(1, &mut key);
+        owner.content.write(1, 1, &mut value);
+        let hit = || Reply::Value { key: &key, flags: 1, value: &value };
+        owner.take(hit()).expect("it was asked for");
+        assert!(owner.take(hit()).is_err(), "it comes once");
+        assert_eq!((owner.tally.checked, faults(&owner)), (1, (0, 0)));
+        let mut over = Work::Fill(3);
+        let stored: Vec<_> = std::iter::from_fn(|| owner.next(&mut over)).collect();
+        assert_eq!(stored, [2, 0].map(|key| Deed::Set { key, has_ttl: false }), "what was missed");
+    }
+}

@@ -1,0 +1,68 @@
+//! What happened on all connections in one round.
+
+use std::time::Instant;
+
+/// Faults that are described; all are counted.
+const FAULTS_SHOWN: usize = 10;
+
+/// Counts, and the first faults in words.
+#[derive(Debug, Clone, Default)]
+pub struct Tally {
+    /// Requests that were sent.
+    pub requests: u64,
+    /// Values that were read and compared.
+    pub checked: u64,
+    /// Of those, right ones of keys that were not changed since the restart.
+    pub found_unchanged: u64,
+    /// Keys that were asked for and not found.
+    pub misses: u64,
+    /// Requests that the server did not do.
+    pub refused: u64,
+    /// Values older than what was acknowledged.
+    pub stale: u64,
+    /// Values that nobody stored.
+    pub wrong: u64,
+    /// When the first value was read.
+    pub first_hit: Option<Instant>,
+    /// The first stale and wrong values.
+    pub faults: Vec<String>,
+}
+
+impl Tally {
+    /// Counts a stale value.
+    pub fn stale(&mut self, what: String) {
+        self.stale += 1;
+        self.describe(what);
+    }
+
+    /// Counts a wrong value.
+    pub fn wrong(&mut self, what: String) {
+        self.wrong += 1;
+        self.describe(what);
+    }
+
+    /// Says where faults were found.
+    pub fn at(mut self, place: &str) -> Tally {
+        self.faults.iter_mut().for_each(|what| *what = format!("{place}: {what}"));
+        self
+    }
+
+    /// Adds what was counted elsewhere.
+    pub fn add(&mut self, other: Tally) {
+        self.requests += other.requests;
+        self.checked += other.checked;
+        self.found_unchanged += other.found_unchanged;
+        self.misses += other.misses;
+        self.refused += other.refused;
+        self.stale += other.stale;
+        self.wrong += other.wrong;
+        self.first_hit = self.first_hit.into_iter().chain(other.first_hit).min();
+        other.faults.into_iter().for_each(|what| self.describe(what));
+    }
+
+    fn describe(&mut self, what: String) {
+        if self.faults.len() < FAULTS_SHOWN {
+            self.faults.push(what);
+        }
+    }
+}
