@@ -222,3 +222,66 @@ fn an_index_needs_memory_to_start() {
     assert_eq!(result.err(), Some(IndexError::NoMemory));
     assert_eq!(space.used(), 0);
 }
+
+/// Items come to flash in the order of their hashes. A table whose keys all lie in one of its
+/// halves could not be split once that half was as full as the whole: then the index said that it
+/// is full.
+#[test]
+fn keys_that_come_in_the_order_of_their_hashes_find_room() {
+    let (index, epochs, space) = start(1 << 12);
+    let mut keys: Vec<u64> = (0..400_000).collect();
+    keys.sort_unstable_by_key(|&key| mix(key));
+    for &key in &keys {
+        assert_eq!(set(&index, &epochs, key, location(key, 0)), Ok(None), "key {key}");
+    }
+    for &key in &keys {
+        assert_eq!(find(&index, &epochs, key), Some(location(key, 0)));
+    }
+    let bytes = space.used() * memory::space::TABLE_UNIT_BYTES;
+    assert!(bytes < 16 * keys.len(), "{bytes} bytes for {} keys", keys.len());
+}
+
+/// What a flush makes void leaves the index table by table.
+#[test]
+fn what_is_dismissed_is_gone_and_the_rest_is_found() {
+    let (index, epochs, _space) = start(1 << 12);
+    for key in 0..50_000 {
+        set(&index, &epochs, key, location(key, 0)).expect("there is room");
+    }
+    let (mut at, mut dismissed) = (Some(Hash(0)), 0);
+    while let Some(hash) = at {
+        at = index.remove_where(&epochs.pin(), hash, |location| {
+            let goes = (location.place() >> 4).is_multiple_of(3);
+            dismissed += u32::from(goes);
+            goes
+        });
+    }
+    assert_eq!(dismissed, 50_000_u32.div_ceil(3));
+    for key in 0..50_000_u64 {
+        let expected = (!key.is_multiple_of(3)).then(|| location(key, 0));
+        assert_eq!(find(&index, &epochs, key), expected);
+    }
+    assert_eq!(index.stats().items, u64::from(50_000 - dismissed));
+}
+
+/// Of two that answer, the one that is sure wins, wherever it lies; only without it the other.
+#[test]
+fn what_has_the_key_for_sure_comes_before_what_perhaps_has_it() {
+    use larder_index::Match;
+    for (first, second) in [(1, 2), (2, 1)] {
+        let (index, epochs, _space) = start(1 << 8);
+        let (guard, hash) = (epochs.pin(), Hash(mix(1)));
+        for tier in [first, second] {
+            let add = |_: Option<Location>| (Change::Set(Location::new(tier, 7)), ());
+            index.update(&guard, hash, |_| false, add).expect("there is room");
+        }
+        let rank = |location: Location| match location.tier() {
+            1 => Match::Yes,
+            _ => Match::Perhaps,
+        };
+        let take = |found: Option<Location>| (Change::Remove, found.map(Location::tier));
+        assert_eq!(index.update_or_note(&guard, hash, rank, take), Some(1));
+        assert_eq!(index.update_or_note(&guard, hash, rank, take), Some(2));
+        assert_eq!(index.update_or_note(&guard, hash, rank, |found| (Change::Keep, found)), None);
+    }
+}
