@@ -250,7 +250,8 @@ impl<'c> Turner<'c> {
         }
         let consumed = self.execute_read(connection, &buffer[..filled], is_ended)?;
         if is_backlog && connection.parked.is_empty() {
-            if consumed == 0 {
+            // A request that waits for flash is done with when that has come.
+            if consumed == 0 && connection.fetching == 0 {
                 return Err(Close::Normal);
             }
             // What remains may be read on at once, whatever the socket says.
