@@ -11,8 +11,8 @@
 //!
 //! - Up to `settled` the server has answered. The version of that number is there unless it was
 //!   deleted; every older one is gone for good, and to see one again is what must never happen.
-//! - `open` are versions that were sent and had no answer when the server died. Nobody knows whether
-//!   they arrived, so each may be found, until a later answer settles the key.
+//! - `open` are versions that were sent and had no answer when the server died. Nobody knows
+//!   whether they arrived, so each may be found, until a later answer settles the key.
 //! - A miss is always right: this is a cache.
 //!
 //! A version that was read is settled, too: what came before it may not come back after it.

@@ -3,9 +3,9 @@
 //! A server with a flash tier is ended again and again in the middle of its work, mostly by
 //! SIGKILL, and started anew on what it left behind. Two things must hold:
 //!
-//! - No value that is read is older than what the server has acknowledged, whatever was overwritten,
-//!   deleted, flushed or expired meanwhile; and each is right to the last byte (`history` says what
-//!   may be read, `content` how a value is known).
+//! - No value that is read is older than what the server has acknowledged, whatever was
+//!   overwritten, deleted, flushed or expired meanwhile; and each is right to the last byte
+//!   (`history` says what may be read, `content` how a value is known).
 //! - Nearly all that was on flash is found again. `course` takes the server through one round.
 //!
 //! ```text

@@ -1,8 +1,8 @@
 //! What is asked for: keys filled in order, a mixture, or every key read once.
 //!
-//! Half of a skewed mixture goes to a sixteenth of the keys: those are overwritten and deleted while
-//! older versions of them lie on flash, which is where an old value could come back. An even mixture
-//! leaves keys alone by chance only, whether they are on flash or not.
+//! Half of a skewed mixture goes to a sixteenth of the keys: those are overwritten and deleted
+//! while older versions of them lie on flash, which is where an old value could come back. An even
+//! mixture leaves keys alone by chance only, whether they are on flash or not.
 
 use crate::random::Random;
 
