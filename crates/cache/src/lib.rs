@@ -47,13 +47,14 @@ mod measure;
 mod places;
 mod session;
 mod simple;
+mod spill;
 mod stats;
 mod store;
 mod types;
+mod wanted;
 
 pub use builder::{BuildError, Builder, FlashSettings, MemoryLimitError};
 pub use dump::DumpCursor;
-pub use flash_tier::{Arrived, Wanted};
 pub use index::Hash;
 pub use item::Item;
 pub use measure::{CostPrefix, CostStats};
@@ -61,6 +62,7 @@ pub use session::Session;
 pub use stats::{ClassStats, CompressedStats, FlashStats, FlashTierStats, Stats, ZoneStats};
 pub use store::Draft;
 pub use types::*;
+pub use wanted::{Arrived, Wanted};
 
 pub use cache::Cache;
 

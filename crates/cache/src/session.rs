@@ -8,10 +8,10 @@ use memory::Guard;
 
 use crate::below::Lower;
 use crate::cache::Cache;
-use crate::flash_tier::FlashView;
 use crate::item::Item;
 use crate::places::Found;
 use crate::types::{Lookup, Refusal};
+use crate::wanted::FlashView;
 
 /// What the requests of one batch go through. Items it returns stay readable while it lives; their
 /// memory cannot be reused meanwhile, so keep it short, and never while blocked.

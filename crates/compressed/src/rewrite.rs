@@ -45,7 +45,8 @@ pub struct Leaving<'z, 'g> {
 }
 
 impl Leaving<'_, '_> {
-    /// Whether it is still alive, and not flushed. Asked under the key's lock, the answer holds as long as that.
+    /// Whether it is still alive, and not flushed. Asked under the key's lock, the answer holds as
+    /// long as that.
     pub fn is_alive(&self) -> bool {
         let flushed = self.zone.generation() != Some(self.block.head().generation);
         !flushed && !is_dead(&self.block, self.rank)

@@ -33,6 +33,7 @@ const STEPS: &[Step] = &[
         Ok(Count { passed: report.passed(), failed: report.failed() })
     }),
     ("memory limit", || one(memory_limit())),
+    ("restarts", || one(restarts())),
     ("comparison", || comparison().map(ran)),
     ("papers", || one(papers())),
 ];
@@ -166,6 +167,11 @@ fn memory_limit() -> Result {
         Run::new("target/release/larder-bench rss --quick --larder-args").arg(options).run()?;
     }
     Ok(())
+}
+
+/// Whether a server that is killed again and again finds what was on flash, and never what is old.
+fn restarts() -> Result {
+    Run::new("target/release/larder-bench restart --rounds 8 --memory-mb 16 --flash-mb 64").run()
 }
 
 /// Short comparisons with the peers, by requests and by traffic: that they run and that no reply is

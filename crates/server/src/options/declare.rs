@@ -194,7 +194,7 @@ fn set_hot_target(options: &mut Options, value: &str) -> Result<(), String> {
 }
 
 /// `--flash`.
-fn set_flash(options: &mut Options, value: &str) -> Result<(), String> {
+pub(super) fn set_flash(options: &mut Options, value: &str) -> Result<(), String> {
     let (path, size) = value.rsplit_once(':').unwrap_or(("", ""));
     let bytes = number(size).map(|bytes| bytes & !(PAGE_BYTES as u64 - 1));
     match bytes {

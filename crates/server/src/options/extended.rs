@@ -2,10 +2,10 @@
 //!
 //! What concerns connections is followed. What tunes memcached's slabs, LRU and hash table has no
 //! counterpart and is accepted with a warning, so that start scripts keep working. What asks for
-//! something that does not exist (flash, TLS) is refused, because silence would be a lie.
+//! something that does not exist (TLS) is refused, because silence would be a lie.
 
 use super::Options;
-use super::declare::number;
+use super::declare::{number, set_flash};
 
 /// Accepted without effect, with or without `no_` before it.
 const WITHOUT_EFFECT: &[&str] = &[
@@ -68,7 +68,11 @@ fn apply_one(options: &mut Options, name: &str, value: &str) -> Result<(), Strin
             let kilobytes = within(name, value, 1, WATCHER_KILOBYTES_MAX)?;
             options.watcher_bytes_max = usize::try_from(kilobytes << 10).unwrap_or(usize::MAX);
         }
-        _ if name.starts_with("ext_") || name.starts_with("ssl_") || name.starts_with("proxy_") => {
+        "ext_path" => set_flash(options, value)?,
+        _ if name.starts_with("ext_") => {
+            options.warnings.push(format!("-o {name} has no effect: flash tunes itself"));
+        }
+        _ if name.starts_with("ssl_") || name.starts_with("proxy_") => {
             return Err(format!("{name} is not there yet"));
         }
         _ if WITHOUT_EFFECT.contains(&name.strip_prefix("no_").unwrap_or(name)) => {

@@ -1,0 +1,135 @@
+//! How items move down to flash, and the tier's upkeep: what the background does.
+
+use std::sync::atomic::Ordering;
+
+use ::flash::{Place, Refused};
+use hot::ItemRef;
+use index::Hash;
+use memory::Guard;
+
+use crate::cache::Cache;
+use crate::flash_tier::{FlashTier, Links};
+
+/// There is much room on flash while one segment in so many is free.
+const ROOM_SHARE: u64 = 4;
+/// Of the memory limit, the index may take one part in so many for items on flash.
+const INDEX_SHARE: usize = 2;
+/// Bytes of the index for an item, on average.
+const WORD_BYTES: usize = 9;
+
+impl Cache {
+    /// Offers an item that leaves the compressed zone to the tier. `is_alive` is asked under the
+    /// key's lock. Returns whether it is on flash from now on.
+    pub(crate) fn spill(
+        &self,
+        guard: &Guard<'_>,
+        record: &::flash::Record<'_>,
+        hash: Hash,
+        is_alive: impl Fn() -> bool,
+    ) -> bool {
+        self.stage(record, hash, |place| {
+            self.lead_to_flash(guard, hash, Some(record.key), place, |_| is_alive())
+        })
+    }
+
+    /// The same for an item of the hot zone; `is_same` is asked of it under the key's lock.
+    pub(crate) fn spill_hot(
+        &self,
+        record: &::flash::Record<'_>,
+        hash: Hash,
+        hot: memory::Place,
+        is_same: impl Fn(ItemRef<'_>) -> bool,
+    ) -> bool {
+        let guard = self.epochs.pin();
+        self.stage(record, hash, |place| {
+            self.exchange_for_flash(&guard, hash, hot, place, &is_same)
+        })
+    }
+
+    /// Stages a record; `lead` leads the index to its place.
+    fn stage(
+        &self,
+        record: &::flash::Record<'_>,
+        hash: Hash,
+        lead: impl Fn(Place) -> bool,
+    ) -> bool {
+        let Some(tier) = &self.flash else { return false };
+        if record.fields.is_expired(self.now()) || !tier.is_purged() {
+            return false;
+        }
+        let limit_bytes = self.arena.limit_slabs() * self.arena.slab_bytes();
+        if self.flash_items() as usize >= limit_bytes / INDEX_SHARE / WORD_BYTES {
+            tier.counters.refused.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        let (links, counters) = (Links(self), &tier.counters);
+        let counted = |place| {
+            // Before the word can leave again.
+            counters.items.fetch_add(1, Ordering::Relaxed);
+            let led = lead(place);
+            counters.items.fetch_sub(u64::from(!led), Ordering::Relaxed);
+            led
+        };
+        let mut staged = tier.flash.stage_with(hash.0, record, &links, counted);
+        if staged == Err(Refused::Busy) {
+            // What is full is written here, rather than lost: a zone that shrinks lets go of much
+            // at once.
+            tier.flash.maintain(&links, self.now());
+            staged = tier.flash.stage_with(hash.0, record, &links, counted);
+        }
+        let counter = if staged.is_ok() { &counters.spilled } else { &counters.refused };
+        let is_there = matches!(staged, Ok(Some(_)));
+        counter.fetch_add(u64::from(is_there || staged.is_err()), Ordering::Relaxed);
+        is_there
+    }
+
+    /// Whether what leaves the hot zone, and does not deserve the compressed one, may move to
+    /// flash: what was read, and as long as there is much room, all of it.
+    pub(crate) fn flash_takes(&self, is_wanted: bool) -> bool {
+        let Some(tier) = &self.flash else { return false };
+        is_wanted || tier.has_room.load(Ordering::Relaxed)
+    }
+
+    /// Items on flash.
+    pub(crate) fn flash_items(&self) -> u64 {
+        self.flash.as_ref().map_or(0, |tier| tier.counters.items.load(Ordering::Relaxed))
+    }
+
+    /// The tier's own work. Returns whether there is more to do at once.
+    pub(crate) fn maintain_flash(&self) -> bool {
+        let Some(tier) = &self.flash else { return false };
+        if !tier.is_purged() {
+            self.purge(tier);
+            return true;
+        }
+        let links = Links(self);
+        let mut more = tier.flash.maintain(&links, self.now());
+        let stats = tier.flash.stats();
+        let has_room = stats.segments_free * ROOM_SHARE > stats.segments;
+        tier.has_room.store(has_room, Ordering::Relaxed);
+        if tier.is_recovering() {
+            let goes_on = tier.flash.recover(&links, self.now());
+            tier.recovering.store(goes_on, Ordering::Relaxed);
+            more |= goes_on;
+        }
+        more
+    }
+
+    /// Takes what a flush has made void out of the index. Only the background lets anything come
+    /// in, and this is the background.
+    fn purge(&self, tier: &FlashTier) {
+        let flushed = tier.flushed.load(Ordering::Relaxed);
+        let (mut at, mut count) = (Some(Hash(0)), 0);
+        while let Some(hash) = at {
+            at = self.purge_flash(&self.epochs.pin(), hash, &mut count);
+        }
+        tier.counters.items.fetch_sub(count, Ordering::Relaxed);
+        tier.purged.store(flushed, Ordering::Relaxed);
+    }
+
+    /// Writes all that is staged, and closes the tier cleanly: the next process finds everything.
+    /// Nothing moves to flash after it.
+    pub fn close_flash(&self) -> std::io::Result<()> {
+        self.flash.as_ref().map_or(Ok(()), |tier| tier.flash.close(&Links(self)))
+    }
+}

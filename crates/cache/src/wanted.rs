@@ -1,0 +1,297 @@
+//! How items on flash are read: what a request waits for, and what it does with what has arrived.
+//! `flash_tier` has the protocol.
+
+use std::cell::{OnceCell, RefCell};
+use std::sync::atomic::Ordering;
+
+use ::flash::{Look, Place, Reader, Ticket};
+use ::io::device::{Busy, Done, Pages};
+use index::Hash;
+use stdx::sync::lock;
+
+use crate::below::{Row, hot_fields};
+use crate::cache::Cache;
+use crate::flash_tier::FlashTier;
+use crate::item::Item;
+use crate::places::Fate;
+use crate::session::Session;
+use crate::types::{Lookup, Refusal};
+
+/// Reads that one session asks for at most: what more it needs it asks for when these have come.
+const WANTED_MAX: usize = 64;
+
+/// Something that has to be read from flash.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted {
+    ticket: Ticket,
+}
+
+/// Something that was read from flash.
+#[derive(Debug)]
+pub struct Arrived {
+    wanted: Wanted,
+    /// Nothing, if the device failed.
+    pages: Option<Pages>,
+}
+
+/// What a session knows of flash: nothing, until it looks there.
+#[derive(Debug, Default)]
+pub(crate) struct FlashView(OnceCell<Box<View>>);
+
+#[derive(Default)]
+struct View {
+    reader: RefCell<Option<Reader>>,
+    wanted: RefCell<Vec<Wanted>>,
+    arrived: RefCell<Vec<Arrived>>,
+}
+
+/// Where an item on flash was read.
+#[derive(Debug, Clone, Copy)]
+struct Source {
+    place: Place,
+    /// What was read for it; nothing if it was still in a buffer.
+    ticket: Option<Ticket>,
+}
+
+/// What became of a look for an item on flash.
+enum Seen<'s> {
+    /// A copy of it, and where it is.
+    Here(&'s Row<'s>, Source),
+    /// The place holds another key's item, or a damaged one, or one whose time is over.
+    NotThis(Place),
+    /// It has to be read first.
+    Pending,
+    /// The index leads to no place on flash.
+    Nowhere,
+}
+
+impl Cache {
+    /// Reads from flash what a session waits for, in another thread, and hands it to `done` there.
+    /// So many reads may wait; one too many counts as failed.
+    pub fn read_wanted(&self, wanted: Wanted, done: impl FnOnce(Arrived) + Send + 'static) {
+        let Some(tier) = &self.flash else {
+            return done(Arrived { wanted, pages: None });
+        };
+        tier.counters.reads.fetch_add(1, Ordering::Relaxed);
+        let Ticket { page, pages, .. } = wanted.ticket;
+        let done = Box::new(move |read: std::io::Result<Pages>| {
+            done(Arrived { wanted, pages: read.ok() });
+        });
+        let refused = match tier.pool() {
+            None => Some(done as Done),
+            Some(pool) => pool.submit(page, pages, done).err().map(|Busy(done)| done),
+        };
+        if let Some(done) = refused {
+            done(Err(std::io::Error::other("nobody can read it now")));
+        }
+    }
+
+    /// The same, while the caller waits. He must have no session open.
+    pub fn read_wanted_now(&self, wanted: Vec<Wanted>) -> Vec<Arrived> {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        for wanted in wanted {
+            let sender = sender.clone();
+            // Who receives waits for all of them.
+            self.read_wanted(wanted, move |arrived| _ = sender.send(arrived));
+        }
+        drop(sender);
+        receiver.into_iter().collect()
+    }
+}
+
+impl Session<'_> {
+    /// What the requests of this session wait for. Read it, by [`Cache::read_wanted`], end the
+    /// session, and ask again in another one to which it is delivered.
+    pub fn take_wanted(&self) -> Vec<Wanted> {
+        self.flash.0.get().map(|view| view.wanted.take()).unwrap_or_default()
+    }
+
+    /// Hands over what was read for requests that waited.
+    pub fn deliver(&self, arrived: impl IntoIterator<Item = Arrived>) {
+        let mut arrived = arrived.into_iter().peekable();
+        if arrived.peek().is_some() {
+            self.flash.view().arrived.borrow_mut().extend(arrived);
+        }
+    }
+
+    /// Asks for the key's item to be read if only that is missing. For requests that will be asked
+    /// for later.
+    pub fn want(&self, key: &[u8], hash: Hash) {
+        if self.cache.flash.is_some() && self.find_present(key, hash).is_none() {
+            let _ = self.look_on_flash(key, hash);
+        }
+    }
+
+    /// The key's item on flash, for a reader whom the other tiers did not help.
+    #[inline(never)]
+    pub(crate) fn get_on_flash(&self, key: &[u8], hash: Hash) -> Lookup<'_> {
+        let Some(tier) = &self.cache.flash else {
+            return Lookup::Miss;
+        };
+        let flushes = self.cache.moment.flush.settled_count();
+        match self.look_on_flash(key, hash) {
+            Seen::Here(row, source) => {
+                let place = source.place;
+                tier.counters.hits.fetch_add(1, Ordering::Relaxed);
+                if place.accesses() > 0 {
+                    // What finds no memory stays where it is.
+                    let _ = self.raise_flash_row(row, source, hash, flushes);
+                } else {
+                    self.cache.update_on_flash(&self.guard, hash, place, |found| {
+                        (Some(found.with_accesses(found.accesses() + 1)), ())
+                    });
+                }
+                Lookup::Hit(Item::below(self.cache, row))
+            }
+            Seen::Pending => Lookup::Pending,
+            Seen::NotThis(_) | Seen::Nowhere => Lookup::Miss,
+        }
+    }
+
+    /// Brings the key's item up from flash. Returns whether there was one.
+    pub(crate) fn raise_on_flash(
+        &self,
+        key: &[u8],
+        hash: Hash,
+        flushes: u64,
+    ) -> Result<bool, Refusal> {
+        match self.look_on_flash(key, hash) {
+            Seen::Here(row, source) => {
+                self.raise_flash_row(row, source, hash, flushes)?;
+                Ok(true)
+            }
+            // It is in the way of whoever asks what is there.
+            Seen::NotThis(place) => {
+                let removed = self.cache.update_on_flash(&self.guard, hash, place, |_| (None, ()));
+                if removed.is_some() {
+                    self.cache.forget_on_flash(place, hash);
+                }
+                Ok(false)
+            }
+            Seen::Pending => Err(Refusal::Pending),
+            Seen::Nowhere => Ok(false),
+        }
+    }
+
+    fn look_on_flash(&self, key: &[u8], hash: Hash) -> Seen<'_> {
+        let Some(tier) = &self.cache.flash else {
+            return Seen::Nowhere;
+        };
+        loop {
+            let Some(place) = self.cache.find_on_flash(&self.guard, hash) else {
+                return Seen::Nowhere;
+            };
+            let seen = self.read_place(tier, key, place);
+            if matches!(seen, Seen::Pending) {
+                return seen;
+            }
+            // Where the index leads by now, the item may have moved, or be another.
+            if self.cache.is_on_flash(&self.guard, hash, place) {
+                return seen;
+            }
+        }
+    }
+
+    /// What the tier has at a place.
+    fn read_place(&self, tier: &FlashTier, key: &[u8], place: Place) -> Seen<'_> {
+        let view = self.flash.view();
+        let mut lent = view.reader.borrow_mut();
+        let reader = lent.get_or_insert_with(|| lock(&tier.readers).pop().unwrap_or_default());
+        let mut look = tier.flash.look(place, key, reader);
+        let mut source = Source { place, ticket: None };
+        if let Look::Wait(ticket) = look {
+            let arrived = view.arrived.borrow();
+            // The latest: a long unit is asked for twice, the second time as a whole.
+            let of_unit = |one: &&Arrived| one.wanted.ticket.is_for_unit_of(&ticket);
+            if let Some(Arrived { wanted, pages }) = arrived.iter().rev().find(of_unit) {
+                source.ticket = Some(wanted.ticket);
+                look = match pages {
+                    Some(pages) => tier.flash.finish(&wanted.ticket, pages, key, reader),
+                    None => {
+                        tier.counters.reads_failed.fetch_add(1, Ordering::Relaxed);
+                        Look::Absent
+                    }
+                };
+            }
+        }
+        match look {
+            Look::Found(fields) if !fields.is_expired(self.cache.now()) => {
+                let rows = self.lower.rows();
+                let row = rows.alloc(Row {
+                    key: rows.alloc_slice_copy(key),
+                    value: rows.alloc_slice_copy(reader.value()),
+                    fields: hot_fields(&fields),
+                    mark: fields.mark,
+                });
+                Seen::Here(row, source)
+            }
+            Look::Found(_) | Look::Absent => Seen::NotThis(place),
+            Look::Wait(ticket) => {
+                let mut wanted = view.wanted.borrow_mut();
+                if wanted.len() < WANTED_MAX {
+                    wanted.push(Wanted { ticket });
+                }
+                Seen::Pending
+            }
+        }
+    }
+
+    /// Moves a row up if the index still leads to its place, and if nothing was flushed since
+    /// before it was read.
+    fn raise_flash_row(
+        &self,
+        row: &Row<'_>,
+        source: Source,
+        hash: Hash,
+        flushes: u64,
+    ) -> Result<(), Refusal> {
+        let cache = self.cache;
+        let mut draft = cache.reserve_fields(row.key, hash, &row.fields, row.value.len())?;
+        draft.write(row.value);
+        // Taken only to be published: dropping it takes a class's lock, which comes before those
+        // of the index.
+        let mut pending = Some(draft.hot);
+        let is_current = || {
+            let tier = cache.flash.as_deref();
+            tier.zip(source.ticket).is_none_or(|(tier, ticket)| tier.flash.is_current(&ticket))
+        };
+        let raised = cache.raise_from_flash(&self.guard, hash, source.place, || {
+            let sequence = cache.next_sequence();
+            // After the number was taken: a flush that is not noticed here has a higher one.
+            if !cache.moment.flush.is_unchanged_since(flushes) || !is_current() {
+                return Fate::Keep;
+            }
+            // It may not have been buried yet where it came from.
+            self.forget_below(row.key, hash);
+            let draft = pending.take().expect("decided once");
+            Fate::Publish { draft, sequence: sequence as u32, mark_bits: row.mark }
+        });
+        if raised && let Some(tier) = &cache.flash {
+            tier.counters.promoted.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Gives the reader back.
+    #[inline]
+    pub(crate) fn end_flash(&mut self) {
+        if let Some(view) = self.flash.0.take()
+            && let Some(tier) = &self.cache.flash
+            && let Some(reader) = view.reader.take()
+        {
+            lock(&tier.readers).push(reader);
+        }
+    }
+}
+
+impl FlashView {
+    fn view(&self) -> &View {
+        self.0.get_or_init(Box::default)
+    }
+}
+
+impl std::fmt::Debug for View {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("View").field("wanted", &self.wanted.borrow().len()).finish()
+    }
+}
