@@ -5,8 +5,8 @@
 //! HTML, `tables` holds the hash tables that papers compare with. The commands that put them
 //! together are `compare` (CPU time and throughput), `density` (items per byte of resident memory),
 //! `rss` (whether `-m` means memory), `restart` (what is found after a server was killed),
-//! `instructions` (what a request costs the server's own code)
-//! and `paper` (the experiments of published systems).
+//! `instructions` (what a request costs the server's own code) and `paper` (the experiments of
+//! published systems).
 //!
 //! `trace` reads, writes and captures traces, `workload` makes them, and `values` are what their
 //! objects hold. `load` sends one to a server; without a server, `mrc` simulates the `policies`

@@ -87,8 +87,8 @@ impl Round {
         (items > 0).then(|| self.found / items as f64)
     }
 
-    /// Whether the share means something: a tier that is killed does not keep what waits to be
-    /// written, nor, by its design, what it has not recovered when it is killed once more.
+    /// Whether the share means something: what waits to be written dies with the process, and by
+    /// the tier's design so does what is not recovered when it is killed once more.
     pub fn is_judged(&self) -> bool {
         !self.is_interrupted && self.before.segments_written >= WRITTEN_SEGMENTS_MIN
     }
