@@ -216,6 +216,11 @@ impl Cache {
         if is_hot(location) {
             return Match::from(is_key(self.item_at(guard, location)));
         }
+        self.rank_on_flash(hash, location)
+    }
+
+    #[cold]
+    fn rank_on_flash(&self, hash: Hash, location: Location) -> Match {
         let may_be = |tier: &FlashTier| tier.may_be(flash_place(location), hash);
         if self.flash.as_deref().is_some_and(may_be) { Match::Perhaps } else { Match::No }
     }

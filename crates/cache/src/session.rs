@@ -81,6 +81,12 @@ impl Session<'_> {
             }
             Err(gone_us) => gone_us,
         };
+        self.look_lower(key, hash, gone_us)
+    }
+
+    /// The key's item in the tiers below the hot zone, where the last one was cost `gone_us`.
+    #[inline(never)]
+    fn look_lower(&self, key: &[u8], hash: Hash, gone_us: u32) -> Lookup<'_> {
         if let Some(item) = self.get_below(key, hash) {
             return Lookup::Hit(item);
         }

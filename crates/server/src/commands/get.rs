@@ -43,8 +43,7 @@ pub fn get<'s, 'c>(
             Err(stopped) => {
                 get.keys = before;
                 if matches!(stopped, Err(Again::Fetch)) {
-                    // What the rest will wait for is read meanwhile.
-                    keys.zip(&hashes[next + 1..]).for_each(|(key, &hash)| session.want(key, hash));
+                    want(session, keys, &hashes[next + 1..]);
                 }
                 break Some(stopped);
             }
@@ -60,6 +59,13 @@ pub fn get<'s, 'c>(
         reply::line(out.bytes, reply::END);
     }
     Ok(Flow::Next)
+}
+
+/// Has what the rest of the keys will wait for read meanwhile.
+#[cold]
+#[inline(never)]
+fn want<'b>(session: &Session<'_>, keys: impl Iterator<Item = &'b [u8]>, hashes: &[Hash]) {
+    keys.zip(hashes).for_each(|(key, &hash)| session.want(key, hash));
 }
 
 /// One key.
