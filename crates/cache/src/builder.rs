@@ -297,7 +297,7 @@ fn open_flash(settings: &FlashSettings) -> Result<FlashTier, flash::OpenError> {
     let segment_bytes = (bytes / SEGMENTS_WANTED).clamp(min, max).next_power_of_two();
     let random = [(); 2].map(|()| RandomState::new().hash_one(0_u8).to_ne_bytes());
     let inner = flash::Settings {
-        segment_bytes: segment_bytes.min(max),
+        segment_bytes,
         level: FLASH_LEVEL,
         hash_seed: std::array::from_fn(|at| random[at / 8][at % 8]),
         boot_id: settings.boot_id,
@@ -312,7 +312,7 @@ fn open_flash(settings: &FlashSettings) -> Result<FlashTier, flash::OpenError> {
 /// outlast the process, by the seed that is kept with them.
 fn hasher_of(tier: Option<&FlashTier>) -> SeedableRandomState {
     let Some(tier) = tier else { return SeedableRandomState::random() };
-    let seed = u128::from_le_bytes(tier.flash().hash_seed()) as u64;
+    let seed = u128::from_le_bytes(tier.flash.hash_seed()) as u64;
     SeedableRandomState::with_seed(seed, SharedSeed::global_fixed())
 }
 

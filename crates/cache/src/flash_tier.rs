@@ -117,10 +117,6 @@ impl FlashTier {
         self.flushed.load(Ordering::Relaxed) == self.purged.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn flash(&self) -> &Flash {
-        &self.flash
-    }
-
     /// Bytes on the heap.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.flash.memory_bytes() + CHANGED_BITS / 8

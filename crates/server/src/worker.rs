@@ -266,8 +266,9 @@ impl<'c> Worker<'c> {
 
     /// Connections whose last read from flash has come go on.
     fn take_deliveries(&mut self) {
-        let mailbox = &self.server.mailboxes[self.number];
-        for Delivery { place, serial, fetched } in std::mem::take(&mut *lock(&mailbox.deliveries)) {
+        // A statement of its own: a turn may deliver to this very mailbox, where nobody can read.
+        let deliveries = std::mem::take(&mut *lock(&self.server.mailboxes[self.number].deliveries));
+        for Delivery { place, serial, fetched } in deliveries {
             let waiting = self.connections.get_mut(place).and_then(Option::as_mut);
             let Some(connection) = waiting.filter(|waiting| waiting.serial == serial) else {
                 continue;
