@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use compressed::ZoneStats;
 use policy::split::{self, STEP_SHARE, Step, Window};
 
+use crate::admit::Remembered;
 use crate::below::Below;
 use crate::cache::Cache;
 use crate::demote::below_spare_slabs;
@@ -169,8 +170,8 @@ impl Cache {
         }
         let share_slabs = (slabs as f64 * adaptation.share) as usize;
         // What it takes of the heap is the zone's as well.
-        let flash_bytes = self.flash.as_ref().map_or(0, |tier| tier.memory_bytes());
-        let heap_bytes = below.heap_bytes() + flash_bytes;
+        let remembered_bytes = self.remembered.as_ref().map_or(0, Remembered::memory_bytes);
+        let heap_bytes = below.heap_bytes() + remembered_bytes;
         let heap_slabs = heap_bytes.div_ceil(self.arena.slab_bytes());
         let hot_slabs_min = HOT_SLABS_MIN + below_spare_slabs(slabs);
         let slabs_max = slabs.saturating_sub(hot_slabs_min);

@@ -1,5 +1,5 @@
-//! Which items deserve to move down: a block is written anew for each, and of what left the hot
-//! zone without ever having been read most is never asked for.
+//! Which items deserve to move down: a block is written anew for each, flash wears out, and of what
+//! left the hot zone without ever having been read most is never asked for.
 //!
 //! While the compressed zone is full, an item that was not read is let go and only its hash is
 //! *remembered*. If it is stored again, and that is still remembered when it leaves the hot zone
@@ -12,14 +12,31 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use index::Hash;
 use policy::cost::{Cost, Typical};
 use stdx::random::Xorshift;
+
+use crate::cache::Cache;
 
 /// Bytes of the memory limit for each byte of the table: with blocks that compress to a third, one
 /// for each item of 600 bytes below.
 const BYTES_PER_PLACE: usize = 256;
 /// Of the items that were not read, so many move down.
 const CHANCE: f64 = 1.0 / 16.0;
+
+impl Cache {
+    /// Remembers an item that leaves the hot zone, or comes up.
+    pub(crate) fn remember(&self, hash: Hash) {
+        if let Some(remembered) = &self.remembered {
+            remembered.add(hash.0);
+        }
+    }
+
+    /// Whether an item left the hot zone, or came up, a moment ago.
+    pub(crate) fn remembers(&self, hash: Hash) -> bool {
+        self.remembered.as_ref().is_some_and(|remembered| remembered.has(hash.0))
+    }
+}
 
 /// Hashes of items that left a moment ago: 8 bits of each, in the place that the hash says; a later
 /// one takes the place. One look in 256 is wrong, and then an item moves down that need not.

@@ -30,7 +30,6 @@ use policy::split::Rule;
 use stdx::sync::lock;
 
 use crate::adapt::Ghosts;
-use crate::admit::Remembered;
 use crate::cache::Cache;
 use crate::item::Item;
 use crate::places::Fate;
@@ -52,8 +51,6 @@ pub(crate) struct Below {
     readers: Mutex<Vec<Reader>>,
     pub(crate) counters: Counters,
     pub(crate) ghosts: Arc<Ghosts>,
-    /// What left the hot zone a moment ago without going below, or came from there.
-    pub(crate) remembered: Remembered,
     /// By what the memory is divided.
     pub(crate) rule: Rule,
 }
@@ -126,21 +123,20 @@ impl Counters {
 }
 
 impl Below {
-    /// For a cache of so much memory.
-    pub(crate) fn new(zone: Zone, rule: Rule, memory_bytes: usize) -> Self {
+    /// With nothing in it yet.
+    pub(crate) fn new(zone: Zone, rule: Rule) -> Self {
         Self {
             zone,
             readers: Mutex::default(),
             counters: Counters::default(),
             ghosts: Arc::default(),
-            remembered: Remembered::new(memory_bytes),
             rule,
         }
     }
 
     /// Bytes on the heap that neither slabs nor tables count.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.zone.heap_bytes() + self.remembered.memory_bytes() + Ghosts::MEMORY_BYTES
+        self.zone.heap_bytes() + Ghosts::MEMORY_BYTES
     }
 
     /// All that is counted, but for what the hot zone counts.
@@ -382,7 +378,7 @@ impl Session<'_> {
         match raised {
             Ok(raised) => {
                 below.counters.promoted.fetch_add(u64::from(raised), Ordering::Relaxed);
-                below.remembered.add(hash.0);
+                cache.remember(hash);
                 Ok(())
             }
             Err(index::Full) => {

@@ -19,9 +19,11 @@ use policy::split::Rule;
 use stdx::CachePadded;
 use stdx::units::{GIB, KIB, MIB};
 
+use crate::admit::Remembered;
 use crate::below::Below;
 use crate::cache::{Cache, Moment, hash_with};
 use crate::demote::below_spare_slabs;
+use crate::entrance::Entrance;
 use crate::flash_tier::FlashTier;
 use crate::maintain::Chores;
 use crate::measure::Measure;
@@ -33,8 +35,8 @@ pub(crate) const SLABS_MIN: usize = 8;
 /// How many times as large as at the start the memory limit may become online. At 28 bytes for each
 /// slab that may come, this keeps what is known of slabs below a hundredth of the memory.
 const GROWTH_MAX: usize = 64;
-/// The fewest slabs with which there is a compressed zone: with less there is too little to divide.
-const COMPRESSED_SLABS_MIN: usize = 64;
+/// The fewest slabs with which there is a tier below: with less there is too little to divide.
+const BELOW_SLABS_MIN: usize = 64;
 /// With a compressed zone the hot zone has one slab in so many in the end, about, and its size
 /// classes are as fine as these allow.
 const HOT_SHARE: usize = 4;
@@ -81,6 +83,8 @@ pub struct FlashSettings {
     pub is_new: bool,
     /// Threads that read.
     pub threads: usize,
+    /// How many bytes a second may be written in the long run; `None`: as many as there are.
+    pub write_limit: Option<f64>,
 }
 
 /// Bytes of a segment: small ones where there are few.
@@ -169,7 +173,7 @@ impl Builder {
     }
 
     /// Whether items that leave the hot zone are kept compressed in a part of the same memory, as
-    /// long as they are worth it. Needs eviction, 32 slabs of memory (8 MiB), and somebody who
+    /// long as they are worth it. Needs eviction, 64 slabs of memory (8 MiB), and somebody who
     /// calls [`Cache::maintain`]; otherwise it has no effect. Off by default.
     pub fn compress(mut self, compress: bool) -> Self {
         self.compress = compress;
@@ -195,8 +199,8 @@ impl Builder {
         self
     }
 
-    /// A third tier on flash, for what the compressed zone evicts; none by default. Needs what
-    /// [`Builder::compress`] needs.
+    /// A tier on flash, for what leaves the compressed zone or, without one, the hot zone. None
+    /// by default. Needs eviction, 8 MiB of memory, and somebody who calls [`Cache::maintain`].
     pub fn flash(mut self, settings: FlashSettings) -> Self {
         self.flash = Some(settings);
         self
@@ -207,13 +211,9 @@ impl Builder {
         let policy = if self.evict { self.policy } else { Policy::Clock };
         let bytes_max = policy.memory_bytes_max(self.chunk_bytes_min);
         self.check(bytes_max)?;
-        // Addresses cost nothing: reserve what the machine has, so that the limit can grow online,
-        // but what is kept of each slab costs a little.
-        let machine_bytes = io::map::physical_memory_bytes().unwrap_or(0).min(bytes_max);
-        let reserved_bytes = machine_bytes.min(self.memory_bytes.saturating_mul(GROWTH_MAX));
-        let arena = Arena::new(reserved_bytes, self.memory_bytes, SLABS_MIN)
-            .map_err(BuildError::Reserve)?;
-        let arena = Arc::new(arena);
+        let tier = self.flash.as_ref().map(open_flash).transpose().map_err(BuildError::Flash)?;
+        let tier_bytes = tier.as_ref().map_or(0, FlashTier::memory_bytes);
+        let arena = Arc::new(self.arena(tier_bytes, bytes_max)?);
         let epochs = Arc::new(Epochs::new());
         let tables = Arc::new(ArenaTables::new(Arc::clone(&arena)));
         let options =
@@ -221,7 +221,8 @@ impl Builder {
         let space = Arc::clone(&tables) as Arc<dyn memory::TableSpace>;
         let index = Index::new(options, Arc::clone(&epochs), space).map_err(BuildError::Index)?;
         let (slab_bytes, slabs) = (arena.slab_bytes(), arena.limit_slabs());
-        let compresses = self.compress && self.evict && slabs >= COMPRESSED_SLABS_MIN;
+        let has_room_below = self.evict && self.memory_bytes / slab_bytes >= BELOW_SLABS_MIN;
+        let compresses = self.compress && has_room_below;
         let (chunk_min, item_max) = (self.chunk_bytes_min, self.item_bytes_max);
         let side = policy.side_bytes();
         let hot_slabs = if compresses { slabs / HOT_SHARE } else { slabs };
@@ -233,11 +234,9 @@ impl Builder {
         let (zone_arena, zone_epochs) = (Arc::clone(&arena), Arc::clone(&epochs));
         let spare_slabs = if compresses { 1 + below_spare_slabs(slabs) } else { 1 };
         let hot = Hot::new(zone_arena, zone_epochs, sizes, policy, self.cost_unit_us, spare_slabs);
-        let tier = match &self.flash {
-            None => None,
-            Some(_) if !compresses => return Err(BuildError::FlashAlone),
-            Some(settings) => Some(open_flash(settings).map_err(BuildError::Flash)?),
-        };
+        if tier.is_some() && !has_room_below {
+            return Err(BuildError::FlashAlone);
+        }
         let hasher = hasher_of(tier.as_ref());
         let zone = compresses.then(|| {
             let (arena, epochs) = (Arc::clone(&arena), Arc::clone(&epochs));
@@ -247,12 +246,16 @@ impl Builder {
             Zone::new(arena, epochs, space, Settings::new(Box::new(hash), 0))
         });
         let below = zone.flatten();
-        let below = below.map(|zone| Box::new(Below::new(zone, self.split, self.memory_bytes)));
+        let below = below.map(|zone| Box::new(Below::new(zone, self.split)));
+        let has_tier = below.is_some() || tier.is_some();
+        let remembered = has_tier.then(|| Remembered::new(self.memory_bytes));
         let cache = Cache {
             index,
             hot,
             below,
             flash: tier.map(Box::new),
+            tier_bytes,
+            remembered,
             tables,
             arena,
             epochs,
@@ -270,6 +273,16 @@ impl Builder {
         };
         cache.tick();
         Ok(cache)
+    }
+
+    /// The arena, which has all of the memory but what the flash tier has on the heap.
+    fn arena(&self, tier_bytes: usize, bytes_max: usize) -> Result<Arena, BuildError> {
+        // Addresses cost nothing: reserve what the machine has, so that the limit can grow online,
+        // but what is kept of each slab costs a little.
+        let machine_bytes = io::map::physical_memory_bytes().unwrap_or(0).min(bytes_max);
+        let reserved_bytes = machine_bytes.min(self.memory_bytes.saturating_mul(GROWTH_MAX));
+        let arena_bytes = self.memory_bytes.saturating_sub(tier_bytes);
+        Arena::new(reserved_bytes, arena_bytes, SLABS_MIN).map_err(BuildError::Reserve)
     }
 
     /// Whether all is in its range; the policy can keep so many bytes.
@@ -305,7 +318,8 @@ fn open_flash(settings: &FlashSettings) -> Result<FlashTier, flash::OpenError> {
     let device = Arc::clone(&settings.device);
     let flash =
         if settings.is_new { Flash::format(device, &inner) } else { Flash::open(device, &inner) };
-    Ok(FlashTier::new(flash?, Arc::clone(&settings.device), settings.threads))
+    let entrance = Entrance::new(settings.write_limit, segment_bytes as u64);
+    Ok(FlashTier::new(flash?, Arc::clone(&settings.device), settings.threads, entrance))
 }
 
 /// Hashes are seeded anew in each process, so that nobody can choose keys that collide; where items
@@ -348,7 +362,7 @@ pub enum BuildError {
     Index(IndexError),
     /// The flash tier cannot be opened.
     Flash(flash::OpenError),
-    /// A flash tier is to be filled by a compressed zone, and there is none.
+    /// A flash tier is to be filled by what is evicted from 8 MiB at least.
     FlashAlone,
 }
 
@@ -373,8 +387,7 @@ impl fmt::Display for BuildError {
             Self::Index(error) => write!(f, "cannot start the index: {error}"),
             Self::Flash(error) => write!(f, "cannot open the flash tier: {error}"),
             Self::FlashAlone => f.write_str(
-                "a flash tier gets its items from the compressed zone, which needs eviction, 8 MiB \
-                 of memory and not to be switched off",
+                "a flash tier gets what is evicted: it needs eviction, and 8 MiB of memory",
             ),
         }
     }

@@ -10,6 +10,7 @@ use io::Clock;
 use memory::{Arena, ArenaTables, Epochs};
 use stdx::CachePadded;
 
+use crate::admit::Remembered;
 use crate::below::Below;
 use crate::builder::Builder;
 use crate::flash_tier::FlashTier;
@@ -26,6 +27,11 @@ pub struct Cache {
     pub(crate) below: Option<Box<Below>>,
     /// The flash tier, if there is one.
     pub(crate) flash: Option<Box<FlashTier>>,
+    /// Of the memory limit, what the flash tier has on the heap.
+    pub(crate) tier_bytes: usize,
+    /// What left the hot zone a moment ago without moving down, or came up; if there is a tier
+    /// below.
+    pub(crate) remembered: Option<Remembered>,
     pub(crate) tables: Arc<ArenaTables>,
     pub(crate) arena: Arc<Arena>,
     pub(crate) epochs: Arc<Epochs>,

@@ -1,5 +1,6 @@
 //! How the background moves items down: what the hand lets go is copied, packed below, and taken
-//! out of the index in one step if it is still what was copied. `below` has the protocol.
+//! out of the index in one step if it is still what was copied. `below` has the protocol. Where
+//! there is no compressed zone it moves to flash, as in SlimCache.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,19 +46,32 @@ struct Copied {
     hash: Hash,
     /// It was wanted before it came to the hot zone.
     is_known: bool,
-    /// It moves past the compressed zone.
-    to_flash: bool,
+    to: Destination,
     place: Place,
     sequence: u32,
     mutable: (u32, u8),
     fields: Fields,
 }
 
+/// Where an item moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Destination {
+    /// To the compressed zone, or if that does not take it, to flash.
+    Compressed,
+    Flash,
+}
+
 impl Default for Copied {
     fn default() -> Self {
-        let (hash, place) = (Hash(0), Place(0));
-        let fields = Fields::default();
-        Self { hash, is_known: false, to_flash: false, place, sequence: 0, mutable: (0, 0), fields }
+        Self {
+            hash: Hash(0),
+            is_known: false,
+            to: Destination::Compressed,
+            place: Place(0),
+            sequence: 0,
+            mutable: (0, 0),
+            fields: Fields::default(),
+        }
     }
 }
 
@@ -70,13 +84,13 @@ impl std::fmt::Debug for Mover {
 /// The cache as the hot zone sees it in the background: what leaves goes below.
 pub(crate) struct Downward<'c> {
     cache: &'c Cache,
-    below: &'c Below,
+    below: Option<&'c Below>,
     mover: RefCell<&'c mut Mover>,
 }
 
 impl<'c> Downward<'c> {
-    pub(crate) fn new(cache: &'c Cache, below: &'c Below, mover: &'c mut Mover) -> Self {
-        Self { cache, below, mover: RefCell::new(mover) }
+    pub(crate) fn new(cache: &'c Cache, mover: &'c mut Mover) -> Self {
+        Self { cache, below: cache.below.as_deref(), mover: RefCell::new(mover) }
     }
 }
 
@@ -100,7 +114,9 @@ impl Links for Downward<'_> {
     fn prefetch(&self, guard: &Guard<'_>, item: ItemRef<'_>) {
         let hash = self.cache.hash(item.key());
         self.cache.index.prefetch(guard, hash);
-        self.below.zone.prefetch(hash.0);
+        if let Some(below) = self.below {
+            below.zone.prefetch(hash.0);
+        }
     }
 
     fn is_gone(&self, item: ItemRef<'_>) -> bool {
@@ -128,29 +144,16 @@ impl Links for Downward<'_> {
         let mover = &mut **mover;
         mover.allowance.refill(self.cache.clock.monotonic_us(), MOVE_SHARE_MAX);
         let hash = self.cache.hash(item.key());
-        let is_known = self.below.remembered.has(hash.0);
+        let is_known = self.cache.remembers(hash);
         let is_wanted = is_known || item.mark().load(Ordering::Relaxed) & FETCHED != 0;
-        let mut to_flash = false;
-        if let Some(reason) = self.bars(mover, is_wanted, item.cost()) {
-            reason.fetch_add(1, Ordering::Relaxed);
-            self.below.remembered.add(hash.0);
-            to_flash = mover.allowance.has_any() && self.cache.flash_takes(is_wanted);
-            if !to_flash {
-                return false;
-            }
-        }
-        if !to_flash && item.value_bytes() > self.below.zone.value_bytes_max() {
-            self.below.counters.refused.fetch_add(1, Ordering::Relaxed);
-            to_flash = self.cache.flash_takes(is_wanted);
-            if !to_flash {
-                return false;
-            }
-        }
+        let Some(to) = self.destination(mover, item, hash, is_wanted) else {
+            return false;
+        };
         // What may change is looked at first: whatever is copied is at least as new.
         mover.copied = Copied {
             hash,
             is_known,
-            to_flash,
+            to,
             place,
             sequence: item.sequence(),
             mutable: mutable(item),
@@ -184,16 +187,20 @@ impl Links for Downward<'_> {
         let record = Record { key, value, fields };
         let to_flash = || {
             let is_same = |item: ItemRef<'_>| copied.is_same(cache, item);
-            cache.spill_hot(&record, copied.hash, copied.place, is_same)
+            cache.spill_hot(&record, copied.hash, copied.is_known, copied.place, is_same)
         };
-        let moved = if copied.to_flash {
-            to_flash()
-        } else {
-            // What the zone has no room for may find it there.
-            self.demote_below(writer, &record, copied).unwrap_or_else(|_| to_flash())
+        let (moved, demote_us) = match (self.below, copied.to) {
+            (Some(below), Destination::Compressed) => {
+                let moved = self.demote_below(below, writer, &record, copied);
+                // What the zone has no room for may find it there.
+                (moved.unwrap_or_else(|_| to_flash()), Some(&below.counters.demote_us))
+            }
+            _ => (to_flash(), cache.flash.as_ref().map(|tier| &tier.counters.spill_us)),
         };
         let us = cache.clock.thread_cpu_us().saturating_sub(began_us);
-        self.below.counters.demote_us.fetch_add(us, Ordering::Relaxed);
+        if let Some(demote_us) = demote_us {
+            demote_us.fetch_add(us, Ordering::Relaxed);
+        }
         allowance.spend(us);
         moved
     }
@@ -209,15 +216,38 @@ impl Copied {
 }
 
 impl Downward<'_> {
+    /// Where an item that leaves the hot zone moves; nothing if it leaves the cache. Then it is
+    /// remembered.
+    fn destination(
+        &self,
+        mover: &mut Mover,
+        item: ItemRef<'_>,
+        hash: Hash,
+        is_wanted: bool,
+    ) -> Option<Destination> {
+        if let Some(below) = self.below {
+            let bar = self.bars(below, mover, is_wanted, item.cost());
+            let is_too_large = item.value_bytes() > below.zone.value_bytes_max();
+            if bar.is_none() && !is_too_large {
+                return Some(Destination::Compressed);
+            }
+            bar.unwrap_or(&below.counters.refused).fetch_add(1, Ordering::Relaxed);
+        }
+        let goes = mover.allowance.has_any() && self.cache.flash_takes(is_wanted);
+        self.cache.remember(hash);
+        goes.then_some(Destination::Flash)
+    }
+
     /// Moves what was copied to the compressed zone. Returns whether it is there; not if the item
     /// has changed.
     fn demote_below(
         &self,
+        below: &Below,
         writer: &mut Option<Writer<'static>>,
         record: &Record<'_>,
         copied: &Copied,
     ) -> Result<bool, Refused> {
-        let (cache, below) = (self.cache, self.below);
+        let cache = self.cache;
         let idle = writer.take().unwrap_or_else(|| Writer::new(&below.zone));
         let mut leave = cache.leave(below);
         let mut active = idle.with_sink(&mut leave);
@@ -254,12 +284,18 @@ impl Downward<'_> {
     /// What keeps an item from moving down: there is no time; or it was never read, costs nothing
     /// special, and the zone is full; or the zone has been given up, since it holds no more than
     /// the hot zone would. A few go down all the same, so that it is seen when that changes.
-    fn bars(&self, mover: &mut Mover, is_wanted: bool, cost: Cost) -> Option<&AtomicU64> {
-        let counters = &self.below.counters;
+    fn bars<'b>(
+        &self,
+        below: &'b Below,
+        mover: &mut Mover,
+        is_wanted: bool,
+        cost: Cost,
+    ) -> Option<&'b AtomicU64> {
+        let counters = &below.counters;
         if !mover.allowance.has_any() || (mover.allowance.is_low() && !is_wanted) {
             return Some(&counters.throttled);
         }
-        let zone = &self.below.zone;
+        let zone = &below.zone;
         let is_given_up = zone.budget_slabs() <= BUDGET_SLABS_MIN;
         let is_idle = is_given_up || (!is_wanted && zone.is_full());
         (is_idle && !mover.lottery.draw(cost)).then_some(&counters.passed_over)

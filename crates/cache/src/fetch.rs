@@ -11,7 +11,7 @@ use crate::item::Item;
 use crate::places::Found;
 use crate::session::Session;
 use crate::store::Entered;
-use crate::types::{Condition, Expiry, Fetch, Refusal, Tokens};
+use crate::types::{Condition, Expiry, Fetch, Lookup, Refusal, Tokens};
 
 impl Session<'_> {
     /// The key's item, if it is there, with what `fetch` asks for beside it.
@@ -22,7 +22,7 @@ impl Session<'_> {
         fetch: &Fetch,
     ) -> Result<(Option<Item<'_>>, Tokens), Refusal> {
         loop {
-            if let Some(item) = self.fetch_below(key, hash, fetch) {
+            if let Some(item) = self.fetch_below(key, hash, fetch)? {
                 let tokens = Tokens { expiry_before: item.expiry(), ..Tokens::default() };
                 return Ok((Some(item), tokens));
             }
@@ -53,16 +53,29 @@ impl Session<'_> {
     }
 
     /// The key's item, if it is below and nothing else is asked than to read it.
-    fn fetch_below(&self, key: &[u8], hash: Hash, fetch: &Fetch) -> Option<Item<'_>> {
+    fn fetch_below(
+        &self,
+        key: &[u8],
+        hash: Hash,
+        fetch: &Fetch,
+    ) -> Result<Option<Item<'_>>, Refusal> {
         let reads_only = fetch.touch.is_none()
             && fetch.recache_before.is_none()
             && !fetch.with_history
             && !fetch.quiet;
         if !reads_only || !self.has_lower() || self.find_present(key, hash).is_some() {
-            return None;
+            return Ok(None);
         }
+        let item = match self.get_below(key, hash) {
+            Some(item) => Some(item),
+            None => match self.get_on_flash(key, hash) {
+                Lookup::Hit(item) => Some(item),
+                Lookup::Pending => return Err(Refusal::Pending),
+                Lookup::Miss => None,
+            },
+        };
         // Whoever comes to a stale item may win it: that is decided above.
-        self.get_below(key, hash).filter(|item| !item.is_in_recache())
+        Ok(item.filter(|item| !item.is_in_recache()))
     }
 
     /// The key's item, if it is there, with another expiry. If that has passed, nobody finds the

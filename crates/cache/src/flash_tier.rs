@@ -35,6 +35,7 @@ use ::io::device::{Device, ReadPool};
 use index::Hash;
 
 use crate::cache::Cache;
+use crate::entrance::Entrance;
 use crate::stats::FlashTierStats;
 
 /// Reads that wait for a thread at most, of all sessions together.
@@ -60,8 +61,7 @@ pub(crate) struct FlashTier {
     /// here. Until it is, nothing comes in.
     pub(crate) flushed: AtomicU64,
     pub(crate) purged: AtomicU64,
-    /// A good part of the segments is free.
-    pub(crate) has_room: AtomicBool,
+    pub(crate) entrance: Entrance,
     pub(crate) counters: Counters,
 }
 
@@ -76,6 +76,8 @@ pub(crate) struct Counters {
     pub(crate) spilled: AtomicU64,
     /// Items that were not taken.
     pub(crate) refused: AtomicU64,
+    /// Microseconds of processor time that moving items from the hot zone took.
+    pub(crate) spill_us: AtomicU64,
     /// Items that went up into the hot zone.
     pub(crate) promoted: AtomicU64,
     /// Reads of the device that were asked for, and of these without an answer.
@@ -85,7 +87,12 @@ pub(crate) struct Counters {
 
 impl FlashTier {
     /// On a device from which so many threads read.
-    pub(crate) fn new(flash: Flash, device: Arc<dyn Device>, threads: usize) -> Self {
+    pub(crate) fn new(
+        flash: Flash,
+        device: Arc<dyn Device>,
+        threads: usize,
+        entrance: Entrance,
+    ) -> Self {
         let changed = (0..CHANGED_BITS / u64::BITS as usize).map(|_| AtomicU64::new(0)).collect();
         Self {
             flash,
@@ -97,7 +104,7 @@ impl FlashTier {
             changed,
             flushed: AtomicU64::new(0),
             purged: AtomicU64::new(0),
-            has_room: AtomicBool::new(false),
+            entrance,
             counters: Counters::default(),
         }
     }
@@ -156,6 +163,9 @@ impl FlashTier {
             hits: read(&self.counters.hits),
             spilled: read(&self.counters.spilled),
             refused: read(&self.counters.refused),
+            over_budget: read(&self.entrance.over_budget),
+            expiring: read(&self.entrance.expiring),
+            spill_us: read(&self.counters.spill_us),
             promoted: read(&self.counters.promoted),
             reads: read(&self.counters.reads),
             reads_failed: read(&self.counters.reads_failed),

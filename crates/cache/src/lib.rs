@@ -37,6 +37,7 @@ mod below;
 mod builder;
 mod demote;
 mod dump;
+mod entrance;
 mod fetch;
 mod flash_tier;
 mod flush;

@@ -39,7 +39,9 @@ impl Links for Cache {
     fn evicted(&self, item: ItemRef<'_>, class: ClassId) {
         if let Some(below) = &self.below {
             below.counters.throttled.fetch_add(1, Ordering::Relaxed);
-            below.remembered.add(self.hash(item.key()).0);
+        }
+        if let Some(remembered) = &self.remembered {
+            remembered.add(self.hash(item.key()).0);
         }
         self.tell_evicted(item, class);
     }

@@ -67,13 +67,13 @@ impl Cache {
         self.tick();
         self.flush_if_due();
         let mut more = self.walk(&mut chores);
-        more |= match &self.below {
-            None => self.make_room(self),
-            Some(below) => {
-                let mut moves = self.maintain_below(below, &mut chores.mover);
-                moves |= self.make_room(&Downward::new(self, below, &mut chores.mover));
-                moves
-            }
+        if let Some(below) = &self.below {
+            more |= self.maintain_below(below, &mut chores.mover);
+        }
+        more |= if self.below.is_some() || self.flash.is_some() {
+            self.make_room(&Downward::new(self, &mut chores.mover))
+        } else {
+            self.make_room(self)
         };
         more |= self.maintain_flash();
         self.index.maintain();
@@ -103,13 +103,18 @@ impl Cache {
         }
     }
 
+    /// The memory limit, in bytes.
+    pub(crate) fn limit_bytes(&self) -> usize {
+        self.arena.limit_slabs() * self.arena.slab_bytes() + self.tier_bytes
+    }
+
     /// Changes the memory limit, in bytes. A lower one takes effect over the next turns of
     /// [`Cache::maintain`].
     pub fn set_memory_bytes(&self, bytes: usize) -> Result<(), MemoryLimitError> {
         let slab_bytes = self.arena.slab_bytes();
-        let slabs = (bytes / slab_bytes).max(SLABS_MIN);
+        let slabs = (bytes.saturating_sub(self.tier_bytes) / slab_bytes).max(SLABS_MIN);
         if slabs > self.arena.reserved_slabs() {
-            let bytes_max = self.arena.reserved_slabs() * slab_bytes;
+            let bytes_max = self.arena.reserved_slabs() * slab_bytes + self.tier_bytes;
             return Err(MemoryLimitError { bytes_max });
         }
         self.arena.set_limit_slabs(slabs);

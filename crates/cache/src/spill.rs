@@ -10,8 +10,6 @@ use memory::Guard;
 use crate::cache::Cache;
 use crate::flash_tier::{FlashTier, Links};
 
-/// There is much room on flash while one segment in so many is free.
-const ROOM_SHARE: u64 = 4;
 /// Of the memory limit, the index may take one part in so many for items on flash.
 const INDEX_SHARE: usize = 2;
 /// Bytes of the index for an item, on average.
@@ -27,9 +25,10 @@ impl Cache {
         hash: Hash,
         is_alive: impl Fn() -> bool,
     ) -> bool {
-        self.stage(record, hash, |place| {
-            self.lead_to_flash(guard, hash, Some(record.key), place, |_| is_alive())
-        })
+        self.takes_on_flash(record, false)
+            && self.stage(record, hash, |place| {
+                self.lead_to_flash(guard, hash, Some(record.key), place, |_| is_alive())
+            })
     }
 
     /// The same for an item of the hot zone; `is_same` is asked of it under the key's lock.
@@ -37,13 +36,21 @@ impl Cache {
         &self,
         record: &::flash::Record<'_>,
         hash: Hash,
+        is_known: bool,
         hot: memory::Place,
         is_same: impl Fn(ItemRef<'_>) -> bool,
     ) -> bool {
         let guard = self.epochs.pin();
-        self.stage(record, hash, |place| {
-            self.exchange_for_flash(&guard, hash, hot, place, &is_same)
-        })
+        self.takes_on_flash(record, is_known)
+            && self.stage(record, hash, |place| {
+                self.exchange_for_flash(&guard, hash, hot, place, &is_same)
+            })
+    }
+
+    /// Whether an item is let in; it is known to be wanted, or whether it was read is all there is.
+    fn takes_on_flash(&self, record: &::flash::Record<'_>, is_known: bool) -> bool {
+        let takes = |tier: &FlashTier| tier.entrance.takes(&record.fields, is_known, self.now());
+        self.flash.as_deref().is_some_and(takes)
     }
 
     /// Stages a record; `lead` leads the index to its place.
@@ -57,8 +64,7 @@ impl Cache {
         if record.fields.is_expired(self.now()) || !tier.is_purged() {
             return false;
         }
-        let limit_bytes = self.arena.limit_slabs() * self.arena.slab_bytes();
-        if self.flash_items() as usize >= limit_bytes / INDEX_SHARE / WORD_BYTES {
+        if self.flash_items() as usize >= self.limit_bytes() / INDEX_SHARE / WORD_BYTES {
             tier.counters.refused.fetch_add(1, Ordering::Relaxed);
             return false;
         }
@@ -84,10 +90,9 @@ impl Cache {
     }
 
     /// Whether what leaves the hot zone, and does not deserve the compressed one, may move to
-    /// flash: what was read, and as long as there is much room, all of it.
+    /// flash.
     pub(crate) fn flash_takes(&self, is_wanted: bool) -> bool {
-        let Some(tier) = &self.flash else { return false };
-        is_wanted || tier.has_room.load(Ordering::Relaxed)
+        self.flash.as_ref().is_some_and(|tier| tier.entrance.takes_past_the_zone(is_wanted))
     }
 
     /// Items on flash.
@@ -105,8 +110,7 @@ impl Cache {
         let links = Links(self);
         let mut more = tier.flash.maintain(&links, self.now());
         let stats = tier.flash.stats();
-        let has_room = stats.segments_free * ROOM_SHARE > stats.segments;
-        tier.has_room.store(has_room, Ordering::Relaxed);
+        tier.entrance.look(self.clock.monotonic_us(), &stats);
         if tier.is_recovering() {
             let goes_on = tier.flash.recover(&links, self.now());
             tier.recovering.store(goes_on, Ordering::Relaxed);

@@ -70,8 +70,14 @@ pub struct FlashTierStats {
     pub hits: u64,
     /// Items that moved to it.
     pub spilled: u64,
-    /// Items that it did not take.
+    /// Items for which it had no room.
     pub refused: u64,
+    /// Items that the budget of writes kept out.
+    pub over_budget: u64,
+    /// Items that would have expired soon.
+    pub expiring: u64,
+    /// Microseconds of processor time that moving items from the hot zone took.
+    pub spill_us: u64,
     /// Items that moved up into the hot zone.
     pub promoted: u64,
     /// Reads of the device for requests.
@@ -133,7 +139,7 @@ impl Cache {
             items: index.items,
             mutations: self.sequence.load(Ordering::Relaxed),
             item_bytes: self.hot.used_bytes() as u64,
-            limit_bytes: (self.arena.limit_slabs() * self.arena.slab_bytes()) as u64,
+            limit_bytes: self.limit_bytes() as u64,
             used_bytes: (self.arena.used_slabs() * self.arena.slab_bytes()) as u64,
             found_expired: self.gone.expired.load(Ordering::Relaxed),
             found_flushed: self.gone.flushed.load(Ordering::Relaxed),

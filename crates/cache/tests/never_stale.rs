@@ -28,13 +28,14 @@ use larder::{
 const THREADS: u64 = 4;
 const OPERATIONS: u64 = 10_000_000;
 /// The policies, and which tiers there are below the hot zone.
-const RUNS: [(Policy, Tiers); 8] = [
+const RUNS: [(Policy, Tiers); 9] = [
     (Policy::Clock, Tiers::Hot),
     (Policy::Clock, Tiers::Compressed),
     (Policy::Clock, Tiers::Flash),
     (Policy::CostClock, Tiers::Hot),
     (Policy::CostClock, Tiers::Compressed),
     (Policy::CostClock, Tiers::Flash),
+    (Policy::CostClock, Tiers::FlashAlone),
     (Policy::GdWheel, Tiers::Hot),
     (Policy::Lru, Tiers::Hot),
 ];
@@ -56,6 +57,14 @@ enum Tiers {
     Hot,
     Compressed,
     Flash,
+    /// Without a compressed zone.
+    FlashAlone,
+}
+
+impl Tiers {
+    fn has_flash(self) -> bool {
+        matches!(self, Self::Flash | Self::FlashAlone)
+    }
 }
 
 /// A small, seeded generator (splitmix64): the run must be repeatable from a printed number.
@@ -476,7 +485,7 @@ fn no_read_ever_returns_a_value_that_was_overwritten_before_it_began() {
 fn run(policy: Policy, tiers: Tiers, seed: u64, operations: u64) {
     let clock = Arc::new(ManualClock::new(NOW));
     let mut builder = Cache::builder().memory_bytes(8 << 20).policy(policy).clock(clock.clone());
-    if tiers == Tiers::Flash {
+    if tiers.has_flash() {
         let pages = (FLASH_BYTES / PAGE_BYTES) as u64;
         // A compressed zone that wants to be small lets go of what it gets.
         builder = builder.hot_target(1.0).flash(FlashSettings {
@@ -484,9 +493,11 @@ fn run(policy: Policy, tiers: Tiers, seed: u64, operations: u64) {
             boot_id: [1; 16],
             is_new: true,
             threads: 2,
+            write_limit: None,
         });
     }
-    let cache = builder.compress(tiers != Tiers::Hot).build().unwrap();
+    let cache =
+        builder.compress(matches!(tiers, Tiers::Compressed | Tiers::Flash)).build().unwrap();
     // Each flush is an op of every key.
     let model = Model::new(operations + (operations / 40_009 + THREADS + 1) * KEYS);
     let done = AtomicBool::new(false);
@@ -516,7 +527,7 @@ fn run(policy: Policy, tiers: Tiers, seed: u64, operations: u64) {
     let stats = cache.stats();
     println!("{policy:?}, {tiers:?}: {hits} values checked; {stats:?}");
     assert!(hits > operations / 10, "too few hits to mean anything");
-    if tiers == Tiers::Flash {
+    if tiers.has_flash() {
         let flash = stats.flash.unwrap();
         assert!(flash.hits > operations / 2000, "too few hits on flash; {flash:?}");
         assert!(flash.tier.collected > 10 && flash.promoted > operations / 2000, "{flash:?}");

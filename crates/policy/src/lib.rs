@@ -9,6 +9,7 @@ pub mod cost_clock;
 pub mod gd_wheel;
 pub mod rebalance;
 pub mod split;
+pub mod write_budget;
 
 /// A decision about who is evicted, made from one byte per chunk: the mark.
 ///

@@ -53,6 +53,8 @@ pub struct Options {
     pub hot_target: Option<f64>,
     /// `--flash`: the file or block device, and how many bytes of it are used.
     pub flash: Option<(PathBuf, u64)>,
+    /// `--flash-write-limit`, in bytes a second.
+    pub flash_write_limit: Option<f64>,
     /// CAS uniques are given to clients.
     pub cas: bool,
     /// Worker threads.
@@ -111,6 +113,7 @@ impl Default for Options {
             compressed: true,
             hot_target: None,
             flash: None,
+            flash_write_limit: None,
             cas: true,
             threads: 0,
             connections_max: 0,
@@ -331,7 +334,7 @@ mod tests {
         for line in ["-Z", "-S", "-Y x", "-B binary", "-U 1"] {
             assert!(refused(line).contains("not"), "{line}");
         }
-        for line in ["--flash-write-limit 1", "--redis-port 1", "--admin-port 1"] {
+        for line in ["--redis-port 1", "--admin-port 1"] {
             assert!(refused(line).contains("not there yet"), "{line}");
         }
         serve("--policy clock --compressed off -B auto");
@@ -339,6 +342,13 @@ mod tests {
         assert!(!serve("--compressed off").compressed);
         refused("--compressed on");
         assert_eq!((serve("").hot_target, serve("--hot-target 0.9").hot_target), (None, Some(0.9)));
+        for (value, bytes) in [("7", 7.0), ("2k/s", 2048.0), ("9k/h", 2.56), ("675k/d", 8.0)] {
+            let options = serve(&format!("--flash-write-limit {value}"));
+            assert_eq!(options.flash_write_limit, Some(bytes), "{value}");
+        }
+        for value in ["0", "x", "-1", "1/x", "1/", "/s"] {
+            refused(&format!("--flash-write-limit {value}"));
+        }
         for line in ["--hot-target 1.1", "--hot-target -0.1", "--hot-target x", "--hot-target NaN"]
         {
             refused(line);

@@ -168,7 +168,7 @@ fn build(
         builder = builder.chunk_bytes_min(bytes);
     }
     if let Some((path, bytes)) = &options.flash {
-        builder = builder.flash(open_flash(path, *bytes, options.threads)?);
+        builder = builder.flash(open_flash(path, *bytes, &options)?);
     }
     let cache = builder.build().map_err(|error| format!("cannot build the cache: {error}"))?;
     let limit_bytes = cache.stats().limit_bytes as usize;
@@ -205,7 +205,7 @@ fn build(
 }
 
 /// Opens the device of the flash tier.
-fn open_flash(path: &Path, bytes: u64, threads: usize) -> Result<FlashSettings, String> {
+fn open_flash(path: &Path, bytes: u64, options: &Options) -> Result<FlashSettings, String> {
     let opened = FileDevice::open(path, bytes);
     let (device, opened) = opened.map_err(|error| format!("cannot open --flash: {error}"))?;
     if !opened.is_direct {
@@ -214,8 +214,13 @@ fn open_flash(path: &Path, bytes: u64, threads: usize) -> Result<FlashSettings, 
     let boot_id = process::boot_id().map_err(|error| {
         format!("cannot tell this boot of the machine from another, for --flash: {error}")
     })?;
-    let threads = threads * FLASH_READERS_PER_WORKER;
-    Ok(FlashSettings { device: Arc::new(device), boot_id, is_new: opened.is_new, threads })
+    Ok(FlashSettings {
+        device: Arc::new(device),
+        boot_id,
+        is_new: opened.is_new,
+        threads: options.threads * FLASH_READERS_PER_WORKER,
+        write_limit: options.flash_write_limit,
+    })
 }
 
 /// Says where it listens if that was left to the kernel, or if asked to say more.

@@ -206,6 +206,24 @@ pub(super) fn set_flash(options: &mut Options, value: &str) -> Result<(), String
     }
 }
 
+/// `--flash-write-limit`: a size, and what time it is for.
+fn set_flash_write_limit(options: &mut Options, value: &str) -> Result<(), String> {
+    let (size, unit) = value.split_once('/').unwrap_or((value, "s"));
+    let seconds = match unit {
+        "s" | "second" => 1.0,
+        "h" | "hour" => 3600.0,
+        "d" | "day" => 86_400.0,
+        _ => return Err(format!("{unit} is none of s, h and d, as in 40g/d")),
+    };
+    match number(size) {
+        Some(bytes) if bytes > 0 => {
+            options.flash_write_limit = Some(bytes as f64 / seconds);
+            Ok(())
+        }
+        _ => Err(format!("{value} is no size and time, as in 2m/s or 40g/d")),
+    }
+}
+
 /// `-a`: octal digits.
 fn set_unix_mode(options: &mut Options, value: &str) -> Result<(), String> {
     match u32::from_str_radix(value, 8) {
@@ -374,8 +392,10 @@ pub const DECLARATIONS: &[Declaration] = &[
          by what hits and misses cost. Says nothing with --compressed off."),
     valued(None, "flash", text("PATH:SIZE", set_flash), None,
         "A third tier on a file, or a block device, of so many bytes (k, m, g): what leaves memory \
-         is kept there, compressed, and found again after a restart. Needs the compressed zone."),
-    missing(None, "flash-write-limit", Some("BYTES"), "Most bytes written to flash per day."),
+         is kept there, compressed, and found again after a restart."),
+    valued(None, "flash-write-limit", text("BYTES[/s|/h|/d]", set_flash_write_limit), None,
+        "Write no more than this to flash in the long run (k, m, g), for its life's sake; what was \
+         read goes first. Ten minutes' worth may be saved up. Without it there is no limit."),
     missing(None, "redis-port", Some("PORT"), "Redis's protocol on a port of its own."),
     missing(None, "admin-port", Some("PORT"), "A page for people and Prometheus."),
     missing(Some('S'), "enable-sasl", None, "SASL authentication."),

@@ -1,0 +1,126 @@
+//! Who comes to flash. Every write wears the device out, so what is not worth it is left alone:
+//! what was not read, unless there is much room, what will expire soon, and whatever is more than
+//! the budget of writes.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use ::flash::FlashStats;
+use hot::mark::FETCHED;
+use policy::write_budget::{Admission, WriteBudget};
+use stdx::sync::lock;
+
+/// There is much room while one segment in so many is free.
+const ROOM_SHARE: u64 = 4;
+/// An item that has less time left than so many seconds is not worth being written.
+const SECONDS_MIN: u32 = 60;
+
+/// What decides it. The background looks at the state of things; whoever moves an item asks.
+#[derive(Debug)]
+pub(crate) struct Entrance {
+    /// Only if writes are limited.
+    budget: Option<Mutex<WriteBudget>>,
+    /// An [`Admission`], as a number.
+    admission: AtomicU8,
+    has_room: AtomicBool,
+    /// Items that stayed outside, by the reason.
+    pub(crate) over_budget: AtomicU64,
+    pub(crate) expiring: AtomicU64,
+}
+
+impl Entrance {
+    /// With a limit in bytes a second, if there is one.
+    pub(crate) fn new(limit: Option<f64>, segment_bytes: u64) -> Self {
+        let budget = limit.map(|limit| Mutex::new(WriteBudget::new(limit, segment_bytes)));
+        Self {
+            budget,
+            admission: AtomicU8::new(Admission::All as u8),
+            has_room: AtomicBool::new(false),
+            over_budget: AtomicU64::new(0),
+            expiring: AtomicU64::new(0),
+        }
+    }
+
+    /// Looks at the state of things.
+    pub(crate) fn look(&self, now_us: u64, stats: &FlashStats) {
+        let has_room = stats.segments_free * ROOM_SHARE > stats.segments;
+        self.has_room.store(has_room, Ordering::Relaxed);
+        if let Some(budget) = &self.budget {
+            let admission = lock(budget).look(now_us, stats.bytes_written);
+            self.admission.store(admission as u8, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether an item comes in that leaves the hot zone and does not deserve the compressed one:
+    /// if it is wanted, and as long as there is much room, all the same.
+    pub(crate) fn takes_past_the_zone(&self, is_wanted: bool) -> bool {
+        (is_wanted || self.has_room.load(Ordering::Relaxed)) && self.affords(is_wanted)
+    }
+
+    /// Whether an item comes in, at this time. It is wanted also if it was ever read.
+    pub(crate) fn takes(&self, fields: &::flash::Fields, is_wanted: bool, now: u32) -> bool {
+        if fields.expiry != 0 && fields.expiry.saturating_sub(now) < SECONDS_MIN {
+            self.expiring.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        self.affords(is_wanted || fields.mark & FETCHED != 0)
+    }
+
+    fn affords(&self, is_read: bool) -> bool {
+        let admission = self.admission.load(Ordering::Relaxed);
+        let affords =
+            admission == Admission::All as u8 || (is_read && admission == Admission::Read as u8);
+        self.over_budget.fetch_add(u64::from(!affords), Ordering::Relaxed);
+        affords
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(expiry: u32, mark: u8) -> ::flash::Fields {
+        ::flash::Fields { expiry, mark, ..::flash::Fields::default() }
+    }
+
+    #[test]
+    fn what_expires_within_a_minute_stays_outside() {
+        let entrance = Entrance::new(None, 1 << 20);
+        for (expiry, takes) in [(0, true), (1, false), (999, false), (1059, false), (1060, true)] {
+            assert_eq!(entrance.takes(&fields(expiry, 0), false, 1000), takes, "{expiry}");
+        }
+        assert_eq!(entrance.expiring.load(Ordering::Relaxed), 3);
+    }
+
+    #[test]
+    fn what_was_not_read_stays_outside_first_and_then_everything() {
+        let entrance = Entrance::new(Some(1000.0), 300_000);
+        let mut stats = FlashStats { segments: 100, segments_free: 100, ..FlashStats::default() };
+        let mut takes = |bytes_written| {
+            stats.bytes_written = bytes_written;
+            entrance.look(5, &stats);
+            let of_item = |mark, is_wanted| entrance.takes(&fields(0, mark), is_wanted, 1000);
+            let [unread, read, known] = [(0, false), (FETCHED, false), (0, true)]
+                .map(|(mark, is_wanted)| of_item(mark, is_wanted));
+            assert_eq!(read, known);
+            assert_eq!(entrance.takes_past_the_zone(true), read);
+            assert_eq!(entrance.takes_past_the_zone(false), unread);
+            [unread, read]
+        };
+        assert_eq!(takes(0), [true, true]);
+        assert_eq!(takes(300_001), [false, true]);
+        assert_eq!(takes(600_000), [false, false]);
+        assert_eq!(entrance.over_budget.load(Ordering::Relaxed), 7);
+    }
+
+    #[test]
+    fn past_the_zone_comes_what_is_wanted_and_the_rest_while_there_is_much_room() {
+        let entrance = Entrance::new(None, 1 << 20);
+        let mut stats = FlashStats { segments: 100, segments_free: 25, ..FlashStats::default() };
+        entrance.look(0, &stats);
+        assert!(entrance.takes_past_the_zone(true) && !entrance.takes_past_the_zone(false));
+        stats.segments_free = 26;
+        entrance.look(0, &stats);
+        assert!(entrance.takes_past_the_zone(true) && entrance.takes_past_the_zone(false));
+    }
+}
