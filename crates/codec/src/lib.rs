@@ -27,10 +27,12 @@ pub mod entropy;
 mod frame;
 mod lz4;
 pub mod record;
+mod samples;
 
 pub use decode::{Damaged, Decoder};
 pub use dictionary::{DICTIONARY_BYTES_MAX, Dictionary, SAMPLES_BYTES_MAX, SAMPLES_MIN};
 pub use encode::{Encoder, LEVEL_MAX, LEVEL_MIN};
+pub use samples::Samples;
 
 /// How an output is to be read. The codes are part of what is written to flash: they never change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -19,7 +19,7 @@
 
 use std::sync::Mutex;
 
-use codec::{Damaged, Dictionary, Encoder, Method};
+use codec::{Damaged, Dictionary, Samples};
 use memory::{Epochs, Guard, Tag};
 use stdx::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use stdx::sync::lock;
@@ -38,12 +38,6 @@ pub const BUDGET_SHARE: usize = 32;
 /// What a dictionary takes with its digests, for each of its bytes: the old and the new one of a
 /// change have to fit into the share.
 const MEMORY_PER_BYTE: usize = 8;
-/// Bytes of samples for each byte of dictionary.
-const SAMPLES_PER_BYTE: usize = 32;
-/// One sample of so many is not trained from, but judges the result.
-const JUDGED_SHARE: usize = 8;
-/// A new dictionary has to save one byte in this of what the current one leaves.
-const MARGIN_SHARE: usize = 20;
 /// One newcomer in so many is sampled when there is a dictionary; all of them before.
 const EVERY: u32 = 8;
 /// After a dictionary was published, the pause is so many times as long as sampling takes...
@@ -60,7 +54,7 @@ pub(crate) struct Dictionaries {
     due: AtomicU8,
     /// Newcomers until the next sample.
     countdown: AtomicU32,
-    samples: Mutex<Samples>,
+    sampling: Mutex<Sampling>,
     training: Mutex<Training>,
     level: i32,
 }
@@ -74,11 +68,8 @@ struct Slot {
 }
 
 #[derive(Default)]
-struct Samples {
-    full: Vec<Vec<u8>>,
-    bytes: usize,
-    /// Rows among them.
-    rows: u32,
+struct Sampling {
+    samples: Samples,
     /// One newcomer in so many is sampled.
     every: u32,
     /// How many times as long as sampling took the next pause is.
@@ -113,7 +104,7 @@ impl Dictionaries {
             current: AtomicU8::new(0),
             due: AtomicU8::new(0),
             countdown: AtomicU32::new(1),
-            samples: Mutex::new(Samples { every: 1, pause: PAUSE_FIRST, ..Samples::default() }),
+            sampling: Mutex::new(Sampling { every: 1, pause: PAUSE_FIRST, ..Sampling::default() }),
             training: Mutex::default(),
             level,
         }
@@ -175,20 +166,11 @@ impl Dictionaries {
             return;
         }
         let Some(dictionary_bytes) = dictionary_bytes(budget_bytes) else { return };
-        let mut samples = lock(&self.samples);
-        self.countdown.store(samples.every, Ordering::Relaxed);
-        if samples.full.last().is_none_or(|last| last.len() + row.len() > block_bytes) {
-            if samples.bytes >= dictionary_bytes * SAMPLES_PER_BYTE {
-                self.due.store(1, Ordering::Relaxed);
-                return;
-            }
-            samples.full.push(Vec::with_capacity(block_bytes));
+        let mut sampling = lock(&self.sampling);
+        self.countdown.store(sampling.every, Ordering::Relaxed);
+        if !sampling.samples.add(row, block_bytes, dictionary_bytes) {
+            self.due.store(1, Ordering::Relaxed);
         }
-        if let Some(last) = samples.full.last_mut() {
-            last.extend_from_slice(row);
-        }
-        samples.bytes += row.len();
-        samples.rows += 1;
     }
 
     /// Trains a dictionary if the samples suffice, publishes it if it is better than the current
@@ -200,41 +182,22 @@ impl Dictionaries {
         if self.due.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        let (samples, rows) = {
-            let mut samples = lock(&self.samples);
-            samples.bytes = 0;
-            (std::mem::take(&mut samples.full), std::mem::take(&mut samples.rows))
-        };
+        let samples = std::mem::take(&mut lock(&self.sampling).samples);
         let better = dictionary_bytes(budget_bytes).and_then(|bytes| {
-            let (judges, trained) = divide(&samples);
-            let fresh = Dictionary::train(&trained, bytes, self.level)?;
-            self.is_better(&fresh, &judges, epochs).then_some(fresh)
+            let fresh = samples.train(bytes, self.level)?;
+            let guard = epochs.pin();
+            let number = self.current.load(Ordering::Relaxed);
+            let current = self.get(&guard, number).ok().flatten();
+            samples.prefers(&fresh, current, self.level).then_some(fresh)
         });
         let published = better.is_some_and(|fresh| self.publish(fresh, &mut training));
-        let mut samples = lock(&self.samples);
-        samples.every = EVERY;
-        samples.pause = if published { PAUSE_FIRST } else { (samples.pause * 2).min(PAUSE_MAX) };
-        let paused = rows.saturating_mul(EVERY).saturating_mul(samples.pause);
+        let mut sampling = lock(&self.sampling);
+        sampling.every = EVERY;
+        sampling.pause = if published { PAUSE_FIRST } else { (sampling.pause * 2).min(PAUSE_MAX) };
+        let paused = samples.rows().saturating_mul(EVERY).saturating_mul(sampling.pause);
         self.countdown.store(paused.max(1), Ordering::Relaxed);
         self.due.store(0, Ordering::Relaxed);
         true
-    }
-
-    fn is_better(&self, fresh: &Dictionary, judges: &[&[u8]], epochs: &Epochs) -> bool {
-        let guard = epochs.pin();
-        let number = self.current.load(Ordering::Relaxed);
-        let current = self.get(&guard, number).ok().flatten();
-        let mut encoder = Encoder::new(self.level);
-        let mut target = Vec::new();
-        let mut encoded_bytes = |dictionary| -> usize {
-            let mut encoded = |sample| {
-                encoder.encode(Method::Zstd, dictionary, sample, &mut target);
-                target.len()
-            };
-            judges.iter().map(|sample| encoded(sample)).sum()
-        };
-        let (now, then) = (encoded_bytes(current), encoded_bytes(Some(fresh)));
-        then + now / MARGIN_SHARE < now
     }
 
     fn publish(&self, fresh: Dictionary, training: &mut Training) -> bool {
@@ -274,10 +237,10 @@ impl Dictionaries {
     /// Dictionaries and bytes at this moment.
     pub(crate) fn stats(&self) -> DictionaryStats {
         let memory = || self.slots.iter().map(|slot| slot.memory_bytes.load(Ordering::Relaxed));
-        let samples = lock(&self.samples);
+        let samples_bytes = lock(&self.sampling).samples.bytes();
         DictionaryStats {
             dictionaries: memory().filter(|&bytes| bytes != 0).count(),
-            memory_bytes: memory().sum::<usize>() + samples.bytes,
+            memory_bytes: memory().sum::<usize>() + samples_bytes,
             trained: self.training.try_lock().map_or(0, |training| training.trained),
         }
     }
@@ -293,14 +256,4 @@ impl Dictionaries {
 fn dictionary_bytes(budget_bytes: usize) -> Option<usize> {
     let share = budget_bytes / BUDGET_SHARE / MEMORY_PER_BYTE / 2;
     (share >= DICTIONARY_BYTES_MIN).then(|| share.min(DICTIONARY_BYTES_MAX))
-}
-
-/// The samples that judge, and those that are trained from.
-fn divide(samples: &[Vec<u8>]) -> (Vec<&[u8]>, Vec<&[u8]>) {
-    let (mut judges, mut trained) = (Vec::new(), Vec::new());
-    for (index, sample) in samples.iter().enumerate() {
-        let side = if index % JUDGED_SHARE == 0 { &mut judges } else { &mut trained };
-        side.push(sample.as_slice());
-    }
-    (judges, trained)
 }
