@@ -64,7 +64,7 @@ impl Decoder {
         }
         let bytes = match method {
             Method::Zstd => self.zstd(dictionary, input, target),
-            _ => lz4::decode(dictionary.map(|it| it.lz4().0), input, target),
+            _ => lz4::decode(dictionary.map(Dictionary::lz4_bytes), input, target),
         };
         if bytes == Some(target.len()) { Ok(()) } else { Err(Damaged) }
     }

@@ -3,8 +3,9 @@
 //!
 //! A dictionary is kept three times: its bytes, with a table for LZ4 beside them, and zstd's two
 //! digests, each with a copy of the bytes. The digest for encoding is the largest: with 64 KiB at
-//! level 3, the whole takes about 650 KiB ([`Dictionary::memory_bytes`]). All of it is only read,
-//! so threads share a dictionary.
+//! level 3, the whole takes about 650 KiB ([`Dictionary::memory_bytes`]). A dictionary that only
+//! decodes ([`Dictionary::for_decoding`]) takes a fourth. All of it is only read, so threads share
+//! a dictionary.
 //!
 //! Training takes what several samples have in common, by zstd's `fastcover`. Whether the result
 //! helps is measured on samples that it was not trained from: from few samples it would look better
@@ -36,9 +37,14 @@ const HELP_SHARE: usize = 32;
 /// A dictionary, digested for a level of zstd.
 pub struct Dictionary {
     bytes: Box<[u8]>,
-    lz4: Digest,
-    pub(crate) encoding: CDict<'static>,
+    encoding: Option<Encoding>,
     pub(crate) decoding: DDict<'static>,
+}
+
+/// What only encoding needs.
+struct Encoding {
+    lz4: Digest,
+    zstd: CDict<'static>,
 }
 
 impl Dictionary {
@@ -63,14 +69,18 @@ impl Dictionary {
         if bytes.len() > DICTIONARY_BYTES_MAX {
             return Err(Damaged);
         }
-        let encoding = CDict::try_create(bytes, level.clamp(LEVEL_MIN, LEVEL_MAX));
-        let decoding = DDict::try_create(bytes);
-        Ok(Self {
-            bytes: bytes.into(),
-            lz4: Digest::new(lz4::reachable(bytes)),
-            encoding: encoding.ok_or(Damaged)?,
-            decoding: decoding.ok_or(Damaged)?,
-        })
+        let zstd = CDict::try_create(bytes, level.clamp(LEVEL_MIN, LEVEL_MAX)).ok_or(Damaged)?;
+        let encoding = Some(Encoding { lz4: Digest::new(lz4::reachable(bytes)), zstd });
+        Ok(Self { encoding, ..Self::for_decoding(bytes)? })
+    }
+
+    /// As [`Self::from_bytes`], without what encoding needs: an encoder panics with it.
+    pub fn for_decoding(bytes: &[u8]) -> Result<Self, Damaged> {
+        if bytes.len() > DICTIONARY_BYTES_MAX {
+            return Err(Damaged);
+        }
+        let decoding = DDict::try_create(bytes).ok_or(Damaged)?;
+        Ok(Self { bytes: bytes.into(), encoding: None, decoding })
     }
 
     /// The bytes that make this dictionary again, at any level.
@@ -80,13 +90,28 @@ impl Dictionary {
 
     /// All memory that it takes.
     pub fn memory_bytes(&self) -> usize {
-        let digests = self.lz4.memory_bytes() + self.encoding.sizeof() + self.decoding.sizeof();
-        size_of::<Self>() + self.bytes.len() + digests
+        let encoding = self.encoding.as_ref();
+        let encoding = encoding.map_or(0, |it| it.lz4.memory_bytes() + it.zstd.sizeof());
+        size_of::<Self>() + self.bytes.len() + encoding + self.decoding.sizeof()
     }
 
-    /// What LZ4 needs of it.
+    /// What LZ4 needs of it to encode.
     pub(crate) fn lz4(&self) -> (&[u8], &Digest) {
-        (lz4::reachable(&self.bytes), &self.lz4)
+        (self.lz4_bytes(), &self.encoding().lz4)
+    }
+
+    /// What LZ4 needs of it to decode.
+    pub(crate) fn lz4_bytes(&self) -> &[u8] {
+        lz4::reachable(&self.bytes)
+    }
+
+    /// What zstd needs of it to encode.
+    pub(crate) fn zstd(&self) -> &CDict<'static> {
+        &self.encoding().zstd
+    }
+
+    fn encoding(&self) -> &Encoding {
+        self.encoding.as_ref().expect("a dictionary that encodes was made for it")
     }
 
     fn helps(&self, samples: &[&[u8]], level: i32) -> bool {

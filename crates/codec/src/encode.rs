@@ -66,7 +66,7 @@ impl Encoder {
     ) -> bool {
         target.reserve(zstd_safe::compress_bound(input.len()));
         let done = match dictionary {
-            Some(dictionary) => self.zstd.compress_using_cdict(target, input, &dictionary.encoding),
+            Some(dictionary) => self.zstd.compress_using_cdict(target, input, dictionary.zstd()),
             None => self.zstd.compress(target, input, self.level),
         };
         // The target is long enough, so what fails has found no memory, and can go on without.

@@ -65,7 +65,7 @@ impl Samples {
                 encoder.encode(Method::Zstd, dictionary, sample, &mut target);
                 target.len()
             };
-            self.parts(true).map(|sample| encoded(sample)).sum()
+            self.parts(true).map(&mut encoded).sum()
         };
         let (now, then) = (encoded_bytes(current), encoded_bytes(Some(fresh)));
         then + now / MARGIN_SHARE < now

@@ -3,7 +3,9 @@
 mod common;
 
 use common::{dictionary, noise, records};
-use larder_codec::{DICTIONARY_BYTES_MAX, Damaged, Dictionary, Encoder, Method, SAMPLES_MIN};
+use larder_codec::{
+    DICTIONARY_BYTES_MAX, Damaged, Decoder, Dictionary, Encoder, Method, SAMPLES_MIN,
+};
 
 fn samples(count: u64, bytes: usize) -> Vec<Vec<u8>> {
     (0..count).map(|seed| records(seed, bytes)).collect()
@@ -58,6 +60,22 @@ fn its_bytes_make_it_again() {
         Encoder::new(3).encode(method, Some(&again), &input, &mut other);
         assert_eq!(one, other);
     }
+}
+
+#[test]
+fn one_that_only_decodes_reads_what_the_other_wrote_and_takes_a_third_at_most() {
+    let dictionary = dictionary();
+    let only_decodes = Dictionary::for_decoding(dictionary.bytes()).expect("its own bytes");
+    assert!(only_decodes.memory_bytes() * 3 < dictionary.memory_bytes());
+    let input = &samples(1, 3000)[0];
+    for method in [Method::Lz4, Method::Zstd] {
+        let (mut target, mut again) = (Vec::new(), vec![0; input.len()]);
+        Encoder::new(3).encode(method, Some(&dictionary), input, &mut target);
+        let decoded = Decoder::new().decode(method, Some(&only_decodes), &target, &mut again);
+        assert_eq!(decoded, Ok(()));
+        assert_eq!(&again, input);
+    }
+    assert!(Dictionary::for_decoding(&vec![0; DICTIONARY_BYTES_MAX + 1]).is_err());
 }
 
 #[test]

@@ -51,6 +51,7 @@
 
 mod chores;
 mod collect;
+mod dictionaries;
 mod flash;
 mod geometry;
 mod journal;
@@ -59,6 +60,7 @@ mod open;
 mod place;
 mod reader;
 mod recover;
+mod sampling;
 mod stage;
 mod stats;
 mod superblock;
