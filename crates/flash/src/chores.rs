@@ -7,10 +7,12 @@ use ::io::device::{PAGE_BYTES, Page, Pages};
 use stdx::sync::atomic::Ordering;
 use stdx::sync::lock;
 
+use crate::area::Area;
 use crate::flash::State;
 use crate::stage::FAILURES_MAX;
 use crate::table;
-use crate::writer::{FullSegment, ListedSegment};
+use crate::window::Window;
+use crate::writer::{FullSegment, ListedSegment, Writer};
 use crate::{Flash, Links, Refused};
 
 /// Closing gives up on what is staged after so many attempts to find room for it.
@@ -23,11 +25,13 @@ pub(crate) struct Chores {
     pub(crate) pages: Pages,
     /// Collection goes on until the high watermark.
     pub(crate) is_collecting: bool,
+    /// In which hits are counted for the partition.
+    pub(crate) window: Window,
 }
 
 impl Flash {
-    /// Seals a full unit, writes full segments, and collects one when few are free. `true` if there
-    /// is more to do.
+    /// Seals full units, writes full segments, adapts the size of the hot area, and collects a
+    /// segment when few are free. `true` if there is more to do.
     pub fn maintain(&self, links: &dyn Links, now: u32) -> bool {
         let mut chores = lock(&self.chores);
         if lock(&self.writer).is_closed {
@@ -36,12 +40,15 @@ impl Flash {
         self.heal();
         {
             let mut writer = lock(&self.writer);
-            if writer.unit.is_full() {
-                // Without room the unit is sealed another time.
-                let _ = self.seal(&mut writer, links);
+            for area in Area::ALL {
+                if writer.stream(area).is_full() {
+                    // Without room the unit is sealed another time.
+                    let _ = self.seal(&mut writer, area, links);
+                }
             }
         }
         self.write_waiting(links);
+        self.repartition(&mut chores.window);
         self.wants_collection(&mut chores)
             && self.collect(&mut chores, links, now)
             && self.wants_collection(&mut chores)
@@ -83,7 +90,7 @@ impl Flash {
             if full.is_void || !is_written {
                 self.free_segment(&mut writer, segment);
             } else {
-                self.list(&mut writer.written, &full);
+                self.list(&mut writer, &full);
             }
             if !full.is_void {
                 writer.failures = if is_written { 0 } else { writer.failures + 1 };
@@ -110,15 +117,16 @@ impl Flash {
 
     /// Says on the device, whose pages of it are written, that a segment is valid. Under the
     /// writer's lock, so that a flush comes before, and this is not reached, or after.
-    fn list(&self, written: &mut std::collections::VecDeque<ListedSegment>, full: &FullSegment) {
+    fn list(&self, writer: &mut Writer, full: &FullSegment) {
         let at = self.geometry.entry_at(full.segment);
         if self.device.write_note(at, &full.entry.encode()).is_err() {
             // It is used as any other, but not found again at the next start.
             self.counters.io_errors.add(1);
         }
-        let sequence = full.entry.sequence;
-        self.segments[full.segment as usize].set_state(State::Written(sequence));
-        written.push_back(ListedSegment { segment: full.segment, entry: full.entry });
+        let table::Entry { sequence, area, .. } = full.entry;
+        self.segments[full.segment as usize].set_state(State::Written(sequence), area);
+        let listed = ListedSegment { segment: full.segment, entry: full.entry };
+        writer.stream(area).list(listed);
     }
 
     /// Gives the index what was found at the start, seals and writes all, and marks the device as
@@ -131,8 +139,13 @@ impl Flash {
         for attempt in 1.. {
             let sealed = {
                 let mut writer = lock(&self.writer);
-                let sealed = self.seal(&mut writer, links);
-                self.freeze(&mut writer);
+                let seal = |area| {
+                    let sealed = self.seal(&mut writer, area, links);
+                    self.freeze(&mut writer, area);
+                    sealed
+                };
+                let [cold, hot] = Area::ALL.map(seal);
+                let sealed = cold.and(hot);
                 writer.is_closed = sealed.is_ok() || attempt == CLOSE_ATTEMPTS_MAX;
                 sealed
             };

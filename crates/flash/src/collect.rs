@@ -1,22 +1,31 @@
-//! Collection: makes the oldest segment free.
+//! Collection: makes a segment free, in two stages.
 //!
-//! Its table entry is zeroed first. Then the index is asked about each row of its item table: what
-//! it still leads to and was read since it was stored is staged again, with its accesses at 0, so
-//! each read of an item is worth one more turn; the rest leaves the index. Then the segment is
-//! free.
+//! ```text
+//!   free   0 ..... pressed ............. low .................. high
+//!          | a cold one is evicted whole  | one is recycled, until so many are free
+//! ```
 //!
-//! The entry goes first because an item that is staged again can be forgotten without a note. A
-//! process that is killed after that must not find the item in the segment it came from. It loses
-//! with it the items of this one segment that are in memory only.
+//! *Recycling* takes the least recently used cold segment. The index is asked about each row of its
+//! item table: what it still leads to and was read since it was stored moves to the hot area, with
+//! its accesses at 0; the rest leaves the index. While the hot area has more segments than it is to
+//! have, its least recently used one is taken instead: what was read since it came there is
+//! compressed into the cold area, and has another chance to come back; the rest leaves. So each
+//! read of an item is worth one more turn, and what is read again and again is written each time
+//! that its segment is the least recently used one, no more.
 //!
-//! Watermarks are in free segments: collection begins below the low one and goes on up to the high
-//! one. When hardly any segment is free nothing is staged again, so that stores find room.
+//! *Eviction*, when hardly any segment is free, takes the least recently used cold segment and
+//! moves nothing, so that stores find room: only the item table is read, to clean the index.
+//!
+//! In both, the segment's table entry is zeroed first, because an item that is staged again can be
+//! forgotten without a note. A process that is killed after that must not find the item in the
+//! segment it came from. It loses with it the items of this one segment that are in memory only.
 
-use ::io::device::Pages;
+use ::io::device::{PAGE_BYTES, Pages};
 use codec::record::{Record, Row, Rows};
 use codec::{Damaged, Decoder};
 use stdx::sync::lock;
 
+use crate::area::Area;
 use crate::chores::Chores;
 use crate::geometry::Spot;
 use crate::table::{self, Item};
@@ -56,7 +65,8 @@ struct Victim {
     listed: ListedSegment,
     /// Flushes until it was chosen.
     flushes: u64,
-    is_pressed: bool,
+    /// Where what was read moves to; nowhere if hardly anything is free.
+    moves_to: Option<Area>,
 }
 
 impl Flash {
@@ -67,7 +77,7 @@ impl Flash {
         chores.is_collecting
     }
 
-    /// Collects the oldest segment. `false` if there is none, or the device refuses.
+    /// Collects a segment. `false` if there is none, or the device refuses.
     pub(crate) fn collect(&self, chores: &mut Chores, links: &dyn Links, now: u32) -> bool {
         let victim = match self.choose_victim() {
             Choice::Nothing => return false,
@@ -79,7 +89,7 @@ impl Flash {
             self.counters.io_errors.add(1);
             let mut writer = lock(&self.writer);
             if writer.flushes == victim.flushes {
-                writer.written.push_front(victim.listed);
+                writer.stream(victim.listed.entry.area).list(victim.listed);
             } else {
                 self.free_segment(&mut writer, segment);
             }
@@ -88,25 +98,48 @@ impl Flash {
         if chores.pages.as_pages().is_empty() {
             chores.pages = Pages::zeroed(self.geometry.segment_pages());
         }
-        let page = self.geometry.page_of(segment);
-        if self.device.read(page, chores.pages.as_pages_mut()).is_err() {
+        match self.read_victim(&victim, &mut chores.pages) {
             // What the index still leads to there is a miss from now on.
-            self.counters.io_errors.add(1);
-        } else {
-            self.sort_out(&victim, &chores.pages, links, now);
+            Err(Damaged) => {}
+            Ok(items) if victim.moves_to.is_none() => {
+                self.counters.evicted.add(1);
+                for item in items.iter().filter(|item| !item.is_dead) {
+                    self.drop_item(links, item.hash, self.place_of(segment, item));
+                }
+            }
+            Ok(items) => self.sort_out(&victim, &items, &chores.pages, links, now),
         }
         self.free_segment(&mut lock(&self.writer), segment);
         self.counters.collected.add(1);
         true
     }
 
-    /// Takes the oldest segment off its list. One that was found at the start and not given to the
-    /// index yet is free at once: nobody has read its items since.
+    /// Reads the segment, or only its item table if nothing moves, and returns its items.
+    fn read_victim(&self, victim: &Victim, pages: &mut Pages) -> Result<Vec<Item>, Damaged> {
+        let ListedSegment { segment, entry } = victim.listed;
+        let table_pages = (entry.table_bytes as usize).div_ceil(PAGE_BYTES);
+        let before = self.geometry.segment_pages() - table_pages;
+        let first = if victim.moves_to.is_none() { before } else { 0 };
+        let page = self.geometry.page_of(segment) + first as u64;
+        if self.device.read(page, &mut pages.as_pages_mut()[first..]).is_err() {
+            self.counters.io_errors.add(1);
+            return Err(Damaged);
+        }
+        let items = table::read_items(entry, &pages.bytes()[before * PAGE_BYTES..]);
+        if items.is_err() {
+            self.counters.damaged.add(1);
+        }
+        items
+    }
+
+    /// Takes a segment off its list. One that was found at the start and not given to the index
+    /// yet is free at once if it is older than all others: nobody has read its items since.
     fn choose_victim(&self) -> Choice {
         let mut writer = lock(&self.writer);
         let is_pressed = writer.free.len() < FREE_PRESSED;
         let sequence = |listed: Option<&ListedSegment>| listed.map(|it| it.entry.sequence);
-        let written = sequence(writer.written.front());
+        let written = writer.streams.iter().filter_map(|stream| sequence(stream.written.front()));
+        let written = written.min();
         if let Some(found) = sequence(writer.found.front())
             && written.is_none_or(|written| found < written)
         {
@@ -116,19 +149,28 @@ impl Flash {
             self.counters.collected.add(1);
             return Choice::Freed;
         }
-        match writer.written.pop_front() {
-            None => Choice::Nothing,
-            Some(listed) => Choice::Victim(Victim { listed, flushes: writer.flushes, is_pressed }),
-        }
+        let is_above = writer.segments(Area::Hot) > writer.hot_target.segments() as usize;
+        let first = if is_above && !is_pressed { Area::Hot } else { Area::Cold };
+        let take = |area| self.take_least_used(&mut writer.stream(area).written);
+        let Some(listed) = [first, first.other()].into_iter().find_map(take) else {
+            return Choice::Nothing;
+        };
+        let other = listed.entry.area.other();
+        let to = if writer.hot_target.is_none() { Area::Cold } else { other };
+        let moves_to = (!is_pressed).then_some(to);
+        Choice::Victim(Victim { listed, flushes: writer.flushes, moves_to })
     }
 
     /// Decides about each item of a segment.
-    fn sort_out(&self, victim: &Victim, pages: &Pages, links: &dyn Links, now: u32) {
+    fn sort_out(
+        &self,
+        victim: &Victim,
+        items: &[Item],
+        pages: &Pages,
+        links: &dyn Links,
+        now: u32,
+    ) {
         let ListedSegment { segment, entry } = victim.listed;
-        let Ok(items) = table::read_items(entry, pages.bytes()) else {
-            self.counters.damaged.add(1);
-            return;
-        };
         let (mut decoder, mut raw, mut wanted) = (Decoder::new(), Vec::new(), Vec::new());
         for items in items.chunk_by(|left, right| left.granule == right.granule) {
             wanted.clear();
@@ -136,7 +178,7 @@ impl Flash {
                 let place = self.place_of(segment, item);
                 match links.accesses(item.hash, place) {
                     None => {}
-                    Some(1..) if !victim.is_pressed => wanted.push(index),
+                    Some(1..) => wanted.push(index),
                     Some(_) => self.drop_item(links, item.hash, place),
                 }
             }
@@ -156,15 +198,15 @@ impl Flash {
                 let (item, place) = (&items[index], self.place_of(segment, &items[index]));
                 let row = rows.as_ref().ok().map(|rows| &rows[index]);
                 let row = row.filter(|row| !row.fields.is_expired(now));
-                if !row.is_some_and(|row| self.restage(victim, item.hash, row, place, links)) {
+                if !row.is_some_and(|row| self.move_row(victim, item.hash, row, place, links)) {
                     self.drop_item(links, item.hash, place);
                 }
             }
         }
     }
 
-    /// Stages an item again. `false` if there is no room for it.
-    fn restage(
+    /// Stages an item again, in the area that it moves to. `false` if there is no room for it.
+    fn move_row(
         &self,
         victim: &Victim,
         hash: u64,
@@ -172,19 +214,23 @@ impl Flash {
         from: Place,
         links: &dyn Links,
     ) -> bool {
+        let Some(area) = victim.moves_to else { return false };
         let record = Record { key: row.key, value: row.value, fields: row.fields };
         for attempt in 0..2 {
             let mut writer = lock(&self.writer);
-            if writer.flushes != victim.flushes {
+            // What is moved may take more room than it leaves, but not the last.
+            if writer.flushes != victim.flushes || writer.free.len() < FREE_PRESSED {
                 return false;
             }
-            match self.take_row(&mut writer, hash, &record, true, links) {
+            match self.take_row(&mut writer, area, hash, &record, true, links) {
                 Ok(place) if links.relocate(hash, from, place) => {
                     self.counters.restaged.add(1);
+                    let is_moved = area != victim.listed.entry.area;
+                    self.counters.areas[area.index()].moved_in.add(is_moved.into());
                     return true;
                 }
                 Ok(_) => {
-                    writer.unit.pop();
+                    writer.stream(area).unit.pop();
                     return true;
                 }
                 Err(Refused::Busy) if attempt == 0 => {

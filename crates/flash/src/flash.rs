@@ -6,13 +6,15 @@ use ::io::device::Device;
 use stdx::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use stdx::sync::{Mutex, lock};
 
+use crate::area::Area;
 use crate::chores::Chores;
 use crate::geometry::Geometry;
 use crate::journal::Journal;
 use crate::stats::Counters;
 use crate::superblock::Superblock;
+use crate::usage::Usage;
 use crate::writer::Writer;
-use crate::{Links, Place};
+use crate::{Costs, Links, Partition, Place, Promotion};
 
 /// Bytes of a segment unless something else is asked for.
 pub const SEGMENT_BYTES_DEFAULT: usize = 1 << 20;
@@ -26,6 +28,15 @@ pub struct Settings {
     pub segment_bytes: usize,
     /// The level of zstd.
     pub level: i32,
+    /// Pages that a unit of the cold area fills when it is stored, from 1 to 4: more compress
+    /// better, and take longer to read.
+    pub unit_pages: usize,
+    /// Whether the rows of the cold area are compressed one by one instead.
+    pub single_rows: bool,
+    /// When what was read moves into the hot area.
+    pub promotion: Promotion,
+    /// How much of the tier is hot.
+    pub partition: Partition,
     /// The seed of the hashes, for a new device; an old one has its own ([`Flash::hash_seed`]).
     pub hash_seed: [u8; 16],
     /// What tells this boot of the machine from every other.
@@ -35,8 +46,16 @@ pub struct Settings {
 impl Settings {
     /// The default sizes and level.
     pub fn new(hash_seed: [u8; 16], boot_id: [u8; 16]) -> Self {
-        let segment_bytes = SEGMENT_BYTES_DEFAULT;
-        Self { segment_bytes, level: LEVEL_DEFAULT, hash_seed, boot_id }
+        Self {
+            segment_bytes: SEGMENT_BYTES_DEFAULT,
+            level: LEVEL_DEFAULT,
+            unit_pages: 1,
+            single_rows: false,
+            promotion: Promotion::Merged,
+            partition: Partition::Adaptive,
+            hash_seed,
+            boot_id,
+        }
     }
 }
 
@@ -45,6 +64,7 @@ pub struct Flash {
     pub(crate) device: Arc<dyn Device>,
     pub(crate) geometry: Geometry,
     pub(crate) hash_seed: [u8; 16],
+    pub(crate) promotion: Promotion,
     pub(crate) superblock: Mutex<Superblock>,
     pub(crate) segments: Box<[Segment]>,
     pub(crate) chores: Mutex<Chores>,
@@ -59,8 +79,10 @@ pub struct Flash {
 /// What is known of a segment without a lock.
 #[derive(Debug)]
 pub(crate) struct Segment {
+    /// The sequence, the area and whether it is written, in one word.
     state: AtomicU64,
     pub(crate) journal: Journal,
+    pub(crate) usage: Usage,
 }
 
 /// Where the units of a segment are, and since when.
@@ -76,26 +98,34 @@ pub(crate) enum State {
 
 impl Segment {
     const WRITTEN: u64 = 1;
+    const AREA_SHIFT: u32 = 1;
+    const SEQUENCE_SHIFT: u32 = 2;
 
     pub(crate) fn new() -> Self {
-        Self { state: AtomicU64::new(0), journal: Journal::new() }
+        Self { state: AtomicU64::new(0), journal: Journal::new(), usage: Usage::new() }
     }
 
     pub(crate) fn state(&self) -> State {
         // Acquire: partner is the release in `set_state`.
         match self.state.load(Ordering::Acquire) {
             0 => State::Free,
-            word if word & Self::WRITTEN == 0 => State::Buffered(word >> 1),
-            word => State::Written(word >> 1),
+            word if word & Self::WRITTEN == 0 => State::Buffered(word >> Self::SEQUENCE_SHIFT),
+            word => State::Written(word >> Self::SEQUENCE_SHIFT),
         }
     }
 
+    /// Its area, if it is not free.
+    pub(crate) fn area(&self) -> Area {
+        Area::from_bit(self.state.load(Ordering::Relaxed) >> Self::AREA_SHIFT)
+    }
+
     /// Under the writer's lock.
-    pub(crate) fn set_state(&self, state: State) {
+    pub(crate) fn set_state(&self, state: State, area: Area) {
+        let word = |sequence| sequence << Self::SEQUENCE_SHIFT | (area as u64) << Self::AREA_SHIFT;
         let word = match state {
             State::Free => 0,
-            State::Buffered(sequence) => sequence << 1,
-            State::Written(sequence) => sequence << 1 | Self::WRITTEN,
+            State::Buffered(sequence) => word(sequence),
+            State::Written(sequence) => word(sequence) | Self::WRITTEN,
         };
         // Release: partner is the acquire in `state`. Whoever sees a segment written finds its
         // pages on the device, and whoever sees a sequence sees that its last use is over.
@@ -112,6 +142,11 @@ impl Flash {
     /// Whether the item at this place may have this hash.
     pub fn may_be(&self, place: Place, hash: u64) -> bool {
         self.geometry.may_be(place, hash)
+    }
+
+    /// Says what reads cost, by which the areas are divided from now on.
+    pub fn set_costs(&self, costs: Costs) {
+        lock(&self.writer).costs = costs;
     }
 
     /// Says that the key's item at this place is no longer its value. Takes no lock of the tier,
@@ -132,20 +167,22 @@ impl Flash {
     pub fn flush(&self) {
         let mut writer = lock(&self.writer);
         writer.flushes += 1;
-        writer.unit.clear();
-        if let Some(open) = writer.open.take() {
-            writer.idle.push(open.pages);
-            self.free_segment(&mut writer, open.segment);
-        }
-        while let Some(written) = writer.written.pop_front() {
-            self.free_segment(&mut writer, written.segment);
+        for area in Area::ALL {
+            let stream = writer.stream(area);
+            stream.unit.clear();
+            let (open, written) = (stream.open.take(), std::mem::take(&mut stream.written));
+            if let Some(open) = open {
+                writer.idle.push(open.pages);
+                self.free_segment(&mut writer, open.segment);
+            }
+            written.iter().for_each(|written| self.free_segment(&mut writer, written.segment));
         }
         while let Some(found) = writer.found.pop_front() {
             self.free_segment(&mut writer, found.segment);
         }
         // What waits to be written or is being collected is freed by whoever does that.
         writer.waiting.iter_mut().for_each(|full| full.is_void = true);
-        self.segments.iter().for_each(|segment| segment.set_state(State::Free));
+        self.segments.iter().for_each(|segment| segment.set_state(State::Free, Area::Cold));
         self.counters.no_items();
         self.void_device();
     }
@@ -172,7 +209,7 @@ impl Flash {
     /// Gives a segment back. Nothing may lead to it any more, or everything be void.
     pub(crate) fn free_segment(&self, writer: &mut Writer, segment: u32) {
         let known = &self.segments[segment as usize];
-        known.set_state(State::Free);
+        known.set_state(State::Free, Area::Cold);
         known.journal.close();
         writer.free.push_back(segment);
     }

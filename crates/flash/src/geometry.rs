@@ -34,7 +34,7 @@ const JOURNAL_SHARE: usize = 32;
 const HASH_BITS_MIN: u32 = 2;
 const ADDRESS_BITS_MAX: u32 = SHARED_BITS - HASH_BITS_MIN;
 /// Numbers of staged rows come again only after a million others, however small the device.
-const ADDRESS_BITS_MIN: u32 = 20;
+pub(crate) const ADDRESS_BITS_MIN: u32 = 20;
 const GRANULE_LOG2_MIN: u32 = 6;
 const GRANULE_LOG2_MAX: u32 = PAGE_BYTES.trailing_zeros();
 

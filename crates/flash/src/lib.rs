@@ -49,15 +49,19 @@
 
 #![forbid(unsafe_code)]
 
+mod area;
 mod chores;
 mod collect;
 mod dictionaries;
+mod fill;
 mod flash;
 mod geometry;
 mod journal;
 mod links;
 mod open;
+mod partition;
 mod place;
+mod promote;
 mod reader;
 mod recover;
 mod sampling;
@@ -68,15 +72,20 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod unit;
+mod usage;
+mod window;
 mod writer;
 
 pub use codec::record::{Fields, KEY_BYTES_MAX, Record};
 pub use {
+    area::Area,
     flash::{Flash, LEVEL_DEFAULT, SEGMENT_BYTES_DEFAULT, Settings},
     links::Links,
     open::OpenError,
+    partition::{Costs, Partition},
     place::{ACCESSES_MAX, PLACE_BITS, Place},
+    promote::Promotion,
     reader::{Look, Reader, Ticket},
     stage::Refused,
-    stats::FlashStats,
+    stats::{AreaStats, FlashStats},
 };

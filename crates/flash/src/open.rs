@@ -12,20 +12,28 @@ use std::sync::Arc;
 
 use ::io::device::{Device, PAGE_BYTES, Pages};
 use codec::Encoder;
+use codec::entropy::Threshold;
 use stdx::sync::Mutex;
 use stdx::sync::atomic::{AtomicBool, AtomicU64};
 
+use crate::area::Area;
 use crate::chores::Chores;
+use crate::collect::watermarks;
+use crate::fill::Fill;
 use crate::flash::Segment;
 use crate::geometry::{ENTRY_BYTES, Geometry};
+use crate::partition::HotTarget;
 use crate::stats::Counters;
 use crate::superblock::{NoSuperblock, Superblock};
 use crate::table::Entry;
-use crate::writer::{BUFFERS, ListedSegment, OpenUnit, Writer};
-use crate::{Flash, Settings};
+use crate::writer::{BUFFERS, ListedSegment, Stream, Writer};
+use crate::{Costs, Flash, Settings};
 
 /// Bytes of the segment table that are read and zeroed at once.
 const TABLE_STEP_BYTES: usize = 64 << 10;
+
+/// Pages of a unit at most.
+const UNIT_PAGES_MAX: usize = 4;
 
 const _: () = assert!(TABLE_STEP_BYTES.is_multiple_of(ENTRY_BYTES));
 
@@ -164,17 +172,22 @@ impl Flash {
         let mut is_found = vec![false; geometry.segments as usize];
         found.iter().for_each(|found| is_found[found.segment as usize] = true);
         let is_free = |&segment: &u32| !is_found[segment as usize];
+        let Settings { segment_bytes, unit_pages, single_rows, .. } = *settings;
+        assert!((1..=UNIT_PAGES_MAX).contains(&unit_pages), "a unit has 1 to 4 pages");
+        let (_, free_high) = watermarks(geometry.segments);
+        let cold = Stream::new(Area::Cold, Fill::cold(unit_pages, single_rows, segment_bytes));
         let writer = Writer {
-            unit: OpenUnit::new(geometry.segment_bytes),
-            open: None,
+            streams: [cold, Stream::new(Area::Hot, Fill::hot())],
             waiting: VecDeque::new(),
             idle: (0..BUFFERS).map(|_| Pages::zeroed(geometry.segment_pages())).collect(),
             free: (0..geometry.segments).filter(is_free).collect(),
-            written: VecDeque::new(),
             found,
             flushes: 0,
             failures: 0,
             is_closed: false,
+            hot_target: HotTarget::new(geometry.segments, free_high as u32, settings.partition),
+            costs: Costs::default(),
+            threshold: Threshold::default(),
             encoder: Encoder::new(settings.level),
             stored: Vec::new(),
             row: Vec::new(),
@@ -183,6 +196,7 @@ impl Flash {
             device,
             geometry,
             hash_seed: superblock.hash_seed,
+            promotion: settings.promotion,
             superblock: Mutex::new(superblock),
             segments: (0..geometry.segments).map(|_| Segment::new()).collect(),
             chores: Mutex::new(Chores::default()),

@@ -10,6 +10,7 @@ use codec::record::Fields;
 use codec::{Damaged, Decoder};
 use stdx::sync::lock;
 
+use crate::area::Area;
 use crate::flash::State;
 use crate::geometry::Spot;
 use crate::place::SPAN_LONG;
@@ -83,7 +84,7 @@ pub struct Ticket {
     pub page: u64,
     /// How many.
     pub pages: usize,
-    spot: Spot,
+    pub(crate) spot: Spot,
     sequence: u64,
     /// The pages hold the unit to its end, or it is damaged.
     is_whole: bool,
@@ -112,7 +113,7 @@ impl Flash {
         {
             let origin = Origin { sequence, granule: spot.granule };
             let found = reader.decode(origin, None, key, self.geometry.segment_bytes);
-            return self.outcome(found);
+            return self.outcome(found, segment.area(), Some(spot.segment));
         }
         let State::Written(sequence) = segment.state() else { return self.miss() };
         let page = self.geometry.page_of(spot.segment)
@@ -130,7 +131,7 @@ impl Flash {
         if !self.is_current(ticket) {
             return self.miss();
         }
-        let Spot { granule, .. } = ticket.spot;
+        let Spot { segment, granule } = ticket.spot;
         let offset = self.geometry.offset_of(granule);
         let unit = pages.bytes().get(offset % ::io::device::PAGE_BYTES..).unwrap_or(&[]);
         if !ticket.is_whole
@@ -142,7 +143,7 @@ impl Flash {
         }
         let origin = Origin { sequence: ticket.sequence, granule };
         let found = reader.decode(origin, Some(unit), key, self.geometry.segment_bytes);
-        self.outcome(found)
+        self.outcome(found, self.segments[segment as usize].area(), Some(segment))
     }
 
     /// Whether what a ticket's read has brought is what lies there now. Whoever wants to store a
@@ -155,19 +156,26 @@ impl Flash {
 
     fn look_staged(&self, place: Place, key: &[u8], reader: &mut Reader) -> Look {
         reader.raw.clear();
-        match lock(&self.writer).unit.row(&self.geometry, place) {
-            None => return self.miss(),
-            Some(row) => reader.raw.extend_from_slice(row),
-        }
+        let area = {
+            let writer = lock(&self.writer);
+            let row = |area: &Area| {
+                let unit = &writer.streams[area.index()].unit;
+                unit.row(&self.geometry, place).map(|row| (*area, row))
+            };
+            let Some((area, row)) = Area::ALL.iter().find_map(row) else { return self.miss() };
+            reader.raw.extend_from_slice(row);
+            area
+        };
         let found = reader.find(key);
-        self.outcome(found)
+        self.outcome(found, area, None)
     }
 
     /// Copies a unit out of its buffer, and returns the sequence of its segment; nothing if the
     /// segment is in no buffer any more.
     fn copy_buffered(&self, spot: Spot, target: &mut Vec<u8>) -> Option<u64> {
         let writer = lock(&self.writer);
-        let open = writer.open.as_ref().filter(|open| open.segment == spot.segment);
+        let mut open = writer.streams.iter().filter_map(|stream| stream.open.as_ref());
+        let open = open.find(|open| open.segment == spot.segment);
         let open = open.map(|open| (open.sequence, &open.pages));
         let mut full = writer.waiting.iter();
         let full = full.find(|full| full.segment == spot.segment && !full.is_void);
@@ -184,10 +192,16 @@ impl Flash {
         Look::Absent
     }
 
-    fn outcome(&self, found: Result<Option<Fields>, Damaged>) -> Look {
+    /// Of a look into an area, into a segment if the item does not lie in an open unit.
+    fn outcome(
+        &self,
+        found: Result<Option<Fields>, Damaged>,
+        area: Area,
+        segment: Option<u32>,
+    ) -> Look {
         match found {
             Ok(Some(fields)) => {
-                self.counters.hits.add(1);
+                self.note_hit(area, segment);
                 Look::Found(fields)
             }
             Ok(None) => self.miss(),

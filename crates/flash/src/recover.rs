@@ -15,7 +15,7 @@ use stdx::sync::lock;
 
 use crate::flash::State;
 use crate::journal::{self, Dead, Found};
-use crate::table::{self, Item};
+use crate::table::{self, Entry, Item};
 use crate::writer::ListedSegment;
 use crate::{Flash, Links};
 
@@ -102,10 +102,10 @@ impl Flash {
             }
             known.journal.settle();
             known.journal.open(dead.taken);
-            known.set_state(State::Written(found.entry.sequence));
-            let sequence = found.entry.sequence;
-            let at = writer.written.partition_point(|other| other.entry.sequence < sequence);
-            writer.written.insert(at, found);
+            let Entry { sequence, area, .. } = found.entry;
+            known.usage.begin(sequence);
+            known.set_state(State::Written(sequence), area);
+            writer.stream(area).list(found);
         }
         for items in items.chunks(ITEMS_A_LOCK) {
             let writer = lock(&self.writer);

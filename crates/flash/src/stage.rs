@@ -1,14 +1,16 @@
 //! Taking items in: staging, sealing units, opening segments.
 
+use codec::Method;
 use codec::record::{Record, write_row};
 use stdx::sync::atomic::Ordering;
 use stdx::sync::lock;
 
+use crate::area::Area;
 use crate::flash::State;
 use crate::geometry::Spot;
 use crate::table::{self, Item};
 use crate::unit::{self, Head, Origin};
-use crate::writer::{OpenSegment, Writer};
+use crate::writer::{OpenSegment, OpenUnit, StagedRow, Stream, Writer};
 use crate::{Flash, KEY_BYTES_MAX, Links, Place};
 
 /// After so many writes that failed one after the other, nothing is taken until one succeeds.
@@ -29,7 +31,7 @@ pub enum Refused {
 }
 
 impl Flash {
-    /// Takes an item into the open unit. Its place is staged: a later call, or
+    /// Takes an item into the open unit of the cold area. Its place is staged: a later call, or
     /// [`Flash::maintain`], seals the unit and moves the item by [`Links::relocate`].
     ///
     /// A row that the index does not lead to when its unit is sealed is dropped. So where another
@@ -56,19 +58,20 @@ impl Flash {
         lead: impl FnOnce(Place) -> bool,
     ) -> Result<Option<Place>, Refused> {
         let mut writer = lock(&self.writer);
-        let place = self.take_row(&mut writer, hash, record, false, links)?;
+        let place = self.take_row(&mut writer, Area::Cold, hash, record, false, links)?;
         if !lead(place) {
-            writer.unit.pop();
+            writer.stream(Area::Cold).unit.pop();
             return Ok(None);
         }
         self.counters.items_came(1);
         Ok(Some(place))
     }
 
-    /// Puts a row at the end of the open unit, after sealing what was there if it is full.
+    /// Puts a row at the end of an open unit, after sealing what was there if it is full.
     pub(crate) fn take_row(
         &self,
         writer: &mut Writer,
+        area: Area,
         hash: u64,
         record: &Record<'_>,
         is_moved: bool,
@@ -90,61 +93,86 @@ impl Flash {
         if unit::HEAD_BYTES + writer.row.len() + table::table_bytes(1) > segment_bytes {
             return Err(Refused::TooLarge);
         }
-        if writer.unit.is_full_for(writer.row.len(), segment_bytes) {
-            self.seal(writer, links)?;
+        let row_bytes = writer.row.len();
+        if writer.stream(area).is_full_for(row_bytes, segment_bytes) {
+            self.seal(writer, area, links)?;
         }
-        let number = writer.unit.push(hash, &writer.row, is_moved);
+        let number = writer.streams[area.index()].unit.push(hash, &writer.row, is_moved);
         Ok(self.geometry.staged(number, hash))
     }
 
-    /// Compresses the open unit into the open segment, and leads the index there. Without room the
-    /// unit stays open.
-    pub(crate) fn seal(&self, writer: &mut Writer, links: &dyn Links) -> Result<(), Refused> {
-        if writer.open.is_none() && !writer.unit.rows.is_empty() {
-            self.open_segment(writer)?;
+    /// Puts the open unit of an area into its open segment, and leads the index there. Without room
+    /// the unit stays open.
+    pub(crate) fn seal(
+        &self,
+        writer: &mut Writer,
+        area: Area,
+        links: &dyn Links,
+    ) -> Result<(), Refused> {
+        let stream = writer.stream(area);
+        if stream.open.is_none() && !stream.unit.rows.is_empty() {
+            self.open_segment(writer, area)?;
         }
         // A row that is dead is not stored. So a unit never has two rows of one key.
-        let staged = |hash, number| self.geometry.staged(number, hash);
-        writer.unit.retain(|row| links.accesses(row.hash, staged(row.hash, row.number)));
-        if writer.unit.rows.is_empty() {
+        let staged = |row: &StagedRow| self.geometry.staged(row.number, row.hash);
+        writer.stream(area).unit.retain(|row| links.accesses(row.hash, staged(row)));
+        let Writer { streams, stored, encoder, threshold, .. } = writer;
+        let OpenUnit { raw, rows, .. } = &streams[area.index()].unit;
+        if rows.is_empty() {
             return Ok(());
         }
-        let raw = &writer.unit.raw;
-        let method = unit::compress(&mut writer.encoder, raw, &mut writer.stored);
-        let rows = writer.unit.rows.len();
-        let head = Head { stored_bytes: writer.stored.len(), raw_bytes: raw.len(), rows };
-        if !writer.open.as_ref().is_some_and(|open| open.fits(&head)) {
-            self.freeze(writer);
-            self.open_segment(writer)?;
+        let method = match area {
+            Area::Cold => unit::compress(encoder, threshold, raw, stored),
+            Area::Hot => encoder.encode(Method::Raw, None, raw, stored),
+        };
+        let rows = rows.len();
+        let head = Head { stored_bytes: stored.len(), raw_bytes: raw.len(), rows };
+        if writer.stream(area).start_of(&head).is_none() {
+            self.freeze(writer, area);
+            self.open_segment(writer, area)?;
         }
-        let Writer { unit, open, stored, .. } = writer;
-        let open = open.as_mut().expect("one is open");
-        assert!(open.fits(&head), "an empty segment has room for any unit");
-        let granule = (open.end / self.geometry.granule_bytes()) as u32;
-        let origin = Origin { sequence: open.sequence, granule };
-        let end = open.end + head.unit_bytes();
-        let bytes = open.pages.bytes_mut();
-        unit::write(origin, head, method, stored, &mut bytes[open.end..]);
-        let next = end.next_multiple_of(self.geometry.granule_bytes()).min(bytes.len());
-        bytes[end..next].fill(0);
-        open.end = next;
-        let (segment, span) = (open.segment, self.geometry.span(granule, head.unit_bytes()));
-        for row in &unit.rows {
-            let place = self.geometry.sealed(Spot { segment, granule }, span, row.hash);
-            let to = place.with_accesses(row.accesses);
-            let is_dead = !links.relocate(row.hash, staged(row.hash, row.number), to);
-            open.items.push(Item { hash: row.hash, granule, span, is_dead });
-        }
-        let moved = unit.moved_bytes() as u64 * head.unit_bytes() as u64 / head.raw_bytes as u64;
-        self.counters.sealed(&head, moved);
-        unit.target.learn(&head);
-        unit.clear();
+        let Writer { streams, stored, .. } = writer;
+        self.put_unit(&mut streams[area.index()], &head, method, stored, links);
         Ok(())
     }
 
-    /// Lets the open segment wait to be written, unless there is nothing in it.
-    pub(crate) fn freeze(&self, writer: &mut Writer) {
-        match writer.open.take() {
+    /// Puts a stored unit into the open segment of its area.
+    fn put_unit(
+        &self,
+        stream: &mut Stream,
+        head: &Head,
+        method: Method,
+        stored: &[u8],
+        links: &dyn Links,
+    ) {
+        let start = stream.start_of(head).expect("an empty segment has room for any unit");
+        let Stream { unit, open, fill, .. } = stream;
+        let open = open.as_mut().expect("there is room in it");
+        let granule = (start / self.geometry.granule_bytes()) as u32;
+        let origin = Origin { sequence: open.sequence, granule };
+        let end = start + head.unit_bytes();
+        let bytes = open.pages.bytes_mut();
+        bytes[open.end..start].fill(0);
+        unit::write(origin, *head, method, stored, &mut bytes[start..]);
+        let next = end.next_multiple_of(self.geometry.granule_bytes()).min(bytes.len());
+        bytes[end..next].fill(0);
+        let skipped_bytes = (start - open.end + next - end) as u64;
+        open.end = next;
+        let (segment, span) = (open.segment, self.geometry.span(granule, head.unit_bytes()));
+        for row in &unit.rows {
+            let from = self.geometry.staged(row.number, row.hash);
+            let place = self.geometry.sealed(Spot { segment, granule }, span, row.hash);
+            let is_dead = !links.relocate(row.hash, from, place.with_accesses(row.accesses));
+            open.items.push(Item { hash: row.hash, granule, span, is_dead });
+        }
+        self.counters.sealed(open.area, head, unit.moved_bytes() as u64, skipped_bytes);
+        fill.learn(head);
+        unit.clear();
+    }
+
+    /// Lets the open segment of an area wait to be written, unless there is nothing in it.
+    pub(crate) fn freeze(&self, writer: &mut Writer, area: Area) {
+        match writer.stream(area).open.take() {
             None => {}
             Some(open) if open.items.is_empty() => {
                 writer.idle.push(open.pages);
@@ -154,7 +182,7 @@ impl Flash {
         }
     }
 
-    fn open_segment(&self, writer: &mut Writer) -> Result<(), Refused> {
+    fn open_segment(&self, writer: &mut Writer, area: Area) -> Result<(), Refused> {
         if writer.idle.is_empty() {
             return Err(Refused::Busy);
         }
@@ -167,10 +195,12 @@ impl Flash {
         }
         let sequence = self.next_sequence.fetch_add(1, Ordering::Relaxed);
         let known = &self.segments[segment as usize];
-        known.set_state(State::Buffered(sequence));
+        known.usage.begin(sequence);
+        known.set_state(State::Buffered(sequence), area);
         known.journal.open(0);
         let pages = writer.idle.pop().expect("one is idle");
-        writer.open = Some(OpenSegment { segment, sequence, pages, end: 0, items: Vec::new() });
+        let open = OpenSegment { segment, sequence, area, pages, end: 0, items: Vec::new() };
+        writer.stream(area).open = Some(open);
         Ok(())
     }
 

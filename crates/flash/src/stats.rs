@@ -4,9 +4,11 @@ use stdx::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use stdx::sync::lock;
 
 use crate::Flash;
+use crate::area::Area;
 use crate::table::Item;
 use crate::unit::Head;
-use crate::writer::{ListedSegment, StagedRow};
+use crate::usage::MARGINS;
+use crate::writer::{ListedSegment, StagedRow, Stream, Writer};
 
 /// A number that rises.
 #[derive(Debug, Default)]
@@ -29,19 +31,33 @@ pub(crate) struct Counters {
     items: AtomicI64,
     pub(crate) bytes_written: Count,
     bytes_moved: Count,
+    bytes_staged: Count,
+    bytes_skipped: Count,
     units: Count,
-    raw_bytes: Count,
-    stored_bytes: Count,
-    pub(crate) hits: Count,
+    pub(crate) areas: [AreaCounters; 2],
+    /// Hits at the margins of the areas.
+    pub(crate) margins: [Count; MARGINS],
     pub(crate) misses: Count,
     pub(crate) damaged: Count,
     pub(crate) io_errors: Count,
     pub(crate) collected: Count,
+    pub(crate) evicted: Count,
     pub(crate) restaged: Count,
+    pub(crate) promoted: Count,
     pub(crate) dropped: Count,
     pub(crate) recovered: Count,
     pub(crate) journalled: Count,
     pub(crate) distrusted: Count,
+}
+
+/// Of one area.
+#[derive(Debug, Default)]
+pub(crate) struct AreaCounters {
+    raw_bytes: Count,
+    stored_bytes: Count,
+    pub(crate) hits: Count,
+    /// Items that came from the other area.
+    pub(crate) moved_in: Count,
 }
 
 impl Counters {
@@ -57,12 +73,36 @@ impl Counters {
         self.items.store(0, Ordering::Relaxed);
     }
 
-    pub(crate) fn sealed(&self, head: &Head, moved_bytes: u64) {
+    /// Of a unit's rows, so many bytes were moved.
+    pub(crate) fn sealed(&self, area: Area, head: &Head, moved_bytes: u64, skipped_bytes: u64) {
+        let (raw_bytes, unit_bytes) = (head.raw_bytes as u64, head.unit_bytes() as u64);
+        let area = &self.areas[area.index()];
         self.units.add(1);
-        self.raw_bytes.add(head.raw_bytes as u64);
-        self.stored_bytes.add(head.unit_bytes() as u64);
-        self.bytes_moved.add(moved_bytes);
+        area.raw_bytes.add(raw_bytes);
+        area.stored_bytes.add(unit_bytes);
+        self.bytes_staged.add(raw_bytes - moved_bytes);
+        self.bytes_moved.add(moved_bytes * unit_bytes / raw_bytes);
+        self.bytes_skipped.add(skipped_bytes);
     }
+
+    pub(crate) fn hits(&self) -> u64 {
+        self.areas.iter().map(|area| area.hits.get()).sum()
+    }
+}
+
+/// One area at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AreaStats {
+    /// Segments, those in buffers too.
+    pub segments: u64,
+    /// Looks that found their item here.
+    pub hits: u64,
+    /// Bytes of rows in sealed units, before compression.
+    pub raw_bytes: u64,
+    /// Bytes of sealed units as they are stored.
+    pub stored_bytes: u64,
+    /// Items that came from the other area.
+    pub moved_in: u64,
 }
 
 /// The tier at one moment.
@@ -82,8 +122,12 @@ pub struct FlashStats {
     pub segments_found: u64,
     /// Bytes written in segments.
     pub bytes_written: u64,
-    /// Of those, stored bytes of items that collection staged again.
+    /// Of those, stored bytes of items that collection or promotion staged again.
     pub bytes_moved: u64,
+    /// Bytes of rows that were staged by the caller, when their units were sealed.
+    pub bytes_staged: u64,
+    /// Bytes between units, skipped so that a unit begins at a page or a granule.
+    pub bytes_skipped: u64,
     /// Units that were sealed.
     pub units: u64,
     /// Bytes of rows in sealed units, before compression.
@@ -100,8 +144,18 @@ pub struct FlashStats {
     pub io_errors: u64,
     /// Segments that were collected.
     pub collected: u64,
+    /// Of those, because hardly any was free: nothing was staged again.
+    pub evicted: u64,
     /// Items that collection staged again.
     pub restaged: u64,
+    /// Items that [`Flash::promote`] staged again.
+    pub promoted: u64,
+    /// What is compressed.
+    pub cold: AreaStats,
+    /// What is stored as it is.
+    pub hot: AreaStats,
+    /// Segments that the hot area is to have.
+    pub hot_segments_target: u64,
     /// Items that left the index to make room, or because they could not be written.
     pub dropped: u64,
     /// Items that were found at the start.
@@ -116,10 +170,22 @@ impl Flash {
     /// What is on the tier and what happened there.
     pub fn stats(&self) -> FlashStats {
         let counters = &self.counters;
-        let (free, written, found) = {
-            let writer = lock(&self.writer);
-            (writer.free.len(), writer.written.len(), writer.found.len())
-        };
+        let writer = lock(&self.writer);
+        let (free, found) = (writer.free.len(), writer.found.len());
+        let written: usize = writer.streams.iter().map(|stream| stream.written.len()).sum();
+        let segments = Area::ALL.map(|area| writer.segments(area));
+        let hot_segments_target = writer.hot_target.segments().into();
+        drop(writer);
+        let [cold, hot] = Area::ALL.map(|area| {
+            let counters = &counters.areas[area.index()];
+            AreaStats {
+                segments: segments[area.index()] as u64,
+                hits: counters.hits.get(),
+                raw_bytes: counters.raw_bytes.get(),
+                stored_bytes: counters.stored_bytes.get(),
+                moved_in: counters.moved_in.get(),
+            }
+        });
         FlashStats {
             items: counters.items.load(Ordering::Relaxed).max(0) as u64,
             segment_bytes: self.geometry.segment_bytes as u64,
@@ -129,15 +195,22 @@ impl Flash {
             segments_found: found as u64,
             bytes_written: counters.bytes_written.get(),
             bytes_moved: counters.bytes_moved.get(),
+            bytes_staged: counters.bytes_staged.get(),
+            bytes_skipped: counters.bytes_skipped.get(),
             units: counters.units.get(),
-            raw_bytes: counters.raw_bytes.get(),
-            stored_bytes: counters.stored_bytes.get(),
-            hits: counters.hits.get(),
+            raw_bytes: cold.raw_bytes + hot.raw_bytes,
+            stored_bytes: cold.stored_bytes + hot.stored_bytes,
+            hits: cold.hits + hot.hits,
             misses: counters.misses.get(),
             damaged: counters.damaged.get(),
             io_errors: counters.io_errors.get(),
             collected: counters.collected.get(),
+            evicted: counters.evicted.get(),
             restaged: counters.restaged.get(),
+            promoted: counters.promoted.get(),
+            cold,
+            hot,
+            hot_segments_target,
             dropped: counters.dropped.get(),
             recovered: counters.recovered.get(),
             journalled: counters.journalled.get(),
@@ -145,24 +218,28 @@ impl Flash {
         }
     }
 
-    /// Bytes on the heap: the buffers of segments, that of collection too, the open unit, the
+    /// Bytes on the heap: the buffers of segments, that of collection too, the open units, the
     /// encoder, and what is kept for each segment.
     pub fn memory_bytes(&self) -> usize {
         let segments = std::mem::size_of_val(&*self.segments);
         let writer = lock(&self.writer);
-        let buffers = writer.idle.len() + writer.waiting.len() + usize::from(writer.open.is_some());
-        let items = writer.open.as_ref().map_or(0, |open| open.items.capacity());
-        let lists = writer.free.capacity() * size_of::<u32>()
-            + (writer.written.capacity() + writer.found.capacity()) * size_of::<ListedSegment>();
-        let unit = writer.unit.raw.capacity()
-            + writer.unit.rows.capacity() * size_of::<StagedRow>()
-            + writer.stored.capacity()
-            + writer.row.capacity();
+        let Writer { streams, waiting, idle, free, found, encoder, stored, row, .. } = &*writer;
+        let (mut buffers, mut streams_bytes) = (idle.len() + waiting.len(), 0);
+        for Stream { unit, open, written, .. } in streams {
+            buffers += usize::from(open.is_some());
+            let items = open.as_ref().map_or(0, |open| open.items.capacity());
+            streams_bytes += items * size_of::<Item>()
+                + written.capacity() * size_of::<ListedSegment>()
+                + unit.raw.capacity()
+                + unit.rows.capacity() * size_of::<StagedRow>();
+        }
         segments
             + (buffers + 1) * self.geometry.segment_bytes
-            + items * size_of::<Item>()
-            + lists
-            + unit
-            + writer.encoder.memory_bytes()
+            + streams_bytes
+            + free.capacity() * size_of::<u32>()
+            + found.capacity() * size_of::<ListedSegment>()
+            + stored.capacity()
+            + row.capacity()
+            + encoder.memory_bytes()
     }
 }

@@ -19,7 +19,7 @@
 use ::io::device::PAGE_BYTES;
 
 /// Raised with every change of what is on the device.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 const MAGIC: [u8; 8] = *b"LarderFL";
 const VERSION_AT: usize = 8;

@@ -8,6 +8,7 @@
 //!   | u64      | bytes u32   | the 12 before |    word   granule << 4 | span << 1 | dead
 //!   +----------+-------------+---------------+    tail   sequence u64, items u32, CRC-32C u32
 //!   all zeros: nothing valid
+//!   the highest bit of the bytes: the segment is hot
 //! ```
 //!
 //! The items stand in the order of units and rows, so the items with one granule are the rows of
@@ -16,6 +17,7 @@
 
 use codec::Damaged;
 
+use crate::area::Area;
 use crate::geometry::{ENTRY_BYTES, SEGMENT_BYTES_MAX};
 
 /// Bytes of an item of the item table.
@@ -23,17 +25,22 @@ pub(crate) const ITEM_BYTES: usize = 8 + 4;
 /// Bytes behind the items.
 pub(crate) const TAIL_BYTES: usize = 8 + 4 + 4;
 
+/// Set in the bytes of a hot segment's item table.
+const HOT_SHIFT: u32 = u32::BITS - 1;
+
 const DEAD: u32 = 1;
 const SPAN_SHIFT: u32 = 1;
 const GRANULE_SHIFT: u32 = 4;
 
 const _: () = assert!(ENTRY_BYTES == 8 + 4 + 4 && (SEGMENT_BYTES_MAX >> 6) <= 1 << 28);
+const _: () = assert!(SEGMENT_BYTES_MAX < 1 << HOT_SHIFT);
 
 /// An entry of the segment table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) sequence: u64,
     pub(crate) table_bytes: u32,
+    pub(crate) area: Area,
 }
 
 impl Entry {
@@ -41,7 +48,8 @@ impl Entry {
         assert!(self.sequence != 0, "sequences begin at 1");
         let mut bytes = [0; ENTRY_BYTES];
         bytes[..8].copy_from_slice(&self.sequence.to_le_bytes());
-        bytes[8..12].copy_from_slice(&self.table_bytes.to_le_bytes());
+        let word = self.table_bytes | (self.area as u32) << HOT_SHIFT;
+        bytes[8..12].copy_from_slice(&word.to_le_bytes());
         let sum = codec::checksum(&bytes[..12]);
         bytes[12..].copy_from_slice(&sum.to_le_bytes());
         bytes
@@ -54,8 +62,10 @@ impl Entry {
         let (sum, _) = rest.split_first_chunk()?;
         let sequence = u64::from_le_bytes(*sequence);
         let is_sound = u32::from_le_bytes(*sum) == codec::checksum(&bytes[..12]);
-        let table_bytes = u32::from_le_bytes(*table_bytes);
-        (is_sound && sequence != 0).then_some(Self { sequence, table_bytes })
+        let word = u32::from_le_bytes(*table_bytes);
+        let area = Area::from_bit(u64::from(word >> HOT_SHIFT));
+        let table_bytes = word & !(1 << HOT_SHIFT);
+        (is_sound && sequence != 0).then_some(Self { sequence, table_bytes, area })
     }
 }
 
@@ -136,15 +146,17 @@ mod tests {
 
     #[test]
     fn an_entry_comes_back_and_zeros_are_none() {
-        let entry = Entry { sequence: 77, table_bytes: 1234 };
-        let bytes = entry.encode();
-        assert_eq!(Entry::decode(&bytes), Some(entry));
-        assert_eq!(Entry::decode(&[0; ENTRY_BYTES]), None);
-        for at in 0..ENTRY_BYTES {
-            let mut changed = bytes;
-            changed[at] ^= 1;
-            assert_eq!(Entry::decode(&changed), None, "{at}");
+        for area in Area::ALL {
+            let entry = Entry { sequence: 77, table_bytes: 1234, area };
+            let bytes = entry.encode();
+            assert_eq!(Entry::decode(&bytes), Some(entry));
+            for at in 0..ENTRY_BYTES {
+                let mut changed = bytes;
+                changed[at] ^= 0x80;
+                assert_eq!(Entry::decode(&changed), None, "{at}");
+            }
         }
+        assert_eq!(Entry::decode(&[0; ENTRY_BYTES]), None);
     }
 
     #[test]
@@ -155,7 +167,7 @@ mod tests {
             let table_bytes = write_items(items, 9, &mut segment);
             assert_eq!(table_bytes as usize, super::table_bytes(count));
             assert!(segment[..1000 - table_bytes as usize].iter().all(|&byte| byte == 0xee));
-            let entry = Entry { sequence: 9, table_bytes };
+            let entry = Entry { sequence: 9, table_bytes, area: Area::Cold };
             assert_eq!(read_items(entry, &segment).expect("sound"), items);
             assert_eq!(read_items(entry, &segment[500..]).expect("sound"), items);
             assert!(read_items(Entry { sequence: 8, ..entry }, &segment).is_err());
@@ -166,7 +178,7 @@ mod tests {
     fn a_changed_or_shorter_item_table_is_damage() {
         let mut segment = vec![0; 300];
         let table_bytes = write_items(&items(), 9, &mut segment);
-        let entry = Entry { sequence: 9, table_bytes };
+        let entry = Entry { sequence: 9, table_bytes, area: Area::Hot };
         for at in segment.len() - table_bytes as usize..segment.len() {
             segment[at] ^= 1;
             assert!(read_items(entry, &segment).is_err(), "{at}");

@@ -1,4 +1,4 @@
-//! The unit: rows compressed together, about one page of them.
+//! The unit: rows that are stored together, compressed or as they are ([`crate::fill`]).
 //!
 //! ```text
 //!    0        4        8       12     14       15         16
@@ -15,7 +15,7 @@
 
 use std::ops::Range;
 
-use ::io::device::PAGE_BYTES;
+use codec::entropy::{self, Guess, Threshold};
 use codec::record::{Fields, Rows};
 use codec::{Damaged, Decoder, Encoder, Method};
 
@@ -23,21 +23,13 @@ use codec::{Damaged, Decoder, Encoder, Method};
 pub(crate) const HEAD_BYTES: usize = 16;
 /// A unit has no more rows.
 pub(crate) const ROWS_MAX: usize = u16::MAX as usize;
-/// A unit aims at so many pages when it is stored.
-const TARGET_PAGES: usize = 1;
-/// The least that a unit's rows aim at.
-const TARGET_BYTES_MIN: usize = PAGE_BYTES;
-/// The most: what a reader decodes to find one item. Zstd gains little beyond.
-const TARGET_BYTES_MAX: usize = 64 << 10;
-/// A unit moves the average ratio by one part of so many.
-const RATIO_SHARE: f64 = 16.0;
 
 const STORED_AT: usize = 4;
 const RAW_AT: usize = 8;
 const ROWS_AT: usize = 12;
 const METHOD_AT: usize = 14;
 
-const _: () = assert!(HEAD_BYTES == METHOD_AT + 2 && TARGET_BYTES_MIN <= TARGET_BYTES_MAX);
+const _: () = assert!(HEAD_BYTES == METHOD_AT + 2);
 
 /// What is known of a unit from the place that it lies in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,9 +72,20 @@ impl Head {
     }
 }
 
-/// Compresses rows into `stored`, and returns the method.
-pub(crate) fn compress(encoder: &mut Encoder, raw: &[u8], stored: &mut Vec<u8>) -> Method {
-    encoder.encode(Method::Zstd, None, raw, stored)
+/// Compresses rows into `stored`, unless they look incompressible, and returns the method.
+pub(crate) fn compress(
+    encoder: &mut Encoder,
+    threshold: &mut Threshold,
+    raw: &[u8],
+    stored: &mut Vec<u8>,
+) -> Method {
+    let entropy = entropy::normalised(raw);
+    if threshold.guess(entropy) == Guess::Incompressible {
+        return encoder.encode(Method::Raw, None, raw, stored);
+    }
+    let method = encoder.encode(Method::Zstd, None, raw, stored);
+    threshold.learn(entropy, method != Method::Raw);
+    method
 }
 
 /// Writes a unit into the first bytes of `target`.
@@ -137,33 +140,6 @@ pub(crate) fn find(raw: &[u8], key: &[u8]) -> Result<Option<(Fields, Range<usize
     Ok(None)
 }
 
-/// How many bytes of rows a unit gathers, so that it fills its page when it is stored.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Target {
-    ratio: f64,
-    bytes_max: usize,
-}
-
-impl Target {
-    /// Half of what is stored at first, and never more than a fourth of a segment.
-    pub(crate) fn new(segment_bytes: usize) -> Self {
-        Self { ratio: 2.0, bytes_max: TARGET_BYTES_MAX.min(segment_bytes / 4) }
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        let page = (TARGET_PAGES * PAGE_BYTES - HEAD_BYTES) as f64;
-        ((page * self.ratio) as usize).clamp(TARGET_BYTES_MIN, self.bytes_max)
-    }
-
-    /// Learns from a unit of several rows.
-    pub(crate) fn learn(&mut self, head: &Head) {
-        if head.rows > 1 {
-            let ratio = head.raw_bytes as f64 / head.stored_bytes.max(1) as f64;
-            self.ratio += (ratio - self.ratio) / RATIO_SHARE;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,7 +159,7 @@ mod tests {
 
     fn unit(raw: &[u8]) -> Vec<u8> {
         let mut stored = Vec::new();
-        let method = compress(&mut Encoder::new(3), raw, &mut stored);
+        let method = compress(&mut Encoder::new(3), &mut Threshold::default(), raw, &mut stored);
         let head = Head { stored_bytes: stored.len(), raw_bytes: raw.len(), rows: 40 };
         let mut target = vec![0xee; head.unit_bytes() + 10];
         write(ORIGIN, head, method, &stored, &mut target);
@@ -241,20 +217,5 @@ mod tests {
                 assert_eq!(decoded(origin, &unit, raw.len()).is_ok(), origin == ORIGIN);
             }
         }
-    }
-
-    #[test]
-    fn the_target_follows_the_ratio_within_its_bounds() {
-        let mut target = Target::new(1 << 20);
-        let mut settle = |raw_bytes: usize, stored_bytes: usize, rows: usize| {
-            (0..200).for_each(|_| target.learn(&Head { stored_bytes, raw_bytes, rows }));
-            target.bytes()
-        };
-        assert_eq!(settle(1000, 1000, 9), TARGET_BYTES_MIN);
-        assert_eq!(settle(100_000, 1000, 9), TARGET_BYTES_MAX);
-        assert!((12_000..12_300).contains(&settle(3000, 1000, 9)));
-        assert!((12_000..12_300).contains(&settle(1000, 1000, 1)), "one row says nothing");
-        assert!((12_000..12_300).contains(&settle(3000, 1000, 2)));
-        assert_eq!(Target { ratio: 99.0, ..Target::new(64 << 10) }.bytes(), 16 << 10);
     }
 }

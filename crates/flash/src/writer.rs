@@ -1,38 +1,43 @@
-//! The writer's state: the open unit, the segments that are filled or wait to be written, and the
-//! lists of all others. One lock guards it.
+//! The writer's state: for each area a stream of rows into an open unit and of units into an open
+//! segment, the segments that wait to be written, and the lists of all others. One lock guards it.
 //!
 //! ```text
-//!   row -> open unit --seal--> open segment --freeze--> waiting --write--> written
-//!          raw rows            buffer                   buffer             the device
+//!   cold row -> open unit --seal--> open segment --+            buffer
+//!                                                  +--freeze--> waiting --write--> written
+//!   hot row --> open unit --seal--> open segment --+                               of its area
+//!               raw rows            buffer
 //!
 //!   free --open--> open, waiting, written --collect--> free
 //! ```
 //!
-//! There are [`BUFFERS`] buffers. When both wait to be written, nothing is taken until one is.
+//! There are [`BUFFERS`] buffers. When none is idle, nothing is taken until one is written.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ::io::device::Pages;
 use codec::Encoder;
+use codec::entropy::Threshold;
 
-use crate::geometry::Geometry;
+use crate::Costs;
+use crate::area::Area;
+use crate::fill::Fill;
+use crate::geometry::{ADDRESS_BITS_MIN, Geometry};
+use crate::partition::HotTarget;
 use crate::table::{self, Entry, Item};
-use crate::unit::{self, Head, Target};
+use crate::unit::{self, Head};
 
-/// Buffers of a segment each: one is filled while the other is written.
-pub(crate) const BUFFERS: usize = 2;
+/// Buffers of a segment each: one of each area is filled while a third is written.
+pub(crate) const BUFFERS: usize = 3;
 
 /// What the writer's lock guards.
 pub(crate) struct Writer {
-    pub(crate) unit: OpenUnit,
-    pub(crate) open: Option<OpenSegment>,
-    /// In the order of their sequences.
+    /// Of the cold and of the hot area.
+    pub(crate) streams: [Stream; 2],
+    /// Those of one area in the order of their sequences.
     pub(crate) waiting: VecDeque<FullSegment>,
     pub(crate) idle: Vec<Pages>,
     pub(crate) free: VecDeque<u32>,
-    /// In the order of their sequences.
-    pub(crate) written: VecDeque<ListedSegment>,
     /// Found at the start and not yet given to the index, in the order of their sequences.
     pub(crate) found: VecDeque<ListedSegment>,
     /// How often all was made void.
@@ -40,11 +45,79 @@ pub(crate) struct Writer {
     /// Writes that failed one after the other.
     pub(crate) failures: u32,
     pub(crate) is_closed: bool,
+    pub(crate) hot_target: HotTarget,
+    pub(crate) costs: Costs,
+    /// What rows are not worth compressing.
+    pub(crate) threshold: Threshold,
     pub(crate) encoder: Encoder,
     /// Bytes of a unit on its way into the open segment.
     pub(crate) stored: Vec<u8>,
     /// A row on its way into the open unit.
     pub(crate) row: Vec<u8>,
+}
+
+impl Writer {
+    pub(crate) fn stream(&mut self, area: Area) -> &mut Stream {
+        &mut self.streams[area.index()]
+    }
+
+    /// Segments of an area, those in buffers too.
+    pub(crate) fn segments(&self, area: Area) -> usize {
+        let stream = &self.streams[area.index()];
+        let waiting = self.waiting.iter().filter(|full| full.entry.area == area).count();
+        stream.written.len() + waiting + usize::from(stream.open.is_some())
+    }
+}
+
+/// What the areas have apart from each other.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    area: Area,
+    pub(crate) unit: OpenUnit,
+    pub(crate) fill: Fill,
+    pub(crate) open: Option<OpenSegment>,
+    /// In the order of their sequences.
+    pub(crate) written: VecDeque<ListedSegment>,
+}
+
+impl Stream {
+    pub(crate) fn new(area: Area, fill: Fill) -> Self {
+        Self { area, unit: OpenUnit::new(area), fill, open: None, written: VecDeque::new() }
+    }
+
+    /// How many bytes of rows the open unit gathers.
+    fn target_bytes(&self) -> usize {
+        self.fill.raw_bytes(self.open.as_ref().map_or(0, |open| open.end))
+    }
+
+    /// Whether the unit is sealed before it takes a row of so many bytes.
+    pub(crate) fn is_full_for(&self, row_bytes: usize, segment_bytes: usize) -> bool {
+        let (rows, raw_bytes) = (self.unit.rows.len(), self.unit.raw.len() + row_bytes);
+        let worst = unit::HEAD_BYTES + raw_bytes + table::table_bytes(rows + 1);
+        let is_full =
+            raw_bytes > self.target_bytes() || rows == unit::ROWS_MAX || worst > segment_bytes;
+        rows > 0 && is_full
+    }
+
+    /// Whether there is no use in waiting for another row.
+    pub(crate) fn is_full(&self) -> bool {
+        self.unit.raw.len() >= self.target_bytes()
+    }
+
+    /// Where the open segment takes a unit, if it has room for it.
+    pub(crate) fn start_of(&self, head: &Head) -> Option<usize> {
+        let open = self.open.as_ref()?;
+        let starts = [self.fill.start(open.end, head.unit_bytes()), open.end];
+        starts.into_iter().find(|&start| open.fits(start, head))
+    }
+
+    /// Takes in a segment on the device. It may be older than those that are there.
+    pub(crate) fn list(&mut self, listed: ListedSegment) {
+        assert_eq!(listed.entry.area, self.area);
+        let sequence = listed.entry.sequence;
+        let at = self.written.partition_point(|other| other.entry.sequence < sequence);
+        self.written.insert(at, listed);
+    }
 }
 
 /// A segment on the device.
@@ -69,17 +142,18 @@ pub(crate) struct FullSegment {
 pub(crate) struct OpenSegment {
     pub(crate) segment: u32,
     pub(crate) sequence: u64,
+    pub(crate) area: Area,
     pub(crate) pages: Pages,
-    /// Where the next unit begins.
+    /// Behind the last unit.
     pub(crate) end: usize,
     pub(crate) items: Vec<Item>,
 }
 
 impl OpenSegment {
     /// Whether a unit of so many bytes and rows fits in before the item table.
-    pub(crate) fn fits(&self, head: &Head) -> bool {
+    fn fits(&self, start: usize, head: &Head) -> bool {
         let table_bytes = table::table_bytes(self.items.len() + head.rows);
-        self.end + head.unit_bytes() + table_bytes <= self.pages.bytes().len()
+        start + head.unit_bytes() + table_bytes <= self.pages.bytes().len()
     }
 
     /// Puts the item table behind the units.
@@ -91,7 +165,7 @@ impl OpenSegment {
             gap.fill(0);
         }
         let table_bytes = table::write_items(&self.items, self.sequence, bytes);
-        let entry = Entry { sequence: self.sequence, table_bytes };
+        let entry = Entry { sequence: self.sequence, table_bytes, area: self.area };
         FullSegment { segment: self.segment, entry, pages: Arc::new(self.pages), is_void: false }
     }
 }
@@ -109,49 +183,40 @@ pub(crate) struct StagedRow {
     pub(crate) is_moved: bool,
 }
 
+/// The lowest bit of a row's number is its area, so that the numbers of one area cannot come round
+/// to a row that has been staged in the other for long.
+const NUMBER_STEP: u64 = 2;
+
+const _: () = assert!((unit::ROWS_MAX as u64) * NUMBER_STEP < 1 << ADDRESS_BITS_MIN);
+
 /// The unit that rows are gathered in.
 #[derive(Debug)]
 pub(crate) struct OpenUnit {
     pub(crate) raw: Vec<u8>,
     pub(crate) rows: Vec<StagedRow>,
-    pub(crate) target: Target,
     next_number: u64,
 }
 
 impl OpenUnit {
-    pub(crate) fn new(segment_bytes: usize) -> Self {
-        let target = Target::new(segment_bytes);
-        Self { raw: Vec::new(), rows: Vec::new(), target, next_number: 0 }
-    }
-
-    /// Whether it is sealed before it takes a row of so many bytes.
-    pub(crate) fn is_full_for(&self, row_bytes: usize, segment_bytes: usize) -> bool {
-        let raw_bytes = self.raw.len() + row_bytes;
-        let worst = unit::HEAD_BYTES + raw_bytes + table::table_bytes(self.rows.len() + 1);
-        let is_full = raw_bytes > self.target.bytes()
-            || self.rows.len() == unit::ROWS_MAX
-            || worst > segment_bytes;
-        !self.rows.is_empty() && is_full
-    }
-
-    /// Whether there is no use in waiting for another row.
-    pub(crate) fn is_full(&self) -> bool {
-        self.raw.len() >= self.target.bytes()
+    pub(crate) fn new(area: Area) -> Self {
+        Self { raw: Vec::new(), rows: Vec::new(), next_number: area as u64 }
     }
 
     /// Appends a row, and returns its number.
     pub(crate) fn push(&mut self, hash: u64, row: &[u8], is_moved: bool) -> u64 {
         let number = self.next_number;
-        self.next_number += 1;
+        self.next_number += NUMBER_STEP;
         self.rows.push(StagedRow { hash, number, start: self.raw.len(), accesses: 0, is_moved });
         self.raw.extend_from_slice(row);
         number
     }
 
-    /// Takes the last row back.
+    /// Takes the last row back, to which the index does not lead. Its number too: with a million
+    /// rows taken back, the next ones would have the numbers of those that are there.
     pub(crate) fn pop(&mut self) {
         let row = self.rows.pop().expect("a row was pushed a moment ago");
         self.raw.truncate(row.start);
+        self.next_number = row.number;
     }
 
     /// The bytes of the row that a staged place leads to.
@@ -198,7 +263,7 @@ mod tests {
     use super::*;
 
     fn unit() -> OpenUnit {
-        let mut unit = OpenUnit::new(1 << 20);
+        let mut unit = OpenUnit::new(Area::Hot);
         for (hash, row) in [(1, &b"one"[..]), (2, b"second"), (3, b""), (4, b"four")] {
             unit.push(hash, row, hash % 2 == 0);
         }
@@ -223,15 +288,32 @@ mod tests {
 
     #[test]
     fn a_unit_is_full_at_its_target_and_takes_any_first_row() {
-        let mut unit = OpenUnit::new(1 << 20);
-        let target = unit.target.bytes();
-        assert!(!unit.is_full_for(500_000, 1 << 20));
-        unit.push(1, &[0; 100], false);
-        assert!(!unit.is_full_for(target - 100, 1 << 20) && unit.is_full_for(target - 99, 1 << 20));
-        let edge = unit::HEAD_BYTES + 101 + table::table_bytes(2);
-        assert!(!unit.is_full_for(1, edge) && unit.is_full_for(1, edge - 1));
-        assert!(!unit.is_full());
-        unit.push(2, &vec![0; target - 100], false);
-        assert!(unit.is_full());
+        for (area, fill) in [(Area::Cold, Fill::cold(1, false, 1 << 20)), (Area::Hot, Fill::hot())]
+        {
+            let mut stream = Stream::new(area, fill);
+            let target = stream.target_bytes();
+            assert!(!stream.is_full_for(500_000, 1 << 20));
+            stream.unit.push(1, &[0; 100], false);
+            assert!(!stream.is_full_for(target - 100, 1 << 20));
+            assert!(stream.is_full_for(target - 99, 1 << 20));
+            let edge = unit::HEAD_BYTES + 101 + table::table_bytes(2);
+            assert!(!stream.is_full_for(1, edge) && stream.is_full_for(1, edge - 1));
+            assert!(!stream.is_full());
+            stream.unit.push(2, &vec![0; target - 100], false);
+            assert!(stream.is_full());
+        }
+    }
+
+    #[test]
+    fn a_number_comes_back_with_its_row_and_never_to_the_other_area() {
+        let numbers = Area::ALL.map(|area| {
+            let mut unit = OpenUnit::new(area);
+            let first = unit.push(1, b"row", false);
+            let second = unit.push(2, b"row", false);
+            unit.pop();
+            assert_eq!(unit.push(3, b"row", false), second);
+            [first, second]
+        });
+        assert_eq!(numbers, [[0, 2], [1, 3]]);
     }
 }

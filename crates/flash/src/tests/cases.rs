@@ -116,7 +116,7 @@ fn a_device_of_another_version_or_shape_is_refused_and_left_as_it_is() {
     device.change(|bytes| bytes[40] ^= 1);
     assert!(matches!(open(&settings()), OpenError::Damaged));
     device.change(|bytes| bytes[8] = VERSION as u8 + 1);
-    assert!(matches!(open(&settings()), OpenError::OtherVersion(2)));
+    assert!(matches!(open(&settings()), OpenError::OtherVersion(found) if found == VERSION + 1));
     device.change(|bytes| bytes[0] = b'x');
     assert!(matches!(open(&settings()), OpenError::Damaged));
     let format = Flash::format(Arc::clone(&device) as Arc<dyn Device>, &settings());
@@ -172,25 +172,21 @@ fn a_segment_whose_journal_ran_over_is_not_believed_after_a_kill() {
 }
 
 #[test]
-fn collection_keeps_segments_free_and_what_was_read_since_it_was_stored() {
+fn collection_keeps_segments_free() {
     let world = World::new(PAGES);
     let (low, _) = watermarks(world.flash.geometry.segments);
-    let read: Vec<u64> = (0..20).collect();
     let mut number = 0;
     while world.flash.stats().collected < 3 * world.flash.stats().segments {
         world.put(number, &value(number, number, 300));
         world.maintain();
         assert!(world.flash.stats().segments_free as usize >= low - 1);
         number += 1;
-        if number.is_multiple_of(500) {
-            read.iter().for_each(|&number| assert!(get(&world, number).is_some(), "{number}"));
-        }
     }
     assert!(get(&world, 20).is_none() && get(&world, number - 1).is_some());
     let stats = world.flash.stats();
-    assert!(stats.restaged >= 40 && stats.dropped > 1000, "{stats:?}");
+    assert!(stats.dropped > 1000 && stats.evicted == 0, "{stats:?}");
     assert_eq!(stats.items, world.index.state().slots.len() as u64);
-    assert!(stats.bytes_moved > 0 && stats.bytes_moved < stats.bytes_written / 10);
+    assert_eq!((stats.restaged, stats.bytes_moved, stats.hot.segments), (0, 0, 0));
 }
 
 #[test]
@@ -325,7 +321,7 @@ fn an_item_whose_place_the_index_was_never_led_to_is_dropped() {
 }
 
 #[test]
-fn without_maintenance_both_buffers_fill_and_then_nothing_is_taken() {
+fn without_maintenance_all_buffers_fill_and_then_nothing_is_taken() {
     let world = World::new(PAGES);
     let mut number = 0;
     loop {
@@ -335,9 +331,9 @@ fn without_maintenance_both_buffers_fill_and_then_nothing_is_taken() {
             Err(refused) => break assert_eq!(refused, Refused::Busy),
         }
     }
-    assert!((100..130).contains(&number), "{number}");
+    assert!((150..195).contains(&number), "{number}");
     (0..number).for_each(|number| assert!(get(&world, number).is_some()));
-    assert!(world.flash.memory_bytes() > 3 * (64 << 10));
+    assert!(world.flash.memory_bytes() > 4 * (64 << 10));
     world.maintain();
     assert_eq!(world.demote(number), Ok(true));
     (0..=number).for_each(|number| assert!(get(&world, number).is_some()));

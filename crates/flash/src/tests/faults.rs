@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::world::value;
-use super::{Random, World};
+use super::{Random, World, settings_of};
 use crate::stage::FAILURES_MAX;
 use crate::{Reader, Refused};
 
@@ -77,21 +77,21 @@ fn a_close_that_cannot_write_is_an_error_and_not_clean() {
 
 #[test]
 fn refusals_now_and_then_never_bring_an_older_value_back() {
-    let mut errors = 0;
+    let (mut errors, mut to_hot, mut to_cold) = (0, 0, 0);
     for seed in 0..40 {
         println!("seed {seed}");
         let mut random = Random(seed);
-        let mut world = World::new(PAGES);
+        let mut world = World::with(PAGES, settings_of(seed));
         let mut latest = std::collections::HashMap::new();
         let mut reader = Reader::new();
-        for version in 0..4000 {
+        for version in 0..12_000 {
             let device = &world.device;
             for flag in [&device.refuses_notes, &device.refuses_pages, &device.refuses_reads] {
                 if random.below(40) == 0 {
                     refuse(flag, random.below(3) == 0);
                 }
             }
-            let number = random.below(200);
+            let number = random.below(400);
             match random.below(10) {
                 0..4 => {
                     let length = random.below(1500) as usize;
@@ -108,13 +108,16 @@ fn refusals_now_and_then_never_bring_an_older_value_back() {
                 5 => {
                     world.flash.maintain(&world.index, world.now);
                 }
-                6 if random.below(100) == 0 => {
+                6 if random.below(400) == 0 => {
                     let device = &world.device;
                     refuse(&device.refuses_notes, false);
                     refuse(&device.refuses_pages, false);
                     refuse(&device.refuses_reads, false);
                     world.maintain();
-                    errors += world.flash.stats().io_errors;
+                    let stats = world.flash.stats();
+                    errors += stats.io_errors;
+                    to_hot += stats.hot.moved_in;
+                    to_cold += stats.cold.moved_in;
                     world = world.killed();
                 }
                 6 if random.below(10) == 0 => {
@@ -128,5 +131,5 @@ fn refusals_now_and_then_never_bring_an_older_value_back() {
             }
         }
     }
-    assert!(errors > 1000, "{errors}");
+    assert!(errors > 1000 && to_hot > 100 && to_cold > 0, "{errors} {to_hot} {to_cold}");
 }

@@ -1,5 +1,6 @@
 //! A tier on a device in memory, with an index that is a map, and a model of what may be found.
 
+mod areas;
 mod cases;
 mod device;
 mod faults;
@@ -13,7 +14,7 @@ pub(crate) use device::MemoryDevice;
 pub(crate) use index::{FakeIndex, Slot};
 pub(crate) use world::World;
 
-use crate::Settings;
+use crate::{Partition, Promotion, Settings};
 
 /// Numbers from a printed seed (splitmix64).
 #[derive(Debug, Clone)]
@@ -42,6 +43,21 @@ pub(crate) fn hash(key: u64) -> u64 {
     mix(key ^ 0x5555)
 }
 
+/// Segments of 64 KiB.
 pub(crate) fn settings() -> Settings {
     Settings { segment_bytes: 64 << 10, ..Settings::new([7; 16], [1; 16]) }
+}
+
+/// What is read moves at once.
+pub(crate) fn settings_immediate() -> Settings {
+    Settings { promotion: Promotion::Immediate, ..settings() }
+}
+
+/// One of those that make a difference for where items lie.
+pub(crate) fn settings_of(seed: u64) -> Settings {
+    match seed % 4 {
+        0 | 1 => settings(),
+        2 => settings_immediate(),
+        _ => Settings { partition: Partition::Fixed { hot_percent: 50 }, ..settings_immediate() },
+    }
 }

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 
 use super::world::value;
-use super::{Random, Slot, World, hash};
-use crate::{Reader, Refused};
+use super::{Random, Slot, World, hash, settings_of};
+use crate::{Costs, Reader, Refused};
 
 const KEYS: u64 = 300;
 /// Ten segments or so of 64 KiB.
@@ -24,17 +24,48 @@ struct Run {
     random: Random,
     reader: Reader,
     found: u64,
+    moves: Moves,
+}
+
+/// Items that moved in the tiers that there were.
+#[derive(Debug, Default)]
+struct Moves {
+    to_hot: u64,
+    to_cold: u64,
+    promoted: u64,
+    evicted: u64,
+}
+
+impl Moves {
+    fn add(&mut self, other: &Self) {
+        self.to_hot += other.to_hot;
+        self.to_cold += other.to_cold;
+        self.promoted += other.promoted;
+        self.evicted += other.evicted;
+    }
+
+    fn of(world: &World) -> Self {
+        let stats = world.flash.stats();
+        let (to_hot, to_cold) = (stats.hot.moved_in, stats.cold.moved_in);
+        Self { to_hot, to_cold, promoted: stats.promoted, evicted: stats.evicted }
+    }
+
+    fn check(&self) {
+        assert!(self.to_hot > self.promoted && self.to_cold > 100, "{self:?}");
+        assert!(self.promoted > 100 && self.evicted > 0, "{self:?}");
+    }
 }
 
 impl Run {
     fn new(seed: u64) -> Self {
         println!("seed {seed}");
         Self {
-            world: World::new(PAGES),
+            world: World::with(PAGES, settings_of(seed)),
             model: Model::default(),
             random: Random(seed),
             reader: Reader::new(),
             found: 0,
+            moves: Moves::default(),
         }
     }
 
@@ -98,9 +129,12 @@ impl Run {
                 self.changed(number, None);
             }
             600..=949 => self.get(number),
-            950..=997 => {
+            950..=995 => {
                 self.world.flash.maintain(&self.world.index, self.world.now);
             }
+            // The background is late, and many segments are full.
+            996 => self.world.flash.write_waiting(&self.world.index),
+            997 => self.set_costs(),
             998 => {
                 self.world.flash.recover(&self.world.index, self.world.now);
             }
@@ -111,11 +145,18 @@ impl Run {
         }
     }
 
+    fn set_costs(&mut self) {
+        let mut ns = || 1 + self.random.below(1_000_000);
+        let costs = Costs { hot_read_ns: 1, cold_read_ns: ns(), miss_ns: ns() };
+        self.world.flash.set_costs(costs);
+    }
+
     fn check_all(&mut self) {
         (0..KEYS).for_each(|number| self.get(number));
     }
 
     fn with_world(&mut self, change: impl FnOnce(World) -> World) {
+        self.moves.add(&Moves::of(&self.world));
         let spare = World::new(PAGES);
         let world = std::mem::replace(&mut self.world, spare);
         self.world = change(world);
@@ -153,6 +194,7 @@ impl Run {
 
 #[test]
 fn what_is_found_is_the_latest_value_across_flushes_and_clean_restarts() {
+    let mut moves = Moves::default();
     for seed in 0..12 {
         let mut run = Run::new(seed);
         for _ in 0..4 {
@@ -162,11 +204,14 @@ fn what_is_found_is_the_latest_value_across_flushes_and_clean_restarts() {
         }
         let stats = run.world.flash.stats();
         assert!(run.found > 1000 && stats.damaged == 0, "{}: {stats:?}", run.found);
+        moves.add(&run.moves);
     }
+    moves.check();
 }
 
 #[test]
 fn what_is_found_after_a_kill_at_any_write_is_the_latest_value() {
+    let mut moves = Moves::default();
     for seed in 1000..1150 {
         let mut run = Run::new(seed);
         for _ in 0..6 {
@@ -184,5 +229,7 @@ fn what_is_found_after_a_kill_at_any_write_is_the_latest_value() {
                 run.check_all();
             }
         }
+        moves.add(&run.moves);
     }
+    moves.check();
 }

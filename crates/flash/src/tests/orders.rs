@@ -2,11 +2,12 @@
 
 use ::io::device::Device;
 
+use super::areas::read;
 use super::cases::{fill_a_segment, get, place};
-use super::world::value;
-use super::{FakeIndex, MemoryDevice, Slot, World, hash};
+use super::world::{key, value};
+use super::{FakeIndex, MemoryDevice, Slot, World, hash, settings_immediate};
 use crate::geometry::{ENTRY_BYTES, Geometry};
-use crate::{Links, Place};
+use crate::{Area, Links, Place, Record};
 
 const PAGES: usize = 400;
 
@@ -93,6 +94,22 @@ fn a_segment_is_not_valid_any_more_when_its_first_item_is_staged_again() {
 }
 
 #[test]
+fn a_promoted_item_is_dead_where_it_was_before_the_index_leads_elsewhere() {
+    let world = World::with(PAGES, settings_immediate());
+    fill_a_segment(&world, 500);
+    let (from, journal_at) = (place(&world, 0), world.flash.geometry.journal_at(0));
+    let (ticket, fields, value) = read(&world, 0);
+    let before_relocate = |_, _| {
+        let last = world.device.log.lock().expect("no test has died").last().copied();
+        assert_eq!(last, Some(journal_at + 4), "the first entry of the journal");
+    };
+    let links = Watched { index: &world.index, before_relocate };
+    let record = Record { key: &key(0), value: &value, fields };
+    let from = from.expect("it is there");
+    assert_eq!(world.flash.promote(hash(0), from, &ticket, &record, &links), Ok(true));
+}
+
+#[test]
 fn an_item_that_dies_while_its_unit_is_sealed_is_not_found_after_a_kill() {
     let world = World::new(PAGES);
     let victim = hash(3);
@@ -106,7 +123,7 @@ fn an_item_that_dies_while_its_unit_is_sealed_is_not_found_after_a_kill() {
     }
     let links = Watched { index: &world.index, before_relocate };
     let mut writer = stdx::sync::lock(&world.flash.writer);
-    world.flash.seal(&mut writer, &links).expect("there is room");
+    world.flash.seal(&mut writer, Area::Cold, &links).expect("there is room");
     drop(writer);
     let world = world.reopened().recovered();
     assert_eq!((world.flash.stats().recovered, get(&world, 3)), (4, None));

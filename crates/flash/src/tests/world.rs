@@ -5,13 +5,14 @@ use std::sync::Arc;
 use ::io::device::{Device, Pages};
 
 use super::{FakeIndex, MemoryDevice, Slot, hash, settings};
-use crate::{Fields, Flash, Look, OpenError, Reader, Record, Refused};
+use crate::{Fields, Flash, Look, OpenError, Reader, Record, Refused, Settings};
 
 pub(crate) struct World {
     pub(crate) device: Arc<MemoryDevice>,
     pub(crate) flash: Flash,
     pub(crate) index: FakeIndex,
     pub(crate) now: u32,
+    settings: Settings,
 }
 
 /// The key with this number.
@@ -35,20 +36,25 @@ pub(crate) fn value(number: u64, version: u64, length: usize) -> Vec<u8> {
 
 impl World {
     pub(crate) fn new(pages: usize) -> Self {
-        Self::open(Arc::new(MemoryDevice::new(pages))).expect("it is blank and large enough")
+        Self::with(pages, settings())
     }
 
-    pub(crate) fn open(device: Arc<MemoryDevice>) -> Result<Self, OpenError> {
-        let flash = Flash::open(Arc::clone(&device) as Arc<dyn Device>, &settings())?;
-        Ok(Self { device, flash, index: FakeIndex::default(), now: 1000 })
+    pub(crate) fn with(pages: usize, settings: Settings) -> Self {
+        let device = Arc::new(MemoryDevice::new(pages));
+        Self::open(device, settings).expect("it is blank and large enough")
+    }
+
+    fn open(device: Arc<MemoryDevice>, settings: Settings) -> Result<Self, OpenError> {
+        let flash = Flash::open(Arc::clone(&device) as Arc<dyn Device>, &settings)?;
+        Ok(Self { device, flash, index: FakeIndex::default(), now: 1000, settings })
     }
 
     /// Drops everything in memory, and opens the device again.
     pub(crate) fn killed(self) -> Self {
-        let device = Arc::clone(&self.device);
+        let (device, settings) = (Arc::clone(&self.device), self.settings.clone());
         drop(self);
         device.die_after(u64::MAX);
-        Self::open(device).expect("it was open before")
+        Self::open(device, settings).expect("it was open before")
     }
 
     pub(crate) fn recovered(self) -> Self {
@@ -118,7 +124,9 @@ impl World {
             };
             assert!(self.flash.may_be(place, hash));
             let mut look = self.flash.look(place, &key, reader);
+            let mut read = None;
             while let Look::Wait(ticket) = look {
+                read = Some(ticket);
                 let mut pages = Pages::zeroed(ticket.pages);
                 look = match self.device.read(ticket.page, pages.as_pages_mut()) {
                     Ok(()) => self.flash.finish(&ticket, &pages, &key, reader),
@@ -133,6 +141,12 @@ impl World {
                 assert_eq!(fields.flags, number as u32);
                 let place = same.with_accesses(same.accesses() + 1);
                 state.slots.insert(hash, Slot::Flash(place));
+                drop(state);
+                if let Some(ticket) = read {
+                    let record = Record { key: &key, value: reader.value(), fields };
+                    // Whatever comes of it, it was read.
+                    let _ = self.flash.promote(hash, place, &ticket, &record, &self.index);
+                }
                 return Some(reader.value().to_vec());
             }
             state.slots.remove(&hash);

@@ -1,0 +1,58 @@
+//! Promotion at once: an item that was read moves into the hot area without waiting until its
+//! segment is collected.
+//!
+//! The item leaves a segment that stays valid. So its death there is noted before the index leads
+//! elsewhere: from then on it is staged, and may be forgotten without a note. The other way round,
+//! a process that is killed in between would find it where it was.
+
+use codec::record::Record;
+use stdx::sync::lock;
+
+use crate::area::Area;
+use crate::{Flash, Links, Place, Refused, Ticket};
+
+/// When what was read moves into the hot area.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Promotion {
+    /// When its segment is collected: what is moved would have to be looked at then anyway.
+    Merged,
+    /// At once, by [`Flash::promote`]; what was not, when its segment is collected.
+    Immediate,
+}
+
+impl Flash {
+    /// Stages an item into the hot area that was just read by this ticket from a place in the cold
+    /// one, and leads the index there. `false` if it is not worth it or too late: promotion is not
+    /// [`Promotion::Immediate`], the item is hot already, or the index leads elsewhere by now.
+    pub fn promote(
+        &self,
+        hash: u64,
+        place: Place,
+        ticket: &Ticket,
+        record: &Record<'_>,
+        links: &dyn Links,
+    ) -> Result<bool, Refused> {
+        let is_cold = || self.segments[ticket.spot.segment as usize].area() == Area::Cold;
+        let is_of_ticket = self.geometry.locate(place) == Some(ticket.spot);
+        if self.promotion == Promotion::Merged || !is_of_ticket || !is_cold() {
+            return Ok(false);
+        }
+        let mut writer = lock(&self.writer);
+        // Under the writer's lock a segment that has this life keeps it.
+        if writer.hot_target.is_none()
+            || !self.is_current(ticket)
+            || links.accesses(hash, place).is_none()
+        {
+            return Ok(false);
+        }
+        let staged = self.take_row(&mut writer, Area::Hot, hash, record, true, links)?;
+        self.journal(ticket.spot.segment, ticket.spot.granule, hash);
+        if !links.relocate(hash, place, staged) {
+            writer.stream(Area::Hot).unit.pop();
+            return Ok(false);
+        }
+        self.counters.promoted.add(1);
+        self.counters.areas[Area::Hot.index()].moved_in.add(1);
+        Ok(true)
+    }
+}

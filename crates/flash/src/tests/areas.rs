@@ -1,0 +1,256 @@
+//! The two areas: how items move between them, what decides how large they are, and what is known
+//! of them after a restart.
+
+use ::io::device::{Device, Pages};
+
+use super::cases::{get, place};
+use super::world::{key, value};
+use super::{Slot, World, hash, settings, settings_immediate};
+use crate::{Area, Costs, Fields, Look, Partition, Promotion, Reader, Record, Settings, Ticket};
+
+const PAGES: usize = 800;
+
+/// Says that an item was read, without a read.
+fn mark_read(world: &World, number: u64) {
+    let place = place(world, number).expect("it is there");
+    world.index.state().slots.insert(hash(number), Slot::Flash(place.with_accesses(1)));
+}
+
+/// In which area an item's segment is; nothing if it is not in a segment.
+fn area(world: &World, number: u64) -> Option<Area> {
+    let spot = world.flash.geometry.locate(place(world, number)?)?;
+    Some(world.flash.segments[spot.segment as usize].area())
+}
+
+/// Puts items until so many segments were written, and returns the number behind the last.
+fn fill(world: &World, first: u64, segments: u64) -> u64 {
+    let before = world.flash.stats().bytes_written;
+    for number in first.. {
+        if world.flash.stats().bytes_written - before >= segments * (64 << 10) {
+            return number;
+        }
+        world.put(number, &value(number, number * 4 + 2, 400));
+        world.maintain();
+    }
+    first
+}
+
+/// Collects until an item is in an area, in a segment.
+fn collect_until(world: &World, number: u64, wanted: Area) {
+    for _ in 0..100 {
+        let mut writer = stdx::sync::lock(&world.flash.writer);
+        for area in Area::ALL {
+            let sealed = world.flash.seal(&mut writer, area, &world.index);
+            sealed.expect("there is room");
+        }
+        drop(writer);
+        if area(world, number) == Some(wanted) {
+            return;
+        }
+        assert!(world.flash.collect(&mut Default::default(), &world.index, world.now));
+        world.flash.write_waiting(&world.index);
+    }
+    panic!("it never came to {wanted:?}");
+}
+
+#[test]
+fn what_was_read_moves_to_the_hot_area_and_a_read_there_brings_it_back() {
+    let settings = Settings { partition: Partition::Fixed { hot_percent: 1 }, ..settings() };
+    let world = World::with(PAGES, settings);
+    let end = fill(&world, 0, 3);
+    // More than the hot area is to have: two segments of it, as it is one.
+    let read: Vec<u64> = (0..end - 100).step_by(2).collect();
+    read.iter().for_each(|&number| mark_read(&world, number));
+    collect_until(&world, read[0], Area::Hot);
+    let stats = world.flash.stats();
+    assert!(place(&world, 1).is_none() && stats.dropped > 0, "it was not read");
+    assert_eq!((stats.hot.moved_in, stats.cold.moved_in), (stats.restaged, 0));
+    assert_eq!(get(&world, 0), Some(value(0, 2, 400)));
+    assert_eq!(place(&world, 0).map(|place| (place.span(), place.accesses())), Some((1, 1)));
+    assert!(stats.hot.stored_bytes > stats.hot.raw_bytes, "it is not compressed");
+    while world.flash.stats().hot.segments < 2 {
+        assert!(world.flash.collect(&mut Default::default(), &world.index, world.now));
+        world.flash.write_waiting(&world.index);
+    }
+    let in_hot = |&number: &u64| area(&world, number) == Some(Area::Hot);
+    let unread = *read.iter().skip(1).find(|number| in_hot(number)).expect("one of many");
+    collect_until(&world, 0, Area::Cold);
+    assert!(place(&world, unread).is_none(), "it was not read in the hot area");
+    assert_eq!(get(&world, 0), Some(value(0, 2, 400)));
+    let stats = world.flash.stats();
+    assert!(stats.cold.moved_in >= 1 && stats.evicted == 0, "{stats:?}");
+    assert_eq!(stats.hot.moved_in + stats.cold.moved_in, stats.restaged);
+}
+
+#[test]
+fn hot_items_are_found_in_a_buffer_and_on_the_device_and_after_a_kill() {
+    let world = World::with(PAGES, settings());
+    let end = fill(&world, 0, 3);
+    (0..end).for_each(|number| mark_read(&world, number));
+    while world.flash.stats().hot.segments < 2 {
+        assert!(world.flash.collect(&mut Default::default(), &world.index, world.now));
+        world.flash.write_waiting(&world.index);
+    }
+    let hot: Vec<u64> = (0..end).filter(|&it| area(&world, it) == Some(Area::Hot)).collect();
+    assert!(hot.len() > 150, "{}", hot.len());
+    let hits = world.flash.stats().hot.hits;
+    hot.iter().for_each(|&it| assert_eq!(get(&world, it), Some(value(it, it * 4 + 2, 400))));
+    assert_eq!(world.flash.stats().hot.hits - hits, hot.len() as u64);
+    let dead = hot[0];
+    world.delete(dead);
+    let (before, world) = (world.flash.stats(), world.killed().recovered());
+    let stats = world.flash.stats();
+    assert_eq!((stats.hot.segments, before.hot.segments), (1, 2), "one was in a buffer");
+    let found: Vec<u64> = (0..end).filter(|&it| area(&world, it) == Some(Area::Hot)).collect();
+    assert!(found.len() > 100 && !found.contains(&dead), "{}", found.len());
+    found.iter().for_each(|&it| assert_eq!(get(&world, it), Some(value(it, it * 4 + 2, 400))));
+}
+
+/// Reads a key's item from the device.
+pub(crate) fn read(world: &World, number: u64) -> (Ticket, Fields, Vec<u8>) {
+    let (place, mut reader) = (place(world, number).expect("it is there"), Reader::new());
+    let mut look = world.flash.look(place, &key(number), &mut reader);
+    let mut last = None;
+    while let Look::Wait(ticket) = look {
+        let mut pages = Pages::zeroed(ticket.pages);
+        world.device.read(ticket.page, pages.as_pages_mut()).expect("within the device");
+        (last, look) =
+            (Some(ticket), world.flash.finish(&ticket, &pages, &key(number), &mut reader));
+    }
+    let Look::Found(fields) = look else { panic!("it is there") };
+    (last.expect("it is on the device"), fields, reader.value().to_vec())
+}
+
+#[test]
+fn promotion_at_once_happens_once_and_only_if_the_index_still_leads_to_the_place() {
+    let world = World::with(PAGES, settings_immediate());
+    fill(&world, 0, 2);
+    let before = [0, 1, 2].map(|number| place(&world, number).expect("it is there"));
+    let reads = [0, 1, 2].map(|number| read(&world, number));
+    let promote = |number: u64| {
+        let (ticket, fields, value) = &reads[number as usize];
+        let record = Record { key: &key(number), value, fields: *fields };
+        let from = before[number as usize];
+        world.flash.promote(hash(number), from, ticket, &record, &world.index)
+    };
+    assert_eq!((promote(0), promote(0)), (Ok(true), Ok(false)));
+    assert!(place(&world, 0).is_some_and(|place| place.is_staged()));
+    world.set(1, b"newer".to_vec());
+    assert_eq!(promote(1), Ok(false));
+    assert_eq!(get(&world, 1), Some(b"newer".to_vec()));
+    assert_eq!(get(&world, 0), Some(value(0, 2, 400)));
+    let stats = world.flash.stats();
+    assert_eq!((stats.promoted, stats.hot.moved_in, stats.restaged), (1, 1, 0));
+    world.flush();
+    assert_eq!(promote(2), Ok(false), "it is void");
+}
+
+#[test]
+fn what_was_promoted_and_forgotten_is_not_found_after_a_kill() {
+    let world = World::with(PAGES, settings_immediate());
+    fill(&world, 0, 2);
+    assert!(get(&world, 0).is_some() && world.flash.stats().promoted == 1);
+    assert_eq!(world.flash.stats().journalled, 1, "where it was it is dead");
+    world.delete(0);
+    assert_eq!(world.flash.stats().journalled, 1, "a staged item needs no note");
+    let world = world.killed().recovered();
+    assert_eq!((get(&world, 0), get(&world, 1)), (None, Some(value(1, 6, 400))));
+}
+
+#[test]
+fn merged_promotion_and_a_tier_without_a_hot_area_leave_items_where_they_are() {
+    let partition = Partition::Fixed { hot_percent: 0 };
+    let without = Settings { partition, promotion: Promotion::Immediate, ..settings() };
+    for settings in [settings(), without.clone()] {
+        let world = World::with(PAGES, settings);
+        fill(&world, 0, 2);
+        assert!(get(&world, 0).is_some());
+        assert_eq!((world.flash.stats().promoted, area(&world, 0)), (0, Some(Area::Cold)));
+    }
+    let world = World::with(PAGES, without);
+    let end = fill(&world, 0, 3);
+    (0..end).for_each(|number| mark_read(&world, number));
+    assert!(world.flash.collect(&mut Default::default(), &world.index, world.now));
+    let stats = world.flash.stats();
+    assert!(stats.restaged > 100, "{stats:?}");
+    assert_eq!(
+        (stats.hot_segments_target, stats.hot, stats.cold.moved_in),
+        (0, Default::default(), 0)
+    );
+}
+
+#[test]
+fn the_segment_used_longest_ago_is_collected_first_and_the_newest_last() {
+    let world = World::new(PAGES);
+    fill(&world, 0, 4);
+    let written = |world: &World| {
+        let writer = stdx::sync::lock(&world.flash.writer);
+        let segments = writer.streams[0].written.iter().map(|listed| listed.segment);
+        segments.collect::<Vec<u32>>()
+    };
+    let before = written(&world);
+    let in_first = |number: &u64| {
+        let spot = place(&world, *number).and_then(|place| world.flash.geometry.locate(place));
+        spot.is_some_and(|spot| spot.segment == before[0])
+    };
+    let number = (0..).find(in_first).expect("it has items");
+    assert!(get(&world, number).is_some());
+    let mut left = Vec::new();
+    for _ in 0..4 {
+        assert!(world.flash.collect(&mut Default::default(), &world.index, world.now));
+        left.push(written(&world));
+    }
+    let [first, .., last] = before[..] else { panic!("there are four") };
+    let expected = [vec![first, before[2], last], vec![first, last], vec![last], vec![]];
+    assert_eq!(left, expected);
+}
+
+/// Units of both areas hardly ever reach into one page more than they need.
+#[test]
+fn units_keep_to_their_pages() {
+    for (unit_pages, single_rows) in [(1, false), (3, false), (1, true)] {
+        let world = World::with(PAGES, Settings { unit_pages, single_rows, ..settings() });
+        let end = fill(&world, 0, 8);
+        let places: Vec<_> = (0..end)
+            .filter_map(|number| place(&world, number))
+            .filter(|place| !place.is_staged())
+            .collect();
+        let pages: usize = places.iter().map(|place| usize::from(place.span())).sum();
+        let mean = pages as f64 / places.len() as f64;
+        assert!((mean - unit_pages as f64).abs() < 0.3, "{unit_pages}: {mean}");
+        let stats = world.flash.stats();
+        let rows = places.len() as u64 / stats.units.max(1);
+        assert_eq!(rows <= 1, single_rows, "{rows}");
+        assert!(stats.bytes_skipped * 4 < stats.stored_bytes, "{stats:?}");
+        assert_eq!(stats.bytes_staged, stats.raw_bytes);
+    }
+}
+
+/// Puts and reads until the hot area has been as large as is wanted, and returns what it began with
+/// and what it has. Keys are read at random of those put last.
+fn adapted(costs: Costs, read_back: u64, wanted: u64) -> (u64, u64) {
+    let world = World::with(1600, settings());
+    world.flash.set_costs(costs);
+    let target = || world.flash.stats().hot_segments_target;
+    let (start, mut reader, mut random) = (target(), Reader::new(), super::Random(3));
+    for number in 0..60_000 {
+        world.put(number, &value(number, number * 4 + 2, 400));
+        world.flash.maintain(&world.index, world.now);
+        let back = 1 + random.below(read_back);
+        if number > back {
+            world.get(number - back, &mut reader);
+        }
+        if target() == wanted {
+            break;
+        }
+    }
+    (start, target())
+}
+
+#[test]
+fn the_hot_area_grows_where_decoding_is_slow_and_shrinks_where_a_miss_is_dear() {
+    let slow = Costs { hot_read_ns: 1, cold_read_ns: 1_000_001, miss_ns: 1_000_001 };
+    assert_eq!(adapted(slow, 4000, 9), (5, 9));
+    let dear = Costs { hot_read_ns: 100, cold_read_ns: 100, miss_ns: 1_000_000 };
+    assert_eq!(adapted(dear, 40_000, 1), (5, 1));
+}
