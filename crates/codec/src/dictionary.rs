@@ -83,6 +83,11 @@ impl Dictionary {
         Ok(Self { bytes: bytes.into(), encoding: None, decoding })
     }
 
+    /// Whether it was made to encode as well.
+    pub fn encodes(&self) -> bool {
+        self.encoding.is_some()
+    }
+
     /// The bytes that make this dictionary again, at any level.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes

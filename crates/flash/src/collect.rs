@@ -172,7 +172,7 @@ impl Flash {
     ) {
         let ListedSegment { segment, entry } = victim.listed;
         let (mut decoder, mut raw, mut wanted) = (Decoder::new(), Vec::new(), Vec::new());
-        for items in items.chunk_by(|left, right| left.granule == right.granule) {
+        for items in table::units(items) {
             wanted.clear();
             for (index, item) in items.iter().enumerate().filter(|(_, item)| !item.is_dead) {
                 let place = self.place_of(segment, item);
@@ -188,7 +188,9 @@ impl Flash {
             let unit = pages.bytes().get(self.geometry.offset_of(items[0].granule)..);
             let origin = Origin { sequence: entry.sequence, granule: items[0].granule };
             let decoded = unit.ok_or(Damaged).and_then(|unit| {
-                unit::decode(origin, unit, self.geometry.segment_bytes, &mut decoder, &mut raw)
+                let raw_bytes_max = self.geometry.segment_bytes;
+                let dictionaries = &self.dictionaries;
+                unit::decode(origin, dictionaries, unit, raw_bytes_max, &mut decoder, &mut raw)
             });
             let rows = decoded.and_then(|head| rows(&raw, head.rows, items.len()));
             if rows.is_err() {

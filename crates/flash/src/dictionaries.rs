@@ -15,7 +15,7 @@
 //! A dictionary's sum is mixed into the checksums of its units, because decoding with another one
 //! would not fail: it would give other bytes.
 
-use std::io;
+use std::{fmt, io};
 
 use ::io::device::{Device, PAGE_BYTES, Pages};
 use codec::{Damaged, Dictionary};
@@ -34,6 +34,12 @@ pub(crate) struct Known {
     /// Its CRC-32C.
     pub(crate) sum: u32,
     pub(crate) dictionary: Dictionary,
+}
+
+impl fmt::Debug for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Known").field("number", &self.number).finish_non_exhaustive()
+    }
 }
 
 /// The slots.
@@ -108,12 +114,18 @@ impl Dictionaries {
                 *slot = None;
                 free = free.or(Some(number));
             } else if let Some(known) = slot.as_deref()
+                && known.dictionary.encodes()
                 && let Ok(dictionary) = Dictionary::for_decoding(known.dictionary.bytes())
             {
                 *slot = Some(Arc::new(Known { dictionary, ..*known }));
             }
         }
         free.filter(|_| self.slot_pages > 0)
+    }
+
+    /// How many are in memory.
+    pub(crate) fn count(&self) -> usize {
+        self.slots.iter().filter(|slot| lock(slot).is_some()).count()
     }
 
     /// Bytes of all that are in memory.
@@ -128,7 +140,7 @@ impl Dictionaries {
         self.slots.get(usize::from(number).checked_sub(1)?)
     }
 
-    fn page_of(&self, number: u8) -> u64 {
+    pub(crate) fn page_of(&self, number: u8) -> u64 {
         self.page + (usize::from(number) - 1) as u64 * self.slot_pages as u64
     }
 

@@ -8,6 +8,7 @@ use stdx::sync::{Mutex, lock};
 
 use crate::area::Area;
 use crate::chores::Chores;
+use crate::dictionaries::Dictionaries;
 use crate::geometry::Geometry;
 use crate::journal::Journal;
 use crate::stats::Counters;
@@ -37,6 +38,10 @@ pub struct Settings {
     pub promotion: Promotion,
     /// How much of the tier is hot.
     pub partition: Partition,
+    /// Bytes of the longest dictionary that units are compressed with; 0: none is trained. A device
+    /// has room for 8 of a 256th of its size each, 64 KiB at most. What is in memory for all of
+    /// them takes 60 times as much as one at the most.
+    pub dictionary_bytes: usize,
     /// The seed of the hashes, for a new device; an old one has its own ([`Flash::hash_seed`]).
     pub hash_seed: [u8; 16],
     /// What tells this boot of the machine from every other.
@@ -53,6 +58,7 @@ impl Settings {
             single_rows: false,
             promotion: Promotion::Merged,
             partition: Partition::Adaptive,
+            dictionary_bytes: codec::DICTIONARY_BYTES_MAX,
             hash_seed,
             boot_id,
         }
@@ -65,6 +71,9 @@ pub struct Flash {
     pub(crate) geometry: Geometry,
     pub(crate) hash_seed: [u8; 16],
     pub(crate) promotion: Promotion,
+    pub(crate) level: i32,
+    pub(crate) dictionary_bytes: usize,
+    pub(crate) dictionaries: Dictionaries,
     pub(crate) superblock: Mutex<Superblock>,
     pub(crate) segments: Box<[Segment]>,
     pub(crate) chores: Mutex<Chores>,

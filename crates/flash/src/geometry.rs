@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   page 0       1                                                          pages of 4 KiB
-//!   +------------+---------------+----------------------+-----------+-----------+----
-//!   | superblock | segment table | journals             | segment 0 | segment 1 | ...
-//!   |            | 16 B each     | 1/32 segment each    |           |           |
-//!   +------------+---------------+----------------------+-----------+-----------+----
-//!     notes        notes           notes                  one write each
+//!   +------------+---------------+-------------------+--------------+-----------+----
+//!   | superblock | segment table | journals          | dictionaries | segment 0 | ...
+//!   |            | 16 B each     | 1/32 segment each | 8 or none    |           |
+//!   +------------+---------------+-------------------+--------------+-----------+----
+//!     notes        notes           notes               one write each
 //! ```
 //!
 //! Units begin at granules, 64 bytes where the device is small enough for a place to name each of
@@ -15,6 +15,7 @@
 
 use ::io::device::PAGE_BYTES;
 
+use crate::dictionaries::{DICTIONARIES_MAX, Dictionaries};
 use crate::place::{HASH_SHIFT, Place, SHARED_BITS, SPAN_LONG, SPAN_STAGED, low_bits};
 
 /// The smallest segment.
@@ -43,6 +44,11 @@ const _: () = assert!((SEGMENT_BYTES_MIN / JOURNAL_SHARE).is_multiple_of(JOURNAL
 /// The highest bit of a journal's entry is always set.
 const _: () = assert!(SEGMENT_BYTES_MAX >> GRANULE_LOG2_MIN <= 1 << 17);
 
+/// A dictionary's slot has one page of so many of the device: all of them take 3 % at most...
+const SLOT_SHARE: u64 = 256;
+/// ... and less than 1 % from 64 MiB on, because a slot has at most so many.
+const SLOT_PAGES_MAX: u64 = 16;
+
 /// The layout of one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Geometry {
@@ -52,6 +58,8 @@ pub(crate) struct Geometry {
     hash_bits: u32,
     journals_at: u64,
     segments_page: u64,
+    /// Pages of the slot of a dictionary; 0: there are none.
+    pub(crate) slot_pages: usize,
 }
 
 /// Where a unit begins.
@@ -68,15 +76,15 @@ impl Geometry {
         assert!(segment_bytes.is_power_of_two(), "the segments' size is a power of two");
         assert!((SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&segment_bytes), "and in range");
         let pages = pages.min(1 << ADDRESS_BITS_MAX);
-        let each = (segment_bytes + segment_bytes / JOURNAL_SHARE + ENTRY_BYTES) as u64;
-        let mut segments = (pages * PAGE_BYTES as u64 / each) as u32;
-        while segments > 0 && Self::end_page(segments, segment_bytes) > pages {
-            segments -= 1;
-        }
-        if segments < SEGMENTS_MIN {
-            return Err(Self::end_page(SEGMENTS_MIN, segment_bytes) * PAGE_BYTES as u64);
-        }
-        let end = Self::end_page(segments, segment_bytes) * PAGE_BYTES as u64;
+        // Rather no dictionaries than no tier.
+        let slot_pages = (pages / SLOT_SHARE).min(SLOT_PAGES_MAX) as usize;
+        let fit = [slot_pages, 0]
+            .map(|slot_pages| (Self::segments(pages, segment_bytes, slot_pages), slot_pages));
+        let enough = fit.into_iter().find(|(segments, _)| *segments >= SEGMENTS_MIN);
+        let Some((segments, slot_pages)) = enough else {
+            return Err(Self::end_page(SEGMENTS_MIN, segment_bytes, 0) * PAGE_BYTES as u64);
+        };
+        let end = Self::end_page(segments, segment_bytes, slot_pages) * PAGE_BYTES as u64;
         let bits_of = |granule_log2: u32| u64::BITS - ((end - 1) >> granule_log2).leading_zeros();
         let granule_log2 = (GRANULE_LOG2_MIN..=GRANULE_LOG2_MAX)
             .find(|&granule_log2| bits_of(granule_log2) <= ADDRESS_BITS_MAX)
@@ -87,22 +95,44 @@ impl Geometry {
             granule_log2,
             hash_bits: SHARED_BITS - bits_of(granule_log2).max(ADDRESS_BITS_MIN),
             journals_at: Self::journals_page(segments) * PAGE_BYTES as u64,
-            segments_page: Self::segments_page(segments, segment_bytes),
+            segments_page: Self::segments_page(segments, segment_bytes, slot_pages),
+            slot_pages,
         })
+    }
+
+    /// As many segments as there is room for.
+    fn segments(pages: u64, segment_bytes: usize, slot_pages: usize) -> u32 {
+        let each = (segment_bytes + segment_bytes / JOURNAL_SHARE + ENTRY_BYTES) as u64;
+        let mut segments = (pages * PAGE_BYTES as u64 / each) as u32;
+        while segments > 0 && Self::end_page(segments, segment_bytes, slot_pages) > pages {
+            segments -= 1;
+        }
+        segments
     }
 
     fn journals_page(segments: u32) -> u64 {
         1 + (u64::from(segments) * ENTRY_BYTES as u64).div_ceil(PAGE_BYTES as u64)
     }
 
-    fn segments_page(segments: u32, segment_bytes: usize) -> u64 {
+    fn slots_page(segments: u32, segment_bytes: usize) -> u64 {
         let journals = u64::from(segments) * (segment_bytes / JOURNAL_SHARE) as u64;
         Self::journals_page(segments) + journals.div_ceil(PAGE_BYTES as u64)
     }
 
-    fn end_page(segments: u32, segment_bytes: usize) -> u64 {
+    fn segments_page(segments: u32, segment_bytes: usize, slot_pages: usize) -> u64 {
+        let slots = (DICTIONARIES_MAX * slot_pages) as u64;
+        Self::slots_page(segments, segment_bytes) + slots
+    }
+
+    fn end_page(segments: u32, segment_bytes: usize, slot_pages: usize) -> u64 {
         let pages = (segment_bytes / PAGE_BYTES) as u64;
-        Self::segments_page(segments, segment_bytes) + u64::from(segments) * pages
+        Self::segments_page(segments, segment_bytes, slot_pages) + u64::from(segments) * pages
+    }
+
+    /// The dictionaries of such a device, with nothing read yet.
+    pub(crate) fn dictionaries(&self, level: i32) -> Dictionaries {
+        let page = Self::slots_page(self.segments, self.segment_bytes);
+        Dictionaries::new(page, self.slot_pages, level)
     }
 
     pub(crate) fn granule_bytes(&self) -> usize {

@@ -9,6 +9,7 @@
 //!
 //!   maintain: write what is full, collect the oldest segment                  (chores, collect)
 //!   forget:   a note in the segment's journal                                 (journal)
+//!                 and train a dictionary from what came               (train, dictionaries)
 //!   open, recover: superblock, segment table, item tables, journals           (open, recover)
 //! ```
 //!
@@ -44,7 +45,7 @@
 //! # Locks
 //!
 //! The lock of the chores, then the writer's, then those of the index (in [`Links`]), then the
-//! superblock's. [`Flash::forget`] is called under locks of the index and takes at most the last.
+//! superblock's. That of a dictionary's slot comes last, and nothing is called while it is held. [`Flash::forget`] is called under locks of the index and takes at most the last.
 //! No page is read or written while the writer's lock is held; only notes are.
 
 #![forbid(unsafe_code)]
@@ -71,6 +72,7 @@ mod superblock;
 mod table;
 #[cfg(test)]
 mod tests;
+mod train;
 mod unit;
 mod usage;
 mod window;

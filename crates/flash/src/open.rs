@@ -19,10 +19,12 @@ use stdx::sync::atomic::{AtomicBool, AtomicU64};
 use crate::area::Area;
 use crate::chores::Chores;
 use crate::collect::watermarks;
+use crate::dictionaries::{DICTIONARIES_MAX, Dictionaries, Known};
 use crate::fill::Fill;
 use crate::flash::Segment;
 use crate::geometry::{ENTRY_BYTES, Geometry};
 use crate::partition::HotTarget;
+use crate::sampling::Sampling;
 use crate::stats::Counters;
 use crate::superblock::{NoSuperblock, Superblock};
 use crate::table::Entry;
@@ -122,7 +124,9 @@ impl Flash {
         };
         let is_trusted = before.clean || before.boot_id == settings.boot_id;
         let counts = |sequence| is_trusted && before.counts(sequence);
-        let (found, next) = read_table(&*device, &geometry, counts)?;
+        let (mut found, next) = read_table(&*device, &geometry, counts)?;
+        let dictionaries = geometry.dictionaries(settings.level);
+        let current = read_dictionaries(&*device, &geometry, &dictionaries, &mut found)?;
         let next = next.max(before.void_below).max(before.unsettled_below);
         let first = found.front().map(|found| found.entry.sequence);
         let superblock = Superblock {
@@ -136,7 +140,11 @@ impl Flash {
         device.write_note(0, &superblock.encode())?;
         // What says that it was closed cleanly must not outlive what comes now.
         device.sync()?;
-        Ok(Self::new(device, settings, geometry, superblock, found, next))
+        let mut flash = Self::new(device, settings, geometry, superblock, found, next);
+        let writer = flash.writer.get_mut().expect("nobody has locked it");
+        (writer.sampling, writer.dictionary) = (Sampling::new(current.is_some()), current);
+        flash.dictionaries = dictionaries;
+        Ok(flash)
     }
 
     /// Begins anew on a device, whatever is there.
@@ -189,6 +197,8 @@ impl Flash {
             costs: Costs::default(),
             threshold: Threshold::default(),
             encoder: Encoder::new(settings.level),
+            sampling: Sampling::new(false),
+            dictionary: None,
             stored: Vec::new(),
             row: Vec::new(),
         };
@@ -197,6 +207,9 @@ impl Flash {
             geometry,
             hash_seed: superblock.hash_seed,
             promotion: settings.promotion,
+            level: settings.level,
+            dictionary_bytes: settings.dictionary_bytes,
+            dictionaries: geometry.dictionaries(settings.level),
             superblock: Mutex::new(superblock),
             segments: (0..geometry.segments).map(|_| Segment::new()).collect(),
             chores: Mutex::new(Chores::default()),
@@ -239,4 +252,32 @@ fn read_table(
     }
     found.sort_unstable_by_key(|found| found.entry.sequence);
     Ok((found.into(), next))
+}
+
+/// Reads the dictionaries that segments name, and returns the one that the latest of them does. A
+/// segment whose dictionary is damaged is void.
+fn read_dictionaries(
+    device: &dyn Device,
+    geometry: &Geometry,
+    dictionaries: &Dictionaries,
+    found: &mut VecDeque<ListedSegment>,
+) -> io::Result<Option<Arc<Known>>> {
+    let mut current = None;
+    let mut read = [0; DICTIONARIES_MAX + 1].map(|_: u8| None);
+    for number in found.iter().rev().map(|found| found.entry.dictionary).filter(|it| *it != 0) {
+        let Some(outcome) = read.get_mut(usize::from(number)).filter(|it| it.is_none()) else {
+            continue;
+        };
+        let known = dictionaries.read(device, number, current.is_none())?;
+        *outcome = Some(known.is_ok());
+        current = current.or(known.ok());
+    }
+    let is_sound = |number: u8| {
+        number == 0 || read.get(usize::from(number)).is_some_and(|read| *read == Some(true))
+    };
+    for void in found.iter().filter(|found| !is_sound(found.entry.dictionary)) {
+        device.write_note(geometry.entry_at(void.segment), &[0; ENTRY_BYTES])?;
+    }
+    found.retain(|found| is_sound(found.entry.dictionary));
+    Ok(current)
 }

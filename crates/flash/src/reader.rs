@@ -54,13 +54,14 @@ impl Reader {
 
     fn decode(
         &mut self,
+        flash: &Flash,
         origin: Origin,
         bytes: Option<&[u8]>,
         key: &[u8],
-        raw_bytes_max: usize,
     ) -> Result<Option<Fields>, Damaged> {
         let Self { decoder, stored, raw, .. } = self;
-        unit::decode(origin, bytes.unwrap_or(stored), raw_bytes_max, decoder, raw)?;
+        let (bytes, raw_bytes_max) = (bytes.unwrap_or(stored), flash.geometry.segment_bytes);
+        unit::decode(origin, &flash.dictionaries, bytes, raw_bytes_max, decoder, raw)?;
         self.find(key)
     }
 }
@@ -112,7 +113,7 @@ impl Flash {
             && let Some(sequence) = self.copy_buffered(spot, &mut reader.stored)
         {
             let origin = Origin { sequence, granule: spot.granule };
-            let found = reader.decode(origin, None, key, self.geometry.segment_bytes);
+            let found = reader.decode(self, origin, None, key);
             return self.outcome(found, segment.area(), Some(spot.segment));
         }
         let State::Written(sequence) = segment.state() else { return self.miss() };
@@ -142,7 +143,11 @@ impl Flash {
             return Look::Wait(Ticket { pages, is_whole: true, ..*ticket });
         }
         let origin = Origin { sequence: ticket.sequence, granule };
-        let found = reader.decode(origin, Some(unit), key, self.geometry.segment_bytes);
+        let found = reader.decode(self, origin, Some(unit), key);
+        if found.is_err() && !self.is_current(ticket) {
+            // It was whole when it was read; its dictionary may have left with the segment.
+            return self.miss();
+        }
         self.outcome(found, self.segments[segment as usize].area(), Some(segment))
     }
 

@@ -9,7 +9,7 @@ use crate::area::Area;
 use crate::flash::State;
 use crate::geometry::Spot;
 use crate::table::{self, Item};
-use crate::unit::{self, Head, Origin};
+use crate::unit::{self, Coding, Head, Origin};
 use crate::writer::{OpenSegment, OpenUnit, StagedRow, Stream, Writer};
 use crate::{Flash, KEY_BYTES_MAX, Links, Place};
 
@@ -28,6 +28,22 @@ pub enum Refused {
     Failing,
     /// The tier is closed.
     Closed,
+}
+
+impl Writer {
+    /// Stores the rows of an area's open unit as that area's units are stored, into `stored`, with
+    /// the dictionary of the open segment.
+    fn store_unit(&mut self, area: Area) -> (Head, Method) {
+        let Self { streams, stored, encoder, threshold, .. } = self;
+        let Stream { unit: OpenUnit { raw, rows, .. }, open, .. } = &streams[area.index()];
+        let known = open.as_ref().and_then(|open| open.dictionary.as_deref());
+        let method = match area {
+            Area::Cold => unit::compress(encoder, threshold, known, raw, stored),
+            Area::Hot => encoder.encode(Method::Raw, None, raw, stored),
+        };
+        let rows = rows.len();
+        (Head { stored_bytes: stored.len(), raw_bytes: raw.len(), rows }, method)
+    }
 }
 
 impl Flash {
@@ -90,14 +106,19 @@ impl Flash {
         }
         writer.row.clear();
         write_row(record, false, &mut writer.row);
-        if unit::HEAD_BYTES + writer.row.len() + table::table_bytes(1) > segment_bytes {
+        if unit::HEAD_BYTES + writer.row.len() + table::table_bytes(1, 1) > segment_bytes {
             return Err(Refused::TooLarge);
         }
         let row_bytes = writer.row.len();
         if writer.stream(area).is_full_for(row_bytes, segment_bytes) {
             self.seal(writer, area, links)?;
         }
-        let number = writer.streams[area.index()].unit.push(hash, &writer.row, is_moved);
+        let Writer { streams, sampling, row, .. } = writer;
+        let stream = &mut streams[area.index()];
+        if !is_moved {
+            sampling.offer(row, stream.fill.raw_bytes(0), self.dictionary_bytes_max());
+        }
+        let number = stream.unit.push(hash, row, is_moved);
         Ok(self.geometry.staged(number, hash))
     }
 
@@ -116,20 +137,15 @@ impl Flash {
         // A row that is dead is not stored. So a unit never has two rows of one key.
         let staged = |row: &StagedRow| self.geometry.staged(row.number, row.hash);
         writer.stream(area).unit.retain(|row| links.accesses(row.hash, staged(row)));
-        let Writer { streams, stored, encoder, threshold, .. } = writer;
-        let OpenUnit { raw, rows, .. } = &streams[area.index()].unit;
-        if rows.is_empty() {
+        if writer.stream(area).unit.rows.is_empty() {
             return Ok(());
         }
-        let method = match area {
-            Area::Cold => unit::compress(encoder, threshold, raw, stored),
-            Area::Hot => encoder.encode(Method::Raw, None, raw, stored),
-        };
-        let rows = rows.len();
-        let head = Head { stored_bytes: stored.len(), raw_bytes: raw.len(), rows };
+        let (mut head, mut method) = writer.store_unit(area);
         if writer.stream(area).start_of(&head).is_none() {
             self.freeze(writer, area);
             self.open_segment(writer, area)?;
+            // The new segment may have another dictionary.
+            (head, method) = writer.store_unit(area);
         }
         let Writer { streams, stored, .. } = writer;
         self.put_unit(&mut streams[area.index()], &head, method, stored, links);
@@ -153,11 +169,12 @@ impl Flash {
         let end = start + head.unit_bytes();
         let bytes = open.pages.bytes_mut();
         bytes[open.end..start].fill(0);
-        unit::write(origin, *head, method, stored, &mut bytes[start..]);
+        let coding = Coding::new(method, open.dictionary.as_deref());
+        unit::write(origin, *head, coding, stored, &mut bytes[start..]);
         let next = end.next_multiple_of(self.geometry.granule_bytes()).min(bytes.len());
         bytes[end..next].fill(0);
         let skipped_bytes = (start - open.end + next - end) as u64;
-        open.end = next;
+        (open.end, open.units) = (next, open.units + 1);
         let (segment, span) = (open.segment, self.geometry.span(granule, head.unit_bytes()));
         for row in &unit.rows {
             let from = self.geometry.staged(row.number, row.hash);
@@ -199,7 +216,9 @@ impl Flash {
         known.set_state(State::Buffered(sequence), area);
         known.journal.open(0);
         let pages = writer.idle.pop().expect("one is idle");
-        let open = OpenSegment { segment, sequence, area, pages, end: 0, items: Vec::new() };
+        let dictionary = writer.dictionary.clone().filter(|_| area == Area::Cold);
+        let (end, units, items) = (0, 0, Vec::new());
+        let open = OpenSegment { segment, sequence, area, pages, end, units, items, dictionary };
         writer.stream(area).open = Some(open);
         Ok(())
     }

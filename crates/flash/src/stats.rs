@@ -40,6 +40,7 @@ pub(crate) struct Counters {
     pub(crate) misses: Count,
     pub(crate) damaged: Count,
     pub(crate) io_errors: Count,
+    pub(crate) trained: Count,
     pub(crate) collected: Count,
     pub(crate) evicted: Count,
     pub(crate) restaged: Count,
@@ -142,6 +143,10 @@ pub struct FlashStats {
     pub damaged: u64,
     /// Reads and writes that failed.
     pub io_errors: u64,
+    /// Dictionaries that are in use.
+    pub dictionaries: u64,
+    /// Dictionaries that were trained and are, or were, in use.
+    pub trained: u64,
     /// Segments that were collected.
     pub collected: u64,
     /// Of those, because hardly any was free: nothing was staged again.
@@ -204,6 +209,8 @@ impl Flash {
             misses: counters.misses.get(),
             damaged: counters.damaged.get(),
             io_errors: counters.io_errors.get(),
+            dictionaries: self.dictionaries.count() as u64,
+            trained: counters.trained.get(),
             collected: counters.collected.get(),
             evicted: counters.evicted.get(),
             restaged: counters.restaged.get(),
@@ -224,6 +231,7 @@ impl Flash {
         let segments = std::mem::size_of_val(&*self.segments);
         let writer = lock(&self.writer);
         let Writer { streams, waiting, idle, free, found, encoder, stored, row, .. } = &*writer;
+        let dictionaries = self.dictionaries.memory_bytes() + writer.sampling.memory_bytes();
         let (mut buffers, mut streams_bytes) = (idle.len() + waiting.len(), 0);
         for Stream { unit, open, written, .. } in streams {
             buffers += usize::from(open.is_some());
@@ -241,5 +249,6 @@ impl Flash {
             + stored.capacity()
             + row.capacity()
             + encoder.memory_bytes()
+            + dictionaries
     }
 }

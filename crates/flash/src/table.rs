@@ -2,38 +2,40 @@
 //!
 //! ```text
 //!   the segment table's entry (a note)            the item table (the end of its segment)
-//!    0          8             12                   ... | item 0 | item 1 | ... | tail |  end
-//!   +----------+-------------+---------------+
-//!   | sequence | item table's| CRC-32C of    |    item   hash u64, word u32
-//!   | u64      | bytes u32   | the 12 before |    word   granule << 4 | span << 1 | dead
-//!   +----------+-------------+---------------+    tail   sequence u64, items u32, CRC-32C u32
-//!   all zeros: nothing valid
-//!   the highest bit of the bytes: the segment is hot
+//!    0          8           12                      ... | unit 0 | unit 1 | ... | tail |  end
+//!   +----------+-----------+---------------+
+//!   | sequence | word u32  | CRC-32C of    |      unit   granule u32, rows u16, span u16, then the
+//!   | u64      |           | the 12 before |             hash u64 of each row; 0: it is dead
+//!   +----------+-----------+---------------+      tail   sequence u64, items u32, CRC-32C u32
+//!   word       hot << 31 | dictionary << 24 | bytes of the item table
+//!   all zeros  nothing valid
 //! ```
 //!
-//! The items stand in the order of units and rows, so the items with one granule are the rows of
-//! the unit there, dead ones too. Dead are rows that the index did not lead to when their unit was
-//! sealed; what died later is in the journal.
+//! The items stand in the order of units and rows, dead ones too. Dead are rows that the index did
+//! not lead to when their unit was sealed; what died later is in the journal. An item whose hash is
+//! 0 counts as dead: it is not found again at the next start, and that is all.
 
 use codec::Damaged;
 
 use crate::area::Area;
+use crate::dictionaries::DICTIONARIES_MAX;
 use crate::geometry::{ENTRY_BYTES, SEGMENT_BYTES_MAX};
+use crate::unit::ROWS_MAX;
 
 /// Bytes of an item of the item table.
-pub(crate) const ITEM_BYTES: usize = 8 + 4;
+const ITEM_BYTES: usize = 8;
+/// Bytes before the items of a unit.
+const UNIT_BYTES: usize = 4 + 2 + 2;
 /// Bytes behind the items.
-pub(crate) const TAIL_BYTES: usize = 8 + 4 + 4;
+const TAIL_BYTES: usize = 8 + 4 + 4;
 
-/// Set in the bytes of a hot segment's item table.
 const HOT_SHIFT: u32 = u32::BITS - 1;
+const DICTIONARY_SHIFT: u32 = 24;
+const DICTIONARY_MASK: u32 = 0x7f;
 
-const DEAD: u32 = 1;
-const SPAN_SHIFT: u32 = 1;
-const GRANULE_SHIFT: u32 = 4;
-
-const _: () = assert!(ENTRY_BYTES == 8 + 4 + 4 && (SEGMENT_BYTES_MAX >> 6) <= 1 << 28);
-const _: () = assert!(SEGMENT_BYTES_MAX < 1 << HOT_SHIFT);
+const _: () = assert!(ENTRY_BYTES == 8 + 4 + 4 && ROWS_MAX <= u16::MAX as usize);
+const _: () = assert!(SEGMENT_BYTES_MAX < 1 << DICTIONARY_SHIFT);
+const _: () = assert!(DICTIONARIES_MAX <= DICTIONARY_MASK as usize);
 
 /// An entry of the segment table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +43,8 @@ pub(crate) struct Entry {
     pub(crate) sequence: u64,
     pub(crate) table_bytes: u32,
     pub(crate) area: Area,
+    /// The number of the dictionary that its units may name; 0: none.
+    pub(crate) dictionary: u8,
 }
 
 impl Entry {
@@ -48,7 +52,9 @@ impl Entry {
         assert!(self.sequence != 0, "sequences begin at 1");
         let mut bytes = [0; ENTRY_BYTES];
         bytes[..8].copy_from_slice(&self.sequence.to_le_bytes());
-        let word = self.table_bytes | (self.area as u32) << HOT_SHIFT;
+        let word = self.table_bytes
+            | u32::from(self.dictionary) << DICTIONARY_SHIFT
+            | (self.area as u32) << HOT_SHIFT;
         bytes[8..12].copy_from_slice(&word.to_le_bytes());
         let sum = codec::checksum(&bytes[..12]);
         bytes[12..].copy_from_slice(&sum.to_le_bytes());
@@ -58,14 +64,15 @@ impl Entry {
     /// The entry in these bytes; nothing if they are zeros or damaged.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (sequence, rest) = bytes.split_first_chunk()?;
-        let (table_bytes, rest) = rest.split_first_chunk()?;
+        let (word, rest) = rest.split_first_chunk()?;
         let (sum, _) = rest.split_first_chunk()?;
         let sequence = u64::from_le_bytes(*sequence);
         let is_sound = u32::from_le_bytes(*sum) == codec::checksum(&bytes[..12]);
-        let word = u32::from_le_bytes(*table_bytes);
+        let word = u32::from_le_bytes(*word);
         let area = Area::from_bit(u64::from(word >> HOT_SHIFT));
-        let table_bytes = word & !(1 << HOT_SHIFT);
-        (is_sound && sequence != 0).then_some(Self { sequence, table_bytes, area })
+        let dictionary = (word >> DICTIONARY_SHIFT & DICTIONARY_MASK) as u8;
+        let table_bytes = word & ((1 << DICTIONARY_SHIFT) - 1);
+        (is_sound && sequence != 0).then_some(Self { sequence, table_bytes, area, dictionary })
     }
 }
 
@@ -79,26 +86,38 @@ pub(crate) struct Item {
 }
 
 /// Bytes of an item table.
-pub(crate) fn table_bytes(items: usize) -> usize {
-    items * ITEM_BYTES + TAIL_BYTES
+pub(crate) fn table_bytes(units: usize, items: usize) -> usize {
+    units * UNIT_BYTES + items * ITEM_BYTES + TAIL_BYTES
+}
+
+/// The items of each unit, which are those with one granule.
+pub(crate) fn units(items: &[Item]) -> impl Iterator<Item = &[Item]> {
+    items.chunk_by(|left, right| left.granule == right.granule)
 }
 
 /// Writes the item table into the end of a segment's bytes, and returns its length.
 pub(crate) fn write_items(items: &[Item], sequence: u64, segment: &mut [u8]) -> u32 {
-    let length = table_bytes(items.len());
+    let length = table_bytes(units(items).count(), items.len());
     let start = segment.len() - length;
-    let table = &mut segment[start..];
-    for (item, target) in items.iter().zip(table.chunks_exact_mut(ITEM_BYTES)) {
-        let dead = if item.is_dead { DEAD } else { 0 };
-        let word = item.granule << GRANULE_SHIFT | u32::from(item.span) << SPAN_SHIFT | dead;
-        target[..8].copy_from_slice(&item.hash.to_le_bytes());
-        target[8..].copy_from_slice(&word.to_le_bytes());
+    let mut table = &mut segment[start..];
+    let mut put = |bytes: &[u8]| {
+        let (target, rest) = std::mem::take(&mut table).split_at_mut(bytes.len());
+        target.copy_from_slice(bytes);
+        table = rest;
+    };
+    for items in units(items) {
+        put(&items[0].granule.to_le_bytes());
+        put(&(items.len() as u16).to_le_bytes());
+        put(&u16::from(items[0].span).to_le_bytes());
+        for item in items {
+            put(&(if item.is_dead { 0 } else { item.hash }).to_le_bytes());
+        }
     }
-    let tail = items.len() * ITEM_BYTES;
-    table[tail..tail + 8].copy_from_slice(&sequence.to_le_bytes());
-    table[tail + 8..tail + 12].copy_from_slice(&(items.len() as u32).to_le_bytes());
-    let sum = codec::checksum(&table[..tail + 12]);
-    table[tail + 12..].copy_from_slice(&sum.to_le_bytes());
+    put(&sequence.to_le_bytes());
+    put(&(items.len() as u32).to_le_bytes());
+    let sum_at = segment.len() - size_of::<u32>();
+    let sum = codec::checksum(&segment[start..sum_at]);
+    segment[sum_at..].copy_from_slice(&sum.to_le_bytes());
     length as u32
 }
 
@@ -106,28 +125,36 @@ pub(crate) fn write_items(items: &[Item], sequence: u64, segment: &mut [u8]) -> 
 pub(crate) fn read_items(entry: Entry, bytes: &[u8]) -> Result<Vec<Item>, Damaged> {
     let length = entry.table_bytes as usize;
     let start = bytes.len().checked_sub(length).ok_or(Damaged)?;
-    let (items, tail) = bytes[start..].split_last_chunk::<TAIL_BYTES>().ok_or(Damaged)?;
+    let (mut units, tail) = bytes[start..].split_last_chunk::<TAIL_BYTES>().ok_or(Damaged)?;
     let (&sequence, rest) = tail.split_first_chunk().ok_or(Damaged)?;
     let (&count, sum) = rest.split_first_chunk().ok_or(Damaged)?;
     let sum = u32::from_le_bytes(sum.try_into().map_err(|_| Damaged)?);
     let is_sound = u64::from_le_bytes(sequence) == entry.sequence
-        && u32::from_le_bytes(count) as usize * ITEM_BYTES == items.len()
-        && codec::checksum(&bytes[start..bytes.len() - 4]) == sum;
+        && codec::checksum(&bytes[start..bytes.len() - size_of::<u32>()]) == sum;
     if !is_sound {
         return Err(Damaged);
     }
-    Ok(items.chunks_exact(ITEM_BYTES).map(read_item).collect())
+    let mut items = Vec::with_capacity(units.len() / ITEM_BYTES);
+    while !units.is_empty() {
+        units = read_unit(units, &mut items)?;
+    }
+    if items.len() == u32::from_le_bytes(count) as usize { Ok(items) } else { Err(Damaged) }
 }
 
-fn read_item(bytes: &[u8]) -> Item {
-    let (hash, word) = bytes.split_first_chunk().expect("an item has its length");
-    let word = u32::from_le_bytes(word.try_into().expect("an item has its length"));
-    Item {
-        hash: u64::from_le_bytes(*hash),
-        granule: word >> GRANULE_SHIFT,
-        span: (word >> SPAN_SHIFT) as u8 & 7,
-        is_dead: word & DEAD != 0,
-    }
+/// Reads the items of the first unit, and returns what comes behind them.
+fn read_unit<'b>(bytes: &'b [u8], items: &mut Vec<Item>) -> Result<&'b [u8], Damaged> {
+    let (&granule, rest) = bytes.split_first_chunk().ok_or(Damaged)?;
+    let (&rows, rest) = rest.split_first_chunk().ok_or(Damaged)?;
+    let (&span, rest) = rest.split_first_chunk().ok_or(Damaged)?;
+    let hashes_bytes = usize::from(u16::from_le_bytes(rows)) * ITEM_BYTES;
+    let (hashes, rest) = rest.split_at_checked(hashes_bytes).ok_or(Damaged)?;
+    let granule = u32::from_le_bytes(granule);
+    let span = u8::try_from(u16::from_le_bytes(span)).map_err(|_| Damaged)?;
+    items.extend(hashes.as_chunks().0.iter().map(|hash| {
+        let hash = u64::from_le_bytes(*hash);
+        Item { hash, granule, span, is_dead: hash == 0 }
+    }));
+    Ok(rest)
 }
 
 #[cfg(test)]
@@ -136,9 +163,9 @@ mod tests {
 
     fn items() -> Vec<Item> {
         let item = |index: u32| Item {
-            hash: u64::from(index) << 40 | 5,
-            granule: (1 << 17) - 1 - index,
-            span: (index % 7 + 1) as u8,
+            hash: if index.is_multiple_of(3) { 0 } else { u64::from(index) << 40 | 5 },
+            granule: (1 << 17) - 1 - index / 4,
+            span: (index / 4 % 7 + 1) as u8,
             is_dead: index.is_multiple_of(3),
         };
         (0..20).map(item).collect()
@@ -147,7 +174,7 @@ mod tests {
     #[test]
     fn an_entry_comes_back_and_zeros_are_none() {
         for area in Area::ALL {
-            let entry = Entry { sequence: 77, table_bytes: 1234, area };
+            let entry = Entry { sequence: 77, table_bytes: (8 << 20) - 1, area, dictionary: 8 };
             let bytes = entry.encode();
             assert_eq!(Entry::decode(&bytes), Some(entry));
             for at in 0..ENTRY_BYTES {
@@ -165,9 +192,9 @@ mod tests {
             let items = &items()[..count];
             let mut segment = vec![0xee; 1000];
             let table_bytes = write_items(items, 9, &mut segment);
-            assert_eq!(table_bytes as usize, super::table_bytes(count));
+            assert_eq!(table_bytes as usize, super::table_bytes(count.div_ceil(4), count));
             assert!(segment[..1000 - table_bytes as usize].iter().all(|&byte| byte == 0xee));
-            let entry = Entry { sequence: 9, table_bytes, area: Area::Cold };
+            let entry = Entry { sequence: 9, table_bytes, area: Area::Cold, dictionary: 0 };
             assert_eq!(read_items(entry, &segment).expect("sound"), items);
             assert_eq!(read_items(entry, &segment[500..]).expect("sound"), items);
             assert!(read_items(Entry { sequence: 8, ..entry }, &segment).is_err());
@@ -178,7 +205,7 @@ mod tests {
     fn a_changed_or_shorter_item_table_is_damage() {
         let mut segment = vec![0; 300];
         let table_bytes = write_items(&items(), 9, &mut segment);
-        let entry = Entry { sequence: 9, table_bytes, area: Area::Hot };
+        let entry = Entry { sequence: 9, table_bytes, area: Area::Hot, dictionary: 0 };
         for at in segment.len() - table_bytes as usize..segment.len() {
             segment[at] ^= 1;
             assert!(read_items(entry, &segment).is_err(), "{at}");

@@ -1,13 +1,14 @@
 //! The unit: rows that are stored together, compressed or as they are ([`crate::fill`]).
 //!
 //! ```text
-//!    0        4        8       12     14       15         16
-//!   +--------+--------+-------+------+--------+----------+---------------+
-//!   | sum    | stored | raw   | rows | method | reserved | stored bytes  |
-//!   | u32    | u32    | u32   | u16  | u8     | u8       |               |
-//!   +--------+--------+-------+------+--------+----------+---------------+
+//!    0        4        8       12     14       15           16
+//!   +--------+--------+-------+------+--------+------------+---------------+
+//!   | sum    | stored | raw   | rows | method | dictionary | stored bytes  |
+//!   | u32    | u32    | u32   | u16  | u8     | u8, 0 none |               |
+//!   +--------+--------+-------+------+--------+------------+---------------+
 //!
-//!   sum   CRC-32C of all that follows, mixed with the segment's sequence and the unit's granule
+//!   sum   CRC-32C of all that follows, mixed with the segment's sequence, the unit's granule and
+//!         the sum of the dictionary
 //! ```
 //!
 //! The mix makes a unit damage wherever it is not expected: one that an earlier use of the segment
@@ -19,6 +20,8 @@ use codec::entropy::{self, Guess, Threshold};
 use codec::record::{Fields, Rows};
 use codec::{Damaged, Decoder, Encoder, Method};
 
+use crate::dictionaries::{Dictionaries, Known};
+
 /// Bytes before the stored ones.
 pub(crate) const HEAD_BYTES: usize = 16;
 /// A unit has no more rows.
@@ -28,8 +31,22 @@ const STORED_AT: usize = 4;
 const RAW_AT: usize = 8;
 const ROWS_AT: usize = 12;
 const METHOD_AT: usize = 14;
+const DICTIONARY_AT: usize = 15;
 
-const _: () = assert!(HEAD_BYTES == METHOD_AT + 2);
+const _: () = assert!(HEAD_BYTES == DICTIONARY_AT + 1);
+
+/// How a unit's rows are stored. A raw unit names no dictionary.
+#[derive(Clone, Copy)]
+pub(crate) struct Coding<'k> {
+    method: Method,
+    known: Option<&'k Known>,
+}
+
+impl<'k> Coding<'k> {
+    pub(crate) fn new(method: Method, known: Option<&'k Known>) -> Self {
+        Self { method, known: known.filter(|_| method != Method::Raw) }
+    }
+}
 
 /// What is known of a unit from the place that it lies in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +93,7 @@ impl Head {
 pub(crate) fn compress(
     encoder: &mut Encoder,
     threshold: &mut Threshold,
+    known: Option<&Known>,
     raw: &[u8],
     stored: &mut Vec<u8>,
 ) -> Method {
@@ -83,29 +101,38 @@ pub(crate) fn compress(
     if threshold.guess(entropy) == Guess::Incompressible {
         return encoder.encode(Method::Raw, None, raw, stored);
     }
-    let method = encoder.encode(Method::Zstd, None, raw, stored);
+    let dictionary = known.map(|known| &known.dictionary);
+    let method = encoder.encode(Method::Zstd, dictionary, raw, stored);
     threshold.learn(entropy, method != Method::Raw);
     method
 }
 
 /// Writes a unit into the first bytes of `target`.
-pub(crate) fn write(origin: Origin, head: Head, method: Method, stored: &[u8], target: &mut [u8]) {
+pub(crate) fn write(
+    origin: Origin,
+    head: Head,
+    coding: Coding<'_>,
+    stored: &[u8],
+    target: &mut [u8],
+) {
     assert_eq!(head.stored_bytes, stored.len());
     assert!((1..=ROWS_MAX).contains(&head.rows), "a unit has rows");
     let target = &mut target[..head.unit_bytes()];
     target[STORED_AT..RAW_AT].copy_from_slice(&(head.stored_bytes as u32).to_le_bytes());
     target[RAW_AT..ROWS_AT].copy_from_slice(&(head.raw_bytes as u32).to_le_bytes());
     target[ROWS_AT..METHOD_AT].copy_from_slice(&(head.rows as u16).to_le_bytes());
-    target[METHOD_AT] = method.code();
-    target[METHOD_AT + 1] = 0;
+    target[METHOD_AT] = coding.method.code();
+    target[DICTIONARY_AT] = coding.known.map_or(0, |known| known.number);
     target[HEAD_BYTES..].copy_from_slice(stored);
-    let sum = codec::checksum(&target[STORED_AT..]) ^ origin.mix();
+    let dictionary_sum = coding.known.map_or(0, |known| known.sum);
+    let sum = codec::checksum(&target[STORED_AT..]) ^ origin.mix() ^ dictionary_sum;
     target[..STORED_AT].copy_from_slice(&sum.to_le_bytes());
 }
 
 /// Decodes the unit in the first of these bytes into `raw`, which gets its raw length.
 pub(crate) fn decode(
     origin: Origin,
+    dictionaries: &Dictionaries,
     bytes: &[u8],
     raw_bytes_max: usize,
     decoder: &mut Decoder,
@@ -114,7 +141,12 @@ pub(crate) fn decode(
     let head = Head::read(bytes)?;
     let unit = bytes.get(..head.unit_bytes()).ok_or(Damaged)?;
     let (&sum, rest) = unit.split_first_chunk().ok_or(Damaged)?;
-    if codec::checksum(rest) ^ origin.mix() != u32::from_le_bytes(sum) {
+    let known = match unit[DICTIONARY_AT] {
+        0 => None,
+        number => Some(dictionaries.get(number).ok_or(Damaged)?),
+    };
+    let dictionary_sum = known.as_ref().map_or(0, |known| known.sum);
+    if codec::checksum(rest) ^ origin.mix() ^ dictionary_sum != u32::from_le_bytes(sum) {
         return Err(Damaged);
     }
     let method = Method::from_code(unit[METHOD_AT]).ok_or(Damaged)?;
@@ -122,7 +154,8 @@ pub(crate) fn decode(
         return Err(Damaged);
     }
     raw.resize(head.raw_bytes, 0);
-    decoder.decode(method, None, &unit[HEAD_BYTES..], raw)?;
+    let dictionary = known.as_ref().map(|known| &known.dictionary);
+    decoder.decode(method, dictionary, &unit[HEAD_BYTES..], raw)?;
     Ok(head)
 }
 
@@ -159,17 +192,19 @@ mod tests {
 
     fn unit(raw: &[u8]) -> Vec<u8> {
         let mut stored = Vec::new();
-        let method = compress(&mut Encoder::new(3), &mut Threshold::default(), raw, &mut stored);
+        let (mut encoder, mut threshold) = (Encoder::new(3), Threshold::default());
+        let method = compress(&mut encoder, &mut threshold, None, raw, &mut stored);
         let head = Head { stored_bytes: stored.len(), raw_bytes: raw.len(), rows: 40 };
         let mut target = vec![0xee; head.unit_bytes() + 10];
-        write(ORIGIN, head, method, &stored, &mut target);
+        write(ORIGIN, head, Coding::new(method, None), &stored, &mut target);
         assert!(target.ends_with(&[0xee; 10]));
         target
     }
 
     fn decoded(origin: Origin, bytes: &[u8], raw_bytes_max: usize) -> Result<Vec<u8>, Damaged> {
         let mut raw = Vec::new();
-        decode(origin, bytes, raw_bytes_max, &mut Decoder::new(), &mut raw).map(|_| raw)
+        let none = Dictionaries::new(0, 0, 3);
+        decode(origin, &none, bytes, raw_bytes_max, &mut Decoder::new(), &mut raw).map(|_| raw)
     }
 
     #[test]

@@ -21,9 +21,11 @@ use codec::entropy::Threshold;
 
 use crate::Costs;
 use crate::area::Area;
+use crate::dictionaries::Known;
 use crate::fill::Fill;
 use crate::geometry::{ADDRESS_BITS_MIN, Geometry};
 use crate::partition::HotTarget;
+use crate::sampling::Sampling;
 use crate::table::{self, Entry, Item};
 use crate::unit::{self, Head};
 
@@ -50,6 +52,9 @@ pub(crate) struct Writer {
     /// What rows are not worth compressing.
     pub(crate) threshold: Threshold,
     pub(crate) encoder: Encoder,
+    pub(crate) sampling: Sampling,
+    /// What new segments of the cold area are compressed with.
+    pub(crate) dictionary: Option<Arc<Known>>,
     /// Bytes of a unit on its way into the open segment.
     pub(crate) stored: Vec<u8>,
     /// A row on its way into the open unit.
@@ -93,7 +98,7 @@ impl Stream {
     /// Whether the unit is sealed before it takes a row of so many bytes.
     pub(crate) fn is_full_for(&self, row_bytes: usize, segment_bytes: usize) -> bool {
         let (rows, raw_bytes) = (self.unit.rows.len(), self.unit.raw.len() + row_bytes);
-        let worst = unit::HEAD_BYTES + raw_bytes + table::table_bytes(rows + 1);
+        let worst = unit::HEAD_BYTES + raw_bytes + table::table_bytes(1, rows + 1);
         let is_full =
             raw_bytes > self.target_bytes() || rows == unit::ROWS_MAX || worst > segment_bytes;
         rows > 0 && is_full
@@ -146,26 +151,30 @@ pub(crate) struct OpenSegment {
     pub(crate) pages: Pages,
     /// Behind the last unit.
     pub(crate) end: usize,
+    pub(crate) units: usize,
     pub(crate) items: Vec<Item>,
+    /// What its units are compressed with.
+    pub(crate) dictionary: Option<Arc<Known>>,
 }
 
 impl OpenSegment {
     /// Whether a unit of so many bytes and rows fits in before the item table.
     fn fits(&self, start: usize, head: &Head) -> bool {
-        let table_bytes = table::table_bytes(self.items.len() + head.rows);
+        let table_bytes = table::table_bytes(self.units + 1, self.items.len() + head.rows);
         start + head.unit_bytes() + table_bytes <= self.pages.bytes().len()
     }
 
     /// Puts the item table behind the units.
     pub(crate) fn freeze(mut self) -> FullSegment {
         let bytes = self.pages.bytes_mut();
-        let table_at = bytes.len() - table::table_bytes(self.items.len());
+        let table_at = bytes.len() - table::table_bytes(self.units, self.items.len());
         // The last unit may end within the granule in which the table begins.
         if let Some(gap) = bytes.get_mut(self.end..table_at) {
             gap.fill(0);
         }
         let table_bytes = table::write_items(&self.items, self.sequence, bytes);
-        let entry = Entry { sequence: self.sequence, table_bytes, area: self.area };
+        let dictionary = self.dictionary.as_ref().map_or(0, |known| known.number);
+        let entry = Entry { sequence: self.sequence, table_bytes, area: self.area, dictionary };
         FullSegment { segment: self.segment, entry, pages: Arc::new(self.pages), is_void: false }
     }
 }
@@ -296,7 +305,7 @@ mod tests {
             stream.unit.push(1, &[0; 100], false);
             assert!(!stream.is_full_for(target - 100, 1 << 20));
             assert!(stream.is_full_for(target - 99, 1 << 20));
-            let edge = unit::HEAD_BYTES + 101 + table::table_bytes(2);
+            let edge = unit::HEAD_BYTES + 101 + table::table_bytes(1, 2);
             assert!(!stream.is_full_for(1, edge) && stream.is_full_for(1, edge - 1));
             assert!(!stream.is_full());
             stream.unit.push(2, &vec![0; target - 100], false);

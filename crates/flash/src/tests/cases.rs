@@ -79,7 +79,7 @@ fn an_item_is_found_staged_in_a_buffer_and_on_the_device() {
 #[test]
 fn an_item_of_many_pages_is_read_in_two_steps_and_one_above_a_segment_is_refused() {
     let world = World::new(PAGES);
-    let record_bytes = 16 + 28 + 3 + 2 + key(0).len();
+    let record_bytes = 16 + 32 + 3 + 2 + key(0).len();
     let edge = (64 << 10) - record_bytes;
     let large = value(0, 4, edge);
     assert_eq!(large.len(), edge);

@@ -3,6 +3,7 @@
 mod areas;
 mod cases;
 mod device;
+mod dictionaries;
 mod faults;
 mod index;
 mod model;

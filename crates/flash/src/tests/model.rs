@@ -3,13 +3,13 @@
 
 use std::collections::HashMap;
 
-use super::world::value;
+use super::world::{phrases, value};
 use super::{Random, Slot, World, hash, settings_of};
-use crate::{Costs, Reader, Refused};
+use crate::{Costs, FlashStats, Reader, Refused};
 
 const KEYS: u64 = 300;
-/// Ten segments or so of 64 KiB.
-const PAGES: usize = 180;
+/// Ten segments or so of 64 KiB, or some more and dictionaries.
+const PAGES: [usize; 2] = [180, 290];
 
 /// What may be found of each key: several values while a change was under way at a kill.
 #[derive(Default)]
@@ -34,6 +34,7 @@ struct Moves {
     to_cold: u64,
     promoted: u64,
     evicted: u64,
+    trained: u64,
 }
 
 impl Moves {
@@ -42,17 +43,19 @@ impl Moves {
         self.to_cold += other.to_cold;
         self.promoted += other.promoted;
         self.evicted += other.evicted;
+        self.trained += other.trained;
     }
 
     fn of(world: &World) -> Self {
         let stats = world.flash.stats();
         let (to_hot, to_cold) = (stats.hot.moved_in, stats.cold.moved_in);
-        Self { to_hot, to_cold, promoted: stats.promoted, evicted: stats.evicted }
+        let FlashStats { promoted, evicted, trained, .. } = stats;
+        Self { to_hot, to_cold, promoted, evicted, trained }
     }
 
     fn check(&self) {
         assert!(self.to_hot > self.promoted && self.to_cold > 100, "{self:?}");
-        assert!(self.promoted > 100 && self.evicted > 0, "{self:?}");
+        assert!(self.promoted > 100 && self.evicted > 0 && self.trained > 0, "{self:?}");
     }
 }
 
@@ -60,7 +63,7 @@ impl Run {
     fn new(seed: u64) -> Self {
         println!("seed {seed}");
         Self {
-            world: World::with(PAGES, settings_of(seed)),
+            world: World::with(PAGES[seed as usize / 4 % 2], settings_of(seed)),
             model: Model::default(),
             random: Random(seed),
             reader: Reader::new(),
@@ -89,7 +92,10 @@ impl Run {
     fn set(&mut self, number: u64) {
         self.model.versions += 1;
         let length = self.length();
-        let value = value(number, self.model.versions, length);
+        let value = match number % 3 {
+            0 => phrases(1, self.model.versions << 16 | number, length),
+            _ => value(number, self.model.versions, length),
+        };
         self.world.set(number, value.clone());
         self.changed(number, Some(value));
     }
@@ -157,7 +163,7 @@ impl Run {
 
     fn with_world(&mut self, change: impl FnOnce(World) -> World) {
         self.moves.add(&Moves::of(&self.world));
-        let spare = World::new(PAGES);
+        let spare = World::new(PAGES[0]);
         let world = std::mem::replace(&mut self.world, spare);
         self.world = change(world);
     }

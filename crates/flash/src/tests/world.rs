@@ -34,6 +34,17 @@ pub(crate) fn value(number: u64, version: u64, length: usize) -> Vec<u8> {
     value
 }
 
+/// A value of phrases of one kind: values of one kind have much in common, those of two have not.
+pub(crate) fn phrases(kind: u64, number: u64, length: usize) -> Vec<u8> {
+    let mut random = super::Random(number << 8 | kind);
+    let mut value = format!("{number}: ").into_bytes();
+    while value.len() < length {
+        let mut phrase = super::Random(hash(kind << 32 | random.below(100)));
+        (0..4).for_each(|_| value.extend_from_slice(format!("{:016x}", phrase.draw()).as_bytes()));
+    }
+    value
+}
+
 impl World {
     pub(crate) fn new(pages: usize) -> Self {
         Self::with(pages, settings())

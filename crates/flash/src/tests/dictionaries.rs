@@ -1,0 +1,118 @@
+//! Dictionaries: that they are trained, outlast the process, and that nothing is ever decoded with
+//! another one.
+
+use ::io::device::PAGE_BYTES;
+
+use super::world::phrases;
+use super::{World, hash, settings};
+use crate::{Reader, Settings};
+
+/// The slot of a dictionary has 8 pages.
+const PAGES: usize = 2048;
+
+fn text(kind: u64, number: u64) -> Vec<u8> {
+    phrases(kind, number, 250)
+}
+
+/// Puts items of a kind, `count` from a number on.
+fn put(world: &World, kind: u64, first: u64, count: u64) {
+    for number in first..first + count {
+        world.put(number, &text(kind, number));
+        world.maintain();
+    }
+}
+
+/// How many of these items are found; each that is has its value.
+fn found(world: &World, kind: u64, first: u64, count: u64) -> u64 {
+    let mut reader = Reader::new();
+    let mut is_found = |number: &u64| {
+        let found = world.get(*number, &mut reader);
+        assert!(found.is_none() || found == Some(text(kind, *number)), "{number}");
+        found.is_some()
+    };
+    (first..first + count).filter(&mut is_found).count() as u64
+}
+
+fn stored_share(world: &World, work: impl FnOnce()) -> f64 {
+    let before = world.flash.stats();
+    work();
+    let after = world.flash.stats();
+    (after.stored_bytes - before.stored_bytes) as f64 / (after.raw_bytes - before.raw_bytes) as f64
+}
+
+#[test]
+fn what_rows_have_in_common_is_stored_once_and_found_again_after_any_restart() {
+    let world = World::new(PAGES);
+    put(&world, 1, 0, 500);
+    let without = stored_share(&world, || put(&world, 1, 500, 2000));
+    put(&world, 1, 2500, 4000);
+    let stats = world.flash.stats();
+    assert_eq!((stats.dictionaries, stats.trained), (1, 1), "{stats:?}");
+    let with = stored_share(&world, || put(&world, 1, 6500, 2000));
+    assert!(with < 0.8 * without, "{with} and {without}");
+    assert_eq!(found(&world, 1, 0, 8500), 8500);
+    for restart in [World::reopened as fn(World) -> World, World::killed] {
+        let world = restart(World::new(PAGES)).recovered();
+        put(&world, 1, 0, 8500);
+        let on_device = (0..8500).filter(|&number| {
+            let place = world.index.state().place(hash(number));
+            place.is_some_and(|place| world.flash.geometry.locate(place).is_some())
+        });
+        let on_device = on_device.count() as u64;
+        let world = restart(world).recovered();
+        // The segment that was open when the process was killed is lost.
+        assert!(found(&world, 1, 0, 8500) * 10 >= on_device * 9);
+        let stats = world.flash.stats();
+        assert_eq!((stats.dictionaries, stats.trained, stats.damaged), (1, 0, 0), "{stats:?}");
+        let again = stored_share(&world, || put(&world, 1, 10_000, 2000));
+        assert!(again < 0.8 * without, "what the device has is used: {again}");
+    }
+}
+
+#[test]
+fn a_damaged_dictionary_costs_the_segments_that_name_it() {
+    let world = World::new(PAGES);
+    put(&world, 1, 0, 12_000);
+    assert_eq!(world.flash.stats().dictionaries, 1);
+    let at = world.flash.dictionaries.page_of(1) as usize * PAGE_BYTES + 2000;
+    world.flash.close(&world.index).expect("it works");
+    let device = std::sync::Arc::clone(&world.device);
+    device.change(|bytes| bytes[at] ^= 1);
+    let world = world.killed().recovered();
+    let stats = world.flash.stats();
+    assert_eq!(stats.dictionaries, 0);
+    let left = found(&world, 1, 0, 12_000);
+    assert!((100..6000).contains(&left), "those from before the dictionary: {left}");
+    put(&world, 2, 20_000, 8000);
+    assert_eq!(world.flash.stats().trained, 1, "its slot is used again");
+    assert!(found(&world, 2, 20_000, 8000) > 7000);
+}
+
+#[test]
+fn dictionaries_change_with_what_comes_and_their_slots_are_used_again() {
+    let world = World::with(PAGES, Settings { dictionary_bytes: 12_000, ..settings() });
+    let mut trained = 0;
+    for kind in 0..14 {
+        let first = kind * 100_000;
+        let mut count = 0;
+        while world.flash.stats().trained == trained && count < 60_000 {
+            put(&world, kind, first + count, 1000);
+            count += 1000;
+        }
+        trained = world.flash.stats().trained;
+        let newest = count.min(5000);
+        assert!(found(&world, kind, first + count - newest, newest) * 10 > newest * 9);
+        found(&world, kind, first, count);
+    }
+    let stats = world.flash.stats();
+    assert!(stats.trained > 10 && stats.dictionaries <= 8 && stats.damaged == 0, "{stats:?}");
+    assert!(world.flash.memory_bytes() < 1 << 20);
+}
+
+#[test]
+fn none_is_trained_where_none_is_wanted() {
+    let world = World::with(PAGES, Settings { dictionary_bytes: 0, ..settings() });
+    put(&world, 1, 0, 12_000);
+    let stats = world.flash.stats();
+    assert_eq!((stats.dictionaries, stats.trained), (0, 0));
+}

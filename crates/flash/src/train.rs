@@ -1,0 +1,62 @@
+//! Training: the background's part of what `dictionaries` and `sampling` describe.
+
+use codec::Dictionary;
+use stdx::sync::lock;
+
+use crate::Flash;
+use crate::writer::Writer;
+
+impl Flash {
+    /// Trains a dictionary if there are samples enough, and makes it the current one if it is
+    /// better than that. Takes some tenths of a second then, without the writer's lock. The lock of
+    /// the chores is held: no segment is collected, and none is given to the index.
+    pub(crate) fn train(&self) {
+        let (samples, current) = {
+            let mut writer = lock(&self.writer);
+            let Some(samples) = writer.sampling.take() else { return };
+            (samples, writer.dictionary.clone())
+        };
+        let bytes_max = self.dictionary_bytes_max();
+        let fresh = samples.train(bytes_max, self.level).filter(|fresh| {
+            let current = current.as_ref().map(|known| &known.dictionary);
+            samples.prefers(fresh, current, self.level)
+        });
+        let is_published = fresh.is_some_and(|fresh| self.publish(fresh));
+        lock(&self.writer).sampling.resume(samples.rows(), is_published);
+    }
+
+    /// The longest dictionary there may be.
+    pub(crate) fn dictionary_bytes_max(&self) -> usize {
+        self.dictionaries.bytes_max().min(self.dictionary_bytes)
+    }
+
+    /// Writes a dictionary to a slot that nothing names, and makes it the current one. `false` if
+    /// there is no such slot, or the device refuses.
+    fn publish(&self, fresh: Dictionary) -> bool {
+        let free = {
+            let writer = lock(&self.writer);
+            let current = writer.dictionary.as_ref().map_or(0, |known| known.number);
+            self.dictionaries.tidy(current, |number| writer.names(number))
+        };
+        let Some(number) = free else { return false };
+        let Ok(known) = self.dictionaries.write(&*self.device, number, fresh) else {
+            self.counters.io_errors.add(1);
+            return false;
+        };
+        lock(&self.writer).dictionary = Some(known);
+        self.counters.trained.add(1);
+        true
+    }
+}
+
+impl Writer {
+    /// Whether a segment names a dictionary.
+    fn names(&self, number: u8) -> bool {
+        let open = self.streams.iter().filter_map(|stream| stream.open.as_ref());
+        let waiting = self.waiting.iter().map(|full| full.entry.dictionary);
+        let listed = self.streams.iter().flat_map(|stream| &stream.written).chain(&self.found);
+        let listed = listed.map(|listed| listed.entry.dictionary);
+        let open = open.filter_map(|open| open.dictionary.as_ref().map(|known| known.number));
+        open.chain(waiting).chain(listed).any(|other| other == number)
+    }
+}
