@@ -19,8 +19,8 @@
 //! The index is the caller's ([`Links`]): it leads from a hash to a [`Place`] of 38 bits, and the
 //! tier keeps nothing in memory for an item on the device. This is SlimCache's tier (Jia, Shao and
 //! Chen, MASCOTS 2018) with units appended without slot classes, and with these changes: the places
-//! know how many pages to read, an area's segments are used in the order of their stamps, and a
-//! restart finds the items again.
+//! know how many pages to read, what leaves the hot area is compressed whether it was read there or
+//! not, and a restart finds the items again.
 //!
 //! # What keeps an older value from coming back
 //!
@@ -37,8 +37,8 @@
 //!   a staged item can be forgotten without a note ([`mod@collect`]).
 //! * Promotion notes that an item is dead where it was before the index leads to where it is staged
 //!   ([`mod@promote`]): it leaves a segment that stays valid.
-//! * The numbers of staged rows of one area are never those of the other, and of one unit no two are
-//!   the same: a place that is staged leads to one row.
+//! * Staged rows of one area never have the numbers of the other's, and no two of one unit have the
+//!   same: a place that is staged leads to one row.
 //! * The superblock names the segments that recovery has not reached. The items in them cannot be
 //!   journalled yet, so after another kill they are void ([`mod@recover`]).
 //! * A flush raises the sequence below which segments are void before it returns.
