@@ -309,11 +309,11 @@ fn open_flash(settings: &FlashSettings) -> Result<FlashTier, flash::OpenError> {
     let (min, max) = (*SEGMENT_BYTES_RANGE.start(), *SEGMENT_BYTES_RANGE.end());
     let segment_bytes = (bytes / SEGMENTS_WANTED).clamp(min, max).next_power_of_two();
     let random = [(); 2].map(|()| RandomState::new().hash_one(0_u8).to_ne_bytes());
+    let hash_seed = std::array::from_fn(|at| random[at / 8][at % 8]);
     let inner = flash::Settings {
         segment_bytes,
         level: FLASH_LEVEL,
-        hash_seed: std::array::from_fn(|at| random[at / 8][at % 8]),
-        boot_id: settings.boot_id,
+        ..flash::Settings::new(hash_seed, settings.boot_id)
     };
     let device = Arc::clone(&settings.device);
     let flash =

@@ -1,7 +1,7 @@
 //! The two areas of the tier.
 //!
 //! ```text
-//!              stage                      collected: what was read, and is to be compressed
+//!              stage                      collected: what lives
 //!                |                    +--------------------------------------------+
 //!                v                    v                                            |
 //!   cold   units of rows compressed together            hot   rows as they are, in units of a page

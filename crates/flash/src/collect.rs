@@ -8,10 +8,10 @@
 //! *Recycling* takes the least recently used cold segment. The index is asked about each row of its
 //! item table: what it still leads to and was read since it was stored moves to the hot area, with
 //! its accesses at 0; the rest leaves the index. While the hot area has more segments than it is to
-//! have, its least recently used one is taken instead: what was read since it came there is
-//! compressed into the cold area, and has another chance to come back; the rest leaves. So each
-//! read of an item is worth one more turn, and what is read again and again is written each time
-//! that its segment is the least recently used one, no more.
+//! have, its least recently used one is taken instead, and all that lives there is compressed into
+//! the cold area, with its accesses at 0 again. The paper lets go of what was not read in the hot
+//! area. But that may be small, and a stay there short: each read of an item is worth one more turn
+//! in the cold area, wherever it spends the time until then.
 //!
 //! *Eviction*, when hardly any segment is free, takes the least recently used cold segment and
 //! moves nothing, so that stores find room: only the item table is read, to clean the index.
@@ -178,7 +178,9 @@ impl Flash {
                 let place = self.place_of(segment, item);
                 match links.accesses(item.hash, place) {
                     None => {}
-                    Some(1..) => wanted.push(index),
+                    Some(accesses) if accesses > 0 || entry.area == Area::Hot => {
+                        wanted.push(index);
+                    }
                     Some(_) => self.drop_item(links, item.hash, place),
                 }
             }

@@ -101,3 +101,67 @@ impl Fill {
 fn left_of_page(end: usize) -> usize {
     PAGE_BYTES - end % PAGE_BYTES
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn learn(fill: &mut Fill, raw_bytes: usize, stored_bytes: usize, rows: usize) {
+        (0..200).for_each(|_| fill.learn(&Head { stored_bytes, raw_bytes, rows }));
+    }
+
+    #[test]
+    fn what_a_unit_gathers_follows_the_ratio_and_what_is_left_of_the_page() {
+        let mut fill = Fill::cold(1, false, 1 << 20);
+        learn(&mut fill, 3000, 1000, 9);
+        let aimed = |room: usize| (room as f64 * fill.ratio() * AIM) as usize;
+        assert_eq!(fill.raw_bytes(0), aimed(PAGE_BYTES - HEAD_BYTES));
+        assert_eq!(fill.raw_bytes(PAGE_BYTES), fill.raw_bytes(0));
+        assert_eq!(fill.raw_bytes(1024), aimed(3072 - HEAD_BYTES));
+        // The edge of what is skipped: then the next page is aimed at.
+        let edge = PAGE_BYTES - SKIP_BYTES_MAX[0];
+        assert_eq!(fill.raw_bytes(edge - 64), aimed(SKIP_BYTES_MAX[0] + 64 - HEAD_BYTES));
+        assert_eq!(fill.raw_bytes(edge), fill.raw_bytes(0));
+    }
+
+    #[test]
+    fn the_ratio_keeps_what_a_unit_gathers_within_its_bounds() {
+        let mut fill = Fill::cold(1, false, 1 << 20);
+        learn(&mut fill, 100_000, 1000, 9);
+        assert_eq!(fill.raw_bytes(0), RAW_BYTES_MAX);
+        learn(&mut fill, 1000, 1000, 1);
+        assert_eq!(fill.raw_bytes(0), RAW_BYTES_MAX, "one row says nothing");
+        learn(&mut fill, 1000, 1000, 2);
+        assert!(fill.raw_bytes(0) < PAGE_BYTES);
+        let mut small = Fill::cold(4, false, 64 << 10);
+        learn(&mut small, 99_000, 1000, 9);
+        assert_eq!(small.raw_bytes(0), 16 << 10, "a fourth of a segment");
+    }
+
+    #[test]
+    fn units_of_several_pages_of_one_row_and_of_the_hot_area() {
+        let of = |pages| Fill::cold(pages, false, 1 << 20).raw_bytes(2000);
+        assert!((2..=4).all(|pages| of(pages).abs_diff(of(pages - 1) + 2 * PAGE_BYTES) < 200));
+        assert_eq!(Fill::cold(1, true, 1 << 20).raw_bytes(0), 1);
+        let mut hot = Fill::hot();
+        learn(&mut hot, 3000, 1000, 9);
+        assert_eq!(hot.raw_bytes(0), PAGE_BYTES - HEAD_BYTES);
+        assert_eq!(hot.raw_bytes(2048), 2048 - HEAD_BYTES);
+    }
+
+    #[test]
+    fn a_unit_skips_to_the_next_page_if_that_saves_one_and_little_is_lost() {
+        for fill in [Fill::cold(1, false, 1 << 20), Fill::hot()] {
+            let edge = PAGE_BYTES - fill.skip_bytes_max();
+            assert_eq!(fill.start(edge, PAGE_BYTES), PAGE_BYTES);
+            assert_eq!(fill.start(edge - 64, PAGE_BYTES), edge - 64, "too much is lost");
+            assert_eq!(fill.start(edge, fill.skip_bytes_max()), edge, "it fits");
+            assert_eq!(fill.start(edge, fill.skip_bytes_max() + 1), PAGE_BYTES);
+            // One page more than it needs, or not.
+            assert_eq!(fill.start(edge, 3 * PAGE_BYTES), PAGE_BYTES);
+            let two = PAGE_BYTES + fill.skip_bytes_max();
+            assert_eq!(fill.start(edge, two), edge);
+            assert_eq!(fill.start(0, 5 * PAGE_BYTES), 0);
+        }
+    }
+}

@@ -1,22 +1,27 @@
-//! The flash tier: compressed items in log-structured segments of a file or block device.
+//! The flash tier: items in log-structured segments of a file or block device, most of them
+//! compressed, and those that are read again as they are.
 //!
 //! ```text
 //!   stage -> open unit -> open segment -> one write of a whole segment        (stage, writer)
-//!            rows         units, one page or so each
+//!            rows         units, one page or so each                          (unit, fill)
+//!
+//!   two of each: the cold area and the hot one; what was read moves between   (area, promote)
 //!
 //!   place -> memory: found at once
 //!         -> device: a ticket; the caller reads its pages; finish             (reader)
 //!
-//!   maintain: write what is full, collect the oldest segment                  (chores, collect)
+//!   maintain: write what is full, collect what was used longest ago           (chores, collect)
+//!             divide the segments between the areas                 (window, partition, usage)
 //!   forget:   a note in the segment's journal                                 (journal)
 //!                 and train a dictionary from what came               (train, dictionaries)
 //!   open, recover: superblock, segment table, item tables, journals           (open, recover)
 //! ```
 //!
 //! The index is the caller's ([`Links`]): it leads from a hash to a [`Place`] of 38 bits, and the
-//! tier keeps nothing in memory for an item on the device. This is SlimCache's tier with units
-//! appended without slot classes, and with these changes: the places know how many pages to read,
-//! and a restart finds the items again.
+//! tier keeps nothing in memory for an item on the device. This is SlimCache's tier (Jia, Shao and
+//! Chen, MASCOTS 2018) with units appended without slot classes, and with these changes: the places
+//! know how many pages to read, what leaves the hot area is compressed whether it was read there or
+//! not, and a restart finds the items again.
 //!
 //! # What keeps an older value from coming back
 //!
@@ -31,6 +36,10 @@
 //! * A row that the index did not lead to when its unit was sealed is dead in the item table.
 //! * Collection zeroes the table entry of a segment before it stages anything of it again, because
 //!   a staged item can be forgotten without a note ([`mod@collect`]).
+//! * Promotion notes that an item is dead where it was before the index leads to where it is staged
+//!   ([`mod@promote`]): it leaves a segment that stays valid.
+//! * Staged rows of one area never have the numbers of the other's, and no two of one unit have the
+//!   same: a place that is staged leads to one row.
 //! * The superblock names the segments that recovery has not reached. The items in them cannot be
 //!   journalled yet, so after another kill they are void ([`mod@recover`]).
 //! * A flush raises the sequence below which segments are void before it returns.
