@@ -10,7 +10,7 @@ use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
 use hot::Hot;
 use index::{Index, IndexError, Options};
-use io::device::{Device, PAGE_BYTES};
+use io::device::{Device, PAGE_BYTES, ReadMethod, ReadPool};
 use io::{Clock, SystemClock};
 use memory::arena::ARENA_BYTES_MAX;
 use memory::class::CHUNK_BYTES_MIN;
@@ -79,7 +79,10 @@ pub struct FlashSettings {
     pub boot_id: [u8; 16],
     /// Whether to begin anew whatever the device holds.
     pub is_new: bool,
-    /// Threads that read.
+    /// How requests read from it; without a word by io_uring where device and kernel allow it, and
+    /// by threads where not.
+    pub reads_by: Option<ReadMethod>,
+    /// Threads that read, if threads do.
     pub threads: usize,
 }
 
@@ -236,7 +239,10 @@ impl Builder {
         let tier = match &self.flash {
             None => None,
             Some(_) if !compresses => return Err(BuildError::FlashAlone),
-            Some(settings) => Some(open_flash(settings).map_err(BuildError::Flash)?),
+            Some(settings) => {
+                check_reads(settings).map_err(BuildError::FlashReads)?;
+                Some(open_flash(settings).map_err(BuildError::Flash)?)
+            }
         };
         let hasher = hasher_of(tier.as_ref());
         let zone = compresses.then(|| {
@@ -305,7 +311,16 @@ fn open_flash(settings: &FlashSettings) -> Result<FlashTier, flash::OpenError> {
     let device = Arc::clone(&settings.device);
     let flash =
         if settings.is_new { Flash::format(device, &inner) } else { Flash::open(device, &inner) };
-    Ok(FlashTier::new(flash?, Arc::clone(&settings.device), settings.threads))
+    let device = Arc::clone(&settings.device);
+    Ok(FlashTier::new(flash?, device, settings.reads_by, settings.threads))
+}
+
+/// Whether the device can be read as it shall be. What reads starts later, with the first read.
+fn check_reads(settings: &FlashSettings) -> std::io::Result<()> {
+    match settings.reads_by {
+        Some(ReadMethod::IoUring) => ReadPool::try_io_uring(&*settings.device),
+        Some(ReadMethod::Threads) | None => Ok(()),
+    }
 }
 
 /// Hashes are seeded anew in each process, so that nobody can choose keys that collide; where items
@@ -348,6 +363,8 @@ pub enum BuildError {
     Index(IndexError),
     /// The flash tier cannot be opened.
     Flash(flash::OpenError),
+    /// The flash tier is to be read by io_uring, and the kernel, or the device, does not allow it.
+    FlashReads(std::io::Error),
     /// A flash tier is to be filled by a compressed zone, and there is none.
     FlashAlone,
 }
@@ -372,6 +389,9 @@ impl fmt::Display for BuildError {
             Self::Reserve(error) => write!(f, "cannot reserve the memory's addresses: {error}"),
             Self::Index(error) => write!(f, "cannot start the index: {error}"),
             Self::Flash(error) => write!(f, "cannot open the flash tier: {error}"),
+            Self::FlashReads(error) => {
+                write!(f, "the flash tier cannot be read by io_uring: {error}")
+            }
             Self::FlashAlone => f.write_str(
                 "a flash tier gets its items from the compressed zone, which needs eviction, 8 MiB \
                  of memory and not to be switched off",
@@ -386,6 +406,7 @@ impl std::error::Error for BuildError {
             Self::Reserve(error) => Some(error),
             Self::Index(error) => Some(error),
             Self::Flash(error) => Some(error),
+            Self::FlashReads(error) => Some(error),
             _ => None,
         }
     }

@@ -39,6 +39,7 @@ impl Fixture {
             device: Arc::clone(&device) as Arc<dyn Device>,
             boot_id,
             is_new: false,
+            reads_by: None,
             threads: 1,
         };
         let builder = Cache::builder().memory_bytes(8 << 20).compress(true).flash(flash);

@@ -10,6 +10,7 @@ mod help;
 
 use std::path::PathBuf;
 
+use ::io::device::ReadMethod;
 pub use declare::policy_name;
 use declare::{DECLARATIONS, Declaration, Kind};
 use larder::Policy;
@@ -53,6 +54,8 @@ pub struct Options {
     pub hot_target: Option<f64>,
     /// `--flash`: the file or block device, and how many bytes of it are used.
     pub flash: Option<(PathBuf, u64)>,
+    /// `--flash-reads`: how flash is read; `None` leaves it to what the kernel allows.
+    pub flash_reads: Option<ReadMethod>,
     /// CAS uniques are given to clients.
     pub cas: bool,
     /// Worker threads.
@@ -111,6 +114,7 @@ impl Default for Options {
             compressed: true,
             hot_target: None,
             flash: None,
+            flash_reads: None,
             cas: true,
             threads: 0,
             connections_max: 0,
@@ -363,6 +367,16 @@ mod tests {
         for line in ["--policy", "--policy CLOCK", "--policy cost", "--policy clock,cost-clock"] {
             refused(line);
         }
+    }
+
+    #[test]
+    fn how_flash_is_read_is_chosen() {
+        assert_eq!((serve("").flash_reads, serve("--flash-reads auto").flash_reads), (None, None));
+        for method in ReadMethod::ALL {
+            let options = serve(&format!("--flash-reads {}", method.name()));
+            assert_eq!(options.flash_reads, Some(method));
+        }
+        assert!(refused("--flash-reads uring").contains("auto, io_uring and threads"));
     }
 
     #[test]

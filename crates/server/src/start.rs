@@ -58,6 +58,7 @@ pub fn serve(options: Options) -> Result<(), String> {
     let acceptor = Acceptor::new(&server, listeners, accept_poll).map_err(failed)?;
     announce(&server);
     settle_process(&server.options)?;
+    start_flash(&server)?;
     // From here on the signals wait in a pipe, so that none can end the process half started.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1, SIGHUP]).map_err(failed)?;
     let left_behind = left_behind(&server.options)?;
@@ -168,7 +169,7 @@ fn build(
         builder = builder.chunk_bytes_min(bytes);
     }
     if let Some((path, bytes)) = &options.flash {
-        builder = builder.flash(open_flash(path, *bytes, options.threads)?);
+        builder = builder.flash(open_flash(path, *bytes, &options)?);
     }
     let cache = builder.build().map_err(|error| format!("cannot build the cache: {error}"))?;
     let limit_bytes = cache.stats().limit_bytes as usize;
@@ -205,7 +206,7 @@ fn build(
 }
 
 /// Opens the device of the flash tier.
-fn open_flash(path: &Path, bytes: u64, threads: usize) -> Result<FlashSettings, String> {
+fn open_flash(path: &Path, bytes: u64, options: &Options) -> Result<FlashSettings, String> {
     let opened = FileDevice::open(path, bytes);
     let (device, opened) = opened.map_err(|error| format!("cannot open --flash: {error}"))?;
     if !opened.is_direct {
@@ -214,8 +215,24 @@ fn open_flash(path: &Path, bytes: u64, threads: usize) -> Result<FlashSettings, 
     let boot_id = process::boot_id().map_err(|error| {
         format!("cannot tell this boot of the machine from another, for --flash: {error}")
     })?;
-    let threads = threads * FLASH_READERS_PER_WORKER;
-    Ok(FlashSettings { device: Arc::new(device), boot_id, is_new: opened.is_new, threads })
+    Ok(FlashSettings {
+        device: Arc::new(device),
+        boot_id,
+        is_new: opened.is_new,
+        reads_by: options.flash_reads,
+        threads: options.threads * FLASH_READERS_PER_WORKER,
+    })
+}
+
+/// Starts what reads from flash: not before the process has forked for the last time.
+fn start_flash(server: &Server) -> Result<(), String> {
+    if server.options.flash.is_none() {
+        return Ok(());
+    }
+    let method = server.cache.start_flash_reads();
+    let method = method.ok_or("cannot start: the system gives nothing to read --flash with")?;
+    server.log(1, &format!("flash is read by {}", method.name()));
+    Ok(())
 }
 
 /// Says where it listens if that was left to the kernel, or if asked to say more.

@@ -2,7 +2,7 @@
 //!
 //! The parser, the defaults, the help text and the tests at the ranges' edges all read it.
 
-use ::io::device::PAGE_BYTES;
+use ::io::device::{PAGE_BYTES, ReadMethod};
 use larder::Policy;
 
 use super::{Options, UsageError, extended, help};
@@ -206,6 +206,16 @@ pub(super) fn set_flash(options: &mut Options, value: &str) -> Result<(), String
     }
 }
 
+/// `--flash-reads`.
+fn set_flash_reads(options: &mut Options, value: &str) -> Result<(), String> {
+    let method = ReadMethod::ALL.into_iter().find(|method| method.name() == value);
+    if method.is_none() && value != "auto" {
+        return Err(format!("{value} is none of auto, io_uring and threads"));
+    }
+    options.flash_reads = method;
+    Ok(())
+}
+
 /// `-a`: octal digits.
 fn set_unix_mode(options: &mut Options, value: &str) -> Result<(), String> {
     match u32::from_str_radix(value, 8) {
@@ -375,6 +385,10 @@ pub const DECLARATIONS: &[Declaration] = &[
     valued(None, "flash", text("PATH:SIZE", set_flash), None,
         "A third tier on a file, or a block device, of so many bytes (k, m, g): what leaves memory \
          is kept there, compressed, and found again after a restart. Needs the compressed zone."),
+    valued(None, "flash-reads", text("auto|io_uring|threads", set_flash_reads), Some("auto"),
+        "How flash is read. io_uring: one thread, many reads with one system call; a kernel that \
+         refuses it is an error. threads: four for each worker. auto: io_uring where the kernel \
+         allows it, which containers often do not; stats settings says what it came to."),
     missing(None, "flash-write-limit", Some("BYTES"), "Most bytes written to flash per day."),
     missing(None, "redis-port", Some("PORT"), "Redis's protocol on a port of its own."),
     missing(None, "admin-port", Some("PORT"), "A page for people and Prometheus."),
