@@ -101,8 +101,16 @@ impl ReadPool {
     /// Whether reads by io_uring would start, tried with a ring that is closed at once: the error
     /// is what [`ReadPool::new`] would say. Leaves nothing behind, so the process may fork.
     pub fn try_io_uring(device: &dyn Device) -> io::Result<()> {
-        let bell = Bell::new()?;
-        Ring::new(descriptor(device)?, &bell, ring::make).map(drop)
+        let (source, bell) = (descriptor(device)?, Bell::new()?);
+        // In a thread of its own: when the kernel clears a ring away, a moment later, it interrupts
+        // whatever call the thread that had it waits in, and not every call goes on by itself.
+        thread::scope(|scope| {
+            let named = thread::Builder::new().name("try-ring".to_owned());
+            let tried = named
+                .spawn_scoped(scope, || Ring::new(source, &bell, ring::make).map(drop))?
+                .join();
+            tried.expect("making a ring does not panic")
+        })
     }
 
     fn start(
