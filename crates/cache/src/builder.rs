@@ -239,10 +239,7 @@ impl Builder {
         let tier = match &self.flash {
             None => None,
             Some(_) if !compresses => return Err(BuildError::FlashAlone),
-            Some(settings) => {
-                check_reads(settings).map_err(BuildError::FlashReads)?;
-                Some(open_flash(settings).map_err(BuildError::Flash)?)
-            }
+            Some(settings) => Some(open_flash(settings)?),
         };
         let hasher = hasher_of(tier.as_ref());
         let zone = compresses.then(|| {
@@ -297,7 +294,8 @@ impl Builder {
 }
 
 /// The tier on a device.
-fn open_flash(settings: &FlashSettings) -> Result<FlashTier, flash::OpenError> {
+fn open_flash(settings: &FlashSettings) -> Result<FlashTier, BuildError> {
+    check_reads(settings).map_err(BuildError::FlashReads)?;
     let bytes = settings.device.pages() as usize * PAGE_BYTES;
     let (min, max) = (*SEGMENT_BYTES_RANGE.start(), *SEGMENT_BYTES_RANGE.end());
     let segment_bytes = (bytes / SEGMENTS_WANTED).clamp(min, max).next_power_of_two();
@@ -312,7 +310,8 @@ fn open_flash(settings: &FlashSettings) -> Result<FlashTier, flash::OpenError> {
     let flash =
         if settings.is_new { Flash::format(device, &inner) } else { Flash::open(device, &inner) };
     let device = Arc::clone(&settings.device);
-    Ok(FlashTier::new(flash?, device, settings.reads_by, settings.threads))
+    let flash = flash.map_err(BuildError::Flash)?;
+    Ok(FlashTier::new(flash, device, settings.reads_by, settings.threads))
 }
 
 /// Whether the device can be read as it shall be. What reads starts later, with the first read.

@@ -66,9 +66,9 @@ enum Seen<'s> {
 }
 
 impl Cache {
-    /// Starts what reads from flash, which otherwise starts with the first read. Returns how it reads;
-    /// nothing without a flash tier, or if the system does not give what is needed. The process must
-    /// not fork afterwards.
+    /// Starts what reads from flash, which otherwise starts with the first read. Returns how it
+    /// reads; nothing without a flash tier, or if the system does not give what is needed. The
+    /// process must not fork afterwards.
     pub fn start_flash_reads(&self) -> Option<ReadMethod> {
         self.flash.as_ref().and_then(|tier| tier.pool()).map(ReadPool::method)
     }

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! One thread submits, as a worker does: it takes everything that has come and submits as much
-//! again. CPU time is that of the whole process, the kernel's part included: this thread's, and that
-//! of those that read. The methods take turns, and what is shown is the median of the rounds with
-//! the lowest and the highest.
+//! again. CPU time is that of the whole process, the kernel's part included: this thread's, and
+//! that of those that read. The methods take turns, and what is shown is the median of the rounds
+//! with the lowest and the highest.
 
 use std::env;
 use std::io::{self, Write as _};

@@ -46,8 +46,8 @@ pub trait Device: Debug + Send + Sync {
     /// Writes a few bytes from `at` on, into pages that only notes are written to.
     fn write_note(&self, at: u64, source: &[u8]) -> io::Result<()>;
 
-    /// What a page is read from at its place, its number times [`PAGE_BYTES`], by whoever knows how to
-    /// have the kernel read without waiting for it. Nothing, if only [`Device::read`] can read.
+    /// What a page is read from at its place, its number times [`PAGE_BYTES`], by whoever knows
+    /// how to have the kernel read without waiting for it. Nothing, if only [`Device::read`] can.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }

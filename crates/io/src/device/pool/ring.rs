@@ -2,8 +2,8 @@
 //!
 //! Two rings of entries lie in memory that the kernel shares: what is to be done, and what has been
 //! done. One system call hands over everything new and waits until something has ended. Beside the
-//! reads the ring always has a read of a [`Bell`] under way, so that the same wait ends when another
-//! thread wants something.
+//! reads the ring always has a read of a [`Bell`] under way, so that the same wait ends when
+//! another thread wants something.
 //!
 //! The pages of a read are the kernel's to write to from the moment when the read is pushed to that
 //! when its end was seen. All that while they lie in `flights`, and a ring that is dropped waits
@@ -121,8 +121,8 @@ impl<'s> Ring<'s> {
         self.free.len() == FLIGHTS_MAX
     }
 
-    /// Begins to fill `pages` from the byte `at` of the source on. There must be room, and something
-    /// to fill. The kernel hears of it with the next [`Ring::wait`].
+    /// Begins to fill `pages` from the byte `at` of the source on. There must be room, and
+    /// something to fill. The kernel hears of it with the next [`Ring::wait`].
     pub fn read(&mut self, at: u64, pages: Pages, done: Done) {
         debug_assert!(!pages.bytes().is_empty(), "an end without a byte is the end of the source");
         let number = self.free.pop().expect("the caller has asked for room");
@@ -172,8 +172,8 @@ impl<'s> Ring<'s> {
         None
     }
 
-    /// Gives up a ring whose wait has failed: what is still to be answered. The pages are lost, since
-    /// the kernel may still write to them.
+    /// Gives up a ring whose wait has failed: what is still to be answered. The pages are lost,
+    /// since the kernel may still write to them.
     pub fn abandon(mut self) -> Vec<Done> {
         self.give_up()
     }
@@ -211,10 +211,10 @@ impl<'s> Ring<'s> {
         let source = types::Fd(self.source.as_raw_fd());
         let entry = opcode::Read::new(source, missing.as_mut_ptr(), bytes);
         let entry = entry.offset(flight.at + flight.filled as u64).build();
-        // SAFETY: the bytes are on the heap, in pages that the flight owns, and nobody touches these
-        // until `take_ended` has seen the end of this read. Dropping the ring waits for that or
-        // gives the pages up. No other read of the flight is under way: it has just begun, or the
-        // end of the last was seen.
+        // SAFETY: the bytes are on the heap, in pages that the flight owns, and nobody touches
+        // these until `take_ended` has seen the end of this read. Dropping the ring waits for that
+        // or gives the pages up. No other read of the flight is under way: it has just begun, or
+        // the end of the last was seen.
         unsafe { self.push(&entry.user_data(number as u64)) };
     }
 
