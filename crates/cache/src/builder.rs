@@ -10,7 +10,7 @@ use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
 use hot::Hot;
 use index::{Index, IndexError, Options};
-use io::device::{Device, PAGE_BYTES};
+use io::device::{Device, PAGE_BYTES, ReadMethod, ReadPool};
 use io::{Clock, SystemClock};
 use memory::arena::ARENA_BYTES_MAX;
 use memory::class::CHUNK_BYTES_MIN;
@@ -81,7 +81,10 @@ pub struct FlashSettings {
     pub boot_id: [u8; 16],
     /// Whether to begin anew whatever the device holds.
     pub is_new: bool,
-    /// Threads that read.
+    /// How requests read from it; without a word by io_uring where device and kernel allow it, and
+    /// by threads where not.
+    pub reads_by: Option<ReadMethod>,
+    /// Threads that read, if threads do.
     pub threads: usize,
     /// How many bytes a second may be written in the long run; `None`: as many as there are.
     pub write_limit: Option<f64>,
@@ -211,7 +214,7 @@ impl Builder {
         let policy = if self.evict { self.policy } else { Policy::Clock };
         let bytes_max = policy.memory_bytes_max(self.chunk_bytes_min);
         self.check(bytes_max)?;
-        let tier = self.flash.as_ref().map(open_flash).transpose().map_err(BuildError::Flash)?;
+        let tier = self.flash.as_ref().map(open_flash).transpose()?;
         let tier_bytes = tier.as_ref().map_or(0, FlashTier::memory_bytes);
         let arena = Arc::new(self.arena(tier_bytes, bytes_max)?);
         let epochs = Arc::new(Epochs::new());
@@ -304,7 +307,8 @@ impl Builder {
 }
 
 /// The tier on a device.
-fn open_flash(settings: &FlashSettings) -> Result<FlashTier, flash::OpenError> {
+fn open_flash(settings: &FlashSettings) -> Result<FlashTier, BuildError> {
+    check_reads(settings).map_err(BuildError::FlashReads)?;
     let bytes = settings.device.pages() as usize * PAGE_BYTES;
     let (min, max) = (*SEGMENT_BYTES_RANGE.start(), *SEGMENT_BYTES_RANGE.end());
     let segment_bytes = (bytes / SEGMENTS_WANTED).clamp(min, max).next_power_of_two();
@@ -318,8 +322,18 @@ fn open_flash(settings: &FlashSettings) -> Result<FlashTier, flash::OpenError> {
     let device = Arc::clone(&settings.device);
     let flash =
         if settings.is_new { Flash::format(device, &inner) } else { Flash::open(device, &inner) };
+    let device = Arc::clone(&settings.device);
+    let flash = flash.map_err(BuildError::Flash)?;
     let entrance = Entrance::new(settings.write_limit, segment_bytes as u64);
-    Ok(FlashTier::new(flash?, Arc::clone(&settings.device), settings.threads, entrance))
+    Ok(FlashTier::new(flash, device, settings.reads_by, settings.threads, entrance))
+}
+
+/// Whether the device can be read as it shall be. What reads starts later, with the first read.
+fn check_reads(settings: &FlashSettings) -> std::io::Result<()> {
+    match settings.reads_by {
+        Some(ReadMethod::IoUring) => ReadPool::try_io_uring(&*settings.device),
+        Some(ReadMethod::Threads) | None => Ok(()),
+    }
 }
 
 /// Hashes are seeded anew in each process, so that nobody can choose keys that collide; where items
@@ -362,6 +376,8 @@ pub enum BuildError {
     Index(IndexError),
     /// The flash tier cannot be opened.
     Flash(flash::OpenError),
+    /// The flash tier is to be read by io_uring, and the kernel, or the device, does not allow it.
+    FlashReads(std::io::Error),
     /// A flash tier is to be filled by what is evicted from 8 MiB at least.
     FlashAlone,
 }
@@ -386,6 +402,9 @@ impl fmt::Display for BuildError {
             Self::Reserve(error) => write!(f, "cannot reserve the memory's addresses: {error}"),
             Self::Index(error) => write!(f, "cannot start the index: {error}"),
             Self::Flash(error) => write!(f, "cannot open the flash tier: {error}"),
+            Self::FlashReads(error) => {
+                write!(f, "the flash tier cannot be read by io_uring: {error}")
+            }
             Self::FlashAlone => f.write_str(
                 "a flash tier gets what is evicted: it needs eviction, and 8 MiB of memory",
             ),
@@ -399,6 +418,7 @@ impl std::error::Error for BuildError {
             Self::Reserve(error) => Some(error),
             Self::Index(error) => Some(error),
             Self::Flash(error) => Some(error),
+            Self::FlashReads(error) => Some(error),
             _ => None,
         }
     }

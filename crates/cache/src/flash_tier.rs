@@ -31,14 +31,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use ::flash::{Flash, Place, Reader};
-use ::io::device::{Device, ReadPool};
+use ::io::device::{Device, ReadMethod, ReadPool};
 use index::Hash;
 
 use crate::cache::Cache;
 use crate::entrance::Entrance;
 use crate::stats::FlashTierStats;
 
-/// Reads that wait for a thread at most, of all sessions together.
+/// Reads that wait until they are begun at most, of all sessions together.
 const READS_MAX: usize = 4096;
 /// Bits of the filter of keys that changed while the tier was searched for its items: with a
 /// hundred thousand changes, one item in ten is left alone though its key did not change.
@@ -48,9 +48,11 @@ const CHANGED_BITS: usize = 1 << 20;
 pub(crate) struct FlashTier {
     pub(crate) flash: Flash,
     device: Arc<dyn Device>,
+    /// How to read, if that is not left to what the kernel allows.
+    method: Option<ReadMethod>,
     threads: usize,
-    /// Nothing, if the system gave no threads. Started when something is first read: whoever builds
-    /// a cache may still fork.
+    /// Nothing, if the system gave no threads, or not the ring that was asked for. Started when
+    /// something is first read: whoever builds a cache may still fork.
     pool: OnceLock<Option<ReadPool>>,
     /// Readers that no session has at the moment.
     pub(crate) readers: Mutex<Vec<Reader>>,
@@ -86,10 +88,11 @@ pub(crate) struct Counters {
 }
 
 impl FlashTier {
-    /// On a device from which so many threads read.
+    /// On a device that is read by this method, or by what there is, and then by so many threads.
     pub(crate) fn new(
         flash: Flash,
         device: Arc<dyn Device>,
+        method: Option<ReadMethod>,
         threads: usize,
         entrance: Entrance,
     ) -> Self {
@@ -97,6 +100,7 @@ impl FlashTier {
         Self {
             flash,
             device,
+            method,
             threads: threads.max(1),
             pool: OnceLock::new(),
             readers: Mutex::default(),
@@ -110,7 +114,10 @@ impl FlashTier {
     }
 
     pub(crate) fn pool(&self) -> Option<&ReadPool> {
-        let start = || ReadPool::new(Arc::clone(&self.device), self.threads, READS_MAX).ok();
+        let start = || {
+            let device = Arc::clone(&self.device);
+            ReadPool::new(device, self.method, self.threads, READS_MAX).ok()
+        };
         self.pool.get_or_init(start).as_ref()
     }
 
@@ -170,6 +177,7 @@ impl FlashTier {
             reads: read(&self.counters.reads),
             reads_failed: read(&self.counters.reads_failed),
             recovering: self.is_recovering(),
+            reads_by: self.pool.get().and_then(Option::as_ref).map(ReadPool::method),
         }
     }
 

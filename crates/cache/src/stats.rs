@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use ::io::device::ReadMethod;
+
 use crate::cache::Cache;
 use crate::flash_tier::FlashTier;
 use crate::measure::{CostStats, Measure};
@@ -86,6 +88,8 @@ pub struct FlashTierStats {
     pub reads_failed: u64,
     /// Whether items of an earlier process are still being found.
     pub recovering: bool,
+    /// How the device is read for requests; nothing before the first is to be read.
+    pub reads_by: Option<ReadMethod>,
 }
 
 /// The compressed zone, at one moment.

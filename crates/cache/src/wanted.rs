@@ -5,7 +5,7 @@ use std::cell::{OnceCell, RefCell};
 use std::sync::atomic::Ordering;
 
 use ::flash::{Look, Place, Reader, Ticket};
-use ::io::device::{Busy, Done, Pages};
+use ::io::device::{Busy, Done, Pages, ReadMethod, ReadPool};
 use index::Hash;
 use stdx::sync::lock;
 
@@ -66,6 +66,13 @@ enum Seen<'s> {
 }
 
 impl Cache {
+    /// Starts what reads from flash, which otherwise starts with the first read. Returns how it
+    /// reads; nothing without a flash tier, or if the system does not give what is needed. The
+    /// process must not fork afterwards.
+    pub fn start_flash_reads(&self) -> Option<ReadMethod> {
+        self.flash.as_ref().and_then(|tier| tier.pool()).map(ReadPool::method)
+    }
+
     /// Reads from flash what a session waits for, in another thread, and hands it to `done` there.
     /// So many reads may wait; one too many counts as failed.
     pub fn read_wanted(&self, wanted: Wanted, done: impl FnOnce(Arrived) + Send + 'static) {

@@ -58,6 +58,7 @@ pub fn serve(options: Options) -> Result<(), String> {
     let acceptor = Acceptor::new(&server, listeners, accept_poll).map_err(failed)?;
     announce(&server);
     settle_process(&server.options)?;
+    start_flash(&server)?;
     // From here on the signals wait in a pipe, so that none can end the process half started.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1, SIGHUP]).map_err(failed)?;
     let left_behind = left_behind(&server.options)?;
@@ -218,9 +219,21 @@ fn open_flash(path: &Path, bytes: u64, options: &Options) -> Result<FlashSetting
         device: Arc::new(device),
         boot_id,
         is_new: opened.is_new,
+        reads_by: options.flash_reads,
         threads: options.threads * FLASH_READERS_PER_WORKER,
         write_limit: options.flash_write_limit,
     })
+}
+
+/// Starts what reads from flash: not before the process has forked for the last time.
+fn start_flash(server: &Server) -> Result<(), String> {
+    if server.options.flash.is_none() {
+        return Ok(());
+    }
+    let method = server.cache.start_flash_reads();
+    let method = method.ok_or("cannot start: the system gives nothing to read --flash with")?;
+    server.log(1, &format!("flash is read by {}", method.name()));
+    Ok(())
 }
 
 /// Says where it listens if that was left to the kernel, or if asked to say more.
