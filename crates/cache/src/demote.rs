@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use compressed::{Leaving, Record, Refused, Writer};
-use hot::mark::{FETCHED, SENT, STALE};
-use hot::{Fields, ItemRef, Links};
+use hot::mark::FETCHED;
+use hot::{ItemRef, Links};
 use index::Hash;
 use memory::{ClassId, Guard, Place};
 use policy::cost::Cost;
@@ -15,11 +15,10 @@ use crate::adapt::{Adaptation, Allowance, BUDGET_SLABS_MIN};
 use crate::admit::Lottery;
 use crate::below::Below;
 use crate::cache::Cache;
-use crate::store::fields_of;
+use crate::snapshot::Snapshot;
+use crate::spill::Spilled;
 use crate::types::{Evicted, Expiry};
 
-/// Bits of a mark that go down and come up with an item.
-const MARK_KEPT: u8 = FETCHED | SENT | STALE;
 /// The share of one processor that moving items down may take.
 const MOVE_SHARE_MAX: f64 = 0.25;
 /// What is known to be wanted comes in as if it had been read so often below.
@@ -48,16 +47,13 @@ struct Copied {
     /// It moves past the compressed zone.
     to_flash: bool,
     place: Place,
-    sequence: u32,
-    mutable: (u32, u8),
-    fields: Fields,
+    snapshot: Snapshot,
 }
 
 impl Default for Copied {
     fn default() -> Self {
-        let (hash, place) = (Hash(0), Place(0));
-        let fields = Fields::default();
-        Self { hash, is_known: false, to_flash: false, place, sequence: 0, mutable: (0, 0), fields }
+        let (hash, place, snapshot) = (Hash(0), Place(0), Snapshot::default());
+        Self { hash, is_known: false, to_flash: false, place, snapshot }
     }
 }
 
@@ -146,25 +142,8 @@ impl Links for Downward<'_> {
                 return false;
             }
         }
-        // What may change is looked at first: whatever is copied is at least as new.
-        mover.copied = Copied {
-            hash,
-            is_known,
-            to_flash,
-            place,
-            sequence: item.sequence(),
-            mutable: mutable(item),
-            fields: fields_of(item),
-        };
-        mover.key.clear();
-        mover.key.extend_from_slice(item.key());
-        mover.value.clear();
-        match item.contiguous() {
-            Some(value) => mover.value.extend_from_slice(value),
-            None => (0..item.layout().pieces()).for_each(|number| {
-                mover.value.extend_from_slice(self.cache.hot.piece_value(item, number));
-            }),
-        }
+        mover.copied = Copied { hash, is_known, to_flash, place, snapshot: Snapshot::of(item) };
+        self.cache.copy_bytes(item, &mut mover.key, &mut mover.value);
         true
     }
 
@@ -173,18 +152,12 @@ impl Links for Downward<'_> {
         let began_us = cache.clock.thread_cpu_us();
         let mut mover = self.mover.borrow_mut();
         let Mover { writer, key, value, copied, allowance, .. } = &mut **mover;
-        let fields = compressed::Fields {
-            flags: copied.fields.flags,
-            expiry: copied.mutable.0,
-            custom_cas: copied.fields.custom_cas,
-            base64_key: copied.fields.base64_key,
-            cost: copied.fields.cost,
-            mark: copied.mutable.1,
-        };
-        let record = Record { key, value, fields };
+        let record = Record { key, value, fields: copied.snapshot.fields() };
         let to_flash = || {
-            let is_same = |item: ItemRef<'_>| copied.is_same(cache, item);
-            cache.spill_hot(&record, copied.hash, copied.place, is_same)
+            let is_same = |item: ItemRef<'_>| copied.snapshot.is_same(cache, item);
+            let guard = cache.epochs.pin();
+            let spilled = cache.spill_hot(&guard, &record, copied.hash, copied.place, is_same);
+            spilled == Spilled::There
         };
         let moved = if copied.to_flash {
             to_flash()
@@ -196,15 +169,6 @@ impl Links for Downward<'_> {
         self.below.counters.demote_us.fetch_add(us, Ordering::Relaxed);
         allowance.spend(us);
         moved
-    }
-}
-
-impl Copied {
-    /// Whether the item is still what was copied.
-    fn is_same(&self, cache: &Cache, item: ItemRef<'_>) -> bool {
-        item.sequence() == self.sequence
-            && mutable(item) == self.mutable
-            && !Cache::is_gone(cache, item)
     }
 }
 
@@ -226,7 +190,7 @@ impl Downward<'_> {
         let mut insert = || {
             below.zone.insert(hash.0, record, cache.now(), &mut active, |guard, newcomer| {
                 moved = cache.retire_if(guard, hash, place, |item| {
-                    let is_same = copied.is_same(cache, item);
+                    let is_same = copied.snapshot.is_same(cache, item);
                     if is_same {
                         if is_known {
                             newcomer.was_accessed(KNOWN_ACCESSES);
@@ -266,11 +230,6 @@ impl Downward<'_> {
     }
 }
 
-/// What may change of a published item and goes down with it: its expiry, and bits of its mark.
-fn mutable(item: ItemRef<'_>) -> (u32, u8) {
-    (item.expiry(), item.mark().load(Ordering::Relaxed) & MARK_KEPT)
-}
-
 /// Slabs that the hot zone leaves for the tier below, so that there is room for what moves: one in
 /// 128, and two at least.
 pub(crate) fn below_spare_slabs(slabs: usize) -> usize {
@@ -302,7 +261,8 @@ impl Cache {
         move |guard, record, leaving| {
             let hash = self.hash(record.key);
             below.ghosts.add(hash.0);
-            if self.spill(guard, record, hash, || leaving.is_alive()) {
+            let spilled = self.spill(guard, record, hash, || leaving.is_alive());
+            if spilled == Spilled::There {
                 leaving.bury();
                 return;
             }

@@ -208,6 +208,7 @@ impl ::flash::Links for Links<'_> {
         let led = cache.lead_to_flash(&guard, hash, None, place, |present| {
             present.is_none() && !tier.has_changed(hash)
         });
+        let led = led == Ok(true);
         tier.counters.items.fetch_add(u64::from(led), Ordering::Relaxed);
         led
     }

@@ -53,6 +53,8 @@ pub struct Options {
     pub hot_target: Option<f64>,
     /// `--flash`: the file or block device, and how many bytes of it are used.
     pub flash: Option<(PathBuf, u64)>,
+    /// `--flash-save-seconds`: how long a clean stop may save memory to flash; 0 not at all.
+    pub flash_save_seconds: u64,
     /// CAS uniques are given to clients.
     pub cas: bool,
     /// Worker threads.
@@ -111,6 +113,7 @@ impl Default for Options {
             compressed: true,
             hot_target: None,
             flash: None,
+            flash_save_seconds: 0,
             cas: true,
             threads: 0,
             connections_max: 0,

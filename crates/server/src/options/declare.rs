@@ -375,6 +375,11 @@ pub const DECLARATIONS: &[Declaration] = &[
     valued(None, "flash", text("PATH:SIZE", set_flash), None,
         "A third tier on a file, or a block device, of so many bytes (k, m, g): what leaves memory \
          is kept there, compressed, and found again after a restart. Needs the compressed zone."),
+    valued(None, "flash-save-seconds",
+        numbered("seconds", 0, 3600, |o, n| o.flash_save_seconds = n), Some("60"),
+        "How long a stop by SIGTERM or SIGINT may take to save to flash what is in memory, so that \
+         it is there after the start; what is left by then is given up. systemd kills after 90. 0 \
+         saves nothing."),
     missing(None, "flash-write-limit", Some("BYTES"), "Most bytes written to flash per day."),
     missing(None, "redis-port", Some("PORT"), "Redis's protocol on a port of its own."),
     missing(None, "admin-port", Some("PORT"), "A page for people and Prometheus."),
