@@ -236,7 +236,9 @@ impl Builder {
         let tier = match &self.flash {
             None => None,
             Some(_) if !compresses => return Err(BuildError::FlashAlone),
-            Some(settings) => Some(open_flash(settings).map_err(BuildError::Flash)?),
+            Some(settings) => {
+                Some(open_flash(settings, self.memory_bytes).map_err(BuildError::Flash)?)
+            }
         };
         let hasher = hasher_of(tier.as_ref());
         let zone = compresses.then(|| {
@@ -291,7 +293,10 @@ impl Builder {
 }
 
 /// The tier on a device.
-fn open_flash(settings: &FlashSettings) -> Result<FlashTier, flash::OpenError> {
+fn open_flash(
+    settings: &FlashSettings,
+    memory_bytes: usize,
+) -> Result<FlashTier, flash::OpenError> {
     let bytes = settings.device.pages() as usize * PAGE_BYTES;
     let (min, max) = (*SEGMENT_BYTES_RANGE.start(), *SEGMENT_BYTES_RANGE.end());
     let segment_bytes = (bytes / SEGMENTS_WANTED).clamp(min, max).next_power_of_two();
@@ -305,7 +310,7 @@ fn open_flash(settings: &FlashSettings) -> Result<FlashTier, flash::OpenError> {
     let device = Arc::clone(&settings.device);
     let flash =
         if settings.is_new { Flash::format(device, &inner) } else { Flash::open(device, &inner) };
-    Ok(FlashTier::new(flash?, Arc::clone(&settings.device), settings.threads))
+    Ok(FlashTier::new(flash?, Arc::clone(&settings.device), settings.threads, memory_bytes))
 }
 
 /// Hashes are seeded anew in each process, so that nobody can choose keys that collide; where items

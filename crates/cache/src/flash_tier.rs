@@ -28,17 +28,16 @@
 //! [pending]: crate::Lookup::Pending
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use ::flash::{Flash, Place, Reader};
-use ::io::device::{Device, ReadPool};
+use ::io::device::Device;
 use index::Hash;
 
 use crate::cache::Cache;
+use crate::fetches::Fetches;
 use crate::stats::FlashTierStats;
 
-/// Reads that wait for a thread at most, of all sessions together.
-const READS_MAX: usize = 4096;
 /// Bits of the filter of keys that changed while the tier was searched for its items: with a
 /// hundred thousand changes, one item in ten is left alone though its key did not change.
 const CHANGED_BITS: usize = 1 << 20;
@@ -46,11 +45,7 @@ const CHANGED_BITS: usize = 1 << 20;
 /// The tier and what its users share.
 pub(crate) struct FlashTier {
     pub(crate) flash: Flash,
-    device: Arc<dyn Device>,
-    threads: usize,
-    /// Nothing, if the system gave no threads. Started when something is first read: whoever builds
-    /// a cache may still fork.
-    pool: OnceLock<Option<ReadPool>>,
+    pub(crate) fetches: Arc<Fetches>,
     /// Readers that no session has at the moment.
     pub(crate) readers: Mutex<Vec<Reader>>,
     /// Whether there may be items that the index does not know yet.
@@ -84,14 +79,19 @@ pub(crate) struct Counters {
 }
 
 impl FlashTier {
-    /// On a device from which so many threads read.
-    pub(crate) fn new(flash: Flash, device: Arc<dyn Device>, threads: usize) -> Self {
+    /// On a device from which so many threads read, for a cache with this memory limit.
+    pub(crate) fn new(
+        flash: Flash,
+        device: Arc<dyn Device>,
+        threads: usize,
+        memory_bytes: usize,
+    ) -> Self {
+        let segment_bytes = flash.stats().segment_bytes as usize;
+        let fetches = Fetches::new(device, threads, memory_bytes, segment_bytes);
         let changed = (0..CHANGED_BITS / u64::BITS as usize).map(|_| AtomicU64::new(0)).collect();
         Self {
             flash,
-            device,
-            threads: threads.max(1),
-            pool: OnceLock::new(),
+            fetches: Arc::new(fetches),
             readers: Mutex::default(),
             recovering: AtomicBool::new(true),
             changed,
@@ -100,11 +100,6 @@ impl FlashTier {
             has_room: AtomicBool::new(false),
             counters: Counters::default(),
         }
-    }
-
-    pub(crate) fn pool(&self) -> Option<&ReadPool> {
-        let start = || ReadPool::new(Arc::clone(&self.device), self.threads, READS_MAX).ok();
-        self.pool.get_or_init(start).as_ref()
     }
 
     /// Makes everything here void. The background takes it out of the index.
@@ -117,9 +112,10 @@ impl FlashTier {
         self.flushed.load(Ordering::Relaxed) == self.purged.load(Ordering::Relaxed)
     }
 
-    /// Bytes on the heap.
+    /// Bytes on the heap. What was read for those who wait comes and goes, and counts with the most
+    /// that it ever was.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.flash.memory_bytes() + CHANGED_BITS / 8
+        self.flash.memory_bytes() + CHANGED_BITS / 8 + self.fetches.counts().peak_bytes
     }
 
     #[inline]
@@ -149,6 +145,7 @@ impl FlashTier {
 
     pub(crate) fn stats(&self) -> FlashTierStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let fetches = self.fetches.counts();
         FlashTierStats {
             tier: self.flash.stats(),
             items: read(&self.counters.items),
@@ -159,6 +156,10 @@ impl FlashTier {
             promoted: read(&self.counters.promoted),
             reads: read(&self.counters.reads),
             reads_failed: read(&self.counters.reads_failed),
+            fetch_bytes: fetches.used_bytes as u64,
+            fetch_bytes_peak: fetches.peak_bytes as u64,
+            fetch_bytes_max: self.fetches.bytes_max() as u64,
+            fetches_waiting: fetches.waiting as u64,
             recovering: self.is_recovering(),
         }
     }

@@ -38,6 +38,7 @@ mod builder;
 mod demote;
 mod dump;
 mod fetch;
+mod fetches;
 mod flash_tier;
 mod flush;
 mod item;
@@ -56,7 +57,7 @@ mod types;
 mod wanted;
 
 pub use builder::{BuildError, Builder, FlashSettings, MemoryLimitError};
-pub use dump::DumpCursor;
+pub use dump::{DumpCursor, Dumped};
 pub use index::Hash;
 pub use item::Item;
 pub use measure::{CostPrefix, CostStats};

@@ -66,6 +66,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod unit;
+mod walk;
 mod writer;
 
 pub use codec::record::{Fields, KEY_BYTES_MAX, Record};
@@ -77,4 +78,5 @@ pub use {
     reader::{Look, Reader, Ticket},
     stage::Refused,
     stats::FlashStats,
+    walk::{Walk, Walked},
 };

@@ -73,6 +73,39 @@ fn what_was_in_memory_is_there_after_a_clean_stop() {
 }
 
 #[test]
+fn what_is_on_flash_is_listed_and_described_and_stays_there() {
+    let folder = tempfile::tempdir().expect("a folder for the device");
+    let server = start(&folder, &[]);
+    store_all(&mut server.connect());
+    stop(server, "TERM");
+    let server = start(&folder, &[]);
+    let mut client = server.connect();
+    assert_eq!(flash_stat(&mut client, "items"), ITEMS as u64);
+    client.ask("delete key-5\r\n", "DELETED\r\n");
+    client.send(b"me key-6\r\nme key-5\r\nmn\r\n");
+    let text = client.read_to("MN\r\n");
+    let size = "key-6".len() + value(6).len();
+    let fetched = "exp=-1 la=0 cas=0 fetch=no cls=0";
+    assert_eq!(text, format!("ME key-6 {fetched} size={size}\r\nEN\r\nMN\r\n"));
+    for _ in 0..2 {
+        client.send(b"lru_crawler metadump all\r\n");
+        let text = client.read_to("END\r\n");
+        let names = text.lines().filter_map(|line| line.strip_prefix("key=")?.split_once(' '));
+        let mut names: Vec<_> = names.map(|(name, _)| name.to_owned()).collect();
+        names.sort_unstable();
+        let mut wanted: Vec<_> =
+            (0..ITEMS).filter(|it| *it != 5).map(|it| format!("key-{it}")).collect();
+        wanted.sort_unstable();
+        assert!(names == wanted, "{} lines", names.len());
+        assert!(text.contains(&format!("key=key-6 {}", fetched.split(" la").next().unwrap_or(""))));
+    }
+    assert_eq!(flash_stat(&mut client, "hits"), 0, "none of it counts as a read");
+    assert_eq!(flash_stat(&mut client, "promoted"), 0);
+    assert!(flash_stat(&mut client, "reads") > 3, "it was read from the device");
+    assert_eq!(flash_stat(&mut client, "fetch_bytes"), 0);
+}
+
+#[test]
 fn nothing_is_saved_if_that_is_not_wanted() {
     let folder = tempfile::tempdir().expect("a folder for the device");
     let server = start(&folder, &["--flash-save-seconds", "0"]);
