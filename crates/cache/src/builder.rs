@@ -22,6 +22,7 @@ use stdx::units::{GIB, KIB, MIB};
 use crate::below::Below;
 use crate::cache::{Cache, Moment, hash_with};
 use crate::demote::below_spare_slabs;
+use crate::flash_fit::{FlashFit, FlashMisfit, segment_bytes};
 use crate::flash_tier::FlashTier;
 use crate::maintain::Chores;
 use crate::measure::Measure;
@@ -83,10 +84,6 @@ pub struct FlashSettings {
     pub threads: usize,
 }
 
-/// Bytes of a segment: small ones where there are few.
-const SEGMENT_BYTES_RANGE: std::ops::RangeInclusive<usize> = 128 << 10..=1 << 20;
-/// So many segments a tier should have at least.
-const SEGMENTS_WANTED: usize = 256;
 /// The level of zstd for what goes to flash, as in the compressed zone.
 const FLASH_LEVEL: i32 = 3;
 
@@ -236,9 +233,7 @@ impl Builder {
         let tier = match &self.flash {
             None => None,
             Some(_) if !compresses => return Err(BuildError::FlashAlone),
-            Some(settings) => {
-                Some(open_flash(settings, self.memory_bytes).map_err(BuildError::Flash)?)
-            }
+            Some(settings) => Some(open_flash(settings, self.memory_bytes)?),
         };
         let hasher = hasher_of(tier.as_ref());
         let zone = compresses.then(|| {
@@ -292,17 +287,13 @@ impl Builder {
     }
 }
 
-/// The tier on a device.
-fn open_flash(
-    settings: &FlashSettings,
-    memory_bytes: usize,
-) -> Result<FlashTier, flash::OpenError> {
-    let bytes = settings.device.pages() as usize * PAGE_BYTES;
-    let (min, max) = (*SEGMENT_BYTES_RANGE.start(), *SEGMENT_BYTES_RANGE.end());
-    let segment_bytes = (bytes / SEGMENTS_WANTED).clamp(min, max).next_power_of_two();
+/// The tier on a device, for a cache with this memory limit.
+fn open_flash(settings: &FlashSettings, memory_bytes: usize) -> Result<FlashTier, BuildError> {
+    let bytes = settings.device.pages() * PAGE_BYTES as u64;
+    FlashFit::new(memory_bytes as u64, bytes).map_err(BuildError::FlashMisfit)?;
     let random = [(); 2].map(|()| RandomState::new().hash_one(0_u8).to_ne_bytes());
     let inner = flash::Settings {
-        segment_bytes,
+        segment_bytes: segment_bytes(bytes),
         level: FLASH_LEVEL,
         hash_seed: std::array::from_fn(|at| random[at / 8][at % 8]),
         boot_id: settings.boot_id,
@@ -310,7 +301,8 @@ fn open_flash(
     let device = Arc::clone(&settings.device);
     let flash =
         if settings.is_new { Flash::format(device, &inner) } else { Flash::open(device, &inner) };
-    Ok(FlashTier::new(flash?, Arc::clone(&settings.device), settings.threads, memory_bytes))
+    let (flash, device) = (flash.map_err(BuildError::Flash)?, Arc::clone(&settings.device));
+    Ok(FlashTier::new(flash, device, settings.threads, memory_bytes))
 }
 
 /// Hashes are seeded anew in each process, so that nobody can choose keys that collide; where items
@@ -353,6 +345,8 @@ pub enum BuildError {
     Index(IndexError),
     /// The flash tier cannot be opened.
     Flash(flash::OpenError),
+    /// The flash tier is too large for the memory.
+    FlashMisfit(FlashMisfit),
     /// A flash tier is to be filled by a compressed zone, and there is none.
     FlashAlone,
 }
@@ -377,6 +371,7 @@ impl fmt::Display for BuildError {
             Self::Reserve(error) => write!(f, "cannot reserve the memory's addresses: {error}"),
             Self::Index(error) => write!(f, "cannot start the index: {error}"),
             Self::Flash(error) => write!(f, "cannot open the flash tier: {error}"),
+            Self::FlashMisfit(misfit) => misfit.fmt(f),
             Self::FlashAlone => f.write_str(
                 "a flash tier gets its items from the compressed zone, which needs eviction, 8 MiB \
                  of memory and not to be switched off",

@@ -41,6 +41,8 @@ use crate::stats::FlashTierStats;
 /// Bits of the filter of keys that changed while the tier was searched for its items: with a
 /// hundred thousand changes, one item in ten is left alone though its key did not change.
 const CHANGED_BITS: usize = 1 << 20;
+/// Bytes of that filter.
+pub(crate) const CHANGED_BYTES: usize = CHANGED_BITS / 8;
 
 /// The tier and what its users share.
 pub(crate) struct FlashTier {
@@ -115,7 +117,7 @@ impl FlashTier {
     /// Bytes on the heap. What was read for those who wait comes and goes, and counts with the most
     /// that it ever was.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.flash.memory_bytes() + CHANGED_BITS / 8 + self.fetches.counts().peak_bytes
+        self.flash.memory_bytes() + CHANGED_BYTES + self.fetches.counts().peak_bytes
     }
 
     #[inline]

@@ -39,6 +39,7 @@ mod demote;
 mod dump;
 mod fetch;
 mod fetches;
+mod flash_fit;
 mod flash_tier;
 mod flush;
 mod item;
@@ -58,6 +59,7 @@ mod wanted;
 
 pub use builder::{BuildError, Builder, FlashSettings, MemoryLimitError};
 pub use dump::{DumpCursor, Dumped};
+pub use flash_fit::{FlashFit, FlashMisfit, Shortage};
 pub use index::Hash;
 pub use item::Item;
 pub use measure::{CostPrefix, CostStats};

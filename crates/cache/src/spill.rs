@@ -14,9 +14,9 @@ use crate::flash_tier::{FlashTier, Links};
 /// There is much room on flash while one segment in so many is free.
 const ROOM_SHARE: u64 = 4;
 /// Of the memory limit, the index may take one part in so many for items on flash.
-const INDEX_SHARE: usize = 2;
+pub(crate) const INDEX_SHARE: usize = 2;
 /// Bytes of the index for an item, on average.
-const WORD_BYTES: usize = 9;
+pub(crate) const WORD_BYTES: usize = 9;
 
 /// What became of an item that was offered to the tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

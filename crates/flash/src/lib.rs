@@ -59,6 +59,7 @@ mod open;
 mod place;
 mod reader;
 mod recover;
+mod sizing;
 mod stage;
 mod stats;
 mod superblock;
@@ -76,6 +77,7 @@ pub use {
     open::OpenError,
     place::{ACCESSES_MAX, PLACE_BITS, Place},
     reader::{Look, Reader, Ticket},
+    sizing::Sizing,
     stage::Refused,
     stats::FlashStats,
     walk::{Walk, Walked},

@@ -24,7 +24,7 @@ use ::io::moment::Stopwatch;
 use ::io::net::Listener;
 use ::io::poll::{Poll, Waker};
 use ::io::{SystemClock, process};
-use larder::{Cache, FlashSettings, SaveEnd, Saved};
+use larder::{Cache, FlashFit, FlashSettings, SaveEnd, Saved};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
@@ -202,6 +202,7 @@ fn build(
         builder = builder.chunk_bytes_min(bytes);
     }
     if let Some((path, bytes)) = &options.flash {
+        fit_flash(&options, memory_bytes, *bytes)?;
         builder = builder.flash(open_flash(path, *bytes, options.threads)?);
     }
     let cache = builder.build().map_err(|error| format!("cannot build the cache: {error}"))?;
@@ -236,6 +237,21 @@ fn build(
         clock: SystemClock::new(),
         options,
     })
+}
+
+/// Says what the index can lead to on flash, or why there is too much of it: before the file is
+/// made.
+fn fit_flash(options: &Options, memory_bytes: usize, bytes: u64) -> Result<(), String> {
+    let fit = FlashFit::new(memory_bytes as u64, bytes);
+    let fit = fit.map_err(|misfit| format!("--flash is too large for -m: {misfit}"))?;
+    if options.verbosity > 0 {
+        let FlashFit { items_max, item_bytes_min } = fit;
+        eprintln!(
+            "larder: the index can lead to {items_max} items on flash: all of it is used if they \
+             take {item_bytes_min} bytes there on average, or more"
+        );
+    }
+    Ok(())
 }
 
 /// Opens the device of the flash tier.

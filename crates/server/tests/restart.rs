@@ -1,6 +1,9 @@
-//! A clean stop and the start after it: with a flash tier, what was in memory is there again.
+//! A clean stop and the start after it: with a flash tier, what was in memory is there again. And
+//! the start that is refused because there is too much flash for the memory.
 
 mod common;
+
+use std::process::Command;
 
 use common::{Client, Server};
 use tempfile::TempDir;
@@ -113,4 +116,26 @@ fn nothing_is_saved_if_that_is_not_wanted() {
     stop(server, "TERM");
     let server = start(&folder, &[]);
     assert!(server.stat("curr_items") < ITEMS as u64 / 100);
+}
+
+#[test]
+fn flash_that_memory_cannot_index_is_refused_before_its_file_is_made() {
+    let folder = tempfile::tempdir().expect("a folder for the device");
+    let path = folder.path().join("flash");
+    let try_start = |memory: &str, flash_mib: u64| {
+        let flash = format!("{}:{flash_mib}m", path.display());
+        let arguments = ["-p", "0", "-m", memory, "--flash", &flash];
+        let output = Command::new(env!("CARGO_BIN_EXE_larder")).args(arguments).output();
+        let output = output.expect("it runs");
+        assert!(!output.status.success() && !path.exists());
+        String::from_utf8(output.stderr).expect("text")
+    };
+    let text = try_start("64", 2 << 20);
+    for part in ["2097152 MiB of flash hold", "9 bytes for each", "half of the 64 MiB", "at most"] {
+        assert!(text.contains(part), "{part:?} in {text}");
+    }
+    let least = text.trim_end().rsplit_once(" MiB of memory at least").expect("the least").0;
+    let least: u64 = least.rsplit(' ').next().and_then(|it| it.parse().ok()).expect("a number");
+    assert!((8000..10_000).contains(&least), "{text}");
+    assert!(try_start("8", 1024).contains("may take a quarter of the 8 MiB"));
 }
