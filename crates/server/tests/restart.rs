@@ -108,6 +108,48 @@ fn what_is_on_flash_is_listed_and_described_and_stays_there() {
     assert_eq!(flash_stat(&mut client, "fetch_bytes"), 0);
 }
 
+/// A hundred kilobytes that hardly compress: a unit of many pages.
+fn long_value(number: u32) -> String {
+    let mut random = u64::from(number) + 1;
+    let mut draw = || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
+        char::from(b'!' + (random >> 40) as u8 % 90)
+    };
+    (0..100_000).map(|_| draw()).collect()
+}
+
+/// What was read for a client waits until he takes his replies; and all reads together take so much
+/// memory at most. So one who never reads could keep it from all others.
+#[test]
+fn clients_that_never_read_do_not_keep_others_from_flash() {
+    let folder = tempfile::tempdir().expect("a folder for the device");
+    let server = start(&folder, &[]);
+    let mut client = server.connect();
+    for number in 0..80 {
+        let value = long_value(number);
+        client.ask(&format!("set k{number} 0 0 {}\r\n{value}\r\n", value.len()), "STORED\r\n");
+    }
+    stop(server, "TERM");
+    let server = start(&folder, &[]);
+    let line: String = (0..80).map(|number| format!(" k{number}")).collect();
+    let mut silent = Vec::new();
+    for _ in 0..20 {
+        let mut other = server.connect();
+        other.send(format!("get{line}\r\n").repeat(3).as_bytes());
+        silent.push(other);
+    }
+    let mut client = server.connect();
+    for number in (0..80).rev() {
+        let value = long_value(number);
+        let answer = format!("VALUE k{number} 0 {}\r\n{value}\r\nEND\r\n", value.len());
+        client.ask(&format!("get k{number}\r\n"), &answer);
+    }
+    let most = flash_stat(&mut client, "fetch_bytes_max");
+    let peak = flash_stat(&mut client, "fetch_bytes_peak");
+    assert!(peak > 0 && peak <= most, "{peak} of {most}");
+    assert!(flash_stat(&mut client, "reads") > 80);
+}
+
 #[test]
 fn nothing_is_saved_if_that_is_not_wanted() {
     let folder = tempfile::tempdir().expect("a folder for the device");
