@@ -24,6 +24,8 @@ use crate::below::Below;
 use crate::cache::{Cache, Moment, hash_with};
 use crate::demote::below_spare_slabs;
 use crate::entrance::Entrance;
+use crate::fetches::Fetches;
+use crate::flash_fit::{FlashFit, FlashMisfit, segment_bytes};
 use crate::flash_tier::FlashTier;
 use crate::maintain::Chores;
 use crate::measure::Measure;
@@ -90,10 +92,6 @@ pub struct FlashSettings {
     pub write_limit: Option<f64>,
 }
 
-/// Bytes of a segment: small ones where there are few.
-const SEGMENT_BYTES_RANGE: std::ops::RangeInclusive<usize> = 128 << 10..=1 << 20;
-/// So many segments a tier should have at least.
-const SEGMENTS_WANTED: usize = 256;
 /// The level of zstd for what goes to flash, as in the compressed zone.
 const FLASH_LEVEL: i32 = 3;
 
@@ -214,7 +212,8 @@ impl Builder {
         let policy = if self.evict { self.policy } else { Policy::Clock };
         let bytes_max = policy.memory_bytes_max(self.chunk_bytes_min);
         self.check(bytes_max)?;
-        let tier = self.flash.as_ref().map(open_flash).transpose()?;
+        let open = |settings| open_flash(settings, self.memory_bytes);
+        let tier = self.flash.as_ref().map(open).transpose()?;
         let tier_bytes = tier.as_ref().map_or(0, FlashTier::memory_bytes);
         let arena = Arc::new(self.arena(tier_bytes, bytes_max)?);
         let epochs = Arc::new(Epochs::new());
@@ -306,15 +305,14 @@ impl Builder {
     }
 }
 
-/// The tier on a device.
-fn open_flash(settings: &FlashSettings) -> Result<FlashTier, BuildError> {
+/// The tier on a device, for a cache with this memory limit.
+fn open_flash(settings: &FlashSettings, memory_bytes: usize) -> Result<FlashTier, BuildError> {
     check_reads(settings).map_err(BuildError::FlashReads)?;
-    let bytes = settings.device.pages() as usize * PAGE_BYTES;
-    let (min, max) = (*SEGMENT_BYTES_RANGE.start(), *SEGMENT_BYTES_RANGE.end());
-    let segment_bytes = (bytes / SEGMENTS_WANTED).clamp(min, max).next_power_of_two();
+    let bytes = settings.device.pages() * PAGE_BYTES as u64;
+    FlashFit::new(memory_bytes as u64, bytes).map_err(BuildError::FlashMisfit)?;
     let random = [(); 2].map(|()| RandomState::new().hash_one(0_u8).to_ne_bytes());
     let inner = flash::Settings {
-        segment_bytes,
+        segment_bytes: segment_bytes(bytes),
         level: FLASH_LEVEL,
         hash_seed: std::array::from_fn(|at| random[at / 8][at % 8]),
         boot_id: settings.boot_id,
@@ -322,10 +320,12 @@ fn open_flash(settings: &FlashSettings) -> Result<FlashTier, BuildError> {
     let device = Arc::clone(&settings.device);
     let flash =
         if settings.is_new { Flash::format(device, &inner) } else { Flash::open(device, &inner) };
-    let device = Arc::clone(&settings.device);
-    let flash = flash.map_err(BuildError::Flash)?;
-    let entrance = Entrance::new(settings.write_limit, segment_bytes as u64);
-    Ok(FlashTier::new(flash, device, settings.reads_by, settings.threads, entrance))
+    let (flash, device) = (flash.map_err(BuildError::Flash)?, Arc::clone(&settings.device));
+    let entrance = Entrance::new(settings.write_limit, flash.stats().segment_bytes);
+    let (method, threads) = (settings.reads_by, settings.threads);
+    let segment_bytes = segment_bytes(bytes);
+    let fetches = Fetches::new(device, method, threads, memory_bytes, segment_bytes);
+    Ok(FlashTier::new(flash, fetches, entrance))
 }
 
 /// Whether the device can be read as it shall be. What reads starts later, with the first read.
@@ -378,6 +378,8 @@ pub enum BuildError {
     Flash(flash::OpenError),
     /// The flash tier is to be read by io_uring, and the kernel, or the device, does not allow it.
     FlashReads(std::io::Error),
+    /// The flash tier is too large for the memory.
+    FlashMisfit(FlashMisfit),
     /// A flash tier is to be filled by what is evicted from 8 MiB at least.
     FlashAlone,
 }
@@ -405,6 +407,7 @@ impl fmt::Display for BuildError {
             Self::FlashReads(error) => {
                 write!(f, "the flash tier cannot be read by io_uring: {error}")
             }
+            Self::FlashMisfit(misfit) => misfit.fmt(f),
             Self::FlashAlone => f.write_str(
                 "a flash tier gets what is evicted: it needs eviction, and 8 MiB of memory",
             ),

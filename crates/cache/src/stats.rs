@@ -86,6 +86,14 @@ pub struct FlashTierStats {
     pub reads: u64,
     /// Of these, failed.
     pub reads_failed: u64,
+    /// Bytes that are being read, or were read for those who wait and are not dropped yet.
+    pub fetch_bytes: u64,
+    /// The most that these ever were.
+    pub fetch_bytes_peak: u64,
+    /// The most that they may be.
+    pub fetch_bytes_max: u64,
+    /// Batches of reads that wait for bytes to come free.
+    pub fetches_waiting: u64,
     /// Whether items of an earlier process are still being found.
     pub recovering: bool,
     /// How the device is read for requests; nothing before the first is to be read.

@@ -59,6 +59,7 @@ mod open;
 mod place;
 mod reader;
 mod recover;
+mod sizing;
 mod stage;
 mod stats;
 mod superblock;
@@ -66,6 +67,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod unit;
+mod walk;
 mod writer;
 
 pub use codec::record::{Fields, KEY_BYTES_MAX, Record};
@@ -75,6 +77,8 @@ pub use {
     open::OpenError,
     place::{ACCESSES_MAX, PLACE_BITS, Place},
     reader::{Look, Reader, Ticket},
+    sizing::Sizing,
     stage::Refused,
     stats::FlashStats,
+    walk::{Walk, Walked},
 };

@@ -4,9 +4,10 @@ use stdx::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use stdx::sync::lock;
 
 use crate::Flash;
+use crate::collect::watermarks;
 use crate::table::Item;
 use crate::unit::Head;
-use crate::writer::{ListedSegment, StagedRow};
+use crate::writer::{BUFFERS, ListedSegment, StagedRow};
 
 /// A number that rises.
 #[derive(Debug, Default)]
@@ -64,6 +65,10 @@ impl Counters {
         self.bytes_moved.add(moved_bytes);
     }
 }
+
+/// Segments that [`Flash::turnover_bytes`] leaves out beside those in buffers and those that
+/// collection keeps free: one for what is in the open unit, one for what is moved last.
+const TURNOVER_SPARE: usize = 2;
 
 /// The tier at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -143,6 +148,15 @@ impl Flash {
             journalled: counters.journalled.get(),
             distrusted: counters.distrusted.get(),
         }
+    }
+
+    /// Bytes of segments that can be written one after the other, however full the tier is, before
+    /// collection, which takes the oldest, comes to the first of them.
+    pub fn turnover_bytes(&self) -> u64 {
+        let (_, free) = watermarks(self.geometry.segments);
+        let spare = free + BUFFERS + TURNOVER_SPARE;
+        let segments = (self.geometry.segments as usize).saturating_sub(spare);
+        (segments * self.geometry.segment_bytes) as u64
     }
 
     /// Bytes on the heap: the buffers of segments, that of collection too, the open unit, the

@@ -58,6 +58,8 @@ pub struct Options {
     pub flash_write_limit: Option<f64>,
     /// `--flash-reads`: how flash is read; `None` leaves it to what the kernel allows.
     pub flash_reads: Option<ReadMethod>,
+    /// `--flash-save-seconds`: how long a clean stop may save memory to flash; 0 not at all.
+    pub flash_save_seconds: u64,
     /// CAS uniques are given to clients.
     pub cas: bool,
     /// Worker threads.
@@ -118,6 +120,7 @@ impl Default for Options {
             flash: None,
             flash_write_limit: None,
             flash_reads: None,
+            flash_save_seconds: 0,
             cas: true,
             threads: 0,
             connections_max: 0,

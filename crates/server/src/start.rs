@@ -5,6 +5,9 @@
 //! hardly anything can fail any more, because then nobody hears of it, but before it has threads;
 //! and the pidfile is written by the process that stays.
 //!
+//! When a signal says stop, the threads end first. Then what is in memory moves to flash, if there
+//! is any, until that is done, its time is over, or another signal comes.
+//!
 //! Threads: this one waits for signals, one accepts, `-t` of them work, and one does the cache's
 //! background work.
 
@@ -21,7 +24,7 @@ use ::io::moment::Stopwatch;
 use ::io::net::Listener;
 use ::io::poll::{Poll, Waker};
 use ::io::{SystemClock, process};
-use larder::{Cache, FlashSettings};
+use larder::{Cache, FlashFit, FlashSettings, SaveEnd, Saved};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
@@ -80,6 +83,7 @@ pub fn serve(options: Options) -> Result<(), String> {
         }
         server.stop();
     });
+    save(&server, &mut signals);
     if let Err(error) = server.cache.close_flash() {
         eprintln!("larder: what was not yet on flash is lost: {error}");
     }
@@ -88,6 +92,36 @@ pub fn serve(options: Options) -> Result<(), String> {
         let _ = fs::remove_file(path);
     }
     Ok(())
+}
+
+/// Moves what is in memory to flash, for the next start.
+fn save(server: &Server, signals: &mut Signals) {
+    let patience = Duration::from_secs(server.options.flash_save_seconds);
+    if server.options.flash.is_none() || patience.is_zero() {
+        return;
+    }
+    let began = Stopwatch::start();
+    let mut is_hurried = false;
+    let saved = server.cache.save_to_flash(|| {
+        is_hurried |= signals.pending().any(|signal| signal != SIGHUP);
+        !is_hurried && !began.rest_of(patience).is_zero()
+    });
+    let why = match saved.end {
+        SaveEnd::Complete => "",
+        SaveEnd::Interrupted if is_hurried => ": another signal came",
+        SaveEnd::Interrupted => ": --flash-save-seconds are over",
+        SaveEnd::Full => ": flash has no room for more",
+        SaveEnd::Failing => ": the device takes no writes",
+    };
+    let Saved { items, bytes, left, too_large, .. } = saved;
+    let seconds = began.elapsed().as_secs_f64();
+    server.log(
+        0,
+        &format!(
+            "saved {items} items of {bytes} bytes to flash in {seconds:.1} s; {left} left out, of \
+             these {too_large} too long for it{why}"
+        ),
+    );
 }
 
 /// Starts a named thread of the server.
@@ -169,6 +203,7 @@ fn build(
         builder = builder.chunk_bytes_min(bytes);
     }
     if let Some((path, bytes)) = &options.flash {
+        fit_flash(&options, memory_bytes, *bytes)?;
         builder = builder.flash(open_flash(path, *bytes, &options)?);
     }
     let cache = builder.build().map_err(|error| format!("cannot build the cache: {error}"))?;
@@ -203,6 +238,21 @@ fn build(
         clock: SystemClock::new(),
         options,
     })
+}
+
+/// Says what the index can lead to on flash, or why there is too much of it: before the file is
+/// made.
+fn fit_flash(options: &Options, memory_bytes: usize, bytes: u64) -> Result<(), String> {
+    let fit = FlashFit::new(memory_bytes as u64, bytes);
+    let fit = fit.map_err(|misfit| format!("--flash is too large for -m: {misfit}"))?;
+    if options.verbosity > 0 {
+        let FlashFit { items_max, item_bytes_min } = fit;
+        eprintln!(
+            "larder: the index can lead to {items_max} items on flash: all of it is used if they \
+             take {item_bytes_min} bytes there on average, or more"
+        );
+    }
+    Ok(())
 }
 
 /// Opens the device of the flash tier.

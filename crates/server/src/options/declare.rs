@@ -410,6 +410,11 @@ pub const DECLARATIONS: &[Declaration] = &[
     valued(None, "flash-write-limit", text("BYTES[/s|/h|/d]", set_flash_write_limit), None,
         "Write no more than this to flash in the long run (k, m, g), for its life's sake; what was \
          read goes first. Ten minutes' worth may be saved up. Without it there is no limit."),
+    valued(None, "flash-save-seconds",
+        numbered("seconds", 0, 3600, |o, n| o.flash_save_seconds = n), Some("60"),
+        "How long a stop by SIGTERM or SIGINT may take to save to flash what is in memory, so that \
+         it is there after the start; what is left by then is given up. systemd kills after 90. 0 \
+         saves nothing."),
     missing(None, "redis-port", Some("PORT"), "Redis's protocol on a port of its own."),
     missing(None, "admin-port", Some("PORT"), "A page for people and Prometheus."),
     missing(Some('S'), "enable-sasl", None, "SASL authentication."),
