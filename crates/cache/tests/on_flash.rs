@@ -26,7 +26,9 @@ fn cache(items: u32, bytes: usize) -> (Cache, Arc<ManualClock>) {
         device: Arc::new(device) as Arc<dyn Device>,
         boot_id: [7; 16],
         is_new: false,
+        reads_by: None,
         threads: 2,
+        write_limit: None,
     };
     let clock = Arc::new(ManualClock::new(NOW));
     let builder = Cache::builder().memory_bytes(8 << 20).compress(true).flash(flash);
