@@ -10,7 +10,7 @@ use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
 use hot::Hot;
 use index::{Index, IndexError, Options};
-use io::device::{Device, PAGE_BYTES};
+use io::device::{Device, PAGE_BYTES, ReadMethod, ReadPool};
 use io::{Clock, SystemClock};
 use memory::arena::ARENA_BYTES_MAX;
 use memory::class::CHUNK_BYTES_MIN;
@@ -24,6 +24,8 @@ use crate::below::Below;
 use crate::cache::{Cache, Moment, hash_with};
 use crate::demote::below_spare_slabs;
 use crate::entrance::Entrance;
+use crate::fetches::Fetches;
+use crate::flash_fit::{FlashFit, FlashMisfit, segment_bytes};
 use crate::flash_tier::FlashTier;
 use crate::maintain::Chores;
 use crate::measure::Measure;
@@ -81,16 +83,18 @@ pub struct FlashSettings {
     pub boot_id: [u8; 16],
     /// Whether to begin anew whatever the device holds.
     pub is_new: bool,
-    /// Threads that read.
+    /// How requests read from it; without a word by io_uring where device and kernel allow it, and
+    /// by threads where not.
+    pub reads_by: Option<ReadMethod>,
+    /// Threads that read, if threads do.
     pub threads: usize,
     /// How many bytes a second may be written in the long run; `None`: as many as there are.
     pub write_limit: Option<f64>,
 }
 
-/// Bytes of a segment: small ones where there are few.
-const SEGMENT_BYTES_RANGE: std::ops::RangeInclusive<usize> = 128 << 10..=1 << 20;
-/// So many segments a tier should have at least.
-const SEGMENTS_WANTED: usize = 256;
+/// A dictionary for what goes to flash has one byte of so many of the memory: with all that goes
+/// with dictionaries, that is a thirtieth of it.
+const DICTIONARY_SHARE: usize = 2048;
 /// The level of zstd for what goes to flash, as in the compressed zone.
 const FLASH_LEVEL: i32 = 3;
 
@@ -211,8 +215,9 @@ impl Builder {
         let policy = if self.evict { self.policy } else { Policy::Clock };
         let bytes_max = policy.memory_bytes_max(self.chunk_bytes_min);
         self.check(bytes_max)?;
-        let tier = self.flash.as_ref().map(open_flash).transpose().map_err(BuildError::Flash)?;
-        let tier_bytes = tier.as_ref().map_or(0, FlashTier::memory_bytes);
+        let open = |settings| open_flash(settings, self.memory_bytes);
+        let tier = self.flash.as_ref().map(open).transpose()?;
+        let tier_bytes = tier.as_ref().map_or(0, FlashTier::memory_bytes_max);
         let arena = Arc::new(self.arena(tier_bytes, bytes_max)?);
         let epochs = Arc::new(Epochs::new());
         let tables = Arc::new(ArenaTables::new(Arc::clone(&arena)));
@@ -303,23 +308,36 @@ impl Builder {
     }
 }
 
-/// The tier on a device.
-fn open_flash(settings: &FlashSettings) -> Result<FlashTier, flash::OpenError> {
-    let bytes = settings.device.pages() as usize * PAGE_BYTES;
-    let (min, max) = (*SEGMENT_BYTES_RANGE.start(), *SEGMENT_BYTES_RANGE.end());
-    let segment_bytes = (bytes / SEGMENTS_WANTED).clamp(min, max).next_power_of_two();
+/// The tier on a device, for a cache with this memory limit.
+fn open_flash(settings: &FlashSettings, memory_bytes: usize) -> Result<FlashTier, BuildError> {
+    check_reads(settings).map_err(BuildError::FlashReads)?;
+    let bytes = settings.device.pages() * PAGE_BYTES as u64;
+    FlashFit::new(memory_bytes as u64, bytes).map_err(BuildError::FlashMisfit)?;
     let random = [(); 2].map(|()| RandomState::new().hash_one(0_u8).to_ne_bytes());
     let hash_seed = std::array::from_fn(|at| random[at / 8][at % 8]);
     let inner = flash::Settings {
-        segment_bytes,
+        segment_bytes: segment_bytes(bytes),
         level: FLASH_LEVEL,
+        dictionary_bytes: memory_bytes / DICTIONARY_SHARE,
         ..flash::Settings::new(hash_seed, settings.boot_id)
     };
     let device = Arc::clone(&settings.device);
     let flash =
         if settings.is_new { Flash::format(device, &inner) } else { Flash::open(device, &inner) };
-    let entrance = Entrance::new(settings.write_limit, segment_bytes as u64);
-    Ok(FlashTier::new(flash?, Arc::clone(&settings.device), settings.threads, entrance))
+    let (flash, device) = (flash.map_err(BuildError::Flash)?, Arc::clone(&settings.device));
+    let entrance = Entrance::new(settings.write_limit, flash.stats().segment_bytes);
+    let (method, threads) = (settings.reads_by, settings.threads);
+    let segment_bytes = segment_bytes(bytes);
+    let fetches = Fetches::new(device, method, threads, memory_bytes, segment_bytes);
+    Ok(FlashTier::new(flash, fetches, entrance))
+}
+
+/// Whether the device can be read as it shall be. What reads starts later, with the first read.
+fn check_reads(settings: &FlashSettings) -> std::io::Result<()> {
+    match settings.reads_by {
+        Some(ReadMethod::IoUring) => ReadPool::try_io_uring(&*settings.device),
+        Some(ReadMethod::Threads) | None => Ok(()),
+    }
 }
 
 /// Hashes are seeded anew in each process, so that nobody can choose keys that collide; where items
@@ -362,6 +380,10 @@ pub enum BuildError {
     Index(IndexError),
     /// The flash tier cannot be opened.
     Flash(flash::OpenError),
+    /// The flash tier is to be read by io_uring, and the kernel, or the device, does not allow it.
+    FlashReads(std::io::Error),
+    /// The flash tier is too large for the memory.
+    FlashMisfit(FlashMisfit),
     /// A flash tier is to be filled by what is evicted from 8 MiB at least.
     FlashAlone,
 }
@@ -386,6 +408,10 @@ impl fmt::Display for BuildError {
             Self::Reserve(error) => write!(f, "cannot reserve the memory's addresses: {error}"),
             Self::Index(error) => write!(f, "cannot start the index: {error}"),
             Self::Flash(error) => write!(f, "cannot open the flash tier: {error}"),
+            Self::FlashReads(error) => {
+                write!(f, "the flash tier cannot be read by io_uring: {error}")
+            }
+            Self::FlashMisfit(misfit) => misfit.fmt(f),
             Self::FlashAlone => f.write_str(
                 "a flash tier gets what is evicted: it needs eviction, and 8 MiB of memory",
             ),
@@ -399,6 +425,7 @@ impl std::error::Error for BuildError {
             Self::Reserve(error) => Some(error),
             Self::Index(error) => Some(error),
             Self::Flash(error) => Some(error),
+            Self::FlashReads(error) => Some(error),
             _ => None,
         }
     }

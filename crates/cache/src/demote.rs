@@ -6,8 +6,8 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use compressed::{Leaving, Record, Refused, Writer};
-use hot::mark::{FETCHED, SENT, STALE};
-use hot::{Fields, ItemRef, Links};
+use hot::mark::FETCHED;
+use hot::{ItemRef, Links};
 use index::Hash;
 use memory::{ClassId, Guard, Place};
 use policy::cost::Cost;
@@ -16,11 +16,10 @@ use crate::adapt::{Adaptation, Allowance, BUDGET_SLABS_MIN};
 use crate::admit::Lottery;
 use crate::below::Below;
 use crate::cache::Cache;
-use crate::store::fields_of;
+use crate::snapshot::Snapshot;
+use crate::spill::Spilled;
 use crate::types::{Evicted, Expiry};
 
-/// Bits of a mark that go down and come up with an item.
-const MARK_KEPT: u8 = FETCHED | SENT | STALE;
 /// The share of one processor that moving items down may take.
 const MOVE_SHARE_MAX: f64 = 0.25;
 /// What is known to be wanted comes in as if it had been read so often below.
@@ -48,9 +47,7 @@ struct Copied {
     is_known: bool,
     to: Destination,
     place: Place,
-    sequence: u32,
-    mutable: (u32, u8),
-    fields: Fields,
+    snapshot: Snapshot,
 }
 
 /// Where an item moves.
@@ -63,15 +60,8 @@ enum Destination {
 
 impl Default for Copied {
     fn default() -> Self {
-        Self {
-            hash: Hash(0),
-            is_known: false,
-            to: Destination::Compressed,
-            place: Place(0),
-            sequence: 0,
-            mutable: (0, 0),
-            fields: Fields::default(),
-        }
+        let (hash, place, snapshot) = (Hash(0), Place(0), Snapshot::default());
+        Self { hash, is_known: false, to: Destination::Compressed, place, snapshot }
     }
 }
 
@@ -149,25 +139,8 @@ impl Links for Downward<'_> {
         let Some(to) = self.destination(mover, item, hash, is_wanted) else {
             return false;
         };
-        // What may change is looked at first: whatever is copied is at least as new.
-        mover.copied = Copied {
-            hash,
-            is_known,
-            to,
-            place,
-            sequence: item.sequence(),
-            mutable: mutable(item),
-            fields: fields_of(item),
-        };
-        mover.key.clear();
-        mover.key.extend_from_slice(item.key());
-        mover.value.clear();
-        match item.contiguous() {
-            Some(value) => mover.value.extend_from_slice(value),
-            None => (0..item.layout().pieces()).for_each(|number| {
-                mover.value.extend_from_slice(self.cache.hot.piece_value(item, number));
-            }),
-        }
+        mover.copied = Copied { hash, is_known, to, place, snapshot: Snapshot::of(item) };
+        self.cache.copy_bytes(item, &mut mover.key, &mut mover.value);
         true
     }
 
@@ -176,18 +149,15 @@ impl Links for Downward<'_> {
         let began_us = cache.clock.thread_cpu_us();
         let mut mover = self.mover.borrow_mut();
         let Mover { writer, key, value, copied, allowance, .. } = &mut **mover;
-        let fields = compressed::Fields {
-            flags: copied.fields.flags,
-            expiry: copied.mutable.0,
-            custom_cas: copied.fields.custom_cas,
-            base64_key: copied.fields.base64_key,
-            cost: copied.fields.cost,
-            mark: copied.mutable.1,
-        };
-        let record = Record { key, value, fields };
+        let record = Record { key, value, fields: copied.snapshot.fields() };
         let to_flash = || {
-            let is_same = |item: ItemRef<'_>| copied.is_same(cache, item);
-            cache.spill_hot(&record, copied.hash, copied.is_known, copied.place, is_same)
+            if !cache.takes_on_flash(&record, copied.is_known) {
+                return false;
+            }
+            let is_same = |item: ItemRef<'_>| copied.snapshot.is_same(cache, item);
+            let guard = cache.epochs.pin();
+            let spilled = cache.spill_hot(&guard, &record, copied.hash, copied.place, is_same);
+            spilled == Spilled::There
         };
         let (moved, demote_us) = match (self.below, copied.to) {
             (Some(below), Destination::Compressed) => {
@@ -203,15 +173,6 @@ impl Links for Downward<'_> {
         }
         allowance.spend(us);
         moved
-    }
-}
-
-impl Copied {
-    /// Whether the item is still what was copied.
-    fn is_same(&self, cache: &Cache, item: ItemRef<'_>) -> bool {
-        item.sequence() == self.sequence
-            && mutable(item) == self.mutable
-            && !Cache::is_gone(cache, item)
     }
 }
 
@@ -256,7 +217,7 @@ impl Downward<'_> {
         let mut insert = || {
             below.zone.insert(hash.0, record, cache.now(), &mut active, |guard, newcomer| {
                 moved = cache.retire_if(guard, hash, place, |item| {
-                    let is_same = copied.is_same(cache, item);
+                    let is_same = copied.snapshot.is_same(cache, item);
                     if is_same {
                         if is_known {
                             newcomer.was_accessed(KNOWN_ACCESSES);
@@ -302,11 +263,6 @@ impl Downward<'_> {
     }
 }
 
-/// What may change of a published item and goes down with it: its expiry, and bits of its mark.
-fn mutable(item: ItemRef<'_>) -> (u32, u8) {
-    (item.expiry(), item.mark().load(Ordering::Relaxed) & MARK_KEPT)
-}
-
 /// Slabs that the hot zone leaves for the tier below, so that there is room for what moves: one in
 /// 128, and two at least.
 pub(crate) fn below_spare_slabs(slabs: usize) -> usize {
@@ -338,7 +294,9 @@ impl Cache {
         move |guard, record, leaving| {
             let hash = self.hash(record.key);
             below.ghosts.add(hash.0);
-            if self.spill(guard, record, hash, || leaving.is_alive()) {
+            let goes = self.takes_on_flash(record, false);
+            let spilled = goes.then(|| self.spill(guard, record, hash, || leaving.is_alive()));
+            if spilled == Some(Spilled::There) {
                 leaving.bury();
                 return;
             }

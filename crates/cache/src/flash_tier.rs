@@ -28,30 +28,26 @@
 //! [pending]: crate::Lookup::Pending
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use ::flash::{Flash, Place, Reader};
-use ::io::device::{Device, ReadPool};
 use index::Hash;
 
 use crate::cache::Cache;
 use crate::entrance::Entrance;
+use crate::fetches::Fetches;
 use crate::stats::FlashTierStats;
 
-/// Reads that wait for a thread at most, of all sessions together.
-const READS_MAX: usize = 4096;
 /// Bits of the filter of keys that changed while the tier was searched for its items: with a
 /// hundred thousand changes, one item in ten is left alone though its key did not change.
 const CHANGED_BITS: usize = 1 << 20;
+/// Bytes of that filter.
+pub(crate) const CHANGED_BYTES: usize = CHANGED_BITS / 8;
 
 /// The tier and what its users share.
 pub(crate) struct FlashTier {
     pub(crate) flash: Flash,
-    device: Arc<dyn Device>,
-    threads: usize,
-    /// Nothing, if the system gave no threads. Started when something is first read: whoever builds
-    /// a cache may still fork.
-    pool: OnceLock<Option<ReadPool>>,
+    pub(crate) fetches: Arc<Fetches>,
     /// Readers that no session has at the moment.
     pub(crate) readers: Mutex<Vec<Reader>>,
     /// Whether there may be items that the index does not know yet.
@@ -86,19 +82,12 @@ pub(crate) struct Counters {
 }
 
 impl FlashTier {
-    /// On a device from which so many threads read.
-    pub(crate) fn new(
-        flash: Flash,
-        device: Arc<dyn Device>,
-        threads: usize,
-        entrance: Entrance,
-    ) -> Self {
+    /// With what reads from it, and who is let in.
+    pub(crate) fn new(flash: Flash, fetches: Fetches, entrance: Entrance) -> Self {
         let changed = (0..CHANGED_BITS / u64::BITS as usize).map(|_| AtomicU64::new(0)).collect();
         Self {
             flash,
-            device,
-            threads: threads.max(1),
-            pool: OnceLock::new(),
+            fetches: Arc::new(fetches),
             readers: Mutex::default(),
             recovering: AtomicBool::new(true),
             changed,
@@ -107,11 +96,6 @@ impl FlashTier {
             entrance,
             counters: Counters::default(),
         }
-    }
-
-    pub(crate) fn pool(&self) -> Option<&ReadPool> {
-        let start = || ReadPool::new(Arc::clone(&self.device), self.threads, READS_MAX).ok();
-        self.pool.get_or_init(start).as_ref()
     }
 
     /// Makes everything here void. The background takes it out of the index.
@@ -124,9 +108,15 @@ impl FlashTier {
         self.flushed.load(Ordering::Relaxed) == self.purged.load(Ordering::Relaxed)
     }
 
-    /// Bytes on the heap.
+    /// The most bytes on the heap, as far as that is known at the start.
+    pub(crate) fn memory_bytes_max(&self) -> usize {
+        self.flash.memory_bytes_max() + CHANGED_BYTES
+    }
+
+    /// Bytes on the heap. What was read for those who wait comes and goes, and counts with the most
+    /// that it ever was.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.flash.memory_bytes() + CHANGED_BITS / 8
+        self.flash.memory_bytes() + CHANGED_BYTES + self.fetches.counts().peak_bytes
     }
 
     #[inline]
@@ -156,6 +146,7 @@ impl FlashTier {
 
     pub(crate) fn stats(&self) -> FlashTierStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let fetches = self.fetches.counts();
         FlashTierStats {
             tier: self.flash.stats(),
             items: read(&self.counters.items),
@@ -169,7 +160,12 @@ impl FlashTier {
             promoted: read(&self.counters.promoted),
             reads: read(&self.counters.reads),
             reads_failed: read(&self.counters.reads_failed),
+            fetch_bytes: fetches.used_bytes as u64,
+            fetch_bytes_peak: fetches.peak_bytes as u64,
+            fetch_bytes_max: self.fetches.bytes_max() as u64,
+            fetches_waiting: fetches.waiting as u64,
             recovering: self.is_recovering(),
+            reads_by: self.fetches.method_now(),
         }
     }
 
@@ -218,6 +214,7 @@ impl ::flash::Links for Links<'_> {
         let led = cache.lead_to_flash(&guard, hash, None, place, |present| {
             present.is_none() && !tier.has_changed(hash)
         });
+        let led = led == Ok(true);
         tier.counters.items.fetch_add(u64::from(led), Ordering::Relaxed);
         led
     }

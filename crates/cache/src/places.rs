@@ -138,7 +138,8 @@ impl Cache {
     }
 
     /// Leads a key to a place on flash, under the lock of its index table, if it has no item in the
-    /// hot zone and `agrees` says so there. Returns whether it did.
+    /// hot zone and `agrees` says so there. Returns whether it did; the error, that the index has
+    /// no room for another key.
     pub(crate) fn lead_to_flash<'g>(
         &self,
         guard: &'g Guard<'_>,
@@ -146,19 +147,19 @@ impl Cache {
         key: Option<&[u8]>,
         place: flash::Place,
         agrees: impl FnOnce(Option<flash::Place>) -> bool,
-    ) -> bool {
+    ) -> Result<bool, Full> {
         let is_key = |item: ItemRef<'g>| key.is_none_or(|key| item.has_key(key));
         let rank = |location| self.rank(guard, hash, &is_key, location);
-        let led = self.index.update(guard, hash, rank, |current| {
+        let (led, before) = self.index.update(guard, hash, rank, |current| {
             let present = self.present(guard, current);
             let agrees = present.hot.is_none() && agrees(present.flash);
             let change = if agrees { Change::Set(flash_location(place)) } else { Change::Keep };
             (change, (agrees, present.flash))
-        });
-        if let Ok((true, Some(before))) = led {
+        })?;
+        if led && let Some(before) = before {
             self.forget_on_flash(before, hash);
         }
-        matches!(led, Ok((true, _)))
+        Ok(led)
     }
 
     /// Leads to a place on flash where the index led to an item of the hot zone, and hands that

@@ -110,12 +110,24 @@ impl Session<'_> {
         Ok(found.map(|found| Item::hot(self.cache, found, self.mark_hit(found))))
     }
 
-    /// The key's item, if it is there. Leaves no trace. For diagnosis.
+    /// The key's item, if it is in memory. Leaves no trace. For diagnosis.
     pub fn peek(&self, key: &[u8], hash: Hash) -> Option<Item<'_>> {
         let Some(found) = self.find_present(key, hash) else {
             return self.peek_below(key, hash);
         };
         Some(Item::hot(self.cache, found, found.item.mark().load(Ordering::Relaxed)))
+    }
+
+    /// The key's item, wherever it is. Leaves no trace.
+    pub fn peek_anywhere(&self, key: &[u8], hash: Hash) -> Lookup<'_> {
+        if let Some(item) = self.peek(key, hash) {
+            return Lookup::Hit(item);
+        }
+        match self.peek_on_flash(key, hash) {
+            // It may have come up since memory was looked at.
+            Lookup::Miss => self.peek(key, hash).map_or(Lookup::Miss, Lookup::Hit),
+            found => found,
+        }
     }
 
     /// The key's item in the hot zone, where it is brought if it is below; for a reader who wants

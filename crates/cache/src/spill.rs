@@ -1,54 +1,67 @@
 //! How items move down to flash, and the tier's upkeep: what the background does.
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use ::flash::{Place, Refused};
 use hot::ItemRef;
-use index::Hash;
+use index::{Full, Hash};
 use memory::Guard;
 
 use crate::cache::Cache;
 use crate::flash_tier::{FlashTier, Links};
 
 /// Of the memory limit, the index may take one part in so many for items on flash.
-const INDEX_SHARE: usize = 2;
+pub(crate) const INDEX_SHARE: usize = 2;
 /// Bytes of the index for an item, on average.
-const WORD_BYTES: usize = 9;
+pub(crate) const WORD_BYTES: usize = 9;
+
+/// What became of an item that was offered to the tier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Spilled {
+    /// It is on flash from now on.
+    There,
+    /// It is no longer what was offered, or its time is over, or everything is being flushed.
+    Gone,
+    /// The index has no room for another key.
+    IndexFull,
+    /// The index may lead to no more items on flash.
+    ShareFull,
+    /// The tier does not take it.
+    Refused(Refused),
+}
 
 impl Cache {
     /// Offers an item that leaves the compressed zone to the tier. `is_alive` is asked under the
-    /// key's lock. Returns whether it is on flash from now on.
+    /// key's lock.
     pub(crate) fn spill(
         &self,
         guard: &Guard<'_>,
         record: &::flash::Record<'_>,
         hash: Hash,
         is_alive: impl Fn() -> bool,
-    ) -> bool {
-        self.takes_on_flash(record, false)
-            && self.stage(record, hash, |place| {
-                self.lead_to_flash(guard, hash, Some(record.key), place, |_| is_alive())
-            })
+    ) -> Spilled {
+        self.stage(record, hash, |place| {
+            self.lead_to_flash(guard, hash, Some(record.key), place, |_| is_alive())
+        })
     }
 
     /// The same for an item of the hot zone; `is_same` is asked of it under the key's lock.
     pub(crate) fn spill_hot(
         &self,
+        guard: &Guard<'_>,
         record: &::flash::Record<'_>,
         hash: Hash,
-        is_known: bool,
         hot: memory::Place,
         is_same: impl Fn(ItemRef<'_>) -> bool,
-    ) -> bool {
-        let guard = self.epochs.pin();
-        self.takes_on_flash(record, is_known)
-            && self.stage(record, hash, |place| {
-                self.exchange_for_flash(&guard, hash, hot, place, &is_same)
-            })
+    ) -> Spilled {
+        self.stage(record, hash, |place| {
+            Ok(self.exchange_for_flash(guard, hash, hot, place, &is_same))
+        })
     }
 
     /// Whether an item is let in; it is known to be wanted, or whether it was read is all there is.
-    fn takes_on_flash(&self, record: &::flash::Record<'_>, is_known: bool) -> bool {
+    pub(crate) fn takes_on_flash(&self, record: &::flash::Record<'_>, is_known: bool) -> bool {
         let takes = |tier: &FlashTier| tier.entrance.takes(&record.fields, is_known, self.now());
         self.flash.as_deref().is_some_and(takes)
     }
@@ -58,21 +71,24 @@ impl Cache {
         &self,
         record: &::flash::Record<'_>,
         hash: Hash,
-        lead: impl Fn(Place) -> bool,
-    ) -> bool {
-        let Some(tier) = &self.flash else { return false };
+        lead: impl Fn(Place) -> Result<bool, Full>,
+    ) -> Spilled {
+        let Some(tier) = &self.flash else { return Spilled::Refused(Refused::Closed) };
         if record.fields.is_expired(self.now()) || !tier.is_purged() {
-            return false;
+            return Spilled::Gone;
         }
-        if self.flash_items() as usize >= self.limit_bytes() / INDEX_SHARE / WORD_BYTES {
+        if self.flash_items() as usize >= self.flash_items_max() {
             tier.counters.refused.fetch_add(1, Ordering::Relaxed);
-            return false;
+            return Spilled::ShareFull;
         }
         let (links, counters) = (Links(self), &tier.counters);
+        let is_full = Cell::new(false);
         let counted = |place| {
             // Before the word can leave again.
             counters.items.fetch_add(1, Ordering::Relaxed);
             let led = lead(place);
+            is_full.set(led.is_err());
+            let led = led.unwrap_or(false);
             counters.items.fetch_sub(u64::from(!led), Ordering::Relaxed);
             led
         };
@@ -83,10 +99,19 @@ impl Cache {
             tier.flash.maintain(&links, self.now());
             staged = tier.flash.stage_with(hash.0, record, &links, counted);
         }
-        let counter = if staged.is_ok() { &counters.spilled } else { &counters.refused };
-        let is_there = matches!(staged, Ok(Some(_)));
-        counter.fetch_add(u64::from(is_there || staged.is_err()), Ordering::Relaxed);
-        is_there
+        let (spilled, counter) = match staged {
+            Ok(Some(_)) => (Spilled::There, &counters.spilled),
+            Ok(None) if is_full.get() => (Spilled::IndexFull, &counters.refused),
+            Ok(None) => return Spilled::Gone,
+            Err(refused) => (Spilled::Refused(refused), &counters.refused),
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        spilled
+    }
+
+    /// Items on flash to which the index may lead.
+    pub(crate) fn flash_items_max(&self) -> usize {
+        self.limit_bytes() / INDEX_SHARE / WORD_BYTES
     }
 
     /// Whether what leaves the hot zone, and does not deserve the compressed one, may move to

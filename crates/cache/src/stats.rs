@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use ::io::device::ReadMethod;
+
 use crate::cache::Cache;
 use crate::flash_tier::FlashTier;
 use crate::measure::{CostStats, Measure};
@@ -84,8 +86,18 @@ pub struct FlashTierStats {
     pub reads: u64,
     /// Of these, failed.
     pub reads_failed: u64,
+    /// Bytes that are being read, or were read for those who wait and are not dropped yet.
+    pub fetch_bytes: u64,
+    /// The most that these ever were.
+    pub fetch_bytes_peak: u64,
+    /// The most that they may be.
+    pub fetch_bytes_max: u64,
+    /// Batches of reads that wait for bytes to come free.
+    pub fetches_waiting: u64,
     /// Whether items of an earlier process are still being found.
     pub recovering: bool,
+    /// How the device is read for requests; nothing before the first is to be read.
+    pub reads_by: Option<ReadMethod>,
 }
 
 /// The compressed zone, at one moment.

@@ -2,16 +2,19 @@
 //! `flash_tier` has the protocol.
 
 use std::cell::{OnceCell, RefCell};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ::flash::{Look, Place, Reader, Ticket};
-use ::io::device::{Busy, Done, Pages};
+use ::flash::{Look, Place, Reader, Ticket, Walked};
+use ::io::device::{PAGE_BYTES, Pages, ReadMethod};
 use index::Hash;
 use stdx::sync::lock;
 
 use crate::below::{Row, hot_fields};
 use crate::cache::Cache;
-use crate::flash_tier::FlashTier;
+use crate::dump::Dumped;
+use crate::fetches::{Fetch, Held};
+use crate::flash_tier::{FlashTier, Links};
 use crate::item::Item;
 use crate::places::Fate;
 use crate::session::Session;
@@ -23,15 +26,20 @@ const WANTED_MAX: usize = 64;
 /// Something that has to be read from flash.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted {
-    ticket: Ticket,
+    page: u64,
+    pages: usize,
+    /// What the pages are for; nothing for those of a dump.
+    ticket: Option<Ticket>,
 }
 
-/// Something that was read from flash.
+/// Something that was read from flash. It takes memory that others may wait for, so whoever waits
+/// for anything drops it.
 #[derive(Debug)]
 pub struct Arrived {
     wanted: Wanted,
     /// Nothing, if the device failed.
     pages: Option<Pages>,
+    _held: Option<Held>,
 }
 
 /// What a session knows of flash: nothing, until it looks there.
@@ -66,44 +74,63 @@ enum Seen<'s> {
 }
 
 impl Cache {
-    /// Reads from flash what a session waits for, in another thread, and hands it to `done` there.
-    /// So many reads may wait; one too many counts as failed.
-    pub fn read_wanted(&self, wanted: Wanted, done: impl FnOnce(Arrived) + Send + 'static) {
-        let Some(tier) = &self.flash else {
-            return done(Arrived { wanted, pages: None });
-        };
-        tier.counters.reads.fetch_add(1, Ordering::Relaxed);
-        let Ticket { page, pages, .. } = wanted.ticket;
-        let done = Box::new(move |read: std::io::Result<Pages>| {
-            done(Arrived { wanted, pages: read.ok() });
-        });
-        let refused = match tier.pool() {
-            None => Some(done as Done),
-            Some(pool) => pool.submit(page, pages, done).err().map(|Busy(done)| done),
-        };
-        if let Some(done) = refused {
-            done(Err(std::io::Error::other("nobody can read it now")));
-        }
+    /// Starts what reads from flash, which otherwise starts with the first read. Returns how it
+    /// reads; nothing without a flash tier, or if the system does not give what is needed. The
+    /// process must not fork afterwards.
+    pub fn start_flash_reads(&self) -> Option<ReadMethod> {
+        self.flash.as_ref().and_then(|tier| tier.fetches.method())
     }
 
-    /// The same, while the caller waits. He must have no session open.
+    /// Reads from flash what a session waits for, in other threads, and hands each read to `done`
+    /// there, as soon as there is room for all of them.
+    pub fn read_wanted(&self, wanted: Vec<Wanted>, done: impl Fn(Arrived) + Send + Sync + 'static) {
+        let Some(tier) = &self.flash else {
+            let failed = |wanted| Arrived { wanted, pages: None, _held: None };
+            return wanted.into_iter().for_each(|wanted| done(failed(wanted)));
+        };
+        tier.counters.reads.fetch_add(wanted.len() as u64, Ordering::Relaxed);
+        let done = Arc::new(done);
+        let read = |wanted: Wanted| {
+            let done = Arc::clone(&done);
+            Fetch {
+                page: wanted.page,
+                pages: wanted.pages,
+                done: Box::new(move |pages: Option<Pages>, held: Held| {
+                    done(Arrived { wanted, pages, _held: Some(held) });
+                }),
+            }
+        };
+        let reads = wanted.into_iter().map(read).collect();
+        tier.fetches.submit(reads);
+    }
+
+    /// The same, while the caller waits. He must have no session open, and nothing that arrived
+    /// before.
     pub fn read_wanted_now(&self, wanted: Vec<Wanted>) -> Vec<Arrived> {
         let (sender, receiver) = std::sync::mpsc::channel();
-        for wanted in wanted {
-            let sender = sender.clone();
-            // Who receives waits for all of them.
-            self.read_wanted(wanted, move |arrived| _ = sender.send(arrived));
-        }
-        drop(sender);
+        // Who receives waits for all of them.
+        self.read_wanted(wanted, move |arrived| _ = sender.send(arrived));
         receiver.into_iter().collect()
     }
 }
 
 impl Session<'_> {
-    /// What the requests of this session wait for. Read it, by [`Cache::read_wanted`], end the
-    /// session, and ask again in another one to which it is delivered.
+    /// What the requests of this session wait for, as far as there may be room for it at a time.
+    /// Read it, by [`Cache::read_wanted`], end the session, and ask again in another one to which
+    /// it is delivered.
     pub fn take_wanted(&self) -> Vec<Wanted> {
-        self.flash.0.get().map(|view| view.wanted.take()).unwrap_or_default()
+        let wanted = self.flash.0.get().map(|view| view.wanted.take());
+        let mut wanted = wanted.unwrap_or_default();
+        let bytes_max = self.cache.flash.as_ref().map_or(0, |tier| tier.fetches.bytes_max());
+        let mut bytes = 0;
+        let fits = |wanted: &&Wanted| {
+            bytes += wanted.pages * PAGE_BYTES;
+            bytes <= bytes_max
+        };
+        // The first is what was asked for first.
+        let count = wanted.iter().take_while(fits).count().max(1);
+        wanted.truncate(count);
+        wanted
     }
 
     /// Hands over what was read for requests that waited.
@@ -145,6 +172,46 @@ impl Session<'_> {
             }
             Seen::Pending => Lookup::Pending,
             Seen::NotThis(_) | Seen::Nowhere => Lookup::Miss,
+        }
+    }
+
+    /// The key's item on flash, without a trace.
+    pub(crate) fn peek_on_flash(&self, key: &[u8], hash: Hash) -> Lookup<'_> {
+        match self.look_on_flash(key, hash) {
+            Seen::Here(row, _) => Lookup::Hit(Item::below(self.cache, row)),
+            Seen::Pending => Lookup::Pending,
+            Seen::NotThis(_) | Seen::Nowhere => Lookup::Miss,
+        }
+    }
+
+    /// Visits the items of the next units on flash.
+    pub(crate) fn dump_flash(
+        &self,
+        walk: &mut ::flash::Walk,
+        mut visit: impl FnMut(&Item<'_>),
+    ) -> Dumped {
+        let Some(tier) = &self.cache.flash else { return Dumped::End };
+        let (now, view) = (self.cache.now(), self.flash.view());
+        let arrived = view.arrived.borrow_mut().pop();
+        if arrived.as_ref().is_some_and(|arrived| arrived.pages.is_none()) {
+            tier.counters.reads_failed.fetch_add(1, Ordering::Relaxed);
+            tier.flash.walk_past(walk);
+        }
+        let pages = arrived.as_ref().and_then(|arrived| arrived.pages.as_ref());
+        let walked = tier.flash.walk(walk, pages, &Links(self.cache), |record| {
+            if !record.fields.is_expired(now) {
+                let (fields, mark) = (hot_fields(&record.fields), record.fields.mark);
+                let row = Row { key: record.key, value: record.value, fields, mark };
+                visit(&Item::below(self.cache, &row));
+            }
+        });
+        match walked {
+            Walked::More => Dumped::More,
+            Walked::End => Dumped::End,
+            Walked::Wait { page, pages } => {
+                view.wanted.borrow_mut().push(Wanted { page, pages, ticket: None });
+                Dumped::Pending
+            }
         }
     }
 
@@ -202,11 +269,14 @@ impl Session<'_> {
         if let Look::Wait(ticket) = look {
             let arrived = view.arrived.borrow();
             // The latest: a long unit is asked for twice, the second time as a whole.
-            let of_unit = |one: &&Arrived| one.wanted.ticket.is_for_unit_of(&ticket);
-            if let Some(Arrived { wanted, pages }) = arrived.iter().rev().find(of_unit) {
-                source.ticket = Some(wanted.ticket);
+            let of_unit =
+                |one: &&Arrived| one.wanted.ticket.is_some_and(|its| its.is_for_unit_of(&ticket));
+            if let Some(Arrived { wanted, pages, .. }) = arrived.iter().rev().find(of_unit)
+                && let Some(ticket) = wanted.ticket
+            {
+                source.ticket = Some(ticket);
                 look = match pages {
-                    Some(pages) => tier.flash.finish(&wanted.ticket, pages, key, reader),
+                    Some(pages) => tier.flash.finish(&ticket, pages, key, reader),
                     None => {
                         tier.counters.reads_failed.fetch_add(1, Ordering::Relaxed);
                         Look::Absent
@@ -229,7 +299,8 @@ impl Session<'_> {
             Look::Wait(ticket) => {
                 let mut wanted = view.wanted.borrow_mut();
                 if wanted.len() < WANTED_MAX {
-                    wanted.push(Wanted { ticket });
+                    let Ticket { page, pages, .. } = ticket;
+                    wanted.push(Wanted { page, pages, ticket: Some(ticket) });
                 }
                 Seen::Pending
             }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use io::ManualClock;
 use larder::{
-    Arithmetic, Attributes, Cache, Condition, Counted, DumpCursor, Expiry, Fetch, Remove, Removed,
-    Side, Store, Stored,
+    Arithmetic, Attributes, Cache, Condition, Counted, DumpCursor, Dumped, Expiry, Fetch, Remove,
+    Removed, Side, Store, Stored,
 };
 
 const NOW: u32 = 1_800_000_000;
@@ -286,7 +286,8 @@ fn a_dump_lists_both_zones() {
         if item.key() == b"k" {
             seen = Some((item.to_vec(), item.flags(), item.is_compressed()));
         }
-    }) {}
+    }) == Dumped::More
+    {}
     assert_eq!(seen, Some((b"value".to_vec(), 5, true)));
     assert_eq!(items, fixture.cache.stats().items);
 }

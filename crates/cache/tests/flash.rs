@@ -55,6 +55,7 @@ impl Fixture {
             device: Arc::clone(&device) as Arc<dyn Device>,
             boot_id,
             is_new: false,
+            reads_by: None,
             threads: 1,
             write_limit: shape.write_limit,
         };

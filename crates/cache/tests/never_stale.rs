@@ -492,6 +492,7 @@ fn run(policy: Policy, tiers: Tiers, seed: u64, operations: u64) {
             device: Arc::new(FakeDevice::new(pages, seed, Faults::default())),
             boot_id: [1; 16],
             is_new: true,
+            reads_by: None,
             threads: 2,
             write_limit: None,
         });

@@ -292,9 +292,9 @@ fn a_dump_shows_every_item_once() {
     }
     let mut seen = vec![0; 5000];
     let mut cursor = larder::DumpCursor::default();
-    let mut more = true;
-    while more {
-        more = fixture.cache.session().dump(&mut cursor, 100, |item| {
+    let mut dumped = larder::Dumped::More;
+    while dumped != larder::Dumped::End {
+        dumped = fixture.cache.session().dump(&mut cursor, 100, |item| {
             let number = u32::from_le_bytes(item.key().try_into().unwrap());
             seen[number as usize] += 1;
         });

@@ -1,11 +1,15 @@
-//! The background's turn, and the walk over everything for a dump.
+//! The background's turn, and the walks over everything: for a dump, and to offer every item
+//! elsewhere.
+
+use std::ops::ControlFlow;
 
 use memory::Guard;
+use stdx::sync::lock;
 
 use crate::find::is_dead;
 use crate::raw::{Block, Reference};
 use crate::reader::{Reader, unpack_frame, unpack_long};
-use crate::rewrite::Writer;
+use crate::rewrite::{Leaving, Writer};
 use crate::zone::Zone;
 use codec::record::{Record, Rows};
 
@@ -65,7 +69,10 @@ impl Zone {
             if let Some(block) = block
                 && Some(block.head().generation) == self.generation()
             {
-                self.walk_block(guard, &block, now, reader, &mut visit);
+                let _ = self.walk_block(guard, &block, now, reader, |_, record| {
+                    visit(record);
+                    ControlFlow::Continue(())
+                });
             }
             cursor.hash = leaf.node.next_hash();
             if cursor.hash == 0 {
@@ -75,15 +82,42 @@ impl Zone {
         true
     }
 
-    /// Visits the live rows of a block, but for those of damaged frames.
+    /// Offers the items of the next leaf to `take`, as a sweep does those that it evicts: under the
+    /// lock of their shard, which keeps the leaf from being replaced. Whoever takes one buries it;
+    /// the others stay. If `take` breaks off, the same leaf comes next. Returns `false` at the end.
+    pub fn offer_all(
+        &self,
+        guard: &Guard<'_>,
+        cursor: &mut Cursor,
+        now: u32,
+        reader: &mut Reader,
+        mut take: impl FnMut(&Record<'_>, &Leaving<'_, '_>) -> ControlFlow<()>,
+    ) -> bool {
+        let _shard = lock(self.shard(cursor.hash));
+        let leaf = self.trie.leaf(cursor.hash);
+        if let Some(block) = leaf.block.and_then(|at| self.space.ground.block(guard, at))
+            && Some(block.head().generation) == self.generation()
+        {
+            let walked = self.walk_block(guard, &block, now, reader, |rank, record| {
+                take(record, &Leaving { zone: self, block, rank })
+            });
+            if walked.is_break() {
+                return true;
+            }
+        }
+        cursor.hash = leaf.node.next_hash();
+        cursor.hash != 0
+    }
+
+    /// Visits the live rows of a block with their ranks, but for those of damaged frames.
     fn walk_block(
         &self,
         guard: &Guard<'_>,
         block: &Block<'_>,
         now: u32,
         reader: &mut Reader,
-        visit: &mut impl FnMut(&Record<'_>),
-    ) {
+        mut visit: impl FnMut(usize, &Record<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let Reader { decoder, rows: raw, long, .. } = reader;
         for frame in block.frames().into_iter().flatten() {
             if unpack_frame(&self.dictionaries, guard, block, &frame, decoder, raw).is_err() {
@@ -102,10 +136,11 @@ impl Zone {
                     && !is_dead(block, rank)
                     && !row.fields.is_expired(now)
                 {
-                    visit(&Record { key: row.key, value, fields: row.fields });
+                    visit(rank, &Record { key: row.key, value, fields: row.fields })?;
                 }
             }
         }
+        ControlFlow::Continue(())
     }
 
     /// Decodes the long value that a slot refers to.

@@ -22,6 +22,10 @@ pub const SEGMENT_BYTES_DEFAULT: usize = 1 << 20;
 /// The level of zstd unless another is asked for.
 pub const LEVEL_DEFAULT: i32 = 3;
 
+/// All dictionaries that are in use and the samples for the next one take so many times the memory
+/// of the longest dictionary ([`Settings::dictionary_bytes`]) at the most.
+pub const MEMORY_PER_DICTIONARY_BYTE: usize = 64;
+
 /// What a tier is made with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -39,8 +43,7 @@ pub struct Settings {
     /// How much of the tier is hot.
     pub partition: Partition,
     /// Bytes of the longest dictionary that units are compressed with; 0: none is trained. A device
-    /// has room for 8 of a 256th of its size each, 64 KiB at most. What is in memory for all of
-    /// them takes 60 times as much as one at the most.
+    /// has room for 8 of a 256th of its size each, 64 KiB at most.
     pub dictionary_bytes: usize,
     /// The seed of the hashes, for a new device; an old one has its own ([`Flash::hash_seed`]).
     pub hash_seed: [u8; 16],

@@ -75,6 +75,7 @@ mod promote;
 mod reader;
 mod recover;
 mod sampling;
+mod sizing;
 mod stage;
 mod stats;
 mod superblock;
@@ -84,19 +85,22 @@ mod tests;
 mod train;
 mod unit;
 mod usage;
+mod walk;
 mod window;
 mod writer;
 
 pub use codec::record::{Fields, KEY_BYTES_MAX, Record};
 pub use {
     area::Area,
-    flash::{Flash, LEVEL_DEFAULT, SEGMENT_BYTES_DEFAULT, Settings},
+    flash::{Flash, LEVEL_DEFAULT, MEMORY_PER_DICTIONARY_BYTE, SEGMENT_BYTES_DEFAULT, Settings},
     links::Links,
     open::OpenError,
     partition::{Costs, Partition},
     place::{ACCESSES_MAX, PLACE_BITS, Place},
     promote::Promotion,
     reader::{Look, Reader, Ticket},
+    sizing::Sizing,
     stage::Refused,
     stats::{AreaStats, FlashStats},
+    walk::{Walk, Walked},
 };

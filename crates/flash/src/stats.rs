@@ -3,12 +3,13 @@
 use stdx::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use stdx::sync::lock;
 
-use crate::Flash;
 use crate::area::Area;
+use crate::collect::watermarks;
 use crate::table::Item;
 use crate::unit::Head;
 use crate::usage::MARGINS;
-use crate::writer::{ListedSegment, StagedRow, Stream, Writer};
+use crate::writer::{BUFFERS, ListedSegment, StagedRow, Stream, Writer};
+use crate::{Flash, MEMORY_PER_DICTIONARY_BYTE};
 
 /// A number that rises.
 #[derive(Debug, Default)]
@@ -105,6 +106,10 @@ pub struct AreaStats {
     /// Items that came from the other area.
     pub moved_in: u64,
 }
+
+/// Segments that [`Flash::turnover_bytes`] leaves out beside those in buffers and those that
+/// collection keeps free: one for what is in the open unit, one for what is moved last.
+const TURNOVER_SPARE: usize = 2;
 
 /// The tier at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -223,6 +228,20 @@ impl Flash {
             journalled: counters.journalled.get(),
             distrusted: counters.distrusted.get(),
         }
+    }
+
+    /// Bytes of segments that can be written one after the other, however full the tier is, before
+    /// collection, which takes the oldest, comes to the first of them.
+    pub fn turnover_bytes(&self) -> u64 {
+        let (_, free) = watermarks(self.geometry.segments);
+        let spare = free + BUFFERS + TURNOVER_SPARE;
+        let segments = (self.geometry.segments as usize).saturating_sub(spare);
+        (segments * self.geometry.segment_bytes) as u64
+    }
+
+    /// What [`Flash::memory_bytes`] grows to: with all dictionaries and samples.
+    pub fn memory_bytes_max(&self) -> usize {
+        self.memory_bytes() + MEMORY_PER_DICTIONARY_BYTE * self.dictionary_bytes_max()
     }
 
     /// Bytes on the heap: the buffers of segments, that of collection too, the open units, the

@@ -66,6 +66,12 @@ impl Writer {
         &mut self.streams[area.index()]
     }
 
+    /// The open segment with a sequence.
+    pub(crate) fn open_with(&self, sequence: u64) -> Option<&OpenSegment> {
+        let mut open = self.streams.iter().filter_map(|stream| stream.open.as_ref());
+        open.find(|open| open.sequence == sequence)
+    }
+
     /// Segments of an area, those in buffers too.
     pub(crate) fn segments(&self, area: Area) -> usize {
         let stream = &self.streams[area.index()];

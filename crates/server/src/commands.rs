@@ -200,7 +200,7 @@ fn execute_keyed<'s, 'c>(
         Request::MetaGet(get) => meta_get::get(context, place, get, out),
         Request::MetaDelete(delete) => meta_delete::delete(context, place, delete, out),
         Request::MetaArithmetic(count) => meta_arithmetic::count(context, place, count, out),
-        Request::MetaDebug { key } => Ok(meta_get::debug(context, place, *key, out)),
+        Request::MetaDebug { key } => meta_get::debug(context, place, *key, out),
         Request::Delete { key, noreply } => {
             touch_delete::delete(context, place, *key, *noreply, out)
         }

@@ -2,9 +2,9 @@
 //!
 //! A dump goes on in its connection's turns: each writes a bounded number of lines, and the next
 //! comes when the socket has taken them. So it neither holds a cache session for long nor keeps the
-//! worker from its other connections.
+//! worker from its other connections. For items on flash the connection waits, as a get does.
 
-use larder::{Cache, DumpCursor, Expiry};
+use larder::{Arrived, Cache, DumpCursor, Dumped, Expiry, Wanted};
 use protocol::reply;
 use protocol::reply::dump::{ItemFacts, metadump, mgdump};
 
@@ -13,16 +13,19 @@ use crate::connection::DumpFormat;
 /// Items that one turn visits: about 25 KiB of lines, some tens of microseconds.
 const ITEMS_PER_TURN: usize = 256;
 
-/// Appends the next lines; false when the last has been written.
+/// Appends the next lines, with what was read for them. Returns what came of it, and what has to be
+/// read before it goes on.
 pub fn write_some(
     cache: &Cache,
     format: DumpFormat,
     cursor: &mut DumpCursor,
+    fetched: impl IntoIterator<Item = Arrived>,
     out: &mut Vec<u8>,
-) -> bool {
+) -> (Dumped, Vec<Wanted>) {
     let session = cache.session();
+    session.deliver(fetched);
     let now_s = session.now();
-    let goes_on = session.dump(cursor, ITEMS_PER_TURN, |item| match format {
+    let dumped = session.dump(cursor, ITEMS_PER_TURN, |item| match format {
         DumpFormat::Mgdump => mgdump(out, item.key()),
         DumpFormat::Metadump => {
             let expiry = item.expiry();
@@ -39,12 +42,12 @@ pub fn write_some(
             metadump(out, item.key(), &facts);
         }
     });
-    if !goes_on {
+    if dumped == Dumped::End {
         let end = match format {
             DumpFormat::Metadump => reply::END,
             DumpFormat::Mgdump => reply::META_MISS,
         };
         reply::line(out, end);
     }
-    goes_on
+    (dumped, session.take_wanted())
 }

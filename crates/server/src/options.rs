@@ -10,6 +10,7 @@ mod help;
 
 use std::path::PathBuf;
 
+use ::io::device::ReadMethod;
 pub use declare::policy_name;
 use declare::{DECLARATIONS, Declaration, Kind};
 use larder::Policy;
@@ -55,6 +56,10 @@ pub struct Options {
     pub flash: Option<(PathBuf, u64)>,
     /// `--flash-write-limit`, in bytes a second.
     pub flash_write_limit: Option<f64>,
+    /// `--flash-reads`: how flash is read; `None` leaves it to what the kernel allows.
+    pub flash_reads: Option<ReadMethod>,
+    /// `--flash-save-seconds`: how long a clean stop may save memory to flash; 0 not at all.
+    pub flash_save_seconds: u64,
     /// CAS uniques are given to clients.
     pub cas: bool,
     /// Worker threads.
@@ -114,6 +119,8 @@ impl Default for Options {
             hot_target: None,
             flash: None,
             flash_write_limit: None,
+            flash_reads: None,
+            flash_save_seconds: 0,
             cas: true,
             threads: 0,
             connections_max: 0,
@@ -373,6 +380,16 @@ mod tests {
         for line in ["--policy", "--policy CLOCK", "--policy cost", "--policy clock,cost-clock"] {
             refused(line);
         }
+    }
+
+    #[test]
+    fn how_flash_is_read_is_chosen() {
+        assert_eq!((serve("").flash_reads, serve("--flash-reads auto").flash_reads), (None, None));
+        for method in ReadMethod::ALL {
+            let options = serve(&format!("--flash-reads {}", method.name()));
+            assert_eq!(options.flash_reads, Some(method));
+        }
+        assert!(refused("--flash-reads uring").contains("auto, io_uring and threads"));
     }
 
     #[test]

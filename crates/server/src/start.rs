@@ -5,6 +5,9 @@
 //! hardly anything can fail any more, because then nobody hears of it, but before it has threads;
 //! and the pidfile is written by the process that stays.
 //!
+//! When a signal says stop, the threads end first. Then what is in memory moves to flash, if there
+//! is any, until that is done, its time is over, or another signal comes.
+//!
 //! Threads: this one waits for signals, one accepts, `-t` of them work, and one does the cache's
 //! background work.
 
@@ -21,7 +24,7 @@ use ::io::moment::Stopwatch;
 use ::io::net::Listener;
 use ::io::poll::{Poll, Waker};
 use ::io::{SystemClock, process};
-use larder::{Cache, FlashSettings};
+use larder::{Cache, FlashFit, FlashSettings, SaveEnd, Saved};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
@@ -58,6 +61,7 @@ pub fn serve(options: Options) -> Result<(), String> {
     let acceptor = Acceptor::new(&server, listeners, accept_poll).map_err(failed)?;
     announce(&server);
     settle_process(&server.options)?;
+    start_flash(&server)?;
     // From here on the signals wait in a pipe, so that none can end the process half started.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1, SIGHUP]).map_err(failed)?;
     let left_behind = left_behind(&server.options)?;
@@ -79,6 +83,7 @@ pub fn serve(options: Options) -> Result<(), String> {
         }
         server.stop();
     });
+    save(&server, &mut signals);
     if let Err(error) = server.cache.close_flash() {
         eprintln!("larder: what was not yet on flash is lost: {error}");
     }
@@ -87,6 +92,36 @@ pub fn serve(options: Options) -> Result<(), String> {
         let _ = fs::remove_file(path);
     }
     Ok(())
+}
+
+/// Moves what is in memory to flash, for the next start.
+fn save(server: &Server, signals: &mut Signals) {
+    let patience = Duration::from_secs(server.options.flash_save_seconds);
+    if server.options.flash.is_none() || patience.is_zero() {
+        return;
+    }
+    let began = Stopwatch::start();
+    let mut is_hurried = false;
+    let saved = server.cache.save_to_flash(|| {
+        is_hurried |= signals.pending().any(|signal| signal != SIGHUP);
+        !is_hurried && !began.rest_of(patience).is_zero()
+    });
+    let why = match saved.end {
+        SaveEnd::Complete => "",
+        SaveEnd::Interrupted if is_hurried => ": another signal came",
+        SaveEnd::Interrupted => ": --flash-save-seconds are over",
+        SaveEnd::Full => ": flash has no room for more",
+        SaveEnd::Failing => ": the device takes no writes",
+    };
+    let Saved { items, bytes, left, too_large, .. } = saved;
+    let seconds = began.elapsed().as_secs_f64();
+    server.log(
+        0,
+        &format!(
+            "saved {items} items of {bytes} bytes to flash in {seconds:.1} s; {left} left out, of \
+             these {too_large} too long for it{why}"
+        ),
+    );
 }
 
 /// Starts a named thread of the server.
@@ -168,6 +203,7 @@ fn build(
         builder = builder.chunk_bytes_min(bytes);
     }
     if let Some((path, bytes)) = &options.flash {
+        fit_flash(&options, memory_bytes, *bytes)?;
         builder = builder.flash(open_flash(path, *bytes, &options)?);
     }
     let cache = builder.build().map_err(|error| format!("cannot build the cache: {error}"))?;
@@ -204,6 +240,21 @@ fn build(
     })
 }
 
+/// Says what the index can lead to on flash, or why there is too much of it: before the file is
+/// made.
+fn fit_flash(options: &Options, memory_bytes: usize, bytes: u64) -> Result<(), String> {
+    let fit = FlashFit::new(memory_bytes as u64, bytes);
+    let fit = fit.map_err(|misfit| format!("--flash is too large for -m: {misfit}"))?;
+    if options.verbosity > 0 {
+        let FlashFit { items_max, item_bytes_min } = fit;
+        eprintln!(
+            "larder: the index can lead to {items_max} items on flash: all of it is used if they \
+             take {item_bytes_min} bytes there on average, or more"
+        );
+    }
+    Ok(())
+}
+
 /// Opens the device of the flash tier.
 fn open_flash(path: &Path, bytes: u64, options: &Options) -> Result<FlashSettings, String> {
     let opened = FileDevice::open(path, bytes);
@@ -218,9 +269,21 @@ fn open_flash(path: &Path, bytes: u64, options: &Options) -> Result<FlashSetting
         device: Arc::new(device),
         boot_id,
         is_new: opened.is_new,
+        reads_by: options.flash_reads,
         threads: options.threads * FLASH_READERS_PER_WORKER,
         write_limit: options.flash_write_limit,
     })
+}
+
+/// Starts what reads from flash: not before the process has forked for the last time.
+fn start_flash(server: &Server) -> Result<(), String> {
+    if server.options.flash.is_none() {
+        return Ok(());
+    }
+    let method = server.cache.start_flash_reads();
+    let method = method.ok_or("cannot start: the system gives nothing to read --flash with")?;
+    server.log(1, &format!("flash is read by {}", method.name()));
+    Ok(())
 }
 
 /// Says where it listens if that was left to the kernel, or if asked to say more.

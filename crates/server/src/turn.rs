@@ -18,7 +18,7 @@ use std::io::ErrorKind;
 use std::mem;
 use std::sync::Arc;
 
-use larder::{Hash, Session, Wanted};
+use larder::{Dumped, Hash, Session, Wanted};
 use protocol::parse::LINE_BYTES_MAX;
 use protocol::{Parsed, parse_as};
 
@@ -193,6 +193,8 @@ impl<'c> Turner<'c> {
             let limit = &self.server.parked;
             connection.parked.flush(&mut connection.stream, self.counters, limit)?;
             if !connection.parked.is_empty() {
+                // Who waits for a socket keeps nothing that others wait for. It is asked for again.
+                connection.fetched.clear();
                 return Ok(After::Wait);
             }
         }
@@ -204,10 +206,16 @@ impl<'c> Turner<'c> {
         }
         match &mut connection.state {
             State::Dump(format, cursor) => {
-                if !dump::write_some(&self.server.cache, *format, cursor, &mut self.replies) {
-                    connection.state = State::Idle;
-                    // Requests that came behind the dump wait unread, and no event will tell.
-                    connection.is_readable = true;
+                let fetched = connection.fetched.drain(..);
+                let cache = &self.server.cache;
+                match dump::write_some(cache, *format, cursor, fetched, &mut self.replies) {
+                    (Dumped::More, _) => {}
+                    (Dumped::Pending, wanted) => self.fetch(connection, wanted),
+                    (Dumped::End, _) => {
+                        connection.state = State::Idle;
+                        // Requests that came behind the dump wait unread, and no event will tell.
+                        connection.is_readable = true;
+                    }
                 }
                 self.flush(connection)?;
             }
@@ -511,11 +519,9 @@ impl<'c> Turner<'c> {
     fn fetch(&self, connection: &mut Connection<'c>, wanted: Vec<Wanted>) {
         connection.fetching = wanted.len();
         let (place, serial) = (connection.place, connection.serial);
-        for wanted in wanted {
-            let mailbox = Arc::clone(&self.server.mailboxes[self.worker]);
-            let done = move |fetched| mailbox.deliver(Delivery { place, serial, fetched });
-            self.server.cache.read_wanted(wanted, done);
-        }
+        let mailbox = Arc::clone(&self.server.mailboxes[self.worker]);
+        let done = move |fetched| mailbox.deliver(Delivery { place, serial, fetched });
+        self.server.cache.read_wanted(wanted, done);
     }
 
     /// Writes the replies; what the socket does not take is parked.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use larder::{Attributes, Condition, DumpCursor, Expiry, Policy};
+use larder::{Attributes, Condition, DumpCursor, Dumped, Expiry, Policy};
 
 use super::cache::{Cache, Contents, Found, Item};
 use super::compressed::Compressed;
@@ -143,7 +143,7 @@ impl Cache for Engine {
             items += 1;
             data_bytes += item.key().len() + item.value_bytes();
         };
-        while self.cache.session().dump(&mut cursor, DUMP_CHUNKS, &mut count) {}
+        while self.cache.session().dump(&mut cursor, DUMP_CHUNKS, &mut count) == Dumped::More {}
         let data_bytes = Some(data_bytes as u64);
         Contents { items, used_bytes: self.cache.stats().used_bytes, data_bytes }
     }

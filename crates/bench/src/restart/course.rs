@@ -8,6 +8,9 @@
 //! ```text
 //!   share found = found among unchanged keys / items before / (unchanged keys / keys)
 //! ```
+//!
+//! A server that is asked to end saves what is in memory. The keys that each owner stored last, and
+//! whose last version was acknowledged, were there; nearly all of them must be found.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -68,6 +71,10 @@ pub struct Round {
     pub before: FlashCounts,
     /// Keys that were found, as many as if none had been changed.
     pub found: f64,
+    /// Keys that were in memory at the end, as far as that is certain, and not changed since.
+    pub in_memory: u64,
+    /// Of those, found again.
+    pub found_in_memory: u64,
     /// From the start until it took connections.
     pub listened_after: Duration,
     /// From the start to the first value that was read.
@@ -85,6 +92,17 @@ impl Round {
     pub fn share(&self) -> Option<f64> {
         let items = self.before.items;
         (items > 0).then(|| self.found / items as f64)
+    }
+
+    /// The share of what was in memory at the end that was found again.
+    pub fn share_in_memory(&self) -> Option<f64> {
+        (self.in_memory > 0).then(|| self.found_in_memory as f64 / self.in_memory as f64)
+    }
+
+    /// Whether what was in memory must be found: the server had the time to save it, and nobody
+    /// killed the next one.
+    pub fn saves(&self) -> bool {
+        self.stop == Stop::Terminate && !self.is_interrupted
     }
 
     /// Whether the share means something: what waits to be written dies with the process, and by
@@ -133,7 +151,7 @@ impl<'c> Course<'c> {
         let (before, load) = self.load(stop)?;
         self.await_end(stop)?;
         tally.add(load);
-        self.owners.iter_mut().for_each(|owner| owner.history.begin());
+        self.owners.iter_mut().for_each(Owner::begin);
         if is_interrupted {
             self.place = place("recovery that was interrupted");
             tally.add(self.interrupt()?);
@@ -149,6 +167,8 @@ impl<'c> Course<'c> {
         let sweep = self.converse(Pace::Full, None, |_| Work::Sweep(0), |_| Ok(()))?;
         let changed = self.owners.iter().map(|owner| owner.history.changed());
         let unchanged = u64::from(self.keys) - changed.sum::<u64>();
+        let (in_memory, found_in_memory) =
+            (self.owners.iter().map(Owner::in_memory).sum(), sweep.found_in_memory);
         let found = sweep.found_unchanged as f64 * f64::from(self.keys) / unchanged.max(1) as f64;
         tally.add(sweep);
         Ok(Round {
@@ -157,6 +177,8 @@ impl<'c> Course<'c> {
             is_interrupted,
             before,
             found,
+            in_memory,
+            found_in_memory,
             listened_after: self.server.listened_after,
             first_hit_after: tally.first_hit.map(|hit| hit - started),
             recovered_after,

@@ -129,6 +129,12 @@ impl History {
         self.pasts[key as usize].is_changed
     }
 
+    /// Whether the version that was acknowledged last is the key's, and nothing else was sent.
+    pub fn is_certain(&self, key: u32) -> bool {
+        let past = self.pasts[key as usize];
+        past.is_there && past.settled == past.sent && !self.open.contains_key(&key)
+    }
+
     /// How many keys were changed since then.
     pub fn changed(&self) -> u64 {
         self.pasts.iter().filter(|past| past.is_changed).count() as u64
@@ -162,6 +168,20 @@ mod tests {
         history.stored(KEY, 1);
         history.stored(KEY, 2);
         history
+    }
+
+    #[test]
+    fn a_key_is_certain_while_its_last_version_is_acknowledged_and_there() {
+        let mut history = history();
+        assert!(!history.is_certain(KEY) && !history.is_certain(0));
+        history.left_open(KEY, 3);
+        assert!(!history.is_certain(KEY));
+        let version = history.send(KEY);
+        history.stored(KEY, version);
+        assert!(history.is_certain(KEY));
+        let version = history.send_delete(KEY);
+        history.deleted(KEY, version);
+        assert!(!history.is_certain(KEY));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! line; when the server dies, whatever still stands there is open (see `history`). Where the work
 //! is that of a cache's clients, what a get misses is stored next.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,8 @@ const FLIGHT_MAX: usize = 64;
 const OUTBOX_BYTES_MAX: usize = 64 << 10;
 /// How long an owner waits that may send nothing yet.
 const PACE_STEP: Duration = Duration::from_millis(1);
+/// Of the keys stored last so many are remembered: too few to have left memory already.
+const LATEST_MAX: usize = 500;
 /// Seconds that an item with a limit lives: longer than any run.
 const TTL_S: u32 = 20 * 86_400;
 
@@ -61,6 +63,10 @@ pub struct Owner<'c> {
     asked: VecDeque<Asked>,
     /// Keys that were missed and are stored next.
     missed: Vec<u32>,
+    /// Keys that were stored last.
+    latest: VecDeque<u32>,
+    /// Of those, what was certain to be in memory when the server was ended.
+    in_memory: HashSet<u32>,
     key: Vec<u8>,
     value: Vec<u8>,
 }
@@ -77,9 +83,24 @@ impl<'c> Owner<'c> {
             owners,
             asked: VecDeque::new(),
             missed: Vec::new(),
+            latest: VecDeque::new(),
+            in_memory: HashSet::new(),
             key: Vec::new(),
             value: Vec::new(),
         }
+    }
+
+    /// The server was ended: from now on it is counted which keys are changed, and what was in
+    /// memory is known.
+    pub fn begin(&mut self) {
+        self.history.begin();
+        let certain = self.latest.drain(..).filter(|key| self.history.is_certain(*key));
+        self.in_memory = certain.collect();
+    }
+
+    /// How many keys were in memory when the server was ended and were not changed since.
+    pub fn in_memory(&self) -> u64 {
+        self.in_memory.iter().filter(|key| !self.history.is_changed(**key)).count() as u64
     }
 
     /// Does a piece of work on a connection of its own.
@@ -189,6 +210,10 @@ impl<'c> Owner<'c> {
         match (asked, reply) {
             (Some(Asked::Set(key, version)), Reply::Stored) => {
                 self.history.stored(key, version);
+                self.latest.push_back(key);
+                if self.latest.len() > LATEST_MAX {
+                    self.latest.pop_front();
+                }
             }
             (Some(Asked::Delete(key, version)), Reply::Deleted | Reply::NotFound)
             | (Some(Asked::Expire(key, version)), Reply::Touched) => {
@@ -242,7 +267,10 @@ impl<'c> Owner<'c> {
         };
         let verdict = self.history.read(key, version);
         if verdict == Verdict::Right {
-            self.tally.found_unchanged += u64::from(!self.history.is_changed(key));
+            let is_unchanged = !self.history.is_changed(key);
+            let was_in_memory = is_unchanged && self.in_memory.contains(&key);
+            self.tally.found_unchanged += u64::from(is_unchanged);
+            self.tally.found_in_memory += u64::from(was_in_memory);
             return;
         }
         let known = self.history.describe(key);
@@ -273,7 +301,7 @@ impl<'c> Owner<'c> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Deed, Owner, Reply, Work};
+    use super::{Deed, LATEST_MAX, Owner, Reply, Work};
     use crate::restart::content::Content;
     use crate::values::ValueChoice;
 
@@ -340,6 +368,37 @@ mod tests {
             read(&mut owner, 1);
             assert_eq!(faults(&owner), (1, 0));
         }
+    }
+
+    #[test]
+    fn what_was_stored_last_is_known_to_have_been_in_memory() {
+        let content = content();
+        let mut owner = Owner::new(&content, 0, 1, 600);
+        let mut fill = Work::Fill(0);
+        while let Some(deed) = owner.next(&mut fill) {
+            owner.write(&deed, &mut Vec::new());
+            owner.take(Reply::Stored).expect("it was asked for");
+        }
+        owner.write(&Deed::Delete { key: 599 }, &mut Vec::new());
+        owner.take(Reply::Deleted).expect("it was asked for");
+        owner.write(&Deed::Set { key: 598, has_ttl: false }, &mut Vec::new());
+        owner.leave_open();
+        owner.begin();
+        assert_eq!(owner.in_memory(), LATEST_MAX as u64 - 2);
+        owner.write(&Deed::Set { key: 597, has_ttl: false }, &mut Vec::new());
+        assert_eq!(owner.in_memory(), LATEST_MAX as u64 - 3);
+        owner.leave_open();
+        for (key, found) in [(50, 0), (300, 1), (597, 1)] {
+            let (mut name, mut value) = (Vec::new(), Vec::new());
+            owner.write(&Deed::Get { keys: vec![key] }, &mut Vec::new());
+            owner.content.write_key(key, &mut name);
+            owner.content.write(key, 1, &mut value);
+            let hit = Reply::Value { key: &name, flags: 1, value: &value };
+            owner.take(hit).expect("it was asked for");
+            owner.take(Reply::End).expect("it was asked for");
+            assert_eq!(owner.tally.found_in_memory, found, "{key}");
+        }
+        assert_eq!(faults(&owner), (0, 0));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::machine::Machine;
 use crate::report::Spread;
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
 
-const COLUMNS: [&str; 14] = [
+const COLUMNS: [&str; 15] = [
     "round",
     "end",
     "requests",
@@ -19,6 +19,7 @@ const COLUMNS: [&str; 14] = [
     "recovered",
     "found",
     "found, %",
+    "of memory, %",
     "listens, ms",
     "first hit, ms",
     "recovered, ms",
@@ -42,6 +43,13 @@ pub fn judge(options: &RestartOptions, rounds: &[Round]) -> Outcome<()> {
         {
             let (found, before) = (round.found, round.before.items);
             broken.push(format!("round {}: only {found:.0} of {before} found", round.number));
+        } else if !options.no_flash
+            && round.saves()
+            && round.share_in_memory().is_some_and(|share| share < options.found_share_min)
+        {
+            let Round { number, in_memory, found_in_memory, .. } = round;
+            let found = format!("{found_in_memory} of {in_memory}");
+            broken.push(format!("round {number}: only {found} found of what was in memory"));
         }
     }
     if !options.no_flash && !rounds.iter().any(Round::is_judged) {
@@ -95,6 +103,7 @@ fn total_rows(rounds: &[Round]) -> Vec<Vec<Cell>> {
     let share = |round: &Round| Some(100.0 * round.share().filter(|_| round.is_judged())?);
     let interrupted_share =
         |round: &Round| Some(100.0 * round.share().filter(|_| round.is_interrupted)?);
+    let saved = |round: &Round| Some(100.0 * round.share_in_memory().filter(|_| round.saves())?);
     let first_hit = |round: &Round| round.first_hit_after.map(ms);
     [
         ("killed", sum(|round| u64::from(round.stop == Stop::Kill))),
@@ -108,6 +117,7 @@ fn total_rows(rounds: &[Round]) -> Vec<Vec<Cell>> {
         ("on flash before", spread(|round| Some(round.before.items as f64), 0)),
         ("found of it, %", spread(share, 2)),
         ("found after a second kill, %", spread(interrupted_share, 2)),
+        ("found of what a clean stop had in memory, %", spread(saved, 2)),
         ("listens after, ms", spread(|round| Some(ms(round.listened_after)), 1)),
         ("first hit after, ms", spread(first_hit, 1)),
         ("recovered after, ms", spread(|round| Some(ms(round.recovered_after)), 1)),
@@ -138,6 +148,7 @@ fn cells(round: &Round) -> Vec<Cell> {
         Cell::count(round.after.recovered),
         Cell::number(round.found, 0),
         number(round.share().map(|share| 100.0 * share), 2),
+        number(round.share_in_memory().map(|share| 100.0 * share), 2),
         Cell::number(ms(round.listened_after), 1),
         number(round.first_hit_after.map(ms), 1),
         Cell::number(ms(round.recovered_after), 1),
@@ -192,6 +203,8 @@ mod tests {
             is_interrupted: false,
             before: FlashCounts { items: before, segments_written: 1000, ..FlashCounts::default() },
             found,
+            in_memory: 100,
+            found_in_memory: 0,
             listened_after: Duration::from_millis(3),
             first_hit_after: None,
             recovered_after: Duration::from_millis(7),
@@ -219,6 +232,17 @@ mod tests {
         assert_eq!(reason(&[], round(100, 95.0)), "");
         assert!(reason(&[], round(100, 94.9)).contains("only 95 of 100"));
         assert_eq!(reason(&["--found-share-min", "0.5"], round(100, 50.0)), "");
+    }
+
+    #[test]
+    fn too_little_found_of_what_a_clean_stop_had_in_memory_fails() {
+        let stopped =
+            |found_in_memory| Round { stop: Stop::Terminate, found_in_memory, ..round(100, 100.0) };
+        assert_eq!(reason(&[], stopped(95)), "");
+        assert!(reason(&[], stopped(94)).contains("only 94 of 100 found of what was in memory"));
+        assert_eq!(reason(&[], Round { in_memory: 0, ..stopped(0) }), "", "nothing is known");
+        let killed = Round { stop: Stop::Kill, ..stopped(0) };
+        assert_eq!(reason(&[], killed), "");
     }
 
     #[test]

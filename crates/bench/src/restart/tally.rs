@@ -14,6 +14,8 @@ pub struct Tally {
     pub checked: u64,
     /// Of those, right ones of keys that were not changed since the restart.
     pub found_unchanged: u64,
+    /// Of those, of keys that were in memory when the server was ended.
+    pub found_in_memory: u64,
     /// Keys that were asked for and not found.
     pub misses: u64,
     /// Requests that the server did not do.
@@ -52,6 +54,7 @@ impl Tally {
         self.requests += other.requests;
         self.checked += other.checked;
         self.found_unchanged += other.found_unchanged;
+        self.found_in_memory += other.found_in_memory;
         self.misses += other.misses;
         self.refused += other.refused;
         self.stale += other.stale;

@@ -5,7 +5,7 @@ use ::io::device::PAGE_BYTES;
 
 use super::world::phrases;
 use super::{World, hash, settings};
-use crate::{Reader, Settings};
+use crate::{MEMORY_PER_DICTIONARY_BYTE, Reader, Settings};
 
 /// The slot of a dictionary has 8 pages.
 const PAGES: usize = 2048;
@@ -106,7 +106,10 @@ fn dictionaries_change_with_what_comes_and_their_slots_are_used_again() {
     }
     let stats = world.flash.stats();
     assert!(stats.trained > 10 && stats.dictionaries <= 8 && stats.damaged == 0, "{stats:?}");
-    assert!(world.flash.memory_bytes() < 1 << 20);
+    let plain = World::with(PAGES, Settings { dictionary_bytes: 0, ..settings() });
+    put(&plain, 1, 0, 5000);
+    let memory_bytes = world.flash.memory_bytes() - plain.flash.memory_bytes();
+    assert!(memory_bytes < MEMORY_PER_DICTIONARY_BYTE * 12_000, "{memory_bytes}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod index;
 mod model;
 mod orders;
 mod threads;
+mod walks;
 mod world;
 
 pub(crate) use device::MemoryDevice;

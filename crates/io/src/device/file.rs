@@ -8,6 +8,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -70,6 +71,10 @@ impl Device for FileDevice {
     fn write_note(&self, at: u64, source: &[u8]) -> io::Result<()> {
         range::of_note(self.pages, at, source.len())?;
         self.files.notes.write_all_at(source, at)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.pages_file().as_fd())
     }
 
     fn sync(&self) -> io::Result<()> {

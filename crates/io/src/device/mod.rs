@@ -7,7 +7,7 @@
 //! sure to be there.
 //!
 //! `file` is the device of production and `open` how it comes to be, with `open_error` for what can
-//! be in the way; `pool` reads from a device in threads of its own. `fake` is a device for tests,
+//! be in the way; `pool` reads from a device in the background. `fake` is a device for tests,
 //! which fails as it is told. `range` checks that a call stays within the device.
 
 mod fake;
@@ -23,10 +23,11 @@ pub use file::FileDevice;
 pub use open::Opened;
 pub use open_error::OpenError;
 pub use page::{PAGE_BYTES, Page, Pages};
-pub use pool::{Busy, Done, ReadPool};
+pub use pool::{Busy, Done, ReadMethod, ReadPool};
 
 use std::fmt::Debug;
 use std::io;
+use std::os::fd::BorrowedFd;
 
 /// A file or block device, or a fake of one. Pages are numbered from 0.
 pub trait Device: Debug + Send + Sync {
@@ -44,6 +45,12 @@ pub trait Device: Debug + Send + Sync {
 
     /// Writes a few bytes from `at` on, into pages that only notes are written to.
     fn write_note(&self, at: u64, source: &[u8]) -> io::Result<()>;
+
+    /// What a page is read from at its place, its number times [`PAGE_BYTES`], by whoever knows
+    /// how to have the kernel read without waiting for it. Nothing, if only [`Device::read`] can.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
     /// Waits until all that was written would survive a crash of the machine.
     fn sync(&self) -> io::Result<()>;

@@ -1,12 +1,12 @@
 //! `mg` and `me`.
 
-use larder::{Fetch, Item, Tokens};
+use larder::{Fetch, Item, Lookup, Tokens};
 use protocol::reply::dump::{ItemFacts, debug as debug_line};
 use protocol::reply::meta::{MetaCode, MetaCommand, MetaFacts, meta};
 use protocol::request::{Key, MetaGet};
 use protocol::{base64_key, reply};
 
-use super::{Context, Expiries, Flow, KeyRoom, Outcome, Target, expires_in_s, expiry};
+use super::{Again, Context, Expiries, Flow, KeyRoom, Outcome, Target, expires_in_s, expiry};
 use crate::output::Output;
 use crate::watch::{self, FETCHERS};
 
@@ -139,12 +139,16 @@ pub fn debug<'c>(
     target: Target<'_, 'c>,
     key: Key<'_>,
     out: &mut Output<'_, '_>,
-) -> Flow<'c> {
-    context.counters.cmd_meta.one();
+) -> Outcome<'c> {
     let mut room = KeyRoom::default();
-    let Some(item) = target.session.peek(key.bytes(&mut room), target.hash) else {
+    let lookup = target.session.peek_anywhere(key.bytes(&mut room), target.hash);
+    if matches!(lookup, Lookup::Pending) {
+        return Err(Again::Fetch);
+    }
+    context.counters.cmd_meta.one();
+    let Lookup::Hit(item) = lookup else {
         reply::line(out.bytes, reply::META_MISS);
-        return Flow::Next;
+        return Ok(Flow::Next);
     };
     let facts = ItemFacts {
         expiry: expires_in_s(item.expiry(), target.session),
@@ -157,5 +161,5 @@ pub fn debug<'c>(
         cost_us: item.cost_us(),
     };
     debug_line(out.bytes, key, &facts);
-    Flow::Next
+    Ok(Flow::Next)
 }

@@ -2,7 +2,7 @@
 //!
 //! The parser, the defaults, the help text and the tests at the ranges' edges all read it.
 
-use ::io::device::PAGE_BYTES;
+use ::io::device::{PAGE_BYTES, ReadMethod};
 use larder::Policy;
 
 use super::{Options, UsageError, extended, help};
@@ -224,6 +224,16 @@ fn set_flash_write_limit(options: &mut Options, value: &str) -> Result<(), Strin
     }
 }
 
+/// `--flash-reads`.
+fn set_flash_reads(options: &mut Options, value: &str) -> Result<(), String> {
+    let method = ReadMethod::ALL.into_iter().find(|method| method.name() == value);
+    if method.is_none() && value != "auto" {
+        return Err(format!("{value} is none of auto, io_uring and threads"));
+    }
+    options.flash_reads = method;
+    Ok(())
+}
+
 /// `-a`: octal digits.
 fn set_unix_mode(options: &mut Options, value: &str) -> Result<(), String> {
     match u32::from_str_radix(value, 8) {
@@ -393,9 +403,18 @@ pub const DECLARATIONS: &[Declaration] = &[
     valued(None, "flash", text("PATH:SIZE", set_flash), None,
         "A third tier on a file, or a block device, of so many bytes (k, m, g): what leaves memory \
          is kept there, compressed, and found again after a restart."),
+    valued(None, "flash-reads", text("auto|io_uring|threads", set_flash_reads), Some("auto"),
+        "How flash is read. io_uring: one thread, many reads with one system call; a kernel that \
+         refuses it is an error. threads: four for each worker. auto: io_uring where the kernel \
+         allows it, which containers often do not; stats settings says what it came to."),
     valued(None, "flash-write-limit", text("BYTES[/s|/h|/d]", set_flash_write_limit), None,
         "Write no more than this to flash in the long run (k, m, g), for its life's sake; what was \
          read goes first. Ten minutes' worth may be saved up. Without it there is no limit."),
+    valued(None, "flash-save-seconds",
+        numbered("seconds", 0, 3600, |o, n| o.flash_save_seconds = n), Some("60"),
+        "How long a stop by SIGTERM or SIGINT may take to save to flash what is in memory, so that \
+         it is there after the start; what is left by then is given up. systemd kills after 90. 0 \
+         saves nothing."),
     missing(None, "redis-port", Some("PORT"), "Redis's protocol on a port of its own."),
     missing(None, "admin-port", Some("PORT"), "A page for people and Prometheus."),
     missing(Some('S'), "enable-sasl", None, "SASL authentication."),

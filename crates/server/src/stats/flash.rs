@@ -38,7 +38,7 @@ pub fn extstore(flash: &FlashTierStats, stats: &mut Stats<'_>) {
         ("extstore_bytes_used", used * tier.segment_bytes),
         ("extstore_bytes_fragmented", 0),
         ("extstore_limit_maxbytes", tier.segments * tier.segment_bytes),
-        ("extstore_io_queue", 0),
+        ("extstore_io_queue", flash.fetches_waiting),
     ]);
 }
 
@@ -58,6 +58,10 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
         ("promoted", flash.promoted),
         ("reads", flash.reads),
         ("reads_failed", flash.reads_failed),
+        ("fetch_bytes", flash.fetch_bytes),
+        ("fetch_bytes_peak", flash.fetch_bytes_peak),
+        ("fetch_bytes_max", flash.fetch_bytes_max),
+        ("fetches_waiting", flash.fetches_waiting),
         ("recovering", u64::from(flash.recovering)),
         ("recovered", tier.recovered),
         ("segment_bytes", tier.segment_bytes),
@@ -71,6 +75,8 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
         ("bytes_moved", tier.bytes_moved),
         ("bytes_staged", tier.bytes_staged),
         ("bytes_skipped", tier.bytes_skipped),
+        ("dictionaries", tier.dictionaries),
+        ("trained", tier.trained),
         ("collected", tier.collected),
         ("evicted", tier.evicted),
         ("restaged", tier.restaged),

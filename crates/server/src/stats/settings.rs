@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use ::io::device::ReadMethod;
+
 use super::Stats;
 use crate::options::policy_name;
 use crate::server::Server;
@@ -26,6 +28,8 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     stats.line("cost_unit_us", options.cost_unit_us);
     stats.line("text_cost", yes_no(options.text_cost));
     stats.line("compressed", yes_no(server.cache.stats().compressed.is_some()));
+    let flash_reads = server.cache.stats().flash.and_then(|flash| flash.reads_by);
+    stats.line("flash_reads_by", flash_reads.map_or("none", ReadMethod::name));
     stats.line("measure_costs", yes_no(server.cache.stats().costs.is_some()));
     match &options.unix_path {
         Some(path) => stats.line("domain_socket", path.display()),

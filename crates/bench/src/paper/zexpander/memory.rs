@@ -1,6 +1,6 @@
 //! Where the memory goes: with the hot zone alone, and with both zones under either rule.
 
-use larder::{Cache, DumpCursor, Item};
+use larder::{Cache, DumpCursor, Dumped, Item};
 
 use super::client::{Client, TARGET, Zones};
 use super::data::{Data, draw};
@@ -51,7 +51,7 @@ impl Breakdown {
                 found.hot_data += bytes;
             }
         };
-        while cache.session().dump(&mut cursor, DUMP_CHUNKS, &mut count) {}
+        while cache.session().dump(&mut cursor, DUMP_CHUNKS, &mut count) == Dumped::More {}
         let stats = cache.stats();
         let zone = stats.compressed.unwrap_or_default().zone;
         let slabs = zone.space.slabs * zone.space.slab_bytes;

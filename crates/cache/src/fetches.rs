@@ -1,0 +1,314 @@
+//! Reads from flash for requests that wait, and how many bytes of them may be in memory at a time.
+//!
+//! ```text
+//!   batch --room?--> submitted --> a thread reads --> Arrived --> a session --> dropped
+//!     | no               ^                                                        |
+//!     +--> queue --------+--------------- its bytes come free --------------------+
+//! ```
+//!
+//! A unit may be as long as a segment, and any number of connections may wait. So a batch of reads
+//! asks for its bytes before any of them is submitted, and has them until what was read is dropped
+//! ([`Held`]). Who finds no room waits in the order of arrival, behind whoever came before.
+//!
+//! Nobody waits for himself: a batch gets all its bytes at once or has none, sessions ask for no
+//! more than there can be ([`Fetches::bytes_max`]), and a batch that is larger all the same gets
+//! its turn alone. What has arrived is dropped with the session it is delivered to, which ends
+//! before its next batch is asked for or at once after it, and a connection that waits for its
+//! socket keeps nothing.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use ::io::device::{Busy, Device, Done, PAGE_BYTES, Pages, ReadMethod, ReadPool};
+use stdx::sync::lock;
+
+/// Of the memory limit, what was read and is not dropped yet may take one part in so many.
+const MEMORY_SHARE: usize = 32;
+/// But at least so many segments, each of which may be one long unit.
+const SEGMENTS_MIN: usize = 2;
+/// Reads wait for a thread of the pool, at least so many.
+const READS_MIN: usize = 4096;
+
+/// The reads of one tier.
+pub(crate) struct Fetches {
+    device: Arc<dyn Device>,
+    /// How to read, if that is not left to what the kernel allows.
+    method: Option<ReadMethod>,
+    threads: usize,
+    /// Nothing, if the system gave no threads, or not the ring that was asked for. Started when something is first read: whoever builds
+    /// a cache may still fork.
+    pool: OnceLock<Option<ReadPool>>,
+    bytes_max: usize,
+    room: Mutex<Room>,
+}
+
+#[derive(Default)]
+struct Room {
+    used_bytes: usize,
+    /// The most that was ever used.
+    peak_bytes: usize,
+    waiting: VecDeque<Batch>,
+}
+
+/// Reads that begin together.
+struct Batch {
+    bytes: usize,
+    reads: Vec<Fetch>,
+}
+
+/// A read: its pages, and who gets them; nothing, if the device failed.
+pub(crate) struct Fetch {
+    pub(crate) page: u64,
+    pub(crate) pages: usize,
+    pub(crate) done: Box<dyn FnOnce(Option<Pages>, Held) + Send>,
+}
+
+/// Bytes of memory that a read has, until this is dropped.
+pub(crate) struct Held {
+    fetches: Arc<Fetches>,
+    bytes: usize,
+}
+
+/// What is under way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct FetchCounts {
+    pub(crate) used_bytes: usize,
+    pub(crate) peak_bytes: usize,
+    pub(crate) waiting: usize,
+}
+
+impl Room {
+    /// Takes bytes, if there are so many, or if nobody else has any.
+    fn take(&mut self, bytes: usize, bytes_max: usize) -> bool {
+        let has_room = self.used_bytes == 0 || self.used_bytes + bytes <= bytes_max;
+        if has_room {
+            self.used_bytes += bytes;
+            self.peak_bytes = self.peak_bytes.max(self.used_bytes);
+        }
+        has_room
+    }
+}
+
+impl Fetches {
+    /// Reads from a device, by this method or by what there is, and then by so many threads. For a
+    /// cache with this memory limit.
+    pub(crate) fn new(
+        device: Arc<dyn Device>,
+        method: Option<ReadMethod>,
+        threads: usize,
+        memory_bytes: usize,
+        segment_bytes: usize,
+    ) -> Self {
+        Self {
+            device,
+            method,
+            threads: threads.max(1),
+            pool: OnceLock::new(),
+            bytes_max: (memory_bytes / MEMORY_SHARE).max(SEGMENTS_MIN * segment_bytes),
+            room: Mutex::default(),
+        }
+    }
+
+    /// The most bytes that a batch should ask for.
+    pub(crate) fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
+    pub(crate) fn counts(&self) -> FetchCounts {
+        let Room { used_bytes, peak_bytes, ref waiting } = *lock(&self.room);
+        FetchCounts { used_bytes, peak_bytes, waiting: waiting.len() }
+    }
+
+    /// Has these read, at once or when there is room.
+    pub(crate) fn submit(self: &Arc<Self>, reads: Vec<Fetch>) {
+        let bytes = reads.iter().map(|read| read.pages * PAGE_BYTES).sum();
+        let batch = Batch { bytes, reads };
+        {
+            let mut room = lock(&self.room);
+            if !room.waiting.is_empty() || !room.take(bytes, self.bytes_max) {
+                room.waiting.push_back(batch);
+                return;
+            }
+        }
+        self.start(batch);
+    }
+
+    /// Hands reads whose bytes are taken to the pool.
+    fn start(self: &Arc<Self>, batch: Batch) {
+        for Fetch { page, pages, done } in batch.reads {
+            let held = Held { fetches: Arc::clone(self), bytes: pages * PAGE_BYTES };
+            let done: Done = Box::new(move |read| done(read.ok(), held));
+            let refused = match self.pool() {
+                None => Some(done),
+                Some(pool) => pool.submit(page, pages, done).err().map(|Busy(done)| done),
+            };
+            if let Some(done) = refused {
+                done(Err(io::Error::other("nobody can read it now")));
+            }
+        }
+    }
+
+    /// How it reads; starts it if nothing was read yet. Nothing, if the system does not give what
+    /// is needed.
+    pub(crate) fn method(&self) -> Option<ReadMethod> {
+        self.pool().map(ReadPool::method)
+    }
+
+    /// The same, if it was started.
+    pub(crate) fn method_now(&self) -> Option<ReadMethod> {
+        self.pool.get().and_then(Option::as_ref).map(ReadPool::method)
+    }
+
+    fn pool(&self) -> Option<&ReadPool> {
+        let reads_max = (self.bytes_max / PAGE_BYTES).max(READS_MIN);
+        let device = Arc::clone(&self.device);
+        let start = || ReadPool::new(device, self.method, self.threads, reads_max).ok();
+        self.pool.get_or_init(start).as_ref()
+    }
+
+    fn give_back(self: &Arc<Self>, bytes: usize) {
+        let mut ready = Vec::new();
+        {
+            let mut room = lock(&self.room);
+            room.used_bytes -= bytes;
+            while let Some(first) = room.waiting.front().map(|batch| batch.bytes)
+                && room.take(first, self.bytes_max)
+            {
+                ready.extend(room.waiting.pop_front());
+            }
+        }
+        ready.into_iter().for_each(|batch| self.start(batch));
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.fetches.give_back(self.bytes);
+    }
+}
+
+impl std::fmt::Debug for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Held").field("bytes", &self.bytes).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, channel};
+
+    use ::io::device::{FakeDevice, Faults};
+
+    use super::*;
+
+    const SEGMENT_BYTES: usize = 16 * PAGE_BYTES;
+    /// Two segments.
+    const PAGES_MAX: usize = 32;
+
+    fn fetches(faults: Faults) -> Arc<Fetches> {
+        let device = Arc::new(FakeDevice::new(1000, 1, faults));
+        Arc::new(Fetches::new(device, None, 2, 0, SEGMENT_BYTES))
+    }
+
+    type Read = (Option<Pages>, Held);
+
+    /// Submits a batch of reads of so many pages each.
+    fn submit(fetches: &Arc<Fetches>, pages: &[usize]) -> Receiver<Read> {
+        let (sender, receiver) = channel();
+        let fetch = |&pages: &usize| {
+            let sender = sender.clone();
+            let done = Box::new(move |read, held| sender.send((read, held)).expect("a receiver"));
+            Fetch { page: 0, pages, done }
+        };
+        fetches.submit(pages.iter().map(fetch).collect());
+        receiver
+    }
+
+    fn counts(fetches: &Fetches) -> (usize, usize) {
+        let counts = fetches.counts();
+        assert!(counts.peak_bytes >= counts.used_bytes);
+        (counts.used_bytes / PAGE_BYTES, counts.waiting)
+    }
+
+    #[test]
+    fn the_limit_is_a_share_of_memory_and_two_segments_at_least() {
+        let device: Arc<dyn Device> = Arc::new(FakeDevice::new(1, 1, Faults::default()));
+        let of = |memory_bytes| Fetches::new(Arc::clone(&device), None, 1, memory_bytes, 1 << 20);
+        assert_eq!(of(0).bytes_max(), 2 << 20);
+        assert_eq!(of(64 << 20).bytes_max(), 2 << 20);
+        assert_eq!(of(1 << 30).bytes_max(), 32 << 20);
+    }
+
+    #[test]
+    fn who_finds_no_room_waits_in_order_until_what_was_read_is_dropped() {
+        let fetches = fetches(Faults::default());
+        let first = submit(&fetches, &[10, 10]);
+        let arrived: Vec<Read> = first.iter().take(2).collect();
+        assert!(arrived.iter().all(|(pages, _)| pages.is_some()));
+        assert_eq!(counts(&fetches), (20, 0));
+        let large = submit(&fetches, &[15]);
+        let small = submit(&fetches, &[1]);
+        assert_eq!(counts(&fetches), (20, 2), "the small one does not overtake");
+        let mut arrived = arrived.into_iter();
+        drop(arrived.next());
+        let large: Read = large.recv().expect("it is read now");
+        let small: Read = small.recv().expect("and this");
+        assert_eq!(counts(&fetches), (26, 0));
+        drop((arrived, large, small));
+        assert_eq!(counts(&fetches), (0, 0));
+        assert_eq!(fetches.counts().peak_bytes, 26 * PAGE_BYTES);
+    }
+
+    #[test]
+    fn the_limit_itself_is_reached_and_a_larger_batch_has_its_turn_alone() {
+        let fetches = fetches(Faults::default());
+        let whole = submit(&fetches, &[PAGES_MAX - 1, 1]);
+        let whole: Vec<Read> = whole.iter().take(2).collect();
+        assert_eq!(counts(&fetches), (PAGES_MAX, 0));
+        let one = submit(&fetches, &[1]);
+        let larger = submit(&fetches, &[PAGES_MAX, 1]);
+        assert_eq!(counts(&fetches), (PAGES_MAX, 2));
+        drop(whole);
+        let one = one.recv().expect("there is room");
+        assert_eq!(counts(&fetches), (1, 1));
+        drop(one);
+        let larger: Vec<Read> = larger.iter().take(2).collect();
+        assert_eq!(counts(&fetches), (PAGES_MAX + 1, 0));
+        drop(larger);
+        assert_eq!(counts(&fetches), (0, 0));
+    }
+
+    #[test]
+    fn reads_that_fail_give_their_bytes_back_too() {
+        let fetches = fetches(Faults { read_error: 1.0, ..Faults::default() });
+        let batches: Vec<_> = (0..100).map(|_| submit(&fetches, &[PAGES_MAX, 1])).collect();
+        for batch in batches {
+            for (pages, held) in batch.iter().take(2) {
+                assert!(pages.is_none());
+                drop(held);
+            }
+        }
+        assert_eq!(counts(&fetches), (0, 0));
+    }
+
+    #[test]
+    fn many_threads_that_ask_at_once_all_get_their_turn_and_stay_within_the_limit() {
+        let fetches = fetches(Faults::default());
+        std::thread::scope(|scope| {
+            for thread in 0..8 {
+                let fetches = &fetches;
+                scope.spawn(move || {
+                    for round in 0..200 {
+                        let pages = [1 + (thread + round) % 16, 1 + round % 16];
+                        let batch = submit(fetches, &pages);
+                        assert_eq!(batch.iter().take(2).count(), 2);
+                    }
+                });
+            }
+        });
+        let counts = fetches.counts();
+        assert_eq!((counts.used_bytes, counts.waiting), (0, 0));
+        assert!(counts.peak_bytes <= PAGES_MAX * PAGE_BYTES, "{counts:?}");
+    }
+}

@@ -1,0 +1,268 @@
+//! Saving what is in memory to flash: what a clean stop does before it closes the tier, so that the
+//! next process finds it.
+//!
+//! ```text
+//!   hot zone, slab by slab ----> staged --> segments      the most valuable first
+//!   compressed zone, leaf by leaf --^
+//! ```
+//!
+//! Items move one at a time, each as it would otherwise ([`crate::spill`]): under its key's lock,
+//! if it is still what was copied, and the index leads to its new place from then on. So saving
+//! may end anywhere, and the process too: what was not written by then is a miss for the next one.
+//!
+//! It ends by itself when everything was offered, or when so many segments were written that
+//! collection, which takes the oldest, would come to the first of them.
+//!
+//! Items of the compressed zone have no word in the index until they are on flash. The room for
+//! these words comes from the hot zone, which is empty by then.
+
+use std::ops::ControlFlow;
+
+use ::flash::Refused;
+use hot::ItemRef;
+use hot::shift::Cursor;
+use index::Hash;
+use memory::{Guard, Place};
+use stdx::sync::lock;
+
+use crate::below::Below;
+use crate::cache::Cache;
+use crate::flash_tier::FlashTier;
+use crate::snapshot::Snapshot;
+use crate::spill::Spilled;
+
+/// Chunks of the hot zone whose items are saved under one guard.
+const CHUNKS_A_STEP: usize = 4096;
+/// After so many bytes it is asked whether saving goes on.
+const LOOK_BYTES: u64 = 64 << 10;
+/// What an item counts for there beside its key and value, so that small ones count too.
+const ITEM_BYTES: u64 = 64;
+/// Slabs of the hot zone that the index gets when it is full.
+const INDEX_SLABS: usize = 2;
+/// How often in a row room is made, in the index or by writing, before an item is left out.
+const ROOM_ATTEMPTS: u32 = 4;
+
+/// What saving came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Saved {
+    /// Items that moved to flash.
+    pub items: u64,
+    /// Bytes of their keys and values.
+    pub bytes: u64,
+    /// Items that were left out because they are too long for a segment.
+    pub too_large: u64,
+    /// Items that were left out because the index found no room for them.
+    pub unindexed: u64,
+    /// Items that are still in memory, those just named and expired ones among them.
+    pub left: u64,
+    /// Why it ended.
+    pub end: SaveEnd,
+}
+
+/// Why saving ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SaveEnd {
+    /// Everything was offered to flash.
+    #[default]
+    Complete,
+    /// The caller had enough.
+    Interrupted,
+    /// Flash has no room for more, or the index for more that is there.
+    Full,
+    /// The device does not take writes.
+    Failing,
+}
+
+/// Saving that is under way.
+struct Saving<'c, F> {
+    cache: &'c Cache,
+    tier: &'c FlashTier,
+    goes_on: F,
+    saved: Saved,
+    /// Bytes since it was last asked whether to go on.
+    unlooked_bytes: u64,
+    /// What the tier may have written in the end.
+    written_bytes_max: u64,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl Cache {
+    /// Moves what is in memory to flash, the hot zone first, as long as there is room for it and
+    /// `goes_on` says so, which is asked every few hundred microseconds. For a clean stop, before
+    /// [`Cache::close_flash`]; nothing to do without a flash tier. Items remain what they are to
+    /// other threads, but a store has the whole of memory to itself and should wait.
+    pub fn save_to_flash(&self, goes_on: impl FnMut() -> bool) -> Saved {
+        let Some(tier) = &self.flash else { return Saved::default() };
+        let _chores = lock(&self.chores);
+        self.tick();
+        let mut saving = Saving {
+            cache: self,
+            tier,
+            goes_on,
+            saved: Saved::default(),
+            unlooked_bytes: LOOK_BYTES,
+            written_bytes_max: 0,
+            key: Vec::new(),
+            value: Vec::new(),
+        };
+        let ended = saving.run();
+        if let ControlFlow::Break(end) = ended {
+            saving.saved.end = end;
+        }
+        let stats = self.stats();
+        let on_flash = stats.flash.map_or(0, |flash| flash.items);
+        Saved { left: stats.items.saturating_sub(on_flash), ..saving.saved }
+    }
+}
+
+/// Whether to go on.
+type Flow = ControlFlow<SaveEnd>;
+
+impl<F: FnMut() -> bool> Saving<'_, F> {
+    fn run(&mut self) -> Flow {
+        // What is not recovered is void if the process is killed, and would be collected first.
+        while self.tier.is_recovering() || !self.tier.is_purged() {
+            if !(self.goes_on)() {
+                return Flow::Break(SaveEnd::Interrupted);
+            }
+            self.cache.maintain_flash();
+        }
+        let written_bytes = self.tier.flash.stats().bytes_written;
+        self.written_bytes_max = written_bytes + self.tier.flash.turnover_bytes();
+        self.save_hot()?;
+        match self.cache.below.as_deref() {
+            Some(below) => self.save_below(below),
+            None => Flow::Continue(()),
+        }
+    }
+
+    fn save_hot(&mut self) -> Flow {
+        let (cache, mut cursor, mut more) = (self.cache, Cursor::default(), true);
+        while more {
+            let guard = cache.epochs.pin();
+            let mut found: Vec<(ItemRef<'_>, Place)> = Vec::new();
+            // A class's lock is held there, which comes after those of the tier.
+            more = cache.hot.walk(&guard, &mut cursor, CHUNKS_A_STEP, |item, place| {
+                found.push((item, place));
+            });
+            for (item, place) in found {
+                self.save_item(&guard, item, place)?;
+            }
+        }
+        Flow::Continue(())
+    }
+
+    fn save_item(&mut self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> Flow {
+        let cache = self.cache;
+        let hash = cache.hash(item.key());
+        let snapshot = Snapshot::of(item);
+        let (mut key, mut value) = (std::mem::take(&mut self.key), std::mem::take(&mut self.value));
+        cache.copy_bytes(item, &mut key, &mut value);
+        let record = ::flash::Record { key: &key, value: &value, fields: snapshot.fields() };
+        let flow = self.offer(&record, |record| {
+            let is_same = |item: ItemRef<'_>| snapshot.is_same(cache, item);
+            cache.spill_hot(guard, record, hash, place, is_same)
+        });
+        (self.key, self.value) = (key, value);
+        flow.map_continue(|_| ())
+    }
+
+    fn save_below(&mut self, below: &Below) -> Flow {
+        let cache = self.cache;
+        let (mut cursor, mut reader) = (compressed::Cursor::default(), compressed::Reader::new());
+        let mut attempts = 0;
+        loop {
+            let mut outcome = Flow::Continue(());
+            let mut is_index_full = false;
+            let guard = cache.epochs.pin();
+            let more = below.zone.offer_all(&guard, &mut cursor, cache.now(), &mut reader, {
+                |record, leaving| {
+                    let hash: Hash = cache.hash(record.key);
+                    let offered = self.offer(record, |record| {
+                        cache.spill(&guard, record, hash, || leaving.is_alive())
+                    });
+                    match offered {
+                        ControlFlow::Continue(Spilled::There) => leaving.bury(),
+                        ControlFlow::Continue(Spilled::IndexFull) if attempts < ROOM_ATTEMPTS => {
+                            is_index_full = true;
+                            return ControlFlow::Break(());
+                        }
+                        ControlFlow::Continue(Spilled::IndexFull) => self.saved.unindexed += 1,
+                        ControlFlow::Continue(_) => {}
+                        ControlFlow::Break(end) => {
+                            outcome = Flow::Break(end);
+                            return ControlFlow::Break(());
+                        }
+                    }
+                    ControlFlow::Continue(())
+                }
+            });
+            drop(guard);
+            outcome?;
+            attempts = if is_index_full { attempts + 1 } else { 0 };
+            if is_index_full {
+                self.make_room_for_index();
+            }
+            if !more {
+                return outcome;
+            }
+        }
+    }
+
+    /// Offers an item to the tier by `spill`, and counts what comes of it.
+    fn offer(
+        &mut self,
+        record: &::flash::Record<'_>,
+        spill: impl Fn(&::flash::Record<'_>) -> Spilled,
+    ) -> ControlFlow<SaveEnd, Spilled> {
+        let bytes = (record.key.len() + record.value.len()) as u64;
+        self.look(bytes + ITEM_BYTES)?;
+        let mut spilled = spill(record);
+        for _ in 0..ROOM_ATTEMPTS {
+            if spilled != Spilled::Refused(Refused::Busy) {
+                break;
+            }
+            spilled = spill(record);
+        }
+        match spilled {
+            Spilled::There => {
+                self.saved.items += 1;
+                self.saved.bytes += bytes;
+            }
+            Spilled::Gone | Spilled::IndexFull => {}
+            Spilled::Refused(Refused::TooLarge) => self.saved.too_large += 1,
+            Spilled::ShareFull | Spilled::Refused(Refused::Busy) => {
+                return ControlFlow::Break(SaveEnd::Full);
+            }
+            Spilled::Refused(Refused::Failing | Refused::Closed) => {
+                return ControlFlow::Break(SaveEnd::Failing);
+            }
+        }
+        ControlFlow::Continue(spilled)
+    }
+
+    /// Looks now and then whether to go on.
+    fn look(&mut self, bytes: u64) -> Flow {
+        self.unlooked_bytes += bytes;
+        if self.unlooked_bytes < LOOK_BYTES {
+            return Flow::Continue(());
+        }
+        self.unlooked_bytes = 0;
+        if !(self.goes_on)() {
+            return Flow::Break(SaveEnd::Interrupted);
+        }
+        if self.tier.flash.stats().bytes_written >= self.written_bytes_max {
+            return Flow::Break(SaveEnd::Full);
+        }
+        Flow::Continue(())
+    }
+
+    /// Gives the index slabs of the hot zone. Nobody may be pinned here.
+    fn make_room_for_index(&self) {
+        let cache = self.cache;
+        cache.hot.give_up_slabs(INDEX_SLABS, cache);
+        cache.wait_for_memory();
+        cache.hot.sweep();
+    }
+}

@@ -1,0 +1,66 @@
+//! What an item of the hot zone was when it was copied, so that it moves down only if it is still
+//! that.
+
+use std::sync::atomic::Ordering;
+
+use hot::mark::{FETCHED, SENT, STALE};
+use hot::{Fields, ItemRef};
+
+use crate::cache::Cache;
+use crate::store::fields_of;
+
+/// Bits of a mark that go down and come up with an item.
+const MARK_KEPT: u8 = FETCHED | SENT | STALE;
+
+/// An item beside its key and value. Made before these are copied: whatever is copied is at least
+/// as new.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Snapshot {
+    sequence: u32,
+    mutable: (u32, u8),
+    fields: Fields,
+}
+
+impl Snapshot {
+    /// What the item is now.
+    pub(crate) fn of(item: ItemRef<'_>) -> Self {
+        Self { sequence: item.sequence(), mutable: mutable(item), fields: fields_of(item) }
+    }
+
+    /// Whether the item is still that, and there.
+    pub(crate) fn is_same(&self, cache: &Cache, item: ItemRef<'_>) -> bool {
+        item.sequence() == self.sequence && mutable(item) == self.mutable && !cache.is_gone(item)
+    }
+
+    /// What goes down beside key and value.
+    pub(crate) fn fields(&self) -> compressed::Fields {
+        compressed::Fields {
+            flags: self.fields.flags,
+            expiry: self.mutable.0,
+            custom_cas: self.fields.custom_cas,
+            base64_key: self.fields.base64_key,
+            cost: self.fields.cost,
+            mark: self.mutable.1,
+        }
+    }
+}
+
+impl Cache {
+    /// Copies an item's key and value into these.
+    pub(crate) fn copy_bytes(&self, item: ItemRef<'_>, key: &mut Vec<u8>, value: &mut Vec<u8>) {
+        key.clear();
+        key.extend_from_slice(item.key());
+        value.clear();
+        match item.contiguous() {
+            Some(bytes) => value.extend_from_slice(bytes),
+            None => (0..item.layout().pieces()).for_each(|number| {
+                value.extend_from_slice(self.hot.piece_value(item, number));
+            }),
+        }
+    }
+}
+
+/// What may change of a published item and goes down with it: its expiry, and bits of its mark.
+fn mutable(item: ItemRef<'_>) -> (u32, u8) {
+    (item.expiry(), item.mark().load(Ordering::Relaxed) & MARK_KEPT)
+}

@@ -1,0 +1,179 @@
+//! Items on flash: how much of them may be in memory for those who wait, how they are looked at
+//! without a trace, and how they are listed.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use io::ManualClock;
+use io::device::{Device, FakeDevice, Faults, PAGE_BYTES};
+use larder::{
+    Attributes, Cache, Condition, DumpCursor, Dumped, Expiry, FlashSettings, FlashTierStats, Lookup,
+};
+use stdx::random::Xorshift;
+
+const NOW: u32 = 1_800_000_000;
+/// So long that a unit has many pages.
+const LONG_BYTES: usize = 100_000;
+/// Nobody needs more rounds.
+const ROUNDS_MAX: usize = 200;
+
+/// A cache all of whose items are on flash.
+fn cache(items: u32, bytes: usize) -> (Cache, Arc<ManualClock>) {
+    let device = FakeDevice::new(((64 << 20) / PAGE_BYTES) as u64, 1, Faults::default());
+    let flash = FlashSettings {
+        device: Arc::new(device) as Arc<dyn Device>,
+        boot_id: [7; 16],
+        is_new: false,
+        reads_by: None,
+        threads: 2,
+        write_limit: None,
+    };
+    let clock = Arc::new(ManualClock::new(NOW));
+    let builder = Cache::builder().memory_bytes(8 << 20).compress(true).flash(flash);
+    let cache = builder.clock(clock.clone()).build().unwrap();
+    for number in 0..items {
+        let expiry = if number % 5 == 3 { Expiry(NOW + 100) } else { Expiry::NEVER };
+        let attributes = Attributes { flags: number, expiry, ..Attributes::default() };
+        cache.put(&key(number), &noise(number, bytes), attributes, Condition::Always).unwrap();
+    }
+    assert_eq!(cache.save_to_flash(|| true).left, 0);
+    assert_eq!(flash_of(&cache).items, u64::from(items));
+    (cache, clock)
+}
+
+fn flash_of(cache: &Cache) -> FlashTierStats {
+    cache.stats().flash.unwrap()
+}
+
+fn key(number: u32) -> Vec<u8> {
+    format!("item-{number}").into_bytes()
+}
+
+fn noise(number: u32, bytes: usize) -> Vec<u8> {
+    let mut random = Xorshift::seeded(u64::from(number) + 1);
+    (0..bytes).map(|_| random.draw() as u8).collect()
+}
+
+#[test]
+fn what_is_read_for_all_who_wait_stays_within_its_limit() {
+    let (cache, _) = cache(40, LONG_BYTES);
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let cache = &cache;
+            scope.spawn(move || {
+                for number in 0..40 {
+                    let number = (number * 7 + thread * 5) % 40;
+                    assert!(cache.get(&key(number)).unwrap() == noise(number, LONG_BYTES));
+                }
+            });
+        }
+    });
+    let flash = flash_of(&cache);
+    assert_eq!((flash.fetch_bytes, flash.fetches_waiting), (0, 0));
+    assert!((1..=flash.fetch_bytes_max).contains(&flash.fetch_bytes_peak), "{flash:?}");
+    assert!(flash.memory_bytes > flash.fetch_bytes_peak);
+}
+
+#[test]
+fn a_session_that_wants_more_than_there_may_be_gets_it_bit_by_bit() {
+    let (cache, _) = cache(40, LONG_BYTES);
+    let bytes_max = flash_of(&cache).fetch_bytes_max as usize;
+    assert!(bytes_max < 10 * LONG_BYTES);
+    let (mut arrived, mut next) = (Vec::new(), 0);
+    for _ in 0..ROUNDS_MAX {
+        let session = cache.session();
+        session.deliver(arrived.drain(..));
+        let mut is_pending = false;
+        let first = next;
+        for number in first..40 {
+            match session.look_up(&key(number), cache.hash(&key(number))) {
+                Lookup::Hit(item) if !is_pending => {
+                    assert!(item.to_vec() == noise(number, LONG_BYTES));
+                    next = number + 1;
+                }
+                Lookup::Hit(_) => {}
+                Lookup::Pending => is_pending = true,
+                Lookup::Miss => panic!("{number} is there"),
+            }
+        }
+        let wanted = session.take_wanted();
+        drop(session);
+        if !is_pending {
+            break;
+        }
+        arrived = cache.read_wanted_now(wanted);
+        let flash = flash_of(&cache);
+        assert!(!arrived.is_empty() && flash.fetch_bytes <= flash.fetch_bytes_max, "{flash:?}");
+    }
+    assert_eq!(next, 40);
+    assert_eq!(flash_of(&cache).fetch_bytes, 0);
+}
+
+#[test]
+fn a_look_without_a_trace_waits_for_flash_and_leaves_the_item_there() {
+    let (cache, clock) = cache(1000, 1000);
+    let peek = |number| {
+        cache.with_memory(|session| {
+            match session.peek_anywhere(&key(number), cache.hash(&key(number))) {
+                Lookup::Hit(item) => Ok(Some((item.to_vec(), item.flags()))),
+                Lookup::Miss => Ok(None),
+                Lookup::Pending => Err(larder::Refusal::Pending),
+            }
+        })
+    };
+    // More often than it takes to bring an item up.
+    for _ in 0..3 {
+        for number in (0..1000).step_by(7) {
+            assert_eq!(peek(number).unwrap(), Some((noise(number, 1000), number)));
+        }
+    }
+    let flash = flash_of(&cache);
+    assert!(flash.reads > 100);
+    assert_eq!((flash.hits, flash.promoted, flash.items), (0, 0, 1000));
+    clock.advance(100);
+    assert_eq!(peek(3).unwrap(), None, "its time is over");
+    assert_eq!(peek(2000).unwrap(), None);
+}
+
+/// How often each key is listed.
+fn listed(cache: &Cache) -> BTreeMap<Vec<u8>, u32> {
+    let (mut cursor, mut arrived, mut seen) = (DumpCursor::default(), Vec::new(), BTreeMap::new());
+    loop {
+        let session = cache.session();
+        session.deliver(arrived.drain(..));
+        let dumped = session.dump(&mut cursor, 256, |item| {
+            *seen.entry(item.key().to_vec()).or_default() += 1;
+        });
+        let wanted = session.take_wanted();
+        drop(session);
+        match dumped {
+            Dumped::More => {}
+            Dumped::Pending => arrived = cache.read_wanted_now(wanted),
+            Dumped::End => return seen,
+        }
+    }
+}
+
+#[test]
+fn items_on_flash_are_listed_once_and_removed_and_expired_ones_are_not() {
+    let (cache, clock) = cache(3000, 1000);
+    for number in 0..3000 {
+        match number % 7 {
+            1 => assert!(cache.remove(&key(number))),
+            2 => cache.set(&key(number), b"in memory", Expiry::NEVER).unwrap(),
+            _ => {}
+        }
+    }
+    let left = |number: &u32| number % 7 != 1;
+    let wanted: BTreeMap<_, _> = (0..3000).filter(left).map(|it| (key(it), 1)).collect();
+    assert!(listed(&cache) == wanted);
+    clock.advance(100);
+    let left = |number: &u32| left(number) && (number % 5 != 3 || number % 7 == 2);
+    let wanted: BTreeMap<_, _> = (0..3000).filter(left).map(|it| (key(it), 1)).collect();
+    assert!(listed(&cache) == wanted);
+    assert_eq!(flash_of(&cache).hits, 0);
+    cache.flush(None);
+    assert!(listed(&cache).is_empty());
+}

@@ -1,0 +1,57 @@
+//! What a tier would be on a device of some size, before it is one: for whoever has to say in time
+//! that it does not fit.
+
+use crate::flash::Segment;
+use crate::geometry::Geometry;
+use crate::writer::{BUFFERS, ListedSegment};
+use ::io::device::PAGE_BYTES;
+
+/// Buffers of a segment each beside the writer's: that of collection.
+const BUFFERS_BESIDE: usize = 1;
+/// Lists of segments grow by doubling.
+const LIST_GROWTH: usize = 2;
+
+/// A tier that is not there yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizing {
+    /// Bytes of all segments together: what items, their units' heads and tables have.
+    pub data_bytes: u64,
+    /// Bytes of memory for the buffers of segments, and for what is known of each segment.
+    pub memory_bytes: u64,
+}
+
+impl Sizing {
+    /// The tier on a device of so many bytes, with segments of so many; nothing if it is too small
+    /// for any.
+    pub fn of(device_bytes: u64, segment_bytes: usize) -> Option<Self> {
+        let geometry = Geometry::new(device_bytes / PAGE_BYTES as u64, segment_bytes).ok()?;
+        let known_bytes =
+            size_of::<Segment>() + size_of::<u32>() + LIST_GROWTH * size_of::<ListedSegment>();
+        let buffers_bytes = (BUFFERS + BUFFERS_BESIDE) * segment_bytes;
+        let segments = geometry.segments as usize;
+        Some(Self {
+            data_bytes: (segments * segment_bytes) as u64,
+            memory_bytes: (segments * known_bytes + buffers_bytes) as u64,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{World, settings};
+
+    #[test]
+    fn a_tier_takes_what_was_foretold_and_its_codec() {
+        let world = World::new(4000);
+        let segment_bytes = settings().segment_bytes;
+        let sizing = Sizing::of(4000 * PAGE_BYTES as u64, segment_bytes).expect("large enough");
+        let stats = world.flash.stats();
+        assert_eq!(sizing.data_bytes, stats.segments * stats.segment_bytes);
+        let memory_bytes = world.flash.memory_bytes() as u64;
+        let codec_bytes = codec::Encoder::new(settings().level).memory_bytes() as u64;
+        let rest = (memory_bytes - codec_bytes).abs_diff(sizing.memory_bytes);
+        assert!(rest * 10 < sizing.memory_bytes, "{memory_bytes}, {codec_bytes}, {sizing:?}");
+        assert_eq!(Sizing::of(1 << 16, segment_bytes), None);
+    }
+}

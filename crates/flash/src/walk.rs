@@ -1,0 +1,321 @@
+//! A walk over everything that the tier has, for whoever lists it: a few units at a time, and
+//! without waiting for the device.
+//!
+//! ```text
+//!   open units -> segment 0 -> segment 1 -> ...
+//!                item table, then its units, as many as lie in CHUNK_BYTES
+//! ```
+//!
+//! What is in memory is copied under the writer's lock. For the rest a step says which pages it
+//! needs ([`Walked::Wait`]), and goes on when it gets them. Which rows are alive the index says
+//! ([`Links::accesses`]): a row counts if the index leads to it after it was read from a segment
+//! that had the same sequence before and after.
+//!
+//! Items that are stored or moved while a walk goes on may be missed or come twice.
+
+use ::io::device::{PAGE_BYTES, Pages};
+use codec::record::{Record, Row, Rows};
+use codec::{Damaged, Decoder};
+use stdx::sync::lock;
+
+use crate::flash::State;
+use crate::place::SPAN_LONG;
+use crate::table::{self, Entry, Item};
+use crate::unit::{self, Origin};
+use crate::writer::{StagedRow, Stream};
+use crate::{Flash, Links};
+
+/// Bytes of units that a step reads, unless a single unit is longer.
+const CHUNK_BYTES: usize = 64 << 10;
+/// Segments and items that a step passes over at most, where nothing is to be read.
+const PASSED_MAX: usize = 1024;
+
+/// How far a walk has come. Between two steps it holds the item table of one segment.
+#[derive(Default)]
+pub struct Walk {
+    /// The open units were walked, which come first.
+    is_begun: bool,
+    segment: u32,
+    current: Option<Current>,
+    /// The pages that the last step has asked for: the first, and how many.
+    asked: Option<(u64, usize)>,
+    decoder: Decoder,
+    /// The rows of a unit.
+    raw: Vec<u8>,
+}
+
+/// The segment that is being walked.
+struct Current {
+    sequence: u64,
+    /// Nothing until the item table was read.
+    items: Option<Vec<Item>>,
+    entry: Option<Entry>,
+    /// The first item of the next unit.
+    next: usize,
+}
+
+/// What a step came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Walked {
+    /// There may be more.
+    More,
+    /// These pages have to be read first, and given to the next step.
+    Wait {
+        /// The first page.
+        page: u64,
+        /// How many.
+        pages: usize,
+    },
+    /// That was all.
+    End,
+}
+
+/// Units that are read together.
+struct Chunk {
+    /// Which items they have.
+    items: std::ops::Range<usize>,
+    /// Their pages, counted from the segment's start.
+    pages: std::ops::Range<usize>,
+}
+
+impl Flash {
+    /// Visits the rows of the next units to which the index leads, expired ones too. `pages` is
+    /// what the step before has asked for; without it, that is asked for once more.
+    pub fn walk(
+        &self,
+        walk: &mut Walk,
+        pages: Option<&Pages>,
+        links: &dyn Links,
+        mut visit: impl FnMut(&Record<'_>),
+    ) -> Walked {
+        if !walk.is_begun {
+            walk.is_begun = true;
+            self.walk_staged(walk, links, &mut visit);
+            return Walked::More;
+        }
+        for _ in 0..PASSED_MAX {
+            if walk.segment >= self.geometry.segments {
+                return Walked::End;
+            }
+            if let Some(step) = self.walk_segment(walk, pages, links, &mut visit) {
+                return step;
+            }
+            (walk.segment, walk.current) = (walk.segment + 1, None);
+        }
+        Walked::More
+    }
+
+    /// Passes over what the last step has asked for, because it cannot be read.
+    pub fn walk_past(&self, walk: &mut Walk) {
+        let chunk = walk.current.as_mut().and_then(|current| {
+            let end = self.chunk(current)?.items.end;
+            current.next = end;
+            Some(end)
+        });
+        if chunk.is_none() {
+            (walk.segment, walk.current) = (walk.segment + 1, None);
+        }
+    }
+
+    /// The rows of the open units.
+    fn walk_staged(&self, walk: &mut Walk, links: &dyn Links, visit: &mut impl FnMut(&Record<'_>)) {
+        walk.raw.clear();
+        let staged: Vec<_> = {
+            let writer = lock(&self.writer);
+            let place = |row: &StagedRow| (row.hash, self.geometry.staged(row.number, row.hash));
+            let units = writer.streams.iter().map(|stream| &stream.unit);
+            units.clone().for_each(|unit| walk.raw.extend_from_slice(&unit.raw));
+            units.flat_map(|unit| unit.rows.iter().map(place)).collect()
+        };
+        let mut rows = Rows::new(&walk.raw);
+        for (hash, place) in staged {
+            let row = rows.next_row().expect("as it was staged");
+            if links.accesses(hash, place).is_some() {
+                visit(&record(&row));
+            }
+        }
+    }
+
+    /// One step in the present segment; nothing if that is at its end, or is not what it was.
+    fn walk_segment(
+        &self,
+        walk: &mut Walk,
+        pages: Option<&Pages>,
+        links: &dyn Links,
+        visit: &mut impl FnMut(&Record<'_>),
+    ) -> Option<Walked> {
+        let state = self.segments[walk.segment as usize].state();
+        let (State::Buffered(sequence) | State::Written(sequence)) = state else { return None };
+        if walk.current.as_ref().is_some_and(|current| current.sequence != sequence) {
+            return None;
+        }
+        let Some(current) = &mut walk.current else {
+            let (items, entry) = self.items_in_memory(walk.segment, sequence);
+            walk.current = Some(Current { sequence, items, entry, next: 0 });
+            return Some(Walked::More);
+        };
+        if current.items.is_none() {
+            let wanted = self.table_pages(walk.segment, current)?;
+            let Some(pages) = pages.filter(|_| walk.asked == Some(wanted)) else {
+                return Some(wait(&mut walk.asked, wanted));
+            };
+            match table::read_items(current.entry?, pages.bytes()) {
+                Ok(items) => current.items = Some(items),
+                Err(Damaged) => {
+                    self.counters.damaged.add(1);
+                    return None;
+                }
+            }
+            return Some(Walked::More);
+        }
+        if !self.pass_dead(walk.segment, current, links) {
+            return Some(Walked::More);
+        }
+        let chunk = self.chunk(current)?;
+        let page = self.geometry.page_of(walk.segment) + chunk.pages.start as u64;
+        let wanted = (page, chunk.pages.len());
+        let is_buffered = matches!(state, State::Buffered(_));
+        let copied = if is_buffered { self.copy_chunk(sequence, &chunk) } else { None };
+        let bytes = match (&copied, pages) {
+            (Some(copied), _) => copied,
+            // Meanwhile the index may have left other units.
+            (None, Some(pages)) if walk.asked == Some(wanted) => pages.bytes(),
+            _ => return Some(wait(&mut walk.asked, wanted)),
+        };
+        self.walk_chunk(walk, &chunk, bytes, links, visit);
+        Some(Walked::More)
+    }
+
+    /// The items of a segment that is in a buffer, or the entry of one that is written.
+    fn items_in_memory(&self, segment: u32, sequence: u64) -> (Option<Vec<Item>>, Option<Entry>) {
+        let writer = lock(&self.writer);
+        if let Some(open) = writer.open_with(sequence) {
+            return (Some(open.items.clone()), None);
+        }
+        if let Some(full) = writer.waiting.iter().find(|full| full.entry.sequence == sequence) {
+            let items = table::read_items(full.entry, full.pages.bytes());
+            return (Some(items.expect("as it was written")), None);
+        }
+        let listed = writer.streams.iter().find_map(|Stream { written, .. }| {
+            let at = written.binary_search_by_key(&sequence, |it| it.entry.sequence).ok()?;
+            Some(written[at])
+        });
+        (None, listed.filter(|listed| listed.segment == segment).map(|listed| listed.entry))
+    }
+
+    /// Where the item table of a segment lies.
+    fn table_pages(&self, segment: u32, current: &Current) -> Option<(u64, usize)> {
+        let pages = (current.entry?.table_bytes as usize).div_ceil(PAGE_BYTES);
+        let before = self.geometry.segment_pages().checked_sub(pages)?;
+        Some((self.geometry.page_of(segment) + before as u64, pages))
+    }
+
+    /// Passes over units to whose rows the index does not lead. `false` if there were too many of
+    /// them for one step.
+    fn pass_dead(&self, segment: u32, current: &mut Current, links: &dyn Links) -> bool {
+        let items = current.items.as_deref().unwrap_or_default();
+        let mut passed = 0;
+        for unit in table::units(&items[current.next..]) {
+            if unit.iter().any(|item| self.is_led_to(segment, item, links)) {
+                return true;
+            }
+            current.next += unit.len();
+            passed += unit.len();
+            if passed >= PASSED_MAX {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn is_led_to(&self, segment: u32, item: &Item, links: &dyn Links) -> bool {
+        !item.is_dead && links.accesses(item.hash, self.place_of(segment, item)).is_some()
+    }
+
+    /// The next units; nothing behind the last.
+    fn chunk(&self, current: &Current) -> Option<Chunk> {
+        let items = current.items.as_deref()?;
+        let first = items.get(current.next)?;
+        let start_page = self.geometry.offset_of(first.granule) / PAGE_BYTES;
+        let table_bytes = table::table_bytes(table::units(items).count(), items.len());
+        let table_at = self.geometry.segment_bytes.checked_sub(table_bytes)?;
+        let mut chunk = Chunk { items: current.next..current.next, pages: start_page..start_page };
+        while let Some(unit) = items.get(chunk.items.end) {
+            let is_same = |item: &&Item| item.granule == unit.granule;
+            let rows = items[chunk.items.end..].iter().take_while(is_same).count();
+            let next = items.get(chunk.items.end + rows);
+            let end = next.map_or(table_at, |next| self.geometry.offset_of(next.granule));
+            let mut end_page = end.div_ceil(PAGE_BYTES);
+            if unit.span != SPAN_LONG {
+                let page = self.geometry.offset_of(unit.granule) / PAGE_BYTES;
+                end_page = end_page.min(page + usize::from(unit.span));
+            }
+            let is_first = chunk.items.is_empty();
+            if !is_first && (end_page - start_page) * PAGE_BYTES > CHUNK_BYTES {
+                break;
+            }
+            chunk.items.end += rows;
+            chunk.pages.end = end_page.max(chunk.pages.end);
+        }
+        Some(chunk)
+    }
+
+    /// Copies units out of their buffer, if they are in one.
+    fn copy_chunk(&self, sequence: u64, chunk: &Chunk) -> Option<Vec<u8>> {
+        let writer = lock(&self.writer);
+        let open = writer.open_with(sequence);
+        let full = writer.waiting.iter().find(|full| full.entry.sequence == sequence);
+        let pages = open.map(|open| &open.pages).or(full.map(|full| &*full.pages))?;
+        let range = chunk.pages.start * PAGE_BYTES..chunk.pages.end * PAGE_BYTES;
+        Some(pages.bytes().get(range)?.to_vec())
+    }
+
+    /// Visits the rows of units that were read.
+    fn walk_chunk(
+        &self,
+        walk: &mut Walk,
+        chunk: &Chunk,
+        bytes: &[u8],
+        links: &dyn Links,
+        visit: &mut impl FnMut(&Record<'_>),
+    ) {
+        let Walk { current: Some(current), decoder, raw, segment, .. } = walk else { return };
+        current.next = chunk.items.end;
+        let items = current.items.as_deref().unwrap_or_default();
+        for items in table::units(&items[chunk.items.clone()]) {
+            let origin = Origin { sequence: current.sequence, granule: items[0].granule };
+            let start = chunk.pages.start * PAGE_BYTES;
+            let unit = bytes.get(self.geometry.offset_of(items[0].granule) - start..);
+            let decoded = unit.ok_or(Damaged).and_then(|unit| {
+                let raw_bytes_max = self.geometry.segment_bytes;
+                unit::decode(origin, &self.dictionaries, unit, raw_bytes_max, decoder, raw)
+            });
+            let is_sound = decoded.is_ok_and(|head| head.rows == items.len());
+            let mut rows = Rows::new(if is_sound { raw } else { &[] });
+            for item in items {
+                let Ok(row) = rows.next_row() else {
+                    self.counters.damaged.add(1);
+                    break;
+                };
+                if self.is_led_to(*segment, item, links) {
+                    visit(&record(&row));
+                }
+            }
+        }
+    }
+}
+
+fn wait(asked: &mut Option<(u64, usize)>, wanted: (u64, usize)) -> Walked {
+    *asked = Some(wanted);
+    Walked::Wait { page: wanted.0, pages: wanted.1 }
+}
+
+fn record<'r>(row: &Row<'r>) -> Record<'r> {
+    Record { key: row.key, value: row.value, fields: row.fields }
+}
+
+impl std::fmt::Debug for Walk {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Walk").field("segment", &self.segment).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,399 @@
+//! An io_uring of the kernel's, as far as reads of one file need it.
+//!
+//! Two rings of entries lie in memory that the kernel shares: what is to be done, and what has been
+//! done. One system call hands over everything new and waits until something has ended. Beside the
+//! reads the ring always has a read of a [`Bell`] under way, so that the same wait ends when
+//! another thread wants something.
+//!
+//! The pages of a read are the kernel's to write to from the moment when the read is pushed to that
+//! when its end was seen. All that while they lie in `flights`, and a ring that is dropped waits
+//! for them. If the kernel will not even tell of the end, they are given up, and never freed.
+
+use std::collections::VecDeque;
+use std::fmt::{self, Debug, Formatter};
+use std::io;
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use io_uring::{IoUring, opcode, squeue, types};
+
+use super::Done;
+use super::queue::Bell;
+use crate::device::Pages;
+
+/// Reads under way at most. More than a drive takes at a time gain nothing: those of NVMe are at
+/// their best from 32 to 128 on.
+pub const FLIGHTS_MAX: usize = 128;
+/// Room for what is to be done: all reads and the bell's.
+const ENTRIES: u32 = 2 * FLIGHTS_MAX as u32;
+/// Which read the bell's is.
+const BELL: u64 = u64::MAX;
+/// The kernel may ask for a read to be tried again, when it was interrupted or had no memory; so
+/// often it is, in a row or not, and then it has failed.
+const RETRIES_MAX: u32 = 1000;
+/// Bytes that are asked for at a time. The kernel reads 2 GiB less a page at most.
+const ASKED_BYTES_MAX: usize = 1 << 30;
+
+/// What makes the kernel's part; tests put one that is refused in its place.
+pub type Make = fn() -> io::Result<IoUring>;
+
+/// A ring that reads from `source` and hears a bell.
+pub struct Ring<'s> {
+    kernel: IoUring,
+    source: BorrowedFd<'s>,
+    bell: &'s Bell,
+    /// Where the kernel writes what the bell's read finds. On the heap, so that it stays in its
+    /// place and can be given up.
+    rung: Box<[u8; 8]>,
+    /// Whether a read of the bell is under way.
+    is_listening: bool,
+    /// Whether the bell is not to be read again.
+    is_ending: bool,
+    flights: Vec<Option<Flight>>,
+    /// Places of `flights` that are free.
+    free: Vec<usize>,
+    /// What the kernel has said and nobody has taken: which read, and its result.
+    told: VecDeque<(u64, i32)>,
+}
+
+/// A read under way.
+struct Flight {
+    pages: Pages,
+    done: Done,
+    /// The byte of the source that it begins at.
+    at: u64,
+    /// How many bytes have come.
+    filled: usize,
+    retries: u32,
+}
+
+/// The ring that the server uses: served without interrupts, by the only thread that waits for it,
+/// where the kernel knows that (6.1), and otherwise a plain one.
+pub fn make() -> io::Result<IoUring> {
+    let wanted =
+        IoUring::builder().dontfork().setup_single_issuer().setup_defer_taskrun().build(ENTRIES);
+    match wanted {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            IoUring::builder().dontfork().build(ENTRIES)
+        }
+        made => made,
+    }
+}
+
+impl<'s> Ring<'s> {
+    /// A ring that was seen to work. An error says what the kernel refuses: io_uring as a whole
+    /// (`ENOSYS`, `EPERM`), the memory for it (`ENOMEM`), or its kind of read (`EINVAL`).
+    pub fn new(source: BorrowedFd<'s>, bell: &'s Bell, make: Make) -> io::Result<Self> {
+        let mut ring = Self {
+            kernel: make()?,
+            source,
+            bell,
+            rung: Box::default(),
+            is_listening: false,
+            is_ending: false,
+            flights: (0..FLIGHTS_MAX).map(|_| None).collect(),
+            free: (0..FLIGHTS_MAX).rev().collect(),
+            told: VecDeque::new(),
+        };
+        // All that reads need, in one: an entry, a system call, a read, its end.
+        ring.listen();
+        bell.ring();
+        while ring.told.is_empty() {
+            ring.wait()?;
+        }
+        let told = ring.told.pop_front();
+        ring.is_listening = false;
+        match told {
+            Some((BELL, 8)) => ring.listen(),
+            Some((_, error)) if error < 0 => return Err(io::Error::from_raw_os_error(-error)),
+            _ => return Err(io::Error::other("io_uring does not read what is there")),
+        }
+        Ok(ring)
+    }
+
+    /// How many more reads can be under way.
+    pub fn room(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Whether no read is under way.
+    pub fn is_idle(&self) -> bool {
+        self.free.len() == FLIGHTS_MAX
+    }
+
+    /// Begins to fill `pages` from the byte `at` of the source on. There must be room, and
+    /// something to fill. The kernel hears of it with the next [`Ring::wait`].
+    pub fn read(&mut self, at: u64, pages: Pages, done: Done) {
+        debug_assert!(!pages.bytes().is_empty(), "an end without a byte is the end of the source");
+        let number = self.free.pop().expect("the caller has asked for room");
+        self.flights[number] = Some(Flight { pages, done, at, filled: 0, retries: 0 });
+        self.push_flight(number);
+    }
+
+    /// Hands over what is new, and waits until something has ended or the bell was rung. After an
+    /// error the ring is of no more use: [`Ring::abandon`] it.
+    pub fn wait(&mut self) -> io::Result<()> {
+        let entered = self.kernel.submit_and_wait(1);
+        let told = self.told.len();
+        self.told.extend(self.kernel.completion().map(|entry| (entry.user_data(), entry.result())));
+        match entered.map_err(|error| (error.raw_os_error(), error)) {
+            Ok(_) | Err((Some(libc::EINTR), _)) => Ok(()),
+            // The kernel has no memory for more at the moment.
+            Err((Some(libc::EAGAIN | libc::EBUSY), _)) => {
+                if self.told.len() == told {
+                    std::thread::yield_now();
+                }
+                Ok(())
+            }
+            Err((_, error)) => Err(error),
+        }
+    }
+
+    /// A read that has ended since, and how. What has not ended altogether goes on.
+    pub fn take_ended(&mut self) -> Option<(Done, io::Result<Pages>)> {
+        while let Some((number, result)) = self.told.pop_front() {
+            if number == BELL {
+                self.is_listening = false;
+                if !self.is_ending {
+                    self.listen();
+                }
+                continue;
+            }
+            let number = usize::try_from(number).expect("it is the number of a flight");
+            let flight = self.flights[number].as_mut().expect("a read ends while it is under way");
+            let Some(result) = flight.advance(result) else {
+                self.push_flight(number);
+                continue;
+            };
+            let Flight { pages, done, .. } = self.flights[number].take().expect("as above");
+            self.free.push(number);
+            return Some((done, result.map(|()| pages)));
+        }
+        None
+    }
+
+    /// Gives up a ring whose wait has failed: what is still to be answered. The pages are lost,
+    /// since the kernel may still write to them.
+    pub fn abandon(mut self) -> Vec<Done> {
+        self.give_up()
+    }
+
+    fn give_up(&mut self) -> Vec<Done> {
+        mem::forget(mem::take(&mut self.rung));
+        self.is_listening = false;
+        self.told.clear();
+        self.free = (0..FLIGHTS_MAX).rev().collect();
+        let flights = self.flights.iter_mut().filter_map(Option::take);
+        let lost = flights.map(|Flight { pages, done, .. }| {
+            mem::forget(pages);
+            done
+        });
+        lost.collect()
+    }
+
+    /// Begins a read of the bell.
+    fn listen(&mut self) {
+        let bell = types::Fd(self.bell.as_fd().as_raw_fd());
+        let entry = opcode::Read::new(bell, self.rung.as_mut_ptr(), self.rung.len() as u32);
+        let entry = entry.build().user_data(BELL);
+        self.is_listening = true;
+        // SAFETY: the 8 bytes are on the heap and this ring's. They are freed when the ring is
+        // dropped, which waits for the end of this read first, or given up. No other read of the
+        // bell is under way: this is called for the first, and when the end of the last was seen.
+        unsafe { self.push(&entry) };
+    }
+
+    /// Begins to read what is missing of a flight.
+    fn push_flight(&mut self, number: usize) {
+        let flight = self.flights[number].as_mut().expect("the caller has just had it");
+        let missing = &mut flight.pages.bytes_mut()[flight.filled..];
+        let bytes = missing.len().min(ASKED_BYTES_MAX) as u32;
+        let source = types::Fd(self.source.as_raw_fd());
+        let entry = opcode::Read::new(source, missing.as_mut_ptr(), bytes);
+        let entry = entry.offset(flight.at + flight.filled as u64).build();
+        // SAFETY: the bytes are on the heap, in pages that the flight owns, and nobody touches
+        // these until `take_ended` has seen the end of this read. Dropping the ring waits for that
+        // or gives the pages up. No other read of the flight is under way: it has just begun, or
+        // the end of the last was seen.
+        unsafe { self.push(&entry.user_data(number as u64)) };
+    }
+
+    /// Puts an entry where the kernel finds it.
+    ///
+    /// # Safety
+    ///
+    /// What the entry points at stays valid for the kernel, and is left alone by everybody else,
+    /// until the end of the entry was seen.
+    unsafe fn push(&mut self, entry: &squeue::Entry) {
+        // SAFETY: as the caller promises. The descriptors of the entry are borrowed for longer than
+        // the ring lives.
+        let pushed = unsafe { self.kernel.submission().push(entry) };
+        pushed.expect("there are more entries than reads can be under way");
+    }
+}
+
+impl Flight {
+    /// Takes in what the kernel said. Returns how the read has ended, if it has.
+    fn advance(&mut self, result: i32) -> Option<io::Result<()>> {
+        match result {
+            1.. => {
+                self.filled += result as usize;
+                let bytes = self.pages.bytes().len();
+                assert!(self.filled <= bytes, "the kernel has read more than it was asked for");
+                (self.filled == bytes).then_some(Ok(()))
+            }
+            0 => Some(Err(io::ErrorKind::UnexpectedEof.into())),
+            error => {
+                let error = io::Error::from_raw_os_error(-error);
+                let is_passing = matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN));
+                self.retries += 1;
+                if is_passing && self.retries <= RETRIES_MAX { None } else { Some(Err(error)) }
+            }
+        }
+    }
+}
+
+/// Waits until the kernel writes nowhere any more.
+impl Drop for Ring<'_> {
+    fn drop(&mut self) {
+        self.is_ending = true;
+        if self.is_listening {
+            self.bell.ring();
+        }
+        loop {
+            while self.take_ended().is_some() {}
+            if !self.is_listening && self.is_idle() {
+                return;
+            }
+            if self.wait().is_err() {
+                self.give_up();
+            }
+        }
+    }
+}
+
+impl Debug for Ring<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let under_way = FLIGHTS_MAX - self.free.len();
+        f.debug_struct("Ring").field("under_way", &under_way).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{PipeWriter, Write, pipe};
+    use std::sync::mpsc::{Receiver, channel};
+    use std::thread;
+
+    use super::*;
+    use crate::device::PAGE_BYTES;
+
+    /// Runs a test with a ring that reads from a pipe, if the kernel allows it.
+    fn with_pipe(test: impl FnOnce(Ring<'_>, PipeWriter)) {
+        let ((reader, writer), bell) = (pipe().unwrap(), Bell::new().unwrap());
+        match Ring::new(reader.as_fd(), &bell, make) {
+            Ok(ring) => test(ring, writer),
+            Err(error) => println!("not run: {error}"),
+        }
+    }
+
+    fn sending() -> (Done, Receiver<io::Result<Pages>>) {
+        let (sender, receiver) = channel();
+        (Box::new(move |result| sender.send(result).unwrap()), receiver)
+    }
+
+    fn flight(count: usize) -> Flight {
+        let (done, _) = sending();
+        Flight { pages: Pages::zeroed(count), done, at: 0, filled: 0, retries: 0 }
+    }
+
+    #[test]
+    fn a_read_in_parts_is_continued_where_it_stopped() {
+        with_pipe(|mut ring, mut writer| {
+            let wanted: Vec<u8> = (0..2 * PAGE_BYTES).map(|at| (at % 251) as u8).collect();
+            let (done, receiver) = sending();
+            ring.read(0, Pages::zeroed(2), done);
+            for part in wanted.chunks(1000) {
+                assert!(receiver.try_recv().is_err());
+                writer.write_all(part).unwrap();
+                ring.wait().unwrap();
+                if let Some((done, result)) = ring.take_ended() {
+                    done(result);
+                }
+            }
+            assert_eq!(receiver.try_recv().unwrap().unwrap().bytes(), wanted);
+            assert!(ring.is_idle());
+        });
+    }
+
+    #[test]
+    fn a_source_that_ends_early_is_an_error() {
+        with_pipe(|mut ring, mut writer| {
+            writer.write_all(&[7; 1000]).unwrap();
+            drop(writer);
+            ring.read(0, Pages::zeroed(1), Box::new(|_| ()));
+            let ended = loop {
+                ring.wait().unwrap();
+                if let Some((_, result)) = ring.take_ended() {
+                    break result;
+                }
+            };
+            assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        });
+    }
+
+    #[test]
+    fn what_the_kernel_wants_tried_again_is_but_not_for_ever() {
+        let mut busy = flight(1);
+        for _ in 0..RETRIES_MAX {
+            assert!(busy.advance(-libc::EAGAIN).is_none());
+        }
+        let failed = busy.advance(-libc::EAGAIN).unwrap().unwrap_err();
+        assert_eq!(failed.raw_os_error(), Some(libc::EAGAIN));
+    }
+
+    #[test]
+    fn the_result_of_each_part_decides() {
+        let page = PAGE_BYTES as i32;
+        let mut parts = flight(2);
+        for (result, filled) in [(100, 100), (-libc::EINTR, 100), (page, page + 100)] {
+            assert!(parts.advance(result).is_none());
+            assert_eq!(parts.filled, filled as usize);
+        }
+        parts.advance(page - 100).unwrap().unwrap();
+        let ended = flight(1).advance(0).unwrap().unwrap_err();
+        assert_eq!(ended.kind(), io::ErrorKind::UnexpectedEof);
+        let failed = flight(1).advance(-libc::EIO).unwrap().unwrap_err();
+        assert_eq!(failed.raw_os_error(), Some(libc::EIO));
+    }
+
+    #[test]
+    fn the_bell_ends_a_wait_each_time_it_is_rung() {
+        with_pipe(|mut ring, _writer| {
+            for _ in 0..100 {
+                ring.bell.ring();
+                ring.wait().unwrap();
+                assert!(ring.take_ended().is_none());
+            }
+        });
+    }
+
+    #[test]
+    fn a_ring_that_is_dropped_waits_for_what_the_kernel_still_writes() {
+        with_pipe(|mut ring, mut writer| {
+            let (done, receiver) = sending();
+            ring.read(0, Pages::zeroed(1), done);
+            let writing = thread::spawn(move || {
+                writer.write_all(&[7; PAGE_BYTES - 1]).unwrap();
+                // The call is given up with the read: not before its last byte has come.
+                assert!(
+                    receiver.try_recv().is_err_and(|error| error.to_string().contains("empty"))
+                );
+                writer.write_all(&[7]).unwrap();
+                receiver.recv().unwrap_err();
+            });
+            drop(ring);
+            writing.join().unwrap();
+        });
+    }
+}

@@ -1,0 +1,405 @@
+//! What every pool promises, tried with each method on a file; then what only one of them can do
+//! or meet.
+//!
+//! A call that waits for a gate holds up the only thread of a pool, so that what is submitted then
+//! certainly waits.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{PipeReader, PipeWriter, Write, pipe};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::time::Duration;
+
+use io_uring::IoUring;
+use tempfile::TempDir;
+
+use super::*;
+use crate::device::{FakeDevice, Faults, FileDevice, PAGE_BYTES, Page};
+
+/// Pages of the file.
+const PAGES: u64 = 512;
+/// How long something is waited for that will happen if all is well.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A file whose pages repeat their number, and how it is to be read.
+struct Fixture {
+    folder: TempDir,
+    device: Arc<FileDevice>,
+    method: ReadMethod,
+}
+
+impl Fixture {
+    fn new(method: ReadMethod) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let bytes = PAGES * PAGE_BYTES as u64;
+        let (device, _) = FileDevice::open(&folder.path().join("device"), bytes).unwrap();
+        let mut pages = Pages::zeroed(PAGES as usize);
+        for (number, word) in pages.bytes_mut().chunks_exact_mut(8).enumerate() {
+            word.copy_from_slice(&((number * 8 / PAGE_BYTES) as u64).to_ne_bytes());
+        }
+        device.write(0, pages.as_pages()).unwrap();
+        Self { folder, device: Arc::new(device), method }
+    }
+
+    /// A pool with one thread.
+    fn pool(&self, waiting_max: usize) -> ReadPool {
+        let device: Arc<dyn Device> = Arc::<FileDevice>::clone(&self.device);
+        let pool = ReadPool::new(device, Some(self.method), 1, waiting_max).unwrap();
+        assert_eq!(pool.method(), self.method);
+        pool
+    }
+}
+
+/// Runs a test with each method that the kernel allows.
+fn each_method(test: impl Fn(&Fixture)) {
+    for method in ReadMethod::ALL {
+        let fixture = Fixture::new(method);
+        match (method, ReadPool::try_io_uring(&*fixture.device)) {
+            (ReadMethod::IoUring, Err(error)) => println!("not run by io_uring: {error}"),
+            _ => test(&fixture),
+        }
+    }
+}
+
+/// A call that sends on what was read.
+fn sending() -> (Done, Receiver<io::Result<Pages>>) {
+    let (sender, receiver) = channel();
+    (Box::new(move |result| sender.send(result).unwrap()), receiver)
+}
+
+fn submit(pool: &ReadPool, page: u64, count: usize) -> Receiver<io::Result<Pages>> {
+    let (done, receiver) = sending();
+    pool.submit(page, count, done).unwrap();
+    receiver
+}
+
+/// Has the pool read something and wait, with its only thread, until the sender that is returned
+/// sends or is dropped. By then it waits.
+fn hold(pool: &ReadPool) -> SyncSender<()> {
+    let (gate, opened) = sync_channel(1);
+    let (arrived, arrival) = channel();
+    let done = move |_| {
+        arrived.send(()).unwrap();
+        let _ = opened.recv();
+    };
+    pool.submit(0, 1, Box::new(done)).unwrap();
+    arrival.recv_timeout(PATIENCE).unwrap();
+    gate
+}
+
+fn next<T>(receiver: &Receiver<T>) -> T {
+    receiver.recv_timeout(PATIENCE).unwrap()
+}
+
+/// Whether these are `count` pages of the file from `page` on.
+fn check(pages: &Pages, page: u64, count: usize) {
+    assert_eq!(pages.as_pages().len(), count);
+    for (number, word) in pages.bytes().chunks_exact(8).enumerate() {
+        let wanted = page + (number * 8 / PAGE_BYTES) as u64;
+        assert_eq!(word, wanted.to_ne_bytes(), "read from {page}, word {number}");
+    }
+}
+
+/// The next of a row of numbers that look random.
+fn random(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+/// Submits so many reads of random places and lengths, as fast as they are taken, and checks them.
+fn read_at_random(pool: &ReadPool, seed: u64, reads: usize) {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let (sender, receiver) = channel();
+    let mut answered = HashSet::new();
+    let mut take = |(number, page, count, result): (usize, u64, usize, io::Result<Pages>)| {
+        check(&result.unwrap(), page, count);
+        assert!(answered.insert(number), "read {number} was answered twice");
+    };
+    for number in 0..reads {
+        let count = 1 + random(&mut state) as usize % 4;
+        let page = random(&mut state) % (PAGES - count as u64 + 1);
+        let sender = sender.clone();
+        let done = move |result| sender.send((number, page, count, result)).unwrap();
+        let mut done: Done = Box::new(done);
+        while let Err(Busy(back)) = pool.submit(page, count, done) {
+            // The queue may be full of what others want.
+            receiver.try_iter().for_each(&mut take);
+            thread::yield_now();
+            done = back;
+        }
+    }
+    drop(sender);
+    receiver.into_iter().for_each(&mut take);
+    assert_eq!(answered.len(), reads);
+}
+
+#[test]
+fn every_read_gets_its_pages_whoever_asks_at_the_same_time() {
+    each_method(|fixture| {
+        let pool = fixture.pool(64);
+        thread::scope(|scope| {
+            for seed in 1..=4 {
+                let pool = &pool;
+                scope.spawn(move || read_at_random(pool, seed, 2500));
+            }
+        });
+        assert_eq!(pool.waiting(), 0);
+    });
+}
+
+#[test]
+fn one_after_the_other_each_wakes_who_sleeps() {
+    each_method(|fixture| {
+        let pool = fixture.pool(1);
+        for number in 0..2000 {
+            let page = number * 7 % PAGES;
+            check(&next(&submit(&pool, page, 1)).unwrap(), page, 1);
+        }
+    });
+}
+
+#[test]
+fn a_full_queue_refuses_and_gives_the_call_back() {
+    each_method(|fixture| {
+        let pool = fixture.pool(3);
+        let gate = hold(&pool);
+        let answers: Vec<_> = (0..3).map(|page| submit(&pool, page, 2)).collect();
+        let (done, answer) = sending();
+        let Err(Busy(done)) = pool.submit(5, 1, done) else { panic!("it was taken") };
+        assert_eq!(pool.waiting(), 3);
+        drop(gate);
+        for (page, answer) in (0..).zip(&answers) {
+            check(&next(answer).unwrap(), page, 2);
+        }
+        done(Err(io::ErrorKind::WouldBlock.into()));
+        assert_eq!(next(&answer).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        check(&next(&submit(&pool, 9, 1)).unwrap(), 9, 1);
+    });
+}
+
+#[test]
+fn what_was_submitted_is_finished_when_the_pool_is_dropped() {
+    each_method(|fixture| {
+        let pool = fixture.pool(400);
+        let gate = hold(&pool);
+        // More than can be under way at a time, by either method.
+        let answers: Vec<_> = (0..400).map(|page| submit(&pool, page, 1)).collect();
+        let dropping = thread::spawn(move || drop(pool));
+        drop(gate);
+        dropping.join().unwrap();
+        for (page, answer) in (0..).zip(answers) {
+            check(&answer.try_recv().unwrap().unwrap(), page, 1);
+        }
+    });
+}
+
+#[test]
+fn a_pool_that_was_never_used_ends() {
+    each_method(|fixture| drop(fixture.pool(1)));
+}
+
+#[test]
+fn what_the_device_does_not_have_is_an_error_and_no_pages_are_none() {
+    each_method(|fixture| {
+        let pool = fixture.pool(10);
+        for (page, count) in [(PAGES, 1), (PAGES - 1, 2), (u64::MAX, 1)] {
+            let error = next(&submit(&pool, page, count)).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        }
+        check(&next(&submit(&pool, PAGES - 1, 1)).unwrap(), PAGES - 1, 1);
+        assert_eq!(next(&submit(&pool, PAGES, 0)).unwrap(), Pages::default());
+    });
+}
+
+#[test]
+fn a_file_that_was_cut_short_is_an_error_where_it_is_missing() {
+    each_method(|fixture| {
+        let file = File::options().write(true).open(fixture.folder.path().join("device")).unwrap();
+        file.set_len(3 * PAGE_BYTES as u64 + 100).unwrap();
+        let pool = fixture.pool(10);
+        check(&next(&submit(&pool, 0, 3)).unwrap(), 0, 3);
+        // Whether the rest of a page can be asked for past the page cache is the file system's.
+        next(&submit(&pool, 2, 2)).unwrap_err();
+        let error = next(&submit(&pool, 4, 1)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    });
+}
+
+#[test]
+fn a_call_that_panics_costs_no_thread_and_is_heard_of_at_the_end() {
+    each_method(|fixture| {
+        let pool = fixture.pool(10);
+        pool.submit(0, 1, Box::new(|_| panic!("on purpose"))).unwrap();
+        check(&next(&submit(&pool, 7, 2)).unwrap(), 7, 2);
+        let panic = catch_unwind(AssertUnwindSafe(|| drop(pool))).unwrap_err();
+        assert_eq!(panic.downcast_ref(), Some(&"on purpose"));
+    });
+}
+
+#[test]
+fn a_call_may_hold_the_last_reference_to_the_pool() {
+    each_method(|fixture| {
+        let pool = Arc::new(fixture.pool(10));
+        let gate = hold(&pool);
+        let (sender, receiver) = channel();
+        let held = Arc::clone(&pool);
+        let last = Box::new(move |_| {
+            drop(held);
+            sender.send(()).unwrap();
+        });
+        pool.submit(0, 1, last).unwrap();
+        let answer = submit(&pool, 7, 2);
+        drop(pool);
+        drop(gate);
+        next(&receiver);
+        check(&next(&answer).unwrap(), 7, 2);
+    });
+}
+
+#[test]
+fn threads_read_at_the_same_time() {
+    let fixture = Fixture::new(ReadMethod::Threads);
+    let pool = ReadPool::new(fixture.device, Some(ReadMethod::Threads), 2, 10).unwrap();
+    let gates = [hold(&pool), hold(&pool)];
+    let answer = submit(&pool, 7, 2);
+    assert_eq!(pool.waiting(), 1);
+    drop(gates);
+    check(&next(&answer).unwrap(), 7, 2);
+}
+
+#[test]
+fn a_device_without_a_descriptor_is_read_by_threads() {
+    let device = || Arc::new(FakeDevice::new(PAGES, 1, Faults::default()));
+    let pool = ReadPool::new(device(), None, 1, 10).unwrap();
+    assert_eq!(pool.method(), ReadMethod::Threads);
+    assert_eq!(next(&submit(&pool, 1, 1)).unwrap(), Pages::zeroed(1));
+    let forced = ReadPool::new(device(), Some(ReadMethod::IoUring), 1, 10);
+    assert_eq!(forced.unwrap_err().kind(), io::ErrorKind::Unsupported);
+    ReadPool::try_io_uring(&*device()).unwrap_err();
+}
+
+#[test]
+fn a_kernel_that_refuses_leaves_the_reads_to_threads_unless_it_is_insisted_on() {
+    const REFUSALS: [(Make, i32); 3] = [
+        (|| Err(io::Error::from_raw_os_error(libc::ENOSYS)), libc::ENOSYS),
+        (|| Err(io::Error::from_raw_os_error(libc::EPERM)), libc::EPERM),
+        (|| Err(io::Error::from_raw_os_error(libc::ENOMEM)), libc::ENOMEM),
+    ];
+    let fixture = Fixture::new(ReadMethod::Threads);
+    let start = |method, make| {
+        let device: Arc<dyn Device> = Arc::<FileDevice>::clone(&fixture.device);
+        ReadPool::start(device, method, 1, 10, make)
+    };
+    for (make, code) in REFUSALS {
+        let pool = start(None, make).unwrap();
+        assert_eq!(pool.method(), ReadMethod::Threads);
+        check(&next(&submit(&pool, 3, 2)).unwrap(), 3, 2);
+        let error = start(Some(ReadMethod::IoUring), make).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(code));
+    }
+}
+
+/// A device that is a pipe: what is written into it comes in parts, and when the test wants.
+#[derive(Debug)]
+struct Pipe(PipeReader);
+
+impl Pipe {
+    fn pool(waiting_max: usize) -> Option<(ReadPool, PipeWriter)> {
+        let (reader, writer) = pipe().unwrap();
+        match ReadPool::new(Arc::new(Self(reader)), Some(ReadMethod::IoUring), 1, waiting_max) {
+            Ok(pool) => Some((pool, writer)),
+            Err(error) => {
+                println!("not run by io_uring: {error}");
+                None
+            }
+        }
+    }
+}
+
+impl Device for Pipe {
+    fn pages(&self) -> u64 {
+        PAGES
+    }
+
+    fn read(&self, _: u64, _: &mut [Page]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn write(&self, _: u64, _: &[Page]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn read_note(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn write_note(&self, _: u64, _: &[u8]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.as_fd())
+    }
+}
+
+#[test]
+fn the_ring_takes_what_it_has_room_for_and_drop_waits_for_what_is_under_way() {
+    let Some((pool, mut writer)) = Pipe::pool(300) else { return };
+    let answers: Vec<_> = (0..300).map(|page| submit(&pool, page, 1)).collect();
+    while pool.waiting() > 300 - ring::FLIGHTS_MAX {
+        thread::yield_now();
+    }
+    let dropping = thread::spawn(move || drop(pool));
+    for number in 0..300_u64 {
+        writer.write_all(&number.to_ne_bytes().repeat(PAGE_BYTES / 8)).unwrap();
+    }
+    dropping.join().unwrap();
+    let first = |answer: Receiver<io::Result<Pages>>| {
+        let pages = answer.try_recv().unwrap().unwrap();
+        u64::from_ne_bytes(pages.bytes()[..8].try_into().unwrap())
+    };
+    let found: HashSet<u64> = answers.into_iter().map(first).collect();
+    assert_eq!(found, (0..300).collect());
+}
+
+/// The descriptor of the ring that `remembered` made.
+static REMEMBERED: OnceLock<RawFd> = OnceLock::new();
+
+fn remembered() -> io::Result<IoUring> {
+    let made = ring::make()?;
+    REMEMBERED.set(made.as_raw_fd()).unwrap();
+    Ok(made)
+}
+
+#[test]
+fn when_the_ring_itself_fails_all_are_answered_and_the_thread_reads_by_itself() {
+    let fixture = Fixture::new(ReadMethod::IoUring);
+    let device: Arc<dyn Device> = Arc::<FileDevice>::clone(&fixture.device);
+    let pool = match ReadPool::start(device, Some(ReadMethod::IoUring), 1, 10, remembered) {
+        Ok(pool) => pool,
+        Err(error) => return println!("not run by io_uring: {error}"),
+    };
+    let gate = hold(&pool);
+    let nothing = File::open("/dev/null").unwrap();
+    // SAFETY: the number is that of the ring, which stays open by its mappings, and whose owner now
+    // closes what was put in its place.
+    let copied = unsafe { libc::dup2(nothing.as_raw_fd(), *REMEMBERED.get().unwrap()) };
+    assert_ne!(copied, -1);
+    let answers = [1, 2].map(|page| submit(&pool, page, 1));
+    drop(gate);
+    for answer in &answers {
+        next(answer).unwrap_err();
+    }
+    for page in 3..100 {
+        check(&next(&submit(&pool, page, 2)).unwrap(), page, 2);
+    }
+}

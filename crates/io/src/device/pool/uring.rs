@@ -1,0 +1,55 @@
+//! The thread of a ring: it hands reads over to the kernel, many at a time, and answers those that
+//! have ended.
+//!
+//! ```text
+//!   queue --take--> ring, pages --+
+//!     ^                           | one system call: hands over, and waits
+//!     +--bell, if it sleeps       v
+//!   whoever submits   answers <-- ended
+//! ```
+//!
+//! If the kernel fails the ring itself, what it had is answered with an error, and from then on the
+//! thread reads by itself: slower, but whoever waits is answered.
+
+use std::io;
+
+use super::queue::{Next, Queue, Read};
+use super::ring::Ring;
+use super::{range, threads};
+use crate::device::{Device, Pages};
+
+/// Reads until the pool ends, nothing waits and nothing is under way.
+pub fn serve(queue: &Queue, device: &dyn Device, mut ring: Ring<'_>) {
+    let mut batch = Vec::new();
+    loop {
+        while let Some((done, result)) = ring.take_ended() {
+            queue.answer(done, result);
+        }
+        let next = queue.take(ring.room(), &mut batch);
+        if next == Next::Ends && ring.is_idle() {
+            return;
+        }
+        for read in batch.drain(..) {
+            begin(queue, device, &mut ring, read);
+        }
+        let waited = ring.wait();
+        queue.wake();
+        if let Err(error) = waited {
+            for done in ring.abandon() {
+                queue.answer(done, Err(io::Error::new(error.kind(), "io_uring failed")));
+            }
+            queue.pass_to_threads();
+            return threads::serve(queue, device);
+        }
+    }
+}
+
+/// Begins a read, or answers it if the device has nothing to do with it.
+fn begin(queue: &Queue, device: &dyn Device, ring: &mut Ring<'_>, read: Read) {
+    let Read { page, count, done } = read;
+    match range::of_pages(device.pages(), page, count) {
+        Ok(_) if count == 0 => queue.answer(done, Ok(Pages::default())),
+        Ok(at) => ring.read(at, Pages::zeroed(count), done),
+        Err(error) => queue.answer(done, Err(error)),
+    }
+}

@@ -1,0 +1,121 @@
+//! How a server reads from flash: as it was asked to or as the kernel allows, also in the
+//! background, and it says which.
+
+mod common;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use common::{Client, Server};
+use io::device::{FileDevice, PAGE_BYTES, ReadMethod, ReadPool};
+use tempfile::TempDir;
+
+/// More than the memory holds.
+const ITEMS: usize = 30_000;
+/// Hits on flash that a test wants. How many there are in a round depends on when the background
+/// comes to move items down.
+const HITS_WANTED: u64 = 500;
+/// Rounds until these must have come.
+const ROUNDS_MAX: usize = 20;
+
+/// Whether the kernel refuses io_uring for a file there.
+fn refuses_io_uring(folder: &Path) -> bool {
+    let opened = FileDevice::open(&folder.join("probe"), PAGE_BYTES as u64);
+    let tried = ReadPool::try_io_uring(&opened.expect("a file can be made").0);
+    if let Err(error) = &tried {
+        println!("not run by io_uring: {error}");
+    }
+    tried.is_err()
+}
+
+fn start(folder: &TempDir, options: &[&str]) -> Server {
+    let flash = format!("{}:64m", folder.path().join("flash").display());
+    let all = [&["-m", "16", "--hot-target", "1", "--flash", &flash], options].concat();
+    Server::start(&all)
+}
+
+fn flash_reads_by(client: &mut Client) -> String {
+    client.send(b"stats settings\r\n");
+    let text = client.read_to("END\r\n");
+    let line = text.lines().find_map(|line| line.strip_prefix("STAT flash_reads_by "));
+    line.expect("it is shown").to_owned()
+}
+
+fn value(number: usize) -> String {
+    let word = |part: usize| format!("{:x}", (number * 256 + part).wrapping_mul(0x9e37_79b9_7f4a));
+    (0..120).map(word).collect()
+}
+
+/// Stores items and reads them all, until enough were found on flash. Each that is found has its
+/// value, and no read fails.
+fn use_flash(server: &Server, client: &mut Client) {
+    for _ in 0..ROUNDS_MAX {
+        store(client);
+        let found = find(client);
+        assert_eq!(server.stat("miss_from_extstore"), 0);
+        if server.stat("get_extstore") >= HITS_WANTED {
+            assert!(found > 0);
+            return;
+        }
+    }
+    panic!("only {} hits on flash", server.stat("get_extstore"));
+}
+
+fn store(client: &mut Client) {
+    for number in 0..ITEMS {
+        let (value, length) = (value(number), value(number).len());
+        client.send(format!("ms k{number} {length} q\r\n{value}\r\n").as_bytes());
+        if number.is_multiple_of(100) {
+            client.send(b"mn\r\n");
+            client.read_to("MN\r\n");
+        }
+    }
+}
+
+/// Reads all items and returns how many there were.
+fn find(client: &mut Client) -> usize {
+    let find = |number: &usize| {
+        client.send(format!("get k{number}\r\n").as_bytes());
+        let (text, value) = (client.read_to("END\r\n"), value(*number));
+        let there = format!("VALUE k{number} 0 {}\r\n{value}\r\nEND\r\n", value.len());
+        assert!(text == there || text == "END\r\n", "{text}");
+        text == there
+    };
+    (0..ITEMS).filter(find).count()
+}
+
+#[test]
+fn the_method_that_was_asked_for_reads_and_is_shown() {
+    for method in ReadMethod::ALL {
+        let folder = tempfile::tempdir().expect("a folder");
+        if method == ReadMethod::IoUring && refuses_io_uring(folder.path()) {
+            continue;
+        }
+        let server = start(&folder, &["--flash-reads", method.name()]);
+        let mut client = server.connect();
+        assert_eq!(flash_reads_by(&mut client), method.name());
+        use_flash(&server, &mut client);
+    }
+}
+
+#[test]
+fn left_to_itself_it_takes_what_the_kernel_allows_also_in_the_background() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let refused = refuses_io_uring(folder.path());
+    let method = if refused { ReadMethod::Threads } else { ReadMethod::IoUring };
+    let server = start(&folder, &["-d", "-A"]);
+    let mut client = server.connect();
+    assert_eq!(flash_reads_by(&mut client), method.name());
+    let used = catch_unwind(AssertUnwindSafe(|| use_flash(&server, &mut client)));
+    // It is nobody's child: it ends only if it is told to.
+    let mut other = server.connect();
+    other.send(b"shutdown\r\n");
+    other.expect_end();
+    used.expect("flash works in the background");
+}
+
+#[test]
+fn without_flash_nothing_reads_it() {
+    let server = Server::start(&[]);
+    assert_eq!(flash_reads_by(&mut server.connect()), "none");
+}

@@ -1,0 +1,183 @@
+//! A clean stop and the start after it: with a flash tier, what was in memory is there again. And
+//! the start that is refused because there is too much flash for the memory.
+
+mod common;
+
+use std::process::Command;
+
+use common::{Client, Server};
+use tempfile::TempDir;
+
+const ITEMS: usize = 5000;
+
+/// A server with a flash tier in this folder.
+fn start(folder: &TempDir, options: &[&str]) -> Server {
+    let flash = format!("{}:64m", folder.path().join("flash").display());
+    let server = Server::start(&[&["-m", "64", "--flash", &flash], options].concat());
+    while flash_stat(&mut server.connect(), "recovering") > 0 {
+        std::thread::yield_now();
+    }
+    server
+}
+
+/// Ends a server as its supervisor does.
+fn stop(mut server: Server, signal: &str) {
+    server.signal(signal);
+    assert!(server.wait().success());
+}
+
+fn flash_stat(client: &mut Client, name: &str) -> u64 {
+    client.send(b"stats flash\r\n");
+    let text = client.read_to("END\r\n");
+    let value = text.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
+    value.unwrap_or_else(|| panic!("no {name} in {text}")).parse().expect("a number")
+}
+
+/// Values of a few bytes to some kilobytes.
+fn value(number: usize) -> String {
+    format!("{number}, ").repeat(1 + number % 300)
+}
+
+fn store_all(client: &mut Client) {
+    for number in 0..ITEMS {
+        let (value, ttl) = (value(number), if number % 2 == 0 { 0 } else { 100_000 });
+        let line = format!("set key-{number} {number} {ttl} {}\r\n{value}\r\n", value.len());
+        client.ask(&line, "STORED\r\n");
+    }
+}
+
+#[test]
+fn what_was_in_memory_is_there_after_a_clean_stop() {
+    for signal in ["TERM", "INT"] {
+        let folder = tempfile::tempdir().expect("a folder for the device");
+        let server = start(&folder, &[]);
+        let mut client = server.connect();
+        store_all(&mut client);
+        client.ask("delete key-17\r\n", "DELETED\r\n");
+        stop(server, signal);
+        let server = start(&folder, &[]);
+        assert_eq!(server.stat("curr_items"), ITEMS as u64 - 1);
+        let mut client = server.connect();
+        for number in (0..ITEMS).filter(|&number| number != 17) {
+            let value = value(number);
+            client.ask(
+                &format!("get key-{number}\r\n"),
+                &format!("VALUE key-{number} {number} {}\r\n{value}\r\nEND\r\n", value.len()),
+            );
+            client.send(format!("mg key-{number} t\r\n").as_bytes());
+            let line = client.read_to("\r\n");
+            let expires = line.trim_end().strip_prefix("HD t").expect("it is there");
+            let seconds: i64 = expires.parse().expect("a number");
+            let is_right = if number % 2 == 0 { -1..=-1 } else { 99_000..=100_000 };
+            assert!(is_right.contains(&seconds), "{number}: {line}");
+        }
+        client.ask("mg key-17 v\r\n", "EN\r\n");
+    }
+}
+
+#[test]
+fn what_is_on_flash_is_listed_and_described_and_stays_there() {
+    let folder = tempfile::tempdir().expect("a folder for the device");
+    let server = start(&folder, &[]);
+    store_all(&mut server.connect());
+    stop(server, "TERM");
+    let server = start(&folder, &[]);
+    let mut client = server.connect();
+    assert_eq!(flash_stat(&mut client, "items"), ITEMS as u64);
+    client.ask("delete key-5\r\n", "DELETED\r\n");
+    client.send(b"me key-6\r\nme key-5\r\nmn\r\n");
+    let text = client.read_to("MN\r\n");
+    let size = "key-6".len() + value(6).len();
+    let fetched = "exp=-1 la=0 cas=0 fetch=no cls=0";
+    assert_eq!(text, format!("ME key-6 {fetched} size={size}\r\nEN\r\nMN\r\n"));
+    for _ in 0..2 {
+        client.send(b"lru_crawler metadump all\r\n");
+        let text = client.read_to("END\r\n");
+        let names = text.lines().filter_map(|line| line.strip_prefix("key=")?.split_once(' '));
+        let mut names: Vec<_> = names.map(|(name, _)| name.to_owned()).collect();
+        names.sort_unstable();
+        let mut wanted: Vec<_> =
+            (0..ITEMS).filter(|it| *it != 5).map(|it| format!("key-{it}")).collect();
+        wanted.sort_unstable();
+        assert!(names == wanted, "{} lines", names.len());
+        assert!(text.contains(&format!("key=key-6 {}", fetched.split(" la").next().unwrap_or(""))));
+    }
+    assert_eq!(flash_stat(&mut client, "hits"), 0, "none of it counts as a read");
+    assert_eq!(flash_stat(&mut client, "promoted"), 0);
+    assert!(flash_stat(&mut client, "reads") > 3, "it was read from the device");
+    assert_eq!(flash_stat(&mut client, "fetch_bytes"), 0);
+}
+
+/// A hundred kilobytes that hardly compress: a unit of many pages.
+fn long_value(number: u32) -> String {
+    let mut random = u64::from(number) + 1;
+    let mut draw = || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
+        char::from(b'!' + (random >> 40) as u8 % 90)
+    };
+    (0..100_000).map(|_| draw()).collect()
+}
+
+/// What was read for a client waits until he takes his replies; and all reads together take so much
+/// memory at most. So one who never reads could keep it from all others.
+#[test]
+fn clients_that_never_read_do_not_keep_others_from_flash() {
+    let folder = tempfile::tempdir().expect("a folder for the device");
+    let server = start(&folder, &[]);
+    let mut client = server.connect();
+    for number in 0..80 {
+        let value = long_value(number);
+        client.ask(&format!("set k{number} 0 0 {}\r\n{value}\r\n", value.len()), "STORED\r\n");
+    }
+    stop(server, "TERM");
+    let server = start(&folder, &[]);
+    let line: String = (0..80).map(|number| format!(" k{number}")).collect();
+    let mut silent = Vec::new();
+    for _ in 0..20 {
+        let mut other = server.connect();
+        other.send(format!("get{line}\r\n").repeat(3).as_bytes());
+        silent.push(other);
+    }
+    let mut client = server.connect();
+    for number in (0..80).rev() {
+        let value = long_value(number);
+        let answer = format!("VALUE k{number} 0 {}\r\n{value}\r\nEND\r\n", value.len());
+        client.ask(&format!("get k{number}\r\n"), &answer);
+    }
+    let most = flash_stat(&mut client, "fetch_bytes_max");
+    let peak = flash_stat(&mut client, "fetch_bytes_peak");
+    assert!(peak > 0 && peak <= most, "{peak} of {most}");
+    assert!(flash_stat(&mut client, "reads") > 80);
+}
+
+#[test]
+fn nothing_is_saved_if_that_is_not_wanted() {
+    let folder = tempfile::tempdir().expect("a folder for the device");
+    let server = start(&folder, &["--flash-save-seconds", "0"]);
+    store_all(&mut server.connect());
+    stop(server, "TERM");
+    let server = start(&folder, &[]);
+    assert!(server.stat("curr_items") < ITEMS as u64 / 100);
+}
+
+#[test]
+fn flash_that_memory_cannot_index_is_refused_before_its_file_is_made() {
+    let folder = tempfile::tempdir().expect("a folder for the device");
+    let path = folder.path().join("flash");
+    let try_start = |memory: &str, flash_mib: u64| {
+        let flash = format!("{}:{flash_mib}m", path.display());
+        let arguments = ["-p", "0", "-m", memory, "--flash", &flash];
+        let output = Command::new(env!("CARGO_BIN_EXE_larder")).args(arguments).output();
+        let output = output.expect("it runs");
+        assert!(!output.status.success() && !path.exists());
+        String::from_utf8(output.stderr).expect("text")
+    };
+    let text = try_start("64", 2 << 20);
+    for part in ["2097152 MiB of flash hold", "9 bytes for each", "half of the 64 MiB", "at most"] {
+        assert!(text.contains(part), "{part:?} in {text}");
+    }
+    let least = text.trim_end().rsplit_once(" MiB of memory at least").expect("the least").0;
+    let least: u64 = least.rsplit(' ').next().and_then(|it| it.parse().ok()).expect("a number");
+    assert!((8000..10_000).contains(&least), "{text}");
+    assert!(try_start("8", 1024).contains("may take a quarter of the 8 MiB"));
+}
