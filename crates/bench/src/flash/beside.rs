@@ -106,6 +106,11 @@ pub enum PageCache {
     Dropped,
 }
 
+impl PageCache {
+    /// In the order in which the load goes through them.
+    const IN_ORDER: [PageCache; 2] = [PageCache::Kept, PageCache::Dropped];
+}
+
 /// One server in one round with one kind of values.
 #[derive(Debug)]
 pub struct Sample {
@@ -121,8 +126,11 @@ pub struct Sample {
     pub filled: Sampled,
     /// Keys that were found at the end.
     pub ended: Sampled,
-    /// Bytes of keys and values that were sent to be stored.
+    /// Bytes of keys and values that were sent to be stored before `tier_loaded`.
     pub stored_bytes: f64,
+    /// The tier after what was sent while nobody dropped pages: dropping them means writing them
+    /// first, a page for each few bytes if need be.
+    pub tier_loaded: TierCounts,
     /// The tier after the fill.
     pub tier_filled: TierCounts,
     /// The tier at the end.
@@ -212,11 +220,19 @@ impl<'c> Course<'c> {
         let filled = self.sample()?;
         self.send(Some(self.options.fill_rate), u64::MAX)?;
         let mut loads = Vec::new();
-        for page_cache in &self.options.page_cache {
+        let mut loaded = None;
+        for page_cache in PageCache::IN_ORDER {
+            if page_cache == PageCache::Dropped {
+                let tier = counts::tier(&self.tiered.server, self.subject.key_bytes)?;
+                loaded = Some((tier, self.stored as f64 * self.subject.item_bytes));
+            }
             for is_paced in [false, true] {
-                loads.push(self.load(*page_cache, is_paced)?);
+                if self.options.page_cache.contains(&page_cache) {
+                    loads.push(self.load(page_cache, is_paced)?);
+                }
             }
         }
+        let (tier_loaded, stored_bytes) = loaded.expect("dropping is one of them");
         let tier = counts::tier(&self.tiered.server, self.subject.key_bytes)?;
         Ok(Sample {
             values: self.subject.name.clone(),
@@ -225,7 +241,8 @@ impl<'c> Course<'c> {
             round: self.round,
             filled,
             ended: self.sample()?,
-            stored_bytes: self.stored as f64 * self.subject.item_bytes,
+            stored_bytes,
+            tier_loaded,
             tier_filled,
             tier,
             loads,

@@ -70,9 +70,12 @@ pub fn document(
     load.tables.push(load_table(options, subjects, samples));
     let mut writes = Section::new(
         "What was written",
-        ["From the start to the end, by the server's count and by the kernel's, which has the \
-          notes, too. A byte stored is one of a key or a value that was sent to be stored. \
-          Moved is what was on flash before: bytes of Larder's, items of memcached's."],
+        [
+            "From the start until pages are dropped, by the server's count and by the kernel's, which \
+          has notes and tables, too, and what is written twice in the page cache once. A byte \
+          stored is one of a key or a value that was sent to be stored. Moved is what was on \
+          flash before: bytes of Larder's, items of memcached's.",
+        ],
     );
     writes.tables.push(writes_table(options, subjects, samples));
     let mut detail = Section::detail("Round by round");
@@ -301,10 +304,13 @@ fn writes_table(options: &BesideOptions, subjects: &[Subject], samples: &[Sample
             Cell::text(subject.name.clone()),
             Cell::text(kind.to_string()),
             Cell::number(spread(&|it| it.stored_bytes / MIB).median, 0),
-            Cell::number(spread(&|it| it.tier.written_bytes as f64 / MIB).median, 0),
-            Cell::number(spread(&|it| it.tier.kernel_written_bytes as f64 / MIB).median, 0),
-            Cell::spread(spread(&|it| it.tier.kernel_written_bytes as f64 / it.stored_bytes), 3),
-            Cell::spread(spread(&|it| 100.0 * it.tier.moved_share), 2),
+            Cell::number(spread(&|it| it.tier_loaded.written_bytes as f64 / MIB).median, 0),
+            Cell::number(spread(&|it| it.tier_loaded.kernel_written_bytes as f64 / MIB).median, 0),
+            Cell::spread(
+                spread(&|it| it.tier_loaded.kernel_written_bytes as f64 / it.stored_bytes),
+                3,
+            ),
+            Cell::spread(spread(&|it| 100.0 * it.tier_loaded.moved_share), 2),
         ]);
     }
     let columns = [
