@@ -22,8 +22,8 @@ pub fn document(machine: Machine, options: &DensityOptions, samples: &[Sample]) 
             "Beside a log of the same bytes without compression, in which an item takes {head} \
              bytes beside key and value and nothing is lost. Wanted are {ITEMS_WANTED} times its \
              items. A row is an item as it goes into a unit, with its head; refused are items that \
-             the tier did not take since the start, because its words had their share of the memory \
-             or its buffers were full."
+             the tier did not take since the start, because its words had their share of the \
+             memory or its buffers were full."
         )],
     );
     items.tables.push(items_table(options, samples));
@@ -31,8 +31,8 @@ pub fn document(machine: Machine, options: &DensityOptions, samples: &[Sample]) 
         "What was written",
         [format!(
             "In each phase by itself; the fill reads every item once, before it is on flash. At \
-             most {:.1} % of what is written shall be moved. A segment is written at once. The disk \
-             counts the writes of everybody on the machine.",
+             most {:.1} % of what is written shall be moved. A segment is written at once. The \
+             disk counts the writes of everybody on the machine.",
             100.0 * MOVED_WANTED
         )],
     );

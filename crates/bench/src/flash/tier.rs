@@ -44,7 +44,8 @@ pub struct TierOptions {
     #[arg(short, long = "memory-mb", default_value_t = 64)]
     pub memory_mb: u64,
     /// Size of the flash tier in MiB (16 to 1048576).
-    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u64).range(16..=1 << 20))]
+    #[arg(long, default_value_t = 1024,
+        value_parser = clap::value_parser!(u64).range(16..=1 << 20))]
     pub flash_mb: u64,
     /// Folder for the flash tier's file [default: that for temporary files].
     #[arg(long)]

@@ -79,7 +79,8 @@ impl Drop for Guard {
     }
 }
 
-/// Makes panics and interrupts end all children and remove the files of their flash tiers. Call once, at the start.
+/// Makes panics and interrupts end all children and remove the files of their flash tiers. Call
+/// once, at the start.
 pub fn end_with_this_process() -> Result<(), ctrlc::Error> {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
