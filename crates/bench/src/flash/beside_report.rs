@@ -70,12 +70,10 @@ pub fn document(
     load.tables.push(load_table(options, subjects, samples));
     let mut writes = Section::new(
         "What was written",
-        [
-            "From the start until pages are dropped, by the server's count and by the kernel's, \
-          which has notes and tables, too, and what is written twice in the page cache once. A byte \
-          stored is one of a key or a value that was sent to be stored. Moved is what was on \
-          flash before: bytes of Larder's, items of memcached's.",
-        ],
+        ["From the start until pages are dropped, by the server's count and by the kernel's, \
+          which has notes and tables, too, and what is written twice in the page cache once. A \
+          byte stored is one of a key or a value that was sent to be stored. Moved is what was on \
+          flash before: bytes of Larder's, items of memcached's."],
     );
     writes.tables.push(writes_table(options, subjects, samples));
     let mut detail = Section::detail("Round by round");
