@@ -5,6 +5,7 @@
 //! HTML, `tables` holds the hash tables that papers compare with. The commands that put them
 //! together are `compare` (CPU time and throughput), `density` (items per byte of resident memory),
 //! `rss` (whether `-m` means memory), `restart` (what is found after a server was killed),
+//! `flash` (what a flash tier holds, writes and costs),
 //! `instructions` (what a request costs the server's own code) and `paper` (the experiments of
 //! published systems).
 //!
@@ -21,6 +22,7 @@ mod compare;
 mod density;
 mod drive;
 mod failure;
+mod flash;
 mod instructions;
 mod load;
 mod machine;
@@ -61,6 +63,8 @@ enum Command {
     Rss(rss::RssOptions),
     /// Whether a restart finds what was on flash, and nothing older than was acknowledged.
     Restart(Box<restart::RestartOptions>),
+    /// A flash tier: beside memcached's extstore, beside an uncompressed log, and under a load.
+    Flash(Box<flash::FlashOptions>),
     /// Instructions of the server's own code for each key, counted by valgrind's callgrind.
     Instructions(instructions::InstructionsOptions),
     /// A published system's experiments, the paper's figures beside ours.
@@ -93,6 +97,7 @@ fn main() -> ExitCode {
         Command::Density(options) => density::run(options),
         Command::Rss(options) => rss::run(options),
         Command::Restart(options) => restart::run(options),
+        Command::Flash(options) => flash::run(options),
         Command::Instructions(options) => instructions::run(options),
         Command::Paper(options) => paper::run(options),
         Command::Mrc(options) => mrc::run(options),

@@ -221,6 +221,50 @@ fn further_arguments_reach_larder_in_every_comparison() {
 }
 
 #[test]
+fn extstore_is_filled_and_goes_through_every_part_of_the_load() {
+    let dir = env!("CARGO_TARGET_TMPDIR");
+    let arguments = ["flash", "beside", "--servers", "memcached", "--dir", dir];
+    let more = ["--fill-rate", "60000", "--flash-mb", "16", "--rate", "10000"];
+    let Some(report) = report_of(&[&arguments[..], &more].concat(), "flash-beside.json") else {
+        return;
+    };
+    let held = rows(&report, "held");
+    let value = |name: &str| {
+        let cell = &held[0][name];
+        cell["value"].as_f64().or(cell["spread"]["median"].as_f64()).expect("a number")
+    };
+    assert!(held.len() == 1 && value("on flash after the fill") > 1000.0, "{held:?}");
+    assert!((1000.0..value("keys")).contains(&value("found at the end")), "{held:?}");
+    let chunk = value("memory bytes / item on flash");
+    assert!((96.0..150.0).contains(&chunk), "a head, a key and a hash table: {chunk}");
+    let loads = rows(&report, "loads");
+    assert_eq!(loads.len(), 4, "closed and paced, with and without the page cache");
+    for load in &loads {
+        assert_eq!(load["gets"]["value"], 10_000.0, "{load:?}");
+        assert!(load["flash reads"]["value"].as_f64() > Some(0.0), "{load:?}");
+    }
+    let writes = &rows(&report, "writes")[0];
+    assert!(writes["written MiB, server"]["value"].as_f64() > Some(5.0), "{writes:?}");
+    let promises = report["sections"][0]["tables"].as_array().expect("tables");
+    assert!(promises.is_empty(), "there is nothing to compare with");
+}
+
+#[test]
+fn a_flash_tier_that_cannot_be_measured_is_refused_with_a_line() {
+    let cases: [(&[&str], &str); 3] = [
+        (&["beside", "--servers", "redis"], "only larder and memcached"),
+        (&["density", "--key-space", "0"], "above 0 and at most 1000"),
+        (&["quiet", "--values", "made:2,made:3", "--larder", "/bin/ls"], "one kind of --values"),
+    ];
+    for (arguments, expected) in cases {
+        let output = bench(&[&["flash"], arguments].concat());
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+#[test]
 fn rss_follows_every_fill() {
     let Some(report) = report_of(&["rss"], "rss.json") else {
         return;

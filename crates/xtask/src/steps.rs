@@ -174,8 +174,8 @@ fn restarts() -> Result {
     Run::new("target/release/larder-bench restart --rounds 8 --memory-mb 16 --flash-mb 64").run()
 }
 
-/// Short comparisons with the peers, by requests and by traffic: that they run and that no reply is
-/// wrong. Their times decide nothing. False where a peer is not installed.
+/// Short comparisons with the peers, by requests, by traffic and with flash: that they run and that
+/// no reply is wrong. Their times decide nothing. False where a peer is not installed.
 fn comparison() -> Result<bool> {
     for peer in ["memcached", "redis-server"] {
         if find(peer).is_none() {
@@ -186,8 +186,11 @@ fn comparison() -> Result<bool> {
     Run::new("target/release/larder-bench compare --quick").run()?;
     Run::new("target/release/larder-bench compare trace --quick -m 16")
         .arg("make --keys 60000 --sizes etc --get-share 0.9")
-        .run()
-        .map(|()| true)
+        .run()?;
+    for work in ["beside", "density", "quiet"] {
+        Run::new("target/release/larder-bench flash").arg(work).arg("--quick").run()?;
+    }
+    Ok(true)
 }
 
 /// Each paper's experiments, small: that they run. Their figures decide nothing.

@@ -55,12 +55,12 @@ pub fn run(job: &Job<'_>, address: SocketAddr, spread: &Spread) -> Outcome<Found
     assert!((1..=CONNECTIONS_MAX).contains(&spread.connections), "connections out of range");
     let shares = split(job.trace, spread.connections);
     if spread.cores.is_empty() {
-        return Worker::connect(job, address, &shares)?.run(Instant::now());
+        return one(Worker::connect(address, &[(job, &shares)])?.run(Instant::now())?);
     }
     let per_thread = shares.len().div_ceil(spread.cores.len());
     let workers: Vec<_> = shares
         .chunks(per_thread)
-        .map(|shares| Worker::connect(job, address, shares))
+        .map(|shares| Worker::connect(address, &[(job, shares)]))
         .collect::<Outcome<_>>()?;
     let started = Instant::now();
     let found: Vec<Outcome<Found>> = thread::scope(|scope| {
@@ -68,7 +68,7 @@ pub fn run(job: &Job<'_>, address: SocketAddr, spread: &Spread) -> Outcome<Found
         for (worker, core) in workers.into_iter().zip(spread.cores.iter().copied()) {
             threads.push(scope.spawn(move || {
                 machine::pin(core)?;
-                worker.run(started)
+                one(worker.run(started)?)
             }));
         }
         let join = |thread: thread::ScopedJoinHandle<'_, _>| {
@@ -83,82 +83,113 @@ pub fn run(job: &Job<'_>, address: SocketAddr, spread: &Spread) -> Outcome<Found
     Ok(all)
 }
 
+/// Sends several jobs at once from this thread, each over so many connections of its own; returns
+/// what each found. The thread's CPU time is with the first.
+pub fn run_together(jobs: &[(&Job<'_>, usize)], address: SocketAddr) -> Outcome<Vec<Found>> {
+    let shares: Vec<Vec<Share<'_>>> =
+        jobs.iter().map(|(job, connections)| split(job.trace, *connections)).collect();
+    let parts: Vec<_> =
+        jobs.iter().zip(&shares).map(|((job, _), shares)| (*job, shares.as_slice())).collect();
+    Worker::connect(address, &parts)?.run(Instant::now())
+}
+
+/// What the only part found.
+fn one(found: Vec<Found>) -> Outcome<Found> {
+    Ok(found.into_iter().next().expect("a worker has at least one part"))
+}
+
 /// One thread's connections.
 struct Worker<'j, 't> {
-    job: &'j Job<'t>,
     poll: Poll,
-    connections: Vec<Connection<'j>>,
+    /// With the number of the part that each is of.
+    connections: Vec<(usize, Connection<'j>)>,
+    parts: Vec<Part<'j, 't>>,
+}
+
+/// A job, and what came back of it.
+struct Part<'j, 't> {
+    job: &'j Job<'t>,
     found: Found,
 }
 
 impl<'j, 't: 'j> Worker<'j, 't> {
-    fn connect(job: &'j Job<'t>, address: SocketAddr, shares: &'j [Share<'j>]) -> Outcome<Self> {
+    fn connect(
+        address: SocketAddr,
+        parts: &[(&'j Job<'t>, &'j [Share<'j>])],
+    ) -> Outcome<Worker<'j, 't>> {
         let poll = Poll::new().map_err(Failure::io("making a poll"))?;
-        let mut connections = Vec::with_capacity(shares.len());
-        for (number, share) in shares.iter().enumerate() {
-            let stream = std::net::TcpStream::connect(address)
-                .map_err(Failure::io(format!("connecting to {address}")))?;
-            stream.set_nodelay(true).map_err(Failure::io("setting TCP_NODELAY"))?;
-            stream.set_nonblocking(true).map_err(Failure::io("making a socket non-blocking"))?;
-            let mut stream = TcpStream::from_std(stream);
-            poll.registry()
-                .register(&mut stream, Token(number), Interest::READABLE | Interest::WRITABLE)
-                .map_err(Failure::io("registering a connection"))?;
-            connections.push(Connection::new(stream, share));
+        let mut connections = Vec::new();
+        for (part, (_, shares)) in parts.iter().enumerate() {
+            for share in *shares {
+                let stream = std::net::TcpStream::connect(address)
+                    .map_err(Failure::io(format!("connecting to {address}")))?;
+                stream.set_nodelay(true).map_err(Failure::io("setting TCP_NODELAY"))?;
+                let doing = "making a socket non-blocking";
+                stream.set_nonblocking(true).map_err(Failure::io(doing))?;
+                let mut stream = TcpStream::from_std(stream);
+                let token = Token(connections.len());
+                poll.registry()
+                    .register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)
+                    .map_err(Failure::io("registering a connection"))?;
+                connections.push((part, Connection::new(stream, share)));
+            }
         }
-        Ok(Self { job, poll, connections, found: Found::new() })
+        let parts = parts.iter().map(|(job, _)| Part { job, found: Found::new() }).collect();
+        Ok(Worker { poll, connections, parts })
     }
 
-    fn run(mut self, started: Instant) -> Outcome<Found> {
+    fn run(mut self, started: Instant) -> Outcome<Vec<Found>> {
         let mut events = Events::with_capacity(EVENTS_MAX);
         let mut heard = Instant::now();
         let cpu_before_ns = thread_cpu_ns();
-        let mut open = self.connections.iter().filter(|it| !it.is_done()).count();
+        let mut open = self.connections.iter().filter(|(_, it)| !it.is_done()).count();
+        let is_paced = self.parts.iter().any(|part| part.job.per_second.is_some());
+        let silences = self.parts.iter().map(|part| part.job.silence_max);
+        let silence_max = silences.max().unwrap_or_default();
         self.send_due(started)?;
         while open > 0 {
-            let timeout = self.timeout(started);
+            let timeout = self.timeout(started, silence_max);
             match self.poll.poll(&mut events, Some(timeout)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 other => other.map_err(Failure::io("waiting for replies"))?,
             }
             let now = Instant::now();
-            if !events.is_empty() || !self.connections.iter().any(Connection::is_owed) {
+            if !events.is_empty() || !self.connections.iter().any(|(_, it)| it.is_owed()) {
                 heard = now;
-            } else if now - heard >= self.job.silence_max {
-                let silence_max = self.job.silence_max;
+            } else if now - heard >= silence_max {
                 return Err(Failure::Reply(format!("no reply for {silence_max:?}")));
             }
             for event in &events {
-                let connection = &mut self.connections[event.token().0];
+                let (part, connection) = &mut self.connections[event.token().0];
+                let Part { job, found } = &mut self.parts[*part];
                 let was_open = !connection.is_done();
-                connection.receive(self.job, &mut self.found)?;
-                connection.send(self.job, started, Instant::now())?;
+                connection.receive(job, found)?;
+                connection.send(job, started, Instant::now())?;
                 open -= usize::from(was_open && connection.is_done());
             }
-            if self.job.per_second.is_some() {
+            if is_paced {
                 self.send_due(started)?;
             }
         }
-        self.found.cpu_ns = thread_cpu_ns() - cpu_before_ns;
-        Ok(self.found)
+        self.parts[0].found.cpu_ns = thread_cpu_ns() - cpu_before_ns;
+        Ok(self.parts.into_iter().map(|part| part.found).collect())
     }
 
     fn send_due(&mut self, started: Instant) -> Outcome<()> {
         let now = Instant::now();
-        for connection in &mut self.connections {
-            connection.send(self.job, started, now)?;
+        for (part, connection) in &mut self.connections {
+            connection.send(self.parts[*part].job, started, now)?;
         }
         Ok(())
     }
 
     /// How long nothing but replies can happen.
-    fn timeout(&self, started: Instant) -> Duration {
-        if self.job.per_second.is_none() {
-            return self.job.silence_max;
-        }
-        let next = self.connections.iter().filter_map(|c| c.next_due(self.job)).min();
-        let left = next.map_or(self.job.silence_max, |due| (started + due) - Instant::now());
-        if left < SPIN { Duration::ZERO } else { (left - SPIN).min(self.job.silence_max) }
+    fn timeout(&self, started: Instant, silence_max: Duration) -> Duration {
+        let jobs = self.connections.iter().map(|(part, it)| (self.parts[*part].job, it));
+        let paced = jobs.filter(|(job, _)| job.per_second.is_some());
+        let next = paced.filter_map(|(job, connection)| connection.next_due(job)).min();
+        let left = next.map_or(silence_max, |due| (started + due) - Instant::now());
+        if left < SPIN { Duration::ZERO } else { (left - SPIN).min(silence_max) }
     }
 }
 

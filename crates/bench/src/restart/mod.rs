@@ -27,24 +27,22 @@ mod summary;
 mod tally;
 mod work;
 
-use std::fs;
-use std::path::PathBuf;
-
 pub use options::RestartOptions;
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 use crate::machine::{self, Machine};
 use crate::report;
+use crate::server::flash_file::FlashFile;
 use crate::server::recipe::Kind;
 use content::Content;
 use course::{Course, Round};
 
 /// Runs the command.
 pub fn run(options: &RestartOptions) -> Outcome<()> {
-    let file = FlashFile::in_folder(options)?;
+    let file = FlashFile::in_folder(options.dir.as_deref(), options.keep)?;
     let mut recipe = options.servers_options.recipe(Kind::Larder)?;
     if !options.no_flash {
-        recipe = recipe.with([format!("--flash {}:{}m", file.path.display(), options.flash_mb)]);
+        recipe = recipe.with([format!("--flash {}:{}m", file.path().display(), options.flash_mb)]);
     }
     let machine = Machine::describe();
     machine::pin(options.servers_options.client_core)?;
@@ -62,33 +60,4 @@ pub fn run(options: &RestartOptions) -> Outcome<()> {
     println!("{}", report::text(&document));
     options.report.write(&document)?;
     summary::judge(options, &rounds)
-}
-
-/// The file that the tier is on; it goes away with this.
-struct FlashFile {
-    path: PathBuf,
-    is_kept: bool,
-}
-
-impl FlashFile {
-    fn in_folder(options: &RestartOptions) -> Outcome<FlashFile> {
-        let folder = options.dir.clone().unwrap_or_else(std::env::temp_dir);
-        fs::create_dir_all(&folder).map_err(Failure::io(format!("making {}", folder.display())))?;
-        let path = folder.join(format!("larder-bench-{}.flash", std::process::id()));
-        if path.display().to_string().contains(char::is_whitespace) {
-            return Err(Failure::Usage(format!("{} has a space in it", folder.display())));
-        }
-        Ok(FlashFile { path, is_kept: options.keep })
-    }
-}
-
-impl Drop for FlashFile {
-    fn drop(&mut self) {
-        if self.is_kept {
-            eprintln!("larder-bench: the flash tier is kept in {}", self.path.display());
-        } else {
-            // Without a tier there is no such file.
-            let _ = fs::remove_file(&self.path);
-        }
-    }
 }

@@ -10,6 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::flash_file;
+
 /// The exit code of a process that was interrupted.
 const EXIT_INTERRUPTED: i32 = 130;
 
@@ -77,7 +79,8 @@ impl Drop for Guard {
     }
 }
 
-/// Makes panics and interrupts end all children. Call once, at the start.
+/// Makes panics and interrupts end all children and remove the files of their flash tiers. Call
+/// once, at the start.
 pub fn end_with_this_process() -> Result<(), ctrlc::Error> {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -86,10 +89,12 @@ pub fn end_with_this_process() -> Result<(), ctrlc::Error> {
         if let Ok(mut children) = CHILDREN.try_lock() {
             children.iter_mut().for_each(end);
         }
+        flash_file::remove_all();
     }));
     ctrlc::set_handler(|| {
         let mut children = lock();
         children.iter_mut().for_each(end);
+        flash_file::remove_all();
         std::process::exit(EXIT_INTERRUPTED);
     })
 }

@@ -2,9 +2,10 @@
 //!
 //! `recipe` knows how each kind is started, `children` makes sure that each is ended, `usage`
 //! reads what the kernel counted for it, `query` asks the server itself, and `held` puts both
-//! together.
+//! together. `flash_file` is what a flash tier is put on.
 
 pub mod children;
+pub mod flash_file;
 pub mod held;
 pub mod query;
 pub mod recipe;

@@ -46,6 +46,11 @@ pub fn stats(address: SocketAddr) -> Outcome<HashMap<String, String>> {
     stat_lines(address, "stats\r\n")
 }
 
+/// What `stats` and the name of a group tell.
+pub fn stats_of(address: SocketAddr, group: &str) -> Outcome<HashMap<String, String>> {
+    stat_lines(address, &format!("stats {group}\r\n"))
+}
+
 /// Larder's flash tier at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FlashCounts {
@@ -69,7 +74,7 @@ pub struct FlashCounts {
 
 /// Asks Larder for its flash tier's counts.
 pub fn flash_counts(address: SocketAddr) -> Outcome<FlashCounts> {
-    let stats = stat_lines(address, "stats flash\r\n")?;
+    let stats = stats_of(address, "flash")?;
     Ok(FlashCounts {
         items: number(&stats, "items")?,
         segments_written: number(&stats, "segments_written")?,
@@ -98,7 +103,8 @@ fn colon_pairs(text: &str) -> HashMap<String, String> {
     pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-fn number(pairs: &HashMap<String, String>, name: &str) -> Outcome<u64> {
+/// The whole number of this name.
+pub fn number(pairs: &HashMap<String, String>, name: &str) -> Outcome<u64> {
     let value = pairs.get(name).and_then(|value| value.parse().ok());
     value.ok_or_else(|| Failure::Reply(format!("the server does not tell {name}")))
 }

@@ -202,6 +202,12 @@ impl Recipe {
         self
     }
 
+    /// Adds arguments before those that were added so far.
+    pub fn with_first(mut self, first: impl IntoIterator<Item = String>) -> Recipe {
+        self.extra.splice(0..0, first);
+        self
+    }
+
     /// Starts the server under another program, such as a profiler.
     pub fn under(
         mut self,
@@ -306,6 +312,8 @@ mod tests {
         let extra = vec!["-u".to_owned(), "root".to_owned()];
         let recipe = Recipe::new(Kind::Larder, "larder".into(), extra);
         assert_eq!(recipe.command_line(7, 64), "larder -p 7 -m 64 -t 1 -u root");
+        let first = recipe.clone().with_first(["-v".to_owned()]);
+        assert_eq!(first.command_line(7, 64), "larder -p 7 -m 64 -t 1 -v -u root");
         let wrapped = recipe.under("time".into(), ["-v".to_owned()]);
         assert_eq!(wrapped.command_line(7, 64), "time -v larder -p 7 -m 64 -t 1 -u root");
         assert_eq!(wrapped.command(7, 64).get_program(), "time");

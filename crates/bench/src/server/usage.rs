@@ -20,6 +20,15 @@ pub struct Resident {
     pub peak_bytes: u64,
 }
 
+/// Bytes that a process has had written to storage, in the page cache or past it.
+pub fn written_bytes(pid: u32) -> Outcome<u64> {
+    let path = format!("/proc/{pid}/io");
+    let text = fs::read_to_string(&path).map_err(Failure::io(format!("reading {path}")))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("write_bytes:"));
+    let bytes = line.and_then(first_number);
+    bytes.ok_or_else(|| Failure::Reply(format!("{path} has no write_bytes")))
+}
+
 /// Nanoseconds that all threads of a process have run.
 pub fn cpu_ns(pid: u32) -> Outcome<u64> {
     let folder = format!("/proc/{pid}/task");
@@ -83,7 +92,7 @@ fn first_number(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{cpu_ns_from_ticks, own_cpu_ns, resident, status_bytes, ticks_of};
+    use super::{cpu_ns_from_ticks, own_cpu_ns, resident, status_bytes, ticks_of, written_bytes};
 
     #[test]
     fn fields_are_found_behind_a_strange_name() {
@@ -99,5 +108,6 @@ mod tests {
         assert!(cpu_ns_from_ticks(std::process::id()).is_ok());
         let resident = resident(std::process::id()).expect("proc is mounted");
         assert!(resident.bytes > 0 && resident.peak_bytes > 0);
+        assert!(written_bytes(std::process::id()).is_ok());
     }
 }

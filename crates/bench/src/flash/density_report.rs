@@ -1,0 +1,204 @@
+//! The report of `flash density`: items beside the log's, what was moved, and how it was written.
+
+use super::MIB;
+use super::counts::{OwnCounts, share};
+use super::density::{DensityOptions, Moment, Sample};
+use crate::machine::Machine;
+use crate::report::model::{Cell, Document, Section, Table};
+
+/// At least so many times the items of an uncompressed log.
+const ITEMS_WANTED: f64 = 2.2;
+/// At most this share of what is written is moved.
+const MOVED_WANTED: f64 = 0.042;
+/// The phases, by their places in `Sample::moments`: where each begins and ends.
+const PHASES: [(&str, usize, usize); 2] = [("fill", 0, 1), ("load", 1, 2)];
+
+/// Sums up what was found.
+pub fn document(machine: Machine, options: &DensityOptions, samples: &[Sample]) -> Document {
+    let head = options.log_head_bytes;
+    let mut items = Section::new(
+        "Items on flash",
+        [format!(
+            "Beside a log of the same bytes without compression, in which an item takes {head} \
+             bytes beside key and value and nothing is lost. Wanted are {ITEMS_WANTED} times its \
+             items. A row is an item as it goes into a unit, with its head; refused are items that \
+             the tier did not take since the start, because its words had their share of the \
+             memory or its buffers were full."
+        )],
+    );
+    items.tables.push(items_table(options, samples));
+    let mut writes = Section::new(
+        "What was written",
+        [format!(
+            "In each phase by itself; the fill reads every item once, before it is on flash. At \
+             most {:.1} % of what is written shall be moved. A segment is written at once. The \
+             disk counts the writes of everybody on the machine.",
+            100.0 * MOVED_WANTED
+        )],
+    );
+    writes.tables.push(writes_table(samples));
+    let tier = &options.tier;
+    let mut facts = vec![
+        ("memory limit".to_owned(), format!("{} MiB", tier.memory_mb)),
+        ("flash".to_owned(), format!("{} MiB", tier.flash_mb)),
+        (
+            "load".to_owned(),
+            format!(
+                "{}/s; {} requests, zipfian {}, over {} times the flash",
+                options.rate, options.requests, options.zipf, options.key_space
+            ),
+        ),
+        ("seed".to_owned(), options.subject.seed.to_string()),
+    ];
+    facts.extend(samples.first().map(|sample| ("server".to_owned(), sample.command.clone())));
+    Document {
+        title: "How many items a flash tier holds".into(),
+        machine,
+        facts,
+        sections: vec![items, writes],
+    }
+}
+
+/// Items of a log of so many bytes.
+fn log_items(flash_bytes: f64, item_bytes: f64, head_bytes: u64) -> f64 {
+    flash_bytes / (item_bytes + head_bytes as f64)
+}
+
+/// What was counted between two moments.
+fn between(before: &OwnCounts, after: &OwnCounts) -> OwnCounts {
+    OwnCounts {
+        collected: after.collected - before.collected,
+        written_bytes: after.written_bytes - before.written_bytes,
+        moved_bytes: after.moved_bytes - before.moved_bytes,
+        staged: after.staged - before.staged,
+        refused: after.refused - before.refused,
+        raw_bytes: after.raw_bytes - before.raw_bytes,
+        stored_bytes: after.stored_bytes - before.stored_bytes,
+        reads: after.reads - before.reads,
+        notes: after.notes - before.notes,
+        ..*after
+    }
+}
+
+fn yes_or_no(is_met: bool) -> Cell {
+    Cell::text(if is_met { "yes" } else { "no" })
+}
+
+fn items_table(options: &DensityOptions, samples: &[Sample]) -> Table {
+    let mut rows = Vec::new();
+    for sample in samples {
+        for (phase, before, after) in PHASES {
+            let counts = &sample.moments[after].counts;
+            let own = between(&sample.moments[before].counts, counts);
+            let flash_bytes = options.tier.flash_bytes();
+            let log = log_items(flash_bytes, sample.item_bytes, options.log_head_bytes);
+            let ratio = counts.items as f64 / log;
+            rows.push(vec![
+                Cell::text(sample.values.clone()),
+                Cell::text(format!("after the {phase}")),
+                Cell::count(counts.items),
+                Cell::number(flash_bytes / counts.items.max(1) as f64, 1),
+                Cell::number(sample.item_bytes, 1),
+                Cell::number(share(own.raw_bytes as f64, own.staged as f64), 1),
+                Cell::number(share(own.raw_bytes as f64, own.stored_bytes as f64), 2),
+                Cell::count(counts.segments - counts.segments_free),
+                Cell::count(counts.segments),
+                Cell::count(counts.refused),
+                Cell::number(log, 0),
+                Cell::number(ratio, 3),
+                yes_or_no(ratio >= ITEMS_WANTED),
+            ]);
+        }
+    }
+    let columns = [
+        "values",
+        "when",
+        "items",
+        "flash bytes / item",
+        "key + value bytes",
+        "row bytes",
+        "compressed, x",
+        "segments in use",
+        "of",
+        "refused",
+        "items of the log",
+        "x the log",
+        "met",
+    ];
+    table("items", &columns, rows)
+}
+
+fn writes_table(samples: &[Sample]) -> Table {
+    let mut rows = Vec::new();
+    for sample in samples {
+        for (phase, before, after) in PHASES {
+            let (before, after) = (&sample.moments[before], &sample.moments[after]);
+            rows.push(writes_row(sample, phase, before, after));
+        }
+    }
+    let columns = [
+        "values",
+        "phase",
+        "written MiB",
+        "by the kernel's count",
+        "collected segments",
+        "moved, % of writes",
+        "met",
+        "writes of segments",
+        "KiB each",
+        "notes of 4 bytes",
+        "flash reads",
+        "writes of the disk",
+        "KiB each, mean",
+    ];
+    table("writes", &columns, rows)
+}
+
+fn writes_row(sample: &Sample, phase: &str, before: &Moment, after: &Moment) -> Vec<Cell> {
+    let counts = between(&before.counts, &after.counts);
+    let kernel_bytes = after.kernel_written_bytes - before.kernel_written_bytes;
+    let moved = share(counts.moved_bytes as f64, counts.written_bytes as f64);
+    let disk = after.disk.zip(before.disk).map(|(after, before)| after.since(before));
+    vec![
+        Cell::text(sample.values.clone()),
+        Cell::text(phase),
+        Cell::number(counts.written_bytes as f64 / MIB, 0),
+        Cell::number(kernel_bytes as f64 / MIB, 0),
+        Cell::count(counts.collected),
+        Cell::number(100.0 * moved, 2),
+        yes_or_no(moved <= MOVED_WANTED),
+        Cell::count(counts.written_bytes / counts.segment_bytes.max(1)),
+        Cell::count(counts.segment_bytes >> 10),
+        Cell::count(counts.notes),
+        Cell::count(counts.reads),
+        disk.map_or(Cell::Nothing, |disk| Cell::count(disk.count)),
+        disk.map_or(Cell::Nothing, |disk| {
+            Cell::number(share(disk.bytes as f64, disk.count as f64) / 1024.0, 0)
+        }),
+    ]
+}
+
+fn table(name: &str, columns: &[&str], rows: Vec<Vec<Cell>>) -> Table {
+    let columns = columns.iter().map(|column| (*column).to_owned()).collect();
+    Table { name: name.to_owned(), columns, rows }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{between, log_items};
+    use crate::flash::counts::OwnCounts;
+
+    #[test]
+    fn a_log_loses_nothing_but_its_heads() {
+        assert_eq!(log_items(1000.0, 92.0, 8), 10.0);
+        assert_eq!(log_items(1000.0, 100.0, 0), 10.0);
+    }
+
+    #[test]
+    fn what_rises_is_counted_from_the_start_of_a_phase_and_the_rest_as_it_is() {
+        let before = OwnCounts { items: 5, collected: 2, moved_bytes: 10, ..OwnCounts::default() };
+        let after = OwnCounts { items: 3, collected: 9, moved_bytes: 10, ..before };
+        let found = between(&before, &after);
+        assert_eq!((found.items, found.collected, found.moved_bytes), (3, 7, 0));
+    }
+}

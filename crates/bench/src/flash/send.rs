@@ -1,0 +1,125 @@
+//! Sending many requests batch by batch, so that memory does not limit how many there are, until
+//! all are sent or the time is up.
+
+use std::time::{Duration, Instant};
+
+use super::subject::Subject;
+use crate::failure::Outcome;
+use crate::load::exchange::Protocol;
+use crate::load::found::Found;
+use crate::load::job::{Check, Job, SILENCE_MAX};
+use crate::load::{self, Spread};
+use crate::server::{Server, usage};
+use crate::trace::copies::Copies;
+
+/// Requests that are made at a time.
+const BATCH_REQUESTS: u64 = 1 << 17;
+/// The same where they are paced, in seconds: so long a phase outlasts its time at most.
+const BATCH_SECONDS: f64 = 2.0;
+
+/// How requests are sent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Pace {
+    /// Connections.
+    pub connections: usize,
+    /// Requests in flight on each, where there is no rate.
+    pub depth: usize,
+    /// Requests per second, each at its time.
+    pub per_second: Option<f64>,
+    /// Whether what a get misses is stored.
+    pub fills_misses: bool,
+}
+
+/// What a phase found.
+#[derive(Debug)]
+pub struct Phase {
+    /// Seen from the client.
+    pub found: Found,
+    /// How long requests were sent, without the pauses in which they were made.
+    pub elapsed: Duration,
+    /// CPU time of the server, all threads.
+    pub server_ns: u64,
+}
+
+impl Pace {
+    /// A subject's requests as something to send.
+    pub fn job<'t>(&self, server: &Server, subject: &'t Subject, trace: &'t Copies) -> Job<'t> {
+        Job {
+            protocol: Protocol::of(server.dialect),
+            trace,
+            values: &subject.values,
+            fills_misses: self.fills_misses,
+            depth: self.depth,
+            per_second: self.per_second,
+            warm_up: 0,
+            check: Check::Whole,
+            silence_max: SILENCE_MAX,
+        }
+    }
+
+    /// Requests of a batch.
+    fn batch(&self) -> u64 {
+        let paced = self.per_second.map(|rate| (rate * BATCH_SECONDS) as u64);
+        paced.map_or(BATCH_REQUESTS, |requests| requests.clamp(1, BATCH_REQUESTS))
+    }
+}
+
+/// Sends up to `requests` requests for up to `longest`. `next` makes the next so many of them, and
+/// none when there are no more.
+pub fn send(
+    server: &Server,
+    subject: &Subject,
+    pace: Pace,
+    (requests, longest): (u64, Duration),
+    mut next: impl FnMut(u64) -> Copies,
+) -> Outcome<Phase> {
+    let (started, before_ns) = (Instant::now(), usage::cpu_ns(server.pid())?);
+    let spread = Spread { connections: pace.connections, cores: Vec::new() };
+    let mut phase = Phase { found: Found::new(), elapsed: Duration::ZERO, server_ns: 0 };
+    let mut left = requests;
+    while left > 0 && started.elapsed() < longest {
+        let trace = next(pace.batch().min(left));
+        let sent = trace.len() as u64;
+        if sent == 0 {
+            break;
+        }
+        left = left.saturating_sub(sent);
+        let found = load::run(&pace.job(server, subject, &trace), server.address, &spread)
+            .map_err(|failure| server.explain(failure))?;
+        phase.elapsed += found.elapsed();
+        phase.found.add(found)?;
+    }
+    phase.server_ns = usage::cpu_ns(server.pid())? - before_ns;
+    Ok(phase)
+}
+
+impl Phase {
+    /// Gets that were answered in a second.
+    pub fn gets_per_second(&self) -> f64 {
+        self.found.counts.gets as f64 / self.elapsed.as_secs_f64().max(1e-9)
+    }
+
+    /// CPU seconds of the server for a million requests.
+    pub fn server_cpu(&self) -> f64 {
+        self.server_ns as f64 / self.found.requests().max(1) as f64 / 1e3
+    }
+
+    /// Microseconds that so large a share of the gets took at most.
+    pub fn waited_us(&self, share: f64) -> f64 {
+        self.found.get_ns.value_at_quantile(share) as f64 / 1e3
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BATCH_REQUESTS, Pace};
+
+    #[test]
+    fn a_batch_of_a_paced_phase_is_short() {
+        let pace = |per_second| Pace { connections: 1, depth: 1, per_second, fills_misses: false };
+        assert_eq!(pace(None).batch(), BATCH_REQUESTS);
+        assert_eq!(pace(Some(1000.0)).batch(), 2000);
+        assert_eq!(pace(Some(0.1)).batch(), 1);
+        assert_eq!(pace(Some(1e9)).batch(), BATCH_REQUESTS);
+    }
+}
