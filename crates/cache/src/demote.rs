@@ -22,6 +22,8 @@ use crate::types::{Evicted, Expiry};
 
 /// The share of one processor that moving items down may take.
 const MOVE_SHARE_MAX: f64 = 0.25;
+/// And moving them from the hot zone to flash.
+const SPILL_SHARE_MAX: f64 = 0.25;
 /// What is known to be wanted comes in as if it had been read so often below.
 const KNOWN_ACCESSES: u8 = 2;
 
@@ -35,6 +37,9 @@ pub(crate) struct Mover {
     key: Vec<u8>,
     value: Vec<u8>,
     allowance: Allowance,
+    /// The same for what moves past the compressed zone: there it costs a third, and whoever has
+    /// no time for that either loses the item.
+    spill_allowance: Allowance,
     adaptation: Adaptation,
     lottery: Lottery,
 }
@@ -132,7 +137,9 @@ impl Links for Downward<'_> {
     fn copy(&self, item: ItemRef<'_>, place: Place) -> bool {
         let mut mover = self.mover.borrow_mut();
         let mover = &mut **mover;
-        mover.allowance.refill(self.cache.clock.monotonic_us(), MOVE_SHARE_MAX);
+        let now_us = self.cache.clock.monotonic_us();
+        mover.allowance.refill(now_us, MOVE_SHARE_MAX);
+        mover.spill_allowance.refill(now_us, SPILL_SHARE_MAX);
         let hash = self.cache.hash(item.key());
         let is_known = self.cache.remembers(hash);
         let is_wanted = is_known || item.mark().load(Ordering::Relaxed) & FETCHED != 0;
@@ -148,7 +155,7 @@ impl Links for Downward<'_> {
         let cache = self.cache;
         let began_us = cache.clock.thread_cpu_us();
         let mut mover = self.mover.borrow_mut();
-        let Mover { writer, key, value, copied, allowance, .. } = &mut **mover;
+        let Mover { writer, key, value, copied, allowance, spill_allowance, .. } = &mut **mover;
         let record = Record { key, value, fields: copied.snapshot.fields() };
         let to_flash = || {
             if !cache.takes_on_flash(&record, copied.is_known) {
@@ -159,17 +166,20 @@ impl Links for Downward<'_> {
             let spilled = cache.spill_hot(&guard, &record, copied.hash, copied.place, is_same);
             spilled == Spilled::There
         };
-        let (moved, demote_us) = match (self.below, copied.to) {
+        let (moved, spent_us, allowance) = match (self.below, copied.to) {
             (Some(below), Destination::Compressed) => {
                 let moved = self.demote_below(below, writer, &record, copied);
                 // What the zone has no room for may find it there.
-                (moved.unwrap_or_else(|_| to_flash()), Some(&below.counters.demote_us))
+                (moved.unwrap_or_else(|_| to_flash()), Some(&below.counters.demote_us), allowance)
             }
-            _ => (to_flash(), cache.flash.as_ref().map(|tier| &tier.counters.spill_us)),
+            _ => {
+                let spill_us = cache.flash.as_ref().map(|tier| &tier.counters.spill_us);
+                (to_flash(), spill_us, spill_allowance)
+            }
         };
         let us = cache.clock.thread_cpu_us().saturating_sub(began_us);
-        if let Some(demote_us) = demote_us {
-            demote_us.fetch_add(us, Ordering::Relaxed);
+        if let Some(spent_us) = spent_us {
+            spent_us.fetch_add(us, Ordering::Relaxed);
         }
         allowance.spend(us);
         moved
@@ -194,7 +204,7 @@ impl Downward<'_> {
             }
             bar.unwrap_or(&below.counters.refused).fetch_add(1, Ordering::Relaxed);
         }
-        let goes = mover.allowance.has_any() && self.cache.flash_takes(is_wanted);
+        let goes = mover.spill_allowance.has_any() && self.cache.flash_takes(is_wanted);
         self.cache.remember(hash);
         goes.then_some(Destination::Flash)
     }

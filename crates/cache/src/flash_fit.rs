@@ -23,7 +23,7 @@ const BUFFERS_SHARE: u64 = 4;
 /// Bytes of a segment: small ones where there are few.
 const SEGMENT_BYTES_RANGE: std::ops::RangeInclusive<usize> = 128 << 10..=1 << 20;
 /// So many segments a tier should have at least.
-const SEGMENTS_WANTED: u64 = 256;
+const SEGMENTS_WANTED: u64 = 512;
 /// More flash or memory is not suggested, in MiB: places name 8 TiB.
 const SUGGESTED_MIB_MAX: u64 = 8 << 20;
 
