@@ -36,8 +36,8 @@ pub(crate) struct Fetches {
     /// How to read, if that is not left to what the kernel allows.
     method: Option<ReadMethod>,
     threads: usize,
-    /// Nothing, if the system gave no threads, or not the ring that was asked for. Started when something is first read: whoever builds
-    /// a cache may still fork.
+    /// Nothing, if the system gave no threads, or not the ring that was asked for. Started when
+    /// something is first read: whoever builds a cache may still fork.
     pool: OnceLock<Option<ReadPool>>,
     bytes_max: usize,
     room: Mutex<Room>,

@@ -70,7 +70,7 @@ fn one_that_only_decodes_reads_what_the_other_wrote_and_takes_a_third_at_most() 
     let input = &samples(1, 3000)[0];
     for method in [Method::Lz4, Method::Zstd] {
         let (mut target, mut again) = (Vec::new(), vec![0; input.len()]);
-        Encoder::new(3).encode(method, Some(&dictionary), input, &mut target);
+        Encoder::new(3).encode(method, Some(dictionary), input, &mut target);
         let decoded = Decoder::new().decode(method, Some(&only_decodes), &target, &mut again);
         assert_eq!(decoded, Ok(()));
         assert_eq!(&again, input);

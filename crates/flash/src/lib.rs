@@ -54,8 +54,9 @@
 //! # Locks
 //!
 //! The lock of the chores, then the writer's, then those of the index (in [`Links`]), then the
-//! superblock's. That of a dictionary's slot comes last, and nothing is called while it is held. [`Flash::forget`] is called under locks of the index and takes at most the last.
-//! No page is read or written while the writer's lock is held; only notes are.
+//! superblock's. [`Flash::forget`] is called under locks of the index and takes at most the last.
+//! That of a dictionary's slot comes behind all of them, and nothing is called while it is held. No
+//! page is read or written while the writer's lock is held; only notes are.
 
 #![forbid(unsafe_code)]
 
