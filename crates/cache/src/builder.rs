@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex};
 
 use compressed::{Settings, Zone};
@@ -215,9 +216,7 @@ impl Builder {
         let policy = if self.evict { self.policy } else { Policy::Clock };
         let bytes_max = policy.memory_bytes_max(self.chunk_bytes_min);
         self.check(bytes_max)?;
-        let open = |settings| open_flash(settings, self.memory_bytes);
-        let tier = self.flash.as_ref().map(open).transpose()?;
-        let tier_bytes = tier.as_ref().map_or(0, FlashTier::memory_bytes_max);
+        let (tier, tier_bytes) = self.tier()?;
         let arena = Arc::new(self.arena(tier_bytes, bytes_max)?);
         let epochs = Arc::new(Epochs::new());
         let tables = Arc::new(ArenaTables::new(Arc::clone(&arena)));
@@ -254,6 +253,8 @@ impl Builder {
         let below = below.map(|zone| Box::new(Below::new(zone, self.split)));
         let has_tier = below.is_some() || tier.is_some();
         let remembered = has_tier.then(|| Remembered::new(self.memory_bytes));
+        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
+        let sequence = if tier.is_some() { first_sequence(clock.unix_seconds()) } else { 0 };
         let cache = Cache {
             index,
             hot,
@@ -264,20 +265,29 @@ impl Builder {
             tables,
             arena,
             epochs,
-            clock: self.clock.unwrap_or_else(|| Arc::new(SystemClock::new())),
+            clock,
             hasher,
             item_bytes_max: self.item_bytes_max,
             may_evict: self.evict,
             observer: self.observer,
             moment: CachePadded(Moment::default()),
-            sequence: CachePadded::default(),
+            first_sequence: sequence,
+            sequence: CachePadded(AtomicU64::new(sequence)),
             gone: CachePadded::default(),
             measure: measures.then(|| Box::new(Measure::new(policy.counts_costs_once()))),
-            chores: Mutex::new(Chores::default()),
+            chores: Mutex::new(Chores::beginning_at(sequence)),
             work: (Mutex::new(false), Condvar::new()),
         };
         cache.tick();
         Ok(cache)
+    }
+
+    /// The flash tier, if there shall be one, and what it takes of the memory.
+    fn tier(&self) -> Result<(Option<FlashTier>, usize), BuildError> {
+        let open = |settings| open_flash(settings, self.memory_bytes);
+        let tier = self.flash.as_ref().map(open).transpose()?;
+        let tier_bytes = tier.as_ref().map_or(0, FlashTier::memory_bytes_max);
+        Ok((tier, tier_bytes))
     }
 
     /// The arena, which has all of the memory but what the flash tier has on the heap.
@@ -330,6 +340,13 @@ fn open_flash(settings: &FlashSettings, memory_bytes: usize) -> Result<FlashTier
     let segment_bytes = segment_bytes(bytes);
     let fetches = Fetches::new(device, method, threads, memory_bytes, segment_bytes);
     Ok(FlashTier::new(flash, fetches, entrance))
+}
+
+/// The first number of a cache whose items may be found by another one later: above all that an
+/// earlier process gave, unless it had more than 16 million mutations in each second of its life.
+/// So a CAS unique from before a restart is that of no item after it.
+fn first_sequence(unix_seconds: u32) -> u64 {
+    u64::from(unix_seconds) << 24
 }
 
 /// Whether the device can be read as it shall be. What reads starts later, with the first read.

@@ -41,6 +41,8 @@ pub struct Cache {
     pub(crate) may_evict: bool,
     pub(crate) observer: Option<Arc<dyn Observer>>,
     pub(crate) moment: CachePadded<Moment>,
+    /// The number before the first.
+    pub(crate) first_sequence: u64,
     /// Numbers every mutation: the source of CAS uniques.
     pub(crate) sequence: CachePadded<AtomicU64>,
     /// Counted where requests find what is gone.

@@ -37,6 +37,13 @@ pub(crate) struct Chores {
     renumbered_era: u64,
 }
 
+impl Chores {
+    /// For a cache whose mutations are numbered from here on.
+    pub(crate) fn beginning_at(sequence: u64) -> Self {
+        Self { renumbered_era: sequence / RENUMBER_MUTATIONS, ..Self::default() }
+    }
+}
+
 /// A walk over the whole zone, a part in each turn.
 #[derive(Debug, Clone, Copy)]
 struct Walk {

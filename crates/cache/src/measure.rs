@@ -51,6 +51,8 @@ mod prefixes;
 /// The highest cost that is measured, in microseconds. Clients rarely wait longer for a value; what
 /// takes longer was most likely interrupted.
 const COST_US_MAX: u64 = 10_000_000;
+/// Fewer costs have no mean worth the name.
+const MEAN_OF_MIN: u64 = 100;
 /// Threads that count at the same time mostly do so on different cache lines.
 const STRIPES: usize = 8;
 
@@ -152,6 +154,14 @@ impl Origin {
     /// Without a cost, and without asking.
     pub(crate) fn unknown(self) -> Self {
         Self { kind: Kind::Told, cost: Cost::UNKNOWN, ..self }
+    }
+}
+
+impl CostStats {
+    /// What a miss cost on average, in microseconds, if enough of them are known.
+    pub(crate) fn mean_miss_us(&self) -> Option<u64> {
+        let known = self.measured + self.stated;
+        (known >= MEAN_OF_MIN).then(|| self.miss_cost_us / known)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
-use ::flash::{Place, Refused};
+use ::flash::{Costs, Place, Refused};
 use hot::ItemRef;
 use index::{Full, Hash};
 use memory::Guard;
@@ -133,6 +133,11 @@ impl Cache {
             return true;
         }
         let links = Links(self);
+        let costs = self.measure.as_ref().map(|measure| measure.stats());
+        if let Some(us) = costs.and_then(|costs| costs.mean_miss_us()) {
+            tier.flash.set_costs(Costs { miss_ns: us * 1000, ..Costs::default() });
+        }
+        tier.flash.train();
         let mut more = tier.flash.maintain(&links, self.now());
         let stats = tier.flash.stats();
         tier.entrance.look(self.clock.monotonic_us(), &stats);

@@ -149,7 +149,7 @@ impl Cache {
         let index = self.index.stats();
         let mut stats = Stats {
             items: index.items,
-            mutations: self.sequence.load(Ordering::Relaxed),
+            mutations: self.sequence.load(Ordering::Relaxed) - self.first_sequence,
             item_bytes: self.hot.used_bytes() as u64,
             limit_bytes: self.limit_bytes() as u64,
             used_bytes: (self.arena.used_slabs() * self.arena.slab_bytes()) as u64,

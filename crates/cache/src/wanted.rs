@@ -160,8 +160,9 @@ impl Session<'_> {
             Seen::Here(row, source) => {
                 let place = source.place;
                 tier.counters.hits.fetch_add(1, Ordering::Relaxed);
-                if place.accesses() > 0 {
-                    // What finds no memory stays where it is.
+                if place.accesses() > 0 && !self.cache.hot.is_pressed() {
+                    // What finds no memory stays where it is; so does what would push out another
+                    // item before the background can move that down.
                     let _ = self.raise_flash_row(row, source, hash, flushes);
                 } else {
                     self.cache.update_on_flash(&self.guard, hash, place, |found| {

@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use io::ManualClock;
 use io::device::{Device, FakeDevice, Faults, PAGE_BYTES};
+use io::{Clock, ManualClock};
 use larder::{
     Arithmetic, Attributes, Cache, Condition, Counted, Expiry, Fetch, FlashSettings, Lookup,
     Refusal, Side, Store, Stored,
@@ -50,7 +50,11 @@ impl Fixture {
     }
 
     fn on(shape: Shape, device: FakeDevice, boot_id: [u8; 16]) -> Self {
-        let (device, clock) = (Arc::new(device), Arc::new(ManualClock::new(NOW)));
+        Self::at(NOW, shape, device, boot_id)
+    }
+
+    fn at(now: u32, shape: Shape, device: FakeDevice, boot_id: [u8; 16]) -> Self {
+        let (device, clock) = (Arc::new(device), Arc::new(ManualClock::new(now)));
         let flash = FlashSettings {
             device: Arc::clone(&device) as Arc<dyn Device>,
             boot_id,
@@ -71,8 +75,9 @@ impl Fixture {
 
     fn reopened(self, boot_id: [u8; 16]) -> Self {
         let device = self.device.reopened(2, Faults::default());
+        let now = self.clock.unix_seconds();
         drop(self.cache);
-        let fixture = Self::on(self.shape, device, boot_id);
+        let fixture = Self::at(now, self.shape, device, boot_id);
         fixture.maintain();
         fixture
     }
@@ -193,6 +198,23 @@ fn no_more_is_written_than_the_limit_allows() {
     assert!(later > at_once && later < saved + 1_200_000 + (1 << 20), "{at_once} {later}");
     let found = fixture.found(250_000);
     assert!(u64::from(found) >= fixture.cache.stats().items * 99 / 100);
+}
+
+#[test]
+fn what_a_miss_costs_divides_the_flash() {
+    let mut fixture = Fixture::new(64 << 20);
+    fixture.maintain();
+    let miss_ns = |fixture: &Fixture| fixture.cache.stats().flash.unwrap().tier.miss_ns;
+    assert_eq!(miss_ns(&fixture), 2_000_000, "as long as nothing is known");
+    for number in 0..200 {
+        let name = long(&format!("missed-{number}"));
+        assert!(fixture.cache.get(&name).is_none());
+        let attributes = Attributes { cost_us: 7000, ..Attributes::default() };
+        fixture.cache.put(&name, b"v", attributes, Condition::Always).unwrap();
+    }
+    fixture.fill(64);
+    fixture.maintain();
+    assert_eq!(miss_ns(&fixture), 7_000_000);
 }
 
 #[test]
@@ -379,6 +401,26 @@ fn a_killed_process_is_followed_by_one_that_finds_what_was_written() {
         let found = u64::from(after.found(150_000));
         assert!(found * 1000 > flash.items * 995, "{found} of {}", flash.items);
     }
+}
+
+/// Numbers began at 0 again, and a unique from before could have been that of a later value.
+#[test]
+fn a_cas_unique_from_before_a_restart_is_no_items_after_it() {
+    let mut fixture = Fixture::new(64 << 20);
+    fixture.put_on_flash(&long("k"), b"v", Attributes::default());
+    let unique = |cache: &Cache| {
+        let hash = cache.hash(&long("k"));
+        let found = cache.with_memory(|session| {
+            Ok(session.get_with_cas(&long("k"), hash)?.map(|item| item.cas()))
+        });
+        found.unwrap().unwrap()
+    };
+    let before = unique(&fixture.cache);
+    fixture.put_on_flash(&long("k"), b"v", Attributes::default());
+    fixture.cache.close_flash().unwrap();
+    fixture.clock.advance(1);
+    let after = fixture.reopened(BOOT);
+    assert!(unique(&after.cache) > before);
 }
 
 #[test]

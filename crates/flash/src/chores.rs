@@ -30,8 +30,8 @@ pub(crate) struct Chores {
 }
 
 impl Flash {
-    /// Seals full units, writes full segments, trains a dictionary now and then, adapts the size of
-    /// the hot area, and collects a segment when few are free. `true` if there is more to do.
+    /// Seals full units, writes full segments, adapts the size of the hot area, and collects a
+    /// segment when few are free. `true` if there is more to do.
     pub fn maintain(&self, links: &dyn Links, now: u32) -> bool {
         let mut chores = lock(&self.chores);
         if lock(&self.writer).is_closed {
@@ -48,7 +48,6 @@ impl Flash {
             }
         }
         self.write_waiting(links);
-        self.train();
         self.repartition(&mut chores.window);
         self.wants_collection(&mut chores)
             && self.collect(&mut chores, links, now)

@@ -12,8 +12,8 @@
 //!
 //!   maintain: write what is full, collect what was used longest ago           (chores, collect)
 //!             divide the segments between the areas                 (window, partition, usage)
+//!   train:    a dictionary from what came                     (sampling, train, dictionaries)
 //!   forget:   a note in the segment's journal                                 (journal)
-//!                 and train a dictionary from what came               (train, dictionaries)
 //!   open, recover: superblock, segment table, item tables, journals           (open, recover)
 //! ```
 //!

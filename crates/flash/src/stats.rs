@@ -166,6 +166,8 @@ pub struct FlashStats {
     pub hot: AreaStats,
     /// Segments that the hot area is to have.
     pub hot_segments_target: u64,
+    /// What a miss is taken to cost where the areas are divided, in nanoseconds.
+    pub miss_ns: u64,
     /// Items that left the index to make room, or because they could not be written.
     pub dropped: u64,
     /// Items that were found at the start.
@@ -185,6 +187,7 @@ impl Flash {
         let written: usize = writer.streams.iter().map(|stream| stream.written.len()).sum();
         let segments = Area::ALL.map(|area| writer.segments(area));
         let hot_segments_target = writer.hot_target.segments().into();
+        let miss_ns = writer.costs.miss_ns;
         drop(writer);
         let [cold, hot] = Area::ALL.map(|area| {
             let counters = &counters.areas[area.index()];
@@ -223,6 +226,7 @@ impl Flash {
             cold,
             hot,
             hot_segments_target,
+            miss_ns,
             dropped: counters.dropped.get(),
             recovered: counters.recovered.get(),
             journalled: counters.journalled.get(),

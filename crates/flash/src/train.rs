@@ -8,9 +8,12 @@ use crate::writer::Writer;
 
 impl Flash {
     /// Trains a dictionary if there are samples enough, and makes it the current one if it is
-    /// better than that. Takes some tenths of a second then, without the writer's lock. The lock of
-    /// the chores is held: no segment is collected, and none is given to the index.
-    pub(crate) fn train(&self) {
+    /// better than that. Takes some tenths of a second then, in which items can be stored, but no
+    /// segment is written: for the background, and apart from [`Flash::maintain`], which whoever
+    /// needs room may call.
+    pub fn train(&self) {
+        // No segment is collected meanwhile, and none is given to the index.
+        let _chores = lock(&self.chores);
         let (samples, current) = {
             let mut writer = lock(&self.writer);
             let Some(samples) = writer.sampling.take() else { return };

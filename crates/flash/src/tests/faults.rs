@@ -106,6 +106,7 @@ fn refusals_now_and_then_never_bring_an_older_value_back() {
                     latest.remove(&number);
                 }
                 5 => {
+                    world.flash.train();
                     world.flash.maintain(&world.index, world.now);
                 }
                 6 if random.below(400) == 0 => {

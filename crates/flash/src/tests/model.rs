@@ -136,6 +136,7 @@ impl Run {
             }
             600..=949 => self.get(number),
             950..=995 => {
+                self.world.flash.train();
                 self.world.flash.maintain(&self.world.index, self.world.now);
             }
             // The background is late, and many segments are full.

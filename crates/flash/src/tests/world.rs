@@ -167,6 +167,7 @@ impl World {
     }
 
     pub(crate) fn maintain(&self) {
+        self.flash.train();
         while self.flash.maintain(&self.index, self.now) {}
     }
 

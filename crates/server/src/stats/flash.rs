@@ -87,6 +87,7 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
         ("journalled", tier.journalled),
         ("distrusted", tier.distrusted),
         ("flash_hot_segments_target", tier.hot_segments_target),
+        ("flash_miss_us", tier.miss_ns / 1000),
         ("flash_hot_segments", tier.hot.segments),
         ("flash_hot_hits", tier.hot.hits),
         ("flash_hot_raw_bytes", tier.hot.raw_bytes),
