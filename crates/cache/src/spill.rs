@@ -13,6 +13,9 @@ use crate::flash_tier::{FlashTier, Links};
 
 /// Of the memory limit, the index may take one part in so many for items on flash.
 pub(crate) const INDEX_SHARE: usize = 2;
+/// Of the words that the index may have for items on flash, one in so many is kept free: small
+/// items run out of words before they run out of flash, and what comes must find some.
+const WORDS_FREE_SHARE: usize = 32;
 /// Bytes of the index for an item, on average.
 pub(crate) const WORD_BYTES: usize = 9;
 
@@ -141,6 +144,10 @@ impl Cache {
         let mut more = tier.flash.maintain(&links, self.now());
         let stats = tier.flash.stats();
         tier.entrance.look(self.clock.monotonic_us(), &stats);
+        let items_max = self.flash_items_max();
+        if self.flash_items() as usize > items_max - items_max / WORDS_FREE_SHARE {
+            more |= tier.flash.evict(&links);
+        }
         if tier.is_recovering() {
             let goes_on = tier.flash.recover(&links, self.now());
             tier.recovering.store(goes_on, Ordering::Relaxed);

@@ -200,6 +200,22 @@ fn no_more_is_written_than_the_limit_allows() {
     assert!(u64::from(found) >= fixture.cache.stats().items * 99 / 100);
 }
 
+/// Small items run out of words of the index before they run out of flash. The tier took nothing
+/// new from then on.
+#[test]
+fn what_comes_finds_room_when_the_index_is_full_of_items_on_flash() {
+    let mut fixture = Fixture::shaped(SHAPES[1], 64 << 20);
+    fixture.fill(700_000);
+    let flash = fixture.cache.stats().flash.unwrap();
+    let items_max = (8 << 20) / 2 / 9;
+    assert!(flash.items < items_max && flash.items * 10 > items_max * 9, "{flash:?}");
+    assert!(flash.tier.evicted > 0 && flash.tier.segments_free > 100, "{flash:?}");
+    assert!(flash.refused * 100 < flash.spilled, "{flash:?}");
+    let latest = 600_001..=700_000;
+    let found = latest.filter(|number| fixture.cache.get(&key(*number)).is_some()).count();
+    assert!(found > 90_000, "{found} of the latest; {flash:?}");
+}
+
 #[test]
 fn what_a_miss_costs_divides_the_flash() {
     let mut fixture = Fixture::new(64 << 20);

@@ -50,7 +50,7 @@ impl Flash {
         self.write_waiting(links);
         self.repartition(&mut chores.window);
         self.wants_collection(&mut chores)
-            && self.collect(&mut chores, links, now)
+            && self.collect(&mut chores, links, now, false)
             && self.wants_collection(&mut chores)
     }
 
@@ -154,7 +154,7 @@ impl Flash {
                 break;
             }
             if sealed == Err(Refused::Busy) && lock(&self.writer).free.is_empty() {
-                self.collect(&mut chores, links, 0);
+                self.collect(&mut chores, links, 0, false);
             }
         }
         if self.unsound.load(Ordering::Relaxed) {

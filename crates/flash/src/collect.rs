@@ -77,9 +77,24 @@ impl Flash {
         chores.is_collecting
     }
 
-    /// Collects a segment. `false` if there is none, or the device refuses.
-    pub(crate) fn collect(&self, chores: &mut Chores, links: &dyn Links, now: u32) -> bool {
-        let victim = match self.choose_victim() {
+    /// Evicts the least recently used segment, however much room there is: for a caller whose index
+    /// has none for more items. `false` if there is none, or the device refuses.
+    pub fn evict(&self, links: &dyn Links) -> bool {
+        let mut chores = lock(&self.chores);
+        let is_closed = lock(&self.writer).is_closed;
+        !is_closed && self.collect(&mut chores, links, 0, true)
+    }
+
+    /// Collects a segment; evicts it in any case, or if it has to be. `false` if there is none, or
+    /// the device refuses.
+    pub(crate) fn collect(
+        &self,
+        chores: &mut Chores,
+        links: &dyn Links,
+        now: u32,
+        evicts: bool,
+    ) -> bool {
+        let victim = match self.choose_victim(evicts) {
             Choice::Nothing => return false,
             Choice::Freed => return true,
             Choice::Victim(victim) => victim,
@@ -134,9 +149,9 @@ impl Flash {
 
     /// Takes a segment off its list. One that was found at the start and not given to the index
     /// yet is free at once if it is older than all others: nobody has read its items since.
-    fn choose_victim(&self) -> Choice {
+    fn choose_victim(&self, evicts: bool) -> Choice {
         let mut writer = lock(&self.writer);
-        let is_pressed = writer.free.len() < FREE_PRESSED;
+        let is_pressed = evicts || writer.free.len() < FREE_PRESSED;
         let sequence = |listed: Option<&ListedSegment>| listed.map(|it| it.entry.sequence);
         let written = writer.streams.iter().filter_map(|stream| sequence(stream.written.front()));
         let written = written.min();

@@ -47,7 +47,7 @@ fn collect_until(world: &World, number: u64, wanted: Area) {
         if area(world, number) == Some(wanted) {
             return;
         }
-        assert!(world.flash.collect(&mut Default::default(), &world.index, world.now));
+        assert!(world.flash.collect(&mut Default::default(), &world.index, world.now, false));
         world.flash.write_waiting(&world.index);
     }
     panic!("it never came to {wanted:?}");
@@ -69,7 +69,7 @@ fn what_was_read_moves_to_the_hot_area_and_from_there_back_before_it_leaves() {
     assert_eq!(place(&world, 0).map(|place| (place.span(), place.accesses())), Some((1, 1)));
     assert!(stats.hot.stored_bytes > stats.hot.raw_bytes, "it is not compressed");
     while world.flash.stats().hot.segments < 2 {
-        assert!(world.flash.collect(&mut Default::default(), &world.index, world.now));
+        assert!(world.flash.collect(&mut Default::default(), &world.index, world.now, false));
         world.flash.write_waiting(&world.index);
     }
     let in_hot = |&number: &u64| area(&world, number) == Some(Area::Hot);
@@ -79,7 +79,7 @@ fn what_was_read_moves_to_the_hot_area_and_from_there_back_before_it_leaves() {
     collect_until(&world, unread, Area::Cold);
     // It was not read since it came to the hot area, nor is it now.
     while place(&world, unread).is_some() {
-        assert!(world.flash.collect(&mut Default::default(), &world.index, world.now));
+        assert!(world.flash.collect(&mut Default::default(), &world.index, world.now, false));
         world.flash.write_waiting(&world.index);
     }
     let stats = world.flash.stats();
@@ -93,7 +93,7 @@ fn hot_items_are_found_in_a_buffer_and_on_the_device_and_after_a_kill() {
     let end = fill(&world, 0, 3);
     (0..end).for_each(|number| mark_read(&world, number));
     while world.flash.stats().hot.segments < 2 {
-        assert!(world.flash.collect(&mut Default::default(), &world.index, world.now));
+        assert!(world.flash.collect(&mut Default::default(), &world.index, world.now, false));
         world.flash.write_waiting(&world.index);
     }
     let hot: Vec<u64> = (0..end).filter(|&it| area(&world, it) == Some(Area::Hot)).collect();
@@ -175,7 +175,7 @@ fn merged_promotion_and_a_tier_without_a_hot_area_leave_items_where_they_are() {
     let world = World::with(PAGES, without);
     let end = fill(&world, 0, 3);
     (0..end).for_each(|number| mark_read(&world, number));
-    assert!(world.flash.collect(&mut Default::default(), &world.index, world.now));
+    assert!(world.flash.collect(&mut Default::default(), &world.index, world.now, false));
     let stats = world.flash.stats();
     assert!(stats.restaged > 100, "{stats:?}");
     assert_eq!(
@@ -202,7 +202,7 @@ fn the_segment_used_longest_ago_is_collected_first_and_the_newest_last() {
     assert!(get(&world, number).is_some());
     let mut left = Vec::new();
     for _ in 0..4 {
-        assert!(world.flash.collect(&mut Default::default(), &world.index, world.now));
+        assert!(world.flash.collect(&mut Default::default(), &world.index, world.now, false));
         left.push(written(&world));
     }
     let [first, .., last] = before[..] else { panic!("there are four") };

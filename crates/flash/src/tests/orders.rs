@@ -89,7 +89,7 @@ fn a_segment_is_not_valid_any_more_when_its_first_item_is_staged_again() {
     };
     assert!(is_valid(&world.device, &world.flash.geometry, 0));
     let links = Watched { index: &world.index, before_relocate };
-    assert!(world.flash.collect(&mut Default::default(), &links, 0));
+    assert!(world.flash.collect(&mut Default::default(), &links, 0, false));
     assert!(world.flash.stats().restaged > 20);
 }
 
@@ -161,7 +161,7 @@ fn a_segment_freed_before_its_turn_is_not_believed_after_another_kill() {
     let count = fill_a_segment(&world, 500);
     let world = world.killed();
     world.set(0, b"newer".to_vec());
-    assert!(world.flash.collect(&mut Default::default(), &world.index, 0));
+    assert!(world.flash.collect(&mut Default::default(), &world.index, 0, false));
     let world = world.recovered().killed().recovered();
     assert_eq!((count > 0, get(&world, 0)), (true, None));
 }
