@@ -9,8 +9,9 @@
 //!   share found = found among unchanged keys / items before / (unchanged keys / keys)
 //! ```
 //!
-//! A server that is asked to end saves what is in memory. The keys that each owner stored last, and
-//! whose last version was acknowledged, were there; nearly all of them must be found.
+//! A server that is asked to end saves what is in memory. The keys that each owner stored last are
+//! looked at first, which leaves no trace there, then a few more requests follow until the end.
+//! Nearly all keys that were seen must be found.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -33,6 +34,8 @@ const WATCH_STEP: Duration = Duration::from_millis(5);
 const WRITTEN_SEGMENTS_MIN: u64 = 100;
 /// How long a recovery may take.
 const RECOVERY_MAX: Duration = Duration::from_secs(300);
+/// Requests between the look at what is there and the end, at most.
+const LAST_REQUESTS_MAX: u64 = 200;
 /// Requests during a recovery, at most, as a share of the keys: most keys stay as they were.
 const RECOVERY_REQUESTS: f64 = 0.05;
 
@@ -71,7 +74,7 @@ pub struct Round {
     pub before: FlashCounts,
     /// Keys that were found, as many as if none had been changed.
     pub found: f64,
-    /// Keys that were in memory at the end, as far as that is certain, and not changed since.
+    /// Keys stored last that were seen shortly before the end, and not changed since.
     pub in_memory: u64,
     /// Of those, found again.
     pub found_in_memory: u64,
@@ -200,7 +203,16 @@ impl<'c> Course<'c> {
     /// Sends a mixture until the server is ended; returns the tier, as last seen.
     fn load(&mut self, stop: Stop) -> Outcome<(FlashCounts, Tally)> {
         let requests_max = self.options.requests(self.keys);
-        let requests = 1 + self.random.below(requests_max);
+        let mut requests = 1 + self.random.below(requests_max);
+        let mut tally = Tally::default();
+        if stop == Stop::Terminate {
+            let each = requests / u64::from(self.options.connections);
+            let mut mixture = self.mixture(each, Choice::Skewed);
+            tally.add(self.converse(Pace::Rate, None, |_| mixture(), |_| Ok(()))?);
+            let look = Owner::look_at_latest;
+            tally.add(self.converse(Pace::Full, None, look, |_| Ok(()))?);
+            requests = 1 + self.random.below(LAST_REQUESTS_MAX);
+        }
         let mut before = self.flash()?;
         let (has_flash, address) = (!self.options.no_flash, self.server.address);
         let mut mixture = self.mixture(requests, Choice::Skewed);
@@ -211,7 +223,7 @@ impl<'c> Course<'c> {
             }
             Ok(())
         };
-        let tally = self.converse(Pace::Rate, Some((stop, requests)), |_| mixture(), count)?;
+        tally.add(self.converse(Pace::Rate, Some((stop, requests)), |_| mixture(), count)?);
         Ok((before, tally))
     }
 
@@ -283,7 +295,7 @@ impl<'c> Course<'c> {
         &mut self,
         pace: Pace,
         end: Option<(Stop, u64)>,
-        mut work: impl FnMut(&Owner<'c>) -> Work,
+        mut work: impl FnMut(&mut Owner<'c>) -> Work,
         mut watch: impl FnMut(&Fuse<'_>) -> Outcome<()>,
     ) -> Outcome<Tally> {
         let fuse = match end {

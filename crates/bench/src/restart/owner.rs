@@ -23,7 +23,7 @@ const FLIGHT_MAX: usize = 64;
 const OUTBOX_BYTES_MAX: usize = 64 << 10;
 /// How long an owner waits that may send nothing yet.
 const PACE_STEP: Duration = Duration::from_millis(1);
-/// Of the keys stored last so many are remembered: too few to have left memory already.
+/// Of the keys stored last so many are remembered.
 const LATEST_MAX: usize = 500;
 /// Seconds that an item with a limit lives: longer than any run.
 const TTL_S: u32 = 20 * 86_400;
@@ -36,6 +36,7 @@ enum Asked {
     Delete(u32, u32),
     Expire(u32, u32),
     Touch,
+    Look(u32),
     /// One key of a get, all of which come before its end.
     Get(u32),
     EndOfGet,
@@ -65,7 +66,9 @@ pub struct Owner<'c> {
     missed: Vec<u32>,
     /// Keys that were stored last.
     latest: VecDeque<u32>,
-    /// Of those, what was certain to be in memory when the server was ended.
+    /// Of those, what was there when they were looked at.
+    seen: Vec<u32>,
+    /// Of those, what must have been in memory when the server was ended.
     in_memory: HashSet<u32>,
     key: Vec<u8>,
     value: Vec<u8>,
@@ -84,18 +87,25 @@ impl<'c> Owner<'c> {
             asked: VecDeque::new(),
             missed: Vec::new(),
             latest: VecDeque::new(),
+            seen: Vec::new(),
             in_memory: HashSet::new(),
             key: Vec::new(),
             value: Vec::new(),
         }
     }
 
-    /// The server was ended: from now on it is counted which keys are changed, and what was in
-    /// memory is known.
+    /// The server was ended: from now on it is counted which keys are changed.
     pub fn begin(&mut self) {
         self.history.begin();
-        let certain = self.latest.drain(..).filter(|key| self.history.is_certain(*key));
+        let certain = self.seen.drain(..).filter(|key| self.history.is_certain(*key));
         self.in_memory = certain.collect();
+    }
+
+    /// Asks for no more than a look at the keys that were stored last: those that are there are in
+    /// memory, nearly all.
+    pub fn look_at_latest(&mut self) -> Work {
+        let latest: HashSet<u32> = self.latest.drain(..).collect();
+        Work::Look(latest.into_iter().collect())
     }
 
     /// How many keys were in memory when the server was ended and were not changed since.
@@ -185,6 +195,10 @@ impl<'c> Owner<'c> {
                 outbox.extend_from_slice(format!(" {TTL_S}").as_bytes());
                 self.asked.push_back(Asked::Touch);
             }
+            Deed::Look { key } => {
+                self.push_name("me ", key, outbox);
+                self.asked.push_back(Asked::Look(key));
+            }
             Deed::Get { ref keys } => {
                 outbox.extend_from_slice(b"get");
                 for key in keys {
@@ -219,9 +233,13 @@ impl<'c> Owner<'c> {
             | (Some(Asked::Expire(key, version)), Reply::Touched) => {
                 self.history.deleted(key, version);
             }
+            (Some(Asked::Look(key)), Reply::There) => {
+                self.seen.push(key);
+            }
             // A touch that finds nothing says nothing: a miss is always right.
             (Some(Asked::Expire(..) | Asked::Touch), Reply::NotFound)
             | (Some(Asked::Touch), Reply::Touched)
+            | (Some(Asked::Look(_)), Reply::NotThere)
             | (Some(Asked::EndOfGet), Reply::End) => {}
             (Some(_), Reply::Refused) => self.tally.refused += 1,
             (asked, reply) => {
@@ -371,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stored_last_is_known_to_have_been_in_memory() {
+    fn what_was_stored_last_and_seen_then_is_known_to_have_been_in_memory() {
         let content = content();
         let mut owner = Owner::new(&content, 0, 1, 600);
         let mut fill = Work::Fill(0);
@@ -379,16 +397,23 @@ mod tests {
             owner.write(&deed, &mut Vec::new());
             owner.take(Reply::Stored).expect("it was asked for");
         }
+        let mut look = owner.look_at_latest();
+        while let Some(deed) = owner.next(&mut look) {
+            owner.write(&deed, &mut Vec::new());
+            let is_there = deed != Deed::Look { key: 596 };
+            let reply = if is_there { Reply::There } else { Reply::NotThere };
+            owner.take(reply).expect("it was asked for");
+        }
         owner.write(&Deed::Delete { key: 599 }, &mut Vec::new());
         owner.take(Reply::Deleted).expect("it was asked for");
         owner.write(&Deed::Set { key: 598, has_ttl: false }, &mut Vec::new());
         owner.leave_open();
         owner.begin();
-        assert_eq!(owner.in_memory(), LATEST_MAX as u64 - 2);
-        owner.write(&Deed::Set { key: 597, has_ttl: false }, &mut Vec::new());
         assert_eq!(owner.in_memory(), LATEST_MAX as u64 - 3);
+        owner.write(&Deed::Set { key: 597, has_ttl: false }, &mut Vec::new());
+        assert_eq!(owner.in_memory(), LATEST_MAX as u64 - 4);
         owner.leave_open();
-        for (key, found) in [(50, 0), (300, 1), (597, 1)] {
+        for (key, found) in [(50, 0), (300, 1), (596, 1), (597, 1)] {
             let (mut name, mut value) = (Vec::new(), Vec::new());
             owner.write(&Deed::Get { keys: vec![key] }, &mut Vec::new());
             owner.content.write_key(key, &mut name);

@@ -29,6 +29,10 @@ pub enum Reply<'b> {
     Touched,
     /// There was nothing to delete or touch.
     NotFound,
+    /// What was looked at is there.
+    There,
+    /// What was looked at is not there.
+    NotThere,
     /// The server did not do it.
     Refused,
 }
@@ -46,7 +50,9 @@ pub fn first(received: &[u8]) -> Outcome<Option<(Reply<'_>, usize)>> {
         b"DELETED" => Reply::Deleted,
         b"TOUCHED" => Reply::Touched,
         b"NOT_FOUND" => Reply::NotFound,
+        b"EN" => Reply::NotThere,
         b"NOT_STORED" => Reply::Refused,
+        _ if line.starts_with(b"ME ") => Reply::There,
         _ if line.starts_with(b"SERVER_ERROR") => Reply::Refused,
         _ if line.starts_with(b"VALUE ") => return value(line, received, end + 1),
         _ => return Err(unexpected(line)),
@@ -98,6 +104,8 @@ mod tests {
             ("DELETED", Reply::Deleted),
             ("TOUCHED", Reply::Touched),
             ("NOT_FOUND", Reply::NotFound),
+            ("ME k exp=-1 la=1 cas=3 fetch=yes cls=1 size=62", Reply::There),
+            ("EN", Reply::NotThere),
             ("NOT_STORED", Reply::Refused),
             ("SERVER_ERROR out of memory storing object", Reply::Refused),
         ] {

@@ -1,4 +1,4 @@
-//! What is asked for: keys filled in order, a mixture, or every key read once.
+//! What is asked for: keys filled in order, a mixture, every key read once, or some looked at.
 //!
 //! Half of a skewed mixture goes to a sixteenth of the keys: those are overwritten and deleted
 //! while older versions of them lie on flash, which is where an old value could come back. An even
@@ -46,6 +46,11 @@ pub enum Deed {
         /// Whose values.
         keys: Vec<u32>,
     },
+    /// Ask whether it is there, without using it.
+    Look {
+        /// What.
+        key: u32,
+    },
 }
 
 /// How the keys of a mixture are drawn.
@@ -66,6 +71,8 @@ pub enum Work {
     Mixture(u64, Choice, Random),
     /// Read every key once, in an order that is not that of the fill: so many are read.
     Sweep(u32),
+    /// Look at these keys.
+    Look(Vec<u32>),
 }
 
 impl Work {
@@ -93,6 +100,7 @@ impl Work {
                 *next += read.len() as u32;
                 Some(Deed::Get { keys: read }).filter(|_| has_more)
             }
+            Work::Look(left) => left.pop().map(|key| Deed::Look { key }),
         }
     }
 }
@@ -139,6 +147,11 @@ mod tests {
         read.sort_unstable();
         assert!(read.into_iter().eq(0..KEYS));
         assert_eq!(Work::Sweep(0).next(0), None);
+    }
+
+    #[test]
+    fn each_key_that_is_to_be_looked_at_is_looked_at_once() {
+        assert_eq!(all(Work::Look(vec![3, 7])), [7, 3].map(|key| Deed::Look { key }));
     }
 
     #[test]
