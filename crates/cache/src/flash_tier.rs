@@ -36,6 +36,7 @@ use index::Hash;
 use crate::cache::Cache;
 use crate::entrance::Entrance;
 use crate::fetches::Fetches;
+use crate::read_costs::ReadCosts;
 use crate::stats::FlashTierStats;
 
 /// Bits of the filter of keys that changed while the tier was searched for its items: with a
@@ -58,6 +59,7 @@ pub(crate) struct FlashTier {
     pub(crate) flushed: AtomicU64,
     pub(crate) purged: AtomicU64,
     pub(crate) entrance: Entrance,
+    pub(crate) read_costs: ReadCosts,
     pub(crate) counters: Counters,
 }
 
@@ -94,6 +96,7 @@ impl FlashTier {
             flushed: AtomicU64::new(0),
             purged: AtomicU64::new(0),
             entrance,
+            read_costs: ReadCosts::default(),
             counters: Counters::default(),
         }
     }

@@ -48,6 +48,7 @@ mod links;
 mod maintain;
 mod measure;
 mod places;
+mod read_costs;
 mod save;
 mod session;
 mod simple;

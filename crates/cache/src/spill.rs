@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
-use ::flash::{Costs, Place, Refused};
+use ::flash::{Place, Refused};
 use hot::ItemRef;
 use index::{Full, Hash};
 use memory::Guard;
@@ -137,9 +137,8 @@ impl Cache {
         }
         let links = Links(self);
         let costs = self.measure.as_ref().map(|measure| measure.stats());
-        if let Some(us) = costs.and_then(|costs| costs.mean_miss_us()) {
-            tier.flash.set_costs(Costs { miss_ns: us * 1000, ..Costs::default() });
-        }
+        let miss_us = costs.and_then(|costs| costs.mean_miss_us());
+        tier.flash.set_costs(tier.read_costs.costs(miss_us.map(|us| us * 1000)));
         tier.flash.train();
         let mut more = tier.flash.maintain(&links, self.now());
         let stats = tier.flash.stats();

@@ -37,6 +37,8 @@ pub struct Wanted {
 #[derive(Debug)]
 pub struct Arrived {
     wanted: Wanted,
+    /// When it was asked for, by the monotonic clock.
+    asked_us: u64,
     /// Nothing, if the device failed.
     pages: Option<Pages>,
     _held: Option<Held>,
@@ -84,8 +86,9 @@ impl Cache {
     /// Reads from flash what a session waits for, in other threads, and hands each read to `done`
     /// there, as soon as there is room for all of them.
     pub fn read_wanted(&self, wanted: Vec<Wanted>, done: impl Fn(Arrived) + Send + Sync + 'static) {
+        let asked_us = self.clock.monotonic_us();
         let Some(tier) = &self.flash else {
-            let failed = |wanted| Arrived { wanted, pages: None, _held: None };
+            let failed = |wanted| Arrived { wanted, asked_us, pages: None, _held: None };
             return wanted.into_iter().for_each(|wanted| done(failed(wanted)));
         };
         tier.counters.reads.fetch_add(wanted.len() as u64, Ordering::Relaxed);
@@ -96,7 +99,7 @@ impl Cache {
                 page: wanted.page,
                 pages: wanted.pages,
                 done: Box::new(move |pages: Option<Pages>, held: Held| {
-                    done(Arrived { wanted, pages, _held: Some(held) });
+                    done(Arrived { wanted, asked_us, pages, _held: Some(held) });
                 }),
             }
         };
@@ -272,17 +275,11 @@ impl Session<'_> {
             // The latest: a long unit is asked for twice, the second time as a whole.
             let of_unit =
                 |one: &&Arrived| one.wanted.ticket.is_some_and(|its| its.is_for_unit_of(&ticket));
-            if let Some(Arrived { wanted, pages, .. }) = arrived.iter().rev().find(of_unit)
-                && let Some(ticket) = wanted.ticket
+            if let Some(arrived) = arrived.iter().rev().find(of_unit)
+                && let Some(ticket) = arrived.wanted.ticket
             {
                 source.ticket = Some(ticket);
-                look = match pages {
-                    Some(pages) => tier.flash.finish(&ticket, pages, key, reader),
-                    None => {
-                        tier.counters.reads_failed.fetch_add(1, Ordering::Relaxed);
-                        Look::Absent
-                    }
-                };
+                look = self.finish(tier, arrived, &ticket, key, reader);
             }
         }
         match look {
@@ -306,6 +303,35 @@ impl Session<'_> {
                 Seen::Pending
             }
         }
+    }
+
+    /// Goes on with what was read, and of some reads takes the times.
+    fn finish(
+        &self,
+        tier: &FlashTier,
+        arrived: &Arrived,
+        ticket: &Ticket,
+        key: &[u8],
+        reader: &mut Reader,
+    ) -> Look {
+        let Some(pages) = &arrived.pages else {
+            tier.counters.reads_failed.fetch_add(1, Ordering::Relaxed);
+            return Look::Absent;
+        };
+        let reads = tier.counters.reads.load(Ordering::Relaxed);
+        // By the page as well: several reads may be asked for at once.
+        if !tier.read_costs.is_timed(reads.wrapping_add(ticket.page)) {
+            return tier.flash.finish(ticket, pages, key, reader);
+        }
+        let (clock, area) = (&self.cache.clock, tier.flash.area_of(ticket));
+        let wait_us = clock.monotonic_us().saturating_sub(arrived.asked_us);
+        let began_us = clock.thread_cpu_us();
+        let look = tier.flash.finish(ticket, pages, key, reader);
+        if matches!(look, Look::Found(_)) {
+            let find_us = clock.thread_cpu_us().saturating_sub(began_us);
+            tier.read_costs.add(area, wait_us, find_us);
+        }
+        look
     }
 
     /// Moves a row up if the index still leads to its place, and if nothing was flushed since

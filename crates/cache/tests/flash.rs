@@ -10,7 +10,7 @@ use io::device::{Device, FakeDevice, Faults, PAGE_BYTES};
 use io::{Clock, ManualClock};
 use larder::{
     Arithmetic, Attributes, Cache, Condition, Counted, Expiry, Fetch, FlashSettings, Lookup,
-    Refusal, Side, Store, Stored,
+    Refusal, Session, Side, Store, Stored,
 };
 
 const NOW: u32 = 1_800_000_000;
@@ -220,7 +220,7 @@ fn what_comes_finds_room_when_the_index_is_full_of_items_on_flash() {
 fn what_a_miss_costs_divides_the_flash() {
     let mut fixture = Fixture::new(64 << 20);
     fixture.maintain();
-    let miss_ns = |fixture: &Fixture| fixture.cache.stats().flash.unwrap().tier.miss_ns;
+    let miss_ns = |fixture: &Fixture| fixture.cache.stats().flash.unwrap().tier.costs.miss_ns;
     assert_eq!(miss_ns(&fixture), 2_000_000, "as long as nothing is known");
     for number in 0..200 {
         let name = long(&format!("missed-{number}"));
@@ -231,6 +231,33 @@ fn what_a_miss_costs_divides_the_flash() {
     fixture.fill(64);
     fixture.maintain();
     assert_eq!(miss_ns(&fixture), 7_000_000);
+}
+
+#[test]
+fn what_reads_cost_divides_the_flash() {
+    let mut fixture = Fixture::shaped(SHAPES[1], 64 << 20);
+    fixture.fill(100_000);
+    let cache = &fixture.cache;
+    let look_up = |number: u32, session: &Session<'_>| {
+        matches!(session.look_up(&key(number), cache.hash(&key(number))), Lookup::Pending)
+    };
+    for number in 1..=fixture.fillers {
+        let session = cache.session();
+        if !look_up(number, &session) {
+            continue;
+        }
+        let wanted = session.take_wanted();
+        drop(session);
+        let arrived = cache.read_wanted_now(wanted);
+        fixture.clock.advance_us(5000);
+        let session = cache.session();
+        session.deliver(arrived);
+        assert!(!look_up(number, &session));
+    }
+    fixture.maintain();
+    let costs = cache.stats().flash.unwrap().tier.costs;
+    // The clock stood still while the item was looked for in its page.
+    assert_eq!((costs.cold_read_ns, costs.miss_ns), (5_000_000, 2_000_000));
 }
 
 #[test]

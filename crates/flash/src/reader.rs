@@ -148,7 +148,7 @@ impl Flash {
             // It was whole when it was read; its dictionary may have left with the segment.
             return self.miss();
         }
-        self.outcome(found, self.segments[segment as usize].area(), Some(segment))
+        self.outcome(found, self.area_of(ticket), Some(segment))
     }
 
     /// Whether what a ticket's read has brought is what lies there now. Whoever wants to store a
@@ -157,6 +157,11 @@ impl Flash {
     pub fn is_current(&self, ticket: &Ticket) -> bool {
         let state = self.segments[ticket.spot.segment as usize].state();
         state == State::Written(ticket.sequence)
+    }
+
+    /// The area of what a ticket is for.
+    pub fn area_of(&self, ticket: &Ticket) -> Area {
+        self.segments[ticket.spot.segment as usize].area()
     }
 
     fn look_staged(&self, place: Place, key: &[u8], reader: &mut Reader) -> Look {

@@ -9,7 +9,7 @@ use crate::table::Item;
 use crate::unit::Head;
 use crate::usage::MARGINS;
 use crate::writer::{BUFFERS, ListedSegment, StagedRow, Stream, Writer};
-use crate::{Flash, MEMORY_PER_DICTIONARY_BYTE};
+use crate::{Costs, Flash, MEMORY_PER_DICTIONARY_BYTE};
 
 /// A number that rises.
 #[derive(Debug, Default)]
@@ -166,8 +166,8 @@ pub struct FlashStats {
     pub hot: AreaStats,
     /// Segments that the hot area is to have.
     pub hot_segments_target: u64,
-    /// What a miss is taken to cost where the areas are divided, in nanoseconds.
-    pub miss_ns: u64,
+    /// What reads and misses are taken to cost where the areas are divided.
+    pub costs: Costs,
     /// Items that left the index to make room, or because they could not be written.
     pub dropped: u64,
     /// Items that were found at the start.
@@ -187,7 +187,7 @@ impl Flash {
         let written: usize = writer.streams.iter().map(|stream| stream.written.len()).sum();
         let segments = Area::ALL.map(|area| writer.segments(area));
         let hot_segments_target = writer.hot_target.segments().into();
-        let miss_ns = writer.costs.miss_ns;
+        let costs = writer.costs;
         drop(writer);
         let [cold, hot] = Area::ALL.map(|area| {
             let counters = &counters.areas[area.index()];
@@ -226,7 +226,7 @@ impl Flash {
             cold,
             hot,
             hot_segments_target,
-            miss_ns,
+            costs,
             dropped: counters.dropped.get(),
             recovered: counters.recovered.get(),
             journalled: counters.journalled.get(),
