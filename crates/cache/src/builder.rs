@@ -279,6 +279,7 @@ impl Builder {
             work: (Mutex::new(false), Condvar::new()),
         };
         cache.tick();
+        cache.resume_plan();
         Ok(cache)
     }
 

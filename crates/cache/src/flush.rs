@@ -66,6 +66,16 @@ impl Flush {
         }
     }
 
+    /// Unix seconds at which to flush; 0: nothing planned.
+    pub(crate) fn planned(&self) -> u32 {
+        self.planned.load(Ordering::Relaxed)
+    }
+
+    /// Plans a flush; 0: none.
+    pub(crate) fn plan(&self, unix_seconds: u32) {
+        self.planned.store(unix_seconds, Ordering::Relaxed);
+    }
+
     /// Whether no flush has begun since the count was this one. Asked after a number was taken.
     pub(crate) fn is_unchanged_since(&self, settled_count: u64) -> bool {
         // The partner is not here: whoever takes a number after a flush took its own sees, by the
@@ -104,16 +114,32 @@ impl Cache {
     /// Makes everything stored before gone: now, or at a time in the future, when it will apply to
     /// everything stored before that time. A later call replaces what an earlier one planned.
     pub fn flush(&self, at: Option<Expiry>) {
-        let planned = &self.moment.flush.planned;
         self.tick();
         match at {
             Some(expiry) if expiry != Expiry::NEVER && !expiry.is_over(self.now()) => {
-                planned.store(expiry.0, Ordering::Relaxed);
+                self.moment.flush.plan(expiry.0);
             }
             _ => {
-                planned.store(0, Ordering::Relaxed);
+                self.moment.flush.plan(0);
                 self.flush_now();
             }
+        }
+        self.keep_plan();
+    }
+
+    /// Takes up what an earlier process had planned: at once, if its time is over, for then nothing
+    /// on flash was stored since.
+    pub(crate) fn resume_plan(&self) {
+        if let Some(tier) = &self.flash {
+            self.moment.flush.plan(tier.flash.planned_flush());
+            self.flush_if_due();
+        }
+    }
+
+    /// Keeps what is planned where the next process finds it.
+    fn keep_plan(&self) {
+        if let Some(tier) = &self.flash {
+            tier.flash.plan_flush(|| self.moment.flush.planned());
         }
     }
 
@@ -126,6 +152,8 @@ impl Cache {
             && planned.compare_exchange(due, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         {
             self.flush_now();
+            // Not before: a process that is killed in between leaves the plan to the next one.
+            self.keep_plan();
         }
     }
 

@@ -430,6 +430,39 @@ fn what_expires_or_is_flushed_on_flash_is_gone() {
 }
 
 #[test]
+fn a_planned_flush_happens_though_the_process_is_killed_before_its_time() {
+    for restart in [50, 100, 500] {
+        let mut fixture = Fixture::shaped(SHAPES[1], 64 << 20);
+        fixture.fill(60_000);
+        fixture.cache.flush(Some(Expiry(NOW + 100)));
+        fixture.clock.advance(restart);
+        let mut fixture = fixture.killed();
+        if restart < 100 {
+            assert!(fixture.found(60_000) > 10_000);
+            fixture.clock.advance(100 - restart);
+            fixture.maintain();
+        }
+        assert_eq!(fixture.found(60_000), 0, "{restart}");
+        // It happens once: what comes later is found by the next process.
+        fixture.fill(60_000);
+        fixture.clock.advance(1000);
+        assert!(fixture.killed().found(60_000) > 10_000, "{restart}");
+    }
+}
+
+#[test]
+fn a_planned_flush_that_another_has_replaced_does_not_happen() {
+    for replacement in [None, Some(Expiry(NOW + 1_000_000))] {
+        let mut fixture = Fixture::shaped(SHAPES[1], 64 << 20);
+        fixture.cache.flush(Some(Expiry(NOW + 100)));
+        fixture.cache.flush(replacement);
+        fixture.fill(60_000);
+        fixture.clock.advance(500);
+        assert!(fixture.killed().found(60_000) > 10_000, "{replacement:?}");
+    }
+}
+
+#[test]
 fn a_killed_process_is_followed_by_one_that_finds_what_was_written() {
     for shape in SHAPES {
         let mut fixture = Fixture::shaped(shape, 64 << 20);

@@ -199,6 +199,26 @@ impl Flash {
         self.void_device();
     }
 
+    /// Keeps on the device when all is to be flushed, in Unix seconds, or 0 for no such plan: what
+    /// [`Flash::planned_flush`] says after the next start. Nothing is flushed by it. `at` is asked
+    /// under a lock, so what is kept is the answer to the last call.
+    pub fn plan_flush(&self, at: impl FnOnce() -> u32) {
+        let mut superblock = lock(&self.superblock);
+        let at = at();
+        if superblock.flush_at != at {
+            superblock.flush_at = at;
+            if !self.write_superblock(&superblock) {
+                // What a later process finds must not outlast the time that was named.
+                self.unsound.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// When all is to be flushed, in Unix seconds; 0 if nothing is planned.
+    pub fn planned_flush(&self) -> u32 {
+        lock(&self.superblock).flush_at
+    }
+
     /// Makes every segment void that was opened before this moment, for the next start: it needs a
     /// note, and without it nothing new is taken.
     pub(crate) fn void_device(&self) {

@@ -157,6 +157,7 @@ impl Flash {
             hash_seed: settings.hash_seed,
             boot_id: settings.boot_id,
             clean: false,
+            flush_at: 0,
             void_below: 1,
             unsettled_from: 0,
             unsettled_below: 0,

@@ -3,7 +3,7 @@
 //! ```text
 //!    0      8        12             16        24         40       56
 //!   +-------+---------+---------------+----------+-----------+---------+-------+----------+
-//!   | magic | version | segment bytes | segments | hash seed | boot id | clean | reserved |
+//!   | magic | version | segment bytes | segments | hash seed | boot id | clean | flush at |
 //!   | 8     | u32     | u32           | u64      | 16        | 16      | u32   | u32      |
 //!   +-------+---------+---------------+----------+-----------+---------+-------+----------+
 //!   | void below | unsettled from | unsettled below | CRC-32C of all before |
@@ -15,6 +15,9 @@
 //! from `unsettled_from` up to `unsettled_below`. The latter are those that were found at the last
 //! start and not yet given to the index. As long as a key's old item is among them, nobody can
 //! journal it dead when the key is changed, so a process that is killed then leaves them void.
+//!
+//! `flush at` is the second, in Unix time, at which everything is to become void; 0 for none. It is
+//! here so that a plan outlasts the process that was asked for it.
 
 use ::io::device::PAGE_BYTES;
 
@@ -28,6 +31,7 @@ const SEGMENTS_AT: usize = 16;
 const HASH_SEED_AT: usize = 24;
 const BOOT_ID_AT: usize = 40;
 const CLEAN_AT: usize = 56;
+const FLUSH_AT_AT: usize = 60;
 const VOID_BELOW_AT: usize = 64;
 const UNSETTLED_FROM_AT: usize = 72;
 const UNSETTLED_BELOW_AT: usize = 80;
@@ -47,6 +51,7 @@ pub(crate) struct Superblock {
     pub(crate) boot_id: [u8; 16],
     /// It was closed after everything had been written, and not opened since.
     pub(crate) clean: bool,
+    pub(crate) flush_at: u32,
     pub(crate) void_below: u64,
     pub(crate) unsettled_from: u64,
     pub(crate) unsettled_below: u64,
@@ -80,6 +85,7 @@ impl Superblock {
         put(HASH_SEED_AT, &self.hash_seed);
         put(BOOT_ID_AT, &self.boot_id);
         put(CLEAN_AT, &u32::from(self.clean).to_le_bytes());
+        put(FLUSH_AT_AT, &self.flush_at.to_le_bytes());
         put(VOID_BELOW_AT, &self.void_below.to_le_bytes());
         put(UNSETTLED_FROM_AT, &self.unsettled_from.to_le_bytes());
         put(UNSETTLED_BELOW_AT, &self.unsettled_below.to_le_bytes());
@@ -110,6 +116,7 @@ impl Superblock {
             hash_seed: part(page, HASH_SEED_AT),
             boot_id: part(page, BOOT_ID_AT),
             clean: u32::from_le_bytes(part(page, CLEAN_AT)) != 0,
+            flush_at: u32::from_le_bytes(part(page, FLUSH_AT_AT)),
             void_below: u64::from_le_bytes(part(page, VOID_BELOW_AT)),
             unsettled_from: u64::from_le_bytes(part(page, UNSETTLED_FROM_AT)),
             unsettled_below: u64::from_le_bytes(part(page, UNSETTLED_BELOW_AT)),
@@ -132,6 +139,7 @@ mod tests {
             hash_seed: [1; 16],
             boot_id: [2; 16],
             clean: true,
+            flush_at: 5,
             void_below: 7,
             unsettled_from: 10,
             unsettled_below: 20,
