@@ -29,8 +29,8 @@ const PORTS: std::ops::RangeInclusive<u16> = 21_200..=21_249;
 const START_MAX: Duration = Duration::from_secs(20);
 /// How long a server whose connection failed may take to be gone.
 const END_MAX: Duration = Duration::from_secs(2);
-/// How long it may take to end when it is asked to.
-const STOP_MAX: Duration = Duration::from_secs(20);
+/// How long it may take to end when it is asked to: it saves for a minute at most.
+const STOP_MAX: Duration = Duration::from_secs(90);
 /// How often either is tried.
 const START_STEP: Duration = Duration::from_millis(5);
 /// What is shown of the log of a server that does not start.
