@@ -25,6 +25,7 @@ mod dictionary;
 mod encode;
 pub mod entropy;
 mod frame;
+pub mod image;
 mod lz4;
 pub mod record;
 mod samples;

@@ -87,11 +87,24 @@ pub struct Row<'r> {
 
 /// Appends a record as a row; without its value if that is `long`.
 pub fn write_row(record: &Record<'_>, long: bool, target: &mut Vec<u8>) {
-    let fields = &record.fields;
+    write_row_head(record.key, &record.fields, record.value.len(), long, target);
+    if !long {
+        target.extend_from_slice(record.value);
+    }
+}
+
+/// Appends a row up to its value, which is `long` or follows.
+pub fn write_row_head(
+    key: &[u8],
+    fields: &Fields,
+    value_bytes: usize,
+    long: bool,
+    target: &mut Vec<u8>,
+) {
     let mut shape = if long { SHAPE_LONG } else { 0 };
     let shape_at = target.len() + 1;
-    target.extend_from_slice(&[record.key.len() as u8, 0]);
-    write_size(record.value.len(), target);
+    target.extend_from_slice(&[key.len() as u8, 0]);
+    write_size(value_bytes, target);
     if fields.flags != 0 {
         shape |= SHAPE_FLAGS;
         target.extend_from_slice(&fields.flags.to_le_bytes());
@@ -116,10 +129,7 @@ pub fn write_row(record: &Record<'_>, long: bool, target: &mut Vec<u8>) {
         shape |= SHAPE_BASE64;
     }
     target[shape_at] = shape;
-    target.extend_from_slice(record.key);
-    if !long {
-        target.extend_from_slice(record.value);
-    }
+    target.extend_from_slice(key);
 }
 
 fn write_size(size: usize, target: &mut Vec<u8>) {

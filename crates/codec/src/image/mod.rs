@@ -1,0 +1,225 @@
+//! An image: the items of a memory as bytes of a file, for a process that comes later.
+//!
+//! ```text
+//!   head | block | block | ... | end        the most valuable items first, so that what was cut
+//!                                           short for want of time holds the best of them
+//!
+//!   head    magic version 0  nonce saved_at flush_at sequence share_ppm 0  checksum
+//!   bytes     8      4    4    8      4        4        8         4     16     4       = 64
+//!
+//!   block   marker kind method 0  number rows raw_bytes stored_bytes sum checksum | payload
+//!   bytes     4     1     1    2    8     4       4          4        4      4    |  stored_bytes
+//!
+//!   payload, decoded    of items    notes, u32 each | rows, as `record` has them
+//!                       of a piece  bytes of the long value that the row before it leaves open
+//!                       of the end  items and bytes of keys and values in all, u64 each
+//! ```
+//!
+//! All numbers are little-endian. A block holds a few hundred KiB and nothing that refers to
+//! another, but for a long value: its row stands alone in a block, with its pieces right behind.
+//! A *note* is what its tier knows of an item beside its record ([`Tier`]).
+//!
+//! # Damage
+//!
+//! Nothing is taken on trust: `sum` is the checksum of the payload as it is stored, and `checksum`
+//! that of all before it, behind the nonce of this image. A block that fails is left out, with the
+//! pieces of a long value as a whole. Where a block's own head is damaged, the next marker with a
+//! right checksum and a higher number is looked for. A client cannot make a value look like a
+//! block: he does not know the nonce. Numbers without a gap and the totals of the end say that
+//! nothing is missing ([`Table::is_whole`]).
+//!
+//! Whatever the bytes are, at most [`PAYLOAD_BYTES_MAX`] are allocated for a block twice over, and
+//! so many for the table as there are right heads.
+
+mod read;
+mod write;
+
+pub use read::{Block, Lost, OpenError, Reader, Source, Table, open};
+pub use write::{Totals, Writer};
+
+use crate::{Method, checksum};
+
+/// The first bytes of every image.
+pub const MAGIC: [u8; 8] = *b"LARDERIM";
+/// The format that is written, and the only one that is read.
+pub const VERSION: u32 = 1;
+
+/// A block is full with so many bytes of notes and rows. With more it hardly compresses better.
+const BLOCK_BYTES: usize = 256 << 10;
+/// A value that would make a row longer than this is long.
+const LONG_BYTES: usize = BLOCK_BYTES / 2;
+/// The longest payload there is, decoded or as it is stored.
+pub const PAYLOAD_BYTES_MAX: usize = 2 * BLOCK_BYTES;
+const _: () = assert!(BLOCK_BYTES + LONG_BYTES < PAYLOAD_BYTES_MAX);
+
+/// Bytes of the head.
+pub const HEAD_BYTES: usize = 64;
+const BLOCK_HEAD_BYTES: usize = 36;
+const MARKER: [u8; 4] = [0xb1, b'l', b'i', 0x0c];
+const NOTE_BYTES: usize = 4;
+/// Sequences above this are nobody's: there is room to go on from it.
+const SEQUENCE_MAX: u64 = u64::MAX >> 2;
+const PPM: u32 = 1_000_000;
+
+/// Where an item was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tier {
+    /// In the hot zone; the note is the low half of its number in the sequence of mutations.
+    Hot,
+    /// In the compressed zone; the note is how often it was read there.
+    Compressed,
+}
+
+/// What an image begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    /// Drawn for each image.
+    pub nonce: u64,
+    /// Unix seconds.
+    pub saved_at: u32,
+    /// Unix seconds at which everything is to be flushed; 0 never.
+    pub flush_at: u32,
+    /// The last number of the sequence of mutations.
+    pub sequence: u64,
+    /// The compressed zone's share of the memory, in millionths.
+    pub share_ppm: u32,
+}
+
+impl Head {
+    /// As it is written.
+    pub fn to_bytes(self) -> [u8; HEAD_BYTES] {
+        let mut bytes = [0; HEAD_BYTES];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.nonce.to_le_bytes());
+        bytes[24..28].copy_from_slice(&self.saved_at.to_le_bytes());
+        bytes[28..32].copy_from_slice(&self.flush_at.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.sequence.to_le_bytes());
+        bytes[40..44].copy_from_slice(&self.share_ppm.to_le_bytes());
+        let sum = checksum(&bytes[..HEAD_BYTES - 4]);
+        bytes[HEAD_BYTES - 4..].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// Reads the first bytes of a file, fewer if it has no more.
+    pub fn parse(bytes: &[u8]) -> Result<Self, OpenError> {
+        if !bytes.starts_with(&MAGIC) {
+            return Err(OpenError::Foreign);
+        }
+        let bytes: &[u8; HEAD_BYTES] = bytes.first_chunk().ok_or(OpenError::Damaged)?;
+        let version = u32_at(bytes, 8);
+        if version != VERSION {
+            return Err(OpenError::Version(version));
+        }
+        let head = Self {
+            nonce: u64_at(bytes, 16),
+            saved_at: u32_at(bytes, 24),
+            flush_at: u32_at(bytes, 28),
+            sequence: u64_at(bytes, 32),
+            share_ppm: u32_at(bytes, 40),
+        };
+        let is_sound = checksum(&bytes[..HEAD_BYTES - 4]) == u32_at(bytes, HEAD_BYTES - 4)
+            && head.sequence <= SEQUENCE_MAX
+            && head.share_ppm <= PPM;
+        if is_sound { Ok(head) } else { Err(OpenError::Damaged) }
+    }
+
+    /// The compressed zone's share of the memory.
+    pub fn share(&self) -> f64 {
+        f64::from(self.share_ppm) / f64::from(PPM)
+    }
+
+    /// A share as it is written.
+    pub fn ppm_of(share: f64) -> u32 {
+        (share.clamp(0.0, 1.0) * f64::from(PPM)) as u32
+    }
+}
+
+/// What a block holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Items(Tier),
+    Piece,
+    End,
+}
+
+impl Kind {
+    const ALL: [(u8, Self); 4] = [
+        (1, Self::Items(Tier::Hot)),
+        (2, Self::Items(Tier::Compressed)),
+        (3, Self::Piece),
+        (4, Self::End),
+    ];
+
+    fn code(self) -> u8 {
+        let found = Self::ALL.iter().find(|(_, kind)| *kind == self);
+        found.expect("every kind has a code").0
+    }
+
+    fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.iter().find(|(known, _)| *known == code).map(|(_, kind)| *kind)
+    }
+}
+
+/// What stands before a payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct BlockHead {
+    kind: Kind,
+    method: Method,
+    number: u64,
+    rows: u32,
+    raw_bytes: u32,
+    stored_bytes: u32,
+    sum: u32,
+}
+
+impl BlockHead {
+    fn to_bytes(self, nonce: u64) -> [u8; BLOCK_HEAD_BYTES] {
+        let mut bytes = [0; BLOCK_HEAD_BYTES];
+        bytes[..4].copy_from_slice(&MARKER);
+        (bytes[4], bytes[5]) = (self.kind.code(), self.method.code());
+        bytes[8..16].copy_from_slice(&self.number.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.rows.to_le_bytes());
+        bytes[20..24].copy_from_slice(&self.raw_bytes.to_le_bytes());
+        bytes[24..28].copy_from_slice(&self.stored_bytes.to_le_bytes());
+        bytes[28..32].copy_from_slice(&self.sum.to_le_bytes());
+        let checksum = Self::checksum(nonce, &bytes);
+        bytes[32..].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    fn parse(nonce: u64, bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; BLOCK_HEAD_BYTES] = bytes.first_chunk()?;
+        if bytes[..4] != MARKER || Self::checksum(nonce, bytes) != u32_at(bytes, 32) {
+            return None;
+        }
+        let head = Self {
+            kind: Kind::from_code(bytes[4])?,
+            method: Method::from_code(bytes[5])?,
+            number: u64_at(bytes, 8),
+            rows: u32_at(bytes, 16),
+            raw_bytes: u32_at(bytes, 20),
+            stored_bytes: u32_at(bytes, 24),
+            sum: u32_at(bytes, 28),
+        };
+        let is_sound = head.raw_bytes as usize <= PAYLOAD_BYTES_MAX
+            && head.stored_bytes <= head.raw_bytes
+            && head.rows as usize * NOTE_BYTES <= head.raw_bytes as usize;
+        is_sound.then_some(head)
+    }
+
+    fn checksum(nonce: u64, bytes: &[u8; BLOCK_HEAD_BYTES]) -> u32 {
+        let mut known = [0; 8 + BLOCK_HEAD_BYTES - 4];
+        known[..8].copy_from_slice(&nonce.to_le_bytes());
+        known[8..].copy_from_slice(&bytes[..BLOCK_HEAD_BYTES - 4]);
+        checksum(&known)
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(*bytes[at..].first_chunk().expect("within a head of fixed length"))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(*bytes[at..].first_chunk().expect("within a head of fixed length"))
+}

@@ -1,0 +1,249 @@
+//! Images: what is written is read again, in any order; and whatever the bytes are, nothing else
+//! comes out of them than what was written, and no panic.
+
+#[allow(dead_code, reason = "every test binary uses a part of this")]
+mod common;
+
+use std::collections::HashMap;
+use std::io;
+
+use common::noise;
+use larder_codec::Method;
+use larder_codec::image::{Head, OpenError, Reader, Source, Table, Tier, Writer, open};
+use larder_codec::record::{Fields, Record};
+use policy::cost::Cost;
+use proptest::prelude::*;
+
+struct Bytes(Vec<u8>);
+
+impl Source for Bytes {
+    fn bytes(&self) -> io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> io::Result<()> {
+        let from = self.0.get(offset as usize..).unwrap_or_default();
+        let bytes = from.get(..target.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+        target.copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+const HEAD: Head =
+    Head { nonce: 7, saved_at: 1_800_000_000, flush_at: 0, sequence: 1 << 40, share_ppm: 500_000 };
+
+/// An item with all that belongs to it.
+#[derive(Debug, Clone, PartialEq)]
+struct Item {
+    tier: Tier,
+    note: u32,
+    value: Vec<u8>,
+    fields: Fields,
+}
+
+fn item() -> impl Strategy<Value = Item> {
+    let tier = prop_oneof![Just(Tier::Hot), Just(Tier::Compressed)];
+    let custom_cas = proptest::option::of(any::<u64>());
+    let fields = (any::<u32>(), any::<u32>(), custom_cas, any::<bool>(), any::<u16>(), any::<u8>());
+    // Some longer than a block, and some than several.
+    let bytes = prop_oneof![50 => 0..2000_usize, 2 => 100_000..600_000_usize];
+    (tier, any::<u32>(), any::<u64>(), bytes, fields).prop_map(
+        |(tier, note, seed, bytes, (flags, expiry, custom_cas, base64_key, cost, mark))| {
+            let fields = Fields { flags, expiry, custom_cas, base64_key, cost: Cost(cost), mark };
+            let value = if seed % 2 == 0 { noise(seed, bytes) } else { vec![seed as u8; bytes] };
+            Item { tier, note, value, fields }
+        },
+    )
+}
+
+fn key(number: usize) -> Vec<u8> {
+    format!("key-{number}").into_bytes()
+}
+
+fn write(items: &[Item], head: &Head, method: Method) -> Bytes {
+    let mut writer = Writer::new(Vec::new(), head, method, 1).expect("a Vec takes all");
+    for (number, Item { tier, note, value, fields }) in items.iter().enumerate() {
+        let record = Record { key: &key(number), value, fields: *fields };
+        writer.push(*tier, *note, &record).expect("a Vec takes all");
+    }
+    let (bytes, totals) = writer.finish().expect("a Vec takes all");
+    assert_eq!((totals.items, totals.image_bytes), (items.len() as u64, bytes.len() as u64));
+    Bytes(bytes)
+}
+
+/// All items that can be read, and whether it looks as if none were missing.
+fn read(source: &Bytes) -> Result<(HashMap<Vec<u8>, Item>, bool), OpenError> {
+    let head = open(source)?;
+    let table = Table::new(source, &head).map_err(OpenError::Io)?;
+    let (mut reader, mut pieces_reader) = (Reader::new(), Reader::new());
+    let (mut found, mut is_whole) = (HashMap::new(), table.is_whole());
+    for group in (0..table.groups()).rev() {
+        let (block, pieces) = table.group(group);
+        let tier = block.tier().expect("a group begins with items");
+        let Ok(items) = reader.items(source, block) else {
+            is_whole = false;
+            continue;
+        };
+        for (note, row) in items {
+            let mut value = row.value.to_vec();
+            if row.long {
+                for piece in pieces {
+                    let Ok(bytes) = pieces_reader.piece(source, piece) else { break };
+                    value.extend_from_slice(bytes);
+                }
+                if value.len() != row.value_bytes {
+                    is_whole = false;
+                    continue;
+                }
+            }
+            let item = Item { tier, note, value, fields: row.fields };
+            assert!(found.insert(row.key.to_vec(), item).is_none(), "once each");
+        }
+    }
+    Ok((found, is_whole))
+}
+
+fn written(items: &[Item]) -> HashMap<Vec<u8>, Item> {
+    items.iter().enumerate().map(|(number, item)| (key(number), item.clone())).collect()
+}
+
+/// What is done to an image: bits that are flipped, bytes that go or come, and where it is cut.
+#[derive(Debug, Clone)]
+enum Damage {
+    Flip(usize, u8),
+    Remove(usize, usize),
+    Insert(usize, Vec<u8>),
+    Cut(usize),
+}
+
+fn damage() -> impl Strategy<Value = Damage> {
+    prop_oneof![
+        4 => (any::<usize>(), 0..8_u8).prop_map(|(at, bit)| Damage::Flip(at, bit)),
+        1 => (any::<usize>(), 1..5000_usize).prop_map(|(at, bytes)| Damage::Remove(at, bytes)),
+        1 => (any::<usize>(), proptest::collection::vec(any::<u8>(), 1..100))
+            .prop_map(|(at, bytes)| Damage::Insert(at, bytes)),
+        1 => any::<usize>().prop_map(Damage::Cut),
+    ]
+}
+
+fn apply(damage: &Damage, bytes: &mut Vec<u8>) {
+    let length = bytes.len().max(1);
+    if bytes.is_empty() {
+        return;
+    }
+    match damage {
+        Damage::Flip(at, bit) => bytes[at % length] ^= 1 << bit,
+        Damage::Remove(at, count) => {
+            let at = at % length;
+            bytes.drain(at..(at + count).min(length));
+        }
+        Damage::Insert(at, more) => _ = bytes.splice(at % length..at % length, more.clone()),
+        Damage::Cut(at) => bytes.truncate(at % length),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn what_is_written_is_read_again(
+        items in proptest::collection::vec(item(), 0..300),
+        method in prop_oneof![Just(Method::Raw), Just(Method::Lz4), Just(Method::Zstd)],
+    ) {
+        let (found, is_whole) = read(&write(&items, &HEAD, method)).expect("it was just written");
+        prop_assert!(is_whole && found == written(&items));
+    }
+
+    #[test]
+    fn what_is_damaged_is_left_out_and_never_another_value(
+        items in proptest::collection::vec(item(), 1..200),
+        damages in proptest::collection::vec(damage(), 1..4),
+    ) {
+        let whole = write(&items, &HEAD, Method::Zstd);
+        let mut bytes = whole.0.clone();
+        damages.iter().for_each(|damage| apply(damage, &mut bytes));
+        let is_damaged = bytes != whole.0;
+        let Ok((found, is_whole)) = read(&Bytes(bytes)) else { return Ok(()) };
+        let written = written(&items);
+        for (key, item) in &found {
+            prop_assert_eq!(Some(item), written.get(key));
+        }
+        prop_assert!(found.len() == items.len() || !is_whole);
+        // What comes behind the end is nobody's.
+        prop_assert!(is_damaged || is_whole);
+    }
+
+    #[test]
+    fn any_bytes_are_read_without_a_panic(
+        bytes in proptest::collection::vec(any::<u8>(), 0..5000),
+    ) {
+        let mut behind_a_head = HEAD.to_bytes().to_vec();
+        behind_a_head.extend_from_slice(&bytes);
+        let (found, is_whole) = read(&Bytes(behind_a_head)).expect("the head is right");
+        prop_assert!(found.is_empty() && !is_whole);
+        prop_assert!(read(&Bytes(bytes)).is_err());
+    }
+}
+
+fn some_items(count: u32) -> Vec<Item> {
+    let item = |note: u32| Item {
+        tier: Tier::Hot,
+        note,
+        value: noise(note.into(), 1000),
+        fields: Fields::default(),
+    };
+    (0..count).map(item).collect()
+}
+
+#[test]
+fn a_damaged_block_costs_its_own_items_only() {
+    let items = some_items(2000);
+    let whole = write(&items, &HEAD, Method::Zstd);
+    // Wherever the damage is, in a head or a payload, it is that of one block.
+    for at in (64..whole.0.len()).step_by(100_003) {
+        let mut bytes = whole.0.clone();
+        bytes[at] ^= 1;
+        let (found, is_whole) = read(&Bytes(bytes)).expect("the head is right");
+        let lost = items.len() - found.len();
+        assert!(!is_whole && (1..300).contains(&lost), "{lost} lost by damage at {at}");
+    }
+    // The head of the first block.
+    let mut bytes = whole.0.clone();
+    bytes[66] ^= 1;
+    let (found, is_whole) = read(&Bytes(bytes)).expect("the head is right");
+    assert!(!is_whole && items.len() - found.len() < 300);
+}
+
+#[test]
+fn a_value_that_looks_like_a_block_is_none() {
+    // Whoever can store values knows another image, but not this one's nonce.
+    let other = write(&some_items(3), &Head { nonce: 8, ..HEAD }, Method::Raw);
+    let value = other.0[64..].to_vec();
+    let items = [Item { tier: Tier::Hot, note: 0, value, fields: Fields::default() }];
+    let mut bytes = write(&items, &HEAD, Method::Raw);
+    // Without its own head the value's bytes are looked through.
+    bytes.0[64] ^= 1;
+    let (found, is_whole) = read(&bytes).expect("the head is right");
+    assert!(found.is_empty() && !is_whole);
+}
+
+#[test]
+fn what_is_no_image_of_this_version_is_told_apart() {
+    let image = write(&[], &HEAD, Method::Zstd).0;
+    let opened = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = image.clone();
+        change(&mut bytes);
+        open(&Bytes(bytes))
+    };
+    assert_eq!(opened(&|_| {}).expect("as it was written"), HEAD);
+    for foreign in [&b""[..], b"LARDERI", b"#!/bin/sh\n"] {
+        let opened = opened(&|bytes| *bytes = foreign.to_vec());
+        assert!(matches!(opened, Err(OpenError::Foreign)), "{opened:?}");
+    }
+    assert!(matches!(opened(&|bytes| bytes[8] = 2), Err(OpenError::Version(2))));
+    assert!(matches!(opened(&|bytes| bytes.truncate(63)), Err(OpenError::Damaged)));
+    for at in (12..64).chain([9]) {
+        let opened = opened(&|bytes| bytes[at] ^= 0x10);
+        assert!(matches!(opened, Err(OpenError::Damaged | OpenError::Version(_))), "{at}");
+    }
+}
