@@ -134,6 +134,18 @@ impl Default for Adaptation {
     }
 }
 
+impl Adaptation {
+    /// Beginning with this share, if it is one.
+    pub(crate) fn with_share(share: f64) -> Self {
+        Self { share: share.clamp(0.0, 1.0 - split::HOT_SHARE_MIN), ..Self::default() }
+    }
+
+    /// The compressed zone's share of the memory.
+    pub(crate) fn share(&self) -> f64 {
+        self.share
+    }
+}
+
 /// What is counted all the time; a window is the difference of two.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counts {

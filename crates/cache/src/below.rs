@@ -300,7 +300,7 @@ impl Session<'_> {
         };
         let now = self.cache.now();
         self.lower.with_reader(below, |reader| {
-            below.zone.walk(&self.guard, cursor, leaves_max, now, reader, |record| {
+            below.zone.walk(&self.guard, cursor, leaves_max, now, reader, |record, _| {
                 let fields = hot_fields(&record.fields);
                 let mark = record.fields.mark;
                 let row = Row { key: record.key, value: record.value, fields, mark };

@@ -72,6 +72,7 @@ pub struct Builder {
     clock: Option<Arc<dyn Clock>>,
     observer: Option<Arc<dyn Observer>>,
     flash: Option<FlashSettings>,
+    image: Option<Option<codec::image::Head>>,
 }
 
 /// The flash tier that a cache is to have.
@@ -115,6 +116,7 @@ impl Default for Builder {
             clock: None,
             observer: None,
             flash: None,
+            image: None,
         }
     }
 }
@@ -211,6 +213,15 @@ impl Builder {
         self
     }
 
+    /// Its items are to outlast it by [`Cache::save_image`]; with the head of the image that they
+    /// come from by [`Cache::restore`], if there is one. Numbers go on from there, so that a CAS
+    /// unique is again what it was, and that of no other item. Without an image they begin above
+    /// all that earlier processes gave, as with flash.
+    pub fn image(mut self, head: Option<codec::image::Head>) -> Self {
+        self.image = Some(head);
+        self
+    }
+
     /// Builds the cache.
     pub fn build(self) -> Result<Cache, BuildError> {
         let policy = if self.evict { self.policy } else { Policy::Clock };
@@ -253,8 +264,8 @@ impl Builder {
         let below = below.map(|zone| Box::new(Below::new(zone, self.split)));
         let has_tier = below.is_some() || tier.is_some();
         let remembered = has_tier.then(|| Remembered::new(self.memory_bytes));
-        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
-        let sequence = if tier.is_some() { first_sequence(clock.unix_seconds()) } else { 0 };
+        let clock = self.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::new()));
+        let (sequence, chores) = self.beginning(tier.is_some(), clock.unix_seconds());
         let cache = Cache {
             index,
             hot,
@@ -275,12 +286,24 @@ impl Builder {
             sequence: CachePadded(AtomicU64::new(sequence)),
             gone: CachePadded::default(),
             measure: measures.then(|| Box::new(Measure::new(policy.counts_costs_once()))),
-            chores: Mutex::new(Chores::beginning_at(sequence)),
+            chores: Mutex::new(chores),
             work: (Mutex::new(false), Condvar::new()),
         };
         cache.tick();
         cache.resume_plan();
         Ok(cache)
+    }
+
+    /// The number before the first, and where the background's work stands.
+    fn beginning(&self, has_flash: bool, unix_seconds: u32) -> (u64, Chores) {
+        match self.image {
+            Some(Some(head)) => (head.sequence, Chores::restoring(&head)),
+            None if !has_flash => (0, Chores::default()),
+            Some(None) | None => {
+                let first = first_sequence(unix_seconds);
+                (first, Chores::beginning_at(first))
+            }
+        }
     }
 
     /// The flash tier, if there shall be one, and what it takes of the memory.

@@ -40,8 +40,17 @@ pub(crate) struct Mover {
     /// The same for what moves past the compressed zone: there it costs a third, and whoever has
     /// no time for that either loses the item.
     spill_allowance: Allowance,
-    adaptation: Adaptation,
+    pub(crate) adaptation: Adaptation,
     lottery: Lottery,
+    /// While items are restored, what leaves the hot zone moves down however long it takes.
+    pub(crate) is_hurried: bool,
+}
+
+impl Mover {
+    /// For a compressed zone that has this share of the memory.
+    pub(crate) fn with_share(share: f64) -> Self {
+        Self { adaptation: Adaptation::with_share(share), ..Self::default() }
+    }
 }
 
 /// An item that was copied to be moved: where it was, and what it was there.
@@ -141,8 +150,10 @@ impl Links for Downward<'_> {
         mover.allowance.refill(now_us, MOVE_SHARE_MAX);
         mover.spill_allowance.refill(now_us, SPILL_SHARE_MAX);
         let hash = self.cache.hash(item.key());
-        let is_known = self.cache.remembers(hash);
-        let is_wanted = is_known || item.mark().load(Ordering::Relaxed) & FETCHED != 0;
+        let was_read = item.mark().load(Ordering::Relaxed) & FETCHED != 0;
+        // What is restored to the hot zone is worth more than what is below already.
+        let is_known = self.cache.remembers(hash) || (mover.is_hurried && was_read);
+        let is_wanted = is_known || was_read;
         let Some(to) = self.destination(mover, item, hash, is_wanted) else {
             return false;
         };
@@ -155,7 +166,8 @@ impl Links for Downward<'_> {
         let cache = self.cache;
         let began_us = cache.clock.thread_cpu_us();
         let mut mover = self.mover.borrow_mut();
-        let Mover { writer, key, value, copied, allowance, spill_allowance, .. } = &mut **mover;
+        let Mover { writer, key, value, copied, allowance, spill_allowance, is_hurried, .. } =
+            &mut **mover;
         let record = Record { key, value, fields: copied.snapshot.fields() };
         let to_flash = || {
             if !cache.takes_on_flash(&record, copied.is_known) {
@@ -181,7 +193,9 @@ impl Links for Downward<'_> {
         if let Some(spent_us) = spent_us {
             spent_us.fetch_add(us, Ordering::Relaxed);
         }
-        allowance.spend(us);
+        if !*is_hurried {
+            allowance.spend(us);
+        }
         moved
     }
 }
@@ -263,6 +277,9 @@ impl Downward<'_> {
         cost: Cost,
     ) -> Option<&'b AtomicU64> {
         let counters = &below.counters;
+        if mover.is_hurried {
+            return None;
+        }
         if !mover.allowance.has_any() || (mover.allowance.is_low() && !is_wanted) {
             return Some(&counters.throttled);
         }

@@ -31,7 +31,7 @@ const WAIT_LOOKS: usize = 1000;
 #[derive(Debug, Default)]
 pub(crate) struct Chores {
     /// For what moves below.
-    mover: Mover,
+    pub(crate) mover: Mover,
     walk: Option<Walk>,
     /// The era in which what is old was last renumbered.
     renumbered_era: u64,
@@ -41,6 +41,13 @@ impl Chores {
     /// For a cache whose mutations are numbered from here on.
     pub(crate) fn beginning_at(sequence: u64) -> Self {
         Self { renumbered_era: sequence / RENUMBER_MUTATIONS, ..Self::default() }
+    }
+
+    /// For a cache whose items are those of an image.
+    pub(crate) fn restoring(head: &codec::image::Head) -> Self {
+        // The walk of its last era may not have come to its end.
+        let renumbered = head.sequence.saturating_sub(RENUMBER_MUTATIONS);
+        Self { mover: Mover::with_share(head.share()), ..Self::beginning_at(renumbered) }
     }
 }
 
@@ -71,9 +78,14 @@ impl Cache {
         let Ok(mut chores) = self.chores.try_lock() else {
             return false;
         };
+        self.do_chores(&mut chores)
+    }
+
+    /// One turn of the background's work, by whoever holds its lock.
+    pub(crate) fn do_chores(&self, chores: &mut Chores) -> bool {
         self.tick();
         self.flush_if_due();
-        let mut more = self.walk(&mut chores);
+        let mut more = self.walk(chores);
         if let Some(below) = &self.below {
             more |= self.maintain_below(below, &mut chores.mover);
         }

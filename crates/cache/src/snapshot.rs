@@ -34,14 +34,20 @@ impl Snapshot {
 
     /// What goes down beside key and value.
     pub(crate) fn fields(&self) -> compressed::Fields {
-        compressed::Fields {
-            flags: self.fields.flags,
-            expiry: self.mutable.0,
-            custom_cas: self.fields.custom_cas,
-            base64_key: self.fields.base64_key,
-            cost: self.fields.cost,
-            mark: self.mutable.1,
-        }
+        let (expiry, mark) = self.mutable;
+        fields_below(&Fields { expiry, ..self.fields }, mark)
+    }
+}
+
+/// What stands beside key and value of an item, as the tiers below have it.
+pub(crate) fn fields_below(fields: &Fields, mark: u8) -> compressed::Fields {
+    compressed::Fields {
+        flags: fields.flags,
+        expiry: fields.expiry,
+        custom_cas: fields.custom_cas,
+        base64_key: fields.base64_key,
+        cost: fields.cost,
+        mark,
     }
 }
 

@@ -139,7 +139,7 @@ fn report_memory(zone: &Zone, epochs: &Epochs, reader: &mut Reader) {
     let mut more = true;
     while more {
         let guard = epochs.pin();
-        more = zone.walk(&guard, &mut cursor, 64, NOW, reader, |record| {
+        more = zone.walk(&guard, &mut cursor, 64, NOW, reader, |record, _| {
             items += 1;
             bytes += record.key.len() + record.value.len();
         });

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use memory::Guard;
 use stdx::sync::lock;
 
+use crate::access;
 use crate::find::is_dead;
 use crate::raw::{Block, Reference};
 use crate::reader::{Reader, unpack_frame, unpack_long};
@@ -52,8 +53,9 @@ impl Zone {
         true
     }
 
-    /// Visits the items of the next `leaves_max` leaves. Returns `false` at the end. Items that are
-    /// stored or moved while a walk goes on may be missed or come twice.
+    /// Visits the items of the next `leaves_max` leaves, each with how often it was accessed, as
+    /// far as that is counted. Returns `false` at the end. Items that are stored or moved while a
+    /// walk goes on may be missed or come twice.
     pub fn walk(
         &self,
         guard: &Guard<'_>,
@@ -61,7 +63,7 @@ impl Zone {
         leaves_max: usize,
         now: u32,
         reader: &mut Reader,
-        mut visit: impl FnMut(&Record<'_>),
+        mut visit: impl FnMut(&Record<'_>, u8),
     ) -> bool {
         for _ in 0..leaves_max {
             let leaf = self.trie.leaf(cursor.hash);
@@ -69,8 +71,8 @@ impl Zone {
             if let Some(block) = block
                 && Some(block.head().generation) == self.generation()
             {
-                let _ = self.walk_block(guard, &block, now, reader, |_, record| {
-                    visit(record);
+                let _ = self.walk_block(guard, &block, now, reader, |rank, record| {
+                    visit(record, access::count(block.accesses(), rank));
                     ControlFlow::Continue(())
                 });
             }

@@ -1,0 +1,199 @@
+//! Writing what is in memory as an image, for a process that comes later: what a clean stop does
+//! where there is no flash tier to move it to ([`codec::image`] has the format, [`crate::restore`]
+//! the way back).
+//!
+//! ```text
+//!   hot zone   read since the hand came by | read at all | the rest ---> blocks
+//!   compressed zone                leaf by leaf --------------------------^
+//! ```
+//!
+//! The most valuable items come first, as far as the hot zone's policy tells: what a time limit
+//! cuts off is the least that can be lost. For that the hot zone is walked three times, which costs
+//! a look at each mark. Nothing moves and nothing is changed: whoever saves wants no more of this
+//! memory than that.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+
+use codec::Method;
+use codec::image::{Head, Tier, Totals, Writer};
+use hot::mark::FETCHED;
+use hot::shift::Cursor;
+use hot::{ItemRef, Links};
+use memory::{Guard, Place};
+use policy::clock::RECENT;
+use stdx::sync::lock;
+
+use crate::below::Below;
+use crate::cache::Cache;
+use crate::snapshot::fields_below;
+use crate::store::fields_of;
+
+/// How blocks are compressed, and the level.
+const METHOD: (Method, i32) = (Method::Zstd, 1);
+/// Chunks of the hot zone, and leaves of the compressed one, that are written under one guard.
+const CHUNKS_A_STEP: usize = 4096;
+const LEAVES_A_STEP: usize = 16;
+/// After so many bytes it is asked whether saving goes on.
+const LOOK_BYTES: u64 = 256 << 10;
+
+/// What saving came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ImageSaved {
+    /// Items that were written.
+    pub items: u64,
+    /// Bytes of their keys and values.
+    pub bytes: u64,
+    /// Bytes that were written.
+    pub image_bytes: u64,
+    /// Whether the caller had enough before all was written.
+    pub is_interrupted: bool,
+}
+
+/// Saving that is under way.
+struct Saving<'c, W: Write, F> {
+    cache: &'c Cache,
+    writer: Writer<W>,
+    goes_on: F,
+    /// Bytes when it was last asked whether to go on.
+    looked_bytes: u64,
+}
+
+/// Whether to go on: not if the caller had enough, or what is written to fails.
+type Flow = ControlFlow<io::Result<()>>;
+
+impl Cache {
+    /// Writes all items in memory as an image, the most valuable first, as long as `goes_on` says
+    /// so. Whatever it ends with is whole: `target` has to be flushed, and then it can be read. For
+    /// a clean stop: nobody stores anything meanwhile.
+    pub fn save_image<W: Write>(
+        &self,
+        target: W,
+        goes_on: impl FnMut() -> bool,
+    ) -> io::Result<(W, ImageSaved)> {
+        let chores = lock(&self.chores);
+        self.tick();
+        self.flush_if_due();
+        let head = Head {
+            nonce: RandomState::new().hash_one(0_u8),
+            saved_at: self.now(),
+            flush_at: self.moment.flush.planned(),
+            sequence: self.sequence.load(Ordering::Relaxed),
+            share_ppm: Head::ppm_of(chores.mover.adaptation.share()),
+        };
+        let writer = Writer::new(target, &head, METHOD.0, METHOD.1)?;
+        let mut saving = Saving { cache: self, writer, goes_on, looked_bytes: 0 };
+        let is_interrupted = match saving.run() {
+            ControlFlow::Continue(()) => false,
+            ControlFlow::Break(Ok(())) => true,
+            ControlFlow::Break(Err(error)) => return Err(error),
+        };
+        let (target, Totals { items, bytes, image_bytes }) = saving.writer.finish()?;
+        Ok((target, ImageSaved { items, bytes, image_bytes, is_interrupted }))
+    }
+}
+
+impl<W: Write, F: FnMut() -> bool> Saving<'_, W, F> {
+    fn run(&mut self) -> Flow {
+        for rank in 0..RANKS {
+            self.save_hot(rank)?;
+        }
+        match self.cache.below.as_deref() {
+            Some(below) => self.save_below(below),
+            None => Flow::Continue(()),
+        }
+    }
+
+    fn save_hot(&mut self, rank: usize) -> Flow {
+        let (cache, mut cursor, mut more) = (self.cache, Cursor::default(), true);
+        while more {
+            let guard = cache.epochs.pin();
+            let mut found: Vec<(ItemRef<'_>, Place)> = Vec::new();
+            // A class's lock is held there, which others may want before the disk is done.
+            more = cache.hot.walk(&guard, &mut cursor, CHUNKS_A_STEP, |item, place| {
+                if rank_of(item.mark().load(Ordering::Relaxed)) == rank {
+                    found.push((item, place));
+                }
+            });
+            for (item, place) in found {
+                self.look()?;
+                written(self.save_item(&guard, item, place))?;
+            }
+        }
+        Flow::Continue(())
+    }
+
+    fn save_item(&mut self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> io::Result<()> {
+        let cache = self.cache;
+        if Links::is_gone(cache, item) || !cache.is_still(guard, cache.hash(item.key()), place) {
+            return Ok(());
+        }
+        let mark = item.mark().load(Ordering::Relaxed);
+        let fields = fields_below(&fields_of(item), mark);
+        let (key, note) = (item.key(), item.sequence());
+        match item.contiguous() {
+            Some(value) => {
+                self.writer.push(Tier::Hot, note, &compressed::Record { key, value, fields })
+            }
+            None => {
+                let pieces = 0..item.layout().pieces();
+                let pieces = pieces.map(|number| cache.hot.piece_value(item, number));
+                let bytes = item.value_bytes();
+                self.writer.push_long(Tier::Hot, note, (key, &fields), bytes, pieces)
+            }
+        }
+    }
+
+    fn save_below(&mut self, below: &Below) -> Flow {
+        let cache = self.cache;
+        let (mut cursor, mut reader) = (compressed::Cursor::default(), compressed::Reader::new());
+        let mut more = true;
+        while more {
+            self.look()?;
+            let guard = cache.epochs.pin();
+            let mut result = Ok(());
+            more = below.zone.walk(&guard, &mut cursor, LEAVES_A_STEP, cache.now(), &mut reader, {
+                |record, accesses| {
+                    if result.is_ok() {
+                        result = self.writer.push(Tier::Compressed, accesses.into(), record);
+                    }
+                }
+            });
+            written(result)?;
+        }
+        Flow::Continue(())
+    }
+
+    /// Looks now and then whether to go on.
+    fn look(&mut self) -> Flow {
+        let bytes = self.writer.totals().bytes;
+        if bytes >= self.looked_bytes + LOOK_BYTES || self.looked_bytes == 0 {
+            self.looked_bytes = bytes.max(1);
+            if !(self.goes_on)() {
+                return Flow::Break(Ok(()));
+            }
+        }
+        Flow::Continue(())
+    }
+}
+
+/// How many ranks there are, from the most valuable.
+const RANKS: usize = 3;
+
+/// The rank of an item of the hot zone with this mark.
+fn rank_of(mark: u8) -> usize {
+    match mark {
+        _ if mark & RECENT != 0 => 0,
+        _ if mark & FETCHED != 0 => 1,
+        _ => 2,
+    }
+}
+
+fn written(result: io::Result<()>) -> Flow {
+    match result {
+        Ok(()) => Flow::Continue(()),
+        Err(error) => Flow::Break(Err(error)),
+    }
+}

@@ -1,0 +1,361 @@
+//! Reading an image back into a cache that is still empty: what a start does before it serves
+//! anybody ([`crate::image`] wrote it).
+//!
+//! Blocks are taken from the end, so that the most valuable items come last: what they find no room
+//! beside has been the least of all. An item goes to the tier where it was. In the compressed zone
+//! it is packed directly, which is what moving it down would come to; if that has no room for it,
+//! it goes to the hot zone, and the background's turns, taken in between, move down what the hot
+//! zone has no room for. So the memory limit holds at every moment, as for stores.
+//!
+//! An item of the hot zone has its old number, and so its CAS unique: the sequence goes on from
+//! where the image was written ([`crate::Builder::image`]), and a number is told by its low half
+//! from there as ever.
+//!
+//! # Time
+//!
+//! Expiry is absolute, so time passes for items while there is no process. But if the wall clock is
+//! behind the moment of saving, it says nothing of how long that was: what has an expiry might be
+//! over, and does not come back, and nothing does if a flush was planned.
+
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+use std::thread;
+
+use codec::image::{Block, Head, Reader, Source, Table, Tier};
+use codec::record::Row;
+use hot::ItemRef;
+use hot::mark::{FETCHED, SENT, STALE};
+use policy::clock::RECENT;
+use stdx::sync::lock;
+
+use crate::below::{Below, hot_fields};
+use crate::cache::Cache;
+use crate::places::Fate;
+use crate::store::Draft;
+use crate::types::Refusal;
+
+/// Bits of a mark that come back beside its stamp.
+const MARK_BITS: u8 = RECENT | FETCHED | SENT | STALE;
+/// The longest key of an item.
+const KEY_BYTES_MAX: usize = 250;
+/// How often room is made for one item before it is left out.
+const ROOM_ATTEMPTS: u32 = 8;
+/// Turns of the background before an item at the most, as long as memory is short.
+const TURNS_MAX: u32 = 8;
+
+/// What restoring came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// Items that were stored.
+    pub items: u64,
+    /// Bytes of their keys and values.
+    pub bytes: u64,
+    /// Items whose time is over, or may be, because the clock went backwards.
+    pub expired: u64,
+    /// Items that are too long now, or for which there was no memory.
+    pub refused: u64,
+    /// Items that were damaged.
+    pub lost: u64,
+    /// Whether the image has all its blocks, and none of them is damaged.
+    pub is_whole: bool,
+}
+
+/// What came of one item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Came {
+    /// So many bytes of it are there.
+    Back(u64),
+    Expired,
+    Refused,
+    Lost,
+}
+
+impl Restored {
+    fn count(&mut self, came: Came) {
+        match came {
+            Came::Back(bytes) => {
+                self.items += 1;
+                self.bytes += bytes;
+            }
+            Came::Expired => self.expired += 1,
+            Came::Refused => self.refused += 1,
+            // What neither came back nor had a reason not to is reckoned in the end.
+            Came::Lost => {}
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.items += other.items;
+        self.bytes += other.bytes;
+        self.expired += other.expired;
+        self.refused += other.refused;
+    }
+}
+
+/// An image that is being read.
+struct Restoring<'c> {
+    cache: &'c Cache,
+    source: &'c dyn Source,
+    table: Table,
+    /// Blocks of items that nobody has taken yet.
+    left: Mutex<usize>,
+    /// Whether the clock says how much time has passed.
+    knows_time: bool,
+}
+
+impl Cache {
+    /// Stores the items of an image, with so many threads. For a start, before anybody else has the
+    /// cache, which was built with this head ([`crate::Builder::image`]). An error says that the
+    /// source cannot be read, after which nothing was stored.
+    pub fn restore(
+        &self,
+        source: &dyn Source,
+        head: &Head,
+        threads: usize,
+    ) -> std::io::Result<Restored> {
+        self.tick();
+        let table = Table::new(source, head)?;
+        let is_whole = table.is_whole();
+        let knows_time = self.clock.unix_seconds() >= head.saved_at;
+        let items = table.items();
+        let is_flushed = head.flush_at != 0 && (!knows_time || head.flush_at <= self.now());
+        if is_flushed {
+            return Ok(Restored { expired: items, is_whole, ..Restored::default() });
+        }
+        lock(&self.chores).mover.is_hurried = true;
+        let left = Mutex::new(table.groups());
+        let restoring = Restoring { cache: self, source, table, left, knows_time };
+        let mut restored = thread::scope(|scope| {
+            let work = || restoring.work();
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let mut restored = work();
+            for other in others {
+                restored.add(&other.join().expect("a thread that restores does not panic"));
+            }
+            restored
+        });
+        lock(&self.chores).mover.is_hurried = false;
+        io::heap::trim();
+        // Only now, so that what was read after a flush cannot have escaped it.
+        self.moment.flush.plan(head.flush_at);
+        let came = restored.items + restored.expired + restored.refused;
+        restored.lost = items.saturating_sub(came);
+        restored.is_whole = is_whole && restored.lost == 0;
+        Ok(restored)
+    }
+
+    /// Puts an item that was restored into the hot zone, where it has this number if it had one.
+    /// Its whole value is in the draft, or nothing is stored.
+    fn enter_restored(&self, draft: Draft<'_>, number: Option<u32>, mark: u8) -> bool {
+        let hash = draft.hash;
+        let key = draft.key().to_vec();
+        if draft.remaining() > 0 {
+            return false;
+        }
+        // Taken only to be published: dropping it takes a class's lock, which comes before those
+        // of the index.
+        let mut pending = Some(draft.hot);
+        for attempt in 0..ROOM_ATTEMPTS {
+            let guard = self.epochs.pin();
+            let is_key = |item: ItemRef<'_>| item.has_key(&key);
+            let entered = self.update(&guard, hash, is_key, |present| {
+                if present.hot.is_some() {
+                    return (Fate::Keep, false);
+                }
+                let sequence = number.unwrap_or_else(|| self.next_sequence() as u32);
+                let draft = pending.take().expect("decided once");
+                (Fate::Publish { draft, sequence, mark_bits: mark & MARK_BITS }, true)
+            });
+            match entered {
+                Ok(is_entered) => {
+                    if is_entered
+                        && mark & !MARK_BITS != 0
+                        && let Some(found) = self.find(&guard, &key, hash)
+                    {
+                        found.item.mark().store(mark, Ordering::Relaxed);
+                    }
+                    return is_entered;
+                }
+                Err(index::Full) => {
+                    drop(guard);
+                    // What the index takes the room of moves down, if that suffices.
+                    self.do_chores(&mut lock(&self.chores));
+                    if attempt >= ROOM_ATTEMPTS / 2 {
+                        self.make_room_for_index();
+                    }
+                    self.wait_for_memory();
+                    self.hot.sweep();
+                }
+            }
+        }
+        false
+    }
+
+    /// Memory for an item that is restored.
+    fn reserve_restored(&self, row: &Row<'_>) -> Option<Draft<'_>> {
+        let (hash, fields) = (self.hash(row.key), hot_fields(&row.fields));
+        // What a store would evict moves down instead.
+        for _ in 0..TURNS_MAX {
+            if !self.hot.is_pressed() || !self.do_chores(&mut lock(&self.chores)) {
+                break;
+            }
+        }
+        for _ in 0..ROOM_ATTEMPTS {
+            match self.reserve_fields(row.key, hash, &fields, row.value_bytes) {
+                Ok(draft) => return Some(draft),
+                Err(Refusal::TooLarge) => return None,
+                Err(_) => {
+                    self.maintain();
+                    self.wait_for_memory();
+                }
+            }
+        }
+        None
+    }
+}
+
+impl Restoring<'_> {
+    /// Restores blocks until there are none left.
+    fn work(&self) -> Restored {
+        let mut worker = Worker {
+            restoring: self,
+            reader: Reader::new(),
+            pieces: Reader::new(),
+            packer: self
+                .cache
+                .below
+                .as_deref()
+                .map(|below| (below, compressed::Writer::new(&below.zone), Vec::new())),
+        };
+        let mut restored = Restored::default();
+        // Before the first item, for the compressed zone's share.
+        self.cache.maintain();
+        while let Some(group) = self.next() {
+            worker.restore(group, &mut restored);
+            self.cache.maintain();
+        }
+        restored
+    }
+
+    fn next(&self) -> Option<usize> {
+        let mut left = lock(&self.left);
+        *left = left.checked_sub(1)?;
+        Some(*left)
+    }
+}
+
+/// What one thread restores with.
+struct Worker<'r> {
+    restoring: &'r Restoring<'r>,
+    reader: Reader,
+    pieces: Reader,
+    /// The compressed zone, what it is changed with, and a long value for it.
+    packer: Option<(&'r Below, compressed::Writer<'static>, Vec<u8>)>,
+}
+
+impl Worker<'_> {
+    /// Restores the items of a block.
+    fn restore(&mut self, group: usize, restored: &mut Restored) {
+        let Restoring { cache, source, table, knows_time, .. } = self.restoring;
+        let (block, pieces) = table.group(group);
+        let Some(tier) = block.tier() else { return };
+        let Ok(items) = self.reader.items(*source, block) else { return };
+        let mut to = To { cache, source: *source, pieces: &mut self.pieces };
+        for (note, row) in items {
+            let is_expired =
+                row.fields.expiry != 0 && (!knows_time || row.fields.is_expired(cache.now()));
+            let came = if !(1..=KEY_BYTES_MAX).contains(&row.key.len()) {
+                Came::Lost
+            } else if is_expired {
+                Came::Expired
+            } else {
+                let packer = self.packer.as_mut().filter(|_| tier == Tier::Compressed);
+                let number = (tier == Tier::Hot).then_some(note);
+                match packer {
+                    Some(packer) => to.below(packer, &row, note, pieces),
+                    None => to.hot(&row, number, pieces),
+                }
+            };
+            restored.count(came);
+        }
+    }
+}
+
+/// Where items go, and where the pieces of long ones come from.
+struct To<'w> {
+    cache: &'w Cache,
+    source: &'w dyn Source,
+    pieces: &'w mut Reader,
+}
+
+impl To<'_> {
+    /// Puts an item into the hot zone.
+    fn hot(&mut self, row: &Row<'_>, number: Option<u32>, pieces: &[Block]) -> Came {
+        let Some(mut draft) = self.cache.reserve_restored(row) else { return Came::Refused };
+        if row.long {
+            for piece in pieces {
+                let Ok(bytes) = self.pieces.piece(self.source, piece) else { return Came::Lost };
+                draft.write(bytes);
+            }
+            if draft.remaining() > 0 {
+                return Came::Lost;
+            }
+        } else {
+            draft.write(row.value);
+        }
+        let is_there = self.cache.enter_restored(draft, number, row.fields.mark);
+        if is_there { back(row) } else { Came::Refused }
+    }
+
+    /// Packs an item into the compressed zone, or puts it into the hot zone if that does not take
+    /// it.
+    fn below(
+        &mut self,
+        (below, writer, long): &mut (&Below, compressed::Writer<'static>, Vec<u8>),
+        row: &Row<'_>,
+        accesses: u32,
+        pieces: &[Block],
+    ) -> Came {
+        let cache = self.cache;
+        let mut value = row.value;
+        if row.long {
+            if row.value_bytes > below.zone.value_bytes_max() {
+                return self.hot(row, None, pieces);
+            }
+            long.clear();
+            for piece in pieces {
+                let Ok(bytes) = self.pieces.piece(self.source, piece) else { return Came::Lost };
+                long.extend_from_slice(bytes);
+            }
+            if long.len() != row.value_bytes {
+                return Came::Lost;
+            }
+            value = long;
+        }
+        let hash = cache.hash(row.key);
+        let record = compressed::Record { key: row.key, value, fields: row.fields };
+        for _ in 0..ROOM_ATTEMPTS {
+            let mut is_there = false;
+            let inserted = below.zone.insert(hash.0, &record, cache.now(), writer, {
+                // No lock of the key: nobody else has it, and an image has it once.
+                |guard, newcomer| {
+                    if cache.find(guard, row.key, hash).is_none() {
+                        newcomer.was_accessed(accesses.min(u8::MAX.into()) as u8);
+                        newcomer.reveal();
+                        is_there = true;
+                    }
+                }
+            });
+            match inserted {
+                Ok(()) => return if is_there { back(row) } else { Came::Refused },
+                Err(compressed::Refused::Pinned) => cache.wait_for_memory(),
+                Err(_) => break,
+            }
+        }
+        self.hot(row, None, pieces)
+    }
+}
+
+fn back(row: &Row<'_>) -> Came {
+    Came::Back((row.key.len() + row.value_bytes) as u64)
+}

@@ -1,0 +1,430 @@
+//! Saving memory as an image and restoring it: the next cache has what this one had, with all that
+//! belongs to it, and nothing that is over, flushed, damaged or somebody else's.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use io::ManualClock;
+use larder::{
+    Attributes, Cache, Condition, Expiry, ImageHead, ImageSaved, ImageSource, Policy, Remove,
+    Removed, Restored, Store, Stored, image_format,
+};
+use stdx::random::Xorshift;
+
+const NOW: u32 = 1_800_000_000;
+const MIB: usize = 1 << 20;
+
+/// An image in memory.
+struct Bytes(Vec<u8>);
+
+impl ImageSource for Bytes {
+    fn bytes(&self) -> std::io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> std::io::Result<()> {
+        let from = self.0.get(offset as usize..).unwrap_or_default();
+        let bytes = from.get(..target.len()).ok_or(std::io::ErrorKind::UnexpectedEof)?;
+        target.copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+/// What a cache is like.
+#[derive(Clone, Copy)]
+struct Shape {
+    memory_bytes: usize,
+    compress: bool,
+    policy: Policy,
+}
+
+impl Shape {
+    fn of(memory_bytes: usize) -> Self {
+        Self { memory_bytes, compress: true, policy: Policy::CostClock }
+    }
+
+    fn build(self, head: Option<ImageHead>, now: u32) -> (Cache, Arc<ManualClock>) {
+        let clock = Arc::new(ManualClock::new(now));
+        let builder = Cache::builder().memory_bytes(self.memory_bytes).policy(self.policy);
+        let builder = builder.compress(self.compress).clock(clock.clone()).image(head);
+        (builder.build().unwrap(), clock)
+    }
+
+    /// A cache on an image, at a time.
+    fn restore(self, image: &Bytes, now: u32) -> (Cache, Restored) {
+        let head = image_format::open(image).unwrap();
+        let cache = self.build(Some(head), now).0;
+        let restored = cache.restore(image, &head, 2).unwrap();
+        (cache, restored)
+    }
+}
+
+fn save(cache: &Cache) -> (Bytes, ImageSaved) {
+    let (bytes, saved) = cache.save_image(Vec::new(), || true).unwrap();
+    assert_eq!(bytes.len() as u64, saved.image_bytes);
+    (Bytes(bytes), saved)
+}
+
+fn key(number: u32) -> Vec<u8> {
+    format!("item-{number}").into_bytes()
+}
+
+/// A few hundred bytes that compress, of which no other version has the same.
+fn value(number: u32, version: u32) -> Vec<u8> {
+    let repeats = if number.is_multiple_of(50) { 20 } else { 1 + number as usize % 4 };
+    format!(
+        "{{\"id\":{number},\"version\":{version},\"title\":\"An item of the catalogue\",\
+         \"price\":\"{}.{:02}\",\"currency\":\"EUR\",\"tags\":[\"new\",\"sale\",\"shop-{}\"]}}",
+        number % 977,
+        number % 100,
+        number % 37
+    )
+    .repeat(repeats)
+    .into_bytes()
+}
+
+/// Bytes that do not compress.
+fn noise(seed: u64, bytes: usize) -> Vec<u8> {
+    let mut random = Xorshift::seeded(seed + 1);
+    (0..bytes).map(|_| random.draw() as u8).collect()
+}
+
+fn put(cache: &Cache, key: &[u8], value: &[u8], attributes: Attributes) {
+    let stored = cache.put(key, value, attributes, Condition::Always);
+    assert!(matches!(stored, Ok(Stored::Stored { .. })), "{stored:?}");
+}
+
+/// Stores so many items, and reads some, until nothing more fits.
+fn fill(cache: &Cache, items: u32) {
+    for number in 0..items {
+        put(cache, &key(number), &value(number, 1), Attributes::default());
+        if number % 4 != 3 {
+            cache.get(&key(number - number % 7));
+            cache.get(&key(number));
+        }
+        if number % 64 == 0 {
+            while cache.maintain() {}
+        }
+    }
+    while cache.maintain() {}
+}
+
+/// The numbers of those that are there, without a trace.
+fn present(cache: &Cache, items: u32) -> Vec<u32> {
+    let there = |number: &u32| {
+        let (session, key) = (cache.session(), key(*number));
+        let item = session.peek(&key, cache.hash(&key));
+        assert!(item.is_none_or(|item| item.to_vec() == value(*number, 1)), "{number}");
+        item.is_some()
+    };
+    (0..items).filter(there).collect()
+}
+
+#[test]
+fn nearly_all_that_fitted_fits_again() {
+    let policies = [Policy::Clock, Policy::CostClock, Policy::GdWheel, Policy::Lru];
+    let shapes = policies.map(|policy| Shape { policy, ..Shape::of(32 * MIB) });
+    let without = Shape { compress: false, ..Shape::of(32 * MIB) };
+    for shape in shapes.into_iter().chain([without]) {
+        let items = if shape.compress { 200_000 } else { 100_000 };
+        let (before, _) = shape.build(None, NOW);
+        fill(&before, items);
+        let kept = present(&before, items);
+        let below = before.stats().compressed.map_or(0, |it| it.zone.items);
+        assert_eq!(below > 1000, shape.compress, "{below}");
+        assert!(kept.len() < items as usize, "more than fits was stored");
+        let (image, saved) = save(&before);
+        assert_eq!(saved.items, kept.len() as u64);
+        let (after, restored) = shape.restore(&image, NOW + 1);
+        let there = present(&after, items);
+        let stats = after.stats();
+        assert!(restored.is_whole);
+        assert!(there.len() * 100 >= kept.len() * 99, "{} of {}", there.len(), kept.len());
+        assert!(there.iter().all(|number| kept.binary_search(number).is_ok()));
+        assert!(stats.used_bytes <= stats.limit_bytes, "{stats:?}");
+    }
+}
+
+#[test]
+fn with_less_memory_the_most_valuable_stay() {
+    let (before, _) = Shape::of(32 * MIB).build(None, NOW);
+    fill(&before, 150_000);
+    // What is read last is in the hot zone, and read.
+    let read: Vec<u32> = (0..2000).map(|at| 149_999 - at * 2).collect();
+    for number in &read {
+        put(&before, &key(*number), &value(*number, 1), Attributes::default());
+        assert!(before.get(&key(*number)).is_some());
+    }
+    let (image, saved) = save(&before);
+    let (after, restored) = Shape::of(10 * MIB).restore(&image, NOW + 1);
+    let stats = after.stats();
+    assert!(stats.used_bytes <= stats.limit_bytes, "{stats:?}");
+    let there = read.iter().filter(|number| after.get(&key(**number)).is_some()).count();
+    // Half of what is in the hot zone is as valuable by its marks.
+    assert!(there * 100 >= read.len() * 90, "{there} of {}; {restored:?}", read.len());
+    assert!(stats.items < saved.items, "{stats:?}");
+}
+
+/// What an item is to be after the restart.
+struct Wanted {
+    value: Vec<u8>,
+    attributes: Attributes,
+    /// Its unique before the restart, if it was in the hot zone.
+    cas: Option<u64>,
+    is_stale: bool,
+}
+
+/// A seed of this run, printed; or the one that is to come back.
+fn seed() -> u64 {
+    let given = std::env::var("LARDER_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = given.unwrap_or_else(|| RandomState::new().hash_one(0_u8));
+    println!("LARDER_SEED={seed}");
+    seed
+}
+
+/// Stores items of all kinds, and changes some of them; returns what they are then.
+fn store_at_random(cache: &Cache, random: &mut Xorshift) -> HashMap<Vec<u8>, Wanted> {
+    let mut model: HashMap<Vec<u8>, Wanted> = HashMap::new();
+    for step in 0..60_000_u32 {
+        let key = key((random.draw() % 40_000) as u32);
+        let hash = cache.hash(&key);
+        match random.draw() % 20 {
+            0 => {
+                cache.remove(&key);
+                model.remove(&key);
+            }
+            1 => {
+                let invalidate = Remove { invalidate: true, ..Remove::default() };
+                let removed = cache.with_memory(|session| session.remove(&key, hash, &invalidate));
+                if removed.unwrap() == Removed::Removed {
+                    model.get_mut(&key).unwrap().is_stale = true;
+                }
+            }
+            2..6 => {
+                let found = cache.get(&key);
+                assert!(found.is_none() || found.as_ref() == model.get(&key).map(|it| &it.value));
+            }
+            _ => {
+                let attributes = Attributes {
+                    flags: random.draw() as u32 % 3,
+                    expiry: Expiry([0, NOW + 5, NOW + 1000][random.draw() as usize % 3]),
+                    base64_key: random.chance(0.1),
+                    cost_us: [0, 1000, 2000][random.draw() as usize % 3],
+                };
+                let value = match random.draw() % 400 {
+                    // In several chunks, and in several blocks of the image.
+                    0 => noise(random.draw(), 20_000 + random.draw() as usize % 500_000),
+                    _ => value(step, 1),
+                };
+                let custom = random.chance(0.05).then(|| random.draw() >> 1);
+                let store = Store { condition: Condition::Always, new_cas: custom };
+                let stored = cache.with_memory(|session| {
+                    let mut draft = session.reserve(&key, hash, attributes, value.len())?;
+                    draft.write(&value);
+                    session.store(draft, store).map_err(|(_, refusal)| refusal)
+                });
+                assert!(matches!(stored, Ok(Stored::Stored { .. })), "{stored:?}");
+                model.insert(key, Wanted { value, attributes, cas: None, is_stale: false });
+            }
+        }
+        if step % 64 == 0 {
+            while cache.maintain() {}
+        }
+    }
+    model
+}
+
+#[test]
+fn what_comes_back_is_what_was_there_with_all_that_belongs_to_it() {
+    let mut random = Xorshift::seeded(seed());
+    let shape = Shape::of(16 * MIB);
+    let (before, _) = shape.build(None, NOW);
+    let mut model = store_at_random(&before, &mut random);
+    let (mut hot, mut below) = (0, 0);
+    model.retain(|key, wanted| {
+        let session = before.session();
+        let Some(item) = session.peek(key, before.hash(key)) else { return false };
+        wanted.cas = (!item.is_compressed()).then(|| item.cas());
+        *(if item.is_compressed() { &mut below } else { &mut hot }) += 1;
+        true
+    });
+    assert!(hot > 1000 && below > 1000, "{hot} hot, {below} below");
+    let newest = before.put(b"newest", b"", Attributes::default(), Condition::Always).unwrap();
+    let Stored::Stored { cas: newest } = newest else { panic!("{newest:?}") };
+    let (image, saved) = save(&before);
+    assert_eq!(saved.items, model.len() as u64 + 1);
+    let now = NOW + 5;
+    let (after, restored) = shape.restore(&image, now);
+    assert!(restored.is_whole && restored.lost == 0, "{restored:?}");
+    let is_over = |wanted: &Wanted| wanted.attributes.expiry.is_over(now);
+    let over = model.values().filter(|wanted| is_over(wanted)).count();
+    assert!(over > 1000);
+    assert_eq!(restored.expired, over as u64);
+    let mut missing = 0;
+    for (key, wanted) in &model {
+        let hash = after.hash(key);
+        let session = after.session();
+        let Some(item) = session.peek(key, hash) else {
+            missing += u32::from(!is_over(wanted));
+            continue;
+        };
+        assert!(!is_over(wanted));
+        let Attributes { flags, expiry, base64_key, cost_us } = wanted.attributes;
+        assert!(item.to_vec() == wanted.value, "{key:?}");
+        assert_eq!((item.flags(), item.base64_key()), (flags, base64_key));
+        assert_eq!(item.stale(), wanted.is_stale);
+        // An invalidation may change the expiry by its own rules; it was not asked to here.
+        assert_eq!(item.expiry(), expiry);
+        assert!(item.cost_us().abs_diff(cost_us) <= cost_us / 1000 || cost_us == 0);
+        if let Some(cas) = wanted.cas.filter(|_| !item.is_compressed()) {
+            assert_eq!(item.cas(), cas);
+        }
+    }
+    assert!(missing * 100 <= model.len() as u32, "{missing} of {}", model.len());
+    let stored = after.put(b"newer", b"", Attributes::default(), Condition::Always).unwrap();
+    assert!(matches!(stored, Stored::Stored { cas } if cas > newest), "{stored:?} {newest}");
+}
+
+#[test]
+fn a_unique_from_before_a_crash_without_an_image_is_no_items_after_it() {
+    let shape = Shape::of(16 * MIB);
+    let unique = |cache: &Cache| {
+        let stored = cache.put(b"k", b"", Attributes::default(), Condition::Always);
+        match stored.unwrap() {
+            Stored::Stored { cas } => cas,
+            other => panic!("{other:?}"),
+        }
+    };
+    let (first, _) = shape.build(None, NOW);
+    unique(&first);
+    let (second, _) = shape.restore(&save(&first).0, NOW + 1);
+    let before = unique(&second);
+    let (third, _) = shape.build(None, NOW + 2);
+    assert!(unique(&third) > before);
+}
+
+#[test]
+fn a_planned_flush_still_happens() {
+    let shape = Shape::of(16 * MIB);
+    let (before, _) = shape.build(None, NOW);
+    put(&before, b"k", b"v", Attributes::default());
+    before.flush(Some(Expiry(NOW + 100)));
+    let (image, _) = save(&before);
+    let head = image_format::open(&image).unwrap();
+    let (after, clock) = shape.build(Some(head), NOW + 50);
+    assert_eq!(after.restore(&image, &head, 1).unwrap().items, 1);
+    put(&after, b"stored later", b"v", Attributes::default());
+    assert!(after.get(b"k").is_some());
+    clock.advance(50);
+    assert!(after.get(b"k").is_none() && after.get(b"stored later").is_none());
+    // While nobody served, or at a time that cannot be told.
+    for now in [NOW + 100, NOW - 1] {
+        let (after, restored) = shape.restore(&image, now);
+        assert_eq!((restored.items, restored.expired), (0, 1));
+        assert!(after.get(b"k").is_none());
+    }
+}
+
+#[test]
+fn what_has_an_expiry_does_not_come_back_if_the_clock_went_backwards() {
+    let shape = Shape::of(16 * MIB);
+    let (before, _) = shape.build(None, NOW);
+    let expires = Attributes { expiry: Expiry(NOW + 1000), ..Attributes::default() };
+    put(&before, b"expires", b"v", expires);
+    put(&before, b"stays", b"v", Attributes::default());
+    let (image, _) = save(&before);
+    for (now, is_there) in [(NOW, true), (NOW - 1, false)] {
+        let (after, restored) = shape.restore(&image, now);
+        assert!(after.get(b"stays").is_some());
+        assert_eq!(after.get(b"expires").is_some(), is_there);
+        assert_eq!(restored.expired, u64::from(!is_there));
+    }
+}
+
+#[test]
+fn what_is_over_or_flushed_is_not_saved() {
+    let (before, clock) = Shape::of(16 * MIB).build(None, NOW);
+    let expires = Attributes { expiry: Expiry(NOW + 10), ..Attributes::default() };
+    put(&before, b"expires", b"v", expires);
+    put(&before, b"stays", b"v", Attributes::default());
+    clock.advance(10);
+    assert_eq!(save(&before).1.items, 1);
+    before.flush(None);
+    assert_eq!(save(&before).1.items, 0);
+}
+
+#[test]
+fn a_limit_cuts_off_the_least_and_leaves_a_whole_image() {
+    let shape = Shape { compress: false, ..Shape::of(32 * MIB) };
+    let (before, _) = shape.build(None, NOW);
+    (0..30_000).for_each(|number| put(&before, &key(number), &value(number, 1), <_>::default()));
+    assert!((20_000..20_500).all(|number| before.get(&key(number)).is_some()));
+    let mut looks = 0;
+    let (bytes, saved) = before
+        .save_image(Vec::new(), || {
+            looks += 1;
+            looks < 5
+        })
+        .unwrap();
+    assert!(saved.is_interrupted && saved.items < before.stats().items / 4, "{saved:?}");
+    let (after, restored) = shape.restore(&Bytes(bytes), NOW);
+    assert!(restored.is_whole && restored.items == saved.items, "{restored:?}");
+    assert!((20_000..20_500).all(|number| after.get(&key(number)).is_some()));
+}
+
+#[test]
+fn what_is_damaged_is_counted_and_nothing_else_comes_in_its_place() {
+    let seed = seed();
+    let mut random = Xorshift::seeded(seed);
+    let shape = Shape { compress: false, ..Shape::of(16 * MIB) };
+    let (before, _) = shape.build(None, NOW);
+    let items = 8000;
+    (0..items).for_each(|number| put(&before, &key(number), &value(number, 1), <_>::default()));
+    put(&before, b"long", &noise(1, 900_000), Attributes::default());
+    let (image, saved) = save(&before);
+    for _ in 0..50 {
+        let mut bytes = image.0.clone();
+        for _ in 0..1 + random.draw() % 3 {
+            let at = random.draw() as usize % bytes.len();
+            bytes[at] ^= 1 << (random.draw() % 8);
+        }
+        if random.chance(0.3) {
+            bytes.truncate(random.draw() as usize % bytes.len());
+        }
+        let bytes = Bytes(bytes);
+        let Ok(head) = image_format::open(&bytes) else { continue };
+        let (after, _) = shape.build(Some(head), NOW);
+        let restored = after.restore(&bytes, &head, 2).unwrap();
+        assert!(!restored.is_whole, "{restored:?}");
+        // It looks at every value that is there.
+        let there = present(&after, items).len() as u64;
+        let long = after.get(b"long");
+        assert!(long.as_ref().is_none_or(|long| *long == noise(1, 900_000)));
+        assert_eq!(restored.items, there + u64::from(long.is_some()));
+        assert!(restored.items + restored.lost <= saved.items, "{restored:?}");
+    }
+}
+
+#[test]
+fn a_disk_that_fails_is_an_error() {
+    struct Full(usize);
+    impl std::io::Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let taken = bytes.len().min(self.0);
+            self.0 -= taken;
+            if taken == 0 { Err(std::io::ErrorKind::StorageFull.into()) } else { Ok(taken) }
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let (cache, _) = Shape::of(16 * MIB).build(None, NOW);
+    fill(&cache, 2000);
+    for room in [0, 10, 100, 1000] {
+        let error = cache.save_image(Full(room), || true).err().unwrap();
+        assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+    }
+}
