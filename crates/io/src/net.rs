@@ -27,8 +27,8 @@ pub enum Listener {
 }
 
 impl Listener {
-    /// Listens at `address`; the kernel keeps up to `backlog` connections that nobody has accepted.
-    pub fn bind_tcp(address: SocketAddr, backlog: i32) -> io::Result<Self> {
+    /// Takes `address`. Nobody can connect before [`Listener::listen`].
+    pub fn bind_tcp(address: SocketAddr) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         if address.is_ipv6() {
             // So that 0.0.0.0 and [::] can be listened on side by side.
@@ -37,25 +37,34 @@ impl Listener {
         socket.set_reuse_address(true)?;
         socket.set_keepalive(true)?;
         socket.bind(&SockAddr::from(address))?;
-        socket.listen(backlog)?;
         socket.set_nonblocking(true)?;
         let listener = mio::net::TcpListener::from_std(socket.into());
         let address = listener.local_addr()?;
         Ok(Self::Tcp(listener, address))
     }
 
-    /// Listens at `path`, which gets the permission bits `mode`. A socket that is left there from
-    /// an earlier run is removed; any other file is an error.
-    pub fn bind_unix(path: &Path, mode: u32, backlog: i32) -> io::Result<Self> {
+    /// Takes `path`, which gets the permission bits `mode`. A socket that is left there from an
+    /// earlier run is removed; any other file is an error. Nobody can connect before
+    /// [`Listener::listen`].
+    pub fn bind_unix(path: &Path, mode: u32) -> io::Result<Self> {
         if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket()) {
             fs::remove_file(path)?;
         }
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         crate::process::with_file_mode(mode, || socket.bind(&SockAddr::unix(path)?))?;
-        socket.listen(backlog)?;
         socket.set_nonblocking(true)?;
         let listener = mio::net::UnixListener::from_std(socket.into());
         Ok(Self::Unix(listener, path.to_path_buf()))
+    }
+
+    /// Lets connections come in; the kernel keeps up to `backlog` of them that nobody has accepted.
+    /// Fails if another process listens there since.
+    pub fn listen(&self, backlog: i32) -> io::Result<()> {
+        match self {
+            Self::Tcp(listener, _) => rustix::net::listen(listener, backlog)?,
+            Self::Unix(listener, _) => rustix::net::listen(listener, backlog)?,
+        }
+        Ok(())
     }
 
     /// The next connection; `WouldBlock` if there is none.
@@ -179,10 +188,13 @@ mod tests {
     #[test]
     fn a_port_of_zero_becomes_a_real_one() {
         let address = "127.0.0.1:0".parse().expect("an address");
-        let listener = Listener::bind_tcp(address, 8).expect("a free port");
+        let listener = Listener::bind_tcp(address).expect("a free port");
         let Listener::Tcp(_, bound) = &listener else {
             panic!("asked for TCP");
         };
+        let refused = std::net::TcpStream::connect(bound).expect_err("nobody listens yet");
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+        listener.listen(8).expect("nobody else listens there");
         assert_ne!(bound.port(), 0);
         assert_eq!(listener.name(), format!("tcp:{bound}"));
         let error = listener.accept().expect_err("nobody has connected");
@@ -194,11 +206,11 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("larder-net-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         let path = folder.join("socket");
-        drop(Listener::bind_unix(&path, 0o700, 8).expect("bind"));
-        Listener::bind_unix(&path, 0o700, 8).expect("bind again over the left-over socket");
+        drop(Listener::bind_unix(&path, 0o700).expect("bind"));
+        Listener::bind_unix(&path, 0o700).expect("bind again over the left-over socket");
         fs::remove_file(&path).expect("remove the socket");
         fs::write(&path, "precious").expect("write a file");
-        Listener::bind_unix(&path, 0o700, 8).expect_err("a file is no socket");
+        Listener::bind_unix(&path, 0o700).expect_err("a file is no socket");
         fs::remove_dir_all(&folder).expect("clean up");
     }
 }

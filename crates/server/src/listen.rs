@@ -11,11 +11,10 @@ use crate::options::Options;
 /// has to be asked for.
 const HOST_DEFAULT: &str = "127.0.0.1";
 
-/// Opens every listener that the options name.
-pub fn open(options: &Options) -> Result<Vec<Listener>, String> {
-    let backlog = i32::try_from(options.backlog).unwrap_or(i32::MAX);
+/// Takes every address that the options name. Nobody can connect yet.
+pub fn bind(options: &Options) -> Result<Vec<Listener>, String> {
     if let Some(path) = &options.unix_path {
-        let listener = Listener::bind_unix(path, options.unix_mode, backlog)
+        let listener = Listener::bind_unix(path, options.unix_mode)
             .map_err(|error| format!("cannot listen on {}: {error}", path.display()))?;
         return Ok(vec![listener]);
     }
@@ -25,10 +24,20 @@ pub fn open(options: &Options) -> Result<Vec<Listener>, String> {
     for name in names {
         let failed = |error: io::Error| format!("cannot listen on {name}: {error}");
         for address in resolve(name, options.port).map_err(failed)? {
-            listeners.push(Listener::bind_tcp(address, backlog).map_err(failed)?);
+            listeners.push(Listener::bind_tcp(address).map_err(failed)?);
         }
     }
     Ok(listeners)
+}
+
+/// Lets connections come in.
+pub fn listen(listeners: &[Listener], options: &Options) -> Result<(), String> {
+    let backlog = i32::try_from(options.backlog).unwrap_or(i32::MAX);
+    for listener in listeners {
+        let listening = listener.listen(backlog);
+        listening.map_err(|error| format!("cannot listen on {}: {error}", listener.name()))?;
+    }
+    Ok(())
 }
 
 /// The addresses that a name stands for: `host`, `host:port`, `1.2.3.4`, `[::1]:port`, `::1`, `*`,

@@ -3,6 +3,7 @@
 //! ```text
 //! main -> options            the command line
 //!      -> start              sockets, process, threads, signals
+//!         -> memory_file     what is saved at the end, and read at the start
 //!         -> acceptor        connections come in and are dealt out
 //!         -> worker          one loop per thread
 //!            -> turn         one connection: read, plan, execute, write
@@ -22,6 +23,7 @@ mod connection;
 mod counters;
 mod dump;
 mod listen;
+mod memory_file;
 mod options;
 mod output;
 mod plan;

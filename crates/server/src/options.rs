@@ -58,8 +58,10 @@ pub struct Options {
     pub flash_write_limit: Option<f64>,
     /// `--flash-reads`: how flash is read; `None` leaves it to what the kernel allows.
     pub flash_reads: Option<ReadMethod>,
-    /// `--flash-save-seconds`: how long a clean stop may save memory to flash; 0 not at all.
-    pub flash_save_seconds: u64,
+    /// `-e`: the file that memory is saved to by a clean stop.
+    pub memory_file: Option<PathBuf>,
+    /// `--save-seconds`: how long a clean stop may save memory, to flash or a file; 0 not at all.
+    pub save_seconds: u64,
     /// CAS uniques are given to clients.
     pub cas: bool,
     /// Worker threads.
@@ -120,7 +122,8 @@ impl Default for Options {
             flash: None,
             flash_write_limit: None,
             flash_reads: None,
-            flash_save_seconds: 0,
+            memory_file: None,
+            save_seconds: 0,
             cas: true,
             threads: 0,
             connections_max: 0,
@@ -157,6 +160,16 @@ impl Options {
     pub fn dialect(&self) -> Dialect {
         Dialect { text_cost: self.text_cost }
     }
+
+    /// Refuses what does not go together.
+    fn check(&self) -> Result<(), UsageError> {
+        if self.memory_file.is_some() && self.flash.is_some() {
+            let text = "--memory-file is not for a server with --flash: a clean stop saves memory \
+                        to flash";
+            return Err(UsageError(text.to_owned()));
+        }
+        Ok(())
+    }
 }
 
 /// What a command line asks for.
@@ -188,6 +201,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, Usa
             return Ok(Command::Print(text));
         }
     }
+    options.check()?;
     Ok(Command::Serve(Box::new(options)))
 }
 

@@ -12,6 +12,7 @@ use stdx::sync::lock;
 
 use crate::connection::Info;
 use crate::counters::{CounterSets, Sums};
+use crate::memory_file::Found;
 use crate::options::Options;
 use crate::output::ParkedLimit;
 use crate::watch::{EvictionLog, Watchers};
@@ -45,6 +46,8 @@ pub struct Server {
     pub memory_bytes: AtomicUsize,
     /// What `stats reset` subtracts.
     pub reset: Mutex<Sums>,
+    /// What the memory file held at the start, if there was one.
+    pub found: Option<Found>,
     /// When the server started.
     pub started: Stopwatch,
     /// Where it listens, the first of them; for `stats settings`.

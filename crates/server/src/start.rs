@@ -5,8 +5,12 @@
 //! hardly anything can fail any more, because then nobody hears of it, but before it has threads;
 //! and the pidfile is written by the process that stays.
 //!
-//! When a signal says stop, the threads end first. Then what is in memory moves to flash, if there
-//! is any, until that is done, its time is over, or another signal comes.
+//! A memory file is read before anybody can connect, and removed as the very last thing before
+//! somebody is served ([`crate::memory_file`]): whatever fails before leaves it to the next start.
+//!
+//! When a signal says stop, the threads end first. Then what is in memory moves to flash, or is
+//! written to the memory file, if there is one of them, until that is done, its time is over, or
+//! another signal comes.
 //!
 //! Threads: this one waits for signals, one accepts, `-t` of them work, and one does the cache's
 //! background work.
@@ -24,13 +28,16 @@ use ::io::moment::Stopwatch;
 use ::io::net::Listener;
 use ::io::poll::{Poll, Waker};
 use ::io::{SystemClock, process};
-use larder::{Cache, FlashFit, FlashSettings, SaveEnd, Saved};
+use larder::{
+    Builder, Cache, FlashFit, FlashSettings, ImageHead, ImageSaved, Restored, SaveEnd, Saved,
+};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use crate::acceptor::{self, Acceptor};
 use crate::counters::{CounterSets, Sums};
 use crate::listen;
+use crate::memory_file::{Found, MemoryFile};
 use crate::options::Options;
 use crate::output::ParkedLimit;
 use crate::server::{Connections, Server};
@@ -51,13 +58,18 @@ pub fn serve(options: Options) -> Result<(), String> {
     for warning in &options.warnings {
         eprintln!("larder: {warning}");
     }
-    let listeners = listen::open(&options)?;
+    let listeners = listen::bind(&options)?;
     prepare_process(&options)?;
+    let memory_file = options.memory_file.as_deref().map(MemoryFile::open).transpose()?;
     let failed = |error: std::io::Error| format!("cannot start: {error}");
     let polls =
         (0..options.threads).map(|_| Poll::new()).collect::<Result<Vec<_>, _>>().map_err(failed)?;
     let accept_poll = Poll::new().map_err(failed)?;
-    let server = build(options, &listeners, &polls, &accept_poll)?;
+    let head = memory_file.as_ref().map(MemoryFile::head);
+    let mut server = build(options, head, &listeners, &polls, &accept_poll)?;
+    server.found = restore(&server, memory_file.as_ref())?;
+    let server = server;
+    listen::listen(&listeners, &server.options)?;
     let acceptor = Acceptor::new(&server, listeners, accept_poll).map_err(failed)?;
     announce(&server);
     settle_process(&server.options)?;
@@ -65,6 +77,7 @@ pub fn serve(options: Options) -> Result<(), String> {
     // From here on the signals wait in a pipe, so that none can end the process half started.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1, SIGHUP]).map_err(failed)?;
     let left_behind = left_behind(&server.options)?;
+    let memory_file = memory_file.map(discard).transpose()?;
 
     thread::scope(|scope| {
         for (number, poll) in polls.into_iter().enumerate() {
@@ -83,7 +96,7 @@ pub fn serve(options: Options) -> Result<(), String> {
         }
         server.stop();
     });
-    save(&server, &mut signals);
+    save(&server, memory_file, &mut signals);
     if let Err(error) = server.cache.close_flash() {
         eprintln!("larder: what was not yet on flash is lost: {error}");
     }
@@ -94,34 +107,92 @@ pub fn serve(options: Options) -> Result<(), String> {
     Ok(())
 }
 
-/// Moves what is in memory to flash, for the next start.
-fn save(server: &Server, signals: &mut Signals) {
-    let patience = Duration::from_secs(server.options.flash_save_seconds);
-    if server.options.flash.is_none() || patience.is_zero() {
-        return;
+/// Stores what the memory file holds.
+fn restore(server: &Server, file: Option<&MemoryFile>) -> Result<Option<Found>, String> {
+    let Some(file) = file else { return Ok(None) };
+    let found = file.restore(&server.cache, server.options.threads)?;
+    if let Some(Found { restored, ms }) = &found {
+        let Restored { items, bytes, expired, refused, lost, is_whole } = *restored;
+        // What is lost is said to everybody.
+        server.log(
+            u32::from(is_whole),
+            &format!(
+                "restored {items} items of {bytes} bytes from the memory file in {ms} ms; \
+                 {expired} were over, {refused} did not fit, {lost} were damaged{}",
+                if is_whole { "" } else { ", or more: the file is not whole" }
+            ),
+        );
     }
+    Ok(found)
+}
+
+/// Removes what was restored from, for good.
+fn discard(mut file: MemoryFile) -> Result<MemoryFile, String> {
+    file.discard()?;
+    Ok(file)
+}
+
+/// Saves what is in memory for the next start, wherever that is to be.
+fn save(server: &Server, memory_file: Option<MemoryFile>, signals: &mut Signals) {
+    let patience = Duration::from_secs(server.options.save_seconds);
     let began = Stopwatch::start();
     let mut is_hurried = false;
-    let saved = server.cache.save_to_flash(|| {
+    let goes_on = || {
         is_hurried |= signals.pending().any(|signal| signal != SIGHUP);
         !is_hurried && !began.rest_of(patience).is_zero()
-    });
+    };
+    let text = match memory_file {
+        _ if patience.is_zero() => memory_file.map(MemoryFile::leave).and(None),
+        Some(file) => Some(save_to_file(server, file, goes_on)),
+        None if server.options.flash.is_some() => Some(save_to_flash(server, goes_on)),
+        None => None,
+    };
+    if let Some((text, is_cut)) = text {
+        let why = match is_cut {
+            false => "",
+            true if is_hurried => ": another signal came",
+            true => ": --save-seconds are over",
+        };
+        let seconds = began.elapsed().as_secs_f64();
+        server.log(0, &format!("{text} in {seconds:.1} s{why}"));
+    }
+}
+
+/// Moves what is in memory to flash; says what came of it, and whether it was cut short.
+fn save_to_flash(server: &Server, goes_on: impl FnMut() -> bool) -> (String, bool) {
+    let saved = server.cache.save_to_flash(goes_on);
     let why = match saved.end {
-        SaveEnd::Complete => "",
-        SaveEnd::Interrupted if is_hurried => ": another signal came",
-        SaveEnd::Interrupted => ": --flash-save-seconds are over",
-        SaveEnd::Full => ": flash has no room for more",
-        SaveEnd::Failing => ": the device takes no writes",
+        SaveEnd::Complete | SaveEnd::Interrupted => "",
+        SaveEnd::Full => ", as flash has no room for more",
+        SaveEnd::Failing => ", as the device takes no writes",
     };
     let Saved { items, bytes, left, too_large, .. } = saved;
-    let seconds = began.elapsed().as_secs_f64();
-    server.log(
-        0,
-        &format!(
-            "saved {items} items of {bytes} bytes to flash in {seconds:.1} s; {left} left out, of \
-             these {too_large} too long for it{why}"
-        ),
+    let text = format!(
+        "saved {items} items of {bytes} bytes to flash, and left {left} out{why}, of these \
+         {too_large} too long for it,"
     );
+    (text, saved.end == SaveEnd::Interrupted)
+}
+
+/// Writes what is in memory to the memory file; says what came of it, and whether it was cut short.
+fn save_to_file(
+    server: &Server,
+    mut file: MemoryFile,
+    goes_on: impl FnMut() -> bool,
+) -> (String, bool) {
+    match file.save(&server.cache, goes_on) {
+        Ok(saved) => {
+            let ImageSaved { items, bytes, image_bytes, is_interrupted } = saved;
+            let text = format!(
+                "saved {items} items of {bytes} bytes as {image_bytes} bytes to the memory file"
+            );
+            (text, is_interrupted)
+        }
+        Err(error) => {
+            file.leave();
+            (format!("what is in memory is lost: {error};"), false)
+        }
+    }
 }
 
 /// Starts a named thread of the server.
@@ -175,37 +246,14 @@ fn settle_process(options: &Options) -> Result<(), String> {
 /// Builds the cache and what the threads share.
 fn build(
     options: Options,
+    memory_file: Option<Option<ImageHead>>,
     listeners: &[Listener],
     polls: &[Poll],
     accept_poll: &Poll,
 ) -> Result<Server, String> {
     let memory_bytes = options.memory_megabytes << 20;
     let evictions = Arc::new(EvictionLog::default());
-    let mut builder = Cache::builder()
-        .memory_bytes(memory_bytes)
-        .item_bytes_max(options.item_bytes_max)
-        .evict(options.evict)
-        .policy(options.policy)
-        .cost_unit_us(options.cost_unit_us)
-        .compress(options.compressed)
-        .observer(Arc::clone(&evictions) as _);
-    if let Some(share) = options.hot_target {
-        builder = builder.hot_target(share);
-    }
-    if let Some(measure) = options.measure_costs {
-        builder = builder.measure_costs(measure);
-    }
-    if let Some(factor) = options.growth_factor {
-        builder = builder.growth_factor(factor);
-    }
-    if let Some(bytes) = options.item_bytes_min {
-        // memcached means the bytes of key, value and flags; the header beside them is small.
-        builder = builder.chunk_bytes_min(bytes);
-    }
-    if let Some((path, bytes)) = &options.flash {
-        fit_flash(&options, memory_bytes, *bytes)?;
-        builder = builder.flash(open_flash(path, *bytes, &options)?);
-    }
+    let builder = builder(&options, memory_file, Arc::clone(&evictions))?;
     let cache = builder.build().map_err(|error| format!("cannot build the cache: {error}"))?;
     let limit_bytes = cache.stats().limit_bytes as usize;
     if limit_bytes > memory_bytes {
@@ -233,11 +281,50 @@ fn build(
         verbosity: AtomicU32::new(options.verbosity),
         memory_bytes: AtomicUsize::new(memory_bytes),
         reset: Mutex::new(Sums::default()),
+        found: None,
         started: Stopwatch::start(),
         listening: listeners.iter().map(Listener::name).collect(),
         clock: SystemClock::new(),
         options,
     })
+}
+
+/// The cache that the options ask for; with a memory file, from what that begins with.
+fn builder(
+    options: &Options,
+    memory_file: Option<Option<ImageHead>>,
+    evictions: Arc<EvictionLog>,
+) -> Result<Builder, String> {
+    let memory_bytes = options.memory_megabytes << 20;
+    let mut builder = Cache::builder()
+        .memory_bytes(memory_bytes)
+        .item_bytes_max(options.item_bytes_max)
+        .evict(options.evict)
+        .policy(options.policy)
+        .cost_unit_us(options.cost_unit_us)
+        .compress(options.compressed)
+        .observer(evictions);
+    if let Some(share) = options.hot_target {
+        builder = builder.hot_target(share);
+    }
+    if let Some(measure) = options.measure_costs {
+        builder = builder.measure_costs(measure);
+    }
+    if let Some(factor) = options.growth_factor {
+        builder = builder.growth_factor(factor);
+    }
+    if let Some(bytes) = options.item_bytes_min {
+        // memcached means the bytes of key, value and flags; the header beside them is small.
+        builder = builder.chunk_bytes_min(bytes);
+    }
+    if let Some((path, bytes)) = &options.flash {
+        fit_flash(options, memory_bytes, *bytes)?;
+        builder = builder.flash(open_flash(path, *bytes, options)?);
+    }
+    if let Some(head) = memory_file {
+        builder = builder.image(head);
+    }
+    Ok(builder)
 }
 
 /// Says what the index can lead to on flash, or why there is too much of it: before the file is

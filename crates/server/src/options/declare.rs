@@ -410,17 +410,24 @@ pub const DECLARATIONS: &[Declaration] = &[
     valued(None, "flash-write-limit", text("BYTES[/s|/h|/d]", set_flash_write_limit), None,
         "Write no more than this to flash in the long run (k, m, g), for its life's sake; what was \
          read goes first. Ten minutes' worth may be saved up. Without it there is no limit."),
+    valued(Some('e'), "memory-file",
+        text("FILE", |o, v| { o.memory_file = Some(v.into()); Ok(()) }), None,
+        "A file, not there yet, that a stop by SIGTERM or SIGINT saves memory to, and that the \
+         start after it reads and removes before it listens. Not with --flash, where memory is \
+         saved to."),
+    valued(None, "save-seconds",
+        numbered("seconds", 0, 3600, |o, n| o.save_seconds = n), Some("60"),
+        "How long a stop by SIGTERM or SIGINT may take to save what is in memory, to flash or the \
+         memory file, so that it is there after the start; what is left by then is given up. \
+         systemd kills after 90. 0 saves nothing."),
     valued(None, "flash-save-seconds",
-        numbered("seconds", 0, 3600, |o, n| o.flash_save_seconds = n), Some("60"),
-        "How long a stop by SIGTERM or SIGINT may take to save to flash what is in memory, so that \
-         it is there after the start; what is left by then is given up. systemd kills after 90. 0 \
-         saves nothing."),
+        numbered("seconds", 0, 3600, |o, n| o.save_seconds = n), None,
+        "Another name of --save-seconds."),
     missing(None, "redis-port", Some("PORT"), "Redis's protocol on a port of its own."),
     missing(None, "admin-port", Some("PORT"), "A page for people and Prometheus."),
     missing(Some('S'), "enable-sasl", None, "SASL authentication."),
     missing(Some('Y'), "auth-file", Some("FILE"), "Users and passwords for the text protocol."),
     missing(Some('Z'), "enable-ssl", None, "TLS."),
-    missing(Some('e'), "memory-file", Some("FILE"), "A file that items survive a restart in."),
     missing(Some('N'), "napi-ids", Some("COUNT"), "Workers by network queue."),
     valued(Some('h'), "help", Kind::Print(help::help), None, "Print this."),
     valued(Some('V'), "version", Kind::Print(help::version), None, "Print the version."),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::Stats;
 use crate::commands::VERSION;
 use crate::counters::Sums;
+use crate::memory_file::Found;
 use crate::server::Server;
 
 /// Everything that memcached_exporter, Telegraf, Datadog and memcached-tool look for.
@@ -32,6 +33,9 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     if let Some(flash) = &cache.flash {
         super::flash::extstore(flash, stats);
     }
+    if server.options.memory_file.is_some() {
+        memory_file(server.found.unwrap_or_default(), stats);
+    }
     let (watchers, skipped) = server.watchers.numbers();
     stats.lines(&[
         ("log_worker_dropped", 0),
@@ -41,6 +45,19 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
         ("log_watchers", watchers as u64),
         ("unexpected_napi_ids", 0),
         ("round_robin_fallback", 0),
+    ]);
+}
+
+/// What the start found in the memory file; all 0 if there was none.
+fn memory_file(found: Found, stats: &mut Stats<'_>) {
+    let Found { restored, ms } = found;
+    stats.lines(&[
+        ("restored_items", restored.items),
+        ("restored_bytes", restored.bytes),
+        ("restored_expired", restored.expired),
+        ("restored_refused", restored.refused),
+        ("restored_lost", restored.lost),
+        ("restored_ms", ms),
     ]);
 }
 

@@ -1,5 +1,6 @@
 //! `stats settings`.
 
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use ::io::device::ReadMethod;
@@ -78,6 +79,7 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     stats.line("ssl_enabled", "no");
     stats.line("proxy_enabled", "no");
     stats.line("num_napi_ids", 0);
-    stats.line("memory_file", "NULL");
+    let memory_file = options.memory_file.as_deref().unwrap_or(Path::new("NULL"));
+    stats.line("memory_file", memory_file.display());
     stats.line("client_flags_size", 4);
 }

@@ -1,0 +1,222 @@
+//! The memory file, `-e`: a clean stop writes what is in memory to it, and the next start reads it.
+//!
+//! What keeps an older value from coming back is an order of steps:
+//!
+//! ```text
+//!   start   lock FILE.tmp | read FILE | store its items | remove FILE | serve
+//!   stop    threads end | write FILE.tmp | sync | rename to FILE | sync the folder | exit
+//! ```
+//!
+//! - FILE is there only while nobody serves. It is removed, and the folder synced, before the first
+//!   request is read, so a process that is killed later, with the machine or alone, leaves nothing
+//!   that could be read. One that is killed before leaves FILE as it was, and no client has been
+//!   told anything since: reading it again is right.
+//! - FILE comes into being whole or not at all: it is synced under another name first. The threads
+//!   that serve have ended by then, so it holds the last word on every key.
+//! - FILE.tmp is open and locked for as long as the server lives, and becomes FILE as it is. So a
+//!   second server with the same file is refused, also while the first one saves; and that the
+//!   folder can be written to is known at the start.
+//!
+//! What is there and is no image of this format is never touched: the start is refused.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use ::io::moment::Stopwatch;
+use larder::image_format::{self, MAGIC, OpenError};
+use larder::{Cache, ImageHead, ImageSaved, ImageSource, Restored};
+
+/// How often FILE.tmp is opened anew because the server that had it renamed it meanwhile.
+const OPEN_ATTEMPTS: usize = 8;
+
+/// The memory file of a server.
+#[derive(Debug)]
+pub struct MemoryFile {
+    path: PathBuf,
+    temporary_path: PathBuf,
+    /// FILE.tmp, locked.
+    temporary: File,
+    /// FILE, as long as it is there.
+    image: Option<(ImageFile, ImageHead)>,
+}
+
+/// What a start found.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Found {
+    /// What came of its items.
+    pub restored: Restored,
+    /// How long that took.
+    pub ms: u64,
+}
+
+/// A file that is read at any place.
+#[derive(Debug)]
+struct ImageFile(File);
+
+impl ImageSource for ImageFile {
+    fn bytes(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(target, offset)
+    }
+}
+
+impl MemoryFile {
+    /// Opens what is there, and takes care that nobody else does.
+    pub fn open(path: &Path) -> Result<Self, String> {
+        // Going to the background changes the folder.
+        let path = std::path::absolute(path).map_err(|error| refusal(path, &error))?;
+        let mut name = OsString::from(&path);
+        name.push(".tmp");
+        let temporary_path = PathBuf::from(name);
+        let mut temporary = open_locked(&temporary_path)?;
+        let mut first = Vec::new();
+        let length = MAGIC.len() as u64;
+        (&mut temporary)
+            .take(length)
+            .read_to_end(&mut first)
+            .map_err(|error| refusal(&temporary_path, &error))?;
+        if !MAGIC.starts_with(&first) {
+            return Err(refusal(&temporary_path, &OpenError::Foreign));
+        }
+        temporary.set_len(0).map_err(|error| refusal(&temporary_path, &error))?;
+        // Behind the lock: whoever has written this file has ended.
+        let image = find(&path)?;
+        Ok(Self { path, temporary_path, temporary, image })
+    }
+
+    /// What the image begins with, if there is one.
+    pub fn head(&self) -> Option<ImageHead> {
+        self.image.as_ref().map(|(_, head)| *head)
+    }
+
+    /// Stores its items in a cache that was built with its head.
+    pub fn restore(&self, cache: &Cache, threads: usize) -> Result<Option<Found>, String> {
+        let Some((image, head)) = &self.image else { return Ok(None) };
+        let began = Stopwatch::start();
+        let restored = cache.restore(image, head, threads);
+        let restored = restored.map_err(|error| refusal(&self.path, &error))?;
+        Ok(Some(Found { restored, ms: began.elapsed().as_millis() as u64 }))
+    }
+
+    /// Removes it: from now on what it holds may be old.
+    pub fn discard(&mut self) -> Result<(), String> {
+        if self.image.take().is_none() {
+            return Ok(());
+        }
+        let removed = fs::remove_file(&self.path).and_then(|()| sync_folder(&self.path));
+        removed.map_err(|error| {
+            format!("cannot remove {} before others change its items: {error}", self.path.display())
+        })
+    }
+
+    /// Writes what is in memory, as long as `goes_on` says so. After an error there is no file, and
+    /// FILE.tmp is for [`Self::leave`].
+    pub fn save(
+        &mut self,
+        cache: &Cache,
+        goes_on: impl FnMut() -> bool,
+    ) -> Result<ImageSaved, String> {
+        // Somebody may have put something there since it was removed.
+        find(&self.path)?;
+        let failed =
+            |error: io::Error| format!("cannot write {}: {error}", self.temporary_path.display());
+        self.temporary.set_len(0).and_then(|()| self.temporary.rewind()).map_err(failed)?;
+        let (_, saved) = cache.save_image(&self.temporary, goes_on).map_err(failed)?;
+        self.temporary.sync_all().map_err(failed)?;
+        let named = fs::rename(&self.temporary_path, &self.path);
+        named.and_then(|()| sync_folder(&self.path)).map_err(|error| {
+            format!(
+                "cannot rename {} to {}: {error}",
+                self.temporary_path.display(),
+                self.path.display()
+            )
+        })?;
+        Ok(saved)
+    }
+
+    /// Leaves nothing behind.
+    pub fn leave(self) {
+        // Room is given back even where the name stays.
+        let _ = self.temporary.set_len(0);
+        let _ = fs::remove_file(&self.temporary_path);
+    }
+}
+
+/// Opens a file of this name and locks it; makes it if there is none.
+fn open_locked(path: &Path) -> Result<File, String> {
+    let failed = |error: io::Error| refusal(path, &error);
+    for _ in 0..OPEN_ATTEMPTS {
+        check_kind(path)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(format!("another server uses {} for --memory-file", path.display()));
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        let same = |found: &fs::Metadata| (found.dev(), found.ino());
+        let opened = file.metadata().map_err(failed)?;
+        match fs::symlink_metadata(path) {
+            Ok(named) if same(&named) == same(&opened) => return Ok(file),
+            // Whoever had it has saved to it, and it has its other name now.
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    Err(failed(io::Error::other("others take its place again and again")))
+}
+
+/// The image of this name, if there is one. An empty file counts as none.
+fn find(path: &Path) -> Result<Option<(ImageFile, ImageHead)>, String> {
+    check_kind(path)?;
+    let file = match File::open(path) {
+        Ok(file) => ImageFile(file),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(refusal(path, &error)),
+    };
+    if file.bytes().map_err(|error| refusal(path, &error))? == 0 {
+        return Ok(None);
+    }
+    let head = image_format::open(&file).map_err(|error| refusal(path, &error))?;
+    Ok(Some((file, head)))
+}
+
+/// Refuses what is no file.
+fn check_kind(path: &Path) -> Result<(), String> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if !found.is_file() => {
+            Err(refusal(path, &io::Error::other("it is no regular file")))
+        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(refusal(path, &error)),
+        _ => Ok(()),
+    }
+}
+
+/// Makes what happened to a file's name last.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    File::open(folder)?.sync_all()
+}
+
+/// Why a file cannot be used, and what to do about it.
+fn refusal(path: &Path, error: &(dyn std::error::Error + 'static)) -> String {
+    let advice = match error.downcast_ref::<OpenError>() {
+        Some(OpenError::Foreign) => "; it is left as it is: name another file, or remove it",
+        Some(OpenError::Version(_)) => {
+            "; start the version of larder that saved it, or remove it to start empty"
+        }
+        Some(OpenError::Damaged) => "; remove it to start empty",
+        _ => "",
+    };
+    format!("cannot use {} for --memory-file: {error}{advice}", path.display())
+}

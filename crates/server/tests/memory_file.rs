@@ -1,0 +1,232 @@
+//! The memory file: a clean stop and the start after it bring back what was in memory; after a
+//! kill nothing comes back, and nothing old ever does. And what is refused.
+
+mod common;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use common::{Client, Server};
+use tempfile::TempDir;
+
+const ITEMS: usize = 5000;
+
+struct Place {
+    _folder: TempDir,
+    file: PathBuf,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("memory");
+        Self { _folder: folder, file }
+    }
+
+    fn name(&self) -> &str {
+        self.file.to_str().expect("text")
+    }
+
+    fn temporary(&self) -> PathBuf {
+        self.file.with_extension("tmp")
+    }
+
+    fn start(&self, options: &[&str]) -> Server {
+        Server::start(&[&["-m", "64", "-e", self.name()], options].concat())
+    }
+
+    /// A start that ends by itself.
+    fn try_start(&self, options: &[&str]) -> Output {
+        let arguments = [&["-p", "0", "-m", "64", "-e", self.name()], options].concat();
+        let output = Command::new(env!("CARGO_BIN_EXE_larder")).args(arguments).output();
+        output.expect("it runs")
+    }
+
+    /// What such a start says.
+    fn refusal(&self, options: &[&str]) -> String {
+        let output = self.try_start(options);
+        assert!(!output.status.success());
+        String::from_utf8(output.stderr).expect("text")
+    }
+}
+
+fn stop(mut server: Server, signal: &str) {
+    server.signal(signal);
+    assert!(server.wait().success());
+}
+
+fn kill(mut server: Server) {
+    server.signal("KILL");
+    server.wait();
+}
+
+/// Values of a few bytes to some kilobytes; every thousandth is in several chunks.
+fn value(number: usize, version: usize) -> String {
+    let repeats = if number.is_multiple_of(1000) { 20_000 } else { 1 + number % 300 };
+    format!("{number}.{version}, ").repeat(repeats)
+}
+
+fn store_all(client: &mut Client, version: usize) {
+    for number in 0..ITEMS {
+        let (value, ttl) = (value(number, version), if number % 2 == 0 { 0 } else { 100_000 });
+        let line = format!("set key-{number} {number} {ttl} {}\r\n{value}\r\n", value.len());
+        client.ask(&line, "STORED\r\n");
+    }
+}
+
+fn unique(client: &mut Client, key: &str) -> u64 {
+    client.send(format!("mg {key} c\r\n").as_bytes());
+    let line = client.read_to("\r\n");
+    let unique = line.trim_end().strip_prefix("HD c").expect("it is there");
+    unique.parse().expect("a number")
+}
+
+#[test]
+fn what_was_in_memory_is_there_after_a_clean_stop_and_the_file_is_not() {
+    for signal in ["TERM", "INT", "USR1"] {
+        let place = Place::new();
+        let server = place.start(&[]);
+        assert!(!place.file.exists(), "a first start finds nothing");
+        let mut client = server.connect();
+        store_all(&mut client, 1);
+        client.ask("delete key-17\r\n", "DELETED\r\n");
+        let before = unique(&mut client, "key-18");
+        stop(server, signal);
+        assert!(place.file.exists() && !place.temporary().exists());
+        let server = place.start(&[]);
+        assert_eq!(server.stat("restored_items"), ITEMS as u64 - 1);
+        assert!(!place.file.exists(), "whatever happens from now on, it cannot be read again");
+        assert_eq!(server.stat("restored_lost"), 0);
+        let mut client = server.connect();
+        assert_eq!(unique(&mut client, "key-18"), before);
+        for number in (0..ITEMS).filter(|&number| number != 17) {
+            let value = value(number, 1);
+            client.ask(
+                &format!("get key-{number}\r\n"),
+                &format!("VALUE key-{number} {number} {}\r\n{value}\r\nEND\r\n", value.len()),
+            );
+        }
+        client.ask("mg key-17 v\r\n", "EN\r\n");
+        client.ask("set newer 0 0 1\r\nx\r\n", "STORED\r\n");
+        assert!(unique(&mut client, "newer") > before);
+        client.send(b"stats settings\r\n");
+        let settings = client.read_to("END\r\n");
+        assert!(settings.contains(&format!("STAT memory_file {}\r\n", place.name())));
+    }
+}
+
+#[test]
+fn after_a_kill_nothing_old_comes_back() {
+    let place = Place::new();
+    let server = place.start(&[]);
+    store_all(&mut server.connect(), 1);
+    stop(server, "TERM");
+    let server = place.start(&[]);
+    // The file's values become old here.
+    store_all(&mut server.connect(), 2);
+    kill(server);
+    let server = place.start(&[]);
+    assert_eq!(server.stat("curr_items"), 0);
+    store_all(&mut server.connect(), 3);
+    stop(server, "TERM");
+    let server = place.start(&[]);
+    let mut client = server.connect();
+    let value = value(4, 3);
+    client.ask("get key-4\r\n", &format!("VALUE key-4 4 {}\r\n{value}\r\nEND\r\n", value.len()));
+}
+
+#[test]
+fn a_start_that_fails_before_it_serves_leaves_the_file_to_the_next() {
+    let place = Place::new();
+    let server = place.start(&[]);
+    store_all(&mut server.connect(), 1);
+    stop(server, "TERM");
+    let text = place.refusal(&["-P", "/nowhere/at/all"]);
+    assert!(text.contains("cannot write /nowhere/at/all"), "{text}");
+    let server = place.start(&[]);
+    assert_eq!(server.stat("curr_items"), ITEMS as u64);
+}
+
+#[test]
+fn what_is_not_ours_is_refused_and_stays() {
+    for content in [&b"#!/bin/sh\n"[..], b"LARDERIM\x02\0\0\0 and more", b"LARDERIM"] {
+        let place = Place::new();
+        fs::write(&place.file, content).expect("writable");
+        let padded = [content, &[0; 100]].concat();
+        fs::write(&place.file, &padded).expect("writable");
+        let text = place.refusal(&[]);
+        assert!(text.contains("cannot use") && text.contains("remove it"), "{text}");
+        assert_eq!(fs::read(&place.file).expect("readable"), padded);
+    }
+    let place = Place::new();
+    fs::write(place.temporary(), "precious").expect("writable");
+    let text = place.refusal(&[]);
+    assert!(text.contains("memory.tmp") && text.contains("another file"), "{text}");
+    assert_eq!(fs::read(place.temporary()).expect("readable"), b"precious");
+    fs::remove_file(place.temporary()).expect("it is there");
+    fs::create_dir(&place.file).expect("writable");
+    assert!(place.refusal(&[]).contains("no regular file"));
+}
+
+#[test]
+fn a_file_that_appears_meanwhile_is_not_overwritten() {
+    let place = Place::new();
+    let server = place.start(&[]);
+    store_all(&mut server.connect(), 1);
+    fs::write(&place.file, "precious").expect("writable");
+    stop(server, "TERM");
+    assert_eq!(fs::read(&place.file).expect("readable"), b"precious");
+    assert!(!place.temporary().exists(), "and there is no half of one");
+}
+
+#[test]
+fn a_second_server_with_the_same_file_is_refused() {
+    let place = Place::new();
+    let server = place.start(&[]);
+    store_all(&mut server.connect(), 1);
+    let text = place.refusal(&[]);
+    assert!(text.contains("another server uses"), "{text}");
+    stop(server, "TERM");
+    assert_eq!(place.start(&[]).stat("curr_items"), ITEMS as u64);
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_refused_at_the_start_and_flash_too() {
+    let mut place = Place::new();
+    let text = {
+        let flash = format!("{}:64m", place.file.with_extension("flash").display());
+        place.refusal(&["--flash", &flash])
+    };
+    assert!(text.contains("saves memory to flash"), "{text}");
+    place.file = place.file.join("nowhere");
+    let text = place.refusal(&[]);
+    assert!(text.contains("cannot use") && text.contains("No such file"), "{text}");
+}
+
+#[test]
+fn nothing_is_saved_if_that_is_not_wanted() {
+    for name in ["--save-seconds", "--flash-save-seconds"] {
+        let place = Place::new();
+        let server = place.start(&[name, "0"]);
+        store_all(&mut server.connect(), 1);
+        stop(server, "TERM");
+        assert!(!place.file.exists() && !place.temporary().exists());
+    }
+}
+
+#[test]
+fn a_damaged_file_gives_what_is_left_of_it() {
+    let place = Place::new();
+    let server = place.start(&[]);
+    store_all(&mut server.connect(), 1);
+    stop(server, "TERM");
+    let mut bytes = fs::read(&place.file).expect("readable");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&place.file, &bytes).expect("writable");
+    let server = place.start(&[]);
+    let (restored, lost) = (server.stat("restored_items"), server.stat("restored_lost"));
+    assert!(lost > 0 && restored > 0 && restored + lost == ITEMS as u64, "{restored}, {lost}");
+    assert_eq!(server.stat("curr_items"), restored);
+}
