@@ -44,6 +44,10 @@ pub fn run(options: &RestartOptions) -> Outcome<()> {
     if !options.no_flash {
         recipe = recipe.with([format!("--flash {}:{}m", file.path().display(), options.flash_mb)]);
     }
+    if options.memory_file {
+        // Both go away with the run: what is left is the path of one or the other.
+        recipe = recipe.with([format!("--memory-file {}", file.path().display())]);
+    }
     let machine = Machine::describe();
     machine::pin(options.servers_options.client_core)?;
     let content = Content::new(&options.values, options.seed)?;

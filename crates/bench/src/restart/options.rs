@@ -65,9 +65,13 @@ pub struct RestartOptions {
     /// Share of the items on flash that must be found again in each round.
     #[arg(long, default_value_t = 0.95)]
     pub found_share_min: f64,
-    /// Start the server without a flash tier: then nothing may be found.
+    /// Start the server without a flash tier: then nothing may be found, but by --memory-file.
     #[arg(long)]
     pub no_flash: bool,
+    /// Give the server without flash a memory file: what was in memory must be found after SIGTERM,
+    /// and nothing after a kill.
+    #[arg(long, requires = "no_flash")]
+    pub memory_file: bool,
     #[command(flatten)]
     pub report: ReportOptions,
     #[command(flatten)]

@@ -36,15 +36,14 @@ pub fn judge(options: &RestartOptions, rounds: &[Round]) -> Outcome<()> {
         if round.is_broken() {
             let (stale, wrong) = (round.tally.stale, round.tally.wrong);
             broken.push(format!("round {}: {stale} stale, {wrong} wrong", round.number));
-        } else if options.no_flash && round.found > 0.0 {
+        } else if options.no_flash && !saves(options, round) && round.found > 0.0 {
             broken.push(format!("round {}: {:.0} found without flash", round.number, round.found));
         } else if round.is_judged()
             && round.share().is_some_and(|share| share < options.found_share_min)
         {
             let (found, before) = (round.found, round.before.items);
             broken.push(format!("round {}: only {found:.0} of {before} found", round.number));
-        } else if !options.no_flash
-            && round.saves()
+        } else if saves(options, round)
             && round.share_in_memory().is_some_and(|share| share < options.found_share_min)
         {
             let Round { number, in_memory, found_in_memory, .. } = round;
@@ -55,10 +54,19 @@ pub fn judge(options: &RestartOptions, rounds: &[Round]) -> Outcome<()> {
     if !options.no_flash && !rounds.iter().any(Round::is_judged) {
         broken.push("too little was on flash to judge how much is found again".into());
     }
+    let is_tried = |round: &Round| round.saves() && round.in_memory > 0;
+    if options.memory_file && !rounds.iter().any(is_tried) {
+        broken.push("no round ended by SIGTERM with something in memory".into());
+    }
     if rounds.iter().all(|round| round.tally.checked == 0) {
         broken.push("no value was ever read".into());
     }
     if broken.is_empty() { Ok(()) } else { Err(Failure::Check(broken.join("\n  "))) }
+}
+
+/// Whether what was in memory at the end of a round must be found.
+fn saves(options: &RestartOptions, round: &Round) -> bool {
+    round.saves() && (!options.no_flash || options.memory_file)
 }
 
 /// The report.
@@ -262,6 +270,26 @@ mod tests {
     fn without_flash_nothing_may_be_found() {
         assert_eq!(reason(&["--no-flash"], round(0, 0.0)), "");
         assert!(reason(&["--no-flash"], round(0, 1.0)).contains("1 found without flash"));
+    }
+
+    #[test]
+    fn with_a_memory_file_a_clean_stop_is_judged_and_a_kill_may_leave_nothing() {
+        let arguments = ["--no-flash", "--memory-file"];
+        let stopped = |found_in_memory| Round {
+            stop: Stop::Terminate,
+            found_in_memory,
+            ..round(0, found_in_memory as f64)
+        };
+        assert_eq!(reason(&arguments, stopped(95)), "");
+        assert!(reason(&arguments, stopped(94)).contains("only 94 of 100"));
+        let killed = Round { stop: Stop::Kill, ..stopped(1) };
+        let both = |rounds: &[Round]| judge(&options(&arguments), rounds).err();
+        let text = both(&[killed.clone(), stopped(95)]).expect("something was found");
+        assert!(text.to_string().contains("1 found without flash"), "{text}");
+        let killed_twice = Round { is_interrupted: true, ..stopped(1) };
+        assert!(reason(&arguments, killed_twice).contains("1 found without flash"));
+        assert!(reason(&arguments, round(0, 0.0)).contains("no round ended by SIGTERM"));
+        assert!(both(&[round(0, 0.0), stopped(95)]).is_none());
     }
 
     #[test]

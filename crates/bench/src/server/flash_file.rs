@@ -1,4 +1,4 @@
-//! The file that a server's flash tier is put on for as long as it is measured.
+//! The file that a server's flash tier, or its memory, is put on for as long as it is measured.
 //!
 //! A file goes away when it is dropped. An interrupt and a panic of a release build drop nothing,
 //! so files are also in one list, which `children` has worked off when it ends the servers.
@@ -48,8 +48,7 @@ impl FlashFile {
 /// Removes all files that are not kept. Who panics while holding the list leaves them.
 pub fn remove_all() {
     for path in FILES.try_lock().iter().flat_map(|files| files.iter()) {
-        // Without a tier there is no such file.
-        let _ = fs::remove_file(path);
+        remove(path);
     }
 }
 
@@ -61,9 +60,18 @@ impl Drop for FlashFile {
         if self.is_kept {
             eprintln!("larder-bench: the flash tier is kept in {}", self.path.display());
         } else {
-            let _ = fs::remove_file(&self.path);
+            remove(&self.path);
         }
     }
+}
+
+/// Removes a file, and the one beside it that a server has which is to save memory to it.
+fn remove(path: &Path) {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".tmp");
+    // Without a tier there is no such file.
+    let _ = fs::remove_file(path);
+    let _ = fs::remove_file(beside);
 }
 
 #[cfg(test)]
