@@ -1,9 +1,6 @@
 //! Collection: makes a segment free, in two stages.
 //!
-//! ```text
-//!   free   0 ..... pressed ............. low .................. high
-//!          | a cold one is evicted whole  | one is recycled, until so many are free
-//! ```
+//! How few segments are free decides between the two ([`mod@crate::watermarks`]).
 //!
 //! *Recycling* takes the least recently used cold segment. The index is asked about each row of its
 //! item table: what it still leads to and was read since it was stored moves to the hot area, with
@@ -30,27 +27,9 @@ use crate::chores::Chores;
 use crate::geometry::Spot;
 use crate::table::{self, Item};
 use crate::unit::{self, Origin};
+use crate::watermarks::{FREE_PRESSED, Watermarks};
 use crate::writer::ListedSegment;
 use crate::{Flash, Links, Place, Refused};
-
-/// Collection begins when fewer segments are free.
-const FREE_LOW: usize = 8;
-/// And goes on until so many are.
-const FREE_HIGH: usize = 16;
-/// Of few segments, a smaller share is kept free; but always enough to stage something again.
-const FREE_LOW_MIN: usize = 3;
-const FREE_SHARE: usize = 8;
-/// With fewer free segments nothing is staged again.
-const FREE_PRESSED: usize = 2;
-
-const _: () = assert!(FREE_PRESSED < FREE_LOW_MIN && FREE_LOW < FREE_HIGH);
-
-/// The low and the high watermark for so many segments.
-pub(crate) fn watermarks(segments: u32) -> (usize, usize) {
-    let low = (segments as usize / FREE_SHARE).clamp(FREE_LOW_MIN, FREE_LOW);
-    let high = (2 * low).min(FREE_HIGH).min(segments as usize / 2).max(low + 1);
-    (low, high)
-}
 
 /// What collection has found to collect.
 enum Choice {
@@ -71,7 +50,7 @@ struct Victim {
 
 impl Flash {
     pub(crate) fn wants_collection(&self, chores: &mut Chores) -> bool {
-        let (low, high) = watermarks(self.geometry.segments);
+        let Watermarks { low, high } = self.watermarks;
         let free = lock(&self.writer).free.len();
         chores.is_collecting = free < if chores.is_collecting { high } else { low };
         chores.is_collecting
@@ -278,19 +257,4 @@ fn rows(raw: &[u8], expected: usize, listed: usize) -> Result<Vec<Row<'_>>, Dama
     }
     let is_sound = rows.len() == expected && rows.len() == listed;
     if is_sound && rows.iter().all(|row| !row.long) { Ok(rows) } else { Err(Damaged) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn watermarks_shrink_with_the_number_of_segments() {
-        assert_eq!(watermarks(8), (3, 4));
-        assert_eq!(watermarks(32), (4, 8));
-        assert_eq!(watermarks(63), (7, 14));
-        assert_eq!(watermarks(64), (8, 16));
-        assert_eq!(watermarks(1 << 20), (8, 16));
-        assert!((8..100).map(watermarks).all(|(low, high)| FREE_PRESSED < low && low < high));
-    }
 }

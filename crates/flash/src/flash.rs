@@ -15,7 +15,7 @@ use crate::stats::Counters;
 use crate::superblock::Superblock;
 use crate::usage::Usage;
 use crate::writer::Writer;
-use crate::{Costs, Links, Partition, Place, Promotion};
+use crate::{Compression, Costs, Links, Partition, Place, Promotion, Watermarks};
 
 /// Bytes of a segment unless something else is asked for.
 pub const SEGMENT_BYTES_DEFAULT: usize = 1 << 20;
@@ -38,10 +38,14 @@ pub struct Settings {
     pub unit_pages: usize,
     /// Whether the rows of the cold area are compressed one by one instead.
     pub single_rows: bool,
+    /// Which units of the cold area are compressed.
+    pub compression: Compression,
     /// When what was read moves into the hot area.
     pub promotion: Promotion,
     /// How much of the tier is hot.
     pub partition: Partition,
+    /// How many segments are kept free, if not [`Watermarks::of`] as many as there are.
+    pub watermarks: Option<Watermarks>,
     /// Bytes of the longest dictionary that units are compressed with; 0: none is trained. A device
     /// has room for 8 of a 256th of its size each, 64 KiB at most.
     pub dictionary_bytes: usize,
@@ -59,8 +63,10 @@ impl Settings {
             level: LEVEL_DEFAULT,
             unit_pages: 1,
             single_rows: false,
+            compression: Compression::Promising,
             promotion: Promotion::Merged,
             partition: Partition::Adaptive,
+            watermarks: None,
             dictionary_bytes: codec::DICTIONARY_BYTES_MAX,
             hash_seed,
             boot_id,
@@ -73,6 +79,7 @@ pub struct Flash {
     pub(crate) device: Arc<dyn Device>,
     pub(crate) geometry: Geometry,
     pub(crate) hash_seed: [u8; 16],
+    pub(crate) watermarks: Watermarks,
     pub(crate) promotion: Promotion,
     pub(crate) level: i32,
     pub(crate) dictionary_bytes: usize,

@@ -10,7 +10,8 @@
 //!   place -> memory: found at once
 //!         -> device: a ticket; the caller reads its pages; finish             (reader)
 //!
-//!   maintain: write what is full, collect what was used longest ago           (chores, collect)
+//!   maintain: write what is full, collect what was used longest ago
+//!                                                     (chores, collect, watermarks)
 //!             divide the segments between the areas                 (window, partition, usage)
 //!   train:    a dictionary from what came                     (sampling, train, dictionaries)
 //!   forget:   a note in the segment's journal                                 (journal)
@@ -87,6 +88,7 @@ mod train;
 mod unit;
 mod usage;
 mod walk;
+mod watermarks;
 mod window;
 mod writer;
 
@@ -103,5 +105,7 @@ pub use {
     sizing::Sizing,
     stage::Refused,
     stats::{AreaStats, FlashStats},
+    unit::Compression,
     walk::{Walk, Walked},
+    watermarks::Watermarks,
 };

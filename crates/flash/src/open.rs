@@ -18,7 +18,6 @@ use stdx::sync::atomic::{AtomicBool, AtomicU64};
 
 use crate::area::Area;
 use crate::chores::Chores;
-use crate::collect::watermarks;
 use crate::dictionaries::{DICTIONARIES_MAX, Dictionaries, Known};
 use crate::fill::Fill;
 use crate::flash::Segment;
@@ -28,6 +27,7 @@ use crate::sampling::Sampling;
 use crate::stats::Counters;
 use crate::superblock::{NoSuperblock, Superblock};
 use crate::table::Entry;
+use crate::watermarks::Watermarks;
 use crate::writer::{BUFFERS, ListedSegment, Stream, Writer};
 use crate::{Costs, Flash, Settings};
 
@@ -183,7 +183,9 @@ impl Flash {
         let is_free = |&segment: &u32| !is_found[segment as usize];
         let Settings { segment_bytes, unit_pages, single_rows, .. } = *settings;
         assert!((1..=UNIT_PAGES_MAX).contains(&unit_pages), "a unit has 1 to 4 pages");
-        let (_, free_high) = watermarks(geometry.segments);
+        let watermarks = settings.watermarks.unwrap_or_else(|| Watermarks::of(geometry.segments));
+        assert!(watermarks.fits(geometry.segments), "collection has room between the watermarks");
+        let free = watermarks.high as u32;
         let cold = Stream::new(Area::Cold, Fill::cold(unit_pages, single_rows, segment_bytes));
         let writer = Writer {
             streams: [cold, Stream::new(Area::Hot, Fill::hot())],
@@ -194,8 +196,9 @@ impl Flash {
             flushes: 0,
             failures: 0,
             is_closed: false,
-            hot_target: HotTarget::new(geometry.segments, free_high as u32, settings.partition),
+            hot_target: HotTarget::new(geometry.segments, free, settings.partition),
             costs: Costs::default(),
+            compression: settings.compression,
             threshold: Threshold::default(),
             encoder: Encoder::new(settings.level),
             sampling: Sampling::new(false),
@@ -207,9 +210,10 @@ impl Flash {
             device,
             geometry,
             hash_seed: superblock.hash_seed,
+            watermarks,
             promotion: settings.promotion,
             level: settings.level,
-            dictionary_bytes: settings.dictionary_bytes,
+            dictionary_bytes: settings.compression.dictionary_bytes(settings.dictionary_bytes),
             dictionaries: geometry.dictionaries(settings.level),
             superblock: Mutex::new(superblock),
             segments: (0..geometry.segments).map(|_| Segment::new()).collect(),

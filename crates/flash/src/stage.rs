@@ -34,11 +34,11 @@ impl Writer {
     /// Stores the rows of an area's open unit as that area's units are stored, into `stored`, with
     /// the dictionary of the open segment.
     fn store_unit(&mut self, area: Area) -> (Head, Method) {
-        let Self { streams, stored, encoder, threshold, .. } = self;
+        let Self { streams, stored, encoder, threshold, compression, .. } = self;
         let Stream { unit: OpenUnit { raw, rows, .. }, open, .. } = &streams[area.index()];
         let known = open.as_ref().and_then(|open| open.dictionary.as_deref());
         let method = match area {
-            Area::Cold => unit::compress(encoder, threshold, known, raw, stored),
+            Area::Cold => compression.store(encoder, threshold, known, raw, stored),
             Area::Hot => encoder.encode(Method::Raw, None, raw, stored),
         };
         let rows = rows.len();

@@ -4,7 +4,6 @@ use stdx::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use stdx::sync::lock;
 
 use crate::area::Area;
-use crate::collect::watermarks;
 use crate::table::Item;
 use crate::unit::Head;
 use crate::usage::MARGINS;
@@ -237,8 +236,7 @@ impl Flash {
     /// Bytes of segments that can be written one after the other, however full the tier is, before
     /// collection, which takes the oldest, comes to the first of them.
     pub fn turnover_bytes(&self) -> u64 {
-        let (_, free) = watermarks(self.geometry.segments);
-        let spare = free + BUFFERS + TURNOVER_SPARE;
+        let spare = self.watermarks.high + BUFFERS + TURNOVER_SPARE;
         let segments = (self.geometry.segments as usize).saturating_sub(spare);
         (segments * self.geometry.segment_bytes) as u64
     }

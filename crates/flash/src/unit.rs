@@ -89,22 +89,47 @@ impl Head {
     }
 }
 
-/// Compresses rows into `stored`, unless they look incompressible, and returns the method.
-pub(crate) fn compress(
-    encoder: &mut Encoder,
-    threshold: &mut Threshold,
-    known: Option<&Known>,
-    raw: &[u8],
-    stored: &mut Vec<u8>,
-) -> Method {
-    let entropy = entropy::normalised(raw);
-    if threshold.guess(entropy) == Guess::Incompressible {
-        return encoder.encode(Method::Raw, None, raw, stored);
+/// Which units of the cold area are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// Those that do not look incompressible ([`codec::entropy`]).
+    Promising,
+    /// All that are smaller for it. For comparison.
+    Any,
+    /// None, nor is a dictionary trained. For comparison.
+    Nothing,
+}
+
+impl Compression {
+    /// Stores rows in `stored`, and returns the method.
+    pub(crate) fn store(
+        self,
+        encoder: &mut Encoder,
+        threshold: &mut Threshold,
+        known: Option<&Known>,
+        raw: &[u8],
+        stored: &mut Vec<u8>,
+    ) -> Method {
+        let dictionary = known.map(|known| &known.dictionary);
+        match self {
+            Self::Nothing => encoder.encode(Method::Raw, None, raw, stored),
+            Self::Any => encoder.encode(Method::Zstd, dictionary, raw, stored),
+            Self::Promising => {
+                let entropy = entropy::normalised(raw);
+                if threshold.guess(entropy) == Guess::Incompressible {
+                    return encoder.encode(Method::Raw, None, raw, stored);
+                }
+                let method = encoder.encode(Method::Zstd, dictionary, raw, stored);
+                threshold.learn(entropy, method != Method::Raw);
+                method
+            }
+        }
     }
-    let dictionary = known.map(|known| &known.dictionary);
-    let method = encoder.encode(Method::Zstd, dictionary, raw, stored);
-    threshold.learn(entropy, method != Method::Raw);
-    method
+
+    /// Bytes of the longest dictionary, where so many were asked for.
+    pub(crate) fn dictionary_bytes(self, wanted: usize) -> usize {
+        if self == Self::Nothing { 0 } else { wanted }
+    }
 }
 
 /// Writes a unit into the first bytes of `target`.
@@ -193,7 +218,8 @@ mod tests {
     fn unit(raw: &[u8]) -> Vec<u8> {
         let mut stored = Vec::new();
         let (mut encoder, mut threshold) = (Encoder::new(3), Threshold::default());
-        let method = compress(&mut encoder, &mut threshold, None, raw, &mut stored);
+        let promising = Compression::Promising;
+        let method = promising.store(&mut encoder, &mut threshold, None, raw, &mut stored);
         let head = Head { stored_bytes: stored.len(), raw_bytes: raw.len(), rows: 40 };
         let mut target = vec![0xee; head.unit_bytes() + 10];
         write(ORIGIN, head, Coding::new(method, None), &stored, &mut target);
@@ -225,6 +251,26 @@ mod tests {
         let unit = unit(&raw);
         assert_eq!(unit[HEAD_BYTES..HEAD_BYTES + raw.len()], raw);
         assert_eq!(decoded(ORIGIN, &unit, raw.len()).expect("sound"), raw);
+    }
+
+    #[test]
+    fn what_is_compressed_follows_the_choice_and_the_guess() {
+        let mut random = stdx::random::Xorshift::default();
+        let noise: Vec<u8> = (0..4096).map(|_| random.draw() as u8).collect();
+        // Noise said twice looks like noise, and compresses to half.
+        let twice = noise.repeat(2);
+        let stored = |compression: Compression, raw: &[u8]| {
+            let (mut encoder, mut threshold) = (Encoder::new(3), Threshold::default());
+            let mut stored = Vec::new();
+            compression.store(&mut encoder, &mut threshold, None, raw, &mut stored)
+        };
+        let methods = |raw: &[u8]| {
+            [Compression::Promising, Compression::Any, Compression::Nothing]
+                .map(|compression| stored(compression, raw))
+        };
+        assert_eq!(methods(&twice), [Method::Raw, Method::Zstd, Method::Raw]);
+        assert_eq!(methods(&rows()), [Method::Zstd, Method::Zstd, Method::Raw]);
+        assert_eq!(methods(&noise), [Method::Raw; 3]);
     }
 
     #[test]

@@ -27,7 +27,7 @@ use crate::geometry::{ADDRESS_BITS_MIN, Geometry};
 use crate::partition::HotTarget;
 use crate::sampling::Sampling;
 use crate::table::{self, Entry, Item};
-use crate::unit::{self, Head};
+use crate::unit::{self, Compression, Head};
 
 /// Buffers of a segment each: one of each area is filled while a third is written.
 pub(crate) const BUFFERS: usize = 3;
@@ -49,6 +49,7 @@ pub(crate) struct Writer {
     pub(crate) is_closed: bool,
     pub(crate) hot_target: HotTarget,
     pub(crate) costs: Costs,
+    pub(crate) compression: Compression,
     /// What rows are not worth compressing.
     pub(crate) threshold: Threshold,
     pub(crate) encoder: Encoder,

@@ -6,9 +6,8 @@ use ::io::device::{Device, Pages};
 
 use super::world::{key, value};
 use super::{FakeIndex, MemoryDevice, Slot, World, hash, settings};
-use crate::collect::watermarks;
 use crate::superblock::VERSION;
-use crate::{Fields, Flash, Look, OpenError, Place, Reader, Record, Refused, Settings};
+use crate::{Fields, Flash, Look, OpenError, Place, Reader, Record, Refused, Settings, Watermarks};
 
 const PAGES: usize = 400;
 /// A key that no loop reaches.
@@ -174,7 +173,7 @@ fn a_segment_whose_journal_ran_over_is_not_believed_after_a_kill() {
 #[test]
 fn collection_keeps_segments_free() {
     let world = World::new(PAGES);
-    let (low, _) = watermarks(world.flash.geometry.segments);
+    let low = world.flash.watermarks.low;
     let mut number = 0;
     while world.flash.stats().collected < 3 * world.flash.stats().segments {
         world.put(number, &value(number, number, 300));
@@ -187,6 +186,24 @@ fn collection_keeps_segments_free() {
     assert!(stats.dropped > 1000 && stats.evicted == 0, "{stats:?}");
     assert_eq!(stats.items, world.index.state().slots.len() as u64);
     assert_eq!((stats.restaged, stats.bytes_moved, stats.hot.segments), (0, 0, 0));
+}
+
+#[test]
+fn collection_goes_by_the_callers_watermarks() {
+    let watermarks = Some(Watermarks { low: 3, high: 6 });
+    let world = World::with(PAGES, Settings { watermarks, ..settings() });
+    let (mut number, mut seen) = (0, Vec::new());
+    while world.flash.stats().collected < 12 {
+        world.put(number, &value(number, number, 300));
+        let before = world.flash.stats();
+        world.maintain();
+        let after = world.flash.stats();
+        if after.collected > before.collected {
+            seen.push((before.segments_free, after.segments_free));
+        }
+        number += 1;
+    }
+    assert_eq!(seen, [(2, 6); 3]);
 }
 
 #[test]

@@ -18,7 +18,6 @@
 
 mod adaptation;
 mod client;
-mod data;
 mod filters;
 mod latency;
 mod memory;
@@ -28,7 +27,7 @@ mod splits;
 mod throughput;
 
 use super::Goal::{AtLeast, AtMost};
-use super::{Experiment, Paper, claim, unknown};
+use super::{Experiment, Paper, claim, data, unknown};
 
 const ABSTRACT: &str = "the paper's abstract";
 const QUOTED: &str = "the paper, second-hand";

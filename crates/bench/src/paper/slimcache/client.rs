@@ -1,0 +1,305 @@
+//! Who reads, and stores what is missing; and what that came to.
+
+use std::ops::Sub;
+
+use ::flash::{Compression, Costs, FlashStats, Settings};
+
+use super::log::FifoLog;
+use super::tier::{self, Tier};
+use crate::failure::{Failure, Outcome};
+use crate::paper::data::{Data, draw};
+use crate::paper::measure::cpu_seconds;
+use crate::workload::popularity::Choice;
+
+/// The exponent of Zipf's law.
+pub const SKEW: f64 = 0.99;
+/// Reads for each key. The first half only warms the cache.
+const READS_PER_KEY: usize = 2;
+
+/// A cache on flash.
+pub trait Store {
+    /// Whether the object is there; then `value` becomes its value.
+    fn get(&mut self, object: u32, data: &Data, value: &mut Vec<u8>) -> Outcome<bool>;
+
+    /// Stores an object.
+    fn set(&mut self, object: u32, data: &Data, value: &[u8]) -> Outcome<()>;
+
+    /// Objects that are there.
+    fn items(&self) -> usize;
+
+    /// Pages of the device that were read.
+    fn pages_read(&self) -> u64;
+}
+
+/// How a cache on flash keeps its items.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// The tier, rows compressed together.
+    Units,
+    /// The tier, each row compressed alone.
+    Alone,
+    /// The tier without compression.
+    Raw,
+    /// The uncompressed log.
+    Log,
+}
+
+impl Kept {
+    /// What reports call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kept::Units => "the tier, units compressed",
+            Kept::Alone => "the tier, each item compressed alone",
+            Kept::Raw => "the tier without compression",
+            Kept::Log => "uncompressed FIFO log",
+        }
+    }
+
+    /// The tier's settings; the log has none.
+    pub fn settings(self, bytes: u64) -> Option<Settings> {
+        let settings = tier::settings(bytes);
+        match self {
+            Kept::Units => Some(settings),
+            Kept::Alone => Some(Settings { single_rows: true, ..settings }),
+            Kept::Raw => Some(Settings { compression: Compression::Nothing, ..settings }),
+            Kept::Log => None,
+        }
+    }
+
+    /// An empty one in memory.
+    pub fn in_memory(self, bytes: u64) -> Outcome<Box<dyn Store>> {
+        Ok(match self.settings(bytes) {
+            Some(settings) => Box::new(Tier::in_memory(bytes, &settings)?),
+            None => Box::new(FifoLog::in_memory(bytes, tier::settings(bytes).segment_bytes)),
+        })
+    }
+}
+
+/// What a client did, and what it took.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Counts {
+    pub gets: u64,
+    pub hits: u64,
+    pub stores: u64,
+    /// Pages of the device that were read.
+    pub pages: u64,
+    pub get_cpu: Sampled,
+    /// With the background's work.
+    pub store_cpu: Sampled,
+}
+
+/// CPU time of calls, or of some of them: to ask for it takes as long as a short one.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sampled {
+    calls: u64,
+    timed: u64,
+    seconds: f64,
+}
+
+/// One get in so many is timed. All stores are: now and then one has much of the background's work.
+const TIMED_GETS: u64 = 7;
+
+impl Sampled {
+    /// Calls, and times one call in so many.
+    pub fn take<T>(&mut self, timed_share: u64, call: impl FnOnce() -> T) -> T {
+        self.calls += 1;
+        if !self.calls.is_multiple_of(timed_share) {
+            return call();
+        }
+        let before = cpu_seconds();
+        let found = call();
+        self.seconds += cpu_seconds() - before;
+        self.timed += 1;
+        found
+    }
+
+    /// CPU microseconds of a call.
+    pub fn mean_us(&self) -> f64 {
+        1e6 * share(self.seconds, self.timed as f64)
+    }
+}
+
+impl Counts {
+    /// Gets that hit, in percent.
+    pub fn hit_percent(&self) -> f64 {
+        100.0 * share(self.hits as f64, self.gets as f64)
+    }
+
+    /// Pages read for a hit.
+    pub fn pages_per_hit(&self) -> f64 {
+        share(self.pages as f64, self.hits as f64)
+    }
+
+    /// CPU microseconds of a get, hit or not.
+    pub fn us_per_get(&self) -> f64 {
+        self.get_cpu.mean_us()
+    }
+
+    /// CPU microseconds of a store, with the background's work.
+    pub fn us_per_store(&self) -> f64 {
+        self.store_cpu.mean_us()
+    }
+}
+
+/// A part of a whole that may be nothing.
+pub fn share(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+/// A client of one cache.
+pub struct Client<'s> {
+    store: &'s mut dyn Store,
+    data: &'s Data,
+    value: Vec<u8>,
+    wanted: Vec<u8>,
+}
+
+impl<'s> Client<'s> {
+    /// Of a cache that holds these data.
+    pub fn new(store: &'s mut dyn Store, data: &'s Data) -> Client<'s> {
+        Client { store, data, value: Vec::new(), wanted: Vec::new() }
+    }
+
+    /// Reads these objects and stores what is missing; every value that is there is compared.
+    pub fn run(&mut self, objects: impl IntoIterator<Item = u32>) -> Outcome<Counts> {
+        let (mut counts, pages) = (Counts::default(), self.store.pages_read());
+        for object in objects {
+            self.get(object, &mut counts)?;
+        }
+        Ok(Counts { pages: self.store.pages_read() - pages, ..counts })
+    }
+
+    /// Stores an object, there or not.
+    pub fn set(&mut self, object: u32, counts: &mut Counts) -> Outcome<()> {
+        self.data.write_value(object, &mut self.wanted);
+        self.store_wanted(object, counts)
+    }
+
+    /// Reads an object, and stores it if it is missing.
+    pub fn get(&mut self, object: u32, counts: &mut Counts) -> Outcome<()> {
+        let Client { store, data, value, .. } = self;
+        let is_hit = counts.get_cpu.take(TIMED_GETS, || store.get(object, data, value))?;
+        counts.gets += 1;
+        self.data.write_value(object, &mut self.wanted);
+        if !is_hit {
+            return self.store_wanted(object, counts);
+        }
+        counts.hits += 1;
+        if self.value != self.wanted {
+            return Err(Failure::Check(format!("object {object} has another value")));
+        }
+        Ok(())
+    }
+
+    fn store_wanted(&mut self, object: u32, counts: &mut Counts) -> Outcome<()> {
+        let Client { store, data, wanted, .. } = self;
+        counts.store_cpu.take(1, || store.set(object, data, wanted))?;
+        counts.stores += 1;
+        Ok(())
+    }
+}
+
+/// The reads of a run that warms a cache and then counts.
+pub fn reads(choice: &Choice, data: &Data, seed: u64) -> Outcome<Vec<u32>> {
+    draw(choice, SKEW, data.keys, READS_PER_KEY * data.keys as usize, seed)
+}
+
+/// A share of all keys and values in bytes, as the size of a device.
+pub fn device_bytes(data: &Data, percent: u64) -> u64 {
+    data.bytes() * percent / 100
+}
+
+/// What the second half of these reads came to.
+pub fn settled(store: &mut dyn Store, data: &Data, objects: &[u32]) -> Outcome<Counts> {
+    let (warm, counted) = objects.split_at(objects.len() / 2);
+    let mut client = Client::new(store, data);
+    client.run(warm.iter().copied())?;
+    client.run(counted.iter().copied())
+}
+
+/// A tier after reads of which the second half counted.
+pub struct Run {
+    pub tier: Tier,
+    pub counts: Counts,
+    /// What happened in the counted half; what is there now.
+    pub stats: Happened,
+}
+
+/// What the tier counted between two moments.
+#[derive(Debug, Clone, Copy)]
+pub struct Happened {
+    pub written: u64,
+    pub moved: u64,
+    pub staged: u64,
+    pub collected: u64,
+    pub evicted: u64,
+    pub restaged: u64,
+    pub promoted: u64,
+    pub hits: u64,
+    pub hot_hits: u64,
+}
+
+impl Happened {
+    /// Until now, from the start.
+    pub fn so_far(stats: &FlashStats) -> Happened {
+        Happened {
+            written: stats.bytes_written,
+            moved: stats.bytes_moved,
+            staged: stats.bytes_staged,
+            collected: stats.collected,
+            evicted: stats.evicted,
+            restaged: stats.restaged,
+            promoted: stats.promoted,
+            hits: stats.hits,
+            hot_hits: stats.hot.hits,
+        }
+    }
+
+    /// Stored bytes that were moved, in percent of what was written.
+    pub fn moved_percent(&self) -> f64 {
+        100.0 * share(self.moved as f64, self.written as f64)
+    }
+
+    /// Hits in the hot area, in percent.
+    pub fn hot_percent(&self) -> f64 {
+        100.0 * share(self.hot_hits as f64, self.hits as f64)
+    }
+}
+
+impl Sub for Happened {
+    type Output = Happened;
+
+    fn sub(self, before: Happened) -> Happened {
+        Happened {
+            written: self.written - before.written,
+            moved: self.moved - before.moved,
+            staged: self.staged - before.staged,
+            collected: self.collected - before.collected,
+            evicted: self.evicted - before.evicted,
+            restaged: self.restaged - before.restaged,
+            promoted: self.promoted - before.promoted,
+            hits: self.hits - before.hits,
+            hot_hits: self.hot_hits - before.hot_hits,
+        }
+    }
+}
+
+impl Run {
+    /// Of a tier of so many bytes in memory.
+    pub fn of(
+        bytes: u64,
+        settings: &Settings,
+        costs: Costs,
+        data: &Data,
+        objects: &[u32],
+    ) -> Outcome<Run> {
+        let mut tier = Tier::in_memory(bytes, settings)?;
+        tier.flash.set_costs(costs);
+        let (warm, counted) = objects.split_at(objects.len() / 2);
+        Client::new(&mut tier, data).run(warm.iter().copied())?;
+        let before = Happened::so_far(&tier.stats());
+        let counts = Client::new(&mut tier, data).run(counted.iter().copied())?;
+        let stats = Happened::so_far(&tier.stats()) - before;
+        Ok(Run { tier, counts, stats })
+    }
+}

@@ -1,0 +1,229 @@
+//! Throughput and latency with a database behind the cache.
+//!
+//! ```text
+//!   get --hit--> reply                          latency: the get, by the wall
+//!       --miss-> database --> reply --> set     latency: get + query, by the wall, + delay, reckoned
+//! ```
+//!
+//! The caches are on a file, past the page cache where that is possible. One client waits for each
+//! reply; its throughput is reckoned from the sum of all times, the stores' after the reply too.
+
+use std::time::Instant;
+
+use hdrhistogram::Histogram;
+
+use super::client::{Kept, Store, device_bytes, reads, share};
+use super::hit_ratio::POPULAR;
+use super::log::FifoLog;
+use super::sqlite::Database;
+use super::tier::{Tier, file, settings};
+use crate::failure::{Failure, Outcome};
+use crate::paper::data::Data;
+use crate::paper::{Findings, Scale, table};
+use crate::report::model::{Cell, Table};
+use crate::server::flash_file::FlashFile;
+use crate::workload::popularity::Choice;
+
+/// Keys at a scale of 1, and at least.
+const KEYS: u64 = 2_000_000;
+const KEYS_MIN: usize = 16_000;
+const PERCENT: u64 = 10;
+/// Of the reads of other experiments one in so many: each waits for a device.
+const READS_SHARE: usize = 2;
+/// What a query of a database elsewhere takes beside the query here.
+const DELAY_US: f64 = 1000.0;
+const KEPT: [Kept; 3] = [Kept::Units, Kept::Raw, Kept::Log];
+
+/// One cache under one load.
+struct Served {
+    hit_percent: f64,
+    /// Means, in microseconds.
+    get_us: f64,
+    query_us: f64,
+    set_us: f64,
+    latency_us: f64,
+    p99_us: f64,
+    per_second: f64,
+}
+
+/// Both beside the log, by which keys are popular.
+pub fn database(scale: &Scale) -> Outcome<Findings> {
+    let keys = scale.items(KEYS).max(KEYS_MIN) as u32;
+    let data = Data::of(keys, scale.values.clone(), scale.seed)?;
+    let database = Database::load(&data)?;
+    let mut rows = Vec::new();
+    for choice in POPULAR.into_iter().filter(|choice| *choice != Choice::Uniform) {
+        let mut objects = reads(&choice, &data, scale.seed)?;
+        objects.truncate(objects.len() / READS_SHARE);
+        let served = KEPT.map(|kept| serve(kept, &data, &database, &objects));
+        rows.push((choice, served.into_iter().collect::<Outcome<Vec<Served>>>()?));
+    }
+    let best = |figure: fn(&Served, &Served) -> f64| {
+        let found = rows.iter().map(|(_, served)| figure(&served[0], &served[2]));
+        Cell::number(found.fold(f64::MIN, f64::max), 1)
+    };
+    Ok(Findings {
+        beside: vec![
+            best(|tier, log| 100.0 * (tier.per_second / log.per_second - 1.0)),
+            best(|tier, log| 100.0 * (1.0 - tier.latency_us / log.latency_us)),
+        ],
+        text: vec![
+            format!(
+                "{}; caches of {PERCENT} % of that on a file; half a read for each key warms them, \
+                 another half counts. The database is SQLite {} in a file, asked by primary key; \
+                 {DELAY_US} us are added to each query by reckoning, and nobody waits for them. \
+                 Throughput is that of one client that waits, reckoned from the mean of all times.",
+                data.in_words(),
+                Database::version()
+            ),
+            "Times are by the wall, of this machine, its disk and what else runs on it: hits are \
+             counts, the rest is not. What the papers compare with is not known here; ours is the \
+             uncompressed log."
+                .into(),
+        ],
+        tables: vec![table_of(&rows)],
+        plots: Vec::new(),
+    })
+}
+
+fn serve(kept: Kept, data: &Data, database: &Database, objects: &[u32]) -> Outcome<Served> {
+    let (bytes, place) = (device_bytes(data, PERCENT), FlashFile::in_folder(None, false)?);
+    let mut store: Box<dyn Store> = match kept.settings(bytes) {
+        Some(settings) => Box::new(Tier::on_file(place.path(), bytes, &settings)?),
+        None => {
+            let segment_bytes = settings(bytes).segment_bytes;
+            Box::new(FifoLog::on(file(place.path(), bytes)?, segment_bytes))
+        }
+    };
+    let (warm, counted) = objects.split_at(objects.len() / 2);
+    let mut clocks = Clocks::new();
+    clocks.run(&mut *store, data, database, warm)?;
+    let mut clocks = Clocks::new();
+    clocks.run(&mut *store, data, database, counted)?;
+    Ok(clocks.served())
+}
+
+/// Times of a run, in microseconds.
+struct Clocks {
+    gets: f64,
+    hits: f64,
+    get_us: f64,
+    query_us: f64,
+    set_us: f64,
+    latencies_ns: Histogram<u64>,
+}
+
+impl Clocks {
+    fn new() -> Clocks {
+        let latencies_ns = Histogram::new(3).expect("three digits are few enough");
+        Clocks { gets: 0.0, hits: 0.0, get_us: 0.0, query_us: 0.0, set_us: 0.0, latencies_ns }
+    }
+
+    fn run(
+        &mut self,
+        store: &mut dyn Store,
+        data: &Data,
+        database: &Database,
+        objects: &[u32],
+    ) -> Outcome<()> {
+        let (mut value, mut wanted) = (Vec::new(), Vec::new());
+        for &object in objects {
+            let (is_hit, mut us) = timed(|| store.get(object, data, &mut value))?;
+            (self.gets, self.get_us) = (self.gets + 1.0, self.get_us + us);
+            if is_hit {
+                self.hits += 1.0;
+            } else {
+                let (_, query_us) = timed(|| database.read(object, &mut value))?;
+                let (_, set_us) = timed(|| store.set(object, data, &value))?;
+                self.query_us += query_us;
+                self.set_us += set_us;
+                us += query_us + DELAY_US;
+            }
+            let ns = (us * 1000.0) as u64;
+            self.latencies_ns.record(ns).expect("it grows with what it records");
+            data.write_value(object, &mut wanted);
+            if value != wanted {
+                return Err(Failure::Check(format!("object {object} has another value")));
+            }
+        }
+        Ok(())
+    }
+
+    fn served(&self) -> Served {
+        let missed = self.gets - self.hits;
+        let waited_us = self.get_us + self.query_us + missed * DELAY_US;
+        Served {
+            hit_percent: 100.0 * share(self.hits, self.gets),
+            get_us: share(self.get_us, self.gets),
+            query_us: share(self.query_us, missed),
+            set_us: share(self.set_us, missed),
+            latency_us: share(waited_us, self.gets),
+            p99_us: self.latencies_ns.value_at_quantile(0.99) as f64 / 1000.0,
+            per_second: 1e6 * share(self.gets, waited_us + self.set_us),
+        }
+    }
+}
+
+/// What something returns, and the microseconds that it took.
+fn timed<T>(work: impl FnOnce() -> Outcome<T>) -> Outcome<(T, f64)> {
+    let begun = Instant::now();
+    let done = work()?;
+    Ok((done, begun.elapsed().as_secs_f64() * 1e6))
+}
+
+fn table_of(rows: &[(Choice, Vec<Served>)]) -> Table {
+    let mut cells = Vec::new();
+    for (choice, all) in rows {
+        for (kept, served) in KEPT.iter().zip(all) {
+            cells.push(vec![
+                Cell::text(choice.to_string()),
+                Cell::text(kept.name()),
+                Cell::number(served.hit_percent, 2),
+                Cell::number(served.get_us, 1),
+                Cell::number(served.query_us, 1),
+                Cell::number(served.set_us, 1),
+                Cell::number(served.latency_us, 0),
+                Cell::number(served.p99_us, 0),
+                Cell::number(served.per_second, 0),
+                Cell::number(100.0 * (served.per_second / all[2].per_second - 1.0), 1),
+                Cell::number(100.0 * (1.0 - served.latency_us / all[2].latency_us), 1),
+            ]);
+        }
+    }
+    let columns = [
+        "popular keys",
+        "kept by",
+        "hits, %",
+        "us / get",
+        "us / query",
+        "us / store",
+        "latency, mean us",
+        "99 %, us",
+        "requests / s",
+        "more than the log, %",
+        "less latency, %",
+    ];
+    table("slimcache-database", &columns, cells)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Clocks, DELAY_US};
+
+    #[test]
+    fn a_delay_is_added_to_each_miss_and_stores_come_after_the_reply() {
+        let clocks = Clocks {
+            gets: 10.0,
+            hits: 8.0,
+            get_us: 1000.0,
+            query_us: 100.0,
+            set_us: 200.0,
+            ..Clocks::new()
+        };
+        let served = clocks.served();
+        let waited_us = 1100.0 + 2.0 * DELAY_US;
+        assert_eq!((served.hit_percent, served.query_us, served.set_us), (80.0, 50.0, 100.0));
+        assert!((served.latency_us - waited_us / 10.0).abs() < 1e-9);
+        assert!((served.per_second - 1e7 / (waited_us + 200.0)).abs() < 1e-6);
+    }
+}

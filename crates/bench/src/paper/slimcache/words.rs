@@ -1,0 +1,112 @@
+//! The index that leads to what is on the tier: a map from hashes to places.
+//!
+//! The engine's index is left out so that nothing else decides what stays: no item leaves because
+//! a table of the index is full. What its words would take is counted by [`super::items`].
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use ::flash::{Links, Place};
+
+use crate::random::Random;
+
+/// The hash of an object's key: a bijection, so no two objects have one in common.
+pub fn hash(object: u32) -> u64 {
+    Random::new(object.into()).word()
+}
+
+/// What is hashed already.
+#[derive(Debug, Default)]
+pub struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("keys are hashes");
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+/// A place for each hash.
+#[derive(Debug, Default)]
+pub struct Words(RefCell<HashMap<u64, Place, BuildHasherDefault<Hashed>>>);
+
+impl Words {
+    /// How many items there are.
+    pub fn len(&self) -> usize {
+        self.0.borrow().len()
+    }
+
+    /// Where the item is.
+    pub fn get(&self, hash: u64) -> Option<Place> {
+        self.0.borrow().get(&hash).copied()
+    }
+
+    /// Leads to a place.
+    pub fn lead(&self, hash: u64, place: Place) {
+        self.0.borrow_mut().insert(hash, place);
+    }
+
+    /// Takes the item out, and returns where it was.
+    pub fn take(&self, hash: u64) -> Option<Place> {
+        self.0.borrow_mut().remove(&hash)
+    }
+
+    fn find(&self, hash: u64, place: Place) -> Option<Place> {
+        self.get(hash).filter(|found| found.is_same(place))
+    }
+}
+
+impl Links for Words {
+    fn accesses(&self, hash: u64, place: Place) -> Option<u8> {
+        self.find(hash, place).map(Place::accesses)
+    }
+
+    fn relocate(&self, hash: u64, from: Place, to: Place) -> bool {
+        let is_there = self.find(hash, from).is_some();
+        if is_there {
+            self.lead(hash, to);
+        }
+        is_there
+    }
+
+    fn remove(&self, hash: u64, place: Place) -> bool {
+        let is_there = self.find(hash, place).is_some();
+        if is_there {
+            self.take(hash);
+        }
+        is_there
+    }
+
+    fn insert(&self, hash: u64, place: Place) -> bool {
+        let is_absent = self.get(hash).is_none();
+        if is_absent {
+            self.lead(hash, place);
+        }
+        is_absent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Links, Place, Words, hash};
+
+    #[test]
+    fn only_the_very_place_is_led_elsewhere_or_taken_out() {
+        let (words, [one, two]) = (Words::default(), [hash(1), hash(2)]);
+        let [first, second] = [Place(8 << 5), Place(9 << 5)];
+        words.lead(one, first.with_accesses(2));
+        assert_eq!(words.accesses(one, first), Some(2));
+        assert_eq!((words.accesses(one, second), words.accesses(two, first)), (None, None));
+        assert!(!words.relocate(one, second, first) && words.relocate(one, first, second));
+        assert!(!words.remove(one, first) && !words.insert(one, first) && words.insert(two, first));
+        assert!(words.remove(one, second) && words.len() == 1);
+    }
+}
