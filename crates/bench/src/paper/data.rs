@@ -1,5 +1,5 @@
-//! What zExpander's and SlimCache's experiments store: keys of one length, and values that are made,
-//! or the records of a file.
+//! What zExpander's and SlimCache's experiments store: keys of one length, and values that are
+//! made, or the records of a file.
 //!
 //! Values that are made ([`RATIO`]) compress about as far, with a trained dictionary, as real sets
 //! of records do on average: twelve of them made 3.21 times as much fit. They all have one length,

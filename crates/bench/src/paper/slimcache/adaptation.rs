@@ -2,7 +2,8 @@
 
 use ::flash::{Costs, FlashStats, Partition, Settings};
 
-use super::client::{Client, Happened, SKEW, device_bytes, share};
+use super::client::{Client, SKEW, device_bytes, share};
+use super::run::Happened;
 use super::tier::{Tier, settings};
 use crate::failure::Outcome;
 use crate::paper::data::{Data, draw};
@@ -52,13 +53,13 @@ pub fn adaptation(scale: &Scale) -> Outcome<Findings> {
             near.map_or(Cell::Nothing, |at| Cell::count(at as u64 + 1)),
         ],
         text: vec![format!(
-            "{}; flash of {PERCENT} % of that; zipfian reads (skew {SKEW}), one for each key before \
-             the first window and one in each phase of {WINDOWS} windows; a miss is stored. The tier \
-             is told by `Flash::set_costs` what a miss costs: {} us, phase by phase; a read of the \
-             hot area 100 and of the cold one 120 in all of them. The time of a read is reckoned \
-             from these. Where a miss costs less than a read of the cold area, the model gives the \
-             hot area all that it may have, half of what is not kept free: it does not know that the \
-             cheapest is no tier at all.",
+            "{}; flash of {PERCENT} % of that; zipfian reads (skew {SKEW}), one for each key \
+             before the first window and one in each phase of {WINDOWS} windows; a miss is stored. \
+             The tier is told by `Flash::set_costs` what a miss costs: {} us, phase by phase; a \
+             read of the hot area 100 and of the cold one 120 in all of them. The time of a read \
+             is reckoned from these. Where a miss costs less than a read of the cold area, the \
+             model gives the hot area all that it may have, half of what is not kept free: it does \
+             not know that the cheapest is no tier at all.",
             data.in_words(),
             MISS_US.map(|us| us.to_string()).join(", ")
         )],

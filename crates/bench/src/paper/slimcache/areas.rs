@@ -2,8 +2,9 @@
 
 use ::flash::{Costs, Partition, Settings};
 
-use super::client::{Run, device_bytes, reads};
+use super::client::{device_bytes, reads};
 use super::hit_ratio::POPULAR;
+use super::run::Run;
 use super::tier::settings;
 use crate::failure::Outcome;
 use crate::paper::data::Data;
@@ -40,10 +41,10 @@ pub fn areas(scale: &Scale) -> Outcome<Findings> {
             Cell::number(hits(1) - hits(2), 2),
         ],
         text: vec![format!(
-            "{}; flash of {PERCENT} % of that; two reads for each key, a miss is stored, counted in \
-             the second half. Beside the paper: zipfian. The adaptive area goes by the costs that \
-             are assumed by default: 100 us for a read of the hot area, 120 us for one of the cold \
-             area, 2 ms for a miss. There is no memory above the tier that serves the hottest \
+            "{}; flash of {PERCENT} % of that; two reads for each key, a miss is stored, counted \
+             in the second half. Beside the paper: zipfian. The adaptive area goes by the costs \
+             that are assumed by default: 100 us for a read of the hot area, 120 us for one of the \
+             cold area, 2 ms for a miss. There is no memory above the tier that serves the hottest \
              items.",
             data.in_words()
         )],

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   get --hit--> reply                          latency: the get, by the wall
-//!       --miss-> database --> reply --> set     latency: get + query, by the wall, + delay, reckoned
-//! ```
+//!       --miss-> database --> reply --> set     latency: get + query, by the wall, + delay,
+//! reckoned ```
 //!
 //! The caches are on a file, past the page cache where that is possible. One client waits for each
 //! reply; its throughput is reckoned from the sum of all times, the stores' after the reply too.

@@ -55,10 +55,11 @@ pub fn granularity(scale: &Scale) -> Outcome<Findings> {
             Cell::number(sizes[4].pages_per_hit, 3),
         ],
         text: vec![format!(
-            "Values {choice}; a full tier of {:.1} MiB, of which objects are read at random. A unit \
-             of the tier has 64 KiB of rows at most and is stored in four pages at most; what more \
-             would gain is shown by the codec alone, without dictionaries. CPU time is of a read \
-             with the copy from a device in memory, and of a store with the background's work.",
+            "Values {choice}; a full tier of {:.1} MiB, of which objects are read at random. A \
+             unit of the tier has 64 KiB of rows at most and is stored in four pages at most; what \
+             more would gain is shown by the codec alone, without dictionaries. CPU time is of a \
+             read with the copy from a device in memory, and of a store with the background's \
+             work.",
             bytes as f64 / 1048576.0
         )],
         tables: vec![sizes_table(&sizes), codec_table(&data)?],
@@ -76,11 +77,10 @@ fn size(pages: usize, bytes: u64, data: &Data, seed: u64) -> Outcome<Size> {
     let store_us = fill_tier(&mut tier, data)?;
     let (items, stats) = (tier.items(), tier.stats());
     // Reads of what is there: nothing is stored, and nothing moves.
-    let mut there: Vec<u32> = data.all().filter(|&object| tier.holds(object)).collect();
+    let there: Vec<u32> = data.all().filter(|&object| tier.holds(object)).collect();
     let mut random = Random::new(seed);
     let objects: Vec<u32> =
         (0..READS).map(|_| there[random.below(there.len() as u64) as usize]).collect();
-    there.clear();
     let counts = Client::new(&mut tier, data).run(objects)?;
     if counts.hits != counts.gets {
         return Err(Failure::Check("an item that is there was not found".into()));

@@ -70,9 +70,9 @@ pub fn items(scale: &Scale) -> Outcome<Findings> {
         beside: vec![more(&beside[0]), more(&beside[1]), more(&beside[2]), Cell::number(word, 2)],
         text: vec![
             format!(
-                "A device of {:.1} MiB in segments of {} KiB. The figures beside the paper's are of \
-                 values {named}. The log takes 8 bytes an item beside key and value. Both papers \
-                 give what is best among their data sets, which are not known here.",
+                "A device of {:.1} MiB in segments of {} KiB. The figures beside the paper's are \
+                 of values {named}. The log takes 8 bytes an item beside key and value. Both \
+                 papers give what is best among their data sets, which are not known here.",
                 bytes as f64 / 1048576.0,
                 settings(bytes).segment_bytes >> 10,
             ),

@@ -28,6 +28,7 @@ mod incompressible;
 mod items;
 mod log;
 mod promotion;
+mod run;
 mod sqlite;
 mod tier;
 mod watermarks;

@@ -2,7 +2,8 @@
 
 use ::flash::{Costs, Partition, Promotion, Settings};
 
-use super::client::{Run, device_bytes, reads, share};
+use super::client::{device_bytes, reads, share};
+use super::run::Run;
 use super::tier::settings;
 use crate::failure::Outcome;
 use crate::paper::data::Data;

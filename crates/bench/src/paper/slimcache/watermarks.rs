@@ -7,7 +7,8 @@
 
 use ::flash::{Settings, Sizing, Watermarks};
 
-use super::client::{Client, Counts, Happened, SKEW, device_bytes, reads, share};
+use super::client::{Client, Counts, SKEW, device_bytes, reads, share};
+use super::run::Happened;
 use super::tier::{Background, Tier, settings};
 use crate::failure::Outcome;
 use crate::paper::data::Data;
@@ -68,11 +69,11 @@ pub fn watermarks(scale: &Scale) -> Outcome<Findings> {
             Cell::number(hits.fold(0.0, f64::max), 2),
         ],
         text: vec![format!(
-            "{}; flash of {PERCENT} % of that, {segments} segments of {} KiB; two zipfian reads for \
-             each key (skew {SKEW}), a miss is stored, counted in the second half. A burst is as \
-             many stores as are so many segments uncompressed; then the background does all there \
-             is to do. Ours are {} and {}; beside the paper: bursts of {} segments. The border \
-             below which nothing is moved is two segments in all rows.",
+            "{}; flash of {PERCENT} % of that, {segments} segments of {} KiB; two zipfian reads \
+             for each key (skew {SKEW}), a miss is stored, counted in the second half. A burst is \
+             as many stores as are so many segments uncompressed; then the background does all \
+             there is to do. Ours are {} and {}; beside the paper: bursts of {} segments. The \
+             border below which nothing is moved is two segments in all rows.",
             data.in_words(),
             segment_bytes >> 10,
             own.low,
