@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use ::io::device::{Busy, Device, Done, PAGE_BYTES, Pages, ReadMethod, ReadPool};
+use ::io::device::{Device, Done, PAGE_BYTES, Pages, ReadMethod, ReadPool};
 use stdx::sync::lock;
 
 /// Of the memory limit, what was read and is not dropped yet may take one part in so many.
@@ -120,32 +120,41 @@ impl Fetches {
         FetchCounts { used_bytes, peak_bytes, waiting: waiting.len() }
     }
 
-    /// Has these read, at once or when there is room.
-    pub(crate) fn submit(self: &Arc<Self>, reads: Vec<Fetch>) {
-        let bytes = reads.iter().map(|read| read.pages * PAGE_BYTES).sum();
-        let batch = Batch { bytes, reads };
+    /// Has batches read, each at once or when there is room for it.
+    pub(crate) fn submit(self: &Arc<Self>, batches: Vec<Vec<Fetch>>) {
+        let mut ready = Vec::with_capacity(batches.len());
         {
             let mut room = lock(&self.room);
-            if !room.waiting.is_empty() || !room.take(bytes, self.bytes_max) {
-                room.waiting.push_back(batch);
-                return;
+            for reads in batches {
+                let bytes = reads.iter().map(|read| read.pages * PAGE_BYTES).sum();
+                let batch = Batch { bytes, reads };
+                if !room.waiting.is_empty() || !room.take(bytes, self.bytes_max) {
+                    room.waiting.push_back(batch);
+                } else {
+                    ready.push(batch);
+                }
             }
         }
-        self.start(batch);
+        self.start(ready);
     }
 
     /// Hands reads whose bytes are taken to the pool.
-    fn start(self: &Arc<Self>, batch: Batch) {
-        for Fetch { page, pages, done } in batch.reads {
+    fn start(self: &Arc<Self>, batches: Vec<Batch>) {
+        if batches.is_empty() {
+            return;
+        }
+        let reads = batches.into_iter().flat_map(|batch| batch.reads);
+        let reads = reads.map(|Fetch { page, pages, done }| {
             let held = Held { fetches: Arc::clone(self), bytes: pages * PAGE_BYTES };
             let done: Done = Box::new(move |read| done(read.ok(), held));
-            let refused = match self.pool() {
-                None => Some(done),
-                Some(pool) => pool.submit(page, pages, done).err().map(|Busy(done)| done),
-            };
-            if let Some(done) = refused {
-                done(Err(io::Error::other("nobody can read it now")));
-            }
+            (page, pages, done)
+        });
+        let refused: Vec<Done> = match self.pool() {
+            None => reads.map(|(_, _, done)| done).collect(),
+            Some(pool) => pool.submit_all(reads),
+        };
+        for done in refused {
+            done(Err(io::Error::other("nobody can read it now")));
         }
     }
 
@@ -178,7 +187,7 @@ impl Fetches {
                 ready.extend(room.waiting.pop_front());
             }
         }
-        ready.into_iter().for_each(|batch| self.start(batch));
+        self.start(ready);
     }
 }
 
@@ -221,7 +230,7 @@ mod tests {
             let done = Box::new(move |read, held| sender.send((read, held)).expect("a receiver"));
             Fetch { page: 0, pages, done }
         };
-        fetches.submit(pages.iter().map(fetch).collect());
+        fetches.submit(vec![pages.iter().map(fetch).collect()]);
         receiver
     }
 

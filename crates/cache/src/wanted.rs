@@ -86,25 +86,29 @@ impl Cache {
     /// Reads from flash what a session waits for, in other threads, and hands each read to `done`
     /// there, as soon as there is room for all of them.
     pub fn read_wanted(&self, wanted: Vec<Wanted>, done: impl Fn(Arrived) + Send + Sync + 'static) {
+        self.read_all_wanted([(wanted, done)]);
+    }
+
+    /// The same for several sessions at once, each of which waits for room on its own. Whoever
+    /// reads is woken only once.
+    pub fn read_all_wanted<D>(&self, batches: impl IntoIterator<Item = (Vec<Wanted>, D)>)
+    where
+        D: Fn(Arrived) + Send + Sync + 'static,
+    {
         let asked_us = self.clock.monotonic_us();
         let Some(tier) = &self.flash else {
-            let failed = |wanted| Arrived { wanted, asked_us, pages: None, _held: None };
-            return wanted.into_iter().for_each(|wanted| done(failed(wanted)));
-        };
-        tier.counters.reads.fetch_add(wanted.len() as u64, Ordering::Relaxed);
-        let done = Arc::new(done);
-        let read = |wanted: Wanted| {
-            let done = Arc::clone(&done);
-            Fetch {
-                page: wanted.page,
-                pages: wanted.pages,
-                done: Box::new(move |pages: Option<Pages>, held: Held| {
-                    done(Arrived { wanted, asked_us, pages, _held: Some(held) });
-                }),
+            for (wanted, done) in batches {
+                let failed = |wanted| Arrived { wanted, asked_us, pages: None, _held: None };
+                wanted.into_iter().for_each(|wanted| done(failed(wanted)));
             }
+            return;
         };
-        let reads = wanted.into_iter().map(read).collect();
-        tier.fetches.submit(reads);
+        let batch = |(wanted, done): (Vec<Wanted>, D)| {
+            tier.counters.reads.fetch_add(wanted.len() as u64, Ordering::Relaxed);
+            let done = Arc::new(done);
+            wanted.into_iter().map(|wanted| wanted.read(asked_us, Arc::clone(&done))).collect()
+        };
+        tier.fetches.submit(batches.into_iter().map(batch).collect());
     }
 
     /// The same, while the caller waits. He must have no session open, and nothing that arrived
@@ -114,6 +118,16 @@ impl Cache {
         // Who receives waits for all of them.
         self.read_wanted(wanted, move |arrived| _ = sender.send(arrived));
         receiver.into_iter().collect()
+    }
+}
+
+impl Wanted {
+    /// The read that brings it.
+    fn read(self, asked_us: u64, done: Arc<impl Fn(Arrived) + Send + Sync + 'static>) -> Fetch {
+        let done = move |pages: Option<Pages>, held: Held| {
+            done(Arrived { wanted: self, asked_us, pages, _held: Some(held) });
+        };
+        Fetch { page: self.page, pages: self.pages, done: Box::new(done) }
     }
 }
 

@@ -1,5 +1,5 @@
 //! Every system call that Larder makes, each behind a small safe type: memory mappings, the heap,
-//! the clock, devices, sockets, polling and what concerns the process as a whole. What stands
+//! the clock, devices, sockets, polling and what concerns a thread or the process as a whole. What stands
 //! above can be tested with a clock and a device of its own.
 
 pub mod clock;
@@ -10,6 +10,7 @@ pub mod moment;
 pub mod net;
 pub mod poll;
 pub mod process;
+pub mod thread;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use map::Mapping;

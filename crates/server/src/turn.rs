@@ -75,6 +75,15 @@ pub struct Turner<'c> {
     steps: Vec<Step<'static>>,
     hashes: Vec<Hash>,
     kept: Kept<'c>,
+    /// What is to be read from flash, and for whom.
+    reads: Vec<Waiting>,
+}
+
+/// A connection that waits for flash.
+struct Waiting {
+    place: usize,
+    serial: u64,
+    wanted: Vec<Wanted>,
 }
 
 /// A session that serves the turns of several connections, when these were read together. It stays
@@ -118,6 +127,7 @@ impl<'c> Turner<'c> {
             steps: Vec::new(),
             hashes: Vec::new(),
             kept: Kept::default(),
+            reads: Vec::new(),
         }
     }
 
@@ -515,13 +525,25 @@ impl<'c> Turner<'c> {
         Ok(Ran::Whole)
     }
 
-    /// Has read from flash what a request waits for.
-    fn fetch(&self, connection: &mut Connection<'c>, wanted: Vec<Wanted>) {
+    /// A request waits for flash: [`Turner::begin_reads`] has that read.
+    fn fetch(&mut self, connection: &mut Connection<'c>, wanted: Vec<Wanted>) {
         connection.fetching = wanted.len();
         let (place, serial) = (connection.place, connection.serial);
-        let mailbox = Arc::clone(&self.server.mailboxes[self.worker]);
-        let done = move |fetched| mailbox.deliver(Delivery { place, serial, fetched });
-        self.server.cache.read_wanted(wanted, done);
+        self.reads.push(Waiting { place, serial, wanted });
+    }
+
+    /// Begins the reads that the last turns wait for, all at once. To be called when the replies of
+    /// those who wait for nothing are written: who reads may share this core.
+    pub fn begin_reads(&mut self) {
+        if self.reads.is_empty() {
+            return;
+        }
+        let mailbox = &self.server.mailboxes[self.worker];
+        let batches = self.reads.drain(..).map(|Waiting { place, serial, wanted }| {
+            let mailbox = Arc::clone(mailbox);
+            (wanted, move |fetched| mailbox.deliver(Delivery { place, serial, fetched }))
+        });
+        self.server.cache.read_all_wanted(batches);
     }
 
     /// Writes the replies; what the socket does not take is parked.

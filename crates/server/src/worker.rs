@@ -3,6 +3,10 @@
 //! The loop waits for events, gives every connection that has one a turn, then gives one turn to
 //! each connection that could go on without an event. New connections come through the
 //! [`Mailbox`], whose waker also announces log lines for watchers and the end of the server.
+//!
+//! Who waits for flash does not hold up the others: its reads begin when the replies to all that
+//! was ready are written, and of what has come from flash a turn of the loop takes only so much,
+//! behind what is ready by then.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -26,6 +30,10 @@ const WAKE: Token = Token(usize::MAX);
 
 /// Events taken from the kernel at once.
 const EVENTS_MAX: usize = 256;
+
+/// So many reads from flash are taken in one turn of the loop: to decode that many takes some
+/// hundred microseconds, in which requests come for what is in memory.
+const DELIVERIES_MAX: usize = 16;
 
 /// How often silent connections are looked for.
 const IDLE_LOOK: Duration = Duration::from_secs(1);
@@ -70,10 +78,17 @@ impl Mailbox {
         self.wake();
     }
 
-    /// Hands over what a connection waits for.
+    /// Hands over what a connection waits for. The worker takes all there is at once, so only the
+    /// first wakes it.
     pub fn deliver(&self, delivery: Delivery) {
-        lock(&self.deliveries).push(delivery);
-        self.wake();
+        let was_empty = {
+            let mut deliveries = lock(&self.deliveries);
+            deliveries.push(delivery);
+            deliveries.len() == 1
+        };
+        if was_empty {
+            self.wake();
+        }
     }
 
     /// Wakes the worker.
@@ -90,6 +105,8 @@ pub struct Worker<'c> {
     connections: Vec<Option<Connection<'c>>>,
     vacant: Vec<usize>,
     queue: VecDeque<usize>,
+    /// What has come from flash and was not taken yet.
+    deliveries: VecDeque<Delivery>,
     turner: Turner<'c>,
     ahead: ReadAhead,
     /// Connections so far.
@@ -108,6 +125,7 @@ impl<'c> Worker<'c> {
             connections: Vec::new(),
             vacant: Vec::new(),
             queue: VecDeque::new(),
+            deliveries: VecDeque::new(),
             turner: Turner::new(server, number),
             ahead: ReadAhead::new(),
             serial: 0,
@@ -118,9 +136,11 @@ impl<'c> Worker<'c> {
 
     /// Works until the server stops.
     pub fn run(mut self) {
+        // The background may have the same core. If the kernel refuses, clients wait longer.
+        let _ = ::io::thread::ask_for_short_turns();
         let mut events = Events::with_capacity(EVENTS_MAX);
         while !self.server.is_stopping() {
-            let timeout = if !self.queue.is_empty() {
+            let timeout = if !self.queue.is_empty() || !self.deliveries.is_empty() {
                 Some(Duration::ZERO)
             } else if self.server.options.idle_timeout_s > 0 {
                 Some(IDLE_LOOK)
@@ -129,12 +149,16 @@ impl<'c> Worker<'c> {
             };
             self.wait(&mut events, timeout);
             let is_woken = self.take_events(&events);
+            self.turner.begin_reads();
             self.take_queue();
             if is_woken {
                 self.take_arrivals();
-                self.take_deliveries();
+                let mailbox = &self.server.mailboxes[self.number];
+                self.deliveries.extend(lock(&mailbox.deliveries).drain(..));
                 self.turn_watchers();
             }
+            self.take_deliveries();
+            self.turner.begin_reads();
             self.kick_idle();
         }
         self.stop(&mut events);
@@ -266,9 +290,10 @@ impl<'c> Worker<'c> {
 
     /// Connections whose last read from flash has come go on.
     fn take_deliveries(&mut self) {
-        // A statement of its own: a turn may deliver to this very mailbox, where nobody can read.
-        let deliveries = std::mem::take(&mut *lock(&self.server.mailboxes[self.number].deliveries));
-        for Delivery { place, serial, fetched } in deliveries {
+        for _ in 0..DELIVERIES_MAX.min(self.deliveries.len()) {
+            let Some(Delivery { place, serial, fetched }) = self.deliveries.pop_front() else {
+                break;
+            };
             let waiting = self.connections.get_mut(place).and_then(Option::as_mut);
             let Some(connection) = waiting.filter(|waiting| waiting.serial == serial) else {
                 continue;
@@ -276,7 +301,8 @@ impl<'c> Worker<'c> {
             connection.fetched.push(fetched);
             connection.fetching -= 1;
             if connection.fetching == 0 {
-                connection.is_readable = true;
+                // What waits was read before; only the end of the input is read once more.
+                connection.is_readable |= connection.is_hung_up;
                 self.turn(place);
             }
         }

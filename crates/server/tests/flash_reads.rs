@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::io::Read;
+use std::net::Shutdown;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
@@ -112,6 +114,36 @@ fn left_to_itself_it_takes_what_the_kernel_allows_also_in_the_background() {
     other.send(b"shutdown\r\n");
     other.expect_end();
     used.expect("flash works in the background");
+}
+
+/// What waits for flash has been read from the socket before: nothing announces it again, nor the
+/// end that came behind it.
+#[test]
+fn a_pipeline_that_waits_for_flash_is_answered_in_order_and_to_its_end() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = start(&folder, &[]);
+    let mut client = server.connect();
+    use_flash(&server, &mut client);
+    let before = server.stat("get_extstore");
+    for first in (0..ITEMS).step_by(ITEMS / 50) {
+        let mut client = server.connect();
+        let numbers = (0..40).map(|number| (first + 101 * number) % ITEMS);
+        let requests: String =
+            numbers.clone().map(|number| format!("mg k{number} k v\r\n")).collect();
+        client.send(requests.as_bytes());
+        client.stream.shutdown(Shutdown::Write).expect("it is open");
+        let mut text = String::new();
+        client.stream.read_to_string(&mut text).expect("the server answers, and ends");
+        let mut rest = text.as_str();
+        for number in numbers {
+            let (value, missing) = (value(number), format!("EN kk{number}\r\n"));
+            let there = format!("VA {} kk{number}\r\n{value}\r\n", value.len());
+            let after = rest.strip_prefix(&missing).or_else(|| rest.strip_prefix(&there));
+            rest = after.unwrap_or_else(|| panic!("k{number}: {rest:?}"));
+        }
+        assert_eq!(rest, "");
+    }
+    assert!(server.stat("get_extstore") > before);
 }
 
 #[test]

@@ -34,6 +34,7 @@ use queue::{Bell, Queue, Read};
 use ring::{Make, Ring};
 
 use super::{Device, Pages, range};
+use crate::thread::ask_for_short_turns;
 
 /// What happens when a read has ended.
 pub type Done = Box<dyn FnOnce(io::Result<Pages>) + Send>;
@@ -137,6 +138,8 @@ impl ReadPool {
         let (sender, receiver) = sync_channel(1);
         let served = Arc::clone(&shared);
         let serve = move || {
+            // It sleeps most of the time, and those who wait for it may keep its core busy.
+            let _ = ask_for_short_turns();
             let Shared { device, queue } = &*served;
             let bell = queue.bell().expect("it was made with one");
             match descriptor(&**device).and_then(|source| Ring::new(source, bell, make)) {
@@ -162,7 +165,10 @@ impl ReadPool {
         for number in 0..threads {
             let shared = Arc::clone(&pool.shared);
             let named = thread::Builder::new().name(format!("read-{number}"));
-            let serve = move || threads::serve(&shared.queue, &*shared.device);
+            let serve = move || {
+                let _ = ask_for_short_turns();
+                threads::serve(&shared.queue, &*shared.device);
+            };
             pool.threads.push(named.spawn(serve)?);
         }
         Ok(pool)
@@ -176,6 +182,14 @@ impl ReadPool {
     /// Has `count` pages read from `page` on, and `done` called with them or with the error.
     pub fn submit(&self, page: u64, count: usize, done: Done) -> Result<(), Busy> {
         self.shared.queue.push(Read { page, count, done })
+    }
+
+    /// Submits several reads at once, which wakes who reads only once. Returns what was to happen
+    /// after those for which the queue has no room, the last of them.
+    pub fn submit_all(&self, reads: impl IntoIterator<Item = (u64, usize, Done)>) -> Vec<Done> {
+        let read = |(page, count, done)| Read { page, count, done };
+        let refused = self.shared.queue.push_all(reads.into_iter().map(read).collect());
+        refused.into_iter().map(|read| read.done).collect()
     }
 
     /// How many reads wait: those that were not begun yet.

@@ -114,20 +114,29 @@ impl Queue {
 
     /// Appends a read, and wakes whom it concerns.
     pub fn push(&self, read: Read) -> Result<(), Busy> {
-        let mut state = self.state();
-        if state.waiting.len() >= self.waiting_max {
-            return Err(Busy(read.done));
-        }
-        state.waiting.push_back(read);
-        let (is_asleep, has_threads) = (mem::take(&mut state.is_asleep), state.has_threads);
-        drop(state);
+        self.push_all(vec![read]).pop().map_or(Ok(()), |read| Err(Busy(read.done)))
+    }
+
+    /// Appends reads, as many as there is room for, and wakes whom they concern, once for all of
+    /// them. Returns the others.
+    pub fn push_all(&self, reads: Vec<Read>) -> Vec<Read> {
+        let mut reads = reads.into_iter();
+        let (pushed, is_asleep, has_threads) = {
+            let mut state = self.state();
+            let waiting = state.waiting.len();
+            let room = self.waiting_max - waiting;
+            state.waiting.extend(reads.by_ref().take(room));
+            let pushed = state.waiting.len() - waiting;
+            let is_asleep = pushed > 0 && mem::take(&mut state.is_asleep);
+            (pushed, is_asleep, state.has_threads)
+        };
         if has_threads {
-            self.changed.notify_one();
+            (0..pushed).for_each(|_| self.changed.notify_one());
         }
         if is_asleep && let Some(bell) = &self.bell {
             bell.ring();
         }
-        Ok(())
+        reads.collect()
     }
 
     /// Says that no read comes any more.
@@ -219,6 +228,19 @@ mod tests {
         assert_eq!((pages(&taken), queue.waiting()), (vec![5, 2, 9], 1));
         assert_eq!(queue.wait().unwrap().page, 1);
         queue.push(read(7)).unwrap();
+    }
+
+    #[test]
+    fn reads_that_come_together_fill_the_queue_and_the_others_are_given_back() {
+        let queue = Queue::new(3, Some(Bell::new().unwrap()));
+        let mut taken = Vec::new();
+        queue.take(9, &mut taken);
+        assert_eq!(pages(&queue.push_all(vec![])), []);
+        assert_eq!(pages(&queue.push_all((0..5).map(read).collect())), [3, 4]);
+        assert_eq!(rung(&queue), 1);
+        assert_eq!(pages(&queue.push_all(vec![read(5)])), [5]);
+        queue.take(9, &mut taken);
+        assert_eq!(pages(&taken), [0, 1, 2]);
     }
 
     #[test]

@@ -1,0 +1,83 @@
+//! A thread as the kernel schedules it.
+//!
+//! Threads that share a core take turns. Who is woken waits until the turn of the one that runs is
+//! over, milliseconds by default, unless he asks for a shorter turn than that one has and is due
+//! (the `PREEMPT_SHORT` of Linux 6.12). Each keeps his share of the core, so nobody is starved by
+//! it: short turns only come sooner.
+
+use std::io;
+use std::mem::size_of;
+
+/// The shortest turn that the kernel grants.
+const TURN_NS: u64 = 100_000;
+
+/// Asks for short turns for the calling thread, because somebody waits for it. Kernels before 6.12
+/// take no notice, and a thread that has a real-time policy keeps it. An error leaves everything as
+/// it was.
+pub fn ask_for_short_turns() -> io::Result<()> {
+    let mut attributes = attributes()?;
+    let policy = attributes.sched_policy as i32;
+    if policy == libc::SCHED_OTHER || policy == libc::SCHED_BATCH {
+        attributes.sched_runtime = TURN_NS;
+        set(&attributes)?;
+    }
+    Ok(())
+}
+
+/// What the calling thread has.
+fn attributes() -> io::Result<libc::sched_attr> {
+    let mut attributes = libc::sched_attr {
+        size: 0,
+        sched_policy: 0,
+        sched_flags: 0,
+        sched_nice: 0,
+        sched_priority: 0,
+        sched_runtime: 0,
+        sched_deadline: 0,
+        sched_period: 0,
+    };
+    let bytes = size_of::<libc::sched_attr>();
+    // SAFETY: the pointer is valid for a write of so many bytes, and any bytes are a sched_attr. 0
+    // is the calling thread.
+    let result =
+        unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, bytes, 0) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(attributes) }
+}
+
+/// Gives them to the calling thread.
+fn set(attributes: &libc::sched_attr) -> io::Result<()> {
+    // SAFETY: the pointer is valid for a read of as many bytes as the kernel itself has written
+    // into its first field. 0 is the calling thread.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const *attributes, 0) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn short_turns_change_neither_the_policy_nor_the_share() {
+        let tried = thread::spawn(|| {
+            // SAFETY: a plain number, for the calling thread.
+            assert_eq!(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 3) }, 0);
+            let before = attributes().expect("anybody may ask");
+            let asked = ask_for_short_turns();
+            (before, asked, attributes().expect("anybody may ask"))
+        });
+        let (before, asked, after) = tried.join().expect("nothing panics there");
+        assert_eq!(before.sched_nice, 3);
+        assert_eq!(
+            (after.sched_policy, after.sched_nice, after.sched_priority),
+            (before.sched_policy, before.sched_nice, before.sched_priority)
+        );
+        // Kernels that know of turns tell how long they are; others say 0.
+        if asked.is_ok() && before.sched_runtime != 0 {
+            assert_eq!(after.sched_runtime, TURN_NS);
+        } else {
+            assert_eq!(after.sched_runtime, before.sched_runtime);
+        }
+    }
+}
