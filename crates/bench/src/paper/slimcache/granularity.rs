@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn larger_units_hold_more_and_read_more_pages() {
-        let bytes = 4 << 20;
+        let bytes = 8 << 20;
         let data = objects(&ValueChoice::Made(3.0), bytes, 1).expect("no file is needed");
         let [alone, one, four] = [0, 1, 4].map(|pages| size(pages, bytes, &data, 1).expect("full"));
         assert!(alone.items < one.items && one.items < four.items);

@@ -229,11 +229,11 @@ mod tests {
 
     #[test]
     fn compression_makes_room_and_without_it_nothing_is_gained() {
-        let bytes = 4 << 20;
+        let bytes = 8 << 20;
         let data = objects(&ValueChoice::Made(3.0), bytes, 1).expect("no file is needed");
         let items = |kept| fill(kept, bytes, &data).expect("it fills").items as f64;
         let [units, alone, raw, log] = [Kept::Units, Kept::Alone, Kept::Raw, Kept::Log].map(items);
         assert!(units > 1.5 * log && alone > raw && raw < log, "{units} {alone} {raw} {log}");
-        assert!(raw > 0.7 * log, "{raw} {log}");
+        assert!(raw > 0.65 * log, "{raw} {log}");
     }
 }
