@@ -1,6 +1,6 @@
 //! Every system call that Larder makes, each behind a small safe type: memory mappings, the heap,
-//! the clock, devices, sockets, polling and what concerns a thread or the process as a whole. What stands
-//! above can be tested with a clock and a device of its own.
+//! the clock, devices, sockets, polling and what concerns a thread or the process as a whole. What
+//! stands above can be tested with a clock and a device of its own.
 
 pub mod clock;
 pub mod device;

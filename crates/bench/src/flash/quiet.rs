@@ -14,6 +14,9 @@
 //! loaded phases are compared with each other: the same rate, the same values, the same share of
 //! sets. Both servers have the same memory limit and core; the one that is not asked costs nothing.
 //!
+//! A full flash does not collect yet: what the fill left in memory, and was read there, stays for
+//! long. So the load is sent to the server with a tier, unmeasured, until it goes on collecting.
+//!
 //! Probe and load are sent by one thread (`load::run_together`), which never sleeps while something
 //! is nearly due. Latency counts from when a request was due.
 
@@ -44,6 +47,12 @@ const FILL_CONNECTIONS: usize = 8;
 const MEMORY_SHARE: f64 = 1.0 / 8.0;
 /// Requests of a round of the load: one new key stored, the same read, and two cold ones read.
 const ROUND: u32 = 4;
+/// The warm-up comes in parts of so many requests for each item that the memory may hold.
+const WARM_UP_PART: f64 = 0.25;
+/// It is over when segments were collected in so many parts one after the other,
+const WARM_UP_PARTS_GOOD: u32 = 3;
+/// or after so many parts in any case.
+const WARM_UP_PARTS_MAX: u32 = 48;
 /// With `--quick`.
 const QUICK_MEMORY_MB: u64 = 16;
 const QUICK_FLASH_MB: u64 = 32;
@@ -154,6 +163,7 @@ pub fn run(options: &QuietOptions) -> Outcome<()> {
     let tiered = options.tier.start(&recipe)?;
     let memory = Server::start(&recipe, options.tier.memory_mb, servers.server_core)?;
     let mut course = Course::new(&options, &subject, &tiered.server, &memory)?;
+    let warm_up = course.warm_up(|what| progress.set_message(what))?;
     let mut samples = Vec::new();
     for round in 0..options.rounds {
         for place in 0..Situation::ALL.len() {
@@ -165,7 +175,8 @@ pub fn run(options: &QuietOptions) -> Outcome<()> {
     }
     progress.finish_and_clear();
     let commands = [&tiered.server, &memory].map(|server| server.command_line.clone());
-    let document = quiet_report::document(machine, &options, &subject, &commands, &samples);
+    let document =
+        quiet_report::document(machine, &options, &subject, &commands, warm_up, &samples);
     println!("{}", report::text(&document));
     options.report.write(&document)
 }
@@ -179,8 +190,17 @@ struct Course<'c> {
     /// Keys of the load in the server without flash, hot ones included.
     memory_keys: u32,
     random: Random,
-    /// The key that is stored next.
-    next: u32,
+    /// The keys that were stored last with a tier and without.
+    stored: [u32; 2],
+}
+
+/// What was sent before anything was measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WarmUp {
+    /// Requests of the load.
+    pub requests: u64,
+    /// Segments that were collected meanwhile.
+    pub collected: u64,
 }
 
 impl<'c> Course<'c> {
@@ -196,8 +216,8 @@ impl<'c> Course<'c> {
             let what = format!("{} keys are no more than fit into memory", subject.keys);
             return Err(Failure::Usage(format!("{what}: more --key-space or --flash-mb")));
         }
-        let (random, next) = (Random::new(options.subject.seed), options.hot_keys);
-        let course = Course { options, subject, flash, memory, memory_keys, random, next };
+        let (random, stored) = (Random::new(options.subject.seed), [options.hot_keys; 2]);
+        let course = Course { options, subject, flash, memory, memory_keys, random, stored };
         course.fill(flash, options.hot_keys..subject.keys)?;
         course.fill(memory, options.hot_keys..memory_keys)?;
         for server in [flash, memory] {
@@ -219,10 +239,49 @@ impl<'c> Course<'c> {
         Ok(())
     }
 
+    /// Sends the load until the tier goes on collecting, at the rate of the fill. Nobody reads the
+    /// hot keys meanwhile, and what the background has no time for leaves the cache: so they are
+    /// read for as long as a phase, and stored where they are missing.
+    fn warm_up(&mut self, show: impl Fn(String)) -> Outcome<WarmUp> {
+        let items = (self.options.tier.memory_mb << 20) as f64 / self.subject.item_bytes;
+        let part = (WARM_UP_PART * items).max(1.0) as u64;
+        let pace = Pace {
+            connections: self.options.connections as usize,
+            depth: 1,
+            per_second: Some(self.options.fill_rate),
+            fills_misses: false,
+        };
+        let (server, subject) = (self.flash, self.subject);
+        let first = counts::own(server)?.collected;
+        let (mut collected, mut good, mut requests) = (first, 0, 0);
+        for number in 1..=WARM_UP_PARTS_MAX {
+            show(format!("warming up, {number} of at most {WARM_UP_PARTS_MAX}"));
+            send(server, subject, pace, (part, Duration::MAX), |count| {
+                self.loads(Situation::FlashBusy, count as u32)
+            })?;
+            requests += part;
+            let now = counts::own(server)?.collected;
+            good = if now > collected { good + 1 } else { 0 };
+            collected = now;
+            if good == WARM_UP_PARTS_GOOD {
+                break;
+            }
+        }
+        show("reading hot keys".to_owned());
+        let per_second = Some(self.options.probe_rate);
+        let pace = Pace { connections: 1, depth: 1, per_second, fills_misses: true };
+        let limits = (self.probes(), Duration::MAX);
+        send(server, subject, pace, limits, |count| self.hot(count))?;
+        Ok(WarmUp { requests, collected: collected - first })
+    }
+
     fn measure(&mut self, situation: Situation, round: u64) -> Outcome<Sample> {
         let server = if situation.has_flash() { self.flash } else { self.memory };
-        let probing = self.probes();
-        let loading = situation.is_busy().then(|| self.loads(situation));
+        let probing = self.hot(self.probes());
+        let loading = situation.is_busy().then(|| {
+            let count = (self.options.rate * self.options.seconds).max(1.0) as u32;
+            self.loads(situation, count)
+        });
         let tier = || situation.has_flash().then(|| counts::own(server)).transpose();
         let pace = |per_second, connections| Pace {
             connections,
@@ -257,27 +316,31 @@ impl<'c> Course<'c> {
         })
     }
 
+    /// How often the probe asks in a phase.
+    fn probes(&self) -> u64 {
+        (self.options.probe_rate * self.options.seconds).max(1.0) as u64
+    }
+
     /// Gets of hot keys, drawn evenly.
-    fn probes(&mut self) -> Copies {
-        let count = (self.options.probe_rate * self.options.seconds).max(1.0) as u64;
+    fn hot(&mut self, count: u64) -> Copies {
         let (random, hot_keys) = (&mut self.random, self.options.hot_keys);
         let object = |_| (Operation::Get, random.below(hot_keys.into()) as u32);
         self.subject.trace((0..count).map(object))
     }
 
     /// What the others send.
-    fn loads(&mut self, situation: Situation) -> Copies {
-        let count = (self.options.rate * self.options.seconds).max(1.0) as u32;
+    fn loads(&mut self, situation: Situation, count: u32) -> Copies {
         let hot_keys = self.options.hot_keys;
         let end = if situation.has_flash() { self.subject.keys } else { self.memory_keys };
-        let (random, next) = (&mut self.random, &mut self.next);
+        let stored = &mut self.stored[usize::from(!situation.has_flash())];
+        let random = &mut self.random;
         let request = |number: u32| match number % ROUND {
             0 => {
                 // The next of this server's keys, from the first again behind the last.
-                *next = if *next + 1 < end { *next + 1 } else { hot_keys };
-                (Operation::Set, *next)
+                *stored = if *stored + 1 < end { *stored + 1 } else { hot_keys };
+                (Operation::Set, *stored)
             }
-            1 => (Operation::Get, *next),
+            1 => (Operation::Get, *stored),
             _ => {
                 let cold = u64::from(end - hot_keys);
                 (Operation::Get, hot_keys + random.below(cold) as u32)

@@ -3,7 +3,7 @@
 
 use super::MIB;
 use super::counts::OwnCounts;
-use super::quiet::{QuietOptions, Sample, Situation};
+use super::quiet::{QuietOptions, Sample, Situation, WarmUp};
 use super::subject::Subject;
 use crate::machine::Machine;
 use crate::report::Spread;
@@ -13,10 +13,11 @@ use crate::report::model::{Cell, Document, Section, Table};
 const CHANGE_MAX: f64 = 0.05;
 
 /// The ratios: the situations that are divided, and what for.
-const RATIOS: [(&str, Situation, Situation); 3] = [
+const RATIOS: [(&str, Situation, Situation); 4] = [
     ("busy with flash / busy without", Situation::FlashBusy, Situation::MemoryBusy),
     ("idle with flash / idle without", Situation::FlashIdle, Situation::MemoryIdle),
     ("busy / idle, with flash", Situation::FlashBusy, Situation::FlashIdle),
+    ("busy / idle, without", Situation::MemoryBusy, Situation::MemoryIdle),
 ];
 
 /// Sums up the samples of all rounds.
@@ -25,6 +26,7 @@ pub fn document(
     options: &QuietOptions,
     subject: &Subject,
     commands: &[String],
+    warm_up: WarmUp,
     samples: &[Sample],
 ) -> Document {
     let mut latency = Section::new(
@@ -38,7 +40,8 @@ pub fn document(
         [format!(
             "Within a round. With flash reads and collection the median shall be within {:.0} % of \
              that with as many requests to memory; the other ratios say what the tier costs when \
-             idle, and what the other connections cost by themselves.",
+             idle, and what the other connections cost with a tier and without. Nothing is judged \
+             unless flash was read and segments were collected in every busy phase.",
             100.0 * CHANGE_MAX
         )],
     );
@@ -64,6 +67,7 @@ pub fn document(
         ("values".to_owned(), values),
         ("load".to_owned(), load),
         ("rounds".to_owned(), options.rounds.to_string()),
+        ("warm-up".to_owned(), warm_up.in_words()),
         ("seed".to_owned(), options.subject.seed.to_string()),
     ];
     facts.extend(commands.iter().map(|command| ("server".to_owned(), command.clone())));
@@ -82,7 +86,20 @@ impl Situation {
     }
 }
 
+impl WarmUp {
+    fn in_words(self) -> String {
+        format!("{} requests, in which {} segments were collected", self.requests, self.collected)
+    }
+}
+
 impl Sample {
+    /// Whether the tier did what the others were to make it do.
+    fn is_worked(&self) -> bool {
+        self.tier.is_some_and(|(before, after)| {
+            after.collected > before.collected && after.reads > before.reads
+        })
+    }
+
     fn waited_us(&self, share: f64) -> f64 {
         self.probe.get_ns.value_at_quantile(share) as f64 / 1e3
     }
@@ -139,16 +156,26 @@ fn is_unchanged(ratio: f64) -> bool {
     (ratio - 1.0).abs() <= CHANGE_MAX
 }
 
+/// What a run says of the tier's part in the median; nothing if the tier had none.
+fn verdict(samples: &[Sample], ratio: f64) -> String {
+    let busy = of(samples, Situation::FlashBusy);
+    let idle = busy.iter().filter(|sample| !sample.is_worked()).count();
+    match (idle, is_unchanged(ratio)) {
+        (0, true) => "yes".to_owned(),
+        (0, false) => "no".to_owned(),
+        _ => format!("not tested: nothing read or collected in {idle} of {}", busy.len()),
+    }
+}
+
 fn ratios_table(samples: &[Sample]) -> Table {
     let row = |(what, over, under): (&str, Situation, Situation)| {
         let median = ratio(samples, over, under, 0.5);
         let judged = over == Situation::FlashBusy && under == Situation::MemoryBusy;
-        let verdict = if is_unchanged(median.median) { "yes" } else { "no" };
         vec![
             Cell::text(what),
             Cell::spread(median, 3),
             Cell::spread(ratio(samples, over, under, 0.99), 3),
-            if judged { Cell::text(verdict) } else { Cell::Nothing },
+            if judged { Cell::text(verdict(samples, median.median)) } else { Cell::Nothing },
         ]
     };
     let columns = ["what", "p50", "p99", "median within 5 %"];
@@ -212,7 +239,7 @@ fn rounds_table(samples: &[Sample]) -> Table {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::{Situation, is_unchanged, ratio};
+    use super::{OwnCounts, Situation, is_unchanged, ratio, verdict};
     use crate::flash::quiet::Sample;
     use crate::load::found::Found;
 
@@ -232,6 +259,22 @@ mod tests {
         ];
         let found = ratio(&samples, Situation::FlashBusy, Situation::MemoryBusy, 0.5);
         assert!((found.min - 1.1).abs() < 0.01 && (found.max - 1.1).abs() < 0.01, "{found:?}");
+    }
+
+    #[test]
+    fn a_run_in_which_the_tier_did_not_work_proves_nothing() {
+        let busy = |round, reads, collected| {
+            let before = OwnCounts { reads: 5, collected: 7, ..OwnCounts::default() };
+            let after = OwnCounts { reads, collected, ..before };
+            let sample = sample(Situation::FlashBusy, round, 100);
+            Sample { tier: Some((before, after)), ..sample }
+        };
+        let with = |busy| [busy, sample(Situation::MemoryBusy, 0, 100)];
+        assert_eq!(verdict(&with(busy(0, 6, 8)), 1.0), "yes");
+        assert_eq!(verdict(&with(busy(0, 6, 8)), 1.2), "no");
+        for idle in [busy(0, 5, 8), busy(0, 6, 7)] {
+            assert!(verdict(&with(idle), 1.0).contains("collected in 1 of 1"));
+        }
     }
 
     #[test]
