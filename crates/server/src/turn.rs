@@ -534,10 +534,15 @@ impl<'c> Turner<'c> {
 
     /// Begins the reads that the last turns wait for, all at once. To be called when the replies of
     /// those who wait for nothing are written: who reads may share this core.
+    #[inline]
     pub fn begin_reads(&mut self) {
-        if self.reads.is_empty() {
-            return;
+        if !self.reads.is_empty() {
+            self.begin_reads_now();
         }
+    }
+
+    #[cold]
+    fn begin_reads_now(&mut self) {
         let mailbox = &self.server.mailboxes[self.worker];
         let batches = self.reads.drain(..).map(|Waiting { place, serial, wanted }| {
             let mailbox = Arc::clone(mailbox);
