@@ -7,6 +7,10 @@
 //! it goes to the hot zone, and the background's turns, taken in between, move down what the hot
 //! zone has no room for. So the memory limit holds at every moment, as for stores.
 //!
+//! Packing takes most of the time, and any number of threads do it. One fills the hot zone: of two,
+//! one evicts while the other moves items down to make room for both, which at 32 MiB lost up to
+//! 1.5 % of all items, where one thread loses 0.1 %.
+//!
 //! An item of the hot zone has its old number, and so its CAS unique: the sequence goes on from
 //! where the image was written ([`crate::Builder::image`]), and a number is told by its low half
 //! from there as ever.
@@ -126,9 +130,9 @@ impl Cache {
         let left = Mutex::new(table.groups());
         let restoring = Restoring { cache: self, source, table, left, knows_time };
         let mut restored = thread::scope(|scope| {
-            let work = || restoring.work();
-            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-            let mut restored = work();
+            let help = || restoring.work(false);
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(help)).collect();
+            let mut restored = restoring.work(true);
             for other in others {
                 restored.add(&other.join().expect("a thread that restores does not panic"));
             }
@@ -196,7 +200,10 @@ impl Cache {
         let (hash, fields) = (self.hash(row.key), hot_fields(&row.fields));
         // What a store would evict moves down instead.
         for _ in 0..TURNS_MAX {
-            if !self.hot.is_pressed() || !self.do_chores(&mut lock(&self.chores)) {
+            if self.below.is_none()
+                || !self.hot.is_pressed()
+                || !self.do_chores(&mut lock(&self.chores))
+            {
                 break;
             }
         }
@@ -215,8 +222,8 @@ impl Cache {
 }
 
 impl Restoring<'_> {
-    /// Restores blocks until there are none left.
-    fn work(&self) -> Restored {
+    /// Restores blocks until there are none left; the hot zone's only if it `is_first`.
+    fn work(&self, is_first: bool) -> Restored {
         let mut worker = Worker {
             restoring: self,
             reader: Reader::new(),
@@ -228,19 +235,26 @@ impl Restoring<'_> {
                 .map(|below| (below, compressed::Writer::new(&below.zone), Vec::new())),
         };
         let mut restored = Restored::default();
-        // Before the first item, for the compressed zone's share.
-        self.cache.maintain();
-        while let Some(group) = self.next() {
+        // Before the first item, for the compressed zone's share. Without that zone there is nowhere
+        // to move anything, and reserves for stores would only take room from what was there.
+        let moves = self.cache.below.is_some();
+        let maintain = || moves && self.cache.maintain();
+        maintain();
+        while let Some(group) = self.next(is_first) {
             worker.restore(group, &mut restored);
-            self.cache.maintain();
+            maintain();
         }
         restored
     }
 
-    fn next(&self) -> Option<usize> {
+    fn next(&self, is_first: bool) -> Option<usize> {
         let mut left = lock(&self.left);
-        *left = left.checked_sub(1)?;
-        Some(*left)
+        let next = left.checked_sub(1)?;
+        if !is_first && self.table.group(next).0.tier() == Some(Tier::Hot) {
+            return None;
+        }
+        *left = next;
+        Some(next)
     }
 }
 
