@@ -2,7 +2,7 @@
 
 use ::flash::{Costs, FlashStats, Partition, Settings};
 
-use super::client::{Client, SKEW, device_bytes, share};
+use super::client::{Client, SKEW, device_bytes, load, share};
 use super::run::Happened;
 use super::tier::{Tier, settings};
 use crate::failure::Outcome;
@@ -37,7 +37,7 @@ struct Window {
 
 /// Windows of each partition over the phases.
 pub fn adaptation(scale: &Scale) -> Outcome<Findings> {
-    let data = Data::load(scale)?;
+    let data = load(scale)?;
     let reads = READS_PER_KEY * data.keys as usize;
     let objects = draw(&Choice::Zipfian, SKEW, data.keys, (MISS_US.len() + 1) * reads, scale.seed)?;
     let runs = PARTITIONS.iter().map(|(_, partition)| run(*partition, &data, &objects));

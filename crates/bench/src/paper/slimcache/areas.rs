@@ -2,12 +2,11 @@
 
 use ::flash::{Costs, Partition, Settings};
 
-use super::client::{device_bytes, reads};
+use super::client::{device_bytes, load, reads};
 use super::hit_ratio::POPULAR;
 use super::run::Run;
 use super::tier::settings;
 use crate::failure::Outcome;
-use crate::paper::data::Data;
 use crate::paper::{Findings, Scale, table};
 use crate::report::model::{Cell, Table};
 use crate::workload::popularity::Choice;
@@ -21,7 +20,7 @@ const PARTITIONS: [(&str, Partition); 3] = [
 
 /// Hits, pages and CPU time by how the tier is divided.
 pub fn areas(scale: &Scale) -> Outcome<Findings> {
-    let data = Data::load(scale)?;
+    let data = load(scale)?;
     let bytes = device_bytes(&data, PERCENT);
     let mut rows = Vec::new();
     for choice in POPULAR.into_iter().filter(|choice| *choice != Choice::Uniform) {

@@ -5,12 +5,16 @@ use ::flash::{Compression, Settings};
 use super::log::FifoLog;
 use super::tier::{self, Tier};
 use crate::failure::{Failure, Outcome};
+use crate::paper::Scale;
 use crate::paper::data::{Data, draw};
 use crate::paper::measure::cpu_seconds;
 use crate::workload::popularity::Choice;
 
 /// The exponent of Zipf's law.
 pub const SKEW: f64 = 0.99;
+/// Keys at a scale of 1, and at least: a device of 6 % has segments enough for a tier.
+const KEYS: u64 = 5_000_000;
+const KEYS_MIN: usize = 20_000;
 /// Reads for each key. The first half only warms the cache.
 const READS_PER_KEY: usize = 2;
 
@@ -195,6 +199,11 @@ impl<'s> Client<'s> {
         counts.stores += 1;
         Ok(())
     }
+}
+
+/// As many objects as the scale says, with the values that it says.
+pub fn load(scale: &Scale) -> Outcome<Data> {
+    Data::of(scale.items(KEYS).max(KEYS_MIN) as u32, scale.values.clone(), scale.seed)
 }
 
 /// The reads of a run that warms a cache and then counts.

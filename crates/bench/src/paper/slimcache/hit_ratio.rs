@@ -1,8 +1,7 @@
 //! Hits by the size of the cache and by which keys are popular, beside the uncompressed log.
 
-use super::client::{Counts, Kept, device_bytes, reads, settled};
+use super::client::{Counts, Kept, device_bytes, load, reads, settled};
 use crate::failure::Outcome;
-use crate::paper::data::Data;
 use crate::paper::{Findings, Scale, table};
 use crate::report::model::{Axis, Cell, Plot, Point, Series, Table};
 use crate::workload::popularity::Choice;
@@ -28,7 +27,7 @@ struct Row {
 
 /// Hits over sizes and distributions.
 pub fn hit_ratio(scale: &Scale) -> Outcome<Findings> {
-    let data = Data::load(scale)?;
+    let data = load(scale)?;
     let mut rows = Vec::new();
     for choice in POPULAR {
         let objects = reads(&choice, &data, scale.seed)?;
@@ -112,7 +111,8 @@ fn plot(row: &Row) -> Plot {
 
 #[cfg(test)]
 mod tests {
-    use super::{Choice, Data, Kept, device_bytes, reads, settled};
+    use super::{Choice, Kept, device_bytes, reads, settled};
+    use crate::paper::data::Data;
 
     #[test]
     fn a_compressed_tier_misses_less_than_the_log_of_the_same_bytes() {

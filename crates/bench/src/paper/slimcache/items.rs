@@ -15,7 +15,7 @@ use crate::values::ValueChoice;
 
 /// Bytes of the device at a scale of 1, and at least.
 const DEVICE_BYTES: f64 = 640.0 * 1048576.0;
-const DEVICE_BYTES_MIN: u64 = 8 << 20;
+const DEVICE_BYTES_MIN: u64 = 4 << 20;
 /// Ratios of the values that are made, beside the one that the scale names.
 const RATIOS: [f64; 4] = [1.0, 2.0, 3.0, 4.0];
 /// As in the other experiments.

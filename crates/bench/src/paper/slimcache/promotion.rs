@@ -2,11 +2,10 @@
 
 use ::flash::{Costs, Partition, Promotion, Settings};
 
-use super::client::{device_bytes, reads, share};
+use super::client::{device_bytes, load, reads, share};
 use super::run::Run;
 use super::tier::settings;
 use crate::failure::Outcome;
-use crate::paper::data::Data;
 use crate::paper::{Findings, Scale, table};
 use crate::report::model::{Cell, Table};
 use crate::workload::popularity::Choice;
@@ -22,7 +21,7 @@ const VARIANTS: [(&str, Promotion, Partition); 5] = [
 
 /// Moves, hits and CPU time of both.
 pub fn promotion(scale: &Scale) -> Outcome<Findings> {
-    let data = Data::load(scale)?;
+    let data = load(scale)?;
     let bytes = device_bytes(&data, PERCENT);
     let objects = reads(&Choice::Zipfian, &data, scale.seed)?;
     let mut runs = Vec::new();

@@ -7,7 +7,7 @@
 
 use ::flash::{Settings, Sizing, Watermarks};
 
-use super::client::{Client, Counts, SKEW, device_bytes, reads, share};
+use super::client::{Client, Counts, SKEW, device_bytes, load, reads, share};
 use super::run::Happened;
 use super::tier::{Background, Tier, settings};
 use crate::failure::Outcome;
@@ -41,7 +41,7 @@ impl Row {
 
 /// Hits and evictions by watermarks and bursts.
 pub fn watermarks(scale: &Scale) -> Outcome<Findings> {
-    let data = Data::load(scale)?;
+    let data = load(scale)?;
     let bytes = device_bytes(&data, PERCENT);
     let objects = reads(&Choice::Zipfian, &data, scale.seed)?;
     let segment_bytes = settings(bytes).segment_bytes;

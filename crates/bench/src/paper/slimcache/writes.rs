@@ -3,7 +3,7 @@
 use ::flash::{Partition, Settings};
 use io::device::PAGE_BYTES;
 
-use super::client::{Client, Counts, device_bytes, reads, share};
+use super::client::{Client, Counts, device_bytes, load, reads, share};
 use super::hit_ratio::POPULAR;
 use super::run::Happened;
 use super::tier::{Tier, settings};
@@ -33,7 +33,7 @@ struct Row {
 
 /// Writes by popularity, by the share of stores and by how the tier is divided.
 pub fn writes(scale: &Scale) -> Outcome<Findings> {
-    let data = Data::load(scale)?;
+    let data = load(scale)?;
     let mut rows = Vec::new();
     for choice in POPULAR {
         let objects = reads(&choice, &data, scale.seed)?;
