@@ -235,8 +235,9 @@ impl Restoring<'_> {
                 .map(|below| (below, compressed::Writer::new(&below.zone), Vec::new())),
         };
         let mut restored = Restored::default();
-        // Before the first item, for the compressed zone's share. Without that zone there is nowhere
-        // to move anything, and reserves for stores would only take room from what was there.
+        // Before the first item, for the compressed zone's share. Without that zone there is
+        // nowhere to move anything, and reserves for stores would only take room from what was
+        // there.
         let moves = self.cache.below.is_some();
         let maintain = || moves && self.cache.maintain();
         maintain();
