@@ -58,8 +58,8 @@ pub fn adaptation(scale: &Scale) -> Outcome<Findings> {
              The tier is told by `Flash::set_costs` what a miss costs: {} us, phase by phase; a \
              read of the hot area 100 and of the cold one 120 in all of them. The time of a read \
              is reckoned from these. Where a miss costs less than a read of the cold area, the \
-             model gives the hot area all that it may have, half of what is not kept free: it does \
-             not know that the cheapest is no tier at all.",
+             model gains by every step until half of what is not kept free is hot: it does not \
+             know that no tier at all would be cheapest.",
             data.in_words(),
             MISS_US.map(|us| us.to_string()).join(", ")
         )],
