@@ -240,8 +240,8 @@ impl<'c> Course<'c> {
     }
 
     /// Sends the load until the tier goes on collecting, at the rate of the fill. Nobody reads the
-    /// hot keys meanwhile, and what the background has no time for leaves the cache: so they are
-    /// read for as long as a phase, and stored where they are missing.
+    /// hot keys meanwhile, so some have left the cache: all are stored once more. And each is
+    /// read: a cache may let go of what nobody has asked for, and a short phase leaves some out.
     fn warm_up(&mut self, show: impl Fn(String)) -> Outcome<WarmUp> {
         let items = (self.options.tier.memory_mb << 20) as f64 / self.subject.item_bytes;
         let part = (WARM_UP_PART * items).max(1.0) as u64;
@@ -268,10 +268,14 @@ impl<'c> Course<'c> {
             }
         }
         show("reading hot keys".to_owned());
+        self.fill(server, 0..self.options.hot_keys)?;
         let per_second = Some(self.options.probe_rate);
-        let pace = Pace { connections: 1, depth: 1, per_second, fills_misses: true };
-        let limits = (self.probes(), Duration::MAX);
-        send(server, subject, pace, limits, |count| self.hot(count))?;
+        let pace = Pace { connections: 1, depth: 1, per_second, fills_misses: false };
+        let mut keys = 0..self.options.hot_keys;
+        send(server, subject, pace, (keys.len() as u64, Duration::MAX), |count| {
+            let objects = keys.by_ref().take(count as usize);
+            subject.trace(objects.map(|object| (Operation::Get, object)))
+        })?;
         Ok(WarmUp { requests, collected: collected - first })
     }
 
