@@ -412,7 +412,8 @@ fn a_missing_valgrind_is_named_and_has_its_exit_code() {
 #[test]
 fn restart_kills_a_server_and_finds_nothing_without_flash() {
     let arguments = ["--no-flash", "--rounds", "5", "--keys", "2000", "--terminate-every", "2"];
-    let more = ["--interrupt-every", "3", "--flush-every", "4", "--rate", "0"];
+    let more =
+        ["--interrupt-every", "3", "--flush-every", "4", "--rate", "0", "--requests", "10000"];
     let Some(report) = report_of(&[&["restart"], &arguments[..], &more].concat(), "restart.json")
     else {
         return;
