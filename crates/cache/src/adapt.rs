@@ -10,7 +10,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use compressed::ZoneStats;
-use policy::split::{self, STEP_SHARE, Step, Window};
+use policy::split::{self, HOT_SHARE_MIN, STEP_SHARE, Step, Window};
 
 use crate::admit::Remembered;
 use crate::below::Below;
@@ -23,8 +23,8 @@ const WINDOW_MUTATIONS_MIN: u64 = 2048;
 const WINDOW_ITEMS: u64 = 8;
 /// The compressed zone needs some slabs to clean one into another.
 pub(crate) const BUDGET_SLABS_MIN: usize = 4;
-/// Slabs that stay with the hot zone and the index at least, beside those that are kept free: each
-/// size class needs one, and with fewer slabs than sizes they only move from one to the next
+/// Slabs that stay with the hot zone at least, beside those that are kept free: each size class needs
+/// one, and with fewer slabs than sizes they only move from one to the next
 /// (decision 0010 has what that costs).
 const HOT_SLABS_MIN: usize = 32;
 /// Ghosts that are remembered.
@@ -185,7 +185,9 @@ impl Cache {
         let remembered_bytes = self.remembered.as_ref().map_or(0, Remembered::memory_bytes);
         let heap_bytes = below.heap_bytes() + remembered_bytes;
         let heap_slabs = heap_bytes.div_ceil(self.arena.slab_bytes());
-        let hot_slabs_min = HOT_SLABS_MIN + below_spare_slabs(slabs);
+        // The index grows with what is on flash, and leaves the hot zone what it has to keep.
+        let hot_slabs_min = ((slabs as f64 * HOT_SHARE_MIN) as usize).max(HOT_SLABS_MIN);
+        let hot_slabs_min = hot_slabs_min + self.tables.slabs() + below_spare_slabs(slabs);
         let slabs_max = slabs.saturating_sub(hot_slabs_min);
         share_slabs.min(slabs_max).saturating_sub(heap_slabs).max(BUDGET_SLABS_MIN)
     }

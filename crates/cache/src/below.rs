@@ -72,6 +72,8 @@ pub(crate) struct Counters {
     pub(crate) throttled: AtomicU64,
     /// Items that were not read, and were not worth it.
     pub(crate) passed_over: AtomicU64,
+    /// Items that moved on to flash to make room.
+    pub(crate) spilled: AtomicU64,
     /// Microseconds of processor time that moving items down took.
     pub(crate) demote_us: AtomicU64,
     /// Microseconds of processor time that reading items below took, by a sample.
@@ -144,6 +146,8 @@ impl Below {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &self.counters;
         CompressedStats {
+            // Before the zone counts them.
+            spilled: read(&counters.spilled),
             zone: self.zone.stats(),
             budget_slabs: self.zone.budget_slabs(),
             hot_hits: read(&counters.hot_hits),

@@ -325,6 +325,7 @@ impl Cache {
             let spilled = goes.then(|| self.spill(guard, record, hash, || leaving.is_alive()));
             if spilled == Some(Spilled::There) {
                 leaving.bury();
+                below.counters.spilled.fetch_add(1, Ordering::Relaxed);
                 return;
             }
             let watching = self.observer.as_deref().filter(|observer| observer.is_watching());

@@ -5,13 +5,15 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-use ::flash::FlashStats;
+use ::flash::{FlashStats, Watermarks};
 use hot::mark::FETCHED;
 use policy::write_budget::{Admission, WriteBudget};
 use stdx::sync::lock;
 
-/// There is much room while one segment in so many is free.
-const ROOM_SHARE: u64 = 4;
+/// There is much room while so many times as many segments are free as collection leaves,
+const ROOM_TIMES: usize = 2;
+/// or one in so many, if these are fewer.
+const ROOM_SHARE: usize = 4;
 /// An item that has less time left than so many seconds is not worth being written.
 const SECONDS_MIN: u32 = 60;
 
@@ -43,7 +45,7 @@ impl Entrance {
 
     /// Looks at the state of things.
     pub(crate) fn look(&self, now_us: u64, stats: &FlashStats) {
-        let has_room = stats.segments_free * ROOM_SHARE > stats.segments;
+        let has_room = stats.segments_free > room_taken_to(stats.segments);
         self.has_room.store(has_room, Ordering::Relaxed);
         if let Some(budget) = &self.budget {
             let admission = lock(budget).look(now_us, stats.bytes_written);
@@ -73,6 +75,13 @@ impl Entrance {
         self.over_budget.fetch_add(u64::from(!affords), Ordering::Relaxed);
         affords
     }
+}
+
+/// How many free segments of so many are left to what is wanted. Collection leaves no more, so that
+/// it never makes room for the rest.
+fn room_taken_to(segments: u64) -> u64 {
+    let Watermarks { high, .. } = Watermarks::of(segments as u32);
+    (ROOM_TIMES * high).min(segments as usize / ROOM_SHARE).max(high) as u64
 }
 
 #[cfg(test)]

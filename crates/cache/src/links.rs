@@ -46,6 +46,10 @@ impl Links for Cache {
         self.tell_evicted(item, class);
     }
 
+    fn leaves_demoting(&self) -> bool {
+        self.below.is_some() || self.flash.is_some()
+    }
+
     fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
         self.index.remove_exact(guard, self.hash(item.key()), location_of(place))
     }

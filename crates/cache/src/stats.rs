@@ -125,6 +125,8 @@ pub struct CompressedStats {
     pub throttled: u64,
     /// Items that were evicted because they had never been read and the zone was full.
     pub passed_over: u64,
+    /// Of those that left it to make room, how many moved on to flash.
+    pub spilled: u64,
     /// Microseconds that moving items into it took.
     pub demote_us: u64,
     /// Microseconds that reading items in it took.
@@ -176,8 +178,8 @@ impl Cache {
         if let Some(below) = &self.below {
             let compressed = CompressedStats { demoted, ..below.stats() };
             stats.items += compressed.zone.items as u64;
-            // What leaves the compressed zone leaves the cache.
-            stats.evicted += compressed.zone.evicted;
+            // What leaves the compressed zone and does not move on leaves the cache.
+            stats.evicted += compressed.zone.evicted.saturating_sub(compressed.spilled);
             stats.expired += compressed.zone.expired;
             stats.compressed = Some(compressed);
         }

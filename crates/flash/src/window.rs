@@ -2,13 +2,16 @@
 //!
 //! When a window begins, the segments of each area are ordered by their last use, and those at the
 //! margins are marked: a step's worth of rows at the head of the cold area, a step of segments at
-//! its tail, and at that of the hot area. Hits in marked segments are counted for their margin
+//! its tail, and at that of the hot area. Of many that were used a moment ago the oldest are the
+//! head: the newest hold what was stored just now, which is read less than any other. Hits in marked segments are counted for their margin
 //! until the window ends. A count of each segment would be lost with a segment that is collected,
 //! and a segment that is hit does not stay at its tail; who is marked is settled beforehand.
 //!
-//! A window ends after so many hits that the margins had some, and not before a step's worth of
-//! segments was opened: until then the step before has not come true.
+//! A window ends after so many hits that each margin had some, the head too, which is a part of a
+//! segment where a step is one: the longer, the better the cold area compresses. It does not end
+//! before a step's worth of segments was opened: until then the step before has not come true.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use stdx::sync::atomic::Ordering;
@@ -19,7 +22,8 @@ use crate::partition::Hits;
 use crate::usage::{MARGINS, Margin};
 use crate::writer::{ListedSegment, Writer};
 
-/// Hits in a window for each segment of the device: a margin of one segment then has that many.
+/// Hits in a window for each segment of the device, at a ratio of one. A margin of one segment then
+/// has that many, and at any ratio so has the head that one segment of hot rows takes.
 const HITS_A_SEGMENT: u64 = 16;
 
 /// The window that is going on.
@@ -42,9 +46,9 @@ impl Flash {
         let sequence = self.next_sequence.load(Ordering::Relaxed);
         let mut writer = lock(&self.writer);
         let step = writer.hot_target.step();
+        let wanted = self.hits_wanted(writer.streams[0].fill.ratio());
         let is_over = window.sequence == 0
-            || (hits - window.hits >= HITS_A_SEGMENT * u64::from(self.geometry.segments)
-                && sequence - window.sequence >= step.into());
+            || (hits - window.hits >= wanted && sequence - window.sequence >= step.into());
         if writer.hot_target.is_fixed() || !is_over {
             return;
         }
@@ -66,6 +70,11 @@ impl Flash {
         *window = Window { hits, margins, sequence, shares };
     }
 
+    /// Hits in a window while the cold area compresses at this ratio.
+    fn hits_wanted(&self, ratio: f64) -> u64 {
+        (HITS_A_SEGMENT as f64 * f64::from(self.geometry.segments) * ratio.max(1.0)) as u64
+    }
+
     /// Marks the segments at the margins. The lock is the writer's: nothing else is listed or
     /// opened meanwhile. That takes time with the number of segments, once in a window.
     fn mark_margins(&self, writer: &Writer) -> [f64; MARGINS] {
@@ -74,31 +83,32 @@ impl Flash {
         let [cold, hot] = &writer.streams;
         // So many cold segments have a step of hot ones' rows.
         let head = step / cold.fill.ratio();
-        let mut of_cold = self.by_use(&cold.written);
-        let cold_tail = self.mark_first(of_cold.iter(), step, Margin::ColdTail);
-        of_cold.reverse();
-        let cold_head = self.mark_first(of_cold.iter(), head, Margin::ColdHead);
-        let hot_tail = self.mark_first(self.by_use(&hot.written).iter(), step, Margin::HotTail);
+        let last_used = |listed: &_| self.used(listed);
+        // Many were used a moment ago: first of these come those that have stood the test.
+        let proven = |listed: &_| {
+            let (stamp, sequence) = self.used(listed);
+            (Reverse(stamp), sequence)
+        };
+        let cold_tail = self.mark_first(&cold.written, last_used, step, Margin::ColdTail);
+        let cold_head = self.mark_first(&cold.written, proven, head, Margin::ColdHead);
+        let hot_tail = self.mark_first(&hot.written, last_used, step, Margin::HotTail);
         [cold_head, cold_tail, hot_tail]
     }
 
-    /// Segments, the least recently used first.
-    fn by_use(&self, written: &VecDeque<ListedSegment>) -> Vec<u32> {
-        let mut listed: Vec<_> = written.iter().collect();
-        listed.sort_by_cached_key(|listed| self.used(listed));
-        listed.iter().map(|listed| listed.segment).collect()
-    }
-
-    /// Marks as many segments as are wanted, rounded up, and returns which part of them is wanted.
-    fn mark_first<'s>(
+    /// Marks as many segments as are wanted, rounded up, the first in this order, and returns which
+    /// part of them is wanted.
+    fn mark_first<K: Ord>(
         &self,
-        segments: impl Iterator<Item = &'s u32>,
+        written: &VecDeque<ListedSegment>,
+        order: impl Fn(&ListedSegment) -> K,
         wanted: f64,
         margin: Margin,
     ) -> f64 {
+        let mut listed: Vec<_> = written.iter().collect();
+        listed.sort_by_cached_key(|listed| order(listed));
         let mut marked = 0;
-        for &segment in segments.take(wanted.ceil() as usize) {
-            self.segments[segment as usize].usage.set_margin(Some(margin));
+        for listed in listed.into_iter().take(wanted.ceil() as usize) {
+            self.segments[listed.segment as usize].usage.set_margin(Some(margin));
             marked += 1;
         }
         (wanted / f64::from(marked.max(1))).min(1.0)

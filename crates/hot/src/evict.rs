@@ -94,6 +94,14 @@ impl Hot {
         Err(Shortage::Nothing)
     }
 
+    /// A free chunk of a larger class, so that nothing is evicted before the background comes.
+    fn take_free_above(&self, own: ClassId, cost: Cost) -> Option<Room> {
+        let bytes_max = BORROW_RATIO * self.sizes.chunk_bytes(own);
+        let larger = self.sizes.iter().skip(usize::from(own.0) + 1);
+        let mut near = larger.take_while(|&id| self.sizes.chunk_bytes(id) <= bytes_max);
+        near.find_map(|id| lock(self.class(id)).allocate_for(self.zone(), cost))
+    }
+
     /// A chunk of this very class: free, from a new slab, or from room that is made.
     pub(crate) fn allocate_in(
         &self,
@@ -122,7 +130,15 @@ impl Hot {
             return Err(Shortage::Nothing);
         }
         self.pressed.store(true, Ordering::Relaxed);
-        self.make_room(id, batch, links);
+        if links.leaves_demoting() {
+            if let Some(room) = self.take_free_above(id, cost) {
+                return Ok(room);
+            }
+            // A slab of another class, with what was read of it, is left to the background.
+            self.evict(id, batch, links);
+        } else {
+            self.make_room(id, batch, links);
+        }
         let mut class = lock(self.class(id));
         if let Some(room) = class.allocate_for(zone, cost) {
             return Ok(room);

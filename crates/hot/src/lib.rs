@@ -76,6 +76,11 @@ pub trait Links {
     fn demotes(&self) -> bool {
         false
     }
+    /// Whether somebody else would move down what can only be evicted here: then nothing is evicted
+    /// that need not be.
+    fn leaves_demoting(&self) -> bool {
+        false
+    }
     /// Whether the index points at exactly this place.
     fn is_linked(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
         let _ = (guard, item, place);

@@ -241,7 +241,7 @@ impl<'c> Course<'c> {
 
     /// Sends the load until the tier goes on collecting, at the rate of the fill. Nobody reads the
     /// hot keys meanwhile, so some have left the cache: all are stored once more. And each is
-    /// read: a cache may let go of what nobody has asked for, and a short phase leaves some out.
+    /// read at once: a full cache may soon let go of what nobody has asked for.
     fn warm_up(&mut self, show: impl Fn(String)) -> Outcome<WarmUp> {
         let items = (self.options.tier.memory_mb << 20) as f64 / self.subject.item_bytes;
         let part = (WARM_UP_PART * items).max(1.0) as u64;
@@ -267,14 +267,15 @@ impl<'c> Course<'c> {
                 break;
             }
         }
-        show("reading hot keys".to_owned());
-        self.fill(server, 0..self.options.hot_keys)?;
+        show("storing and reading hot keys".to_owned());
         let per_second = Some(self.options.probe_rate);
         let pace = Pace { connections: 1, depth: 1, per_second, fills_misses: false };
-        let mut keys = 0..self.options.hot_keys;
-        send(server, subject, pace, (keys.len() as u64, Duration::MAX), |count| {
-            let objects = keys.by_ref().take(count as usize);
-            subject.trace(objects.map(|object| (Operation::Get, object)))
+        let keys = 0..self.options.hot_keys;
+        let mut requests_left =
+            keys.flat_map(|object| [Operation::Set, Operation::Get].map(|what| (what, object)));
+        let limits = (2 * u64::from(self.options.hot_keys), Duration::MAX);
+        send(server, subject, pace, limits, |count| {
+            subject.trace(requests_left.by_ref().take(count as usize))
         })?;
         Ok(WarmUp { requests, collected: collected - first })
     }
@@ -308,7 +309,9 @@ impl<'c> Course<'c> {
         let probe = found.next().expect("there is a result for every job");
         if probe.counts.hits < probe.counts.gets {
             let missed = probe.counts.gets - probe.counts.hits;
-            return Err(Failure::Check(format!("{missed} gets of hot keys found nothing")));
+            return Err(Failure::Check(format!(
+                "{missed} gets of hot keys found nothing ({situation:?}, round {round})"
+            )));
         }
         Ok(Sample {
             situation,

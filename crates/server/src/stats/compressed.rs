@@ -58,6 +58,7 @@ fn moves(compressed: &CompressedStats, stats: &mut Stats<'_>) {
         ("changed", compressed.changed),
         ("throttled", compressed.throttled),
         ("passed_over", compressed.passed_over),
+        ("spilled", compressed.spilled),
         ("lookups", compressed.lookups),
         ("lookups_filtered", compressed.filtered),
         ("frames_decoded", compressed.decoded),

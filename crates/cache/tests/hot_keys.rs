@@ -1,0 +1,87 @@
+//! What is read all the time stays, however much else is stored and read beside it, while the
+//! compressed zone and flash take all the memory that they can get.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
+
+use std::sync::Arc;
+
+use io::ManualClock;
+use io::device::{Device, FakeDevice, Faults, PAGE_BYTES};
+use larder::{Cache, FlashSettings};
+use stdx::random::Xorshift;
+
+const NOW: u32 = 1_800_000_000;
+const MEMORY_BYTES: usize = 16 << 20;
+const FLASH_BYTES: usize = 128 << 20;
+const HOT_KEYS: u32 = 500;
+/// Others, so many that the index of those on flash takes a good part of the hot zone's least share.
+const KEYS: u32 = 150_000;
+/// Stores before the background comes.
+const BEHIND: u32 = 32;
+
+fn cache() -> Cache {
+    let pages = (FLASH_BYTES / PAGE_BYTES) as u64;
+    let flash = FlashSettings {
+        device: Arc::new(FakeDevice::new(pages, 1, Faults::default())) as Arc<dyn Device>,
+        boot_id: [7; 16],
+        is_new: false,
+        reads_by: None,
+        threads: 1,
+        write_limit: None,
+    };
+    let clock = Arc::new(ManualClock::new(NOW));
+    let builder = Cache::builder().memory_bytes(MEMORY_BYTES).compress(true).flash(flash);
+    builder.clock(clock).build().unwrap()
+}
+
+fn key(number: u32) -> Vec<u8> {
+    format!("item-{number}").into_bytes()
+}
+
+/// Records of many sizes, which compress well.
+fn value(number: u32) -> Vec<u8> {
+    let mut random = Xorshift::seeded(u64::from(number) + 1);
+    let words = 4 + random.draw() % 60;
+    let mut value = Vec::new();
+    for _ in 0..words {
+        value.extend(format!("\"field\": {:3}, ", random.draw() % 300).bytes());
+    }
+    value
+}
+
+#[test]
+fn hot_keys_stay_beside_whatever_is_stored_and_read() {
+    let cache = cache();
+    let store = |number| cache.set(&key(number), &value(number), larder::Expiry::NEVER).unwrap();
+    let mut random = Xorshift::seeded(1);
+    let (mut stored, mut lost) = (HOT_KEYS, Vec::new());
+    (0..HOT_KEYS).for_each(store);
+    for request in 0..4 * KEYS {
+        match request % 4 {
+            0 => {
+                store(stored);
+                stored += 1;
+            }
+            1 => {
+                let number = request / 4 % HOT_KEYS;
+                let found = cache.get(&key(number));
+                assert!(found.as_ref().is_none_or(|found| *found == value(number)));
+                if found.is_none() {
+                    lost.push(number);
+                }
+            }
+            _ => {
+                let number = (random.draw() % u64::from(stored)) as u32;
+                let found = cache.get(&key(number));
+                assert!(found.is_none_or(|found| found == value(number)));
+            }
+        }
+        if request % (4 * BEHIND) == 0 {
+            while cache.maintain() {}
+        }
+    }
+    let stats = cache.stats();
+    let flash = stats.flash.unwrap();
+    assert!(flash.items > u64::from(KEYS) / 3 && flash.hits > 10_000, "{flash:?}");
+    assert_eq!(lost.len(), 0, "{:?}", &lost[..lost.len().min(20)]);
+}
