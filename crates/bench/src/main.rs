@@ -19,6 +19,7 @@ mod amounts;
 mod arguments;
 mod background;
 mod compare;
+mod delayed;
 mod density;
 mod drive;
 mod failure;
@@ -59,6 +60,8 @@ enum Command {
     Compare(Box<compare::CompareOptions>),
     /// Items kept per GiB of resident memory.
     Density(density::DensityOptions),
+    /// Whether what was stored is still there when it is first read, long after.
+    Delayed(delayed::DelayedOptions),
     /// Whether resident memory stays within -m plus 5 % plus 32 MiB, whatever is stored.
     Rss(rss::RssOptions),
     /// Whether a restart finds what was on flash, and nothing older than was acknowledged.
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
     let outcome = match &options.command {
         Command::Compare(options) => compare::run(options),
         Command::Density(options) => density::run(options),
+        Command::Delayed(options) => delayed::run(options),
         Command::Rss(options) => rss::run(options),
         Command::Restart(options) => restart::run(options),
         Command::Flash(options) => flash::run(options),

@@ -1,16 +1,20 @@
 //! Which items deserve to move down: a block is written anew for each, flash wears out, and of what
-//! left the hot zone without ever having been read most is never asked for.
+//! left the hot zone without ever having been read much is never asked for.
 //!
-//! While the compressed zone is full, an item that was not read is let go and only its hash is
-//! *remembered*. If it is stored again, and that is still remembered when it leaves the hot zone
-//! once more, it was wanted: it moves down, and counts as accessed there. The same holds for what
-//! had come up from below. A few of those that were not read move down all the same, and of those
-//! that cost much more than is typical most do, so that what is read much later has a chance.
+//! While the compressed zone is full, of the items that were not read some are let go, and only
+//! their hashes are *remembered*. If such an item is stored again, and that is still remembered
+//! when it leaves the hot zone once more, it was wanted: it moves down, and counts as accessed
+//! there. The same holds for what had come up from below, and what the zone evicted. Items that
+//! cost much more than is typical move down in any case but for a few.
 //!
 //! That is what S3-FIFO (Yang and others, SOSP 2023) does with a small queue, ghosts and a main
-//! one; here the hot zone is the small queue, but what is read again soon lives there, too.
+//! one; here the hot zone is the small queue, but what is read again soon lives there, too. It lets
+//! go of everything that was not read, which is wrong where items are read first long after they
+//! were stored. So how many move down follows from what is missed: a miss of an item that was
+//! passed over says that it should have moved down, and one of an item that the zone evicted, that
+//! something had better not ([`Lottery::learn`]).
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use index::Hash;
 use policy::cost::{Cost, Typical};
@@ -21,88 +25,244 @@ use crate::cache::Cache;
 /// Bytes of the memory limit for each byte of the table: with blocks that compress to a third, one
 /// for each item of 600 bytes below.
 const BYTES_PER_PLACE: usize = 256;
-/// Of the items that were not read, so many move down.
-const CHANCE: f64 = 1.0 / 16.0;
+/// Of the items that were not read, so many move down at least,
+const CHANCE_MIN: f64 = 1.0 / 16.0;
+/// and at most, so that there are some to learn from.
+const CHANCE_MAX: f64 = 31.0 / 32.0;
+/// Items that were forgotten after which it is looked at how many were missed.
+const LEARNING_ITEMS: u64 = 1024;
+/// What is known weighs so much less each time.
+const FORGETTING: f64 = 0.75;
+/// Fewer items say nothing.
+const EVIDENCE_ITEMS: f64 = 32.0;
+/// Of what is passed over, so much more has to be missed than of what is evicted for more to move
+/// down: moving takes time as well.
+const GAIN_MIN: f64 = 0.04;
+/// And if it is not even so much more, less moves down.
+const GAIN_SLACK: f64 = 0.02;
+/// If it is so much more, what moves down is spared once: a sweep in the order of hashes would take
+/// some of it at once.
+const GAIN_SPARED: f64 = 0.3;
+
+/// Why an item's hash is remembered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Left {
+    /// It was not read, and did not move down.
+    PassedOver = 0,
+    /// The compressed zone made room.
+    Evicted = 1,
+    /// Anything else.
+    Otherwise = 2,
+}
+
+/// Values of [`Left`] of which it is counted how many were missed. A place of such an item that was
+/// missed says so by the next two numbers.
+const COUNTED: usize = 2;
+/// Numbers that say why, and whether it was missed since.
+const REASONS: u8 = 5;
+/// Tags that a byte has room for beside; 0 is an empty place.
+const TAGS: u8 = u8::MAX / REASONS;
 
 impl Cache {
-    /// Remembers an item that leaves the hot zone, or comes up.
-    pub(crate) fn remember(&self, hash: Hash) {
+    /// Remembers an item that leaves a zone.
+    pub(crate) fn remember(&self, hash: Hash, left: Left) {
         if let Some(remembered) = &self.remembered {
-            remembered.add(hash.0);
+            remembered.add(hash.0, left);
         }
     }
 
-    /// Whether an item left the hot zone, or came up, a moment ago.
+    /// Takes note of a miss.
+    pub(crate) fn missed(&self, hash: Hash) {
+        if let Some(remembered) = &self.remembered {
+            remembered.miss(hash.0);
+        }
+    }
+
+    /// Whether an item left a zone a moment ago.
     pub(crate) fn remembers(&self, hash: Hash) -> bool {
         self.remembered.as_ref().is_some_and(|remembered| remembered.has(hash.0))
     }
 }
 
-/// Hashes of items that left a moment ago: 8 bits of each, in the place that the hash says; a later
-/// one takes the place. One look in 256 is wrong, and then an item moves down that need not.
+/// Hashes of items that left a moment ago: a byte of each, in the place that the hash says; a later
+/// one takes the place. One look in 51 is wrong, and then an item moves down that need not.
 pub(crate) struct Remembered {
     places: Box<[AtomicU8]>,
+    /// Items whose places were taken, by why they had left, and of these those that were missed.
+    forgotten: [AtomicU64; COUNTED],
+    missed: [AtomicU64; COUNTED],
 }
 
 impl Remembered {
     /// A table for so much memory.
     pub(crate) fn new(memory_bytes: usize) -> Self {
         let places = (memory_bytes / BYTES_PER_PLACE).max(1);
-        Self { places: (0..places).map(|_| AtomicU8::new(0)).collect() }
+        Self {
+            places: (0..places).map(|_| AtomicU8::new(0)).collect(),
+            forgotten: Default::default(),
+            missed: Default::default(),
+        }
     }
 
-    pub(crate) fn add(&self, hash: u64) {
+    pub(crate) fn add(&self, hash: u64, left: Left) {
         let (place, tag) = self.place(hash);
-        place.store(tag, Ordering::Relaxed);
+        let before = place.load(Ordering::Relaxed);
+        place.store(code(tag, left as u8), Ordering::Relaxed);
+        let Some((_, why)) = decoded(before) else { return };
+        let is_missed = why > Left::Otherwise as u8;
+        let why = if is_missed { why - Left::Otherwise as u8 - 1 } else { why };
+        if let Some(forgotten) = self.forgotten.get(usize::from(why)) {
+            forgotten.fetch_add(1, Ordering::Relaxed);
+            self.missed[usize::from(why)].fetch_add(is_missed.into(), Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn has(&self, hash: u64) -> bool {
         let (place, tag) = self.place(hash);
-        place.load(Ordering::Relaxed) == tag
+        decoded(place.load(Ordering::Relaxed)).is_some_and(|(found, _)| found == tag)
+    }
+
+    /// Takes note of a miss.
+    pub(crate) fn miss(&self, hash: u64) {
+        let (place, tag) = self.place(hash);
+        if let Some((found, why)) = decoded(place.load(Ordering::Relaxed))
+            && found == tag
+            && usize::from(why) < COUNTED
+        {
+            place.store(code(tag, why + Left::Otherwise as u8 + 1), Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
         self.places.len()
     }
 
+    /// Items that were forgotten, and those that had been missed.
+    fn counts(&self) -> [[u64; COUNTED]; 2] {
+        let read = |counts: &[AtomicU64; COUNTED]| {
+            [counts[0].load(Ordering::Relaxed), counts[1].load(Ordering::Relaxed)]
+        };
+        [read(&self.forgotten), read(&self.missed)]
+    }
+
     fn place(&self, hash: u64) -> (&AtomicU8, u8) {
         // Mixed, because the zone and the index go by the hash's own ends.
         let mixed = hash.wrapping_mul(0xd6e8_feb8_6659_fd93);
         let at = (u128::from(mixed) * self.places.len() as u128) >> u64::BITS;
-        (&self.places[at as usize], (mixed as u8).max(1))
+        (&self.places[at as usize], (mixed % u64::from(TAGS)) as u8)
     }
 }
 
+/// What is in a place: a tag, and a number below [`REASONS`].
+fn code(tag: u8, why: u8) -> u8 {
+    1 + why * TAGS + tag
+}
+
+/// The tag and the number in a place.
+fn decoded(place: u8) -> Option<(u8, u8)> {
+    let code = place.checked_sub(1)?;
+    Some((code % TAGS, code / TAGS))
+}
+
 /// Who of those that were not read moves down all the same. For one thread.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Lottery {
     typical: Typical,
     random: Xorshift,
+    /// Of what was not read, so much moves down.
+    chance: f64,
+    /// And the sweep is to spare it once.
+    spares: bool,
+    /// What was counted when it was last looked at.
+    before: [[u64; COUNTED]; 2],
+    /// What was counted before, the less the longer ago.
+    known: [[f64; COUNTED]; 2],
+}
+
+impl Default for Lottery {
+    fn default() -> Self {
+        Self {
+            typical: Typical::default(),
+            random: Xorshift::default(),
+            chance: CHANCE_MAX,
+            spares: false,
+            before: Default::default(),
+            known: Default::default(),
+        }
+    }
 }
 
 impl Lottery {
     /// Whether an item with this cost wins.
     pub(crate) fn draw(&mut self, cost: Cost) -> bool {
-        let lets_go = self.typical.leaves(cost) * (1.0 - CHANCE);
+        let chance = self.chance;
+        self.draw_with(cost, chance)
+    }
+
+    /// Whether the sweep is to spare what was not read, once.
+    pub(crate) fn spares(&self) -> bool {
+        self.spares
+    }
+
+    /// The same where hardly anything is to move.
+    pub(crate) fn draw_seldom(&mut self, cost: Cost) -> bool {
+        self.draw_with(cost, CHANCE_MIN)
+    }
+
+    fn draw_with(&mut self, cost: Cost, chance: f64) -> bool {
+        let lets_go = self.typical.leaves(cost) * (1.0 - chance);
         !self.random.chance(lets_go)
+    }
+
+    /// Looks at what was missed, and lets more or less move down. An item that comes takes the
+    /// place of one that goes a little sooner; so there are to be as many misses, of as many, among
+    /// those that were passed over as among those that the zone evicted. The table keeps both for
+    /// equally long, about as long as the zone keeps what is not read; what came of an item is
+    /// counted when it is forgotten.
+    pub(crate) fn learn(&mut self, remembered: &Remembered) {
+        let counts = remembered.counts();
+        let forgotten = |counts: &[[u64; COUNTED]; 2]| counts[0].iter().sum::<u64>();
+        if forgotten(&counts) - forgotten(&self.before) < LEARNING_ITEMS {
+            return;
+        }
+        for (what, known) in self.known.iter_mut().enumerate() {
+            for (why, known) in known.iter_mut().enumerate() {
+                let new = counts[what][why] - self.before[what][why];
+                *known = *known * FORGETTING + new as f64;
+            }
+        }
+        self.before = counts;
+        let [[passed_over, evicted], [missed_passed, missed_evicted]] = self.known;
+        if passed_over < EVIDENCE_ITEMS {
+            return;
+        }
+        let gain = missed_passed / passed_over - missed_evicted / evicted.max(EVIDENCE_ITEMS);
+        self.spares = gain > GAIN_SPARED;
+        if gain > GAIN_MIN {
+            self.chance = (self.chance * 2.0).min(CHANCE_MAX);
+        } else if gain < GAIN_SLACK {
+            self.chance = (self.chance / 2.0).max(CHANCE_MIN);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Lottery, Remembered};
+    use super::{CHANCE_MAX, CHANCE_MIN, Left, Lottery, Remembered};
     use policy::cost::Cost;
+    use stdx::random::Xorshift;
 
     #[test]
     fn what_left_is_remembered_until_others_take_its_place() {
         let remembered = Remembered::new(256 << 10);
-        let hash = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (0..100).for_each(|number| remembered.add(hash(number)));
+        let hash = |number: u64| Xorshift::seeded(number + 1).draw();
+        (0..100).for_each(|number| remembered.add(hash(number), Left::Otherwise));
         let known =
             |range: std::ops::Range<u64>| range.filter(|&n| remembered.has(hash(n))).count();
         assert!(known(0..100) >= 90);
         assert!(known(1000..2000) <= 10);
-        (100..20_000).for_each(|number| remembered.add(hash(number)));
+        (100..20_000).for_each(|number| remembered.add(hash(number), Left::PassedOver));
         assert!(known(0..100) <= 10);
         assert_eq!(remembered.memory_bytes(), 1024);
     }
@@ -113,10 +273,43 @@ mod tests {
         let (usual, dear) = (Cost::from_us(100), Cost::from_us(10_000));
         let mut wins = [0, 0];
         for _ in 0..10_000 {
-            (0..9).for_each(|_| wins[0] += usize::from(lottery.draw(usual)));
-            wins[1] += usize::from(lottery.draw(dear));
+            (0..9).for_each(|_| wins[0] += usize::from(lottery.draw_seldom(usual)));
+            wins[1] += usize::from(lottery.draw_seldom(dear));
         }
         assert!((5000..6300).contains(&wins[0]), "{wins:?}");
         assert!(wins[1] > 9500, "{wins:?}");
+    }
+
+    #[test]
+    fn as_many_move_down_as_are_missed() {
+        let remembered = Remembered::new(256 << 12);
+        let hash = |number: u64| Xorshift::seeded(number + 1).draw();
+        let mut lottery = Lottery::default();
+        let mut next = 0;
+        // Of each kind so many leave, and one in so many is missed, each of them twice.
+        let mut round = |lottery: &mut Lottery, kinds: [(Left, u64); 2]| {
+            for (left, missed) in kinds {
+                for number in next..next + 4096 {
+                    remembered.add(hash(number), left);
+                    if number.is_multiple_of(missed) {
+                        (0..2).for_each(|_| remembered.miss(hash(number)));
+                    }
+                }
+                next += 4096;
+            }
+            lottery.learn(&remembered);
+            lottery.chance
+        };
+        assert_eq!(lottery.chance, CHANCE_MAX);
+        let never = 1 << 40;
+        let mut after = |passed_over, evicted| {
+            let kinds = [(Left::PassedOver, passed_over), (Left::Evicted, evicted)];
+            (0..20).map(|_| round(&mut lottery, kinds)).last()
+        };
+        assert_eq!(after(never, never), Some(CHANCE_MIN), "nobody asks for any of them");
+        assert_eq!(after(8, never), Some(CHANCE_MAX), "what was passed over is wanted");
+        assert_eq!(after(4, 4), Some(CHANCE_MIN), "no more than what makes room for it");
+        assert_eq!(after(4, 8), Some(CHANCE_MAX));
+        assert_eq!(after(8, 4), Some(CHANCE_MIN));
     }
 }

@@ -30,6 +30,7 @@ use policy::split::Rule;
 use stdx::sync::lock;
 
 use crate::adapt::Ghosts;
+use crate::admit::Left;
 use crate::cache::Cache;
 use crate::item::Item;
 use crate::places::Fate;
@@ -245,6 +246,7 @@ impl Session<'_> {
             // It may have come up since the index was looked at.
             let Some(found) = self.find_present(key, hash) else {
                 below.ghosts.miss(hash.0);
+                self.cache.missed(hash);
                 return None;
             };
             return Some(Item::hot(self.cache, found, self.mark_hit(found)));
@@ -382,7 +384,7 @@ impl Session<'_> {
         match raised {
             Ok(raised) => {
                 below.counters.promoted.fetch_add(u64::from(raised), Ordering::Relaxed);
-                cache.remember(hash);
+                cache.remember(hash, Left::Otherwise);
                 Ok(())
             }
             Err(index::Full) => {

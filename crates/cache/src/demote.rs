@@ -13,7 +13,7 @@ use memory::{ClassId, Guard, Place};
 use policy::cost::Cost;
 
 use crate::adapt::{Adaptation, Allowance, BUDGET_SLABS_MIN};
-use crate::admit::Lottery;
+use crate::admit::{Left, Lottery};
 use crate::below::Below;
 use crate::cache::Cache;
 use crate::snapshot::Snapshot;
@@ -59,6 +59,8 @@ struct Copied {
     hash: Hash,
     /// It was wanted before it came to the hot zone.
     is_known: bool,
+    /// It enters the compressed zone as if it had been read so often there.
+    accesses: u8,
     to: Destination,
     place: Place,
     snapshot: Snapshot,
@@ -75,7 +77,8 @@ enum Destination {
 impl Default for Copied {
     fn default() -> Self {
         let (hash, place, snapshot) = (Hash(0), Place(0), Snapshot::default());
-        Self { hash, is_known: false, to: Destination::Compressed, place, snapshot }
+        let to = Destination::Compressed;
+        Self { hash, is_known: false, accesses: 0, to, place, snapshot }
     }
 }
 
@@ -157,7 +160,9 @@ impl Links for Downward<'_> {
         let Some(to) = self.destination(mover, item, hash, is_wanted) else {
             return false;
         };
-        mover.copied = Copied { hash, is_known, to, place, snapshot: Snapshot::of(item) };
+        let accesses = if is_known { KNOWN_ACCESSES } else { mover.lottery.spares().into() };
+        let snapshot = Snapshot::of(item);
+        mover.copied = Copied { hash, is_known, accesses, to, place, snapshot };
         self.cache.copy_bytes(item, &mut mover.key, &mut mover.value);
         true
     }
@@ -210,16 +215,21 @@ impl Downward<'_> {
         hash: Hash,
         is_wanted: bool,
     ) -> Option<Destination> {
+        let mut left = Left::Otherwise;
         if let Some(below) = self.below {
             let bar = self.bars(below, mover, is_wanted, item.cost());
             let is_too_large = item.value_bytes() > below.zone.value_bytes_max();
             if bar.is_none() && !is_too_large {
                 return Some(Destination::Compressed);
             }
-            bar.unwrap_or(&below.counters.refused).fetch_add(1, Ordering::Relaxed);
+            let counter = bar.unwrap_or(&below.counters.refused);
+            counter.fetch_add(1, Ordering::Relaxed);
+            if std::ptr::eq(counter, &below.counters.passed_over) {
+                left = Left::PassedOver;
+            }
         }
         let goes = mover.spill_allowance.has_any() && self.cache.flash_takes(is_wanted);
-        self.cache.remember(hash);
+        self.cache.remember(hash, if goes { Left::Otherwise } else { left });
         goes.then_some(Destination::Flash)
     }
 
@@ -236,16 +246,14 @@ impl Downward<'_> {
         let idle = writer.take().unwrap_or_else(|| Writer::new(&below.zone));
         let mut leave = cache.leave(below);
         let mut active = idle.with_sink(&mut leave);
-        let Copied { hash, is_known, place, .. } = *copied;
+        let Copied { hash, accesses, place, .. } = *copied;
         let mut moved = false;
         let mut insert = || {
             below.zone.insert(hash.0, record, cache.now(), &mut active, |guard, newcomer| {
                 moved = cache.retire_if(guard, hash, place, |item| {
                     let is_same = copied.snapshot.is_same(cache, item);
                     if is_same {
-                        if is_known {
-                            newcomer.was_accessed(KNOWN_ACCESSES);
-                        }
+                        newcomer.was_accessed(accesses);
                         newcomer.reveal();
                     }
                     is_same
@@ -284,9 +292,12 @@ impl Downward<'_> {
             return Some(&counters.throttled);
         }
         let zone = &below.zone;
-        let is_given_up = zone.budget_slabs() <= BUDGET_SLABS_MIN;
-        let is_idle = is_given_up || (!is_wanted && zone.is_full());
-        (is_idle && !mover.lottery.draw(cost)).then_some(&counters.passed_over)
+        let stays = if zone.budget_slabs() <= BUDGET_SLABS_MIN {
+            !mover.lottery.draw_seldom(cost)
+        } else {
+            !is_wanted && zone.is_full() && !mover.lottery.draw(cost)
+        };
+        stays.then_some(&counters.passed_over)
     }
 }
 
@@ -300,6 +311,9 @@ impl Cache {
     /// Does the zone's own work. Returns whether there is more to do at once.
     pub(crate) fn maintain_below(&self, below: &Below, mover: &mut Mover) -> bool {
         below.zone.set_budget_slabs(self.adapt(below, &mut mover.adaptation));
+        if let Some(remembered) = &self.remembered {
+            mover.lottery.learn(remembered);
+        }
         let idle = mover.writer.take().unwrap_or_else(|| Writer::new(&below.zone));
         let trained = below.zone.train();
         if trained {
@@ -328,6 +342,7 @@ impl Cache {
                 below.counters.spilled.fetch_add(1, Ordering::Relaxed);
                 return;
             }
+            self.remember(hash, Left::Evicted);
             let watching = self.observer.as_deref().filter(|observer| observer.is_watching());
             if let Some(observer) = watching {
                 observer.evicted(&Evicted {

@@ -6,6 +6,7 @@ use hot::mark::{FETCHED, idle_seconds};
 use hot::{ItemRef, Links};
 use memory::{ClassId, Guard, Place};
 
+use crate::admit::Left;
 use crate::cache::Cache;
 use crate::places::location_of;
 use crate::types::{Evicted, Expiry};
@@ -40,9 +41,7 @@ impl Links for Cache {
         if let Some(below) = &self.below {
             below.counters.throttled.fetch_add(1, Ordering::Relaxed);
         }
-        if let Some(remembered) = &self.remembered {
-            remembered.add(self.hash(item.key()).0);
-        }
+        self.remember(self.hash(item.key()), Left::Otherwise);
         self.tell_evicted(item, class);
     }
 

@@ -14,7 +14,7 @@ const NOW: u32 = 1_800_000_000;
 const MEMORY_BYTES: usize = 16 << 20;
 const FLASH_BYTES: usize = 128 << 20;
 const HOT_KEYS: u32 = 500;
-/// Others, so many that the index of those on flash takes a good part of the hot zone's least share.
+/// Others, so many that the index of those on flash takes much of the hot zone's least share.
 const KEYS: u32 = 150_000;
 /// Stores before the background comes.
 const BEHIND: u32 = 32;

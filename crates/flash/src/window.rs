@@ -3,9 +3,10 @@
 //! When a window begins, the segments of each area are ordered by their last use, and those at the
 //! margins are marked: a step's worth of rows at the head of the cold area, a step of segments at
 //! its tail, and at that of the hot area. Of many that were used a moment ago the oldest are the
-//! head: the newest hold what was stored just now, which is read less than any other. Hits in marked segments are counted for their margin
-//! until the window ends. A count of each segment would be lost with a segment that is collected,
-//! and a segment that is hit does not stay at its tail; who is marked is settled beforehand.
+//! head: the newest hold what was stored just now, which is read less than any other. Hits in
+//! marked segments are counted for their margin until the window ends. A count of each segment
+//! would be lost with a segment that is collected, and a segment that is hit does not stay at its
+//! tail; who is marked is settled beforehand.
 //!
 //! A window ends after so many hits that each margin had some, the head too, which is a part of a
 //! segment where a step is one: the longer, the better the cold area compresses. It does not end

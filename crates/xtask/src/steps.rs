@@ -187,6 +187,7 @@ fn comparison() -> Result<bool> {
     Run::new("target/release/larder-bench compare trace --quick -m 16")
         .arg("make --keys 60000 --sizes etc --get-share 0.9")
         .run()?;
+    Run::new("target/release/larder-bench delayed --quick").run()?;
     for work in ["beside", "density", "quiet"] {
         Run::new("target/release/larder-bench flash").arg(work).arg("--quick").run()?;
     }

@@ -19,8 +19,8 @@ mod density_report;
 mod page_cache;
 mod quiet;
 mod quiet_report;
-mod send;
-mod subject;
+pub mod send;
+pub mod subject;
 mod tier;
 
 use clap::{Args, Subcommand};

@@ -1,0 +1,227 @@
+//! `larder-bench delayed`: is what was stored still there when it is first read?
+//!
+//! Every key is stored once, at a steady rate, and in the second half of the run read once, after a
+//! *delay*: so many stores later. Sessions, messages and results that are computed ahead are used
+//! like that. A list of all items keeps each for as long as any other; whoever takes what was not
+//! read for worthless loses it.
+//!
+//! Stores come in blocks, and after each the keys whose delay is over by then are read, each of
+//! them by one delay only.
+
+use std::ops::Range;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::failure::{Failure, Outcome};
+use crate::flash::send::{Pace, send};
+use crate::flash::subject::{Subject, SubjectOptions};
+use crate::machine::{self, Machine};
+use crate::report::model::{Cell, Document, Section, Table};
+use crate::report::{self, ReportOptions};
+use crate::server::recipe::{Kind, Recipe, ServerOptions};
+use crate::server::{Server, query};
+use crate::trace::Operation;
+
+/// Stores in a block.
+const BLOCK: u32 = 2048;
+/// Bytes of all keys and values, in multiples of the memory limit.
+const KEY_SPACE: f64 = 6.0;
+const QUICK_MEMORY_MB: u64 = 8;
+
+/// What to store, and when to read it.
+#[derive(Debug, Args)]
+pub struct DelayedOptions {
+    /// The servers.
+    #[arg(long, value_enum, value_delimiter = ',',
+        default_values_t = [Kind::Larder, Kind::Memcached])]
+    servers: Vec<Kind>,
+    /// Memory limit of each server in MiB.
+    #[arg(short, long = "memory-mb", default_value_t = 64,
+        value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    memory_mb: u64,
+    #[command(flatten)]
+    subject: SubjectOptions,
+    /// Stores per second.
+    #[arg(long, default_value_t = 10_000.0, value_parser = crate::load::pace::rate)]
+    rate: f64,
+    /// Stores until a key is read, in multiples of as many items as have the bytes of the memory
+    /// limit with their keys.
+    #[arg(long, value_delimiter = ',', default_value = "0.01,0.05,0.1,0.2,0.4,0.6,0.8,1,1.5,2")]
+    delays: Vec<Delay>,
+    /// A small memory limit, to see whether everything works.
+    #[arg(long)]
+    quick: bool,
+    #[command(flatten)]
+    report: ReportOptions,
+    #[command(flatten)]
+    servers_options: ServerOptions,
+}
+
+/// A delay, in multiples of what memory has room for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Delay(f64);
+
+impl FromStr for Delay {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(times) if times > 0.0 && times <= KEY_SPACE / 2.0 => Ok(Self(times)),
+            _ => Err(format!("a delay is above 0 and at most {}", KEY_SPACE / 2.0)),
+        }
+    }
+}
+
+/// What one server had.
+struct Sample {
+    server: String,
+    command: String,
+    items: u64,
+    /// Gets and hits of each delay.
+    found: Vec<[u64; 2]>,
+}
+
+/// Runs the command.
+pub fn run(options: &DelayedOptions) -> Outcome<()> {
+    let memory_mb =
+        if options.quick { options.memory_mb.min(QUICK_MEMORY_MB) } else { options.memory_mb };
+    let memory_bytes = (memory_mb << 20) as f64;
+    let mut subjects = options.subject.subjects(KEY_SPACE * memory_bytes)?;
+    let (Some(subject), true) = (subjects.pop(), subjects.is_empty()) else {
+        return Err(Failure::Usage("delayed takes one kind of --values".into()));
+    };
+    let items = memory_bytes / subject.item_bytes;
+    let delays: Vec<u32> = options.delays.iter().map(|delay| (delay.0 * items) as u32).collect();
+    let recipes = options.servers_options.recipes(&options.servers)?;
+    let machine = Machine::describe();
+    machine::pin(options.servers_options.client_core)?;
+    let progress = report::progress(recipes.len() as u64);
+    let mut samples = Vec::new();
+    for recipe in &recipes {
+        progress.set_message(recipe.name.clone());
+        samples.push(measure(options, recipe, memory_mb, &subject, &delays)?);
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    let document = document(machine, options, memory_mb, &subject, &delays, &samples);
+    println!("{}", report::text(&document));
+    options.report.write(&document)
+}
+
+fn measure(
+    options: &DelayedOptions,
+    recipe: &Recipe,
+    memory_mb: u64,
+    subject: &Subject,
+    delays: &[u32],
+) -> Outcome<Sample> {
+    let server = Server::start(recipe, memory_mb, options.servers_options.server_core)?;
+    let stores =
+        Pace { connections: 1, depth: 1, per_second: Some(options.rate), fills_misses: false };
+    let reads = Pace { per_second: None, depth: 64, ..stores };
+    let mut found = vec![[0; 2]; delays.len()];
+    for begin in (0..subject.keys).step_by(BLOCK as usize) {
+        let block = begin..subject.keys.min(begin + BLOCK);
+        ask(&server, subject, stores, Operation::Set, block.clone().collect())?;
+        if begin < subject.keys / 2 {
+            continue;
+        }
+        for (number, &delay) in delays.iter().enumerate() {
+            let keys = due(&block, delay, number as u32, delays.len() as u32);
+            let [gets, hits] = ask(&server, subject, reads, Operation::Get, keys)?;
+            found[number][0] += gets;
+            found[number][1] += hits;
+        }
+    }
+    let items = query::counts(server.address, server.dialect)?.items;
+    Ok(Sample { server: server.name.clone(), command: server.command_line.clone(), items, found })
+}
+
+/// Of the keys that were stored a delay before a block, those that this delay reads.
+fn due(block: &Range<u32>, delay: u32, number: u32, delays: u32) -> Vec<u32> {
+    let stored = block.start.saturating_sub(delay)..block.end.saturating_sub(delay);
+    stored.filter(|key| key % delays == number).collect()
+}
+
+/// Sends requests for these keys; returns gets and hits.
+fn ask(
+    server: &Server,
+    subject: &Subject,
+    pace: Pace,
+    what: Operation,
+    keys: Vec<u32>,
+) -> Outcome<[u64; 2]> {
+    let (mut keys, limits) = (keys.into_iter(), (BLOCK.into(), Duration::MAX));
+    let phase = send(server, subject, pace, limits, |count| {
+        subject.trace(keys.by_ref().take(count as usize).map(|key| (what, key)))
+    })?;
+    Ok([phase.found.counts.gets, phase.found.counts.hits])
+}
+
+fn document(
+    machine: Machine,
+    options: &DelayedOptions,
+    memory_mb: u64,
+    subject: &Subject,
+    delays: &[u32],
+    samples: &[Sample],
+) -> Document {
+    let mut section = Section::new(
+        "Keys that were found when they were first read, percent",
+        [format!(
+            "{} keys, each stored once; in the second half each is read once, so many stores \
+             later. Every value that was found was compared.",
+            subject.keys
+        )],
+    );
+    let mut columns: Vec<String> = ["server", "items"].map(String::from).to_vec();
+    columns.extend(delays.iter().map(|delay| format!("{delay} later")));
+    let rows = samples.iter().map(|sample| {
+        let percent = |&[gets, hits]: &[u64; 2]| match gets {
+            0 => Cell::Nothing,
+            _ => Cell::number(100.0 * hits as f64 / gets as f64, 1),
+        };
+        let mut row = vec![Cell::text(sample.server.clone()), Cell::count(sample.items)];
+        row.extend(sample.found.iter().map(percent));
+        row
+    });
+    section.tables.push(Table { name: "delayed".into(), columns, rows: rows.collect() });
+    let mut facts = vec![
+        ("memory limit".to_owned(), format!("{memory_mb} MiB")),
+        ("values".to_owned(), format!("{}, {:.0} bytes each", subject.name, subject.item_bytes)),
+        ("load".to_owned(), format!("{} stores/s on one connection", options.rate)),
+    ];
+    facts.extend(samples.iter().map(|sample| ("server".to_owned(), sample.command.clone())));
+    Document { title: "What is read long after".into(), machine, facts, sections: vec![section] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BLOCK, Delay, due};
+
+    #[test]
+    fn each_key_is_read_once_after_its_delay() {
+        let delays = [100, 5000, 7000];
+        let mut read = vec![0; 20 * BLOCK as usize];
+        for begin in (10 * BLOCK..20 * BLOCK).step_by(BLOCK as usize) {
+            let block = begin..begin + BLOCK;
+            for (number, &delay) in delays.iter().enumerate() {
+                for key in due(&block, delay, number as u32, 3) {
+                    assert!(key + delay >= block.start && key + delay < block.end);
+                    read[key as usize] += 1;
+                }
+            }
+        }
+        assert!(read.iter().all(|&times| times <= 1));
+        let middle = 11 * BLOCK as usize..15 * BLOCK as usize;
+        assert!(read[middle].iter().all(|&times| times == 1));
+    }
+
+    #[test]
+    fn a_delay_is_a_multiple() {
+        assert_eq!("0.5".parse(), Ok(Delay(0.5)));
+        assert!(["0", "-1", "4", "x"].iter().all(|text| text.parse::<Delay>().is_err()));
+    }
+}
