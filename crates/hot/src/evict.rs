@@ -130,15 +130,12 @@ impl Hot {
             return Err(Shortage::Nothing);
         }
         self.pressed.store(true, Ordering::Relaxed);
-        if links.leaves_demoting() {
-            if let Some(room) = self.take_free_above(id, cost) {
-                return Ok(room);
-            }
-            // A slab of another class, with what was read of it, is left to the background.
-            self.evict(id, batch, links);
-        } else {
-            self.make_room(id, batch, links);
+        if links.leaves_demoting()
+            && let Some(room) = self.take_free_above(id, cost)
+        {
+            return Ok(room);
         }
+        self.make_room(id, batch, links);
         let mut class = lock(self.class(id));
         if let Some(room) = class.allocate_for(zone, cost) {
             return Ok(room);

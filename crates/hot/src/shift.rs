@@ -4,8 +4,7 @@
 //! A class that has to make room asks, once for each half slab of evictions, whether another class
 //! has a slab that a hand left alone for much longer than the age of its own next victims
 //! (`policy::rebalance`). It does so before it evicts, in a store as well as in the background, so
-//! nothing depends on when the background comes; but where the background moves items to a tier
-//! below, a store leaves slabs to it, which loses nothing. What is in the slab decides then:
+//! nothing depends on when the background comes. What is in the slab decides then:
 //!
 //! - Much of it was stored or read since: the slab is *spared* and gets another round.
 //! - Mostly old, but with some of the newest items: it is *closed*. Nothing is allocated from it,
