@@ -85,6 +85,9 @@ struct Sample {
 
 /// Runs the command.
 pub fn run(options: &DelayedOptions) -> Outcome<()> {
+    if options.servers.contains(&Kind::Null) {
+        return Err(Failure::Usage("the null server keeps no items".into()));
+    }
     let memory_mb =
         if options.quick { options.memory_mb.min(QUICK_MEMORY_MB) } else { options.memory_mb };
     let memory_bytes = (memory_mb << 20) as f64;

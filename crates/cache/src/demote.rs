@@ -222,11 +222,9 @@ impl Downward<'_> {
             if bar.is_none() && !is_too_large {
                 return Some(Destination::Compressed);
             }
-            let counter = bar.unwrap_or(&below.counters.refused);
+            let (counter, why) = bar.unwrap_or((&below.counters.refused, Left::Otherwise));
             counter.fetch_add(1, Ordering::Relaxed);
-            if std::ptr::eq(counter, &below.counters.passed_over) {
-                left = Left::PassedOver;
-            }
+            left = why;
         }
         let goes = mover.spill_allowance.has_any() && self.cache.flash_takes(is_wanted);
         self.cache.remember(hash, if goes { Left::Otherwise } else { left });
@@ -277,27 +275,28 @@ impl Downward<'_> {
     /// What keeps an item from moving down: there is no time; or it was never read, costs nothing
     /// special, and the zone is full; or the zone has been given up, since it holds no more than
     /// the hot zone would. A few go down all the same, so that it is seen when that changes.
+    /// Returns who counts it, and as what the item is remembered.
     fn bars<'b>(
         &self,
         below: &'b Below,
         mover: &mut Mover,
         is_wanted: bool,
         cost: Cost,
-    ) -> Option<&'b AtomicU64> {
+    ) -> Option<(&'b AtomicU64, Left)> {
         let counters = &below.counters;
         if mover.is_hurried {
             return None;
         }
         if !mover.allowance.has_any() || (mover.allowance.is_low() && !is_wanted) {
-            return Some(&counters.throttled);
+            return Some((&counters.throttled, Left::Otherwise));
         }
         let zone = &below.zone;
-        let stays = if zone.budget_slabs() <= BUDGET_SLABS_MIN {
-            !mover.lottery.draw_seldom(cost)
+        let (stays, left) = if zone.budget_slabs() <= BUDGET_SLABS_MIN {
+            (!mover.lottery.draw_seldom(cost), Left::Otherwise)
         } else {
-            !is_wanted && zone.is_full() && !mover.lottery.draw(cost)
+            (!is_wanted && zone.is_full() && !mover.lottery.draw(cost), Left::PassedOver)
         };
-        stays.then_some(&counters.passed_over)
+        stays.then_some((&counters.passed_over, left))
     }
 }
 
