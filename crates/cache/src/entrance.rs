@@ -125,11 +125,12 @@ mod tests {
     #[test]
     fn past_the_zone_comes_what_is_wanted_and_the_rest_while_there_is_much_room() {
         let entrance = Entrance::new(None, 1 << 20);
-        let mut stats = FlashStats { segments: 100, segments_free: 25, ..FlashStats::default() };
-        entrance.look(0, &stats);
-        assert!(entrance.takes_past_the_zone(true) && !entrance.takes_past_the_zone(false));
-        stats.segments_free = 26;
-        entrance.look(0, &stats);
-        assert!(entrance.takes_past_the_zone(true) && entrance.takes_past_the_zone(false));
+        // Of few a quarter, of many twice what collection leaves.
+        let cases = [(100, 25, false), (100, 26, true), (494, 32, false), (494, 33, true)];
+        for (segments, segments_free, has_room) in cases {
+            entrance.look(0, &FlashStats { segments, segments_free, ..FlashStats::default() });
+            assert!(entrance.takes_past_the_zone(true));
+            assert_eq!(entrance.takes_past_the_zone(false), has_room, "{segments_free}");
+        }
     }
 }

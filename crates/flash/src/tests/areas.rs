@@ -1,10 +1,12 @@
 //! The two areas: how items move between them, what decides how large they are, and what is known
 //! of them after a restart.
 
+use std::ops::Range;
+
 use ::io::device::{Device, Pages};
 
 use super::cases::{get, place};
-use super::world::{key, value};
+use super::world::{key, phrases, value};
 use super::{Slot, World, hash, settings, settings_immediate};
 use crate::{Area, Costs, Fields, Look, Partition, Promotion, Reader, Record, Settings, Ticket};
 
@@ -231,31 +233,64 @@ fn units_keep_to_their_pages() {
     }
 }
 
-/// Puts and reads until the hot area has been as large as is wanted, and returns what it began with
-/// and what it has. Keys are read at random of those put last.
-fn adapted(costs: Costs, read_back: u64, wanted: u64) -> (u64, u64) {
-    let world = World::with(1600, settings());
-    world.flash.set_costs(costs);
-    let target = || world.flash.stats().hot_segments_target;
-    let (start, mut reader, mut random) = (target(), Reader::new(), super::Random(3));
-    for number in 0..60_000 {
-        world.put(number, &value(number, number * 4 + 2, 400));
-        world.flash.maintain(&world.index, world.now);
-        let back = 1 + random.below(read_back);
-        if number > back {
-            world.get(number - back, &mut reader);
-        }
-        if target() == wanted {
-            break;
-        }
+const SLOW_TO_DECODE: Costs = Costs { hot_read_ns: 1, cold_read_ns: 1_000_001, miss_ns: 1_000_001 };
+const DEAR_TO_MISS: Costs = Costs { hot_read_ns: 100, cold_read_ns: 100, miss_ns: 1_000_000 };
+
+const READS_A_PUT: usize = 4;
+
+/// Keys that are put one after the other, and read at random of those put so far back.
+struct Course {
+    world: World,
+    read_back: Range<u64>,
+    puts: u64,
+    random: super::Random,
+}
+
+impl Course {
+    fn new(pages: usize, read_back: Range<u64>) -> Self {
+        let world = World::with(pages, settings());
+        Self { world, read_back, puts: 0, random: super::Random(3) }
     }
-    (start, target())
+
+    fn target(&self) -> u64 {
+        self.world.flash.stats().hot_segments_target
+    }
+
+    /// Puts and reads until the hot area is to be so large, and returns how large it is to be.
+    fn adapt(&mut self, costs: Costs, wanted: u64, value: impl Fn(u64) -> Vec<u8>) -> u64 {
+        self.world.flash.set_costs(costs);
+        let (end, mut reader) = (self.puts + 100_000, Reader::new());
+        while self.puts < end && self.target() != wanted {
+            self.world.put(self.puts, &value(self.puts));
+            while self.world.flash.maintain(&self.world.index, self.world.now) {}
+            for _ in 0..READS_A_PUT {
+                let span = self.read_back.end - self.read_back.start;
+                let back = self.read_back.start + self.random.below(span);
+                if self.puts >= back {
+                    self.world.get(self.puts - back, &mut reader);
+                }
+            }
+            self.puts += 1;
+        }
+        self.target()
+    }
 }
 
 #[test]
 fn the_hot_area_grows_where_decoding_is_slow_and_shrinks_where_a_miss_is_dear() {
-    let slow = Costs { hot_read_ns: 1, cold_read_ns: 1_000_001, miss_ns: 1_000_001 };
-    assert_eq!(adapted(slow, 4000, 9), (5, 9));
-    let dear = Costs { hot_read_ns: 100, cold_read_ns: 100, miss_ns: 1_000_000 };
-    assert_eq!(adapted(dear, 40_000, 1), (5, 1));
+    let halves = |number| value(number, number * 4 + 2, 400);
+    let mut near = Course::new(1600, 1..4000);
+    assert_eq!((near.target(), near.adapt(SLOW_TO_DECODE, 9, halves)), (5, 9));
+    let mut far = Course::new(1600, 1..40_000);
+    assert_eq!((far.target(), far.adapt(DEAR_TO_MISS, 1, halves)), (5, 1));
+}
+
+#[test]
+fn the_hot_area_grows_from_one_of_many_segments() {
+    let thirds = |number| phrases(number % 4, number, 600);
+    let mut course = Course::new(3600, 1..60_000);
+    assert_eq!(course.adapt(DEAR_TO_MISS, 1, thirds), 1);
+    // As beside a memory that keeps what was read lately.
+    course.read_back = 10_000..60_000;
+    assert_eq!(course.adapt(SLOW_TO_DECODE, 4, thirds), 4);
 }
