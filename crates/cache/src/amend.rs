@@ -302,7 +302,11 @@ impl<'c> Session<'c> {
                 if is_gone || expiry.is_over(self.cache.now()) {
                     return (Fate::Remove, !is_gone);
                 }
-                (Fate::Keep, item.set_expiry(expiry.0))
+                let has_room = item.set_expiry(expiry.0);
+                if has_room {
+                    self.cache.hot.note_expiry(seen.found.place(), expiry.0);
+                }
+                (Fate::Keep, has_room)
             });
             if touched == Some(true) {
                 return Ok(Some(seen.found));

@@ -35,7 +35,7 @@ use crate::types::{Observer, Policy};
 /// The fewest slabs a cache can work with: one for the index, one spare for it, and some for items
 /// of different sizes. A limit below this is rounded up to it.
 pub(crate) const SLABS_MIN: usize = 8;
-/// How many times as large as at the start the memory limit may become online. At 28 bytes for each
+/// How many times as large as at the start the memory limit may become online. At 40 bytes for each
 /// slab that may come, this keeps what is known of slabs below a hundredth of the memory.
 const GROWTH_MAX: usize = 64;
 /// The fewest slabs with which there is a tier below: with less there is too little to divide.

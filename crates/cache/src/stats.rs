@@ -31,10 +31,14 @@ pub struct Stats {
     pub evicted_unfetched: u64,
     /// Of these, read since the hand last came by.
     pub evicted_recent: u64,
-    /// Expired or flushed items whose memory was taken back by the hand.
+    /// Expired or flushed items whose memory was taken back by the hand or the sweep.
     pub expired: u64,
     /// Of these, never read.
     pub expired_unfetched: u64,
+    /// Of the expired ones, found by the sweep.
+    pub swept: u64,
+    /// Chunks that the sweep looked at.
+    pub swept_looks: u64,
     /// Items whose time was over when a request asked for them.
     pub found_expired: u64,
     /// Items that a flush had taken when a request asked for them.
@@ -172,6 +176,8 @@ impl Cache {
             stats.evicted_recent += class.counters.evicted_recent;
             stats.expired += class.counters.expired;
             stats.expired_unfetched += class.counters.expired_unfetched;
+            stats.swept += class.counters.swept;
+            stats.swept_looks += class.counters.swept_looks;
             stats.out_of_memory += class.counters.out_of_memory;
             stats.slabs_moved += class.counters.slabs_lost;
         }

@@ -45,6 +45,10 @@ pub struct ClassCounters {
     pub expired: u64,
     /// Of these, never read.
     pub expired_unfetched: u64,
+    /// Of the expired ones, found by the sweep.
+    pub swept: u64,
+    /// Chunks that the sweep looked at.
+    pub swept_looks: u64,
     /// Requests for a chunk that could not be met.
     pub out_of_memory: u64,
     /// Slabs that other classes or the index took away.

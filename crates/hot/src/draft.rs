@@ -150,6 +150,7 @@ impl<'h> Draft<'h> {
         // Release: partner is the acquire in the hand.
         item.mark().store(mark | mark_bits, Ordering::Release);
         let place = self.place;
+        self.hot.note_expiry(place, item.expiry());
         std::mem::forget(self);
         place
     }

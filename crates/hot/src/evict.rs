@@ -28,7 +28,7 @@ pub(crate) const GROUP: usize = 16;
 /// Chunks that a hand looks at for one call before it stops being choosy.
 const STEPS_MAX: usize = 4096;
 /// How many chunks ahead of a hand are asked for: a few looks take as long as one from memory.
-const HAND_PREFETCH: u32 = 6;
+pub(crate) const HAND_PREFETCH: u32 = 6;
 /// Items evicted at once when a store has to do it itself: at most this many, and at most one in
 /// [`INLINE_SHARE`] of the class's chunks.
 const INLINE_BATCH_MAX: usize = 128;

@@ -18,6 +18,7 @@ mod class;
 mod demote;
 mod draft;
 pub mod evict;
+pub mod expire;
 pub mod item;
 mod keeper;
 pub mod layout;

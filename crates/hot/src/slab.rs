@@ -36,6 +36,10 @@ pub(crate) struct Slab {
     /// How many mutations there had been when the hand last came to the slab, or when it was
     /// adopted or spared: the low half.
     passed: AtomicU32,
+    /// Nothing in the slab expires before, or hardly anything: Unix seconds, `u32::MAX` if nothing
+    /// does. The sweep forgets it before it looks, and whoever stores notes it behind; in between
+    /// an item may be overlooked that is published meanwhile. Not guarded by the lock.
+    first_expiry: AtomicU32,
 }
 
 impl Slab {
@@ -50,12 +54,14 @@ impl Slab {
             fresh: AtomicU32::new(0),
             used: AtomicU32::new(0),
             passed: AtomicU32::new(0),
+            first_expiry: AtomicU32::new(u32::MAX),
         }
     }
 
     /// Gives the slab to a class, after so many mutations; all its chunks are fresh.
     pub(crate) fn adopt(&self, class: ClassId, chunk_bytes: usize, chunks: usize, mutations: u64) {
         self.pass(mutations);
+        self.forget_expiry();
         self.class.store(class.0, Relaxed);
         self.draining.store(0, Relaxed);
         self.chunk_bytes.store(chunk_bytes as u32, Relaxed);
@@ -95,6 +101,24 @@ impl Slab {
     /// younger than it is, and waits a little longer for its turn.
     pub(crate) fn age(&self, mutations: u64) -> u64 {
         u64::from((mutations as u32).wrapping_sub(self.passed.load(Relaxed)))
+    }
+
+    /// Notes that something in the slab expires at this time.
+    #[inline]
+    pub(crate) fn note_expiry(&self, expiry: u32) {
+        if expiry < self.first_expiry.load(Relaxed) {
+            self.first_expiry.fetch_min(expiry, Relaxed);
+        }
+    }
+
+    /// As if nothing in the slab expired.
+    pub(crate) fn forget_expiry(&self) {
+        self.first_expiry.store(u32::MAX, Relaxed);
+    }
+
+    /// The time before which nothing in the slab expires.
+    pub(crate) fn first_expiry(&self) -> u32 {
+        self.first_expiry.load(Relaxed)
     }
 
     /// Chunks that hold something, or held it until a moment ago.
