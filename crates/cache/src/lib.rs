@@ -32,6 +32,7 @@
 
 mod adapt;
 mod admit;
+mod ahead;
 mod amend;
 mod below;
 mod builder;
@@ -61,6 +62,7 @@ mod store;
 mod types;
 mod wanted;
 
+pub use ahead::Ahead;
 pub use builder::{BuildError, Builder, FlashSettings, MemoryLimitError};
 pub use codec::image::{self as image_format, Head as ImageHead, Source as ImageSource};
 pub use dump::{DumpCursor, Dumped};

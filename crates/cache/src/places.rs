@@ -84,6 +84,16 @@ impl Cache {
         }
     }
 
+    /// Asks for the rest of the item that the hash most likely leads to.
+    #[inline]
+    pub(crate) fn prefetch_rest(&self, guard: &Guard<'_>, hash: Hash) {
+        if let Some(location) = self.index.candidate(guard, hash)
+            && is_hot(location)
+        {
+            self.item_at(guard, location).prefetch_rest();
+        }
+    }
+
     /// Where on flash the key's item may be.
     pub(crate) fn find_on_flash(&self, guard: &Guard<'_>, hash: Hash) -> Option<flash::Place> {
         let tier = self.flash.as_deref()?;

@@ -61,6 +61,12 @@ impl Session<'_> {
         self.cache.prefetch_candidate(&self.guard, hash);
     }
 
+    /// Asks for the rest of that item, whose header should have come by now.
+    #[inline]
+    pub fn prefetch_value(&self, hash: Hash) {
+        self.cache.prefetch_rest(&self.guard, hash);
+    }
+
     /// The key's item, if it is there. Leaves the mark of a hit. What is on flash and has not been
     /// delivered counts as missing: [`Session::look_up`] tells it apart.
     #[inline]

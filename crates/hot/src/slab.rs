@@ -16,6 +16,7 @@
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use memory::{Arena, ClassId, Place, SlabId};
+use stdx::units::CACHE_LINE;
 
 /// In `free_head`: no free chunk.
 const NONE: u32 = u32::MAX;
@@ -201,12 +202,14 @@ pub(crate) fn mark(arena: &Arena, place: Place) -> &AtomicU8 {
     unsafe { AtomicU8::from_ptr(arena.pointer(place).as_ptr()) }
 }
 
+/// How many lines of a chunk hold header, key and a short value.
+pub(crate) const FIRST_LINES: usize = 2;
+
 /// Asks for the first cache lines of the chunk at `place`: header, key and a short value.
 #[inline]
 pub(crate) fn prefetch(arena: &Arena, place: Place) {
     let start = arena.pointer(place).as_ptr();
-    prefetch_line(start);
-    prefetch_line(start.wrapping_add(64));
+    (0..FIRST_LINES).for_each(|line| prefetch_line(start.wrapping_add(line * CACHE_LINE)));
 }
 
 /// Asks for one cache line.

@@ -16,7 +16,7 @@ mod touch_delete;
 
 use std::sync::Arc;
 
-use larder::{Draft, Expiry, Hash, Refusal, Session};
+use larder::{Ahead, Draft, Expiry, Hash, Refusal, Session};
 use protocol::request::{ExpiryTime, Key, KeyRoom, MetaFlags};
 use protocol::{Request, reply};
 
@@ -162,7 +162,7 @@ pub fn execute<'s, 'c>(
     context: &Context<'_, 'c>,
     session: &'s Session<'c>,
     step: &mut Step<'_>,
-    hashes: &[Hash],
+    ahead: &mut Ahead<'_>,
     out: &mut Output<'_, 's>,
 ) -> Outcome<'c> {
     let request = match &mut step.action {
@@ -172,13 +172,16 @@ pub fn execute<'s, 'c>(
         }
         Action::Close => return Ok(Flow::Close(Close::Normal)),
         Action::Request(Request::Get(get)) => {
-            return get::get(context, session, get, &mut step.hash_at, hashes, out);
+            return get::get(context, session, get, &mut step.hash_at, ahead, out);
         }
         Action::Request(request) => &*request,
     };
-    let hash = hashes.get(step.hash_at).copied();
+    let hash = ahead.hashes().get(step.hash_at).copied();
     match hash {
-        Some(hash) => execute_keyed(context, session, request, hash, step.payload, out),
+        Some(hash) => {
+            ahead.reach(session, step.hash_at, matches!(request, Request::MetaGet(_)));
+            execute_keyed(context, session, request, hash, step.payload, out)
+        }
         None => Ok(admin::execute(context, request, step.line, out)),
     }
 }

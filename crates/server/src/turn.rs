@@ -18,7 +18,7 @@ use std::io::ErrorKind;
 use std::mem;
 use std::sync::Arc;
 
-use larder::{Dumped, Hash, Session, Wanted};
+use larder::{Ahead, Dumped, Hash, Session, Wanted};
 use protocol::parse::LINE_BYTES_MAX;
 use protocol::{Parsed, parse_as};
 
@@ -220,7 +220,7 @@ impl<'c> Turner<'c> {
                 let cache = &self.server.cache;
                 match dump::write_some(cache, *format, cursor, fetched, &mut self.replies) {
                     (Dumped::More, _) => {}
-                    (Dumped::Pending, wanted) => self.fetch(connection, wanted),
+                    (Dumped::Pending, wanted) => fetch(&mut self.reads, connection, wanted),
                     (Dumped::End, _) => {
                         connection.state = State::Idle;
                         // Requests that came behind the dump wait unread, and no event will tell.
@@ -446,7 +446,7 @@ impl<'c> Turner<'c> {
                 let line = line.clone();
                 let incoming = Incoming { line, draft, tail, tail_bytes };
                 connection.state = State::Value(Box::new(incoming));
-                self.fetch(connection, wanted);
+                fetch(&mut self.reads, connection, wanted);
                 return;
             }
             self.server.cache.wait_for_memory();
@@ -462,12 +462,10 @@ impl<'c> Turner<'c> {
     ) -> Result<Ran, Close> {
         let mut next = 0;
         let mut tries = 0;
+        let mut ahead = Ahead::new(&self.hashes);
         while next < steps.len() {
             let before = next;
             let session = self.kept.session.take().unwrap_or_else(|| self.server.cache.session());
-            if before == 0 {
-                fetch_ahead(&session, &self.hashes);
-            }
             if !connection.fetched.is_empty() {
                 session.deliver(connection.fetched.drain(..));
             }
@@ -482,7 +480,7 @@ impl<'c> Turner<'c> {
             let mut is_over = false;
             while !is_over && next < steps.len() {
                 let step = &mut steps[next];
-                let flow = commands::execute(&context, &session, step, &self.hashes, &mut out);
+                let flow = commands::execute(&context, &session, step, &mut ahead, &mut out);
                 is_over = flow.is_err() || session.is_long();
                 let fetches = matches!(flow, Err(Again::Fetch));
                 let must_flush = is_over || matches!(flow, Ok(Flow::Flush)) || out.is_full();
@@ -501,7 +499,7 @@ impl<'c> Turner<'c> {
                 }
                 if fetches {
                     let wanted = session.take_wanted();
-                    self.fetch(connection, wanted);
+                    fetch(&mut self.reads, connection, wanted);
                     return Ok(stop_at(plan, steps, next));
                 }
                 if connection.closing.is_some() {
@@ -523,13 +521,6 @@ impl<'c> Turner<'c> {
             }
         }
         Ok(Ran::Whole)
-    }
-
-    /// A request waits for flash: [`Turner::begin_reads`] has that read.
-    fn fetch(&mut self, connection: &mut Connection<'c>, wanted: Vec<Wanted>) {
-        connection.fetching = wanted.len();
-        let (place, serial) = (connection.place, connection.serial);
-        self.reads.push(Waiting { place, serial, wanted });
     }
 
     /// Begins the reads that the last turns wait for, all at once. To be called when the replies of
@@ -576,19 +567,11 @@ fn end_turn(connection: &Connection<'_>) -> After {
     if goes_on && connection.parked.is_empty() { After::Again } else { After::Wait }
 }
 
-/// Asks for the memory that a batch will need, in two stages: the index lines of all keys, and then
-/// the items that these lead to. Each stage's loads overlap, and each has the time of the other
-/// keys' to arrive. A single request would only wait for itself.
-fn fetch_ahead(session: &Session<'_>, hashes: &[Hash]) {
-    if hashes.len() < 2 {
-        return;
-    }
-    for &hash in hashes {
-        session.prefetch(hash);
-    }
-    for &hash in hashes {
-        session.prefetch_item(hash);
-    }
+/// A request waits for flash: [`Turner::begin_reads`] has that read.
+fn fetch(reads: &mut Vec<Waiting>, connection: &mut Connection<'_>, wanted: Vec<Wanted>) {
+    connection.fetching = wanted.len();
+    let (place, serial) = (connection.place, connection.serial);
+    reads.push(Waiting { place, serial, wanted });
 }
 
 /// Where to go on when the socket takes no more before step `next`.

@@ -1,6 +1,6 @@
 //! `get`, `gets`, `gat`, `gats`.
 
-use larder::{Hash, Item, Lookup, Session};
+use larder::{Ahead, Hash, Item, Lookup, Session};
 use protocol::reply;
 use protocol::request::Get;
 
@@ -15,7 +15,7 @@ pub fn get<'s, 'c>(
     session: &'s Session<'c>,
     get: &mut Get<'_>,
     hash_at: &mut usize,
-    hashes: &[Hash],
+    ahead: &mut Ahead<'_>,
     out: &mut Output<'_, 's>,
 ) -> Outcome<'c> {
     let mut tally = Tally::default();
@@ -26,10 +26,11 @@ pub fn get<'s, 'c>(
         let Some(key) = keys.next() else {
             break None;
         };
+        ahead.reach(session, next, true);
         let found = if out.is_full() || session.is_long() {
             Err(Ok(Flow::Flush))
         } else {
-            find(context, session, get, key, hashes[next]).map_err(Err)
+            find(context, session, get, key, ahead.hashes()[next]).map_err(Err)
         };
         match found {
             Ok(Some(item)) => {
@@ -43,7 +44,7 @@ pub fn get<'s, 'c>(
             Err(stopped) => {
                 get.keys = before;
                 if matches!(stopped, Err(Again::Fetch)) {
-                    want(session, keys, &hashes[next + 1..]);
+                    want(session, keys, &ahead.hashes()[next + 1..]);
                 }
                 break Some(stopped);
             }
