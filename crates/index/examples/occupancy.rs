@@ -3,15 +3,15 @@
 //! `cargo run --release -p larder-index --example occupancy`
 //!
 //! Prints MemC3's table 2 (occupancy and moves by the number of paths) and figure 6 (moves by
-//! load) for this index, and the bytes per item while it grows. Counts only, no time, so every run
-//! prints the same.
+//! load) for this index, and the bytes per item while it grows, for a tree and a list too. Counts
+//! only, no time, so every run prints the same.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use larder_index::{Change, Hash, Index, Location, Options};
+use larder_index::{Change, Hash, Index, Kind, Location, Options};
 use memory::space::TABLE_UNIT_BYTES;
 use memory::{Epochs, TableSpace};
 
@@ -51,10 +51,9 @@ struct World {
 }
 
 impl World {
-    fn new(paths: usize, initial_items: usize, units_max: usize) -> Self {
+    fn new(options: Options, units_max: usize) -> Self {
         let epochs = Arc::new(Epochs::new());
         let space = Heap { limit: units_max, used: AtomicUsize::new(0) };
-        let options = Options { initial_items, paths };
         let index = Index::new(options, epochs.clone(), Arc::new(space));
         let index = index.expect("there is memory to start");
         Self { index, epochs }
@@ -91,7 +90,7 @@ fn print_paths(paths: &[usize]) {
         let (mut full, mut full_min, mut moves, mut inserts) = (0.0, f64::MAX, 0, 0);
         let mut by_load = [(0, 0); LOADS.len()];
         for table in 0..TABLES {
-            let world = World::new(paths, 0, 4);
+            let world = World::new(Options { paths, ..Options::default() }, 4);
             let slots = world.index.stats().slots;
             let mut before = 0;
             let mut items = 0;
@@ -124,14 +123,14 @@ fn ratio(part: u64, whole: u64) -> f64 {
 }
 
 /// Lets an index grow from one table to `items`, and says what an item cost on the way.
-fn print_growth(paths: usize, initial_items: usize, items: u64) {
-    let world = World::new(paths, initial_items, usize::MAX);
+fn print_growth(options: Options, items: u64) {
+    let world = World::new(options, usize::MAX);
     let (mut sum, mut samples, mut worst) = (0.0, 0_u32, 0.0_f64);
     // From twenty times the first table on: below, one table stands for the average.
-    let first = 160_000_u64.max(initial_items as u64);
+    let first = 160_000_u64.max(options.initial_items as u64);
     let mut next_sample = first as f64;
     let mut next_print = first;
-    println!("\nGrowth with {paths} paths, starting with room for {initial_items} items:");
+    println!("\nGrowth with {options:?}:");
     println!("      items | tables | occupancy | bytes/item | moves/insert");
     for key in 0..items {
         assert!(world.insert(key), "there is memory to grow");
@@ -168,7 +167,10 @@ fn print_growth(paths: usize, initial_items: usize, items: u64) {
 
 fn main() {
     print_paths(&[1, 2, 3, 4, 8, Options::PATHS_MAX]);
-    print_growth(Options::default().paths, 0, 8_000_000);
-    print_growth(2, 0, 2_000_000);
-    print_growth(Options::default().paths, 1_000_000, 8_000_000);
+    let options = Options::default();
+    print_growth(options, 8_000_000);
+    print_growth(Options { paths: 2, ..options }, 2_000_000);
+    print_growth(Options { initial_items: 1_000_000, ..options }, 8_000_000);
+    print_growth(Options { kind: Kind::Tree, ..options }, 8_000_000);
+    print_growth(Options { kind: Kind::List, ..options }, 8_000_000);
 }

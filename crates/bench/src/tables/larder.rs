@@ -35,7 +35,7 @@ impl LarderIndex {
 
     /// An index of two tables that cannot grow.
     pub fn fixed(items: Items, paths: usize) -> LarderIndex {
-        let options = Options { initial_items: ITEMS_OF_TWO, paths };
+        let options = Options { initial_items: ITEMS_OF_TWO, paths, ..Options::default() };
         LarderIndex::new(items, ARENA_BYTES_FIXED, options, false)
     }
 
