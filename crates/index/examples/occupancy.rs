@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use larder_index::{Change, Hash, Index, Kind, Location, Options};
+use larder_index::{Change, Hash, Index, Kind, Location, Options, Stats};
 use memory::space::TABLE_UNIT_BYTES;
 use memory::{Epochs, TableSpace};
 
@@ -57,6 +57,11 @@ impl World {
         let index = Index::new(options, epochs.clone(), Arc::new(space));
         let index = index.expect("there is memory to start");
         Self { index, epochs }
+    }
+
+    fn remove(&self, key: u64) -> bool {
+        let guard = self.epochs.pin();
+        self.index.remove_exact(&guard, Hash(mix(key)), Location::new(1, key))
     }
 
     fn insert(&self, key: u64) -> bool {
@@ -165,6 +170,39 @@ fn print_growth(options: Options, items: u64) {
     );
 }
 
+/// Lets an index grow to many numbers of items, within a doubling and evenly spread over the
+/// logarithm, and then replaces each item `rounds` times by another, the oldest first. Says what an
+/// item costs after that, and what was copied.
+fn print_churn(options: Options, items: u64, rounds: u64) {
+    const SIZES: u32 = 24;
+    let (mut sum, mut worst, mut copies, mut inserts) = (0.0, 0.0_f64, 0, 0);
+    for size in 0..SIZES {
+        let items = (items as f64 * (f64::from(size) / f64::from(SIZES)).exp2()) as u64;
+        let world = World::new(options, usize::MAX);
+        for key in 0..items {
+            assert!(world.insert(key), "there is memory to grow");
+        }
+        let before = world.index.stats();
+        for key in items..items * (1 + rounds) {
+            assert!(world.remove(key - items) && world.insert(key), "there is memory to grow");
+        }
+        let stats = world.index.stats();
+        let per_item = ratio(stats.table_bytes + stats.directory_bytes, stats.items);
+        (sum, worst) = (sum + per_item, worst.max(per_item));
+        let built = |stats: &Stats| stats.growths + stats.splits + stats.compactions;
+        copies += (built(&stats) - built(&before)) * stats.items / stats.tables;
+        inserts += stats.inserts - before.inserts;
+    }
+    println!(
+        "\n{:?}, after each of {items} to {} items was replaced {rounds} times:\n\
+         average {:.3}, worst {worst:.3} bytes/item over {SIZES} sizes; {:.2} copies/insert",
+        options.kind,
+        2 * items,
+        sum / f64::from(SIZES),
+        ratio(copies, inserts),
+    );
+}
+
 fn main() {
     print_paths(&[1, 2, 3, 4, 8, Options::PATHS_MAX]);
     let options = Options::default();
@@ -173,4 +211,7 @@ fn main() {
     print_growth(Options { initial_items: 1_000_000, ..options }, 8_000_000);
     print_growth(Options { kind: Kind::Tree, ..options }, 8_000_000);
     print_growth(Options { kind: Kind::List, ..options }, 8_000_000);
+    for kind in [Kind::Cuckoo, Kind::Tree, Kind::List] {
+        print_churn(Options { kind, ..options }, 200_000, 4);
+    }
 }

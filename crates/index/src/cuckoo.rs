@@ -28,6 +28,10 @@ use crate::word::{Side, Word};
 /// word it reads multiplies the interleavings.
 pub(crate) const SLOTS: usize = if cfg!(loom) { 2 } else { WORDS };
 
+/// A table whose occupancy reaches this share of its slots grows. Above it the search for a path
+/// gets long: see `examples/occupancy.rs`.
+const GROW_AT_PERCENT: usize = 97;
+
 /// Two buckets for each key.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cuckoo {
@@ -43,8 +47,7 @@ impl Layout for Cuckoo {
     type Walk = ();
 
     const SLOTS: usize = SLOTS;
-    /// Above it the search for a path gets long: see `examples/occupancy.rs`.
-    const GROW_AT_PERCENT: usize = 97;
+    const GROW_RETRY: usize = 64;
     const COMFORTABLE_PERCENT: usize = 80;
     const WORDS_MOVE: bool = true;
 
@@ -118,6 +121,15 @@ impl Layout for Cuckoo {
     /// of their hashes: then splitting does.
     fn is_hopeless(items: usize, slots: usize) -> bool {
         items < slots / 4
+    }
+
+    #[inline]
+    fn fullness(table: Table<'_>) -> usize {
+        table.count()
+    }
+
+    fn grow_at(units: usize) -> usize {
+        Self::slots(units) * GROW_AT_PERCENT / 100
     }
 
     fn units_next(units: usize, _items: usize) -> usize {

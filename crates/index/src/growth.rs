@@ -131,7 +131,7 @@ impl Growth {
 
 /// An empty table of `units`; `None` when the space has no room.
 pub(crate) fn allocate<L: Layout>(space: &dyn TableSpace, units: usize) -> Option<TableMemory> {
-    TableMemory::allocate(space, units, L::slots(units) * L::GROW_AT_PERCENT / 100)
+    TableMemory::allocate(space, units, L::grow_at(units))
 }
 
 /// A table that is being built and that nobody else can see yet.

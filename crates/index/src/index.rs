@@ -28,6 +28,17 @@ pub enum Kind {
     List,
 }
 
+impl Kind {
+    /// Bytes of tables for an item, on the average of all numbers of items while items come and go
+    /// (`examples/occupancy.rs`).
+    pub const fn item_bytes(self) -> usize {
+        match self {
+            Self::Cuckoo => 9,
+            Self::Tree | Self::List => 19,
+        }
+    }
+}
+
 /// How an index starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
@@ -115,6 +126,15 @@ impl Index {
             Kind::Tree => Engines::Tree(tree(Tree::TREE, epochs, space)?),
             Kind::List => Engines::Tree(tree(Tree::LIST, epochs, space)?),
         }))
+    }
+
+    /// What it was started as.
+    pub fn kind(&self) -> Kind {
+        match &self.0 {
+            Engines::Cuckoo(_) => Kind::Cuckoo,
+            Engines::Tree(engine) if engine.layout.is_list() => Kind::List,
+            Engines::Tree(_) => Kind::Tree,
+        }
     }
 
     /// Asks the processor for those cache lines a lookup of `hash` will read that are known before

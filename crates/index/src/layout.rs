@@ -31,8 +31,9 @@ pub(crate) trait Layout: Debug + Copy + Send + Sync + 'static {
 
     /// Slots in a bucket.
     const SLOTS: usize;
-    /// A table whose occupancy reaches this share of its slots grows when there is memory.
-    const GROW_AT_PERCENT: usize;
+    /// After the space refused to let a table grow, its fullness rises by this before the next
+    /// attempt.
+    const GROW_RETRY: usize;
     /// A table is not made fuller than this by choice, so that it does not grow again at once.
     const COMFORTABLE_PERCENT: usize;
     /// Whether a word that is there may move to another slot of the table.
@@ -69,6 +70,12 @@ pub(crate) trait Layout: Debug + Copy + Send + Sync + 'static {
     /// Whether keys that find no place in a table with so many items would find none in larger
     /// tables either, because they share all hash bits.
     fn is_hopeless(items: usize, slots: usize) -> bool;
+
+    /// What says how full a table is.
+    fn fullness(table: Table<'_>) -> usize;
+
+    /// A table as full as this grows when there is memory; without, it can become fuller.
+    fn grow_at(units: usize) -> usize;
 
     /// The units of the table that takes the place of one without a place for another key; more
     /// than a table may have if it is to be split.

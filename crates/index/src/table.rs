@@ -41,9 +41,6 @@ const LINES_PER_UNIT: usize = if cfg!(loom) { 1 } else { TABLE_UNIT_BYTES / CACH
 /// Version counters in a table: one cache line of them.
 const VERSIONS: usize = 16;
 
-/// After the space refused to let a table grow, this many more items before the next attempt.
-const GROW_RETRY_ITEMS: u32 = 64;
-
 /// The buckets of a table of `units`.
 pub(crate) const fn buckets_of(units: usize) -> usize {
     units * LINES_PER_UNIT - HEADER_LINES
@@ -127,8 +124,8 @@ struct TableByValue {
 }
 
 impl TableMemory {
-    /// An empty table of `units` that wants to grow with `grow_at` items; `None` when the space has
-    /// no room.
+    /// An empty table of `units` that wants to grow when it is as full as `grow_at` says; `None`
+    /// when the space has no room.
     pub(crate) fn allocate(space: &dyn TableSpace, units: usize, grow_at: usize) -> Option<Self> {
         debug_assert!((UNITS_MIN..=UNITS_MAX).contains(&units));
         let grow_at = u32::try_from(grow_at).expect("few slots");
@@ -295,16 +292,15 @@ pub(crate) struct Locked<'t> {
 }
 
 impl Locked<'_> {
-    /// Whether it is time to grow.
+    /// Whether it is time to grow for a table as full as this.
     #[inline]
-    pub(crate) fn wants_growth(&self) -> bool {
-        self.header().count.load(Ordering::Relaxed) >= self.header().grow_at.load(Ordering::Relaxed)
+    pub(crate) fn wants_growth(&self, fullness: usize) -> bool {
+        fullness >= self.header().grow_at.load(Ordering::Relaxed) as usize
     }
 
-    /// Growth was refused: goes on filling the table for a while.
-    pub(crate) fn postpone_growth(&self) {
-        let count = self.header().count.load(Ordering::Relaxed);
-        self.header().grow_at.store(count + GROW_RETRY_ITEMS, Ordering::Relaxed);
+    /// Growth was refused: goes on filling the table for a while, until it is as full as this.
+    pub(crate) fn postpone_growth(&self, fullness: usize) {
+        self.header().grow_at.store(fullness as u32, Ordering::Relaxed);
     }
 
     /// Fills a free slot.

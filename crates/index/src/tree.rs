@@ -14,9 +14,9 @@
 //!
 //! An item lies in the first bucket of its path that had a free slot when it was inserted. The
 //! links are chosen from the low end of the tag: prefixes and roots take a hash from its upper end,
-//! so splits consume those bits last. When a path ends in a full bucket and the pool is empty, the
-//! table is rebuilt: a quarter larger, in two halves, or of the same size if it only has many
-//! sub-buckets whose items have gone, since sub-buckets are not freed one by one.
+//! so splits consume those bits last. When the pool is all but empty, the table is rebuilt: a
+//! quarter larger, in two halves, or of the same size if it only has many sub-buckets whose items
+//! have gone, since sub-buckets are not freed one by one.
 //!
 //! Why a key that is present is found by every lookup that runs meanwhile, without versions:
 //! * While a lookup runs in a table, the slot of a key that is present stays the same: an update
@@ -58,6 +58,13 @@ const SLOTS: usize = WORDS - 1;
 const ROOTS_PERCENT: usize = 75;
 /// A rebuilt table has one in so many of its sub-buckets free, or it is made larger.
 const FREE_SHARE: usize = 8;
+/// A table grows when it has begun to use the last one in so many of its sub-buckets: without
+/// memory it then takes some hundred items more, which give whoever has memory the time to find
+/// some.
+const RESERVE_SHARE: usize = 16;
+/// A table whose pool is used up with no more than this share of its slots in use is built anew in
+/// the same size. Half of its pool is free then, which lasts until its items have changed once.
+const COMPACT_PERCENT: usize = 54;
 /// Bits of the tag that choose a link.
 const LINK_BITS: u32 = LINKS.ilog2();
 
@@ -75,6 +82,11 @@ impl Tree {
     pub(crate) const TREE: Tree = Tree { link_mask: LINKS as u32 - 1 };
     /// One sub-bucket for each bucket.
     pub(crate) const LIST: Tree = Tree { link_mask: 0 };
+
+    /// Whether no bucket has more than one sub-bucket.
+    pub(crate) fn is_list(self) -> bool {
+        self.link_mask == 0
+    }
 
     /// The roots of a table of `units`.
     pub(crate) const fn roots(units: usize) -> usize {
@@ -134,8 +146,7 @@ impl Layout for Tree {
     type Walk = Roots;
 
     const SLOTS: usize = SLOTS;
-    /// Not before the pool is empty.
-    const GROW_AT_PERCENT: usize = 100;
+    const GROW_RETRY: usize = 4;
     /// The pool is empty at 60 % (`examples/roots.rs`), and this is 80 % of that.
     const COMFORTABLE_PERCENT: usize = 48;
     const WORDS_MOVE: bool = false;
@@ -229,8 +240,19 @@ impl Layout for Tree {
         false
     }
 
+    #[inline]
+    fn fullness(table: Table<'_>) -> usize {
+        table.sub_buckets()
+    }
+
+    fn grow_at(units: usize) -> usize {
+        let pool = buckets_of(units) - Tree::roots(units);
+        pool - pool / RESERVE_SHARE + 1
+    }
+
     fn units_next(units: usize, items: usize) -> usize {
-        if items <= Self::comfortable_items(units) { units } else { units + 1 }
+        let is_worn = items * 100 <= Self::slots(units) * COMPACT_PERCENT;
+        if is_worn { units } else { units + 1 }
     }
 
     fn has_room(table: Table<'_>, shape: Shape) -> bool {

@@ -121,11 +121,11 @@ impl<L: Layout> Engine<L> {
         locked: Locked<'g>,
         hash: Hash,
     ) -> Result<Option<(Locked<'g>, L::Spot)>, Full> {
-        let locked = if locked.wants_growth() {
+        let locked = if locked.wants_growth(L::fullness(locked.table)) {
             match self.grow(view, locked, hash) {
                 Ok(_grown) => return Ok(None),
                 Err(locked) => {
-                    locked.postpone_growth();
+                    locked.postpone_growth(L::fullness(locked.table) + L::GROW_RETRY);
                     locked
                 }
             }
