@@ -1,0 +1,26 @@
+//! Cavast (Wang, Liu and Chen, VLDB 2020): its index beside ours.
+//!
+//! The paper was not at hand; its figures are quoted second-hand, and say so.
+
+mod index;
+
+use super::{Experiment, Paper, claim, unknown};
+
+const QUOTED: &str = "the paper, second-hand";
+
+/// The paper and its experiments.
+pub const PAPER: Paper = Paper {
+    name: "cavast",
+    citation: "Cavast (Wang, Liu and Chen, VLDB 2020)",
+    experiments: &[Experiment {
+        name: "index",
+        title: "the tree index, the list, and the cuckoo index",
+        claims: &[
+            claim("lines of a request: chaining", "21.6", QUOTED),
+            claim("lines of a request: list", "11.3", QUOTED),
+            claim("lines of a request: tree", "10.2", QUOTED),
+            unknown("lines of a request: cuckoo"),
+        ],
+        run: index::index,
+    }],
+};
