@@ -36,6 +36,10 @@
 //! `tree`; `directory`; then `engine`, `find`, `update`, `growth` and `shrink`, which all kinds
 //! share, and `index`, which chooses.
 
+#[cfg(all(test, not(loom)))]
+#[path = "../tests/common/mod.rs"]
+mod common;
+
 mod bucket;
 mod cuckoo;
 mod directory;

@@ -261,3 +261,94 @@ impl Layout for Tree {
         free > 0 && free * FREE_SHARE >= pool
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::common::{HeapSpace, mix};
+    use crate::engine::Engine;
+    use crate::update::Change;
+    use crate::{Hash, PLACE_BITS};
+    use memory::Epochs;
+
+    /// Bits of a hash behind those that an index of one table uses.
+    const UNUSED_BITS: u32 = 32;
+
+    fn start(layout: Tree) -> Engine<Tree> {
+        let space = Arc::new(HeapSpace::new(64));
+        Engine::new(layout, 0, Arc::new(Epochs::new()), space).expect("there is memory")
+    }
+
+    /// A key whose tag ends in `bits`, with a number in those bits of its hash that say nothing.
+    fn hash(bits: u64, number: u64) -> Hash {
+        Hash(bits << UNUSED_BITS | number)
+    }
+
+    fn location(Hash(hash): Hash) -> Location {
+        Location::new(1, hash & ((1 << PLACE_BITS) - 1))
+    }
+
+    fn insert(index: &Engine<Tree>, hash: Hash) {
+        let set = |_| (Change::Set(location(hash)), ());
+        let guard = index.epochs.pin();
+        assert_eq!(index.update(&guard, hash, |at| at == location(hash), set), Ok(()));
+    }
+
+    /// The lines of a lookup, which has to find the key or not.
+    fn lines(index: &Engine<Tree>, hash: Hash, is_there: bool) -> usize {
+        let guard = index.epochs.pin();
+        let found = index.find(&guard, hash, |at| at == location(hash));
+        assert_eq!(found, is_there.then(|| location(hash)));
+        index.lookup_lines(&guard, hash, |at| at == location(hash))
+    }
+
+    #[test]
+    fn two_bits_of_the_tag_choose_the_sub_bucket_and_two_more_the_next() {
+        let index = start(Tree::TREE);
+        for number in 0..2 * SLOTS as u64 {
+            insert(&index, hash(0b00, number));
+        }
+        for bits in 1..4 {
+            insert(&index, hash(bits, 0));
+        }
+        // The second bucket of those that end in 00 is full too: they part by the bits before.
+        insert(&index, hash(0b01_00, 0));
+        let last = SLOTS as u64;
+        assert_eq!(lines(&index, hash(0b00, last - 1), true), 1);
+        assert_eq!(lines(&index, hash(0b00, last), true), 2);
+        assert_eq!(lines(&index, hash(0b01_00, 0), true), 3);
+        assert_eq!(lines(&index, hash(0b11_00, 0), false), 2);
+        for bits in 1..4 {
+            assert_eq!(lines(&index, hash(bits, 0), true), 2);
+            assert_eq!(lines(&index, hash(bits, 1), false), 2);
+        }
+        assert_eq!(index.stats().sub_buckets, 5);
+    }
+
+    #[test]
+    fn a_list_has_one_sub_bucket_for_all() {
+        let index = start(Tree::LIST);
+        for number in 0..3 * SLOTS as u64 {
+            insert(&index, hash(number % 4, number));
+        }
+        assert_eq!(index.stats().sub_buckets, 2);
+        assert_eq!(lines(&index, hash(0, 0), true), 1);
+        assert_eq!(lines(&index, hash(3, 1000), false), 3);
+    }
+
+    #[test]
+    fn keys_of_sub_buckets_get_their_hash_bits_back_when_their_table_grows() {
+        for layout in [Tree::TREE, Tree::LIST] {
+            let index = start(layout);
+            // Eight roots with long paths, and keys all over the table.
+            let long = |number: u64| Hash((number % 8) << 61 | hash(number / 8, 0).0);
+            let keys = (0..2000).map(long).chain((0..500).map(|number| Hash(mix(number))));
+            keys.clone().for_each(|key| insert(&index, key));
+            let stats = index.stats();
+            assert!(stats.growths > 0 && stats.sub_buckets > 256, "{stats:?}");
+            keys.for_each(|key| assert!(lines(&index, key, true) > 0));
+        }
+    }
+}
