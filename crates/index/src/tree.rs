@@ -20,10 +20,10 @@
 //!
 //! Why a key that is present is found by every lookup that runs meanwhile, without versions:
 //! * While a lookup runs in a table, the slot of a key that is present stays the same: an update
-//!   stores to it, nothing moves a word, and only the removal of the key empties it. All links of
-//!   its path were set before its word came, and links never change again. So a lookup that
-//!   follows the path comes to the slot, and whichever of the key's words it loads there, the tag
-//!   is the key's and the item was the key's at that moment.
+//!   stores to it, nothing moves a word, and only the removal of the key empties it. All links that
+//!   lead to it were set before its insertion was over, and links never change again. So a lookup
+//!   that follows the path comes to the slot, and whichever of the key's words it loads there, the
+//!   tag is the key's and the item was the key's at that moment.
 //! * The table itself may be replaced. The one who replaces it holds its lock from before the first
 //!   word is copied, and no other is let in ever after, so it stays as it was *closed*. A lookup
 //!   that reads it took it from the directory, and so the directory led elsewhere only after the
