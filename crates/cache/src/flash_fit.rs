@@ -2,21 +2,23 @@
 //! it, and its buffers must leave memory for items.
 //!
 //! ```text
-//!   segments * segment bytes / page * WORD_BYTES   <=  memory / INDEX_SHARE
+//!   segments * segment bytes / page * item bytes   <=  memory / INDEX_SHARE
 //!   buffers, and what is known of each segment     <=  memory / BUFFERS_SHARE
 //! ```
 //!
-//! The first holds for items that fill a page each. Smaller ones need more of the index: from
+//! An item takes the index so many bytes as [`IndexKind::item_bytes`] says. The first holds for
+//! items that fill a page each. Smaller ones need more of the index: from
 //! [`FlashFit::item_bytes_min`] on, the whole of the device can be used.
 
 use std::fmt;
 
 use ::flash::Sizing;
 use ::io::device::PAGE_BYTES;
+use index::Kind as IndexKind;
 use stdx::units::MIB;
 
 use crate::flash_tier::CHANGED_BYTES;
-use crate::spill::{INDEX_SHARE, WORD_BYTES};
+use crate::spill::INDEX_SHARE;
 
 /// Of the memory limit, a tier's buffers may take one part in so many.
 const BUFFERS_SHARE: u64 = 4;
@@ -61,6 +63,8 @@ pub enum Shortage {
         items: u64,
         /// Bytes that the index would need.
         needed_bytes: u64,
+        /// Bytes that it needs for one of them.
+        item_bytes: u64,
     },
     /// For buffers, and what is known of each segment.
     Buffers {
@@ -72,10 +76,10 @@ pub enum Shortage {
 impl FlashFit {
     /// What a memory limit makes of a device of so many bytes. One that is too small for a tier
     /// fits; that is said when it is opened.
-    pub fn new(memory_bytes: u64, flash_bytes: u64) -> Result<Self, FlashMisfit> {
-        fit(memory_bytes, flash_bytes).map_err(|shortage| {
-            let flash_fits = |mib: u64| fit(memory_bytes, mib * MIB as u64).is_ok();
-            let memory_lacks = |mib: u64| fit(mib * MIB as u64, flash_bytes).is_err();
+    pub fn new(memory_bytes: u64, flash_bytes: u64, index: IndexKind) -> Result<Self, FlashMisfit> {
+        fit(memory_bytes, flash_bytes, index).map_err(|shortage| {
+            let flash_fits = |mib: u64| fit(memory_bytes, mib * MIB as u64, index).is_ok();
+            let memory_lacks = |mib: u64| fit(mib * MIB as u64, flash_bytes, index).is_err();
             let flash_mib_max = first_not(flash_fits).saturating_sub(1);
             let flash_bytes_max = flash_mib_max * MIB as u64;
             let is_any = Sizing::of(flash_bytes_max, segment_bytes(flash_bytes_max)).is_some();
@@ -100,14 +104,15 @@ fn first_not(is_true: impl Fn(u64) -> bool) -> u64 {
     low
 }
 
-fn fit(memory_bytes: u64, flash_bytes: u64) -> Result<FlashFit, Shortage> {
-    let items_max = memory_bytes / INDEX_SHARE as u64 / WORD_BYTES as u64;
+fn fit(memory_bytes: u64, flash_bytes: u64, index: IndexKind) -> Result<FlashFit, Shortage> {
+    let item_bytes = index.item_bytes() as u64;
+    let items_max = memory_bytes / INDEX_SHARE as u64 / item_bytes;
     let Some(sizing) = Sizing::of(flash_bytes, segment_bytes(flash_bytes)) else {
         return Ok(FlashFit { items_max, item_bytes_min: 0 });
     };
     let items = sizing.data_bytes / PAGE_BYTES as u64;
     if items > items_max {
-        return Err(Shortage::Index { items, needed_bytes: items * WORD_BYTES as u64 });
+        return Err(Shortage::Index { items, needed_bytes: items * item_bytes, item_bytes });
     }
     let needed_bytes = sizing.memory_bytes + CHANGED_BYTES as u64;
     if needed_bytes > memory_bytes / BUFFERS_SHARE {
@@ -128,10 +133,10 @@ impl fmt::Display for FlashMisfit {
         let mib = |bytes: u64| bytes.div_ceil(MIB as u64);
         let (flash, memory) = (mib(self.flash_bytes), self.memory_bytes / MIB as u64);
         match self.shortage {
-            Shortage::Index { items, needed_bytes } => write!(
+            Shortage::Index { items, needed_bytes, item_bytes } => write!(
                 f,
                 "{flash} MiB of flash hold {items} items of one page ({PAGE_BYTES} bytes) each. \
-                 The index needs {WORD_BYTES} bytes for each of them, {} MiB, and may take half \
+                 The index needs {item_bytes} bytes for each of them, {} MiB, and may take half \
                  of the {memory} MiB of memory",
                 mib(needed_bytes)
             )?,
@@ -159,15 +164,17 @@ mod tests {
     use super::*;
 
     const GIB: u64 = 1 << 30;
+    const CUCKOO: IndexKind = IndexKind::Cuckoo;
 
     #[test]
     fn what_is_suggested_fits_and_a_mebibyte_beside_it_does_not() {
         for (memory_mib, flash_mib) in [(64, 512 << 10), (8, 4096), (1024, 300 << 10), (16, 8200)] {
             let (memory_bytes, flash_bytes) = (memory_mib << 20, flash_mib << 20);
-            let misfit = FlashFit::new(memory_bytes, flash_bytes).expect_err("far too large");
+            let misfit =
+                FlashFit::new(memory_bytes, flash_bytes, CUCKOO).expect_err("far too large");
             let FlashMisfit { flash_mib_max, memory_mib_min, .. } = misfit;
             let fits = |memory_mib: u64, flash_mib: u64| {
-                FlashFit::new(memory_mib << 20, flash_mib << 20).is_ok()
+                FlashFit::new(memory_mib << 20, flash_mib << 20, CUCKOO).is_ok()
             };
             assert!(fits(memory_mib, flash_mib_max), "{misfit}");
             assert!(!fits(memory_mib, flash_mib_max + 1), "{misfit}");
@@ -178,27 +185,37 @@ mod tests {
 
     #[test]
     fn the_index_of_pages_may_take_half_of_memory_and_buffers_a_quarter() {
-        let misfit = FlashFit::new(GIB, 512 * GIB).expect_err("too large");
-        let Shortage::Index { items, needed_bytes } = misfit.shortage else { panic!("{misfit}") };
+        let misfit = FlashFit::new(GIB, 512 * GIB, CUCKOO).expect_err("too large");
+        let Shortage::Index { items, needed_bytes, .. } = misfit.shortage else {
+            panic!("{misfit}")
+        };
         // Journals and tables take 3 % of the device.
         assert!((125_000_000..134_217_728).contains(&items));
         assert_eq!(needed_bytes, items * 9);
         assert!(misfit.to_string().contains("524288 MiB"));
         assert!((230 << 10..240 << 10).contains(&misfit.flash_mib_max), "{misfit}");
-        let misfit = FlashFit::new(8 << 20, GIB).expect_err("four buffers of a mebibyte");
+        let misfit = FlashFit::new(8 << 20, GIB, CUCKOO).expect_err("four buffers of a mebibyte");
         assert!(matches!(misfit.shortage, Shortage::Buffers { .. }), "{misfit}");
         assert!(misfit.memory_mib_min > 12 && misfit.flash_mib_max >= 64, "{misfit}");
-        let none = FlashFit::new(1 << 20, GIB).expect_err("too large").to_string();
+        let none = FlashFit::new(1 << 20, GIB, CUCKOO).expect_err("too large").to_string();
         assert!(none.contains("goes with no flash"), "{none}");
     }
 
     #[test]
     fn items_from_the_least_size_on_can_fill_all_of_the_flash() {
-        let fit = FlashFit::new(GIB, 100 * GIB).expect("it fits");
+        let fit = FlashFit::new(GIB, 100 * GIB, CUCKOO).expect("it fits");
         let data_bytes = Sizing::of(100 * GIB, segment_bytes(100 * GIB)).expect("large").data_bytes;
         assert!(data_bytes / fit.item_bytes_min <= fit.items_max);
         assert!(data_bytes / (fit.item_bytes_min - 1) > fit.items_max);
         assert!((1600..1800).contains(&fit.item_bytes_min), "{fit:?}");
-        assert_eq!(FlashFit::new(GIB, 1 << 16).expect("no tier").item_bytes_min, 0);
+        assert_eq!(FlashFit::new(GIB, 1 << 16, CUCKOO).expect("no tier").item_bytes_min, 0);
+    }
+    #[test]
+    fn a_tree_leads_to_fewer_items_in_the_same_half_of_memory() {
+        let fits = |kind| FlashFit::new(GIB, 100 * GIB, kind).expect("it fits").items_max;
+        assert_eq!((fits(CUCKOO), fits(IndexKind::Tree)), (GIB / 18, GIB / 38));
+        let misfit = FlashFit::new(GIB, 200 * GIB, IndexKind::Tree).expect_err("half as much fits");
+        assert!(misfit.to_string().contains("19 bytes for each"), "{misfit}");
+        assert!(FlashFit::new(GIB, 200 * GIB, CUCKOO).is_ok());
     }
 }

@@ -68,7 +68,7 @@ pub use codec::image::{self as image_format, Head as ImageHead, Source as ImageS
 pub use dump::{DumpCursor, Dumped};
 pub use flash_fit::{FlashFit, FlashMisfit, Shortage};
 pub use image::ImageSaved;
-pub use index::Hash;
+pub use index::{Hash, Kind as IndexKind};
 pub use item::Item;
 pub use measure::{CostPrefix, CostStats};
 pub use restore::Restored;

@@ -16,8 +16,6 @@ pub(crate) const INDEX_SHARE: usize = 2;
 /// Of the words that the index may have for items on flash, one in so many is kept free: small
 /// items run out of words before they run out of flash, and what comes must find some.
 const WORDS_FREE_SHARE: usize = 32;
-/// Bytes of the index for an item, on average.
-pub(crate) const WORD_BYTES: usize = 9;
 
 /// What became of an item that was offered to the tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +112,7 @@ impl Cache {
 
     /// Items on flash to which the index may lead.
     pub(crate) fn flash_items_max(&self) -> usize {
-        self.limit_bytes() / INDEX_SHARE / WORD_BYTES
+        self.limit_bytes() / INDEX_SHARE / self.index.kind().item_bytes()
     }
 
     /// Whether what leaves the hot zone, and does not deserve the compressed one, may move to

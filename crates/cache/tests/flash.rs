@@ -9,8 +9,8 @@ use std::sync::Arc;
 use io::device::{Device, FakeDevice, Faults, PAGE_BYTES};
 use io::{Clock, ManualClock};
 use larder::{
-    Arithmetic, Attributes, Cache, Condition, Counted, Expiry, Fetch, FlashSettings, Lookup,
-    Refusal, Session, Side, Store, Stored,
+    Arithmetic, Attributes, Cache, Condition, Counted, Expiry, Fetch, FlashSettings, IndexKind,
+    Lookup, Refusal, Session, Side, Store, Stored,
 };
 
 const NOW: u32 = 1_800_000_000;
@@ -24,12 +24,18 @@ const FILLERS_MAX: u32 = 1_000_000;
 #[derive(Clone, Copy)]
 struct Shape {
     compress: bool,
+    index: IndexKind,
     write_limit: Option<f64>,
 }
 
 /// With a compressed zone, and without.
-const SHAPES: [Shape; 2] =
-    [Shape { compress: true, write_limit: None }, Shape { compress: false, write_limit: None }];
+const SHAPES: [Shape; 2] = [shape(true, IndexKind::Cuckoo), shape(false, IndexKind::Cuckoo)];
+/// The same over a tree.
+const TREE_SHAPES: [Shape; 2] = [shape(true, IndexKind::Tree), shape(false, IndexKind::Tree)];
+
+const fn shape(compress: bool, index: IndexKind) -> Shape {
+    Shape { compress, index, write_limit: None }
+}
 
 struct Fixture {
     cache: Cache,
@@ -64,7 +70,7 @@ impl Fixture {
             write_limit: shape.write_limit,
         };
         let builder = Cache::builder().memory_bytes(8 << 20).compress(shape.compress).flash(flash);
-        let cache = builder.clock(clock.clone()).build().unwrap();
+        let cache = builder.index(shape.index).clock(clock.clone()).build().unwrap();
         Self { cache, shape, clock, device, fillers: 0 }
     }
 
@@ -163,7 +169,7 @@ fn value(number: u32) -> Vec<u8> {
 
 #[test]
 fn what_leaves_memory_is_found_on_flash() {
-    for shape in SHAPES {
+    for shape in SHAPES.into_iter().chain(TREE_SHAPES) {
         let mut fixture = Fixture::shaped(shape, 64 << 20);
         fixture.fill(200_000);
         let stats = fixture.cache.stats();
@@ -204,10 +210,16 @@ fn no_more_is_written_than_the_limit_allows() {
 /// new from then on.
 #[test]
 fn what_comes_finds_room_when_the_index_is_full_of_items_on_flash() {
-    let mut fixture = Fixture::shaped(SHAPES[1], 64 << 20);
+    for shape in [SHAPES[1], TREE_SHAPES[1]] {
+        finds_room_when_the_index_is_full(shape);
+    }
+}
+
+fn finds_room_when_the_index_is_full(shape: Shape) {
+    let mut fixture = Fixture::shaped(shape, 64 << 20);
     fixture.fill(700_000);
     let flash = fixture.cache.stats().flash.unwrap();
-    let items_max = (8 << 20) / 2 / 9;
+    let items_max = (8 << 20) / 2 / shape.index.item_bytes() as u64;
     assert!(flash.items < items_max && flash.items * 10 > items_max * 9, "{flash:?}");
     assert!(flash.tier.evicted > 0 && flash.tier.segments_free > 100, "{flash:?}");
     assert!(flash.refused * 100 < flash.spilled, "{flash:?}");
@@ -516,7 +528,13 @@ fn a_machine_that_crashed_is_followed_by_an_empty_tier_and_a_clean_stop_by_a_ful
 
 #[test]
 fn a_restart_never_brings_an_older_value_back() {
-    let mut fixture = Fixture::new(24 << 20);
+    for shape in [SHAPES[0], TREE_SHAPES[0]] {
+        restarts_never_bring_an_older_value_back(shape);
+    }
+}
+
+fn restarts_never_bring_an_older_value_back(shape: Shape) {
+    let mut fixture = Fixture::shaped(shape, 24 << 20);
     let mut versions: HashMap<u32, u32> = HashMap::new();
     let mut random = stdx::random::Xorshift::seeded(5);
     for round in 1..=8_u32 {

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use io::ManualClock;
 use larder::{
-    Attributes, Cache, Condition, Expiry, ImageHead, ImageSaved, ImageSource, Policy, Remove,
-    Removed, Restored, Store, Stored, image_format,
+    Attributes, Cache, Condition, Expiry, ImageHead, ImageSaved, ImageSource, IndexKind, Policy,
+    Remove, Removed, Restored, Store, Stored, image_format,
 };
 use stdx::random::Xorshift;
 
@@ -39,17 +39,20 @@ struct Shape {
     memory_bytes: usize,
     compress: bool,
     policy: Policy,
+    index: IndexKind,
 }
 
 impl Shape {
     fn of(memory_bytes: usize) -> Self {
-        Self { memory_bytes, compress: true, policy: Policy::CostClock }
+        let (policy, index) = (Policy::CostClock, IndexKind::Cuckoo);
+        Self { memory_bytes, compress: true, policy, index }
     }
 
     fn build(self, head: Option<ImageHead>, now: u32) -> (Cache, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::new(now));
         let builder = Cache::builder().memory_bytes(self.memory_bytes).policy(self.policy);
-        let builder = builder.compress(self.compress).clock(clock.clone()).image(head);
+        let builder =
+            builder.index(self.index).compress(self.compress).clock(clock.clone()).image(head);
         (builder.build().unwrap(), clock)
     }
 
@@ -240,8 +243,14 @@ fn store_at_random(cache: &Cache, random: &mut Xorshift) -> HashMap<Vec<u8>, Wan
 
 #[test]
 fn what_comes_back_is_what_was_there_with_all_that_belongs_to_it() {
-    let mut random = Xorshift::seeded(seed());
-    let shape = Shape::of(16 * MIB);
+    let seed = seed();
+    for index in [IndexKind::Cuckoo, IndexKind::Tree] {
+        what_comes_back_is_what_was_there(Shape { index, ..Shape::of(16 * MIB) }, seed);
+    }
+}
+
+fn what_comes_back_is_what_was_there(shape: Shape, seed: u64) {
+    let mut random = Xorshift::seeded(seed);
     let (before, _) = shape.build(None, NOW);
     let mut model = store_at_random(&before, &mut random);
     let (mut hot, mut below) = (0, 0);

@@ -9,7 +9,8 @@
 //! that op had ended, and ended before the read. An append writes the number of its op behind the
 //! ones that are there, and the same must hold between neighbours, as of the append's begin.
 //!
-//! Every policy, with and without further tiers, gets a share of the operations. The run is
+//! Every policy, with and without further tiers, and over both kinds of index, gets a share of the
+//! operations. The run is
 //! seeded: set `LARDER_SEED` to repeat one, `LARDER_OPERATIONS` for a longer one.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
@@ -21,8 +22,8 @@ use std::thread;
 use io::ManualClock;
 use io::device::{FakeDevice, Faults, PAGE_BYTES};
 use larder::{
-    Arithmetic, Attributes, Cache, Condition, Counted, Expiry, Fetch, FlashSettings, Policy,
-    Refusal, Remove, Removed, Session, Side, Store, Stored,
+    Arithmetic, Attributes, Cache, Condition, Counted, Expiry, Fetch, FlashSettings, IndexKind,
+    Policy, Refusal, Remove, Removed, Session, Side, Store, Stored,
 };
 
 const THREADS: u64 = 4;
@@ -39,6 +40,8 @@ const RUNS: [(Policy, Tiers); 9] = [
     (Policy::GdWheel, Tiers::Hot),
     (Policy::Lru, Tiers::Hot),
 ];
+/// The kinds of index, each of which gets every run.
+const INDEXES: [IndexKind; 2] = [IndexKind::Cuckoo, IndexKind::Tree];
 /// After so many operations a client does a turn of the background's work.
 const MAINTAIN_OPERATIONS: u64 = 32;
 /// Bytes of the flash tier: little, so that it is collected all the time.
@@ -477,14 +480,18 @@ fn no_read_ever_returns_a_value_that_was_overwritten_before_it_began() {
     let seed = setting("LARDER_SEED", std::hash::BuildHasher::hash_one(&entropy, 0) >> 1);
     let operations = setting("LARDER_OPERATIONS", OPERATIONS);
     println!("LARDER_SEED={seed} LARDER_OPERATIONS={operations}");
+    let share = operations / (RUNS.len() * INDEXES.len()) as u64;
     for (policy, tiers) in RUNS {
-        run(policy, tiers, seed, operations / RUNS.len() as u64);
+        for index in INDEXES {
+            run(policy, tiers, index, seed, share);
+        }
     }
 }
 
-fn run(policy: Policy, tiers: Tiers, seed: u64, operations: u64) {
+fn run(policy: Policy, tiers: Tiers, index: IndexKind, seed: u64, operations: u64) {
     let clock = Arc::new(ManualClock::new(NOW));
-    let mut builder = Cache::builder().memory_bytes(8 << 20).policy(policy).clock(clock.clone());
+    let builder = Cache::builder().memory_bytes(8 << 20).policy(policy).index(index);
+    let mut builder = builder.clock(clock.clone());
     if tiers.has_flash() {
         let pages = (FLASH_BYTES / PAGE_BYTES) as u64;
         // A compressed zone that wants to be small lets go of what it gets.
@@ -526,7 +533,7 @@ fn run(policy: Policy, tiers: Tiers, seed: u64, operations: u64) {
         clients.into_iter().map(|client| client.join().unwrap()).sum::<u64>()
     });
     let stats = cache.stats();
-    println!("{policy:?}, {tiers:?}: {hits} values checked; {stats:?}");
+    println!("{policy:?}, {tiers:?}, {index:?}: {hits} values checked; {stats:?}");
     assert!(hits > operations / 10, "too few hits to mean anything");
     if tiers.has_flash() {
         let flash = stats.flash.unwrap();

@@ -3,15 +3,15 @@
 //! `cargo run --release -p larder-index --example occupancy`
 //!
 //! Prints MemC3's table 2 (occupancy and moves by the number of paths) and figure 6 (moves by
-//! load) for this index, and the bytes per item while it grows. Counts only, no time, so every run
-//! prints the same.
+//! load) for this index, and the bytes per item while it grows, for a tree and a list too. Counts
+//! only, no time, so every run prints the same.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use larder_index::{Change, Hash, Index, Location, Options};
+use larder_index::{Change, Hash, Index, Kind, Location, Options, Stats};
 use memory::space::TABLE_UNIT_BYTES;
 use memory::{Epochs, TableSpace};
 
@@ -51,13 +51,17 @@ struct World {
 }
 
 impl World {
-    fn new(paths: usize, initial_items: usize, units_max: usize) -> Self {
+    fn new(options: Options, units_max: usize) -> Self {
         let epochs = Arc::new(Epochs::new());
         let space = Heap { limit: units_max, used: AtomicUsize::new(0) };
-        let options = Options { initial_items, paths };
         let index = Index::new(options, epochs.clone(), Arc::new(space));
         let index = index.expect("there is memory to start");
         Self { index, epochs }
+    }
+
+    fn remove(&self, key: u64) -> bool {
+        let guard = self.epochs.pin();
+        self.index.remove_exact(&guard, Hash(mix(key)), Location::new(1, key))
     }
 
     fn insert(&self, key: u64) -> bool {
@@ -91,7 +95,7 @@ fn print_paths(paths: &[usize]) {
         let (mut full, mut full_min, mut moves, mut inserts) = (0.0, f64::MAX, 0, 0);
         let mut by_load = [(0, 0); LOADS.len()];
         for table in 0..TABLES {
-            let world = World::new(paths, 0, 4);
+            let world = World::new(Options { paths, ..Options::default() }, 4);
             let slots = world.index.stats().slots;
             let mut before = 0;
             let mut items = 0;
@@ -124,14 +128,14 @@ fn ratio(part: u64, whole: u64) -> f64 {
 }
 
 /// Lets an index grow from one table to `items`, and says what an item cost on the way.
-fn print_growth(paths: usize, initial_items: usize, items: u64) {
-    let world = World::new(paths, initial_items, usize::MAX);
+fn print_growth(options: Options, items: u64) {
+    let world = World::new(options, usize::MAX);
     let (mut sum, mut samples, mut worst) = (0.0, 0_u32, 0.0_f64);
     // From twenty times the first table on: below, one table stands for the average.
-    let first = 160_000_u64.max(initial_items as u64);
+    let first = 160_000_u64.max(options.initial_items as u64);
     let mut next_sample = first as f64;
     let mut next_print = first;
-    println!("\nGrowth with {paths} paths, starting with room for {initial_items} items:");
+    println!("\nGrowth with {options:?}:");
     println!("      items | tables | occupancy | bytes/item | moves/insert");
     for key in 0..items {
         assert!(world.insert(key), "there is memory to grow");
@@ -166,9 +170,48 @@ fn print_growth(paths: usize, initial_items: usize, items: u64) {
     );
 }
 
+/// Lets an index grow to many numbers of items, within a doubling and evenly spread over the
+/// logarithm, and then replaces each item `rounds` times by another, the oldest first. Says what an
+/// item costs after that, and what was copied.
+fn print_churn(options: Options, items: u64, rounds: u64) {
+    const SIZES: u32 = 24;
+    let (mut sum, mut worst, mut copies, mut inserts) = (0.0, 0.0_f64, 0, 0);
+    for size in 0..SIZES {
+        let items = (items as f64 * (f64::from(size) / f64::from(SIZES)).exp2()) as u64;
+        let world = World::new(options, usize::MAX);
+        for key in 0..items {
+            assert!(world.insert(key), "there is memory to grow");
+        }
+        let before = world.index.stats();
+        for key in items..items * (1 + rounds) {
+            assert!(world.remove(key - items) && world.insert(key), "there is memory to grow");
+        }
+        let stats = world.index.stats();
+        let per_item = ratio(stats.table_bytes + stats.directory_bytes, stats.items);
+        (sum, worst) = (sum + per_item, worst.max(per_item));
+        let built = |stats: &Stats| stats.growths + stats.splits + stats.compactions;
+        copies += (built(&stats) - built(&before)) * stats.items / stats.tables;
+        inserts += stats.inserts - before.inserts;
+    }
+    println!(
+        "\n{:?}, after each of {items} to {} items was replaced {rounds} times:\n\
+         average {:.3}, worst {worst:.3} bytes/item over {SIZES} sizes; {:.2} copies/insert",
+        options.kind,
+        2 * items,
+        sum / f64::from(SIZES),
+        ratio(copies, inserts),
+    );
+}
+
 fn main() {
     print_paths(&[1, 2, 3, 4, 8, Options::PATHS_MAX]);
-    print_growth(Options::default().paths, 0, 8_000_000);
-    print_growth(2, 0, 2_000_000);
-    print_growth(Options::default().paths, 1_000_000, 8_000_000);
+    let options = Options::default();
+    print_growth(options, 8_000_000);
+    print_growth(Options { paths: 2, ..options }, 2_000_000);
+    print_growth(Options { initial_items: 1_000_000, ..options }, 8_000_000);
+    print_growth(Options { kind: Kind::Tree, ..options }, 8_000_000);
+    print_growth(Options { kind: Kind::List, ..options }, 8_000_000);
+    for kind in [Kind::Cuckoo, Kind::Tree, Kind::List] {
+        print_churn(Options { kind, ..options }, 200_000, 4);
+    }
 }

@@ -1,14 +1,17 @@
 //! One cache line of words, and the comparison of all its tags at once.
 //!
 //! ```text
-//!   bucket, 64 bytes   | word 0 | word 1 | word 2 | ... | word 7 |
+//!   bucket, 64 bytes   | word 0 | word 1 | word 2 | ... | word 6 | word 7                        |
+//!   of a tree          | word 0 | word 1 | word 2 | ... | word 6 | link 0 | link 1 | ... | link 3|
 //! ```
 //!
-//! A lookup fetches two such lines and nothing else of the index. On x86-64 the eight tags are
-//! compared with SSE2, which every such processor has: the upper halves of eight words are
-//! gathered into two registers, masked, compared and packed into eight bits. Elsewhere, and under
-//! loom and Miri, a loop does the same. AVX2 would save four instructions out of fourteen and cost
-//! a test of the processor, so it is left out.
+//! A lookup fetches few such lines and nothing else of the index. How many of the words are slots
+//! the layout says: all, or all but the last, which holds links to other buckets.
+//!
+//! On x86-64 the eight tags are compared with SSE2, which every such processor has: the upper
+//! halves of eight words are gathered into two registers, masked, compared and packed into eight
+//! bits. Elsewhere, and under loom and Miri, a loop does the same. AVX2 would save four
+//! instructions out of fourteen and cost a test of the processor, so it is left out.
 //!
 //! The mask is only a filter. Whoever acts on a bit of it loads that word again as an atomic and
 //! looks at its tag again, because a writer may have changed the slot in between.
@@ -16,13 +19,16 @@
 use crate::word::Word;
 use stdx::sync::atomic::{AtomicU64, Ordering};
 
-/// Slots in a bucket: as many words as a cache line holds. A model checker gets two, since every
-/// word it reads multiplies the interleavings.
-pub(crate) const SLOTS: usize = if cfg!(loom) { 2 } else { 8 };
+/// Words in a bucket: as many as a cache line holds. A model checker gets three, of which no more
+/// than two are slots, since every word it reads multiplies the interleavings.
+pub(crate) const WORDS: usize = if cfg!(loom) { 3 } else { 8 };
+/// Links in a word of links.
+pub(crate) const LINKS: usize = (u64::BITS / LINK_BITS) as usize;
+const LINK_BITS: u32 = u16::BITS;
 
-/// A cache line of slots.
+/// A cache line of words.
 #[repr(align(64))]
-pub(crate) struct Bucket([AtomicU64; SLOTS]);
+pub(crate) struct Bucket([AtomicU64; WORDS]);
 
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Bucket>() == stdx::units::CACHE_LINE);
@@ -49,26 +55,49 @@ impl Bucket {
         self.0[slot].store(word.0, Ordering::Release);
     }
 
-    /// A free slot. The caller holds the table's lock.
+    /// A free one of the first `slots`. The caller holds the table's lock.
     #[inline]
-    pub(crate) fn free_slot(&self) -> Option<usize> {
-        (0..SLOTS).find(|&slot| self.0[slot].load(Ordering::Relaxed) == Word::EMPTY.0)
+    pub(crate) fn free_slot(&self, slots: usize) -> Option<usize> {
+        (0..slots).find(|&slot| self.0[slot].load(Ordering::Relaxed) == Word::EMPTY.0)
     }
 
-    /// One bit for each slot whose side and tag are `pattern`. An empty slot counts as side and
-    /// tag zero.
+    /// The bucket that a link leads to. No link leads to bucket 0: it is a root.
     #[inline]
-    pub(crate) fn matches(&self, pattern: u32) -> u32 {
+    pub(crate) fn link(&self, link: usize) -> Option<usize> {
+        // Acquire: partner is the release in `set_link`. Who sees a link sees the word for whose
+        // sake it was set.
+        let links = self.0[WORDS - 1].load(Ordering::Acquire);
+        let bucket = (links >> (link as u32 * LINK_BITS)) as u16;
+        (bucket != 0).then_some(usize::from(bucket))
+    }
+
+    /// Lets a link that led nowhere lead to `bucket`. The caller holds the table's lock.
+    pub(crate) fn set_link(&self, link: usize, bucket: usize) {
+        debug_assert!(bucket <= usize::from(u16::MAX) && self.link(link).is_none());
+        let links = self.0[WORDS - 1].load(Ordering::Relaxed);
+        let links = links | (bucket as u64) << (link as u32 * LINK_BITS);
+        // Release: partner is the acquire in `link`.
+        self.0[WORDS - 1].store(links, Ordering::Release);
+    }
+
+    /// One bit for each of the first `slots` whose side and tag are `pattern`. An empty slot counts
+    /// as side and tag zero.
+    #[inline]
+    pub(crate) fn matches(&self, pattern: u32, slots: usize) -> u32 {
         #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
-        return self.matches_sse2(pattern);
+        return if slots == WORDS {
+            self.matches_sse2(pattern)
+        } else {
+            self.matches_sse2(pattern) & ((1 << slots) - 1)
+        };
         #[cfg(not(all(target_arch = "x86_64", not(loom), not(miri))))]
-        return self.matches_portable(pattern);
+        return self.matches_portable(pattern, slots);
     }
 
     #[cfg_attr(all(target_arch = "x86_64", not(test)), allow(dead_code))]
     #[inline]
-    fn matches_portable(&self, pattern: u32) -> u32 {
-        (0..SLOTS).map(|slot| u32::from(self.load(slot).pattern() == pattern) << slot).sum()
+    fn matches_portable(&self, pattern: u32, slots: usize) -> u32 {
+        (0..slots).map(|slot| u32::from(self.load(slot).pattern() == pattern) << slot).sum()
     }
 
     #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
@@ -164,7 +193,10 @@ mod tests {
             for side in Side::BOTH {
                 for tag in [words[pick].tag(), 0, 1, TAG_MASK] {
                     let sought = pattern(side, tag);
-                    prop_assert_eq!(bucket.matches(sought), bucket.matches_portable(sought));
+                    for slots in [WORDS - 1, WORDS] {
+                        let expected = bucket.matches_portable(sought, slots);
+                        prop_assert_eq!(bucket.matches(sought, slots), expected);
+                    }
                 }
             }
         }
@@ -173,12 +205,26 @@ mod tests {
     #[test]
     fn a_full_bucket_has_no_free_slot() {
         let bucket = Bucket::new();
-        for slot in 0..SLOTS {
-            assert_eq!(bucket.free_slot(), Some(slot));
+        for slot in 0..WORDS {
+            assert_eq!(bucket.free_slot(WORDS), Some(slot));
             bucket.store(slot, Word::new(Side::Primary, 7, Location::new(1, 0)));
         }
-        assert_eq!(bucket.free_slot(), None);
-        assert_eq!(bucket.matches(pattern(Side::Primary, 7)), 0xff);
-        assert_eq!(bucket.matches(pattern(Side::Alternate, 7)), 0);
+        assert_eq!(bucket.free_slot(WORDS), None);
+        assert_eq!(bucket.matches(pattern(Side::Primary, 7), WORDS), 0xff);
+        assert_eq!(bucket.matches(pattern(Side::Primary, 7), WORDS - 1), 0x7f);
+        assert_eq!(bucket.matches(pattern(Side::Alternate, 7), WORDS), 0);
+    }
+
+    #[test]
+    fn links_lie_behind_the_slots_and_leave_each_other_alone() {
+        let bucket = Bucket::new();
+        for link in (0..LINKS).rev() {
+            assert_eq!(bucket.link(link), None);
+            bucket.set_link(link, usize::from(u16::MAX) - link);
+        }
+        for link in 0..LINKS {
+            assert_eq!(bucket.link(link), Some(usize::from(u16::MAX) - link));
+        }
+        assert_eq!(bucket.free_slot(WORDS - 1), Some(0));
     }
 }

@@ -1,5 +1,8 @@
 //! Lookups: no lock, nothing written, and a version only before saying that a key is absent.
 //!
+//! Where words do not move, as in a tree, the first look decides: `tree` says why. What follows is
+//! about a cuckoo table.
+//!
 //! Why a hit needs no version: the word that was read was in the table at that moment, and the
 //! item behind it is immutable. Why a miss does: a word that moves is in its new slot before it
 //! leaves the old one, but a scan may pass the new slot too early and the old one too late. So the
@@ -9,7 +12,8 @@
 //! more, so what it says was true at the moment it was closed, or when the lookup entered it if
 //! that was later. Both lie within the lookup.
 
-use crate::index::{Index, View};
+use crate::engine::{Engine, View};
+use crate::layout::Layout;
 use crate::location::{Hash, Location};
 use crate::word::{Side, pattern};
 use memory::Guard;
@@ -42,28 +46,23 @@ impl From<bool> for Match {
     }
 }
 
-impl Index {
-    /// Asks the processor for the two cache lines that a lookup of `hash` will read.
+impl<L: Layout> Engine<L> {
+    /// See [`Index::prefetch`](crate::Index::prefetch).
     #[inline]
-    pub fn prefetch(&self, guard: &Guard<'_>, hash: Hash) {
-        let view = self.view(guard, hash);
-        for bucket in view.buckets {
-            view.table.bucket(bucket).prefetch();
-        }
+    pub(crate) fn prefetch(&self, guard: &Guard<'_>, hash: Hash) {
+        L::prefetch(&self.view(guard, hash));
     }
 
-    /// The first location whose tag matches, for fetching the item ahead. It may be another key's,
-    /// and `None` proves nothing.
+    /// See [`Index::candidate`](crate::Index::candidate).
     #[inline]
-    pub fn candidate(&self, guard: &Guard<'_>, hash: Hash) -> Option<Location> {
-        let found = self.view(guard, hash).scan(&mut |_| true);
+    pub(crate) fn candidate(&self, guard: &Guard<'_>, hash: Hash) -> Option<Location> {
+        let found = L::scan(&self.view(guard, hash), &mut |_| true);
         found.map(|found| found.location)
     }
 
-    /// The location for which `eq` says that its item has the sought key. `eq` may be called more
-    /// than once for a location, and must not call the index.
+    /// See [`Index::find`](crate::Index::find).
     #[inline]
-    pub fn find(
+    pub(crate) fn find(
         &self,
         guard: &Guard<'_>,
         hash: Hash,
@@ -73,8 +72,11 @@ impl Index {
         let mut version_before = None;
         let mut backoff = Backoff::default();
         loop {
-            if let Some(found) = view.scan(&mut eq) {
+            if let Some(found) = L::scan(&view, &mut eq) {
                 return Some(found.location);
+            }
+            if !L::WORDS_MOVE {
+                return None;
             }
             let version = view.table.version(view.tag);
             if version.is_multiple_of(2) {
@@ -91,14 +93,19 @@ impl Index {
         }
     }
 
-    /// Whether this very location is in the index under `hash`.
-    #[inline]
-    pub fn contains_exact(&self, guard: &Guard<'_>, hash: Hash, location: Location) -> bool {
-        self.find(guard, hash, |found| found == location).is_some()
+    /// See [`Index::lookup_lines`](crate::Index::lookup_lines).
+    pub(crate) fn lookup_lines(
+        &self,
+        guard: &Guard<'_>,
+        hash: Hash,
+        mut eq: impl FnMut(Location) -> bool,
+    ) -> usize {
+        let view = self.view(guard, hash);
+        L::lines(&view, L::scan(&view, &mut eq))
     }
 }
 
-impl View<'_> {
+impl<L: Layout> View<'_, L> {
     /// A word whose item has the sought key; otherwise the first that perhaps has it.
     #[inline]
     pub(crate) fn scan_best<M: Into<Match>>(
@@ -106,7 +113,7 @@ impl View<'_> {
         rank: &mut impl FnMut(Location) -> M,
     ) -> Option<Found> {
         let mut perhaps = None;
-        let sure = self.scan(&mut |location| match rank(location).into() {
+        let sure = L::scan(self, &mut |location| match rank(location).into() {
             Match::Yes => true,
             Match::No => false,
             Match::Perhaps => {
@@ -114,27 +121,29 @@ impl View<'_> {
                 false
             }
         });
-        sure.or_else(|| perhaps.and_then(|best| self.scan(&mut |location| location == best)))
+        sure.or_else(|| perhaps.and_then(|best| L::scan(self, &mut |location| location == best)))
     }
 
-    /// One look at both buckets. What it does not find may still be there: see [`Index::find`].
+    /// One look at one bucket, for words that lie on `side` of it.
     #[inline]
-    pub(crate) fn scan(&self, eq: &mut impl FnMut(Location) -> bool) -> Option<Found> {
-        for side in Side::BOTH {
-            let index = self.buckets[side as usize];
-            let bucket = self.table.bucket(index);
-            let sought = pattern(side, self.tag);
-            let mut matches = bucket.matches(sought);
-            while matches != 0 {
-                let slot = matches.trailing_zeros() as usize;
-                matches &= matches - 1;
-                let word = bucket.load(slot);
-                if word.pattern() == sought
-                    && let Some(location) = word.location()
-                    && eq(location)
-                {
-                    return Some(Found { bucket: index, slot, side, location });
-                }
+    pub(crate) fn scan_bucket(
+        &self,
+        index: usize,
+        side: Side,
+        eq: &mut impl FnMut(Location) -> bool,
+    ) -> Option<Found> {
+        let bucket = self.table.bucket(index);
+        let sought = pattern(side, self.tag);
+        let mut matches = bucket.matches(sought, L::SLOTS);
+        while matches != 0 {
+            let slot = matches.trailing_zeros() as usize;
+            matches &= matches - 1;
+            let word = bucket.load(slot);
+            if word.pattern() == sought
+                && let Some(location) = word.location()
+                && eq(location)
+            {
+                return Some(Found { bucket: index, slot, side, location });
             }
         }
         None
@@ -146,6 +155,7 @@ mod models {
     //! `RUSTFLAGS="--cfg loom" cargo test -p larder-index --release --lib models`
 
     use super::*;
+    use crate::cuckoo::{Cuckoo, SLOTS};
     use crate::{Change, Options};
     use memory::{Epochs, TableSpace};
     use std::ptr::NonNull;
@@ -166,13 +176,13 @@ mod models {
     const HOME: Location = Location::new(1, 7);
 
     /// Moves the word of `KEY` to its other bucket, into a slot that is free.
-    fn turn(index: &Index) {
+    fn turn(index: &Engine<Cuckoo>) {
         let guard = index.epochs.pin();
         let view = index.view(&guard, KEY);
         let locked = view.table.lock().expect("nobody retires it");
-        let found = view.scan(&mut |_| true).expect("it is there");
-        let target = view.buckets[1 - found.side as usize];
-        let slot = view.table.bucket(target).free_slot().expect("nobody else is");
+        let found = Cuckoo::scan(&view, &mut |_| true).expect("it is there");
+        let target = view.home[1 - found.side as usize];
+        let slot = view.table.bucket(target).free_slot(SLOTS).expect("nobody else is");
         locked.move_word((found.bucket, found.slot), (target, slot));
     }
 
@@ -191,7 +201,8 @@ mod models {
 
         fn run() {
             let epochs = Arc::new(Epochs::new());
-            let index = Index::new(Options::default(), epochs, Arc::new(Consent));
+            let layout = Cuckoo { paths: Options::default().paths };
+            let index = Engine::new(layout, 0, epochs, Arc::new(Consent));
             let index = Arc::new(index.expect("there is memory"));
             let guard = index.epochs.pin();
             let set = |_| (Change::Set(HOME), ());
@@ -203,7 +214,8 @@ mod models {
                 let index = index.clone();
                 loom::thread::spawn(move || {
                     let guard = index.epochs.pin();
-                    assert!(index.contains_exact(&guard, KEY, HOME), "a false miss");
+                    let found = index.find(&guard, KEY, |location| location == HOME);
+                    assert_eq!(found, Some(HOME), "a false miss");
                 })
             };
             for _ in 0..3 {

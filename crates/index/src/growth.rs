@@ -8,7 +8,8 @@
 //! ten thousand words are copied in half a millisecond (a split takes 0.8), each to the bucket that
 //! the hash bits in the word and its position ask for, and no item is read. Lookups go on in the
 //! old table. Then the directory is changed, and the old table is retired and waits in *limbo*
-//! until nobody who saw it is pinned.
+//! until nobody who saw it is pinned. A tree whose pool of sub-buckets was used up by items that
+//! have gone is built anew in the same size, in the same way.
 //!
 //! Growing by quarters copies each item five or six times while an index grows up, rather than
 //! once, and saves a quarter of the memory that doubling takes on average.
@@ -17,12 +18,12 @@
 
 use std::fmt;
 
-use crate::bucket::SLOTS;
 use crate::directory::{Directory, Entry};
-use crate::index::{COMFORTABLE_PERCENT, Index, View};
+use crate::engine::{Engine, View};
+use crate::layout::Layout;
 use crate::location::Hash;
 use crate::shape::Shape;
-use crate::table::{Counts, Locked, Table, TableMemory, UNITS_MAX, UNITS_MIN, slots_of};
+use crate::table::{Counts, Locked, Table, TableMemory, UNITS_MAX, UNITS_MIN};
 use crate::word::Word;
 use memory::space::TABLE_UNIT_BYTES;
 use memory::{Epochs, TableSpace, Tag};
@@ -40,6 +41,7 @@ pub(crate) struct Growth {
 pub(crate) struct GrowthCounts {
     pub(crate) growths: u64,
     pub(crate) splits: u64,
+    pub(crate) compactions: u64,
     pub(crate) shrinks: u64,
     pub(crate) merges: u64,
     /// Items and slots of the tables that grew or split, summed.
@@ -127,18 +129,23 @@ impl Growth {
     }
 }
 
+/// An empty table of `units`; `None` when the space has no room.
+pub(crate) fn allocate<L: Layout>(space: &dyn TableSpace, units: usize) -> Option<TableMemory> {
+    TableMemory::allocate(space, units, L::grow_at(units))
+}
+
 /// A table that is being built and that nobody else can see yet.
-pub(crate) struct Fresh<'i> {
-    index: &'i Index,
+pub(crate) struct Fresh<'i, L: Layout> {
+    index: &'i Engine<L>,
     entry: Entry,
 }
 
-impl<'i> Fresh<'i> {
+impl<'i, L: Layout> Fresh<'i, L> {
     /// An empty table; `None` when there is no memory even after emptying limbo.
-    pub(crate) fn new(index: &'i Index, units: usize, depth: u32) -> Option<Self> {
-        let memory = TableMemory::allocate(&*index.space, units).or_else(|| {
+    pub(crate) fn new(index: &'i Engine<L>, units: usize, depth: u32) -> Option<Self> {
+        let memory = allocate::<L>(&*index.space, units).or_else(|| {
             index.release_retired();
-            TableMemory::allocate(&*index.space, units)
+            allocate::<L>(&*index.space, units)
         })?;
         Some(Self { index, entry: Entry::new(memory, depth) })
     }
@@ -155,28 +162,29 @@ impl<'i> Fresh<'i> {
         entry
     }
 
-    /// Puts the word of a key with these hash bits into the table. `false` if there is no path.
+    /// Puts the word of a key with these hash bits into the table. `false` if there is no room.
     fn insert(&self, locked: &Locked<'_>, rest: u64, word: Word) -> bool {
         let Some(location) = word.location() else {
             return true;
         };
         let (shape, tag) = (self.index.shape(self.entry), word.tag());
-        let primary = shape.primary(rest);
         let view = View {
             table: locked.table,
             entry: self.entry,
+            layout: self.index.layout,
             shape,
             tag,
-            buckets: [primary, shape.other(primary, tag)],
+            home: L::home(shape, shape.primary(rest), tag),
         };
-        let Some((side, bucket, slot)) = view.place(locked, self.index.paths) else {
+        let Some(spot) = L::place(&view, locked) else {
             return false;
         };
-        locked.insert(bucket, slot, Word::new(side, tag, location));
+        L::insert(&view, locked, spot, location);
         true
     }
 
-    /// Fills the table with those words of `sources` whose hash bits `route` maps into it.
+    /// Fills the table with those words of `sources` whose hash bits `route` maps into it. `false`
+    /// if there is no room for them, or hardly any more after them.
     pub(crate) fn fill(
         &self,
         sources: &[(Table<'_>, Shape)],
@@ -185,13 +193,16 @@ impl<'i> Fresh<'i> {
     ) -> bool {
         let locked = self.table().lock().expect("nobody retires a fresh table");
         for (number, &(source, shape)) in sources.iter().enumerate() {
-            for bucket in 0..shape.buckets {
-                for slot in 0..SLOTS {
+            let mut walk = L::Walk::default();
+            for bucket in 0..source.buckets() {
+                L::enter_bucket(&mut walk, source, shape, bucket);
+                for slot in 0..L::SLOTS {
                     let word = source.bucket(bucket).load(slot);
                     if word == Word::EMPTY {
                         continue;
                     }
-                    let Some(rest) = route(number, shape.rest_of_word(bucket, word)) else {
+                    let rest = L::rest_of_word(&walk, shape, bucket, word);
+                    let Some(rest) = route(number, rest) else {
                         continue;
                     };
                     if !self.insert(&locked, rest, word) {
@@ -202,11 +213,11 @@ impl<'i> Fresh<'i> {
         }
         locked.reset_counts();
         locked.inherit(counts);
-        true
+        L::has_room(locked.table, self.index.shape(self.entry))
     }
 }
 
-impl Drop for Fresh<'_> {
+impl<L: Layout> Drop for Fresh<'_, L> {
     fn drop(&mut self) {
         // SAFETY: it was never published.
         unsafe { self.entry.memory().release(&*self.index.space) };
@@ -242,47 +253,64 @@ impl Part {
 }
 
 /// The smallest table that is comfortable with `items`, if one is.
-pub(crate) fn comfortable_units(items: usize) -> Option<usize> {
-    (UNITS_MIN..=UNITS_MAX).find(|&units| items * 100 <= slots_of(units) * COMFORTABLE_PERCENT)
+pub(crate) fn comfortable_units<L: Layout>(items: usize) -> Option<usize> {
+    (UNITS_MIN..=UNITS_MAX).find(|&units| items <= L::comfortable_items(units))
 }
 
-impl Index {
-    /// Replaces a full table by a larger one or by two. Gives the lock back when that cannot be
-    /// done.
+impl<L: Layout> Engine<L> {
+    /// Replaces a full table by a larger one or by two, or by one as large that has room again.
+    /// Gives the lock back when that cannot be done.
     #[cold]
     #[inline(never)]
     pub(crate) fn grow<'g>(
         &self,
-        view: &View<'g>,
+        view: &View<'g, L>,
         locked: Locked<'g>,
         hash: Hash,
     ) -> Result<(), Locked<'g>> {
-        let split = view.entry.units() == UNITS_MAX;
-        let fresh = if split { self.halves(view, hash) } else { self.larger(view, hash) };
-        let Some(fresh) = fresh else {
+        let (items, units) = (locked.table.count(), view.entry.units());
+        let Some(fresh) = self.roomier(view, hash, L::units_next(units, items)) else {
             return Err(locked);
         };
-        let (items, slots) = (locked.table.count() as u64, locked.table.slots() as u64);
+        let fresh_units = match fresh.as_slice() {
+            [(_, one)] => Some(one.entry.units()),
+            _ => None,
+        };
         self.publish(fresh, vec![(locked, view.entry)], |counts| {
-            counts.growths += u64::from(!split);
-            counts.splits += u64::from(split);
-            counts.full_items += items;
-            counts.full_slots += slots;
+            match fresh_units {
+                Some(fresh_units) if fresh_units == units => {
+                    counts.compactions += 1;
+                    return;
+                }
+                Some(_) => counts.growths += 1,
+                None => counts.splits += 1,
+            }
+            counts.full_items += items as u64;
+            counts.full_slots += L::slots(units) as u64;
         });
         Ok(())
     }
 
-    /// A table one unit larger with everything that is in this one.
-    fn larger(&self, view: &View<'_>, hash: Hash) -> Option<Vec<(Hash, Fresh<'_>)>> {
-        let fresh = Fresh::new(self, view.entry.units() + 1, view.entry.depth())?;
+    /// A table of `units` or more with everything that is in this one and room for more, or two.
+    fn roomier(
+        &self,
+        view: &View<'_, L>,
+        hash: Hash,
+        units: usize,
+    ) -> Option<Vec<(Hash, Fresh<'_, L>)>> {
         let sources = [(view.table, view.shape)];
-        let filled = fresh.fill(&sources, view.table.counts(), |_, rest| Some(rest));
-        filled.then(|| vec![(hash, fresh)])
+        for units in units..=UNITS_MAX {
+            let fresh = Fresh::new(self, units, view.entry.depth())?;
+            if fresh.fill(&sources, view.table.counts(), |_, rest| Some(rest)) {
+                return Some(vec![(hash, fresh)]);
+            }
+        }
+        self.halves(view, hash)
     }
 
     /// Two tables one bit deeper with everything that is in this one; more where one of them would
     /// be too full, because keys came in the order of their hashes and lie close together.
-    fn halves(&self, view: &View<'_>, hash: Hash) -> Option<Vec<(Hash, Fresh<'_>)>> {
+    fn halves(&self, view: &View<'_, L>, hash: Hash) -> Option<Vec<(Hash, Fresh<'_, L>)>> {
         let mut parts = Vec::with_capacity(2);
         let mut counts = view.table.counts();
         self.divide(view, hash, Part { bits: 1, number: 0 }, &mut counts, &mut parts)?;
@@ -292,11 +320,11 @@ impl Index {
     /// Fills fresh tables with the two parts of a table that begin with this one.
     fn divide<'i>(
         &'i self,
-        view: &View<'_>,
+        view: &View<'_, L>,
         hash: Hash,
         lower: Part,
         counts: &mut Counts,
-        parts: &mut Vec<(Hash, Fresh<'i>)>,
+        parts: &mut Vec<(Hash, Fresh<'i, L>)>,
     ) -> Option<()> {
         let depth = view.entry.depth() + lower.bits;
         if depth > self.depth_max() {
@@ -325,7 +353,7 @@ impl Index {
     /// `closed` ones, and retires those.
     pub(crate) fn publish(
         &self,
-        fresh: Vec<(Hash, Fresh<'_>)>,
+        fresh: Vec<(Hash, Fresh<'_, L>)>,
         closed: Vec<(Locked<'_>, Entry)>,
         count: impl FnOnce(&mut GrowthCounts),
     ) {

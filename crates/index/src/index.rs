@@ -1,31 +1,49 @@
-//! The index itself: its parts, how it starts and ends, and how a hash becomes a view of a table.
+//! The index as its callers see it: one of several kinds, chosen when it starts.
+//!
+//! Each call chooses the kind's engine once, and everything below is compiled for one layout.
 
 use std::fmt;
 use std::sync::Arc;
 
-use crate::directory::{Directory, Entry, next_prefix};
-use crate::growth::Growth;
-use crate::location::Hash;
+use crate::cuckoo::Cuckoo;
+use crate::engine::Engine;
+use crate::find::Match;
+use crate::location::{Hash, Location};
 use crate::path::PATHS_MAX;
-use crate::shape::{REST_BITS_MAX, Shape, tag_of};
-use crate::table::{Table, TableMemory, UNITS_MAX, UNITS_MIN, buckets_of, slots_of};
+use crate::stats::Stats;
+use crate::tree::Tree;
+use crate::update::{Change, Full};
 use memory::{Epochs, Guard, TableSpace};
-use stdx::sync::atomic::{AtomicPtr, Ordering};
-use stdx::sync::{Mutex, lock};
 
-/// The deepest directory at the start: a million tables, 64 GiB, eight thousand million items.
-const START_DEPTH_MAX: u32 = 20;
+/// Where in a table the words of a key may lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Kind {
+    /// In one of two buckets, moving to the other to make room: the most items in the memory.
+    #[default]
+    Cuckoo,
+    /// In a bucket or in its sub-buckets, of which a full one has up to four: the fewest cache
+    /// lines for a lookup.
+    Tree,
+    /// In a bucket or in its only sub-bucket, and so on: for comparison.
+    List,
+}
 
-/// How many times the number of tables may double after the start. The rest of a hash is then 14
-/// bits long, still ten times a table's buckets, so that these are used evenly.
-pub(crate) const DEEPER_MAX: u32 = 18;
-
-/// A table is not made fuller than this by choice, so that it does not grow again at once.
-pub(crate) const COMFORTABLE_PERCENT: usize = 80;
+impl Kind {
+    /// Bytes of tables for an item, on the average of all numbers of items while items come and go
+    /// (`examples/occupancy.rs`).
+    pub const fn item_bytes(self) -> usize {
+        match self {
+            Self::Cuckoo => 9,
+            Self::Tree | Self::List => 19,
+        }
+    }
+}
 
 /// How an index starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
+    /// Where words lie.
+    pub kind: Kind,
     /// Items to make room for at once. The index holds more as it grows, up to 2^18 times as many
     /// tables, but keeps a hash bit less apart for each doubling: size it within a factor of a
     /// thousand of what will come.
@@ -43,6 +61,7 @@ impl Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            kind: Kind::default(),
             initial_items: 0,
             // As many as there are slots to start from: see docs/decisions/0001. With 2, as in
             // MemC3, an insertion moves twice as many words for the same occupancy.
@@ -72,26 +91,22 @@ impl fmt::Display for IndexError {
 impl std::error::Error for IndexError {}
 
 /// Hash to location, for any number of threads.
-pub struct Index {
-    directory: AtomicPtr<Directory>,
-    /// How many upper bits of a hash are used.
-    hash_bits: u32,
-    pub(crate) paths: usize,
-    pub(crate) epochs: Arc<Epochs>,
-    pub(crate) space: Arc<dyn TableSpace>,
-    /// What changes when tables come and go. Taken after table locks, never before.
-    pub(crate) growth: Mutex<Growth>,
+pub struct Index(pub(crate) Engines);
+
+/// An engine for each layout. The list is a tree whose buckets have one link.
+pub(crate) enum Engines {
+    Cuckoo(Engine<Cuckoo>),
+    Tree(Engine<Tree>),
 }
 
-/// A hash as one table sees it.
-#[derive(Clone, Copy)]
-pub(crate) struct View<'g> {
-    pub(crate) table: Table<'g>,
-    pub(crate) entry: Entry,
-    pub(crate) shape: Shape,
-    pub(crate) tag: u32,
-    /// The primary bucket and the alternate one.
-    pub(crate) buckets: [usize; 2],
+/// Calls the engine of an index.
+macro_rules! with_engine {
+    ($index:expr, $engine:ident => $call:expr) => {
+        match &$index.0 {
+            Engines::Cuckoo($engine) => $call,
+            Engines::Tree($engine) => $call,
+        }
+    };
 }
 
 impl Index {
@@ -101,142 +116,163 @@ impl Index {
         epochs: Arc<Epochs>,
         space: Arc<dyn TableSpace>,
     ) -> Result<Self, IndexError> {
-        let (depth, units) = start_size(options.initial_items)?;
-        let mut entries = Vec::with_capacity(1 << depth);
-        while entries.len() < 1 << depth {
-            let Some(memory) = TableMemory::allocate(&*space, units) else {
-                for entry in entries {
-                    let memory = Entry::memory(entry);
-                    // SAFETY: allocated above and shown to nobody.
-                    unsafe { memory.release(&*space) };
-                }
-                return Err(IndexError::NoMemory);
-            };
-            entries.push(Entry::new(memory, depth));
-        }
-        let directory = Box::new(Directory::new(entries.into_iter()));
-        Ok(Self {
-            directory: AtomicPtr::new(Box::into_raw(directory)),
-            hash_bits: depth + REST_BITS_MAX,
-            paths: options.paths.clamp(1, PATHS_MAX),
-            epochs,
-            space,
-            growth: Mutex::new(Growth::default()),
-        })
+        let items = options.initial_items;
+        let tree = |layout, epochs, space| Engine::new(layout, items, epochs, space);
+        Ok(Self(match options.kind {
+            Kind::Cuckoo => {
+                let layout = Cuckoo { paths: options.paths.clamp(1, PATHS_MAX) };
+                Engines::Cuckoo(Engine::new(layout, items, epochs, space)?)
+            }
+            Kind::Tree => Engines::Tree(tree(Tree::TREE, epochs, space)?),
+            Kind::List => Engines::Tree(tree(Tree::LIST, epochs, space)?),
+        }))
     }
 
-    /// What `hash` leads to now.
-    #[inline]
-    pub(crate) fn view<'g>(&self, guard: &'g Guard<'_>, hash: Hash) -> View<'g> {
-        let entry = self.directory(guard).entry(hash.0);
-        // SAFETY: the entry was in the directory while the guard was pinned, so its table is not
-        // released before the guard is dropped.
-        let table = unsafe { entry.memory().table() };
-        let shape = self.shape(entry);
-        let tag = tag_of(hash.0, self.hash_bits);
-        let primary = shape.primary(shape.rest_of(hash.0, self.hash_bits));
-        View { table, entry, shape, tag, buckets: [primary, shape.other(primary, tag)] }
-    }
-
-    /// The directory of this moment.
-    #[inline]
-    pub(crate) fn directory<'g>(&self, guard: &'g Guard<'_>) -> &'g Directory {
-        debug_assert!(
-            std::ptr::eq(guard.epochs(), &*self.epochs),
-            "the guard belongs to this index's epochs"
-        );
-        // Acquire: partner is the release in `set_directory`.
-        let directory = self.directory.load(Ordering::Acquire);
-        // SAFETY: a directory is freed only when nobody is pinned who could have loaded it.
-        unsafe { &*directory }
-    }
-
-    /// The directory as the holder of the growth lock sees it: nobody else replaces it.
-    pub(crate) fn directory_of(&self, _growth: &Growth) -> &Directory {
-        let directory = self.directory.load(Ordering::Relaxed);
-        // SAFETY: only the holder of the growth lock retires a directory, and the reference to what
-        // the lock guards keeps it held.
-        unsafe { &*directory }
-    }
-
-    /// Puts a new directory in place of the current one, which the caller retires. The caller
-    /// holds the growth lock.
-    pub(crate) fn set_directory(&self, directory: Directory) -> *mut Directory {
-        let new = Box::into_raw(Box::new(directory));
-        let old = self.directory.load(Ordering::Relaxed);
-        // Release: partner is the acquire in `directory`.
-        self.directory.store(new, Ordering::Release);
-        old
-    }
-
-    /// The shape of the table in `entry`.
-    #[inline]
-    pub(crate) fn shape(&self, entry: Entry) -> Shape {
-        Shape { buckets: buckets_of(entry.units()), rest_bits: self.hash_bits - entry.depth() }
-    }
-
-    /// The depth every table had at the start: none is ever less deep.
-    pub(crate) fn depth_min(&self) -> u32 {
-        self.hash_bits - REST_BITS_MAX
-    }
-
-    /// The depth at which a table cannot split any more.
-    pub(crate) fn depth_max(&self) -> u32 {
-        self.depth_min() + DEEPER_MAX
-    }
-}
-
-/// The depth and the units of the first tables.
-fn start_size(items: usize) -> Result<(u32, usize), IndexError> {
-    let comfortable = |units| slots_of(units) * COMFORTABLE_PERCENT / 100;
-    let mut depth = 0;
-    while items.div_ceil(1 << depth) > comfortable(UNITS_MAX) {
-        depth += 1;
-        if depth > START_DEPTH_MAX {
-            return Err(IndexError::TooManyItems);
+    /// What it was started as.
+    pub fn kind(&self) -> Kind {
+        match &self.0 {
+            Engines::Cuckoo(_) => Kind::Cuckoo,
+            Engines::Tree(engine) if engine.layout.is_list() => Kind::List,
+            Engines::Tree(_) => Kind::Tree,
         }
     }
-    let items_per_table = items.div_ceil(1 << depth);
-    let units = (UNITS_MIN..UNITS_MAX)
-        .find(|&units| items_per_table <= comfortable(units))
-        .unwrap_or(UNITS_MAX);
-    Ok((depth, units))
-}
 
-impl Drop for Index {
-    fn drop(&mut self) {
-        lock(&self.growth).release_all(&*self.space);
-        let raw = self.directory.load(Ordering::Relaxed);
-        // SAFETY: it came from a box, and nobody else has the index any more.
-        let directory = unsafe { Box::from_raw(raw) };
-        let mut at = Some(0);
-        while let Some(hash) = at {
-            let entry = directory.entry(hash);
-            // SAFETY: as above, and each table is met once.
-            unsafe { entry.memory().release(&*self.space) };
-            at = next_prefix(hash, entry.depth());
-        }
+    /// Asks the processor for those cache lines a lookup of `hash` will read that are known before
+    /// it has read any.
+    #[inline]
+    pub fn prefetch(&self, guard: &Guard<'_>, hash: Hash) {
+        with_engine!(self, engine => engine.prefetch(guard, hash));
+    }
+
+    /// The first location whose tag matches, for fetching the item ahead. It may be another key's,
+    /// and `None` proves nothing.
+    #[inline]
+    pub fn candidate(&self, guard: &Guard<'_>, hash: Hash) -> Option<Location> {
+        with_engine!(self, engine => engine.candidate(guard, hash))
+    }
+
+    /// The location for which `eq` says that its item has the sought key. `eq` may be called more
+    /// than once for a location, and must not call the index.
+    #[inline]
+    pub fn find(
+        &self,
+        guard: &Guard<'_>,
+        hash: Hash,
+        eq: impl FnMut(Location) -> bool,
+    ) -> Option<Location> {
+        with_engine!(self, engine => engine.find(guard, hash, eq))
+    }
+
+    /// How many cache lines of tables a lookup reads that nothing disturbs: its buckets, and the
+    /// versions where a miss needs them. For measurements.
+    pub fn lookup_lines(
+        &self,
+        guard: &Guard<'_>,
+        hash: Hash,
+        eq: impl FnMut(Location) -> bool,
+    ) -> usize {
+        with_engine!(self, engine => engine.lookup_lines(guard, hash, eq))
+    }
+
+    /// Whether this very location is in the index under `hash`.
+    #[inline]
+    pub fn contains_exact(&self, guard: &Guard<'_>, hash: Hash, location: Location) -> bool {
+        self.find(guard, hash, |found| found == location).is_some()
+    }
+
+    /// Finds the key with `eq`, lets `decide` choose, and applies the choice, all under the lock
+    /// of the key's table. `decide` runs exactly once, unless the key is absent and there is no
+    /// room for it: then it does not run at all. Neither closure may call the index; `eq` may be
+    /// called more than once for a location.
+    ///
+    /// `eq` says it with a `bool` or a [`Match`]: only where no location's item has the key for
+    /// sure, `decide` gets one that perhaps has it.
+    #[inline]
+    pub fn update<M: Into<Match>, R>(
+        &self,
+        guard: &Guard<'_>,
+        hash: Hash,
+        eq: impl FnMut(Location) -> M,
+        decide: impl FnOnce(Option<Location>) -> (Change, R),
+    ) -> Result<R, Full> {
+        with_engine!(self, engine => engine.update(guard, hash, eq, decide))
+    }
+
+    /// As [`Index::update`], but for a change that only concerns a key that is present: `decide`
+    /// does not run for an absent one, no room is made for it, and the index is never too full.
+    #[inline]
+    pub fn update_present<R>(
+        &self,
+        guard: &Guard<'_>,
+        hash: Hash,
+        eq: impl FnMut(Location) -> bool,
+        decide: impl FnOnce(Location) -> (Change, R),
+    ) -> Option<R> {
+        with_engine!(self, engine => engine.update_present(guard, hash, eq, decide))
+    }
+
+    /// As [`Index::update_present`], but `decide` runs for an absent key too, under the same lock;
+    /// an absent key stays absent.
+    pub fn update_or_note<M: Into<Match>, R>(
+        &self,
+        guard: &Guard<'_>,
+        hash: Hash,
+        eq: impl FnMut(Location) -> M,
+        decide: impl FnOnce(Option<Location>) -> (Change, R),
+    ) -> R {
+        with_engine!(self, engine => engine.update_or_note(guard, hash, eq, decide))
+    }
+
+    /// Removes the word with exactly this location, without comparing keys. Returns whether it
+    /// was there.
+    #[inline]
+    pub fn remove_exact(&self, guard: &Guard<'_>, hash: Hash, location: Location) -> bool {
+        let remove = |_| (Change::Remove, ());
+        self.update_present(guard, hash, |found| found == location, remove).is_some()
+    }
+
+    /// Puts `target` where exactly `source` is, without comparing keys. Returns whether `source`
+    /// was there.
+    #[inline]
+    pub fn replace_exact(
+        &self,
+        guard: &Guard<'_>,
+        hash: Hash,
+        source: Location,
+        target: Location,
+    ) -> bool {
+        let replace = |_| (Change::Set(target), ());
+        self.update_present(guard, hash, |found| found == source, replace).is_some()
+    }
+
+    /// Removes those words of one table, the one that holds `hash`, whose location `dismiss` names,
+    /// under its lock. Returns a hash that the table behind it holds; `None` behind the last. Who
+    /// begins at 0 and goes on until then has seen every word that was there when he began, but for
+    /// those that were replaced meanwhile. `dismiss` must not call the index.
+    pub fn remove_where(
+        &self,
+        guard: &Guard<'_>,
+        hash: Hash,
+        dismiss: impl FnMut(Location) -> bool,
+    ) -> Option<Hash> {
+        with_engine!(self, engine => engine.remove_where(guard, hash, dismiss))
+    }
+
+    /// Shrinks and merges tables that have become too large, and frees what nobody can see any
+    /// more. Returns how many bytes went back to the table space. To be called now and then by a
+    /// thread that is not pinned.
+    pub fn maintain(&self) -> usize {
+        with_engine!(self, engine => engine.maintain())
+    }
+
+    /// The state of the index, summed over its tables.
+    pub fn stats(&self) -> Stats {
+        with_engine!(self, engine => engine.stats())
     }
 }
 
 impl fmt::Debug for Index {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Index").field("stats", &self.stats()).finish()
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_index_starts_no_larger_than_it_must() {
-        assert_eq!(start_size(0), Ok((0, UNITS_MIN)));
-        assert_eq!(start_size(6_000), Ok((0, UNITS_MIN)));
-        assert_eq!(start_size(11_000), Ok((0, UNITS_MAX)));
-        assert_eq!(start_size(12_000), Ok((1, UNITS_MIN)));
-        let items = (slots_of(UNITS_MAX) * COMFORTABLE_PERCENT / 100) << START_DEPTH_MAX;
-        assert_eq!(start_size(items), Ok((START_DEPTH_MAX, UNITS_MAX)));
-        assert_eq!(start_size(items + 1), Err(IndexError::TooManyItems));
     }
 }

@@ -16,7 +16,7 @@
 //! of its own, which the search may as well hold. Each bucket is visited once per search, so a path
 //! never crosses itself or another, and the search ends when every head is stuck.
 
-use crate::bucket::SLOTS;
+use crate::cuckoo::SLOTS;
 use crate::shape::Shape;
 use crate::table::{Locked, UNITS_MAX, buckets_of};
 
@@ -137,7 +137,7 @@ impl Search<'_> {
 
     fn free_slot(&self, step: usize) -> Option<usize> {
         let bucket = usize::from(self.steps[step].bucket);
-        self.locked.table.bucket(bucket).free_slot()
+        self.locked.table.bucket(bucket).free_slot(SLOTS)
     }
 
     /// Moves the words of the path that ends in step `last`, from its end to its beginning.

@@ -11,6 +11,9 @@
 //!   alternate bucket  b2 = (mix(tag) - b1) mod n     and so b1 = (mix(tag) - b2) mod n
 //! ```
 //!
+//! In a tree the primary bucket is a root, and there is no alternate one: `n` is the number of
+//! roots, and a word in a sub-bucket counts as lying in its root.
+//!
 //! From a word and the bucket it lies in, the whole rest comes back: the side tells whether that
 //! bucket is the primary one, the other is computed from the tag, and all rests that belong to one
 //! primary bucket form an interval no longer than 2^23, in which exactly one ends in the tag. That
@@ -20,9 +23,12 @@
 //! MemC3 computes `b2 = b1 xor hash(tag)`, which needs a power of two of buckets. The difference
 //! modulo `n` is an involution for any `n`, so that a table may grow by a quarter of its size.
 
-use crate::table::BUCKETS_MIN;
+use crate::table::UNITS_MIN;
+use crate::tree::Tree;
 use crate::word::{Side, TAG_BITS, TAG_MASK, Word};
 
+/// The fewest primary buckets: the roots of the smallest tree.
+const BUCKETS_MIN: usize = Tree::roots(UNITS_MIN);
 /// The longest rest: the tag and one bit for each doubling up to the smallest table's buckets.
 pub(crate) const REST_BITS_MAX: u32 = TAG_BITS + BUCKETS_MIN.ilog2();
 const _: () = assert!((1_u64 << REST_BITS_MAX).div_ceil(BUCKETS_MIN as u64) <= 1 << TAG_BITS);
@@ -36,7 +42,7 @@ pub(crate) fn tag_of(hash: u64, hash_bits: u32) -> u32 {
     (hash >> (64 - hash_bits)) as u32 & TAG_MASK
 }
 
-/// How many buckets a table has, and how many bits of the hash choose among them.
+/// How many primary buckets a table has, and how many bits of the hash choose among them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) buckets: usize,
@@ -86,7 +92,7 @@ impl Shape {
 mod tests {
     use super::*;
     use crate::Location;
-    use crate::index::DEEPER_MAX;
+    use crate::engine::DEEPER_MAX;
     use crate::table::{UNITS_MAX, UNITS_MIN, buckets_of};
     use proptest::prelude::*;
 

@@ -1,25 +1,25 @@
 //! Maintenance: tables that have become much too large give memory back.
 //!
 //! After a shift to larger values the cache holds fewer items, and the index should not keep the
-//! memory it once needed. A table shrinks to the smallest size in which it is at most 80 % full;
-//! two smallest tables with the same prefix but for the last bit merge when one table holds both.
-//! A table grows at 97 %, so it does not go to and fro between two sizes.
+//! memory it once needed. A table shrinks to the smallest size in which it is comfortable, which is
+//! for a cuckoo table at most 80 % full; two smallest tables with the same prefix but for the last
+//! bit merge when one table holds both. Such a table grows at 97 %, so it does not go to and fro
+//! between two sizes.
 //!
 //! The same copying as in growth does it, so no item is read here either.
 
 use crate::directory::{Entry, next_prefix};
+use crate::engine::{Engine, View};
 use crate::growth::{Fresh, comfortable_units};
-use crate::index::{Index, View};
+use crate::layout::Layout;
 use crate::location::Hash;
 use crate::table::{Counts, UNITS_MIN};
 use memory::Guard;
 use stdx::sync::lock;
 
-impl Index {
-    /// Shrinks and merges tables that have become too large, and frees what nobody can see any
-    /// more. Returns how many bytes went back to the table space. To be called now and then by a
-    /// thread that is not pinned.
-    pub fn maintain(&self) -> usize {
+impl<L: Layout> Engine<L> {
+    /// See [`Index::maintain`](crate::Index::maintain).
+    pub(crate) fn maintain(&self) -> usize {
         let mut at = Some(Hash(0));
         while let Some(hash) = at {
             let guard = self.epochs.pin();
@@ -38,14 +38,14 @@ impl Index {
     /// Makes the table that holds `hash` smaller if it is much too large.
     fn shrink_table(&self, guard: &Guard<'_>, hash: Hash) {
         let view = self.view(guard, hash);
-        match comfortable_units(view.table.count()) {
+        match comfortable_units::<L>(view.table.count()) {
             Some(units) if units < view.entry.units() => self.shrink(&view, hash, units),
             _ if view.entry.units() == UNITS_MIN => self.merge(guard, &view, hash),
             _ => {}
         }
     }
 
-    fn shrink(&self, view: &View<'_>, hash: Hash, units: usize) {
+    fn shrink(&self, view: &View<'_, L>, hash: Hash, units: usize) {
         let Some(locked) = view.table.lock() else {
             return;
         };
@@ -62,7 +62,7 @@ impl Index {
     }
 
     /// Merges the table with the one whose prefix differs from its own in the last bit.
-    fn merge(&self, guard: &Guard<'_>, view: &View<'_>, hash: Hash) {
+    fn merge(&self, guard: &Guard<'_>, view: &View<'_, L>, hash: Hash) {
         let depth = view.entry.depth();
         if depth == self.depth_min() {
             return;
@@ -75,7 +75,7 @@ impl Index {
             return;
         }
         let items = views.iter().map(|view| view.table.count()).sum();
-        let Some(units) = comfortable_units(items) else {
+        let Some(units) = comfortable_units::<L>(items) else {
             return;
         };
         // By rising prefix: another thread that merges waits rather than holding the other.

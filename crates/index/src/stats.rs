@@ -1,7 +1,8 @@
 //! What the index can say about itself.
 
 use crate::directory::next_prefix;
-use crate::index::Index;
+use crate::engine::Engine;
+use crate::layout::Layout;
 use crate::table::Counts;
 use memory::space::TABLE_UNIT_BYTES;
 use stdx::sync::lock;
@@ -22,16 +23,20 @@ pub struct Stats {
     pub directory_bytes: u64,
     /// Memory of tables and directories that have been replaced and may still be seen.
     pub retired_bytes: u64,
+    /// Buckets that full buckets of a tree led to.
+    pub sub_buckets: u64,
     /// Words that insertions moved to their other bucket.
     pub displacements: u64,
     /// Keys inserted.
     pub inserts: u64,
-    /// Searches for a path that found none.
+    /// Searches for room that found none: no path of a cuckoo table, an empty pool of a tree.
     pub searches_failed: u64,
     /// Tables that grew by a quarter of the smallest.
     pub growths: u64,
     /// Tables that split in two.
     pub splits: u64,
+    /// Tables whose sub-buckets, emptied by removals, were given back by building them anew.
+    pub compactions: u64,
     /// Tables that became smaller.
     pub shrinks: u64,
     /// Pairs of tables that became one.
@@ -43,9 +48,9 @@ pub struct Stats {
     pub full_slots: u64,
 }
 
-impl Index {
-    /// The state of the index, summed over its tables.
-    pub fn stats(&self) -> Stats {
+impl<L: Layout> Engine<L> {
+    /// See [`Index::stats`](crate::Index::stats).
+    pub(crate) fn stats(&self) -> Stats {
         let mut stats = Stats::default();
         let mut counts = Counts::default();
         let guard = self.epochs.pin();
@@ -58,7 +63,8 @@ impl Index {
             let table = unsafe { entry.memory().table() };
             stats.items += table.count() as u64;
             stats.tables += 1;
-            stats.slots += table.slots() as u64;
+            stats.slots += L::slots(entry.units()) as u64;
+            stats.sub_buckets += table.sub_buckets() as u64;
             stats.table_bytes += (entry.units() * TABLE_UNIT_BYTES) as u64;
             counts = counts.plus(table.counts());
             at = next_prefix(hash, entry.depth());
@@ -71,6 +77,7 @@ impl Index {
         stats.retired_bytes = growth.retired_bytes() as u64;
         stats.growths = growth.counts.growths;
         stats.splits = growth.counts.splits;
+        stats.compactions = growth.counts.compactions;
         stats.shrinks = growth.counts.shrinks;
         stats.merges = growth.counts.merges;
         stats.full_items = growth.counts.full_items;

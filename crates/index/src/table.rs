@@ -1,7 +1,7 @@
 //! One table: a header of two cache lines, then buckets, in 4 to 7 units of raw memory.
 //!
 //! ```text
-//!   line 0   | lock | count | grow_at |   | displacements | inserts | searches_failed | ... |
+//!   line 0   | lock | count | grow_at | sub_buckets | displacements | inserts | ...          |
 //!   line 1   | version 0 | version 1 | ...                                   | version 15 |
 //!   line 2   | bucket 0                                                                     |
 //!   ...
@@ -22,7 +22,7 @@
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use crate::bucket::{Bucket, SLOTS};
+use crate::bucket::Bucket;
 use crate::word::Word;
 use memory::space::{TABLE_UNIT_BYTES, TableSpace};
 use stdx::sync::Backoff;
@@ -38,27 +38,12 @@ pub(crate) const UNITS_MAX: usize = 2 * UNITS_MIN - 1;
 const HEADER_LINES: usize = if cfg!(loom) { 0 } else { 2 };
 const LINES_PER_UNIT: usize = if cfg!(loom) { 1 } else { TABLE_UNIT_BYTES / CACHE_LINE };
 
-/// The buckets of the smallest table.
-pub(crate) const BUCKETS_MIN: usize = buckets_of(UNITS_MIN);
-
 /// Version counters in a table: one cache line of them.
 const VERSIONS: usize = 16;
-
-/// A table whose occupancy reaches this share of its slots grows when there is memory. Above it
-/// the search for a path gets long: see `examples/occupancy.rs`.
-const GROW_AT_PERCENT: usize = 97;
-
-/// After the space refused to let a table grow, this many more items before the next attempt.
-const GROW_RETRY_ITEMS: u32 = 64;
 
 /// The buckets of a table of `units`.
 pub(crate) const fn buckets_of(units: usize) -> usize {
     units * LINES_PER_UNIT - HEADER_LINES
-}
-
-/// The slots of a table of `units`.
-pub(crate) const fn slots_of(units: usize) -> usize {
-    buckets_of(units) * SLOTS
 }
 
 /// The states of a table's lock.
@@ -90,6 +75,7 @@ struct Header {
     lock: AtomicU32,
     count: AtomicU32,
     grow_at: AtomicU32,
+    sub_buckets: AtomicU32,
     displacements: AtomicU64,
     inserts: AtomicU64,
     searches_failed: AtomicU64,
@@ -113,6 +99,7 @@ impl Header {
             lock: AtomicU32::new(OPEN),
             count: AtomicU32::new(0),
             grow_at: AtomicU32::new(grow_at),
+            sub_buckets: AtomicU32::new(0),
             displacements: AtomicU64::new(0),
             inserts: AtomicU64::new(0),
             searches_failed: AtomicU64::new(0),
@@ -137,10 +124,11 @@ struct TableByValue {
 }
 
 impl TableMemory {
-    /// An empty table of `units`; `None` when the space has no room.
-    pub(crate) fn allocate(space: &dyn TableSpace, units: usize) -> Option<Self> {
+    /// An empty table of `units` that wants to grow when it is as full as `grow_at` says; `None`
+    /// when the space has no room.
+    pub(crate) fn allocate(space: &dyn TableSpace, units: usize, grow_at: usize) -> Option<Self> {
         debug_assert!((UNITS_MIN..=UNITS_MAX).contains(&units));
-        let grow_at = u32::try_from(slots_of(units) * GROW_AT_PERCENT / 100).expect("few slots");
+        let grow_at = u32::try_from(grow_at).expect("few slots");
         let header = Header::new(grow_at);
         let start = Self::allocate_with(space, units, header)?;
         Some(Self { start, units })
@@ -232,9 +220,15 @@ impl<'t> Table<'t> {
         &self.buckets[index]
     }
 
-    /// How many slots it has.
-    pub(crate) fn slots(self) -> usize {
-        self.buckets.len() * SLOTS
+    /// How many buckets it has.
+    pub(crate) fn buckets(self) -> usize {
+        self.buckets.len()
+    }
+
+    /// How many of them were taken from the pool, where there is one: exact under the lock, recent
+    /// otherwise.
+    pub(crate) fn sub_buckets(self) -> usize {
+        self.header.sub_buckets.load(Ordering::Relaxed) as usize
     }
 
     /// How many items it holds: exact under the lock, recent otherwise.
@@ -298,16 +292,15 @@ pub(crate) struct Locked<'t> {
 }
 
 impl Locked<'_> {
-    /// Whether it is time to grow.
+    /// Whether it is time to grow for a table as full as this.
     #[inline]
-    pub(crate) fn wants_growth(&self) -> bool {
-        self.header().count.load(Ordering::Relaxed) >= self.header().grow_at.load(Ordering::Relaxed)
+    pub(crate) fn wants_growth(&self, fullness: usize) -> bool {
+        fullness >= self.header().grow_at.load(Ordering::Relaxed) as usize
     }
 
-    /// Growth was refused: goes on filling the table for a while.
-    pub(crate) fn postpone_growth(&self) {
-        let count = self.header().count.load(Ordering::Relaxed);
-        self.header().grow_at.store(count + GROW_RETRY_ITEMS, Ordering::Relaxed);
+    /// Growth was refused: goes on filling the table for a while, until it is as full as this.
+    pub(crate) fn postpone_growth(&self, fullness: usize) {
+        self.header().grow_at.store(fullness as u32, Ordering::Relaxed);
     }
 
     /// Fills a free slot.
@@ -348,7 +341,13 @@ impl Locked<'_> {
         add(&self.header().displacements, 1);
     }
 
-    /// Counts a search that found no path.
+    /// Takes a bucket from the pool for good, and lets a link of bucket `above` lead to it.
+    pub(crate) fn link(&self, above: usize, link: usize, bucket: usize) {
+        self.table.bucket(above).set_link(link, bucket);
+        add_u32(&self.header().sub_buckets, 1);
+    }
+
+    /// Counts a search that found no room.
     pub(crate) fn count_failed_search(&self) {
         add(&self.header().searches_failed, 1);
     }

@@ -3,14 +3,15 @@
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p larder-index --release --test loom_index`
 //!
-//! Under loom a table has 4 to 7 buckets of two slots. Which keys lead to which event is found by
-//! trying keys in a first execution without other threads.
+//! Under loom a table has 4 to 7 buckets of two slots, of which a tree has 3 to 5 as roots. Which
+//! keys lead to which event is found by trying keys in a first execution without other threads.
 //!
 //! The models have teeth. Each of these makes one fail: a lookup that takes its first miss for
 //! final; a relaxed store of a word, of a directory entry or of an opened lock; a retired table
 //! whose lock opens again, or that is retired before the directory leads elsewhere; a split that
 //! puts its halves under each other's prefix. That a move must bump the version takes a key that
-//! moves three times during one lookup: that model is in `src/find.rs`.
+//! moves three times during one lookup: that model is in `src/find.rs`. That nothing may move in a
+//! tree is seen when a removal pulls a word up from a sub-bucket.
 #![cfg(loom)]
 
 mod common;
@@ -18,7 +19,7 @@ mod common;
 use std::sync::{Arc, Mutex};
 
 use common::{HeapSpace, mix};
-use larder_index::{Change, Full, Hash, Index, Location, Options, Stats};
+use larder_index::{Change, Full, Hash, Index, Kind, Location, Options, Stats};
 use loom::thread;
 use memory::Epochs;
 
@@ -28,14 +29,35 @@ struct World {
     epochs: Arc<Epochs>,
 }
 
-/// Items that make the first table the smallest, or the largest, of one bucket a unit.
-const SMALLEST: usize = 0;
-const LARGEST: usize = 11;
+/// How an index starts: its kind, and whether its first table is the largest or the smallest, of
+/// one bucket a unit.
+#[derive(Clone, Copy)]
+struct Start {
+    kind: Kind,
+    largest: bool,
+}
+
+const CUCKOO: Start = Start { kind: Kind::Cuckoo, largest: false };
+const CUCKOO_LARGEST: Start = Start { kind: Kind::Cuckoo, largest: true };
+const TREE: Start = Start { kind: Kind::Tree, largest: false };
+const TREE_LARGEST: Start = Start { kind: Kind::Tree, largest: true };
+const LIST: Start = Start { kind: Kind::List, largest: false };
+
+impl Start {
+    fn options(self) -> Options {
+        let initial_items = match (self.largest, self.kind) {
+            (false, _) => 0,
+            (true, Kind::Cuckoo) => 11,
+            (true, Kind::Tree | Kind::List) => 6,
+        };
+        Options { kind: self.kind, initial_items, ..Options::default() }
+    }
+}
 
 impl World {
-    fn new(initial_items: usize, keys: &[u64]) -> Arc<Self> {
+    fn new(start: Start, keys: &[u64]) -> Arc<Self> {
         let epochs = Arc::new(Epochs::new());
-        let options = Options { initial_items, ..Options::default() };
+        let options = start.options();
         let space = Arc::new(HeapSpace::new(usize::MAX >> 1));
         let index = Index::new(options, epochs.clone(), space).expect("there is memory");
         let world = Self { index, epochs };
@@ -64,11 +86,17 @@ fn location(key: u64, version: u64) -> Location {
     Location::new(1, key << 4 | version)
 }
 
-/// Keys that share a hash, and so both buckets: the first two lie in the primary one.
+/// Keys that share a hash, and so all buckets: the first two lie in the primary one.
 const TWINS: [u64; 4] = [1, 2, 3, 4];
+/// Keys that share the lowest hash, and so another primary bucket.
+const LOWEST: [u64; 3] = [5, 6, 7];
 
 fn hash(key: u64) -> Hash {
-    Hash(mix(if TWINS.contains(&key) { TWINS[0] } else { key }))
+    match key {
+        _ if TWINS.contains(&key) => Hash(mix(TWINS[0])),
+        _ if LOWEST.contains(&key) => Hash(0),
+        _ => Hash(mix(key)),
+    }
 }
 
 fn is_of(key: u64) -> impl Fn(Location) -> bool {
@@ -93,18 +121,18 @@ fn model(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
 }
 
 /// Keys of which the last one's insertion is the first to bring about `event`.
-fn keys_until(initial_items: usize, event: fn(&Stats) -> bool) -> Vec<u64> {
+fn keys_until(start: Start, event: fn(&Stats) -> bool) -> Vec<u64> {
     let found = Arc::new(Mutex::new(Vec::new()));
     let result = found.clone();
     model(0, move || {
         let mut keys = Vec::new();
-        let mut world = World::new(initial_items, &[]);
+        let mut world = World::new(start, &[]);
         for key in 10.. {
             keys.push(key);
             // In tables so small, a key's buckets may be hopeless long before the table is full.
             if world.try_set(key, 0).is_err() {
                 keys.clear();
-                world = World::new(initial_items, &[]);
+                world = World::new(start, &[]);
                 continue;
             }
             if event(&world.index.stats()) {
@@ -120,13 +148,13 @@ fn keys_until(initial_items: usize, event: fn(&Stats) -> bool) -> Vec<u64> {
 
 /// While `event` happens, a reader finds each of the keys that were there before, and a key that
 /// is being set is found afterwards.
-fn readers_always_find(initial_items: usize, preemptions: usize, event: fn(&Stats) -> bool) {
-    let keys = keys_until(initial_items, event);
+fn readers_always_find(start: Start, preemptions: usize, event: fn(&Stats) -> bool) {
+    let keys = keys_until(start, event);
     let (&new, present) = keys.split_last().expect("some keys");
     for &sought in present {
         let present = present.to_vec();
         model(preemptions, move || {
-            let world = World::new(initial_items, &present);
+            let world = World::new(start, &present);
             let reader = {
                 let world = world.clone();
                 spawn(move || assert_eq!(world.find(sought), Some(location(sought, 0))))
@@ -141,7 +169,7 @@ fn readers_always_find(initial_items: usize, preemptions: usize, event: fn(&Stat
 
 #[test]
 fn a_reader_finds_a_key_that_moves() {
-    readers_always_find(SMALLEST, 6, |stats| stats.displacements > 0);
+    readers_always_find(CUCKOO, 6, |stats| stats.displacements > 0);
 }
 
 /// A lookup that has passed a key's primary bucket misses it only if the key moves there from its
@@ -149,7 +177,7 @@ fn a_reader_finds_a_key_that_moves() {
 #[test]
 fn a_reader_finds_a_key_that_moves_to_where_it_has_looked() {
     let twins = || {
-        let world = World::new(SMALLEST, &[TWINS[0], TWINS[1], TWINS[2], TWINS[3]]);
+        let world = World::new(CUCKOO, &[TWINS[0], TWINS[1], TWINS[2], TWINS[3]]);
         let guard = world.epochs.pin();
         assert!(world.index.remove_exact(&guard, hash(TWINS[0]), location(TWINS[0], 0)));
         drop(guard);
@@ -182,22 +210,26 @@ fn a_reader_finds_a_key_that_moves_to_where_it_has_looked() {
 
 #[test]
 fn a_reader_finds_a_key_while_its_table_grows() {
-    readers_always_find(SMALLEST, 6, |stats| stats.growths > 0);
+    readers_always_find(CUCKOO, 6, |stats| stats.growths > 0);
 }
 
 #[test]
 fn a_reader_finds_a_key_while_its_table_splits() {
-    readers_always_find(LARGEST, 5, |stats| stats.splits > 0);
+    readers_always_find(CUCKOO_LARGEST, 5, |stats| stats.splits > 0);
 }
 
 #[test]
 fn a_reader_finds_a_key_while_its_table_merges() {
-    let keys = keys_until(LARGEST, |stats| stats.splits > 0);
+    readers_find_while_tables_merge(CUCKOO_LARGEST);
+}
+
+fn readers_find_while_tables_merge(start: Start) {
+    let keys = keys_until(start, |stats| stats.splits > 0);
     let kept = [keys[0], keys[1]];
     for sought in kept {
         let keys = keys.clone();
         model(3, move || {
-            let world = World::new(LARGEST, &keys);
+            let world = World::new(start, &keys);
             for &key in &keys[2..] {
                 let guard = world.epochs.pin();
                 assert!(world.index.remove_exact(&guard, hash(key), location(key, 0)));
@@ -217,26 +249,33 @@ fn a_reader_finds_a_key_while_its_table_merges() {
 
 #[test]
 fn a_reader_sees_the_old_or_the_new_location() {
-    model(6, || {
-        let world = World::new(SMALLEST, &[1]);
+    readers_see_the_old_or_the_new_location(CUCKOO, &[1]);
+}
+
+/// The last of `keys` is updated.
+fn readers_see_the_old_or_the_new_location(start: Start, keys: &[u64]) {
+    let keys = keys.to_vec();
+    let key = *keys.last().expect("a key");
+    model(6, move || {
+        let world = World::new(start, &keys);
         let reader = {
             let world = world.clone();
             spawn(move || {
-                let first = world.find(1).expect("it is there throughout");
-                let second = world.find(1).expect("it is there throughout");
+                let first = world.find(key).expect("it is there throughout");
+                let second = world.find(key).expect("it is there throughout");
                 assert!(first.place() <= second.place(), "an older location came back");
             })
         };
-        assert_eq!(world.set(1, 1), Some(location(1, 0)));
+        assert_eq!(world.set(key, 1), Some(location(key, 0)));
         reader.join().expect("the reader found the key twice");
-        assert_eq!(world.find(1), Some(location(1, 1)));
+        assert_eq!(world.find(key), Some(location(key, 1)));
     });
 }
 
 #[test]
 fn two_writers_of_a_key_make_one_entry() {
     model(6, || {
-        let world = World::new(SMALLEST, &[]);
+        let world = World::new(CUCKOO, &[]);
         let other = {
             let world = world.clone();
             spawn(move || world.set(1, 1))
@@ -261,10 +300,14 @@ fn two_writers_of_a_key_make_one_entry() {
 
 #[test]
 fn no_update_is_lost_in_a_table_that_is_replaced() {
-    let keys = keys_until(SMALLEST, |stats| stats.growths > 0);
+    no_update_is_lost(CUCKOO);
+}
+
+fn no_update_is_lost(start: Start) {
+    let keys = keys_until(start, |stats| stats.growths > 0);
     model(5, move || {
         let (&new, present) = keys.split_last().expect("some keys");
-        let world = World::new(SMALLEST, present);
+        let world = World::new(start, present);
         let other = {
             let (world, key) = (world.clone(), present[0]);
             spawn(move || world.set(key, 1))
@@ -279,10 +322,10 @@ fn no_update_is_lost_in_a_table_that_is_replaced() {
 
 #[test]
 fn a_removed_key_stays_absent_while_others_move() {
-    let keys = keys_until(SMALLEST, |stats| stats.displacements > 0);
+    let keys = keys_until(CUCKOO, |stats| stats.displacements > 0);
     model(5, move || {
         let (&new, present) = keys.split_last().expect("some keys");
-        let world = World::new(SMALLEST, present);
+        let world = World::new(CUCKOO, present);
         let absent = new + 1;
         let reader = {
             let world = world.clone();
@@ -290,5 +333,125 @@ fn a_removed_key_stays_absent_while_others_move() {
         };
         assert_eq!(world.set(new, 0), None);
         reader.join().expect("the reader found nothing");
+    });
+}
+
+#[test]
+fn a_reader_finds_the_keys_of_a_tree_while_a_sub_bucket_is_added() {
+    readers_always_find(TREE, 6, |stats| stats.sub_buckets > 0);
+    readers_always_find(LIST, 6, |stats| stats.sub_buckets > 0);
+}
+
+#[test]
+fn a_reader_finds_the_keys_of_a_tree_while_it_grows() {
+    readers_always_find(TREE, 6, |stats| stats.growths > 0);
+}
+
+#[test]
+fn a_reader_finds_the_keys_of_a_tree_while_it_splits() {
+    readers_always_find(TREE_LARGEST, 5, |stats| stats.splits > 0);
+}
+
+#[test]
+fn a_reader_finds_the_keys_of_trees_while_they_merge() {
+    readers_find_while_tables_merge(TREE_LARGEST);
+}
+
+#[test]
+fn no_update_is_lost_in_a_tree_that_is_replaced() {
+    no_update_is_lost(TREE);
+}
+
+#[test]
+fn a_reader_of_a_sub_bucket_sees_the_old_or_the_new_location() {
+    readers_see_the_old_or_the_new_location(TREE, &TWINS[..3]);
+}
+
+#[test]
+fn two_writers_of_a_key_in_a_new_sub_bucket_make_one_entry() {
+    model(5, || {
+        let world = World::new(TREE, &TWINS[..2]);
+        let other = {
+            let world = world.clone();
+            spawn(move || world.set(TWINS[2], 1))
+        };
+        let mine = world.set(TWINS[2], 2);
+        let others = other.join().expect("the other writer is done");
+        assert_ne!(mine.is_some(), others.is_some(), "one of them came first");
+        let last = if mine.is_none() { 1 } else { 2 };
+        assert_eq!(world.find(TWINS[2]), Some(location(TWINS[2], last)));
+        let stats = world.index.stats();
+        assert_eq!((stats.items, stats.sub_buckets), (3, 1));
+    });
+}
+
+/// The first two of these lie in the root, the third in a sub-bucket. The first goes and comes
+/// back, and then the third does, which comes to lie in the root.
+#[test]
+fn a_reader_finds_a_key_of_a_tree_while_others_go_and_come_back() {
+    for sought in [TWINS[1], TWINS[2]] {
+        let other = if sought == TWINS[1] { TWINS[2] } else { TWINS[1] };
+        model(6, move || {
+            let world = World::new(TREE, &TWINS[..3]);
+            let reader = {
+                let world = world.clone();
+                spawn(move || {
+                    assert_eq!(world.find(sought), Some(location(sought, 0)));
+                    let found = world.find(other);
+                    assert!(found.is_none_or(|at| at.place() >> 4 == other));
+                })
+            };
+            for gone in [TWINS[0], other] {
+                let guard = world.epochs.pin();
+                assert!(world.index.remove_exact(&guard, hash(gone), location(gone, 0)));
+            }
+            assert_eq!(world.set(other, 1), None);
+            assert_eq!(world.set(TWINS[0], 1), None);
+            reader.join().expect("the reader found its key");
+            for (key, version) in [(sought, 0), (other, 1), (TWINS[0], 1)] {
+                assert_eq!(world.find(key), Some(location(key, version)));
+            }
+        });
+    }
+}
+
+/// Once a reader has found a key that is being inserted, it finds it for good.
+#[test]
+fn a_key_that_has_come_to_a_tree_stays() {
+    model(6, || {
+        let world = World::new(TREE, &TWINS[..2]);
+        let reader = {
+            let world = world.clone();
+            spawn(move || {
+                let first = world.find(TWINS[2]);
+                let second = world.find(TWINS[2]);
+                assert!(first.is_none() || second.is_some(), "it went away again");
+            })
+        };
+        assert_eq!(world.set(TWINS[2], 0), None);
+        reader.join().expect("the reader saw it come at most once");
+    });
+}
+
+/// The smallest tree has one sub-bucket, which the third twin has taken. When the other two are
+/// gone, three keys of another root bring about a table of the same size.
+#[test]
+fn a_reader_finds_a_key_of_a_tree_that_is_built_anew() {
+    model(5, || {
+        let world = World::new(TREE, &TWINS[..3]);
+        for key in &TWINS[..2] {
+            let guard = world.epochs.pin();
+            assert!(world.index.remove_exact(&guard, hash(*key), location(*key, 0)));
+        }
+        let reader = {
+            let world = world.clone();
+            spawn(move || assert_eq!(world.find(TWINS[2]), Some(location(TWINS[2], 0))))
+        };
+        for key in LOWEST {
+            assert_eq!(world.set(key, 0), None);
+        }
+        reader.join().expect("the reader found its key");
+        let stats = world.index.stats();
+        assert_eq!((stats.compactions, stats.growths, stats.sub_buckets), (1, 0, 1));
     });
 }

@@ -1,4 +1,5 @@
-//! The index against a `HashMap`, from random operations, through growth, splits and merges.
+//! The index against a `HashMap`, from random operations, through growth, splits and merges, each
+//! kind of index in turn.
 //!
 //! The item of key `k` lies at place `k << 4 | version`, so a location says which key it is for.
 #![cfg(not(loom))]
@@ -9,14 +10,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use common::{HeapSpace, mix};
-use larder_index::{Change, Full, Hash, Index, IndexError, Location, Options};
+use larder_index::{Change, Full, Hash, Index, IndexError, Kind, Location, Options};
 use memory::Epochs;
 use proptest::prelude::*;
 
-fn start(units: usize) -> (Index, Arc<Epochs>, Arc<HeapSpace>) {
+const KINDS: [Kind; 3] = [Kind::Cuckoo, Kind::Tree, Kind::List];
+
+fn start(kind: Kind, units: usize) -> (Index, Arc<Epochs>, Arc<HeapSpace>) {
     let epochs = Arc::new(Epochs::new());
     let space = Arc::new(HeapSpace::new(units));
-    let index = Index::new(Options::default(), epochs.clone(), space.clone())
+    let options = Options { kind, ..Options::default() };
+    let index = Index::new(options, epochs.clone(), space.clone())
         .expect("there is room for the first table");
     (index, epochs, space)
 }
@@ -112,89 +116,117 @@ fn apply(index: &Index, epochs: &Epochs, model: &mut HashMap<u64, Location>, ste
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn the_index_does_what_a_map_does(steps in prop::collection::vec(any_step(60_000), 1..24)) {
-        const KEYS: u64 = 80_000;
-        let (index, epochs, space) = start(usize::MAX >> 1);
-        let mut model = HashMap::new();
-        for step in &steps {
-            apply(&index, &epochs, &mut model, step);
-            prop_assert_eq!(index.stats().items, model.len() as u64);
-        }
-        for key in 0..KEYS {
-            prop_assert_eq!(find(&index, &epochs, key), model.get(&key).copied());
-        }
-        index.maintain();
-        let stats = index.stats();
-        prop_assert_eq!(stats.retired_bytes, 0);
-        prop_assert_eq!(stats.table_bytes as usize, space.used() * memory::space::TABLE_UNIT_BYTES);
+    fn the_cuckoo_does_what_a_map_does(steps in prop::collection::vec(any_step(60_000), 1..24)) {
+        does_what_a_map_does(Kind::Cuckoo, &steps);
+    }
+
+    #[test]
+    fn the_tree_does_what_a_map_does(steps in prop::collection::vec(any_step(60_000), 1..24)) {
+        does_what_a_map_does(Kind::Tree, &steps);
+    }
+
+    #[test]
+    fn the_list_does_what_a_map_does(steps in prop::collection::vec(any_step(60_000), 1..24)) {
+        does_what_a_map_does(Kind::List, &steps);
+    }
+}
+
+fn does_what_a_map_does(kind: Kind, steps: &[Step]) {
+    const KEYS: u64 = 80_000;
+    let (index, epochs, space) = start(kind, usize::MAX >> 1);
+    let mut model = HashMap::new();
+    for step in steps {
+        apply(&index, &epochs, &mut model, step);
+        assert_eq!(index.stats().items, model.len() as u64);
+    }
+    for key in 0..KEYS {
+        assert_eq!(find(&index, &epochs, key), model.get(&key).copied());
+    }
+    index.maintain();
+    let stats = index.stats();
+    assert_eq!(stats.retired_bytes, 0);
+    assert_eq!(stats.table_bytes as usize, space.used() * memory::space::TABLE_UNIT_BYTES);
+}
+
+/// The least occupancy in percent at which tables of a kind grow, on the average of many and for a
+/// single one.
+fn full_percent(kind: Kind) -> (u64, u64) {
+    match kind {
+        Kind::Cuckoo => (95, 98),
+        Kind::Tree => (58, 55),
+        Kind::List => (68, 65),
     }
 }
 
 #[test]
 fn tables_split_while_they_fill_and_merge_when_they_empty() {
-    const KEYS: u64 = 300_000;
-    let (index, epochs, space) = start(usize::MAX >> 1);
-    for key in 0..KEYS {
-        assert_eq!(set(&index, &epochs, key, location(key, 0)), Ok(None));
-    }
-    let full = index.stats();
-    assert!(full.splits >= 31 && full.growths >= 3 * full.splits, "{full:?}");
-    assert!(full.full_items * 100 >= full.full_slots * 95, "{full:?}");
-    for key in 0..KEYS {
-        assert_eq!(find(&index, &epochs, key), Some(location(key, 0)));
-        assert_eq!(find(&index, &epochs, key + KEYS), None);
-    }
-    for key in 1_000..KEYS {
-        assert!(index.remove_exact(&epochs.pin(), Hash(mix(key)), location(key, 0)));
-    }
-    // Each round shrinks or merges a table once.
-    while index.maintain() > 0 {}
-    let empty = index.stats();
-    assert_eq!((empty.items, empty.tables, space.used()), (1_000, 1, 4), "{empty:?}");
-    for key in 0..KEYS {
-        let expected = (key < 1_000).then(|| location(key, 0));
-        assert_eq!(find(&index, &epochs, key), expected);
+    for kind in KINDS {
+        const KEYS: u64 = 300_000;
+        let (index, epochs, space) = start(kind, usize::MAX >> 1);
+        for key in 0..KEYS {
+            assert_eq!(set(&index, &epochs, key, location(key, 0)), Ok(None));
+        }
+        let full = index.stats();
+        assert!(full.splits >= 31 && full.growths >= 3 * full.splits, "{full:?}");
+        assert!(full.full_items * 100 >= full.full_slots * full_percent(kind).0, "{full:?}");
+        assert_eq!(full.compactions, 0, "nothing was removed: {full:?}");
+        for key in 0..KEYS {
+            assert_eq!(find(&index, &epochs, key), Some(location(key, 0)));
+            assert_eq!(find(&index, &epochs, key + KEYS), None);
+        }
+        for key in 1_000..KEYS {
+            assert!(index.remove_exact(&epochs.pin(), Hash(mix(key)), location(key, 0)));
+        }
+        // Each round shrinks or merges a table once.
+        while index.maintain() > 0 {}
+        let empty = index.stats();
+        assert_eq!((empty.items, empty.tables, space.used()), (1_000, 1, 4), "{empty:?}");
+        for key in 0..KEYS {
+            let expected = (key < 1_000).then(|| location(key, 0));
+            assert_eq!(find(&index, &epochs, key), expected);
+        }
     }
 }
 
 #[test]
 fn without_memory_a_table_fills_up_and_then_refuses_without_deciding() {
-    let (index, epochs, _space) = start(4);
-    let mut decided = 0_u64;
-    let mut key = 0;
-    let refused = loop {
-        let result = index.update(&epochs.pin(), Hash(mix(key)), is_of(key), |old| {
-            decided += 1;
-            (Change::Set(location(key, 0)), old)
-        });
-        if result.is_err() {
-            break key;
+    for kind in KINDS {
+        let (index, epochs, _space) = start(kind, 4);
+        let mut decided = 0_u64;
+        let mut key = 0;
+        let refused = loop {
+            let result = index.update(&epochs.pin(), Hash(mix(key)), is_of(key), |old| {
+                decided += 1;
+                (Change::Set(location(key, 0)), old)
+            });
+            if result.is_err() {
+                break key;
+            }
+            key += 1;
+        };
+        assert_eq!(decided, refused);
+        let stats = index.stats();
+        assert_eq!(stats.items, refused);
+        assert!(stats.items * 100 >= stats.slots * full_percent(kind).1, "{stats:?}");
+        // What is there can still be changed and removed.
+        assert_eq!(set(&index, &epochs, 7, location(7, 1)), Ok(Some(location(7, 0))));
+        let remove = |_| (Change::Remove, ());
+        let hash = Hash(mix(refused));
+        assert_eq!(index.update_present(&epochs.pin(), hash, is_of(refused), remove), None);
+        // Removals make room: in a cuckoo table anywhere, in a tree only on the key's own path.
+        let gone = if kind == Kind::Cuckoo { 200 } else { refused };
+        for key in 0..gone {
+            let at = location(key, u64::from(key == 7));
+            assert!(index.remove_exact(&epochs.pin(), Hash(mix(key)), at));
         }
-        key += 1;
-    };
-    assert_eq!(decided, refused);
-    let stats = index.stats();
-    assert_eq!(stats.items, refused);
-    assert!(stats.items * 100 >= stats.slots * 98, "{stats:?}");
-    // What is there can still be changed and removed, and a removal makes room.
-    assert_eq!(set(&index, &epochs, 7, location(7, 1)), Ok(Some(location(7, 0))));
-    let absent = index.update_present(&epochs.pin(), Hash(mix(refused)), is_of(refused), |_| {
-        (Change::Remove, ())
-    });
-    assert_eq!(absent, None);
-    for key in 0..200 {
-        assert!(index.remove_exact(
-            &epochs.pin(),
-            Hash(mix(key)),
-            location(key, u64::from(key == 7))
-        ));
+        assert_eq!(set(&index, &epochs, refused, location(refused, 0)), Ok(None));
     }
-    assert_eq!(set(&index, &epochs, refused, location(refused, 0)), Ok(None));
 }
 
+/// Only what shares every hash bit with many others is refused although there is memory.
 #[test]
 fn keys_that_share_every_hash_bit_fill_two_buckets_and_no_more() {
-    let (index, epochs, space) = start(usize::MAX >> 1);
+    let (index, epochs, space) = start(Kind::Cuckoo, usize::MAX >> 1);
     let same = |key: u64| {
         index.update(&epochs.pin(), Hash(mix(42)), is_of(key), |_| {
             (Change::Set(location(key, 0)), ())
@@ -213,14 +245,66 @@ fn keys_that_share_every_hash_bit_fill_two_buckets_and_no_more() {
     assert_eq!(index.candidate(&epochs.pin(), Hash(!mix(42))), None);
 }
 
+/// In a tree they make one long path, which ends with the pool of the largest table.
+#[test]
+fn keys_that_share_every_hash_bit_make_a_path_as_long_as_the_largest_pool() {
+    for kind in [Kind::Tree, Kind::List] {
+        let (index, epochs, space) = start(kind, usize::MAX >> 1);
+        let hash = Hash(mix(42));
+        let same = |key: u64| {
+            let set = |_| (Change::Set(location(key, 0)), ());
+            index.update(&epochs.pin(), hash, |_| false, set)
+        };
+        let refused = (0..100_000).find(|&key| same(key) == Err(Full));
+        let refused = refused.expect("the pool ends");
+        index.maintain();
+        assert_eq!(space.used(), 7, "the largest table and no other");
+        let lines = index.lookup_lines(&epochs.pin(), hash, |_| false) as u64;
+        assert_eq!(refused, 7 * lines);
+        for key in 0..refused {
+            let found = index.find(&epochs.pin(), hash, is_of(key));
+            assert_eq!(found, Some(location(key, 0)));
+        }
+        assert!(index.candidate(&epochs.pin(), hash).is_some());
+        assert_eq!(index.candidate(&epochs.pin(), Hash(!mix(42))), None);
+    }
+}
+
+/// Items that come and go leave sub-buckets with nothing in them. A table whose pool these have
+/// used up is built anew in the same size, however often that happens.
+#[test]
+fn a_tree_whose_items_come_and_go_does_not_grow() {
+    for kind in [Kind::Tree, Kind::List] {
+        let (index, epochs, space) = start(kind, usize::MAX >> 1);
+        for key in 0..3_000 {
+            assert_eq!(set(&index, &epochs, key, location(key, 0)), Ok(None));
+        }
+        for key in 3_000..200_000_u64 {
+            let gone = key - 3_000;
+            assert!(index.remove_exact(&epochs.pin(), Hash(mix(gone)), location(gone, 0)));
+            assert_eq!(set(&index, &epochs, key, location(key, 0)), Ok(None));
+        }
+        let stats = index.stats();
+        assert!(stats.compactions > 3 && stats.growths == 0, "{stats:?}");
+        for key in 0..200_000 {
+            let expected = (key >= 197_000).then(|| location(key, 0));
+            assert_eq!(find(&index, &epochs, key), expected);
+        }
+        index.maintain();
+        assert_eq!(space.used(), 4);
+    }
+}
+
 #[test]
 fn an_index_needs_memory_to_start() {
-    let epochs = Arc::new(Epochs::new());
-    let space = Arc::new(HeapSpace::new(7));
-    let options = Options { initial_items: 20_000, ..Options::default() };
-    let result = Index::new(options, epochs, space.clone());
-    assert_eq!(result.err(), Some(IndexError::NoMemory));
-    assert_eq!(space.used(), 0);
+    for kind in KINDS {
+        let epochs = Arc::new(Epochs::new());
+        let space = Arc::new(HeapSpace::new(7));
+        let options = Options { kind, initial_items: 20_000, ..Options::default() };
+        let result = Index::new(options, epochs, space.clone());
+        assert_eq!(result.err(), Some(IndexError::NoMemory));
+        assert_eq!(space.used(), 0);
+    }
 }
 
 /// Items come to flash in the order of their hashes. A table whose keys all lie in one of its
@@ -228,48 +312,74 @@ fn an_index_needs_memory_to_start() {
 /// is full.
 #[test]
 fn keys_that_come_in_the_order_of_their_hashes_find_room() {
-    let (index, epochs, space) = start(1 << 12);
-    let mut keys: Vec<u64> = (0..400_000).collect();
-    keys.sort_unstable_by_key(|&key| mix(key));
-    for &key in &keys {
-        assert_eq!(set(&index, &epochs, key, location(key, 0)), Ok(None), "key {key}");
+    for (kind, bytes_max) in [(Kind::Cuckoo, 16), (Kind::Tree, 24), (Kind::List, 24)] {
+        let (index, epochs, space) = start(kind, 1 << 12);
+        let mut keys: Vec<u64> = (0..400_000).collect();
+        keys.sort_unstable_by_key(|&key| mix(key));
+        for &key in &keys {
+            assert_eq!(set(&index, &epochs, key, location(key, 0)), Ok(None), "key {key}");
+        }
+        for &key in &keys {
+            assert_eq!(find(&index, &epochs, key), Some(location(key, 0)));
+        }
+        let bytes = space.used() * memory::space::TABLE_UNIT_BYTES;
+        assert!(bytes < bytes_max * keys.len(), "{kind:?}: {bytes} for {} keys", keys.len());
     }
-    for &key in &keys {
-        assert_eq!(find(&index, &epochs, key), Some(location(key, 0)));
-    }
-    let bytes = space.used() * memory::space::TABLE_UNIT_BYTES;
-    assert!(bytes < 16 * keys.len(), "{bytes} bytes for {} keys", keys.len());
 }
 
 /// What a flush makes void leaves the index table by table.
 #[test]
 fn what_is_dismissed_is_gone_and_the_rest_is_found() {
-    let (index, epochs, _space) = start(1 << 12);
-    for key in 0..50_000 {
-        set(&index, &epochs, key, location(key, 0)).expect("there is room");
+    for kind in KINDS {
+        let (index, epochs, _space) = start(kind, 1 << 12);
+        for key in 0..50_000 {
+            set(&index, &epochs, key, location(key, 0)).expect("there is room");
+        }
+        let (mut at, mut dismissed) = (Some(Hash(0)), 0);
+        while let Some(hash) = at {
+            at = index.remove_where(&epochs.pin(), hash, |location| {
+                let goes = (location.place() >> 4).is_multiple_of(3);
+                dismissed += u32::from(goes);
+                goes
+            });
+        }
+        assert_eq!(dismissed, 50_000_u32.div_ceil(3));
+        for key in 0..50_000_u64 {
+            let expected = (!key.is_multiple_of(3)).then(|| location(key, 0));
+            assert_eq!(find(&index, &epochs, key), expected);
+        }
+        assert_eq!(index.stats().items, u64::from(50_000 - dismissed));
     }
-    let (mut at, mut dismissed) = (Some(Hash(0)), 0);
-    while let Some(hash) = at {
-        at = index.remove_where(&epochs.pin(), hash, |location| {
-            let goes = (location.place() >> 4).is_multiple_of(3);
-            dismissed += u32::from(goes);
-            goes
-        });
+}
+
+/// A flush empties a tree without giving its sub-buckets back. What is stored then finds room.
+#[test]
+fn an_emptied_tree_takes_new_keys() {
+    for kind in KINDS {
+        let (index, epochs, _space) = start(kind, 1 << 12);
+        for round in 0..4_u64 {
+            for key in round * 50_000..(round + 1) * 50_000 {
+                assert_eq!(set(&index, &epochs, key, location(key, 0)), Ok(None));
+            }
+            let mut at = Some(Hash(0));
+            while let Some(hash) = at {
+                at = index.remove_where(&epochs.pin(), hash, |_| true);
+            }
+        }
+        let stats = index.stats();
+        assert_eq!(stats.items, 0);
+        assert!(stats.table_bytes < 50_000 * 24, "{stats:?}");
     }
-    assert_eq!(dismissed, 50_000_u32.div_ceil(3));
-    for key in 0..50_000_u64 {
-        let expected = (!key.is_multiple_of(3)).then(|| location(key, 0));
-        assert_eq!(find(&index, &epochs, key), expected);
-    }
-    assert_eq!(index.stats().items, u64::from(50_000 - dismissed));
 }
 
 /// Of two that answer, the one that is sure wins, wherever it lies; only without it the other.
 #[test]
 fn what_has_the_key_for_sure_comes_before_what_perhaps_has_it() {
     use larder_index::Match;
-    for (first, second) in [(1, 2), (2, 1)] {
-        let (index, epochs, _space) = start(1 << 8);
+    let orders = [(1, 2), (2, 1)];
+    for (kind, (first, second)) in KINDS.into_iter().flat_map(|kind| orders.map(|one| (kind, one)))
+    {
+        let (index, epochs, _space) = start(kind, 1 << 8);
         let (guard, hash) = (epochs.pin(), Hash(mix(1)));
         for tier in [first, second] {
             let add = |_: Option<Location>| (Change::Set(Location::new(tier, 7)), ());

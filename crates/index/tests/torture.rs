@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use common::{HeapSpace, mix};
-use larder_index::{Change, Hash, Index, Location, Options};
+use larder_index::{Change, Hash, Index, Kind, Location, Options};
 use memory::Epochs;
 
 const PERMANENT: u64 = 4_000;
@@ -29,11 +29,11 @@ struct World {
 }
 
 impl World {
-    fn new(units: usize) -> Self {
+    fn new(kind: Kind, units: usize) -> Self {
         let epochs = Arc::new(Epochs::new());
         let space = Arc::new(HeapSpace::new(units));
         // Two paths make the longest walks, and so the most moves.
-        let options = Options { initial_items: 0, paths: 2 };
+        let options = Options { kind, initial_items: 0, paths: 2 };
         let index = Index::new(options, epochs.clone(), space).expect("there is memory");
         let world = Self { index, epochs, done: AtomicBool::new(false) };
         for key in 0..PERMANENT {
@@ -119,15 +119,50 @@ fn run(world: &World, write: impl Fn(u64) + Sync) {
 #[test]
 fn permanent_keys_are_found_in_a_table_filled_to_the_brim() {
     // One table without memory to grow: 8176 slots, always as full as they can be.
-    let world = World::new(4);
+    let world = World::new(Kind::Cuckoo, 4);
     run(&world, |thread| world.churn(thread, 2_050, 400_000));
     let stats = world.index.stats();
     assert!(stats.displacements > 100_000, "{stats:?}");
 }
 
+/// A tree without memory refuses a key for which another has to go from the same path, so a writer
+/// may have to remove all that it has.
 #[test]
-fn permanent_keys_are_found_while_tables_grow_split_shrink_and_merge() {
-    let world = World::new(usize::MAX >> 1);
+fn permanent_keys_are_found_in_a_tree_without_memory() {
+    for kind in [Kind::Tree, Kind::List] {
+        let world = World::new(kind, 4);
+        run(&world, |thread| {
+            let refused = (0..200_000_u64).filter(|turn| {
+                let key = PASSING + (thread << 24) + turn;
+                let is_in = world.insert(key);
+                assert_eq!(world.contains(key), is_in);
+                assert_eq!(world.remove(key), is_in);
+                !is_in
+            });
+            assert!(refused.count() < 100_000, "most find room");
+        });
+        let stats = world.index.stats();
+        assert!(stats.sub_buckets > 200 && stats.growths == 0, "{stats:?}");
+    }
+}
+
+#[test]
+fn permanent_keys_are_found_while_cuckoo_tables_grow_split_shrink_and_merge() {
+    permanent_keys_are_found_while_tables_grow_split_shrink_and_merge(Kind::Cuckoo);
+}
+
+#[test]
+fn permanent_keys_are_found_while_trees_grow_split_shrink_and_merge() {
+    permanent_keys_are_found_while_tables_grow_split_shrink_and_merge(Kind::Tree);
+}
+
+#[test]
+fn permanent_keys_are_found_while_lists_grow_split_shrink_and_merge() {
+    permanent_keys_are_found_while_tables_grow_split_shrink_and_merge(Kind::List);
+}
+
+fn permanent_keys_are_found_while_tables_grow_split_shrink_and_merge(kind: Kind) {
+    let world = World::new(kind, usize::MAX >> 1);
     run(&world, |thread| {
         for _ in 0..3 {
             world.churn(thread, 40_000, 100_000);

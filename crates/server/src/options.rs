@@ -11,9 +11,9 @@ mod help;
 use std::path::PathBuf;
 
 use ::io::device::ReadMethod;
-pub use declare::policy_name;
 use declare::{DECLARATIONS, Declaration, Kind};
-use larder::Policy;
+pub use declare::{index_name, policy_name};
+use larder::{IndexKind, Policy};
 use protocol::Dialect;
 
 /// Everything that can be chosen at the start.
@@ -41,6 +41,8 @@ pub struct Options {
     pub item_bytes_min: Option<usize>,
     /// Who stays when memory is full.
     pub policy: Policy,
+    /// How items are found.
+    pub index: IndexKind,
     /// `set`, `add` and `replace` may have a cost behind the length.
     pub text_cost: bool,
     /// Microseconds of a unit of cost, where costs are counted in units.
@@ -114,6 +116,7 @@ impl Default for Options {
             growth_factor: None,
             item_bytes_min: None,
             policy: Policy::default(),
+            index: IndexKind::default(),
             text_cost: false,
             cost_unit_us: 0,
             measure_costs: None,
@@ -392,6 +395,18 @@ mod tests {
             assert_eq!(declare::policy_name(options.policy), policy);
         }
         for line in ["--policy", "--policy CLOCK", "--policy cost", "--policy clock,cost-clock"] {
+            refused(line);
+        }
+    }
+
+    #[test]
+    fn how_items_are_found_is_chosen() {
+        assert_eq!(serve("").index, IndexKind::Cuckoo);
+        for (name, kind) in [("cuckoo", IndexKind::Cuckoo), ("tree", IndexKind::Tree)] {
+            assert_eq!(serve(&format!("--index {name}")).index, kind);
+            assert_eq!(declare::index_name(kind), name);
+        }
+        for line in ["--index", "--index list", "--index TREE", "--index cuckoo,tree"] {
             refused(line);
         }
     }

@@ -301,6 +301,7 @@ fn builder(
         .item_bytes_max(options.item_bytes_max)
         .evict(options.evict)
         .policy(options.policy)
+        .index(options.index)
         .cost_unit_us(options.cost_unit_us)
         .compress(options.compressed)
         .observer(evictions);
@@ -330,7 +331,7 @@ fn builder(
 /// Says what the index can lead to on flash, or why there is too much of it: before the file is
 /// made.
 fn fit_flash(options: &Options, memory_bytes: usize, bytes: u64) -> Result<(), String> {
-    let fit = FlashFit::new(memory_bytes as u64, bytes);
+    let fit = FlashFit::new(memory_bytes as u64, bytes, options.index);
     let fit = fit.map_err(|misfit| format!("--flash is too large for -m: {misfit}"))?;
     if options.verbosity > 0 {
         let FlashFit { items_max, item_bytes_min } = fit;

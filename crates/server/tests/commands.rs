@@ -2,11 +2,44 @@
 
 mod common;
 
+use std::process::Command;
+
 use common::Server;
 
 #[test]
 fn classic_commands() {
-    let server = Server::start(&[]);
+    check_classic_commands(&[]);
+}
+
+#[test]
+fn classic_commands_over_a_tree() {
+    check_classic_commands(&["--index", "tree"]);
+}
+
+#[test]
+fn the_kind_of_index_is_told_and_can_be_chosen() {
+    for (options, kind) in [(&[][..], "cuckoo"), (&["--index", "tree"][..], "tree")] {
+        let server = Server::start(options);
+        let mut client = server.connect();
+        client.send(b"stats settings\r\n");
+        let text = client.read_to("END\r\n");
+        assert!(text.contains(&format!("STAT index {kind}\r\n")), "{text}");
+    }
+    for kind in ["list", "hash", ""] {
+        let arguments = ["-p", "0", "--index", kind];
+        let output = Command::new(env!("CARGO_BIN_EXE_larder")).args(arguments).output();
+        let output = output.expect("it runs");
+        assert_eq!(output.status.code(), Some(64));
+        let text = String::from_utf8(output.stderr).expect("text");
+        assert!(
+            text.contains(&format!("no index is called {kind}; cuckoo, tree are known")),
+            "{text}"
+        );
+    }
+}
+
+fn check_classic_commands(options: &[&str]) {
+    let server = Server::start(options);
     let mut client = server.connect();
     for (request, answer) in [
         ("get a\r\n", "END\r\n"),

@@ -164,20 +164,22 @@ fn nothing_is_saved_if_that_is_not_wanted() {
 fn flash_that_memory_cannot_index_is_refused_before_its_file_is_made() {
     let folder = tempfile::tempdir().expect("a folder for the device");
     let path = folder.path().join("flash");
-    let try_start = |memory: &str, flash_mib: u64| {
+    let try_start = |memory: &str, flash_mib: u64, index: &str| {
         let flash = format!("{}:{flash_mib}m", path.display());
-        let arguments = ["-p", "0", "-m", memory, "--flash", &flash];
+        let arguments = ["-p", "0", "-m", memory, "--index", index, "--flash", &flash];
         let output = Command::new(env!("CARGO_BIN_EXE_larder")).args(arguments).output();
         let output = output.expect("it runs");
         assert!(!output.status.success() && !path.exists());
         String::from_utf8(output.stderr).expect("text")
     };
-    let text = try_start("64", 2 << 20);
+    let text = try_start("64", 2 << 20, "cuckoo");
     for part in ["2097152 MiB of flash hold", "9 bytes for each", "half of the 64 MiB", "at most"] {
         assert!(text.contains(part), "{part:?} in {text}");
     }
     let least = text.trim_end().rsplit_once(" MiB of memory at least").expect("the least").0;
     let least: u64 = least.rsplit(' ').next().and_then(|it| it.parse().ok()).expect("a number");
     assert!((8000..10_000).contains(&least), "{text}");
-    assert!(try_start("8", 1024).contains("may take a quarter of the 8 MiB"));
+    let text = try_start("64", 2 << 20, "tree");
+    assert!(text.contains("19 bytes for each"), "{text}");
+    assert!(try_start("8", 1024, "cuckoo").contains("may take a quarter of the 8 MiB"));
 }

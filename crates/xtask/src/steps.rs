@@ -158,12 +158,13 @@ pub fn miri() -> Result<bool> {
         .map(|()| true)
 }
 
-/// Whether resident memory stays within the limit, under every policy, and without a compressed
-/// zone.
+/// Whether resident memory stays within the limit, under every policy, without a compressed zone,
+/// and over a tree.
 fn memory_limit() -> Result {
     let policies =
         ["clock", "cost-clock", "gd-wheel", "lru"].map(|name| format!("--policy {name}"));
-    for options in policies.into_iter().chain(["--compressed off".to_owned()]) {
+    let others = ["--compressed off", "--index tree"].map(str::to_owned);
+    for options in policies.into_iter().chain(others) {
         Run::new("target/release/larder-bench rss --quick --larder-args").arg(options).run()?;
     }
     Ok(())

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use index::{Change, Hash, Index, Location, Options, Stats};
+use index::{Change, Hash, Index, Kind, Location, Options, Stats};
 use memory::{Arena, ArenaTables, Epochs};
 
 use super::{Items, Key, Table, Touched, hash};
@@ -29,13 +29,18 @@ pub struct LarderIndex {
 impl LarderIndex {
     /// An index that grows with its items; `ahead` asks for a batch's lines before it is looked up.
     pub fn growing(items: Items, ahead: bool) -> LarderIndex {
-        let arena_bytes = items.len() * 16 + (64 << 20);
-        LarderIndex::new(items, arena_bytes, Options::default(), ahead)
+        LarderIndex::of_kind(Kind::Cuckoo, items, ahead)
+    }
+
+    /// The same of another kind.
+    pub fn of_kind(kind: Kind, items: Items, ahead: bool) -> LarderIndex {
+        let arena_bytes = items.len() * 32 + (64 << 20);
+        LarderIndex::new(items, arena_bytes, Options { kind, ..Options::default() }, ahead)
     }
 
     /// An index of two tables that cannot grow.
     pub fn fixed(items: Items, paths: usize) -> LarderIndex {
-        let options = Options { initial_items: ITEMS_OF_TWO, paths };
+        let options = Options { initial_items: ITEMS_OF_TWO, paths, ..Options::default() };
         LarderIndex::new(items, ARENA_BYTES_FIXED, options, false)
     }
 
@@ -45,6 +50,11 @@ impl LarderIndex {
         let space = Arc::new(ArenaTables::new(Arc::new(arena)));
         let index = Index::new(options, Arc::clone(&epochs), space);
         LarderIndex { index: index.expect("there is memory to start"), epochs, items, ahead }
+    }
+
+    /// Whether a batch's lines are asked for before it is looked up.
+    pub fn set_ahead(&mut self, ahead: bool) {
+        self.ahead = ahead;
     }
 
     /// The index's own counters.
@@ -83,14 +93,14 @@ impl Table for LarderIndex {
         wanted.chunks(BATCH).map(|batch| self.find_batch(batch)).sum()
     }
 
-    /// Items only: the index does not tell in which of its two lines it found a word.
     fn touched(&self, wanted: &Key) -> Option<Touched> {
         let mut touched = Touched::default();
         let guard = self.epochs.pin();
-        self.index.find(&guard, Hash(hash(wanted)), |location| {
+        let lines = self.index.lookup_lines(&guard, Hash(hash(wanted)), |location| {
             touched.items += 1;
             self.is(location, wanted)
         });
+        touched.lines = lines as u64;
         Some(touched)
     }
 

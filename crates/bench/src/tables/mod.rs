@@ -108,6 +108,8 @@ pub trait Table: Sync {
 
 #[cfg(test)]
 mod tests {
+    use index::Kind;
+
     use super::{Chaining, Cuckoo, LarderIndex, Links, Locking, Settings, Table, hash, items, key};
 
     const COUNT: u32 = 20_000;
@@ -119,6 +121,11 @@ mod tests {
             ("chains".into(), Box::new(Chaining::<()>::new(items.clone(), 1))),
             ("chains with LRU".into(), Box::new(Chaining::<Links>::new(items.clone(), 16))),
             ("larder".into(), Box::new(LarderIndex::growing(items.clone(), false))),
+            ("larder tree".into(), Box::new(LarderIndex::of_kind(Kind::Tree, items.clone(), true))),
+            (
+                "larder list".into(),
+                Box::new(LarderIndex::of_kind(Kind::List, items.clone(), false)),
+            ),
             ("larder ahead".into(), Box::new(LarderIndex::growing(items.clone(), true))),
         ];
         for locking in [Locking::Global, Locking::Striped, Locking::Optimistic] {

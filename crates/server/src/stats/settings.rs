@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use ::io::device::ReadMethod;
 
 use super::Stats;
-use crate::options::policy_name;
+use crate::options::{index_name, policy_name};
 use crate::server::Server;
 
 fn yes_no(value: bool) -> &'static str {
@@ -26,6 +26,7 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     stats.line("oldest", 0);
     stats.line("evictions", if options.evict { "on" } else { "off" });
     stats.line("policy", policy_name(options.policy));
+    stats.line("index", index_name(options.index));
     stats.line("cost_unit_us", options.cost_unit_us);
     stats.line("text_cost", yes_no(options.text_cost));
     stats.line("compressed", yes_no(server.cache.stats().compressed.is_some()));

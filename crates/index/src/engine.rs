@@ -1,0 +1,194 @@
+//! What all kinds of index have in common: the parts, how they start and end, and how a hash
+//! becomes a view of a table. Where in a table a key's words lie is the business of a [`Layout`].
+
+use std::sync::Arc;
+
+use crate::directory::{Directory, Entry, next_prefix};
+use crate::growth::{Growth, allocate};
+use crate::index::IndexError;
+use crate::layout::Layout;
+use crate::location::Hash;
+use crate::shape::{REST_BITS_MAX, Shape, tag_of};
+use crate::table::{Table, UNITS_MAX, UNITS_MIN};
+use memory::{Epochs, Guard, TableSpace};
+use stdx::sync::atomic::{AtomicPtr, Ordering};
+use stdx::sync::{Mutex, lock};
+
+/// The deepest directory at the start: a million tables, 64 GiB, eight thousand million items.
+const START_DEPTH_MAX: u32 = 20;
+
+/// How many times the number of tables may double after the start. The rest of a hash is then 14
+/// bits long, still ten times a table's buckets, so that these are used evenly.
+pub(crate) const DEEPER_MAX: u32 = 18;
+
+/// An index of one layout.
+pub(crate) struct Engine<L> {
+    directory: AtomicPtr<Directory>,
+    /// How many upper bits of a hash are used.
+    hash_bits: u32,
+    pub(crate) layout: L,
+    pub(crate) epochs: Arc<Epochs>,
+    pub(crate) space: Arc<dyn TableSpace>,
+    /// What changes when tables come and go. Taken after table locks, never before.
+    pub(crate) growth: Mutex<Growth>,
+}
+
+/// A hash as one table sees it.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'g, L: Layout> {
+    pub(crate) table: Table<'g>,
+    pub(crate) entry: Entry,
+    pub(crate) layout: L,
+    pub(crate) shape: Shape,
+    pub(crate) tag: u32,
+    /// Where the search for the key begins.
+    pub(crate) home: L::Home,
+}
+
+impl<L: Layout> Engine<L> {
+    /// An empty index with room for so many items.
+    pub(crate) fn new(
+        layout: L,
+        initial_items: usize,
+        epochs: Arc<Epochs>,
+        space: Arc<dyn TableSpace>,
+    ) -> Result<Self, IndexError> {
+        let (depth, units) = start_size::<L>(initial_items)?;
+        let mut entries = Vec::with_capacity(1 << depth);
+        while entries.len() < 1 << depth {
+            let Some(memory) = allocate::<L>(&*space, units) else {
+                for entry in entries {
+                    let memory = Entry::memory(entry);
+                    // SAFETY: allocated above and shown to nobody.
+                    unsafe { memory.release(&*space) };
+                }
+                return Err(IndexError::NoMemory);
+            };
+            entries.push(Entry::new(memory, depth));
+        }
+        let directory = Box::new(Directory::new(entries.into_iter()));
+        Ok(Self {
+            directory: AtomicPtr::new(Box::into_raw(directory)),
+            hash_bits: depth + REST_BITS_MAX,
+            layout,
+            epochs,
+            space,
+            growth: Mutex::new(Growth::default()),
+        })
+    }
+
+    /// What `hash` leads to now.
+    #[inline]
+    pub(crate) fn view<'g>(&self, guard: &'g Guard<'_>, hash: Hash) -> View<'g, L> {
+        let entry = self.directory(guard).entry(hash.0);
+        // SAFETY: the entry was in the directory while the guard was pinned, so its table is not
+        // released before the guard is dropped.
+        let table = unsafe { entry.memory().table() };
+        let shape = self.shape(entry);
+        let tag = tag_of(hash.0, self.hash_bits);
+        let primary = shape.primary(shape.rest_of(hash.0, self.hash_bits));
+        View { table, entry, layout: self.layout, shape, tag, home: L::home(shape, primary, tag) }
+    }
+
+    /// The directory of this moment.
+    #[inline]
+    pub(crate) fn directory<'g>(&self, guard: &'g Guard<'_>) -> &'g Directory {
+        debug_assert!(
+            std::ptr::eq(guard.epochs(), &*self.epochs),
+            "the guard belongs to this index's epochs"
+        );
+        // Acquire: partner is the release in `set_directory`.
+        let directory = self.directory.load(Ordering::Acquire);
+        // SAFETY: a directory is freed only when nobody is pinned who could have loaded it.
+        unsafe { &*directory }
+    }
+
+    /// The directory as the holder of the growth lock sees it: nobody else replaces it.
+    pub(crate) fn directory_of(&self, _growth: &Growth) -> &Directory {
+        let directory = self.directory.load(Ordering::Relaxed);
+        // SAFETY: only the holder of the growth lock retires a directory, and the reference to what
+        // the lock guards keeps it held.
+        unsafe { &*directory }
+    }
+
+    /// Puts a new directory in place of the current one, which the caller retires. The caller
+    /// holds the growth lock.
+    pub(crate) fn set_directory(&self, directory: Directory) -> *mut Directory {
+        let new = Box::into_raw(Box::new(directory));
+        let old = self.directory.load(Ordering::Relaxed);
+        // Release: partner is the acquire in `directory`.
+        self.directory.store(new, Ordering::Release);
+        old
+    }
+
+    /// The shape of the table in `entry`.
+    #[inline]
+    pub(crate) fn shape(&self, entry: Entry) -> Shape {
+        Shape { buckets: L::primaries(entry.units()), rest_bits: self.hash_bits - entry.depth() }
+    }
+
+    /// The depth every table had at the start: none is ever less deep.
+    pub(crate) fn depth_min(&self) -> u32 {
+        self.hash_bits - REST_BITS_MAX
+    }
+
+    /// The depth at which a table cannot split any more.
+    pub(crate) fn depth_max(&self) -> u32 {
+        self.depth_min() + DEEPER_MAX
+    }
+}
+
+/// The depth and the units of the first tables.
+fn start_size<L: Layout>(items: usize) -> Result<(u32, usize), IndexError> {
+    let mut depth = 0;
+    while items.div_ceil(1 << depth) > L::comfortable_items(UNITS_MAX) {
+        depth += 1;
+        if depth > START_DEPTH_MAX {
+            return Err(IndexError::TooManyItems);
+        }
+    }
+    let items_per_table = items.div_ceil(1 << depth);
+    let units = (UNITS_MIN..UNITS_MAX)
+        .find(|&units| items_per_table <= L::comfortable_items(units))
+        .unwrap_or(UNITS_MAX);
+    Ok((depth, units))
+}
+
+impl<L> Drop for Engine<L> {
+    fn drop(&mut self) {
+        lock(&self.growth).release_all(&*self.space);
+        let raw = self.directory.load(Ordering::Relaxed);
+        // SAFETY: it came from a box, and nobody else has the index any more.
+        let directory = unsafe { Box::from_raw(raw) };
+        let mut at = Some(0);
+        while let Some(hash) = at {
+            let entry = directory.entry(hash);
+            // SAFETY: as above, and each table is met once.
+            unsafe { entry.memory().release(&*self.space) };
+            at = next_prefix(hash, entry.depth());
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::cuckoo::Cuckoo;
+    use crate::tree::Tree;
+
+    #[test]
+    fn an_index_starts_no_larger_than_it_must() {
+        check::<Cuckoo>(6_000, 11_000, 12_000);
+        check::<Tree>(3_000, 5_500, 6_500);
+    }
+
+    fn check<L: Layout>(smallest: usize, largest: usize, two: usize) {
+        assert_eq!(start_size::<L>(0), Ok((0, UNITS_MIN)));
+        assert_eq!(start_size::<L>(smallest), Ok((0, UNITS_MIN)));
+        assert_eq!(start_size::<L>(largest), Ok((0, UNITS_MAX)));
+        assert_eq!(start_size::<L>(two), Ok((1, UNITS_MIN)));
+        let items = L::comfortable_items(UNITS_MAX) << START_DEPTH_MAX;
+        assert_eq!(start_size::<L>(items), Ok((START_DEPTH_MAX, UNITS_MAX)));
+        assert_eq!(start_size::<L>(items + 1), Err(IndexError::TooManyItems));
+    }
+}
