@@ -11,6 +11,7 @@
 //! available here": such a figure is never filled in from memory. Counts (bytes, moves, cache
 //! lines) are the same on every machine; times are medians of interleaved rounds with their range.
 
+pub mod cavast;
 mod data;
 mod gd_wheel;
 mod measure;
@@ -30,7 +31,8 @@ use crate::values::ValueChoice;
 use crate::workload::requests::Requests;
 
 /// Every paper whose experiments can be run.
-const PAPERS: &[&Paper] = &[&memc3::PAPER, &gd_wheel::PAPER, &zexpander::PAPER, &slimcache::PAPER];
+const PAPERS: &[&Paper] =
+    &[&memc3::PAPER, &gd_wheel::PAPER, &zexpander::PAPER, &slimcache::PAPER, &cavast::PAPER];
 /// Stands for all experiments of a paper.
 const ALL: &str = "all";
 /// The scale with `--quick`.
