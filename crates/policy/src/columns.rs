@@ -19,8 +19,8 @@
 //!
 //! *Of equally cold chunks the first one from a random start on goes first.* Slabs lie at multiples
 //! of the cache's span, so that equal offsets in all of them meet the same sets. With a fixed order
-//! the hottest item of every slab went to its first chunk, and these few sets then had all of them:
-//! in the simulation that cost 8 points of hits. So
+//! the hottest item of every slab goes to its first chunk, these few sets have all of them, and
+//! more is missed than if nothing had moved. So
 //!
 //! * no pair lies within one zone;
 //! * with temperatures that do not change, a pass that was not cut short leaves nothing for the
