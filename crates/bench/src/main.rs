@@ -88,6 +88,9 @@ enum Command {
     Record(trace::record::RecordOptions),
     /// Answer every request with the same bytes.
     NullServer(null_server::NullOptions),
+    /// Read lines of a buffer: what `paper cavast cachegrind` has counted.
+    #[command(hide = true)]
+    Touch(paper::cavast::cachegrind::TouchOptions),
 }
 
 fn main() -> ExitCode {
@@ -112,6 +115,7 @@ fn main() -> ExitCode {
         Command::Workload(options) => workload::command::run(options),
         Command::Record(options) => trace::record::run(options),
         Command::NullServer(options) => null_server::run(options),
+        Command::Touch(options) => paper::cavast::cachegrind::touch(options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -4,9 +4,11 @@
 #![forbid(unsafe_code)]
 
 pub mod clock;
+pub mod columns;
 pub mod cost;
 pub mod cost_clock;
 pub mod gd_wheel;
+pub mod geometry;
 pub mod rebalance;
 pub mod split;
 pub mod write_budget;

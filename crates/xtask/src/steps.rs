@@ -197,7 +197,7 @@ fn comparison() -> Result<bool> {
 
 /// Each paper's experiments, small: that they run. Their figures decide nothing.
 fn papers() -> Result {
-    for paper in ["memc3", "gd-wheel", "zexpander", "slimcache"] {
+    for paper in ["memc3", "gd-wheel", "zexpander", "slimcache", "cavast"] {
         let run = Run::new("target/release/larder-bench paper").arg(paper);
         run.arg("all").arg("--quick").run()?;
     }

@@ -11,7 +11,7 @@
 //! available here": such a figure is never filled in from memory. Counts (bytes, moves, cache
 //! lines) are the same on every machine; times are medians of interleaved rounds with their range.
 
-mod cavast;
+pub mod cavast;
 mod data;
 mod gd_wheel;
 mod measure;

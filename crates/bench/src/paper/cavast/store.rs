@@ -1,0 +1,342 @@
+//! A simulated store: which bytes a request reads, and what keeps hot items together.
+//!
+//! ```text
+//!   get -> [front] -> lookup -> header and key -> value        lines, by kind
+//!            |                                     |
+//!            small index of the hot area           heat: one access in `every`
+//!                                                  |
+//!                     columns, rows: a pass over the slab, at most once in so many accesses
+//!                     area:          at once, with a cold item of the hot area
+//! ```
+//!
+//! No byte of a value exists. All requests are reads; writing in place would touch the same lines.
+//! Temperatures lie in an array for each slab, so to count an access touches a line of it, and a
+//! pass reads all of it; in the item's header they cost an access nothing and a pass every header.
+//! A swap reads and writes both items and looks both up in the index: all that is [`Kind::Upkeep`].
+
+use policy::columns::{Chooser, LIMITS, Limits, PASS_ACCESSES, Seen, Swap, Temperatures};
+use policy::geometry::CacheGeometry;
+
+use super::cells::{Cells, FREE, Layout, Place, SLAB_BYTES};
+use super::expiry::{Expiries, ExpiryKind};
+use super::lookup::{IndexKind, Lookup, Step};
+use super::memory::{FRONT_BASE, INDEX_BASE, Kind, Memory, Pages, TEMPERATURE_BASE};
+use super::population::Population;
+use super::zones::{Placement, Zones};
+use crate::random::Random;
+
+/// Items of a bucket of the front, on the average, and its bytes.
+const FRONT_LOAD: f64 = 6.0;
+const LINE_BYTES: u64 = 64;
+
+/// Everything that makes one store differ from another.
+#[derive(Debug, Clone, Copy)]
+pub struct Config {
+    pub index: IndexKind,
+    pub layout: Layout,
+    pub pages: Pages,
+    pub placement: Placement,
+    /// Whether a small index of the hot area is asked first.
+    pub has_front: bool,
+    /// Whether what is not in the hot zone is read past the cache, and all upkeep, too.
+    pub passes_cold: bool,
+    pub heating: Heating,
+    pub expiry: ExpiryKind,
+}
+
+/// How temperatures are kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Heating {
+    /// One access in so many counts.
+    pub every: u64,
+    /// In the items' headers instead of an array.
+    pub is_in_header: bool,
+    /// Accesses from pass to pass.
+    pub pass_accesses: u32,
+    pub limits: Limits,
+}
+
+impl Heating {
+    /// Every access counts, in an array.
+    pub const USUAL: Heating =
+        Heating { every: 1, is_in_header: false, pass_accesses: PASS_ACCESSES, limits: LIMITS };
+}
+
+/// What upkeep did.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Work {
+    pub passes: u64,
+    pub swaps: u64,
+    /// Bytes that were moved: of both items.
+    pub moved_bytes: u64,
+}
+
+/// A store with all of a population's items.
+pub struct Store<'p> {
+    config: Config,
+    population: &'p Population,
+    pub cells: Cells,
+    pub lookup: Lookup,
+    pub memory: Memory,
+    pub work: Work,
+    pub expiries: Expiries,
+    zones: Zones,
+    slabs: Vec<Heat>,
+    sampling: Random,
+    chooser: Chooser,
+    steps: Vec<Step>,
+    requests: u64,
+}
+
+/// What is kept of a slab's use.
+struct Heat {
+    temperatures: Temperatures,
+    /// Where they are.
+    base: u64,
+    accesses: u64,
+}
+
+impl<'p> Store<'p> {
+    /// Stores all items.
+    pub fn new(config: Config, population: &'p Population, geometry: &CacheGeometry) -> Store<'p> {
+        let count = population.count();
+        let cells = match config.placement {
+            Placement::ByRank => Cells::fill(config.layout, population, population.by_rank()),
+            _ => Cells::fill(config.layout, population, 0..count),
+        };
+        assert!(cells.bytes() <= INDEX_BASE, "slabs end where the index begins");
+        let mut base = TEMPERATURE_BASE;
+        let slabs = cells.slabs.iter().map(|slab| {
+            let chunks = slab.items.len();
+            let heat = Heat { temperatures: Temperatures::new(chunks), base, accesses: 0 };
+            base += (chunks as u64).div_ceil(2);
+            heat
+        });
+        Store {
+            config,
+            population,
+            slabs: slabs.collect(),
+            zones: Zones::new(config.placement, &cells, geometry),
+            expiries: Expiries::new(config.expiry, &cells, count),
+            lookup: Lookup::new(config.index, count),
+            memory: Memory::new(geometry, config.pages),
+            cells,
+            work: Work::default(),
+            sampling: Random::new(5),
+            chooser: Chooser::default(),
+            steps: Vec::new(),
+            requests: 0,
+        }
+    }
+
+    /// A read of an item.
+    pub fn get(&mut self, item: u32) {
+        self.requests += 1;
+        let place = self.cells.place(item);
+        let is_hot = self.zones.is_hot(&self.cells, place);
+        if self.config.has_front {
+            self.memory.read(Kind::Index, self.front_line(item), LINE_BYTES);
+        }
+        self.memory.set_passing(self.config.passes_cold && !is_hot);
+        if !(self.config.has_front && is_hot) {
+            self.find(item, Kind::Index);
+        }
+        let parts = self.cells.parts(self.population, item);
+        self.memory.read(Kind::Key, parts.key, parts.key_bytes);
+        self.memory.read(Kind::Value, parts.value, parts.value_bytes);
+        self.expiries.read(item, self.requests);
+        self.memory.set_passing(self.config.passes_cold);
+        if self.config.placement.is_by_heat() && self.sampling.below(self.config.heating.every) == 0
+        {
+            self.heat(place, is_hot);
+        }
+        self.scan();
+        self.memory.set_passing(false);
+    }
+
+    fn find(&mut self, item: u32, kind: Kind) {
+        self.lookup.find(item, self.population, &mut self.steps);
+        for step in &self.steps {
+            match *step {
+                Step::Index(address, bytes) => self.memory.read(kind, address, bytes),
+                Step::Other { item, has_key } => {
+                    let parts = self.cells.parts(self.population, item);
+                    // A comparison seldom goes beyond a key's first bytes.
+                    let header = self.config.layout.header_bytes;
+                    self.memory.read(kind, parts.key, header + u64::from(has_key));
+                }
+            }
+        }
+    }
+
+    fn front_line(&self, item: u32) -> u64 {
+        let buckets = (self.zones.hot_cells() as f64 / FRONT_LOAD).ceil() as u64;
+        FRONT_BASE + Random::new(u64::from(item)).below(buckets.max(1)) * LINE_BYTES
+    }
+
+    fn heat(&mut self, place: Place, is_hot: bool) {
+        let heating = self.config.heating;
+        let heat = &mut self.slabs[place.slab as usize];
+        if !heating.is_in_header {
+            self.memory.read(Kind::Upkeep, heat.base + u64::from(place.cell) / 2, 1);
+        }
+        let temperature = heat.temperatures.heat(place.cell as usize);
+        if let Placement::Area { .. } = self.config.placement {
+            if !is_hot {
+                self.enter_area(place, temperature);
+            }
+            // All slabs age alike, so that temperatures of two of them can be compared.
+            let period = u64::from(heating.pass_accesses);
+            if self.requests % period < heating.every {
+                let turn = (self.requests / period) as usize % self.slabs.len();
+                self.slabs[turn].temperatures.age();
+            }
+            return;
+        }
+        heat.accesses += heating.every;
+        if heat.accesses >= u64::from(heating.pass_accesses) {
+            heat.accesses = 0;
+            self.pass(place.slab);
+        }
+    }
+
+    /// A pass over a slab.
+    fn pass(&mut self, slab: u32) {
+        self.work.passes += 1;
+        let heat = &self.slabs[slab as usize];
+        let cells = self.cells.slabs[slab as usize].items.len() as u32;
+        if self.config.heating.is_in_header {
+            self.read_headers(slab);
+        } else {
+            let bytes = u64::from(cells).div_ceil(2);
+            self.memory.read(Kind::Upkeep, heat.base, bytes);
+        }
+        let heat = &self.slabs[slab as usize];
+        let seen = (0..cells).map(|cell| {
+            let place = Place { slab, cell };
+            let item = self.cells.item(place);
+            let is_item = item != FREE && !self.expiries.is_gone(item);
+            Seen {
+                is_hot_zone: self.zones.is_hot(&self.cells, place),
+                temperature: is_item.then(|| heat.temperatures.get(cell as usize)),
+            }
+        });
+        let (limits, start) = (self.config.heating.limits, self.sampling.word() as u32);
+        let swaps: Vec<Swap> = self.chooser.swaps(seen, limits, start).collect();
+        for swap in swaps {
+            self.swap(Place { slab, cell: swap.warm }, Place { slab, cell: swap.cold });
+        }
+        self.slabs[slab as usize].temperatures.age();
+        if self.expiries.kind == ExpiryKind::PassHeaders {
+            self.read_headers(slab);
+        }
+        if self.expiries.is_in_passes() {
+            self.expiries.reclaim(&self.cells, slab, self.requests);
+            // Four more bits for each chunk, which lie in the same array.
+            if self.expiries.kind == ExpiryKind::PassBeside {
+                let bytes = u64::from(cells).div_ceil(2);
+                self.memory.read(Kind::Upkeep, self.expiries.beside(slab), bytes);
+            }
+        }
+    }
+
+    /// Lets two items change places.
+    fn swap(&mut self, one: Place, other: Place) {
+        for place in [one, other] {
+            let item = self.cells.item(place);
+            if item != FREE {
+                self.find(item, Kind::Upkeep);
+                if self.config.has_front {
+                    self.memory.read(Kind::Upkeep, self.front_line(item), LINE_BYTES);
+                }
+                self.touch(item);
+            }
+        }
+        self.cells.swap(one, other);
+        for place in [one, other] {
+            let item = self.cells.item(place);
+            if item != FREE {
+                self.work.moved_bytes += self.touch(item);
+            }
+        }
+        self.work.swaps += 1;
+        if one.slab == other.slab {
+            let temperatures = &mut self.slabs[one.slab as usize].temperatures;
+            temperatures.swap(one.cell as usize, other.cell as usize);
+            return;
+        }
+        let [first, second] = [one, other]
+            .map(|place| self.slabs[place.slab as usize].temperatures.get(place.cell as usize));
+        for (place, temperature) in [(one, second), (other, first)] {
+            let temperatures = &mut self.slabs[place.slab as usize].temperatures;
+            temperatures.set(place.cell as usize, temperature);
+        }
+    }
+
+    fn touch(&mut self, item: u32) -> u64 {
+        let parts = self.cells.parts(self.population, item);
+        self.memory.read(Kind::Upkeep, parts.key, parts.key_bytes);
+        self.memory.read(Kind::Upkeep, parts.value, parts.value_bytes);
+        parts.key_bytes + parts.value_bytes
+    }
+
+    /// An item outside of the hot area changes places with one in it that is colder by the margin,
+    /// if the hand comes by such a one within a few steps.
+    fn enter_area(&mut self, place: Place, temperature: u8) {
+        let margin = self.config.heating.limits.margin;
+        if temperature < margin {
+            return;
+        }
+        let shape = self.cells.slabs[place.slab as usize].shape;
+        for victim in self.zones.look(shape) {
+            let heat = &self.slabs[victim.slab as usize];
+            self.memory.read(Kind::Upkeep, heat.base + u64::from(victim.cell) / 2, 1);
+            if heat.temperatures.get(victim.cell as usize) + margin <= temperature {
+                self.swap(place, victim);
+                return;
+            }
+        }
+    }
+
+    /// Reads what says whether an item has expired, of all items of a slab.
+    fn read_headers(&mut self, slab: u32) {
+        let shape = self.cells.slabs[slab as usize].shape;
+        let base = u64::from(slab) * SLAB_BYTES;
+        let header = self.config.layout.header_bytes;
+        let mut last = u64::MAX;
+        for cell in 0..u64::from(shape.cells()) {
+            let from = base + cell * shape.key_cell;
+            // Lines that two headers share are read once.
+            for line in from / LINE_BYTES..=(from + header - 1) / LINE_BYTES {
+                if line != last {
+                    self.memory.read(Kind::Upkeep, line * LINE_BYTES, 1);
+                    last = line;
+                }
+            }
+        }
+    }
+
+    /// The walk over all items beside the requests, if there is one: a slab at a time.
+    fn scan(&mut self) {
+        let period = u64::from(self.config.heating.pass_accesses);
+        if self.expiries.kind == ExpiryKind::Scan && self.requests.is_multiple_of(period) {
+            let slab = (self.requests / period % self.slabs.len() as u64) as u32;
+            self.read_headers(slab);
+            self.expiries.reclaim(&self.cells, slab, self.requests);
+        }
+    }
+
+    /// Requests so far.
+    pub fn now(&self) -> u64 {
+        self.requests
+    }
+
+    /// Bytes of temperatures, and of what else upkeep needs to know of each chunk.
+    pub fn upkeep_bytes(&self) -> u64 {
+        let chunks: usize = self.cells.slabs.iter().map(|slab| slab.items.len()).sum();
+        match self.config.placement.is_by_heat() {
+            true => (chunks as u64).div_ceil(2),
+            false => 0,
+        }
+    }
+}

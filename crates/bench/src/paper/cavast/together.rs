@@ -1,0 +1,89 @@
+//! Everything together, step by step: the paper's design on memcached's items, and what pays in
+//! this model on Larder's.
+
+use super::cells::Layout;
+use super::expiry::ExpiryKind;
+use super::lookup::IndexKind;
+use super::memory::Kind;
+use super::passing::{IN_AREA, ON_LINES};
+use super::run::{Figures, HUGE, LARDER, Load, STOCK, headings, row, usual};
+use super::store::Config;
+use super::zones::Placement;
+use crate::failure::Outcome;
+use crate::paper::{Findings, Scale, table};
+use crate::report::model::Cell;
+use crate::workload::sizes::SizeChoice;
+
+const SIZES: [SizeChoice; 3] = [SizeChoice::App, SizeChoice::Sys, SizeChoice::Etc];
+/// Which of the steps are looked at beside the paper.
+const PAPERS: usize = 4;
+const BEST: usize = 10;
+
+/// The stores, each with what it adds to the one before it.
+fn stores() -> [(&'static str, Config); 11] {
+    let tree = Config { index: IndexKind::Tree { load: 6.0 }, ..HUGE };
+    let split = Config { layout: Layout { is_split: true, ..tree.layout }, ..tree };
+    let columns = Config { placement: Placement::Columns(1), ..split };
+    let expiring = Config { expiry: ExpiryKind::PassBeside, ..columns };
+    let front = Config { has_front: true, ..IN_AREA };
+    [
+        ("stock", STOCK),
+        ("+ huge pages", HUGE),
+        ("+ tree", tree),
+        ("+ keys apart", split),
+        ("+ columns: the paper's", columns),
+        ("+ expiry in the passes", expiring),
+        ("Larder's items and index", LARDER),
+        ("+ cells on lines", ON_LINES),
+        ("+ area", IN_AREA),
+        ("+ front index", front),
+        ("+ cold items past the cache", Config { passes_cold: true, ..front }),
+    ]
+}
+
+/// All steps for all sizes.
+pub fn together(scale: &Scale) -> Outcome<Findings> {
+    let (mut rows, mut beside, mut words) = (Vec::new(), Vec::new(), String::new());
+    for sizes in SIZES {
+        let population = usual(scale, sizes)?;
+        let load = Load::zipfian(scale, &population);
+        let found: Vec<(&str, Figures)> = load.run_all(stores())?;
+        let (name, bound) = (population.sizes.to_string(), load.bound());
+        rows.extend(found.iter().map(|(step, figures)| {
+            let mut cells = row([&name, step], figures);
+            cells.push(Cell::number(bound, 1));
+            cells
+        }));
+        if population.sizes == SizeChoice::App {
+            beside = compare(&found);
+        }
+        words.push_str(&load.in_words());
+        words.push_str(". ");
+    }
+    let columns = [headings(&["sizes", "store"]), vec!["most hits, %"]].concat();
+    Ok(Findings {
+        beside,
+        text: vec![
+            words,
+            "Each store adds to the one before it, but for Larder's, which begins anew. A store \
+             that reads fewer lines may hit a smaller share of them and miss less: what a request \
+             waits for is its misses. The area has as large a share of the places as the cache of \
+             the data, and one access in four counts there."
+                .into(),
+        ],
+        tables: vec![table("cavast-together", &columns, rows)],
+        plots: Vec::new(),
+    })
+}
+
+fn compare(found: &[(&str, Figures)]) -> Vec<Cell> {
+    let hits = |at: usize| found[at].1.own_hits();
+    let misses = |at: usize| found[at].1.misses(&Kind::ALL);
+    let fewer = |at: usize| Cell::number(100.0 * (1.0 - misses(at) / misses(0)), 1);
+    vec![
+        Cell::number(hits(PAPERS), 1),
+        Cell::number(hits(PAPERS) - hits(0), 1),
+        fewer(PAPERS),
+        fewer(BEST),
+    ]
+}
