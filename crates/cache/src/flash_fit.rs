@@ -210,6 +210,7 @@ mod tests {
         assert!((1600..1800).contains(&fit.item_bytes_min), "{fit:?}");
         assert_eq!(FlashFit::new(GIB, 1 << 16, CUCKOO).expect("no tier").item_bytes_min, 0);
     }
+
     #[test]
     fn a_tree_leads_to_fewer_items_in_the_same_half_of_memory() {
         let fits = |kind| FlashFit::new(GIB, 100 * GIB, kind).expect("it fits").items_max;
