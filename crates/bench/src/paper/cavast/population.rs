@@ -15,8 +15,9 @@ const WAYS: usize = 20;
 const LINE_BYTES: usize = 64;
 const SETS: usize = 2048;
 const SLICES: usize = 6;
-/// Fewer sets than this would make the last way of each too important.
-const SETS_MIN: usize = 16;
+/// Below this scale figures mean nothing, and a quarter of the sets shows sooner that all works.
+const SHARE_MIN: f64 = 0.005;
+const SETS_MIN: usize = 8;
 /// The exponent of the power law, unless it is looked into.
 pub const SKEW: f64 = 0.99;
 /// Requests of every experiment begin with this, and those that are counted with the next.
@@ -25,6 +26,7 @@ const WARMING: u64 = 0x7761_726d;
 /// The cache at a scale: the paper's six slices at 1, and otherwise one slice with a power of two
 /// of sets, so many as come next to that share.
 pub fn geometry(share: f64) -> CacheGeometry {
+    let share = if share < SHARE_MIN { share / 4.0 } else { share };
     let all = ((SETS * SLICES) as f64 * share).round() as usize;
     let (sets, slices) = if all >= SETS * SLICES {
         (SETS, SLICES)
@@ -147,7 +149,8 @@ mod tests {
     fn the_papers_cache_comes_out_at_full_scale() {
         let full = geometry(1.0);
         assert_eq!(full.bytes(), 15 << 20);
-        assert_eq!(geometry(0.05).bytes(), 640 << 10);
+        let bytes = [0.05, 0.02, 0.002].map(|share| geometry(share).bytes() >> 10);
+        assert_eq!(bytes, [640, 320, 10]);
         let data = data_bytes(&full, CACHE_SHARE);
         assert!((63 << 30..65 << 30).contains(&data));
     }

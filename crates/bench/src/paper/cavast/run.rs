@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     fn run(config: Config, choice: Choice) -> Figures {
-        let geometry = geometry(0.0);
+        let geometry = CacheGeometry::new(64, 20, 16, 1).expect("it is a cache");
         let bytes = data_bytes(&geometry, 0.002);
         let app = Population::new(SizeChoice::App, bytes, item_bytes_max(), 1).expect("no file");
         let load = Load { population: &app, choice, skew: SKEW, geometry, seed: 1 };
