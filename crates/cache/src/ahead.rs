@@ -1,17 +1,20 @@
 //! Memory that requests will need, asked for a little ahead of them and in stages: the lines of the
-//! index, then the first lines of the items that these most likely lead to, then the rest of the
-//! items. Each stage reads what the one before has asked for, so it comes a group of keys later.
+//! index, and a group of keys later the items that these most likely lead to, with their values if
+//! they are to be read.
 //!
 //! ```text
-//!   keys      | group | group + 1 | group + 2 |
+//!   keys      | group    | group + 1 | group + 2 |
 //!   executed     <--
-//!   asked for  values    items       index
+//!   asked for                items       index
 //! ```
 //!
 //! Cavast hands a batch from a thread that reads keys to one that reads values; here one thread
-//! asks for both, and goes on with what has come. Larger groups ask for more than the processor
-//! fetches at once, and what came early leaves its cache before its turn: `larder-bench paper
-//! cavast staged` has the figures.
+//! asks for both, and goes on with what has come. It has no third stage for the values: a chunk's
+//! length is known from its slab before the key has come. Larger groups ask for more than the
+//! processor fetches at once, and what came early leaves its cache before its turn: `larder-bench
+//! paper cavast staged` has the figures.
+
+use std::ops::Range;
 
 use index::Hash;
 
@@ -51,18 +54,42 @@ impl<'h> Ahead<'h> {
     }
 
     fn ask(&mut self, session: &Session<'_>, reads: bool) {
-        let group = self.next;
-        let is_first = group == 0;
-        let from = |ahead: usize| if is_first { 0 } else { group + ahead * GROUP };
-        let keys = |from: usize, ahead: usize| {
-            let end = (group + (ahead + 1) * GROUP).min(self.hashes.len());
-            self.hashes.get(from..end).unwrap_or_default()
-        };
-        keys(from(2), 2).iter().for_each(|&hash| session.prefetch(hash));
-        keys(from(1), 1).iter().for_each(|&hash| session.prefetch_item(hash));
-        if reads {
-            keys(from(0), 0).iter().for_each(|&hash| session.prefetch_value(hash));
+        let [index, items] = asked_for(self.next, self.hashes.len());
+        self.hashes[index].iter().for_each(|&hash| session.prefetch(hash));
+        self.hashes[items].iter().for_each(|&hash| session.prefetch_item(hash, reads));
+        self.next += GROUP;
+    }
+}
+
+/// The keys whose index lines, and those whose items are asked for when the requests come to the
+/// group that begins at `group`, of `count` keys. The first group has nobody ahead of it.
+fn asked_for(group: usize, count: usize) -> [Range<usize>; 2] {
+    [2, 1].map(|ahead| {
+        let start = if group == 0 { 0 } else { group + ahead * GROUP };
+        start.min(count)..(group + (ahead + 1) * GROUP).min(count)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{GROUP, asked_for};
+
+    #[test]
+    fn every_key_is_asked_for_once_in_each_stage_and_before_its_turn() {
+        for count in [2, 7, 8, 9, 23, 24, 25, 100, 128] {
+            let mut asked = [0, 0];
+            for group in (0..count).step_by(GROUP) {
+                for (asked, keys) in asked.iter_mut().zip(asked_for(group, count)) {
+                    assert_eq!(keys.start, *asked, "{count}: {group}");
+                    *asked = keys.end;
+                }
+                let due = (group + 2 * GROUP).min(count);
+                assert!(
+                    asked[1] >= due && asked[0] >= (due + GROUP).min(count),
+                    "{count}: {group}"
+                );
+            }
+            assert_eq!(asked, [count, count]);
         }
-        self.next = group + GROUP;
     }
 }

@@ -135,7 +135,7 @@ impl Cache {
         }
         let began_us = self.clock.thread_cpu_us();
         for _ in 0..EXPIRY_STEPS {
-            if self.hot.sweep_expired(sweep, self).is_round_over {
+            if !self.hot.sweep_expired(sweep, self) {
                 break;
             }
         }

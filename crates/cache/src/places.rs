@@ -74,23 +74,18 @@ impl Cache {
         Some(Found { location, item: self.item_at(guard, location) })
     }
 
-    /// Asks for the cache lines of the item that the hash most likely leads to.
+    /// Asks for the cache lines of the item that the hash most likely leads to: all of them if it
+    /// is to be read, and otherwise those that say whose it is.
     #[inline]
-    pub(crate) fn prefetch_candidate(&self, guard: &Guard<'_>, hash: Hash) {
+    pub(crate) fn prefetch_candidate(&self, guard: &Guard<'_>, hash: Hash, reads: bool) {
         if let Some(location) = self.index.candidate(guard, hash)
             && is_hot(location)
         {
-            self.hot.prefetch(place_of(location));
-        }
-    }
-
-    /// Asks for the rest of the item that the hash most likely leads to.
-    #[inline]
-    pub(crate) fn prefetch_rest(&self, guard: &Guard<'_>, hash: Hash) {
-        if let Some(location) = self.index.candidate(guard, hash)
-            && is_hot(location)
-        {
-            self.item_at(guard, location).prefetch_rest();
+            if reads {
+                self.hot.prefetch_whole(place_of(location));
+            } else {
+                self.hot.prefetch(place_of(location));
+            }
         }
     }
 

@@ -55,16 +55,11 @@ impl Session<'_> {
         self.cache.index.prefetch(&self.guard, hash);
     }
 
-    /// Asks for the item that the hash most likely leads to. Does not wait for it.
+    /// Asks for the item that the hash most likely leads to, with its value if that is to be read.
+    /// Does not wait for it, but for the index lines, which should have come by now.
     #[inline]
-    pub fn prefetch_item(&self, hash: Hash) {
-        self.cache.prefetch_candidate(&self.guard, hash);
-    }
-
-    /// Asks for the rest of that item, whose header should have come by now.
-    #[inline]
-    pub fn prefetch_value(&self, hash: Hash) {
-        self.cache.prefetch_rest(&self.guard, hash);
+    pub fn prefetch_item(&self, hash: Hash, reads: bool) {
+        self.cache.prefetch_candidate(&self.guard, hash, reads);
     }
 
     /// The key's item, if it is there. Leaves the mark of a hit. What is on flash and has not been

@@ -10,8 +10,8 @@
 //! ones that are there, and the same must hold between neighbours, as of the append's begin.
 //!
 //! Every policy, with and without further tiers, and over both kinds of index, gets a share of the
-//! operations. The run is
-//! seeded: set `LARDER_SEED` to repeat one, `LARDER_OPERATIONS` for a longer one.
+//! operations. The run is seeded: set `LARDER_SEED` to repeat one, `LARDER_OPERATIONS` for a longer
+//! one.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 

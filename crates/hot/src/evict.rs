@@ -116,7 +116,7 @@ impl Hot {
             if let Some(room) = class.allocate_for(zone, cost) {
                 let is_less = class.free < free_before;
                 let low = is_less && class.free == class.reserve_target() / 4;
-                if low && self.arena.free_slabs() <= self.spare_slabs {
+                if low && self.is_full() {
                     self.pressed.store(true, Ordering::Relaxed);
                 }
                 return Ok(room);

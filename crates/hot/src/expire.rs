@@ -43,15 +43,6 @@ struct Wait {
     seconds: u32,
 }
 
-/// What one step did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Swept {
-    /// Chunks that were looked at.
-    pub looked: u32,
-    /// The sweep has come by every slab.
-    pub is_round_over: bool,
-}
-
 impl Wait {
     /// A slab was looked at, and so many of its chunks taken.
     fn found(&mut self, taken: u32, chunks: u32, now: u32) {
@@ -66,11 +57,6 @@ impl Wait {
 }
 
 impl Hot {
-    /// Whether all memory is in use, so that room is made by eviction.
-    pub fn is_full(&self) -> bool {
-        self.arena.free_slabs() <= self.spare_slabs
-    }
-
     /// Notes that something in the slab of `place` expires, after it was published or its expiry
     /// changed.
     #[inline]
@@ -81,30 +67,32 @@ impl Hot {
     }
 
     /// The next step of the sweep: takes what is gone from a part of the next slab worth it.
-    pub fn sweep_expired(&self, sweep: &mut Sweep, links: &dyn Links) -> Swept {
+    /// Returns whether it has not come by every slab yet.
+    pub fn sweep_expired(&self, sweep: &mut Sweep, links: &dyn Links) -> bool {
         sweep.waits.resize(self.slabs.len(), Wait::default());
         let now = links.now();
         for _ in 0..PASSED_MAX {
             let Some(slab) = self.slabs.get(sweep.slab as usize) else {
                 sweep.slab = 0;
-                return Swept { looked: 0, is_round_over: true };
+                return false;
             };
             let is_begun = sweep.chunk > 0;
             let is_due =
                 slab.first_expiry() <= now && sweep.waits[sweep.slab as usize].until <= now;
             if is_begun || (is_due && slab.was_owned()) {
-                return self.sweep_step(sweep, slab, links);
+                self.sweep_step(sweep, slab, links);
+                break;
             }
             sweep.slab += 1;
         }
-        Swept::default()
+        true
     }
 
-    fn sweep_step(&self, sweep: &mut Sweep, slab: &Slab, links: &dyn Links) -> Swept {
+    fn sweep_step(&self, sweep: &mut Sweep, slab: &Slab, links: &dyn Links) {
         let id = SlabId(sweep.slab);
         let guard = self.epochs.pin();
         let mut chained = Vec::new();
-        let (mut looked, mut is_over) = (0, true);
+        let mut is_over = true;
         {
             // The class's lock keeps the slab from changing hands.
             let mut class = lock(self.class(slab.class()));
@@ -117,7 +105,6 @@ impl Hot {
             }
             let end = touched.min(sweep.chunk + STEP_CHUNKS);
             for number in sweep.chunk..end {
-                looked += 1;
                 if number + HAND_PREFETCH < touched {
                     let soon = slab.place(&self.arena, id, number + HAND_PREFETCH);
                     slab::prefetch(&self.arena, soon);
@@ -134,7 +121,7 @@ impl Hot {
                     sweep.earliest = sweep.earliest.min(item.expiry());
                 }
             }
-            class.counters.swept_looks += u64::from(looked);
+            class.counters.swept_looks += u64::from(end.saturating_sub(sweep.chunk));
             if end < touched {
                 (sweep.chunk, is_over) = (end, false);
             } else {
@@ -151,7 +138,6 @@ impl Hot {
             sweep.slab += 1;
             sweep.chunk = 0;
         }
-        Swept { looked, is_round_over: false }
     }
 }
 

@@ -11,17 +11,11 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use memory::{Arena, Place};
 use policy::cost::Cost;
-use stdx::units::CACHE_LINE;
 
 use crate::layout::{
     Fields, LONG_CHAINED, Layout, PIECE_HEADER_BYTES, SHAPE_BASE64, SHAPE_COST, SHAPE_CUSTOM,
     SHAPE_EXPIRY, SHAPE_FLAGS, SHAPE_LONG, SHAPE_VALUE,
 };
-use crate::slab::{self, FIRST_LINES};
-
-/// The most lines that [`ItemRef::prefetch_rest`] asks for: whoever copies more than that has them
-/// from the processor, which sees where it is going.
-const REST_LINES_MAX: usize = 14;
 
 /// A chunk whose bytes are an item's first.
 ///
@@ -226,18 +220,6 @@ impl<'a> ItemRef<'a> {
         Some(unsafe {
             slice::from_raw_parts(self.start.add(layout.value_at()).as_ptr(), layout.value_bytes())
         })
-    }
-
-    /// Asks for the lines of the first chunk behind those that
-    /// [`Hot::prefetch`](crate::Hot::prefetch) asked for, as far as [`REST_LINES_MAX`]: reads the
-    /// header, which should have come by now.
-    #[inline]
-    pub fn prefetch_rest(&self) {
-        let bytes = self.layout().head_bytes();
-        let lines = bytes.div_ceil(CACHE_LINE).min(FIRST_LINES + REST_LINES_MAX);
-        for line in FIRST_LINES..lines {
-            slab::prefetch_line(self.start.as_ptr().wrapping_add(line * CACHE_LINE));
-        }
     }
 
     /// The place of piece `number` of a chained item.

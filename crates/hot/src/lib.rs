@@ -188,10 +188,23 @@ impl Hot {
         item.piece_value(&self.arena, number)
     }
 
+    /// Whether all memory is in use, so that room is made by eviction.
+    pub fn is_full(&self) -> bool {
+        self.arena.free_slabs() <= self.spare_slabs
+    }
+
     /// Asks for the first cache lines of the chunk at `place`: header, key and a short value.
     #[inline]
     pub fn prefetch(&self, place: Place) {
         slab::prefetch(&self.arena, place);
+    }
+
+    /// Asks for the cache lines of the chunk at `place`, value and all: how long it is, is known
+    /// without a look at it.
+    #[inline]
+    pub fn prefetch_whole(&self, place: Place) {
+        let slab = &self.slabs[self.arena.locate(place).0.0 as usize];
+        slab::prefetch_whole(&self.arena, place, slab.chunk_bytes());
     }
 
     /// The class of the chunk at `place`.

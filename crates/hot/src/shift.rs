@@ -113,7 +113,7 @@ impl Hot {
             Victims { age: self.victim_age(&guard, &mut class, links), density: class.density() }
         };
         self.sweep_draining();
-        if self.arena.free_slabs() > self.spare_slabs {
+        if !self.is_full() {
             return true;
         }
         let Some(from) = self.drain_older(id, victims, links) else {
@@ -123,7 +123,7 @@ impl Hot {
         // Read after everything in the slab was unlinked.
         let tag = self.epochs.latest_tag();
         lock(self.class(from)).sweep_limbo(self.zone());
-        if self.arena.free_slabs() <= self.spare_slabs {
+        if self.is_full() {
             lock(self.class(id)).awaits = Some(tag);
         }
         true
@@ -356,7 +356,7 @@ impl Hot {
         for (number, class) in self.classes.iter().enumerate() {
             let id = ClassId(number as u8);
             self.finish_draining(id, links);
-            let full = self.arena.free_slabs() <= self.spare_slabs;
+            let full = self.is_full();
             let missing = {
                 let mut class = lock(class);
                 class.sweep_limbo(self.zone());

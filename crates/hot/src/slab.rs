@@ -83,6 +83,12 @@ impl Slab {
         ClassId(self.class.load(Relaxed))
     }
 
+    /// Bytes of each of its chunks.
+    #[inline]
+    pub(crate) fn chunk_bytes(&self) -> usize {
+        self.chunk_bytes.load(Relaxed) as usize
+    }
+
     /// Whether the slab is about to leave its class: its chunks are not allocated any more.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Relaxed) != 0
@@ -202,14 +208,28 @@ pub(crate) fn mark(arena: &Arena, place: Place) -> &AtomicU8 {
     unsafe { AtomicU8::from_ptr(arena.pointer(place).as_ptr()) }
 }
 
-/// How many lines of a chunk hold header, key and a short value.
-pub(crate) const FIRST_LINES: usize = 2;
+/// Bytes of a chunk that hold header, key and a short value.
+const FIRST_BYTES: usize = 2 * CACHE_LINE;
+/// Bytes that are asked for at the most: whoever copies more than that has them from the processor,
+/// which sees where it is going.
+const WHOLE_BYTES_MAX: usize = 16 * CACHE_LINE;
 
 /// Asks for the first cache lines of the chunk at `place`: header, key and a short value.
 #[inline]
 pub(crate) fn prefetch(arena: &Arena, place: Place) {
+    prefetch_bytes(arena, place, FIRST_BYTES);
+}
+
+/// Asks for the cache lines of the chunk at `place`, which has so many bytes.
+#[inline]
+pub(crate) fn prefetch_whole(arena: &Arena, place: Place, chunk_bytes: usize) {
+    prefetch_bytes(arena, place, chunk_bytes.min(WHOLE_BYTES_MAX));
+}
+
+#[inline]
+fn prefetch_bytes(arena: &Arena, place: Place, bytes: usize) {
     let start = arena.pointer(place).as_ptr();
-    (0..FIRST_LINES).for_each(|line| prefetch_line(start.wrapping_add(line * CACHE_LINE)));
+    (0..bytes).step_by(CACHE_LINE).for_each(|at| prefetch_line(start.wrapping_add(at)));
 }
 
 /// Asks for one cache line.

@@ -112,7 +112,7 @@ impl ReadAhead {
             session.prefetch(hash);
         }
         for &hash in &hashes {
-            session.prefetch_item(hash);
+            session.prefetch_item(hash, true);
         }
     }
 

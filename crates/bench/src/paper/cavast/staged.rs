@@ -1,5 +1,5 @@
-//! Lookups in stages: the lines of the index for a window of keys, then the first lines of the
-//! items that these lead to, then the rest of the items, and then the lookups themselves.
+//! Lookups in stages: the lines of the index for a window of keys, then the items that these lead
+//! to, their first lines or all of them, and then the lookups themselves.
 
 use larder::{Ahead, Cache, Expiry, Hash};
 
@@ -127,10 +127,7 @@ impl Stores {
                 hashes.iter().for_each(|&hash| session.prefetch(hash));
             }
             if stages > 1 {
-                hashes.iter().for_each(|&hash| session.prefetch_item(hash));
-            }
-            if stages > 2 {
-                hashes.iter().for_each(|&hash| session.prefetch_value(hash));
+                hashes.iter().for_each(|&hash| session.prefetch_item(hash, stages > 2));
             }
             for (key, &hash) in keys.iter().zip(&hashes) {
                 let item = session.get(key, hash);
