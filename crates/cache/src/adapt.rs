@@ -251,9 +251,14 @@ pub(crate) struct Allowance {
 impl Allowance {
     /// Adds what this share of the time since the last call allows.
     pub(crate) fn refill(&mut self, now_us: u64, share: f64) {
+        self.refill_to(now_us, share, SAVED_US_MAX);
+    }
+
+    /// The same where no more than so much may be saved up, in microseconds.
+    pub(crate) fn refill_to(&mut self, now_us: u64, share: f64, saved_us_max: f64) {
         let elapsed_us = now_us.saturating_sub(self.refilled_us);
         self.refilled_us = now_us;
-        self.saved_us = (self.saved_us + elapsed_us as f64 * share).min(SAVED_US_MAX);
+        self.saved_us = (self.saved_us + elapsed_us as f64 * share).min(saved_us_max);
     }
 
     /// Takes what was used.

@@ -14,7 +14,7 @@ use policy::clock::RECENT;
 
 use crate::places::{Fate, Found};
 use crate::session::Session;
-use crate::store::{Draft, Entered, fields_of};
+use crate::store::{Draft, Entered};
 use crate::types::{
     Arithmetic, Condition, Counted, Expiry, Refusal, Remove, Removed, Side, Store, Stored,
 };
@@ -161,7 +161,7 @@ impl<'c> Session<'c> {
         custom_cas: Option<u64>,
     ) -> Result<Draft<'c>, Refusal> {
         let (old, new) = (seen.found.item, draft.hot.item());
-        let fields = Fields { expiry: seen.expiry, custom_cas, ..fields_of(old) };
+        let fields = Fields { expiry: seen.expiry, custom_cas, ..old.fields() };
         let value_bytes = old.value_bytes() + new.value_bytes();
         let mut joined = self.cache.reserve_fields(old.key(), draft.hash, &fields, value_bytes)?;
         let (first, second) = match side {
@@ -209,7 +209,7 @@ impl<'c> Session<'c> {
             };
             let expiry = arithmetic.touch.map_or(seen.expiry, |expiry| expiry.0);
             let custom_cas = arithmetic.new_cas;
-            let fields = Fields { expiry, custom_cas, ..fields_of(item) };
+            let fields = Fields { expiry, custom_cas, ..item.fields() };
             let draft = self.number_draft(key, hash, &fields, value, item.value_bytes())?;
             // As memcached, which rewrites a number in place for as long as it fits.
             let fits = draft.hot.item().value_bytes() == item.value_bytes();
@@ -312,7 +312,7 @@ impl<'c> Session<'c> {
                 return Ok(Some(seen.found));
             }
             // Gone meanwhile, or without room for an expiry: then it moves to a chunk with room.
-            let fields = Fields { expiry: expiry.0, expiry_reserved: true, ..fields_of(item) };
+            let fields = Fields { expiry: expiry.0, expiry_reserved: true, ..item.fields() };
             let draft = self.copy_with(key, hash, &fields, &seen)?;
             let _ = self.amend(&seen, draft, Numbering::Same, Marks::ALL);
             // If another change came between, the next turn sees it; if not, it finds the copy,
@@ -372,7 +372,7 @@ impl<'c> Session<'c> {
             if remove.compare_cas.is_some_and(|cas| cas != self.cache.cas_of(item)) {
                 return Ok(Removed::Exists);
             }
-            let old = fields_of(item);
+            let old = item.fields();
             let (flags, expiry) = if remove.drop_value { (0, 0) } else { (old.flags, old.expiry) };
             let expiry = remove.touch.map_or(expiry, |expiry| expiry.0);
             let fields = Fields { flags, expiry, custom_cas: remove.new_cas, ..old };

@@ -17,6 +17,7 @@ use crate::flash_tier::FlashTier;
 use crate::flush::Flush;
 use crate::maintain::Chores;
 use crate::measure::Measure;
+use crate::repartition::Repartition;
 use crate::types::Observer;
 
 /// A cache of keys and values within a memory limit. Shared by reference between threads.
@@ -39,6 +40,8 @@ pub struct Cache {
     pub(crate) hasher: foldhash::quality::SeedableRandomState,
     pub(crate) item_bytes_max: usize,
     pub(crate) may_evict: bool,
+    /// Only if items move to their columns.
+    pub(crate) repartition: Option<Repartition>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
     pub(crate) moment: CachePadded<Moment>,
     /// The number before the first.

@@ -29,7 +29,6 @@ use stdx::sync::lock;
 use crate::below::Below;
 use crate::cache::Cache;
 use crate::snapshot::fields_below;
-use crate::store::fields_of;
 
 /// How blocks are compressed, and the level.
 const METHOD: (Method, i32) = (Method::Zstd, 1);
@@ -131,7 +130,7 @@ impl<W: Write, F: FnMut() -> bool> Saving<'_, W, F> {
             return Ok(());
         }
         let mark = item.mark().load(Ordering::Relaxed);
-        let fields = fields_below(&fields_of(item), mark);
+        let fields = fields_below(&item.fields(), mark);
         let (key, note) = (item.key(), item.sequence());
         match item.contiguous() {
             Some(value) => {

@@ -158,6 +158,15 @@ impl<'s> Item<'s> {
         }
     }
 
+    /// Whether it lies in a column of its slab that is for hot items. Never if items do not move to
+    /// their columns. For tests and diagnosis.
+    pub fn is_in_hot_column(&self) -> bool {
+        match self.body {
+            Body::Hot(found) => self.cache.hot.is_in_hot_column(found.place()),
+            Body::Below(_) => false,
+        }
+    }
+
     /// Bytes of memory it takes: of its chunk, or of all its chunks' content; in the compressed
     /// zone, of its key and value before compression.
     pub fn chunk_bytes(&self) -> usize {

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use hot::mark::{FETCHED, idle_seconds};
-use hot::{ItemRef, Links};
+use hot::{Draft, ItemRef, Links};
 use memory::{ClassId, Guard, Place};
 
 use crate::admit::Left;
@@ -47,6 +47,20 @@ impl Links for Cache {
 
     fn leaves_demoting(&self) -> bool {
         self.below.is_some() || self.flash.is_some()
+    }
+
+    fn is_linked(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
+        self.is_still(guard, self.hash(item.key()), place)
+    }
+
+    fn relocate(
+        &self,
+        guard: &Guard<'_>,
+        item: ItemRef<'_>,
+        place: Place,
+        copy: Draft<'_>,
+    ) -> bool {
+        Cache::relocate(self, guard, self.hash(item.key()), place, copy)
     }
 
     fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {

@@ -18,6 +18,7 @@ use crate::cache::Cache;
 use crate::demote::{Downward, Mover};
 use crate::flush::RENUMBER_MUTATIONS;
 use crate::places::Fate;
+use crate::repartition::Repartitioning;
 
 /// Chunks that the walk after a flush looks at in one turn.
 const WALK_CHUNKS: usize = 16 << 10;
@@ -42,6 +43,7 @@ pub(crate) struct Chores {
     pub(crate) mover: Mover,
     walk: Option<Walk>,
     expiry: ExpirySweep,
+    repartitioning: Repartitioning,
     /// The era in which what is old was last renumbered.
     renumbered_era: u64,
 }
@@ -114,6 +116,10 @@ impl Cache {
             self.make_room(self)
         };
         more |= self.maintain_flash();
+        // What moves while a walk is under way could come to where the walk has been.
+        if chores.walk.is_none() {
+            self.repartition(&mut chores.repartitioning);
+        }
         self.index.maintain();
         self.arena.prepare();
         // Without readers the epoch moves on only when somebody asks.

@@ -333,6 +333,33 @@ impl Cache {
         unlinked == Some(true)
     }
 
+    /// Leads to a copy of an item, if the index still leads to the one at this place, and lets the
+    /// copy have what the item has by then, under the lock of its index table. Returns whether it
+    /// did: then the old place is the caller's to retire. The key does not change by it.
+    pub(crate) fn relocate(
+        &self,
+        guard: &Guard<'_>,
+        hash: Hash,
+        place: Place,
+        copy: Draft<'_>,
+    ) -> bool {
+        let is_it = |location| location == location_of(place);
+        // Dropped after the lock has opened, if nothing becomes of it.
+        let mut copy = Some(copy);
+        let moved = self.index.update_present(guard, hash, is_it, |location| {
+            let item = self.item_at(guard, location);
+            let copy = copy.take().expect("an update decides once");
+            (Change::Set(location_of(copy.publish_as(item))), ())
+        });
+        moved.is_some()
+    }
+
+    /// Takes note of a hit that was sampled.
+    pub(crate) fn heat(&self, guard: &Guard<'_>, found: &Found<'_>) {
+        // SAFETY: a `Found` is made only here, of what the index said under this guard.
+        unsafe { self.hot.heat(guard, found.place()) };
+    }
+
     /// Whether the item is still where it was found.
     pub(crate) fn is_still(&self, guard: &Guard<'_>, hash: Hash, place: Place) -> bool {
         self.index.contains_exact(guard, hash, location_of(place))

@@ -10,6 +10,7 @@ use crate::below::Lower;
 use crate::cache::Cache;
 use crate::item::Item;
 use crate::places::Found;
+use crate::repartition::Countdown;
 use crate::types::{Lookup, Refusal};
 use crate::wanted::FlashView;
 
@@ -21,6 +22,7 @@ pub struct Session<'c> {
     pub(crate) guard: Guard<'c>,
     pub(crate) lower: Lower<'c>,
     pub(crate) flash: FlashView,
+    pub(crate) countdown: Countdown,
 }
 
 impl Drop for Session<'_> {
@@ -39,6 +41,7 @@ impl Cache {
             guard: self.epochs.pin(),
             lower: Lower::new(self),
             flash: FlashView::default(),
+            countdown: Countdown::new(self),
         }
     }
 }
@@ -175,6 +178,9 @@ impl Session<'_> {
     /// Leaves the mark of a hit, if it is not there already; returns the mark before.
     #[inline]
     pub(crate) fn mark_hit(&self, found: Found<'_>) -> u8 {
+        if self.countdown.is_over() {
+            self.countdown.sample(self.cache, &self.guard, &found);
+        }
         let before = found.item.mark().load(Ordering::Relaxed);
         let after = hit_mark(before, self.cache.now());
         if after != before {

@@ -7,7 +7,6 @@ use hot::mark::{FETCHED, SENT, STALE};
 use hot::{Fields, ItemRef};
 
 use crate::cache::Cache;
-use crate::store::fields_of;
 
 /// Bits of a mark that go down and come up with an item.
 const MARK_KEPT: u8 = FETCHED | SENT | STALE;
@@ -24,7 +23,7 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// What the item is now.
     pub(crate) fn of(item: ItemRef<'_>) -> Self {
-        Self { sequence: item.sequence(), mutable: mutable(item), fields: fields_of(item) }
+        Self { sequence: item.sequence(), mutable: mutable(item), fields: item.fields() }
     }
 
     /// Whether the item is still that, and there.

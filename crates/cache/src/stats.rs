@@ -7,6 +7,7 @@ use ::io::device::ReadMethod;
 use crate::cache::Cache;
 use crate::flash_tier::FlashTier;
 use crate::measure::{CostStats, Measure};
+use crate::repartition::RepartitionStats;
 
 pub use ::flash::FlashStats;
 pub use compressed::ZoneStats;
@@ -55,6 +56,8 @@ pub struct Stats {
     pub index_displacements: u64,
     /// Whether the arena is backed by huge pages, as far as the kernel has them.
     pub huge_pages: bool,
+    /// How items move to their columns; `None` if they do not.
+    pub repartition: Option<RepartitionStats>,
     /// How costs are measured; `None` if they are not.
     pub costs: Option<CostStats>,
     /// The compressed zone; `None` if there is none.
@@ -165,6 +168,7 @@ impl Cache {
             index_bytes: index.table_bytes + index.directory_bytes,
             index_displacements: index.displacements,
             huge_pages: self.arena.huge_pages(),
+            repartition: self.repartition_stats(),
             costs: self.measure.as_deref().map(Measure::stats),
             ..Stats::default()
         };

@@ -210,7 +210,7 @@ impl<'c> Session<'c> {
         change: impl FnOnce(Fields) -> Fields,
     ) -> Result<Draft<'c>, (Draft<'c>, Refusal)> {
         let item = draft.hot.item();
-        let fields = change(fields_of(item));
+        let fields = change(item.fields());
         let fresh = self.cache.reserve_fields(item.key(), draft.hash, &fields, item.value_bytes());
         let mut fresh = match fresh {
             Ok(fresh) => fresh,
@@ -383,18 +383,5 @@ impl Attributes {
             cost: Cost::from_us(self.cost_us),
             ..Fields::default()
         }
-    }
-}
-
-/// What stands beside key and value of an item.
-pub(crate) fn fields_of(item: ItemRef<'_>) -> Fields {
-    Fields {
-        flags: item.flags(),
-        expiry: item.expiry(),
-        expiry_reserved: false,
-        custom_cas: item.custom_cas(),
-        base64_key: item.base64_key(),
-        cost: item.cost(),
-        cost_reserved: item.has_cost_field(),
     }
 }

@@ -10,8 +10,9 @@
 //! ones that are there, and the same must hold between neighbours, as of the append's begin.
 //!
 //! Every policy, with and without further tiers, and over both kinds of index, gets a share of the
-//! operations. The run is seeded: set `LARDER_SEED` to repeat one, `LARDER_OPERATIONS` for a longer
-//! one.
+//! operations; with the policies and tiers that allow for it, so does a cache whose items move to
+//! their columns at every occasion. The run is seeded: set `LARDER_SEED` to repeat one,
+//! `LARDER_OPERATIONS` for a longer one.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 
@@ -22,23 +23,26 @@ use std::thread;
 use io::ManualClock;
 use io::device::{FakeDevice, Faults, PAGE_BYTES};
 use larder::{
-    Arithmetic, Attributes, Cache, Condition, Counted, Expiry, Fetch, FlashSettings, IndexKind,
-    Policy, Refusal, Remove, Removed, Session, Side, Store, Stored,
+    Arithmetic, Attributes, Cache, CacheGeometry, Condition, Counted, Expiry, Fetch, FlashSettings,
+    IndexKind, Limits, Policy, Refusal, Remove, Removed, Repartition, Session, Side, Store, Stored,
 };
 
 const THREADS: u64 = 4;
 const OPERATIONS: u64 = 24_000_000;
-/// The policies, and which tiers there are below the hot zone.
-const RUNS: [(Policy, Tiers); 9] = [
-    (Policy::Clock, Tiers::Hot),
-    (Policy::Clock, Tiers::Compressed),
-    (Policy::Clock, Tiers::Flash),
-    (Policy::CostClock, Tiers::Hot),
-    (Policy::CostClock, Tiers::Compressed),
-    (Policy::CostClock, Tiers::Flash),
-    (Policy::CostClock, Tiers::FlashAlone),
-    (Policy::GdWheel, Tiers::Hot),
-    (Policy::Lru, Tiers::Hot),
+/// The policies, which tiers there are below the hot zone, and whether items move in it.
+const RUNS: [(Policy, Tiers, Moves); 12] = [
+    (Policy::Clock, Tiers::Hot, Moves::Off),
+    (Policy::Clock, Tiers::Hot, Moves::ToColumns),
+    (Policy::Clock, Tiers::Compressed, Moves::Off),
+    (Policy::Clock, Tiers::Flash, Moves::Off),
+    (Policy::CostClock, Tiers::Hot, Moves::Off),
+    (Policy::CostClock, Tiers::Compressed, Moves::Off),
+    (Policy::CostClock, Tiers::Compressed, Moves::ToColumns),
+    (Policy::CostClock, Tiers::Flash, Moves::Off),
+    (Policy::CostClock, Tiers::FlashAlone, Moves::Off),
+    (Policy::CostClock, Tiers::FlashAlone, Moves::ToColumns),
+    (Policy::GdWheel, Tiers::Hot, Moves::Off),
+    (Policy::Lru, Tiers::Hot, Moves::Off),
 ];
 /// The kinds of index, each of which gets every run.
 const INDEXES: [IndexKind; 2] = [IndexKind::Cuckoo, IndexKind::Tree];
@@ -68,6 +72,28 @@ impl Tiers {
     fn has_flash(self) -> bool {
         matches!(self, Self::Flash | Self::FlashAlone)
     }
+}
+
+/// Whether items that are hit move to the columns for hot ones.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Moves {
+    Off,
+    ToColumns,
+}
+
+/// Every hit counts, and whatever may move does.
+fn to_columns(tiers: Tiers) -> Repartition {
+    // A span of 8 KiB, a sixteenth of a slab.
+    let geometry = CacheGeometry::new(64, 16, 128, 1).unwrap();
+    let mut repartition = Repartition::given(geometry);
+    repartition.settings.sampling = 1;
+    repartition.settings.pass_hits = 1;
+    repartition.settings.pass_chunks = 0;
+    repartition.settings.limits = Limits { margin: 1, swaps_max: 64 };
+    // The clock that tells how much time it took jumps by a second. Beside flash, the background
+    // has more to do.
+    repartition.share_max = if tiers.has_flash() { 0.3 } else { 100.0 };
+    repartition
 }
 
 /// A small, seeded generator (splitmix64): the run must be repeatable from a printed number.
@@ -482,19 +508,27 @@ fn no_read_ever_returns_a_value_that_was_overwritten_before_it_began() {
     println!("LARDER_SEED={seed} LARDER_OPERATIONS={operations}");
     // A tier on flash gets little of what happens above it.
     let shares = |tiers: Tiers| if tiers.has_flash() { 2 } else { 1 };
-    let all: u64 = RUNS.iter().map(|&(_, tiers)| shares(tiers)).sum();
+    let all: u64 = RUNS.iter().map(|&(_, tiers, _)| shares(tiers)).sum();
     let share = operations / (all * INDEXES.len() as u64);
-    for (policy, tiers) in RUNS {
+    for (policy, tiers, moves) in RUNS {
         for index in INDEXES {
-            run(policy, tiers, index, seed, share * shares(tiers));
+            run((policy, tiers, moves), index, seed, share * shares(tiers));
         }
     }
 }
 
-fn run(policy: Policy, tiers: Tiers, index: IndexKind, seed: u64, operations: u64) {
+fn run(
+    (policy, tiers, moves): (Policy, Tiers, Moves),
+    index: IndexKind,
+    seed: u64,
+    operations: u64,
+) {
     let clock = Arc::new(ManualClock::new(NOW));
     let builder = Cache::builder().memory_bytes(8 << 20).policy(policy).index(index);
     let mut builder = builder.clock(clock.clone());
+    if moves == Moves::ToColumns {
+        builder = builder.repartition(to_columns(tiers));
+    }
     if tiers.has_flash() {
         let pages = (FLASH_BYTES / PAGE_BYTES) as u64;
         // A compressed zone that wants to be small lets go of what it gets.
@@ -536,12 +570,16 @@ fn run(policy: Policy, tiers: Tiers, index: IndexKind, seed: u64, operations: u6
         clients.into_iter().map(|client| client.join().unwrap()).sum::<u64>()
     });
     let stats = cache.stats();
-    println!("{policy:?}, {tiers:?}, {index:?}: {hits} values checked; {stats:?}");
+    println!("{policy:?}, {tiers:?}, {moves:?}, {index:?}: {hits} values checked; {stats:?}");
     assert!(hits > operations / 10, "too few hits to mean anything");
     if tiers.has_flash() {
         let flash = stats.flash.unwrap();
         assert!(flash.hits > operations / 2000, "too few hits on flash; {flash:?}");
         assert!(flash.tier.collected > 10 && flash.promoted > operations / 2000, "{flash:?}");
+    }
+    if let Some(columns) = stats.repartition {
+        let counts = columns.counts;
+        assert!(counts.swaps > operations / 5000, "too few swaps to mean anything: {counts:?}");
     }
     let moved = stats.evicted + stats.compressed.map_or(0, |zone| zone.demoted);
     assert!(moved > operations / 1000, "too little eviction to mean anything");

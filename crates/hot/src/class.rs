@@ -14,6 +14,7 @@ use memory::{Arena, ClassId, Epochs, Place, SlabId, Tag};
 use policy::cost::Cost;
 
 use crate::evict::VICTIM_LOOKS;
+use crate::heat::Heat;
 use crate::keeper::Keeper;
 use crate::slab::{self, Slab};
 
@@ -23,6 +24,9 @@ const ASKING_SHARE: usize = 2;
 /// A class without a slab borrows chunks of larger classes until these are one in so many of a
 /// slab's; then it is worth a slab.
 const BORROWING_SHARE: usize = 4;
+
+/// What moves takes a free chunk only if the class has more than this part of its reserve.
+const SPARE_SHARE: usize = 2;
 
 /// After so many retired chunks a class asks the epoch to move on. A look at the pinned threads
 /// costs about as much as one store, and the chunks of three moves stay in the first-level cache.
@@ -114,12 +118,18 @@ pub(crate) struct Room {
     pub(crate) credit: u8,
 }
 
+/// A chunk that was taken: its mark is 0, and nobody else reads more of it, or writes it.
+#[derive(Debug)]
+#[must_use = "a chunk that was taken is drafted in or released"]
+pub(crate) struct Taken(pub(crate) Place);
+
 /// What a class needs to see of the zone it belongs to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Zone<'h> {
     pub(crate) arena: &'h Arena,
     pub(crate) epochs: &'h Epochs,
     pub(crate) slabs: &'h [Slab],
+    pub(crate) heat: Option<&'h Heat>,
 }
 
 impl<'h> Zone<'h> {
@@ -206,6 +216,9 @@ impl Class {
     pub(crate) fn adopt(&mut self, zone: Zone<'_>, slab: SlabId, mutations: u64) {
         zone.slab(slab).adopt(self.id, self.chunk_bytes, self.chunks_per_slab, mutations);
         self.keeper.adopt(zone, slab);
+        if let Some(heat) = zone.heat {
+            heat.adopt(zone.arena, slab, self.chunks_per_slab as u32);
+        }
         self.put_behind_hand(slab);
         self.borrowed = 0;
         self.with_free.push(slab);
@@ -319,6 +332,33 @@ impl Class {
         Some(Room { place, credit: self.keeper.enter(zone, place, cost) })
     }
 
+    /// A free chunk for what moves, if the class has more of them than it may need at once.
+    pub(crate) fn take_spare(&mut self, zone: Zone<'_>) -> Option<Taken> {
+        if self.free <= self.reserve_target() / SPARE_SHARE {
+            return None;
+        }
+        let stores = self.stores;
+        let place = self.allocate(zone)?;
+        // Nothing was stored.
+        self.stores = stores;
+        Some(Taken(place))
+    }
+
+    /// A chunk that was unlinked with this tag and kept aside; or nothing, and it is in limbo or
+    /// free, as if it had been retired.
+    pub(crate) fn take_back(&mut self, zone: Zone<'_>, tag: Tag, place: Place) -> Option<Taken> {
+        if !zone.epochs.is_safe(tag) {
+            self.limbo.push_back((tag, place));
+            return None;
+        }
+        if zone.slab(zone.arena.locate(place).0).is_draining() {
+            self.release(zone, place);
+            return None;
+        }
+        slab::mark(zone.arena, place).store(0, Ordering::Relaxed);
+        Some(Taken(place))
+    }
+
     /// The oldest chunk in limbo, if it is safe and stays in the class.
     fn reuse(&mut self, zone: Zone<'_>) -> Option<Place> {
         let &(tag, place) = self.limbo.front()?;
@@ -420,6 +460,9 @@ impl Class {
             self.hand.chunk = 0;
         }
         self.counters.slabs_lost += 1;
+        if let Some(heat) = zone.heat {
+            heat.disown(id);
+        }
         // SAFETY: the slab was taken from this arena, all its chunks are free and none is listed
         // any more, and free chunks are those that no reader can see.
         unsafe { zone.arena.give(id) };

@@ -7,7 +7,7 @@ use memory::{ClassId, Place};
 use policy::cost::Cost;
 use stdx::sync::lock;
 
-use crate::class::Room;
+use crate::class::{Room, Taken};
 use crate::item::{self, ItemRef};
 use crate::keeper::UNCHARGED;
 use crate::layout::{Fields, Layout, PIECE_HEADER_BYTES};
@@ -57,6 +57,22 @@ impl Hot {
             draft.pieces += 1;
         }
         Ok(draft)
+    }
+}
+
+impl Hot {
+    /// A draft of the same item in a chunk of its class that was taken. Not for an item in pieces.
+    pub(crate) fn copy_to(&self, chunk: Taken, item: ItemRef<'_>) -> Draft<'_> {
+        let (layout, place) = (item.layout(), chunk.0);
+        assert!(!layout.is_chained() && layout.head_bytes() <= self.slab_at(place).chunk_bytes());
+        let credit = item.credit().map_or(0, |credit| credit.load(Ordering::Relaxed));
+        // SAFETY: the chunk was taken, and is long enough for a head of this layout.
+        unsafe {
+            item::write_head(&self.arena, place, layout, &item.fields(), credit, item.key());
+        }
+        let mut draft = Draft { hot: self, place, layout, written: 0, pieces: 0 };
+        draft.copy_value(item);
+        draft
     }
 }
 
@@ -138,11 +154,22 @@ impl<'h> Draft<'h> {
     /// `mark_bits` are added to a fresh mark. The caller enters the place into the index right
     /// behind, under the same lock under which it decided to.
     pub fn publish(self, sequence: u32, mark_bits: u8, now: u32) -> Place {
+        self.publish_with(sequence, fresh_mark(now), mark_bits)
+    }
+
+    /// The same for a copy of an item: with what the item has now of what may change. Under the
+    /// lock of its index table.
+    pub fn publish_as(self, item: ItemRef<'_>) -> Place {
+        self.item().set_expiry(item.expiry());
+        let (sequence, mark) = (item.sequence(), item.mark().load(Ordering::Relaxed));
+        self.publish_with(sequence, mark, 0)
+    }
+
+    fn publish_with(self, sequence: u32, mark: u8, mark_bits: u8) -> Place {
         assert_eq!(self.remaining(), 0, "an item is published whole");
         let arena = &self.hot.arena;
         let item = self.item();
         item.set_sequence(sequence);
-        let mark = fresh_mark(now);
         for number in 0..self.pieces as usize {
             // Release: partner is the acquire in the hand, which follows a piece to its owner.
             slab::mark(arena, item.piece(number)).store(mark, Ordering::Release);

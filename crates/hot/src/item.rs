@@ -197,6 +197,19 @@ impl<'a> ItemRef<'a> {
         self.layout().has(SHAPE_COST)
     }
 
+    /// What stands beside key and value, to store it again.
+    pub fn fields(&self) -> Fields {
+        Fields {
+            flags: self.flags(),
+            expiry: self.expiry(),
+            expiry_reserved: false,
+            custom_cas: self.custom_cas(),
+            base64_key: self.base64_key(),
+            cost: self.cost(),
+            cost_reserved: self.has_cost_field(),
+        }
+    }
+
     /// Whether the client sent the key in base64.
     pub fn base64_key(&self) -> bool {
         self.layout().has(SHAPE_BASE64)

@@ -39,9 +39,9 @@ pub enum Replacement {
 }
 
 impl Replacement {
-    /// Bytes that a slab has to keep beside each chunk.
-    pub fn side_bytes(self) -> usize {
-        if self.keeps_order() { LINK_BYTES } else { 0 }
+    /// Bits that a slab has to keep beside each chunk.
+    pub fn side_bits(self) -> usize {
+        if self.keeps_order() { 8 * LINK_BYTES } else { 0 }
     }
 
     /// The most memory, in bytes, whose chunks can be numbered if the smallest has so many bytes.
@@ -67,7 +67,8 @@ impl Replacement {
         self == Self::GdWheel
     }
 
-    fn keeps_order(self) -> bool {
+    /// Whether it keeps the chunks of a class in an order, rather than going round with a hand.
+    pub fn keeps_order(self) -> bool {
         matches!(self, Self::GdWheel | Self::Lru)
     }
 }

@@ -19,11 +19,13 @@ mod demote;
 mod draft;
 pub mod evict;
 pub mod expire;
+pub mod heat;
 pub mod item;
 mod keeper;
 pub mod layout;
 pub mod mark;
 mod order;
+pub mod repartition;
 pub mod shift;
 mod slab;
 
@@ -38,6 +40,8 @@ use stdx::sync::lock;
 pub use class::ClassCounters;
 use class::{Class, Zone};
 pub use draft::Draft;
+use heat::Heat;
+pub use heat::{Repartition, RepartitionCounts};
 pub use item::ItemRef;
 use keeper::Keeper;
 pub use keeper::Replacement;
@@ -87,6 +91,19 @@ pub trait Links {
         let _ = (guard, item, place);
         false
     }
+    /// Leads to a copy of an item from now on, as the item is now, if the index still points at
+    /// exactly this place. Returns whether it did: then the old place is the caller's. Called
+    /// without any lock.
+    fn relocate(
+        &self,
+        guard: &Guard<'_>,
+        item: ItemRef<'_>,
+        place: Place,
+        copy: Draft<'_>,
+    ) -> bool {
+        let _ = (guard, item, place, copy);
+        false
+    }
     /// Takes a copy of an item, to move it. Returns whether it shall be moved. Called without any
     /// lock.
     fn copy(&self, item: ItemRef<'_>, place: Place) -> bool {
@@ -113,6 +130,8 @@ pub struct Hot {
     spare_slabs: usize,
     /// A reserve is low: the background has work.
     pressed: AtomicBool,
+    /// Only if items move to their columns.
+    heat: Option<Box<Heat>>,
 }
 
 /// A size class as statistics show it.
@@ -140,7 +159,7 @@ impl Hot {
     /// An empty zone in `arena`, with chunks of these sizes and a policy for each, which counts
     /// costs in units of `cost_unit_us` microseconds if it has to. `spare_slabs` of the arena are
     /// left for others, at least one for the index. The sizes leave a slab
-    /// [`Replacement::side_bytes`] beside each chunk, and no more is reserved than
+    /// [`Replacement::side_bits`] beside each chunk, and no more is reserved than
     /// [`Replacement::memory_bytes_max`].
     pub fn new(
         arena: Arc<Arena>,
@@ -150,9 +169,9 @@ impl Hot {
         cost_unit_us: u32,
         spare_slabs: usize,
     ) -> Self {
-        assert!(spare_slabs >= 1 && sizes.side_bytes() >= replacement.side_bytes());
+        assert!(spare_slabs >= 1 && sizes.side_bits() >= replacement.side_bits());
         let chunks_max = arena.reserved_slabs() * sizes.chunks_per_slab(ClassId(0));
-        assert!(replacement.side_bytes() == 0 || chunks_max <= CHUNKS_MAX as usize);
+        assert!(replacement.side_bits() == 0 || chunks_max <= CHUNKS_MAX as usize);
         let class = |id| {
             let (bytes, chunks) = (sizes.chunk_bytes(id), sizes.chunks_per_slab(id));
             let keeper = Keeper::new(replacement, cost_unit_us, bytes, chunks);
@@ -161,7 +180,7 @@ impl Hot {
         let classes = sizes.iter().map(|id| CachePadded(Mutex::new(class(id)))).collect();
         let slabs = (0..arena.reserved_slabs()).map(|_| Slab::new()).collect();
         let pressed = AtomicBool::new(false);
-        Self { arena, epochs, sizes, classes, slabs, spare_slabs, pressed }
+        Self { arena, epochs, sizes, classes, slabs, spare_slabs, pressed, heat: None }
     }
 
     /// The size classes.
@@ -203,13 +222,17 @@ impl Hot {
     /// without a look at it.
     #[inline]
     pub fn prefetch_whole(&self, place: Place) {
-        let slab = &self.slabs[self.arena.locate(place).0.0 as usize];
-        slab::prefetch_whole(&self.arena, place, slab.chunk_bytes());
+        slab::prefetch_whole(&self.arena, place, self.slab_at(place).chunk_bytes());
     }
 
     /// The class of the chunk at `place`.
     pub fn class_at(&self, place: Place) -> ClassId {
-        self.slabs[self.arena.locate(place).0.0 as usize].class()
+        self.slab_at(place).class()
+    }
+
+    #[inline]
+    fn slab_at(&self, place: Place) -> &Slab {
+        &self.slabs[self.arena.locate(place).0.0 as usize]
     }
 
     /// Takes an item that the index no longer points at. Its chunks are free once no reader can
@@ -241,6 +264,9 @@ impl Hot {
         for class in &self.classes {
             lock(class).counters = ClassCounters::default();
         }
+        if let Some(heat) = &self.heat {
+            heat.reset_counters();
+        }
     }
 
     /// Bytes of all chunks that hold something.
@@ -268,7 +294,8 @@ impl Hot {
     }
 
     fn zone(&self) -> Zone<'_> {
-        Zone { arena: &self.arena, epochs: &self.epochs, slabs: &self.slabs }
+        let heat = self.heat.as_deref();
+        Zone { arena: &self.arena, epochs: &self.epochs, slabs: &self.slabs, heat }
     }
 }
 

@@ -89,6 +89,12 @@ impl Slab {
         self.chunk_bytes.load(Relaxed) as usize
     }
 
+    /// All of its chunks.
+    #[inline]
+    pub(crate) fn chunks(&self) -> u32 {
+        self.chunks.load(Relaxed)
+    }
+
     /// Whether the slab is about to leave its class: its chunks are not allocated any more.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Relaxed) != 0
@@ -148,6 +154,12 @@ impl Slab {
         arena.place(id, number as usize * self.chunk_bytes.load(Relaxed) as usize)
     }
 
+    /// The number of the chunk at a place of this slab.
+    #[inline]
+    pub(crate) fn number(&self, arena: &Arena, place: Place) -> u32 {
+        arena.locate(place).1 as u32 / self.chunk_bytes.load(Relaxed)
+    }
+
     /// Takes a free chunk. Its mark is 0.
     pub(crate) fn pop(&self, arena: &Arena, id: SlabId) -> Option<Place> {
         let head = self.free_head.load(Relaxed);
@@ -191,10 +203,10 @@ impl Slab {
     /// Takes back a chunk that nobody can see any more.
     pub(crate) fn push(&self, arena: &Arena, place: Place) {
         mark(arena, place).store(0, Relaxed);
-        let number = arena.locate(place).1 / self.chunk_bytes.load(Relaxed) as usize;
+        let number = self.number(arena, place);
         // SAFETY: the chunk was given back, so it belongs to this list alone from here on.
         unsafe { link(arena, place).write(self.free_head.load(Relaxed)) };
-        self.free_head.store(number as u32, Relaxed);
+        self.free_head.store(number, Relaxed);
         let used = self.used.load(Relaxed);
         debug_assert!(used > 0);
         self.used.store(used - 1, Relaxed);

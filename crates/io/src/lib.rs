@@ -10,6 +10,7 @@ pub mod moment;
 pub mod net;
 pub mod poll;
 pub mod process;
+pub mod processor;
 pub mod thread;
 
 pub use clock::{Clock, ManualClock, SystemClock};

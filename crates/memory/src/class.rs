@@ -10,9 +10,9 @@
 //! chunks of that class and one smaller chunk for the rest: with chunks up to half a slab, as few
 //! fit a slab, the spacing between sizes would waste a fifth of large items' memory.
 //!
-//! A slab may keep some bytes beside each chunk, behind the last one: room for what belongs to a
+//! A slab may keep some bits beside each chunk, behind the last one: room for what belongs to a
 //! chunk and not to what is stored in it. Then fewer or smaller chunks fit, and sizes are chosen so
-//! that chunks and those bytes together fill the slab.
+//! that chunks and those bits together fill the slab.
 //!
 //! The factor is 1.08 where slabs are plenty. Each class in use needs at least one slab, so with
 //! few slabs the classes are fewer too, down to memcached's factor of 1.25.
@@ -42,7 +42,7 @@ pub struct ClassId(pub u8);
 #[derive(Debug)]
 pub struct SizeClasses {
     slab_bytes: usize,
-    side_bytes: usize,
+    side_bits: usize,
     chunk_bytes: Vec<u32>,
     /// The class for each size, by the size in units of 8 bytes, rounded up.
     by_size: Box<[u8]>,
@@ -50,16 +50,16 @@ pub struct SizeClasses {
 
 impl SizeClasses {
     /// Classes that grow by `factor` from `chunk_bytes_min`, both brought into their range, for
-    /// slabs of `slab_bytes` and items of up to `item_bytes_max`. A slab keeps `side_bytes` beside
+    /// slabs of `slab_bytes` and items of up to `item_bytes_max`. A slab keeps `side_bits` beside
     /// each chunk.
     pub fn new(
         chunk_bytes_min: usize,
         factor: f64,
         slab_bytes: usize,
         item_bytes_max: usize,
-        side_bytes: usize,
+        side_bits: usize,
     ) -> Self {
-        let largest = floor(largest_chunk(slab_bytes, item_bytes_max) - side_bytes);
+        let largest = floor(largest_chunk(slab_bytes, item_bytes_max) - side_bits.div_ceil(8));
         let first =
             chunk_bytes_min.clamp(CHUNK_BYTES_MIN, largest / 2).next_multiple_of(CHUNK_ALIGN_BYTES);
         // Below 1.05 there would be more classes than a byte can number.
@@ -67,7 +67,7 @@ impl SizeClasses {
         let mut chunk_bytes = Vec::new();
         let mut size = first;
         while size < largest {
-            let stretched = stretch(size, slab_bytes, side_bytes);
+            let stretched = stretch(size, slab_bytes, side_bits);
             chunk_bytes.push(stretched as u32);
             let grown = (stretched as f64 * factor) as usize;
             size = grown.next_multiple_of(CHUNK_ALIGN_BYTES).max(stretched + CHUNK_ALIGN_BYTES);
@@ -87,7 +87,7 @@ impl SizeClasses {
                 class as u8
             })
             .collect();
-        Self { slab_bytes, side_bytes, chunk_bytes, by_size }
+        Self { slab_bytes, side_bits, chunk_bytes, by_size }
     }
 
     /// Classes for an arena of so many slabs: as fine as leaves two slabs for each class.
@@ -96,12 +96,11 @@ impl SizeClasses {
         slabs: usize,
         slab_bytes: usize,
         item_bytes_max: usize,
-        side_bytes: usize,
+        side_bits: usize,
     ) -> Self {
         let mut factor = GROWTH_FACTOR_MIN;
         loop {
-            let classes =
-                Self::new(chunk_bytes_min, factor, slab_bytes, item_bytes_max, side_bytes);
+            let classes = Self::new(chunk_bytes_min, factor, slab_bytes, item_bytes_max, side_bits);
             if classes.count() <= slabs / SLABS_PER_CLASS_MIN || factor >= GROWTH_FACTOR_MAX {
                 return classes;
             }
@@ -135,12 +134,12 @@ impl SizeClasses {
 
     /// How many chunks of `class` a slab holds.
     pub fn chunks_per_slab(&self, class: ClassId) -> usize {
-        self.slab_bytes / (self.chunk_bytes(class) + self.side_bytes)
+        8 * self.slab_bytes / (8 * self.chunk_bytes(class) + self.side_bits)
     }
 
-    /// Bytes that a slab keeps beside each chunk.
-    pub fn side_bytes(&self) -> usize {
-        self.side_bytes
+    /// Bits that a slab keeps beside each chunk.
+    pub fn side_bits(&self) -> usize {
+        self.side_bits
     }
 
     /// All classes, smallest first.
@@ -161,9 +160,9 @@ fn largest_chunk(slab_bytes: usize, item_bytes_max: usize) -> usize {
 }
 
 /// The largest size that fits a slab as often as `size` does.
-fn stretch(size: usize, slab_bytes: usize, side_bytes: usize) -> usize {
-    let count = slab_bytes / (size + side_bytes);
-    let largest = floor(slab_bytes / count - side_bytes);
+fn stretch(size: usize, slab_bytes: usize, side_bits: usize) -> usize {
+    let count = 8 * slab_bytes / (8 * size + side_bits);
+    let largest = floor((8 * slab_bytes / count - side_bits) / 8);
     // Stretching a small chunk gains nothing that an item could use.
     if largest - size < size / 16 { largest } else { size }
 }
@@ -183,7 +182,7 @@ mod tests {
     #[test]
     fn every_size_gets_the_smallest_chunk_that_holds_it() {
         for factor in [1.0, 1.08, 1.25, 2.0] {
-            for (slab_bytes, side) in [(SLAB_BYTES_MIN, 0), (SLAB_BYTES_MAX, 0), (1 << 20, 12)] {
+            for (slab_bytes, side) in [(SLAB_BYTES_MIN, 0), (SLAB_BYTES_MAX, 0), (1 << 20, 96)] {
                 let classes = SizeClasses::new(CHUNK_BYTES_MIN, factor, slab_bytes, MIB, side);
                 for bytes in 1..=classes.chunk_bytes_max() {
                     let class = classes.class_for(bytes);
@@ -198,8 +197,8 @@ mod tests {
 
     #[test]
     fn sizes_ascend_and_waste_little() {
-        for (slab_bytes, side) in
-            [(SLAB_BYTES_MIN, 0), (SLAB_BYTES_MAX, 0), (SLAB_BYTES_MIN, 12), (SLAB_BYTES_MAX, 12)]
+        let slabs = [SLAB_BYTES_MIN, SLAB_BYTES_MAX];
+        for (slab_bytes, side) in slabs.iter().flat_map(|&slab| [0, 4, 96].map(|side| (slab, side)))
         {
             let factor = GROWTH_FACTOR_MIN;
             let classes = SizeClasses::new(CHUNK_BYTES_MIN, factor, slab_bytes, MIB, side);
@@ -209,12 +208,13 @@ mod tests {
                 assert!(bytes > last && bytes.is_multiple_of(CHUNK_ALIGN_BYTES));
                 let step = bytes as f64 / last.max(1) as f64;
                 assert!(last == 0 || bytes <= last + 8 || step < 1.13, "{last} {bytes}");
-                let filled = classes.chunks_per_slab(class) * (bytes + side);
+                let chunks = classes.chunks_per_slab(class);
+                let filled = chunks * bytes + (chunks * side).div_ceil(64) * 8;
                 let lost = slab_bytes - filled;
                 assert!(lost * 50 < slab_bytes, "{bytes}: {lost} bytes lost in a slab");
                 last = bytes;
             }
-            assert_eq!(last, (slab_bytes / LARGEST_PER_SLAB - side) / 8 * 8);
+            assert_eq!(last, (slab_bytes / LARGEST_PER_SLAB - side.div_ceil(8)) / 8 * 8);
             assert_eq!(classes.chunks_per_slab(classes.class_for(last)), LARGEST_PER_SLAB);
         }
     }
@@ -232,8 +232,8 @@ mod tests {
     #[test]
     fn the_list_of_pieces_of_the_largest_item_fits_a_chunk() {
         for slab_bytes in [SLAB_BYTES_MIN, SLAB_BYTES_MAX] {
-            for (item_bytes_max, side) in [MIB, 64 * MIB, 1024 * MIB].map(|item| (item, 12)) {
-                let largest = floor(largest_chunk(slab_bytes, item_bytes_max) - side);
+            for (item_bytes_max, side) in [MIB, 64 * MIB, 1024 * MIB].map(|item| (item, 96)) {
+                let largest = floor(largest_chunk(slab_bytes, item_bytes_max) - side / 8);
                 assert!(item_bytes_max.div_ceil(largest - 16) * 8 + 300 <= largest);
             }
         }

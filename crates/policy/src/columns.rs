@@ -35,9 +35,8 @@
 //! `larder-bench paper cavast`; `docs/papers.md` has what was found.
 
 use crate::geometry::CacheGeometry;
+use crate::temperatures::{Sixteen, TEMPERATURE_MAX};
 
-/// The hottest an item gets.
-pub const TEMPERATURE_MAX: u8 = 15;
 /// Columns of a slab at the most: of a cache with a short span, columns are several spans long.
 pub const COLUMNS_MAX: usize = 16;
 /// Accesses to a slab from one pass to the next.
@@ -85,43 +84,40 @@ impl Columns {
     }
 }
 
-/// The temperatures of a slab's chunks, two to a byte.
+/// The temperatures of a slab's chunks.
 #[derive(Debug, Clone)]
-pub struct Temperatures(Box<[u8]>);
+pub struct Temperatures(Box<[Sixteen]>);
 
 impl Temperatures {
     /// Of so many chunks, all cold.
     pub fn new(chunks: usize) -> Temperatures {
-        Temperatures(vec![0; chunks.div_ceil(2)].into())
+        Temperatures(vec![Sixteen::default(); chunks.div_ceil(Sixteen::COUNT)].into())
     }
 
     /// The temperature of a chunk.
     #[inline]
     pub fn get(&self, chunk: usize) -> u8 {
-        self.0[chunk / 2] >> (chunk % 2 * 4) & TEMPERATURE_MAX
+        self.0[chunk / Sixteen::COUNT].get(chunk % Sixteen::COUNT)
     }
 
     /// Gives a chunk a temperature.
     #[inline]
     pub fn set(&mut self, chunk: usize, temperature: u8) {
-        assert!(temperature <= TEMPERATURE_MAX);
-        let shift = chunk % 2 * 4;
-        let byte = &mut self.0[chunk / 2];
-        *byte = *byte & !(TEMPERATURE_MAX << shift) | temperature << shift;
+        let word = &mut self.0[chunk / Sixteen::COUNT];
+        *word = word.with(chunk % Sixteen::COUNT, temperature);
     }
 
     /// Makes a chunk warmer by one access; returns its temperature then.
     #[inline]
     pub fn heat(&mut self, chunk: usize) -> u8 {
-        let temperature = (self.get(chunk) + 1).min(TEMPERATURE_MAX);
-        self.set(chunk, temperature);
-        temperature
+        let (word, at) = (&mut self.0[chunk / Sixteen::COUNT], chunk % Sixteen::COUNT);
+        *word = word.heated(at);
+        word.get(at)
     }
 
     /// Halves all temperatures.
     pub fn age(&mut self) {
-        // Halving both of a byte at once moves a bit from one to the other, which is masked off.
-        self.0.iter_mut().for_each(|both| *both = *both >> 1 & 0x77);
+        self.0.iter_mut().for_each(|word| *word = word.aged());
     }
 
     /// Two chunks have changed places, and their temperatures with them.
@@ -151,7 +147,7 @@ pub struct Swap {
 }
 
 /// How lazy passes are.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Temperatures of a pair differ by this at least; at least 1.
     pub margin: u8,
@@ -289,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn temperatures_are_half_bytes_that_do_not_touch_each_other() {
+    fn temperatures_of_many_chunks_do_not_touch_each_other() {
         let (mut packed, mut naive) = (Temperatures::new(CHUNKS), [0u8; CHUNKS]);
         let mut random = Xorshift::seeded(5);
         for _ in 0..20_000 {

@@ -9,6 +9,14 @@
 //! choose among them by a hash of all bits; within a slice the set follows from the bits above the
 //! line's. So addresses that lie [`CacheGeometry::span_bytes`] apart compete for the same set of
 //! some slice, and as many bytes one behind the other meet every set once.
+//!
+//! The system tells the sets of all slices together, and not how many slices there are. What is
+//! assumed is [as few slices as leave a power of two of sets in each](CacheGeometry::of_all_sets):
+//! where the slices are a power of two themselves they count as one, and the span is longer than
+//! need be, which still meets every set equally often. Whoever knows better says so.
+
+use std::fmt;
+use std::str::FromStr;
 
 /// A cache: slices of sets of ways of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +45,13 @@ impl CacheGeometry {
         let is_size = sets.is_power_of_two() && (1..=SETS_MAX).contains(&all_sets);
         let is_cache = is_line && is_size && (1..=WAYS_MAX).contains(&ways);
         is_cache.then_some(CacheGeometry { line_bytes, ways, sets, slices })
+    }
+
+    /// The cache with so many sets in all slices together, which are as few as leave a power of two
+    /// of sets in each; nothing if there is no such cache.
+    pub fn of_all_sets(line_bytes: usize, ways: usize, all_sets: usize) -> Option<CacheGeometry> {
+        let sets = 1_usize.checked_shl(all_sets.trailing_zeros())?;
+        CacheGeometry::new(line_bytes, ways, sets, all_sets / sets)
     }
 
     /// Bytes of a line.
@@ -70,9 +85,96 @@ impl CacheGeometry {
     }
 }
 
+/// What is assumed where nothing is known: a slice of 2 MiB, as many processors have, with a span
+/// of 128 KiB.
+impl Default for CacheGeometry {
+    fn default() -> Self {
+        Self { line_bytes: 64, ways: 16, sets: 2048, slices: 1 }
+    }
+}
+
+/// As it is read by [`FromStr`].
+impl fmt::Display for CacheGeometry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{}x{}x{}", self.slices, self.sets, self.ways, self.line_bytes)
+    }
+}
+
+/// Why some text is no cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoCache;
+
+impl fmt::Display for NoCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "not [SLICESx]SETSxWAYSxLINE, as in 6x2048x20x64: sets of a slice, a power of two; 1 \
+             to {WAYS_MAX} ways; bytes of a line, a power of two from 16 to 4096"
+        )
+    }
+}
+
+impl std::error::Error for NoCache {}
+
+/// `SETSxWAYSxLINE`, or with the slices before that.
+impl FromStr for CacheGeometry {
+    type Err = NoCache;
+
+    fn from_str(text: &str) -> Result<Self, NoCache> {
+        let numbers: Result<Vec<usize>, _> = text.split('x').map(str::parse).collect();
+        let cache = match numbers.as_deref() {
+            Ok(&[slices, sets, ways, line]) => Self::new(line, ways, sets, slices),
+            Ok(&[sets, ways, line]) => Self::new(line, ways, sets, 1),
+            _ => None,
+        };
+        cache.ok_or(NoCache)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::CacheGeometry;
+    use super::{CacheGeometry, NoCache};
+
+    #[test]
+    fn text_is_a_cache_or_refused() {
+        let paper = CacheGeometry::new(64, 20, 2048, 6).expect("it is a cache");
+        assert_eq!("6x2048x20x64".parse(), Ok(paper));
+        assert_eq!(paper.to_string().parse(), Ok(paper));
+        let plain: CacheGeometry = "8192x16x64".parse().expect("it is a cache");
+        assert_eq!((plain.slices(), plain.sets(), plain.ways()), (1, 8192, 16));
+        for text in [
+            "",
+            "x",
+            "2048",
+            "2048x20",
+            "1x6x2048x20x64",
+            "2048x20x63",
+            "2000x20x64",
+            "2048x0x64",
+            "2048x65x64",
+            "-1x20x64",
+            "2048x20x64 ",
+            "2048X20X64",
+            "99999999999999999999x1x64",
+            "33554432x16x64",
+        ] {
+            assert_eq!(text.parse::<CacheGeometry>(), Err(NoCache), "{text}");
+        }
+    }
+
+    #[test]
+    fn sets_of_all_slices_are_shared_out_among_as_few_as_can_be() {
+        for (all_sets, slices, sets) in
+            [(12_288, 3, 4096), (16_384, 1, 16_384), (57_344, 7, 8192), (1, 1, 1)]
+        {
+            let cache = CacheGeometry::of_all_sets(64, 16, all_sets).expect("it is a cache");
+            assert_eq!((cache.slices(), cache.sets()), (slices, sets));
+            assert_eq!(cache.bytes(), all_sets * 16 * 64);
+        }
+        assert_eq!(CacheGeometry::of_all_sets(64, 16, 0), None);
+        assert_eq!(CacheGeometry::of_all_sets(64, 0, 4096), None);
+        assert_eq!(CacheGeometry::of_all_sets(0, 16, 4096), None);
+    }
 
     #[test]
     fn the_papers_processor_has_a_span_of_128_kib() {

@@ -11,6 +11,7 @@ pub mod gd_wheel;
 pub mod geometry;
 pub mod rebalance;
 pub mod split;
+pub mod temperatures;
 pub mod write_budget;
 
 /// A decision about who is evicted, made from one byte per chunk: the mark.

@@ -227,9 +227,9 @@ fn check(hot: &Hot, is_quiet: bool) -> usize {
 fn hammer(replacement: Replacement, seed: u64) {
     let arena = Arc::new(Arena::new(0, MEMORY_BYTES, 8).expect("addresses are there"));
     let (slabs, slab_bytes) = (arena.limit_slabs(), arena.slab_bytes());
-    let side_bytes = replacement.side_bytes();
+    let side_bits = replacement.side_bits();
     let sizes =
-        SizeClasses::for_slabs(CHUNK_BYTES_MIN, slabs, slab_bytes, ITEM_BYTES_MAX, side_bytes);
+        SizeClasses::for_slabs(CHUNK_BYTES_MIN, slabs, slab_bytes, ITEM_BYTES_MAX, side_bits);
     let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, replacement, 50, 1);
     let (map, done) = (Map::default(), AtomicBool::new(false));
     map.now.store(1_800_000_000, Relaxed);
@@ -295,8 +295,8 @@ fn what_is_in_an_order_is_not_free_and_what_is_not_free_is_in_an_order() {
 fn what_came_up_as_a_draft_goes_in_its_turn_once_it_is_published() {
     for replacement in [Replacement::GdWheel, Replacement::Lru] {
         let arena = Arc::new(Arena::new(0, 2 << 20, 8).expect("addresses are there"));
-        let side_bytes = replacement.side_bytes();
-        let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, side_bytes);
+        let side_bits = replacement.side_bits();
+        let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, side_bits);
         let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, replacement, 50, 1);
         let map = Map::default();
         let mut client = Client { hot: &hot, map: &map, random: Random(1), begun: Vec::new() };

@@ -1,0 +1,321 @@
+//! Temperatures of the chunks, for [`repartition`](crate::repartition): four bits each, behind the
+//! chunks of their slab.
+//!
+//! ```text
+//!   slab   | chunk 0 | chunk 1 | ... | chunk n-1 |   | 0..15 | 16..31 | ... |      |
+//!          0                                     rest  ^ slab_bytes - 8 * ceil(n / 16)
+//!                                                        words of sixteen temperatures
+//! ```
+//!
+//! A hit that is sampled makes its chunk warmer, and only the passes of the background make it
+//! colder. The size classes leave room for the words (`memory::class`), so they are part of the
+//! memory limit; where nothing moves there is none to leave. A store does not touch them: an item
+//! inherits the temperature of what was in its chunk before, until passes have halved it away.
+//!
+//! A word is read and written as an atomic by whoever holds a chunk of the slab or the lock of its
+//! class. A hit that loses its word to another one is not counted; one in so many is anyway.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use memory::{Arena, Place, SlabId};
+use policy::columns::{Columns, LIMITS, Limits, PASS_ACCESSES};
+use policy::geometry::CacheGeometry;
+use policy::temperatures::Sixteen;
+
+use crate::slab::Slab;
+
+/// Bits that a slab has to keep beside each chunk.
+pub const HEAT_BITS: usize = 4;
+/// Columns that are for hot items: Cavast has one of sixteen.
+const HOT_COLUMNS: usize = 1;
+/// Of a column a chunk takes this part at the most: larger ones have no neighbours there, and stay
+/// where they are.
+const CHUNK_SHARE: usize = 4;
+/// In `Heat::hits`: the slab does not belong to the hot zone.
+const AWAY: u32 = u32::MAX;
+
+/// How items move to their columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Repartition {
+    /// What the columns of a slab follow from.
+    pub geometry: CacheGeometry,
+    /// One hit in about so many makes its item warmer. A hit that does takes three cache lines of
+    /// its own: with 64, a twentieth of a line for each hit.
+    pub sampling: u32,
+    /// A slab gets a pass after so many of these hits, at least,
+    pub pass_hits: u32,
+    /// and at least one for so many of its chunks; 0 asks for none.
+    pub pass_chunks: u32,
+    /// How lazy a pass is. Where all are asked for equally often, chance gives one in 1.6 million
+    /// chunks four hits while a slab gets one for 16 chunks; two it gives to one in 500.
+    pub limits: Limits,
+}
+
+impl Repartition {
+    /// The usual one for a cache.
+    pub const fn new(geometry: CacheGeometry) -> Self {
+        let sampling = 64;
+        Self {
+            geometry,
+            sampling,
+            pass_hits: PASS_ACCESSES / sampling,
+            pass_chunks: 16,
+            limits: Limits { margin: 4, ..LIMITS },
+        }
+    }
+}
+
+/// What re-partitioning came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RepartitionCounts {
+    /// Passes over a slab.
+    pub passes: u64,
+    /// Hot items that took the place of cold ones.
+    pub swaps: u64,
+    /// Bytes of keys, values and headers that were copied.
+    pub moved_bytes: u64,
+    /// Expired or flushed items that were removed on the way.
+    pub expired: u64,
+    /// Swaps that were given up: an item had changed, or was in pieces, or there was no item, or no
+    /// chunk to spare, or a reader stayed too long.
+    pub given_up: u64,
+}
+
+/// The same as it is counted.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) passes: AtomicU64,
+    pub(crate) swaps: AtomicU64,
+    pub(crate) moved_bytes: AtomicU64,
+    pub(crate) expired: AtomicU64,
+    pub(crate) given_up: AtomicU64,
+}
+
+/// Columns, temperatures, and how often slabs were hit.
+#[derive(Debug)]
+pub(crate) struct Heat {
+    pub(crate) settings: Repartition,
+    columns: Columns,
+    /// By slab: sampled hits since its last pass, or [`AWAY`].
+    hits: Box<[AtomicU32]>,
+    pub(crate) counters: Counters,
+}
+
+impl Counters {
+    fn all(&self) -> [&AtomicU64; 5] {
+        [&self.passes, &self.swaps, &self.moved_bytes, &self.expired, &self.given_up]
+    }
+
+    fn counts(&self) -> RepartitionCounts {
+        let [passes, swaps, moved_bytes, expired, given_up] =
+            self.all().map(|counter| counter.load(Relaxed));
+        RepartitionCounts { passes, swaps, moved_bytes, expired, given_up }
+    }
+}
+
+impl Heat {
+    pub(crate) fn new(settings: Repartition, arena: &Arena) -> Self {
+        assert!(settings.sampling > 0 && settings.limits.margin > 0);
+        Self {
+            settings,
+            columns: Columns::new(arena.slab_bytes(), &settings.geometry, HOT_COLUMNS),
+            hits: (0..arena.reserved_slabs()).map(|_| AtomicU32::new(AWAY)).collect(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// The slab has come to a class: everything in it is cold.
+    pub(crate) fn adopt(&self, arena: &Arena, id: SlabId, chunks: u32) {
+        (0..words(chunks)).for_each(|at| word(arena, id, chunks, at).store(0, Relaxed));
+        // Release: partner is the acquire in `is_owned`.
+        self.hits[id.0 as usize].store(0, Release);
+    }
+
+    /// The slab leaves its class.
+    pub(crate) fn disown(&self, id: SlabId) {
+        self.hits[id.0 as usize].store(AWAY, Relaxed);
+    }
+
+    /// Whether the slab belongs to some class. To which, who asks looks up behind this.
+    pub(crate) fn is_owned(&self, id: SlabId) -> bool {
+        // Acquire: partner is the release in `adopt`, before which the slab's class was written.
+        self.hits[id.0 as usize].load(Acquire) != AWAY
+    }
+
+    /// Whether a chunk that begins there lies in the columns for hot items.
+    pub(crate) fn is_hot(&self, arena: &Arena, place: Place) -> bool {
+        self.columns.is_hot(arena.locate(place).1)
+    }
+
+    /// Whether a slab was hit often enough for a pass.
+    pub(crate) fn is_due(&self, id: SlabId, slab: &Slab) -> bool {
+        let hits = self.hits[id.0 as usize].load(Relaxed);
+        let Repartition { pass_hits, pass_chunks, .. } = self.settings;
+        let share = || slab.chunks().checked_div(pass_chunks).unwrap_or(0);
+        let is_small = CHUNK_SHARE * slab.chunk_bytes() <= self.columns.column_bytes();
+        hits != AWAY && hits >= pass_hits.max(1) && hits >= share() && is_small
+    }
+
+    /// A pass over the slab begins. Under the lock of its class.
+    pub(crate) fn begin_pass(&self, id: SlabId) {
+        // Release: partner is the acquire in `is_owned`, as in `adopt`.
+        self.hits[id.0 as usize].store(0, Release);
+        self.counters.passes.fetch_add(1, Relaxed);
+    }
+
+    /// The temperatures of some words of a slab, which are halved. Under the lock of its class.
+    pub(crate) fn take(
+        &self,
+        arena: &Arena,
+        id: SlabId,
+        chunks: u32,
+        at: std::ops::Range<usize>,
+        taken: &mut Vec<Sixteen>,
+    ) {
+        taken.extend(at.map(|at| {
+            let word = word(arena, id, chunks, at);
+            let found = Sixteen(word.load(Relaxed));
+            if found != Sixteen::default() {
+                word.store(found.aged().0, Relaxed);
+            }
+            found
+        }));
+    }
+
+    /// The chunk at a place was hit. The caller holds it.
+    pub(crate) fn hit(&self, arena: &Arena, slab: &Slab, place: Place) {
+        let (id, number) = (arena.locate(place).0, slab.number(arena, place));
+        change(arena, id, slab.chunks(), number, Sixteen::heated);
+        self.hits[id.0 as usize].fetch_add(1, Relaxed);
+    }
+
+    /// An item moved from one chunk to another of its class, and its temperature with it; what was
+    /// left is cold. The caller holds both.
+    pub(crate) fn carry(&self, arena: &Arena, slabs: &[Slab], from: Place, to: Place) {
+        let chunk = |place| {
+            let id = arena.locate(place).0;
+            let slab = &slabs[id.0 as usize];
+            (id, slab.chunks(), slab.number(arena, place))
+        };
+        let (id, chunks, number) = chunk(from);
+        let mut temperature = 0;
+        change(arena, id, chunks, number, |word, at| {
+            temperature = word.get(at);
+            word.with(at, 0)
+        });
+        let (id, chunks, number) = chunk(to);
+        change(arena, id, chunks, number, |word, at| word.with(at, temperature));
+    }
+
+    pub(crate) fn counts(&self) -> RepartitionCounts {
+        self.counters.counts()
+    }
+
+    pub(crate) fn reset_counters(&self) {
+        self.counters.all().iter().for_each(|counter| counter.store(0, Relaxed));
+    }
+}
+
+/// How many words a slab of so many chunks has.
+pub(crate) fn words(chunks: u32) -> usize {
+    (chunks as usize).div_ceil(Sixteen::COUNT)
+}
+
+/// Changes the word of a chunk, unless somebody else does so at the same time.
+fn change(
+    arena: &Arena,
+    id: SlabId,
+    chunks: u32,
+    number: u32,
+    to: impl FnOnce(Sixteen, usize) -> Sixteen,
+) {
+    let (at, in_word) = (number as usize / Sixteen::COUNT, number as usize % Sixteen::COUNT);
+    let word = word(arena, id, chunks, at);
+    let before = word.load(Relaxed);
+    let after = to(Sixteen(before), in_word).0;
+    if after != before {
+        let _ = word.compare_exchange(before, after, Relaxed, Relaxed);
+    }
+}
+
+/// A word of a slab with so many chunks, which the caller holds one of, or whose class's lock.
+fn word(arena: &Arena, id: SlabId, chunks: u32, at: usize) -> &AtomicU64 {
+    assert!(at < words(chunks));
+    let before_end = (words(chunks) - at) * size_of::<AtomicU64>();
+    // SAFETY: the word lies at the end of a slab, which is aligned to its size, behind the chunks:
+    // the size classes leave `HEAT_BITS` for each (asserted in `Hot::with_repartition`), and slab
+    // and chunks are multiples of 8 bytes, so that what is left is one, too. Nothing but these
+    // atomics accesses it while the slab belongs to a class, which the caller keeps it in.
+    unsafe {
+        let start = arena.slab_start(id).add(arena.slab_bytes() - before_end);
+        AtomicU64::from_ptr(start.cast().as_ptr())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use memory::class::CHUNK_BYTES_MIN;
+    use memory::{ClassId, SizeClasses};
+
+    #[test]
+    fn words_lie_behind_the_chunks_of_every_class_and_keep_to_themselves() {
+        for limit_bytes in [1 << 20, 1 << 30] {
+            let arena = Arena::new(0, limit_bytes, 2).expect("a small arena");
+            let slab_bytes = arena.slab_bytes();
+            let sizes = SizeClasses::new(CHUNK_BYTES_MIN, 1.08, slab_bytes, 1 << 20, HEAT_BITS);
+            let heat = Heat::new(Repartition::new(CacheGeometry::default()), &arena);
+            for class in sizes.iter() {
+                let (bytes, chunks) = (sizes.chunk_bytes(class), sizes.chunks_per_slab(class));
+                assert!(chunks * bytes + 8 * words(chunks as u32) <= slab_bytes, "{bytes}");
+                let slab = Slab::new();
+                let id = SlabId(1);
+                slab.adopt(class, bytes, chunks, 0);
+                heat.adopt(&arena, id, chunks as u32);
+                let last = slab.place(&arena, id, chunks as u32 - 1);
+                heat.hit(&arena, &slab, last);
+                let mut taken = Vec::new();
+                heat.take(&arena, id, chunks as u32, 0..words(chunks as u32), &mut taken);
+                let warm: u32 = taken.iter().map(|word| word.0.count_ones()).sum();
+                assert_eq!(warm, 1);
+                assert_eq!(taken[(chunks - 1) / 16].get((chunks - 1) % 16), 1);
+            }
+        }
+    }
+
+    #[test]
+    fn temperatures_go_with_their_items_and_passes_come_in_time() {
+        let arena = Arena::new(0, 1 << 30, 2).expect("a small arena");
+        let settings = Repartition {
+            pass_hits: 3,
+            pass_chunks: 10,
+            ..Repartition::new(CacheGeometry::default())
+        };
+        let heat = Heat::new(settings, &arena);
+        let slabs = [Slab::new(), Slab::new()];
+        let id = SlabId(1);
+        let slab = &slabs[1];
+        slab.adopt(ClassId(0), 20_000, 104, 0);
+        assert!(!heat.is_owned(id) && !heat.is_due(id, slab));
+        heat.adopt(&arena, id, 104);
+        let [one, other] = [0, 103].map(|number| slab.place(&arena, id, number));
+        for hits in 0..11 {
+            // One for ten chunks is ten.
+            assert_eq!((heat.is_owned(id), heat.is_due(id, slab)), (true, hits >= 10));
+            heat.hit(&arena, slab, one);
+        }
+        assert!(heat.is_due(id, slab));
+        heat.carry(&arena, &slabs, one, other);
+        let mut taken = Vec::new();
+        heat.take(&arena, id, 104, 0..7, &mut taken);
+        assert_eq!((taken[0].get(0), taken[6].get(7)), (0, 11));
+        taken.clear();
+        heat.take(&arena, id, 104, 6..7, &mut taken);
+        assert_eq!(taken, [Sixteen::default().with(7, 5)], "halved");
+        heat.begin_pass(id);
+        assert!(!heat.is_due(id, slab));
+        heat.disown(id);
+        assert!(!heat.is_owned(id) && !heat.is_due(id, slab));
+    }
+}
