@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use compressed::{Leaving, Record, Refused, Writer};
 use hot::mark::FETCHED;
-use hot::{ItemRef, Links};
+use hot::{Draft, ItemRef, Links};
 use index::Hash;
 use memory::{ClassId, Guard, Place};
 use policy::cost::Cost;
@@ -144,6 +144,16 @@ impl Links for Downward<'_> {
 
     fn is_linked(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
         self.cache.is_still(guard, self.cache.hash(item.key()), place)
+    }
+
+    fn relocate(
+        &self,
+        guard: &Guard<'_>,
+        item: ItemRef<'_>,
+        place: Place,
+        copy: Draft<'_>,
+    ) -> bool {
+        Links::relocate(self.cache, guard, item, place, copy)
     }
 
     fn copy(&self, item: ItemRef<'_>, place: Place) -> bool {

@@ -48,6 +48,8 @@ pub struct Stats {
     pub out_of_memory: u64,
     /// Slabs that left a class.
     pub slabs_moved: u64,
+    /// Items that stayed when their slab left.
+    pub rescued: u64,
     /// Slots of the index.
     pub index_slots: u64,
     /// Bytes of the index's tables and directory.
@@ -184,6 +186,7 @@ impl Cache {
             stats.swept_looks += class.counters.swept_looks;
             stats.out_of_memory += class.counters.out_of_memory;
             stats.slabs_moved += class.counters.slabs_lost;
+            stats.rescued += class.counters.rescued;
         }
         if let Some(below) = &self.below {
             let compressed = CompressedStats { demoted, ..below.stats() };

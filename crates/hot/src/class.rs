@@ -57,6 +57,8 @@ pub struct ClassCounters {
     pub out_of_memory: u64,
     /// Slabs that other classes or the index took away.
     pub slabs_lost: u64,
+    /// Items that stayed when their slab left.
+    pub rescued: u64,
 }
 
 /// Where the hand stands.
@@ -267,9 +269,14 @@ impl Class {
     pub(crate) fn is_oldest(&self, zone: Zone<'_>, id: SlabId) -> bool {
         match self.keeper.order() {
             // What is next to go changes with each that goes.
-            Some(_) => self.slabs.contains(&id) && !zone.slab(id).is_draining(),
+            Some(_) => self.stays(zone, id),
             None => self.next_of_hand(zone) == Some(id),
         }
+    }
+
+    /// Whether a slab is one of those that stay.
+    pub(crate) fn stays(&self, zone: Zone<'_>, id: SlabId) -> bool {
+        self.slabs.contains(&id) && !zone.slab(id).is_draining()
     }
 
     /// The slab that the hand has left alone for longest, of those that stay: the one it comes to
@@ -332,16 +339,19 @@ impl Class {
         Some(Room { place, credit: self.keeper.enter(zone, place, cost) })
     }
 
-    /// A free chunk for what moves, if the class has more of them than it may need at once.
-    pub(crate) fn take_spare(&mut self, zone: Zone<'_>) -> Option<Taken> {
-        if self.free <= self.reserve_target() / SPARE_SHARE {
-            return None;
-        }
+    /// A free chunk for an item that moves, with this cost.
+    pub(crate) fn take(&mut self, zone: Zone<'_>, cost: Cost) -> Option<Taken> {
         let stores = self.stores;
-        let place = self.allocate(zone)?;
+        let room = self.allocate_for(zone, cost);
         // Nothing was stored.
         self.stores = stores;
-        Some(Taken(place))
+        Some(Taken(room?.place))
+    }
+
+    /// The same if the class has more of them than it may need at once.
+    pub(crate) fn take_spare(&mut self, zone: Zone<'_>, cost: Cost) -> Option<Taken> {
+        let is_spare = self.free > self.reserve_target() / SPARE_SHARE;
+        is_spare.then(|| self.take(zone, cost)).flatten()
     }
 
     /// A chunk that was unlinked with this tag and kept aside; or nothing, and it is in limbo or

@@ -16,6 +16,7 @@ use crate::layout::{
     Fields, LONG_CHAINED, Layout, PIECE_HEADER_BYTES, SHAPE_BASE64, SHAPE_COST, SHAPE_CUSTOM,
     SHAPE_EXPIRY, SHAPE_FLAGS, SHAPE_LONG, SHAPE_VALUE,
 };
+use crate::mark::{SENT, STALE};
 
 /// A chunk whose bytes are an item's first.
 ///
@@ -195,6 +196,12 @@ impl<'a> ItemRef<'a> {
     /// Whether there is a field for what the item costs, known or not.
     pub fn has_cost_field(&self) -> bool {
         self.layout().has(SHAPE_COST)
+    }
+
+    /// Whether no client holds a win token for it, or is to get one: that is told by a mark which
+    /// the item could lose on its way to another chunk.
+    pub(crate) fn may_move(&self) -> bool {
+        self.mark().load(Ordering::Relaxed) & (SENT | STALE) == 0
     }
 
     /// What stands beside key and value, to store it again.

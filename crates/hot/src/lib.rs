@@ -26,6 +26,7 @@ pub mod layout;
 pub mod mark;
 mod order;
 pub mod repartition;
+mod rescue;
 pub mod shift;
 mod slab;
 

@@ -43,7 +43,6 @@ use stdx::sync::{Backoff, lock};
 use crate::class::{Class, Taken};
 use crate::heat::{Heat, Repartition, RepartitionCounts, words};
 use crate::item::ItemRef;
-use crate::mark::{SENT, STALE};
 use crate::{Hot, Links, slab};
 
 /// Words of temperatures that are read under one lock of a class: 2 KiB.
@@ -318,7 +317,8 @@ impl Hot {
         }
         let warm = self.movable(heat, guard, &mut class, warm, links)?;
         let cold = self.movable(heat, guard, &mut class, cold, links)?;
-        Some(((warm, cold), class.take_spare(self.zone())?))
+        let free = class.take_spare(self.zone(), cold.cost())?;
+        Some(((warm, cold), free))
     }
 
     /// Moves the hot item of a swap to the chunk that was kept aside for it. Returns whether it
@@ -393,6 +393,6 @@ impl Hot {
             heat.counters.expired.fetch_add(taken as u64, Ordering::Relaxed);
             return None;
         }
-        (item.mark().load(Ordering::Relaxed) & (SENT | STALE) == 0).then_some(item)
+        item.may_move().then_some(item)
     }
 }

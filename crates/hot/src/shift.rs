@@ -20,8 +20,8 @@
 //! of it is so dear that it would stay with the inflation of the class that asks, and closed for
 //! the newest; what is left goes with it.
 //!
-//! A slab that shall leave is *drained*: nothing is allocated from it any more, its items are
-//! evicted, and when the last of its chunks is out of limbo it goes back to the arena. A draft in
+//! A slab that shall leave is *drained*: nothing is allocated from it any more, what was read lately
+//! moves to other chunks of the class ([`rescue`](crate::rescue)), all else is evicted, and when the last of its chunks is out of limbo it goes back to the arena. A draft in
 //! it (a client that is half-way through a value) may hold it for a while; another slab is drained
 //! then.
 
@@ -36,6 +36,7 @@ use stdx::sync::lock;
 
 use crate::class::{Class, Room};
 use crate::evict::GROUP;
+use crate::slab::Slab;
 use crate::{Hot, Links, Shortage, slab};
 
 /// Chunks that are emptied before the class's lock is let go for a moment.
@@ -135,8 +136,9 @@ impl Hot {
         let (offers, worths) = self.offers(links);
         let victim_age = worths.scaled(victims.age, victims.density);
         let settled = |offer: &&Offer| offer.is_closed && is_settled(offer.age, victim_age);
-        if let Some(offer) = offers.iter().find(settled) {
-            self.drain(offer, links);
+        if let Some(offer) = offers.iter().find(settled)
+            && self.drain(offer, false, links)
+        {
             return Some(offer.class);
         }
         let older = offers.iter().filter(|offer| !offer.is_closed && offer.class != id);
@@ -163,7 +165,7 @@ impl Hot {
         // A class with one slab is asked last: without it, it can store nothing.
         let mut offers = offers();
         offers.sort_by_key(|offer| offer.is_last);
-        offers.iter().any(|offer| self.drain(offer, links))
+        offers.iter().any(|offer| self.drain(offer, true, links))
     }
 
     /// Drains the first of these slabs that is not spared for what is in it, when otherwise what is
@@ -179,7 +181,7 @@ impl Hot {
             let least = offer.age / AGE_RATIO_MIN;
             let times = offer.age as f64 / victim_age.unwrap_or(least).max(1) as f64;
             let spared = self.is_spared(offer, times, &mut looks, links);
-            if !spared && self.drain(offer, links) {
+            if !spared && self.drain(offer, false, links) {
                 return Some(offer.class);
             }
             if looks == LOOKS_MAX {
@@ -256,6 +258,7 @@ impl Hot {
         if !was_used && !look.has_newest() {
             return Verdict::Goes;
         }
+        self.judge(&guard, &class, offer.slab);
         if was_used || is_only || class.closed.len() == CLOSED_MAX {
             class.spare(zone, offer.slab, links.mutations());
         } else {
@@ -264,19 +267,24 @@ impl Hot {
         Verdict::Stays { next: class.next_in_slab(zone, offer.slab) }
     }
 
-    /// Evicts what is in a slab, which leaves its class then. Returns whether it was still there.
-    fn drain(&self, offer: &Offer, links: &dyn Links) -> bool {
+    /// Evicts what is in a slab, but for what is rescued; the slab leaves its class then. It stays
+    /// if it need not go, and there is no room for what should be rescued. Returns whether it goes.
+    fn drain(&self, offer: &Offer, must: bool, links: &dyn Links) -> bool {
+        if !self.make_room_for_rescues(offer.class, offer.slab, links) && !must {
+            return false;
+        }
         {
             let zone = self.zone();
             let mut class = lock(self.class(offer.class));
             if class.closed.contains(&offer.slab) {
                 class.closed.retain(|&other| other != offer.slab);
-            } else if class.is_oldest(zone, offer.slab) {
+            } else if class.stays(zone, offer.slab) {
                 class.start_draining(zone, offer.slab);
             } else {
                 return false;
             }
         }
+        self.rescue(offer.class, offer.slab, links);
         self.empty_slab(offer.class, offer.slab, links);
         true
     }
@@ -291,8 +299,20 @@ impl Hot {
         }
     }
 
-    /// What is in a slab, by some of its chunks. Like a hand it takes from them what spared them.
-    /// In an order by costs, what is dear counts as read lately if it would stay even though
+    /// Takes from the chunks that a look at a slab sees what spared their items, as a hand does.
+    fn judge(&self, guard: &Guard<'_>, class: &Class, slab_id: SlabId) {
+        let slab = self.zone().slab(slab_id);
+        for number in (0..slab.touched()).step_by(look_step(slab)) {
+            let place = slab.place(&self.arena, slab_id, number);
+            if let Some((item, _)) = self.judged_here(guard, class.id, place)
+                && class.keeper.spares(item)
+            {
+                class.keeper.judge(item);
+            }
+        }
+    }
+
+    /// What is in a slab, by some of its chunks. In an order by costs, what is dear counts as read lately if it would stay even though
     /// inflation had come as far as where the other victims are: `times` as far.
     fn look(
         &self,
@@ -304,7 +324,7 @@ impl Hot {
     ) -> Look {
         let slab = self.zone().slab(slab_id);
         let slab_age = self.slab_age(guard, class, slab_id, links);
-        let step = (slab.touched() as usize).div_ceil(LOOK_CHUNKS_MAX).max(1);
+        let step = look_step(slab);
         let mut look = Look { chunks: class.chunks_per_slab / step, ..Look::default() };
         let mut published = 0;
         for number in (0..slab.touched()).step_by(step) {
@@ -320,9 +340,6 @@ impl Hot {
             let order = class.keeper.order();
             let is_dear = order.is_some_and(|order| order.stays(self.zone(), place, times));
             look.add(links.age(item), slab_age, is_spared || is_dear);
-            if is_spared && self.judged_here(guard, class.id, place).is_some() {
-                class.keeper.judge(item);
-            }
         }
         if step == 1 {
             // What is used and not published is a draft, newer than all else, or in limbo.
@@ -502,6 +519,11 @@ impl Hot {
         }
         true
     }
+}
+
+/// A look at a slab is at one in so many chunks.
+pub(crate) fn look_step(slab: &Slab) -> usize {
+    (slab.touched() as usize).div_ceil(LOOK_CHUNKS_MAX).max(1)
 }
 
 /// What a class would evict next.

@@ -131,7 +131,7 @@ fn memory(cache: &larder::Stats, stats: &mut Stats<'_>) {
         ("hash_power_level", u64::from(cache.index_slots.max(1).ilog2())),
         ("hash_bytes", cache.index_bytes),
         ("hash_is_expanding", 0),
-        ("slab_reassign_rescues", 0),
+        ("slab_reassign_rescues", cache.rescued),
         ("slab_reassign_chunk_rescues", 0),
         ("slab_reassign_inline_reclaim", 0),
         ("slab_reassign_busy_items", 0),

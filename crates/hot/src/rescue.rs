@@ -1,0 +1,154 @@
+//! Rescuing what was read lately, or is dear, from a slab that leaves its class: it moves to other
+//! chunks of the class, in place of what is next to go there. What nobody would miss goes with the
+//! slab. memcached calls it the same (`slab_reassign_rescues`).
+//!
+//! An item moves as in [`repartition`](crate::repartition): as a copy, which takes the place in the
+//! index if that still leads to exactly the item. No class's lock is held meanwhile.
+
+use memory::{ClassId, Guard, Place, SlabId};
+use stdx::sync::lock;
+
+use crate::class::Class;
+use crate::item::ItemRef;
+use crate::shift::look_step;
+use crate::{Hot, Links};
+
+/// Chunks of the slab that are looked at under one lock of the class.
+const LOOK_STEP: u32 = 256;
+/// Items that go at once to make room for what is rescued.
+const ROOM_BATCH: usize = 32;
+/// Items that are rescued from one slab at the most: a store may be waiting for it.
+const RESCUES_MAX: usize = 2048;
+
+/// What came of a look for something to rescue.
+enum Step {
+    Rescued,
+    /// Nothing was worth it, or it changed meanwhile.
+    Looked,
+    NoChunk,
+    End,
+}
+
+impl Hot {
+    /// Sees to it that the class has chunks for what is to be rescued from a slab: evicts as much
+    /// elsewhere. Returns whether it has; if not, these may come free in a moment, when readers
+    /// have left.
+    pub(crate) fn make_room_for_rescues(
+        &self,
+        id: ClassId,
+        slab_id: SlabId,
+        links: &dyn Links,
+    ) -> bool {
+        let missing = || {
+            let guard = self.epochs.pin();
+            let class = lock(self.class(id));
+            let wanted = self.rescues_wanted(&guard, &class, slab_id, links);
+            let zone = self.zone();
+            let own = if class.stays(zone, slab_id) { zone.slab(slab_id).free() } else { 0 };
+            wanted.saturating_sub(class.free - own)
+        };
+        let wanted = missing();
+        if wanted == 0 {
+            return true;
+        }
+        {
+            // The hand comes to other slabs first.
+            let mut class = lock(self.class(id));
+            if class.stays(self.zone(), slab_id) {
+                class.spare(self.zone(), slab_id, links.mutations());
+            }
+        }
+        self.push_out(id, wanted, links);
+        lock(self.class(id)).sweep_limbo(self.zone());
+        missing() == 0
+    }
+
+    /// How many items are to be rescued from a slab, judging by some.
+    fn rescues_wanted(
+        &self,
+        guard: &Guard<'_>,
+        class: &Class,
+        slab_id: SlabId,
+        links: &dyn Links,
+    ) -> usize {
+        let slab = self.zone().slab(slab_id);
+        let step = look_step(slab);
+        let places = (0..slab.touched()).step_by(step);
+        let places = places.map(|number| slab.place(&self.arena, slab_id, number));
+        let worth = |&place: &Place| self.worth_rescuing(guard, class, place, links).is_some();
+        (places.filter(worth).count() * step).min(RESCUES_MAX)
+    }
+
+    /// Moves what its hand would spare out of a draining slab, as far as the class has chunks for
+    /// it.
+    pub(crate) fn rescue(&self, id: ClassId, slab_id: SlabId, links: &dyn Links) {
+        let (mut next, mut rescued, mut has_made_room) = (0, 0, false);
+        while rescued < RESCUES_MAX {
+            match self.rescue_next(id, slab_id, &mut next, links) {
+                Step::Rescued => (rescued, has_made_room) = (rescued + 1, false),
+                Step::Looked => {}
+                Step::NoChunk if !has_made_room => {
+                    has_made_room = true;
+                    self.push_out(id, ROOM_BATCH, links);
+                    lock(self.class(id)).sweep_limbo(self.zone());
+                }
+                Step::NoChunk | Step::End => break,
+            }
+        }
+        lock(self.class(id)).counters.rescued += rescued as u64;
+    }
+
+    /// Moves the next item that is worth it, from chunk `next` of the slab on.
+    fn rescue_next(&self, id: ClassId, slab_id: SlabId, next: &mut u32, links: &dyn Links) -> Step {
+        let (guard, zone) = (self.epochs.pin(), self.zone());
+        let slab = zone.slab(slab_id);
+        let (item, place, chunk) = {
+            let mut class = lock(self.class(id));
+            // While the lock was let go the slab may have left, and may even have come back.
+            let leaves = class.slabs.contains(&slab_id) && slab.is_draining();
+            if !leaves || *next >= slab.touched() || class.staying() == 0 {
+                return Step::End;
+            }
+            let numbers = *next..slab.touched().min(*next + LOOK_STEP);
+            *next = numbers.end;
+            let mut found = numbers.filter_map(|number| {
+                let place = slab.place(&self.arena, slab_id, number);
+                Some((number, place, self.worth_rescuing(&guard, &class, place, links)?))
+            });
+            let Some((number, place, item)) = found.next() else {
+                return Step::Looked;
+            };
+            *next = number;
+            let Some(chunk) = class.take(zone, item.cost()) else {
+                return Step::NoChunk;
+            };
+            *next = number + 1;
+            (item, place, chunk)
+        };
+        // On failure the chunk goes back with the draft.
+        if !links.relocate(&guard, item, place, self.copy_to(chunk, item)) {
+            return Step::Looked;
+        }
+        // SAFETY: the item was published there, and `relocate` has just taken the place out of the
+        // index, under this guard.
+        unsafe { self.retire(&guard, place) };
+        Step::Rescued
+    }
+
+    /// The item at a place of a class, whose lock the caller holds, if it is whole and the hand
+    /// would spare it.
+    fn worth_rescuing<'g>(
+        &self,
+        guard: &'g Guard<'_>,
+        class: &Class,
+        place: Place,
+        links: &dyn Links,
+    ) -> Option<ItemRef<'g>> {
+        let (item, owner) = self.published(guard, place)?;
+        let is_whole = owner == place && !item.layout().is_chained();
+        let is_worth = is_whole && class.keeper.spares(item) && item.may_move();
+        // What is in limbo looks published, and may be reused as soon as the lock is let go. What
+        // the index leads to while this guard is pinned stays until it is dropped.
+        (is_worth && !links.is_gone(item) && links.is_linked(guard, item, place)).then_some(item)
+    }
+}
