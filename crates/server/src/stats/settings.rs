@@ -9,6 +9,16 @@ use super::Stats;
 use crate::options::{index_name, policy_name};
 use crate::server::Server;
 
+/// Whether items move to their columns, and for which cache.
+fn repartition(server: &Server, stats: &mut Stats<'_>) {
+    let found = server.cache.stats().repartition;
+    stats.line("repartition", if found.is_some() { "on" } else { "off" });
+    if let Some(found) = found {
+        stats.line("cache_geometry", found.geometry);
+        stats.line("cache_geometry_from", found.source.name());
+    }
+}
+
 fn yes_no(value: bool) -> &'static str {
     if value { "yes" } else { "no" }
 }
@@ -27,6 +37,7 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     stats.line("evictions", if options.evict { "on" } else { "off" });
     stats.line("policy", policy_name(options.policy));
     stats.line("index", index_name(options.index));
+    repartition(server, stats);
     stats.line("cost_unit_us", options.cost_unit_us);
     stats.line("text_cost", yes_no(options.text_cost));
     stats.line("compressed", yes_no(server.cache.stats().compressed.is_some()));
