@@ -9,8 +9,9 @@ use super::Stats;
 use crate::options::{index_name, policy_name};
 use crate::server::Server;
 
-/// Whether items move to their columns, and for which cache.
-fn repartition(server: &Server, stats: &mut Stats<'_>) {
+/// How items are found, whether they move to their columns, and for which cache.
+fn placement(server: &Server, stats: &mut Stats<'_>) {
+    stats.line("index", index_name(server.options.index));
     let found = server.cache.stats().repartition;
     stats.line("repartition", if found.is_some() { "on" } else { "off" });
     if let Some(found) = found {
@@ -36,8 +37,7 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     stats.line("oldest", 0);
     stats.line("evictions", if options.evict { "on" } else { "off" });
     stats.line("policy", policy_name(options.policy));
-    stats.line("index", index_name(options.index));
-    repartition(server, stats);
+    placement(server, stats);
     stats.line("cost_unit_us", options.cost_unit_us);
     stats.line("text_cost", yes_no(options.text_cost));
     stats.line("compressed", yes_no(server.cache.stats().compressed.is_some()));

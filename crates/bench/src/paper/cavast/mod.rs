@@ -14,11 +14,11 @@
 //!                                            memory: pages, TLB --lines--> llc
 //! ```
 //!
-//! But for `index`, `staged` and `repartition`, which measure the real index and cache, everything is
-//! a simulation of addresses: exact, the same in each run with one seed, and without any byte of a value. What
-//! runs is the placement's decisions, crate `policy`. The cache and the data shrink together with
-//! the scale, so that the cache is the paper's 0.023 % of the data; a smaller scale has fewer
-//! items, and of fewer items a share that is as small is asked for less.
+//! But for `index`, `staged` and `repartition`, which measure the real index and cache, everything
+//! is a simulation of addresses: exact, the same in each run with one seed, and without any byte of
+//! a value. What runs is the placement's decisions, crate `policy`. The cache and the data shrink
+//! together with the scale, so that the cache is the paper's 0.023 % of the data; a smaller scale
+//! has fewer items, and of fewer items a share that is as small is asked for less.
 
 pub mod cachegrind;
 mod cells;
