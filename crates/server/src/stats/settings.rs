@@ -17,6 +17,9 @@ fn placement(server: &Server, stats: &mut Stats<'_>) {
     if let Some(found) = found {
         stats.line("cache_geometry", found.geometry);
         stats.line("cache_geometry_from", found.source.name());
+        // Of small pages an address does not tell which sets of the cache they meet.
+        let pages = if server.cache.stats().huge_pages { "huge" } else { "small" };
+        stats.line("repartition_pages", pages);
     }
 }
 
