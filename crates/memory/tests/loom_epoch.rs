@@ -4,8 +4,8 @@
 //!
 //! The models have teeth. Each of these makes one fail: `tag.0 + 1` in `Epochs::is_safe`; leaving
 //! out the fence in `pin` or in `tag`; `Guard::tag` being the guard's own epoch; `advance` not
-//! looking at the slots; a relaxed `Guard::drop`; a relaxed move of the epoch; a chunk that was kept
-//! aside being written whatever its tag.
+//! looking at the slots; a relaxed `Guard::drop`; a relaxed move of the epoch; a chunk that was
+//! kept aside being written whatever its tag.
 #![cfg(loom)]
 
 use larder_memory::{Epochs, Tag};
@@ -139,6 +139,7 @@ impl Swap {
         let guard = self.epochs.pin();
         // SAFETY: loom checks that nobody writes the one, nor uses the other, meanwhile.
         let item = self.chunks[from].with(|chunk| unsafe { *chunk });
+        // SAFETY: as above.
         self.chunks[to].with_mut(|chunk| unsafe { *chunk = item });
         let table = self.table.lock().expect("nobody panics under it");
         if self.places[key].load(Ordering::Relaxed) != from {

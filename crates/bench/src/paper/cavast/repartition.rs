@@ -115,7 +115,7 @@ pub fn repartition(scale: &Scale) -> Outcome<Findings> {
     let mut found = Findings::default();
     let mut rows = Vec::new();
     for (name, choice) in [("uniform", Choice::Uniform), ("zipfian", Choice::Zipfian)] {
-        let wanted = draw(choice, count, LOOKUPS.min(40 * count as usize), scale.seed);
+        let wanted = draw(choice, count, LOOKUPS.min(4 * count as usize), scale.seed);
         for store in stores.iter().flat_map(|store| [store; WARM_UP]) {
             store.round(&wanted)?;
         }
