@@ -73,7 +73,7 @@ pub use image::ImageSaved;
 pub use index::{Hash, Kind as IndexKind};
 pub use item::Item;
 pub use measure::{CostPrefix, CostStats};
-pub use repartition::{GeometrySource, Limits, Repartition, RepartitionStats};
+pub use repartition::{GeometrySource, Limits, Repartition, RepartitionCounts, RepartitionStats};
 pub use restore::Restored;
 pub use save::{SaveEnd, Saved};
 pub use session::Session;

@@ -8,7 +8,6 @@
 use std::cell::{Cell, RefCell};
 use std::hash::{BuildHasher, RandomState};
 
-use hot::RepartitionCounts;
 use hot::repartition::Passes;
 use memory::Guard;
 use policy::geometry::CacheGeometry;
@@ -18,6 +17,7 @@ use crate::adapt::Allowance;
 use crate::cache::Cache;
 use crate::places::Found;
 
+pub use hot::RepartitionCounts;
 pub use policy::columns::Limits;
 
 /// The share of one processor that passes and swaps may take.

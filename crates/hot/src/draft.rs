@@ -196,3 +196,87 @@ impl Drop for Draft<'_> {
         release(self.place);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use memory::{Arena, Epochs, Guard, SizeClasses};
+
+    use super::*;
+    use crate::Replacement;
+    use crate::mark::{FETCHED, fresh_mark};
+
+    /// Nobody who would have to be told anything.
+    struct Nobody;
+
+    impl Links for Nobody {
+        fn now(&self) -> u32 {
+            0
+        }
+        fn may_evict(&self) -> bool {
+            false
+        }
+        fn mutations(&self) -> u64 {
+            0
+        }
+        fn age(&self, _: ItemRef<'_>) -> u64 {
+            0
+        }
+        fn prefetch(&self, _: &Guard<'_>, _: ItemRef<'_>) {}
+        fn is_gone(&self, _: ItemRef<'_>) -> bool {
+            false
+        }
+        fn evicted(&self, _: ItemRef<'_>, _: ClassId) {}
+        fn unlink(&self, _: &Guard<'_>, _: ItemRef<'_>, _: Place) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_copy_has_what_the_item_has_when_it_is_published() {
+        let arena = Arc::new(Arena::new(0, 4 << 20, 8).expect("addresses are there"));
+        let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, 0);
+        let epochs = Arc::new(Epochs::new());
+        let hot = Hot::new(arena, Arc::clone(&epochs), sizes, Replacement::CostClock, 50, 1);
+        for bits in 0..32_u32 {
+            let has = |bit: u32| bits & 1 << bit != 0;
+            let fields = Fields {
+                flags: if has(0) { 77 } else { 0 },
+                expiry: if has(1) { 1_800_000_000 } else { 0 },
+                custom_cas: has(2).then_some(u64::MAX - 3),
+                base64_key: has(3),
+                cost: Cost::from_us(if has(4) { 5000 } else { 0 }),
+                ..Fields::default()
+            };
+            let value = vec![bits as u8; 100 * bits as usize];
+            let layout = hot.layout(&fields, 3, value.len());
+            let mut draft = hot.draft(layout, &fields, b"key", &Nobody).expect("there is room");
+            draft.write(&value);
+            let (guard, from) = (epochs.pin(), draft.publish(7, 0, 100));
+            // SAFETY: published just now, and never unlinked.
+            let item = unsafe { hot.item(&guard, from) };
+            let free = {
+                let mut class = lock(hot.class(hot.class_at(from)));
+                class.take_spare(hot.zone()).expect("nearly all of a slab is free")
+            };
+            let copy = hot.copy_to(free, item);
+            // Then it is touched, renumbered and read.
+            item.set_expiry(1_900_000_000);
+            item.set_sequence(1234);
+            item.mark().fetch_or(FETCHED, Ordering::Relaxed);
+            let to = copy.publish_as(item);
+            // SAFETY: as above.
+            let copied = unsafe { hot.item(&guard, to) };
+            assert!(to != from && hot.class_at(to) == hot.class_at(from));
+            let mark = copied.mark().load(Ordering::Relaxed);
+            assert_eq!((mark, copied.sequence()), (fresh_mark(100) | FETCHED, 1234));
+            let expiry = if has(1) { 1_900_000_000 } else { 0 };
+            assert_eq!((copied.expiry(), copied.layout()), (expiry, item.layout()));
+            assert_eq!(copied.fields(), Fields { expiry, ..item.fields() });
+            assert_eq!((copied.key(), copied.contiguous()), (&b"key"[..], Some(&value[..])));
+            let credit = |item: ItemRef<'_>| item.credit().map(|it| it.load(Ordering::Relaxed));
+            assert_eq!(credit(copied), credit(item));
+        }
+    }
+}

@@ -13,7 +13,9 @@
 //! inherits the temperature of what was in its chunk before, until passes have halved it away.
 //!
 //! A word is read and written as an atomic by whoever holds a chunk of the slab or the lock of its
-//! class. A hit that loses its word to another one is not counted; one in so many is anyway.
+//! class. It is read and then written, not exchanged: an atomic exchange would wait for all that the
+//! thread has asked memory for. A hit that another one overwrites is not counted; one in so many is
+//! anyway.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -187,7 +189,9 @@ impl Heat {
     pub(crate) fn hit(&self, arena: &Arena, slab: &Slab, place: Place) {
         let (id, number) = (arena.locate(place).0, slab.number(arena, place));
         change(arena, id, slab.chunks(), number, Sixteen::heated);
-        self.hits[id.0 as usize].fetch_add(1, Relaxed);
+        let hits = &self.hits[id.0 as usize];
+        // Release: partner is the acquire in `is_owned`; who holds a chunk has seen the adoption.
+        hits.store((hits.load(Relaxed) + 1).min(AWAY - 1), Release);
     }
 
     /// An item moved from one chunk to another of its class, and its temperature with it; what was
@@ -222,7 +226,7 @@ pub(crate) fn words(chunks: u32) -> usize {
     (chunks as usize).div_ceil(Sixteen::COUNT)
 }
 
-/// Changes the word of a chunk, unless somebody else does so at the same time.
+/// Changes the word of a chunk. What somebody else changes at the same time may be lost.
 fn change(
     arena: &Arena,
     id: SlabId,
@@ -235,7 +239,7 @@ fn change(
     let before = word.load(Relaxed);
     let after = to(Sixteen(before), in_word).0;
     if after != before {
-        let _ = word.compare_exchange(before, after, Relaxed, Relaxed);
+        word.store(after, Relaxed);
     }
 }
 

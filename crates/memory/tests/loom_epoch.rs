@@ -4,13 +4,14 @@
 //!
 //! The models have teeth. Each of these makes one fail: `tag.0 + 1` in `Epochs::is_safe`; leaving
 //! out the fence in `pin` or in `tag`; `Guard::tag` being the guard's own epoch; `advance` not
-//! looking at the slots; a relaxed `Guard::drop`; a relaxed move of the epoch.
+//! looking at the slots; a relaxed `Guard::drop`; a relaxed move of the epoch; a chunk that was
+//! kept aside being written whatever its tag.
 #![cfg(loom)]
 
 use larder_memory::{Epochs, Tag};
 use loom::cell::UnsafeCell;
-use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::sync::{Arc, Mutex};
 use loom::thread;
 
 /// Two things a pointer can lead to, and whether each was freed. The flags are not atomic, so loom
@@ -105,6 +106,72 @@ fn beside_a_reader_and_a_mover(replace: fn(&World)) {
         replace(&world);
         reader.join().expect("the reader saw no freed memory");
         mover.join().expect("moving the epoch does not fail");
+    });
+}
+
+/// Two keys that change places by way of a third chunk: the chunk that the first leaves is kept
+/// aside, and the second moves there once nobody can see what was in it.
+struct Swap {
+    epochs: Epochs,
+    /// Where each key is found, changed under the lock.
+    places: [AtomicUsize; 2],
+    table: Mutex<()>,
+    /// Which key lies in each chunk.
+    chunks: [UnsafeCell<usize>; 3],
+}
+
+// SAFETY: that no chunk is read while it is written is what the model checks.
+unsafe impl Sync for Swap {}
+
+impl Swap {
+    fn read(&self, key: usize) {
+        let guard = self.epochs.pin();
+        let place = self.places[key].load(Ordering::Acquire);
+        // SAFETY: loom checks that nobody writes it meanwhile.
+        let found = self.chunks[place].with(|chunk| unsafe { *chunk });
+        assert_eq!(found, key, "a pinned reader saw another key's item");
+        drop(guard);
+    }
+
+    /// Copies the key's item to a chunk that is nobody else's, and leads there if it is still
+    /// where it was. Returns whether it did, and the tag of the old place.
+    fn relocate(&self, key: usize, from: usize, to: usize) -> Option<Tag> {
+        let guard = self.epochs.pin();
+        // SAFETY: loom checks that nobody writes the one, nor uses the other, meanwhile.
+        let item = self.chunks[from].with(|chunk| unsafe { *chunk });
+        // SAFETY: as above.
+        self.chunks[to].with_mut(|chunk| unsafe { *chunk = item });
+        let table = self.table.lock().expect("nobody panics under it");
+        if self.places[key].load(Ordering::Relaxed) != from {
+            return None;
+        }
+        self.places[key].store(to, Ordering::Release);
+        drop(table);
+        Some(guard.tag())
+    }
+}
+
+#[test]
+fn what_moves_to_a_chunk_that_was_kept_aside_is_not_read_as_what_was_there() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let swap = Arc::new(Swap {
+            epochs: Epochs::new(),
+            places: [AtomicUsize::new(0), AtomicUsize::new(1)],
+            table: Mutex::new(()),
+            chunks: [UnsafeCell::new(0), UnsafeCell::new(1), UnsafeCell::new(usize::MAX)],
+        });
+        let reader = {
+            let swap = swap.clone();
+            thread::spawn(move || (0..2).for_each(|key| swap.read(key)))
+        };
+        let tag = swap.relocate(0, 0, 2).expect("nobody else changes it");
+        if swap.epochs.try_reach(tag) {
+            swap.relocate(1, 1, 0).expect("nobody else changes it");
+        }
+        reader.join().expect("the reader saw each key's own item");
+        (0..2).for_each(|key| swap.read(key));
     });
 }
 

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use ::io::device::ReadMethod;
 use declare::{DECLARATIONS, Declaration, Kind};
 pub use declare::{index_name, policy_name};
-use larder::{IndexKind, Policy};
+use larder::{CacheGeometry, IndexKind, Policy};
 use protocol::Dialect;
 
 /// Everything that can be chosen at the start.
@@ -43,6 +43,10 @@ pub struct Options {
     pub policy: Policy,
     /// How items are found.
     pub index: IndexKind,
+    /// `--repartition`: items that are hit often move to the first column of their slab.
+    pub repartition: bool,
+    /// `--cache-geometry`: the processor's cache that columns follow from; `None` asks the system.
+    pub cache_geometry: Option<CacheGeometry>,
     /// `set`, `add` and `replace` may have a cost behind the length.
     pub text_cost: bool,
     /// Microseconds of a unit of cost, where costs are counted in units.
@@ -117,6 +121,8 @@ impl Default for Options {
             item_bytes_min: None,
             policy: Policy::default(),
             index: IndexKind::default(),
+            repartition: false,
+            cache_geometry: None,
             text_cost: false,
             cost_unit_us: 0,
             measure_costs: None,

@@ -29,7 +29,8 @@ use ::io::net::Listener;
 use ::io::poll::{Poll, Waker};
 use ::io::{SystemClock, process};
 use larder::{
-    Builder, Cache, FlashFit, FlashSettings, ImageHead, ImageSaved, Restored, SaveEnd, Saved,
+    Builder, Cache, FlashFit, FlashSettings, ImageHead, ImageSaved, Repartition, Restored, SaveEnd,
+    Saved,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
@@ -305,6 +306,10 @@ fn builder(
         .cost_unit_us(options.cost_unit_us)
         .compress(options.compressed)
         .observer(evictions);
+    if options.repartition {
+        let given = options.cache_geometry.map(Repartition::given);
+        builder = builder.repartition(given.unwrap_or_else(Repartition::for_this_processor));
+    }
     if let Some(share) = options.hot_target {
         builder = builder.hot_target(share);
     }

@@ -38,6 +38,47 @@ fn the_kind_of_index_is_told_and_can_be_chosen() {
     }
 }
 
+#[test]
+fn whether_items_move_to_their_columns_is_told_and_can_be_chosen() {
+    let ask = |options: &[&str], request: &[u8]| {
+        let server = Server::start(options);
+        let mut client = server.connect();
+        client.send(request);
+        client.read_to("END\r\n")
+    };
+    let text = ask(&[], b"stats settings\r\n");
+    assert!(
+        text.contains("STAT repartition off\r\n") && !text.contains("cache_geometry"),
+        "{text}"
+    );
+    assert!(!ask(&[], b"stats\r\n").contains("repartition"));
+    let given = ["--repartition", "--cache-geometry", "6x2048x20x64"];
+    let text = ask(&given, b"stats settings\r\n");
+    for line in ["repartition on", "cache_geometry 6x2048x20x64", "cache_geometry_from given"] {
+        assert!(text.contains(&format!("STAT {line}\r\n")), "{line} in {text}");
+    }
+    let text = ask(&["--repartition"], b"stats settings\r\n");
+    let sources = ["system", "assumed"].map(|it| format!("STAT cache_geometry_from {it}\r\n"));
+    assert!(sources.iter().any(|source| text.contains(source)), "{text}");
+    let pages = ["huge", "small"].map(|it| format!("STAT repartition_pages {it}\r\n"));
+    assert!(pages.iter().any(|pages| text.contains(pages)), "{text}");
+    for name in ["passes", "swaps", "moved_bytes", "expired", "given_up"] {
+        let text = ask(&given, b"stats\r\n");
+        assert!(text.contains(&format!("STAT repartition_{name} 0\r\n")), "{name} in {text}");
+    }
+    for (arguments, code, why) in [
+        (["--cache-geometry", "2000x20x64"], 64, "2000x20x64 is not [SLICESx]SETSxWAYSxLINE"),
+        (["--policy", "gd-wheel"], 1, "cannot move to their columns under gd-wheel or lru"),
+        (["--policy", "lru"], 1, "cannot move to their columns under gd-wheel or lru"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+        let output = command.args(["-p", "0", "--repartition"]).args(arguments).output();
+        let output = output.expect("it runs");
+        let text = String::from_utf8(output.stderr).expect("text");
+        assert!(output.status.code() == Some(code) && text.contains(why), "{text}");
+    }
+}
+
 fn check_classic_commands(options: &[&str]) {
     let server = Server::start(options);
     let mut client = server.connect();

@@ -190,6 +190,13 @@ fn set_measure_costs(options: &mut Options, value: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// `--cache-geometry`.
+fn set_cache_geometry(options: &mut Options, value: &str) -> Result<(), String> {
+    let geometry = value.parse().map_err(|error| format!("{value} is {error}"))?;
+    options.cache_geometry = Some(geometry);
+    Ok(())
+}
+
 /// `--compressed`.
 fn set_compressed(options: &mut Options, value: &str) -> Result<(), String> {
     options.compressed = match value {
@@ -413,6 +420,14 @@ pub const DECLARATIONS: &[Declaration] = &[
          one that finds nothing, reads fewer cache lines."),
     valued(None, "layout", text("inline", |_, v| only("inline", v)), Some("inline"),
         "Where keys and values lie."),
+    switch(None, "repartition", |o| o.repartition = true,
+        "Move items that are hit often to the first column of their slab, beside each other, in \
+         the background. Takes half a byte for each item and up to 3 % of a processor. Not with \
+         gd-wheel and lru. Off by default: nothing was measured that it pays for."),
+    valued(None, "cache-geometry", text("[SLICESx]SETSxWAYSxLINE", set_cache_geometry), None,
+        "The processor's last-level cache, for --repartition, as in 6x2048x20x64: the sets of a \
+         slice. Without it as the system tells it, in as few slices as leave a power of two of \
+         sets in each."),
     valued(None, "compressed", text("auto|off", set_compressed), Some("auto"),
         "Keep what leaves the hot zone compressed, in a part of the same memory that sizes itself. \
          auto: where -m leaves room for both, 8 MiB and more. off: evict it."),

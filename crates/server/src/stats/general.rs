@@ -3,6 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use larder::RepartitionCounts;
+
 use super::Stats;
 use crate::commands::VERSION;
 use crate::counters::Sums;
@@ -33,6 +35,9 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     if let Some(flash) = &cache.flash {
         super::flash::extstore(flash, stats);
     }
+    if let Some(found) = cache.repartition {
+        repartition(found.counts, stats);
+    }
     if server.options.memory_file.is_some() {
         memory_file(server.found.unwrap_or_default(), stats);
     }
@@ -45,6 +50,17 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
         ("log_watchers", watchers as u64),
         ("unexpected_napi_ids", 0),
         ("round_robin_fallback", 0),
+    ]);
+}
+
+/// What moving items to their columns came to.
+fn repartition(counts: RepartitionCounts, stats: &mut Stats<'_>) {
+    stats.lines(&[
+        ("repartition_passes", counts.passes),
+        ("repartition_swaps", counts.swaps),
+        ("repartition_moved_bytes", counts.moved_bytes),
+        ("repartition_expired", counts.expired),
+        ("repartition_given_up", counts.given_up),
     ]);
 }
 

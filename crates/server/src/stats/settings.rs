@@ -9,6 +9,20 @@ use super::Stats;
 use crate::options::{index_name, policy_name};
 use crate::server::Server;
 
+/// How items are found, whether they move to their columns, and for which cache.
+fn placement(server: &Server, stats: &mut Stats<'_>) {
+    stats.line("index", index_name(server.options.index));
+    let found = server.cache.stats().repartition;
+    stats.line("repartition", if found.is_some() { "on" } else { "off" });
+    if let Some(found) = found {
+        stats.line("cache_geometry", found.geometry);
+        stats.line("cache_geometry_from", found.source.name());
+        // Of small pages an address does not tell which sets of the cache they meet.
+        let pages = if server.cache.stats().huge_pages { "huge" } else { "small" };
+        stats.line("repartition_pages", pages);
+    }
+}
+
 fn yes_no(value: bool) -> &'static str {
     if value { "yes" } else { "no" }
 }
@@ -26,7 +40,7 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     stats.line("oldest", 0);
     stats.line("evictions", if options.evict { "on" } else { "off" });
     stats.line("policy", policy_name(options.policy));
-    stats.line("index", index_name(options.index));
+    placement(server, stats);
     stats.line("cost_unit_us", options.cost_unit_us);
     stats.line("text_cost", yes_no(options.text_cost));
     stats.line("compressed", yes_no(server.cache.stats().compressed.is_some()));

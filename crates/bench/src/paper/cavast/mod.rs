@@ -14,11 +14,11 @@
 //!                                            memory: pages, TLB --lines--> llc
 //! ```
 //!
-//! But for `index` and `staged`, which measure the real index and cache, everything is a simulation
-//! of addresses: exact, the same in each run with one seed, and without any byte of a value. What
-//! runs is the placement's decisions, crate `policy`. The cache and the data shrink together with
-//! the scale, so that the cache is the paper's 0.023 % of the data; a smaller scale has fewer
-//! items, and of fewer items a share that is as small is asked for less.
+//! But for `index`, `staged` and `repartition`, which measure the real index and cache, everything
+//! is a simulation of addresses: exact, the same in each run with one seed, and without any byte of
+//! a value. What runs is the placement's decisions, crate `policy`. The cache and the data shrink
+//! together with the scale, so that the cache is the paper's 0.023 % of the data; a smaller scale
+//! has fewer items, and of fewer items a share that is as small is asked for less.
 
 pub mod cachegrind;
 mod cells;
@@ -34,6 +34,7 @@ mod overhead;
 mod passing;
 mod placement;
 mod population;
+mod repartition;
 mod run;
 mod separation;
 mod staged;
@@ -130,6 +131,17 @@ pub const PAPER: Paper = Paper {
                 unknown("times as many lookups as memcached's layout, zipfian").goal(AtLeast(3.0)),
             ],
             run: staged::staged,
+        },
+        Experiment {
+            name: "repartition",
+            title: "the cache itself with columns that items move to, and without",
+            claims: &[
+                unknown("times as many lookups with columns, uniform").goal(AtLeast(0.98)),
+                unknown("background, % of a processor, uniform").goal(AtMost(3.0)),
+                unknown("times as many lookups with columns, zipfian"),
+                unknown("background, % of a processor, zipfian").goal(AtMost(3.0)),
+            ],
+            run: repartition::repartition,
         },
         Experiment {
             name: "passing",

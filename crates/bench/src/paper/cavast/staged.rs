@@ -13,18 +13,18 @@ use crate::report::Spread;
 use crate::report::model::{Axis, Cell, Plot, Point, Series};
 
 /// Bytes of a key, as most keys of APP have.
-const KEY_BYTES: usize = 31;
+pub(super) const KEY_BYTES: usize = 31;
 /// Bytes of a value, at least, and how many lengths from there on there are: APP's.
-const VALUE_BYTES: usize = 216;
-const VALUE_LENGTHS: usize = 108;
+pub(super) const VALUE_BYTES: usize = 216;
+pub(super) const VALUE_LENGTHS: usize = 108;
 /// What an item takes of memory beside key and value, in either store, at most.
-const ITEM_BYTES: usize = 130;
+pub(super) const ITEM_BYTES: usize = 130;
 /// Lookups in each round.
 const LOOKUPS: usize = 2_000_000;
 /// Keys in a window.
 const WINDOWS: [usize; 7] = [2, 4, 8, 16, 32, 64, 128];
 /// Keys in a batch of the server's.
-const BATCH: usize = 128;
+pub(super) const BATCH: usize = 128;
 /// How far lookups go ahead.
 const STAGES: [&str; 3] = ["index", "and items", "and values"];
 
@@ -49,16 +49,17 @@ impl Way {
     }
 }
 
-type Key = [u8; KEY_BYTES];
+/// A key, told by its first bytes.
+pub(super) type Key = [u8; KEY_BYTES];
 
-fn key(number: u64) -> Key {
+pub(super) fn key(number: u64) -> Key {
     let mut key = [b'k'; KEY_BYTES];
     key[..8].copy_from_slice(&number.to_le_bytes());
     // No byte that a protocol would not let pass matters here: the cache takes any.
     key
 }
 
-fn value(number: u64) -> Vec<u8> {
+pub(super) fn value(number: u64) -> Vec<u8> {
     let bytes = VALUE_BYTES + (number.wrapping_mul(0x9e37_79b9) >> 16) as usize % VALUE_LENGTHS;
     vec![number as u8; bytes]
 }
@@ -170,7 +171,7 @@ impl Stores {
 }
 
 /// Copies what was found.
-fn take(copy: &mut Vec<u8>, value: Option<&[u8]>) -> bool {
+pub(super) fn take(copy: &mut Vec<u8>, value: Option<&[u8]>) -> bool {
     copy.clear();
     copy.extend_from_slice(value.unwrap_or_default());
     std::hint::black_box(&copy);

@@ -1,0 +1,167 @@
+//! What moving hot items to their columns costs the cache itself, and what it brings: lookups as
+//! the server makes them, beside the background's thread, with re-partitioning and without.
+
+use std::time::Instant;
+
+use larder::{Ahead, Cache, Expiry, Hash, Repartition, RepartitionCounts};
+
+use super::staged::{BATCH, ITEM_BYTES, KEY_BYTES, Key, VALUE_BYTES, VALUE_LENGTHS};
+use super::staged::{key, take, value};
+use crate::background::beside;
+use crate::drive::choice::{Choice, draw};
+use crate::failure::{Failure, Outcome};
+use crate::paper::measure::{cpu_seconds, in_rounds, millions_per_cpu_second, ratio};
+use crate::paper::{Findings, Scale, table};
+use crate::report::Spread;
+use crate::report::model::Cell;
+
+/// Lookups in each round.
+const LOOKUPS: usize = 4_000_000;
+/// Rounds before the first that counts: what is hot has to get where it belongs.
+const WARM_UP: usize = 3;
+/// The caches that are compared.
+const NAMES: [&str; 2] = ["off", "on"];
+
+/// What a round came to.
+struct Round {
+    millions_per_cpu_second: f64,
+    /// Of one processor, in percent.
+    background: f64,
+    /// What moved, for each lookup.
+    swaps: f64,
+    moved_bytes: f64,
+}
+
+struct Store {
+    cache: Cache,
+    count: u64,
+}
+
+impl Store {
+    fn filled(count: u64, repartition: Option<Repartition>) -> Outcome<Self> {
+        let bytes = count as usize * (KEY_BYTES + VALUE_BYTES + VALUE_LENGTHS + ITEM_BYTES);
+        let mut builder = Cache::builder().memory_bytes(bytes.max(64 << 20));
+        if let Some(repartition) = repartition {
+            builder = builder.repartition(repartition);
+        }
+        let cache = builder.build().map_err(|error| Failure::Check(error.to_string()))?;
+        for number in 0..count {
+            let stored = cache.set(&key(number), &value(number), Expiry::NEVER);
+            stored.map_err(|refusal| Failure::Check(format!("{refusal:?}")))?;
+        }
+        let held = cache.stats().items;
+        if held != count {
+            return Err(Failure::Check(format!("the cache has {held} of {count} items")));
+        }
+        Ok(Self { cache, count })
+    }
+
+    fn counts(&self) -> RepartitionCounts {
+        self.cache.stats().repartition.map(|it| it.counts).unwrap_or_default()
+    }
+
+    /// Looks up so many items beside the background.
+    fn round(&self, wanted: &[u32]) -> Outcome<Round> {
+        let before = self.counts();
+        let around = |maintain: &dyn Fn()| {
+            let began = (Instant::now(), cpu_seconds());
+            maintain();
+            100.0 * (cpu_seconds() - began.1) / began.0.elapsed().as_secs_f64()
+        };
+        let mut found = 0;
+        let work = || millions_per_cpu_second(wanted.len(), || found = self.look_up(wanted));
+        let (millions_per_cpu_second, background) = beside(&self.cache, around, work);
+        if found != wanted.len() {
+            return Err(Failure::Check(format!("{found} of {} found", wanted.len())));
+        }
+        let after = self.counts();
+        let each = |after: u64, before: u64| (after - before) as f64 / wanted.len() as f64;
+        Ok(Round {
+            millions_per_cpu_second,
+            background,
+            swaps: each(after.swaps, before.swaps),
+            moved_bytes: each(after.moved_bytes, before.moved_bytes),
+        })
+    }
+
+    fn look_up(&self, wanted: &[u32]) -> usize {
+        let (mut found, mut copy) = (0, Vec::new());
+        let (mut keys, mut hashes): (Vec<Key>, Vec<Hash>) = Default::default();
+        for ranks in wanted.chunks(BATCH) {
+            let session = self.cache.session();
+            keys.clear();
+            // Those that are popular lie anywhere.
+            let scattered = |&rank: &u32| key(u64::from(rank) * 0x1_0000_000f % self.count);
+            keys.extend(ranks.iter().map(scattered));
+            hashes.clear();
+            hashes.extend(keys.iter().map(|key| self.cache.hash(key)));
+            let mut ahead = Ahead::new(&hashes);
+            for (number, key) in keys.iter().enumerate() {
+                ahead.reach(&session, number, true);
+                let item = session.get(key, hashes[number]);
+                let value = item.as_ref().and_then(|item| item.contiguous());
+                found += usize::from(take(&mut copy, value));
+            }
+        }
+        found
+    }
+}
+
+/// Lookups and the background's time with columns and without.
+pub fn repartition(scale: &Scale) -> Outcome<Findings> {
+    let count = scale.items(24_000_000) as u64;
+    let repartition = Repartition::for_this_processor();
+    let stores = [Store::filled(count, None)?, Store::filled(count, Some(repartition))?];
+    let mut found = Findings::default();
+    let mut rows = Vec::new();
+    for (name, choice) in [("uniform", Choice::Uniform), ("zipfian", Choice::Zipfian)] {
+        let wanted = draw(choice, count, LOOKUPS.min(4 * count as usize), scale.seed);
+        for store in stores.iter().flat_map(|store| [store; WARM_UP]) {
+            store.round(&wanted)?;
+        }
+        let rounds = in_rounds(scale.rounds, stores.len(), |which| stores[which].round(&wanted))?;
+        let of = |which: usize, what: fn(&Round) -> f64| -> Vec<f64> {
+            rounds[which].iter().map(what).collect()
+        };
+        let rate = |which| of(which, |round| round.millions_per_cpu_second);
+        let times = ratio(&rate(1), &rate(0));
+        let background = |which| Spread::of(of(which, |round| round.background));
+        found.beside.push(Cell::spread(times, 3));
+        found.beside.push(Cell::spread(background(1), 2));
+        rows.extend((0..NAMES.len()).map(|which| {
+            vec![
+                Cell::text(name),
+                Cell::text(NAMES[which]),
+                Cell::spread(Spread::of(rate(which)), 2),
+                Cell::spread(ratio(&rate(which), &rate(0)), 3),
+                Cell::spread(background(which), 2),
+                Cell::spread(Spread::of(of(which, |round| round.swaps)), 6),
+                Cell::spread(Spread::of(of(which, |round| round.moved_bytes)), 3),
+            ]
+        }));
+    }
+    let columns = [
+        "lookups",
+        "columns",
+        "M lookups / CPU s",
+        "of those without",
+        "background, % of a processor",
+        "swaps a lookup",
+        "bytes moved a lookup",
+    ];
+    found.tables.push(table("cavast-repartition", &columns, rows));
+    found.text.push(describe(count, &stores[1]));
+    Ok(found)
+}
+
+fn describe(count: u64, store: &Store) -> String {
+    let geometry = store.cache.stats().repartition.map(|it| it.geometry).unwrap_or_default();
+    format!(
+        "{count} items with keys of {KEY_BYTES} bytes and values of {VALUE_BYTES} to {}; which are \
+         popular has nothing to do with where they lie. One thread looks up keys that are there, \
+         in batches of {BATCH} as the server does, and copies each value, while another maintains \
+         the cache; {WARM_UP} rounds before the first do not count. Columns are for a cache of \
+         {geometry} (slices, sets, ways, bytes of a line). Informative: times of one machine.",
+        VALUE_BYTES + VALUE_LENGTHS - 1
+    )
+}
