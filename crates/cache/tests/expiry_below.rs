@@ -1,0 +1,103 @@
+//! While the compressed zone is full, what has expired there makes room before anything that is
+//! alive.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
+
+use std::sync::Arc;
+
+use io::ManualClock;
+use larder::{Attributes, Cache, Condition, Expiry};
+use stdx::random::Xorshift;
+
+const NOW: u32 = 1_800_000_000;
+const MEMORY_BYTES: usize = 24 << 20;
+/// Items that live for ever and are never read again.
+const KEPT: u32 = 40_000;
+/// Seconds that all others live, less than half of that in the hot zone, and how many of them are
+/// stored in a second: of what the zone holds of both four fifths are alive.
+const LIFE_SECONDS: u32 = 60;
+const STORES_A_SECOND: u32 = 1800;
+const SECONDS: u32 = 240;
+/// Stores before the background comes, and the time goes on by a part of a second.
+const BEHIND: u32 = 50;
+
+struct Fixture {
+    cache: Cache,
+    clock: Arc<ManualClock>,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let clock = Arc::new(ManualClock::new(NOW));
+        let builder = Cache::builder().memory_bytes(MEMORY_BYTES).compress(true);
+        Self { cache: builder.clock(clock.clone()).build().unwrap(), clock }
+    }
+
+    /// Stores an item and reads it once, so that it is worth keeping.
+    fn store(&self, key: &str, number: u32, expiry: u32) {
+        let attributes = Attributes { expiry: Expiry(expiry), ..Attributes::default() };
+        self.cache.put(key.as_bytes(), &value(number), attributes, Condition::Always).unwrap();
+        assert!(self.has(key));
+        if number.is_multiple_of(BEHIND) {
+            self.maintain();
+        }
+    }
+
+    fn has(&self, key: &str) -> bool {
+        let session = self.cache.session();
+        session.get(key.as_bytes(), self.cache.hash(key.as_bytes())).is_some()
+    }
+
+    /// The same without a trace.
+    fn is_alive(&self, key: &str) -> bool {
+        let session = self.cache.session();
+        session.peek(key.as_bytes(), self.cache.hash(key.as_bytes())).is_some()
+    }
+
+    fn maintain(&self) {
+        while self.cache.maintain() {}
+    }
+}
+
+/// A value of which a third does not compress.
+fn value(number: u32) -> Vec<u8> {
+    let mut random = Xorshift::seeded(number.into());
+    let noise: String = (0..6).map(|_| format!("{:016x}", random.draw())).collect();
+    format!(
+        "{{\"id\":{number},\"title\":\"An item of the catalogue\",\"price\":\"12.00\",\
+         \"currency\":\"EUR\",\"tags\":[\"new\",\"sale\"],\"signature\":\"{noise}\"}}"
+    )
+    .into_bytes()
+}
+
+#[test]
+fn what_is_alive_stays_below_while_what_has_expired_can_go() {
+    let fixture = Fixture::new();
+    let mut stored = 0;
+    for second in 0..SECONDS {
+        if second == LIFE_SECONDS {
+            for number in 0..KEPT {
+                fixture.store(&format!("kept-{number}"), number, 0);
+            }
+        }
+        for _ in 0..STORES_A_SECOND {
+            fixture.store(&format!("short-{stored}"), stored, NOW + second + LIFE_SECONDS);
+            stored += 1;
+            if stored.is_multiple_of(BEHIND) {
+                fixture.clock.advance_us(u64::from(1_000_000 * BEHIND / STORES_A_SECOND));
+            }
+        }
+    }
+    let lost = |name: &str, numbers: std::ops::Range<u32>| {
+        numbers.filter(|number| !fixture.is_alive(&format!("{name}-{number}"))).count()
+    };
+    // Those that are alive by now were stored in the last seconds.
+    let alive = stored - (LIFE_SECONDS - 1) * STORES_A_SECOND;
+    let lost = (lost("kept", 0..KEPT), lost("short", alive..stored));
+    let stats = fixture.cache.stats();
+    assert_eq!(lost, (0, 0), "{stats:?}");
+    assert!(!fixture.is_alive("short-0"));
+    let zone = stats.compressed.unwrap().zone;
+    // What was looked at in vain was not decoded for that.
+    assert!(zone.expired_swept > 5 * zone.expiry_rewrites && zone.expiry_rewrites > 0, "{zone:?}");
+}
