@@ -181,7 +181,7 @@ impl Zone {
         let block = leaf.block.and_then(|at| self.space.ground.block(&guard, at));
         let summary = block.and_then(|block| block.summary());
         let choice = match summary {
-            Some(summary) if summary.begins() <= now => Choice::Expired,
+            Some(summary) if summary.begins() <= now && !self.is_closing() => Choice::Expired,
             _ => Choice::Unused { by_cost },
         };
         self.sweep(&guard, leaf, now, choice, writer)
