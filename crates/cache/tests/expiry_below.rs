@@ -101,3 +101,17 @@ fn what_is_alive_stays_below_while_what_has_expired_can_go() {
     // What was looked at in vain was not decoded for that.
     assert!(zone.expired_swept > 5 * zone.expiry_rewrites && zone.expiry_rewrites > 0, "{zone:?}");
 }
+
+#[test]
+fn where_nothing_expires_no_block_is_looked_at() {
+    let fixture = Fixture::new();
+    for number in 0..260_000 {
+        fixture.store(&format!("for-ever-{number}"), number, 0);
+        if number.is_multiple_of(BEHIND) {
+            fixture.clock.advance(1);
+        }
+    }
+    let zone = fixture.cache.stats().compressed.unwrap().zone;
+    assert!(zone.evicted > 1000, "{zone:?}");
+    assert_eq!((zone.expiry_looks, zone.expiry_rewrites, zone.expiry_drops), (0, 0, 0));
+}

@@ -137,17 +137,25 @@ fn long_values_count_with_their_bytes() {
     let mut world = World::small(16);
     let soon = world.now + 100;
     world.insert_until(b"long", &[7; 60_000], soon).expect("room");
-    let mut near = (0..).filter(|&number: &u32| hash(&key(number)) >> 58 == hash(b"long") >> 58);
-    for number in near.by_ref().take(20) {
+    let near = (0..).filter(|&number: &u32| hash(&key(number)) >> 58 == hash(b"long") >> 58);
+    let others: Vec<u32> = near.take(30).collect();
+    for &number in &others[..29] {
         world.insert_until(&key(number), b"short", 0).expect("room");
     }
-    assert_eq!(world.summary(b"long").map(|summary| summary.due()), Some(soon));
+    assert_eq!(world.summary(b"long").map(|summary| summary.due()), Some(soon), "appended to");
+    for &number in &others[..9] {
+        assert!(world.remove(&key(number)));
+    }
+    let appended = world.zone.stats().inserted_short;
+    world.insert_until(&key(others[29]), b"short", 0).expect("room");
+    assert_eq!(world.zone.stats().inserted_short, appended);
+    assert_eq!(world.summary(b"long").map(|summary| summary.due()), Some(soon), "built anew");
     world.check();
     world.now = soon;
     world.sweep_expired();
     let stats = world.zone.stats();
-    assert_eq!((stats.expired_swept, stats.items, stats.long_bytes), (1, 20, 0));
-    assert_eq!(world.summary(&key(near.next().expect("endless"))), None);
+    assert_eq!((stats.expired_swept, stats.items, stats.long_bytes), (1, 21, 0));
+    assert_eq!(world.summary(&key(others[29])), None);
     world.check();
 }
 
