@@ -38,6 +38,8 @@ const _: () = assert!(REGION_BITS >= SHARD_BITS, "a region lies in one shard");
 /// The sweep goes ahead of the stores: it goes on while no more than so many slabs of room are
 /// left.
 const AHEAD_SLABS: usize = 4;
+/// Room for so many blocks is made before a leaf is rewritten.
+const ROOM_BLOCKS: usize = 2;
 /// Times are in seconds: a round comes no sooner behind the one before, nor does another attempt
 /// to rewrite a leaf for which there was no room.
 const PAUSE_SECONDS: u32 = 1;
@@ -93,21 +95,29 @@ impl Zone {
 
     /// Takes what is expired from the next leaf that is worth it, if that is among the next
     /// `leaves_max`. Returns whether there is more to look at. The caller holds no lock of the
-    /// index.
+    /// index and is not pinned: a slab is cleaned if there is no room to write down what stays.
     pub fn sweep_expired(&self, leaves_max: usize, now: u32, writer: &mut Writer<'_>) -> bool {
-        self.take_expired(leaves_max, now, writer) != Found::Nothing
+        if self.space.room() < ROOM_BLOCKS * self.settings.block_bytes {
+            self.clean(writer);
+        }
+        let found = self.take_expired(leaves_max, now, writer);
+        if found.is_err() {
+            lock(&self.expiries.pass).not_before = now.saturating_add(PAUSE_SECONDS);
+        }
+        found.is_ok_and(|found| found != Found::Nothing)
     }
 
+    /// A step of the sweep. Without room for what stays of a leaf it goes on with that later.
     pub(crate) fn take_expired(
         &self,
         leaves_max: usize,
         now: u32,
         writer: &mut Writer<'_>,
-    ) -> Found {
+    ) -> Result<Found, NoRoom> {
         // Another thread that is at it will do.
-        let Ok(mut pass) = self.expiries.pass.try_lock() else { return Found::Nothing };
+        let Ok(mut pass) = self.expiries.pass.try_lock() else { return Ok(Found::Nothing) };
         if now < pass.not_before {
-            return Found::Nothing;
+            return Ok(Found::Nothing);
         }
         if pass.region == 0 && pass.next_hash.is_none() {
             pass.began = now;
@@ -115,23 +125,18 @@ impl Zone {
         let mut leaves_left = leaves_max;
         while let Some(due) = self.expiries.due.get(pass.region) {
             if pass.next_hash.is_some() || due.load(Ordering::Relaxed) <= now {
-                match self.sweep_region(&mut pass, &mut leaves_left, now, writer) {
-                    Ok(false) => {}
-                    Ok(true) => return Found::Something,
-                    Err(NoRoom) => {
-                        pass.not_before = now.saturating_add(PAUSE_SECONDS);
-                        return Found::Nothing;
-                    }
+                if self.sweep_region(&mut pass, &mut leaves_left, now, writer)? {
+                    return Ok(Found::Something);
                 }
                 if leaves_left == 0 {
-                    return Found::NothingYet;
+                    return Ok(Found::NothingYet);
                 }
             } else {
                 pass.region += 1;
             }
         }
         *pass = Pass { not_before: pass.began.saturating_add(PAUSE_SECONDS), ..Pass::default() };
-        Found::Nothing
+        Ok(Found::Nothing)
     }
 
     /// Goes on with a region until something was taken from a leaf, or none is left. Returns

@@ -168,8 +168,10 @@ impl Zone {
     }
 
     fn sweep_one(&self, now: u32, by_cost: bool, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
-        if self.take_expired(EXPIRY_LEAVES, now, writer) == Found::Something {
-            return Ok(());
+        match self.take_expired(EXPIRY_LEAVES, now, writer) {
+            Ok(Found::Something) => return Ok(()),
+            Err(NoRoom) if !self.is_closing() => return Err(NoRoom),
+            _ => {}
         }
         let hash = self.hand.load(Ordering::Relaxed);
         let guard = self.epochs.pin();
