@@ -16,6 +16,7 @@ use crate::adapt::{Adaptation, Allowance, BUDGET_SLABS_MIN};
 use crate::admit::{Left, Lottery};
 use crate::below::Below;
 use crate::cache::Cache;
+use crate::expire::Part;
 use crate::snapshot::Snapshot;
 use crate::spill::Spilled;
 use crate::types::{Evicted, Expiry};
@@ -41,6 +42,7 @@ pub(crate) struct Mover {
     /// no time for that either loses the item.
     spill_allowance: Allowance,
     pub(crate) adaptation: Adaptation,
+    expiry: Part,
     lottery: Lottery,
     /// While items are restored, what leaves the hot zone moves down however long it takes.
     pub(crate) is_hurried: bool,
@@ -331,6 +333,7 @@ impl Cache {
         let mut leave = self.leave(below);
         let mut active = idle.with_sink(&mut leave);
         let more = below.zone.maintain(self.now(), &mut active);
+        self.sweep_expired_below(below, &mut mover.expiry, &mut active);
         mover.writer = Some(active.without_sink());
         more || trained
     }

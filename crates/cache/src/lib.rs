@@ -39,6 +39,7 @@ mod builder;
 mod demote;
 mod dump;
 mod entrance;
+mod expire;
 mod fetch;
 mod fetches;
 mod flash_fit;

@@ -5,29 +5,22 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use hot::expire::Sweep;
 use hot::shift::Cursor;
 use hot::{ItemRef, Links};
 use index::Hash;
 use memory::Tag;
 use stdx::sync::{Backoff, lock};
 
-use crate::adapt::Allowance;
 use crate::builder::{MemoryLimitError, SLABS_MIN};
 use crate::cache::Cache;
 use crate::demote::{Downward, Mover};
+use crate::expire::HotSweep;
 use crate::flush::RENUMBER_MUTATIONS;
 use crate::places::Fate;
 use crate::repartition::Repartitioning;
 
 /// Chunks that the walk after a flush looks at in one turn.
 const WALK_CHUNKS: usize = 16 << 10;
-/// The sweep for what is expired goes on no sooner than so long after its last part,
-const EXPIRY_PAUSE_US: u64 = 20_000;
-/// of so many steps at the most,
-const EXPIRY_STEPS: usize = 64;
-/// and takes no more than this share of a processor.
-const EXPIRY_SHARE_MAX: f64 = 0.02;
 /// Slabs taken from the hot zone in one turn, for the index or for a lowered limit.
 const SLABS_PER_TURN_MAX: usize = 8;
 /// Every so many mutations somebody looks whether the background does its work.
@@ -42,7 +35,7 @@ pub(crate) struct Chores {
     /// For what moves below.
     pub(crate) mover: Mover,
     walk: Option<Walk>,
-    expiry: ExpirySweep,
+    expiry: HotSweep,
     repartitioning: Repartitioning,
     /// The era in which what is old was last renumbered.
     renumbered_era: u64,
@@ -60,15 +53,6 @@ impl Chores {
         let renumbered = head.sequence.saturating_sub(RENUMBER_MUTATIONS);
         Self { mover: Mover::with_share(head.share()), ..Self::beginning_at(renumbered) }
     }
-}
-
-/// The sweep for what is expired, and the time that it may take.
-#[derive(Debug, Default)]
-struct ExpirySweep {
-    sweep: Sweep,
-    allowance: Allowance,
-    /// When it goes on, by the monotonic clock.
-    next_us: u64,
 }
 
 /// A walk over the whole zone, a part in each turn.
@@ -125,27 +109,6 @@ impl Cache {
         // Without readers the epoch moves on only when somebody asks.
         self.hot.sweep();
         more
-    }
-
-    /// Takes what is expired from the hot zone, while room is made there by eviction.
-    fn sweep_expired(&self, expiry: &mut ExpirySweep) {
-        let ExpirySweep { sweep, allowance, next_us } = expiry;
-        let now_us = self.clock.monotonic_us();
-        if now_us < *next_us || !self.may_evict || !self.hot.is_full() {
-            return;
-        }
-        *next_us = now_us + EXPIRY_PAUSE_US;
-        allowance.refill(now_us, EXPIRY_SHARE_MAX);
-        if !allowance.has_any() {
-            return;
-        }
-        let began_us = self.clock.thread_cpu_us();
-        for _ in 0..EXPIRY_STEPS {
-            if !self.hot.sweep_expired(sweep, self) {
-                break;
-            }
-        }
-        allowance.spend(self.clock.thread_cpu_us().saturating_sub(began_us));
     }
 
     /// Blocks until a request calls for the background, or the time is over.

@@ -36,9 +36,9 @@ pub struct Stats {
     pub expired: u64,
     /// Of these, never read.
     pub expired_unfetched: u64,
-    /// Of the expired ones, found by the sweep.
+    /// Of the expired ones, found by the sweeps for them, of the hot and the compressed zone.
     pub swept: u64,
-    /// Chunks that the sweep looked at.
+    /// Chunks that the one of the hot zone looked at.
     pub swept_looks: u64,
     /// Items whose time was over when a request asked for them.
     pub found_expired: u64,
@@ -194,6 +194,7 @@ impl Cache {
             // What leaves the compressed zone and does not move on leaves the cache.
             stats.evicted += compressed.zone.evicted.saturating_sub(compressed.spilled);
             stats.expired += compressed.zone.expired;
+            stats.swept += compressed.zone.expired_swept;
             stats.compressed = Some(compressed);
         }
         stats.flash = self.flash.as_deref().map(FlashTier::stats);

@@ -25,6 +25,7 @@ use crate::raw::Block;
 use crate::reader::{Reader, unpack_frame};
 use crate::rewrite::Writer;
 use crate::space::Purpose;
+use crate::summary::Summary;
 use crate::trie::Leaf;
 use crate::zone::Zone;
 
@@ -52,9 +53,12 @@ impl Zone {
             self.dictionaries.release(number);
             return None;
         };
-        let head = self.with_method(grown(&old, kept, frame, writer.row.len(), long), number);
+        let summary = self.summary_with(guard, &old, arrival, writer);
+        let grown = grown(&old, kept, frame, writer.row.len(), long);
+        let head = self.with_method(Head { summary: summary.is_some(), ..grown }, number);
         let added = Addition {
             fingerprint: fingerprint(arrival.hash),
+            summary,
             long,
             frames_kept: kept.index,
             stored_kept: kept.stored_at,
@@ -68,6 +72,7 @@ impl Zone {
         };
         let moved = Leaf { block: Some(reference), ..leaf };
         let copy = self.lead_to_copy(guard, &old, leaf, moved);
+        self.note_due(moved.node, summary);
         self.enlist(&head);
         self.retire(&old);
         Some((copy, old.fingerprints().len()))
@@ -91,6 +96,26 @@ impl Zone {
             && self
                 .search(guard, old, arrival.hash, arrival.record.key, &mut writer.reader)
                 .is_ok_and(|found| found.is_none())
+    }
+
+    /// The summary of a block with the newcomer.
+    fn summary_with(
+        &self,
+        guard: &Guard<'_>,
+        old: &Block<'_>,
+        arrival: &Arrival<'_>,
+        writer: &mut Writer<'_>,
+    ) -> Option<Summary> {
+        let (before, record) = (old.summary(), arrival.record);
+        if before.is_none() && record.fields.expiry == 0 {
+            return None;
+        }
+        let longs = old.longs().iter().map(|slot| self.long_bytes(guard, slot.load()));
+        let old_bytes = old.head().raw_bytes as usize + longs.sum::<usize>();
+        // The row, or a long value beside it.
+        let new_bytes = writer.row.len().max(record.value.len());
+        let share = new_bytes as f64 / (old_bytes + new_bytes) as f64;
+        Summary::with(before, record.fields.expiry, share, &mut writer.random)
     }
 
     /// Compresses the frame that gets the row: the last one with it, or a new one. Returns where

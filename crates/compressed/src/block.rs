@@ -9,14 +9,16 @@
 //!   | u32   | u16        | u8   | u8         | u16    | u16 | u8   | u8    | u8     | | 2 x u32 |
 //!   +-------+------------+------+------------+--------+-----+------+-------+--------+-+---------+
 //!   24
-//!   +-------------+-------------+----------+-------------+--------------+-----------+--------+
-//!   | dead words  | counts of   | slots of | (checksums) | fingerprints | heads of  | frames |
-//!   | u32, 31     | accesses,   | longs,   | u32 for     | u8 for each  | frames,   |        |
-//!   | rows each   | 16 in a u32 | u32 each | each frame  | row          | 6 bytes   |        |
-//!   +-------------+-------------+----------+-------------+--------------+-----------+--------+
+//!   +-----------+-------------+----------+-----------+---------+-----------+----------+--------+
+//!   | dead      | counts of   | slots of | (summary) | (check- | finger-   | heads of | frames |
+//!   | words u32 | accesses,   | longs,   | 16 bytes  | sums)   | prints    | frames,  |        |
+//!   | 31 rows   | 16 in a u32 | u32 each |           | u32 a   | u8 a row  | 6 bytes  |        |
+//!   | each      |             |          |           | frame   |           |          |        |
+//!   +-----------+-------------+----------+-----------+---------+-----------+----------+--------+
 //! ```
 //!
-//! Its rows are compressed in frames of a few rows each, see [`crate::frame`].
+//! Its rows are compressed in frames of a few rows each, see [`crate::frame`]. The summary says
+//! when they expire, see [`crate::summary`]; where none of them does, there is none.
 //!
 //! A long block holds one value that is too long to lie among rows; the row keeps its key and
 //! fields, and its block keeps the reference:
@@ -29,7 +31,7 @@
 //!   +-------+------------+------+------------+--------+-----+------------+--------------+
 //!
 //!   owner       the top 32 bits of the hash of one of its rows: leads the cleaner to the leaf
-//!   kind        0..1 method   6 checksum   7 long
+//!   kind        0..1 method   5 summary   6 checksum   7 long
 //!   dictionary  0 none, otherwise its number plus 1
 //!   stored      bytes of rows or value as they are stored      raw   when they are decoded
 //! ```
@@ -47,6 +49,7 @@ use std::ops::Range;
 use crate::access::ROWS_PER_ACCESS_WORD;
 use crate::frame::FRAME_HEAD_BYTES;
 use crate::seal::ROWS_PER_DEAD_WORD;
+use crate::summary::SUMMARY_BYTES;
 use codec::Method;
 
 /// Bytes of the fixed part of a block of rows: up to the dead words.
@@ -64,6 +67,7 @@ pub(crate) const BLOCK_ALIGN: usize = 8;
 
 const WORD_BYTES: usize = size_of::<u32>();
 const KIND_METHOD: u8 = 3;
+const KIND_SUMMARY: u8 = 1 << 5;
 const KIND_CHECKSUM: u8 = 1 << 6;
 const KIND_LONG: u8 = 1 << 7;
 
@@ -77,6 +81,8 @@ pub(crate) struct Head {
     pub(crate) generation: u16,
     pub(crate) method: Method,
     pub(crate) checksum: bool,
+    /// Whether it has a summary: some of its rows expire.
+    pub(crate) summary: bool,
     pub(crate) long: bool,
     pub(crate) dictionary: u8,
     pub(crate) stored_bytes: u32,
@@ -111,6 +117,7 @@ impl Head {
             generation: u16_at(bytes, 4),
             method: Method::from_code(kind & KIND_METHOD)?,
             checksum: kind & KIND_CHECKSUM != 0,
+            summary: kind & KIND_SUMMARY != 0,
             long,
             dictionary: bytes[7],
             stored_bytes,
@@ -125,10 +132,12 @@ impl Head {
     /// Appends the fixed part to an image; records of recent accesses are none.
     pub(crate) fn write(&self, image: &mut Vec<u8>) {
         let checksum = if self.checksum { KIND_CHECKSUM } else { 0 };
+        let summary = if self.summary { KIND_SUMMARY } else { 0 };
         let long = if self.long { KIND_LONG } else { 0 };
+        let kind = self.method.code() | summary | checksum | long;
         image.extend_from_slice(&self.owner.to_ne_bytes());
         image.extend_from_slice(&self.generation.to_ne_bytes());
-        image.extend_from_slice(&[self.method.code() | checksum | long, self.dictionary]);
+        image.extend_from_slice(&[kind, self.dictionary]);
         if self.long {
             image.extend_from_slice(&self.stored_bytes.to_ne_bytes());
             image.extend_from_slice(&self.raw_bytes.to_ne_bytes());
@@ -175,14 +184,20 @@ impl Head {
         }
     }
 
-    /// Where the words that change end.
+    /// Where the words that change end, and the summary, if there is one.
     #[inline]
-    pub(crate) fn checksum_at(&self) -> usize {
-        if self.long {
+    pub(crate) fn summary(&self) -> Range<usize> {
+        let start = if self.long {
             LONG_HEAD_BYTES
         } else {
             self.longs_at() + usize::from(self.longs) * WORD_BYTES
-        }
+        };
+        start..start + if self.summary { SUMMARY_BYTES } else { 0 }
+    }
+
+    #[inline]
+    pub(crate) fn checksum_at(&self) -> usize {
+        self.summary().end
     }
 
     #[inline]
@@ -237,6 +252,7 @@ mod tests {
             generation: 9,
             method: Method::Zstd,
             checksum: false,
+            summary: false,
             long: false,
             dictionary: 1,
             stored_bytes: 1000,
@@ -252,7 +268,8 @@ mod tests {
         let long =
             Head { long: true, frames: 0, stored_bytes: 70_000, raw_bytes: 90_000, ..head(0, 0) };
         let checked = Head { checksum: true, ..head(ROWS_MAX as u8, ROWS_MAX as u8) };
-        for head in [head(1, 0), head(31, 0), head(32, 3), long, checked] {
+        let expiring = Head { summary: true, ..checked };
+        for head in [head(1, 0), head(31, 0), head(32, 3), long, checked, expiring] {
             let mut image = Vec::new();
             head.write(&mut image);
             let fixed = image.first_chunk().expect("as long as that");
@@ -264,6 +281,7 @@ mod tests {
     #[test]
     fn a_block_of_twenty_rows_in_two_frames_has_68_bytes_beside_what_is_stored() {
         assert_eq!(head(20, 0).stored().start, 68);
+        assert_eq!(Head { summary: true, ..head(20, 0) }.stored().start, 68 + SUMMARY_BYTES);
         assert_eq!((head(31, 0).dead_words(), head(32, 0).dead_words()), (1, 2));
         assert_eq!((head(16, 0).access_words(), head(17, 0).access_words()), (1, 2));
     }

@@ -154,6 +154,7 @@ mod tests {
             generation: 1,
             method: Method::Zstd,
             checksum: false,
+            summary: false,
             long: false,
             dictionary: 0,
             stored_bytes: 3340,

@@ -9,9 +9,11 @@ use crate::frame::{FRAME_HEAD_BYTES, FrameHead};
 use crate::raw::Block;
 use crate::rewrite::Kept;
 use crate::seal::ROWS_PER_DEAD_WORD;
+use crate::summary::Summary;
 
-/// What is drawn behind the fingerprints, and the checksums before them.
+/// What is drawn behind the words that change.
 pub(crate) struct Content<'c> {
+    pub(crate) summary: Option<Summary>,
     pub(crate) frames: &'c [FrameHead],
     pub(crate) stored: &'c [u8],
 }
@@ -19,6 +21,8 @@ pub(crate) struct Content<'c> {
 /// A row that is appended to a copy of a block, and the frame that holds it.
 pub(crate) struct Addition<'a> {
     pub(crate) fingerprint: u8,
+    /// That of the block with it.
+    pub(crate) summary: Option<Summary>,
     /// What stands in the slot of its long block; 0 if it is not long.
     pub(crate) long: u32,
     /// How many frames of the block are kept; the new one stands behind them.
@@ -53,6 +57,7 @@ pub(crate) fn draw(head: &Head, rows: &[Kept], content: &Content<'_>, image: &mu
     for row in rows.iter().filter(|row| row.long != 0) {
         image.extend_from_slice(&row.long.to_ne_bytes());
     }
+    image.extend(content.summary.iter().flat_map(Summary::bytes));
     if head.checksum {
         let mut rest = content.stored;
         for frame in content.frames {
@@ -110,6 +115,7 @@ pub(crate) fn draw_copy(
     }
     match added {
         None => {
+            image.extend(block.summary().iter().flat_map(Summary::bytes));
             image.extend_from_slice(block.checksums());
             image.extend_from_slice(block.fingerprints());
             image.extend_from_slice(block.frame_heads());
@@ -125,6 +131,7 @@ fn draw_addition(block: &Block<'_>, head: &Head, added: &Addition<'_>, image: &m
     if added.long != 0 {
         image.extend_from_slice(&added.long.to_ne_bytes());
     }
+    image.extend(added.summary.iter().flat_map(Summary::bytes));
     if head.checksum {
         image.extend_from_slice(&block.checksums()[..added.frames_kept * size_of::<u32>()]);
         image.extend_from_slice(&codec::checksum(added.stored).to_ne_bytes());

@@ -208,6 +208,7 @@ impl Zone {
             generation: arrival.generation,
             method,
             checksum: self.settings.checksums,
+            summary: false,
             long: true,
             dictionary: number,
             stored_bytes: stored.len() as u32,

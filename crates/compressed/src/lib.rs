@@ -46,6 +46,8 @@ mod clean;
 #[cfg(not(loom))]
 pub mod dictionaries;
 #[cfg(not(loom))]
+mod expire;
+#[cfg(not(loom))]
 mod find;
 #[cfg(not(loom))]
 mod frame;
@@ -68,6 +70,8 @@ mod seal;
 mod space;
 #[cfg(not(loom))]
 mod stats;
+#[cfg(not(loom))]
+mod summary;
 #[cfg(not(loom))]
 mod sweep;
 #[cfg(all(test, not(loom)))]

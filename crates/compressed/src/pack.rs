@@ -15,6 +15,7 @@ use crate::image::{Content, draw};
 use crate::raw::Reference;
 use crate::rewrite::{Kept, Writer};
 use crate::space::{NoRoom, Purpose};
+use crate::summary::Summary;
 use crate::trie::{Leaf, Node};
 use crate::zone::Zone;
 
@@ -32,11 +33,13 @@ impl Zone {
         let raw_bytes = self.encode_frames(guard, writer, (number, dictionary), rows.clone());
         let Writer { stored, frames, image, batch, .. } = writer;
         let rows = &batch.kept[rows];
+        let summary = self.summary_of(guard, rows);
         let head = Head {
             owner: owner_of(node.first_hash()),
             generation,
             method: Method::Raw,
             checksum: self.settings.checksums,
+            summary: summary.is_some(),
             long: false,
             dictionary: 0,
             stored_bytes: stored.len() as u32,
@@ -46,12 +49,27 @@ impl Zone {
             frames: frames.len() as u8,
         };
         let head = self.with_method(head, number);
-        draw(&head, rows, &Content { frames, stored }, image);
+        draw(&head, rows, &Content { summary, frames, stored }, image);
         let reference = self.space.append(Purpose::Store, image).inspect_err(|NoRoom| {
             self.dictionaries.release(head.dictionary);
         })?;
         self.enlist(&head);
         Ok(reference)
+    }
+
+    /// The summary of a block with these rows.
+    fn summary_of(&self, guard: &Guard<'_>, rows: &[Kept]) -> Option<Summary> {
+        if rows.iter().all(|row| row.fields.expiry == 0) {
+            return None;
+        }
+        let bytes = |row: &Kept| row.bytes.len() + self.long_bytes(guard, row.long);
+        Summary::of(rows.iter().map(|row| (row.fields.expiry, bytes(row))))
+    }
+
+    /// Bytes of a long value, by what stands in its slot; 0 if there is none.
+    pub(crate) fn long_bytes(&self, guard: &Guard<'_>, code: u32) -> usize {
+        let block = Reference::from_code(code).and_then(|at| self.space.ground.block(guard, at));
+        block.map_or(0, |block| block.head().raw_bytes as usize)
     }
 
     /// Compresses rows in frames; returns how many bytes they have. The writer's `stored` and

@@ -27,6 +27,7 @@ use stdx::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use crate::block::{BLOCK_ALIGN, Head, LONG_HEAD_BYTES, RECENT_AT, RECENTS};
 use crate::frame::{Frame, Frames};
 use crate::seal::{DeadWord, Slot};
+use crate::summary::Summary;
 
 /// Slots of a segment of the trie.
 pub(crate) const SEGMENT_SLOTS: usize = TABLE_UNIT_BYTES / size_of::<Slot>();
@@ -251,6 +252,12 @@ impl<'g> Block<'g> {
         self.bytes(self.head.fingerprints())
     }
 
+    /// When its rows expire; nothing if none of them does.
+    #[inline]
+    pub(crate) fn summary(&self) -> Option<Summary> {
+        self.bytes(self.head.summary()).first_chunk().map(Summary::read)
+    }
+
     /// The checksum of a frame, by its index, or of a long value, if there is one.
     pub(crate) fn checksum(&self, index: usize) -> Option<u32> {
         let bytes = self.checksums().as_chunks().0.get(index)?;
@@ -288,7 +295,7 @@ impl<'g> Block<'g> {
     /// Bytes behind the words that change.
     #[inline]
     fn bytes(&self, range: Range<usize>) -> &'g [u8] {
-        assert!(range.start >= self.head.checksum_at() && range.end <= self.head.block_bytes());
+        assert!(range.start >= self.head.summary().start && range.end <= self.head.block_bytes());
         // SAFETY: the range lies within the block and behind its atomic words: nobody writes there
         // after the block was published.
         unsafe { std::slice::from_raw_parts(self.start.add(range.start).as_ptr(), range.len()) }

@@ -407,6 +407,9 @@ impl Zone {
         }
         let leaves: Vec<Leaf> = batch.built.iter().map(|built| built.leaf).collect();
         self.trie.replace(&batch.sources, &leaves);
+        for leaf in &leaves {
+            self.note_due(leaf.node, block_of(leaf).and_then(|block| block.summary()));
+        }
         self.count_restructuring(batch.sources.len(), leaves.len());
         blocks.iter().flatten().for_each(|block| self.retire(block));
         let longs = batch.gone.iter().map(|gone| gone.row.long);

@@ -6,6 +6,7 @@
 use stdx::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use crate::dictionaries::DictionaryStats;
+use crate::expire::Expiries;
 use crate::raw::Reference;
 use crate::space::SpaceStats;
 use crate::zone::Zone;
@@ -23,6 +24,10 @@ pub(crate) struct Counters {
     pub(crate) refused: AtomicU64,
     pub(crate) evicted: AtomicU64,
     pub(crate) expired: AtomicU64,
+    pub(crate) expired_swept: AtomicU64,
+    pub(crate) expiry_looks: AtomicU64,
+    pub(crate) expiry_rewrites: AtomicU64,
+    pub(crate) expiry_drops: AtomicU64,
     pub(crate) dropped_leaves: AtomicU64,
     pub(crate) splits: AtomicU64,
     pub(crate) merges: AtomicU64,
@@ -71,6 +76,14 @@ pub struct ZoneStats {
     pub evicted: u64,
     /// Items found expired by a sweep or rewrite.
     pub expired: u64,
+    /// Of those, taken by the sweep for what is expired.
+    pub expired_swept: u64,
+    /// Leaves that it looked at, without decoding anything.
+    pub expiry_looks: u64,
+    /// Of those, leaves that it rewrote.
+    pub expiry_rewrites: u64,
+    /// And leaves that it emptied undecoded.
+    pub expiry_drops: u64,
     /// Leaves that were emptied because there was no room to rewrite or move them.
     pub dropped_leaves: u64,
     /// Leaves that were split.
@@ -113,6 +126,10 @@ impl Zone {
             refused: count(&counters.refused),
             evicted: count(&counters.evicted),
             expired: count(&counters.expired),
+            expired_swept: count(&counters.expired_swept),
+            expiry_looks: count(&counters.expiry_looks),
+            expiry_rewrites: count(&counters.expiry_rewrites),
+            expiry_drops: count(&counters.expiry_drops),
             dropped_leaves: count(&counters.dropped_leaves),
             splits: count(&counters.splits),
             merges: count(&counters.merges),
@@ -124,7 +141,7 @@ impl Zone {
     /// counted against the memory limit, with those of every [`crate::Reader`] and
     /// [`crate::Writer`].
     pub fn heap_bytes(&self) -> usize {
-        self.dictionaries.stats().memory_bytes + self.trie.memory_bytes().1
+        self.dictionaries.stats().memory_bytes + self.trie.memory_bytes().1 + Expiries::MEMORY_BYTES
     }
 
     /// Bytes of compressed rows and long values in the blocks that leaves refer to: for figures, as

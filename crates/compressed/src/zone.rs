@@ -20,6 +20,7 @@ use stdx::sync::{Backoff, lock};
 use crate::block::Head;
 use crate::clean::Cursor;
 use crate::dictionaries::Dictionaries;
+use crate::expire::Expiries;
 use crate::raw::{Block, Ground};
 use crate::space::Space;
 use crate::stats::Counters;
@@ -85,6 +86,7 @@ pub struct Zone {
     pub(crate) generation: AtomicU16,
     /// The hash at which the sweep goes on.
     pub(crate) hand: AtomicU64,
+    pub(crate) expiries: Expiries,
     pub(crate) cleaner: Mutex<Option<Cursor>>,
     pub(crate) counters: Counters,
 }
@@ -106,6 +108,7 @@ impl Zone {
             shards: (0..SHARDS).map(|_| CachePadded::default()).collect(),
             generation: AtomicU16::new(GENERATION_NONE + 1),
             hand: AtomicU64::new(0),
+            expiries: Expiries::default(),
             cleaner: Mutex::default(),
             counters: Counters::default(),
             settings,
@@ -179,23 +182,24 @@ impl Zone {
         }
     }
 
-    /// Empties a leaf, with all its rows. Under the lock of its shard.
-    pub(crate) fn drop_leaf(&self, guard: &memory::Guard<'_>, leaf: Leaf) {
-        let Some(reference) = leaf.block else { return };
+    /// Empties a leaf, with all its rows. Under the lock of its shard. Returns how many items went.
+    pub(crate) fn drop_leaf(&self, guard: &memory::Guard<'_>, leaf: Leaf) -> u64 {
+        let Some(reference) = leaf.block else { return 0 };
         let block = self.space.ground.block(guard, reference);
         let alive = block.map_or(0, |block| {
             let dead = block.dead().iter().map(|word| word.seal().count_ones());
             u32::from(block.head().rows).saturating_sub(dead.sum())
         });
         self.trie.replace(&[leaf], &[Leaf { block: None, ..leaf }]);
-        let Some(block) = block else { return };
-        if Some(block.head().generation) == self.generation() {
-            self.counters.items_gone(alive as usize);
-        }
+        let Some(block) = block else { return 0 };
+        let counts = Some(block.head().generation) == self.generation();
+        let gone = if counts { alive } else { 0 };
+        self.counters.items_gone(gone as usize);
         for long in block.longs() {
             self.retire_long(guard, long.load());
         }
         self.retire(&block);
+        gone.into()
     }
 
     /// Takes note of a block of rows that is about to be published, or of a long one.

@@ -1,5 +1,6 @@
 //! A zone in a small arena of its own, and a check of everything that must agree.
 
+mod expiry;
 mod frames;
 mod limits;
 mod model;
@@ -88,6 +89,11 @@ impl World {
         self.zone.evict(bytes, self.now, &mut self.writer)
     }
 
+    /// A round of the sweep for what is expired.
+    pub(crate) fn sweep_expired(&mut self) {
+        while self.zone.sweep_expired(16, self.now, &mut self.writer) {}
+    }
+
     pub(crate) fn maintain(&mut self) -> bool {
         self.zone.train() | self.zone.maintain(self.now, &mut self.writer)
     }
@@ -97,6 +103,25 @@ impl World {
         let guard = self.epochs.pin();
         let reference = self.zone.trie.leaf(hash(key)).block.expect("there is a block");
         look(self.zone.space.ground.block(&guard, reference).expect("its head is sound"));
+    }
+
+    /// Decodes a leaf, and compares what its rows say with what its summary says.
+    fn check_summary(&self, leaf: Leaf, block: &Block<'_>) {
+        let mut writer = Writer::new(&self.zone);
+        self.zone.gather(&self.epochs.pin(), &mut writer, leaf, 0);
+        let gone = writer.batch.gone.iter().map(|gone| &gone.row);
+        let rows = writer.batch.kept.iter().chain(gone).map(|row| row.fields.expiry);
+        let expiries: Vec<u32> = rows.collect();
+        let expires = expiries.iter().any(|&expiry| expiry != 0);
+        if writer.batch.has_lost() {
+            return;
+        }
+        assert_eq!(block.summary().is_some(), expires);
+        let Some(summary) = block.summary() else { return };
+        let end = |&expiry: &u32| if expiry == 0 { u32::MAX } else { expiry };
+        let last = expiries.iter().map(end).max();
+        assert!(Some(summary.over()) >= last, "{summary:?}: {expiries:?}");
+        assert!(self.zone.is_noted(leaf.node, &summary), "{summary:?}");
     }
 
     /// Walks every leaf and compares what it finds with what the zone has counted.
@@ -144,6 +169,7 @@ impl World {
                 if Some(block.head().generation) == zone.generation() {
                     let ranks = 0..usize::from(block.head().rows);
                     items += ranks.filter(|&rank| !is_dead(&block, rank)).count();
+                    self.check_summary(Leaf { node, block: Some(reference) }, &block);
                 }
             }
             hash = node.next_hash();

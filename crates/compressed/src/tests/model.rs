@@ -76,8 +76,11 @@ impl Model {
                 let bytes = self.random.below(200) as usize;
                 self.world.evict(bytes);
             }
-            980..990 => {
+            980..985 => {
                 self.world.maintain();
+            }
+            985..990 => {
+                self.world.sweep_expired();
             }
             990..996 => self.world.now += self.random.below(100) as u32,
             996..999 => {
@@ -165,6 +168,7 @@ fn run(seed: u64, settings: Settings) {
     println!("{} hits, {stats:?}", model.hits);
     assert!(model.hits > STEPS / 50);
     assert!(stats.splits > 0 && stats.merges > 0 && stats.evicted > 0 && stats.expired > 0);
+    assert!(stats.expiry_rewrites > 0 && stats.expired_swept > stats.expiry_rewrites);
     assert!(stats.space.moved_bytes > 0 && stats.damaged == 0);
     assert!(stats.inserted_short > 1000 && stats.inserted > stats.inserted_short + 1000);
     model.world.zone.set_budget_slabs(0);

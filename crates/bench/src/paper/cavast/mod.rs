@@ -14,11 +14,12 @@
 //!                                            memory: pages, TLB --lines--> llc
 //! ```
 //!
-//! But for `index`, `staged` and `repartition`, which measure the real index and cache, everything
-//! is a simulation of addresses: exact, the same in each run with one seed, and without any byte of
-//! a value. What runs is the placement's decisions, crate `policy`. The cache and the data shrink
-//! together with the scale, so that the cache is the paper's 0.023 % of the data; a smaller scale
-//! has fewer items, and of fewer items a share that is as small is asked for less.
+//! But for `index`, `staged`, `throughput` and `repartition`, which measure the real index and
+//! cache, everything is a simulation of addresses: exact, the same in each run with one seed, and
+//! without any byte of a value. What runs is the placement's decisions, crate `policy`. The cache
+//! and the data shrink together with the scale, so that the cache is the paper's 0.023 % of the
+//! data; a smaller scale has fewer items, and of fewer items a share that is as small is asked for
+//! less.
 
 pub mod cachegrind;
 mod cells;
@@ -40,6 +41,8 @@ mod separation;
 mod staged;
 mod stock;
 mod store;
+mod stores;
+mod throughput;
 mod together;
 mod warm_up;
 mod zones;
@@ -131,6 +134,16 @@ pub const PAPER: Paper = Paper {
                 unknown("times as many lookups as memcached's layout, zipfian").goal(AtLeast(3.0)),
             ],
             run: staged::staged,
+        },
+        Experiment {
+            name: "throughput",
+            title: "lookups with huge pages and without, with one thread and with more",
+            claims: &[
+                unknown("times as many lookups as memcached's layout, huge pages for both"),
+                unknown("the same with small pages for both"),
+                unknown("times as many lookups with huge pages as with small ones"),
+            ],
+            run: throughput::throughput,
         },
         Experiment {
             name: "repartition",

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use larder::{Ahead, Cache, Expiry, Hash, Repartition, RepartitionCounts};
 
-use super::staged::{BATCH, ITEM_BYTES, KEY_BYTES, Key, VALUE_BYTES, VALUE_LENGTHS};
-use super::staged::{key, take, value};
+use super::stores::{BATCH, ITEM_BYTES, KEY_BYTES, Key, VALUE_BYTES, VALUE_LENGTHS};
+use super::stores::{key, take, value};
 use crate::background::beside;
 use crate::drive::choice::{Choice, draw};
 use crate::failure::{Failure, Outcome};

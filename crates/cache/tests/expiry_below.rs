@@ -1,0 +1,185 @@
+//! While the compressed zone is full, what has expired there makes room before anything that is
+//! alive.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
+
+use std::sync::Arc;
+
+use io::ManualClock;
+use larder::{Attributes, Cache, Condition, Expiry, ImageSource, image_format};
+use stdx::random::Xorshift;
+
+const NOW: u32 = 1_800_000_000;
+const MEMORY_BYTES: usize = 24 << 20;
+/// Items that live for ever and are never read again.
+const KEPT: u32 = 40_000;
+/// Seconds that all others live, less than half of that in the hot zone, and how many of them are
+/// stored in a second: of what the zone holds of both four fifths are alive.
+const LIFE_SECONDS: u32 = 60;
+const STORES_A_SECOND: u32 = 1800;
+const SECONDS: u32 = 240;
+/// Of these, one in so many is touched when it is so old, to live for ever.
+const TOUCHED_SHARE: u32 = 900;
+const TOUCHED_SECONDS: u32 = 40;
+/// Stores before the background comes, and the time goes on by a part of a second.
+const BEHIND: u32 = 50;
+
+struct Fixture {
+    cache: Cache,
+    clock: Arc<ManualClock>,
+}
+
+/// An image in memory.
+struct Bytes(Vec<u8>);
+
+impl ImageSource for Bytes {
+    fn bytes(&self) -> std::io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> std::io::Result<()> {
+        let from = self.0.get(offset as usize..).unwrap_or_default();
+        let bytes = from.get(..target.len()).ok_or(std::io::ErrorKind::UnexpectedEof)?;
+        target.copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let clock = Arc::new(ManualClock::new(NOW));
+        let builder = Cache::builder().memory_bytes(MEMORY_BYTES).compress(true);
+        Self { cache: builder.clock(clock.clone()).build().unwrap(), clock }
+    }
+
+    /// What another process makes of its image.
+    fn restored(&self) -> Self {
+        let image = Bytes(self.cache.save_image(Vec::new(), || true).unwrap().0);
+        let head = image_format::open(&image).unwrap();
+        let clock = Arc::new(ManualClock::new(NOW));
+        let builder = Cache::builder().memory_bytes(MEMORY_BYTES).compress(true);
+        let cache = builder.clock(clock.clone()).image(Some(head)).build().unwrap();
+        cache.restore(&image, &head, 2).unwrap();
+        Self { cache, clock }
+    }
+
+    /// Stores an item and reads it once, so that it is worth keeping.
+    fn store(&self, key: &str, number: u32, expiry: u32) {
+        let attributes = Attributes { expiry: Expiry(expiry), ..Attributes::default() };
+        self.cache.put(key.as_bytes(), &value(number), attributes, Condition::Always).unwrap();
+        assert!(self.has(key));
+        if number.is_multiple_of(BEHIND) {
+            self.maintain();
+        }
+    }
+
+    fn has(&self, key: &str) -> bool {
+        let session = self.cache.session();
+        session.get(key.as_bytes(), self.cache.hash(key.as_bytes())).is_some()
+    }
+
+    /// The same without a trace.
+    fn is_alive(&self, key: &str) -> bool {
+        let session = self.cache.session();
+        session.peek(key.as_bytes(), self.cache.hash(key.as_bytes())).is_some()
+    }
+
+    /// Makes an item live for ever, if it is below.
+    fn touch(&self, key: &str) -> bool {
+        let session = self.cache.session();
+        let hash = self.cache.hash(key.as_bytes());
+        session.peek(key.as_bytes(), hash).is_some_and(|item| item.is_compressed())
+            && session.touch(key.as_bytes(), hash, Expiry::NEVER) == Ok(true)
+    }
+
+    fn maintain(&self) {
+        while self.cache.maintain() {}
+    }
+}
+
+/// A value of which a third does not compress.
+fn value(number: u32) -> Vec<u8> {
+    let mut random = Xorshift::seeded(number.into());
+    let noise: String = (0..6).map(|_| format!("{:016x}", random.draw())).collect();
+    format!(
+        "{{\"id\":{number},\"title\":\"An item of the catalogue\",\"price\":\"12.00\",\
+         \"currency\":\"EUR\",\"tags\":[\"new\",\"sale\"],\"signature\":\"{noise}\"}}"
+    )
+    .into_bytes()
+}
+
+#[test]
+fn what_is_alive_stays_below_while_what_has_expired_can_go() {
+    let fixture = Fixture::new();
+    let (mut stored, mut touched) = (0, Vec::new());
+    for second in 0..SECONDS {
+        if second == LIFE_SECONDS {
+            for number in 0..KEPT {
+                fixture.store(&format!("kept-{number}"), number, 0);
+            }
+        }
+        for _ in 0..STORES_A_SECOND {
+            fixture.store(&format!("short-{stored}"), stored, NOW + second + LIFE_SECONDS);
+            stored += 1;
+            if second >= 2 * LIFE_SECONDS && stored.is_multiple_of(TOUCHED_SHARE) {
+                let name = format!("short-{}", stored - TOUCHED_SECONDS * STORES_A_SECOND);
+                touched.extend(fixture.touch(&name).then_some(name));
+            }
+            if stored.is_multiple_of(BEHIND) {
+                fixture.clock.advance_us(u64::from(1_000_000 * BEHIND / STORES_A_SECOND));
+            }
+        }
+    }
+    let lost = |name: &str, numbers: std::ops::Range<u32>| {
+        numbers.filter(|number| !fixture.is_alive(&format!("{name}-{number}"))).count()
+    };
+    // Those that are alive by now were stored in the last seconds.
+    let alive = stored - (LIFE_SECONDS - 1) * STORES_A_SECOND;
+    let lost = (lost("kept", 0..KEPT), lost("short", alive..stored));
+    let stats = fixture.cache.stats();
+    assert_eq!(lost, (0, 0), "{stats:?}");
+    assert!(!fixture.is_alive("short-0"));
+    assert!(touched.len() > 50 && touched.iter().all(|name| fixture.is_alive(name)));
+    let zone = stats.compressed.unwrap().zone;
+    // What was looked at in vain was not decoded for that.
+    assert!(zone.expired_swept > 5 * zone.expiry_rewrites && zone.expiry_rewrites > 0, "{zone:?}");
+}
+
+#[test]
+fn where_nothing_expires_no_block_is_looked_at() {
+    let fixture = Fixture::new();
+    for number in 0..260_000 {
+        fixture.store(&format!("for-ever-{number}"), number, 0);
+        if number.is_multiple_of(BEHIND) {
+            fixture.clock.advance(1);
+        }
+    }
+    let zone = fixture.cache.stats().compressed.unwrap().zone;
+    assert!(zone.evicted > 1000, "{zone:?}");
+    assert_eq!((zone.expiry_looks, zone.expiry_rewrites, zone.expiry_drops), (0, 0, 0));
+}
+
+#[test]
+fn what_was_restored_is_swept_as_well() {
+    let before = Fixture::new();
+    for number in 0..200_000 {
+        let expiry = if number % 2 == 0 { NOW + 1000 } else { 0 };
+        before.store(&format!("old-{number}"), number, expiry);
+    }
+    let fixture = before.restored();
+    let kept: Vec<String> = (0..200_000).map(|number| format!("old-{number}")).collect();
+    fixture.clock.advance(1000);
+    fixture.maintain();
+    let kept: Vec<&String> = kept.iter().filter(|name| fixture.is_alive(name)).collect();
+    assert!(kept.len() > 80_000, "{}", kept.len());
+    let zone_of = |fixture: &Fixture| fixture.cache.stats().compressed.unwrap().zone;
+    let evicted = zone_of(&fixture).evicted;
+    for number in 0..40_000 {
+        fixture.store(&format!("new-{number}"), number, 0);
+        fixture.clock.advance_us(1000);
+    }
+    let zone = zone_of(&fixture);
+    assert_eq!(zone.evicted, evicted, "{zone:?}");
+    assert!(zone.expired_swept > 1000, "{zone:?}");
+    assert!(kept.iter().all(|name| fixture.is_alive(name)));
+}
