@@ -9,7 +9,7 @@ use compressed::{Settings, Zone};
 use flash::Flash;
 use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
-use hot::Hot;
+use hot::{ChunkLayout, Hot};
 use index::{Index, IndexError, Kind as IndexKind, Options};
 use io::device::{Device, PAGE_BYTES, ReadMethod, ReadPool};
 use io::{Clock, SystemClock};
@@ -66,6 +66,7 @@ pub struct Builder {
     evict: bool,
     policy: Policy,
     index: IndexKind,
+    layout: ChunkLayout,
     measure_costs: Option<bool>,
     cost_unit_us: u32,
     compress: bool,
@@ -111,6 +112,7 @@ impl Default for Builder {
             evict: true,
             policy: Policy::default(),
             index: IndexKind::default(),
+            layout: ChunkLayout::default(),
             measure_costs: None,
             cost_unit_us: COST_UNIT_US,
             compress: false,
@@ -169,6 +171,14 @@ impl Builder {
     /// memory. [`IndexKind::Tree`] takes 10 bytes more for each and reads fewer cache lines.
     pub fn index(mut self, kind: IndexKind) -> Self {
         self.index = kind;
+        self
+    }
+
+    /// Where the keys and values of the hot zone lie; by default [`ChunkLayout::Inline`], side by
+    /// side. [`ChunkLayout::Split`] has keys in one row and values in another, which takes more
+    /// memory for each item, and makes room while it reads fewer cache lines.
+    pub fn layout(mut self, layout: ChunkLayout) -> Self {
+        self.layout = layout;
         self
     }
 
@@ -247,17 +257,13 @@ impl Builder {
         let (slab_bytes, slabs) = (arena.slab_bytes(), arena.limit_slabs());
         let has_room_below = self.evict && self.memory_bytes / slab_bytes >= BELOW_SLABS_MIN;
         let compresses = self.compress && has_room_below;
-        let (chunk_min, item_max) = (self.chunk_bytes_min, self.item_bytes_max);
-        let side = policy.side_bytes();
         let hot_slabs = if compresses { slabs / HOT_SHARE } else { slabs };
-        let sizes = match self.growth_factor {
-            Some(factor) => SizeClasses::new(chunk_min, factor, slab_bytes, item_max, side),
-            None => SizeClasses::for_slabs(chunk_min, hot_slabs, slab_bytes, item_max, side),
-        };
+        let sizes = self.sizes(slab_bytes, hot_slabs, policy.side_bytes());
         let measures = self.measure_costs.unwrap_or(policy.goes_by_costs());
         let (zone_arena, zone_epochs) = (Arc::clone(&arena), Arc::clone(&epochs));
         let spare_slabs = if compresses { 1 + below_spare_slabs(slabs) } else { 1 };
-        let hot = Hot::new(zone_arena, zone_epochs, sizes, policy, self.cost_unit_us, spare_slabs);
+        let (layout, unit_us) = (self.layout, self.cost_unit_us);
+        let hot = Hot::new(zone_arena, zone_epochs, sizes, layout, policy, unit_us, spare_slabs);
         if tier.is_some() && !has_room_below {
             return Err(BuildError::FlashAlone);
         }
@@ -301,6 +307,15 @@ impl Builder {
         cache.tick();
         cache.resume_plan();
         Ok(cache)
+    }
+
+    /// The sizes of chunks, for so many slabs that keep so many bytes beside each chunk.
+    fn sizes(&self, slab_bytes: usize, slabs: usize, side_bytes: usize) -> SizeClasses {
+        let (chunk_min, item_max) = (self.chunk_bytes_min, self.item_bytes_max);
+        match self.growth_factor {
+            Some(factor) => SizeClasses::new(chunk_min, factor, slab_bytes, item_max, side_bytes),
+            None => SizeClasses::for_slabs(chunk_min, slabs, slab_bytes, item_max, side_bytes),
+        }
     }
 
     /// The number before the first, and where the background's work stands.

@@ -9,9 +9,9 @@
 //! that op had ended, and ended before the read. An append writes the number of its op behind the
 //! ones that are there, and the same must hold between neighbours, as of the append's begin.
 //!
-//! Every policy, with and without further tiers, and over both kinds of index, gets a share of the
-//! operations. The run is seeded: set `LARDER_SEED` to repeat one, `LARDER_OPERATIONS` for a longer
-//! one.
+//! Every policy, with and without further tiers, over both kinds of index and both layouts of
+//! chunks, gets a share of the operations. The run is seeded: set `LARDER_SEED` to repeat one,
+//! `LARDER_OPERATIONS` for a longer one.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 
@@ -22,12 +22,12 @@ use std::thread;
 use io::ManualClock;
 use io::device::{FakeDevice, Faults, PAGE_BYTES};
 use larder::{
-    Arithmetic, Attributes, Cache, Condition, Counted, Expiry, Fetch, FlashSettings, IndexKind,
-    Policy, Refusal, Remove, Removed, Session, Side, Store, Stored,
+    Arithmetic, Attributes, Cache, ChunkLayout, Condition, Counted, Expiry, Fetch, FlashSettings,
+    IndexKind, Policy, Refusal, Remove, Removed, Session, Side, Store, Stored,
 };
 
 const THREADS: u64 = 4;
-const OPERATIONS: u64 = 24_000_000;
+const OPERATIONS: u64 = 36_000_000;
 /// The policies, and which tiers there are below the hot zone.
 const RUNS: [(Policy, Tiers); 9] = [
     (Policy::Clock, Tiers::Hot),
@@ -40,8 +40,13 @@ const RUNS: [(Policy, Tiers); 9] = [
     (Policy::GdWheel, Tiers::Hot),
     (Policy::Lru, Tiers::Hot),
 ];
-/// The kinds of index, each of which gets every run.
-const INDEXES: [IndexKind; 2] = [IndexKind::Cuckoo, IndexKind::Tree];
+/// The kinds of index and the layouts of chunks, each of which gets every run. They know nothing of
+/// each other.
+const FORMS: [(IndexKind, ChunkLayout); 3] = [
+    (IndexKind::Cuckoo, ChunkLayout::Inline),
+    (IndexKind::Cuckoo, ChunkLayout::Split),
+    (IndexKind::Tree, ChunkLayout::Inline),
+];
 /// After so many operations a client does a turn of the background's work.
 const MAINTAIN_OPERATIONS: u64 = 32;
 /// Bytes of the flash tier: little, so that it is collected all the time.
@@ -483,18 +488,24 @@ fn no_read_ever_returns_a_value_that_was_overwritten_before_it_began() {
     // A tier on flash gets little of what happens above it.
     let shares = |tiers: Tiers| if tiers.has_flash() { 2 } else { 1 };
     let all: u64 = RUNS.iter().map(|&(_, tiers)| shares(tiers)).sum();
-    let share = operations / (all * INDEXES.len() as u64);
+    let share = operations / (all * FORMS.len() as u64);
     for (policy, tiers) in RUNS {
-        for index in INDEXES {
-            run(policy, tiers, index, seed, share * shares(tiers));
+        for form in FORMS {
+            run(policy, tiers, form, seed, share * shares(tiers));
         }
     }
 }
 
-fn run(policy: Policy, tiers: Tiers, index: IndexKind, seed: u64, operations: u64) {
+fn run(
+    policy: Policy,
+    tiers: Tiers,
+    (index, layout): (IndexKind, ChunkLayout),
+    seed: u64,
+    operations: u64,
+) {
     let clock = Arc::new(ManualClock::new(NOW));
-    let builder = Cache::builder().memory_bytes(8 << 20).policy(policy).index(index);
-    let mut builder = builder.clock(clock.clone());
+    let builder = Cache::builder().memory_bytes(8 << 20).policy(policy);
+    let mut builder = builder.index(index).layout(layout).clock(clock.clone());
     if tiers.has_flash() {
         let pages = (FLASH_BYTES / PAGE_BYTES) as u64;
         // A compressed zone that wants to be small lets go of what it gets.
@@ -536,7 +547,7 @@ fn run(policy: Policy, tiers: Tiers, index: IndexKind, seed: u64, operations: u6
         clients.into_iter().map(|client| client.join().unwrap()).sum::<u64>()
     });
     let stats = cache.stats();
-    println!("{policy:?}, {tiers:?}, {index:?}: {hits} values checked; {stats:?}");
+    println!("{policy:?}, {tiers:?}, {index:?}, {layout:?}: {hits} values checked; {stats:?}");
     assert!(hits > operations / 10, "too few hits to mean anything");
     if tiers.has_flash() {
         let flash = stats.flash.unwrap();

@@ -10,7 +10,7 @@ use stdx::sync::lock;
 use crate::class::Room;
 use crate::item::{self, ItemRef};
 use crate::keeper::UNCHARGED;
-use crate::layout::{Fields, Layout, PIECE_HEADER_BYTES};
+use crate::layout::{Fields, Layout};
 use crate::mark::fresh_mark;
 use crate::{Hot, Links, Shortage, slab};
 
@@ -30,7 +30,7 @@ pub struct Draft<'h> {
 impl Hot {
     /// How an item with these fields, key and value would lie in memory.
     pub fn layout(&self, fields: &Fields, key_bytes: usize, value_bytes: usize) -> Layout {
-        Layout::new(fields, key_bytes, value_bytes, self.sizes.chunk_bytes_max())
+        Layout::new(fields, key_bytes, value_bytes, self.largest)
     }
 
     /// Reserves memory for an item and lays out everything but its value. The layout is that of
@@ -42,18 +42,25 @@ impl Hot {
         key: &[u8],
         links: &dyn Links,
     ) -> Result<Draft<'_>, Shortage> {
-        let Room { place, credit } = self.allocate(layout.head_bytes(), fields.cost, links)?;
-        // SAFETY: the chunk was allocated just now, for a head of this layout.
-        unsafe { item::write_head(&self.arena, place, layout, fields, credit, key) };
+        let Room { place, credit } = self.allocate(layout.need(), fields.cost, links)?;
+        debug_assert!(self.slab_at(place).cut().holds(layout.need()));
+        let chunk = self.chunk(place);
+        // SAFETY: the chunk was allocated just now, for what this layout needs.
+        unsafe { item::write_header(chunk, layout, fields, credit, key) };
         let mut draft = Draft { hot: self, place, layout, written: 0, pieces: 0 };
         // Each piece is worth its part of the item.
         let cost_us = fields.cost.us() / layout.pieces().max(1) as u32;
         for number in 0..layout.pieces() {
-            let bytes = PIECE_HEADER_BYTES + layout.piece_value_bytes(number);
             // On failure the draft gives back what it has so far.
-            let piece = self.allocate(bytes, Cost::from_us(cost_us), links)?.place;
-            // SAFETY: both chunks were allocated by this draft, the head for this layout.
-            unsafe { item::write_piece(&self.arena, place, layout, number, piece) };
+            let need = layout.piece_need(number);
+            let piece = self.allocate(need, Cost::from_us(cost_us), links)?.place;
+            debug_assert!(self.slab_at(piece).cut().holds(need));
+            // SAFETY: both chunks were allocated by this draft, and the header of the first was
+            // written with this layout.
+            unsafe {
+                item::write_piece(self.chunk(piece), place, number);
+                item::list_piece(chunk, layout, number, piece);
+            }
             draft.pieces += 1;
         }
         Ok(draft)
@@ -73,7 +80,7 @@ impl<'h> Draft<'h> {
 
     /// The item as it is so far.
     pub fn item(&self) -> ItemRef<'_> {
-        // SAFETY: the head was written when the draft was made, and the chunk is the draft's own
+        // SAFETY: the header was written when the draft was made, and the chunk is the draft's own
         // until it is dropped or published.
         unsafe { ItemRef::new(&self.hot.arena, self.place) }
     }
@@ -126,7 +133,7 @@ impl<'h> Draft<'h> {
     pub fn set_cost(&mut self, cost: Cost) -> bool {
         let has_field = self.item().has_cost_field();
         if has_field {
-            // SAFETY: the chunk is this draft's own, and its head was written with this layout.
+            // SAFETY: the chunk is this draft's own, and its header was written with this layout.
             unsafe {
                 item::write_cost(&self.hot.arena, self.place, self.layout, UNCHARGED, cost);
             }
