@@ -7,6 +7,7 @@ use memory::{ClassId, Place};
 use policy::cost::Cost;
 use stdx::sync::lock;
 
+use crate::chunk::Chunk;
 use crate::class::Room;
 use crate::item::{self, ItemRef};
 use crate::keeper::UNCHARGED;
@@ -20,6 +21,8 @@ use crate::{Hot, Links, Shortage, slab};
 pub struct Draft<'h> {
     hot: &'h Hot,
     place: Place,
+    /// Bytes from there to the tail of a split chunk; 0 if the chunk is whole.
+    tail_bytes_away: u32,
     layout: Layout,
     /// Bytes of the value that are filled in.
     written: u32,
@@ -42,12 +45,14 @@ impl Hot {
         key: &[u8],
         links: &dyn Links,
     ) -> Result<Draft<'_>, Shortage> {
-        let Room { place, credit } = self.allocate(layout.need(), fields.cost, links)?;
-        debug_assert!(self.slab_at(place).cut().holds(layout.need()));
+        let need = layout.need(self.largest.is_split);
+        let Room { place, credit } = self.allocate(need, fields.cost, links)?;
+        debug_assert!(self.slab_at(place).cut().holds(need));
         let chunk = self.chunk(place);
+        let tail_bytes_away = chunk.tail_bytes_away().unwrap_or(0) as u32;
         // SAFETY: the chunk was allocated just now, for what this layout needs.
         unsafe { item::write_header(chunk, layout, fields, credit, key) };
-        let mut draft = Draft { hot: self, place, layout, written: 0, pieces: 0 };
+        let mut draft = Draft { hot: self, place, tail_bytes_away, layout, written: 0, pieces: 0 };
         // Each piece is worth its part of the item.
         let cost_us = fields.cost.us() / layout.pieces().max(1) as u32;
         for number in 0..layout.pieces() {
@@ -92,8 +97,18 @@ impl<'h> Draft<'h> {
 
     /// The next bytes of the value that are contiguous in memory; empty when it is full.
     pub fn writable(&mut self) -> &mut [u8] {
+        let (arena, chunk) = (&self.hot.arena, self.chunk());
         // SAFETY: the item is this draft's own, and the slice borrows the draft.
-        unsafe { item::value_mut(&self.hot.arena, self.place, self.layout, self.written as usize) }
+        unsafe { item::value_mut(arena, chunk, self.layout, self.written as usize) }
+    }
+
+    fn chunk(&self) -> Chunk {
+        let head = self.hot.arena.pointer(self.place);
+        if self.tail_bytes_away == 0 {
+            return Chunk::whole(head);
+        }
+        // SAFETY: the chunk is the draft's own, and this is where its tail is.
+        Chunk::split(head, unsafe { head.add(self.tail_bytes_away as usize) })
     }
 
     /// Says that `bytes` more of `writable` are filled in.

@@ -34,8 +34,8 @@ impl<'a> ItemRef<'a> {
     ///
     /// # Safety
     /// `place` is a chunk of a slab of the hot zone in which [`write_header`] has laid out an item,
-    /// or [`write_piece`] a piece of one, visibly to this thread, and the chunk is not reused during
-    /// `'a`.
+    /// or [`write_piece`] a piece of one, visibly to this thread, and the chunk is not reused
+    /// during `'a`.
     #[inline]
     pub unsafe fn new(arena: &Arena, place: Place) -> Self {
         Self { start: arena.pointer(place), alive: PhantomData }
@@ -403,26 +403,26 @@ pub(crate) unsafe fn list_piece(chunk: Chunk, layout: Layout, number: usize, pie
 /// The bytes of an unpublished item's value from `from` on, as far as they are contiguous.
 ///
 /// # Safety
-/// The caller owns the item at `place`, laid out with `layout`, and uses at most one such slice at
-/// a time.
-pub unsafe fn value_mut<'a>(
+/// The caller owns the item in this chunk, laid out with `layout`, and uses at most one such slice
+/// at a time.
+pub(crate) unsafe fn value_mut<'a>(
     arena: &Arena,
-    place: Place,
+    chunk: Chunk,
     layout: Layout,
     from: usize,
 ) -> &'a mut [u8] {
     assert!(from <= layout.value_bytes());
     // SAFETY: as promised by the caller; offsets and lengths are the layout's.
     unsafe {
-        let item = ItemRef::new(arena, place);
         if !layout.is_chained() {
-            let start = item.shape().1.value(&layout).add(from);
+            let start = chunk.value(&layout).add(from);
             return slice::from_raw_parts_mut(start.as_ptr(), layout.value_bytes() - from);
         }
         let (number, offset) = (from / layout.piece_bytes(), from % layout.piece_bytes());
         if number == layout.pieces() {
             return &mut [];
         }
+        let item = ItemRef { start: chunk.head, alive: PhantomData };
         let piece = ItemRef::new(arena, item.piece(number));
         let start = piece.piece_chunk().piece_value().add(offset);
         slice::from_raw_parts_mut(start.as_ptr(), layout.piece_value_bytes(number) - offset)

@@ -161,9 +161,10 @@ impl Layout {
             value_bytes: value_bytes as u32,
             piece_bytes: 0,
         };
-        if !largest.holds(layout.need_with(value_bytes)) {
+        if !largest.holds(layout.need_with(value_bytes, largest.is_split)) {
             layout.piece_bytes = largest.piece_bytes() as u32;
-            assert!(largest.holds(layout.need()), "the list of pieces fits a chunk");
+            let need = layout.need(largest.is_split);
+            assert!(largest.holds(need), "the list of pieces fits a chunk");
         }
         layout
     }
@@ -247,21 +248,27 @@ impl Layout {
         self.value_at() <= TAIL_WORD_AT
     }
 
-    /// What the first chunk has to hold: all of an item that is not chained.
+    /// What the first chunk has to hold: all of an item that is not chained. Whether any chunks are
+    /// split is asked for so that where none is nobody reckons with it.
     #[inline]
-    pub(crate) fn need(&self) -> Need {
-        self.need_with(if self.is_chained() {
+    pub(crate) fn need(&self, may_split: bool) -> Need {
+        let body = if self.is_chained() {
             LIST_HEADER_BYTES + self.pieces() * PLACE_BYTES
         } else {
             self.value_bytes()
-        })
+        };
+        self.need_with(body, may_split)
     }
 
     /// What has to be held with so many bytes in the value's place.
     #[inline]
-    fn need_with(&self, body: usize) -> Need {
+    fn need_with(&self, body: usize, may_split: bool) -> Need {
+        let whole = (self.value_at() + body) as u32;
+        if !may_split {
+            return Need { whole, split: whole };
+        }
         let key = if self.has_key_in_head() { 0 } else { self.key_bytes() };
-        Need { whole: (self.value_at() + body) as u32, split: (HEAD_BYTES + key + body) as u32 }
+        Need { whole, split: (HEAD_BYTES + key + body) as u32 }
     }
 
     /// What the chunk of piece `number` has to hold.
@@ -279,7 +286,7 @@ impl Layout {
     pub fn total_bytes(&self) -> usize {
         let pieces = self.pieces();
         let value = if pieces > 0 { self.value_bytes() + pieces * PIECE_HEADER_BYTES } else { 0 };
-        self.need().whole as usize + value
+        self.need(false).whole as usize + value
     }
 }
 
@@ -294,7 +301,7 @@ mod tests {
     #[test]
     fn a_plain_item_has_eight_bytes_beside_key_and_value() {
         let layout = Layout::new(&Fields::default(), 16, 32, WHOLE);
-        assert_eq!(layout.need().whole, 56);
+        assert_eq!(layout.need(false).whole, 56);
         assert_eq!(layout.total_bytes(), 56);
     }
 
@@ -312,12 +319,12 @@ mod tests {
             let chained = layout(fits + 1);
             let list = 4 + 8 * pieces as u32;
             let need = Need { whole: header as u32 + list, split: HEAD_BYTES as u32 + list };
-            assert_eq!((chained.pieces(), chained.need()), (pieces, need));
+            assert_eq!((chained.pieces(), chained.need(true)), (pieces, need));
             let long = layout(3 * (CHUNK_BYTES_MAX - piece_header) + 1);
             assert_eq!(long.pieces(), 4);
             assert_eq!(long.piece_value_bytes(3), 1);
             assert!(cut.holds(long.piece_need(0)) && cut.holds(long.piece_need(3)));
-            assert!(cut.holds(layout(VALUE_BYTES_MAX).need()));
+            assert!(cut.holds(layout(VALUE_BYTES_MAX).need(cut.is_split)));
         }
     }
 
@@ -325,7 +332,7 @@ mod tests {
     fn a_key_is_in_the_head_exactly_as_long_as_it_fits() {
         let need = |fields: &Fields, key_bytes| {
             let layout = Layout::new(fields, key_bytes, 100, SPLIT);
-            (layout.has_key_in_head(), layout.need())
+            (layout.has_key_in_head(), layout.need(true))
         };
         let plain = Fields::default();
         assert_eq!(need(&plain, 52), (true, Need { whole: 160, split: 164 }));

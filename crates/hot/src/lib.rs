@@ -199,7 +199,7 @@ impl Hot {
     /// slab stays as it is.
     #[inline]
     pub(crate) fn chunk(&self, place: Place) -> Chunk {
-        if self.first_split == u8::MAX {
+        if !self.largest.is_split {
             return Chunk::whole(self.arena.pointer(place));
         }
         self.slab_at(place).chunk(&self.arena, place)
@@ -207,7 +207,7 @@ impl Hot {
 
     /// The class of the smallest chunk that an item with this layout, or its first part, fits.
     pub fn class_of(&self, layout: &Layout) -> ClassId {
-        self.class_for(layout.need())
+        self.class_for(layout.need(self.largest.is_split))
     }
 
     /// The class of the smallest chunk that something fits.
@@ -239,14 +239,21 @@ impl Hot {
     /// a split chunk has not in its head.
     #[inline]
     pub fn prefetch(&self, place: Place) {
-        self.chunk(place).prefetch();
+        if self.largest.is_split {
+            return self.slab_at(place).chunk(&self.arena, place).prefetch();
+        }
+        Chunk::whole(self.arena.pointer(place)).prefetch();
     }
 
     /// Asks for the cache lines of the chunk at `place`, value and all: how long it is, is known
     /// without a look at it.
     #[inline]
     pub fn prefetch_whole(&self, place: Place) {
-        self.chunk(place).prefetch_whole(self.slab_at(place).cut().bytes);
+        let slab = self.slab_at(place);
+        if self.largest.is_split {
+            return slab.chunk(&self.arena, place).prefetch_whole(slab.cut().bytes);
+        }
+        Chunk::whole(self.arena.pointer(place)).prefetch_whole(slab.cut().bytes);
     }
 
     /// The class of the chunk at `place`.

@@ -70,7 +70,7 @@ fn check(chunks: &Chunks, number: usize, layout: Layout, bits: u32, key: &[u8]) 
     let item = unsafe {
         slab::mark(arena, place).store(0, Ordering::Relaxed);
         write_header(chunks.chunk(number), layout, &fields, 9, key);
-        value_mut(arena, place, layout, 0).fill(7);
+        value_mut(arena, chunks.chunk(number), layout, 0).fill(7);
         ItemRef::new(arena, place)
     };
     assert_eq!(item.layout(), layout);
@@ -113,9 +113,9 @@ fn an_item_takes_as_much_of_its_chunk_as_it_was_said_to_need() {
             for value_bytes in [0, 1, 63, 64, 65, 300] {
                 let bits = (key_bytes % 32) as u32;
                 let layout = Layout::new(&fields_of(bits), key_bytes, value_bytes, largest);
-                let need = largest.bytes_of(layout.need()).max(2 * HEAD_BYTES + 1);
+                let need = largest.bytes_of(layout.need(true)).max(2 * HEAD_BYTES + 1);
                 let cut = Cut::new(need.next_multiple_of(8), chunk_layout);
-                assert!(cut.holds(layout.need()));
+                assert!(cut.holds(layout.need(true)));
                 chunks.cut(cut);
                 let key: Vec<u8> = (0..key_bytes).map(|at| b'a' + (at % 26) as u8).collect();
                 check(&chunks, 1, layout, bits, &key);
@@ -148,7 +148,7 @@ fn a_chained_value_is_read_back_piece_by_piece() {
                     list_piece(chunks.chunk(0), layout, number, piece);
                 }
                 for part in [0, cut.piece_bytes()] {
-                    let space = value_mut(arena, owner, layout, part);
+                    let space = value_mut(arena, chunks.chunk(0), layout, part);
                     space.copy_from_slice(&value[part..][..space.len()]);
                 }
                 ItemRef::new(arena, owner)
