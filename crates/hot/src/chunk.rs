@@ -23,7 +23,7 @@
 //! a line. As there, an item has three bytes that say where its tail is. Its chunk's number and the
 //! slab's sizes say so too, and that is how whoever lays it out knows; but who reads it would have
 //! to look them up, which is another line where there are many slabs, and would carry two addresses
-//! about for every item, which costs the default layout 2 to 5 % more instructions a request.
+//! about for every item, which cost the default layout 3 to 5 % more instructions a request.
 //!
 //! What it costs: those three bytes and one more ([`TailWord`]); the bytes of the head behind
 //! header and key, which stay empty, or behind the header if the key does not fit there, since a

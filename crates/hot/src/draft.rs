@@ -48,10 +48,15 @@ impl Hot {
         let need = layout.need(self.largest.is_split);
         let Room { place, credit } = self.allocate(need, fields.cost, links)?;
         debug_assert!(self.slab_at(place).cut().holds(need));
-        let chunk = self.chunk(place);
-        let tail_bytes_away = chunk.tail_bytes_away().unwrap_or(0) as u32;
-        // SAFETY: the chunk was allocated just now, for what this layout needs.
-        unsafe { item::write_header(chunk, layout, fields, credit, key) };
+        let tail_bytes_away = if self.largest.is_split {
+            // SAFETY: the chunk was allocated just now, for what this layout needs.
+            unsafe { self.write_header(place, layout, fields, credit, key) }
+        } else {
+            let chunk = Chunk::whole(self.arena.pointer(place));
+            // SAFETY: as above.
+            unsafe { item::write_header(chunk, layout, fields, credit, key) };
+            0
+        };
         let mut draft = Draft { hot: self, place, tail_bytes_away, layout, written: 0, pieces: 0 };
         // Each piece is worth its part of the item.
         let cost_us = fields.cost.us() / layout.pieces().max(1) as u32;
@@ -64,11 +69,31 @@ impl Hot {
             // written with this layout.
             unsafe {
                 item::write_piece(self.chunk(piece), place, number);
-                item::list_piece(chunk, layout, number, piece);
+                item::list_piece(draft.chunk(), layout, number, piece);
             }
             draft.pieces += 1;
         }
         Ok(draft)
+    }
+
+    /// Lays out what comes before the value, in a chunk that may be split. Returns how far its tail
+    /// is. Out of line, so that a store where none is split has no part in it.
+    ///
+    /// # Safety
+    /// The caller has just allocated the chunk, for what this layout needs.
+    #[inline(never)]
+    unsafe fn write_header(
+        &self,
+        place: Place,
+        layout: Layout,
+        fields: &Fields,
+        credit: u8,
+        key: &[u8],
+    ) -> u32 {
+        let chunk = self.chunk(place);
+        // SAFETY: as promised by the caller.
+        unsafe { item::write_header(chunk, layout, fields, credit, key) };
+        chunk.tail_bytes_away().unwrap_or(0) as u32
     }
 }
 
@@ -97,11 +122,16 @@ impl<'h> Draft<'h> {
 
     /// The next bytes of the value that are contiguous in memory; empty when it is full.
     pub fn writable(&mut self) -> &mut [u8] {
-        let (arena, chunk) = (&self.hot.arena, self.chunk());
-        // SAFETY: the item is this draft's own, and the slice borrows the draft.
-        unsafe { item::value_mut(arena, chunk, self.layout, self.written as usize) }
+        let (chunk, layout, from) = (self.chunk(), self.layout, self.written as usize);
+        if layout.is_chained() {
+            // SAFETY: the item is this draft's own, and the slice borrows the draft.
+            return unsafe { item::chained_value_mut(&self.hot.arena, chunk, layout, from) };
+        }
+        // SAFETY: as above.
+        unsafe { item::value_mut(chunk, layout, from) }
     }
 
+    #[inline]
     fn chunk(&self) -> Chunk {
         let head = self.hot.arena.pointer(self.place);
         if self.tail_bytes_away == 0 {

@@ -299,6 +299,7 @@ impl<'a> ItemRef<'a> {
 /// # Safety
 /// The caller owns the chunk, which holds `layout.need()`, and no other thread reads more of it
 /// than its mark.
+#[inline(always)]
 pub(crate) unsafe fn write_header(
     chunk: Chunk,
     layout: Layout,
@@ -400,29 +401,41 @@ pub(crate) unsafe fn list_piece(chunk: Chunk, layout: Layout, number: usize, pie
     unsafe { chunk.value(&layout).add(at).cast::<u64>().write_unaligned(piece.0) };
 }
 
-/// The bytes of an unpublished item's value from `from` on, as far as they are contiguous.
+/// The bytes of an unpublished item's value from `from` on, if it is not chained.
 ///
 /// # Safety
 /// The caller owns the item in this chunk, laid out with `layout`, and uses at most one such slice
 /// at a time.
-pub(crate) unsafe fn value_mut<'a>(
+#[inline]
+pub(crate) unsafe fn value_mut<'a>(chunk: Chunk, layout: Layout, from: usize) -> &'a mut [u8] {
+    assert!(!layout.is_chained() && from <= layout.value_bytes());
+    // SAFETY: as promised by the caller; offset and length are the layout's.
+    unsafe {
+        let start = chunk.value(&layout).add(from);
+        slice::from_raw_parts_mut(start.as_ptr(), layout.value_bytes() - from)
+    }
+}
+
+/// The same if it is chained, as far as the bytes are contiguous.
+///
+/// # Safety
+/// As of [`value_mut`].
+#[inline(never)]
+pub(crate) unsafe fn chained_value_mut<'a>(
     arena: &Arena,
     chunk: Chunk,
     layout: Layout,
     from: usize,
 ) -> &'a mut [u8] {
     assert!(from <= layout.value_bytes());
-    // SAFETY: as promised by the caller; offsets and lengths are the layout's.
+    let (number, offset) = (from / layout.piece_bytes(), from % layout.piece_bytes());
+    if number == layout.pieces() {
+        return &mut [];
+    }
+    let item = ItemRef { start: chunk.head, alive: PhantomData };
+    // SAFETY: as promised by the caller; the list leads to pieces that were laid out with the item,
+    // each for so many bytes of value.
     unsafe {
-        if !layout.is_chained() {
-            let start = chunk.value(&layout).add(from);
-            return slice::from_raw_parts_mut(start.as_ptr(), layout.value_bytes() - from);
-        }
-        let (number, offset) = (from / layout.piece_bytes(), from % layout.piece_bytes());
-        if number == layout.pieces() {
-            return &mut [];
-        }
-        let item = ItemRef { start: chunk.head, alive: PhantomData };
         let piece = ItemRef::new(arena, item.piece(number));
         let start = piece.piece_chunk().piece_value().add(offset);
         slice::from_raw_parts_mut(start.as_ptr(), layout.piece_value_bytes(number) - offset)

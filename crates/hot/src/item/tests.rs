@@ -70,7 +70,7 @@ fn check(chunks: &Chunks, number: usize, layout: Layout, bits: u32, key: &[u8]) 
     let item = unsafe {
         slab::mark(arena, place).store(0, Ordering::Relaxed);
         write_header(chunks.chunk(number), layout, &fields, 9, key);
-        value_mut(arena, chunks.chunk(number), layout, 0).fill(7);
+        value_mut(chunks.chunk(number), layout, 0).fill(7);
         ItemRef::new(arena, place)
     };
     assert_eq!(item.layout(), layout);
@@ -148,7 +148,7 @@ fn a_chained_value_is_read_back_piece_by_piece() {
                     list_piece(chunks.chunk(0), layout, number, piece);
                 }
                 for part in [0, cut.piece_bytes()] {
-                    let space = value_mut(arena, chunks.chunk(0), layout, part);
+                    let space = chained_value_mut(arena, chunks.chunk(0), layout, part);
                     space.copy_from_slice(&value[part..][..space.len()]);
                 }
                 ItemRef::new(arena, owner)

@@ -425,7 +425,7 @@ pub const DECLARATIONS: &[Declaration] = &[
     valued(None, "layout", text("inline|split", set_layout), Some("inline"),
         "Where keys and values lie, uncompressed. inline: side by side. split: headers and keys in \
          one row and values in another, beyond 128 bytes an item; who looks for what can go reads \
-         fewer cache lines then, and an item takes some 20 bytes more."),
+         fewer cache lines then, a hit reads one more, and an item takes some 30 bytes more."),
     valued(None, "compressed", text("auto|off", set_compressed), Some("auto"),
         "Keep what leaves the hot zone compressed, in a part of the same memory that sizes itself. \
          auto: where -m leaves room for both, 8 MiB and more. off: evict it."),
