@@ -412,7 +412,7 @@ impl Cache {
             return false;
         }
         let layout = self.hot.layout(&row.fields, row.key.len(), row.value.len());
-        let class = self.hot.sizes().class_for(layout.head_bytes());
+        let class = self.hot.class_of(&layout);
         u64::from(ticks) << TICK_MUTATIONS_LOG2 < self.hot.stay_mutations(class, self)
     }
 }

@@ -9,8 +9,8 @@ use compressed::{Settings, Zone};
 use flash::Flash;
 use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
-use hot::Hot;
 use hot::heat::HEAT_BITS;
+use hot::{ChunkLayout, Hot};
 use index::{Index, IndexError, Kind as IndexKind, Options};
 use io::device::{Device, PAGE_BYTES, ReadMethod, ReadPool};
 use io::{Clock, SystemClock};
@@ -68,6 +68,7 @@ pub struct Builder {
     evict: bool,
     policy: Policy,
     index: IndexKind,
+    layout: ChunkLayout,
     measure_costs: Option<bool>,
     cost_unit_us: u32,
     compress: bool,
@@ -114,6 +115,7 @@ impl Default for Builder {
             evict: true,
             policy: Policy::default(),
             index: IndexKind::default(),
+            layout: ChunkLayout::default(),
             measure_costs: None,
             cost_unit_us: COST_UNIT_US,
             compress: false,
@@ -173,6 +175,14 @@ impl Builder {
     /// memory. [`IndexKind::Tree`] takes 10 bytes more for each and reads fewer cache lines.
     pub fn index(mut self, kind: IndexKind) -> Self {
         self.index = kind;
+        self
+    }
+
+    /// Where the keys and values of the hot zone lie; by default [`ChunkLayout::Inline`], side by
+    /// side. [`ChunkLayout::Split`] has keys in one row and values in another: it makes room while
+    /// it reads fewer cache lines, but a hit reads one more, and an item takes some 30 bytes more.
+    pub fn layout(mut self, layout: ChunkLayout) -> Self {
+        self.layout = layout;
         self
     }
 
@@ -326,7 +336,8 @@ impl Builder {
         };
         let spare_slabs = if compresses { 1 + below_spare_slabs(slabs) } else { 1 };
         let (arena, epochs) = (Arc::clone(arena), Arc::clone(epochs));
-        let hot = Hot::new(arena, epochs, sizes, policy, self.cost_unit_us, spare_slabs);
+        let (layout, unit_us) = (self.layout, self.cost_unit_us);
+        let hot = Hot::new(arena, epochs, sizes, layout, policy, unit_us, spare_slabs);
         match &self.repartition {
             Some(repartition) => hot.with_repartition(repartition.settings),
             None => hot,

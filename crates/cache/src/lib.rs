@@ -70,6 +70,7 @@ pub use builder::{BuildError, Builder, FlashSettings, MemoryLimitError};
 pub use codec::image::{self as image_format, Head as ImageHead, Source as ImageSource};
 pub use dump::{DumpCursor, Dumped};
 pub use flash_fit::{FlashFit, FlashMisfit, Shortage};
+pub use hot::ChunkLayout;
 pub use image::ImageSaved;
 pub use index::{Hash, Kind as IndexKind};
 pub use item::Item;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use io::ManualClock;
 use larder::{
-    Attributes, Cache, Condition, Expiry, ImageHead, ImageSaved, ImageSource, IndexKind, Policy,
-    Remove, Removed, Restored, Store, Stored, image_format,
+    Attributes, Cache, ChunkLayout, Condition, Expiry, ImageHead, ImageSaved, ImageSource,
+    IndexKind, Policy, Remove, Removed, Restored, Store, Stored, image_format,
 };
 use stdx::random::Xorshift;
 
@@ -40,19 +40,21 @@ struct Shape {
     compress: bool,
     policy: Policy,
     index: IndexKind,
+    layout: ChunkLayout,
 }
 
 impl Shape {
     fn of(memory_bytes: usize) -> Self {
         let (policy, index) = (Policy::CostClock, IndexKind::Cuckoo);
-        Self { memory_bytes, compress: true, policy, index }
+        let layout = ChunkLayout::Inline;
+        Self { memory_bytes, compress: true, policy, index, layout }
     }
 
     fn build(self, head: Option<ImageHead>, now: u32) -> (Cache, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::new(now));
         let builder = Cache::builder().memory_bytes(self.memory_bytes).policy(self.policy);
-        let builder =
-            builder.index(self.index).compress(self.compress).clock(clock.clone()).image(head);
+        let builder = builder.index(self.index).layout(self.layout).compress(self.compress);
+        let builder = builder.clock(clock.clone()).image(head);
         (builder.build().unwrap(), clock)
     }
 
@@ -244,9 +246,10 @@ fn store_at_random(cache: &Cache, random: &mut Xorshift) -> HashMap<Vec<u8>, Wan
 #[test]
 fn what_comes_back_is_what_was_there_with_all_that_belongs_to_it() {
     let seed = seed();
-    for index in [IndexKind::Cuckoo, IndexKind::Tree] {
-        what_comes_back_is_what_was_there(Shape { index, ..Shape::of(16 * MIB) }, seed);
-    }
+    let shape = Shape::of(16 * MIB);
+    what_comes_back_is_what_was_there(shape, seed);
+    what_comes_back_is_what_was_there(Shape { index: IndexKind::Tree, ..shape }, seed);
+    what_comes_back_is_what_was_there(Shape { layout: ChunkLayout::Split, ..shape }, seed);
 }
 
 fn what_comes_back_is_what_was_there(shape: Shape, seed: u64) {

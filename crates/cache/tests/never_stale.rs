@@ -9,9 +9,10 @@
 //! that op had ended, and ended before the read. An append writes the number of its op behind the
 //! ones that are there, and the same must hold between neighbours, as of the append's begin.
 //!
-//! Every policy, with and without further tiers, and over both kinds of index, gets a share of the
-//! operations; with the policies and tiers that allow for it, so does a cache whose items move to
-//! their columns at every occasion. The run is seeded: set `LARDER_SEED` to repeat one,
+//! Every policy, with and without further tiers, over both kinds of index and both layouts of
+//! chunks, gets a share of the operations; with the policies and tiers that allow for it, so does a
+//! cache whose items move to their columns at every occasion. The run is seeded: set `LARDER_SEED`
+//! to repeat one,
 //! `LARDER_OPERATIONS` for a longer one.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
@@ -23,12 +24,13 @@ use std::thread;
 use io::ManualClock;
 use io::device::{FakeDevice, Faults, PAGE_BYTES};
 use larder::{
-    Arithmetic, Attributes, Cache, CacheGeometry, Condition, Counted, Expiry, Fetch, FlashSettings,
-    IndexKind, Limits, Policy, Refusal, Remove, Removed, Repartition, Session, Side, Store, Stored,
+    Arithmetic, Attributes, Cache, CacheGeometry, ChunkLayout, Condition, Counted, Expiry, Fetch,
+    FlashSettings, IndexKind, Limits, Policy, Refusal, Remove, Removed, Repartition, Session, Side,
+    Store, Stored,
 };
 
 const THREADS: u64 = 4;
-const OPERATIONS: u64 = 24_000_000;
+const OPERATIONS: u64 = 36_000_000;
 /// The policies, which tiers there are below the hot zone, and whether items move in it.
 const RUNS: [(Policy, Tiers, Moves); 12] = [
     (Policy::Clock, Tiers::Hot, Moves::Off),
@@ -44,8 +46,13 @@ const RUNS: [(Policy, Tiers, Moves); 12] = [
     (Policy::GdWheel, Tiers::Hot, Moves::Off),
     (Policy::Lru, Tiers::Hot, Moves::Off),
 ];
-/// The kinds of index, each of which gets every run.
-const INDEXES: [IndexKind; 2] = [IndexKind::Cuckoo, IndexKind::Tree];
+/// The kinds of index and the layouts of chunks, each of which gets every run. They know nothing of
+/// each other.
+const FORMS: [(IndexKind, ChunkLayout); 3] = [
+    (IndexKind::Cuckoo, ChunkLayout::Inline),
+    (IndexKind::Cuckoo, ChunkLayout::Split),
+    (IndexKind::Tree, ChunkLayout::Inline),
+];
 /// After so many operations a client does a turn of the background's work.
 const MAINTAIN_OPERATIONS: u64 = 32;
 /// Bytes of the flash tier: little, so that it is collected all the time.
@@ -509,23 +516,23 @@ fn no_read_ever_returns_a_value_that_was_overwritten_before_it_began() {
     // A tier on flash gets little of what happens above it.
     let shares = |tiers: Tiers| if tiers.has_flash() { 2 } else { 1 };
     let all: u64 = RUNS.iter().map(|&(_, tiers, _)| shares(tiers)).sum();
-    let share = operations / (all * INDEXES.len() as u64);
+    let share = operations / (all * FORMS.len() as u64);
     for (policy, tiers, moves) in RUNS {
-        for index in INDEXES {
-            run((policy, tiers, moves), index, seed, share * shares(tiers));
+        for form in FORMS {
+            run((policy, tiers, moves), form, seed, share * shares(tiers));
         }
     }
 }
 
 fn run(
     (policy, tiers, moves): (Policy, Tiers, Moves),
-    index: IndexKind,
+    (index, layout): (IndexKind, ChunkLayout),
     seed: u64,
     operations: u64,
 ) {
     let clock = Arc::new(ManualClock::new(NOW));
-    let builder = Cache::builder().memory_bytes(8 << 20).policy(policy).index(index);
-    let mut builder = builder.clock(clock.clone());
+    let builder = Cache::builder().memory_bytes(8 << 20).policy(policy);
+    let mut builder = builder.index(index).layout(layout).clock(clock.clone());
     if moves == Moves::ToColumns {
         builder = builder.repartition(to_columns(tiers));
     }
@@ -570,7 +577,7 @@ fn run(
         clients.into_iter().map(|client| client.join().unwrap()).sum::<u64>()
     });
     let stats = cache.stats();
-    println!("{policy:?}, {tiers:?}, {moves:?}, {index:?}: {hits} values checked; {stats:?}");
+    println!("{policy:?}, {tiers:?}, {moves:?}, {index:?}, {layout:?}: {hits} checked; {stats:?}");
     assert!(hits > operations / 10, "too few hits to mean anything");
     if tiers.has_flash() {
         let flash = stats.flash.unwrap();

@@ -8,10 +8,13 @@ use std::sync::{Arc, Mutex};
 
 use io::ManualClock;
 use larder::{
-    Attributes, BuildError, Builder, Cache, Condition, Evicted, Expiry, Observer, Policy,
+    Attributes, BuildError, Builder, Cache, ChunkLayout, Condition, Evicted, Expiry, Observer,
+    Policy,
 };
 
 const ORDERED: [Policy; 2] = [Policy::GdWheel, Policy::Lru];
+/// The layouts of chunks.
+const LAYOUTS: [ChunkLayout; 2] = [ChunkLayout::Inline, ChunkLayout::Split];
 const UNIT_US: u32 = 50;
 /// The most units that are told apart.
 const UNITS_MAX: u64 = 65_535;
@@ -145,37 +148,52 @@ fn what_costs_nobody_knows_counts_as_what_is_typical() {
 fn every_byte_of_a_full_cache_is_what_was_stored() {
     for policy in ORDERED {
         for value_bytes in [0, 1, 7, 8, 9, 100, 1000, 5000, 16_300, 16_348, 16_360, 100_000] {
-            let cache = builder(policy, 2 << 20).build().unwrap();
-            let value = |key: u64| vec![(key % 251) as u8; value_bytes];
-            let items = (6 << 20) / (value_bytes as u64 + 24);
-            for key in 0..items {
-                put(&cache, &key.to_le_bytes(), &value(key), 100 * (key % 7) as u32);
+            for layout in LAYOUTS {
+                fill_and_read_back(policy, layout, value_bytes);
             }
-            let mut found = 0;
-            for key in 0..items {
-                if let Some(read) = cache.get(&key.to_le_bytes()) {
-                    assert!(read == value(key), "{policy:?}, {value_bytes} bytes, key {key}");
-                    found += 1;
-                }
-            }
-            let stats = cache.stats();
-            assert_eq!(found, stats.items, "{policy:?}, {value_bytes} bytes");
-            assert!(stats.evicted > 0 && stats.used_bytes <= 2 << 20);
         }
     }
 }
 
+fn fill_and_read_back(policy: Policy, layout: ChunkLayout, value_bytes: usize) {
+    let cache = builder(policy, 2 << 20).layout(layout).build().unwrap();
+    let value = |key: u64| vec![(key % 251) as u8; value_bytes];
+    let items = (6 << 20) / (value_bytes as u64 + 24);
+    for key in 0..items {
+        put(&cache, &key.to_le_bytes(), &value(key), 100 * (key % 7) as u32);
+    }
+    let what = format!("{policy:?}, {layout:?}, {value_bytes} bytes");
+    let mut found = 0;
+    for key in 0..items {
+        if let Some(read) = cache.get(&key.to_le_bytes()) {
+            assert!(read == value(key), "{what}, key {key}");
+            found += 1;
+        }
+    }
+    let stats = cache.stats();
+    assert_eq!(found, stats.items, "{what}");
+    assert!(stats.evicted > 0 && stats.used_bytes <= 2 << 20);
+}
+
 #[test]
 fn values_are_chained_where_links_make_chunks_smaller() {
-    for policy in ORDERED {
-        let cache = builder(policy, 64 << 20).item_bytes_max(4 << 20).build().unwrap();
+    for (policy, layout) in
+        ORDERED.into_iter().flat_map(|policy| LAYOUTS.map(|layout| (policy, layout)))
+    {
+        let builder = builder(policy, 64 << 20).layout(layout);
+        let cache = builder.item_bytes_max(4 << 20).build().unwrap();
         // The largest chunk is a sixteenth of 256 KiB, less 16 bytes.
         let chunk_bytes = (16 << 10) - 16;
+        // Of a split one a head of 64 bytes has no part of the value, and else a header of 16.
+        let edge = chunk_bytes - if layout == ChunkLayout::Split { 48 } else { 0 };
         for pieces in [1, 2, 100] {
-            for bytes in pieces * chunk_bytes - 60..pieces * chunk_bytes + 20 {
+            for bytes in pieces * edge - 60..pieces * edge + 20 {
                 let value: Vec<u8> = (0..bytes).map(|at| (at * 7 + at / 251) as u8).collect();
                 cache.set(b"large", &value, Expiry::NEVER).unwrap();
-                assert!(cache.get(b"large") == Some(value), "{policy:?}, {bytes} bytes");
+                assert!(
+                    cache.get(b"large") == Some(value),
+                    "{policy:?}, {layout:?}, {bytes} bytes"
+                );
             }
         }
     }

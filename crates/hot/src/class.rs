@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use memory::{Arena, ClassId, Epochs, Place, SlabId, Tag};
 use policy::cost::Cost;
 
+use crate::chunk::Cut;
 use crate::evict::VICTIM_LOOKS;
 use crate::heat::Heat;
 use crate::keeper::Keeper;
@@ -74,7 +75,7 @@ pub(crate) struct Hand {
 #[derive(Debug)]
 pub(crate) struct Class {
     pub(crate) id: ClassId,
-    pub(crate) chunk_bytes: usize,
+    pub(crate) cut: Cut,
     pub(crate) chunks_per_slab: usize,
     /// In the order in which the hand goes round them.
     pub(crate) slabs: Vec<SlabId>,
@@ -141,15 +142,10 @@ impl<'h> Zone<'h> {
 }
 
 impl Class {
-    pub(crate) fn new(
-        id: ClassId,
-        chunk_bytes: usize,
-        chunks_per_slab: usize,
-        keeper: Keeper,
-    ) -> Self {
+    pub(crate) fn new(id: ClassId, cut: Cut, chunks_per_slab: usize, keeper: Keeper) -> Self {
         Self {
             id,
-            chunk_bytes,
+            cut,
             chunks_per_slab,
             slabs: Vec::new(),
             draining: 0,
@@ -201,7 +197,7 @@ impl Class {
 
     /// The cost for each byte that is given up while victims grow old, if costs are known.
     pub(crate) fn density(&self) -> Option<f64> {
-        Some(self.keeper.unit_us()? / self.chunk_bytes as f64)
+        Some(self.keeper.unit_us()? / self.cut.bytes as f64)
     }
 
     /// Whether it has evicted enough since it last asked for a slab in vain to ask again.
@@ -216,7 +212,7 @@ impl Class {
 
     /// Takes over a slab from the arena, after so many mutations.
     pub(crate) fn adopt(&mut self, zone: Zone<'_>, slab: SlabId, mutations: u64) {
-        zone.slab(slab).adopt(self.id, self.chunk_bytes, self.chunks_per_slab, mutations);
+        zone.slab(slab).adopt(self.id, self.cut, self.chunks_per_slab, mutations);
         self.keeper.adopt(zone, slab);
         if let Some(heat) = zone.heat {
             heat.adopt(zone.arena, slab, self.chunks_per_slab as u32);
@@ -470,6 +466,7 @@ impl Class {
             self.hand.chunk = 0;
         }
         self.counters.slabs_lost += 1;
+        zone.slab(id).disown();
         if let Some(heat) = zone.heat {
             heat.disown(id);
         }

@@ -3,9 +3,10 @@
 //! The hand chooses as for an eviction, a group at a time under the class's lock. Then the lock is
 //! let go, since to move an item takes microseconds, and each is copied ([`Links::copy`]) and
 //! offered to the tier below ([`Links::demote`]), which needs to wait for no reader, this thread
-//! included: so nobody is pinned while it works, and the place may hold another item by then. The
-//! item stays in the index meanwhile, where readers find it and writers may replace it; the tier
-//! below takes it over only if it is still the one that was copied. What is not taken is evicted.
+//! included: so nobody is pinned while it works. The place may hold another item by then, or lie in
+//! the middle of one, if its slab has gone to another class. The item stays in the index meanwhile,
+//! where readers find it and writers may replace it; the tier below takes it over only if it is
+//! still the one that was copied. What is not taken is evicted.
 
 use memory::{ClassId, Place, SlabId};
 use stdx::sync::lock;
@@ -94,6 +95,9 @@ impl Hot {
         let guard = self.epochs.pin();
         let item = {
             let _class = lock(self.class(id));
+            if !self.slab_at(place).belongs_to(id) {
+                return None;
+            }
             let (item, owner) = self.published(&guard, place)?;
             // What is in limbo looks published, and may be reused as soon as the lock is let go.
             // What the index leads to while this guard is pinned stays until it is dropped.
@@ -113,7 +117,9 @@ impl Hot {
         let mut chained = Vec::new();
         let chunks = {
             let mut class = lock(self.class(id));
-            let Some((item, owner)) = self.published(&guard, place) else {
+            let is_here = self.slab_at(place).belongs_to(id);
+            let found = is_here.then(|| self.published(&guard, place)).flatten();
+            let Some((item, owner)) = found else {
                 return 0;
             };
             if owner != place || sequence != item.sequence() {

@@ -7,10 +7,11 @@ use memory::{ClassId, Place};
 use policy::cost::Cost;
 use stdx::sync::lock;
 
+use crate::chunk::Chunk;
 use crate::class::{Room, Taken};
 use crate::item::{self, ItemRef};
 use crate::keeper::UNCHARGED;
-use crate::layout::{Fields, Layout, PIECE_HEADER_BYTES};
+use crate::layout::{Fields, Layout};
 use crate::mark::fresh_mark;
 use crate::{Hot, Links, Shortage, slab};
 
@@ -20,6 +21,8 @@ use crate::{Hot, Links, Shortage, slab};
 pub struct Draft<'h> {
     hot: &'h Hot,
     place: Place,
+    /// Bytes from there to the tail of a split chunk; 0 if the chunk is whole.
+    tail_bytes_away: u32,
     layout: Layout,
     /// Bytes of the value that are filled in.
     written: u32,
@@ -30,7 +33,7 @@ pub struct Draft<'h> {
 impl Hot {
     /// How an item with these fields, key and value would lie in memory.
     pub fn layout(&self, fields: &Fields, key_bytes: usize, value_bytes: usize) -> Layout {
-        Layout::new(fields, key_bytes, value_bytes, self.sizes.chunk_bytes_max())
+        Layout::new(fields, key_bytes, value_bytes, self.largest)
     }
 
     /// Reserves memory for an item and lays out everything but its value. The layout is that of
@@ -42,35 +45,67 @@ impl Hot {
         key: &[u8],
         links: &dyn Links,
     ) -> Result<Draft<'_>, Shortage> {
-        let Room { place, credit } = self.allocate(layout.head_bytes(), fields.cost, links)?;
-        // SAFETY: the chunk was allocated just now, for a head of this layout.
-        unsafe { item::write_head(&self.arena, place, layout, fields, credit, key) };
-        let mut draft = Draft { hot: self, place, layout, written: 0, pieces: 0 };
+        let need = layout.need(self.largest.is_split);
+        let Room { place, credit } = self.allocate(need, fields.cost, links)?;
+        debug_assert!(self.slab_at(place).cut().holds(need));
+        let tail_bytes_away = if self.largest.is_split {
+            // SAFETY: the chunk was allocated just now, for what this layout needs.
+            unsafe { self.write_header(place, layout, fields, credit, key) }
+        } else {
+            let chunk = Chunk::whole(self.arena.pointer(place));
+            // SAFETY: as above.
+            unsafe { item::write_header(chunk, layout, fields, credit, key) };
+            0
+        };
+        let mut draft = Draft { hot: self, place, tail_bytes_away, layout, written: 0, pieces: 0 };
         // Each piece is worth its part of the item.
         let cost_us = fields.cost.us() / layout.pieces().max(1) as u32;
         for number in 0..layout.pieces() {
-            let bytes = PIECE_HEADER_BYTES + layout.piece_value_bytes(number);
             // On failure the draft gives back what it has so far.
-            let piece = self.allocate(bytes, Cost::from_us(cost_us), links)?.place;
-            // SAFETY: both chunks were allocated by this draft, the head for this layout.
-            unsafe { item::write_piece(&self.arena, place, layout, number, piece) };
+            let need = layout.piece_need(number);
+            let piece = self.allocate(need, Cost::from_us(cost_us), links)?.place;
+            debug_assert!(self.slab_at(piece).cut().holds(need));
+            // SAFETY: both chunks were allocated by this draft, and the header of the first was
+            // written with this layout.
+            unsafe {
+                item::write_piece(self.chunk(piece), place, number);
+                item::list_piece(draft.chunk(), layout, number, piece);
+            }
             draft.pieces += 1;
         }
         Ok(draft)
     }
-}
 
-impl Hot {
+    /// Lays out what comes before the value, in a chunk that may be split. Returns how far its tail
+    /// is. Out of line, so that a store where none is split has no part in it.
+    ///
+    /// # Safety
+    /// The caller has just allocated the chunk, for what this layout needs.
+    #[inline(never)]
+    unsafe fn write_header(
+        &self,
+        place: Place,
+        layout: Layout,
+        fields: &Fields,
+        credit: u8,
+        key: &[u8],
+    ) -> u32 {
+        let chunk = self.chunk(place);
+        // SAFETY: as promised by the caller.
+        unsafe { item::write_header(chunk, layout, fields, credit, key) };
+        chunk.tail_bytes_away().unwrap_or(0) as u32
+    }
+
     /// A draft of the same item in a chunk of its class that was taken. Not for an item in pieces.
     pub(crate) fn copy_to(&self, chunk: Taken, item: ItemRef<'_>) -> Draft<'_> {
         let (layout, place) = (item.layout(), chunk.0);
-        assert!(!layout.is_chained() && layout.head_bytes() <= self.slab_at(place).chunk_bytes());
+        let need = layout.need(self.largest.is_split);
+        assert!(!layout.is_chained() && self.slab_at(place).cut().holds(need));
         let credit = item.credit().map_or(0, |credit| credit.load(Ordering::Relaxed));
-        // SAFETY: the chunk was taken, and is long enough for a head of this layout.
-        unsafe {
-            item::write_head(&self.arena, place, layout, &item.fields(), credit, item.key());
-        }
-        let mut draft = Draft { hot: self, place, layout, written: 0, pieces: 0 };
+        // SAFETY: the chunk was taken, and holds what this layout needs.
+        let tail_bytes_away =
+            unsafe { self.write_header(place, layout, &item.fields(), credit, item.key()) };
+        let mut draft = Draft { hot: self, place, tail_bytes_away, layout, written: 0, pieces: 0 };
         draft.copy_value(item);
         draft
     }
@@ -89,7 +124,7 @@ impl<'h> Draft<'h> {
 
     /// The item as it is so far.
     pub fn item(&self) -> ItemRef<'_> {
-        // SAFETY: the head was written when the draft was made, and the chunk is the draft's own
+        // SAFETY: the header was written when the draft was made, and the chunk is the draft's own
         // until it is dropped or published.
         unsafe { ItemRef::new(&self.hot.arena, self.place) }
     }
@@ -101,8 +136,23 @@ impl<'h> Draft<'h> {
 
     /// The next bytes of the value that are contiguous in memory; empty when it is full.
     pub fn writable(&mut self) -> &mut [u8] {
-        // SAFETY: the item is this draft's own, and the slice borrows the draft.
-        unsafe { item::value_mut(&self.hot.arena, self.place, self.layout, self.written as usize) }
+        let (chunk, layout, from) = (self.chunk(), self.layout, self.written as usize);
+        if layout.is_chained() {
+            // SAFETY: the item is this draft's own, and the slice borrows the draft.
+            return unsafe { item::chained_value_mut(&self.hot.arena, chunk, layout, from) };
+        }
+        // SAFETY: as above.
+        unsafe { item::value_mut(chunk, layout, from) }
+    }
+
+    #[inline]
+    fn chunk(&self) -> Chunk {
+        let head = self.hot.arena.pointer(self.place);
+        if self.tail_bytes_away == 0 {
+            return Chunk::whole(head);
+        }
+        // SAFETY: the chunk is the draft's own, and this is where its tail is.
+        Chunk::split(head, unsafe { head.add(self.tail_bytes_away as usize) })
     }
 
     /// Says that `bytes` more of `writable` are filled in.
@@ -142,7 +192,7 @@ impl<'h> Draft<'h> {
     pub fn set_cost(&mut self, cost: Cost) -> bool {
         let has_field = self.item().has_cost_field();
         if has_field {
-            // SAFETY: the chunk is this draft's own, and its head was written with this layout.
+            // SAFETY: the chunk is this draft's own, and its header was written with this layout.
             unsafe {
                 item::write_cost(&self.hot.arena, self.place, self.layout, UNCHARGED, cost);
             }
@@ -204,8 +254,8 @@ mod tests {
     use memory::{Arena, Epochs, Guard, SizeClasses};
 
     use super::*;
-    use crate::Replacement;
     use crate::mark::{FETCHED, fresh_mark};
+    use crate::{ChunkLayout, Replacement};
 
     /// Nobody who would have to be told anything.
     struct Nobody;
@@ -235,10 +285,15 @@ mod tests {
 
     #[test]
     fn a_copy_has_what_the_item_has_when_it_is_published() {
+        [ChunkLayout::Inline, ChunkLayout::Split].into_iter().for_each(publish_copy);
+    }
+
+    fn publish_copy(layout: ChunkLayout) {
         let arena = Arc::new(Arena::new(0, 4 << 20, 8).expect("addresses are there"));
         let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, 0);
         let epochs = Arc::new(Epochs::new());
-        let hot = Hot::new(arena, Arc::clone(&epochs), sizes, Replacement::CostClock, 50, 1);
+        let policy = Replacement::CostClock;
+        let hot = Hot::new(arena, Arc::clone(&epochs), sizes, layout, policy, 50, 1);
         for bits in 0..32_u32 {
             let has = |bit: u32| bits & 1 << bit != 0;
             let fields = Fields {
@@ -258,7 +313,7 @@ mod tests {
             let item = unsafe { hot.item(&guard, from) };
             let free = {
                 let mut class = lock(hot.class(hot.class_at(from)));
-                class.take_spare(hot.zone()).expect("nearly all of a slab is free")
+                class.take_spare(hot.zone(), Cost::UNKNOWN).expect("nearly all of a slab is free")
             };
             let copy = hot.copy_to(free, item);
             // Then it is touched, renumbered and read.

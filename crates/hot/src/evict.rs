@@ -18,6 +18,7 @@ use policy::cost::Cost;
 use policy::rebalance::is_young;
 use stdx::sync::lock;
 
+use crate::chunk::Need;
 use crate::class::{Class, Room};
 use crate::item::ItemRef;
 use crate::mark::FETCHED;
@@ -42,21 +43,21 @@ pub(crate) const VICTIM_LOOKS: usize = 64;
 const BORROW_RATIO: usize = 2;
 
 impl Hot {
-    /// A chunk of at least `bytes` for an item, or part of one, with this cost.
+    /// A chunk for an item, or part of one, that needs so much and has this cost.
     pub(crate) fn allocate(
         &self,
-        bytes: usize,
+        need: Need,
         cost: Cost,
         links: &dyn Links,
     ) -> Result<Room, Shortage> {
-        let own = self.sizes.class_for(bytes);
-        match self.allocate_in(own, cost, links) {
+        let own = self.class_for(need);
+        match self.allocate_in(own, need, cost, links) {
             Err(Shortage::Nothing) => {}
             decided => return decided,
         }
         // Sizes that are rare share the slabs of larger ones.
         if lock(self.class(own)).may_borrow() || !links.may_evict() {
-            match self.borrow(own, bytes, cost, links) {
+            match self.borrow(own, need, cost, links) {
                 Err(Shortage::Nothing) => {}
                 decided => return decided,
             }
@@ -72,18 +73,19 @@ impl Hot {
     fn borrow(
         &self,
         own: ClassId,
-        bytes: usize,
+        need: Need,
         cost: Cost,
         links: &dyn Links,
     ) -> Result<Room, Shortage> {
+        let bytes_max = BORROW_RATIO * self.cut(own).bytes_of(need);
         for larger in self.sizes.iter().skip(usize::from(own.0) + 1) {
-            if self.sizes.chunk_bytes(larger) > BORROW_RATIO * bytes {
+            if self.sizes.chunk_bytes(larger) > bytes_max {
                 break;
             }
-            if lock(self.class(larger)).slabs.is_empty() {
+            if !self.cut(larger).holds(need) || lock(self.class(larger)).slabs.is_empty() {
                 continue;
             }
-            match self.allocate_in(larger, cost, links) {
+            match self.allocate_in(larger, need, cost, links) {
                 Err(Shortage::Nothing) => {}
                 decided => {
                     lock(self.class(own)).borrowed += usize::from(decided.is_ok());
@@ -95,17 +97,20 @@ impl Hot {
     }
 
     /// A free chunk of a larger class, so that nothing is evicted before the background comes.
-    fn take_free_above(&self, own: ClassId, cost: Cost) -> Option<Room> {
+    fn take_free_above(&self, own: ClassId, need: Need, cost: Cost) -> Option<Room> {
         let bytes_max = BORROW_RATIO * self.sizes.chunk_bytes(own);
         let larger = self.sizes.iter().skip(usize::from(own.0) + 1);
-        let mut near = larger.take_while(|&id| self.sizes.chunk_bytes(id) <= bytes_max);
-        near.find_map(|id| lock(self.class(id)).allocate_for(self.zone(), cost))
+        let near = larger.take_while(|&id| self.sizes.chunk_bytes(id) <= bytes_max);
+        let mut roomy = near.filter(|&id| self.cut(id).holds(need));
+        roomy.find_map(|id| lock(self.class(id)).allocate_for(self.zone(), cost))
     }
 
-    /// A chunk of this very class: free, from a new slab, or from room that is made.
+    /// A chunk of this very class, which holds what is needed: free, from a new slab, or from room
+    /// that is made.
     pub(crate) fn allocate_in(
         &self,
         id: ClassId,
+        need: Need,
         cost: Cost,
         links: &dyn Links,
     ) -> Result<Room, Shortage> {
@@ -131,7 +136,7 @@ impl Hot {
         }
         self.pressed.store(true, Ordering::Relaxed);
         if links.leaves_demoting()
-            && let Some(room) = self.take_free_above(id, cost)
+            && let Some(room) = self.take_free_above(id, need, cost)
         {
             return Ok(room);
         }
@@ -294,7 +299,7 @@ impl Hot {
         // Chunks lie further apart than the processor looks ahead by itself.
         let soon = class.hand.chunk + HAND_PREFETCH;
         if soon < slab.touched() {
-            slab::prefetch(&self.arena, slab.place(&self.arena, id, soon));
+            slab.chunk(&self.arena, slab.place(&self.arena, id, soon)).prefetch();
         }
         class.hand.chunk += 1;
         Some(place)

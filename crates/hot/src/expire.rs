@@ -10,7 +10,7 @@ use memory::{Place, SlabId};
 use stdx::sync::lock;
 
 use crate::evict::HAND_PREFETCH;
-use crate::slab::{self, Slab};
+use crate::slab::Slab;
 use crate::{Hot, Links};
 
 /// Chunks that are looked at under one lock of a class.
@@ -107,7 +107,7 @@ impl Hot {
             for number in sweep.chunk..end {
                 if number + HAND_PREFETCH < touched {
                     let soon = slab.place(&self.arena, id, number + HAND_PREFETCH);
-                    slab::prefetch(&self.arena, soon);
+                    slab.chunk(&self.arena, soon).prefetch();
                 }
                 let place = slab.place(&self.arena, id, number);
                 let Some((item, owner)) = self.judged_here(&guard, class.id, place) else {

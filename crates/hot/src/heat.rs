@@ -13,9 +13,9 @@
 //! inherits the temperature of what was in its chunk before, until passes have halved it away.
 //!
 //! A word is read and written as an atomic by whoever holds a chunk of the slab or the lock of its
-//! class. It is read and then written, not exchanged: an atomic exchange would wait for all that the
-//! thread has asked memory for. A hit that another one overwrites is not counted; one in so many is
-//! anyway.
+//! class. It is read and then written, not exchanged: an atomic exchange would wait for all that
+//! the thread has asked memory for. A hit that another one overwrites is not counted; one in so
+//! many is anyway.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -155,7 +155,7 @@ impl Heat {
         let hits = self.hits[id.0 as usize].load(Relaxed);
         let Repartition { pass_hits, pass_chunks, .. } = self.settings;
         let share = || slab.chunks().checked_div(pass_chunks).unwrap_or(0);
-        let is_small = CHUNK_SHARE * slab.chunk_bytes() <= self.columns.column_bytes();
+        let is_small = CHUNK_SHARE * slab.cut().bytes <= self.columns.column_bytes();
         hits != AWAY && hits >= pass_hits.max(1) && hits >= share() && is_small
     }
 
@@ -260,6 +260,7 @@ fn word(arena: &Arena, id: SlabId, chunks: u32, at: usize) -> &AtomicU64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chunk::{ChunkLayout, Cut};
     use memory::class::CHUNK_BYTES_MIN;
     use memory::{ClassId, SizeClasses};
 
@@ -275,7 +276,7 @@ mod tests {
                 assert!(chunks * bytes + 8 * words(chunks as u32) <= slab_bytes, "{bytes}");
                 let slab = Slab::new();
                 let id = SlabId(1);
-                slab.adopt(class, bytes, chunks, 0);
+                slab.adopt(class, Cut::new(bytes, ChunkLayout::Inline), chunks, 0);
                 heat.adopt(&arena, id, chunks as u32);
                 let last = slab.place(&arena, id, chunks as u32 - 1);
                 heat.hit(&arena, &slab, last);
@@ -300,7 +301,7 @@ mod tests {
         let slabs = [Slab::new(), Slab::new()];
         let id = SlabId(1);
         let slab = &slabs[1];
-        slab.adopt(ClassId(0), 20_000, 104, 0);
+        slab.adopt(ClassId(0), Cut::new(20_000, ChunkLayout::Inline), 104, 0);
         assert!(!heat.is_owned(id) && !heat.is_due(id, slab));
         heat.adopt(&arena, id, 104);
         let [one, other] = [0, 103].map(|number| slab.place(&arena, id, number));

@@ -1,4 +1,5 @@
-//! An item as bytes in a chunk: how it is written once, and read. `layout` has the picture.
+//! An item as bytes in a chunk: how it is written once, and read. `layout` has the picture, and
+//! `chunk` that of a chunk in two pieces.
 //!
 //! Key, value, flags, cost and the shape never change once the item is published. Mark, credit,
 //! expiry and sequence are atomic and may: the mark by any reader, the credit only under the lock
@@ -12,9 +13,10 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use memory::{Arena, Place};
 use policy::cost::Cost;
 
+use crate::chunk::{Chunk, TAIL_WORD_AT, TailWord};
 use crate::layout::{
-    Fields, LONG_CHAINED, Layout, PIECE_HEADER_BYTES, SHAPE_BASE64, SHAPE_COST, SHAPE_CUSTOM,
-    SHAPE_EXPIRY, SHAPE_FLAGS, SHAPE_LONG, SHAPE_VALUE,
+    Fields, KEY_IS_SPLIT, LONG_CHAINED, Layout, PIECE_IS_SPLIT, SHAPE_BASE64, SHAPE_COST,
+    SHAPE_CUSTOM, SHAPE_EXPIRY, SHAPE_FLAGS, SHAPE_LONG, SHAPE_VALUE,
 };
 use crate::mark::{SENT, STALE};
 
@@ -32,8 +34,9 @@ impl<'a> ItemRef<'a> {
     /// Reads the chunk at `place` as an item.
     ///
     /// # Safety
-    /// `place` is a chunk of a slab of the hot zone in which [`write_head`] has laid out an item,
-    /// visibly to this thread, and the chunk is not reused during `'a`.
+    /// `place` is a chunk of a slab of the hot zone in which [`write_header`] has laid out an item,
+    /// or [`write_piece`] a piece of one, visibly to this thread, and the chunk is not reused
+    /// during `'a`.
     #[inline]
     pub unsafe fn new(arena: &Arena, place: Place) -> Self {
         Self { start: arena.pointer(place), alive: PhantomData }
@@ -74,48 +77,77 @@ impl<'a> ItemRef<'a> {
     /// How the item lies in its chunk.
     #[inline]
     pub fn layout(&self) -> Layout {
-        // SAFETY: bytes 2 and 3 of the header, aligned to 2, not written while `'a` lives.
-        let shape = unsafe { self.start.add(2).cast::<u16>().read() };
-        let mut layout = Layout {
-            shape,
-            key_bytes: u16::from(self.byte(1)),
-            value_bytes: u32::from(shape & SHAPE_VALUE),
-            piece_bytes: 0,
-        };
+        self.parts().0
+    }
+
+    /// The same, and the chunk's two pieces, as its header tells them.
+    #[inline]
+    fn parts(&self) -> (Layout, Chunk) {
+        let (mut layout, chunk) = self.shape();
         if layout.has(SHAPE_LONG) {
             let long = self.u32_at(layout.long_at()).load(Ordering::Relaxed);
             layout.value_bytes = long & !LONG_CHAINED;
             if long & LONG_CHAINED != 0 {
+                let field = chunk.value(&layout).cast::<u32>();
                 // SAFETY: a chained item has this field where another has its value; it may be
                 // unaligned.
-                let field = unsafe { self.start.add(layout.value_at()).cast::<u32>() };
-                // SAFETY: as above.
                 layout.piece_bytes = unsafe { field.read_unaligned() };
             }
         }
-        layout
+        (layout, chunk)
+    }
+
+    /// The same as far as fields and key go: without the length of a value that is long.
+    #[inline]
+    fn shape(&self) -> (Layout, Chunk) {
+        // SAFETY: bytes 2 and 3 of the header, aligned to 2, not written while `'a` lives.
+        let shape = unsafe { self.start.add(2).cast::<u16>().read() };
+        let (key_bytes, chunk) = match self.byte(1) {
+            KEY_IS_SPLIT => (self.tail_word().key_bytes(), self.split_chunk()),
+            bytes => (bytes, Chunk::whole(self.start)),
+        };
+        let layout = Layout {
+            shape,
+            key_bytes: u16::from(key_bytes),
+            value_bytes: u32::from(shape & SHAPE_VALUE),
+            piece_bytes: 0,
+        };
+        (layout, chunk)
+    }
+
+    /// The chunk, which is split.
+    #[inline]
+    fn split_chunk(&self) -> Chunk {
+        // SAFETY: whoever laid out the item wrote there how far its tail is.
+        Chunk::split(self.start, unsafe { self.start.add(self.tail_word().bytes()) })
+    }
+
+    /// What the end of a split chunk's head says.
+    #[inline]
+    fn tail_word(&self) -> TailWord {
+        // SAFETY: bytes 60 to 64 of a head, which begins at a cache line; not written while `'a`
+        // lives.
+        TailWord(unsafe { self.start.add(TAIL_WORD_AT).cast::<u32>().read() })
     }
 
     /// Whether the item's key is `key`.
     #[inline]
     pub fn has_key(&self, key: &[u8]) -> bool {
-        usize::from(self.byte(1)) == key.len() && self.key() == key
+        self.key() == key
     }
 
     /// The key.
     #[inline]
     pub fn key(&self) -> &'a [u8] {
-        let layout = self.layout();
+        let (layout, chunk) = self.shape();
         // SAFETY: the layout puts the key inside the chunk, and nobody writes it during `'a`.
-        unsafe {
-            slice::from_raw_parts(self.start.add(layout.key_at()).as_ptr(), layout.key_bytes())
-        }
+        unsafe { slice::from_raw_parts(chunk.key(&layout).as_ptr(), layout.key_bytes()) }
     }
 
     /// Client flags.
     #[inline]
     pub fn flags(&self) -> u32 {
-        let layout = self.layout();
+        let (layout, _) = self.shape();
         if layout.has(SHAPE_FLAGS) {
             self.u32_at(layout.flags_at()).load(Ordering::Relaxed)
         } else {
@@ -126,7 +158,7 @@ impl<'a> ItemRef<'a> {
     /// Unix seconds at which the item is over; 0 never.
     #[inline]
     pub fn expiry(&self) -> u32 {
-        let layout = self.layout();
+        let (layout, _) = self.shape();
         if layout.has(SHAPE_EXPIRY) {
             self.u32_at(layout.expiry_at()).load(Ordering::Relaxed)
         } else {
@@ -138,7 +170,7 @@ impl<'a> ItemRef<'a> {
     ///
     /// Only under the lock of the item's index table.
     pub fn set_expiry(&self, expiry: u32) -> bool {
-        let layout = self.layout();
+        let (layout, _) = self.shape();
         if layout.has(SHAPE_EXPIRY) {
             self.u32_at(layout.expiry_at()).store(expiry, Ordering::Relaxed);
         }
@@ -161,7 +193,7 @@ impl<'a> ItemRef<'a> {
 
     /// The CAS unique that a client chose for the item, if one did.
     pub fn custom_cas(&self) -> Option<u64> {
-        let layout = self.layout();
+        let (layout, _) = self.shape();
         layout.has(SHAPE_CUSTOM).then(|| {
             let at = layout.custom_at();
             let half = |at| u64::from(self.u32_at(at).load(Ordering::Relaxed));
@@ -172,7 +204,7 @@ impl<'a> ItemRef<'a> {
     /// What the item costs to make again.
     #[inline]
     pub fn cost(&self) -> Cost {
-        let layout = self.layout();
+        let (layout, _) = self.shape();
         if !layout.has(SHAPE_COST) {
             return Cost::UNKNOWN;
         }
@@ -185,7 +217,7 @@ impl<'a> ItemRef<'a> {
     /// lock of a class.
     #[inline]
     pub(crate) fn credit(&self) -> Option<&'a AtomicU8> {
-        let layout = self.layout();
+        let (layout, _) = self.shape();
         // SAFETY: the layout counted the byte into the chunk, and once the item is published it is
         // accessed as this atomic only.
         layout
@@ -195,7 +227,7 @@ impl<'a> ItemRef<'a> {
 
     /// Whether there is a field for what the item costs, known or not.
     pub fn has_cost_field(&self) -> bool {
-        self.layout().has(SHAPE_COST)
+        self.shape().0.has(SHAPE_COST)
     }
 
     /// Whether no client holds a win token for it, or is to get one: that is told by a mark which
@@ -219,7 +251,7 @@ impl<'a> ItemRef<'a> {
 
     /// Whether the client sent the key in base64.
     pub fn base64_key(&self) -> bool {
-        self.layout().has(SHAPE_BASE64)
+        self.shape().0.has(SHAPE_BASE64)
     }
 
     /// Bytes of the value.
@@ -231,33 +263,40 @@ impl<'a> ItemRef<'a> {
     /// The value, if it is not chained.
     #[inline]
     pub fn contiguous(&self) -> Option<&'a [u8]> {
-        let layout = self.layout();
+        let (layout, chunk) = self.parts();
         if layout.is_chained() {
             return None;
         }
         // SAFETY: the value of an item that is not chained lies in its chunk, and nobody writes it
         // during `'a`.
-        Some(unsafe {
-            slice::from_raw_parts(self.start.add(layout.value_at()).as_ptr(), layout.value_bytes())
-        })
+        Some(unsafe { slice::from_raw_parts(chunk.value(&layout).as_ptr(), layout.value_bytes()) })
     }
 
     /// The place of piece `number` of a chained item.
     pub fn piece(&self, number: usize) -> Place {
-        let layout = self.layout();
+        let (layout, chunk) = self.parts();
         assert!(number < layout.pieces());
         let at = layout.piece_at(number);
-        // SAFETY: `number` was checked, so the place lies in the head; it may be unaligned.
-        Place(unsafe { self.start.add(at).cast::<u64>().read_unaligned() })
+        // SAFETY: `number` was checked, so the place lies in the list; it may be unaligned.
+        Place(unsafe { chunk.value(&layout).add(at).cast::<u64>().read_unaligned() })
     }
 
     /// The bytes of value in piece `number` of a chained item.
     pub fn piece_value(&self, arena: &Arena, number: usize) -> &'a [u8] {
         let bytes = self.layout().piece_value_bytes(number);
-        let start = arena.pointer(self.piece(number));
-        // SAFETY: the piece was allocated with a chunk for its header and `bytes` of value, lives
-        // as long as its owner, and nobody writes it during `'a`.
-        unsafe { slice::from_raw_parts(start.add(PIECE_HEADER_BYTES).as_ptr(), bytes) }
+        // SAFETY: the piece was laid out before its owner was published, and lives as long.
+        let piece = unsafe { Self::new(arena, self.piece(number)) };
+        // SAFETY: the piece was allocated with a chunk for its header and `bytes` of value, and
+        // nobody writes it during `'a`.
+        unsafe { slice::from_raw_parts(piece.piece_chunk().piece_value().as_ptr(), bytes) }
+    }
+
+    /// Of a piece: its chunk.
+    fn piece_chunk(&self) -> Chunk {
+        debug_assert!(self.is_piece());
+        // SAFETY: bytes 2 and 3 of a piece, aligned to 2, not written while `'a` lives.
+        let shape = unsafe { self.start.add(2).cast::<u16>().read() };
+        if shape == PIECE_IS_SPLIT { self.split_chunk() } else { Chunk::whole(self.start) }
     }
 
     /// Of a piece: the place of the item it belongs to.
@@ -274,25 +313,27 @@ impl<'a> ItemRef<'a> {
     }
 }
 
-/// Lays out an item's head: everything but the mark, which stays 0, and the value. If the item has
-/// a cost, `credit` is what its policy made of it.
+/// Lays out an item's header and key: everything but the mark, which stays 0, and the value. If the
+/// item has a cost, `credit` is what its policy made of it.
 ///
 /// # Safety
-/// The caller owns the chunk at `place`, of at least `layout.head_bytes()`, and no other thread
-/// reads more of it than its mark.
-pub unsafe fn write_head(
-    arena: &Arena,
-    place: Place,
+/// The caller owns the chunk, which holds `layout.need()`, and no other thread reads more of it
+/// than its mark.
+#[inline(always)]
+pub(crate) unsafe fn write_header(
+    chunk: Chunk,
     layout: Layout,
     fields: &Fields,
     credit: u8,
     key: &[u8],
 ) {
     assert_eq!(layout.key_bytes(), key.len());
-    let start = arena.pointer(place);
+    let start = chunk.head;
     // SAFETY: the caller owns the chunk, and the layout counted these fields into its size.
     unsafe {
-        start.add(1).write(layout.key_bytes as u8);
+        let key_bytes = layout.key_bytes as u8;
+        let is_split = write_tail_word(chunk, key_bytes);
+        start.add(1).write(if is_split { KEY_IS_SPLIT } else { key_bytes });
         start.add(2).cast::<u16>().write(layout.shape);
         start.add(4).cast::<u32>().write(0);
         if layout.has(SHAPE_FLAGS) {
@@ -307,8 +348,7 @@ pub unsafe fn write_head(
             start.add(layout.long_at()).cast::<u32>().write(long);
         }
         if layout.is_chained() {
-            let field = start.add(layout.value_at()).cast::<u32>();
-            field.write_unaligned(layout.piece_bytes);
+            chunk.value(&layout).cast::<u32>().write_unaligned(layout.piece_bytes);
         }
         if let Some(custom) = fields.custom_cas {
             start.add(layout.custom_at()).cast::<u64>().write_unaligned(custom.to_le());
@@ -317,14 +357,14 @@ pub unsafe fn write_head(
             start.add(layout.credit_at()).write(credit);
             start.add(layout.credit_at() + 1).cast::<u16>().write_unaligned(fields.cost.0);
         }
-        start.add(layout.key_at()).copy_from_nonoverlapping(NonNull::from(key).cast(), key.len());
+        chunk.key(&layout).copy_from_nonoverlapping(NonNull::from(key).cast(), key.len());
     }
 }
 
 /// Changes what an unpublished item costs, and its credit.
 ///
 /// # Safety
-/// The caller owns the chunk at `place`, whose head was written with `layout`, which has a cost.
+/// The caller owns the chunk at `place`, whose header was written with `layout`, which has a cost.
 pub unsafe fn write_cost(arena: &Arena, place: Place, layout: Layout, credit: u8, cost: Cost) {
     assert!(layout.has(SHAPE_COST));
     let field = arena.pointer(place);
@@ -337,104 +377,90 @@ pub unsafe fn write_cost(arena: &Arena, place: Place, layout: Layout, credit: u8
     }
 }
 
-/// Lays out a piece's header, and enters the piece into its owner's list.
+/// Lays out the header of piece `number` of an item.
 ///
 /// # Safety
-/// The caller owns both chunks; the owner's head was written with a layout of more than `number`
-/// pieces; no other thread reads more of either than its mark.
-pub unsafe fn write_piece(
-    arena: &Arena,
-    owner: Place,
-    layout: Layout,
-    number: usize,
-    piece: Place,
-) {
-    assert!(number < layout.pieces());
-    let (head, start) = (arena.pointer(owner), arena.pointer(piece));
-    // SAFETY: the caller owns both chunks, and the layout counted the list into the head's size.
+/// The caller owns the chunk, and no other thread reads more of it than its mark.
+pub(crate) unsafe fn write_piece(chunk: Chunk, owner: Place, number: usize) {
+    let start = chunk.head;
+    // SAFETY: the caller owns the chunk, which is longer than this header, whole or split.
     unsafe {
         start.add(1).write(0);
-        start.add(2).cast::<u16>().write(0);
+        let is_split = write_tail_word(chunk, 0);
+        start.add(2).cast::<u16>().write(if is_split { PIECE_IS_SPLIT } else { 0 });
         start.add(4).cast::<u32>().write(number as u32);
         start.add(8).cast::<u64>().write(owner.0);
-        let at = layout.piece_at(number);
-        head.add(at).cast::<u64>().write_unaligned(piece.0);
     }
 }
 
-/// The bytes of an unpublished item's value from `from` on, as far as they are contiguous.
+/// Writes at the end of a chunk's head where its tail is, if the chunk is split. Returns whether it
+/// is.
 ///
 /// # Safety
-/// The caller owns the item at `place`, laid out with `layout`, and uses at most one such slice at
-/// a time.
-pub unsafe fn value_mut<'a>(
+/// The caller owns the chunk, and no other thread reads more of it than its mark.
+#[inline]
+unsafe fn write_tail_word(chunk: Chunk, key_bytes: u8) -> bool {
+    let Some(bytes) = chunk.tail_bytes_away() else {
+        return false;
+    };
+    let word = TailWord::new(bytes, key_bytes);
+    // SAFETY: bytes 60 to 64 of a head, which the caller owns and which begins at a cache line.
+    unsafe { chunk.head.add(TAIL_WORD_AT).cast::<u32>().write(word.0) };
+    true
+}
+
+/// Enters a piece into its owner's list.
+///
+/// # Safety
+/// The caller owns the owner's chunk, whose header was written with `layout`, and no other thread
+/// reads more of it than its mark.
+pub(crate) unsafe fn list_piece(chunk: Chunk, layout: Layout, number: usize, piece: Place) {
+    assert!(number < layout.pieces());
+    let at = layout.piece_at(number);
+    // SAFETY: the caller owns the chunk, and the layout counted the list into its size.
+    unsafe { chunk.value(&layout).add(at).cast::<u64>().write_unaligned(piece.0) };
+}
+
+/// The bytes of an unpublished item's value from `from` on, if it is not chained.
+///
+/// # Safety
+/// The caller owns the item in this chunk, laid out with `layout`, and uses at most one such slice
+/// at a time.
+#[inline]
+pub(crate) unsafe fn value_mut<'a>(chunk: Chunk, layout: Layout, from: usize) -> &'a mut [u8] {
+    assert!(!layout.is_chained() && from <= layout.value_bytes());
+    // SAFETY: as promised by the caller; offset and length are the layout's.
+    unsafe {
+        let start = chunk.value(&layout).add(from);
+        slice::from_raw_parts_mut(start.as_ptr(), layout.value_bytes() - from)
+    }
+}
+
+/// The same if it is chained, as far as the bytes are contiguous.
+///
+/// # Safety
+/// As of [`value_mut`].
+#[inline(never)]
+pub(crate) unsafe fn chained_value_mut<'a>(
     arena: &Arena,
-    place: Place,
+    chunk: Chunk,
     layout: Layout,
     from: usize,
 ) -> &'a mut [u8] {
     assert!(from <= layout.value_bytes());
-    // SAFETY: as promised by the caller; offsets and lengths are the layout's.
+    let (number, offset) = (from / layout.piece_bytes(), from % layout.piece_bytes());
+    if number == layout.pieces() {
+        return &mut [];
+    }
+    let item = ItemRef { start: chunk.head, alive: PhantomData };
+    // SAFETY: as promised by the caller; the list leads to pieces that were laid out with the item,
+    // each for so many bytes of value.
     unsafe {
-        if !layout.is_chained() {
-            let start = arena.pointer(place).add(layout.value_at() + from);
-            return slice::from_raw_parts_mut(start.as_ptr(), layout.value_bytes() - from);
-        }
-        let (number, offset) = (from / layout.piece_bytes(), from % layout.piece_bytes());
-        if number == layout.pieces() {
-            return &mut [];
-        }
-        let piece = ItemRef::new(arena, place).piece(number);
-        let start = arena.pointer(piece).add(PIECE_HEADER_BYTES + offset);
+        let piece = ItemRef::new(arena, item.piece(number));
+        let start = piece.piece_chunk().piece_value().add(offset);
         slice::from_raw_parts_mut(start.as_ptr(), layout.piece_value_bytes(number) - offset)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::layout::KEY_BYTES_MAX;
-
-    const CHUNK_BYTES_MAX: usize = 128 << 10;
-
-    fn arena() -> Arena {
-        Arena::new(0, 2 << 20, 1).unwrap()
-    }
-
-    #[test]
-    fn every_field_is_read_back_as_it_was_written() {
-        let arena = arena();
-        let place = Place(0);
-        for bits in 0..32_u32 {
-            for value_bytes in [0, 1, 1023, 1024, 70_000] {
-                let fields = Fields {
-                    flags: if bits & 1 != 0 { 0xdead_beef } else { 0 },
-                    expiry: if bits & 2 != 0 { 1_900_000_000 } else { 0 },
-                    expiry_reserved: bits & 2 != 0,
-                    custom_cas: (bits & 4 != 0).then_some(u64::MAX - 5),
-                    base64_key: bits & 8 != 0,
-                    cost: Cost(if bits & 16 != 0 { 0xabcd } else { 0 }),
-                    cost_reserved: bits & 16 != 0,
-                };
-                let key = vec![b'k'; 1 + (value_bytes + bits as usize) % KEY_BYTES_MAX];
-                let layout = Layout::new(&fields, key.len(), value_bytes, CHUNK_BYTES_MAX);
-                // SAFETY: the arena is this test's alone, and a head of this size fits its slab.
-                let item = unsafe {
-                    write_head(&arena, place, layout, &fields, 9, &key);
-                    value_mut(&arena, place, layout, 0).fill(7);
-                    ItemRef::new(&arena, place)
-                };
-                assert_eq!(item.layout(), layout);
-                assert_eq!((item.key(), item.flags()), (&key[..], fields.flags));
-                assert_eq!((item.expiry(), item.sequence()), (fields.expiry, 0));
-                assert_eq!(item.custom_cas(), fields.custom_cas);
-                assert_eq!(item.base64_key(), fields.base64_key);
-                assert_eq!(item.cost(), fields.cost);
-                let credit = item.credit().map(|credit| credit.load(Ordering::Relaxed));
-                assert_eq!(credit, (bits & 16 != 0).then_some(9));
-                assert_eq!(item.contiguous(), Some(&vec![7; value_bytes][..]));
-                assert!(!item.is_piece());
-            }
-        }
-    }
-}
+mod tests;

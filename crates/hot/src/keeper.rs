@@ -88,15 +88,15 @@ pub(crate) const UNCHARGED: u8 = u8::MAX;
 const _: () = assert!(UNCHARGED > CREDIT_MAX);
 
 impl Keeper {
-    /// The policy of a class of such chunks, with costs in units of so many microseconds where they
-    /// are counted in units.
+    /// The policy of a class whose places are so many bytes apart, with costs in units of so many
+    /// microseconds where they are counted in units.
     pub(crate) fn new(
         replacement: Replacement,
         cost_unit_us: u32,
-        chunk_bytes: usize,
+        stride: usize,
         chunks_per_slab: usize,
     ) -> Self {
-        let order = |unit_us| Order::new(unit_us, chunk_bytes, chunks_per_slab);
+        let order = |unit_us| Order::new(unit_us, stride, chunks_per_slab);
         match replacement {
             Replacement::Clock => Self::Clock,
             Replacement::CostClock => Self::CostClock(CostClock::default()),

@@ -27,10 +27,26 @@
 //!   | mark | 0   | 0     | number | owner's place  | bytes of the value       |
 //!   +------+-----+-------+--------+----------------+--------------------------+
 //! ```
+//!
+//! That is how they lie in a whole chunk. In a split one (see [`chunk`](crate::chunk)) the fields
+//! are in the head, the key behind them if it fits there and otherwise in the tail, and the value
+//! is in the tail, behind the key if that is there too; a piece has its bytes of the value in the
+//! tail. Then the second byte of an item is 255, the third of a piece 1, and the last four of the
+//! head say the rest:
+//!
+//! ```text
+//!   0      1       2        4                                 60      61                  64
+//!   +------+-------+--------+------------+--------+-----------+-------+-------------------+
+//!   | mark | 255   | shape  | sequence   | ...    | key       | key   | bytes from here   |
+//!   | u8   |       | u16    | u32        |        |           | bytes | to the tail / 8   |
+//!   +------+-------+--------+------------+--------+-----------+-------+-------------------+
+//! ```
 
 use memory::class::CHUNK_BYTES_MIN;
 use policy::cost::Cost;
 use stdx::units::GIB;
+
+use crate::chunk::{Cut, HEAD_BYTES, Need, TAIL_WORD_AT};
 
 /// Bytes of an item's fixed header.
 pub const HEADER_BYTES: usize = 8;
@@ -46,6 +62,11 @@ pub(crate) const LONG_CHAINED: u32 = 1 << 31;
 pub const KEY_BYTES_MAX: usize = 250;
 /// The longest value, in bytes.
 pub const VALUE_BYTES_MAX: usize = GIB;
+
+/// In place of an item's key length: its chunk is split.
+pub(crate) const KEY_IS_SPLIT: u8 = u8::MAX;
+/// In place of a piece's shape, which is 0 otherwise: its chunk is split.
+pub(crate) const PIECE_IS_SPLIT: u16 = 1;
 
 pub(crate) const SHAPE_VALUE: u16 = (1 << 10) - 1;
 pub(crate) const SHAPE_FLAGS: u16 = 1 << 10;
@@ -76,6 +97,9 @@ const KEY_AT: [u8; 64] = {
 const PLACE_BYTES: usize = size_of::<u64>();
 const _: () = assert!((VALUE_BYTES_MAX as u32) < LONG_CHAINED);
 const _: () = assert!(PIECE_HEADER_BYTES < CHUNK_BYTES_MIN);
+// All fields of an item are in the head of a split chunk.
+const _: () = assert!((KEY_AT[KEY_AT.len() - 1] as usize) < TAIL_WORD_AT);
+const _: () = assert!(KEY_BYTES_MAX < KEY_IS_SPLIT as usize);
 
 /// What is to be stored beside key and value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -107,14 +131,9 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of a new item where chunks have at most `chunk_bytes_max`. Key 1 to 250 bytes,
+    /// The layout of a new item where the largest chunks are cut like this. Key 1 to 250 bytes,
     /// value at most 1 GiB.
-    pub fn new(
-        fields: &Fields,
-        key_bytes: usize,
-        value_bytes: usize,
-        chunk_bytes_max: usize,
-    ) -> Self {
+    pub(crate) fn new(fields: &Fields, key_bytes: usize, value_bytes: usize, largest: Cut) -> Self {
         assert!((1..=KEY_BYTES_MAX).contains(&key_bytes) && value_bytes <= VALUE_BYTES_MAX);
         let mut shape = 0;
         if fields.flags != 0 {
@@ -142,9 +161,10 @@ impl Layout {
             value_bytes: value_bytes as u32,
             piece_bytes: 0,
         };
-        if layout.value_at() + value_bytes > chunk_bytes_max {
-            layout.piece_bytes = (chunk_bytes_max - PIECE_HEADER_BYTES) as u32;
-            assert!(layout.head_bytes() <= chunk_bytes_max, "the list of pieces fits a chunk");
+        if !largest.holds(layout.need_with(value_bytes, largest.is_split)) {
+            layout.piece_bytes = largest.piece_bytes() as u32;
+            let need = layout.need(largest.is_split);
+            assert!(largest.holds(need), "the list of pieces fits a chunk");
         }
         layout
     }
@@ -216,16 +236,45 @@ impl Layout {
         (self.value_bytes() - number * self.piece_bytes()).min(self.piece_bytes())
     }
 
-    /// Where the place of piece `number` stands in the head.
+    /// Where the place of piece `number` stands, from where the value would begin.
     pub(crate) fn piece_at(&self, number: usize) -> usize {
         debug_assert!(number < self.pieces());
-        self.value_at() + LIST_HEADER_BYTES + number * PLACE_BYTES
+        LIST_HEADER_BYTES + number * PLACE_BYTES
     }
 
-    /// Bytes of the first chunk: all of an item that is not chained.
-    pub fn head_bytes(&self) -> usize {
-        let list = LIST_HEADER_BYTES + self.pieces() * PLACE_BYTES;
-        self.value_at() + if self.is_chained() { list } else { self.value_bytes() }
+    /// Whether the key is in the head if the chunk is split.
+    #[inline]
+    pub(crate) fn has_key_in_head(&self) -> bool {
+        self.value_at() <= TAIL_WORD_AT
+    }
+
+    /// What the first chunk has to hold: all of an item that is not chained. Whether any chunks are
+    /// split is asked for so that where none is nobody reckons with it.
+    #[inline]
+    pub(crate) fn need(&self, may_split: bool) -> Need {
+        let body = if self.is_chained() {
+            LIST_HEADER_BYTES + self.pieces() * PLACE_BYTES
+        } else {
+            self.value_bytes()
+        };
+        self.need_with(body, may_split)
+    }
+
+    /// What has to be held with so many bytes in the value's place.
+    #[inline]
+    fn need_with(&self, body: usize, may_split: bool) -> Need {
+        let whole = (self.value_at() + body) as u32;
+        if !may_split {
+            return Need { whole, split: whole };
+        }
+        let key = if self.has_key_in_head() { 0 } else { self.key_bytes() };
+        Need { whole, split: (HEAD_BYTES + key + body) as u32 }
+    }
+
+    /// What the chunk of piece `number` has to hold.
+    pub(crate) fn piece_need(&self, number: usize) -> Need {
+        let bytes = self.piece_value_bytes(number);
+        Need { whole: (PIECE_HEADER_BYTES + bytes) as u32, split: (HEAD_BYTES + bytes) as u32 }
     }
 
     /// Bytes of header, key and value: what the item limit is compared with.
@@ -237,7 +286,7 @@ impl Layout {
     pub fn total_bytes(&self) -> usize {
         let pieces = self.pieces();
         let value = if pieces > 0 { self.value_bytes() + pieces * PIECE_HEADER_BYTES } else { 0 };
-        self.head_bytes() + value
+        self.need(false).whole as usize + value
     }
 }
 
@@ -246,26 +295,56 @@ mod tests {
     use super::*;
 
     const CHUNK_BYTES_MAX: usize = 128 << 10;
+    const WHOLE: Cut = Cut { bytes: CHUNK_BYTES_MAX, is_split: false };
+    const SPLIT: Cut = Cut { bytes: CHUNK_BYTES_MAX, is_split: true };
 
     #[test]
     fn a_plain_item_has_eight_bytes_beside_key_and_value() {
-        let layout = Layout::new(&Fields::default(), 16, 32, CHUNK_BYTES_MAX);
-        assert_eq!(layout.head_bytes(), 56);
+        let layout = Layout::new(&Fields::default(), 16, 32, WHOLE);
+        assert_eq!(layout.need(false).whole, 56);
         assert_eq!(layout.total_bytes(), 56);
     }
 
     #[test]
     fn a_value_is_chained_exactly_when_it_no_longer_fits() {
         let fields = Fields::default();
-        let layout = |value_bytes| Layout::new(&fields, 10, value_bytes, CHUNK_BYTES_MAX);
-        // 8 bytes of header, 4 of long length, 10 of key.
-        let fits = CHUNK_BYTES_MAX - 22;
-        assert_eq!(layout(fits).pieces(), 0);
-        let chained = layout(fits + 1);
-        assert_eq!((chained.pieces(), chained.head_bytes()), (1, 22 + 4 + 8));
-        let long = layout(3 * (CHUNK_BYTES_MAX - PIECE_HEADER_BYTES) + 1);
-        assert_eq!(long.pieces(), 4);
-        assert_eq!(long.piece_value_bytes(3), 1);
-        assert!(layout(VALUE_BYTES_MAX).head_bytes() <= CHUNK_BYTES_MAX);
+        // 8 bytes of header, 4 of long length, 10 of key: the key fits a head.
+        let header = 22;
+        for (cut, before_value, piece_header, pieces) in
+            [(WHOLE, header, PIECE_HEADER_BYTES, 1), (SPLIT, HEAD_BYTES, HEAD_BYTES, 2)]
+        {
+            let layout = |value_bytes| Layout::new(&fields, 10, value_bytes, cut);
+            let fits = CHUNK_BYTES_MAX - before_value;
+            assert_eq!(layout(fits).pieces(), 0);
+            let chained = layout(fits + 1);
+            let list = 4 + 8 * pieces as u32;
+            let need = Need { whole: header as u32 + list, split: HEAD_BYTES as u32 + list };
+            assert_eq!((chained.pieces(), chained.need(true)), (pieces, need));
+            let long = layout(3 * (CHUNK_BYTES_MAX - piece_header) + 1);
+            assert_eq!(long.pieces(), 4);
+            assert_eq!(long.piece_value_bytes(3), 1);
+            assert!(cut.holds(long.piece_need(0)) && cut.holds(long.piece_need(3)));
+            assert!(cut.holds(layout(VALUE_BYTES_MAX).need(cut.is_split)));
+        }
+    }
+
+    #[test]
+    fn a_key_is_in_the_head_exactly_as_long_as_it_fits() {
+        let need = |fields: &Fields, key_bytes| {
+            let layout = Layout::new(fields, key_bytes, 100, SPLIT);
+            (layout.has_key_in_head(), layout.need(true))
+        };
+        let plain = Fields::default();
+        assert_eq!(need(&plain, 52), (true, Need { whole: 160, split: 164 }));
+        assert_eq!(need(&plain, 53), (false, Need { whole: 161, split: 64 + 53 + 100 }));
+        let all = Fields {
+            flags: 1,
+            expiry: 1,
+            custom_cas: Some(1),
+            cost: Cost::from_us(1),
+            ..Fields::default()
+        };
+        assert_eq!(need(&all, 33).1, Need { whole: 160, split: 164 });
+        assert_eq!(need(&all, 34).1, Need { whole: 161, split: 64 + 34 + 100 });
     }
 }

@@ -14,6 +14,7 @@
 //! item. Locks nest in one order: a class's lock first, then whatever `Links` takes; never two
 //! classes' locks.
 
+mod chunk;
 mod class;
 mod demote;
 mod draft;
@@ -38,6 +39,8 @@ use policy::gd_wheel::CHUNKS_MAX;
 use stdx::CachePadded;
 use stdx::sync::lock;
 
+pub use chunk::ChunkLayout;
+use chunk::{Chunk, Cut, Need};
 pub use class::ClassCounters;
 use class::{Class, Zone};
 pub use draft::Draft;
@@ -124,6 +127,10 @@ pub struct Hot {
     arena: Arc<Arena>,
     epochs: Arc<Epochs>,
     sizes: SizeClasses,
+    /// Chunks from this class on are split. No class has this number where none is.
+    first_split: u8,
+    /// How the largest chunks are cut.
+    largest: Cut,
     classes: Box<[CachePadded<Mutex<Class>>]>,
     slabs: Box<[Slab]>,
     /// Slabs that classes leave in the arena for others: for the index, so that a full hot zone
@@ -157,15 +164,16 @@ pub struct ClassStats {
 }
 
 impl Hot {
-    /// An empty zone in `arena`, with chunks of these sizes and a policy for each, which counts
-    /// costs in units of `cost_unit_us` microseconds if it has to. `spare_slabs` of the arena are
-    /// left for others, at least one for the index. The sizes leave a slab
+    /// An empty zone in `arena`, with chunks of these sizes in this layout and a policy for each,
+    /// which counts costs in units of `cost_unit_us` microseconds if it has to. `spare_slabs` of
+    /// the arena are left for others, at least one for the index. The sizes leave a slab
     /// [`Replacement::side_bits`] beside each chunk, and no more is reserved than
     /// [`Replacement::memory_bytes_max`].
     pub fn new(
         arena: Arc<Arena>,
         epochs: Arc<Epochs>,
         sizes: SizeClasses,
+        layout: ChunkLayout,
         replacement: Replacement,
         cost_unit_us: u32,
         spare_slabs: usize,
@@ -173,15 +181,30 @@ impl Hot {
         assert!(spare_slabs >= 1 && sizes.side_bits() >= replacement.side_bits());
         let chunks_max = arena.reserved_slabs() * sizes.chunks_per_slab(ClassId(0));
         assert!(replacement.side_bits() == 0 || chunks_max <= CHUNKS_MAX as usize);
+        let cut_of = |id| Cut::new(sizes.chunk_bytes(id), layout);
         let class = |id| {
-            let (bytes, chunks) = (sizes.chunk_bytes(id), sizes.chunks_per_slab(id));
-            let keeper = Keeper::new(replacement, cost_unit_us, bytes, chunks);
-            Class::new(id, bytes, chunks, keeper)
+            let (cut, chunks) = (cut_of(id), sizes.chunks_per_slab(id));
+            let keeper = Keeper::new(replacement, cost_unit_us, cut.stride(), chunks);
+            Class::new(id, cut, chunks, keeper)
         };
         let classes = sizes.iter().map(|id| CachePadded(Mutex::new(class(id)))).collect();
         let slabs = (0..arena.reserved_slabs()).map(|_| Slab::new()).collect();
+        let whole = sizes.iter().take_while(|&id| !cut_of(id).is_split).count();
+        let first_split = if whole == sizes.count() { u8::MAX } else { whole as u8 };
+        let largest = Cut::new(sizes.chunk_bytes_max(), layout);
         let pressed = AtomicBool::new(false);
-        Self { arena, epochs, sizes, classes, slabs, spare_slabs, pressed, heat: None }
+        Self {
+            arena,
+            epochs,
+            sizes,
+            first_split,
+            largest,
+            classes,
+            slabs,
+            spare_slabs,
+            pressed,
+            heat: None,
+        }
     }
 
     /// The size classes.
@@ -203,6 +226,36 @@ impl Hot {
         unsafe { ItemRef::new(&self.arena, place) }
     }
 
+    /// The chunk at `place`, which the caller owns or which may not be reused meanwhile: so its
+    /// slab stays as it is.
+    #[inline]
+    pub(crate) fn chunk(&self, place: Place) -> Chunk {
+        if !self.largest.is_split {
+            return Chunk::whole(self.arena.pointer(place));
+        }
+        self.slab_at(place).chunk(&self.arena, place)
+    }
+
+    /// The class of the smallest chunk that an item with this layout, or its first part, fits.
+    pub fn class_of(&self, layout: &Layout) -> ClassId {
+        self.class_for(layout.need(self.largest.is_split))
+    }
+
+    /// The class of the smallest chunk that something fits.
+    #[inline]
+    pub(crate) fn class_for(&self, need: Need) -> ClassId {
+        let class = self.sizes.class_for(need.whole as usize);
+        // What needs more in a split chunk fits no smaller class for it: all that are smaller are
+        // too small or whole.
+        if class.0 < self.first_split { class } else { self.sizes.class_for(need.split as usize) }
+    }
+
+    /// How the chunks of a class are cut.
+    pub(crate) fn cut(&self, class: ClassId) -> Cut {
+        let bytes = self.sizes.chunk_bytes(class);
+        Cut { bytes, is_split: class.0 >= self.first_split }
+    }
+
     /// The bytes of value in piece `number` of a chained item.
     pub fn piece_value<'g>(&self, item: ItemRef<'g>, number: usize) -> &'g [u8] {
         item.piece_value(&self.arena, number)
@@ -213,27 +266,30 @@ impl Hot {
         self.arena.free_slabs() <= self.spare_slabs
     }
 
-    /// Asks for the first cache lines of the chunk at `place`: header, key and a short value.
+    /// Asks for the first cache lines of the chunk at `place`: header, key and a short value, which
+    /// a split chunk has not in its head.
     #[inline]
     pub fn prefetch(&self, place: Place) {
-        slab::prefetch(&self.arena, place);
+        if self.largest.is_split {
+            return self.slab_at(place).chunk(&self.arena, place).prefetch();
+        }
+        Chunk::whole(self.arena.pointer(place)).prefetch();
     }
 
     /// Asks for the cache lines of the chunk at `place`, value and all: how long it is, is known
     /// without a look at it.
     #[inline]
     pub fn prefetch_whole(&self, place: Place) {
-        slab::prefetch_whole(&self.arena, place, self.slab_at(place).chunk_bytes());
+        let slab = self.slab_at(place);
+        if self.largest.is_split {
+            return slab.chunk(&self.arena, place).prefetch_whole(slab.cut().bytes);
+        }
+        Chunk::whole(self.arena.pointer(place)).prefetch_whole(slab.cut().bytes);
     }
 
     /// The class of the chunk at `place`.
     pub fn class_at(&self, place: Place) -> ClassId {
         self.slab_at(place).class()
-    }
-
-    #[inline]
-    fn slab_at(&self, place: Place) -> &Slab {
-        &self.slabs[self.arena.locate(place).0.0 as usize]
     }
 
     /// Takes an item that the index no longer points at. Its chunks are free once no reader can
@@ -272,7 +328,7 @@ impl Hot {
 
     /// Bytes of all chunks that hold something.
     pub fn used_bytes(&self) -> usize {
-        let used = |class: &Class| (class.chunks() - class.free) * class.chunk_bytes;
+        let used = |class: &Class| (class.chunks() - class.free) * class.cut.bytes;
         self.classes.iter().map(|class| used(&lock(class))).sum()
     }
 
@@ -290,6 +346,11 @@ impl Hot {
         })
     }
 
+    #[inline]
+    fn slab_at(&self, place: Place) -> &Slab {
+        &self.slabs[self.arena.locate(place).0.0 as usize]
+    }
+
     fn class(&self, id: ClassId) -> &Mutex<Class> {
         &self.classes[usize::from(id.0)]
     }
@@ -303,7 +364,7 @@ impl Hot {
 fn stats_of(class: &Class) -> ClassStats {
     ClassStats {
         number: u32::from(class.id.0) + 1,
-        chunk_bytes: class.chunk_bytes,
+        chunk_bytes: class.cut.bytes,
         chunks_per_slab: class.chunks_per_slab,
         slabs: class.slabs.len(),
         used_chunks: class.chunks() - class.free,

@@ -42,9 +42,9 @@ use memory::{Arena, Place, SlabId};
 use policy::cost::{Cost, Typical};
 use policy::gd_wheel::{Link, LinkStore, Shape, Wheels};
 
+use crate::chunk::prefetch_line;
 use crate::class::Zone;
 use crate::evict::fill;
-use crate::slab;
 
 use divisor::Divisor;
 
@@ -70,7 +70,8 @@ struct Ranks {
     wheels: Wheels,
     /// None where all items count the same.
     costs: Option<Costs>,
-    chunk_bytes: Divisor,
+    /// Bytes from one place to the next.
+    stride: Divisor,
     chunks_per_slab: Divisor,
 }
 
@@ -112,16 +113,12 @@ struct Costs {
 
 impl Order {
     /// An empty order by costs, counted in units of so many microseconds, or by age alone.
-    pub(crate) fn new(
-        cost_unit_us: Option<u32>,
-        chunk_bytes: usize,
-        chunks_per_slab: usize,
-    ) -> Self {
+    pub(crate) fn new(cost_unit_us: Option<u32>, stride: usize, chunks_per_slab: usize) -> Self {
         let shape = if cost_unit_us.is_some() { Shape::default() } else { EQUAL_COSTS };
         let ranks = Ranks {
             wheels: Wheels::new(shape),
             costs: cost_unit_us.map(|unit_us| Costs { unit_us, typical: Typical::default() }),
-            chunk_bytes: Divisor::new(chunk_bytes as u32),
+            stride: Divisor::new(stride as u32),
             chunks_per_slab: Divisor::new(chunks_per_slab as u32),
         };
         Self { waiting: Vec::new(), ranks: Box::new(ranks) }
@@ -252,7 +249,7 @@ impl Ranks {
         for (at, entrant) in entrants.iter().enumerate() {
             if let Some(soon) = entrants.get(at + ENTER_PREFETCH) {
                 let number = self.number(zone, soon.place());
-                slab::prefetch_line(links.pointer_of(number).as_ptr().cast());
+                prefetch_line(links.pointer_of(number).as_ptr().cast());
             }
             let units = self.costs.as_mut().map_or(1, |costs| costs.units(entrant.cost()));
             let number = self.number(zone, entrant.place());
@@ -272,8 +269,8 @@ impl Ranks {
         let number = self.wheels.pop(&mut links)?;
         // Links and items lie anywhere in memory, so each that is popped unasked for is waited for.
         if let Some(soon) = self.wheels.after_next(&links) {
-            slab::prefetch_line(links.pointer_of(soon).as_ptr().cast());
-            slab::prefetch_line(zone.arena.pointer(self.place(zone, soon)).as_ptr());
+            prefetch_line(links.pointer_of(soon).as_ptr().cast());
+            prefetch_line(zone.arena.pointer(self.place(zone, soon)).as_ptr());
         }
         Some(self.place(zone, number))
     }
@@ -292,12 +289,12 @@ impl Ranks {
 
     fn number(&self, zone: Zone<'_>, place: Place) -> u32 {
         let (slab, bytes) = zone.arena.locate(place);
-        slab.0 * self.chunks_per_slab.get() + self.chunk_bytes.divide(bytes as u32).0
+        slab.0 * self.chunks_per_slab.get() + self.stride.divide(bytes as u32).0
     }
 
     fn place(&self, zone: Zone<'_>, number: u32) -> Place {
         let (slab, in_slab) = self.chunks_per_slab.divide(number);
-        zone.arena.place(SlabId(slab), (in_slab * self.chunk_bytes.get()) as usize)
+        zone.arena.place(SlabId(slab), (in_slab * self.stride.get()) as usize)
     }
 
     fn links<'z>(&self, zone: Zone<'z>) -> Links<'z> {

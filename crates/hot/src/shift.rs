@@ -20,10 +20,10 @@
 //! of it is so dear that it would stay with the inflation of the class that asks, and closed for
 //! the newest; what is left goes with it.
 //!
-//! A slab that shall leave is *drained*: nothing is allocated from it any more, what was read lately
-//! moves to other chunks of the class ([`rescue`](crate::rescue)), all else is evicted, and when the last of its chunks is out of limbo it goes back to the arena. A draft in
-//! it (a client that is half-way through a value) may hold it for a while; another slab is drained
-//! then.
+//! A slab that shall leave is *drained*: nothing is allocated from it any more, what was read
+//! lately moves to other chunks of the class ([`rescue`](crate::rescue)), all else is evicted, and
+//! when the last of its chunks is out of limbo it goes back to the arena. A draft in it (a client
+//! that is half-way through a value) may hold it for a while; another slab is drained then.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -312,8 +312,9 @@ impl Hot {
         }
     }
 
-    /// What is in a slab, by some of its chunks. In an order by costs, what is dear counts as read lately if it would stay even though
-    /// inflation had come as far as where the other victims are: `times` as far.
+    /// What is in a slab, by some of its chunks. In an order by costs, what is dear counts as read
+    /// lately if it would stay even though inflation had come as far as where the other victims
+    /// are: `times` as far.
     fn look(
         &self,
         guard: &Guard<'_>,

@@ -8,15 +8,17 @@
 //!
 //! Free chunks are linked through themselves, by number, per slab rather than per class, so that a
 //! slab can leave its class without a search through a list. Never used chunks need no link: a
-//! number says where they begin.
+//! number says where they begin. Where chunks are split (see [`chunk`](crate::chunk)), this picture
+//! is of the row of heads, and the tails go with them.
 //!
 //! Everything here is guarded by the lock of the class that owns the slab. The fields are relaxed
 //! atomics because the owner of a slab may change and Rust cannot see that lock.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU8, AtomicU32};
 
+use crate::chunk::{Chunk, Cut, HEAD_BYTES};
 use memory::{Arena, ClassId, Place, SlabId};
-use stdx::units::CACHE_LINE;
 
 /// In `free_head`: no free chunk.
 const NONE: u32 = u32::MAX;
@@ -25,8 +27,12 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug)]
 pub(crate) struct Slab {
     class: AtomicU8,
+    /// Whether it belongs to that class now, rather than to nobody or another tier.
+    owned: AtomicU8,
     draining: AtomicU8,
     chunk_bytes: AtomicU32,
+    /// Bytes from one place to the next: fewer than a chunk has if chunks are split.
+    stride: AtomicU32,
     chunks: AtomicU32,
     /// Number of the first free chunk.
     free_head: AtomicU32,
@@ -48,8 +54,10 @@ impl Slab {
     pub(crate) const fn new() -> Self {
         Self {
             class: AtomicU8::new(0),
+            owned: AtomicU8::new(0),
             draining: AtomicU8::new(0),
             chunk_bytes: AtomicU32::new(0),
+            stride: AtomicU32::new(0),
             chunks: AtomicU32::new(0),
             free_head: AtomicU32::new(NONE),
             fresh: AtomicU32::new(0),
@@ -60,16 +68,31 @@ impl Slab {
     }
 
     /// Gives the slab to a class, after so many mutations; all its chunks are fresh.
-    pub(crate) fn adopt(&self, class: ClassId, chunk_bytes: usize, chunks: usize, mutations: u64) {
+    pub(crate) fn adopt(&self, class: ClassId, cut: Cut, chunks: usize, mutations: u64) {
         self.pass(mutations);
         self.forget_expiry();
         self.class.store(class.0, Relaxed);
         self.draining.store(0, Relaxed);
-        self.chunk_bytes.store(chunk_bytes as u32, Relaxed);
+        self.chunk_bytes.store(cut.bytes as u32, Relaxed);
+        self.stride.store(cut.stride() as u32, Relaxed);
         self.chunks.store(chunks as u32, Relaxed);
         self.free_head.store(NONE, Relaxed);
         self.fresh.store(0, Relaxed);
         self.used.store(0, Relaxed);
+        // Release: partner is the acquire in `belongs_to`, which then sees whose it is.
+        self.owned.store(1, Release);
+    }
+
+    /// Takes the slab, in which nothing is, from its class.
+    pub(crate) fn disown(&self) {
+        self.owned.store(0, Relaxed);
+    }
+
+    /// Whether the slab belongs to this class, whose lock the caller holds.
+    pub(crate) fn belongs_to(&self, class: ClassId) -> bool {
+        // In this order. If it came to another class a moment ago, it is seen to be that one's.
+        // Acquire: partner is the release in `adopt`.
+        self.owned.load(Acquire) != 0 && self.class() == class
     }
 
     /// Whether the slab belonged to the hot zone at any time.
@@ -83,10 +106,26 @@ impl Slab {
         ClassId(self.class.load(Relaxed))
     }
 
-    /// Bytes of each of its chunks.
+    /// How its chunks are cut.
     #[inline]
-    pub(crate) fn chunk_bytes(&self) -> usize {
-        self.chunk_bytes.load(Relaxed) as usize
+    pub(crate) fn cut(&self) -> Cut {
+        let (bytes, stride) = (self.chunk_bytes.load(Relaxed), self.stride.load(Relaxed));
+        Cut { bytes: bytes as usize, is_split: stride != bytes }
+    }
+
+    /// The chunk at `place`, whose bytes may be in two pieces.
+    #[inline]
+    pub(crate) fn chunk(&self, arena: &Arena, place: Place) -> Chunk {
+        let (head, cut) = (arena.pointer(place), self.cut());
+        if !cut.is_split {
+            return Chunk::whole(head);
+        }
+        let at = arena.locate(place).1;
+        let tails_at = self.chunks.load(Relaxed) as usize * HEAD_BYTES;
+        let tail_at = tails_at + at / HEAD_BYTES * (cut.bytes - HEAD_BYTES);
+        // SAFETY: `place` is a chunk of this slab, so its tail is in the slab too, in the row that
+        // follows all heads.
+        Chunk::split(head, unsafe { head.add(tail_at - at) })
     }
 
     /// All of its chunks.
@@ -151,13 +190,13 @@ impl Slab {
 
     /// The place of chunk `number` of slab `id`, which is this one.
     pub(crate) fn place(&self, arena: &Arena, id: SlabId, number: u32) -> Place {
-        arena.place(id, number as usize * self.chunk_bytes.load(Relaxed) as usize)
+        arena.place(id, number as usize * self.stride.load(Relaxed) as usize)
     }
 
     /// The number of the chunk at a place of this slab.
     #[inline]
     pub(crate) fn number(&self, arena: &Arena, place: Place) -> u32 {
-        arena.locate(place).1 as u32 / self.chunk_bytes.load(Relaxed)
+        arena.locate(place).1 as u32 / self.stride.load(Relaxed)
     }
 
     /// Takes a free chunk. Its mark is 0.
@@ -171,7 +210,7 @@ impl Slab {
             self.free_head.store(next, Relaxed);
             if next != NONE {
                 // Whoever comes next reads the link there first, and then writes an item.
-                prefetch(arena, self.place(arena, id, next));
+                self.chunk(arena, self.place(arena, id, next)).prefetch_for_writing();
             }
             place
         } else {
@@ -220,43 +259,6 @@ pub(crate) fn mark(arena: &Arena, place: Place) -> &AtomicU8 {
     unsafe { AtomicU8::from_ptr(arena.pointer(place).as_ptr()) }
 }
 
-/// Bytes of a chunk that hold header, key and a short value.
-const FIRST_BYTES: usize = 2 * CACHE_LINE;
-/// Bytes that are asked for at the most: whoever copies more than that has them from the processor,
-/// which sees where it is going.
-const WHOLE_BYTES_MAX: usize = 16 * CACHE_LINE;
-
-/// Asks for the first cache lines of the chunk at `place`: header, key and a short value.
-#[inline]
-pub(crate) fn prefetch(arena: &Arena, place: Place) {
-    prefetch_bytes(arena, place, FIRST_BYTES);
-}
-
-/// Asks for the cache lines of the chunk at `place`, which has so many bytes.
-#[inline]
-pub(crate) fn prefetch_whole(arena: &Arena, place: Place, chunk_bytes: usize) {
-    prefetch_bytes(arena, place, chunk_bytes.min(WHOLE_BYTES_MAX));
-}
-
-#[inline]
-fn prefetch_bytes(arena: &Arena, place: Place, bytes: usize) {
-    let start = arena.pointer(place).as_ptr();
-    (0..bytes).step_by(CACHE_LINE).for_each(|at| prefetch_line(start.wrapping_add(at)));
-}
-
-/// Asks for one cache line.
-#[inline]
-pub(crate) fn prefetch_line(start: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch is a hint; it reads nothing and never faults.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(start.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = start;
-}
-
 /// Where a free chunk keeps the number of the next one: behind the mark, aligned.
 fn link(arena: &Arena, place: Place) -> *mut u32 {
     // SAFETY: bytes 4 to 8 of a chunk of at least 24 bytes.
@@ -266,24 +268,53 @@ fn link(arena: &Arena, place: Place) -> *mut u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chunk::ChunkLayout;
+    use crate::layout::{Fields, Layout};
     use std::collections::HashSet;
 
     #[test]
     fn every_chunk_is_handed_out_once_and_comes_back() {
         let arena = Arena::new(0, 1 << 30, 0).unwrap();
         let slab = Slab::new();
-        slab.adopt(ClassId(3), 40_000, 52, 0);
-        for _ in 0..3 {
-            let places: Vec<_> = std::iter::from_fn(|| slab.pop(&arena, SlabId(1))).collect();
-            assert_eq!(places.iter().collect::<HashSet<_>>().len(), 52);
-            assert_eq!((slab.free(), slab.used(), slab.touched()), (0, 52, 52));
-            for place in places {
-                assert_eq!(arena.locate(place).0, SlabId(1));
-                mark(&arena, place).store(1, Relaxed);
-                slab.push(&arena, place);
-                assert_eq!(mark(&arena, place).load(Relaxed), 0);
+        for layout in [ChunkLayout::Inline, ChunkLayout::Split] {
+            slab.adopt(ClassId(3), Cut::new(40_000, layout), 52, 0);
+            for _ in 0..3 {
+                let places: Vec<_> = std::iter::from_fn(|| slab.pop(&arena, SlabId(1))).collect();
+                assert_eq!(places.iter().collect::<HashSet<_>>().len(), 52);
+                assert_eq!((slab.free(), slab.used(), slab.touched()), (0, 52, 52));
+                for place in places {
+                    assert_eq!(arena.locate(place).0, SlabId(1));
+                    mark(&arena, place).store(1, Relaxed);
+                    slab.push(&arena, place);
+                    assert_eq!(mark(&arena, place).load(Relaxed), 0);
+                }
+                assert_eq!((slab.free(), slab.used()), (52, 0));
             }
-            assert_eq!((slab.free(), slab.used()), (52, 0));
+        }
+    }
+
+    #[test]
+    fn heads_and_tails_fill_a_slab_and_none_overlaps() {
+        let arena = Arena::new(0, 1 << 30, 0).unwrap();
+        let (slab, id) = (Slab::new(), SlabId(1));
+        for (bytes, chunks) in [(136, 15_420), (1_000, 2_097), (131_072, 16)] {
+            slab.adopt(ClassId(3), Cut::new(bytes, ChunkLayout::Split), chunks, 0);
+            let start = arena.slab_start(id).as_ptr() as usize;
+            let mut parts = Vec::new();
+            for number in 0..chunks as u32 {
+                let chunk = slab.chunk(&arena, slab.place(&arena, id, number));
+                let layout = Layout::new(&Fields::default(), 1, 1, slab.cut());
+                let (head, tail) = (chunk.head.as_ptr(), chunk.value(&layout).as_ptr());
+                assert!(chunk.is_split() && (head as usize).is_multiple_of(HEAD_BYTES));
+                parts.push((head as usize - start, HEAD_BYTES));
+                parts.push((tail as usize - start, bytes - HEAD_BYTES));
+            }
+            parts.sort_unstable();
+            let end = parts.iter().fold(0, |end, &(at, bytes)| {
+                assert_eq!(at, end);
+                at + bytes
+            });
+            assert!(end == chunks * bytes && end <= arena.slab_bytes());
         }
     }
 }

@@ -12,8 +12,8 @@ use std::path::PathBuf;
 
 use ::io::device::ReadMethod;
 use declare::{DECLARATIONS, Declaration, Kind};
-pub use declare::{index_name, policy_name};
-use larder::{CacheGeometry, IndexKind, Policy};
+pub use declare::{index_name, layout_name, policy_name};
+use larder::{CacheGeometry, ChunkLayout, IndexKind, Policy};
 use protocol::Dialect;
 
 /// Everything that can be chosen at the start.
@@ -47,6 +47,8 @@ pub struct Options {
     pub repartition: bool,
     /// `--cache-geometry`: the processor's cache that columns follow from; `None` asks the system.
     pub cache_geometry: Option<CacheGeometry>,
+    /// How items lie in the hot zone.
+    pub layout: ChunkLayout,
     /// `set`, `add` and `replace` may have a cost behind the length.
     pub text_cost: bool,
     /// Microseconds of a unit of cost, where costs are counted in units.
@@ -123,6 +125,7 @@ impl Default for Options {
             index: IndexKind::default(),
             repartition: false,
             cache_geometry: None,
+            layout: ChunkLayout::default(),
             text_cost: false,
             cost_unit_us: 0,
             measure_costs: None,
@@ -413,6 +416,18 @@ mod tests {
             assert_eq!(declare::index_name(kind), name);
         }
         for line in ["--index", "--index list", "--index TREE", "--index cuckoo,tree"] {
+            refused(line);
+        }
+    }
+
+    #[test]
+    fn where_keys_and_values_lie_is_chosen() {
+        assert_eq!(serve("").layout, ChunkLayout::Inline);
+        for (name, layout) in [("inline", ChunkLayout::Inline), ("split", ChunkLayout::Split)] {
+            assert_eq!(serve(&format!("--layout {name}")).layout, layout);
+            assert_eq!(declare::layout_name(layout), name);
+        }
+        for line in ["--layout", "--layout separate", "--layout SPLIT", "--layout inline,split"] {
             refused(line);
         }
     }

@@ -303,6 +303,7 @@ fn builder(
         .evict(options.evict)
         .policy(options.policy)
         .index(options.index)
+        .layout(options.layout)
         .cost_unit_us(options.cost_unit_us)
         .compress(options.compressed)
         .observer(evictions);

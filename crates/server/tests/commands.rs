@@ -17,6 +17,11 @@ fn classic_commands_over_a_tree() {
 }
 
 #[test]
+fn classic_commands_in_split_chunks() {
+    check_classic_commands(&["--layout", "split"]);
+}
+
+#[test]
 fn the_kind_of_index_is_told_and_can_be_chosen() {
     for (options, kind) in [(&[][..], "cuckoo"), (&["--index", "tree"][..], "tree")] {
         let server = Server::start(options);

@@ -159,11 +159,11 @@ pub fn miri() -> Result<bool> {
 }
 
 /// Whether resident memory stays within the limit, under every policy, without a compressed zone,
-/// and over a tree.
+/// over a tree, and with items in two pieces.
 fn memory_limit() -> Result {
     let policies =
         ["clock", "cost-clock", "gd-wheel", "lru"].map(|name| format!("--policy {name}"));
-    let others = ["--compressed off", "--index tree"].map(str::to_owned);
+    let others = ["--compressed off", "--index tree", "--layout split"].map(str::to_owned);
     for options in policies.into_iter().chain(others) {
         Run::new("target/release/larder-bench rss --quick --larder-args").arg(options).run()?;
     }

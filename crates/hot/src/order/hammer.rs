@@ -13,7 +13,7 @@ use policy::cost::Cost;
 use stdx::sync::lock;
 
 use crate::mark::hit_mark;
-use crate::{Draft, Fields, Hot, ItemRef, Links, Replacement, slab};
+use crate::{ChunkLayout, Draft, Fields, Hot, ItemRef, Links, Replacement, slab};
 
 const THREADS: u64 = 4;
 const STEPS: u64 = if cfg!(miri) { 60 } else { 150_000 };
@@ -224,13 +224,13 @@ fn check(hot: &Hot, is_quiet: bool) -> usize {
     all
 }
 
-fn hammer(replacement: Replacement, seed: u64) {
+fn hammer(replacement: Replacement, layout: ChunkLayout, seed: u64) {
     let arena = Arc::new(Arena::new(0, MEMORY_BYTES, 8).expect("addresses are there"));
     let (slabs, slab_bytes) = (arena.limit_slabs(), arena.slab_bytes());
     let side_bits = replacement.side_bits();
     let sizes =
         SizeClasses::for_slabs(CHUNK_BYTES_MIN, slabs, slab_bytes, ITEM_BYTES_MAX, side_bits);
-    let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, replacement, 50, 1);
+    let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, layout, replacement, 50, 1);
     let (map, done) = (Map::default(), AtomicBool::new(false));
     map.now.store(1_800_000_000, Relaxed);
     thread::scope(|scope| {
@@ -285,9 +285,14 @@ fn what_is_in_an_order_is_not_free_and_what_is_not_free_is_in_an_order() {
     let fresh = std::hash::BuildHasher::hash_one(&entropy, 0) >> 1;
     let given = std::env::var("LARDER_SEED").ok().and_then(|text| text.parse().ok());
     let seed = given.unwrap_or(fresh);
-    for replacement in [Replacement::GdWheel, Replacement::Lru] {
-        let outcome = std::panic::catch_unwind(|| hammer(replacement, seed));
-        assert!(outcome.is_ok(), "{replacement:?}; LARDER_SEED={seed} repeats it");
+    for (replacement, layout) in [
+        (Replacement::GdWheel, ChunkLayout::Inline),
+        (Replacement::GdWheel, ChunkLayout::Split),
+        (Replacement::Lru, ChunkLayout::Inline),
+        (Replacement::Lru, ChunkLayout::Split),
+    ] {
+        let outcome = std::panic::catch_unwind(|| hammer(replacement, layout, seed));
+        assert!(outcome.is_ok(), "{replacement:?}, {layout:?}; LARDER_SEED={seed} repeats it");
     }
 }
 
@@ -297,7 +302,8 @@ fn what_came_up_as_a_draft_goes_in_its_turn_once_it_is_published() {
         let arena = Arc::new(Arena::new(0, 2 << 20, 8).expect("addresses are there"));
         let side_bits = replacement.side_bits();
         let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, side_bits);
-        let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, replacement, 50, 1);
+        let layout = ChunkLayout::Inline;
+        let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, layout, replacement, 50, 1);
         let map = Map::default();
         let mut client = Client { hot: &hot, map: &map, random: Random(1), begun: Vec::new() };
         for key in 0..10 {

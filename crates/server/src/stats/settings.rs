@@ -6,12 +6,13 @@ use std::sync::atomic::Ordering;
 use ::io::device::ReadMethod;
 
 use super::Stats;
-use crate::options::{index_name, policy_name};
+use crate::options::{index_name, layout_name, policy_name};
 use crate::server::Server;
 
-/// How items are found, whether they move to their columns, and for which cache.
+/// How items are found and lie, whether they move to their columns, and for which cache.
 fn placement(server: &Server, stats: &mut Stats<'_>) {
     stats.line("index", index_name(server.options.index));
+    stats.line("hot_layout", layout_name(server.options.layout));
     let found = server.cache.stats().repartition;
     stats.line("repartition", if found.is_some() { "on" } else { "off" });
     if let Some(found) = found {
@@ -44,8 +45,7 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     stats.line("cost_unit_us", options.cost_unit_us);
     stats.line("text_cost", yes_no(options.text_cost));
     stats.line("compressed", yes_no(server.cache.stats().compressed.is_some()));
-    let flash_reads = server.cache.stats().flash.and_then(|flash| flash.reads_by);
-    stats.line("flash_reads_by", flash_reads.map_or("none", ReadMethod::name));
+    stats.line("flash_reads_by", flash_reads_by(server));
     stats.line("measure_costs", yes_no(server.cache.stats().costs.is_some()));
     match &options.unix_path {
         Some(path) => stats.line("domain_socket", path.display()),
@@ -97,4 +97,10 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     let memory_file = options.memory_file.as_deref().unwrap_or(Path::new("NULL"));
     stats.line("memory_file", memory_file.display());
     stats.line("client_flags_size", 4);
+}
+
+/// What flash is read by.
+fn flash_reads_by(server: &Server) -> &'static str {
+    let flash_reads = server.cache.stats().flash.and_then(|flash| flash.reads_by);
+    flash_reads.map_or("none", ReadMethod::name)
 }

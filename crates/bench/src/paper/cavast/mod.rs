@@ -14,12 +14,12 @@
 //!                                            memory: pages, TLB --lines--> llc
 //! ```
 //!
-//! But for `index`, `staged`, `throughput` and `repartition`, which measure the real index and
-//! cache, everything is a simulation of addresses: exact, the same in each run with one seed, and
-//! without any byte of a value. What runs is the placement's decisions, crate `policy`. The cache
-//! and the data shrink together with the scale, so that the cache is the paper's 0.023 % of the
-//! data; a smaller scale has fewer items, and of fewer items a share that is as small is asked for
-//! less.
+//! But for `index`, `staged`, `throughput`, `repartition` and `layouts`, which measure the real
+//! index and cache, everything is a simulation of addresses: exact, the same in each run with one
+//! seed, and without any byte of a value. What runs is the placement's decisions, crate `policy`.
+//! The cache and the data shrink together with the scale, so that the cache is the paper's 0.023 %
+//! of the data; a smaller scale has fewer items, and of fewer items a share that is as small is
+//! asked for less.
 
 pub mod cachegrind;
 mod cells;
@@ -27,6 +27,7 @@ mod expiring;
 mod expiry;
 mod index;
 mod inline_chains;
+mod layouts;
 mod lines;
 mod llc;
 mod lookup;
@@ -155,6 +156,18 @@ pub const PAPER: Paper = Paper {
                 unknown("background, % of a processor, zipfian").goal(AtMost(3.0)),
             ],
             run: repartition::repartition,
+        },
+        Experiment {
+            name: "layouts",
+            title: "the server's keys apart from its values",
+            claims: &[
+                unknown("times as many hits as inline, key by key: APP, uniform"),
+                unknown("times as many hits as inline, as the server: APP, uniform"),
+                unknown("times as many misses as inline: APP, uniform"),
+                unknown("times as many stores as inline in full memory: APP"),
+                unknown("bytes of memory an item more than inline: APP"),
+            ],
+            run: layouts::layouts,
         },
         Experiment {
             name: "passing",

@@ -1,0 +1,243 @@
+//! A chunk: where its bytes lie in its slab, in one piece or in two.
+//!
+//! ```text
+//!   whole   | chunk 0         | chunk 1         |  ...  | chunk n-1       |
+//!           0                 C                                           n * C
+//!
+//!   split   | head 0 | head 1 | ... | head n-1 | tail 0  | tail 1  | ... | tail n-1 |
+//!           0        H                         n * H     n * H + T                  n * C
+//! ```
+//!
+//! A *split* chunk of C bytes has a head of H = 64, one cache line, in the row of heads at the
+//! slab's start, and a tail of T = C - H in the row of tails behind it. Both rows together are as
+//! long as so many whole chunks: the division itself takes no byte. A place is the address of the
+//! head, and so the mark, the free chunks' links and all that asks for a chunk by its number are
+//! the same for both.
+//!
+//! It is Cavast's separation of keys and values ("Better Hardware-Software Cooperation for
+//! Key-Value Stores"), with what it says of an item first and what is in it behind: who looks at
+//! keys and marks alone, such as the hand, a sweep or a lookup that misses, reads a dense row of
+//! heads, and no value takes part of their lines. What differs: there the two rows grow towards one
+//! another, and here both grow upwards, since all chunks of a slab have one size and it is known
+//! where the tails begin; that keeps them in the order of the heads, and the first at the start of
+//! a line. As there, an item has three bytes that say where its tail is. Its chunk's number and the
+//! slab's sizes say so too, and that is how whoever lays it out knows; but who reads it would have
+//! to look them up, which is another line where there are many slabs, and would carry two addresses
+//! about for every item, which cost the default layout 3 to 5 % more instructions a request.
+//!
+//! What it costs: those three bytes and one more ([`TailWord`]); the bytes of the head behind
+//! header and key, which stay empty, or behind the header if the key does not fit there, since a
+//! key and a value are one slice each ([`Layout::need`]). A small chunk would be mostly head. Up to
+//! [`WHOLE_BYTES_MAX`] it is whole, as all are by default.
+//!
+//! [`Layout::need`]: crate::Layout::need
+
+use std::ptr::NonNull;
+
+use memory::arena::{PLACE_UNIT_BYTES, SLAB_BYTES_MAX};
+use stdx::units::CACHE_LINE;
+
+use crate::layout::{Layout, PIECE_HEADER_BYTES};
+
+/// Bytes of the head of a split chunk: one cache line, at which it also begins.
+pub(crate) const HEAD_BYTES: usize = CACHE_LINE;
+/// Chunks of up to so many bytes are never split: two lines at the most have header, key and value
+/// anyway.
+pub(crate) const WHOLE_BYTES_MAX: usize = 2 * HEAD_BYTES;
+
+/// Where a head has its [`TailWord`]: behind all else.
+pub(crate) const TAIL_WORD_AT: usize = HEAD_BYTES - size_of::<TailWord>();
+
+const _: () = assert!(PIECE_HEADER_BYTES <= TAIL_WORD_AT);
+
+/// How chunks lie in their slabs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ChunkLayout {
+    /// Header, key and value side by side.
+    #[default]
+    Inline,
+    /// Headers and keys in one row and values in another, in all chunks but small ones.
+    Split,
+}
+
+/// What all chunks of a class have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cut {
+    /// Bytes of a chunk.
+    pub(crate) bytes: usize,
+    pub(crate) is_split: bool,
+}
+
+impl Cut {
+    /// Chunks of so many bytes under this layout.
+    pub(crate) fn new(bytes: usize, layout: ChunkLayout) -> Self {
+        Self { bytes, is_split: layout == ChunkLayout::Split && bytes > WHOLE_BYTES_MAX }
+    }
+
+    /// Bytes from the place of a chunk to that of the next.
+    pub(crate) fn stride(self) -> usize {
+        if self.is_split { HEAD_BYTES } else { self.bytes }
+    }
+
+    /// How large a chunk that is cut like this one has to be.
+    pub(crate) fn bytes_of(self, need: Need) -> usize {
+        if self.is_split { need.split as usize } else { need.whole as usize }
+    }
+
+    /// Whether what needs so much fits.
+    pub(crate) fn holds(self, need: Need) -> bool {
+        self.bytes_of(need) <= self.bytes
+    }
+
+    /// Bytes of a chained item's value in a piece that is one of these chunks.
+    pub(crate) fn piece_bytes(self) -> usize {
+        self.bytes - if self.is_split { HEAD_BYTES } else { PIECE_HEADER_BYTES }
+    }
+}
+
+/// How large a chunk has to be, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Need {
+    pub(crate) whole: u32,
+    /// Never less: what does not fit a whole chunk does not fit a split one of the same size.
+    pub(crate) split: u32,
+}
+
+/// The last bytes of a split chunk's head, in which something lies: how long its key is, in the
+/// lowest byte, and how far it is to the tail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TailWord(pub(crate) u32);
+
+const _: () = assert!(SLAB_BYTES_MAX / PLACE_UNIT_BYTES <= 1 << (u32::BITS - u8::BITS));
+
+impl TailWord {
+    pub(crate) fn new(bytes: usize, key_bytes: u8) -> Self {
+        debug_assert!(bytes.is_multiple_of(PLACE_UNIT_BYTES) && bytes < SLAB_BYTES_MAX);
+        Self(((bytes / PLACE_UNIT_BYTES) as u32) << u8::BITS | u32::from(key_bytes))
+    }
+
+    #[inline]
+    pub(crate) fn key_bytes(self) -> u8 {
+        self.0 as u8
+    }
+
+    /// From the head to the tail.
+    #[inline]
+    pub(crate) fn bytes(self) -> usize {
+        (self.0 >> u8::BITS) as usize * PLACE_UNIT_BYTES
+    }
+}
+
+/// A chunk's address, or both of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Chunk {
+    pub(crate) head: NonNull<u8>,
+    tail: Option<NonNull<u8>>,
+}
+
+impl Chunk {
+    /// A chunk in one piece.
+    #[inline]
+    pub(crate) fn whole(start: NonNull<u8>) -> Self {
+        Self { head: start, tail: None }
+    }
+
+    /// A chunk in two pieces.
+    #[inline]
+    pub(crate) fn split(head: NonNull<u8>, tail: NonNull<u8>) -> Self {
+        Self { head, tail: Some(tail) }
+    }
+
+    #[inline]
+    pub(crate) fn is_split(self) -> bool {
+        self.tail.is_some()
+    }
+
+    /// Bytes from the head to the tail, which lies behind it, if the chunk is split.
+    pub(crate) fn tail_bytes_away(self) -> Option<usize> {
+        self.tail.map(|tail| tail.as_ptr() as usize - self.head.as_ptr() as usize)
+    }
+
+    /// Where the key of an item with this layout begins.
+    #[inline]
+    pub(crate) fn key(self, layout: &Layout) -> NonNull<u8> {
+        if let Some(tail) = self.tail
+            && !layout.has_key_in_head()
+        {
+            return tail;
+        }
+        // SAFETY: whoever laid out the item chose a chunk, or a head, that holds header and key.
+        unsafe { self.head.add(layout.key_at()) }
+    }
+
+    /// Where the value of an item with this layout begins, or what a chained one has in its place.
+    #[inline]
+    pub(crate) fn value(self, layout: &Layout) -> NonNull<u8> {
+        let Some(tail) = self.tail else {
+            // SAFETY: the layout counted the value into the chunk, which begins here.
+            return unsafe { self.head.add(layout.value_at()) };
+        };
+        let behind = if layout.has_key_in_head() { 0 } else { layout.key_bytes() };
+        // SAFETY: the layout counted the key, if it is not in the head, and the value into the
+        // tail.
+        unsafe { tail.add(behind) }
+    }
+
+    /// Asks for the first cache lines: header, key and a short value, which a head has not.
+    #[inline]
+    pub(crate) fn prefetch(self) {
+        let bytes = if self.is_split() { HEAD_BYTES } else { FIRST_BYTES };
+        prefetch_bytes(self.head, bytes);
+    }
+
+    /// The same for who is about to write an item: the head, and where the value begins.
+    #[inline]
+    pub(crate) fn prefetch_for_writing(self) {
+        self.prefetch();
+        self.tail.iter().for_each(|tail| prefetch_line(tail.as_ptr()));
+    }
+
+    /// Asks for the cache lines of a chunk of so many bytes.
+    #[inline]
+    pub(crate) fn prefetch_whole(self, bytes: usize) {
+        let Some(tail) = self.tail else {
+            return prefetch_bytes(self.head, bytes.min(WHOLE_PREFETCH_BYTES_MAX));
+        };
+        prefetch_line(self.head.as_ptr());
+        // From the start of the line in which the tail begins, so that its last line is one too.
+        let in_line = tail.as_ptr() as usize % CACHE_LINE;
+        let bytes = in_line + (bytes - HEAD_BYTES).min(WHOLE_PREFETCH_BYTES_MAX);
+        prefetch_bytes(tail, bytes);
+    }
+
+    /// Where a piece has its part of a value.
+    #[inline]
+    pub(crate) fn piece_value(self) -> NonNull<u8> {
+        // SAFETY: a whole chunk of any size is longer than this header (asserted in `layout`).
+        self.tail.unwrap_or_else(|| unsafe { self.head.add(PIECE_HEADER_BYTES) })
+    }
+}
+
+/// Bytes of a whole chunk that hold header, key and a short value.
+const FIRST_BYTES: usize = 2 * CACHE_LINE;
+/// Bytes that are asked for at the most: whoever copies more than that has them from the processor,
+/// which sees where it is going.
+const WHOLE_PREFETCH_BYTES_MAX: usize = 16 * CACHE_LINE;
+
+#[inline]
+fn prefetch_bytes(start: NonNull<u8>, bytes: usize) {
+    (0..bytes).step_by(CACHE_LINE).for_each(|at| prefetch_line(start.as_ptr().wrapping_add(at)));
+}
+
+/// Asks for one cache line.
+#[inline]
+pub(crate) fn prefetch_line(start: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch is a hint; it reads nothing and never faults.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(start.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = start;
+}
