@@ -174,12 +174,15 @@ fn what_was_restored_is_swept_as_well() {
     assert!(kept.len() > 80_000, "{}", kept.len());
     let zone_of = |fixture: &Fixture| fixture.cache.stats().compressed.unwrap().zone;
     let evicted = zone_of(&fixture).evicted;
-    for number in 0..40_000 {
-        fixture.store(&format!("new-{number}"), number, 0);
+    // How much room is left at first differs from run to run.
+    let mut stored = 0;
+    while zone_of(&fixture).expired_swept < 1000 && stored < 200_000 {
+        fixture.store(&format!("new-{stored}"), stored, 0);
         fixture.clock.advance_us(1000);
+        stored += 1;
     }
     let zone = zone_of(&fixture);
     assert_eq!(zone.evicted, evicted, "{zone:?}");
-    assert!(zone.expired_swept > 1000, "{zone:?}");
+    assert!(zone.expired_swept >= 1000, "{zone:?}");
     assert!(kept.iter().all(|name| fixture.is_alive(name)));
 }
