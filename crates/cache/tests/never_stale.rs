@@ -30,7 +30,7 @@ use larder::{
 };
 
 const THREADS: u64 = 4;
-const OPERATIONS: u64 = 36_000_000;
+const OPERATIONS: u64 = 48_000_000;
 /// The policies, which tiers there are below the hot zone, and whether items move in it.
 const RUNS: [(Policy, Tiers, Moves); 12] = [
     (Policy::Clock, Tiers::Hot, Moves::Off),

@@ -8,9 +8,12 @@
 //! where readers find it and writers may replace it; the tier below takes it over only if it is
 //! still the one that was copied. What is not taken is evicted.
 
+use std::sync::MutexGuard;
+
 use memory::{ClassId, Place, SlabId};
 use stdx::sync::lock;
 
+use crate::class::Class;
 use crate::evict::{GROUP, rounds_of};
 use crate::{Hot, Links};
 
@@ -80,24 +83,29 @@ impl Hot {
     /// Moves the item at a place where one was published a moment ago, or else evicts it if that is
     /// asked for. Returns how many chunks are on their way to being free.
     fn demote_one(&self, id: ClassId, place: Place, evict: bool, links: &dyn Links) -> usize {
-        let Some(copied) = self.copy(id, place, links) else {
+        let Some(copied) = self.copy(place, links) else {
             return 0;
         };
         if copied.shall_move && links.demote() {
             lock(self.class(id)).counters.demoted += 1;
             return copied.chunks;
         }
-        if evict { self.evict_one(id, place, copied.sequence, links) } else { 0 }
+        if evict { self.evict_one(place, copied.sequence, links) } else { 0 }
+    }
+
+    /// The class of a chunk whose place was remembered without a guard, locked: not the one that a
+    /// piece of the item led to. Nothing if no chunk begins there any more.
+    fn class_of_remembered(&self, place: Place) -> Option<MutexGuard<'_, Class>> {
+        let (id, slab) = (self.class_at(place), self.slab_at(place));
+        let class = lock(self.class(id));
+        (slab.belongs_to(id) && slab.has_used(&self.arena, place)).then_some(class)
     }
 
     /// Has the item at a place copied, if there is one.
-    fn copy(&self, id: ClassId, place: Place, links: &dyn Links) -> Option<Copied> {
+    fn copy(&self, place: Place, links: &dyn Links) -> Option<Copied> {
         let guard = self.epochs.pin();
         let item = {
-            let _class = lock(self.class(id));
-            if !self.slab_at(place).belongs_to(id) {
-                return None;
-            }
+            let _class = self.class_of_remembered(place)?;
             let (item, owner) = self.published(&guard, place)?;
             // What is in limbo looks published, and may be reused as soon as the lock is let go.
             // What the index leads to while this guard is pinned stays until it is dropped.
@@ -112,14 +120,14 @@ impl Hot {
     }
 
     /// Evicts the item at a place, if it is still the one of this number.
-    fn evict_one(&self, id: ClassId, place: Place, sequence: u32, links: &dyn Links) -> usize {
+    fn evict_one(&self, place: Place, sequence: u32, links: &dyn Links) -> usize {
         let guard = self.epochs.pin();
         let mut chained = Vec::new();
         let chunks = {
-            let mut class = lock(self.class(id));
-            let is_here = self.slab_at(place).belongs_to(id);
-            let found = is_here.then(|| self.published(&guard, place)).flatten();
-            let Some((item, owner)) = found else {
+            let Some(mut class) = self.class_of_remembered(place) else {
+                return 0;
+            };
+            let Some((item, owner)) = self.published(&guard, place) else {
                 return 0;
             };
             if owner != place || sequence != item.sequence() {

@@ -199,6 +199,13 @@ impl Slab {
         arena.locate(place).1 as u32 / self.stride.load(Relaxed)
     }
 
+    /// Whether a chunk begins at this place of the slab, and was used at least once: only then does
+    /// it have a mark.
+    pub(crate) fn has_used(&self, arena: &Arena, place: Place) -> bool {
+        let number = self.number(arena, place);
+        number < self.touched() && self.place(arena, arena.locate(place).0, number) == place
+    }
+
     /// Takes a free chunk. Its mark is 0.
     pub(crate) fn pop(&self, arena: &Arena, id: SlabId) -> Option<Place> {
         let head = self.free_head.load(Relaxed);
@@ -284,6 +291,8 @@ mod tests {
                 assert_eq!((slab.free(), slab.used(), slab.touched()), (0, 52, 52));
                 for place in places {
                     assert_eq!(arena.locate(place).0, SlabId(1));
+                    let behind = Place(place.0 + 1);
+                    assert!(slab.has_used(&arena, place) && !slab.has_used(&arena, behind));
                     mark(&arena, place).store(1, Relaxed);
                     slab.push(&arena, place);
                     assert_eq!(mark(&arena, place).load(Relaxed), 0);
