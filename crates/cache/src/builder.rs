@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex};
 
 use compressed::{Settings, Zone};
@@ -311,6 +311,7 @@ impl Builder {
             gone: CachePadded::default(),
             measure: measures.then(|| Box::new(Measure::new(policy.counts_costs_once()))),
             chores: Mutex::new(chores),
+            is_walked: AtomicBool::new(false),
             work: (Mutex::new(false), Condvar::new()),
         };
         cache.tick();

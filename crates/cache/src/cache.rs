@@ -1,7 +1,7 @@
 //! The cache itself: its parts, and what all operations share.
 
 use std::hash::{BuildHasher, Hasher};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use hot::{Hot, ItemRef};
@@ -53,6 +53,10 @@ pub struct Cache {
     /// Only if costs are measured.
     pub(crate) measure: Option<Box<Measure>>,
     pub(crate) chores: Mutex<Chores>,
+    /// A walk over the hot zone is under way: what moves could come to where it has been. It is
+    /// said before the walk takes the tag that it waits for, so that whoever was not told is
+    /// waited for.
+    pub(crate) is_walked: AtomicBool,
     pub(crate) work: (Mutex<bool>, Condvar),
 }
 

@@ -148,6 +148,10 @@ impl Links for Downward<'_> {
         self.cache.is_still(guard, self.cache.hash(item.key()), place)
     }
 
+    fn may_move(&self) -> bool {
+        Links::may_move(self.cache)
+    }
+
     fn relocate(
         &self,
         guard: &Guard<'_>,

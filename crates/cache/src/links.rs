@@ -53,6 +53,10 @@ impl Links for Cache {
         self.is_still(guard, self.hash(item.key()), place)
     }
 
+    fn may_move(&self) -> bool {
+        !self.is_walked.load(Ordering::Relaxed)
+    }
+
     fn relocate(
         &self,
         guard: &Guard<'_>,

@@ -190,10 +190,16 @@ impl Cache {
         let flushed = self.moment.flush.sequence();
         let era = self.sequence.load(Ordering::Relaxed) / RENUMBER_MUTATIONS;
         let purpose = match flushed {
-            0 if era == chores.renumbered_era => return false,
+            0 if era == chores.renumbered_era => {
+                // A walk to renumber may have been overtaken.
+                chores.walk = None;
+                self.is_walked.store(false, Ordering::Relaxed);
+                return false;
+            }
             0 => Purpose::Renumber(era),
             _ => Purpose::Flush(flushed),
         };
+        self.is_walked.store(true, Ordering::Relaxed);
         let begun = chores.walk.take().filter(|walk| walk.purpose == purpose);
         let mut walk = begun.unwrap_or_else(|| Walk {
             purpose,
@@ -215,6 +221,7 @@ impl Cache {
             Purpose::Flush(flushed) => self.moment.flush.end(flushed),
             Purpose::Renumber(era) => chores.renumbered_era = era,
         }
+        self.is_walked.store(false, Ordering::Relaxed);
         false
     }
 
@@ -263,7 +270,9 @@ impl Cache {
         let mut chores = lock(&self.chores);
         if chores.renumbered_era + 2 <= era {
             let mut cursor = Cursor::default();
+            let was_walked = self.is_walked.swap(true, Ordering::Relaxed);
             while self.walk_some(&mut cursor) {}
+            self.is_walked.store(was_walked, Ordering::Relaxed);
             chores.renumbered_era = era;
         }
     }
@@ -271,6 +280,8 @@ impl Cache {
 
 #[cfg(test)]
 mod tests {
+    use hot::Links;
+
     use crate::cache::Cache;
     use crate::types::Expiry;
 
@@ -283,15 +294,16 @@ mod tests {
         cache.flush(None);
         maintain();
         assert_eq!(cache.stats().items, 1, "the walk waits");
+        assert!(!cache.may_move(), "and nothing moves past it");
         drop(open_at_the_flush);
         let key = cache.hash(b"k");
         let open_at_the_walk = cache.session();
         maintain();
         assert_eq!(cache.stats().items, 0, "walked");
-        assert_ne!(cache.moment.flush.sequence(), 0, "and not over");
+        assert!(cache.moment.flush.sequence() != 0 && !cache.may_move(), "and not over");
         assert!(open_at_the_walk.get(b"k", key).is_none());
         drop(open_at_the_walk);
         maintain();
-        assert_eq!(cache.moment.flush.sequence(), 0, "over");
+        assert!(cache.moment.flush.sequence() == 0 && cache.may_move(), "over");
     }
 }

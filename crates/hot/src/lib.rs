@@ -95,6 +95,10 @@ pub trait Links {
         let _ = (guard, item, place);
         false
     }
+    /// Whether items may move from chunk to chunk. Asked by a thread that is pinned.
+    fn may_move(&self) -> bool {
+        true
+    }
     /// Leads to a copy of an item from now on, as the item is now, if the index still points at
     /// exactly this place. Returns whether it did: then the old place is the caller's. Called
     /// without any lock.

@@ -41,9 +41,11 @@ impl Hot {
     ) -> bool {
         let missing = || {
             let guard = self.epochs.pin();
-            let class = lock(self.class(id));
+            let (class, zone) = (lock(self.class(id)), self.zone());
+            if !zone.slab(slab_id).belongs_to(id) {
+                return 0;
+            }
             let wanted = self.rescues_wanted(&guard, &class, slab_id, links);
-            let zone = self.zone();
             let own = if class.stays(zone, slab_id) { zone.slab(slab_id).free() } else { 0 };
             wanted.saturating_sub(class.free - own)
         };
@@ -106,7 +108,9 @@ impl Hot {
             let mut class = lock(self.class(id));
             // While the lock was let go the slab may have left, and may even have come back.
             let leaves = class.slabs.contains(&slab_id) && slab.is_draining();
-            if !leaves || *next >= slab.touched() || class.staying() == 0 {
+            // Asked for under the guard: a walk that is about to begin waits for it.
+            let may_move = class.staying() > 0 && links.may_move();
+            if !leaves || *next >= slab.touched() || !may_move {
                 return Step::End;
             }
             let numbers = *next..slab.touched().min(*next + LOOK_STEP);
