@@ -31,6 +31,10 @@ const LAYOUTS: [(&str, ChunkLayout); 2] =
     [("inline", ChunkLayout::Inline), ("split", ChunkLayout::Split)];
 /// What an item takes of memory beside key and value, at most.
 const ITEM_BYTES: usize = 160;
+/// Memory that has room for all, at least: each size class takes whole slabs.
+const ROOM_BYTES_MIN: usize = 64 << 20;
+/// Memory that is to be full, at least.
+const FULL_BYTES_MIN: usize = 16 << 20;
 /// Lookups in each round.
 const LOOKUPS: usize = 1_000_000;
 /// Of so many items one is stored anew in each round while memory is full.
@@ -91,9 +95,8 @@ struct Store {
 }
 
 impl Store {
-    /// With so many items, of which each has about so many bytes of memory.
-    fn filled(kind: Kind, layout: ChunkLayout, count: u64, item_bytes: usize) -> Outcome<Self> {
-        let memory_bytes = (count as usize * item_bytes).max(16 << 20);
+    /// With so many items stored in so much memory.
+    fn filled(kind: Kind, layout: ChunkLayout, count: u64, memory_bytes: usize) -> Outcome<Self> {
         let built = Cache::builder().memory_bytes(memory_bytes).layout(layout).build();
         let cache = built.map_err(|error| Failure::Check(error.to_string()))?;
         let mut store = Self { kind, cache, stored: 0 };
@@ -174,9 +177,8 @@ pub fn layouts(scale: &Scale) -> Outcome<Findings> {
     let (mut rows, mut memory) = (Vec::new(), Vec::new());
     for kind in KINDS {
         let count = scale.items((6 << 30) / kind.bytes() as u64) as u64;
-        let roomy = LAYOUTS.map(|(_, layout)| layout);
-        let roomy =
-            roomy.map(|layout| Store::filled(kind, layout, count, kind.bytes() + ITEM_BYTES));
+        let room = (count as usize * (kind.bytes() + ITEM_BYTES)).max(ROOM_BYTES_MIN);
+        let roomy = LAYOUTS.map(|(_, layout)| Store::filled(kind, layout, count, room));
         let [inline, split] = roomy;
         let stores = [inline?, split?];
         for (name, choice) in [("uniform", Choice::Uniform), ("zipfian", Choice::Zipfian)] {
@@ -218,7 +220,8 @@ fn full(
     memory: &mut Vec<Vec<Cell>>,
     beside: &mut Vec<Cell>,
 ) -> Outcome<()> {
-    let filled = |(_, layout)| Store::filled(kind, layout, count, kind.bytes() / 2);
+    let half = (count as usize * kind.bytes() / 2).max(FULL_BYTES_MIN);
+    let filled = |(_, layout)| Store::filled(kind, layout, count, half);
     let [inline, split] = LAYOUTS.map(filled);
     let mut stores = [inline?, split?];
     let bytes = [0, 1].map(|at: usize| {
