@@ -14,10 +14,10 @@
 //! head, and so the mark, the free chunks' links and all that asks for a chunk by its number are
 //! the same for both.
 //!
-//! It is Cavast's separation of keys and values ("Better Hardware-Software Cooperation for
-//! Key-Value Stores"), with what it says of an item first and what is in it behind: who looks at
-//! keys and marks alone, such as the hand, a sweep or a lookup that misses, reads a dense row of
-//! heads, and no value takes part of their lines. What differs: there the two rows grow towards one
+//! It is Cavast's separation of keys and values (Wang, Liu and Chen, "Put an Elephant into a
+//! Fridge", PVLDB 13(9), 2020), with what it says of an item first and what is in it behind: who
+//! looks at keys and marks alone, such as the hand, a sweep or a lookup that misses, reads a dense
+//! row of heads, and no value takes part of their lines. What differs: there the two rows grow towards one
 //! another, and here both grow upwards, since all chunks of a slab have one size and it is known
 //! where the tails begin; that keeps them in the order of the heads, and the first at the start of
 //! a line. As there, an item has three bytes that say where its tail is. Its chunk's number and the
