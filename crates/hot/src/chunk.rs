@@ -17,13 +17,14 @@
 //! It is Cavast's separation of keys and values (Wang, Liu and Chen, "Put an Elephant into a
 //! Fridge", PVLDB 13(9), 2020), with what it says of an item first and what is in it behind: who
 //! looks at keys and marks alone, such as the hand, a sweep or a lookup that misses, reads a dense
-//! row of heads, and no value takes part of their lines. What differs: there the two rows grow towards one
-//! another, and here both grow upwards, since all chunks of a slab have one size and it is known
-//! where the tails begin; that keeps them in the order of the heads, and the first at the start of
-//! a line. As there, an item has three bytes that say where its tail is. Its chunk's number and the
-//! slab's sizes say so too, and that is how whoever lays it out knows; but who reads it would have
-//! to look them up, which is another line where there are many slabs, and would carry two addresses
-//! about for every item, which cost the default layout 3 to 5 % more instructions a request.
+//! row of heads, and no value takes part of their lines. What differs: there the two rows grow
+//! towards one another, and here both grow upwards, since all chunks of a slab have one size and it
+//! is known where the tails begin; that keeps them in the order of the heads, and the first at the
+//! start of a line. As there, an item has three bytes that say where its tail is. Its chunk's
+//! number and the slab's sizes say so too, and that is how whoever lays it out knows; but who reads
+//! it would have to look them up, which is another line where there are many slabs, and would carry
+//! two addresses about for every item, which cost the default layout 3 to 5 % more instructions a
+//! request.
 //!
 //! What it costs: those three bytes and one more ([`TailWord`]); the bytes of the head behind
 //! header and key, which stay empty, or behind the header if the key does not fit there, since a

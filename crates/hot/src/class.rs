@@ -270,9 +270,9 @@ impl Class {
         }
     }
 
-    /// Whether a slab is one of those that stay.
+    /// Whether a slab belongs to the class, and stays there.
     pub(crate) fn stays(&self, zone: Zone<'_>, id: SlabId) -> bool {
-        self.slabs.contains(&id) && !zone.slab(id).is_draining()
+        zone.slab(id).belongs_to(self.id) && !zone.slab(id).is_draining()
     }
 
     /// The slab that the hand has left alone for longest, of those that stay: the one it comes to

@@ -60,9 +60,9 @@ impl Hot {
         loop {
             let place = {
                 let guard = self.epochs.pin();
-                let class = lock(self.class(id));
+                let _class = lock(self.class(id));
                 // While the lock was let go the slab may have left, and may even have come back.
-                if !class.slabs.contains(&slab_id) || !slab.is_draining() {
+                if !slab.belongs_to(id) || !slab.is_draining() {
                     return;
                 }
                 let places = (next..slab.touched())

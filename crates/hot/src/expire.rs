@@ -96,7 +96,7 @@ impl Hot {
         {
             // The class's lock keeps the slab from changing hands.
             let mut class = lock(self.class(slab.class()));
-            let owned = class.slabs.contains(&id);
+            let owned = slab.belongs_to(class.id);
             let touched = if owned { slab.touched() } else { 0 };
             if sweep.chunk == 0 {
                 // What is published from here on is noted behind this.

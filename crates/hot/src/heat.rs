@@ -17,7 +17,7 @@
 //! the thread has asked memory for. A hit that another one overwrites is not counted; one in so
 //! many is anyway.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use memory::{Arena, Place, SlabId};
@@ -34,8 +34,6 @@ const HOT_COLUMNS: usize = 1;
 /// Of a column a chunk takes this part at the most: larger ones have no neighbours there, and stay
 /// where they are.
 const CHUNK_SHARE: usize = 4;
-/// In `Heat::hits`: the slab does not belong to the hot zone.
-const AWAY: u32 = u32::MAX;
 
 /// How items move to their columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +97,7 @@ pub(crate) struct Counters {
 pub(crate) struct Heat {
     pub(crate) settings: Repartition,
     columns: Columns,
-    /// By slab: sampled hits since its last pass, or [`AWAY`].
+    /// By slab: sampled hits since its last pass.
     hits: Box<[AtomicU32]>,
     pub(crate) counters: Counters,
 }
@@ -122,7 +120,7 @@ impl Heat {
         Self {
             settings,
             columns: Columns::new(arena.slab_bytes(), &settings.geometry, HOT_COLUMNS),
-            hits: (0..arena.reserved_slabs()).map(|_| AtomicU32::new(AWAY)).collect(),
+            hits: (0..arena.reserved_slabs()).map(|_| AtomicU32::new(0)).collect(),
             counters: Counters::default(),
         }
     }
@@ -130,19 +128,11 @@ impl Heat {
     /// The slab has come to a class: everything in it is cold.
     pub(crate) fn adopt(&self, arena: &Arena, id: SlabId, chunks: u32) {
         (0..words(chunks)).for_each(|at| word(arena, id, chunks, at).store(0, Relaxed));
-        // Release: partner is the acquire in `is_owned`.
-        self.hits[id.0 as usize].store(0, Release);
     }
 
-    /// The slab leaves its class.
+    /// The slab leaves its class: no pass is due any more.
     pub(crate) fn disown(&self, id: SlabId) {
-        self.hits[id.0 as usize].store(AWAY, Relaxed);
-    }
-
-    /// Whether the slab belongs to some class. To which, who asks looks up behind this.
-    pub(crate) fn is_owned(&self, id: SlabId) -> bool {
-        // Acquire: partner is the release in `adopt`, before which the slab's class was written.
-        self.hits[id.0 as usize].load(Acquire) != AWAY
+        self.hits[id.0 as usize].store(0, Relaxed);
     }
 
     /// Whether a chunk that begins there lies in the columns for hot items.
@@ -156,13 +146,12 @@ impl Heat {
         let Repartition { pass_hits, pass_chunks, .. } = self.settings;
         let share = || slab.chunks().checked_div(pass_chunks).unwrap_or(0);
         let is_small = CHUNK_SHARE * slab.cut().bytes <= self.columns.column_bytes();
-        hits != AWAY && hits >= pass_hits.max(1) && hits >= share() && is_small
+        hits >= pass_hits.max(1) && hits >= share() && is_small
     }
 
     /// A pass over the slab begins. Under the lock of its class.
     pub(crate) fn begin_pass(&self, id: SlabId) {
-        // Release: partner is the acquire in `is_owned`, as in `adopt`.
-        self.hits[id.0 as usize].store(0, Release);
+        self.hits[id.0 as usize].store(0, Relaxed);
         self.counters.passes.fetch_add(1, Relaxed);
     }
 
@@ -190,8 +179,7 @@ impl Heat {
         let (id, number) = (arena.locate(place).0, slab.number(arena, place));
         change(arena, id, slab.chunks(), number, Sixteen::heated);
         let hits = &self.hits[id.0 as usize];
-        // Release: partner is the acquire in `is_owned`; who holds a chunk has seen the adoption.
-        hits.store((hits.load(Relaxed) + 1).min(AWAY - 1), Release);
+        hits.store(hits.load(Relaxed).saturating_add(1), Relaxed);
     }
 
     /// An item moved from one chunk to another of its class, and its temperature with it; what was
@@ -302,12 +290,12 @@ mod tests {
         let id = SlabId(1);
         let slab = &slabs[1];
         slab.adopt(ClassId(0), Cut::new(20_000, ChunkLayout::Inline), 104, 0);
-        assert!(!heat.is_owned(id) && !heat.is_due(id, slab));
+        assert!(!heat.is_due(id, slab));
         heat.adopt(&arena, id, 104);
         let [one, other] = [0, 103].map(|number| slab.place(&arena, id, number));
         for hits in 0..11 {
             // One for ten chunks is ten.
-            assert_eq!((heat.is_owned(id), heat.is_due(id, slab)), (true, hits >= 10));
+            assert_eq!(heat.is_due(id, slab), hits >= 10);
             heat.hit(&arena, slab, one);
         }
         assert!(heat.is_due(id, slab));
@@ -320,7 +308,9 @@ mod tests {
         assert_eq!(taken, [Sixteen::default().with(7, 5)], "halved");
         heat.begin_pass(id);
         assert!(!heat.is_due(id, slab));
+        (0..20).for_each(|_| heat.hit(&arena, slab, one));
+        assert!(heat.is_due(id, slab));
         heat.disown(id);
-        assert!(!heat.is_owned(id) && !heat.is_due(id, slab));
+        assert!(!heat.is_due(id, slab));
     }
 }

@@ -203,7 +203,7 @@ impl Hot {
         let (chunks, touched) = (slab.chunks(), slab.touched());
         for begin in (0..words(chunks)).step_by(WORDS_STEP) {
             let class = lock(self.class(slab.class()));
-            if !self.is_in(heat, &class, id) || slab.chunks() != chunks {
+            if !class.stays(self.zone(), id) || slab.chunks() != chunks {
                 return None;
             }
             if begin == 0 {
@@ -226,7 +226,7 @@ impl Hot {
                 break;
             }
             let class = lock(self.class(slab.class()));
-            if !self.is_in(heat, &class, id) {
+            if !class.stays(self.zone(), id) {
                 return None;
             }
             let is_empty =
@@ -234,13 +234,6 @@ impl Hot {
             empty.extend(numbers.filter(is_empty));
         }
         Some(empty)
-    }
-
-    /// Whether the slab belongs to the class, whose lock the caller holds, and stays there.
-    fn is_in(&self, heat: &Heat, class: &Class, id: SlabId) -> bool {
-        let slab = &self.slabs[id.0 as usize];
-        // In this order: whose it is from now on was written before that it is anybody's.
-        heat.is_owned(id) && slab.class() == class.id && !slab.is_draining()
     }
 
     /// Moves some of what is to change places.
@@ -312,7 +305,7 @@ impl Hot {
     ) -> Option<((ItemRef<'g>, ItemRef<'g>), Taken)> {
         let id = self.arena.locate(cold).0;
         let mut class = lock(self.class(self.slabs[id.0 as usize].class()));
-        if !self.is_in(heat, &class, id) {
+        if !class.stays(self.zone(), id) {
             return None;
         }
         let warm = self.movable(heat, guard, &mut class, warm, links)?;

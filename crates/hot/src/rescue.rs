@@ -107,7 +107,7 @@ impl Hot {
         let (item, place, chunk) = {
             let mut class = lock(self.class(id));
             // While the lock was let go the slab may have left, and may even have come back.
-            let leaves = class.slabs.contains(&slab_id) && slab.is_draining();
+            let leaves = slab.belongs_to(id) && slab.is_draining();
             // Asked for under the guard: a walk that is about to begin waits for it.
             let may_move = class.staying() > 0 && links.may_move();
             if !leaves || *next >= slab.touched() || !may_move {

@@ -431,7 +431,7 @@ impl Hot {
             let end = {
                 let mut class = lock(self.class(id));
                 // While the lock was let go the slab may have left, and may even have come back.
-                if !class.slabs.contains(&slab_id) || !slab.is_draining() {
+                if !slab.belongs_to(id) || !slab.is_draining() {
                     return;
                 }
                 let touched = slab.touched();
@@ -496,7 +496,7 @@ impl Hot {
             }
             // The class's lock keeps the slab from changing hands under the walk.
             let class = lock(self.class(slab.class()));
-            let owned = class.slabs.contains(&slab_id);
+            let owned = slab.belongs_to(class.id);
             let touched = if owned { slab.touched() } else { 0 };
             while left > 0 && cursor.chunk < touched {
                 let place = slab.place(&self.arena, slab_id, cursor.chunk);
