@@ -2,8 +2,8 @@
 //!
 //! A new item is prepared outside any lock from the one that was found, and entered only if that
 //! one is still there with the same expiry and number, and nothing was flushed in between;
-//! otherwise it is prepared anew from what is there then. Only an expiry that the item has room
-//! for is changed in place, under the same lock; one in the past is a removal there.
+//! otherwise it is prepared anew from what is there then. Only an expiry at a whole second that the
+//! item has room for is changed in place, under the same lock; one in the past is a removal there.
 
 use std::sync::atomic::Ordering;
 
@@ -17,6 +17,7 @@ use crate::session::Session;
 use crate::store::{Draft, Entered};
 use crate::types::{
     Arithmetic, Condition, Counted, Expiry, Refusal, Remove, Removed, Side, Store, Stored,
+    expiry_of,
 };
 
 /// The most digits of a number in 64 bits.
@@ -25,7 +26,7 @@ const DIGITS_MAX: usize = 20;
 /// What an item was when a change was prepared from it.
 pub(crate) struct Seen<'g> {
     pub(crate) found: Found<'g>,
-    expiry: u32,
+    expiry: Expiry,
     sequence: u32,
     flushes: u64,
 }
@@ -63,7 +64,7 @@ impl<'c> Session<'c> {
             // Before the item is looked at: a flush from here on must be noticed.
             let flushes = self.cache.moment.flush.settled_count();
             if let Some(found) = self.find_present(key, hash) {
-                let (expiry, sequence) = (found.item.expiry(), found.item.sequence());
+                let (expiry, sequence) = (expiry_of(found.item), found.item.sequence());
                 return Ok(Some(Seen { found, expiry, sequence, flushes }));
             }
             if !self.raise(key, hash)? {
@@ -91,7 +92,7 @@ impl<'c> Session<'c> {
                 Numbering::Same => self.cache.full_sequence(seen.sequence),
             };
             // After the number was taken: a flush that is not noticed here has a higher one.
-            let unchanged = (old.expiry(), old.sequence()) == (seen.expiry, seen.sequence)
+            let unchanged = (expiry_of(old), old.sequence()) == (seen.expiry, seen.sequence)
                 && self.cache.moment.flush.is_unchanged_since(seen.flushes)
                 && !self.cache.is_gone(old);
             if !unchanged {
@@ -126,10 +127,8 @@ impl<'c> Session<'c> {
                 let Some(expiry) = create else {
                     return Ok(Stored::NotStored);
                 };
-                draft = self.redraft(draft, |fields| Fields {
-                    expiry: expiry.0,
-                    custom_cas: store.new_cas,
-                    ..fields
+                draft = self.redraft(draft, |fields| {
+                    expiry.put_in(Fields { custom_cas: store.new_cas, ..fields })
                 })?;
                 match self.enter(draft, Condition::Absent, 0)? {
                     Entered::Stored(cas, _) => return Ok(Stored::Stored { cas }),
@@ -161,7 +160,7 @@ impl<'c> Session<'c> {
         custom_cas: Option<u64>,
     ) -> Result<Draft<'c>, Refusal> {
         let (old, new) = (seen.found.item, draft.hot.item());
-        let fields = Fields { expiry: seen.expiry, custom_cas, ..old.fields() };
+        let fields = seen.expiry.put_in(Fields { custom_cas, ..old.fields() });
         let value_bytes = old.value_bytes() + new.value_bytes();
         let mut joined = self.cache.reserve_fields(old.key(), draft.hash, &fields, value_bytes)?;
         let (first, second) = match side {
@@ -207,15 +206,15 @@ impl<'c> Session<'c> {
             } else {
                 number.saturating_sub(arithmetic.delta)
             };
-            let expiry = arithmetic.touch.map_or(seen.expiry, |expiry| expiry.0);
+            let expiry = arithmetic.touch.unwrap_or(seen.expiry);
             let custom_cas = arithmetic.new_cas;
-            let fields = Fields { expiry, custom_cas, ..item.fields() };
+            let fields = expiry.put_in(Fields { custom_cas, ..item.fields() });
             let draft = self.number_draft(key, hash, &fields, value, item.value_bytes())?;
             // As memcached, which rewrites a number in place for as long as it fits.
             let fits = draft.hot.item().value_bytes() == item.value_bytes();
             let marks = if fits { Marks::ALL } else { Marks::NEW };
             if let Some(cas) = self.amend(&seen, draft, Numbering::Next, marks) {
-                let (expiry_before, flags) = (Expiry(seen.expiry), fields.flags);
+                let (expiry_before, flags) = (seen.expiry, fields.flags);
                 return Ok(Counted::Value { value, cas, expiry_before, flags, created: false });
             }
         }
@@ -230,12 +229,11 @@ impl<'c> Session<'c> {
         value: u64,
         expiry: Expiry,
     ) -> Result<Option<Counted>, Refusal> {
-        let fields = Fields {
-            expiry: expiry.0,
+        let fields = expiry.put_in(Fields {
             custom_cas: arithmetic.new_cas,
             base64_key: arithmetic.base64_key,
             ..Fields::default()
-        };
+        });
         let draft = self.number_draft(key, hash, &fields, value, 0)?;
         match self.enter(draft, Condition::Absent, 0).map_err(|(_, refusal)| refusal)? {
             Entered::Stored(cas, _) => {
@@ -299,12 +297,15 @@ impl<'c> Session<'c> {
             let item = seen.found.item;
             let touched = self.cache.update_found(&self.guard, hash, &seen.found, || {
                 let is_gone = self.cache.is_gone(item);
-                if is_gone || expiry.is_over(self.cache.now()) {
+                if is_gone || self.cache.is_over(expiry) {
                     return (Fate::Remove, !is_gone);
                 }
-                let has_room = item.set_expiry(expiry.0);
+                if expiry_of(item) == expiry {
+                    return (Fate::Keep, true);
+                }
+                let has_room = expiry.early_ms == 0 && item.set_expiry(expiry.second);
                 if has_room {
-                    self.cache.hot.note_expiry(seen.found.place(), expiry.0);
+                    self.cache.hot.note_expiry(seen.found.place(), expiry.second);
                 }
                 (Fate::Keep, has_room)
             });
@@ -312,11 +313,11 @@ impl<'c> Session<'c> {
                 return Ok(Some(seen.found));
             }
             // Gone meanwhile, or without room for an expiry: then it moves to a chunk with room.
-            let fields = Fields { expiry: expiry.0, expiry_reserved: true, ..item.fields() };
+            let fields = expiry.put_in(Fields { expiry_reserved: true, ..item.fields() });
             let draft = self.copy_with(key, hash, &fields, &seen)?;
             let _ = self.amend(&seen, draft, Numbering::Same, Marks::ALL);
             // If another change came between, the next turn sees it; if not, it finds the copy,
-            // which has room.
+            // which has room, or has it already.
         }
     }
 
@@ -373,9 +374,12 @@ impl<'c> Session<'c> {
                 return Ok(Removed::Exists);
             }
             let old = item.fields();
-            let (flags, expiry) = if remove.drop_value { (0, 0) } else { (old.flags, old.expiry) };
-            let expiry = remove.touch.map_or(expiry, |expiry| expiry.0);
-            let fields = Fields { flags, expiry, custom_cas: remove.new_cas, ..old };
+            let (flags, expiry) = match remove.drop_value {
+                true => (0, Expiry::NEVER),
+                false => (old.flags, seen.expiry),
+            };
+            let expiry = remove.touch.unwrap_or(expiry);
+            let fields = expiry.put_in(Fields { flags, custom_cas: remove.new_cas, ..old });
             let draft = if remove.drop_value {
                 self.cache.reserve_fields(key, hash, &fields, 0)?
             } else {

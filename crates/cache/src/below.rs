@@ -36,7 +36,7 @@ use crate::item::Item;
 use crate::places::Fate;
 use crate::session::Session;
 use crate::stats::CompressedStats;
-use crate::types::Refusal;
+use crate::types::{Refusal, expiry_below};
 
 /// Bytes of values from below that a session should hold at most: then it had better end.
 const ROWS_BYTES_MAX: usize = 1 << 20;
@@ -307,6 +307,9 @@ impl Session<'_> {
         let now = self.cache.now();
         self.lower.with_reader(below, |reader| {
             below.zone.walk(&self.guard, cursor, leaves_max, now, reader, |record, _| {
+                if self.cache.is_over(expiry_below(&record.fields)) {
+                    return;
+                }
                 let fields = hot_fields(&record.fields);
                 let mark = record.fields.mark;
                 let row = Row { key: record.key, value: record.value, fields, mark };
@@ -322,7 +325,8 @@ impl Session<'_> {
         };
         let now = self.cache.now();
         self.lower.with_reader(below, |reader| {
-            below.zone.peek(&self.guard, hash.0, key, now, reader).is_some()
+            let hit = below.zone.peek(&self.guard, hash.0, key, now, reader);
+            hit.is_some_and(|hit| !self.cache.is_over(expiry_below(&hit.fields)))
         })
     }
 
@@ -343,6 +347,9 @@ impl Session<'_> {
                 }
                 Trace::None => below.zone.peek(guard, hash.0, key, now, reader)?,
             };
+            if cache.is_over(expiry_below(&hit.fields)) {
+                return None;
+            }
             let row: &Row<'_> = rows.alloc(Row {
                 key: rows.alloc_slice_copy(key),
                 value: rows.alloc_slice_copy(reader.value()),
@@ -422,6 +429,7 @@ pub(crate) fn hot_fields(fields: &compressed::Fields) -> Fields {
     Fields {
         flags: fields.flags,
         expiry: fields.expiry,
+        early_ms: fields.early_ms,
         expiry_reserved: false,
         custom_cas: fields.custom_cas,
         base64_key: fields.base64_key,

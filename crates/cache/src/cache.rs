@@ -18,7 +18,7 @@ use crate::flush::Flush;
 use crate::maintain::Chores;
 use crate::measure::Measure;
 use crate::repartition::Repartition;
-use crate::types::Observer;
+use crate::types::{Expiry, Observer, expiry_of};
 
 /// A cache of keys and values within a memory limit. Shared by reference between threads.
 pub struct Cache {
@@ -121,8 +121,19 @@ impl Cache {
     /// Whether readers no longer get the item: expired or flushed.
     #[inline]
     pub(crate) fn is_gone(&self, item: ItemRef<'_>) -> bool {
-        let expiry = item.expiry();
-        (expiry != 0 && expiry <= self.now()) || self.is_flushed(item)
+        // Most items have no expiry, which is 0, or more than a second left: for those this is all.
+        let may_be_over = item.expiry().wrapping_sub(1) <= self.now();
+        (may_be_over && self.is_over(expiry_of(item))) || self.is_flushed(item)
+    }
+
+    /// Whether what expires then is gone. The clock is only read for what is in its last second,
+    /// and ends within it.
+    pub(crate) fn is_over(&self, expiry: Expiry) -> bool {
+        let Expiry { second, early_ms } = expiry;
+        let now = self.now();
+        second != 0
+            && (second <= now
+                || (early_ms != 0 && second == now + 1 && expiry.is_over(self.clock.unix_ms())))
     }
 
     /// Counts an item that a request found gone. That is rare: whoever finds one removes it.

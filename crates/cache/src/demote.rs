@@ -19,7 +19,7 @@ use crate::cache::Cache;
 use crate::expire::Part;
 use crate::snapshot::Snapshot;
 use crate::spill::Spilled;
-use crate::types::{Evicted, Expiry};
+use crate::types::{Evicted, expiry_below};
 
 /// The share of one processor that moving items down may take.
 const MOVE_SHARE_MAX: f64 = 0.25;
@@ -364,7 +364,7 @@ impl Cache {
                 observer.evicted(&Evicted {
                     key: record.key,
                     value_bytes: record.value.len(),
-                    expiry: Expiry(record.fields.expiry),
+                    expiry: expiry_below(&record.fields),
                     fetched: record.fields.mark & FETCHED != 0,
                     idle_seconds: 0,
                     class: 0,

@@ -11,7 +11,7 @@ use crate::item::Item;
 use crate::places::Found;
 use crate::session::Session;
 use crate::store::Entered;
-use crate::types::{Condition, Expiry, Fetch, Lookup, Refusal, Tokens};
+use crate::types::{Condition, Expiry, Fetch, Lookup, Refusal, Tokens, expiry_of};
 
 impl Session<'_> {
     /// The key's item, if it is there, with what `fetch` asks for beside it.
@@ -98,10 +98,10 @@ impl Session<'_> {
         let mark = found.item.mark();
         let now = mark.load(Ordering::Relaxed);
         let stale = now & STALE != 0;
-        let expiry_before = Expiry(found.item.expiry());
+        let expiry_before = expiry_of(found.item);
         let expiry = fetch.touch.filter(|_| fetch.touch_first).unwrap_or(expiry_before);
-        let is_due =
-            fetch.recache_before.is_some_and(|before| expiry != Expiry::NEVER && expiry < before);
+        let before_ms = fetch.recache_before.and_then(Expiry::unix_ms);
+        let is_due = expiry.unix_ms().zip(before_ms).is_some_and(|(ms, before)| ms < before);
         let sent = now & SENT != 0;
         let mut tokens = Tokens { stale, sent, expiry_before, ..Tokens::default() };
         if (stale || is_due) && !tokens.sent {
@@ -123,12 +123,11 @@ impl Session<'_> {
         fetch: &Fetch,
         expiry: Expiry,
     ) -> Result<Option<(Option<Item<'_>>, Tokens)>, Refusal> {
-        let fields = Fields {
-            expiry: expiry.0,
+        let fields = expiry.put_in(Fields {
             custom_cas: fetch.new_cas,
             base64_key: fetch.base64_key,
             ..Fields::default()
-        };
+        });
         let draft = self.cache.reserve_fields(key, hash, &fields, 0)?;
         let mark_bits = if fetch.quiet { SENT } else { SENT | FETCHED };
         match self.enter(draft, Condition::Absent, mark_bits).map_err(|(_, refusal)| refusal)? {

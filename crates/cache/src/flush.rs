@@ -116,8 +116,8 @@ impl Cache {
     pub fn flush(&self, at: Option<Expiry>) {
         self.tick();
         match at {
-            Some(expiry) if expiry != Expiry::NEVER && !expiry.is_over(self.now()) => {
-                self.moment.flush.plan(expiry.0);
+            Some(expiry) if expiry != Expiry::NEVER && !self.is_over(expiry) => {
+                self.moment.flush.plan(expiry.second);
             }
             _ => {
                 self.moment.flush.plan(0);

@@ -5,7 +5,7 @@ use hot::mark::{FETCHED, SENT, STALE, fresh_mark, idle_seconds};
 use crate::below::Row;
 use crate::cache::Cache;
 use crate::places::Found;
-use crate::types::Expiry;
+use crate::types::{Expiry, expiry_in, expiry_of};
 
 /// An item that was found. Readable, without a copy, while its session lives.
 #[derive(Clone, Copy)]
@@ -54,8 +54,8 @@ impl<'s> Item<'s> {
     /// When the item stops being there.
     pub fn expiry(&self) -> Expiry {
         match self.body {
-            Body::Hot(found) => Expiry(found.item.expiry()),
-            Body::Below(row) => Expiry(row.fields.expiry),
+            Body::Hot(found) => expiry_of(found.item),
+            Body::Below(row) => expiry_in(&row.fields),
         }
     }
 

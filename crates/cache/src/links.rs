@@ -9,7 +9,7 @@ use memory::{ClassId, Guard, Place};
 use crate::admit::Left;
 use crate::cache::Cache;
 use crate::places::location_of;
-use crate::types::{Evicted, Expiry};
+use crate::types::{Evicted, expiry_of};
 
 impl Links for Cache {
     fn now(&self) -> u32 {
@@ -83,7 +83,7 @@ impl Cache {
         observer.evicted(&Evicted {
             key: item.key(),
             value_bytes: item.value_bytes(),
-            expiry: Expiry(item.expiry()),
+            expiry: expiry_of(item),
             fetched: mark & FETCHED != 0,
             idle_seconds: idle_seconds(mark, self.now()),
             class: u32::from(class.0) + 1,

@@ -43,6 +43,7 @@ pub(crate) fn fields_below(fields: &Fields, mark: u8) -> compressed::Fields {
     compressed::Fields {
         flags: fields.flags,
         expiry: fields.expiry,
+        early_ms: fields.early_ms,
         custom_cas: fields.custom_cas,
         base64_key: fields.base64_key,
         cost: fields.cost,

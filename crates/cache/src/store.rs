@@ -12,7 +12,7 @@ use crate::cache::Cache;
 use crate::measure::Origin;
 use crate::places::{Fate, Present};
 use crate::session::Session;
-use crate::types::{Attributes, Condition, Refusal, Store, Stored};
+use crate::types::{Attributes, Condition, Expiry, Refusal, Store, Stored, expiry_in, expiry_of};
 
 /// How often a store makes room for a full index before it gives up.
 const INDEX_ROOM_ATTEMPTS: usize = 4;
@@ -193,9 +193,10 @@ impl<'c> Session<'c> {
         let needs_room = matches!(store.condition, Condition::UniqueOrStale(_));
         let draft = match (store.new_cas, needs_room) {
             (None, false) => draft,
-            (custom_cas, expiry_reserved) => {
-                self.redraft(draft, |fields| Fields { custom_cas, expiry_reserved, ..fields })?
-            }
+            (custom_cas, expiry_reserved) => self.redraft(draft, |fields| {
+                let fields = Fields { custom_cas, expiry_reserved, ..fields };
+                if needs_room { whole_second(expiry_in(&fields)).put_in(fields) } else { fields }
+            })?,
         };
         match self.enter(draft, store.condition, 0)? {
             Entered::Stored(cas, cost) => Ok((Stored::Stored { cas }, cost.us())),
@@ -344,7 +345,9 @@ impl<'c> Session<'c> {
                 if let Some(found) = present {
                     let mark = found.item.mark().load(Ordering::Relaxed);
                     mark_bits |= STALE | (mark & SENT);
-                    draft.item().set_expiry(found.item.expiry());
+                    let expiry = whole_second(expiry_of(found.item));
+                    let has_room = draft.item().set_expiry(expiry.second);
+                    debug_assert!(has_room, "room was made before");
                 }
                 None
             }
@@ -374,14 +377,19 @@ impl<'c> Session<'c> {
     }
 }
 
+/// The last whole second up to an expiry: what may get another's expiry in place ends there, a
+/// little early rather than late.
+fn whole_second(expiry: Expiry) -> Expiry {
+    Expiry::at(expiry.second - u32::from(expiry.early_ms != 0))
+}
+
 impl Attributes {
     fn fields(&self) -> Fields {
-        Fields {
+        self.expiry.put_in(Fields {
             flags: self.flags,
-            expiry: self.expiry.0,
             base64_key: self.base64_key,
             cost: Cost::from_us(self.cost_us),
             ..Fields::default()
-        }
+        })
     }
 }

@@ -1,23 +1,82 @@
 //! The words of the cache's API: what can be asked, and what the outcome can be.
 
 pub use hot::Replacement as Policy;
+use hot::{Fields, ItemRef};
 
 use crate::item::Item;
 
-/// When an item stops being there: Unix seconds, or never.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord)]
-pub struct Expiry(pub u32);
+/// When an item stops being there: a millisecond of Unix time, or never.
+///
+/// Whole seconds are what memcached's protocols speak of and what most items have; an item that
+/// ends between two takes four bytes more, and is stored anew when it gets another expiry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Expiry {
+    /// Unix seconds at which the item is over at the latest; 0 never.
+    pub(crate) second: u32,
+    /// It is over so many milliseconds before, 999 at the most.
+    pub(crate) early_ms: u16,
+}
+
+/// Milliseconds in a second.
+pub(crate) const MILLISECONDS: u64 = 1000;
 
 impl Expiry {
     /// The item stays until it is evicted or removed.
-    pub const NEVER: Self = Self(0);
+    pub const NEVER: Self = Self { second: 0, early_ms: 0 };
     /// The item is gone the moment it is stored.
-    pub const PAST: Self = Self(1);
+    pub const PAST: Self = Self::at(1);
 
-    /// Whether an item with this expiry is gone at `now` (Unix seconds).
-    pub fn is_over(self, now: u32) -> bool {
-        self != Self::NEVER && self.0 <= now
+    /// The same in an item's fields.
+    pub(crate) fn put_in(self, fields: Fields) -> Fields {
+        Fields { expiry: self.second, early_ms: self.early_ms, ..fields }
     }
+
+    /// At this Unix second; 0 never.
+    pub const fn at(second: u32) -> Self {
+        Self { second, early_ms: 0 }
+    }
+
+    /// At this Unix millisecond; 0 is in the past like any other, and what lies beyond the last
+    /// second in 32 bits (in 2106) is there.
+    pub fn at_ms(unix_ms: u64) -> Self {
+        let Ok(second @ 1..) = u32::try_from(unix_ms.div_ceil(MILLISECONDS)) else {
+            return if unix_ms == 0 { Self::PAST } else { Self::at(u32::MAX) };
+        };
+        let early_ms = u64::from(second) * MILLISECONDS - unix_ms;
+        Self { second, early_ms: early_ms as u16 }
+    }
+
+    /// The Unix second at which the item is over at the latest; 0 never.
+    pub fn second(self) -> u32 {
+        self.second
+    }
+
+    /// The Unix millisecond at which the item is over; none if never.
+    pub fn unix_ms(self) -> Option<u64> {
+        let ms = u64::from(self.second) * MILLISECONDS;
+        (self != Self::NEVER).then(|| ms - u64::from(self.early_ms))
+    }
+
+    /// Whether an item with this expiry is gone at `unix_ms`.
+    pub fn is_over(self, unix_ms: u64) -> bool {
+        self.unix_ms().is_some_and(|over_ms| over_ms <= unix_ms)
+    }
+}
+
+/// When a hot item is over.
+#[inline]
+pub(crate) fn expiry_of(item: ItemRef<'_>) -> Expiry {
+    Expiry { second: item.expiry(), early_ms: item.early_ms() }
+}
+
+/// When an item with these fields is over.
+pub(crate) fn expiry_in(fields: &Fields) -> Expiry {
+    Expiry { second: fields.expiry, early_ms: fields.early_ms }
+}
+
+/// When an item below is over.
+pub(crate) fn expiry_below(fields: &compressed::Fields) -> Expiry {
+    Expiry { second: fields.expiry, early_ms: fields.early_ms }
 }
 
 /// What is kept with a value.

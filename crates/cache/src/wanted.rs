@@ -18,7 +18,7 @@ use crate::flash_tier::{FlashTier, Links};
 use crate::item::Item;
 use crate::places::Fate;
 use crate::session::Session;
-use crate::types::{Lookup, Refusal};
+use crate::types::{Lookup, Refusal, expiry_below};
 
 /// Reads that one session asks for at most: what more it needs it asks for when these have come.
 const WANTED_MAX: usize = 64;
@@ -209,7 +209,7 @@ impl Session<'_> {
         mut visit: impl FnMut(&Item<'_>),
     ) -> Dumped {
         let Some(tier) = &self.cache.flash else { return Dumped::End };
-        let (now, view) = (self.cache.now(), self.flash.view());
+        let view = self.flash.view();
         let arrived = view.arrived.borrow_mut().pop();
         if arrived.as_ref().is_some_and(|arrived| arrived.pages.is_none()) {
             tier.counters.reads_failed.fetch_add(1, Ordering::Relaxed);
@@ -217,7 +217,7 @@ impl Session<'_> {
         }
         let pages = arrived.as_ref().and_then(|arrived| arrived.pages.as_ref());
         let walked = tier.flash.walk(walk, pages, &Links(self.cache), |record| {
-            if !record.fields.is_expired(now) {
+            if !self.cache.is_over(expiry_below(&record.fields)) {
                 let (fields, mark) = (hot_fields(&record.fields), record.fields.mark);
                 let row = Row { key: record.key, value: record.value, fields, mark };
                 visit(&Item::below(self.cache, &row));
@@ -297,7 +297,7 @@ impl Session<'_> {
             }
         }
         match look {
-            Look::Found(fields) if !fields.is_expired(self.cache.now()) => {
+            Look::Found(fields) if !self.cache.is_over(expiry_below(&fields)) => {
                 let rows = self.lower.rows();
                 let row = rows.alloc(Row {
                     key: rows.alloc_slice_copy(key),

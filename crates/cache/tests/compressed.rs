@@ -153,7 +153,7 @@ fn a_small_cache_gains_from_the_zone_too() {
 #[test]
 fn a_read_from_below_returns_what_was_stored_with_the_value() {
     let mut fixture = Fixture::new();
-    let expiry = Expiry(NOW + 100);
+    let expiry = Expiry::at(NOW + 100);
     let attributes = Attributes { flags: 77, expiry, cost_us: 1000, ..Attributes::default() };
     fixture.put_below(b"k", b"the value", attributes);
     {
@@ -247,7 +247,7 @@ fn values_below_can_be_changed() {
     assert!(matches!(counted, Counted::Value { value: 42, created: false, .. }), "{counted:?}");
 
     fixture.put_below(b"t", b"touched", Attributes::default());
-    let (hash, expiry) = (fixture.cache.hash(b"t"), Expiry(NOW + 10));
+    let (hash, expiry) = (fixture.cache.hash(b"t"), Expiry::at(NOW + 10));
     assert_eq!(fixture.cache.session().touch(b"t", hash, expiry), Ok(true));
     fixture.put_below(b"u", b"got", Attributes::default());
     let hash = fixture.cache.hash(b"u");

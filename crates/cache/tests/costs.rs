@@ -253,7 +253,7 @@ fn an_outlier_counts_a_quarter_beside_what_its_key_had_cost() {
     let fixture = Fixture::new();
     fixture.miss("a:1");
     fixture.clock.advance_us(1000);
-    fixture.cache.set(b"a:1", b"v", Expiry(NOW + 5)).unwrap();
+    fixture.cache.set(b"a:1", b"v", Expiry::at(NOW + 5)).unwrap();
     fixture.clock.advance(10);
     // The miss finds the item expired, and notes what it had cost. Others miss it, too.
     (0..3).for_each(|_| fixture.miss("a:1"));
@@ -319,7 +319,7 @@ fn a_note_is_of_use_for_a_minute() {
 fn the_holder_of_a_win_token_is_timed_from_the_token() {
     let fixture = Fixture::new();
     let (cache, clock) = (&fixture.cache, &fixture.clock);
-    let vivify = Fetch { vivify: Some(Expiry(NOW + 300)), ..Fetch::default() };
+    let vivify = Fetch { vivify: Some(Expiry::at(NOW + 300)), ..Fetch::default() };
     fixture.miss("a:1");
     clock.advance_us(1_000_000);
     assert!(fixture.fetch("a:1", &vivify).won);
@@ -338,8 +338,8 @@ fn the_holder_of_a_win_token_is_timed_from_the_token() {
     fixture.set("a:1");
     assert_eq!(fixture.cost("a:1"), 2000);
     // About to expire.
-    let early = Fetch { recache_before: Some(Expiry(NOW + 900)), ..Fetch::default() };
-    cache.set(b"b:1", b"v", Expiry(NOW + 600)).unwrap();
+    let early = Fetch { recache_before: Some(Expiry::at(NOW + 900)), ..Fetch::default() };
+    cache.set(b"b:1", b"v", Expiry::at(NOW + 600)).unwrap();
     assert!(fixture.fetch("b:1", &early).won);
     assert!(!fixture.fetch("b:1", &early).won);
     clock.advance_us(444);

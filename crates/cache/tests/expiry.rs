@@ -34,7 +34,7 @@ impl Fixture {
     }
 
     fn store(&self, key: &str, bytes: usize, expiry: u32) {
-        let attributes = Attributes { expiry: Expiry(expiry), ..Attributes::default() };
+        let attributes = Attributes { expiry: Expiry::at(expiry), ..Attributes::default() };
         let value = vec![b'v'; bytes];
         self.cache.put(key.as_bytes(), &value, attributes, Condition::Always).unwrap();
     }

@@ -65,7 +65,7 @@ impl Fixture {
 
     /// Stores an item and reads it once, so that it is worth keeping.
     fn store(&self, key: &str, number: u32, expiry: u32) {
-        let attributes = Attributes { expiry: Expiry(expiry), ..Attributes::default() };
+        let attributes = Attributes { expiry: Expiry::at(expiry), ..Attributes::default() };
         self.cache.put(key.as_bytes(), &value(number), attributes, Condition::Always).unwrap();
         assert!(self.has(key));
         if number.is_multiple_of(BEHIND) {

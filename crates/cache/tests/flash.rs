@@ -275,7 +275,7 @@ fn what_reads_cost_divides_the_flash() {
 #[test]
 fn what_expires_soon_is_not_written() {
     let mut fixture = Fixture::shaped(SHAPES[1], 64 << 20);
-    let attributes = Attributes { expiry: Expiry(NOW + 59), ..Attributes::default() };
+    let attributes = Attributes { expiry: Expiry::at(NOW + 59), ..Attributes::default() };
     let names: Vec<_> = (0..2000).map(|number| long(&format!("soon-{number}"))).collect();
     for name in &names {
         fixture.cache.put(name, b"v", attributes, Condition::Always).unwrap();
@@ -357,7 +357,7 @@ fn every_command_works_on_an_item_on_flash() {
         let hash = cache.hash(&long("touched"));
         cache.with_memory(|session| session.touch(&long("touched"), hash, expiry)).unwrap()
     };
-    assert!(touch(Expiry(NOW + 10)));
+    assert!(touch(Expiry::at(NOW + 10)));
     fixture.clock.advance(11);
     assert!(cache.get(&long("touched")).is_none(), "its new time is over");
     assert!(cache.remove(&long("removed")) && cache.get(&long("removed")).is_none());
@@ -424,7 +424,7 @@ fn a_value_of_many_pages_arrives() {
 #[test]
 fn what_expires_or_is_flushed_on_flash_is_gone() {
     let mut fixture = Fixture::new(64 << 20);
-    let expiry = Expiry(NOW + 100);
+    let expiry = Expiry::at(NOW + 100);
     let attributes = Attributes { expiry, ..Attributes::default() };
     fixture.put_on_flash(&long("expires"), b"v", attributes);
     fixture.put_on_flash(&long("flushed"), b"v", Attributes::default());
@@ -446,7 +446,7 @@ fn a_planned_flush_happens_though_the_process_is_killed_before_its_time() {
     for restart in [50, 100, 500] {
         let mut fixture = Fixture::shaped(SHAPES[1], 64 << 20);
         fixture.fill(60_000);
-        fixture.cache.flush(Some(Expiry(NOW + 100)));
+        fixture.cache.flush(Some(Expiry::at(NOW + 100)));
         fixture.clock.advance(restart);
         let mut fixture = fixture.killed();
         if restart < 100 {
@@ -464,9 +464,9 @@ fn a_planned_flush_happens_though_the_process_is_killed_before_its_time() {
 
 #[test]
 fn a_planned_flush_that_another_has_replaced_does_not_happen() {
-    for replacement in [None, Some(Expiry(NOW + 1_000_000))] {
+    for replacement in [None, Some(Expiry::at(NOW + 1_000_000))] {
         let mut fixture = Fixture::shaped(SHAPES[1], 64 << 20);
-        fixture.cache.flush(Some(Expiry(NOW + 100)));
+        fixture.cache.flush(Some(Expiry::at(NOW + 100)));
         fixture.cache.flush(replacement);
         fixture.fill(60_000);
         fixture.clock.advance(500);

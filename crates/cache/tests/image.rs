@@ -194,6 +194,9 @@ fn seed() -> u64 {
 /// Stores items of all kinds, and changes some of them; returns what they are then.
 fn store_at_random(cache: &Cache, random: &mut Xorshift) -> HashMap<Vec<u8>, Wanted> {
     let mut model: HashMap<Vec<u8>, Wanted> = HashMap::new();
+    let [soon, early, later, late] =
+        [5000, 4700, 1_000_000, 999_001].map(|ms| Expiry::at_ms(u64::from(NOW) * 1000 + ms));
+    let expiries = [Expiry::NEVER, soon, early, later, late];
     for step in 0..60_000_u32 {
         let key = key((random.draw() % 40_000) as u32);
         let hash = cache.hash(&key);
@@ -216,7 +219,7 @@ fn store_at_random(cache: &Cache, random: &mut Xorshift) -> HashMap<Vec<u8>, Wan
             _ => {
                 let attributes = Attributes {
                     flags: random.draw() as u32 % 3,
-                    expiry: Expiry([0, NOW + 5, NOW + 1000][random.draw() as usize % 3]),
+                    expiry: expiries[random.draw() as usize % expiries.len()],
                     base64_key: random.chance(0.1),
                     cost_us: [0, 1000, 2000][random.draw() as usize % 3],
                 };
@@ -272,7 +275,7 @@ fn what_comes_back_is_what_was_there(shape: Shape, seed: u64) {
     let now = NOW + 5;
     let (after, restored) = shape.restore(&image, now);
     assert!(restored.is_whole && restored.lost == 0, "{restored:?}");
-    let is_over = |wanted: &Wanted| wanted.attributes.expiry.is_over(now);
+    let is_over = |wanted: &Wanted| wanted.attributes.expiry.is_over(u64::from(now) * 1000);
     let over = model.values().filter(|wanted| is_over(wanted)).count();
     assert!(over > 1000);
     assert_eq!(restored.expired, over as u64);
@@ -324,7 +327,7 @@ fn a_planned_flush_still_happens() {
     let shape = Shape::of(16 * MIB);
     let (before, _) = shape.build(None, NOW);
     put(&before, b"k", b"v", Attributes::default());
-    before.flush(Some(Expiry(NOW + 100)));
+    before.flush(Some(Expiry::at(NOW + 100)));
     let (image, _) = save(&before);
     let head = image_format::open(&image).unwrap();
     let (after, clock) = shape.build(Some(head), NOW + 50);
@@ -345,7 +348,7 @@ fn a_planned_flush_still_happens() {
 fn what_has_an_expiry_does_not_come_back_if_the_clock_went_backwards() {
     let shape = Shape::of(16 * MIB);
     let (before, _) = shape.build(None, NOW);
-    let expires = Attributes { expiry: Expiry(NOW + 1000), ..Attributes::default() };
+    let expires = Attributes { expiry: Expiry::at(NOW + 1000), ..Attributes::default() };
     put(&before, b"expires", b"v", expires);
     put(&before, b"stays", b"v", Attributes::default());
     let (image, _) = save(&before);
@@ -360,7 +363,7 @@ fn what_has_an_expiry_does_not_come_back_if_the_clock_went_backwards() {
 #[test]
 fn what_is_over_or_flushed_is_not_saved() {
     let (before, clock) = Shape::of(16 * MIB).build(None, NOW);
-    let expires = Attributes { expiry: Expiry(NOW + 10), ..Attributes::default() };
+    let expires = Attributes { expiry: Expiry::at(NOW + 10), ..Attributes::default() };
     put(&before, b"expires", b"v", expires);
     put(&before, b"stays", b"v", Attributes::default());
     clock.advance(10);

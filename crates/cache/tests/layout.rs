@@ -41,7 +41,7 @@ fn every_length_is_read_back() {
         for key_bytes in 1..=250 {
             for value_bytes in [0, 1, 2, 7, 8, 30, 63, 64, 65, 100, 127, 128, 129, 250, 400] {
                 let (key, value) = (vec![b'k'; key_bytes], &value[..value_bytes]);
-                let expiry = [Expiry::NEVER, Expiry(NOW + 100)][value_bytes % 2];
+                let expiry = [Expiry::NEVER, Expiry::at(NOW + 100)][value_bytes % 2];
                 let flags = [0, 7][key_bytes / 2 % 2];
                 let attributes = Attributes { flags, expiry, ..Attributes::default() };
                 let stored = cache.put(&key, value, attributes, Condition::Always);

@@ -61,8 +61,11 @@ const KEYS: u64 = 4000;
 const NOW: u32 = 1_800_000_000;
 /// A counter's value is the number of the op that set it times this, plus the increments since.
 const COUNTER_SCALE: u64 = 1_000_000;
-/// Bytes of the record that an op writes: key, op, expiry, filler length.
+/// Bytes of the record that an op writes: key, op, expiry and filler length.
 const RECORD_BYTES: usize = 24;
+/// The part of its last word that is the filler's length; above is the expiry in milliseconds.
+const FILLER_BITS: u32 = 20;
+const FILLER_MASK: u64 = (1 << FILLER_BITS) - 1;
 const NOT_ENDED: u64 = u64::MAX;
 
 /// Which tiers a cache has.
@@ -178,16 +181,17 @@ impl Model {
         assert!(ended >= floor, "key {key}: {what} op {op}, which ended at {ended}; floor {floor}");
     }
 
-    fn check_records(&self, key: u64, value: &[u8], floor: u64, clock: u32) {
+    fn check_records(&self, key: u64, value: &[u8], floor: u64, clock_ms: u64) {
         let mut rest = value;
         let mut last = None;
         while !rest.is_empty() {
             let word = |at: usize| u64::from_le_bytes(rest[at..at + 8].try_into().unwrap());
             let (found_key, op, tail) = (word(0), word(8), word(16));
-            let (expiry, filler) = ((tail >> 32) as u32, tail as u32 as usize);
+            let (expiry_ms, filler) = (tail >> FILLER_BITS, (tail & FILLER_MASK) as usize);
             assert_eq!(found_key, key, "the value of another key");
             assert!(is_filler(op, &rest[RECORD_BYTES..RECORD_BYTES + filler]));
-            assert!(expiry == 0 || expiry > clock, "key {key}: op {op} expired at {expiry}");
+            let is_over = expiry_ms != 0 && expiry_ms <= clock_ms;
+            assert!(!is_over, "key {key}: op {op} was over at {expiry_ms}, read at {clock_ms}");
             if let Some(before) = last {
                 let floor = self.floor_at_begin[op as usize].load(SeqCst);
                 self.check(key, before, floor, "an append behind");
@@ -225,8 +229,8 @@ impl Client<'_> {
         if number.is_multiple_of(40_009) {
             self.flush();
         }
-        if number.is_multiple_of(10_007) {
-            self.clock.advance(1);
+        if number.is_multiple_of(2503) {
+            self.clock.advance_us(250_300);
         }
     }
 
@@ -247,8 +251,12 @@ impl Client<'_> {
         match self.random.below(10) {
             0..=5 => self.read(key),
             6..=8 => {
-                let seconds = self.random.below(4) as u32;
-                self.write(key, Expiry(io::Clock::unix_seconds(self.clock) + seconds));
+                let ms = self.random.below(4000);
+                let expiry = match self.random.below(2) {
+                    0 => Expiry::at(io::Clock::unix_seconds(self.clock) + ms as u32 / 1000),
+                    _ => Expiry::at_ms(io::Clock::unix_ms(self.clock) + ms),
+                };
+                self.write(key, expiry);
             }
             _ => self.remove(key),
         }
@@ -265,7 +273,7 @@ impl Client<'_> {
 
     fn read(&mut self, key: u64) {
         let floor = self.model.floors[key as usize].load(SeqCst);
-        let clock = io::Clock::unix_seconds(self.clock);
+        let clock = io::Clock::unix_ms(self.clock);
         let name = name(key);
         let Some(value) = self.cache.get(&name) else {
             return;
@@ -307,7 +315,8 @@ impl Client<'_> {
         let mut value = Vec::with_capacity(RECORD_BYTES + filler as usize);
         value.extend(key.to_le_bytes());
         value.extend(op.number.to_le_bytes());
-        value.extend((u64::from(expiry.0) << 32 | filler).to_le_bytes());
+        let expiry_ms = expiry.unix_ms().unwrap_or(0);
+        value.extend((expiry_ms << FILLER_BITS | filler).to_le_bytes());
         value.resize(RECORD_BYTES + filler as usize, 0);
         fill(op.number, &mut value[RECORD_BYTES..]);
         value
@@ -376,7 +385,10 @@ impl Client<'_> {
                 self.model.end_without_effect(&op);
             }
         } else {
-            let expiry = Expiry(NOW + (1 << 30));
+            let expiry = match self.random.below(2) {
+                0 => Expiry::at(NOW + (1 << 30)),
+                _ => Expiry::at_ms(u64::from(NOW) * 2000 + self.random.below(3000)),
+            };
             let touched = self.cache.with_memory(|session| session.touch(&name, hash, expiry));
             assert!(matches!(touched, Ok(_) | Err(Refusal::NoMemory)));
         }
@@ -396,7 +408,7 @@ impl Client<'_> {
         let hash = self.cache.hash(&name);
         let fetch = Fetch { vivify: Some(Expiry::NEVER), ..Fetch::default() };
         let floor = self.model.floors[key as usize].load(SeqCst);
-        let clock = io::Clock::unix_seconds(self.clock);
+        let clock = io::Clock::unix_ms(self.clock);
         let value = self.cache.with_memory(|session| {
             let (item, _) = session.fetch(&name, hash, &fetch)?;
             Ok(item.map(|item| item.to_vec()))

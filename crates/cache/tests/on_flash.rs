@@ -34,7 +34,7 @@ fn cache(items: u32, bytes: usize) -> (Cache, Arc<ManualClock>) {
     let builder = Cache::builder().memory_bytes(8 << 20).compress(true).flash(flash);
     let cache = builder.clock(clock.clone()).build().unwrap();
     for number in 0..items {
-        let expiry = if number % 5 == 3 { Expiry(NOW + 100) } else { Expiry::NEVER };
+        let expiry = if number % 5 == 3 { over(number) } else { Expiry::NEVER };
         let attributes = Attributes { flags: number, expiry, ..Attributes::default() };
         cache.put(&key(number), &noise(number, bytes), attributes, Condition::Always).unwrap();
     }
@@ -45,6 +45,11 @@ fn cache(items: u32, bytes: usize) -> (Cache, Arc<ManualClock>) {
 
 fn flash_of(cache: &Cache) -> FlashTierStats {
     cache.stats().flash.unwrap()
+}
+
+/// Within the hundredth second, at its end or a little before.
+fn over(number: u32) -> Expiry {
+    Expiry::at_ms(u64::from(NOW) * 1000 + 100_000 - u64::from(number % 2) * 300)
 }
 
 fn key(number: u32) -> Vec<u8> {

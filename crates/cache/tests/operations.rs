@@ -82,7 +82,7 @@ fn conditions_decide_whether_a_value_is_stored() {
 #[test]
 fn an_item_is_gone_the_second_it_expires() {
     let fixture = Fixture::new();
-    fixture.cache.set(b"k", b"v", Expiry(NOW + 10)).unwrap();
+    fixture.cache.set(b"k", b"v", Expiry::at(NOW + 10)).unwrap();
     fixture.clock.advance(9);
     assert!(fixture.cache.get(b"k").is_some());
     fixture.clock.advance(1);
@@ -97,7 +97,7 @@ fn what_a_request_finds_gone_is_counted_once() {
     let fixture = Fixture::new();
     let cache = &fixture.cache;
     for key in [b"a", b"b"] {
-        cache.set(key, b"v", Expiry(NOW + 10)).unwrap();
+        cache.set(key, b"v", Expiry::at(NOW + 10)).unwrap();
     }
     cache.set(b"c", b"v", Expiry::NEVER).unwrap();
     fixture.clock.advance(10);
@@ -120,11 +120,11 @@ fn a_touch_works_with_and_without_room_for_the_expiry() {
     let (cache, hash) = (&fixture.cache, fixture.cache.hash(b"k"));
     cache.set(b"k", b"v", Expiry::NEVER).unwrap();
     let cas = fixture.cas(b"k");
-    assert_eq!(cache.session().touch(b"k", hash, Expiry(NOW + 5)), Ok(true));
+    assert_eq!(cache.session().touch(b"k", hash, Expiry::at(NOW + 5)), Ok(true));
     assert_eq!(fixture.cas(b"k"), cas, "a touch is no mutation");
-    assert_eq!(cache.session().touch(b"k", hash, Expiry(NOW + 50)), Ok(true));
+    assert_eq!(cache.session().touch(b"k", hash, Expiry::at(NOW + 50)), Ok(true));
     fixture.clock.advance(6);
-    assert_eq!(cache.session().get(b"k", hash).unwrap().expiry(), Expiry(NOW + 50));
+    assert_eq!(cache.session().get(b"k", hash).unwrap().expiry(), Expiry::at(NOW + 50));
     assert_eq!(cache.session().touch(b"k", hash, Expiry::PAST), Ok(true));
     assert_eq!(cache.session().touch(b"k", hash, Expiry::NEVER), Ok(false));
 }
@@ -133,7 +133,7 @@ fn a_touch_works_with_and_without_room_for_the_expiry() {
 fn a_touch_into_the_past_returns_the_item_for_the_last_time() {
     let fixture = Fixture::new();
     let (cache, hash) = (&fixture.cache, fixture.cache.hash(b"k"));
-    for expiry in [Expiry::NEVER, Expiry(NOW + 9)] {
+    for expiry in [Expiry::NEVER, Expiry::at(NOW + 9)] {
         cache.set(b"k", b"v", expiry).unwrap();
         let session = cache.session();
         let item = session.get_and_touch(b"k", hash, Expiry::PAST).unwrap().unwrap();
@@ -147,14 +147,14 @@ fn a_touch_into_the_past_returns_the_item_for_the_last_time() {
 fn append_and_prepend_keep_flags_and_expiry() {
     let fixture = Fixture::new();
     assert_eq!(fixture.concat(b"k", b"x", Side::Back), Stored::NotStored);
-    let attributes = Attributes { flags: 7, expiry: Expiry(NOW + 9), ..Attributes::default() };
+    let attributes = Attributes { flags: 7, expiry: Expiry::at(NOW + 9), ..Attributes::default() };
     fixture.cache.put(b"k", b"mid", attributes, Condition::Always).unwrap();
     assert!(matches!(fixture.concat(b"k", b"-end", Side::Back), Stored::Stored { .. }));
     assert!(matches!(fixture.concat(b"k", b"start-", Side::Front), Stored::Stored { .. }));
     let session = fixture.cache.session();
     let item = session.get(b"k", fixture.cache.hash(b"k")).unwrap();
     assert_eq!(item.contiguous(), Some(&b"start-mid-end"[..]));
-    assert_eq!((item.flags(), item.expiry()), (7, Expiry(NOW + 9)));
+    assert_eq!((item.flags(), item.expiry()), (7, Expiry::at(NOW + 9)));
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn arithmetic_wraps_up_stops_at_zero_and_pads() {
 fn one_of_many_readers_wins_the_token() {
     let fixture = Fixture::new();
     let (cache, hash) = (&fixture.cache, fixture.cache.hash(b"k"));
-    let vivify = Fetch { vivify: Some(Expiry(NOW + 30)), ..Fetch::default() };
+    let vivify = Fetch { vivify: Some(Expiry::at(NOW + 30)), ..Fetch::default() };
     let fetch = |fetch: &Fetch| {
         let session = cache.session();
         let (item, tokens) = session.fetch(b"k", hash, fetch).unwrap();
@@ -192,12 +192,12 @@ fn one_of_many_readers_wins_the_token() {
     assert_eq!(fetch(&vivify), (Some(vec![]), false, false, true));
     fixture.put(b"k", b"v", Condition::Always);
     assert_eq!(fetch(&vivify), (Some(b"v".to_vec()), false, false, false));
-    let stale = Remove { invalidate: true, touch: Some(Expiry(NOW + 30)), ..Remove::default() };
+    let stale = Remove { invalidate: true, touch: Some(Expiry::at(NOW + 30)), ..Remove::default() };
     assert_eq!(cache.session().remove(b"k", hash, &stale), Ok(Removed::Removed));
     assert_eq!(fetch(&vivify), (Some(b"v".to_vec()), true, true, false));
     assert_eq!(fetch(&vivify), (Some(b"v".to_vec()), false, true, true));
-    let recache = Fetch { recache_before: Some(Expiry(NOW + 31)), ..Fetch::default() };
-    cache.set(b"k", b"w", Expiry(NOW + 30)).unwrap();
+    let recache = Fetch { recache_before: Some(Expiry::at(NOW + 31)), ..Fetch::default() };
+    cache.set(b"k", b"w", Expiry::at(NOW + 30)).unwrap();
     assert_eq!(fetch(&recache), (Some(b"w".to_vec()), true, false, false));
     assert_eq!(fetch(&recache), (Some(b"w".to_vec()), false, false, true));
 }
@@ -205,7 +205,7 @@ fn one_of_many_readers_wins_the_token() {
 #[test]
 fn a_late_store_leaves_the_item_stale() {
     let fixture = Fixture::new();
-    fixture.cache.set(b"k", b"new", Expiry(NOW + 30)).unwrap();
+    fixture.cache.set(b"k", b"new", Expiry::at(NOW + 30)).unwrap();
     let cas = fixture.cas(b"k");
     assert_eq!(fixture.put(b"k", b"x", Condition::UniqueOrStale(cas + 1)), Stored::Exists);
     let stored = fixture.put(b"k", b"late", Condition::UniqueOrStale(cas - 1));
@@ -213,7 +213,7 @@ fn a_late_store_leaves_the_item_stale() {
     let session = fixture.cache.session();
     let item = session.peek(b"k", fixture.cache.hash(b"k")).unwrap();
     assert_eq!((item.contiguous(), item.stale()), (Some(&b"late"[..]), true));
-    assert_eq!(item.expiry(), Expiry(NOW + 30));
+    assert_eq!(item.expiry(), Expiry::at(NOW + 30));
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn a_flush_takes_what_was_there_and_nothing_else() {
     while cache.maintain() {}
     assert_eq!(cache.stats().items, 1);
     assert!(cache.get(&1_u32.to_le_bytes()).is_some());
-    cache.flush(Some(Expiry(NOW + 2)));
+    cache.flush(Some(Expiry::at(NOW + 2)));
     cache.set(&2_u32.to_le_bytes(), b"new", Expiry::NEVER).unwrap();
     fixture.clock.advance(1);
     assert!(cache.get(&1_u32.to_le_bytes()).is_some());
@@ -361,7 +361,7 @@ fn a_cost_stays_with_its_item_through_every_change_that_keeps_the_value() {
     assert!(matches!(fixture.concat(b"k", b"0", Side::Back), Stored::Stored { .. }));
     assert_eq!(cost_of(&fixture, b"k"), Some(1234));
     let hash = fixture.cache.hash(b"k");
-    assert!(fixture.cache.session().touch(b"k", hash, Expiry(NOW + 60)).unwrap());
+    assert!(fixture.cache.session().touch(b"k", hash, Expiry::at(NOW + 60)).unwrap());
     assert_eq!(cost_of(&fixture, b"k"), Some(1234));
     // A value of its own has a cost of its own.
     fixture.put(b"k", b"new", Condition::Unique(fixture.cas(b"k")));

@@ -208,7 +208,7 @@ fn without_eviction_an_order_is_not_kept() {
         let cache = Cache::builder().memory_bytes(2 << 20).policy(policy).evict(false);
         let cache = cache.clock(clock.clone()).build().unwrap();
         let attributes = |cost_us| Attributes {
-            expiry: Expiry(1_800_000_005),
+            expiry: Expiry::at(1_800_000_005),
             cost_us,
             ..Attributes::default()
         };

@@ -88,7 +88,7 @@ type Known = (Vec<u8>, u32, u32, u32, u64);
 fn known(cache: &Cache, key: &str) -> Option<Known> {
     let session = cache.session();
     let item = session.peek(key.as_bytes(), cache.hash(key.as_bytes()))?;
-    Some((item.to_vec(), item.flags(), item.expiry().0, item.cost_us(), item.cas()))
+    Some((item.to_vec(), item.flags(), item.expiry().second(), item.cost_us(), item.cas()))
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn hot_items_come_to_lie_in_the_hot_columns_and_are_what_they_were() {
         for number in 0..KEYS {
             let attributes = Attributes {
                 flags: (number % 3) as u32,
-                expiry: Expiry(if number % 4 == 0 { NOW + 1_000_000 } else { 0 }),
+                expiry: Expiry::at(if number % 4 == 0 { NOW + 1_000_000 } else { 0 }),
                 cost_us: (number % 5) as u32 * 100,
                 ..Attributes::default()
             };
@@ -165,7 +165,7 @@ fn random_steps(index: IndexKind, seed: u64) {
             0..8 => {
                 let expiry =
                     if random.below(3) == 0 { now + 1 + random.below(20) as u32 } else { 0 };
-                let attributes = Attributes { expiry: Expiry(expiry), ..Attributes::default() };
+                let attributes = Attributes { expiry: Expiry::at(expiry), ..Attributes::default() };
                 let bytes = if random.below(50) == 0 { 200_000 } else { random.below(600) };
                 let mut stored = step.to_le_bytes().to_vec();
                 stored.resize(8 + bytes as usize, step as u8);
@@ -181,7 +181,7 @@ fn random_steps(index: IndexKind, seed: u64) {
                 let expiry = now + 1 + random.below(20) as u32;
                 let is_there = model.get(&number).is_some_and(|it| it.1 == 0 || it.1 > now);
                 let session = cache.session();
-                let touched = session.touch(name.as_bytes(), hash, Expiry(expiry));
+                let touched = session.touch(name.as_bytes(), hash, Expiry::at(expiry));
                 assert_eq!(touched, Ok(is_there));
                 if let Some(found) = model.get_mut(&number).filter(|_| is_there) {
                     found.1 = expiry;
@@ -295,7 +295,7 @@ fn a_session_that_stays_open_keeps_what_it_saw_and_chunks_are_not_lost() {
 #[test]
 fn what_is_expired_is_removed_on_the_way() {
     let fixture = Fixture::new(most_aggressive(), |builder| builder.evict(false));
-    let attributes = Attributes { expiry: Expiry(NOW + 5), ..Attributes::default() };
+    let attributes = Attributes { expiry: Expiry::at(NOW + 5), ..Attributes::default() };
     (0..4000).for_each(|number| fixture.put(&key(number), &value(number), attributes));
     for number in (0..4000).step_by(7) {
         fixture.cache.get(key(number).as_bytes()).unwrap();

@@ -122,7 +122,11 @@ fn all_that_fits_is_there_after_a_clean_stop_with_all_that_belongs_to_it() {
     let before = Fixture::new(64 << 20);
     let attributes = |number: u32| Attributes {
         flags: number,
-        expiry: if number.is_multiple_of(2) { Expiry::NEVER } else { Expiry(NOW + 100 + number) },
+        expiry: if number.is_multiple_of(2) {
+            Expiry::NEVER
+        } else {
+            Expiry::at(NOW + 100 + number)
+        },
         cost_us: number * 1000,
         ..Attributes::default()
     };
@@ -181,7 +185,7 @@ fn the_compressed_zone_is_saved_too() {
 fn what_is_over_or_too_long_is_not_saved() {
     let before = Fixture::new(32 << 20);
     let cache = &before.cache;
-    let expires = Attributes { expiry: Expiry(NOW + 10), ..Attributes::default() };
+    let expires = Attributes { expiry: Expiry::at(NOW + 10), ..Attributes::default() };
     cache.put(b"expires", b"v", expires, Condition::Always).unwrap();
     cache.put(b"long", &noise(1, 500_000), Attributes::default(), Condition::Always).unwrap();
     cache.put(b"kept", b"v", Attributes::default(), Condition::Always).unwrap();

@@ -1,13 +1,13 @@
 //! What is packed: an item as a record, and how it lies among the rows of a block.
 //!
 //! ```text
-//!   +-----------+-------+--------------+-------+--------+--------+------+------+-----+---------+
-//!   | key bytes | shape | value bytes  | flags | expiry | custom | cost | mark | key | value   |
-//!   | u8        | u8    | LEB128, 1..5 | u32   | u32    | u64    | u16  | u8   |     | or none |
-//!   +-----------+-------+--------------+-------+--------+--------+------+------+-----+---------+
-//!                                       fields that are there only when they are not default
+//!   +-------+-------+--------------+-------+--------+--------+------+------+-------+-----+-------+
+//!   | key   | shape | value bytes  | flags | expiry | custom | cost | mark | early | key | value |
+//!   | bytes | u8    | LEB128, 1..5 | u32   | u32    | u64    | u16  | u8   | u16   |     | or no |
+//!   +-------+-------+--------------+-------+--------+--------+------+------+-------+-----+-------+
+//!                                    fields that are there only when they are not default
 //!
-//!   shape   0 flags   1 expiry   2 custom CAS   3 cost   4 mark   5 base64 key   6 long
+//!   shape   0 flags   1 expiry   2 custom CAS   3 cost   4 mark   5 base64 key   6 long   7 early
 //! ```
 //!
 //! Three bytes for an item without fields, which compress to almost nothing because they repeat. A
@@ -20,7 +20,7 @@ use policy::cost::Cost;
 pub const KEY_BYTES_MAX: usize = u8::MAX as usize;
 
 /// The most bytes that a row has beside key and value: sizes, shape and all fields.
-pub const ROW_HEAD_BYTES_MAX: usize = 2 + VALUE_SIZE_BYTES_MAX + 4 + 4 + 8 + 2 + 1;
+pub const ROW_HEAD_BYTES_MAX: usize = 2 + VALUE_SIZE_BYTES_MAX + 4 + 4 + 8 + 2 + 1 + 2;
 const VALUE_SIZE_BYTES_MAX: usize = 5;
 
 const SHAPE_FLAGS: u8 = 1 << 0;
@@ -30,7 +30,7 @@ const SHAPE_COST: u8 = 1 << 3;
 const SHAPE_MARK: u8 = 1 << 4;
 const SHAPE_BASE64: u8 = 1 << 5;
 const SHAPE_LONG: u8 = 1 << 6;
-const SHAPE_KNOWN: u8 = (1 << 7) - 1;
+const SHAPE_EARLY: u8 = 1 << 7;
 
 /// What is kept beside key and value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -39,6 +39,8 @@ pub struct Fields {
     pub flags: u32,
     /// Unix seconds at which the item is over; 0 never.
     pub expiry: u32,
+    /// The item is over so many milliseconds before, less than a second's.
+    pub early_ms: u16,
     /// A CAS unique of the client's choice.
     pub custom_cas: Option<u64>,
     /// The client sent the key in base64.
@@ -50,7 +52,8 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// Whether the item is over at `now` (Unix seconds).
+    /// Whether the item is over at `now` (Unix seconds), whatever it is early by: that is for those
+    /// who read it to ask, and no reason to look for it before.
     #[inline]
     pub fn is_expired(&self, now: u32) -> bool {
         self.expiry != 0 && self.expiry <= now
@@ -128,6 +131,10 @@ pub fn write_row_head(
     if fields.base64_key {
         shape |= SHAPE_BASE64;
     }
+    if fields.early_ms != 0 {
+        shape |= SHAPE_EARLY;
+        target.extend_from_slice(&fields.early_ms.to_le_bytes());
+    }
     target[shape_at] = shape;
     target.extend_from_slice(key);
 }
@@ -172,11 +179,8 @@ fn read_row(bytes: &[u8]) -> Option<(Row<'_>, &[u8])> {
     let (&key_bytes, rest) = bytes.split_first()?;
     let (&shape, rest) = rest.split_first()?;
     let (value_bytes, mut rest) = read_size(rest)?;
-    if shape & !SHAPE_KNOWN != 0 {
-        return None;
-    }
     let mut fields = Fields::default();
-    if shape & (SHAPE_KNOWN & !SHAPE_LONG) != 0 {
+    if shape & !SHAPE_LONG != 0 {
         (fields, rest) = read_fields(shape, rest)?;
     }
     let long = shape & SHAPE_LONG != 0;
@@ -215,6 +219,9 @@ fn read_fields(shape: u8, bytes: &[u8]) -> Option<(Fields, &[u8])> {
     if shape & SHAPE_MARK != 0 {
         [fields.mark] = take(&mut rest)?;
     }
+    if shape & SHAPE_EARLY != 0 {
+        fields.early_ms = u16::from_le_bytes(take(&mut rest)?);
+    }
     Some((fields, rest))
 }
 
@@ -232,6 +239,7 @@ mod tests {
         let full = Fields {
             flags: 7,
             expiry: 1_700_000_000,
+            early_ms: 999,
             custom_cas: Some(u64::MAX),
             base64_key: true,
             cost: Cost(u16::MAX),

@@ -44,12 +44,14 @@ struct Item {
 fn item() -> impl Strategy<Value = Item> {
     let tier = prop_oneof![Just(Tier::Hot), Just(Tier::Compressed)];
     let custom_cas = proptest::option::of(any::<u64>());
-    let fields = (any::<u32>(), any::<u32>(), custom_cas, any::<bool>(), any::<u16>(), any::<u8>());
+    let expiry = (any::<u32>(), 0..1000_u16);
+    let fields = (any::<u32>(), expiry, custom_cas, any::<bool>(), any::<u16>(), any::<u8>());
     // Some longer than a block, and some than several.
     let bytes = prop_oneof![50 => 0..2000_usize, 2 => 100_000..600_000_usize];
     (tier, any::<u32>(), any::<u64>(), bytes, fields).prop_map(
         |(tier, note, seed, bytes, (flags, expiry, custom_cas, base64_key, cost, mark))| {
-            let fields = Fields { flags, expiry, custom_cas, base64_key, cost: Cost(cost), mark };
+            let ((expiry, early_ms), cost) = (expiry, Cost(cost));
+            let fields = Fields { flags, expiry, early_ms, custom_cas, base64_key, cost, mark };
             let value = if seed % 2 == 0 { noise(seed, bytes) } else { vec![seed as u8; bytes] };
             Item { tier, note, value, fields }
         },

@@ -210,7 +210,8 @@ impl<'h> Draft<'h> {
     /// The same for a copy of an item: with what the item has now of what may change. Under the
     /// lock of its index table.
     pub fn publish_as(self, item: ItemRef<'_>) -> Place {
-        self.item().set_expiry(item.expiry());
+        // Where it cannot be changed it has not.
+        let _ = self.item().set_expiry(item.expiry());
         let (sequence, mark) = (item.sequence(), item.mark().load(Ordering::Relaxed));
         self.publish_with(sequence, mark, 0)
     }
@@ -294,13 +295,14 @@ mod tests {
         let epochs = Arc::new(Epochs::new());
         let policy = Replacement::CostClock;
         let hot = Hot::new(arena, Arc::clone(&epochs), sizes, layout, policy, 50, 1);
-        for bits in 0..32_u32 {
+        for bits in 0..64_u32 {
             let has = |bit: u32| bits & 1 << bit != 0;
             let fields = Fields {
                 flags: if has(0) { 77 } else { 0 },
                 expiry: if has(1) { 1_800_000_000 } else { 0 },
                 custom_cas: has(2).then_some(u64::MAX - 3),
                 base64_key: has(3),
+                early_ms: if has(5) { 1 } else { 0 },
                 cost: Cost::from_us(if has(4) { 5000 } else { 0 }),
                 ..Fields::default()
             };
@@ -326,7 +328,8 @@ mod tests {
             assert!(to != from && hot.class_at(to) == hot.class_at(from));
             let mark = copied.mark().load(Ordering::Relaxed);
             assert_eq!((mark, copied.sequence()), (fresh_mark(100) | FETCHED, 1234));
-            let expiry = if has(1) { 1_900_000_000 } else { 0 };
+            let is_changed = has(1) && !has(5);
+            let expiry = if is_changed { 1_900_000_000 } else { fields.expiry };
             assert_eq!((copied.expiry(), copied.layout()), (expiry, item.layout()));
             assert_eq!(copied.fields(), Fields { expiry, ..item.fields() });
             assert_eq!((copied.key(), copied.contiguous()), (&b"key"[..], Some(&value[..])));

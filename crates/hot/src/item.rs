@@ -15,8 +15,8 @@ use policy::cost::Cost;
 
 use crate::chunk::{Chunk, TAIL_WORD_AT, TailWord};
 use crate::layout::{
-    Fields, KEY_IS_SPLIT, LONG_CHAINED, Layout, PIECE_IS_SPLIT, SHAPE_BASE64, SHAPE_COST,
-    SHAPE_CUSTOM, SHAPE_EXPIRY, SHAPE_FLAGS, SHAPE_LONG, SHAPE_VALUE,
+    EXTRA_BASE64, EXTRA_EARLY, Fields, KEY_IS_SPLIT, LONG_CHAINED, Layout, PIECE_IS_SPLIT,
+    SHAPE_COST, SHAPE_CUSTOM, SHAPE_EXPIRY, SHAPE_EXTRA, SHAPE_FLAGS, SHAPE_LONG, SHAPE_VALUE,
 };
 use crate::mark::{SENT, STALE};
 
@@ -166,15 +166,36 @@ impl<'a> ItemRef<'a> {
         }
     }
 
-    /// Changes the expiry in place if the item has room for one. Returns whether it has.
+    /// By how many milliseconds the item is over before its expiry. Never changes.
+    pub fn early_ms(&self) -> u16 {
+        (self.extra() & EXTRA_EARLY) as u16
+    }
+
+    /// Changes the expiry in place, to a whole second, if the item has room for one. Returns
+    /// whether it has. An item that is over between two seconds keeps its expiry: readers would
+    /// have to see both words of another at once.
     ///
     /// Only under the lock of the item's index table.
     pub fn set_expiry(&self, expiry: u32) -> bool {
         let (layout, _) = self.shape();
+        if self.early_ms() != 0 {
+            return false;
+        }
         if layout.has(SHAPE_EXPIRY) {
             self.u32_at(layout.expiry_at()).store(expiry, Ordering::Relaxed);
         }
         layout.has(SHAPE_EXPIRY) || expiry == 0
+    }
+
+    /// What is seldom there: see [`Fields::extra`].
+    #[inline]
+    fn extra(&self) -> u32 {
+        let (layout, _) = self.shape();
+        if layout.has(SHAPE_EXTRA) {
+            self.u32_at(layout.extra_at()).load(Ordering::Relaxed)
+        } else {
+            0
+        }
     }
 
     /// The low half of the item's number in the sequence of mutations.
@@ -241,6 +262,7 @@ impl<'a> ItemRef<'a> {
         Fields {
             flags: self.flags(),
             expiry: self.expiry(),
+            early_ms: self.early_ms(),
             expiry_reserved: false,
             custom_cas: self.custom_cas(),
             base64_key: self.base64_key(),
@@ -251,7 +273,7 @@ impl<'a> ItemRef<'a> {
 
     /// Whether the client sent the key in base64.
     pub fn base64_key(&self) -> bool {
-        self.shape().0.has(SHAPE_BASE64)
+        self.extra() & EXTRA_BASE64 != 0
     }
 
     /// Bytes of the value.
@@ -346,6 +368,9 @@ pub(crate) unsafe fn write_header(
             let chained = if layout.is_chained() { LONG_CHAINED } else { 0 };
             let long = layout.value_bytes | chained;
             start.add(layout.long_at()).cast::<u32>().write(long);
+        }
+        if layout.has(SHAPE_EXTRA) {
+            start.add(layout.extra_at()).cast::<u32>().write(fields.extra());
         }
         if layout.is_chained() {
             chunk.value(&layout).cast::<u32>().write_unaligned(layout.piece_bytes);

@@ -1,15 +1,16 @@
 //! How an item lies in its chunk: which fields there are, and where each begins.
 //!
 //! ```text
-//!   0      1       2        4            8        fields that are there only when used
-//!   +------+-------+--------+------------+-------+--------+-------+---------+------+-----+-------+
-//!   | mark | key   | shape  | sequence   | flags | expiry | long  | custom  | cost | key | value |
-//!   | u8   | bytes | u16    | u32        | u32   | u32    | u32   | cas u64 | 3 B  |     |       |
-//!   +------+-------+--------+------------+-------+--------+-------+---------+------+-----+-------+
+//!   0      1       2       4      8       fields that are there only when used
+//!   +------+-------+-------+------+-------+--------+------+-------+--------+------+-----+-------+
+//!   | mark | key   | shape | sequ | flags | expiry | long | extra | custom | cost | key | value |
+//!   | u8   | bytes | u16   | ence | u32   | u32    | u32  | u32   | u64    | 3 B  |     |       |
+//!   +------+-------+-------+------+-------+--------+------+-------+--------+------+-----+-------+
 //!
 //!   mark   see `mark`. A mark of 0: no item
-//!   shape  15 cost   14 custom cas   13 base64 key   12 long   11 expiry   10 flags
+//!   shape  15 cost   14 custom cas   13 extra   12 long   11 expiry   10 flags
 //!          9..0 value bytes, when not long
+//!   extra  10 base64 key   9..0 milliseconds by which the item is over before its expiry
 //!   cost   0 credit, which belongs to the hand   1..2 what the item costs to make again
 //! ```
 //!
@@ -72,11 +73,16 @@ pub(crate) const SHAPE_VALUE: u16 = (1 << 10) - 1;
 pub(crate) const SHAPE_FLAGS: u16 = 1 << 10;
 pub(crate) const SHAPE_EXPIRY: u16 = 1 << 11;
 pub(crate) const SHAPE_LONG: u16 = 1 << 12;
-pub(crate) const SHAPE_BASE64: u16 = 1 << 13;
+pub(crate) const SHAPE_EXTRA: u16 = 1 << 13;
 pub(crate) const SHAPE_CUSTOM: u16 = 1 << 14;
 pub(crate) const SHAPE_COST: u16 = 1 << 15;
 /// From this bit on the shape says which fields there are.
 const SHAPE_FIELDS_SHIFT: u32 = 10;
+
+/// In `extra`: the milliseconds by which the item is over before its expiry.
+pub(crate) const EXTRA_EARLY: u32 = (1 << 10) - 1;
+/// In `extra`: the client sent the key in base64.
+pub(crate) const EXTRA_BASE64: u32 = 1 << 10;
 
 /// Where the key begins, for every combination of the six bits that say which fields there are:
 /// every access to an item needs it.
@@ -85,7 +91,8 @@ const KEY_AT: [u8; 64] = {
     let mut fields = 0;
     while fields < table.len() {
         let shape = (fields as u16) << SHAPE_FIELDS_SHIFT;
-        let short = (shape & (SHAPE_FLAGS | SHAPE_EXPIRY | SHAPE_LONG)).count_ones() as usize;
+        let short =
+            (shape & (SHAPE_FLAGS | SHAPE_EXPIRY | SHAPE_LONG | SHAPE_EXTRA)).count_ones() as usize;
         let custom = (shape & SHAPE_CUSTOM != 0) as usize;
         let cost = (shape & SHAPE_COST != 0) as usize;
         table[fields] = (HEADER_BYTES + 4 * short + 8 * custom + COST_BYTES * cost) as u8;
@@ -108,6 +115,8 @@ pub struct Fields {
     pub flags: u32,
     /// Unix seconds at which the item is over; 0 never.
     pub expiry: u32,
+    /// The item is over so many milliseconds before, 999 at the most.
+    pub early_ms: u16,
     /// Make room for an expiry even if it is 0.
     pub expiry_reserved: bool,
     /// A CAS unique of the client's choice.
@@ -118,6 +127,15 @@ pub struct Fields {
     pub cost: Cost,
     /// Make room for a cost even if it is unknown.
     pub cost_reserved: bool,
+}
+
+impl Fields {
+    /// What is seldom there, in one word; 0 without any of it.
+    #[inline]
+    pub(crate) fn extra(&self) -> u32 {
+        debug_assert!(u32::from(self.early_ms) <= EXTRA_EARLY);
+        u32::from(self.early_ms) | if self.base64_key { EXTRA_BASE64 } else { 0 }
+    }
 }
 
 /// How an item with certain fields, key and value lies in its chunk.
@@ -145,8 +163,8 @@ impl Layout {
         if fields.custom_cas.is_some() {
             shape |= SHAPE_CUSTOM;
         }
-        if fields.base64_key {
-            shape |= SHAPE_BASE64;
+        if fields.extra() != 0 {
+            shape |= SHAPE_EXTRA;
         }
         if fields.cost.is_known() || fields.cost_reserved {
             shape |= SHAPE_COST;
@@ -185,8 +203,12 @@ impl Layout {
         self.expiry_at() + 4 * usize::from(self.has(SHAPE_EXPIRY))
     }
 
-    pub(crate) fn custom_at(&self) -> usize {
+    pub(crate) fn extra_at(&self) -> usize {
         self.long_at() + 4 * usize::from(self.has(SHAPE_LONG))
+    }
+
+    pub(crate) fn custom_at(&self) -> usize {
+        self.extra_at() + 4 * usize::from(self.has(SHAPE_EXTRA))
     }
 
     /// Where the credit stands, and the cost behind it; only of an item that has a cost.
@@ -346,5 +368,9 @@ mod tests {
         };
         assert_eq!(need(&all, 33).1, Need { whole: 160, split: 164 });
         assert_eq!(need(&all, 34).1, Need { whole: 161, split: 64 + 34 + 100 });
+        // One word for both of these.
+        let all = Fields { early_ms: 999, base64_key: true, ..all };
+        assert_eq!(need(&all, 29).1, Need { whole: 160, split: 164 });
+        assert_eq!(need(&all, 30).1, Need { whole: 161, split: 64 + 30 + 100 });
     }
 }

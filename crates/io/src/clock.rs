@@ -1,16 +1,27 @@
-//! The time, in whole seconds of Unix time, as items' expiry is kept, and in microseconds, by which
-//! it is measured how long something took; and a clock that tests move by hand.
+//! The time, in seconds and milliseconds of Unix time, as items' expiry is kept, and in
+//! microseconds, by which it is measured how long something took; and a clock that tests move by
+//! hand.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Microseconds in a second.
 const MICROSECONDS: u64 = 1_000_000;
+/// Milliseconds in a second.
+const MILLISECONDS: u64 = 1000;
+/// Nanoseconds in a second.
+const NANOSECONDS: i64 = 1_000_000_000;
 
 /// Something that knows the time.
 pub trait Clock: Send + Sync {
     /// Seconds since 1970. Never goes backwards.
     fn unix_seconds(&self) -> u32;
+
+    /// Milliseconds since 1970. Never goes backwards, and a second begins in it no later than in
+    /// [`Clock::unix_seconds`]. A clock that knows seconds only counts these.
+    fn unix_ms(&self) -> u64 {
+        u64::from(self.unix_seconds()) * MILLISECONDS
+    }
 
     /// Microseconds since some moment before. Never goes backwards. A clock that knows seconds only
     /// counts these.
@@ -31,8 +42,8 @@ pub trait Clock: Send + Sync {
 /// it, and seconds are all that it is asked for.
 #[derive(Debug)]
 pub struct SystemClock {
-    started_monotonic_seconds: i64,
-    started_unix_seconds: u32,
+    /// What Unix time was ahead of the monotonic clock: seconds, and nanoseconds of one.
+    ahead: libc::timespec,
 }
 
 impl Default for SystemClock {
@@ -45,18 +56,35 @@ impl SystemClock {
     /// Starts at the machine's wall clock.
     pub fn new() -> Self {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        // Unix time in 32 bits, unsigned, lasts until 2106.
-        let started_unix_seconds = u32::try_from(unix.as_secs()).unwrap_or(u32::MAX);
-        let started_monotonic_seconds = read(libc::CLOCK_MONOTONIC_COARSE).tv_sec;
-        Self { started_monotonic_seconds, started_unix_seconds }
+        let monotonic = read(libc::CLOCK_MONOTONIC);
+        let unix_s = i64::try_from(unix.as_secs()).unwrap_or(i64::MAX);
+        let nanoseconds = i64::from(unix.subsec_nanos()) - monotonic.tv_nsec;
+        let ahead = libc::timespec {
+            tv_sec: unix_s - monotonic.tv_sec - i64::from(nanoseconds < 0),
+            tv_nsec: nanoseconds.rem_euclid(NANOSECONDS),
+        };
+        Self { ahead }
+    }
+
+    /// Unix time by one of the monotonic clocks: seconds, and nanoseconds of one.
+    fn unix(&self, clock: libc::clockid_t) -> (u64, u64) {
+        let monotonic = read(clock);
+        let nanoseconds = monotonic.tv_nsec + self.ahead.tv_nsec;
+        let carry = i64::from(nanoseconds >= NANOSECONDS);
+        let seconds = monotonic.tv_sec + self.ahead.tv_sec + carry;
+        (seconds.max(0) as u64, (nanoseconds - carry * NANOSECONDS) as u64)
     }
 }
 
 impl Clock for SystemClock {
     fn unix_seconds(&self) -> u32 {
-        let seconds = read(libc::CLOCK_MONOTONIC_COARSE).tv_sec;
-        let elapsed = seconds - self.started_monotonic_seconds;
-        self.started_unix_seconds.saturating_add(u32::try_from(elapsed).unwrap_or(u32::MAX))
+        // In 32 bits, unsigned, it lasts until 2106.
+        u32::try_from(self.unix(libc::CLOCK_MONOTONIC_COARSE).0).unwrap_or(u32::MAX)
+    }
+
+    fn unix_ms(&self) -> u64 {
+        let (seconds, nanoseconds) = self.unix(libc::CLOCK_MONOTONIC);
+        seconds * MILLISECONDS + nanoseconds / (NANOSECONDS as u64 / MILLISECONDS)
     }
 
     fn monotonic_us(&self) -> u64 {
@@ -108,6 +136,10 @@ impl Clock for ManualClock {
         (self.monotonic_us() / MICROSECONDS) as u32
     }
 
+    fn unix_ms(&self) -> u64 {
+        self.monotonic_us() / (MICROSECONDS / MILLISECONDS)
+    }
+
     fn monotonic_us(&self) -> u64 {
         self.unix_us.load(Ordering::Relaxed)
     }
@@ -116,7 +148,20 @@ impl Clock for ManualClock {
 #[cfg(test)]
 mod tests {
     use super::{Clock, SystemClock};
-    use std::time::Duration;
+    use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+    #[test]
+    fn seconds_and_milliseconds_are_of_one_time() {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
+        let clock = SystemClock::new();
+        let first_ms = clock.unix_ms();
+        assert!(u128::from(first_ms) + 1 >= wall.as_millis(), "{first_ms}, {wall:?}");
+        for _ in 0..10_000 {
+            // The coarse clock is behind by a tick at the most, and never ahead.
+            let (second, ms) = (clock.unix_seconds(), clock.unix_ms());
+            assert!(u64::from(second) * 1000 <= ms && first_ms <= ms, "{second} {ms}");
+        }
+    }
 
     #[test]
     fn a_thread_that_sleeps_does_not_run() {

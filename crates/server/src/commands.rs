@@ -107,13 +107,13 @@ fn expiry(time: ExpiryTime, session: &Session<'_>) -> Expiry {
     match time.resolve(u64::from(session.now())) {
         protocol::Expiry::Never => Expiry::NEVER,
         protocol::Expiry::Past => Expiry::PAST,
-        protocol::Expiry::At(unix_s) => Expiry(u32::try_from(unix_s).unwrap_or(u32::MAX)),
+        protocol::Expiry::At(unix_s) => Expiry::at(u32::try_from(unix_s).unwrap_or(u32::MAX)),
     }
 }
 
 /// How long an item still has, as meta's `t` shows it.
 fn expires_in_s(expiry: Expiry, session: &Session<'_>) -> Option<u64> {
-    (expiry != Expiry::NEVER).then(|| u64::from(expiry.0.saturating_sub(session.now())))
+    (expiry != Expiry::NEVER).then(|| u64::from(expiry.second().saturating_sub(session.now())))
 }
 
 /// What `T` and `N` of a meta request say. Its flags act in the order in which they stand: `t`

@@ -30,7 +30,7 @@ pub fn write_some(
         DumpFormat::Metadump => {
             let expiry = item.expiry();
             let facts = ItemFacts {
-                expiry: (expiry != Expiry::NEVER).then(|| u64::from(expiry.0)),
+                expiry: (expiry != Expiry::NEVER).then(|| u64::from(expiry.second())),
                 accessed: u64::from(now_s.saturating_sub(item.idle_seconds())),
                 cas: item.cas(),
                 fetched: item.fetched(),

@@ -182,7 +182,8 @@ impl Observer for EvictionLog {
             return;
         }
         let (key, fetch) = (key_text(evicted.key), if evicted.fetched { "yes" } else { "no" });
-        let ttl = if evicted.expiry == Expiry::NEVER { -1 } else { i64::from(evicted.expiry.0) };
+        let ttl =
+            if evicted.expiry == Expiry::NEVER { -1 } else { i64::from(evicted.expiry.second()) };
         let (idle, class, bytes) = (evicted.idle_seconds, evicted.class, evicted.value_bytes);
         waiting.push(format!(
             "type=eviction key={key} fetch={fetch} ttl={ttl} la={idle} clsid={class} size={bytes}"

@@ -123,7 +123,7 @@ impl Cache for Engine {
         self.reach(item);
         let ttl_s = item.request.ttl_s;
         let ends_s = STARTED_S.saturating_add(item.request.time_s).saturating_add(ttl_s);
-        let expiry = if ttl_s == 0 { Expiry::NEVER } else { Expiry(ends_s) };
+        let expiry = if ttl_s == 0 { Expiry::NEVER } else { Expiry::at(ends_s) };
         let cost_us = item.request.cost_us;
         let attributes = Attributes { expiry, cost_us, ..Attributes::default() };
         let is_stored = self.cache.put(item.key, item.value, attributes, Condition::Always).is_ok();

@@ -57,6 +57,7 @@ fn fields_of(bits: u32) -> Fields {
         expiry_reserved: bits & 2 != 0,
         custom_cas: (bits & 4 != 0).then_some(u64::MAX - 5),
         base64_key: bits & 8 != 0,
+        early_ms: if bits & 32 != 0 { 999 } else { 0 },
         cost: Cost(if bits & 16 != 0 { 0xabcd } else { 0 }),
         cost_reserved: bits & 16 != 0,
     }
@@ -79,6 +80,7 @@ fn check(chunks: &Chunks, number: usize, layout: Layout, bits: u32, key: &[u8]) 
     assert_eq!((item.expiry(), item.sequence()), (fields.expiry, 0));
     assert_eq!(item.custom_cas(), fields.custom_cas);
     assert_eq!(item.base64_key(), fields.base64_key);
+    assert_eq!(item.early_ms(), fields.early_ms);
     assert_eq!(item.cost(), fields.cost);
     let credit = item.credit().map(|credit| credit.load(Ordering::Relaxed));
     assert_eq!(credit, (bits & 16 != 0).then_some(9));
@@ -91,7 +93,7 @@ fn every_field_is_read_back_as_it_was_written() {
     let chunks = Chunks::new();
     for layout in [ChunkLayout::Inline, ChunkLayout::Split] {
         let cut = Cut::new(CHUNK_BYTES_MAX, layout);
-        for bits in 0..32_u32 {
+        for bits in 0..64_u32 {
             for value_bytes in [0, 1, 1023, 1024, 70_000] {
                 chunks.slab.adopt(ClassId(0), cut, 1, 0);
                 let key = vec![b'k'; 1 + (value_bytes + bits as usize) % KEY_BYTES_MAX];
@@ -111,7 +113,7 @@ fn an_item_takes_as_much_of_its_chunk_as_it_was_said_to_need() {
         let largest = Cut::new(CHUNK_BYTES_MAX, chunk_layout);
         for key_bytes in 1..=KEY_BYTES_MAX {
             for value_bytes in [0, 1, 63, 64, 65, 300] {
-                let bits = (key_bytes % 32) as u32;
+                let bits = (key_bytes % 64) as u32;
                 let layout = Layout::new(&fields_of(bits), key_bytes, value_bytes, largest);
                 let need = largest.bytes_of(layout.need(true)).max(2 * HEAD_BYTES + 1);
                 let cut = Cut::new(need.next_multiple_of(8), chunk_layout);

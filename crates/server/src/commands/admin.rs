@@ -77,7 +77,7 @@ fn flush(context: &Context<'_, '_>, delay: ExpiryTime, noreply: bool, out: &mut 
     }
     context.counters.cmd_flush.one();
     let at = match delay.resolve(u64::from(server.now())) {
-        protocol::Expiry::At(unix_s) => Some(Expiry(u32::try_from(unix_s).unwrap_or(u32::MAX))),
+        protocol::Expiry::At(unix_s) => Some(Expiry::at(u32::try_from(unix_s).unwrap_or(u32::MAX))),
         protocol::Expiry::Never | protocol::Expiry::Past => None,
     };
     server.cache.flush(at);

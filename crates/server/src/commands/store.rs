@@ -307,7 +307,10 @@ fn log(
     let mut room = KeyRoom::default();
     let key = command.key.bytes(&mut room);
     let end = expiry(command.expiry, session);
-    let ttl_s = if end == larder::Expiry::NEVER { 0 } else { end.0.saturating_sub(session.now()) };
+    let ttl_s = match end {
+        larder::Expiry::NEVER => 0,
+        end => end.second().saturating_sub(session.now()),
+    };
     // What was stored is there to look at, with what an append added to; what was not has no class.
     let shape = match status {
         "stored" => watch::shape(session, key, context.server.cache.hash(key)),
