@@ -10,8 +10,7 @@ use super::print;
 use super::settings::find;
 use crate::reload;
 
-const OPENING: &str = "\
-# Options
+const OPENING: &str = r#"# Options
 
 Every option can be an argument, a variable of the environment, or a key of a file. This page is
 made from the table that the program reads them by: `larder --print-options-reference`.
@@ -26,7 +25,7 @@ argument `-l` takes the place of the file's whole list. `--disable-cas=false` ta
   service called larder are not taken for options.
 - **The file** is TOML, given by `--config FILE` or `LARDER_CONFIG`; without it none is read. Keys
   are the long names, in no table. Numbers are numbers or the text that an argument would be
-  (`\"2m\"`), switches are booleans, lists are arrays. An unknown key, a wrong type or a value out of
+  (`"2m"`), switches are booleans, lists are arrays. An unknown key, a wrong type or a value out of
   range is an error with line and column. `larder --check --config FILE` says all of them and ends
   with 0, or with 64 if there are any, without opening or binding anything.
   `larder --print-config` prints a whole file with the values that hold.
@@ -34,7 +33,7 @@ argument `-l` takes the place of the file's whole list. `--disable-cas=false` ta
 SIGHUP reads the file again. What can be changed while it serves is changed, and one line in the
 log says so; the line for any other change says that it needs a restart. A file with an error
 changes nothing.
-";
+"#;
 
 /// The page.
 pub fn page() -> String {
