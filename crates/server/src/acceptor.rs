@@ -99,7 +99,7 @@ impl<'c> Acceptor<'c> {
             return false;
         }
         let is_full =
-            || connections.current.load(Ordering::SeqCst) >= self.server.options.connections_max;
+            || connections.current.load(Ordering::SeqCst) >= self.server.live.connections_max();
         if !is_full() {
             connections.is_paused.store(false, Ordering::SeqCst);
             return false;
@@ -118,7 +118,7 @@ impl<'c> Acceptor<'c> {
     fn admit(&mut self, mut stream: Stream, number: usize) {
         let server = self.server;
         let connections = &server.connections;
-        if connections.current.load(Ordering::Relaxed) >= server.options.connections_max {
+        if connections.current.load(Ordering::Relaxed) >= server.live.connections_max() {
             connections.rejected.fetch_add(1, Ordering::Relaxed);
             // The socket is new, so its buffer takes the line; if not, the close says it too.
             let _ = stream.write(reply::TOO_MANY_CONNECTIONS.as_bytes());

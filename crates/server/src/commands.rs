@@ -27,7 +27,7 @@ use crate::plan::{Action, Payload, Step};
 use crate::server::Server;
 use crate::watch::Log;
 
-pub use admin::VERSION;
+pub use admin::{VERSION, limit_memory};
 pub use store::complete as complete_store;
 
 /// What a command knows beside its request.

@@ -1,8 +1,9 @@
 //! The cache server.
 //!
 //! ```text
-//! main -> options            the command line
+//! main -> options            the command line, the environment, a file
 //!      -> start              sockets, process, threads, signals
+//!         -> reload          what a file of options says now, at SIGHUP
 //!         -> memory_file     what is saved at the end, and read at the start
 //!         -> acceptor        connections come in and are dealt out
 //!         -> worker          one loop per thread
@@ -23,10 +24,12 @@ mod connection;
 mod counters;
 mod dump;
 mod listen;
+mod live;
 mod memory_file;
 mod options;
 mod output;
 mod plan;
+mod reload;
 mod server;
 mod start;
 mod stats;
@@ -34,20 +37,21 @@ mod turn;
 mod watch;
 mod worker;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use options::{Command, UsageError};
+use options::{Command, Given, UsageError};
 
-/// How a command line that cannot be followed ends; `EX_USAGE` of sysexits.h.
+/// How options that cannot be followed end; `EX_USAGE` of sysexits.h.
 const EXIT_USAGE: u8 = 64;
 
 fn main() -> ExitCode {
-    match options::parse(std::env::args().skip(1)) {
-        Ok(Command::Print(text)) => {
+    match given().and_then(|given| Ok((given.read()?, given))) {
+        Ok((Command::Print(text), _)) => {
             print!("{text}");
             ExitCode::SUCCESS
         }
-        Ok(Command::Serve(options)) => match start::serve(*options) {
+        Ok((Command::Serve(settings), given)) => match start::serve(*settings, &given) {
             Ok(()) => ExitCode::SUCCESS,
             Err(text) => {
                 eprintln!("larder: {text}");
@@ -55,8 +59,29 @@ fn main() -> ExitCode {
             }
         },
         Err(UsageError(text)) => {
-            eprintln!("larder: {text}\nlarder --help lists the options");
+            for line in text.lines() {
+                eprintln!("larder: {line}");
+            }
+            eprintln!("larder --help lists the options");
             ExitCode::from(EXIT_USAGE)
         }
     }
+}
+
+/// What the process was started with.
+fn given() -> Result<Given, UsageError> {
+    let text = |word: OsString| {
+        word.into_string()
+            .map_err(|word| UsageError(format!("{} is not UTF-8", word.to_string_lossy())))
+    };
+    let arguments = std::env::args_os().skip(1).map(text).collect::<Result<_, _>>()?;
+    let mut variables = Vec::new();
+    for (name, value) in std::env::vars_os() {
+        // A name that is not UTF-8 is none of ours.
+        let Ok(name) = name.into_string() else { continue };
+        if options::is_variable(&name) {
+            variables.push((name, text(value)?));
+        }
+    }
+    Ok(Given { arguments, variables })
 }

@@ -1,20 +1,39 @@
-//! The command line: memcached's options by their short and long names, and Larder's own.
+//! Options: memcached's by their short and long names, and Larder's own, from the command line,
+//! the environment and a file.
 //!
-//! Every option is declared once, in [`declare`]; this file only knows how a command line is
-//! cut into options and arguments. It follows getopt: `-m64`, `-m 64`, `-vvA`, `--memory-limit=64`,
-//! `--memory-limit 64`, and an unambiguous beginning of a long name.
+//! ```text
+//! arguments, environment, file     each cuts its own form into names and texts
+//!    -> settings                   one layer for each; who goes before whom
+//!       -> kind                    a text is checked and taken over, for all alike
+//!          -> declare              every option, once
+//! help, print, reference           the same table for people, in the order of groups
+//! ```
 
+mod arguments;
 mod declare;
+mod environment;
 mod extended;
+mod file;
+mod groups;
 mod help;
+mod kind;
+mod nearest;
+mod print;
+mod reference;
+mod settings;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ::io::device::ReadMethod;
-use declare::{DECLARATIONS, Declaration, Kind};
+use declare::DECLARATIONS;
 pub use declare::{index_name, layout_name, policy_name};
+pub use environment::is_variable;
+use kind::Act;
 use larder::{CacheGeometry, ChunkLayout, IndexKind, Policy};
+pub use print::current;
 use protocol::Dialect;
+pub use settings::Settings;
+use settings::Source;
 
 /// Everything that can be chosen at the start.
 #[derive(Debug, Clone, PartialEq)]
@@ -142,7 +161,7 @@ impl Default for Options {
             connections_fast: true,
             idle_timeout_s: 0,
             requests_per_event: 0,
-            watcher_bytes_max: 256 << 10,
+            watcher_bytes_max: 0,
             shutdown_allowed: false,
             flush_allowed: true,
             dump_allowed: true,
@@ -184,129 +203,79 @@ impl Options {
     }
 }
 
-/// What a command line asks for.
+/// What the options ask for.
 #[derive(Debug, PartialEq)]
 pub enum Command {
     /// Serve.
-    Serve(Box<Options>),
+    Serve(Box<Settings>),
     /// Print this and exit.
     Print(String),
 }
 
-/// A command line that cannot be followed, in a sentence for the user.
+/// Options that cannot be followed, in sentences for the user, one a line.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UsageError(pub String);
 
-/// Reads a command line, without the program's name.
-pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, UsageError> {
-    let mut options = Options::default();
-    let mut arguments = arguments.into_iter();
-    while let Some(argument) = arguments.next() {
-        let printed = if let Some(long) = argument.strip_prefix("--") {
-            parse_long(&mut options, long, &mut arguments)?
-        } else if let Some(cluster) = argument.strip_prefix('-').filter(|rest| !rest.is_empty()) {
-            parse_cluster(&mut options, cluster, &mut arguments)?
-        } else {
-            return Err(UsageError(format!("unexpected argument: {argument}")));
-        };
-        if let Some(text) = printed {
+/// What the process was started with. The file that it names can be read again.
+#[derive(Debug, Default)]
+pub struct Given {
+    /// The command line, without the program's name.
+    pub arguments: Vec<String>,
+    /// The environment.
+    pub variables: Vec<(String, String)>,
+}
+
+impl Given {
+    /// Reads arguments, environment and file.
+    pub fn read(&self) -> Result<Command, UsageError> {
+        let arguments = arguments::read(&self.arguments)?;
+        if let Some(text) = arguments.printed {
             return Ok(Command::Print(text));
         }
-    }
-    options.check()?;
-    Ok(Command::Serve(Box::new(options)))
-}
-
-/// `--name`, `--name=value` or `--name value`.
-fn parse_long(
-    options: &mut Options,
-    long: &str,
-    arguments: &mut impl Iterator<Item = String>,
-) -> Result<Option<String>, UsageError> {
-    let (name, inline) = match long.split_once('=') {
-        Some((name, value)) => (name, Some(value.to_owned())),
-        None => (long, None),
-    };
-    let declaration = find_long(name)?;
-    if !declaration.takes_value() {
-        // memcached gives --verbose an optional value: its count.
-        let value = inline.unwrap_or_default();
-        return apply(declaration, options, &value);
-    }
-    let value = inline.or_else(|| arguments.next());
-    let value = value.ok_or_else(|| UsageError(format!("--{name} needs a value")))?;
-    apply(declaration, options, &value)
-}
-
-/// `-v`, `-vvA`, `-m64`, `-m 64`.
-fn parse_cluster(
-    options: &mut Options,
-    cluster: &str,
-    arguments: &mut impl Iterator<Item = String>,
-) -> Result<Option<String>, UsageError> {
-    for (place, letter) in cluster.char_indices() {
-        let declaration = DECLARATIONS
-            .iter()
-            .find(|declaration| declaration.short == Some(letter))
-            .ok_or_else(|| UsageError(format!("there is no option -{letter}")))?;
-        if !declaration.takes_value() {
-            if let Some(text) = apply(declaration, options, "")? {
-                return Ok(Some(text));
-            }
-            continue;
+        let environment = environment::read(&self.variables);
+        let mut errors = environment.errors;
+        let named = arguments.layer.last("config").or_else(|| environment.layer.last("config"));
+        let path = named.map(Path::new).map(Path::to_owned);
+        let file = path.as_deref().map(file::read).unwrap_or_default();
+        errors.extend(file.errors);
+        if !errors.is_empty() {
+            return Err(UsageError(errors.join("\n")));
         }
-        let rest = &cluster[place + letter.len_utf8()..];
-        let value = if rest.is_empty() {
-            arguments.next().ok_or_else(|| UsageError(format!("-{letter} needs a value")))?
-        } else {
-            rest.to_owned()
-        };
-        return apply(declaration, options, &value);
+        let mut settings = Settings::new(
+            [
+                (Source::File, file.layer),
+                (Source::Environment, environment.layer),
+                (Source::Arguments, arguments.layer),
+            ],
+            path.as_deref(),
+        )?;
+        settings.options.warnings.extend(environment.warnings);
+        Ok(match arguments.act {
+            Some(Act::Check) => Command::Print("the options are in order\n".to_owned()),
+            Some(Act::PrintConfig) => Command::Print(print::config(&settings)),
+            None => Command::Serve(Box::new(settings)),
+        })
     }
-    Ok(None)
-}
-
-/// The option with this long name, or the only one that begins so.
-fn find_long(name: &str) -> Result<&'static Declaration, UsageError> {
-    if let Some(exact) = DECLARATIONS.iter().find(|known| known.long == name) {
-        return Ok(exact);
-    }
-    let mut beginning = DECLARATIONS.iter().filter(|known| known.long.starts_with(name));
-    match (beginning.next(), beginning.next()) {
-        (Some(only), None) if !name.is_empty() => Ok(only),
-        (Some(_), Some(_)) if !name.is_empty() => {
-            Err(UsageError(format!("--{name} could be more than one option")))
-        }
-        _ => Err(UsageError(format!("there is no option --{name}"))),
-    }
-}
-
-/// Applies one option; some only print something.
-fn apply(
-    declaration: &'static Declaration,
-    options: &mut Options,
-    value: &str,
-) -> Result<Option<String>, UsageError> {
-    if let Kind::Print(print) = declaration.kind {
-        return Ok(Some(print()));
-    }
-    declaration.apply(options, value)?;
-    Ok(None)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn parse(line: &str) -> Result<Command, UsageError> {
+        let arguments = line.split_whitespace().map(str::to_owned).collect();
+        Given { arguments, ..Given::default() }.read()
+    }
+
     fn serve(line: &str) -> Options {
-        match parse(line.split_whitespace().map(str::to_owned)) {
-            Ok(Command::Serve(options)) => *options,
+        match parse(line) {
+            Ok(Command::Serve(settings)) => settings.options,
             other => panic!("{line}: {other:?}"),
         }
     }
 
     fn refused(line: &str) -> String {
-        match parse(line.split_whitespace().map(str::to_owned)) {
+        match parse(line) {
             Err(UsageError(text)) => text,
             other => panic!("{line}: {other:?}"),
         }
@@ -340,6 +309,24 @@ mod tests {
         assert_eq!(serve("-o no_maxconns_fast,idle_timeout=5").idle_timeout_s, 5);
         assert!(!serve("-o no_maxconns_fast").connections_fast);
         assert_eq!(serve("-o hot_lru_pct=10,slab_reassign").warnings.len(), 2);
+        let options = serve("-o no_maxconns_fast -o idle_timeout=5 -o maxconns_fast -vv -v");
+        assert!(options.connections_fast && options.idle_timeout_s == 5);
+        assert_eq!((options.verbosity, serve("-v --verbose=0").verbosity), (3, 0));
+        assert!(serve("-C --disable-cas=false").cas && !serve("--disable-cas=true").cas);
+        refused("--disable-cas=no");
+        assert_eq!(serve("--flash-save-seconds 7").save_seconds, 7);
+    }
+
+    #[test]
+    fn extended_ranges_hold_at_their_edges() {
+        let options = serve("-o idle_timeout=0,watcher_logbuf_size=1");
+        assert_eq!(options.watcher_bytes_max, 1024);
+        assert_eq!(serve("-o idle_timeout=31536000").idle_timeout_s, 31_536_000);
+        assert_eq!(serve("-o ext_path=/f:8k").flash, Some(("/f".into(), 8192)));
+        for bad in ["idle_timeout=31536001", "idle_timeout", "watcher_logbuf_size=0", "ext_path=a"]
+        {
+            refused(&format!("-o {bad}"));
+        }
     }
 
     #[test]
@@ -451,7 +438,7 @@ mod tests {
 
     #[test]
     fn the_help_names_every_option() {
-        let Ok(Command::Print(text)) = parse(["-h".to_owned()]) else {
+        let Ok(Command::Print(text)) = parse("-h") else {
             panic!("no help");
         };
         for declaration in DECLARATIONS {

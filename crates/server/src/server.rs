@@ -12,6 +12,7 @@ use stdx::sync::lock;
 
 use crate::connection::Info;
 use crate::counters::{CounterSets, Sums};
+use crate::live::Live;
 use crate::memory_file::Found;
 use crate::options::Options;
 use crate::output::ParkedLimit;
@@ -24,6 +25,8 @@ pub struct Server {
     pub cache: Cache,
     /// What was chosen at the start.
     pub options: Options,
+    /// What of that may have changed since.
+    pub live: Live,
     /// What the workers count.
     pub counters: CounterSets,
     /// Connections on their way to the workers.
@@ -84,7 +87,8 @@ impl Server {
         self.acceptor.wake().expect("an eventfd takes a write for as long as it is open");
     }
 
-    fn wake_all(&self) {
+    /// Lets every thread that waits for sockets look around.
+    pub fn wake_all(&self) {
         self.wake_acceptor();
         for mailbox in &self.mailboxes {
             mailbox.wake();

@@ -18,7 +18,7 @@
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -38,9 +38,11 @@ use signal_hook::iterator::Signals;
 use crate::acceptor::{self, Acceptor};
 use crate::counters::{CounterSets, Sums};
 use crate::listen;
+use crate::live::Live;
 use crate::memory_file::{Found, MemoryFile};
-use crate::options::Options;
+use crate::options::{Given, Options, Settings};
 use crate::output::ParkedLimit;
+use crate::reload::reload;
 use crate::server::{Connections, Server};
 use crate::watch::{EvictionLog, Watchers};
 use crate::worker::{Mailbox, Worker};
@@ -55,7 +57,8 @@ const FLASH_READERS_PER_WORKER: usize = 4;
 const MAINTAIN_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until a signal says stop.
-pub fn serve(options: Options) -> Result<(), String> {
+pub fn serve(mut settings: Settings, given: &Given) -> Result<(), String> {
+    let options = settings.options.clone();
     for warning in &options.warnings {
         eprintln!("larder: {warning}");
     }
@@ -89,7 +92,7 @@ pub fn serve(options: Options) -> Result<(), String> {
         spawn(scope, "maintain".to_owned(), || maintain(&server));
         for signal in &mut signals {
             if signal == SIGHUP {
-                server.log(0, "SIGHUP: nothing to reload");
+                reload(&server, &mut settings, given);
                 continue;
             }
             server.log(1, &format!("signal {signal}: stopping"));
@@ -135,7 +138,7 @@ fn discard(mut file: MemoryFile) -> Result<MemoryFile, String> {
 
 /// Saves what is in memory for the next start, wherever that is to be.
 fn save(server: &Server, memory_file: Option<MemoryFile>, signals: &mut Signals) {
-    let patience = Duration::from_secs(server.options.save_seconds);
+    let patience = Duration::from_secs(server.live.save_seconds.load(Ordering::Relaxed));
     let began = Stopwatch::start();
     let mut is_hurried = false;
     let goes_on = || {
@@ -208,10 +211,15 @@ fn spawn<'scope, 'env>(
         .expect("the system gives the process its threads");
 }
 
+/// How many files may have to be open at a time.
+pub fn files_wanted(connections_max: usize, threads: usize) -> u64 {
+    connections_max as u64 + RESERVED_FILES + 4 * threads as u64
+}
+
 /// Limits and user.
 fn prepare_process(options: &Options) -> Result<(), String> {
     io::heap::keep_small();
-    let files = options.connections_max as u64 + RESERVED_FILES + 4 * options.threads as u64;
+    let files = files_wanted(options.connections_max, options.threads);
     process::raise_file_limit(files).map_err(|error| {
         format!("cannot allow {files} open files for -c (see ulimit -n): {error}")
     })?;
@@ -286,6 +294,7 @@ fn build(
         started: Stopwatch::start(),
         listening: listeners.iter().map(Listener::name).collect(),
         clock: SystemClock::new(),
+        live: Live::new(&options),
         options,
     })
 }

@@ -142,7 +142,7 @@ impl<'c> Worker<'c> {
         while !self.server.is_stopping() {
             let timeout = if !self.queue.is_empty() || !self.deliveries.is_empty() {
                 Some(Duration::ZERO)
-            } else if self.server.options.idle_timeout_s > 0 {
+            } else if self.server.live.idle_timeout_s() > 0 {
                 Some(IDLE_LOOK)
             } else {
                 None
@@ -379,7 +379,7 @@ impl<'c> Worker<'c> {
 
     /// Closes connections that have been silent for too long.
     fn kick_idle(&mut self) {
-        let timeout_s = self.server.options.idle_timeout_s;
+        let timeout_s = self.server.live.idle_timeout_s();
         if timeout_s == 0 || self.now_s == self.looked_s {
             return;
         }

@@ -9,7 +9,9 @@ use protocol::request::ExpiryTime;
 
 use super::{Context, Flow, answer};
 use crate::connection::{Close, DumpFormat};
+use crate::live::is_allowed;
 use crate::output::Output;
+use crate::server::Server;
 use crate::{stats, watch};
 
 /// What `version` answers: a numeric 1.6 first, because clients compare it, and then the name.
@@ -48,7 +50,8 @@ pub fn execute<'c>(
         }
         Request::FlushAll { delay, noreply } => flush(context, *delay, *noreply, out),
         Request::CacheMemlimit { megabytes, noreply } => {
-            answer(out, *noreply, limit_memory(context, *megabytes));
+            let limited = try_limit(context.server, *megabytes);
+            answer(out, *noreply, limited.err().unwrap_or(reply::OK));
         }
         Request::Stats { arguments } => stats::write(context.server, arguments, out.bytes),
         Request::RefreshCerts => reply::line(out.bytes, TLS_NOT_ENABLED),
@@ -72,7 +75,7 @@ fn set_verbosity(context: &Context<'_, '_>, line: &[u8]) {
 
 fn flush(context: &Context<'_, '_>, delay: ExpiryTime, noreply: bool, out: &mut Output<'_, '_>) {
     let server = context.server;
-    if !server.options.flush_allowed {
+    if !is_allowed(&server.live.flush_allowed) {
         return answer(out, noreply, reply::FLUSH_NOT_ALLOWED);
     }
     context.counters.cmd_flush.one();
@@ -84,28 +87,27 @@ fn flush(context: &Context<'_, '_>, delay: ExpiryTime, noreply: bool, out: &mut 
     answer(out, noreply, reply::OK);
 }
 
-fn limit_memory(context: &Context<'_, '_>, megabytes: u64) -> &'static str {
+/// Changes the memory limit while the server serves, or says why not.
+pub fn limit_memory(server: &Server, megabytes: u64) -> Result<(), String> {
+    try_limit(server, megabytes).map_err(|reply| reply.trim_end().to_owned())
+}
+
+fn try_limit(server: &Server, megabytes: u64) -> Result<(), &'static str> {
     if megabytes < MEMORY_MEGABYTES_MIN {
-        return MEMORY_TOO_SMALL;
+        return Err(MEMORY_TOO_SMALL);
     }
     if megabytes > MEMORY_MEGABYTES_MAX {
-        return MEMORY_NOT_BYTES;
+        return Err(MEMORY_NOT_BYTES);
     }
-    let Ok(bytes) = usize::try_from(megabytes << 20) else {
-        return MEMORY_OUT_OF_BOUNDS;
-    };
-    match context.server.cache.set_memory_bytes(bytes) {
-        Ok(()) => {
-            context.server.memory_bytes.store(bytes, Ordering::Relaxed);
-            reply::OK
-        }
-        Err(_) => MEMORY_OUT_OF_BOUNDS,
-    }
+    let bytes = usize::try_from(megabytes << 20).map_err(|_| MEMORY_OUT_OF_BOUNDS)?;
+    server.cache.set_memory_bytes(bytes).map_err(|_| MEMORY_OUT_OF_BOUNDS)?;
+    server.memory_bytes.store(bytes, Ordering::Relaxed);
+    Ok(())
 }
 
 /// Raises the signal that an operator would send, so that there is one way to stop.
 fn shutdown<'c>(context: &Context<'_, 'c>, graceful: bool, out: &mut Output<'_, '_>) -> Flow<'c> {
-    if !context.server.options.shutdown_allowed {
+    if !is_allowed(&context.server.live.shutdown_allowed) {
         reply::line(out.bytes, reply::SHUTDOWN_NOT_ENABLED);
         return Flow::Next;
     }
@@ -118,12 +120,12 @@ fn shutdown<'c>(context: &Context<'_, 'c>, graceful: bool, out: &mut Output<'_, 
 
 fn watch<'c>(context: &Context<'_, 'c>, arguments: &[u8], out: &mut Output<'_, '_>) -> Flow<'c> {
     let server = context.server;
-    let refusal = if !server.options.watch_allowed {
+    let refusal = if !is_allowed(&server.live.watch_allowed) {
         reply::WATCH_NOT_ALLOWED
     } else if !out.is_empty() {
         reply::PIPELINED_WATCH
     } else if let Some(mask) = watch::mask(arguments) {
-        let bytes_max = server.options.watcher_bytes_max;
+        let bytes_max = server.live.watcher_bytes_max.load(Ordering::Relaxed);
         match server.watchers.add(mask, context.worker, bytes_max) {
             Some(log) => {
                 reply::line(out.bytes, reply::OK);
@@ -176,7 +178,7 @@ fn dump<'c>(
     out: &mut Output<'_, '_>,
 ) -> Flow<'c> {
     let is_metadump = format == DumpFormat::Metadump;
-    let refusal = if !context.server.options.dump_allowed {
+    let refusal = if !is_allowed(&context.server.live.dump_allowed) {
         if is_metadump { reply::METADUMP_NOT_ALLOWED } else { reply::MGDUMP_NOT_ALLOWED }
     } else if !out.is_empty() {
         if is_metadump { reply::PIPELINED_METADUMP } else { reply::PIPELINED_MGDUMP }

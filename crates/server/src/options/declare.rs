@@ -1,113 +1,19 @@
 //! The table of options: each one's name, unit, range, default and reason, once.
 //!
-//! The parser, the defaults, the help text and the tests at the ranges' edges all read it.
+//! Arguments, environment and file, the defaults, the help text, the reference page, the text of
+//! `--print-config` and the tests at the ranges' edges all read it.
 
 use ::io::device::{PAGE_BYTES, ReadMethod};
 use larder::{ChunkLayout, IndexKind, Policy};
 
-use super::{Options, UsageError, extended, help};
+use super::kind::{Act, Declaration, Kind, number};
+use super::{Options, extended, help, reference};
 
-/// One option.
-pub struct Declaration {
-    /// Its letter.
-    pub short: Option<char>,
-    /// Its long name.
-    pub long: &'static str,
-    /// What it takes and what it does.
-    pub kind: Kind,
-    /// What holds without it.
-    pub default: Option<&'static str>,
-    /// What it is for, and why the default is what it is.
-    pub reason: &'static str,
-}
+/// The longest idle timeout: a year.
+const IDLE_TIMEOUT_S_MAX: u64 = 365 * 24 * 3600;
 
-/// What an option takes and what it does.
-#[derive(Clone, Copy)]
-pub enum Kind {
-    /// Nothing; it turns something on or off.
-    Switch(fn(&mut Options)),
-    /// A whole number within a range (both ends included), perhaps with a suffix k, m or g.
-    Number {
-        /// Of what.
-        unit: &'static str,
-        /// Smallest.
-        min: u64,
-        /// Largest.
-        max: u64,
-        /// Takes it over; the number lies within the range.
-        set: fn(&mut Options, u64),
-    },
-    /// Text that is checked by `set`.
-    Text {
-        /// What it stands for.
-        unit: &'static str,
-        /// Takes it over or says what is wrong with it.
-        set: fn(&mut Options, &str) -> Result<(), String>,
-    },
-    /// Prints something instead of serving.
-    Print(fn() -> String),
-    /// Known, and not there yet.
-    Missing {
-        /// The value's name, if it takes one.
-        unit: Option<&'static str>,
-    },
-}
-
-impl Declaration {
-    /// Whether a value follows.
-    pub fn takes_value(&self) -> bool {
-        match self.kind {
-            Kind::Switch(_) | Kind::Print(_) => false,
-            Kind::Number { .. } | Kind::Text { .. } => true,
-            Kind::Missing { unit } => unit.is_some(),
-        }
-    }
-
-    /// The range of a number.
-    #[cfg(test)]
-    pub fn range(&self) -> Option<(u64, u64)> {
-        match self.kind {
-            Kind::Number { min, max, .. } => Some((min, max)),
-            _ => None,
-        }
-    }
-
-    /// Takes `value` over into `options`.
-    pub fn apply(&self, options: &mut Options, value: &str) -> Result<(), UsageError> {
-        let name = self.long;
-        match self.kind {
-            Kind::Switch(set) => set(options),
-            Kind::Print(_) => {}
-            Kind::Number { unit, min, max, set } => match number(value) {
-                Some(number) if (min..=max).contains(&number) => set(options, number),
-                _ => {
-                    return Err(UsageError(format!(
-                        "--{name} takes {unit} from {min} to {max}, not {value}"
-                    )));
-                }
-            },
-            Kind::Text { set, .. } => {
-                set(options, value).map_err(|text| UsageError(format!("--{name}: {text}")))?;
-            }
-            Kind::Missing { .. } => {
-                return Err(UsageError(format!("--{name} is not there yet")));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A whole number, perhaps followed by k, m or g.
-pub fn number(text: &str) -> Option<u64> {
-    let last = text.chars().last()?.to_ascii_lowercase();
-    let factor = match last {
-        'k' => 1 << 10,
-        'm' => 1 << 20,
-        'g' => 1 << 30,
-        _ => return text.parse().ok(),
-    };
-    text[..text.len() - 1].parse::<u64>().ok()?.checked_mul(factor)
-}
+/// The largest log buffer of a watcher, in kilobytes.
+const WATCHER_KILOBYTES_MAX: u64 = 64 << 10;
 
 /// Narrows a number whose range has been checked.
 fn usize_of(number: u64) -> usize {
@@ -342,6 +248,11 @@ const fn text(unit: &'static str, set: fn(&mut Options, &str) -> Result<(), Stri
     Kind::Text { unit, set }
 }
 
+/// Text that may be given more than once.
+const fn list(unit: &'static str, set: fn(&mut Options, &str) -> Result<(), String>) -> Kind {
+    Kind::List { unit, set }
+}
+
 /// Every option, in the order of the help text.
 #[rustfmt::skip]
 pub const DECLARATIONS: &[Declaration] = &[
@@ -355,7 +266,7 @@ pub const DECLARATIONS: &[Declaration] = &[
         "The largest item with its key and header. A larger limit lets one item evict many."),
     valued(Some('p'), "port", numbered("port", 0, 65_535, |o, n| o.port = n as u16), Some("11211"),
         "TCP port to listen on; 0 takes a free one and prints it."),
-    valued(Some('l'), "listen", text("ADDRESS[:PORT],...", set_listen), None,
+    valued(Some('l'), "listen", list("ADDRESS[:PORT],...", set_listen), None,
         "Addresses to listen on. Without it only this machine can connect (127.0.0.1)."),
     valued(Some('s'), "unix-socket",
         text("FILE", |o, v| { o.unix_path = Some(v.into()); Ok(()) }), None,
@@ -399,12 +310,22 @@ pub const DECLARATIONS: &[Declaration] = &[
         "Write the process id here, and remove the file at the end."),
     switch(Some('r'), "enable-coredumps", |o| o.core_dumps = true,
         "Raise the limit for core files."),
-    switch(Some('v'), "verbose", |o| o.verbosity += 1,
+    valued(Some('v'), "verbose", Kind::Count(|o| o.verbosity += 1), None,
         "Say more on standard error; -vv says still more."),
     valued(Some('B'), "protocol", text("auto|ascii", set_protocol), Some("auto"),
         "The protocol that clients speak."),
-    valued(Some('o'), "extended", text("NAME[=VALUE],...", extended::apply), None,
+    valued(Some('o'), "extended", list("NAME[=VALUE],...", extended::apply), None,
         "memcached's extended options; those that tune its slabs or LRU only get a warning."),
+    valued(None, "idle-timeout",
+        numbered("seconds", 0, IDLE_TIMEOUT_S_MAX, |o, n| o.idle_timeout_s = n), Some("0"),
+        "Close connections that were silent for so long; 0 never does."),
+    switch(None, "disable-maxconns-fast", |o| o.connections_fast = false,
+        "At --conn-limit let new connections wait in the kernel rather than refuse them with a \
+         line."),
+    valued(None, "watcher-logbuf-size",
+        numbered("kilobytes", 1, WATCHER_KILOBYTES_MAX,
+            |o, n| o.watcher_bytes_max = usize_of(n << 10)), Some("256"),
+        "Lines kept for a watcher that reads slowly; what does not fit is skipped."),
     valued(Some('D'), "stat-prefix-delimiter",
         text("CHARACTER", |o, _| { o.warnings.push("-D has no effect".to_owned()); Ok(()) }), None,
         "Accepted without effect: there are no statistics by prefix."),
@@ -467,8 +388,7 @@ pub const DECLARATIONS: &[Declaration] = &[
         "How long a stop by SIGTERM or SIGINT may take to save what is in memory, to flash or the \
          memory file, so that it is there after the start; what is left by then is given up. \
          systemd kills after 90. 0 saves nothing."),
-    valued(None, "flash-save-seconds",
-        numbered("seconds", 0, 3600, |o, n| o.save_seconds = n), None,
+    valued(None, "flash-save-seconds", Kind::Alias("save-seconds"), None,
         "Another name of --save-seconds."),
     missing(None, "redis-port", Some("PORT"), "Redis's protocol on a port of its own."),
     missing(None, "admin-port", Some("PORT"), "A page for people and Prometheus."),
@@ -476,6 +396,16 @@ pub const DECLARATIONS: &[Declaration] = &[
     missing(Some('Y'), "auth-file", Some("FILE"), "Users and passwords for the text protocol."),
     missing(Some('Z'), "enable-ssl", None, "TLS."),
     missing(Some('N'), "napi-ids", Some("COUNT"), "Workers by network queue."),
+    valued(None, "config", text("FILE", |_, _| Ok(())), None,
+        "Read options from this file too. Arguments go before the environment, and that before \
+         the file. SIGHUP reads it again. Without it no file is read."),
+    valued(None, "check", Kind::Act(Act::Check), None,
+        "Read all options, say what is wrong with them, and serve nothing. Ends with 0, or 64 if \
+         something is wrong."),
+    valued(None, "print-config", Kind::Act(Act::PrintConfig), None,
+        "Print a whole file for --config, with the values that hold, and serve nothing."),
+    valued(None, "print-options-reference", Kind::Print(reference::page), None,
+        "Print the reference of all options, as Markdown."),
     valued(Some('h'), "help", Kind::Print(help::help), None, "Print this."),
     valued(Some('V'), "version", Kind::Print(help::version), None, "Print the version."),
     valued(Some('i'), "license", Kind::Print(help::license), None, "Print the licence."),

@@ -1,11 +1,20 @@
 //! `-o name[=value],...`: memcached's extended options.
 //!
-//! What concerns connections is followed. What tunes memcached's slabs, LRU and hash table has no
-//! counterpart and is accepted with a warning, so that start scripts keep working. What asks for
-//! something that does not exist (TLS) is refused, because silence would be a lie.
+//! What has a counterpart here is another way to write an option of our own. What tunes
+//! memcached's slabs, LRU and hash table has none and is accepted with a warning, so that start
+//! scripts keep working. What asks for something that does not exist (TLS) is refused, because
+//! silence would be a lie.
 
 use super::Options;
-use super::declare::{number, set_flash};
+
+/// Those that are options of our own, by the long names.
+pub const FOLLOWED: &[(&str, &str)] = &[
+    ("idle_timeout", "idle-timeout"),
+    ("watcher_logbuf_size", "watcher-logbuf-size"),
+    ("maxconns_fast", "disable-maxconns-fast"),
+    ("no_maxconns_fast", "disable-maxconns-fast"),
+    ("ext_path", "flash"),
+];
 
 /// Accepted without effect, with or without `no_` before it.
 const WITHOUT_EFFECT: &[&str] = &[
@@ -41,34 +50,23 @@ const WITHOUT_EFFECT: &[&str] = &[
     "sock_cookie_id",
 ];
 
-/// The longest idle timeout: a year.
-const IDLE_TIMEOUT_S_MAX: u64 = 365 * 24 * 3600;
-
-/// The largest log buffer of a watcher, in kilobytes.
-const WATCHER_KILOBYTES_MAX: u64 = 64 << 10;
-
-/// Applies a comma-separated list.
-pub fn apply(options: &mut Options, list: &str) -> Result<(), String> {
-    for entry in list.split(',').filter(|entry| !entry.is_empty()) {
-        let (name, value) = entry.split_once('=').unwrap_or((entry, ""));
-        apply_one(options, name, value)?;
-    }
-    Ok(())
+/// The option of our own that `entry` stands for, and the value it gives it; `None` for what has
+/// none.
+pub fn followed(entry: &str) -> Option<(&'static str, &str)> {
+    let (name, value) = entry.split_once('=').unwrap_or((entry, ""));
+    let (_, long) = FOLLOWED.iter().find(|(known, _)| *known == name)?;
+    let value = match name {
+        "maxconns_fast" => "false",
+        "no_maxconns_fast" => "true",
+        _ => value,
+    };
+    Some((long, value))
 }
 
-/// Applies one name and value.
-fn apply_one(options: &mut Options, name: &str, value: &str) -> Result<(), String> {
+/// Takes over, or refuses, what is no option of our own.
+pub fn apply(options: &mut Options, entry: &str) -> Result<(), String> {
+    let (name, _) = entry.split_once('=').unwrap_or((entry, ""));
     match name {
-        "maxconns_fast" => options.connections_fast = true,
-        "no_maxconns_fast" => options.connections_fast = false,
-        "idle_timeout" => {
-            options.idle_timeout_s = within(name, value, 0, IDLE_TIMEOUT_S_MAX)?;
-        }
-        "watcher_logbuf_size" => {
-            let kilobytes = within(name, value, 1, WATCHER_KILOBYTES_MAX)?;
-            options.watcher_bytes_max = usize::try_from(kilobytes << 10).unwrap_or(usize::MAX);
-        }
-        "ext_path" => set_flash(options, value)?,
         _ if name.starts_with("ext_") => {
             options.warnings.push(format!("-o {name} has no effect: flash tunes itself"));
         }
@@ -81,28 +79,4 @@ fn apply_one(options: &mut Options, name: &str, value: &str) -> Result<(), Strin
         _ => return Err(format!("there is no extended option {name}")),
     }
     Ok(())
-}
-
-/// A number within a range.
-fn within(name: &str, value: &str, min: u64, max: u64) -> Result<u64, String> {
-    number(value)
-        .filter(|number| (min..=max).contains(number))
-        .ok_or_else(|| format!("{name} takes a number from {min} to {max}, not {value}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_hold_at_their_edges() {
-        let mut options = Options::default();
-        assert_eq!(apply(&mut options, "idle_timeout=0,watcher_logbuf_size=1"), Ok(()));
-        assert_eq!(options.watcher_bytes_max, 1024);
-        assert_eq!(apply(&mut options, "idle_timeout=31536000"), Ok(()));
-        for bad in ["idle_timeout=31536001", "idle_timeout", "watcher_logbuf_size=0", "ext_path=a"]
-        {
-            assert!(apply(&mut options, bad).is_err(), "{bad}");
-        }
-    }
 }

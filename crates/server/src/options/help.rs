@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::declare::{DECLARATIONS, Declaration, Kind};
+use super::declare::DECLARATIONS;
+use super::kind::{Declaration, Kind};
 
 /// Where the explanation of an option begins.
 const REASON_COLUMN: usize = 34;
@@ -42,7 +43,7 @@ fn describe(text: &mut String, declaration: &Declaration) {
             let _ = write!(names, " N");
             let _ = write!(reason, " In {unit}, {min} to {max}.");
         }
-        Kind::Text { unit, .. } | Kind::Missing { unit: Some(unit) } => {
+        Kind::Text { unit, .. } | Kind::List { unit, .. } | Kind::Missing { unit: Some(unit) } => {
             let _ = write!(names, " {unit}");
         }
         _ => {}

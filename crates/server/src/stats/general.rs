@@ -97,7 +97,7 @@ fn connections(server: &Server, stats: &mut Stats<'_>) {
     let connections = &server.connections;
     let current = connections.current.load(Ordering::Relaxed) as u64;
     stats.lines(&[
-        ("max_connections", server.options.connections_max as u64),
+        ("max_connections", server.live.connections_max() as u64),
         ("curr_connections", current),
         ("total_connections", connections.total.load(Ordering::Relaxed)),
         ("rejected_connections", connections.rejected.load(Ordering::Relaxed)),

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use ::io::device::ReadMethod;
 
 use super::Stats;
+use crate::live::is_allowed;
 use crate::options::{index_name, layout_name, policy_name};
 use crate::server::Server;
 
@@ -30,9 +31,9 @@ fn yes_no(value: bool) -> &'static str {
 
 /// What was chosen at the start and since; booleans are yes and no, and no value is empty.
 pub fn write(server: &Server, stats: &mut Stats<'_>) {
-    let options = &server.options;
+    let (options, live) = (&server.options, &server.live);
     stats.line("maxbytes", server.memory_bytes.load(Ordering::Relaxed));
-    stats.line("maxconns", options.connections_max);
+    stats.line("maxconns", live.connections_max());
     stats.line("tcpport", server.tcp_port().unwrap_or(0));
     stats.line("udpport", 0);
     let interfaces = options.listen.join(",");
@@ -52,7 +53,7 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
         None => stats.line("domain_socket", "NULL"),
     }
     stats.line("umask", format_args!("{:o}", options.unix_mode));
-    stats.line("shutdown_command", yes_no(options.shutdown_allowed));
+    stats.line("shutdown_command", yes_no(is_allowed(&live.shutdown_allowed)));
     match options.growth_factor {
         Some(factor) => stats.line("growth_factor", format_args!("{factor:.2}")),
         None => stats.line("growth_factor", "auto"),
@@ -77,15 +78,15 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     stats.line("lru_crawler_sleep", 0);
     stats.line("lru_crawler_tocrawl", 0);
     stats.line("tail_repair_time", 0);
-    stats.line("flush_enabled", yes_no(options.flush_allowed));
-    stats.line("dump_enabled", yes_no(options.dump_allowed));
-    stats.line("watch_enabled", yes_no(options.watch_allowed));
+    stats.line("flush_enabled", yes_no(is_allowed(&live.flush_allowed)));
+    stats.line("dump_enabled", yes_no(is_allowed(&live.dump_allowed)));
+    stats.line("watch_enabled", yes_no(is_allowed(&live.watch_allowed)));
     stats.line("hash_algorithm", "foldhash");
     stats.line("lru_maintainer_thread", "yes");
     stats.line("lru_segmented", "no");
     stats.line("temp_lru", "no");
-    stats.line("idle_timeout", options.idle_timeout_s);
-    stats.line("watcher_logbuf_size", options.watcher_bytes_max);
+    stats.line("idle_timeout", live.idle_timeout_s());
+    stats.line("watcher_logbuf_size", live.watcher_bytes_max.load(Ordering::Relaxed));
     stats.line("worker_logbuf_size", 0);
     stats.line("read_buf_mem_limit", 0);
     stats.line("track_sizes", "no");

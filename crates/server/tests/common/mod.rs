@@ -8,6 +8,8 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -24,12 +26,23 @@ pub struct Server {
 impl Server {
     /// Starts one with these options, on a free port.
     pub fn start(options: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_larder"))
-            .args(["-p", "0"])
-            .args(options)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the server starts");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+        command.args(["-p", "0"]).args(options);
+        Self::start_by(&mut command)
+    }
+
+    /// Starts one whose log can be read.
+    pub fn start_logged(options: &[&str]) -> (Self, BufReader<UnixStream>) {
+        let (log, its_log) = UnixStream::pair().expect("a pair of sockets");
+        log.set_read_timeout(Some(PATIENCE)).expect("a socket option");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+        command.args(["-p", "0"]).args(options).stderr(OwnedFd::from(its_log));
+        (Self::start_by(&mut command), BufReader::new(log))
+    }
+
+    /// Starts one by a command that lets it choose its port.
+    pub fn start_by(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("the server starts");
         let output = child.stdout.take().expect("its output is piped");
         let mut output = BufReader::new(output);
         let mut line = String::new();

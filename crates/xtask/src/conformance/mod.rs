@@ -18,6 +18,7 @@ mod hostile;
 mod normal;
 mod proxy;
 mod report;
+mod scale_out;
 mod server;
 mod stats;
 mod wire;
@@ -114,6 +115,8 @@ const PARTS: &[Part] = &[
     ("spymemcached", clients::spymemcached),
     ("memcache-client", clients::memcache_client),
     ("twemproxy", proxy::check),
+    ("scale-out", scale_out::twemproxy),
+    ("hash-client", scale_out::hash_client),
     ("bad-input", hostile::bad_input),
     ("half-requests", hostile::half_requests),
     ("deaf-client", hostile::deaf_client),

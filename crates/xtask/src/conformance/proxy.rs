@@ -12,7 +12,8 @@ use crate::{Result, fail};
 
 const KEYS: usize = 600;
 
-struct Proxy(Child);
+/// A running twemproxy; dropping it kills it.
+pub struct Proxy(Child);
 
 impl Drop for Proxy {
     fn drop(&mut self) {
@@ -23,20 +24,28 @@ impl Drop for Proxy {
 }
 
 fn start(servers: &[Server]) -> Result<Option<(Proxy, u16)>> {
+    start_with("twemproxy", |port| {
+        let mut text = format!(
+            "pool:\n  listen: 127.0.0.1:{port}\n  hash: murmur\n  distribution: ketama\n  \
+             auto_eject_hosts: false\n  timeout: 2000\n  server_retry_timeout: 200\n  servers:\n"
+        );
+        for server in servers {
+            text.push_str(&format!("   - {}:1\n", server.address()));
+        }
+        text
+    })
+}
+
+/// Starts twemproxy with the configuration that `text` makes of the port that it shall listen on;
+/// returns it with this port, or nothing where it is not installed.
+pub fn start_with(name: &str, text: impl Fn(u16) -> String) -> Result<Option<(Proxy, u16)>> {
     let Some(program) = find("nutcracker") else {
         return Ok(None);
     };
     let (port, stats) = (free_port()?, free_port()?);
-    let mut text = format!(
-        "pool:\n  listen: 127.0.0.1:{port}\n  hash: murmur\n  distribution: ketama\n  \
-         auto_eject_hosts: false\n  timeout: 2000\n  server_retry_timeout: 200\n  servers:\n"
-    );
-    for server in servers {
-        text.push_str(&format!("   - {}:1\n", server.address()));
-    }
-    let path = format!("{FOLDER}/twemproxy.yml");
-    std::fs::write(&path, text)?;
-    let log = format!("{FOLDER}/twemproxy.log");
+    let path = format!("{FOLDER}/{name}.yml");
+    std::fs::write(&path, text(port))?;
+    let log = format!("{FOLDER}/{name}.log");
     let child = Command::new(program)
         .args(["-c", &path, "-o", &log, "-a", "127.0.0.1", "-s", &stats.to_string()])
         .stdin(Stdio::null())

@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::wire::Wire;
+use crate::command::Run;
 use crate::{Result, fail};
 
 /// Where reports and logs go.
@@ -107,6 +108,23 @@ impl Server {
             Some(kib) => Ok(kib * 1024),
             None => fail("the server's memory cannot be read; it has ended"),
         }
+    }
+
+    /// Stops it as an operator would, and waits for its end; a failure if it does not come.
+    pub fn stop(mut self, limit: Duration) -> Result {
+        Run::new("kill -TERM").arg(self.child.id().to_string()).capture(limit)?;
+        let started = Instant::now();
+        while started.elapsed() < limit {
+            if let Some(status) = self.child.try_wait()? {
+                return if status.success() {
+                    Ok(())
+                } else {
+                    fail(format!("it ended by {status}"))
+                };
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        fail(format!("a server did not stop within {limit:?}"))
     }
 
     /// Whether it is still running.

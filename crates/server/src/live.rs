@@ -1,0 +1,61 @@
+//! The options that may change while the server serves.
+//!
+//! Each is one number or switch that its readers look at when they need it, so that a change needs
+//! no lock and no thread has to be told. What belongs to memory and logging stands beside the
+//! cache in [`crate::server::Server`], as clients change it too.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use crate::options::Options;
+
+/// What may change.
+#[derive(Debug)]
+pub struct Live {
+    /// Most connections at one time.
+    pub connections_max: AtomicUsize,
+    /// Connections that are silent for so long are closed; 0 never.
+    pub idle_timeout_s: AtomicU64,
+    /// Bytes kept for a watcher that reads slowly, from the next one on.
+    pub watcher_bytes_max: AtomicUsize,
+    /// How long a clean stop may save memory; 0 not at all.
+    pub save_seconds: AtomicU64,
+    /// `shutdown` is allowed.
+    pub shutdown_allowed: AtomicBool,
+    /// `flush_all` is allowed.
+    pub flush_allowed: AtomicBool,
+    /// Dumps are allowed.
+    pub dump_allowed: AtomicBool,
+    /// `watch` is allowed.
+    pub watch_allowed: AtomicBool,
+}
+
+impl Live {
+    /// As it was chosen at the start.
+    pub fn new(options: &Options) -> Self {
+        Self {
+            connections_max: AtomicUsize::new(options.connections_max),
+            idle_timeout_s: AtomicU64::new(options.idle_timeout_s),
+            watcher_bytes_max: AtomicUsize::new(options.watcher_bytes_max),
+            save_seconds: AtomicU64::new(options.save_seconds),
+            shutdown_allowed: AtomicBool::new(options.shutdown_allowed),
+            flush_allowed: AtomicBool::new(options.flush_allowed),
+            dump_allowed: AtomicBool::new(options.dump_allowed),
+            watch_allowed: AtomicBool::new(options.watch_allowed),
+        }
+    }
+
+    /// Most connections at one time.
+    pub fn connections_max(&self) -> usize {
+        self.connections_max.load(Ordering::Relaxed)
+    }
+
+    /// After how many seconds of silence a connection is closed; 0 never.
+    pub fn idle_timeout_s(&self) -> u64 {
+        self.idle_timeout_s.load(Ordering::Relaxed)
+    }
+}
+
+/// Whether something is allowed now.
+pub fn is_allowed(allowed: &AtomicBool) -> bool {
+    allowed.load(Ordering::Relaxed)
+}

@@ -1,0 +1,123 @@
+//! How a command line is cut into options and values.
+//!
+//! It follows getopt: `-m64`, `-m 64`, `-vvA`, `--memory-limit=64`, `--memory-limit 64`, and an
+//! unambiguous beginning of a long name. A switch may have `=false` behind it, which takes back
+//! what the file or the environment says.
+
+use super::UsageError;
+use super::declare::DECLARATIONS;
+use super::kind::{Act, Declaration, Kind};
+use super::nearest::suggestion;
+use super::settings::Layer;
+
+/// What a command line says.
+#[derive(Default)]
+pub struct Arguments {
+    /// Its options.
+    pub layer: Layer,
+    /// What to do instead of serving.
+    pub act: Option<Act>,
+    /// What to print instead of anything else.
+    pub printed: Option<String>,
+}
+
+/// Reads a command line, without the program's name, up to the first option that prints something.
+pub fn read(arguments: &[String]) -> Result<Arguments, UsageError> {
+    let mut read = Arguments::default();
+    let mut arguments = arguments.iter().cloned();
+    while let Some(argument) = arguments.next() {
+        if let Some(long) = argument.strip_prefix("--") {
+            read.long(long, &mut arguments)?;
+        } else if let Some(cluster) = argument.strip_prefix('-').filter(|rest| !rest.is_empty()) {
+            read.cluster(cluster, &mut arguments)?;
+        } else {
+            return Err(UsageError(format!("unexpected argument: {argument}")));
+        }
+        if read.printed.is_some() {
+            break;
+        }
+    }
+    Ok(read)
+}
+
+impl Arguments {
+    /// `--name`, `--name=value` or `--name value`.
+    fn long(
+        &mut self,
+        long: &str,
+        arguments: &mut impl Iterator<Item = String>,
+    ) -> Result<(), UsageError> {
+        let (name, inline) = match long.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (long, None),
+        };
+        let declaration = find(name)?;
+        if !declaration.takes_value() {
+            return self.take(declaration, &inline.unwrap_or_default());
+        }
+        let value = inline.or_else(|| arguments.next());
+        let value = value.ok_or_else(|| UsageError(format!("--{name} needs a value")))?;
+        self.take(declaration, &value)
+    }
+
+    /// `-v`, `-vvA`, `-m64`, `-m 64`.
+    fn cluster(
+        &mut self,
+        cluster: &str,
+        arguments: &mut impl Iterator<Item = String>,
+    ) -> Result<(), UsageError> {
+        for (place, letter) in cluster.char_indices() {
+            let declaration = DECLARATIONS
+                .iter()
+                .find(|declaration| declaration.short == Some(letter))
+                .ok_or_else(|| UsageError(format!("there is no option -{letter}")))?;
+            if !declaration.takes_value() {
+                self.take(declaration, "")?;
+                if self.printed.is_some() {
+                    return Ok(());
+                }
+                continue;
+            }
+            let rest = &cluster[place + letter.len_utf8()..];
+            let value = if rest.is_empty() {
+                arguments.next().ok_or_else(|| UsageError(format!("-{letter} needs a value")))?
+            } else {
+                rest.to_owned()
+            };
+            return self.take(declaration, &value);
+        }
+        Ok(())
+    }
+
+    /// One option with its value.
+    fn take(&mut self, declaration: &'static Declaration, value: &str) -> Result<(), UsageError> {
+        match declaration.kind {
+            Kind::Print(print) => self.printed = Some(print()),
+            Kind::Act(act) => self.act = Some(act),
+            _ => {
+                let name = format!("--{}", declaration.long);
+                self.layer.add(declaration, value, &name).map_err(UsageError)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The option with this long name, or the only one that begins so.
+fn find(name: &str) -> Result<&'static Declaration, UsageError> {
+    if let Some(exact) = super::settings::find(name) {
+        return Ok(exact);
+    }
+    let mut beginning = DECLARATIONS.iter().filter(|known| known.long.starts_with(name));
+    match (beginning.next(), beginning.next()) {
+        (Some(only), None) if !name.is_empty() => Ok(only),
+        (Some(_), Some(_)) if !name.is_empty() => {
+            Err(UsageError(format!("--{name} could be more than one option")))
+        }
+        _ => {
+            let known = DECLARATIONS.iter().map(|known| known.long);
+            let suggestion = suggestion(name, known, "--");
+            Err(UsageError(format!("there is no option --{name}{suggestion}")))
+        }
+    }
+}

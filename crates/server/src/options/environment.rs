@@ -1,0 +1,114 @@
+//! Options as variables of the environment: `LARDER_MEMORY_LIMIT=64` for `--memory-limit 64`.
+//!
+//! A variable that names no option is not an error but a line at the start, because the
+//! environment is shared: Kubernetes sets variables for every service of a namespace, and for one
+//! that is called larder they begin with our own prefix. One of these even looks like `--port`.
+
+use super::declare::DECLARATIONS;
+use super::kind::Declaration;
+use super::nearest::suggestion;
+use super::settings::Layer;
+
+const PREFIX: &str = "LARDER_";
+
+/// How Kubernetes says where a service is, in the variable that is named as the one of `--port`.
+const SERVICE_VALUE: &str = "tcp://";
+
+/// What other variables of a service called larder begin with.
+const SERVICE_NAMES: [&str; 2] = ["LARDER_SERVICE_", "LARDER_PORT_"];
+
+/// What the environment says.
+#[derive(Default)]
+pub struct Environment {
+    /// Its options.
+    pub layer: Layer,
+    /// What it says that means nothing.
+    pub warnings: Vec<String>,
+    /// What is wrong with it.
+    pub errors: Vec<String>,
+}
+
+/// The variable of an option.
+pub fn variable(declaration: &Declaration) -> String {
+    format!("{PREFIX}{}", declaration.long.to_uppercase().replace('-', "_"))
+}
+
+/// Whether a variable may be meant for the program.
+pub fn is_variable(name: &str) -> bool {
+    name.starts_with(PREFIX)
+}
+
+/// Reads the variables that may be meant for the program.
+pub fn read<'v>(variables: impl IntoIterator<Item = &'v (String, String)>) -> Environment {
+    let mut read = Environment::default();
+    for (name, value) in variables {
+        if is_of_a_service(name, value) {
+            continue;
+        }
+        let mut settings = DECLARATIONS.iter().filter(|known| known.is_setting());
+        match settings.find(|known| variable(known) == *name) {
+            Some(declaration) => {
+                let added = match value.as_str() {
+                    "" => Err(format!("{name} is empty; unset it, or give it a value")),
+                    value => read.layer.add(declaration, value, name),
+                };
+                read.errors.extend(added.err());
+            }
+            None => {
+                let known = DECLARATIONS.iter().filter(|known| known.is_setting()).map(variable);
+                let suggestion = suggestion(name, known, "");
+                read.warnings.push(format!("the variable {name} is no option{suggestion}"));
+            }
+        }
+    }
+    read
+}
+
+/// Whether Kubernetes speaks of a service called larder.
+fn is_of_a_service(name: &str, value: &str) -> bool {
+    let is_port = name == "LARDER_PORT" && value.starts_with(SERVICE_VALUE);
+    is_port || SERVICE_NAMES.iter().any(|beginning| name.starts_with(beginning))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(name: &str, value: &str) -> Environment {
+        read(&[(name.to_owned(), value.to_owned())])
+    }
+
+    #[test]
+    fn a_variable_is_its_option_and_other_variables_are_not() {
+        assert_eq!(of("LARDER_MEMORY_LIMIT", "7").layer.last("memory-limit"), Some("7"));
+        assert_eq!(of("LARDER_DISABLE_CAS", "true").layer.last("disable-cas"), Some(""));
+        assert_eq!(of("LARDER_CONFIG", "x").layer.last("config"), Some("x"));
+        for (name, value, error) in [
+            ("LARDER_PORT", "x", "LARDER_PORT takes port from 0 to 65535, not x"),
+            ("LARDER_DISABLE_CAS", "yes", "LARDER_DISABLE_CAS takes true or false, not yes"),
+            ("LARDER_USER", "", "LARDER_USER is empty; unset it, or give it a value"),
+        ] {
+            assert_eq!(of(name, value).errors, [error]);
+        }
+        let warning = "the variable LARDER_MEMORY_LIMITS is no option; is LARDER_MEMORY_LIMIT \
+                       meant?";
+        assert_eq!(of("LARDER_MEMORY_LIMITS", "7").warnings, [warning]);
+        assert_eq!(of("LARDER_CHECK", "1").warnings.len(), 1);
+    }
+
+    /// In a namespace of Kubernetes with a service called larder, every pod has these.
+    #[test]
+    fn variables_of_a_service_called_larder_are_no_options() {
+        for (name, value) in [
+            ("LARDER_PORT", "tcp://10.96.0.7:11211"),
+            ("LARDER_SERVICE_HOST", "10.96.0.7"),
+            ("LARDER_SERVICE_PORT", "11211"),
+            ("LARDER_PORT_11211_TCP", "tcp://10.96.0.7:11211"),
+            ("LARDER_PORT_11211_TCP_ADDR", "10.96.0.7"),
+        ] {
+            let read = of(name, value);
+            assert!(read.errors.is_empty() && read.warnings.is_empty(), "{name}");
+            assert_eq!(read.layer.last("port"), None);
+        }
+    }
+}

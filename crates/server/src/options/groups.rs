@@ -1,0 +1,119 @@
+//! In which order people read about options: by what they are about, the usual ones first.
+//!
+//! The reference page and the text of `--print-config` follow it. Every option that can be set
+//! stands in one group; a test says so if a new one does not.
+
+/// A few options about one thing.
+pub struct Group {
+    /// About what.
+    pub title: &'static str,
+    /// Their long names.
+    pub longs: &'static [&'static str],
+}
+
+/// All groups.
+pub const GROUPS: &[Group] = &[
+    Group {
+        title: "Where options come from",
+        longs: &["config", "check", "print-config", "print-options-reference"],
+    },
+    Group {
+        title: "Memory and items",
+        longs: &["memory-limit", "max-item-size", "disable-evictions", "disable-cas"],
+    },
+    Group {
+        title: "Where it listens",
+        longs: &[
+            "port",
+            "listen",
+            "unix-socket",
+            "unix-mask",
+            "udp-port",
+            "redis-port",
+            "admin-port",
+            "protocol",
+        ],
+    },
+    Group {
+        title: "Connections and threads",
+        longs: &[
+            "threads",
+            "conn-limit",
+            "disable-maxconns-fast",
+            "idle-timeout",
+            "listen-backlog",
+            "max-reqs-per-event",
+            "napi-ids",
+        ],
+    },
+    Group {
+        title: "Who may do what",
+        longs: &[
+            "enable-sasl",
+            "auth-file",
+            "enable-ssl",
+            "enable-shutdown",
+            "disable-flush-all",
+            "disable-dumping",
+            "disable-watch",
+        ],
+    },
+    Group {
+        title: "What stays when memory is full",
+        longs: &[
+            "policy",
+            "measure-costs",
+            "text-cost",
+            "cost-unit-us",
+            "compressed",
+            "hot-target",
+        ],
+    },
+    Group {
+        title: "Flash and restarts",
+        longs: &[
+            "flash",
+            "flash-reads",
+            "flash-write-limit",
+            "memory-file",
+            "save-seconds",
+            "flash-save-seconds",
+        ],
+    },
+    Group {
+        title: "The process",
+        longs: &["user", "daemon", "pidfile", "lock-memory", "enable-coredumps"],
+    },
+    Group { title: "What it says", longs: &["verbose", "watcher-logbuf-size"] },
+    Group {
+        title: "How items are found and lie",
+        longs: &[
+            "index",
+            "layout",
+            "repartition",
+            "cache-geometry",
+            "slab-growth-factor",
+            "slab-min-size",
+        ],
+    },
+    Group {
+        title: "Accepted for memcached's sake",
+        longs: &["extended", "enable-largepages", "stat-prefix-delimiter"],
+    },
+    Group { title: "About the program", longs: &["help", "version", "license"] },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::super::declare::DECLARATIONS;
+    use super::*;
+
+    #[test]
+    fn every_option_stands_in_one_group() {
+        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|group| group.longs).copied().collect();
+        let mut declared: Vec<&str> = DECLARATIONS.iter().map(|known| known.long).collect();
+        grouped.sort_unstable();
+        declared.sort_unstable();
+        assert_eq!(grouped, declared);
+    }
+}

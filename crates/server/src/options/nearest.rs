@@ -1,0 +1,53 @@
+//! The name that somebody may have meant.
+
+/// What to add to the message that there is no `name`: the most similar of the `known` ones, with
+/// `prefix` before it, or nothing where none is similar.
+pub fn suggestion<K: AsRef<str>>(
+    name: &str,
+    known: impl Iterator<Item = K>,
+    prefix: &str,
+) -> String {
+    // A third of the letters may be wrong: enough for a slip, too little for another word.
+    let changes_max = (name.chars().count() / 3).max(1);
+    let nearest = known.map(|known| (changes(name, known.as_ref()), known));
+    match nearest.min_by_key(|(changes, _)| *changes) {
+        Some((changes, known)) if changes <= changes_max => {
+            format!("; is {prefix}{} meant?", known.as_ref())
+        }
+        _ => String::new(),
+    }
+}
+
+/// How many letters have to be added, removed or replaced to make one word of the other
+/// (Levenshtein's distance), one row of the table at a time.
+fn changes(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (above, letter) in one.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], above + 1);
+        for (column, known) in other.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != *known);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_is_recognised_and_another_word_is_not() {
+        assert_eq!(changes("", "abc"), 3);
+        assert_eq!(changes("kitten", "sitting"), 3);
+        assert_eq!(changes("same", "same"), 0);
+        let known = ["port", "policy", "memory-limit"];
+        let meant = |name| suggestion(name, known.iter(), "--");
+        assert_eq!(meant("memory_limit"), "; is --memory-limit meant?");
+        assert_eq!(meant("polcy"), "; is --policy meant?");
+        assert_eq!(meant("banana"), "");
+        assert_eq!(suggestion("x", std::iter::empty::<&str>(), ""), "");
+    }
+}

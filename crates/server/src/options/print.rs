@@ -1,0 +1,251 @@
+//! What `--print-config` prints: a whole file with every option explained in place.
+//!
+//! What was said stands there as it was said; what nobody has said stands behind a `#`, with its
+//! default, so that another version's default is followed. Read again, the text gives the same
+//! options.
+
+use std::fmt::Write;
+
+use super::environment::variable;
+use super::groups::GROUPS;
+use super::kind::{Declaration, Kind};
+use super::settings::{Settings, find};
+
+/// Lines are at most this long, but for values.
+const LINE_COLUMNS: usize = 90;
+
+const OPENING: &str = "\
+# Options of larder, for --config. Lines with a # are comments: what stands behind it is the
+# default, or an example where there is none. A variable goes before this file, and an argument
+# before both. `larder --check --config FILE` says whether a file is in order.
+";
+
+/// The file.
+pub fn config(settings: &Settings) -> String {
+    let mut text = OPENING.to_owned();
+    for group in GROUPS {
+        let declared = group.longs.iter().filter_map(|long| find(long));
+        let mut keys = declared.filter(|known| is_key(known)).peekable();
+        if keys.peek().is_some() {
+            let _ = write!(text, "\n\n## {}\n", group.title);
+        }
+        for declaration in keys {
+            describe(&mut text, declaration, settings);
+        }
+    }
+    text
+}
+
+/// Whether it may stand in a file, and does something.
+fn is_key(declaration: &Declaration) -> bool {
+    let is_idle = matches!(declaration.kind, Kind::Alias(_) | Kind::Missing { .. });
+    declaration.is_setting() && !is_idle && declaration.long != "config"
+}
+
+/// One option: what it is for, and its line.
+fn describe(text: &mut String, declaration: &Declaration, settings: &Settings) {
+    text.push('\n');
+    wrap(text, "# ", &format!("{}{}", declaration.reason, range(declaration)));
+    let _ = writeln!(text, "# Variable {}.", variable(declaration));
+    let long = declaration.long;
+    let _ = match settings.chosen(declaration) {
+        Some((source, _)) => {
+            let value = current(declaration, settings);
+            writeln!(
+                text,
+                "# Said by: {}.
+{long} = {value}",
+                source.name()
+            )
+        }
+        None => writeln!(text, "#{long} = {}", default(declaration)),
+    };
+}
+
+/// Adds `words` in lines that begin with `mark`.
+pub fn wrap(text: &mut String, mark: &str, words: &str) {
+    let mut column = 0;
+    for word in words.split(' ') {
+        let length = word.chars().count();
+        if column > 0 && column + 1 + length <= LINE_COLUMNS {
+            let _ = write!(text, " {word}");
+            column += 1 + length;
+            continue;
+        }
+        let end = if column > 0 { "\n" } else { "" };
+        let _ = write!(text, "{end}{mark}{word}");
+        column = mark.len() + length;
+    }
+    text.push('\n');
+}
+
+/// What a value may be, as a sentence behind the reason.
+fn range(declaration: &Declaration) -> String {
+    match declaration.kind {
+        Kind::Number { unit, min, max, .. } => format!(" Takes {unit} from {min} to {max}."),
+        Kind::Text { unit, .. } => format!(" Takes {unit}."),
+        Kind::List { unit, .. } => format!(" Takes an array, each {}.", each(unit)),
+        _ => String::new(),
+    }
+}
+
+/// What holds where nothing is said; where there is no default, what could be said.
+pub fn default(declaration: &Declaration) -> String {
+    match (declaration.default, declaration.kind) {
+        (Some(default), _) => value(declaration, &[default]),
+        (None, Kind::Text { unit, .. }) => value(declaration, &[unit]),
+        (None, Kind::List { unit, .. }) => value(declaration, &[each(unit)]),
+        (None, Kind::Number { min, .. }) => min.to_string(),
+        (None, _) => value(declaration, &[]),
+    }
+}
+
+/// What one entry of a list is, which an argument has several of.
+pub fn each(unit: &'static str) -> &'static str {
+    unit.trim_end_matches(",...")
+}
+
+/// What holds of an option, as a value of TOML.
+pub fn current(declaration: &Declaration, settings: &Settings) -> String {
+    match (settings.chosen(declaration), declaration.default, declaration.kind) {
+        (Some((_, texts)), _, _) => {
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            value(declaration, &texts)
+        }
+        (None, Some(_), _) | (None, _, Kind::Switch(_) | Kind::Count(_)) => default(declaration),
+        (None, None, _) => "not set".to_owned(),
+    }
+}
+
+/// The texts of an option as a value of TOML.
+fn value(declaration: &Declaration, texts: &[&str]) -> String {
+    match declaration.kind {
+        Kind::Switch(_) => (!texts.is_empty()).to_string(),
+        Kind::Count(_) => texts.len().to_string(),
+        Kind::List { .. } => {
+            let quoted: Vec<String> = texts.iter().map(|text| quoted(text)).collect();
+            format!("[{}]", quoted.join(", "))
+        }
+        Kind::Number { .. } => {
+            let text = texts.last().copied().unwrap_or_default();
+            // A zero in front, which an argument may have, is not TOML's.
+            text.parse::<u64>().map_or_else(|_| quoted(text), |number| number.to_string())
+        }
+        _ => quoted(texts.last().copied().unwrap_or_default()),
+    }
+}
+
+/// A text in quotation marks, as TOML wants it.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => quoted.extend(['\\', letter]),
+            _ if letter.is_control() => {
+                let _ = write!(quoted, "\\u{:04X}", u32::from(letter));
+            }
+            _ => quoted.push(letter),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::declare::DECLARATIONS;
+    use super::super::settings::{Layer, Source};
+    use super::super::{Options, file};
+    use super::*;
+
+    /// What these layers give.
+    fn laid(file: Layer, arguments: Layer) -> Settings {
+        let layers = [
+            (Source::File, file),
+            (Source::Environment, Layer::default()),
+            (Source::Arguments, arguments),
+        ];
+        Settings::new(layers, None).expect("what goes together")
+    }
+
+    /// What a file with this text gives.
+    fn read(text: &str) -> Settings {
+        let file = file::parse(text.as_bytes(), "f");
+        assert_eq!(file.errors, [""; 0], "{text}");
+        laid(file.layer, Layer::default())
+    }
+
+    #[test]
+    fn what_is_printed_gives_the_same_options() {
+        let default = read("");
+        assert_eq!(default.options, Options::default());
+        assert_eq!(read(&config(&default)).options, Options::default());
+        let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
+        println!("seed {seed}");
+        for shift in 0..64 {
+            // Every option is said in half of the rounds, with an unusual value.
+            let mut layer = Layer::default();
+            let keys = DECLARATIONS.iter().filter(|known| is_key(known));
+            for (number, known) in keys.enumerate() {
+                let is_said = seed.rotate_left(shift).wrapping_mul(number as u64 * 2 + 1) >> 63;
+                if is_said == 1 && known.long != "memory-file" {
+                    layer.add(known, unusual(known), known.long).expect("a good value");
+                }
+            }
+            let settings = laid(Layer::default(), layer);
+            let text = config(&settings);
+            assert_eq!(read(&text).options, settings.options, "{text}");
+        }
+    }
+
+    /// A value that is not the default, with letters that have to be escaped where any will do.
+    fn unusual(declaration: &Declaration) -> &'static str {
+        match (declaration.long, declaration.kind) {
+            ("udp-port", _) => "0",
+            ("port" | "conn-limit", _) => "007",
+            ("slab-growth-factor", _) => "1.5",
+            ("hot-target", _) => "0.5",
+            ("unix-mask", _) => "070",
+            ("policy", _) => "lru",
+            ("index", _) => "tree",
+            ("layout", _) => "split",
+            ("measure-costs" | "compressed", _) => "off",
+            ("flash", _) => "a \"b\":8k",
+            ("flash-reads", _) => "threads",
+            ("flash-write-limit", _) => "40g/d",
+            ("protocol", _) => "ascii",
+            ("cache-geometry", _) => "6x2048x20x64",
+            ("extended", _) => "slab_reassign,no_lru_crawler,hot_lru_pct=10",
+            ("max-item-size", _) => "2m",
+            (_, Kind::Switch(_)) => "true",
+            (_, Kind::Count(_)) => "3",
+            (_, Kind::Number { .. }) => "1k",
+            _ => "a \"b\\c\" = #\u{7f}\u{1}\u{e4}\n\t{}",
+        }
+    }
+
+    #[test]
+    fn every_example_stands_behind_its_explanation() {
+        let text = config(&read("memory-limit = 7"));
+        assert!(text.contains("# Said by: file.\nmemory-limit = 7\n"), "{text}");
+        assert!(text.contains("\n#port = 11211\n"));
+        for known in DECLARATIONS.iter().filter(|known| is_key(known)) {
+            assert!(text.contains(&format!("{} = ", known.long)), "{}", known.long);
+        }
+        assert!(text.lines().all(|line| line.chars().count() <= 100));
+    }
+
+    /// Every line that is only there as a default may be uncommented and changes nothing.
+    #[test]
+    fn the_defaults_that_are_shown_are_those_that_hold() {
+        let text = config(&read(""));
+        let line = |known: &Declaration| format!("#{} = ", known.long);
+        for known in DECLARATIONS.iter().filter(|known| is_key(known) && known.default.is_some()) {
+            let shown = text.lines().find(|shown| shown.starts_with(&line(known)));
+            let shown = shown.unwrap_or_else(|| panic!("no {}", known.long));
+            let mut options = read(&shown[1..]).options;
+            options.warnings.clear();
+            assert_eq!(options, Options::default(), "{shown}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! SIGHUP: the file of options is read again, and what can change while the server serves does.
+//!
+//! What holds is remembered option by option. A change that needs a restart is therefore said at
+//! every SIGHUP until there was one, and one that is refused is tried again. Arguments and
+//! variables are those of the start, and still go before the file. A file with an error changes
+//! nothing at all.
+
+use std::sync::atomic::Ordering;
+
+use ::io::process;
+
+use crate::commands::limit_memory;
+use crate::options::{Command, Given, Options, Settings, UsageError, current};
+use crate::server::Server;
+use crate::start::files_wanted;
+
+/// An option that can change while the server serves: its name, and what takes it over.
+type Live = (&'static str, fn(&Server, &Options) -> Result<(), String>);
+
+/// All of these.
+const LIVE: &[Live] = &[
+    ("verbose", |server, options| {
+        server.verbosity.store(options.verbosity, Ordering::Relaxed);
+        Ok(())
+    }),
+    ("memory-limit", |server, options| limit_memory(server, options.memory_megabytes as u64)),
+    ("conn-limit", limit_connections),
+    ("idle-timeout", |server, options| {
+        server.live.idle_timeout_s.store(options.idle_timeout_s, Ordering::Relaxed);
+        // Where nobody was ever too silent, workers sleep until something happens.
+        server.wake_all();
+        Ok(())
+    }),
+    ("watcher-logbuf-size", |server, options| {
+        server.live.watcher_bytes_max.store(options.watcher_bytes_max, Ordering::Relaxed);
+        Ok(())
+    }),
+    ("save-seconds", |server, options| {
+        server.live.save_seconds.store(options.save_seconds, Ordering::Relaxed);
+        Ok(())
+    }),
+    ("enable-shutdown", |server, options| {
+        server.live.shutdown_allowed.store(options.shutdown_allowed, Ordering::Relaxed);
+        Ok(())
+    }),
+    ("disable-flush-all", |server, options| {
+        server.live.flush_allowed.store(options.flush_allowed, Ordering::Relaxed);
+        Ok(())
+    }),
+    ("disable-dumping", |server, options| {
+        server.live.dump_allowed.store(options.dump_allowed, Ordering::Relaxed);
+        Ok(())
+    }),
+    ("disable-watch", |server, options| {
+        server.live.watch_allowed.store(options.watch_allowed, Ordering::Relaxed);
+        Ok(())
+    }),
+];
+
+/// Whether an option can change while the server serves.
+pub fn is_live(long: &str) -> bool {
+    LIVE.iter().any(|(known, _)| *known == long)
+}
+
+/// Reads everything again; `running` is what holds, and afterwards what holds then.
+pub fn reload(server: &Server, running: &mut Settings, given: &Given) {
+    let Some(file) = running.file.clone() else {
+        return server.log(0, "SIGHUP: no file to read again; --config names one");
+    };
+    let newer = match given.read() {
+        Ok(Command::Serve(newer)) => newer,
+        // The arguments have not changed since they asked to serve.
+        Ok(Command::Print(_)) => return,
+        Err(UsageError(text)) => {
+            text.lines().for_each(|line| server.log(0, line));
+            return server.log(0, "SIGHUP: nothing is changed, for what is said above");
+        }
+    };
+    let changes = running.changes(&newer);
+    if changes.is_empty() {
+        server.log(0, &format!("SIGHUP: nothing has changed in {}", file.display()));
+    }
+    for declaration in changes {
+        let long = declaration.long;
+        let (before, after) = (current(declaration, running), current(declaration, &newer));
+        let applied = LIVE.iter().find(|(known, _)| *known == long).map(|(_, apply)| {
+            apply(server, &newer.options).map(|()| running.take_over(declaration, &newer))
+        });
+        let outcome = match applied {
+            Some(Ok(())) => format!("is now {after}, it was {before}"),
+            Some(Err(error)) => format!("stays {before}, and is not {after}: {error}"),
+            None => format!("stays {before} until a restart, then it is {after}"),
+        };
+        server.log(0, &format!("SIGHUP: {long} {outcome}"));
+    }
+}
+
+/// `conn-limit`. Open connections stay when there are more.
+fn limit_connections(server: &Server, options: &Options) -> Result<(), String> {
+    let files = files_wanted(options.connections_max, server.options.threads);
+    process::raise_file_limit(files)
+        .map_err(|error| format!("{files} open files cannot be allowed: {error}"))?;
+    server.live.connections_max.store(options.connections_max, Ordering::Relaxed);
+    // It may have paused at the limit before.
+    server.wake_acceptor();
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! The program and its options: what it reads, what it prints, and how it ends.
+
+mod common;
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use common::Server;
+
+/// Runs the program to its end with these arguments and variables.
+fn larder(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+    command.args(arguments).envs(variables.iter().copied()).output().expect("it runs")
+}
+
+/// A file of options, and its path as an argument.
+fn file(folder: &Path, text: &str) -> String {
+    let path = folder.join("larder.toml");
+    fs::write(&path, text).expect("a file");
+    path.to_str().expect("UTF-8").to_owned()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+#[test]
+fn a_check_says_all_that_is_wrong_and_where() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = file(folder.path(), "port = 70000\nthreadz = 2\n");
+    let output = larder(&["--check", "--config", &path], &[("LARDER_CONN_LIMIT", "none")]);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(64), String::new()));
+    let said = text(&output.stderr);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "larder: LARDER_CONN_LIMIT takes connections from 1 to 1000000, not none",
+            &format!("larder: {path}:1:8: port takes port from 0 to 65535, not 70000"),
+            &format!("larder: {path}:2:1: there is no option threadz; is threads meant?"),
+            "larder --help lists the options",
+        ]
+    );
+    // The same without --check, which is how a service finds out.
+    let output = larder(&["--config", &path], &[]);
+    assert_eq!((output.status.code(), text(&output.stderr).lines().count()), (Some(64), 3));
+}
+
+#[test]
+fn a_check_opens_and_binds_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("an address").port();
+    let flash = folder.path().join("flash");
+    let options =
+        format!("port = {port}\nflash = \"{}:64m\"\npidfile = \"/nowhere/x\"\n", flash.display());
+    let path = file(folder.path(), &options);
+    let output = larder(&["--check"], &[("LARDER_CONFIG", &path)]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout), "the options are in order\n");
+    assert!(!flash.exists());
+    assert_eq!(larder(&["--config", &path], &[]).status.code(), Some(1));
+}
+
+#[test]
+fn what_is_printed_is_read_again_as_the_same() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let given = ["-m", "100", "-vv", "-l", "127.0.0.1,[::1]:7", "-o", "idle_timeout=9", "-C"];
+    let mut arguments = given.to_vec();
+    arguments.push("--print-config");
+    let printed = text(&larder(&arguments, &[("LARDER_THREADS", "3")]).stdout);
+    assert!(printed.contains("\n# Said by: environment.\nthreads = 3\n"), "{printed}");
+    let path = file(folder.path(), &printed);
+    let again = text(&larder(&["--config", &path, "--print-config"], &[]).stdout);
+    let values = |text: &str| {
+        let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(values(&again), values(&printed));
+    assert_eq!(values(&again).len(), 6);
+}
+
+#[test]
+fn a_server_follows_its_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = file(folder.path(), "memory-limit = 100\nidle-timeout = 77\nport = 1\n");
+    let server = Server::start(&["--config", &path]);
+    let mut client = server.connect();
+    client.send(b"stats settings\r\n");
+    let settings = client.read_to("END\r\n");
+    for line in ["STAT maxbytes 104857600\r\n", "STAT idle_timeout 77\r\n"] {
+        assert!(settings.contains(line), "{line}{settings}");
+    }
+}

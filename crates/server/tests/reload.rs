@@ -1,0 +1,165 @@
+//! SIGHUP: what a file of options says now is applied, or said to need a restart.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use common::Server;
+
+/// A server with a file of options, and what it says.
+struct Scene {
+    server: Server,
+    log: BufReader<UnixStream>,
+    path: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Scene {
+    fn new(text: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("larder.toml");
+        fs::write(&path, text).expect("a file");
+        let config = path.to_str().expect("UTF-8");
+        let (server, log) = Server::start_logged(&["-t", "2", "--config", config]);
+        // Who is answered is answered by a server that hears signals.
+        server.connect().ask("mn\r\n", "MN\r\n");
+        Self { server, log, path, _folder: folder }
+    }
+
+    /// Writes another text, and returns as many lines as it is to say after the signal.
+    fn reload(&mut self, text: &str, lines: usize) -> Vec<String> {
+        fs::write(&self.path, text).expect("a file");
+        self.server.signal("HUP");
+        let mut said = Vec::new();
+        for _ in 0..lines {
+            let mut line = String::new();
+            self.log.read_line(&mut line).expect("it says something");
+            said.push(line.trim_end().replace(self.path.to_str().expect("UTF-8"), "F"));
+        }
+        said
+    }
+
+    fn settings(&self) -> String {
+        let mut client = self.server.connect();
+        client.send(b"stats settings\r\n");
+        client.read_to("END\r\n")
+    }
+}
+
+#[test]
+fn what_can_change_changes_and_the_rest_waits_for_a_restart() {
+    let mut scene = Scene::new("memory-limit = 64\n");
+    let mut client = scene.server.connect();
+    client.ask("shutdown\r\n", "SERVER_ERROR: shutdown not enabled\r\n");
+    let text = "memory-limit = 32\nidle-timeout = 9\nconn-limit = 7\ndisable-flush-all = true\n\
+                disable-dumping = true\ndisable-watch = true\nwatcher-logbuf-size = 1\n\
+                save-seconds = 3\nmax-item-size = \"2m\"\nthreads = 9\npolicy = \"lru\"\n";
+    let mut said = scene.reload(text, 10);
+    said.sort();
+    assert_eq!(
+        said,
+        [
+            "larder: SIGHUP: conn-limit is now 7, it was 1024",
+            "larder: SIGHUP: disable-dumping is now true, it was false",
+            "larder: SIGHUP: disable-flush-all is now true, it was false",
+            "larder: SIGHUP: disable-watch is now true, it was false",
+            "larder: SIGHUP: idle-timeout is now 9, it was 0",
+            "larder: SIGHUP: max-item-size stays \"1m\" until a restart, then it is \"2m\"",
+            "larder: SIGHUP: memory-limit is now 32, it was 64",
+            "larder: SIGHUP: policy stays \"cost-clock\" until a restart, then it is \"lru\"",
+            "larder: SIGHUP: save-seconds is now 3, it was 60",
+            "larder: SIGHUP: watcher-logbuf-size is now 1, it was 256",
+        ],
+        "the threads are said by an argument, which goes before the file"
+    );
+    let settings = scene.settings();
+    for line in [
+        "maxbytes 33554432",
+        "maxconns 7",
+        "idle_timeout 9",
+        "flush_enabled no",
+        "dump_enabled no",
+        "watch_enabled no",
+        "watcher_logbuf_size 1024",
+        "item_size_max 1048576",
+        "policy cost-clock",
+    ] {
+        assert!(settings.contains(&format!("STAT {line}\r\n")), "{line} in {settings}");
+    }
+    client.ask("flush_all\r\n", "CLIENT_ERROR flush_all not allowed\r\n");
+    // What waits is said again, what was applied is not.
+    let again = scene.reload(text, 2);
+    assert!(again.iter().all(|line| line.contains("until a restart")), "{again:?}");
+    // Back to what holds: nothing waits any more.
+    let back = text.replace("2m", "1m").replace("lru", "cost-clock");
+    assert_eq!(scene.reload(&back, 1), ["larder: SIGHUP: nothing has changed in F"]);
+    let said = scene.reload(&back.replace("save", "enable-shutdown = true\nsave"), 1);
+    assert_eq!(said, ["larder: SIGHUP: enable-shutdown is now true, it was false"]);
+    client.send(b"shutdown\r\n");
+    client.expect_end();
+    assert!(scene.server.wait().success());
+}
+
+#[test]
+fn a_file_with_an_error_changes_nothing() {
+    let mut scene = Scene::new("memory-limit = 64\n");
+    let before = scene.settings();
+    let nothing = "larder: SIGHUP: nothing is changed, for what is said above";
+    assert_eq!(
+        scene.reload("memory-limit = 32\nthreadz = 1\n", 2),
+        ["larder: F:2:1: there is no option threadz; is threads meant?", nothing]
+    );
+    assert_eq!(scene.reload("memory-limit = 32\nidle-timeout = \"x\"\nport = true", 3)[2], nothing);
+    assert_eq!(scene.settings(), before);
+    // One that is refused leaves the others alone, and is tried again.
+    let refused = "larder: SIGHUP: memory-limit stays 64, and is not 7: MEMLIMIT_TOO_SMALL cannot \
+                   set maxbytes to less than 8m";
+    let said = scene.reload("memory-limit = 7\nverbose = 1\n", 2);
+    assert_eq!(said, [refused, "larder: SIGHUP: verbose is now 1, it was 0"]);
+    assert_eq!(scene.reload("memory-limit = 7\nverbose = 1\n", 1), [refused]);
+    fs::remove_file(&scene.path).expect("it was there");
+    scene.server.signal("HUP");
+    let mut line = String::new();
+    scene.log.read_line(&mut line).expect("it says something");
+    assert!(line.contains("cannot be read"), "{line}");
+}
+
+#[test]
+fn without_a_file_there_is_nothing_to_read() {
+    let (server, mut log) = Server::start_logged(&[]);
+    server.connect().ask("mn\r\n", "MN\r\n");
+    server.signal("HUP");
+    let mut line = String::new();
+    log.read_line(&mut line).expect("it says something");
+    assert_eq!(line, "larder: SIGHUP: no file to read again; --config names one\n");
+    server.connect().ask("mn\r\n", "MN\r\n");
+}
+
+/// Workers that have nobody to be too silent sleep until something happens, and must hear of it.
+#[test]
+fn silent_connections_are_closed_once_there_is_a_timeout() {
+    let mut scene = Scene::new("");
+    let mut silent = scene.server.connect();
+    silent.ask("mn\r\n", "MN\r\n");
+    assert_eq!(scene.reload("idle-timeout = 1\n", 1).len(), 1);
+    silent.expect_end();
+    assert!(scene.server.stat("idle_kicks") >= 1);
+}
+
+#[test]
+fn who_waits_at_the_limit_is_let_in_when_it_rises() {
+    let mut scene = Scene::new("conn-limit = 2\ndisable-maxconns-fast = true\n");
+    let mut inside: Vec<_> = (0..2).map(|_| scene.server.connect()).collect();
+    // The first may come back to a place that is not free yet: it is answered when it is.
+    inside.iter_mut().for_each(|client| client.ask("mn\r\n", "MN\r\n"));
+    let mut waiting = scene.server.connect();
+    waiting.send(b"mn\r\n");
+    scene.reload("conn-limit = 3\ndisable-maxconns-fast = true\n", 1);
+    waiting.expect(b"MN\r\n");
+    // Fewer than there are: those stay.
+    scene.reload("conn-limit = 1\ndisable-maxconns-fast = true\n", 1);
+    inside.iter_mut().for_each(|client| client.ask("mn\r\n", "MN\r\n"));
+}

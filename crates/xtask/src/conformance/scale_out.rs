@@ -1,0 +1,197 @@
+//! Several servers as one cache: behind twemproxy with the configuration that is handed out, and by
+//! a client that spreads keys itself.
+//!
+//! The proxy hashes the names of servers, not their addresses, so where keys go is the same in
+//! every run. What is checked is what the runbook promises: keys are spread, a lost server loses
+//! its own and no others, one that is replaced under its name keeps them, and one that is added
+//! takes about its share.
+
+use std::time::Duration;
+
+use super::proxy::{self, Proxy};
+use super::server::{FOLDER, Server};
+use super::wire::{Wire, shorten};
+use super::{Bench, Ended};
+use crate::command::Run;
+use crate::install::VENV;
+use crate::{Result, fail};
+
+/// The configuration that is handed out.
+const TEMPLATE: &str = "deploy/scale-out/twemproxy.yml";
+
+/// Where it says that the proxy listens.
+const TEMPLATE_LISTEN: &str = "127.0.0.1:22121";
+
+const KEYS: usize = 3000;
+
+/// How long the end of a saving server may take.
+const STOP_LIMIT: Duration = Duration::from_secs(20);
+
+/// A proxy before these servers, `larder-1` and so on.
+fn start(servers: &[&Server]) -> Result<Option<(Proxy, u16)>> {
+    let template = std::fs::read_to_string(TEMPLATE)?;
+    let (head, list) = template.split_once("  servers:\n").unwrap_or_default();
+    if list.lines().count() != 3 || !head.contains(TEMPLATE_LISTEN) {
+        return fail(format!("{TEMPLATE} has another form than this part expects"));
+    }
+    let mut text = format!("{head}  servers:\n");
+    for (place, server) in servers.iter().enumerate() {
+        text.push_str(&format!("    - {}:1 larder-{}\n", server.address(), place + 1));
+    }
+    proxy::start_with("scale-out", |port| {
+        text.replace(TEMPLATE_LISTEN, &format!("127.0.0.1:{port}"))
+    })
+}
+
+/// How many of the keys are found through a proxy or by a server; errors are misses.
+fn found(port: u16) -> Result<Vec<usize>> {
+    let mut wire = Wire::connect(port)?;
+    let mut found = Vec::new();
+    for key in 0..KEYS {
+        let reply = wire.ask(&format!("get scaled:{key}\r\n"), "\n")?;
+        if reply.starts_with("VALUE") {
+            wire.read_until(0, b"END\r\n")?;
+            let length = key.to_string().len();
+            let wanted = format!("VALUE scaled:{key} 0 {length}\r\n{key}\r\nEND\r\n");
+            if wire.received != wanted.as_bytes() {
+                return fail(format!("scaled:{key} is {:?}", shorten(&reply)));
+            }
+            found.push(key);
+        }
+    }
+    Ok(found)
+}
+
+fn fill(port: u16, mut keys: impl Iterator<Item = usize>) -> Result {
+    let mut wire = Wire::connect(port)?;
+    keys.try_for_each(|key| {
+        let value = key.to_string();
+        let command = format!("set scaled:{key} 0 0 {}\r\n{value}\r\n", value.len());
+        wire.expect(&command, "STORED\r\n")
+    })
+}
+
+/// A share in percent.
+fn percent(part: usize, whole: usize) -> usize {
+    100 * part / whole.max(1)
+}
+
+fn within(what: &str, percent: usize, from: usize, to: usize) -> Result {
+    if (from..=to).contains(&percent) {
+        return Ok(());
+    }
+    fail(format!("{what}: {percent} %, and not {from} to {to} %"))
+}
+
+/// twemproxy.
+pub fn twemproxy(bench: &Bench) -> Result<Ended> {
+    let image = format!("{FOLDER}/scale-out-{}.image", std::process::id());
+    // What an earlier run may have left would be restored.
+    let _ = std::fs::remove_file(&image);
+    let outcome = behind_twemproxy(bench, &image);
+    let _ = std::fs::remove_file(&image);
+    outcome
+}
+
+fn behind_twemproxy(bench: &Bench, image: &str) -> Result<Ended> {
+    let saved = format!("-m 64 -e {image}");
+    let mut servers = Vec::new();
+    for options in ["-m 64", saved.as_str(), "-m 64"] {
+        servers.push(bench.options.server.start(options)?);
+    }
+    let all: Vec<&Server> = servers.iter().collect();
+    let Some((proxy, port)) = start(&all)? else {
+        return Ok(Ended::NotRun("nutcracker is not installed".to_string()));
+    };
+    fill(port, 0..KEYS)?;
+    let mut shares = Vec::new();
+    for server in &servers {
+        shares.push(found(server.port)?);
+    }
+    if shares.iter().map(Vec::len).sum::<usize>() != KEYS {
+        return fail("a key lies on two servers, or on none");
+    }
+    for share in &shares {
+        within("the keys of one server of three", percent(share.len(), KEYS), 23, 43)?;
+    }
+    let lost = lose(&mut servers, port, &shares)?;
+    // Under its name, at another address, with what it had.
+    let back = bench.options.server.start(&saved)?;
+    let whole: Vec<&Server> = vec![&servers[0], &back, &servers[1]];
+    drop(proxy);
+    let Some((proxy, port)) = start(&whole)? else {
+        return fail("nutcracker was there a moment ago");
+    };
+    if found(port)?.len() != KEYS {
+        return fail("a server that was replaced under its name has not all its keys");
+    }
+    drop(proxy);
+    let fourth = bench.options.server.start("-m 64")?;
+    let grown: Vec<&Server> = whole.into_iter().chain([&fourth]).collect();
+    let Some((_proxy, port)) = start(&grown)? else {
+        return fail("nutcracker was there a moment ago");
+    };
+    let moved = percent(KEYS - found(port)?.len(), KEYS);
+    within("what moved to the fourth", moved, 17, 33)?;
+    let shares: Vec<String> =
+        shares.iter().map(|share| percent(share.len(), KEYS).to_string()).collect();
+    Ok(Ended::Passed(format!(
+        "{} % each, {lost} keys lost with one and back with it, {moved} % moved to a fourth",
+        shares.join(", ")
+    )))
+}
+
+/// Stops the second server, which saves what it has; returns how many keys it had.
+fn lose(servers: &mut Vec<Server>, port: u16, shares: &[Vec<usize>]) -> Result<usize> {
+    servers.remove(1).stop(STOP_LIMIT)?;
+    let left = found(port)?;
+    let mut kept: Vec<usize> = [&shares[0][..], &shares[2]].concat();
+    kept.sort_unstable();
+    if left != kept {
+        let (left, kept) = (left.len(), kept.len());
+        return fail(format!("a server was lost: {left} keys are left, and should be {kept}"));
+    }
+    // Connections to the others are as they were.
+    fill(port, kept.into_iter())?;
+    Ok(shares[1].len())
+}
+
+/// pymemcache's client of several servers.
+pub fn hash_client(bench: &Bench) -> Result<Ended> {
+    let interpreter = format!("{VENV}/bin/python");
+    if !std::path::Path::new(&interpreter).exists() {
+        let words = "the Python libraries are not installed (cargo xtask install)";
+        return Ok(Ended::NotRun(words.to_string()));
+    }
+    let mut servers = Vec::new();
+    for _ in 0..4 {
+        servers.push(bench.options.server.start("-m 64")?);
+    }
+    let fourth = servers.pop();
+    let ports: Vec<String> = servers.iter().map(|server| server.port.to_string()).collect();
+    let count = |work: &str, more: &[String]| -> Result<usize> {
+        let mut run = Run::new(&interpreter).arg("conformance/python/many_servers.py").arg(work);
+        for port in ports.iter().chain(more) {
+            run = run.arg(port);
+        }
+        let text = run.arg(KEYS.to_string()).capture(Duration::from_secs(60))?;
+        let last = text.trim_end().lines().next_back().unwrap_or_default();
+        last.parse().map_err(|_| crate::Failure(format!("no count in {text:?}")))
+    };
+    count("fill", &[])?;
+    let mut shares = Vec::new();
+    for server in &servers {
+        let share = found(server.port)?.len();
+        within("the keys of one server of three", percent(share, KEYS), 23, 43)?;
+        shares.push(share);
+    }
+    let grown: Vec<String> = fourth.iter().map(|server| server.port.to_string()).collect();
+    let moved = percent(KEYS - count("find", &grown)?, KEYS);
+    within("what moved to the fourth", moved, 17, 33)?;
+    drop(servers.remove(1));
+    let left = count("find", &[])?;
+    if left != shares[0] + shares[2] {
+        return fail(format!("a server was lost: {left} keys are left of {shares:?}"));
+    }
+    Ok(Ended::Passed(format!("{left} of {KEYS} left without one, {moved} % moved to a fourth")))
+}
