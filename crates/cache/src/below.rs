@@ -227,6 +227,12 @@ impl Session<'_> {
         self.has_lower() && self.lower.rows.allocated_bytes() >= ROWS_BYTES_MAX
     }
 
+    /// Bytes that copies of what was read below take: more after a read that was served from there
+    /// than before it.
+    pub fn lower_bytes(&self) -> usize {
+        self.lower.rows.allocated_bytes() - self.lower.rows.chunk_capacity()
+    }
+
     /// Whether there is a tier below.
     #[inline]
     pub(crate) fn has_lower(&self) -> bool {

@@ -42,7 +42,7 @@ pub fn listen(listeners: &[Listener], options: &Options) -> Result<(), String> {
 
 /// The addresses that a name stands for: `host`, `host:port`, `1.2.3.4`, `[::1]:port`, `::1`, `*`,
 /// each perhaps behind `tcp:`.
-fn resolve(name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+pub fn resolve(name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     let name = name.strip_prefix("tcp:").unwrap_or(name);
     let (host, port) = split_port(name, port)?;
     if host == "*" {

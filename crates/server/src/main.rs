@@ -6,11 +6,14 @@
 //!         -> reload          what a file of options says now, at SIGHUP
 //!         -> memory_file     what is saved at the end, and read at the start
 //!         -> acceptor        connections come in and are dealt out
+//!         -> admin           a page, metrics and health over HTTP, on one thread
 //!         -> worker          one loop per thread
 //!            -> turn         one connection: read, plan, execute, write
 //!               -> plan      bytes to a batch of requests, memory fetched ahead
 //!               -> commands  requests to the cache, replies to the output
 //!               -> output    replies to the socket, or parked
+//!               -> sampling  what requests took, where the admin page asks for it
+//!      -> top                `larder top`: the page's numbers in a terminal
 //! ```
 //!
 //! What the threads share is in `server`; what one client is in the middle of, in `connection`.
@@ -18,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod acceptor;
+mod admin;
 mod ahead;
 mod commands;
 mod connection;
@@ -30,6 +34,7 @@ mod options;
 mod output;
 mod plan;
 mod reload;
+mod sampling;
 mod server;
 mod start;
 mod stats;

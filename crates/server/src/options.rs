@@ -93,6 +93,10 @@ pub struct Options {
     pub cas: bool,
     /// Worker threads.
     pub threads: usize,
+    /// Where the admin page is; `None` if there is none, 0 lets the kernel choose.
+    pub admin_port: Option<u16>,
+    /// The address that it listens on.
+    pub admin_listen: String,
     /// Most connections at one time.
     pub connections_max: usize,
     /// At the limit new connections are refused with a line; otherwise they wait in the kernel.
@@ -157,6 +161,8 @@ impl Default for Options {
             save_seconds: 0,
             cas: true,
             threads: 0,
+            admin_port: None,
+            admin_listen: String::new(),
             connections_max: 0,
             connections_fast: true,
             idle_timeout_s: 0,
@@ -198,6 +204,9 @@ impl Options {
             let text = "--memory-file is not for a server with --flash: a clean stop saves memory \
                         to flash";
             return Err(UsageError(text.to_owned()));
+        }
+        if self.admin_port.is_none() && self.admin_listen != Self::default().admin_listen {
+            return Err(UsageError("--admin-listen is for a server with --admin-port".to_owned()));
         }
         Ok(())
     }
@@ -354,9 +363,7 @@ mod tests {
         for line in ["-Z", "-S", "-Y x", "-B binary", "-U 1"] {
             assert!(refused(line).contains("not"), "{line}");
         }
-        for line in ["--redis-port 1", "--admin-port 1"] {
-            assert!(refused(line).contains("not there yet"), "{line}");
-        }
+        assert!(refused("--redis-port 1").contains("not there yet"));
         serve("--policy clock --compressed off -B auto");
         assert!(serve("").compressed && serve("--compressed auto").compressed);
         assert!(!serve("--compressed off").compressed);
@@ -427,6 +434,15 @@ mod tests {
             assert_eq!(options.flash_reads, Some(method));
         }
         assert!(refused("--flash-reads uring").contains("auto, io_uring and threads"));
+    }
+
+    #[test]
+    fn the_admin_page_is_off_until_its_port_is_named() {
+        assert_eq!((serve("").admin_port, &*serve("").admin_listen), (None, "127.0.0.1"));
+        let options = serve("--admin-port 9150 --admin-listen ::1");
+        assert_eq!((options.admin_port, &*options.admin_listen), (Some(9150), "::1"));
+        assert_eq!(serve("--admin-port 0").admin_port, Some(0));
+        refused("--admin-listen ::1");
     }
 
     #[test]

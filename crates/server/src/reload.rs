@@ -97,7 +97,7 @@ pub fn reload(server: &Server, running: &mut Settings, given: &Given) {
 
 /// `conn-limit`. Open connections stay when there are more.
 fn limit_connections(server: &Server, options: &Options) -> Result<(), String> {
-    let files = files_wanted(options.connections_max, server.options.threads);
+    let files = files_wanted(options.connections_max, &server.options);
     process::raise_file_limit(files)
         .map_err(|error| format!("{files} open files cannot be allowed: {error}"))?;
     server.live.connections_max.store(options.connections_max, Ordering::Relaxed);

@@ -1,8 +1,8 @@
 //! What all threads of the server share.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use io::moment::Stopwatch;
 use io::poll::Waker;
@@ -16,6 +16,7 @@ use crate::live::Live;
 use crate::memory_file::Found;
 use crate::options::Options;
 use crate::output::ParkedLimit;
+use crate::sampling::Samples;
 use crate::watch::{EvictionLog, Watchers};
 use crate::worker::Mailbox;
 
@@ -50,7 +51,11 @@ pub struct Server {
     /// What `stats reset` subtracts.
     pub reset: Mutex<Sums>,
     /// What the memory file held at the start, if there was one.
-    pub found: Option<Found>,
+    pub found: OnceLock<Found>,
+    /// What it is about, for whoever asks whether it is ready.
+    pub phase: PhaseCell,
+    /// What requests took, by a sample, with `--admin-port`.
+    pub samples: Samples,
     /// When the server started.
     pub started: Stopwatch,
     /// Where it listens, the first of them; for `stats settings`.
@@ -100,6 +105,49 @@ impl Server {
         if self.verbosity.load(Ordering::Relaxed) >= level {
             eprintln!("larder: {text}");
         }
+    }
+}
+
+/// What a server is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// It has not begun to serve.
+    Starting,
+    /// It stores what the memory file holds.
+    Restoring,
+    /// It serves.
+    Serving,
+    /// It ends connections, and saves memory where that is asked for.
+    Stopping,
+}
+
+impl Phase {
+    const ALL: [Self; 4] = [Self::Starting, Self::Restoring, Self::Serving, Self::Stopping];
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Restoring => "restoring memory",
+            Self::Serving => "serving",
+            Self::Stopping => "stopping",
+        }
+    }
+}
+
+/// The phase, which one thread sets and another reads. Nothing follows from it but an answer.
+#[derive(Debug, Default)]
+pub struct PhaseCell(AtomicU8);
+
+impl PhaseCell {
+    /// Enters a phase.
+    pub fn set(&self, phase: Phase) {
+        self.0.store(phase as u8, Ordering::Relaxed);
+    }
+
+    /// The phase now.
+    pub fn get(&self) -> Phase {
+        Phase::ALL[usize::from(self.0.load(Ordering::Relaxed))]
     }
 }
 

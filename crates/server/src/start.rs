@@ -12,14 +12,15 @@
 //! written to the memory file, if there is one of them, until that is done, its time is over, or
 //! another signal comes.
 //!
-//! Threads: this one waits for signals, one accepts, `-t` of them work, and one does the cache's
-//! background work.
+//! Threads: this one waits for signals, one accepts, `-t` of them work, one does the cache's
+//! background work, and with `--admin-port` one answers there, as long as the process may: it also
+//! says that memory is being restored or saved.
 
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -36,6 +37,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use crate::acceptor::{self, Acceptor};
+use crate::admin::{self, AdminThread};
 use crate::counters::{CounterSets, Sums};
 use crate::listen;
 use crate::live::Live;
@@ -43,7 +45,8 @@ use crate::memory_file::{Found, MemoryFile};
 use crate::options::{Given, Options, Settings};
 use crate::output::ParkedLimit;
 use crate::reload::reload;
-use crate::server::{Connections, Server};
+use crate::sampling::{Sampler, Samples, Unsampled};
+use crate::server::{Connections, Phase, PhaseCell, Server};
 use crate::watch::{EvictionLog, Watchers};
 use crate::worker::{Mailbox, Worker};
 
@@ -57,27 +60,46 @@ const FLASH_READERS_PER_WORKER: usize = 4;
 const MAINTAIN_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until a signal says stop.
-pub fn serve(mut settings: Settings, given: &Given) -> Result<(), String> {
+pub fn serve(settings: Settings, given: &Given) -> Result<(), String> {
     let options = settings.options.clone();
     for warning in &options.warnings {
         eprintln!("larder: {warning}");
     }
     let listeners = listen::bind(&options)?;
+    let admin = admin::bind(&options)?;
     prepare_process(&options)?;
     let memory_file = options.memory_file.as_deref().map(MemoryFile::open).transpose()?;
-    let failed = |error: std::io::Error| format!("cannot start: {error}");
     let polls =
         (0..options.threads).map(|_| Poll::new()).collect::<Result<Vec<_>, _>>().map_err(failed)?;
     let accept_poll = Poll::new().map_err(failed)?;
     let head = memory_file.as_ref().map(MemoryFile::head);
-    let mut server = build(options, head, &listeners, &polls, &accept_poll)?;
-    server.found = restore(&server, memory_file.as_ref())?;
-    let server = server;
-    listen::listen(&listeners, &server.options)?;
-    let acceptor = Acceptor::new(&server, listeners, accept_poll).map_err(failed)?;
-    announce(&server);
-    settle_process(&server.options)?;
-    start_flash(&server)?;
+    let server = build(options, head, &listeners, &polls, &accept_poll)?;
+    thread::scope(|scope| {
+        // Ends its thread when it is dropped, however the rest ends.
+        let mut admin = AdminThread::new(admin, &server);
+        if !server.options.daemon {
+            // It says that memory is being restored. A process that is yet to fork has no threads.
+            admin.start(scope)?;
+        }
+        restore(&server, memory_file.as_ref())?;
+        listen::listen(&listeners, &server.options)?;
+        let acceptor = Acceptor::new(&server, listeners, accept_poll).map_err(failed)?;
+        announce(&server, &admin);
+        settle_process(&server.options)?;
+        admin.start(scope)?;
+        start_flash(&server)?;
+        run(&server, polls, acceptor, memory_file, (settings, given))
+    })
+}
+
+/// Starts the threads and waits for the end.
+fn run(
+    server: &Server,
+    polls: Vec<Poll>,
+    acceptor: Acceptor<'_>,
+    memory_file: Option<MemoryFile>,
+    (mut settings, given): (Settings, &Given),
+) -> Result<(), String> {
     // From here on the signals wait in a pipe, so that none can end the process half started.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1, SIGHUP]).map_err(failed)?;
     let left_behind = left_behind(&server.options)?;
@@ -85,22 +107,23 @@ pub fn serve(mut settings: Settings, given: &Given) -> Result<(), String> {
 
     thread::scope(|scope| {
         for (number, poll) in polls.into_iter().enumerate() {
-            let worker = Worker::new(&server, number, poll);
-            spawn(scope, format!("worker-{number}"), move || worker.run());
+            spawn(scope, format!("worker-{number}"), move || work(server, number, poll));
         }
         spawn(scope, "acceptor".to_owned(), move || acceptor.run());
-        spawn(scope, "maintain".to_owned(), || maintain(&server));
+        spawn(scope, "maintain".to_owned(), || maintain(server));
+        server.phase.set(Phase::Serving);
         for signal in &mut signals {
             if signal == SIGHUP {
-                reload(&server, &mut settings, given);
+                reload(server, &mut settings, given);
                 continue;
             }
             server.log(1, &format!("signal {signal}: stopping"));
             break;
         }
+        server.phase.set(Phase::Stopping);
         server.stop();
     });
-    save(&server, memory_file, &mut signals);
+    save(server, memory_file, &mut signals);
     if let Err(error) = server.cache.close_flash() {
         eprintln!("larder: what was not yet on flash is lost: {error}");
     }
@@ -111,12 +134,26 @@ pub fn serve(mut settings: Settings, given: &Given) -> Result<(), String> {
     Ok(())
 }
 
+/// A worker's life. Where nobody asks for latencies its code has no place to take them.
+fn work(server: &Server, number: usize, poll: Poll) {
+    match server.samples.of(number) {
+        Some(samples) => Worker::new(server, number, poll, Sampler::new(samples, number)).run(),
+        None => Worker::new(server, number, poll, Unsampled).run(),
+    }
+}
+
+/// What the system refuses at the start.
+fn failed(error: std::io::Error) -> String {
+    format!("cannot start: {error}")
+}
+
 /// Stores what the memory file holds.
-fn restore(server: &Server, file: Option<&MemoryFile>) -> Result<Option<Found>, String> {
-    let Some(file) = file else { return Ok(None) };
-    let found = file.restore(&server.cache, server.options.threads)?;
-    if let Some(Found { restored, ms }) = &found {
-        let Restored { items, bytes, expired, refused, lost, is_whole } = *restored;
+fn restore(server: &Server, file: Option<&MemoryFile>) -> Result<(), String> {
+    let Some(file) = file else { return Ok(()) };
+    server.phase.set(Phase::Restoring);
+    if let Some(found) = file.restore(&server.cache, server.options.threads)? {
+        let Found { restored, ms } = *server.found.get_or_init(|| found);
+        let Restored { items, bytes, expired, refused, lost, is_whole } = restored;
         // What is lost is said to everybody.
         server.log(
             u32::from(is_whole),
@@ -127,7 +164,7 @@ fn restore(server: &Server, file: Option<&MemoryFile>) -> Result<Option<Found>, 
             ),
         );
     }
-    Ok(found)
+    Ok(())
 }
 
 /// Removes what was restored from, for good.
@@ -212,14 +249,15 @@ fn spawn<'scope, 'env>(
 }
 
 /// How many files may have to be open at a time.
-pub fn files_wanted(connections_max: usize, threads: usize) -> u64 {
-    connections_max as u64 + RESERVED_FILES + 4 * threads as u64
+pub fn files_wanted(connections_max: usize, options: &Options) -> u64 {
+    let admin = if options.admin_port.is_some() { admin::FILES_MAX } else { 0 };
+    connections_max as u64 + RESERVED_FILES + 4 * options.threads as u64 + admin
 }
 
 /// Limits and user.
 fn prepare_process(options: &Options) -> Result<(), String> {
     io::heap::keep_small();
-    let files = files_wanted(options.connections_max, options.threads);
+    let files = files_wanted(options.connections_max, options);
     process::raise_file_limit(files).map_err(|error| {
         format!("cannot allow {files} open files for -c (see ulimit -n): {error}")
     })?;
@@ -270,7 +308,6 @@ fn build(
         eprintln!("larder: -m {asked} is too little for any cache; {used} KiB are used");
     }
     let memory_bytes = memory_bytes.max(limit_bytes);
-    let failed = |error: std::io::Error| format!("cannot start: {error}");
     let mailboxes = polls
         .iter()
         .map(|poll| Mailbox::new(poll).map(Arc::new))
@@ -290,7 +327,9 @@ fn build(
         verbosity: AtomicU32::new(options.verbosity),
         memory_bytes: AtomicUsize::new(memory_bytes),
         reset: Mutex::new(Sums::default()),
-        found: None,
+        found: OnceLock::new(),
+        phase: PhaseCell::default(),
+        samples: Samples::new(if options.admin_port.is_some() { options.threads } else { 0 }),
         started: Stopwatch::start(),
         listening: listeners.iter().map(Listener::name).collect(),
         clock: SystemClock::new(),
@@ -390,12 +429,16 @@ fn start_flash(server: &Server) -> Result<(), String> {
 }
 
 /// Says where it listens if that was left to the kernel, or if asked to say more.
-fn announce(server: &Server) {
-    if server.options.port == 0 || server.options.verbosity > 0 {
+fn announce(server: &Server, admin: &AdminThread<'_>) {
+    let options = &server.options;
+    if options.port == 0 || options.admin_port == Some(0) || options.verbosity > 0 {
         let mut out = std::io::stdout().lock();
         for name in &server.listening {
             // Whoever closed the output does not want to know.
             let _ = writeln!(out, "listening on {name}");
+        }
+        for address in admin.addresses() {
+            let _ = writeln!(out, "admin page on http://{address}/");
         }
         let _ = out.flush();
     }

@@ -28,6 +28,7 @@ use crate::counters::Counters;
 use crate::dump;
 use crate::output::{self, OUTPUT_BYTES_MAX, Output};
 use crate::plan::{BATCH_KEYS_MAX, End, Place, Plan, Step, recycle};
+use crate::sampling::Sampling;
 use crate::server::Server;
 use crate::worker::Delivery;
 
@@ -66,7 +67,7 @@ pub enum After {
 }
 
 /// What a worker's connections take turns with.
-pub struct Turner<'c> {
+pub struct Turner<'c, S> {
     server: &'c Server,
     counters: &'c Counters,
     worker: usize,
@@ -77,6 +78,7 @@ pub struct Turner<'c> {
     kept: Kept<'c>,
     /// What is to be read from flash, and for whom.
     reads: Vec<Waiting>,
+    sampling: S,
 }
 
 /// A connection that waits for flash.
@@ -115,9 +117,9 @@ enum Ran {
     Until(Place),
 }
 
-impl<'c> Turner<'c> {
+impl<'c, S: Sampling> Turner<'c, S> {
     /// For one worker.
-    pub fn new(server: &'c Server, worker: usize) -> Self {
+    pub fn new(server: &'c Server, worker: usize, sampling: S) -> Self {
         Self {
             server,
             counters: server.counters.of(worker),
@@ -128,6 +130,7 @@ impl<'c> Turner<'c> {
             hashes: Vec::new(),
             kept: Kept::default(),
             reads: Vec::new(),
+            sampling,
         }
     }
 
@@ -468,6 +471,7 @@ impl<'c> Turner<'c> {
             let session = self.kept.session.take().unwrap_or_else(|| self.server.cache.session());
             if !connection.fetched.is_empty() {
                 session.deliver(connection.fetched.drain(..));
+                self.sampling.resume(connection.serial);
             }
             let context = Context {
                 server: self.server,
@@ -480,14 +484,15 @@ impl<'c> Turner<'c> {
             let mut is_over = false;
             while !is_over && next < steps.len() {
                 let step = &mut steps[next];
+                let begun = self.sampling.begin(&step.action, &session, self.counters);
                 let flow = commands::execute(&context, &session, step, &mut ahead, &mut out);
+                self.sampling.end(begun, &flow, &session, self.counters, connection.serial);
                 is_over = flow.is_err() || session.is_long();
                 let fetches = matches!(flow, Err(Again::Fetch));
                 let must_flush = is_over || matches!(flow, Ok(Flow::Flush)) || out.is_full();
                 if let Ok(flow) = flow {
-                    let line = step.line;
                     next += usize::from(!matches!(flow, Flow::Flush));
-                    follow(connection, flow, line);
+                    follow(connection, flow, step.line);
                 }
                 let is_last = next == steps.len() || connection.closing.is_some();
                 if must_flush || (is_last && out.is_borrowing()) {

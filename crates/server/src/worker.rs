@@ -21,6 +21,7 @@ use stdx::sync::lock;
 
 use crate::ahead::ReadAhead;
 use crate::connection::{Arrival, Close, Connection, State};
+use crate::sampling::Sampling;
 use crate::server::Server;
 use crate::turn::{After, Turner};
 use crate::watch::{CONNEVENTS, key_text};
@@ -98,7 +99,7 @@ impl Mailbox {
 }
 
 /// One worker thread's state.
-pub struct Worker<'c> {
+pub struct Worker<'c, S> {
     server: &'c Server,
     number: usize,
     poll: Poll,
@@ -107,7 +108,7 @@ pub struct Worker<'c> {
     queue: VecDeque<usize>,
     /// What has come from flash and was not taken yet.
     deliveries: VecDeque<Delivery>,
-    turner: Turner<'c>,
+    turner: Turner<'c, S>,
     ahead: ReadAhead,
     /// Connections so far.
     serial: u64,
@@ -115,9 +116,9 @@ pub struct Worker<'c> {
     looked_s: u32,
 }
 
-impl<'c> Worker<'c> {
+impl<'c, S: Sampling> Worker<'c, S> {
     /// Worker `number`, on the queue that its mailbox wakes.
-    pub fn new(server: &'c Server, number: usize, poll: Poll) -> Self {
+    pub fn new(server: &'c Server, number: usize, poll: Poll, sampling: S) -> Self {
         Self {
             server,
             number,
@@ -126,7 +127,7 @@ impl<'c> Worker<'c> {
             vacant: Vec::new(),
             queue: VecDeque::new(),
             deliveries: VecDeque::new(),
-            turner: Turner::new(server, number),
+            turner: Turner::new(server, number, sampling),
             ahead: ReadAhead::new(),
             serial: 0,
             now_s: server.now(),

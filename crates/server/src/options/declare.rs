@@ -391,7 +391,15 @@ pub const DECLARATIONS: &[Declaration] = &[
     valued(None, "flash-save-seconds", Kind::Alias("save-seconds"), None,
         "Another name of --save-seconds."),
     missing(None, "redis-port", Some("PORT"), "Redis's protocol on a port of its own."),
-    missing(None, "admin-port", Some("PORT"), "A page for people and Prometheus."),
+    valued(None, "admin-port",
+        numbered("port", 0, 65_535, |o, n| o.admin_port = Some(n as u16)), None,
+        "Answer HTTP here: a page for people, /metrics for Prometheus, /healthz and /readyz, and \
+         what larder top reads. Nothing there changes anything. 0 takes a free port and prints it. \
+         Without it there is none, and no latencies are sampled."),
+    valued(None, "admin-listen",
+        text("ADDRESS", |o, v| { o.admin_listen = v.to_owned(); Ok(()) }), Some("127.0.0.1"),
+        "The address of --admin-port. It asks for no password: whoever can connect can read how \
+         the cache is doing, and with measured costs the beginnings of keys."),
     missing(Some('S'), "enable-sasl", None, "SASL authentication."),
     missing(Some('Y'), "auth-file", Some("FILE"), "Users and passwords for the text protocol."),
     missing(Some('Z'), "enable-ssl", None, "TLS."),

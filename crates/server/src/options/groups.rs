@@ -31,6 +31,7 @@ pub const GROUPS: &[Group] = &[
             "udp-port",
             "redis-port",
             "admin-port",
+            "admin-listen",
             "protocol",
         ],
     },

@@ -39,7 +39,7 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
         repartition(found.counts, stats);
     }
     if server.options.memory_file.is_some() {
-        memory_file(server.found.unwrap_or_default(), stats);
+        memory_file(server.found.get().copied().unwrap_or_default(), stats);
     }
     let (watchers, skipped) = server.watchers.numbers();
     stats.lines(&[

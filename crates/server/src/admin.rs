@@ -1,0 +1,190 @@
+//! The admin port: a page for people, metrics for Prometheus, health, and JSON for both the page
+//! and `larder top`.
+//!
+//! ```text
+//! tick, once a second --> collect -> history             what the charts show
+//! connection -> http -> collect -> metrics, json  what is asked for
+//!                    \-> assets                    the page itself
+//! ```
+//!
+//! All of it runs on one thread, whose runtime does nothing else: it shares no lock with the
+//! workers but those under which statistics are read, holds none of them, and no session of the
+//! cache, while it waits. HTTP is hyper's; what is here is the limits. A connection serves one
+//! request and has [`CONNECTION_PATIENCE`] for all of it, so a client that sends or reads slowly is
+//! cut off, and at [`CONNECTIONS_MAX`] the next ones wait in the kernel.
+//!
+//! Nothing here changes anything: only GET and HEAD are answered.
+
+mod collect;
+mod history;
+mod http;
+mod json;
+mod latency;
+mod metrics;
+
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::task::Poll;
+use std::thread;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio::time::MissedTickBehavior;
+
+use self::collect::Collector;
+use self::http::Site;
+use crate::listen;
+use crate::options::Options;
+use crate::server::Server;
+
+/// Connections at one time. A browser has six, and Prometheus one.
+const CONNECTIONS_MAX: usize = 32;
+
+/// So long a connection may take for its one request and the answer, which is for reading 100 KiB
+/// over a bad line.
+const CONNECTION_PATIENCE: Duration = Duration::from_secs(10);
+
+/// So long the header of a request may take.
+const HEADER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The longest header of a request; the least that hyper takes.
+const HEADER_BYTES_MAX: usize = 8 << 10;
+
+/// How often the history gets a point.
+const TICK: Duration = Duration::from_secs(1);
+
+/// After a connection could not be accepted, the next try comes so much later.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// Descriptors that this takes: connections, listeners, and the runtime's own.
+pub const FILES_MAX: u64 = CONNECTIONS_MAX as u64 + 16;
+
+/// Takes the addresses of the admin port; none if there is no such port.
+pub fn bind(options: &Options) -> Result<Vec<TcpListener>, String> {
+    let Some(port) = options.admin_port else { return Ok(Vec::new()) };
+    let name = &options.admin_listen;
+    let failed = |error: io::Error| format!("cannot listen on {name} for --admin-port: {error}");
+    let mut listeners = Vec::new();
+    for address in listen::resolve(name, port).map_err(failed)? {
+        let listener = TcpListener::bind(address).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        listeners.push(listener);
+    }
+    Ok(listeners)
+}
+
+/// The thread, which ends when this is dropped.
+pub struct AdminThread<'s> {
+    server: &'s Server,
+    addresses: Vec<SocketAddr>,
+    /// Until it runs.
+    listeners: Vec<TcpListener>,
+    end: Arc<Notify>,
+}
+
+impl<'s> AdminThread<'s> {
+    /// Will answer on `listeners`.
+    pub fn new(listeners: Vec<TcpListener>, server: &'s Server) -> Self {
+        let addresses = listeners.iter().filter_map(|one| one.local_addr().ok()).collect();
+        Self { server, addresses, listeners, end: Arc::default() }
+    }
+
+    /// Where it answers.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Starts it, unless it runs or has nothing to listen on.
+    pub fn start<'scope>(&mut self, scope: &'scope thread::Scope<'scope, '_>) -> Result<(), String>
+    where
+        's: 'scope,
+    {
+        if self.listeners.is_empty() {
+            return Ok(());
+        }
+        let failed = |error| format!("cannot start what answers on --admin-port: {error}");
+        let (server, end) = (self.server, Arc::clone(&self.end));
+        let listeners = std::mem::take(&mut self.listeners);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(failed)?;
+        let body = move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = serve(server, listeners) => {}
+                    () = end.notified() => {}
+                }
+            });
+        };
+        let spawned = thread::Builder::new().name("admin".to_owned()).spawn_scoped(scope, body);
+        spawned.map(drop).map_err(failed)
+    }
+}
+
+impl Drop for AdminThread<'_> {
+    fn drop(&mut self) {
+        self.end.notify_one();
+    }
+}
+
+/// Fills the history and answers.
+async fn serve(server: &Server, listeners: Vec<TcpListener>) {
+    let listeners: Vec<_> = listeners
+        .into_iter()
+        .map(tokio::net::TcpListener::from_std)
+        .collect::<Result<_, _>>()
+        .expect("a queue takes a listener that does not block");
+    let is_local =
+        listeners.iter().all(|one| one.local_addr().is_ok_and(|at| at.ip().is_loopback()));
+    let site = Site { server, collector: RefCell::new(Collector::new(server)), is_local };
+    let mut connections = FuturesUnordered::new();
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let may_accept = connections.len() < CONNECTIONS_MAX;
+        tokio::select! {
+            _ = ticks.tick() => site.collector.borrow_mut().tick(server),
+            Some(()) = connections.next() => {}
+            accepted = accept(&listeners), if may_accept => match accepted {
+                Ok(stream) => connections.push(converse(stream, &site)),
+                // Descriptors may have run out: others go on meanwhile.
+                Err(_) => tokio::time::sleep(ACCEPT_RETRY).await,
+            },
+        }
+    }
+}
+
+/// The next connection, whichever listener it comes to.
+async fn accept(listeners: &[tokio::net::TcpListener]) -> io::Result<TcpStream> {
+    poll_fn(|context| {
+        for listener in listeners {
+            if let Poll::Ready(accepted) = listener.poll_accept(context) {
+                return Poll::Ready(accepted.map(|(stream, _)| stream));
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// One connection: one request and its answer, in time.
+async fn converse(stream: TcpStream, site: &Site<'_>) {
+    let service = service_fn(async |request| Ok::<_, Infallible>(site.answer(&request)));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_PATIENCE)
+        .max_buf_size(HEADER_BYTES_MAX)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    // Whoever breaks off or is too slow has no answer to get.
+    let _ = tokio::time::timeout(CONNECTION_PATIENCE, connection).await;
+}

@@ -1,0 +1,205 @@
+//! What is answered to which request.
+//!
+//! Nothing changes by a request, so only GET and HEAD are known. The page's headers forbid
+//! everything that does not come from here, so what the server says cannot become a script. While
+//! the port is open to this machine alone, the request must be addressed to it by a local name:
+//! a page of the web that gave its own name this address could otherwise read what is here.
+
+use std::cell::RefCell;
+
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+
+use super::collect::Collector;
+use super::json;
+use super::metrics::{self, Now};
+use crate::server::{Phase, Server};
+
+/// What every answer says beside its content.
+const HEADERS: [(HeaderName, &str); 6] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+         connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::CACHE_CONTROL, "no-store"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
+
+/// What Prometheus calls its text.
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The page: path, kind and content.
+const ASSETS: [(&str, &str, &str); 5] = [
+    ("/", "text/html; charset=utf-8", include_str!("page.html")),
+    ("/page.css", "text/css; charset=utf-8", include_str!("page.css")),
+    ("/page.js", "text/javascript; charset=utf-8", include_str!("page.js")),
+    ("/charts.js", "text/javascript; charset=utf-8", include_str!("charts.js")),
+    ("/icon.svg", "image/svg+xml", include_str!("icon.svg")),
+];
+
+/// What requests are answered from.
+pub struct Site<'s> {
+    /// The server.
+    pub server: &'s Server,
+    /// What is kept beside it.
+    pub collector: RefCell<Collector>,
+    /// Only this machine can connect.
+    pub is_local: bool,
+}
+
+/// An answer before it is one of HTTP.
+struct Answer {
+    status: StatusCode,
+    kind: &'static str,
+    body: Bytes,
+}
+
+impl Answer {
+    fn text(status: StatusCode, text: impl Into<Bytes>) -> Self {
+        Self { status, kind: TEXT, body: text.into() }
+    }
+
+    fn content(kind: &'static str, body: impl Into<Bytes>) -> Self {
+        Self { status: StatusCode::OK, kind, body: body.into() }
+    }
+}
+
+impl Site<'_> {
+    /// Answers a request. Its body, if it has one, is not read.
+    pub fn answer<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
+        let is_allowed = matches!(*request.method(), Method::GET | Method::HEAD);
+        let answer = if !self.is_addressed(request) {
+            Answer::text(StatusCode::FORBIDDEN, "this name is not one of this machine's own\n")
+        } else if !is_allowed {
+            Answer::text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are known here\n")
+        } else {
+            self.find(request.uri().path())
+        };
+        let mut response = Response::new(Full::new(answer.body));
+        *response.status_mut() = answer.status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(answer.kind));
+        for (name, value) in HEADERS {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        if answer.status == StatusCode::METHOD_NOT_ALLOWED {
+            headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+        }
+        response
+    }
+
+    /// Whether it names a host that it may.
+    fn is_addressed<B>(&self, request: &Request<B>) -> bool {
+        if !self.is_local {
+            return true;
+        }
+        let named = request.headers().get_all(header::HOST).iter();
+        let mut names = named.map(|name| name.to_str().unwrap_or_default());
+        match (names.next(), names.next()) {
+            (Some(name), None) => is_local_name(name),
+            // HTTP/1.0, which no browser speaks, has none.
+            (None, _) => request.version() == hyper::Version::HTTP_10,
+            _ => false,
+        }
+    }
+
+    fn find(&self, path: &str) -> Answer {
+        if let Some((_, kind, content)) = ASSETS.into_iter().find(|(known, ..)| *known == path) {
+            return Answer::content(kind, content);
+        }
+        match path {
+            "/healthz" => Answer::text(StatusCode::OK, "ok\n"),
+            "/readyz" => match self.server.phase.get() {
+                Phase::Serving => Answer::text(StatusCode::OK, "ok\n"),
+                other => {
+                    let text = format!("{}\n", other.name());
+                    Answer::text(StatusCode::SERVICE_UNAVAILABLE, text)
+                }
+            },
+            "/metrics" => {
+                let collector = &mut *self.collector.borrow_mut();
+                let snapshot = &collector.collect(self.server);
+                Answer::content(METRICS, metrics::text(&Now { snapshot, collector }))
+            }
+            "/api/stats" => {
+                let collector = &mut *self.collector.borrow_mut();
+                let snapshot = collector.collect(self.server);
+                let stats = json::stats(self.server, &snapshot, collector);
+                Answer::content(JSON, stats.to_string())
+            }
+            "/api/history" => {
+                Answer::content(JSON, json::history(&self.collector.borrow()).to_string())
+            }
+            _ => Answer::text(StatusCode::NOT_FOUND, "there is nothing here\n"),
+        }
+    }
+}
+
+/// Whether a `Host` is this machine's own name, perhaps with a port.
+fn is_local_name(name: &str) -> bool {
+    let host = match name.rsplit_once(':') {
+        Some((host, port)) if port.parse::<u16>().is_ok() && !host.ends_with(':') => host,
+        _ => name,
+    };
+    ["localhost", "127.0.0.1", "[::1]"].iter().any(|local| host.eq_ignore_ascii_case(local))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_local_names_are_local() {
+        for name in ["localhost", "LOCALHOST:80", "127.0.0.1:9150", "[::1]", "[::1]:9150"] {
+            assert!(is_local_name(name), "{name}");
+        }
+        for name in [
+            "",
+            "example.com",
+            "localhost.example.com:80",
+            "127.0.0.1.example.com",
+            "localhost:x",
+            "127.0.0.2",
+            "localhost:99999",
+            "localhost:80:80",
+            "[::1]x",
+            "::1",
+            "evil@localhost",
+        ] {
+            assert!(!is_local_name(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn nothing_in_the_page_comes_from_elsewhere_or_is_read_as_code() {
+        for (path, _, content) in ASSETS {
+            for banned in [
+                "innerHTML",
+                "outerHTML",
+                "insertAdjacentHTML",
+                "document.write",
+                "eval(",
+                "new Function",
+                "https://",
+                "//cdn",
+                " style=\"",
+                " onclick=",
+                "@import",
+            ] {
+                assert!(!content.contains(banned), "{path} has {banned}");
+            }
+            // The name of SVG is no address.
+            let rest = content.replace("http://www.w3.org/2000/svg", "");
+            assert!(!rest.contains("http://"), "{path} names an address");
+        }
+    }
+}

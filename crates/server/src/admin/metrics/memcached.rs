@@ -1,0 +1,278 @@
+//! Under the names of memcached_exporter. What memcached has and Larder has not (LRU queues, the
+//! proxy) is left out rather than told as 0.
+
+use larder::{ClassStats, FlashTierStats};
+
+use super::{Metric, Now, Values, counter, gauge};
+use crate::commands::VERSION;
+
+/// The server as a whole.
+pub const METRICS: &[Metric] = &[
+    gauge("memcached_up", &[], "1: the server answers.", |_, out| out.one(1)),
+    gauge("memcached_version", &["version"], "The version that clients see.", |_, out| {
+        out.put(&[VERSION], 1);
+    }),
+    gauge("memcached_uptime_seconds", &[], "Seconds since the start.", |now, out| {
+        out.one(now.snapshot.uptime.as_secs());
+    }),
+    gauge("memcached_time_seconds", &[], "The server's clock, in Unix seconds.", |now, out| {
+        out.one(now.snapshot.time.as_secs());
+    }),
+    counter(
+        "memcached_process_user_cpu_seconds_total",
+        &[],
+        "Processor time of the program itself.",
+        |now, out| out.real(now.snapshot.cpu.0.as_secs_f64()),
+    ),
+    counter(
+        "memcached_process_system_cpu_seconds_total",
+        &[],
+        "Processor time of the kernel for the program.",
+        |now, out| out.real(now.snapshot.cpu.1.as_secs_f64()),
+    ),
+    counter("memcached_read_bytes_total", &[], "Bytes that clients sent.", |now, out| {
+        out.one(now.snapshot.sums.bytes_read);
+    }),
+    counter("memcached_written_bytes_total", &[], "Bytes sent to clients.", |now, out| {
+        out.one(now.snapshot.sums.bytes_written);
+    }),
+    gauge("memcached_current_connections", &[], "Open connections.", |now, out| {
+        out.one(now.snapshot.connections[0]);
+    }),
+    gauge("memcached_max_connections", &[], "Most connections, -c.", |now, out| {
+        out.one(now.snapshot.connections_max);
+    }),
+    counter("memcached_connections_total", &[], "Connections so far.", |now, out| {
+        out.one(now.snapshot.connections[1]);
+    }),
+    counter(
+        "memcached_connections_rejected_total",
+        &[],
+        "Connections refused at the limit.",
+        |now, out| out.one(now.snapshot.connections[2]),
+    ),
+    counter(
+        "memcached_connections_yielded_total",
+        &[],
+        "Turns that ended with more to read, so that others come first.",
+        |now, out| out.one(now.snapshot.sums.conn_yields),
+    ),
+    counter(
+        "memcached_connections_listener_disabled_total",
+        &[],
+        "How often accepting was paused at the limit.",
+        |now, out| out.one(now.snapshot.connections[3]),
+    ),
+    gauge("memcached_accepting_connections", &[], "Whether connections are taken.", |now, out| {
+        out.one(u64::from(now.snapshot.is_accepting));
+    }),
+    gauge("memcached_current_bytes", &[], "Bytes of chunks that hold items.", |now, out| {
+        out.one(now.snapshot.cache.item_bytes);
+    }),
+    gauge("memcached_limit_bytes", &[], "The limit of memory, -m.", |now, out| {
+        out.one(now.snapshot.limit_bytes);
+    }),
+    gauge("memcached_malloced_bytes", &[], "Bytes of slabs in use.", |now, out| {
+        out.one(now.snapshot.cache.used_bytes);
+    }),
+    gauge("memcached_current_items", &[], "Items, in all tiers.", |now, out| {
+        out.one(now.snapshot.cache.items);
+    }),
+    counter("memcached_items_total", &[], "Stores so far, and other changes.", |now, out| {
+        out.one(now.snapshot.cache.mutations);
+    }),
+    counter(
+        "memcached_items_evicted_total",
+        &[],
+        "Items that left the cache to make room.",
+        |now, out| out.one(now.snapshot.cache.evicted),
+    ),
+    counter(
+        "memcached_items_reclaimed_total",
+        &[],
+        "Expired items whose memory stores took back.",
+        |now, out| out.one(now.snapshot.cache.expired.saturating_sub(now.snapshot.cache.swept)),
+    ),
+    counter("memcached_item_too_large_total", &[], "Values over the item limit.", |now, out| {
+        out.one(now.snapshot.sums.store_too_large);
+    }),
+    counter(
+        "memcached_item_no_memory_total",
+        &[],
+        "Values that no memory could be found for.",
+        |now, out| out.one(now.snapshot.sums.store_no_memory),
+    ),
+    counter(
+        "memcached_lru_crawler_reclaimed_total",
+        &[],
+        "Expired items that the sweeps for them found.",
+        |now, out| out.one(now.snapshot.cache.swept),
+    ),
+    counter(
+        "memcached_lru_crawler_items_checked_total",
+        &[],
+        "Chunks that the sweep of the hot zone looked at.",
+        |now, out| out.one(now.snapshot.cache.swept_looks),
+    ),
+    counter(
+        "memcached_commands_total",
+        &["command", "status"],
+        "Requests by what they asked for and what came of it; a multiget counts each key.",
+        commands,
+    ),
+];
+
+fn commands(now: &Now<'_>, out: &mut Values) {
+    let sums = &now.snapshot.sums;
+    let cas = sums.cas_hits + sums.cas_misses + sums.cas_badval;
+    for (command, status, value) in [
+        ("get", "hit", sums.get_hits),
+        ("get", "miss", sums.get_misses),
+        ("set", "hit", sums.cmd_set.saturating_sub(cas)),
+        ("delete", "hit", sums.delete_hits),
+        ("delete", "miss", sums.delete_misses),
+        ("incr", "hit", sums.incr_hits),
+        ("incr", "miss", sums.incr_misses),
+        ("decr", "hit", sums.decr_hits),
+        ("decr", "miss", sums.decr_misses),
+        ("cas", "hit", sums.cas_hits),
+        ("cas", "miss", sums.cas_misses),
+        ("cas", "badval", sums.cas_badval),
+        ("touch", "hit", sums.touch_hits),
+        ("touch", "miss", sums.touch_misses),
+        ("flush", "hit", sums.cmd_flush),
+    ] {
+        out.put(&[command, status], value);
+    }
+}
+
+/// One value for each size class that owns memory.
+fn slabs(now: &Now<'_>, out: &mut Values, value: fn(&ClassStats) -> u64) {
+    for class in now.snapshot.classes.iter().filter(|class| class.slabs > 0) {
+        out.put(&[&class.number.to_string()], value(class));
+    }
+}
+
+/// The size classes of the hot zone.
+pub const SLAB_METRICS: &[Metric] = &[
+    gauge("memcached_slab_chunk_size_bytes", &["slab"], "Bytes of a chunk.", |now, out| {
+        slabs(now, out, |class| class.chunk_bytes as u64);
+    }),
+    gauge("memcached_slab_chunks_per_page", &["slab"], "Chunks in a slab.", |now, out| {
+        slabs(now, out, |class| class.chunks_per_slab as u64);
+    }),
+    gauge("memcached_slab_current_pages", &["slab"], "Slabs of the class.", |now, out| {
+        slabs(now, out, |class| class.slabs as u64);
+    }),
+    gauge("memcached_slab_current_chunks", &["slab"], "Chunks of the class.", |now, out| {
+        slabs(now, out, |class| (class.slabs * class.chunks_per_slab) as u64);
+    }),
+    gauge("memcached_slab_chunks_used", &["slab"], "Chunks that hold items.", |now, out| {
+        slabs(now, out, |class| class.used_chunks as u64);
+    }),
+    gauge("memcached_slab_chunks_free", &["slab"], "Chunks that hold none.", |now, out| {
+        slabs(now, out, |class| class.free_chunks as u64);
+    }),
+    gauge("memcached_slab_mem_requested_bytes", &["slab"], "Bytes of used chunks.", |now, out| {
+        slabs(now, out, |class| (class.used_chunks * class.chunk_bytes) as u64);
+    }),
+    gauge("memcached_slab_current_items", &["slab"], "Used chunks of the class.", |now, out| {
+        slabs(now, out, |class| class.used_chunks as u64);
+    }),
+    gauge(
+        "memcached_slab_items_age_seconds",
+        &["slab"],
+        "Seconds that the hand took for its last round.",
+        |now, out| slabs(now, out, |class| u64::from(class.round_seconds)),
+    ),
+    counter(
+        "memcached_slab_items_evicted_total",
+        &["slab"],
+        "Items of the class that had to go.",
+        |now, out| slabs(now, out, |class| class.counters.evicted),
+    ),
+    counter(
+        "memcached_slab_items_evicted_unfetched_total",
+        &["slab"],
+        "Of these, never read.",
+        |now, out| slabs(now, out, |class| class.counters.evicted_unfetched),
+    ),
+    counter(
+        "memcached_slab_items_expired_unfetched_total",
+        &["slab"],
+        "Expired items of the class that were never read.",
+        |now, out| slabs(now, out, |class| class.counters.expired_unfetched),
+    ),
+    counter(
+        "memcached_slab_items_outofmemory_total",
+        &["slab"],
+        "Requests for a chunk of the class that could not be met.",
+        |now, out| slabs(now, out, |class| class.counters.out_of_memory),
+    ),
+    counter(
+        "memcached_slab_items_reclaimed_total",
+        &["slab"],
+        "Expired items of the class whose memory stores took back.",
+        |now, out| {
+            slabs(now, out, |class| class.counters.expired.saturating_sub(class.counters.swept));
+        },
+    ),
+    counter(
+        "memcached_slab_items_crawler_reclaimed_total",
+        &["slab"],
+        "Expired items of the class that the sweep found.",
+        |now, out| slabs(now, out, |class| class.counters.swept),
+    ),
+];
+
+/// A value of the flash tier, if there is one.
+fn flash(now: &Now<'_>, out: &mut Values, value: fn(&FlashTierStats) -> u64) {
+    if let Some(flash) = &now.snapshot.cache.flash {
+        out.one(value(flash));
+    }
+}
+
+/// The flash tier; what extstore calls a page is a segment.
+pub const EXTSTORE_METRICS: &[Metric] = &[
+    counter("memcached_extstore_pages_allocated_total", &[], "Segments begun.", |now, out| {
+        flash(now, out, |flash| flash.tier.segments_written + flash.tier.collected);
+    }),
+    counter("memcached_extstore_pages_evicted_total", &[], "Segments collected.", |now, out| {
+        flash(now, out, |flash| flash.tier.collected);
+    }),
+    gauge("memcached_extstore_pages_free", &[], "Segments with nothing in them.", |now, out| {
+        flash(now, out, |flash| flash.tier.segments_free);
+    }),
+    gauge("memcached_extstore_pages_used", &[], "Segments with items.", |now, out| {
+        flash(now, out, |flash| flash.tier.segments.saturating_sub(flash.tier.segments_free));
+    }),
+    counter(
+        "memcached_extstore_objects_evicted_total",
+        &[],
+        "Items that left flash to make room.",
+        |now, out| flash(now, out, |flash| flash.tier.dropped),
+    ),
+    counter("memcached_extstore_objects_read_total", &[], "Reads for requests.", |now, out| {
+        flash(now, out, |flash| flash.reads);
+    }),
+    counter("memcached_extstore_objects_written_total", &[], "Items that moved in.", |now, out| {
+        flash(now, out, |flash| flash.spilled);
+    }),
+    gauge("memcached_extstore_objects_used", &[], "Items on flash.", |now, out| {
+        flash(now, out, |flash| flash.items);
+    }),
+    counter("memcached_extstore_bytes_written_total", &[], "Bytes written.", |now, out| {
+        flash(now, out, |flash| flash.tier.bytes_written);
+    }),
+    gauge("memcached_extstore_bytes_used", &[], "Bytes of segments with items.", |now, out| {
+        flash(now, out, |flash| {
+            flash.tier.segments.saturating_sub(flash.tier.segments_free) * flash.tier.segment_bytes
+        });
+    }),
+    gauge("memcached_extstore_bytes_limit", &[], "Bytes of the device.", |now, out| {
+        flash(now, out, |flash| flash.tier.segments * flash.tier.segment_bytes);
+    }),
+    gauge("memcached_extstore_io_queue_depth", &[], "Reads that wait for room.", |now, out| {
+        flash(now, out, |flash| flash.fetches_waiting);
+    }),
+];

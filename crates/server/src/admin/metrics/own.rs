@@ -1,0 +1,187 @@
+//! Larder's own, but for the tiers below the hot zone.
+
+use super::{Kind, Metric, Now, Value, Values, counter, gauge, metric, seconds};
+use crate::server::Phase;
+
+/// The server, memory, index, costs and latencies.
+pub const METRICS: &[Metric] = &[
+    gauge("larder_ready", &[], "1 while it serves, 0 while it starts or stops.", |now, out| {
+        out.one(u64::from(now.snapshot.phase == Phase::Serving));
+    }),
+    gauge("larder_threads", &[], "Worker threads.", |now, out| out.one(now.snapshot.threads)),
+    counter("larder_hits_total", &["tier"], "Keys found, by where they were read.", hits),
+    counter("larder_misses_total", &[], "Keys not found, by gets and touches.", |now, out| {
+        out.one(now.snapshot.sums.get_misses + now.snapshot.sums.touch_misses);
+    }),
+    gauge("larder_items", &["tier"], "Items by where they are.", items),
+    gauge(
+        "larder_memory_bytes",
+        &["owner"],
+        "Memory by what it is used for; the parts add up to the limit.",
+        |now, out| {
+            for (owner, bytes) in now.snapshot.memory().parts() {
+                out.put(&[owner], bytes);
+            }
+        },
+    ),
+    gauge("larder_index_bytes", &[], "Bytes of the index.", |now, out| {
+        out.one(now.snapshot.cache.index_bytes);
+    }),
+    gauge("larder_index_slots", &[], "Slots of the index.", |now, out| {
+        out.one(now.snapshot.cache.index_slots);
+    }),
+    counter(
+        "larder_index_displacements_total",
+        &[],
+        "Words of the index that were moved to make room for others.",
+        |now, out| out.one(now.snapshot.cache.index_displacements),
+    ),
+    counter(
+        "larder_evicted_unfetched_items_total",
+        &[],
+        "Items evicted from the hot zone that were never read.",
+        |now, out| out.one(now.snapshot.cache.evicted_unfetched),
+    ),
+    counter(
+        "larder_evicted_recent_items_total",
+        &[],
+        "Items evicted from the hot zone that were read since the hand last came by.",
+        |now, out| out.one(now.snapshot.cache.evicted_recent),
+    ),
+    counter(
+        "larder_expired_items_total",
+        &[],
+        "Expired or flushed items whose memory was taken back.",
+        |now, out| out.one(now.snapshot.cache.expired),
+    ),
+    counter(
+        "larder_found_expired_total",
+        &[],
+        "Requests for an item whose time was over.",
+        |now, out| out.one(now.snapshot.cache.found_expired),
+    ),
+    counter(
+        "larder_memory_refusals_total",
+        &[],
+        "Requests for memory that could not be met.",
+        |now, out| out.one(now.snapshot.cache.out_of_memory),
+    ),
+    counter("larder_slabs_moved_total", &[], "Slabs that left a size class.", |now, out| {
+        out.one(now.snapshot.cache.slabs_moved);
+    }),
+    counter(
+        "larder_rescued_items_total",
+        &[],
+        "Items that stayed when their slab left.",
+        |now, out| out.one(now.snapshot.cache.rescued),
+    ),
+    gauge(
+        "larder_parked_output_bytes",
+        &[],
+        "Bytes of replies that clients have not taken yet.",
+        |now, out| out.one(now.snapshot.parked_bytes),
+    ),
+    counter(
+        "larder_slow_clients_closed_total",
+        &[],
+        "Connections closed because their replies would not fit the output limit.",
+        |now, out| out.one(now.snapshot.sums.output_kicks),
+    ),
+    counter(
+        "larder_idle_clients_closed_total",
+        &[],
+        "Connections closed for silence.",
+        |now, out| {
+            out.one(now.snapshot.sums.idle_kicks);
+        },
+    ),
+    counter(
+        "larder_cost_saved_seconds_total",
+        &[],
+        "What it would have taken to make again what was found, as far as is known.",
+        |now, out| out.real(seconds(now.snapshot.sums.cost_saved_us)),
+    ),
+    counter(
+        "larder_cost_stored_seconds_total",
+        &[],
+        "What it took to make what was stored, as far as is known.",
+        |now, out| out.real(seconds(now.snapshot.sums.cost_stored_us)),
+    ),
+    counter(
+        "larder_cost_evicted_seconds_total",
+        &[],
+        "What it will take to make again what was evicted, as far as is known.",
+        |now, out| {
+            let costs = now.snapshot.classes.iter().map(|class| class.counters.evicted_cost_us);
+            out.real(seconds(costs.sum()));
+        },
+    ),
+    counter(
+        "larder_cost_missed_seconds_total",
+        &[],
+        "What misses took the backend, as measured or stated.",
+        |now, out| {
+            if let Some(costs) = now.snapshot.cache.costs {
+                out.real(seconds(costs.miss_cost_us));
+            }
+        },
+    ),
+    counter(
+        "larder_repartition_moved_bytes_total",
+        &[],
+        "Bytes of items that moved to the column for hot ones.",
+        |now, out| {
+            if let Some(found) = now.snapshot.cache.repartition {
+                out.one(found.counts.moved_bytes);
+            }
+        },
+    ),
+    gauge("larder_restored_items", &[], "Items restored from the memory file.", |now, out| {
+        if let Some(found) = now.snapshot.found {
+            out.one(found.restored.items);
+        }
+    }),
+    metric(
+        Kind::Histogram,
+        "larder_sampled_request_duration_seconds",
+        &["command", "tier"],
+        "What serving a request took, without network and queue; about one in 256 is timed.",
+        durations,
+    ),
+    counter(
+        "larder_latency_samples_lost_total",
+        &[],
+        "Samples of latencies that were lost because nobody had taken those before.",
+        |now, out| out.one(now.snapshot.samples_lost),
+    ),
+];
+
+fn hits(now: &Now<'_>, out: &mut Values) {
+    let [hot, compressed, flash] = now.snapshot.hits();
+    out.put(&["hot"], hot);
+    if now.snapshot.cache.compressed.is_some() {
+        out.put(&["compressed"], compressed);
+    }
+    if now.snapshot.cache.flash.is_some() {
+        out.put(&["flash"], flash);
+    }
+}
+
+fn items(now: &Now<'_>, out: &mut Values) {
+    let items = now.snapshot.items();
+    out.put(&["hot"], items.hot);
+    if now.snapshot.cache.compressed.is_some() {
+        out.put(&["compressed"], items.compressed);
+    }
+    if now.snapshot.cache.flash.is_some() {
+        out.put(&["flash"], items.flash);
+    }
+}
+
+fn durations(now: &Now<'_>, out: &mut Values) {
+    for (command, tier, series) in now.collector.latencies.series() {
+        if let Some(buckets) = series.buckets() {
+            out.any(&[command, tier], Value::Buckets(buckets));
+        }
+    }
+}
