@@ -52,6 +52,12 @@ impl Session<'_> {
         self.cache.now()
     }
 
+    /// Milliseconds of Unix time, read from the clock: what an expiry between two seconds is
+    /// compared with. [`Session::now`] is no later.
+    pub fn now_ms(&self) -> u64 {
+        self.cache.clock.unix_ms()
+    }
+
     /// Asks for the index lines that a request for this hash will need. Does not wait for them.
     #[inline]
     pub fn prefetch(&self, hash: Hash) {
