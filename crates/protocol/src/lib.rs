@@ -12,8 +12,10 @@ pub mod parse;
 mod refusal;
 pub mod reply;
 pub mod request;
+mod wire;
 
 pub use expiry::Expiry;
 pub use parse::{Dialect, Parsed, parse, parse_as};
 pub use refusal::Refusal;
 pub use request::Request;
+pub use wire::Wire;

@@ -133,6 +133,6 @@ impl<'c> Acceptor<'c> {
         connections.enter(Arc::clone(&info));
         let worker = self.next_worker;
         self.next_worker = (worker + 1) % server.mailboxes.len();
-        server.mailboxes[worker].send(Arrival { stream, info });
+        server.mailboxes[worker].send(Arrival { stream, info, wire: None });
     }
 }

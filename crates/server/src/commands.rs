@@ -28,7 +28,6 @@ use crate::server::Server;
 use crate::watch::Log;
 
 pub use admin::VERSION;
-pub use store::complete as complete_store;
 
 /// What a command knows beside its request.
 pub struct Context<'a, 'c> {
@@ -183,6 +182,21 @@ pub fn execute<'s, 'c>(
             execute_keyed(context, session, request, hash, step.payload, out)
         }
         None => Ok(admin::execute(context, request, step.line, out)),
+    }
+}
+
+/// Stores a draft that has been filled over several reads. With [`Again`] comes the draft back.
+pub fn complete<'s, 'c>(
+    context: &Context<'_, 'c>,
+    session: &'s Session<'c>,
+    action: &Action<'_>,
+    draft: Draft<'c>,
+    tail: &[u8],
+    out: &mut Output<'_, 's>,
+) -> Result<(), (Draft<'c>, Again)> {
+    match action {
+        Action::Request(request) => store::complete(context, session, request, draft, tail, out),
+        _ => unreachable!("only storage requests have a draft"),
     }
 }
 

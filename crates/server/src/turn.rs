@@ -20,14 +20,14 @@ use std::sync::Arc;
 
 use larder::{Ahead, Dumped, Hash, Session, Wanted};
 use protocol::parse::LINE_BYTES_MAX;
-use protocol::{Parsed, parse_as};
+use protocol::{Dialect, Parsed, Wire, parse_as};
 
 use crate::commands::{self, Again, Context, Flow};
 use crate::connection::{Close, Connection, Incoming, State};
 use crate::counters::Counters;
 use crate::dump;
 use crate::output::{self, OUTPUT_BYTES_MAX, Output};
-use crate::plan::{BATCH_KEYS_MAX, End, Place, Plan, Step, recycle};
+use crate::plan::{Action, BATCH_KEYS_MAX, End, Place, Plan, Step, recycle};
 use crate::server::Server;
 use crate::worker::Delivery;
 
@@ -239,6 +239,9 @@ impl<'c> Turner<'c> {
                     && incoming.draft.remaining() >= DIRECT_BYTES_MIN =>
             {
                 self.read_value(connection)?;
+                if is_complete(connection) {
+                    self.execute_read(connection, b"", false)?;
+                }
             }
             _ => {
                 let mut buffer = mem::take(&mut self.buffer);
@@ -350,7 +353,10 @@ impl<'c> Turner<'c> {
     /// how many bytes are done with.
     fn process(&mut self, connection: &mut Connection<'c>, input: &[u8]) -> Result<usize, Close> {
         let continuation = connection.continuation.take();
-        let mut plan = Plan::new(input, continuation, self.server.options.dialect());
+        let Some(wire) = wire_of(connection, input) else {
+            return Ok(0);
+        };
+        let mut plan = Plan::new(input, continuation, self.server.options.dialect(), wire);
         let mut steps = recycle(mem::take(&mut self.steps));
         let place = self.process_plan(connection, &mut plan, &mut steps);
         self.steps = recycle(steps);
@@ -419,10 +425,8 @@ impl<'c> Turner<'c> {
     fn complete(&mut self, connection: &mut Connection<'c>, incoming: Incoming<'c>) {
         let dialect = self.server.options.dialect();
         let line = incoming.line.clone();
-        let Parsed::Request { request, .. } = parse_as(&line, None, dialect) else {
-            unreachable!("the line was parsed when the value began");
-        };
-        let Incoming { line: _, mut draft, tail, tail_bytes } = incoming;
+        let action = action_of(&line, incoming.wire, dialect);
+        let Incoming { line: _, wire, mut draft, tail, tail_bytes } = incoming;
         self.kept.session = None;
         for tries in 1.. {
             let context = Context {
@@ -435,8 +439,8 @@ impl<'c> Turner<'c> {
             let session = self.server.cache.session();
             session.deliver(connection.fetched.drain(..));
             let mut out = Output::new(&mut self.replies);
-            let stored =
-                commands::complete_store(&context, &session, &request, draft, &tail, &mut out);
+            let behind = &tail[..tail_bytes];
+            let stored = commands::complete(&context, &session, &action, draft, behind, &mut out);
             let Err((back, again)) = stored else { return };
             draft = back;
             drop(out);
@@ -444,7 +448,7 @@ impl<'c> Turner<'c> {
             drop(session);
             if again == Again::Fetch {
                 let line = line.clone();
-                let incoming = Incoming { line, draft, tail, tail_bytes };
+                let incoming = Incoming { line, wire, draft, tail, tail_bytes };
                 connection.state = State::Value(Box::new(incoming));
                 fetch(&mut self.reads, connection, wanted);
                 return;
@@ -487,7 +491,7 @@ impl<'c> Turner<'c> {
                 if let Ok(flow) = flow {
                     let line = step.line;
                     next += usize::from(!matches!(flow, Flow::Flush));
-                    follow(connection, flow, line);
+                    follow(connection, flow, plan.wire(), line);
                 }
                 let is_last = next == steps.len() || connection.closing.is_some();
                 if must_flush || (is_last && out.is_borrowing()) {
@@ -559,6 +563,30 @@ impl<'c> Turner<'c> {
     }
 }
 
+/// What a connection speaks; none if it has not said anything.
+fn wire_of(connection: &mut Connection<'_>, input: &[u8]) -> Option<Wire> {
+    if connection.wire.is_none() {
+        connection.wire = input.first().map(|&byte| Wire::of_first_byte(byte));
+    }
+    connection.wire
+}
+
+/// Whether a value has arrived in full, with nothing to come behind it.
+fn is_complete(connection: &Connection<'_>) -> bool {
+    matches!(&connection.state, State::Value(incoming) if incoming.is_complete())
+}
+
+/// The request whose value has arrived.
+fn action_of(line: &[u8], wire: Wire, dialect: Dialect) -> Action<'_> {
+    match wire {
+        Wire::Text => match parse_as(line, None, dialect) {
+            Parsed::Request { request, .. } => Action::Request(request),
+            _ => unreachable!("the line was parsed when the value began"),
+        },
+        Wire::Binary => Action::Close,
+    }
+}
+
 /// What a connection does when its turn is over.
 fn end_turn(connection: &Connection<'_>) -> After {
     connection.publish_state();
@@ -583,14 +611,14 @@ fn stop_at<'b>(plan: &Plan<'b>, steps: &[Step<'b>], next: usize) -> Ran {
 }
 
 /// Changes the connection as a command asks.
-fn follow<'c>(connection: &mut Connection<'c>, flow: Flow<'c>, line: &[u8]) {
+fn follow<'c>(connection: &mut Connection<'c>, flow: Flow<'c>, wire: Wire, line: &[u8]) {
     connection.state = match flow {
         Flow::Next | Flow::Flush => return,
         Flow::Close(close) => {
             connection.closing = Some(close);
             return;
         }
-        Flow::Stream(draft) => State::Value(Box::new(Incoming::new(line, draft))),
+        Flow::Stream(draft) => State::Value(Box::new(Incoming::new(wire, line, draft))),
         Flow::Swallow(bytes) => State::Swallow(bytes),
         Flow::Watch(log) => State::Watch(log),
         Flow::Dump(format) => State::Dump(format, Box::default()),

@@ -36,7 +36,7 @@ pub fn get<'s, 'c>(
             Ok(Some(item)) => {
                 let cas = get.with_cas.then(|| context.shown_cas(item.cas()));
                 reply::value_header(out.bytes, key, item.flags(), item.value_bytes(), cas);
-                out.value(&item);
+                out.value_line(&item);
                 tally.hits += 1;
                 tally.cost_us += u64::from(item.cost_us());
             }
