@@ -6,6 +6,7 @@
 
 mod admin;
 mod arithmetic;
+mod binary;
 mod get;
 mod meta_arithmetic;
 mod meta_delete;
@@ -17,6 +18,7 @@ mod touch_delete;
 use std::sync::Arc;
 
 use larder::{Ahead, Draft, Expiry, Hash, Refusal, Session};
+use protocol::binary::Command;
 use protocol::request::{ExpiryTime, Key, KeyRoom, MetaFlags};
 use protocol::{Request, reply};
 
@@ -84,6 +86,11 @@ impl Context<'_, '_> {
         }
     }
 
+    /// The CAS unique to compare with. Without uniques, none can match: 2^64 - 1 is never given.
+    fn compared_cas(&self, cas: u64) -> u64 {
+        if self.server.options.cas { cas } else { u64::MAX }
+    }
+
     /// The CAS unique that a client sees.
     fn shown_cas(&self, cas: u64) -> u64 {
         if self.server.options.cas { cas } else { 0 }
@@ -149,6 +156,11 @@ impl Expiries {
     }
 }
 
+/// Whether a key of the binary protocol could stand in a line of text. Dumps show others in base64.
+fn is_text_key(key: &[u8]) -> bool {
+    key.iter().all(|&byte| byte > b' ' && byte != 0x7f)
+}
+
 /// Appends `line` unless the client wants no answer.
 fn answer(out: &mut Output<'_, '_>, noreply: bool, line: &str) {
     if !noreply {
@@ -173,6 +185,14 @@ pub fn execute<'s, 'c>(
         Action::Request(Request::Get(get)) => {
             return get::get(context, session, get, &mut step.hash_at, ahead, out);
         }
+        Action::Binary(request) => {
+            let request = *request;
+            return binary::execute(context, session, &request, step, ahead, out);
+        }
+        Action::Refuse { echo, status, is_fatal } => {
+            protocol::binary::reply::error(out.bytes, *echo, *status);
+            return Ok(if *is_fatal { Flow::Close(Close::Normal) } else { Flow::Next });
+        }
         Action::Request(request) => &*request,
     };
     let hash = ahead.hashes().get(step.hash_at).copied();
@@ -194,10 +214,15 @@ pub fn complete<'s, 'c>(
     tail: &[u8],
     out: &mut Output<'_, 's>,
 ) -> Result<(), (Draft<'c>, Again)> {
-    match action {
-        Action::Request(request) => store::complete(context, session, request, draft, tail, out),
-        _ => unreachable!("only storage requests have a draft"),
-    }
+    let command = match action {
+        Action::Request(request) => store::Command::of(context, request),
+        Action::Binary(request) => match &request.command {
+            Command::Store(store) => store::Command::binary(context, request, store),
+            _ => unreachable!("only storage requests have a draft"),
+        },
+        _ => unreachable!("only requests have a draft"),
+    };
+    store::complete(context, session, &command, draft, tail, out)
 }
 
 /// Executes a request that has exactly one key.
@@ -212,7 +237,8 @@ fn execute_keyed<'s, 'c>(
     let place = Target { session, hash };
     match request {
         Request::Store(_) | Request::MetaSet(_) => {
-            store::store(context, place, request, payload, out)
+            let command = store::Command::of(context, request);
+            store::store(context, place, &command, payload, out)
         }
         Request::MetaGet(get) => meta_get::get(context, place, get, out),
         Request::MetaDelete(delete) => meta_delete::delete(context, place, delete, out),

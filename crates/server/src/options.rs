@@ -14,7 +14,7 @@ use ::io::device::ReadMethod;
 use declare::{DECLARATIONS, Declaration, Kind};
 pub use declare::{index_name, layout_name, policy_name};
 use larder::{CacheGeometry, ChunkLayout, IndexKind, Policy};
-use protocol::Dialect;
+use protocol::{Dialect, Wire};
 
 /// Everything that can be chosen at the start.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,6 +70,8 @@ pub struct Options {
     pub memory_file: Option<PathBuf>,
     /// `--save-seconds`: how long a clean stop may save memory, to flash or a file; 0 not at all.
     pub save_seconds: u64,
+    /// `-B`: what clients speak; `None` leaves it to the first byte of each connection.
+    pub protocol: Option<Wire>,
     /// CAS uniques are given to clients.
     pub cas: bool,
     /// Worker threads.
@@ -136,6 +138,7 @@ impl Default for Options {
             flash_reads: None,
             memory_file: None,
             save_seconds: 0,
+            protocol: None,
             cas: true,
             threads: 0,
             connections_max: 0,
@@ -364,13 +367,21 @@ mod tests {
 
     #[test]
     fn what_is_not_there_says_so() {
-        for line in ["-Z", "-S", "-Y x", "-B binary", "-U 1"] {
+        for line in ["-Z", "-S", "-Y x", "-B redis", "-U 1"] {
             assert!(refused(line).contains("not"), "{line}");
         }
         for line in ["--redis-port 1", "--admin-port 1"] {
             assert!(refused(line).contains("not there yet"), "{line}");
         }
         serve("--policy clock --compressed off -B auto");
+        for (line, protocol) in [
+            ("", None),
+            ("-B auto", None),
+            ("-B ascii", Some(Wire::Text)),
+            ("-B binary", Some(Wire::Binary)),
+        ] {
+            assert_eq!(serve(line).protocol, protocol, "{line}");
+        }
         assert!(serve("").compressed && serve("--compressed auto").compressed);
         assert!(!serve("--compressed off").compressed);
         refused("--compressed on");

@@ -14,10 +14,12 @@
 //! A multiget that does not fit the batch is cut: its head is a step with `more` set, its tail is
 //! carried into the next batch.
 
+mod packets;
+
 use larder::{Cache, Hash};
 use protocol::parse::tokens::Tokens;
 use protocol::request::{Get, GetContinuation, Key, KeyRoom};
-use protocol::{Dialect, Parsed, Request, Wire, parse_as};
+use protocol::{Dialect, Parsed, Request, Wire, binary, parse_as};
 
 /// So many keys are fetched ahead and executed under one pin of the cache. Enough to overlap the
 /// memory latency of a core's outstanding misses several times over, and few enough that what the
@@ -52,6 +54,17 @@ pub enum Payload<'b> {
 pub enum Action<'b> {
     /// Executes a request.
     Request(Request<'b>),
+    /// Executes a request of the binary protocol.
+    Binary(binary::Request<'b>),
+    /// Answers a header of the binary protocol that is no request.
+    Refuse {
+        /// What the reply repeats.
+        echo: binary::Echo,
+        /// Why.
+        status: binary::Status,
+        /// The connection ends behind the reply.
+        is_fatal: bool,
+    },
     /// Answers this to a line that is no request.
     Answer(&'static str),
     /// Closes the connection.
@@ -163,14 +176,8 @@ impl<'b> Plan<'b> {
         hashes.clear();
         match self.wire {
             Wire::Text => self.fill_text(cache, steps, hashes),
-            Wire::Binary => self.fill_binary(steps),
+            Wire::Binary => self.fill_binary(cache, steps, hashes),
         }
-    }
-
-    /// Who speaks the binary protocol is not kept waiting: it is not spoken here.
-    fn fill_binary(&mut self, steps: &mut Vec<Step<'b>>) -> End {
-        steps.push(Step::close(self.place));
-        End::Batch
     }
 
     /// [`Plan::fill`] of text.

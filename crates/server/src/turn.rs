@@ -19,8 +19,9 @@ use std::mem;
 use std::sync::Arc;
 
 use larder::{Ahead, Dumped, Hash, Session, Wanted};
+use protocol::binary::parse::HEAD_BYTES_MAX;
 use protocol::parse::LINE_BYTES_MAX;
-use protocol::{Dialect, Parsed, Wire, parse_as};
+use protocol::{Dialect, Parsed, Wire, binary, parse_as};
 
 use crate::commands::{self, Again, Context, Flow};
 use crate::connection::{Close, Connection, Incoming, State};
@@ -37,6 +38,9 @@ pub const READ_BYTES: usize = 64 << 10;
 
 /// What may stand before a read in the buffer: the unread end of the last one.
 const UNREAD_BYTES_MAX: usize = 2 * LINE_BYTES_MAX;
+
+/// The head of a packet is kept there until it is whole.
+const _: () = assert!(HEAD_BYTES_MAX < UNREAD_BYTES_MAX);
 
 /// While so much of a value is missing it is read straight into its draft.
 const DIRECT_BYTES_MIN: usize = 16 << 10;
@@ -583,7 +587,10 @@ fn action_of(line: &[u8], wire: Wire, dialect: Dialect) -> Action<'_> {
             Parsed::Request { request, .. } => Action::Request(request),
             _ => unreachable!("the line was parsed when the value began"),
         },
-        Wire::Binary => Action::Close,
+        Wire::Binary => match binary::parse(line) {
+            binary::Parsed::Request { request, .. } => Action::Binary(request),
+            _ => unreachable!("the header was parsed when the value began"),
+        },
     }
 }
 

@@ -4,6 +4,7 @@
 
 use ::io::device::{PAGE_BYTES, ReadMethod};
 use larder::{ChunkLayout, IndexKind, Policy};
+use protocol::Wire;
 
 use super::{Options, UsageError, extended, help};
 
@@ -119,13 +120,15 @@ fn u32_of(number: u64) -> u32 {
     u32::try_from(number).expect("the range was checked to fit 32 bits")
 }
 
-/// `-B`: the binary protocol is not there yet, and `auto` does without it.
-fn set_protocol(_: &mut Options, value: &str) -> Result<(), String> {
-    match value {
-        "auto" | "ascii" => Ok(()),
-        "binary" => Err("binary is not there yet".to_owned()),
-        _ => Err(format!("no protocol is called {value}; auto and ascii are known")),
-    }
+/// `-B`.
+fn set_protocol(options: &mut Options, value: &str) -> Result<(), String> {
+    options.protocol = match value {
+        "auto" => None,
+        "ascii" => Some(Wire::Text),
+        "binary" => Some(Wire::Binary),
+        _ => return Err(format!("no protocol is called {value}; auto, ascii, binary are known")),
+    };
+    Ok(())
 }
 
 /// The policies that there are, by name.
@@ -401,8 +404,8 @@ pub const DECLARATIONS: &[Declaration] = &[
         "Raise the limit for core files."),
     switch(Some('v'), "verbose", |o| o.verbosity += 1,
         "Say more on standard error; -vv says still more."),
-    valued(Some('B'), "protocol", text("auto|ascii", set_protocol), Some("auto"),
-        "The protocol that clients speak."),
+    valued(Some('B'), "protocol", text("auto|ascii|binary", set_protocol), Some("auto"),
+        "The protocol that clients speak. auto: the first byte of a connection says which."),
     valued(Some('o'), "extended", text("NAME[=VALUE],...", extended::apply), None,
         "memcached's extended options; those that tune its slabs or LRU only get a warning."),
     valued(Some('D'), "stat-prefix-delimiter",
