@@ -1,9 +1,10 @@
 //! memcached's binary protocol: headers to [`Request`]s, outcomes to packets.
 //!
 //! ```text
-//!  0      1       2         4       5     6         8          12      16      24
-//! | 0x80 | opcode | key len | extras len | 0 | vbucket | body len | opaque | CAS  | extras | key | value
-//! | 0x81 | opcode | key len | extras len | 0 | status  | body len | opaque | CAS  | extras | key | value
+//!  0      1        2     4        5    6         8      12       16    24
+//! | 0x80 | opcode | key | extras | 0 | unused  | body | opaque | CAS | extras, key, value ...
+//! | 0x81 | opcode | key | extras | 0 | status  | body | opaque | CAS | extras, key, value ...
+//!                  \_ lengths __/               length
 //! ```
 //!
 //! All numbers are big-endian, and the body is extras, key and value together. A request borrows
@@ -186,6 +187,8 @@ pub enum Status {
     NonNumeric,
     /// The client has not said who it is, or not truly.
     AuthFailure,
+    /// The client has to say more.
+    AuthContinue,
     /// No such command, or not here.
     UnknownCommand,
     /// No memory for it.
@@ -204,6 +207,7 @@ impl Status {
             Status::NotStored => 0x05,
             Status::NonNumeric => 0x06,
             Status::AuthFailure => 0x20,
+            Status::AuthContinue => 0x21,
             Status::UnknownCommand => 0x81,
             Status::NoMemory => 0x82,
         }
@@ -212,7 +216,7 @@ impl Status {
     /// What the body says.
     pub fn text(self) -> &'static str {
         match self {
-            Status::Success => "",
+            Status::Success | Status::AuthContinue => "",
             Status::NotFound => "Not found",
             Status::Exists => "Data exists for key.",
             Status::TooLarge => "Too large.",

@@ -8,6 +8,7 @@ mod admin;
 mod arithmetic;
 mod binary;
 mod get;
+mod login;
 mod meta_arithmetic;
 mod meta_delete;
 mod meta_get;
@@ -57,6 +58,8 @@ pub enum Flow<'c> {
     Stream(Draft<'c>),
     /// So many bytes are skipped.
     Swallow(u64),
+    /// The client has said who it is, truly or not.
+    Login(bool),
     /// The connection watches.
     Watch(Arc<Log>),
     /// The connection lists every item.
@@ -181,6 +184,7 @@ pub fn execute<'s, 'c>(
             reply::line(out.bytes, text);
             return Ok(Flow::Next);
         }
+        Action::Login(token) => return Ok(login::text(context, token, out)),
         Action::Close => return Ok(Flow::Close(Close::Normal)),
         Action::Request(Request::Get(get)) => {
             return get::get(context, session, get, &mut step.hash_at, ahead, out);

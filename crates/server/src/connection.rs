@@ -175,6 +175,10 @@ pub struct Connection<'c> {
     pub info: Arc<Info>,
     /// What it speaks; none until its first byte says so.
     pub wire: Option<Wire>,
+    /// Its client may ask for anything: it has said who it is, or need not.
+    pub is_known: bool,
+    /// How often it said so with a wrong password.
+    pub failures: u8,
     /// What it is in the middle of.
     pub state: State<'c>,
     /// The multiget whose line has not ended.
@@ -202,12 +206,14 @@ pub struct Connection<'c> {
 }
 
 impl Connection<'_> {
-    /// A connection that has just come to its worker.
-    pub fn new(arrival: Arrival) -> Self {
+    /// A connection that has just come to its worker. `is_known`: nobody has to say who they are.
+    pub fn new(arrival: Arrival, is_known: bool) -> Self {
         Self {
             stream: arrival.stream,
             info: arrival.info,
             wire: arrival.wire,
+            is_known,
+            failures: 0,
             state: State::Idle,
             continuation: None,
             unread: Vec::new(),

@@ -31,6 +31,7 @@ mod server;
 mod start;
 mod stats;
 mod turn;
+mod users;
 mod watch;
 mod worker;
 

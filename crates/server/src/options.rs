@@ -72,6 +72,10 @@ pub struct Options {
     pub save_seconds: u64,
     /// `-B`: what clients speak; `None` leaves it to the first byte of each connection.
     pub protocol: Option<Wire>,
+    /// `-Y`: who may use the server.
+    pub auth_file: Option<PathBuf>,
+    /// `-S`: clients of the binary protocol say who they are, too.
+    pub sasl: bool,
     /// CAS uniques are given to clients.
     pub cas: bool,
     /// Worker threads.
@@ -139,6 +143,8 @@ impl Default for Options {
             memory_file: None,
             save_seconds: 0,
             protocol: None,
+            auth_file: None,
+            sasl: false,
             cas: true,
             threads: 0,
             connections_max: 0,
@@ -176,14 +182,31 @@ impl Options {
         Dialect { text_cost: self.text_cost }
     }
 
-    /// Refuses what does not go together.
-    fn check(&self) -> Result<(), UsageError> {
+    /// Refuses what does not go together, and settles what follows from the rest.
+    fn settle(&mut self) -> Result<(), UsageError> {
         if self.memory_file.is_some() && self.flash.is_some() {
             let text = "--memory-file is not for a server with --flash: a clean stop saves memory \
                         to flash";
             return Err(UsageError(text.to_owned()));
         }
-        Ok(())
+        self.settle_protocol()
+    }
+
+    /// With users, only protocols in which clients can say who they are.
+    fn settle_protocol(&mut self) -> Result<(), UsageError> {
+        let text = match (&self.auth_file, self.sasl, self.protocol) {
+            (None, true, _) => "--enable-sasl needs --auth-file: the users are those named there",
+            (Some(_), true, Some(Wire::Text)) => "--enable-sasl is for the binary protocol",
+            (Some(_), false, Some(Wire::Binary)) => {
+                "--auth-file needs --enable-sasl for the binary protocol"
+            }
+            (Some(_), false, None) => {
+                self.protocol = Some(Wire::Text);
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        Err(UsageError(text.to_owned()))
     }
 }
 
@@ -216,7 +239,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, Usa
             return Ok(Command::Print(text));
         }
     }
-    options.check()?;
+    options.settle()?;
     Ok(Command::Serve(Box::new(options)))
 }
 
@@ -367,7 +390,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_says_so() {
-        for line in ["-Z", "-S", "-Y x", "-B redis", "-U 1"] {
+        for line in ["-Z", "-U 1"] {
             assert!(refused(line).contains("not"), "{line}");
         }
         for line in ["--redis-port 1", "--admin-port 1"] {
@@ -379,8 +402,15 @@ mod tests {
             ("-B auto", None),
             ("-B ascii", Some(Wire::Text)),
             ("-B binary", Some(Wire::Binary)),
+            ("-Y x", Some(Wire::Text)),
+            ("-Y x -B ascii", Some(Wire::Text)),
+            ("-Y x -S", None),
+            ("-S --auth-file=x -B binary", Some(Wire::Binary)),
         ] {
             assert_eq!(serve(line).protocol, protocol, "{line}");
+        }
+        for line in ["-B redis", "-S", "-S -B binary", "-S -Y x -B ascii", "-Y x -B binary"] {
+            refused(line);
         }
         assert!(serve("").compressed && serve("--compressed auto").compressed);
         assert!(!serve("--compressed off").compressed);

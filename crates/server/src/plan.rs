@@ -14,6 +14,7 @@
 //! A multiget that does not fit the batch is cut: its head is a step with `more` set, its tail is
 //! carried into the next batch.
 
+mod login;
 mod packets;
 
 use larder::{Cache, Hash};
@@ -65,6 +66,8 @@ pub enum Action<'b> {
         /// The connection ends behind the reply.
         is_fatal: bool,
     },
+    /// Checks a name and a password, with a space between them.
+    Login(&'b [u8]),
     /// Answers this to a line that is no request.
     Answer(&'static str),
     /// Closes the connection.
@@ -102,6 +105,8 @@ pub struct Plan<'b> {
     dialect: Dialect,
     place: Place,
     carried: Option<Get<'b>>,
+    /// The client has not said who it is, and has to.
+    pub is_guarded: bool,
     /// Bytes beyond the input that belong to a refused request and must be skipped.
     pub swallow_bytes: u64,
 }
@@ -121,7 +126,7 @@ impl<'b> Plan<'b> {
         wire: Wire,
     ) -> Self {
         let place = Place { offset: 0, continuation };
-        Self { input, wire, dialect, place, carried: None, swallow_bytes: 0 }
+        Self { input, wire, dialect, place, carried: None, is_guarded: false, swallow_bytes: 0 }
     }
 
     /// The protocol that the input is in.
@@ -175,6 +180,7 @@ impl<'b> Plan<'b> {
         steps.clear();
         hashes.clear();
         match self.wire {
+            Wire::Text if self.is_guarded => self.fill_login(steps),
             Wire::Text => self.fill_text(cache, steps, hashes),
             Wire::Binary => self.fill_binary(cache, steps, hashes),
         }

@@ -15,6 +15,7 @@ use crate::counters::{CounterSets, Sums};
 use crate::memory_file::Found;
 use crate::options::Options;
 use crate::output::ParkedLimit;
+use crate::users::Users;
 use crate::watch::{EvictionLog, Watchers};
 use crate::worker::Mailbox;
 
@@ -46,6 +47,8 @@ pub struct Server {
     pub memory_bytes: AtomicUsize,
     /// What `stats reset` subtracts.
     pub reset: Mutex<Sums>,
+    /// Who may use it, if that is not anybody.
+    pub users: Option<Users>,
     /// What the memory file held at the start, if there was one.
     pub found: Option<Found>,
     /// When the server started.

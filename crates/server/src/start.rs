@@ -42,6 +42,7 @@ use crate::memory_file::{Found, MemoryFile};
 use crate::options::Options;
 use crate::output::ParkedLimit;
 use crate::server::{Connections, Server};
+use crate::users::Users;
 use crate::watch::{EvictionLog, Watchers};
 use crate::worker::{Mailbox, Worker};
 
@@ -67,7 +68,9 @@ pub fn serve(options: Options) -> Result<(), String> {
         (0..options.threads).map(|_| Poll::new()).collect::<Result<Vec<_>, _>>().map_err(failed)?;
     let accept_poll = Poll::new().map_err(failed)?;
     let head = memory_file.as_ref().map(MemoryFile::head);
+    let users = options.auth_file.as_deref().map(Users::load).transpose()?;
     let mut server = build(options, head, &listeners, &polls, &accept_poll)?;
+    server.users = users;
     server.found = restore(&server, memory_file.as_ref())?;
     let server = server;
     listen::listen(&listeners, &server.options)?;
@@ -89,7 +92,7 @@ pub fn serve(options: Options) -> Result<(), String> {
         spawn(scope, "maintain".to_owned(), || maintain(&server));
         for signal in &mut signals {
             if signal == SIGHUP {
-                server.log(0, "SIGHUP: nothing to reload");
+                server.log(0, &reload(&server));
                 continue;
             }
             server.log(1, &format!("signal {signal}: stopping"));
@@ -106,6 +109,15 @@ pub fn serve(options: Options) -> Result<(), String> {
         let _ = fs::remove_file(path);
     }
     Ok(())
+}
+
+/// Reads again what may be read again; says what came of it.
+fn reload(server: &Server) -> String {
+    match server.users.as_ref().map(Users::reload) {
+        None => "SIGHUP: nothing to reload".to_owned(),
+        Some(Ok(count)) => format!("SIGHUP: {count} users from now on"),
+        Some(Err(error)) => format!("SIGHUP: {error}; the users stay as they were"),
+    }
 }
 
 /// Stores what the memory file holds.
@@ -282,6 +294,7 @@ fn build(
         verbosity: AtomicU32::new(options.verbosity),
         memory_bytes: AtomicUsize::new(memory_bytes),
         reset: Mutex::new(Sums::default()),
+        users: None,
         found: None,
         started: Stopwatch::start(),
         listening: listeners.iter().map(Listener::name).collect(),

@@ -30,6 +30,7 @@ use crate::dump;
 use crate::output::{self, OUTPUT_BYTES_MAX, Output};
 use crate::plan::{Action, BATCH_KEYS_MAX, End, Place, Plan, Step, recycle};
 use crate::server::Server;
+use crate::users::FAILURES_MAX;
 use crate::worker::Delivery;
 
 /// So much is read at once. Two thousand small requests, which is past the point where more would
@@ -387,6 +388,7 @@ impl<'c> Turner<'c> {
             if !matches!(connection.state, State::Idle) {
                 return Ok(plan.place());
             }
+            plan.is_guarded = !connection.is_known;
             let end = plan.fill(&self.server.cache, steps, &mut self.hashes);
             if let Ran::Until(place) = self.run(connection, plan, steps)? {
                 return Ok(place);
@@ -621,6 +623,14 @@ fn stop_at<'b>(plan: &Plan<'b>, steps: &[Step<'b>], next: usize) -> Ran {
 fn follow<'c>(connection: &mut Connection<'c>, flow: Flow<'c>, wire: Wire, line: &[u8]) {
     connection.state = match flow {
         Flow::Next | Flow::Flush => return,
+        Flow::Login(is_known) => {
+            connection.is_known = is_known;
+            connection.failures += u8::from(!is_known);
+            if connection.failures >= FAILURES_MAX {
+                connection.closing = Some(Close::Normal);
+            }
+            return;
+        }
         Flow::Close(close) => {
             connection.closing = Some(close);
             return;

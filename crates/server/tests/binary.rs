@@ -280,8 +280,8 @@ fn the_protocol_can_be_chosen() {
 }
 
 /// Items that a binary client stores and reads, more than fit in memory, until enough were found on
-/// flash and brought up, as every hit shows its CAS unique: a request that has to wait for a read is
-/// executed again from its start.
+/// flash and brought up, as every hit shows its CAS unique: a request that has to wait for a read
+/// is executed again from its start.
 #[test]
 fn items_on_flash_are_read_in_order() {
     const ITEMS: u32 = 20_000;

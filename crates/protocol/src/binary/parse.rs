@@ -1,10 +1,10 @@
 //! What stands at the front of a binary connection's bytes.
 //!
 //! The header alone decides whether a request is one: its lengths have to fit its opcode. Only then
-//! are extras and key waited for, which are short, so that a connection never has to keep more than
-//! [`HEAD_BYTES_MAX`] bytes of a request that has not arrived in full. As in memcached, lengths that
-//! do not fit end the connection, since what follows could be anything; a command that does not
-//! exist is passed over by its length.
+//! are extras and key waited for, which are short, so that a connection never has to keep more
+//! than [`HEAD_BYTES_MAX`] bytes of a request that has not arrived in full. As in memcached,
+//! lengths that do not fit end the connection, since what follows could be anything; a command that
+//! does not exist is passed over by its length.
 
 use super::{
     Arithmetic, BODY_BYTES_MAX, Command, Echo, Get, HEADER_BYTES, MECHANISM_BYTES_MAX, Request,

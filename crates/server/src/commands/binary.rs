@@ -10,7 +10,7 @@ use larder::{Ahead, Remove, Removed, Session, Stored};
 use protocol::binary::{Command, Echo, Request, Status, Store, reply};
 use protocol::request::StoreMode;
 
-use super::{Context, Flow, Outcome, Target, VERSION, admin, store, touch_delete};
+use super::{Context, Flow, Outcome, Target, VERSION, admin, login, store, touch_delete};
 use crate::connection::Close;
 use crate::output::Output;
 use crate::plan::Step;
@@ -73,8 +73,9 @@ fn execute_keyless<'c>(
             succeed(out, request, 0);
             return Flow::Close(Close::Normal);
         }
-        Command::SaslList | Command::Sasl { .. } => {
-            reply::error(out.bytes, echo, Status::UnknownCommand);
+        Command::SaslList => login::mechanisms(context, echo, out),
+        &Command::Sasl { mechanism, message, is_first } => {
+            return login::sasl(context, echo, (mechanism, message, is_first), out);
         }
         _ => unreachable!("requests with keys are executed elsewhere"),
     }

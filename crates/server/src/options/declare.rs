@@ -475,8 +475,14 @@ pub const DECLARATIONS: &[Declaration] = &[
         "Another name of --save-seconds."),
     missing(None, "redis-port", Some("PORT"), "Redis's protocol on a port of its own."),
     missing(None, "admin-port", Some("PORT"), "A page for people and Prometheus."),
-    missing(Some('S'), "enable-sasl", None, "SASL authentication."),
-    missing(Some('Y'), "auth-file", Some("FILE"), "Users and passwords for the text protocol."),
+    valued(Some('Y'), "auth-file",
+        text("FILE", |o, v| { o.auth_file = Some(v.into()); Ok(()) }), None,
+        "Only who is named in this file may use the server: a line name:password for each, the \
+         password as it is or as a hash, $argon2id$... or $pbkdf2-sha256$.... Clients say who they \
+         are in text, unless -S lets them speak the binary protocol, too. SIGHUP reads it again."),
+    switch(Some('S'), "enable-sasl", |o| o.sasl = true,
+        "Clients may speak the binary protocol and say by SASL's PLAIN which of the users of -Y \
+         they are."),
     missing(Some('Z'), "enable-ssl", None, "TLS."),
     missing(Some('N'), "napi-ids", Some("COUNT"), "Workers by network queue."),
     valued(Some('h'), "help", Kind::Print(help::help), None, "Print this."),

@@ -20,11 +20,19 @@ impl<'b> Plan<'b> {
                 binary::Parsed::Request { request, consumed } => {
                     let line = &self.rest()[..consumed];
                     self.skip(consumed);
+                    if self.is_guarded && !is_open(&request) {
+                        steps.push(unauthenticated(request.echo, place));
+                        return End::Batch;
+                    }
                     let step = self.binary_step(cache, request, line, place, hashes);
                     steps.push(step);
                     if step.payload == Payload::Part || ends_batch(&request) {
                         return End::Batch;
                     }
+                }
+                binary::Parsed::Refused { echo, .. } if self.is_guarded => {
+                    steps.push(unauthenticated(echo, place));
+                    return End::Batch;
                 }
                 binary::Parsed::Refused { echo, status, swallow_bytes } => {
                     self.skip(HEADER_BYTES);
@@ -69,6 +77,17 @@ impl<'b> Plan<'b> {
         }
         Step { action: Action::Binary(request), line, payload, hash_at, place }
     }
+}
+
+/// Whether a client may ask this before it has said who it is.
+fn is_open(request: &binary::Request<'_>) -> bool {
+    matches!(request.command, Command::Version | Command::SaslList | Command::Sasl { .. })
+}
+
+/// As in memcached, who asks for anything else is not kept.
+fn unauthenticated<'b>(echo: binary::Echo, place: Place) -> Step<'b> {
+    let status = binary::Status::AuthFailure;
+    Step::bare(Action::Refuse { echo, status, is_fatal: true }, place)
 }
 
 /// Whether what comes behind this request may be meant differently because of it.

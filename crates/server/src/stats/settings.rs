@@ -68,8 +68,9 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     stats.line("cas_enabled", yes_no(options.cas));
     stats.line("tcp_backlog", options.backlog);
     stats.line("binding_protocol", protocol(server));
-    stats.line("auth_enabled_sasl", "no");
-    stats.line("auth_enabled_ascii", "no");
+    stats.line("auth_enabled_sasl", yes_no(options.sasl));
+    let users = options.auth_file.as_deref().unwrap_or(Path::new("no"));
+    stats.line("auth_enabled_ascii", users.display());
     stats.line("item_size_max", options.item_bytes_max);
     stats.line("maxconns_fast", yes_no(options.connections_fast));
     stats.line("hashpower_init", 0);

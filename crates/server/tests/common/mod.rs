@@ -6,9 +6,9 @@
 
 #![allow(dead_code, reason = "every test binary uses a part of this")]
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 /// A read that takes longer means that the answer will not come.
@@ -24,10 +24,22 @@ pub struct Server {
 impl Server {
     /// Starts one with these options, on a free port.
     pub fn start(options: &[&str]) -> Self {
+        Self::start_as(options, Stdio::inherit())
+    }
+
+    /// [`Server::start`], and what it says from then on.
+    pub fn start_heard(options: &[&str]) -> (Self, BufReader<ChildStderr>) {
+        let mut server = Self::start_as(options, Stdio::piped());
+        let said = server.child.stderr.take().expect("it is piped");
+        (server, BufReader::new(said))
+    }
+
+    fn start_as(options: &[&str], said: Stdio) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_larder"))
             .args(["-p", "0"])
             .args(options)
             .stdout(Stdio::piped())
+            .stderr(said)
             .spawn()
             .expect("the server starts");
         let output = child.stdout.take().expect("its output is piped");
@@ -147,7 +159,9 @@ impl<S: Read + Write> Client<S> {
     pub fn expect_end(&mut self) {
         let mut rest = Vec::new();
         // A reset is an end too: the server closed with bytes unread.
-        let _ = self.stream.read_to_end(&mut rest);
+        let read = self.stream.read_to_end(&mut rest);
+        let kind = read.err().map(|error| error.kind());
+        assert!(kind.is_none_or(|kind| kind == ErrorKind::ConnectionReset), "{kind:?}");
         assert!(rest.is_empty(), "{:?}", String::from_utf8_lossy(&rest));
     }
 }

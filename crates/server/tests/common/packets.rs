@@ -4,7 +4,7 @@
 
 use std::io::{Read, Write};
 
-use super::Client;
+use crate::common::Client;
 
 /// A request.
 #[derive(Debug, Clone, Default)]
