@@ -38,7 +38,7 @@ use crate::worker::Delivery;
 pub const READ_BYTES: usize = 64 << 10;
 
 /// What may stand before a read in the buffer: the unread end of the last one.
-const UNREAD_BYTES_MAX: usize = 2 * LINE_BYTES_MAX;
+pub const UNREAD_BYTES_MAX: usize = 2 * LINE_BYTES_MAX;
 
 /// The head of a packet is kept there until it is whole.
 const _: () = assert!(HEAD_BYTES_MAX < UNREAD_BYTES_MAX);

@@ -244,6 +244,11 @@ fn what_is_no_request_is_answered_and_ends_the_connection_or_not() {
     client.expect_status(&bare(FLUSH, 1), 0x20);
     client.expect_status(&Packet { extras: b"1234", ..with_key(GET, b"a") }, INVALID);
     client.expect_end();
+    // A header whose lengths say nothing.
+    let mut client = server.connect();
+    client.send(&[0x80; 24]);
+    assert_eq!(client.answer().status, INVALID);
+    client.expect_end();
     // Another protocol in the middle.
     let mut client = server.connect();
     client.expect_status(&bare(NOOP, 2), 0);

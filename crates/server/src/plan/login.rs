@@ -9,9 +9,7 @@ use protocol::parse::LINE_BYTES_MAX;
 use protocol::parse::tokens::Tokens;
 
 use super::{Action, BATCH_KEYS_MAX, End, Plan, Step};
-
-/// The longest name and password together.
-const TOKEN_BYTES_MAX: usize = 1024;
+use crate::turn::UNREAD_BYTES_MAX;
 
 const UNAUTHENTICATED: &str = "CLIENT_ERROR unauthenticated\r\n";
 const TOKEN_TOO_LONG: &str = "CLIENT_ERROR auth token too long\r\n";
@@ -39,7 +37,7 @@ impl<'b> Plan<'b> {
                 steps.push(Step::answer(UNAUTHENTICATED, place));
                 continue;
             };
-            if line.len() > LINE_BYTES_MAX || token_bytes > TOKEN_BYTES_MAX {
+            if line.len() + token_bytes + 2 > UNREAD_BYTES_MAX {
                 self.skip(line.len());
                 steps.push(Step::answer(TOKEN_TOO_LONG, place));
                 if self.swallow(token_bytes as u64 + 2) {
@@ -108,9 +106,12 @@ mod tests {
     #[test]
     fn limits_hold_at_their_edges() {
         let set = |bytes: usize| format!("set a 0 0 {bytes}\r\n{}\r\n", "x".repeat(bytes));
-        assert!(matches!(plan(set(TOKEN_BYTES_MAX).as_bytes()).1[..], [Action::Login(_)]));
-        let longer = set(TOKEN_BYTES_MAX + 1);
-        assert_eq!(plan(longer.as_bytes()), (End::Input, vec![Action::Answer(TOKEN_TOO_LONG)], 0));
+        let bytes_max = UNREAD_BYTES_MAX - "set a 0 0 4000\r\n\r\n".len();
+        let longest = set(bytes_max);
+        assert!(matches!(plan(longest.as_bytes()).1[..], [Action::Login(_)]));
+        let longer = set(bytes_max + 1);
+        let answer = Action::Answer(TOKEN_TOO_LONG);
+        assert_eq!(plan(longer.as_bytes()), (End::Input, vec![answer], 0));
         let line = vec![b'x'; LINE_BYTES_MAX + 1];
         assert_eq!(plan(&line[1..]), (End::Input, Vec::new(), LINE_BYTES_MAX));
         assert_eq!(plan(&line), (End::Batch, vec![Action::Close], LINE_BYTES_MAX + 1));
