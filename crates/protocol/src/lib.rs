@@ -1,4 +1,4 @@
-//! memcached's text and meta protocols: bytes to [`Request`]s, outcomes to bytes.
+//! memcached's text, meta and binary protocols: bytes to requests, outcomes to bytes.
 //!
 //! The crate knows neither sockets nor the cache. [`parse()`] looks at the bytes of one connection
 //! and says what stands at their front; [`reply`] writes answers behind one another into a buffer.
@@ -7,13 +7,16 @@
 #![forbid(unsafe_code)]
 
 pub mod base64_key;
+pub mod binary;
 pub mod expiry;
 pub mod parse;
 mod refusal;
 pub mod reply;
 pub mod request;
+mod wire;
 
 pub use expiry::Expiry;
 pub use parse::{Dialect, Parsed, parse, parse_as};
 pub use refusal::Refusal;
 pub use request::Request;
+pub use wire::Wire;

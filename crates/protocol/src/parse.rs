@@ -24,6 +24,7 @@ mod usual;
 
 use crate::refusal::Refusal;
 use crate::request::{GetContinuation, Request};
+use crate::wire::BINARY_MAGIC;
 use tokens::{Tokens, space_index};
 
 /// A line that is not a multiget has to end within this many buffered bytes. A connection's
@@ -32,9 +33,6 @@ pub const LINE_BYTES_MAX: usize = 2048;
 
 /// The shortest line, with its end: two letters and `\r\n`.
 const LINE_BYTES_MIN: usize = 4;
-
-/// The first byte of a request in the binary protocol.
-const BINARY_MAGIC: u8 = 0x80;
 
 /// What a server understands beyond what memcached does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -131,8 +131,9 @@ impl<'c> Acceptor<'c> {
         };
         let info = Arc::new(Info::new(stream.as_raw_fd(), address, listener, server.now()));
         connections.enter(Arc::clone(&info));
+        let wire = server.options.protocol;
         let worker = self.next_worker;
         self.next_worker = (worker + 1) % server.mailboxes.len();
-        server.mailboxes[worker].send(Arrival { stream, info });
+        server.mailboxes[worker].send(Arrival { stream, info, wire });
     }
 }

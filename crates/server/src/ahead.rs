@@ -15,6 +15,7 @@
 use std::ops::Range;
 
 use larder::Cache;
+use protocol::Wire;
 
 use crate::connection::{Close, Connection, State};
 use crate::counters::Counters;
@@ -25,6 +26,9 @@ const BUFFER_READS: usize = 4;
 
 /// The longest verb whose key is looked for; the rest are rare.
 const VERB_BYTES_MAX: usize = 8;
+
+/// What stands before the extras and the key of a binary request.
+const BINARY_HEADER_BYTES: usize = 24;
 
 /// What one connection has sent.
 #[derive(Debug)]
@@ -132,10 +136,25 @@ impl ReadAhead {
 
 /// What stands where most requests have their key. Only a guess: it is good for a hint.
 fn first_key(input: &[u8]) -> Option<&[u8]> {
+    match Wire::of_first_byte(*input.first()?) {
+        Wire::Text => first_key_of_text(input),
+        Wire::Binary => first_key_of_binary(input),
+    }
+}
+
+fn first_key_of_text(input: &[u8]) -> Option<&[u8]> {
     let verb_end = input.iter().take(VERB_BYTES_MAX).position(|&byte| byte == b' ')?;
     let rest = &input[verb_end + 1..];
     let key_end = memchr::memchr3(b' ', b'\r', b'\n', rest)?;
     Some(&rest[..key_end])
+}
+
+/// A header says where the key begins and how long it is.
+fn first_key_of_binary(input: &[u8]) -> Option<&[u8]> {
+    let lengths = input.get(2..5)?;
+    let key_bytes = usize::from(u16::from_be_bytes([lengths[0], lengths[1]]));
+    let start = BINARY_HEADER_BYTES + usize::from(lengths[2]);
+    input.get(start..start + key_bytes).filter(|key| !key.is_empty())
 }
 
 #[cfg(test)]
@@ -151,5 +170,10 @@ mod tests {
         for input in without {
             assert_eq!(first_key(input), None);
         }
+        let mut binary = b"\x80\0\0\x03\x04\0\0\0".to_vec();
+        binary.resize(28, 0);
+        binary.extend_from_slice(b"abcd");
+        assert_eq!(first_key(&binary), Some(&b"abc"[..]));
+        assert_eq!(first_key(&binary[..30]), None);
     }
 }

@@ -6,7 +6,9 @@
 
 mod admin;
 mod arithmetic;
+mod binary;
 mod get;
+mod login;
 mod meta_arithmetic;
 mod meta_delete;
 mod meta_get;
@@ -17,6 +19,7 @@ mod touch_delete;
 use std::sync::Arc;
 
 use larder::{Ahead, Draft, Expiry, Hash, Refusal, Session};
+use protocol::binary::Command;
 use protocol::request::{ExpiryTime, Key, KeyRoom, MetaFlags};
 use protocol::{Request, reply};
 
@@ -28,7 +31,6 @@ use crate::server::Server;
 use crate::watch::Log;
 
 pub use admin::{VERSION, limit_memory};
-pub use store::complete as complete_store;
 
 /// What a command knows beside its request.
 pub struct Context<'a, 'c> {
@@ -56,6 +58,8 @@ pub enum Flow<'c> {
     Stream(Draft<'c>),
     /// So many bytes are skipped.
     Swallow(u64),
+    /// The client has said who it is, truly or not.
+    Login(bool),
     /// The connection watches.
     Watch(Arc<Log>),
     /// The connection lists every item.
@@ -83,6 +87,11 @@ impl Context<'_, '_> {
             Refusal::SessionTooLong => Ok(Refusal::NoMemory),
             other => Ok(other),
         }
+    }
+
+    /// The CAS unique to compare with. Without uniques, none can match: 2^64 - 1 is never given.
+    fn compared_cas(&self, cas: u64) -> u64 {
+        if self.server.options.cas { cas } else { u64::MAX }
     }
 
     /// The CAS unique that a client sees.
@@ -150,6 +159,11 @@ impl Expiries {
     }
 }
 
+/// Whether a key of the binary protocol could stand in a line of text. Dumps show others in base64.
+fn is_text_key(key: &[u8]) -> bool {
+    key.iter().all(|&byte| byte > b' ' && byte != 0x7f)
+}
+
 /// Appends `line` unless the client wants no answer.
 fn answer(out: &mut Output<'_, '_>, noreply: bool, line: &str) {
     if !noreply {
@@ -170,9 +184,18 @@ pub fn execute<'s, 'c>(
             reply::line(out.bytes, text);
             return Ok(Flow::Next);
         }
+        Action::Login(token) => return Ok(login::text(context, token, out)),
         Action::Close => return Ok(Flow::Close(Close::Normal)),
         Action::Request(Request::Get(get)) => {
             return get::get(context, session, get, &mut step.hash_at, ahead, out);
+        }
+        Action::Binary(request) => {
+            let request = *request;
+            return binary::execute(context, session, &request, step, ahead, out);
+        }
+        Action::Refuse { echo, status, is_fatal } => {
+            protocol::binary::reply::error(out.bytes, *echo, *status);
+            return Ok(if *is_fatal { Flow::Close(Close::Normal) } else { Flow::Next });
         }
         Action::Request(request) => &*request,
     };
@@ -184,6 +207,26 @@ pub fn execute<'s, 'c>(
         }
         None => Ok(admin::execute(context, request, step.line, out)),
     }
+}
+
+/// Stores a draft that has been filled over several reads. With [`Again`] comes the draft back.
+pub fn complete<'s, 'c>(
+    context: &Context<'_, 'c>,
+    session: &'s Session<'c>,
+    action: &Action<'_>,
+    draft: Draft<'c>,
+    tail: &[u8],
+    out: &mut Output<'_, 's>,
+) -> Result<(), (Draft<'c>, Again)> {
+    let command = match action {
+        Action::Request(request) => store::Command::of(context, request),
+        Action::Binary(request) => match &request.command {
+            Command::Store(store) => store::Command::binary(context, request, store),
+            _ => unreachable!("only storage requests have a draft"),
+        },
+        _ => unreachable!("only requests have a draft"),
+    };
+    store::complete(context, session, &command, draft, tail, out)
 }
 
 /// Executes a request that has exactly one key.
@@ -198,7 +241,8 @@ fn execute_keyed<'s, 'c>(
     let place = Target { session, hash };
     match request {
         Request::Store(_) | Request::MetaSet(_) => {
-            store::store(context, place, request, payload, out)
+            let command = store::Command::of(context, request);
+            store::store(context, place, &command, payload, out)
         }
         Request::MetaGet(get) => meta_get::get(context, place, get, out),
         Request::MetaDelete(delete) => meta_delete::delete(context, place, delete, out),

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use ::io::net::Stream;
 use larder::{Arrived as Fetched, Draft, DumpCursor};
+use protocol::Wire;
 use protocol::request::GetContinuation;
 
 use crate::output::Parked;
@@ -63,15 +64,19 @@ pub struct Arrival {
     pub stream: Stream,
     /// What others know of it.
     pub info: Arc<Info>,
+    /// What its listener speaks; where that is more than one protocol, the first byte decides.
+    pub wire: Option<Wire>,
 }
 
 /// A value that arrives over several reads.
 pub struct Incoming<'c> {
-    /// The request's line; it is parsed again when the value is complete.
+    /// The request before its value; it is parsed again when the value is complete.
     pub line: Box<[u8]>,
+    /// The protocol it is in.
+    pub wire: Wire,
     /// Where the value goes.
     pub draft: Draft<'c>,
-    /// The two bytes behind the value, as far as they have come.
+    /// What stands behind the value in text, as far as it has come.
     pub tail: [u8; 2],
     /// How many of them have come.
     pub tail_bytes: usize,
@@ -79,8 +84,8 @@ pub struct Incoming<'c> {
 
 impl<'c> Incoming<'c> {
     /// A value of which nothing has arrived.
-    pub fn new(line: &[u8], draft: Draft<'c>) -> Self {
-        Self { line: line.into(), draft, tail: [0; 2], tail_bytes: 0 }
+    pub fn new(wire: Wire, line: &[u8], draft: Draft<'c>) -> Self {
+        Self { line: line.into(), wire, draft, tail: [0; 2], tail_bytes: 0 }
     }
 
     /// Takes the next bytes; returns how many of them belong to the value and its end.
@@ -97,9 +102,9 @@ impl<'c> Incoming<'c> {
         taken
     }
 
-    /// Whether the value and the two bytes behind it are here.
+    /// Whether the value and what stands behind it are here.
     pub fn is_complete(&self) -> bool {
-        self.tail_bytes == self.tail.len()
+        self.draft.remaining() == 0 && self.tail_bytes == self.wire.tail_bytes()
     }
 }
 
@@ -168,6 +173,12 @@ pub struct Connection<'c> {
     pub stream: Stream,
     /// What others know of it.
     pub info: Arc<Info>,
+    /// What it speaks; none until its first byte says so.
+    pub wire: Option<Wire>,
+    /// Its client may ask for anything: it has said who it is, or need not.
+    pub is_known: bool,
+    /// How often it said so with a wrong password.
+    pub failures: u8,
     /// What it is in the middle of.
     pub state: State<'c>,
     /// The multiget whose line has not ended.
@@ -195,11 +206,14 @@ pub struct Connection<'c> {
 }
 
 impl Connection<'_> {
-    /// A connection that has just come to its worker.
-    pub fn new(arrival: Arrival) -> Self {
+    /// A connection that has just come to its worker. `is_known`: nobody has to say who they are.
+    pub fn new(arrival: Arrival, is_known: bool) -> Self {
         Self {
             stream: arrival.stream,
             info: arrival.info,
+            wire: arrival.wire,
+            is_known,
+            failures: 0,
             state: State::Idle,
             continuation: None,
             unread: Vec::new(),

@@ -106,6 +106,10 @@ counters! {
     store_too_large,
     /// Values that no memory could be found for.
     store_no_memory,
+    /// Names and passwords that were given.
+    auth_cmds,
+    /// Those of them that were wrong.
+    auth_errors,
     /// Connections closed for silence.
     idle_kicks,
     /// Connections closed because their replies would not fit the output limit.

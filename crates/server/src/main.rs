@@ -39,6 +39,7 @@ mod server;
 mod start;
 mod stats;
 mod turn;
+mod users;
 mod watch;
 mod worker;
 

@@ -31,7 +31,7 @@ pub use environment::is_variable;
 use kind::Act;
 use larder::{CacheGeometry, ChunkLayout, IndexKind, Policy};
 pub use print::current;
-use protocol::Dialect;
+use protocol::{Dialect, Wire};
 pub use settings::Settings;
 use settings::Source;
 
@@ -89,6 +89,12 @@ pub struct Options {
     pub memory_file: Option<PathBuf>,
     /// `--save-seconds`: how long a clean stop may save memory, to flash or a file; 0 not at all.
     pub save_seconds: u64,
+    /// `-B`: what clients speak; `None` leaves it to the first byte of each connection.
+    pub protocol: Option<Wire>,
+    /// `-Y`: who may use the server.
+    pub auth_file: Option<PathBuf>,
+    /// `-S`: clients of the binary protocol say who they are, too.
+    pub sasl: bool,
     /// CAS uniques are given to clients.
     pub cas: bool,
     /// Worker threads.
@@ -159,6 +165,9 @@ impl Default for Options {
             flash_reads: None,
             memory_file: None,
             save_seconds: 0,
+            protocol: None,
+            auth_file: None,
+            sasl: false,
             cas: true,
             threads: 0,
             admin_port: None,
@@ -198,8 +207,8 @@ impl Options {
         Dialect { text_cost: self.text_cost }
     }
 
-    /// Refuses what does not go together.
-    fn check(&self) -> Result<(), UsageError> {
+    /// Refuses what does not go together, and settles what follows from the rest.
+    fn settle(&mut self) -> Result<(), UsageError> {
         if self.memory_file.is_some() && self.flash.is_some() {
             let text = "--memory-file is not for a server with --flash: a clean stop saves memory \
                         to flash";
@@ -208,7 +217,24 @@ impl Options {
         if self.admin_port.is_none() && self.admin_listen != Self::default().admin_listen {
             return Err(UsageError("--admin-listen is for a server with --admin-port".to_owned()));
         }
-        Ok(())
+        self.settle_protocol()
+    }
+
+    /// With users, only protocols in which clients can say who they are.
+    fn settle_protocol(&mut self) -> Result<(), UsageError> {
+        let text = match (&self.auth_file, self.sasl, self.protocol) {
+            (None, true, _) => "--enable-sasl needs --auth-file: the users are those named there",
+            (Some(_), true, Some(Wire::Text)) => "--enable-sasl is for the binary protocol",
+            (Some(_), false, Some(Wire::Binary)) => {
+                "--auth-file needs --enable-sasl for the binary protocol"
+            }
+            (Some(_), false, None) => {
+                self.protocol = Some(Wire::Text);
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        Err(UsageError(text.to_owned()))
     }
 }
 
@@ -360,11 +386,26 @@ mod tests {
 
     #[test]
     fn what_is_not_there_says_so() {
-        for line in ["-Z", "-S", "-Y x", "-B binary", "-U 1"] {
+        for line in ["-Z", "-U 1"] {
             assert!(refused(line).contains("not"), "{line}");
         }
         assert!(refused("--redis-port 1").contains("not there yet"));
         serve("--policy clock --compressed off -B auto");
+        for (line, protocol) in [
+            ("", None),
+            ("-B auto", None),
+            ("-B ascii", Some(Wire::Text)),
+            ("-B binary", Some(Wire::Binary)),
+            ("-Y x", Some(Wire::Text)),
+            ("-Y x -B ascii", Some(Wire::Text)),
+            ("-Y x -S", None),
+            ("-S --auth-file=x -B binary", Some(Wire::Binary)),
+        ] {
+            assert_eq!(serve(line).protocol, protocol, "{line}");
+        }
+        for line in ["-B redis", "-S", "-S -B binary", "-S -Y x -B ascii", "-Y x -B binary"] {
+            refused(line);
+        }
         assert!(serve("").compressed && serve("--compressed auto").compressed);
         assert!(!serve("--compressed off").compressed);
         refused("--compressed on");

@@ -45,6 +45,13 @@ impl<'o, 's> Output<'o, 's> {
 
     /// Appends an item's value and the line end behind it.
     #[inline]
+    pub fn value_line(&mut self, item: &Item<'s>) {
+        self.value(item);
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    /// Appends an item's value.
+    #[inline]
     pub fn value(&mut self, item: &Item<'s>) {
         match item.contiguous() {
             Some(value) if value.len() < BORROWED_VALUE_BYTES_MIN => {
@@ -53,7 +60,6 @@ impl<'o, 's> Output<'o, 's> {
             }
             _ => self.borrow(item),
         }
-        self.bytes.extend_from_slice(b"\r\n");
     }
 
     #[inline(never)]

@@ -14,10 +14,13 @@
 //! A multiget that does not fit the batch is cut: its head is a step with `more` set, its tail is
 //! carried into the next batch.
 
+mod login;
+mod packets;
+
 use larder::{Cache, Hash};
 use protocol::parse::tokens::Tokens;
 use protocol::request::{Get, GetContinuation, Key, KeyRoom};
-use protocol::{Dialect, Parsed, Request, parse_as};
+use protocol::{Dialect, Parsed, Request, Wire, binary, parse_as};
 
 /// So many keys are fetched ahead and executed under one pin of the cache. Enough to overlap the
 /// memory latency of a core's outstanding misses several times over, and few enough that what the
@@ -41,7 +44,7 @@ pub struct Place {
 pub enum Payload<'b> {
     /// The request has none.
     None,
-    /// The value and the two bytes behind it.
+    /// The value and what stands behind it in this protocol.
     Whole(&'b [u8]),
     /// It has not arrived in full; the connection streams it.
     Part,
@@ -52,6 +55,19 @@ pub enum Payload<'b> {
 pub enum Action<'b> {
     /// Executes a request.
     Request(Request<'b>),
+    /// Executes a request of the binary protocol.
+    Binary(binary::Request<'b>),
+    /// Answers a header of the binary protocol that is no request.
+    Refuse {
+        /// What the reply repeats.
+        echo: binary::Echo,
+        /// Why.
+        status: binary::Status,
+        /// The connection ends behind the reply.
+        is_fatal: bool,
+    },
+    /// Checks a name and a password, with a space between them.
+    Login(&'b [u8]),
     /// Answers this to a line that is no request.
     Answer(&'static str),
     /// Closes the connection.
@@ -85,9 +101,12 @@ pub enum End {
 /// The way through one read's input.
 pub struct Plan<'b> {
     input: &'b [u8],
+    wire: Wire,
     dialect: Dialect,
     place: Place,
     carried: Option<Get<'b>>,
+    /// The client has not said who it is, and has to.
+    pub is_guarded: bool,
     /// Bytes beyond the input that belong to a refused request and must be skipped.
     pub swallow_bytes: u64,
 }
@@ -100,9 +119,19 @@ pub fn recycle<'b>(mut steps: Vec<Step<'_>>) -> Vec<Step<'b>> {
 
 impl<'b> Plan<'b> {
     /// Starts at the front of `input`.
-    pub fn new(input: &'b [u8], continuation: Option<GetContinuation>, dialect: Dialect) -> Self {
+    pub fn new(
+        input: &'b [u8],
+        continuation: Option<GetContinuation>,
+        dialect: Dialect,
+        wire: Wire,
+    ) -> Self {
         let place = Place { offset: 0, continuation };
-        Self { input, dialect, place, carried: None, swallow_bytes: 0 }
+        Self { input, wire, dialect, place, carried: None, is_guarded: false, swallow_bytes: 0 }
+    }
+
+    /// The protocol that the input is in.
+    pub fn wire(&self) -> Wire {
+        self.wire
     }
 
     /// What has not been planned yet.
@@ -150,6 +179,20 @@ impl<'b> Plan<'b> {
     ) -> End {
         steps.clear();
         hashes.clear();
+        match self.wire {
+            Wire::Text if self.is_guarded => self.fill_login(steps),
+            Wire::Text => self.fill_text(cache, steps, hashes),
+            Wire::Binary => self.fill_binary(cache, steps, hashes),
+        }
+    }
+
+    /// [`Plan::fill`] of text.
+    fn fill_text(
+        &mut self,
+        cache: &Cache,
+        steps: &mut Vec<Step<'b>>,
+        hashes: &mut Vec<Hash>,
+    ) -> End {
         if let Some(get) = self.carried.take() {
             let place = self.place_of(get.keys, continuation_of(&get));
             self.push_get(cache, get, b"", place, steps, hashes);
@@ -176,7 +219,7 @@ impl<'b> Plan<'b> {
                         return End::Batch;
                     }
                 }
-                // The binary protocol is not spoken here: whoever tries it is not kept waiting.
+                // A connection keeps the protocol that it began with.
                 Parsed::Close | Parsed::Binary => {
                     steps.push(Step::close(place));
                     return End::Batch;
@@ -330,7 +373,7 @@ mod tests {
         let cache = cache();
         let (mut steps, mut hashes) = (Vec::new(), Vec::new());
         let input = b"get a b\r\nset c 0 0 3\r\nxyz\r\nset d 0 0 9\r\nxy";
-        let mut plan = Plan::new(input, None, Dialect::default());
+        let mut plan = Plan::new(input, None, Dialect::default(), Wire::Text);
         assert_eq!(plan.fill(&cache, &mut steps, &mut hashes), End::Batch);
         assert_eq!(steps.len(), 3);
         assert_eq!(hashes.len(), 4);
@@ -348,7 +391,7 @@ mod tests {
             input.extend_from_slice(format!(" key{number}").as_bytes());
         }
         input.extend_from_slice(b"\r\nmn\r\n");
-        let mut plan = Plan::new(&input, None, Dialect::default());
+        let mut plan = Plan::new(&input, None, Dialect::default(), Wire::Text);
         plan.fill(&cache, &mut steps, &mut hashes);
         assert_eq!((steps.len(), hashes.len()), (1, BATCH_KEYS_MAX));
         let place = plan.place();
@@ -363,7 +406,7 @@ mod tests {
     fn a_refused_value_is_skipped_as_far_as_it_is_here() {
         let cache = cache();
         let (mut steps, mut hashes) = (Vec::new(), Vec::new());
-        let mut plan = Plan::new(b"set a -1 0 9\r\nxyz", None, Dialect::default());
+        let mut plan = Plan::new(b"set a -1 0 9\r\nxyz", None, Dialect::default(), Wire::Text);
         assert_eq!(plan.fill(&cache, &mut steps, &mut hashes), End::Batch);
         assert_eq!(plan.swallow_bytes, 8);
     }

@@ -13,6 +13,7 @@ use crate::commands::limit_memory;
 use crate::options::{Command, Given, Options, Settings, UsageError, current};
 use crate::server::Server;
 use crate::start::files_wanted;
+use crate::users::Users;
 
 /// An option that can change while the server serves: its name, and what takes it over.
 type Live = (&'static str, fn(&Server, &Options) -> Result<(), String>);
@@ -62,10 +63,17 @@ pub fn is_live(long: &str) -> bool {
     LIVE.iter().any(|(known, _)| *known == long)
 }
 
-/// Reads everything again; `running` is what holds, and afterwards what holds then.
+/// Reads the users and the file of options again; `running` is what holds, and afterwards what
+/// holds then.
 pub fn reload(server: &Server, running: &mut Settings, given: &Given) {
+    if let Some(users) = &server.users {
+        server.log(0, &reload_users(users));
+    }
     let Some(file) = running.file.clone() else {
-        return server.log(0, "SIGHUP: no file to read again; --config names one");
+        if server.users.is_none() {
+            server.log(0, "SIGHUP: no file to read again; --config names one");
+        }
+        return;
     };
     let newer = match given.read() {
         Ok(Command::Serve(newer)) => newer,
@@ -92,6 +100,14 @@ pub fn reload(server: &Server, running: &mut Settings, given: &Given) {
             None => format!("stays {before} until a restart, then it is {after}"),
         };
         server.log(0, &format!("SIGHUP: {long} {outcome}"));
+    }
+}
+
+/// Reads the users of `--auth-file` again; says what came of it.
+fn reload_users(users: &Users) -> String {
+    match users.reload() {
+        Ok(count) => format!("SIGHUP: {count} users from now on"),
+        Err(error) => format!("SIGHUP: {error}; the users stay as they were"),
     }
 }
 

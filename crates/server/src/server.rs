@@ -17,6 +17,7 @@ use crate::memory_file::Found;
 use crate::options::Options;
 use crate::output::ParkedLimit;
 use crate::sampling::Samples;
+use crate::users::Users;
 use crate::watch::{EvictionLog, Watchers};
 use crate::worker::Mailbox;
 
@@ -50,6 +51,8 @@ pub struct Server {
     pub memory_bytes: AtomicUsize,
     /// What `stats reset` subtracts.
     pub reset: Mutex<Sums>,
+    /// Who may use it, if that is not anybody.
+    pub users: Option<Users>,
     /// What the memory file held at the start, if there was one.
     pub found: OnceLock<Found>,
     /// What it is about, for whoever asks whether it is ready.

@@ -47,6 +47,7 @@ use crate::output::ParkedLimit;
 use crate::reload::reload;
 use crate::sampling::{Sampler, Samples, Unsampled};
 use crate::server::{Connections, Phase, PhaseCell, Server};
+use crate::users::Users;
 use crate::watch::{EvictionLog, Watchers};
 use crate::worker::{Mailbox, Worker};
 
@@ -73,7 +74,9 @@ pub fn serve(settings: Settings, given: &Given) -> Result<(), String> {
         (0..options.threads).map(|_| Poll::new()).collect::<Result<Vec<_>, _>>().map_err(failed)?;
     let accept_poll = Poll::new().map_err(failed)?;
     let head = memory_file.as_ref().map(MemoryFile::head);
-    let server = build(options, head, &listeners, &polls, &accept_poll)?;
+    let users = options.auth_file.as_deref().map(Users::load).transpose()?;
+    let mut server = build(options, head, &listeners, &polls, &accept_poll)?;
+    server.users = users;
     thread::scope(|scope| {
         // Ends its thread when it is dropped, however the rest ends.
         let mut admin = AdminThread::new(admin, &server);
@@ -327,6 +330,7 @@ fn build(
         verbosity: AtomicU32::new(options.verbosity),
         memory_bytes: AtomicUsize::new(memory_bytes),
         reset: Mutex::new(Sums::default()),
+        users: None,
         found: OnceLock::new(),
         phase: PhaseCell::default(),
         samples: Samples::new(if options.admin_port.is_some() { options.threads } else { 0 }),

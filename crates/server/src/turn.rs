@@ -19,17 +19,19 @@ use std::mem;
 use std::sync::Arc;
 
 use larder::{Ahead, Dumped, Hash, Session, Wanted};
+use protocol::binary::parse::HEAD_BYTES_MAX;
 use protocol::parse::LINE_BYTES_MAX;
-use protocol::{Parsed, parse_as};
+use protocol::{Dialect, Parsed, Wire, binary, parse_as};
 
 use crate::commands::{self, Again, Context, Flow};
 use crate::connection::{Close, Connection, Incoming, State};
 use crate::counters::Counters;
 use crate::dump;
 use crate::output::{self, OUTPUT_BYTES_MAX, Output};
-use crate::plan::{BATCH_KEYS_MAX, End, Place, Plan, Step, recycle};
+use crate::plan::{Action, BATCH_KEYS_MAX, End, Place, Plan, Step, recycle};
 use crate::sampling::Sampling;
 use crate::server::Server;
+use crate::users::FAILURES_MAX;
 use crate::worker::Delivery;
 
 /// So much is read at once. Two thousand small requests, which is past the point where more would
@@ -37,7 +39,10 @@ use crate::worker::Delivery;
 pub const READ_BYTES: usize = 64 << 10;
 
 /// What may stand before a read in the buffer: the unread end of the last one.
-const UNREAD_BYTES_MAX: usize = 2 * LINE_BYTES_MAX;
+pub const UNREAD_BYTES_MAX: usize = 2 * LINE_BYTES_MAX;
+
+/// The head of a packet is kept there until it is whole.
+const _: () = assert!(HEAD_BYTES_MAX < UNREAD_BYTES_MAX);
 
 /// While so much of a value is missing it is read straight into its draft.
 const DIRECT_BYTES_MIN: usize = 16 << 10;
@@ -242,6 +247,9 @@ impl<'c, S: Sampling> Turner<'c, S> {
                     && incoming.draft.remaining() >= DIRECT_BYTES_MIN =>
             {
                 self.read_value(connection)?;
+                if is_complete(connection) {
+                    self.execute_read(connection, b"", false)?;
+                }
             }
             _ => {
                 let mut buffer = mem::take(&mut self.buffer);
@@ -353,7 +361,10 @@ impl<'c, S: Sampling> Turner<'c, S> {
     /// how many bytes are done with.
     fn process(&mut self, connection: &mut Connection<'c>, input: &[u8]) -> Result<usize, Close> {
         let continuation = connection.continuation.take();
-        let mut plan = Plan::new(input, continuation, self.server.options.dialect());
+        let Some(wire) = wire_of(connection, input) else {
+            return Ok(0);
+        };
+        let mut plan = Plan::new(input, continuation, self.server.options.dialect(), wire);
         let mut steps = recycle(mem::take(&mut self.steps));
         let place = self.process_plan(connection, &mut plan, &mut steps);
         self.steps = recycle(steps);
@@ -380,6 +391,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
             if !matches!(connection.state, State::Idle) {
                 return Ok(plan.place());
             }
+            plan.is_guarded = !connection.is_known;
             let end = plan.fill(&self.server.cache, steps, &mut self.hashes);
             if let Ran::Until(place) = self.run(connection, plan, steps)? {
                 return Ok(place);
@@ -422,10 +434,8 @@ impl<'c, S: Sampling> Turner<'c, S> {
     fn complete(&mut self, connection: &mut Connection<'c>, incoming: Incoming<'c>) {
         let dialect = self.server.options.dialect();
         let line = incoming.line.clone();
-        let Parsed::Request { request, .. } = parse_as(&line, None, dialect) else {
-            unreachable!("the line was parsed when the value began");
-        };
-        let Incoming { line: _, mut draft, tail, tail_bytes } = incoming;
+        let action = action_of(&line, incoming.wire, dialect);
+        let Incoming { line: _, wire, mut draft, tail, tail_bytes } = incoming;
         self.kept.session = None;
         for tries in 1.. {
             let context = Context {
@@ -438,8 +448,8 @@ impl<'c, S: Sampling> Turner<'c, S> {
             let session = self.server.cache.session();
             session.deliver(connection.fetched.drain(..));
             let mut out = Output::new(&mut self.replies);
-            let stored =
-                commands::complete_store(&context, &session, &request, draft, &tail, &mut out);
+            let behind = &tail[..tail_bytes];
+            let stored = commands::complete(&context, &session, &action, draft, behind, &mut out);
             let Err((back, again)) = stored else { return };
             draft = back;
             drop(out);
@@ -447,7 +457,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
             drop(session);
             if again == Again::Fetch {
                 let line = line.clone();
-                let incoming = Incoming { line, draft, tail, tail_bytes };
+                let incoming = Incoming { line, wire, draft, tail, tail_bytes };
                 connection.state = State::Value(Box::new(incoming));
                 fetch(&mut self.reads, connection, wanted);
                 return;
@@ -492,7 +502,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
                 let must_flush = is_over || matches!(flow, Ok(Flow::Flush)) || out.is_full();
                 if let Ok(flow) = flow {
                     next += usize::from(!matches!(flow, Flow::Flush));
-                    follow(connection, flow, step.line);
+                    follow(connection, flow, plan.wire(), step.line);
                 }
                 let is_last = next == steps.len() || connection.closing.is_some();
                 if must_flush || (is_last && out.is_borrowing()) {
@@ -564,6 +574,33 @@ impl<'c, S: Sampling> Turner<'c, S> {
     }
 }
 
+/// What a connection speaks; none if it has not said anything.
+fn wire_of(connection: &mut Connection<'_>, input: &[u8]) -> Option<Wire> {
+    if connection.wire.is_none() {
+        connection.wire = input.first().map(|&byte| Wire::of_first_byte(byte));
+    }
+    connection.wire
+}
+
+/// Whether a value has arrived in full, with nothing to come behind it.
+fn is_complete(connection: &Connection<'_>) -> bool {
+    matches!(&connection.state, State::Value(incoming) if incoming.is_complete())
+}
+
+/// The request whose value has arrived.
+fn action_of(line: &[u8], wire: Wire, dialect: Dialect) -> Action<'_> {
+    match wire {
+        Wire::Text => match parse_as(line, None, dialect) {
+            Parsed::Request { request, .. } => Action::Request(request),
+            _ => unreachable!("the line was parsed when the value began"),
+        },
+        Wire::Binary => match binary::parse(line) {
+            binary::Parsed::Request { request, .. } => Action::Binary(request),
+            _ => unreachable!("the header was parsed when the value began"),
+        },
+    }
+}
+
 /// What a connection does when its turn is over.
 fn end_turn(connection: &Connection<'_>) -> After {
     connection.publish_state();
@@ -588,14 +625,22 @@ fn stop_at<'b>(plan: &Plan<'b>, steps: &[Step<'b>], next: usize) -> Ran {
 }
 
 /// Changes the connection as a command asks.
-fn follow<'c>(connection: &mut Connection<'c>, flow: Flow<'c>, line: &[u8]) {
+fn follow<'c>(connection: &mut Connection<'c>, flow: Flow<'c>, wire: Wire, line: &[u8]) {
     connection.state = match flow {
         Flow::Next | Flow::Flush => return,
+        Flow::Login(is_known) => {
+            connection.is_known = is_known;
+            connection.failures += u8::from(!is_known);
+            if connection.failures >= FAILURES_MAX {
+                connection.closing = Some(Close::Normal);
+            }
+            return;
+        }
         Flow::Close(close) => {
             connection.closing = Some(close);
             return;
         }
-        Flow::Stream(draft) => State::Value(Box::new(Incoming::new(line, draft))),
+        Flow::Stream(draft) => State::Value(Box::new(Incoming::new(wire, line, draft))),
         Flow::Swallow(bytes) => State::Swallow(bytes),
         Flow::Watch(log) => State::Watch(log),
         Flow::Dump(format) => State::Dump(format, Box::default()),

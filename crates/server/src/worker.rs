@@ -320,7 +320,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
                 self.connections.push(None);
                 self.connections.len() - 1
             });
-            let mut connection = Connection::new(arrival);
+            let mut connection = Connection::new(arrival, self.server.users.is_none());
             self.serial += 1;
             (connection.place, connection.serial) = (place, self.serial);
             let interest = Interest::READABLE | Interest::WRITABLE;

@@ -232,7 +232,7 @@ fn a_full_cache_evicts_and_never_answers_wrongly() {
 #[test]
 fn what_is_no_protocol_is_closed() {
     let server = Server::start(&[]);
-    for bytes in [&b"GET / HTTP/1.1\r\n"[..], &[0x80; 24], &[b'x'; 3000]] {
+    for bytes in [&b"GET / HTTP/1.1\r\n"[..], &[0x81; 3000], &[b'x'; 3000]] {
         let mut client = server.connect();
         client.send(bytes);
         client.expect_end();

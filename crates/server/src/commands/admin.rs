@@ -74,9 +74,15 @@ fn set_verbosity(context: &Context<'_, '_>, line: &[u8]) {
 }
 
 fn flush(context: &Context<'_, '_>, delay: ExpiryTime, noreply: bool, out: &mut Output<'_, '_>) {
+    let line = if flush_at(context, delay) { reply::OK } else { reply::FLUSH_NOT_ALLOWED };
+    answer(out, noreply, line);
+}
+
+/// Flushes, now or later; false if that is not allowed.
+pub fn flush_at(context: &Context<'_, '_>, delay: ExpiryTime) -> bool {
     let server = context.server;
     if !is_allowed(&server.live.flush_allowed) {
-        return answer(out, noreply, reply::FLUSH_NOT_ALLOWED);
+        return false;
     }
     context.counters.cmd_flush.one();
     let at = match delay.resolve(u64::from(server.now())) {
@@ -84,7 +90,7 @@ fn flush(context: &Context<'_, '_>, delay: ExpiryTime, noreply: bool, out: &mut 
         protocol::Expiry::Never | protocol::Expiry::Past => None,
     };
     server.cache.flush(at);
-    answer(out, noreply, reply::OK);
+    true
 }
 
 /// Changes the memory limit while the server serves, or says why not.

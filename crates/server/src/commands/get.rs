@@ -2,7 +2,7 @@
 
 use larder::{Ahead, Hash, Item, Lookup, Session};
 use protocol::reply;
-use protocol::request::Get;
+use protocol::request::{ExpiryTime, Get};
 
 use super::{Again, Context, Flow, Outcome, expiry};
 use crate::output::Output;
@@ -30,17 +30,17 @@ pub fn get<'s, 'c>(
         let found = if out.is_full() || session.is_long() {
             Err(Ok(Flow::Flush))
         } else {
-            find(context, session, get, key, ahead.hashes()[next]).map_err(Err)
+            let hash = ahead.hashes()[next];
+            find(context, session, (get.with_cas, get.touch), key, hash).map_err(Err)
         };
         match found {
             Ok(Some(item)) => {
                 let cas = get.with_cas.then(|| context.shown_cas(item.cas()));
                 reply::value_header(out.bytes, key, item.flags(), item.value_bytes(), cas);
-                out.value(&item);
-                tally.hits += 1;
-                tally.cost_us += u64::from(item.cost_us());
+                out.value_line(&item);
+                tally.hit(item.cost_us());
             }
-            Ok(None) => tally.misses += 1,
+            Ok(None) => tally.miss(),
             Err(stopped) => {
                 get.keys = before;
                 if matches!(stopped, Err(Again::Fetch)) {
@@ -69,17 +69,17 @@ fn want<'b>(session: &Session<'_>, keys: impl Iterator<Item = &'b [u8]>, hashes:
     keys.zip(hashes).for_each(|(key, &hash)| session.want(key, hash));
 }
 
-/// One key.
+/// One key, perhaps with a CAS unique to compare later, perhaps with a new expiry.
 #[inline]
-fn find<'s>(
+pub fn find<'s>(
     context: &Context<'_, '_>,
     session: &'s Session<'_>,
-    get: &Get<'_>,
+    (with_cas, touch): (bool, Option<ExpiryTime>),
     key: &[u8],
     hash: Hash,
 ) -> Result<Option<Item<'s>>, Again> {
-    let item = match get.touch {
-        None if get.with_cas => match session.get_with_cas(key, hash) {
+    let item = match touch {
+        None if with_cas => match session.get_with_cas(key, hash) {
             Ok(item) => item,
             // As for a touch.
             Err(refusal) => context.settle(refusal).map(|_| None)?,
@@ -108,7 +108,7 @@ fn find<'s>(
 
 /// Hits and misses of one command, counted once at its end: as a get, or else as a touch.
 #[derive(Default)]
-struct Tally {
+pub struct Tally {
     hits: u64,
     misses: u64,
     /// What the hits cost to make again.
@@ -116,7 +116,21 @@ struct Tally {
 }
 
 impl Tally {
-    fn count(&self, context: &Context<'_, '_>, touched: bool) {
+    /// A key that was found, and what it costs to make again.
+    #[inline]
+    pub fn hit(&mut self, cost_us: u32) {
+        self.hits += 1;
+        self.cost_us += u64::from(cost_us);
+    }
+
+    /// A key that was not.
+    #[inline]
+    pub fn miss(&mut self) {
+        self.misses += 1;
+    }
+
+    /// Counts them.
+    pub fn count(&self, context: &Context<'_, '_>, touched: bool) {
         let counters = context.counters;
         let (commands, hits, misses) = if touched {
             (&counters.cmd_touch, &counters.touch_hits, &counters.touch_misses)

@@ -97,7 +97,7 @@ fn hit<'s>(
     let code = if has_value { MetaCode::Value(item.value_bytes()) } else { MetaCode::Done };
     meta(out.bytes, MetaCommand::Get, code, get.flags, &facts);
     if has_value {
-        out.value(item);
+        out.value_line(item);
     }
 }
 

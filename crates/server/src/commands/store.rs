@@ -12,15 +12,26 @@
 
 use larder::{Attributes, Condition, Draft, Refusal, Side, Store as How, Stored};
 use protocol::request::{ExpiryTime, Key, MetaSet, Store, StoreMode};
-use protocol::{Request, reply};
+use protocol::{Request, binary, reply};
 
-use super::{Again, Context, Flow, KeyRoom, Outcome, Target, answer, expiry, meta_set};
+use super::{
+    Again, Context, Flow, KeyRoom, Outcome, Target, answer, expiry, is_text_key, meta_set,
+};
 use crate::output::Output;
 use crate::plan::Payload;
 use crate::watch::{self, MUTATIONS};
 
-/// What `set` and `ms` have in common.
-struct Command<'b> {
+/// How a client asked, which decides how it is answered.
+#[derive(Clone, Copy)]
+enum Form<'r, 'b> {
+    Classic { noreply: bool },
+    Meta(&'r MetaSet<'b>),
+    Binary(&'r binary::Request<'b>),
+}
+
+/// What all ways to store a value have in common.
+pub struct Command<'r, 'b> {
+    form: Form<'r, 'b>,
     key: Key<'b>,
     mode: StoreMode,
     flags: u32,
@@ -30,14 +41,14 @@ struct Command<'b> {
     condition: Condition,
     new_cas: Option<u64>,
     vivify: Option<ExpiryTime>,
-    noreply: bool,
     /// Refused, it takes the old value with it. An `add` that finds no room says nothing about the
     /// value that is there; `ms` makes no difference between its modes.
     deletes_old: bool,
 }
 
-impl<'b> Command<'b> {
-    fn of(context: &Context<'_, '_>, request: &Request<'b>) -> Self {
+impl<'r, 'b> Command<'r, 'b> {
+    /// A storage request of text.
+    pub fn of(context: &Context<'_, '_>, request: &'r Request<'b>) -> Self {
         match request {
             Request::Store(store) => Self::classic(context, store),
             Request::MetaSet(set) => Self::meta(set),
@@ -47,12 +58,11 @@ impl<'b> Command<'b> {
 
     fn classic(context: &Context<'_, '_>, store: &Store<'b>) -> Self {
         let condition = match store.mode {
-            // Without uniques, none can match: 2^64 - 1 is never given.
-            StoreMode::Cas(_) if !context.server.options.cas => Condition::Unique(u64::MAX),
-            StoreMode::Cas(cas) => Condition::Unique(cas),
+            StoreMode::Cas(cas) => Condition::Unique(context.compared_cas(cas)),
             mode => condition_of(mode),
         };
         Self {
+            form: Form::Classic { noreply: store.noreply },
             key: store.key,
             mode: store.mode,
             flags: store.flags,
@@ -62,12 +72,11 @@ impl<'b> Command<'b> {
             condition,
             new_cas: None,
             vivify: None,
-            noreply: store.noreply,
             deletes_old: store.mode == StoreMode::Set,
         }
     }
 
-    fn meta(set: &MetaSet<'b>) -> Self {
+    fn meta(set: &'r MetaSet<'b>) -> Self {
         let condition = match (set.mode, set.compare_cas) {
             // An add finds no item that could have a unique; 0 is no unique to concatenate by.
             (StoreMode::Add, _) | (_, None) => condition_of(set.mode),
@@ -77,6 +86,7 @@ impl<'b> Command<'b> {
             (_, Some(cas)) => Condition::Unique(cas),
         };
         Self {
+            form: Form::Meta(set),
             key: set.key,
             mode: set.mode,
             flags: set.client_flags,
@@ -86,8 +96,55 @@ impl<'b> Command<'b> {
             condition,
             new_cas: set.new_cas,
             vivify: set.vivify,
-            noreply: false,
             deletes_old: true,
+        }
+    }
+
+    /// A storage request of the binary protocol, where every mode but `add` may compare uniques.
+    pub fn binary(
+        context: &Context<'_, '_>,
+        request: &'r binary::Request<'b>,
+        store: &binary::Store<'b>,
+    ) -> Self {
+        let condition = match store.compare_cas {
+            Some(cas) => Condition::Unique(context.compared_cas(cas)),
+            None => condition_of(store.mode),
+        };
+        Self {
+            form: Form::Binary(request),
+            key: Key { wire: store.key, base64: false },
+            mode: store.mode,
+            flags: store.flags,
+            expiry: store.expiry,
+            value_bytes: store.value_bytes,
+            cost_us: 0,
+            condition,
+            new_cas: None,
+            vivify: None,
+            deletes_old: store.mode == StoreMode::Set,
+        }
+    }
+
+    /// Nobody hears of an error in the value.
+    fn is_silent(&self) -> bool {
+        matches!(self.form, Form::Classic { noreply: true })
+    }
+
+    /// The value has a line end behind it.
+    fn has_tail(&self) -> bool {
+        !matches!(self.form, Form::Binary(_))
+    }
+
+    /// Bytes of the value and what stands behind it.
+    fn payload_bytes(&self) -> u64 {
+        self.value_bytes as u64 + if self.has_tail() { 2 } else { 0 }
+    }
+
+    /// The key is shown in base64: it came so, or no line of text can hold it.
+    fn shows_base64(&self) -> bool {
+        match self.form {
+            Form::Binary(_) => !is_text_key(self.key.wire),
+            _ => self.key.base64,
         }
     }
 
@@ -120,16 +177,15 @@ fn condition_of(mode: StoreMode) -> Condition {
 pub fn store<'s, 'c>(
     context: &Context<'_, 'c>,
     target: Target<'s, 'c>,
-    request: &Request<'_>,
+    command: &Command<'_, '_>,
     payload: Payload<'_>,
     out: &mut Output<'_, 's>,
 ) -> Outcome<'c> {
-    let command = Command::of(context, request);
     let mut room = KeyRoom::default();
     let attributes = Attributes {
         flags: command.flags,
         expiry: expiry(command.expiry, target.session),
-        base64_key: command.key.base64,
+        base64_key: command.shows_base64(),
         cost_us: command.cost_us,
     };
     let key = command.key.bytes(&mut room);
@@ -138,9 +194,9 @@ pub fn store<'s, 'c>(
         Ok(draft) => draft,
         Err(refusal) => {
             let refusal = context.settle(refusal)?;
-            refused(context, target, &command, refusal, out)?;
+            refused(context, target, command, refusal, out)?;
             return Ok(match payload {
-                Payload::Part => Flow::Swallow(command.value_bytes as u64 + 2),
+                Payload::Part => Flow::Swallow(command.payload_bytes()),
                 _ => Flow::Next,
             });
         }
@@ -153,7 +209,7 @@ pub fn store<'s, 'c>(
         let written = draft.write(value);
         value = &value[written..];
     }
-    match finish(context, target, request, &command, draft, tail, out) {
+    match finish(context, target, command, draft, tail, out) {
         Ok(()) => Ok(Flow::Next),
         Err((_, again)) => Err(again),
     }
@@ -163,31 +219,29 @@ pub fn store<'s, 'c>(
 pub fn complete<'s, 'c>(
     context: &Context<'_, 'c>,
     session: &'s larder::Session<'c>,
-    request: &Request<'_>,
+    command: &Command<'_, '_>,
     draft: Draft<'c>,
     tail: &[u8],
     out: &mut Output<'_, 's>,
 ) -> Result<(), (Draft<'c>, Again)> {
     let hash = context.server.cache.hash(draft.key());
     let target = Target { session, hash };
-    let command = Command::of(context, request);
-    finish(context, target, request, &command, draft, tail, out)
+    finish(context, target, command, draft, tail, out)
 }
 
 /// Checks what stands behind the value, stores, answers and counts.
 fn finish<'s, 'c>(
     context: &Context<'_, 'c>,
     target: Target<'s, 'c>,
-    request: &Request<'_>,
-    command: &Command<'_>,
+    command: &Command<'_, '_>,
     draft: Draft<'c>,
     tail: &[u8],
     out: &mut Output<'_, 's>,
 ) -> Result<(), (Draft<'c>, Again)> {
     debug_assert_eq!(draft.remaining(), 0, "a draft is stored when it is full");
-    if tail != b"\r\n" {
+    if tail != b"\r\n" && command.has_tail() {
         context.counters.cmd_set.one();
-        answer(out, command.noreply, reply::BAD_DATA_CHUNK);
+        answer(out, command.is_silent(), reply::BAD_DATA_CHUNK);
         return Ok(());
     }
     let session = target.session;
@@ -201,13 +255,13 @@ fn finish<'s, 'c>(
     match stored {
         Ok((stored, cost_us)) => {
             context.counters.cost_stored_us.add(u64::from(cost_us));
-            stored_or_not(context, session, request, command, stored, out);
+            stored_or_not(context, session, command, stored, out);
             Ok(())
         }
         Err((draft, refusal)) => match context.settle(refusal) {
             // The value that is there is good, and stays; only the addition has no room.
             Ok(_) if command.concatenates() => {
-                stored_or_not(context, session, request, command, Stored::NotStored, out);
+                stored_or_not(context, session, command, Stored::NotStored, out);
                 Ok(())
             }
             Ok(refusal) => {
@@ -222,16 +276,16 @@ fn finish<'s, 'c>(
 fn stored_or_not(
     context: &Context<'_, '_>,
     session: &larder::Session<'_>,
-    request: &Request<'_>,
-    command: &Command<'_>,
+    command: &Command<'_, '_>,
     stored: Stored,
     out: &mut Output<'_, '_>,
 ) {
     count(context, command, stored);
     log(context, session, command, word(stored));
-    match request {
-        Request::MetaSet(set) => meta_set::reply(context, set, stored, out),
-        _ => answer(out, command.noreply, line(stored)),
+    match command.form {
+        Form::Classic { noreply } => answer(out, noreply, line(stored)),
+        Form::Meta(set) => meta_set::reply(context, set, stored, out),
+        Form::Binary(request) => super::binary::stored(context, request, stored, out),
     }
 }
 
@@ -240,7 +294,7 @@ fn stored_or_not(
 fn refused(
     context: &Context<'_, '_>,
     target: Target<'_, '_>,
-    command: &Command<'_>,
+    command: &Command<'_, '_>,
     refusal: Refusal,
     out: &mut Output<'_, '_>,
 ) -> Result<(), Again> {
@@ -249,7 +303,8 @@ fn refused(
     {
         context.settle(refusal)?;
     }
-    let (line, status) = if refusal == Refusal::TooLarge {
+    let is_too_large = refusal == Refusal::TooLarge;
+    let (line, status) = if is_too_large {
         context.counters.store_too_large.one();
         (reply::TOO_LARGE, "too_large")
     } else {
@@ -257,7 +312,10 @@ fn refused(
         (reply::NO_MEMORY_STORING, "no_memory")
     };
     log(context, target.session, command, status);
-    answer(out, command.noreply, line);
+    match command.form {
+        Form::Binary(request) => super::binary::not_stored(request, is_too_large, out),
+        _ => answer(out, command.is_silent(), line),
+    }
     Ok(())
 }
 
@@ -279,7 +337,7 @@ fn word(stored: Stored) -> &'static str {
     }
 }
 
-fn count(context: &Context<'_, '_>, command: &Command<'_>, stored: Stored) {
+fn count(context: &Context<'_, '_>, command: &Command<'_, '_>, stored: Stored) {
     let counters = context.counters;
     counters.cmd_set.one();
     let has_unique =
@@ -298,7 +356,7 @@ fn count(context: &Context<'_, '_>, command: &Command<'_>, stored: Stored) {
 fn log(
     context: &Context<'_, '_>,
     session: &larder::Session<'_>,
-    command: &Command<'_>,
+    command: &Command<'_, '_>,
     status: &str,
 ) {
     if !context.is_watched(MUTATIONS) {

@@ -60,16 +60,21 @@ pub fn delete<'s, 'c>(
         }
     };
     if removed == Removed::Removed {
-        context.counters.delete_hits.one();
+        count_removed(context, key);
         answer(out, noreply, reply::DELETED);
-        if context.is_watched(DELETIONS) {
-            let key = watch::key_text(key);
-            let text = format!("type=deleted key={key} cmd=delete clsid=0 size=0");
-            context.log(DELETIONS, &text);
-        }
     } else {
         context.counters.delete_misses.one();
         answer(out, noreply, reply::NOT_FOUND);
     }
     Ok(Flow::Next)
+}
+
+/// Counts a removal, and tells the watchers of deletions.
+pub fn count_removed(context: &Context<'_, '_>, key: &[u8]) {
+    context.counters.delete_hits.one();
+    if context.is_watched(DELETIONS) {
+        let key = watch::key_text(key);
+        let text = format!("type=deleted key={key} cmd=delete clsid=0 size=0");
+        context.log(DELETIONS, &text);
+    }
 }

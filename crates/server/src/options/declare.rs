@@ -5,6 +5,7 @@
 
 use ::io::device::{PAGE_BYTES, ReadMethod};
 use larder::{ChunkLayout, IndexKind, Policy};
+use protocol::Wire;
 
 use super::kind::{Act, Declaration, Kind, number};
 use super::{Options, extended, help, reference};
@@ -25,13 +26,15 @@ fn u32_of(number: u64) -> u32 {
     u32::try_from(number).expect("the range was checked to fit 32 bits")
 }
 
-/// `-B`: the binary protocol is not there yet, and `auto` does without it.
-fn set_protocol(_: &mut Options, value: &str) -> Result<(), String> {
-    match value {
-        "auto" | "ascii" => Ok(()),
-        "binary" => Err("binary is not there yet".to_owned()),
-        _ => Err(format!("no protocol is called {value}; auto and ascii are known")),
-    }
+/// `-B`.
+fn set_protocol(options: &mut Options, value: &str) -> Result<(), String> {
+    options.protocol = match value {
+        "auto" => None,
+        "ascii" => Some(Wire::Text),
+        "binary" => Some(Wire::Binary),
+        _ => return Err(format!("no protocol is called {value}; auto, ascii, binary are known")),
+    };
+    Ok(())
 }
 
 /// The policies that there are, by name.
@@ -312,8 +315,8 @@ pub const DECLARATIONS: &[Declaration] = &[
         "Raise the limit for core files."),
     valued(Some('v'), "verbose", Kind::Count(|o| o.verbosity += 1), None,
         "Say more on standard error; -vv says still more."),
-    valued(Some('B'), "protocol", text("auto|ascii", set_protocol), Some("auto"),
-        "The protocol that clients speak."),
+    valued(Some('B'), "protocol", text("auto|ascii|binary", set_protocol), Some("auto"),
+        "The protocol that clients speak. auto: the first byte of a connection says which."),
     valued(Some('o'), "extended", list("NAME[=VALUE],...", extended::apply), None,
         "memcached's extended options; those that tune its slabs or LRU only get a warning."),
     valued(None, "idle-timeout",
@@ -400,8 +403,14 @@ pub const DECLARATIONS: &[Declaration] = &[
         text("ADDRESS", |o, v| { o.admin_listen = v.to_owned(); Ok(()) }), Some("127.0.0.1"),
         "The address of --admin-port. It asks for no password: whoever can connect can read how \
          the cache is doing, and with measured costs the beginnings of keys."),
-    missing(Some('S'), "enable-sasl", None, "SASL authentication."),
-    missing(Some('Y'), "auth-file", Some("FILE"), "Users and passwords for the text protocol."),
+    valued(Some('Y'), "auth-file",
+        text("FILE", |o, v| { o.auth_file = Some(v.into()); Ok(()) }), None,
+        "Only who is named in this file may use the server: a line name:password for each, the \
+         password as it is or as a hash, $argon2id$... or $pbkdf2-sha256$.... Clients say who they \
+         are in text, unless -S lets them speak the binary protocol, too. SIGHUP reads it again."),
+    switch(Some('S'), "enable-sasl", |o| o.sasl = true,
+        "Clients may speak the binary protocol and say by SASL's PLAIN which of the users of -Y \
+         they are."),
     missing(Some('Z'), "enable-ssl", None, "TLS."),
     missing(Some('N'), "napi-ids", Some("COUNT"), "Workers by network queue."),
     valued(None, "config", text("FILE", |_, _| Ok(())), None,

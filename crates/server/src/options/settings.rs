@@ -132,7 +132,7 @@ impl Settings {
             let declaration = find(long).expect("a layer holds what is declared");
             apply(declaration, &mut options, texts);
         }
-        options.check()?;
+        options.settle()?;
         Ok(Self { options, file: file.map(Path::to_owned), chosen })
     }
 

@@ -137,8 +137,8 @@ fn requests(sums: &Sums, cache: &larder::Stats, stats: &mut Stats<'_>) {
         ("touch_misses", sums.touch_misses),
         ("store_too_large", sums.store_too_large),
         ("store_no_memory", sums.store_no_memory),
-        ("auth_cmds", 0),
-        ("auth_errors", 0),
+        ("auth_cmds", sums.auth_cmds),
+        ("auth_errors", sums.auth_errors),
     ]);
 }
 

@@ -5,6 +5,8 @@ use std::sync::atomic::Ordering;
 
 use ::io::device::ReadMethod;
 
+use protocol::Wire;
+
 use super::Stats;
 use crate::live::is_allowed;
 use crate::options::{index_name, layout_name, policy_name};
@@ -66,9 +68,10 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     stats.line("reqs_per_event", options.requests_per_event);
     stats.line("cas_enabled", yes_no(options.cas));
     stats.line("tcp_backlog", options.backlog);
-    stats.line("binding_protocol", "auto-negotiate");
-    stats.line("auth_enabled_sasl", "no");
-    stats.line("auth_enabled_ascii", "no");
+    stats.line("binding_protocol", protocol(server));
+    stats.line("auth_enabled_sasl", yes_no(options.sasl));
+    let users = options.auth_file.as_deref().unwrap_or(Path::new("no"));
+    stats.line("auth_enabled_ascii", users.display());
     stats.line("item_size_max", options.item_bytes_max);
     stats.line("maxconns_fast", yes_no(options.connections_fast));
     stats.line("hashpower_init", 0);
@@ -98,6 +101,15 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     let memory_file = options.memory_file.as_deref().unwrap_or(Path::new("NULL"));
     stats.line("memory_file", memory_file.display());
     stats.line("client_flags_size", 4);
+}
+
+/// What clients may speak.
+fn protocol(server: &Server) -> &'static str {
+    match server.options.protocol {
+        None => "auto-negotiate",
+        Some(Wire::Text) => "ascii",
+        Some(Wire::Binary) => "binary",
+    }
 }
 
 /// What flash is read by.

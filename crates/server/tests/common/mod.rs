@@ -6,7 +6,7 @@
 
 #![allow(dead_code, reason = "every test binary uses a part of this")]
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -160,7 +160,9 @@ impl<S: Read + Write> Client<S> {
     pub fn expect_end(&mut self) {
         let mut rest = Vec::new();
         // A reset is an end too: the server closed with bytes unread.
-        let _ = self.stream.read_to_end(&mut rest);
+        let read = self.stream.read_to_end(&mut rest);
+        let kind = read.err().map(|error| error.kind());
+        assert!(kind.is_none_or(|kind| kind == ErrorKind::ConnectionReset), "{kind:?}");
         assert!(rest.is_empty(), "{:?}", String::from_utf8_lossy(&rest));
     }
 }

@@ -10,7 +10,7 @@ use crate::command::{Run, find};
 use crate::install::{NODE, VENV};
 use crate::{Result, fail};
 
-/// memccapable's tests of the text protocol.
+/// memccapable's tests of a protocol: as many of the one as of the other.
 const CAPABLE_TESTS: usize = 27;
 /// Those that memcached 1.6.45 fails as well: they want an error for a delete with more arguments
 /// than it needs, which it and Larder ignore.
@@ -29,15 +29,25 @@ fn last_line(text: &str) -> Ended {
 
 /// memccapable, libmemcached's own check of a server: its tests of the text protocol.
 pub fn memccapable(bench: &Bench) -> Result<Ended> {
+    capable(bench, "-a", OUTDATED)
+}
+
+/// memccapable's tests of the binary protocol.
+pub fn memccapable_binary(bench: &Bench) -> Result<Ended> {
+    capable(bench, "-b", &[])
+}
+
+fn capable(bench: &Bench, protocol: &str, outdated: &[&str]) -> Result<Ended> {
     if find("memccapable").is_none() {
         return not_run("memccapable is not installed");
     }
     let server = bench.options.server.start("-m 64")?;
-    let run = Run::new("memccapable -a -h 127.0.0.1 -p").arg(server.port.to_string());
+    let run = Run::new("memccapable").arg(protocol).arg("-h").arg("127.0.0.1").arg("-p");
+    let run = run.arg(server.port.to_string());
     let (_, text) = run.output(LIMIT)?;
     let passed = text.matches("[pass]").count();
     let failed = failed_tests(&text);
-    let unmeant: Vec<&&str> = failed.iter().filter(|name| !OUTDATED.contains(name)).collect();
+    let unmeant: Vec<&&str> = failed.iter().filter(|name| !outdated.contains(name)).collect();
     if !unmeant.is_empty() || passed + failed.len() < CAPABLE_TESTS {
         return fail(format!("{unmeant:?} failed, {passed} passed:\n{text}"));
     }
@@ -50,7 +60,7 @@ fn failed_tests(text: &str) -> Vec<&str> {
     let mut name = "";
     let mut failed = Vec::new();
     for line in text.lines() {
-        if line.starts_with("ascii ") {
+        if line.starts_with("ascii ") || line.starts_with("binary ") {
             name = line.split("  ").next().unwrap_or(line).trim();
         }
         if line.contains("[FAIL]") {
@@ -88,18 +98,39 @@ pub fn memcached_tool(bench: &Bench) -> Result<Ended> {
     Ok(Ended::Passed("display, stats, settings, sizes, dump, keys".to_string()))
 }
 
+/// Options of a server that only knows who is named in a file, and a name and password in there.
+const GUARDED: &str = "-m 64 -S -Y conformance/users.txt";
+const KNOWN: [&str; 2] = ["tester", "secret"];
+
 fn python(bench: &Bench, script: &str) -> Result<Ended> {
+    python_at(bench, script, "-m 64", &[])
+}
+
+/// A Python client with a server of these options, told more than where it is.
+fn python_at(bench: &Bench, script: &str, options: &str, more: &[&str]) -> Result<Ended> {
     let interpreter = format!("{VENV}/bin/python");
     if !Path::new(&interpreter).exists() {
         return not_run("the Python libraries are not installed (cargo xtask install)");
     }
-    let server = bench.options.server.start("-m 64")?;
-    let text = Run::new(&interpreter)
+    let server = bench.options.server.start(options)?;
+    let run = Run::new(&interpreter)
         .arg(format!("conformance/python/{script}"))
         .arg("127.0.0.1")
-        .arg(server.port.to_string())
-        .capture(LIMIT)?;
-    Ok(last_line(&text))
+        .arg(server.port.to_string());
+    Ok(last_line(&more.iter().fold(run, Run::arg).capture(LIMIT)?))
+}
+
+/// python-binary-memcached, a Python client of the binary protocol.
+pub fn bmemcached(bench: &Bench) -> Result<Ended> {
+    python(bench, "binary_client.py")
+}
+
+/// python-binary-memcached, which says who it is.
+pub fn bmemcached_sasl(bench: &Bench) -> Result<Ended> {
+    if !bench.larder {
+        return not_run("only Larder takes its users of SASL from -Y");
+    }
+    python_at(bench, "binary_client.py", GUARDED, &KNOWN)
 }
 
 /// pymemcache, a Python client of the text protocol.
@@ -122,8 +153,17 @@ pub fn gomemcache(bench: &Bench) -> Result<Ended> {
     Ok(last_line(&Run::new(program).arg(server.address()).capture(LIMIT)?))
 }
 
-/// spymemcached, a Java client.
+/// spymemcached, a Java client, by the text protocol.
 pub fn spymemcached(bench: &Bench) -> Result<Ended> {
+    java(bench, "text")
+}
+
+/// spymemcached by the binary protocol.
+pub fn spymemcached_binary(bench: &Bench) -> Result<Ended> {
+    java(bench, "binary")
+}
+
+fn java(bench: &Bench, protocol: &str) -> Result<Ended> {
     let classes = "target/conformance/java/classes";
     if find("java").is_none() || !Path::new(classes).join("Client.class").exists() {
         return not_run("the Java client is not built (cargo xtask install)");
@@ -134,21 +174,39 @@ pub fn spymemcached(bench: &Bench) -> Result<Ended> {
         .arg("Client")
         .arg("127.0.0.1")
         .arg(server.port.to_string())
+        .arg(protocol)
         .capture(LIMIT)?;
     Ok(last_line(&text))
 }
 
 /// memcache-client, a JavaScript client.
 pub fn memcache_client(bench: &Bench) -> Result<Ended> {
+    node(bench, "client.js", "-m 64", &[])
+}
+
+/// memjs, a JavaScript client of the binary protocol.
+pub fn memjs(bench: &Bench) -> Result<Ended> {
+    node(bench, "binary_client.js", "-m 64", &[])
+}
+
+/// memjs, which says who it is.
+pub fn memjs_sasl(bench: &Bench) -> Result<Ended> {
+    if !bench.larder {
+        return not_run("only Larder takes its users of SASL from -Y");
+    }
+    node(bench, "binary_client.js", GUARDED, &KNOWN)
+}
+
+fn node(bench: &Bench, script: &str, options: &str, more: &[&str]) -> Result<Ended> {
     if find("node").is_none() || !Path::new(NODE).join("node_modules").exists() {
         return not_run("the JavaScript client is not installed (cargo xtask install)");
     }
-    let server = bench.options.server.start("-m 64")?;
-    let text = Run::new("node conformance/node/client.js")
+    let server = bench.options.server.start(options)?;
+    let run = Run::new("node")
+        .arg(format!("conformance/node/{script}"))
         .arg(server.address())
-        .env("NODE_PATH", Path::new(NODE).join("node_modules"))
-        .capture(LIMIT)?;
-    Ok(last_line(&text))
+        .env("NODE_PATH", Path::new(NODE).join("node_modules"));
+    Ok(last_line(&more.iter().fold(run, Run::arg).capture(LIMIT)?))
 }
 
 #[cfg(test)]

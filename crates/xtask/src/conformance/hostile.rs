@@ -66,9 +66,14 @@ fn garbage(random: &mut Random) -> Vec<u8> {
         9 => format!("get {}\r\n", "k ".repeat(20_000)),
         10 => "mg\r\nms a\r\nms a x\r\nma b N0 N0\r\n \r\n\r\n\0\r\nGET a\r\n".to_string(),
         _ => {
-            // A binary request that promises more than it brings.
+            // A binary request that promises more than it brings: more than may be, or a value.
             let mut header = vec![0x80, random.next() as u8, 0xff, 0xff, 0xff, 0, 0, 0];
             header.extend_from_slice(&[0xff; 16]);
+            if random.once_in(2) {
+                header = vec![0x80, 0x01, 0, 1, 8, 0, 0, 0, 0, 0x0f, 0xff, 0xff];
+                header.extend_from_slice(&[0; 20]);
+                header.extend_from_slice(b"key");
+            }
             return header;
         }
     };

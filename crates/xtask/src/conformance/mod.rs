@@ -5,6 +5,7 @@
 //! run. Most parts share one server; those that stop servers or need other options start their
 //! own. `report` prints the table and writes `target/conformance/report.json`.
 
+mod binary;
 mod case;
 mod clients;
 mod commands;
@@ -105,15 +106,22 @@ const PARTS: &[Part] = &[
     ("cuts", |bench| bench.compare(differential::cuts)),
     ("pipelined", |bench| bench.compare(differential::pipelined)),
     ("random", |bench| bench.compare(generate::sequences)),
+    ("binary", |bench| bench.compare(binary::sequences)),
     ("stats", stats::check),
     ("dumps", dumps::check),
     ("memccapable", clients::memccapable),
+    ("memccapable-binary", clients::memccapable_binary),
     ("memcached-tool", clients::memcached_tool),
     ("pymemcache", clients::pymemcache),
     ("meta-memcache", clients::meta_memcache),
+    ("bmemcached", clients::bmemcached),
+    ("bmemcached-sasl", clients::bmemcached_sasl),
     ("gomemcache", clients::gomemcache),
     ("spymemcached", clients::spymemcached),
+    ("spymemcached-binary", clients::spymemcached_binary),
     ("memcache-client", clients::memcache_client),
+    ("memjs", clients::memjs),
+    ("memjs-sasl", clients::memjs_sasl),
     ("twemproxy", proxy::check),
     ("scale-out", scale_out::twemproxy),
     ("hash-client", scale_out::hash_client),

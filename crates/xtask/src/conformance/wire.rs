@@ -69,6 +69,16 @@ impl Wire {
         Ok(true)
     }
 
+    /// Reads until so many bytes are there; false when the server closed first.
+    pub fn read_bytes(&mut self, bytes: usize) -> Result<bool> {
+        while self.received.len() < bytes {
+            if !self.read()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Reads until the server closes the connection.
     pub fn read_to_end(&mut self) -> Result {
         while self.read()? {}

@@ -1,4 +1,5 @@
-// Works with a server through spymemcached's text protocol, with assertions.
+// Works with a server through spymemcached, with assertions: by the text protocol, or by the binary
+// one if a third argument says so.
 
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -94,8 +95,11 @@ public final class Client {
         Logger.getLogger("net.spy.memcached").setLevel(Level.SEVERE);
         System.setProperty("net.spy.log.LoggerImpl", "net.spy.memcached.compat.log.SunLogger");
         String address = arguments[0] + ":" + arguments[1];
+        var protocol = arguments.length > 2 && arguments[2].equals("binary")
+            ? ConnectionFactoryBuilder.Protocol.BINARY
+            : ConnectionFactoryBuilder.Protocol.TEXT;
         var settings = new ConnectionFactoryBuilder()
-            .setProtocol(ConnectionFactoryBuilder.Protocol.TEXT)
+            .setProtocol(protocol)
             .setOpTimeout(10_000);
         var client = new MemcachedClient(settings.build(), AddrUtil.getAddresses(address));
         try {

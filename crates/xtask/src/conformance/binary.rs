@@ -1,0 +1,258 @@
+//! Random conversations in the binary protocol, the same with memcached and with the server under
+//! test: a request over one of three keys and a `noop` behind it, whose reply says that all others
+//! are there. A sequence is not shrunk: its last requests are shown.
+//!
+//! CAS uniques differ, so both servers are told the one that each gave last for the key, and only
+//! whether there is one is compared. Damaged lengths come last in a sequence, for they end it.
+
+use super::Tally;
+use super::case::prefix;
+use super::differential::Pair;
+use super::wire::{Wire, shorten};
+use crate::random::Random;
+use crate::{Result, fail};
+
+const REQUESTS_MAX: usize = 30;
+const KEYS: usize = 3;
+/// After this many differences the rest of the sequences tells nothing new.
+const DIFFERENCES_MAX: usize = 10;
+/// Of a sequence that differs, so many requests are shown.
+const SHOWN: usize = 4;
+/// One sequence for so many of those in text.
+const SHARE: usize = 5;
+
+const HEADER_BYTES: usize = 24;
+const NOOP: u8 = 0x0a;
+const VERSION: u8 = 0x0b;
+/// The mark of the `noop` that ends each exchange.
+const LAST: u32 = u32::MAX;
+
+/// All opcodes but those that end the connection, flush others' keys, or tell of the server.
+const OPCODES: &[u8] = &[
+    0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f, 0x11, 0x12,
+    0x13, 0x14, 0x15, 0x16, 0x19, 0x1a, 0x1c, 0x1d, 0x1e, 0x23, 0x24,
+];
+/// Some of those that do not exist, or not without SASL.
+const UNKNOWN: &[u8] = &[0x1f, 0x20, 0x21, 0x77, 0xff];
+
+/// A request, for both servers but for the CAS unique.
+#[derive(Debug, Clone)]
+struct Request {
+    opcode: u8,
+    opaque: u32,
+    extras: Vec<u8>,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    /// Which key's unique is told, or one that nobody gave.
+    unique: Unique,
+    /// A header whose lengths do not fit, without what they announce.
+    misshapen: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Unique {
+    None,
+    Last,
+    Wrong,
+}
+
+/// A reply. The CAS unique and the version's text are the server's own.
+#[derive(Debug, Clone, PartialEq)]
+struct Reply {
+    header: [u8; 16],
+    has_unique: bool,
+    body: Vec<u8>,
+}
+
+impl Request {
+    fn bytes(&self, unique: u64) -> Vec<u8> {
+        let key_bytes = (self.key.len() as u16).to_be_bytes();
+        let body_bytes = self.extras.len() + self.key.len() + self.value.len();
+        let mut bytes = vec![0x80, self.opcode, key_bytes[0], key_bytes[1]];
+        bytes.extend_from_slice(&[self.extras.len() as u8, 0, 0, 0]);
+        bytes.extend_from_slice(&(body_bytes as u32).to_be_bytes());
+        bytes.extend_from_slice(&self.opaque.to_be_bytes());
+        bytes.extend_from_slice(&unique.to_be_bytes());
+        [&bytes[..], &self.extras, &self.key, &self.value].concat()
+    }
+}
+
+/// A conversation with one server.
+struct Speaker {
+    wire: Wire,
+    /// The unique that the server gave last for each key.
+    uniques: [u64; KEYS],
+}
+
+impl Speaker {
+    fn connect(port: u16) -> Result<Speaker> {
+        Ok(Speaker { wire: Wire::connect(port)?, uniques: [0; KEYS] })
+    }
+
+    /// Sends a request over key number `place` and returns all replies to it; the last one is
+    /// missing if the server has closed.
+    fn ask(&mut self, request: &Request, place: usize) -> Result<Vec<Reply>> {
+        let unique = match request.unique {
+            Unique::None => 0,
+            Unique::Last => self.uniques[place],
+            Unique::Wrong => u64::MAX / 3,
+        };
+        let mut bytes = request.bytes(unique);
+        if !request.misshapen {
+            bytes.extend_from_slice(&noop().bytes(0));
+        }
+        self.wire.send(&bytes)?;
+        let mut replies = Vec::new();
+        while let Some((reply, unique, opaque)) = self.reply()? {
+            if unique != 0 {
+                self.uniques[place] = unique;
+            }
+            replies.push(reply);
+            if opaque == LAST {
+                break;
+            }
+        }
+        Ok(replies)
+    }
+
+    /// The next reply with its unique and the request's mark; none if the server has closed.
+    fn reply(&mut self) -> Result<Option<(Reply, u64, u32)>> {
+        let Some(header) = self.take(HEADER_BYTES)? else {
+            return Ok(None);
+        };
+        let number = |at: usize| u32::from_be_bytes([0, 1, 2, 3].map(|byte| header[at + byte]));
+        let unique = u64::from(number(16)) << 32 | u64::from(number(20));
+        let Some(mut body) = self.take(number(8) as usize)? else {
+            return fail("closed in the middle of a reply");
+        };
+        let mut head = [0; 16];
+        head.copy_from_slice(&header[..16]);
+        if header[1] == VERSION && header[7] == 0 {
+            body.clear();
+            head[8..12].fill(0);
+        }
+        Ok(Some((Reply { header: head, has_unique: unique != 0, body }, unique, number(12))))
+    }
+
+    /// The next bytes that the server sends; none if it has closed before the first.
+    fn take(&mut self, bytes: usize) -> Result<Option<Vec<u8>>> {
+        if !self.wire.read_bytes(bytes)? {
+            return Ok(None);
+        }
+        let rest = self.wire.received.split_off(bytes);
+        Ok(Some(std::mem::replace(&mut self.wire.received, rest)))
+    }
+}
+
+/// The request that ends an exchange.
+fn noop() -> Request {
+    Request {
+        opcode: NOOP,
+        opaque: LAST,
+        extras: Vec::new(),
+        key: Vec::new(),
+        value: Vec::new(),
+        unique: Unique::None,
+        misshapen: false,
+    }
+}
+
+/// Plays the sequences and counts each as one.
+pub fn sequences(pair: &Pair, tally: &mut Tally) -> Result {
+    let mut random = Random::new(pair.options.seed);
+    for number in 0..pair.options.sequences.div_ceil(SHARE) {
+        tally.done(sequence(pair, number, &mut random)?);
+        if tally.failures.len() >= DIFFERENCES_MAX {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// One sequence; says where it is answered in two ways.
+fn sequence(pair: &Pair, number: usize, random: &mut Random) -> Result<Option<String>> {
+    let mut speakers = [Speaker::connect(pair.reference)?, Speaker::connect(pair.subject)?];
+    let prefix = prefix();
+    let count = 1 + random.below(REQUESTS_MAX);
+    let mut asked: Vec<Request> = Vec::new();
+    for step in 0..count {
+        let place = random.below(KEYS);
+        let mut request = request(random, format!("{prefix}{place}").into_bytes());
+        request.opaque = step as u32;
+        if step + 1 == count && random.once_in(4) {
+            misshape(random, &mut request);
+        }
+        asked.push(request.clone());
+        let [reference, subject] = &mut speakers;
+        let (wanted, got) = (reference.ask(&request, place)?, subject.ask(&request, place)?);
+        if wanted != got {
+            let mut text = format!("sequence {number}, ends so:");
+            for request in &asked[asked.len().saturating_sub(SHOWN)..] {
+                text.push_str(&format!("\n    send {}", shorten(&format!("{request:x?}"))));
+            }
+            text.push_str(&format!("\n    memcached {}", shorten(&format!("{wanted:x?}"))));
+            text.push_str(&format!("\n    server    {}", shorten(&format!("{got:x?}"))));
+            return Ok(Some(text));
+        }
+    }
+    Ok(None)
+}
+
+/// A request over `key`.
+fn request(random: &mut Random, key: Vec<u8>) -> Request {
+    let some = |random: &mut Random, numbers: &[u64]| numbers[random.below(numbers.len())];
+    let opcodes = if random.once_in(40) { UNKNOWN } else { OPCODES };
+    let opcode = opcodes[random.below(opcodes.len())];
+    let mut request = Request { opcode, key, ..noop() };
+    match opcode {
+        0x01..=0x03 | 0x11..=0x13 => {
+            let flags = some(random, &[0, 5, u64::from(u32::MAX)]) as u32;
+            // A time of the last thirty days before 2038, and one that is always over.
+            let expiry = some(random, &[0, 0, 100, 5_000_000, 2_147_483_647]) as u32;
+            request.extras = [flags.to_be_bytes(), expiry.to_be_bytes()].concat();
+            request.value = value(random);
+        }
+        0x0e | 0x0f | 0x19 | 0x1a => request.value = value(random),
+        0x05 | 0x06 | 0x15 | 0x16 => {
+            let delta = some(random, &[0, 1, 5, u64::MAX]);
+            let initial = some(random, &[0, 10, u64::MAX]);
+            let expiry = some(random, &[0, 100, u64::from(u32::MAX)]) as u32;
+            let numbers = [delta.to_be_bytes(), initial.to_be_bytes()].concat();
+            request.extras = [&numbers[..], &expiry.to_be_bytes()].concat();
+        }
+        0x1c..=0x1e | 0x23 | 0x24 => {
+            request.extras = (some(random, &[0, 100, 5_000_000]) as u32).to_be_bytes().to_vec();
+        }
+        0x00 | 0x04 | 0x09 | 0x0c | 0x0d | 0x14 => {}
+        0x21 => (request.key, request.value) = (b"PLAIN".to_vec(), b"x".to_vec()),
+        0x1f | 0x77 | 0xff => (request.key, request.value) = (Vec::new(), b"body".to_vec()),
+        _ => request.key = Vec::new(),
+    }
+    request.unique = match random.below(5) {
+        0 => Unique::Last,
+        1 => Unique::Wrong,
+        _ => Unique::None,
+    };
+    request
+}
+
+fn value(random: &mut Random) -> Vec<u8> {
+    let values = ["", "1", "99", "18446744073709551615", "word", "12abc", " 5"];
+    match random.below(values.len() + 1) {
+        place if place < values.len() => values[place].as_bytes().to_vec(),
+        _ => vec![b'x'; random.below(3000)],
+    }
+}
+
+/// Gives a request parts that do not fit its opcode, in a way that memcached sees from what it
+/// reads: the reply ends the connection.
+fn misshape(random: &mut Random, request: &mut Request) {
+    (request.opcode, request.value) = (0x00, Vec::new());
+    request.misshapen = true;
+    match random.below(4) {
+        0 => request.extras = vec![1; 4],
+        1 => (request.key, request.extras) = (Vec::new(), Vec::new()),
+        2 => (request.opcode, request.key, request.extras) = (NOOP, vec![b'k'], Vec::new()),
+        _ => (request.opcode, request.extras) = (0x05, vec![1; 19]),
+    }
+}
