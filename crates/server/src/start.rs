@@ -40,6 +40,7 @@ use crate::counters::{CounterSets, Sums};
 use crate::listen;
 use crate::live::Live;
 use crate::memory_file::{Found, MemoryFile};
+use crate::notify::Supervisor;
 use crate::options::{Given, Options, Settings};
 use crate::output::ParkedLimit;
 use crate::reload::reload;
@@ -59,6 +60,7 @@ const MAINTAIN_PAUSE: Duration = Duration::from_millis(100);
 /// Serves until a signal says stop.
 pub fn serve(mut settings: Settings, given: &Given) -> Result<(), String> {
     let options = settings.options.clone();
+    let supervisor = Supervisor::of_the_environment()?;
     for warning in &options.warnings {
         eprintln!("larder: {warning}");
     }
@@ -90,6 +92,7 @@ pub fn serve(mut settings: Settings, given: &Given) -> Result<(), String> {
         }
         spawn(scope, "acceptor".to_owned(), move || acceptor.run());
         spawn(scope, "maintain".to_owned(), || maintain(&server));
+        supervisor.ready(&server);
         for signal in &mut signals {
             if signal == SIGHUP {
                 reload(&server, &mut settings, given);
@@ -98,6 +101,7 @@ pub fn serve(mut settings: Settings, given: &Given) -> Result<(), String> {
             server.log(1, &format!("signal {signal}: stopping"));
             break;
         }
+        supervisor.stopping(&server);
         server.stop();
     });
     save(&server, memory_file, &mut signals);
