@@ -11,6 +11,7 @@ pub mod net;
 pub mod poll;
 pub mod process;
 pub mod processor;
+pub mod supervisor;
 pub mod thread;
 
 pub use clock::{Clock, ManualClock, SystemClock};

@@ -88,18 +88,36 @@ impl Mapping {
     pub unsafe fn discard(&self, offset: usize, bytes: usize) -> io::Result<()> {
         self.check(offset, bytes);
         // SAFETY: the range was checked to be this mapping's own, and the caller promises that
-        // nobody uses it.
-        let done = unsafe {
+        // nobody uses it. Unlocking and locking change neither what it holds nor who may use it.
+        unsafe {
             let start = self.start.as_ptr().add(offset).cast();
-            libc::madvise(start, bytes, libc::MADV_DONTNEED)
-        };
-        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+            match discard_pages(start, bytes) {
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+                done => return done,
+            }
+            // Locked pages are only given back unlocked. What is touched later is to be locked
+            // again; if the kernel refuses that, it may go to swap, which is the lesser harm.
+            libc::munlock(start, bytes);
+            let done = discard_pages(start, bytes);
+            libc::syscall(libc::SYS_mlock2, start, bytes, libc::MLOCK_ONFAULT);
+            done
+        }
     }
 
     fn check(&self, offset: usize, bytes: usize) {
         assert!(offset.is_multiple_of(4096) && bytes.is_multiple_of(4096));
         assert!(offset <= self.bytes && bytes <= self.bytes - offset);
     }
+}
+
+/// Gives pages back.
+///
+/// # Safety
+/// They are of a live private mapping, and nobody uses them or relies on what they hold.
+unsafe fn discard_pages(start: *mut libc::c_void, bytes: usize) -> io::Result<()> {
+    // SAFETY: the caller promises just what is needed.
+    let done = unsafe { libc::madvise(start, bytes, libc::MADV_DONTNEED) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 impl Drop for Mapping {
@@ -136,6 +154,29 @@ mod tests {
             mapping.discard(HUGE_PAGE_BYTES, HUGE_PAGE_BYTES).unwrap();
             assert_eq!(byte.read(), 0);
         }
+    }
+
+    /// With `-k` every page is locked, and the kernel gives none back that is: a server that
+    /// wanted to give up a slab ended there.
+    #[test]
+    fn what_is_locked_can_be_given_back_and_is_locked_again() {
+        let mapping = Mapping::reserve(HUGE_PAGE_BYTES).unwrap();
+        let bytes = 16 * 4096;
+        let locked = || {
+            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+            let line = status.lines().find_map(|line| line.strip_prefix("VmLck:")).unwrap();
+            line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() << 10
+        };
+        // SAFETY: the bytes lie in the mapping, which only this test uses; locking changes none.
+        unsafe {
+            let start = mapping.start().as_ptr();
+            assert_eq!(libc::mlock(start.cast(), bytes), 0);
+            start.add(5).write(7);
+            mapping.discard(0, bytes).unwrap();
+            assert_eq!(start.add(5).read(), 0);
+        }
+        // Other tests lock nothing.
+        assert_eq!(locked(), bytes);
     }
 
     #[test]

@@ -76,8 +76,14 @@ pub fn raise_lock_limit() -> io::Result<()> {
     check(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &lock) })
 }
 
+/// What a limit is of, which each C library has its own type for.
+#[cfg(target_env = "musl")]
+type Resource = libc::c_int;
+#[cfg(not(target_env = "musl"))]
+type Resource = libc::__rlimit_resource_t;
+
 /// Reads a resource limit.
-fn limit(resource: libc::__rlimit_resource_t) -> io::Result<libc::rlimit> {
+fn limit(resource: Resource) -> io::Result<libc::rlimit> {
     let mut limit = MaybeUninit::<libc::rlimit>::uninit();
     // SAFETY: the pointer is valid for a write of one rlimit.
     check(unsafe { libc::getrlimit(resource, limit.as_mut_ptr()) })?;

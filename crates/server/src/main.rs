@@ -30,6 +30,7 @@ mod dump;
 mod listen;
 mod live;
 mod memory_file;
+mod notify;
 mod options;
 mod output;
 mod plan;

@@ -286,11 +286,21 @@ impl Given {
         )?;
         settings.options.warnings.extend(environment.warnings);
         Ok(match arguments.act {
-            Some(Act::Check) => Command::Print("the options are in order\n".to_owned()),
+            Some(Act::Check) => Command::Print(checked(&settings.options)),
             Some(Act::PrintConfig) => Command::Print(print::config(&settings)),
             None => Command::Serve(Box::new(settings)),
         })
     }
+}
+
+/// What `--check` prints where nothing is wrong: what has no effect, and that.
+fn checked(options: &Options) -> String {
+    let mut text = String::new();
+    for warning in &options.warnings {
+        text.push_str(warning);
+        text.push('\n');
+    }
+    text + "the options are in order\n"
 }
 
 #[cfg(test)]

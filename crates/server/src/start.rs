@@ -42,6 +42,7 @@ use crate::counters::{CounterSets, Sums};
 use crate::listen;
 use crate::live::Live;
 use crate::memory_file::{Found, MemoryFile};
+use crate::notify::Supervisor;
 use crate::options::{Given, Options, Settings};
 use crate::output::ParkedLimit;
 use crate::reload::reload;
@@ -63,6 +64,7 @@ const MAINTAIN_PAUSE: Duration = Duration::from_millis(100);
 /// Serves until a signal says stop.
 pub fn serve(settings: Settings, given: &Given) -> Result<(), String> {
     let options = settings.options.clone();
+    let supervisor = Supervisor::of_the_environment()?;
     for warning in &options.warnings {
         eprintln!("larder: {warning}");
     }
@@ -91,7 +93,7 @@ pub fn serve(settings: Settings, given: &Given) -> Result<(), String> {
         settle_process(&server.options)?;
         admin.start(scope)?;
         start_flash(&server)?;
-        run(&server, polls, acceptor, memory_file, (settings, given))
+        run(&server, polls, acceptor, memory_file, (settings, given, supervisor))
     })
 }
 
@@ -101,7 +103,7 @@ fn run(
     polls: Vec<Poll>,
     acceptor: Acceptor<'_>,
     memory_file: Option<MemoryFile>,
-    (mut settings, given): (Settings, &Given),
+    (mut settings, given, supervisor): (Settings, &Given, Supervisor),
 ) -> Result<(), String> {
     // From here on the signals wait in a pipe, so that none can end the process half started.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1, SIGHUP]).map_err(failed)?;
@@ -115,6 +117,7 @@ fn run(
         spawn(scope, "acceptor".to_owned(), move || acceptor.run());
         spawn(scope, "maintain".to_owned(), || maintain(server));
         server.phase.set(Phase::Serving);
+        supervisor.ready(server);
         for signal in &mut signals {
             if signal == SIGHUP {
                 reload(server, &mut settings, given);
@@ -124,6 +127,7 @@ fn run(
             break;
         }
         server.phase.set(Phase::Stopping);
+        supervisor.stopping(server);
         server.stop();
     });
     save(server, memory_file, &mut signals);

@@ -49,6 +49,18 @@ fn a_check_says_all_that_is_wrong_and_where() {
 }
 
 #[test]
+fn a_check_says_what_has_no_effect() {
+    let arguments = ["--check", "-m", "1024", "-o", "hash_algorithm=murmur3,idle_timeout=60"];
+    let output = larder(&arguments, &[("LARDER_MEMORYLIMIT", "7"), ("LARDER_PORT", "tcp://x:1")]);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(
+        text(&output.stdout),
+        "-o hash_algorithm has no effect\nthe variable LARDER_MEMORYLIMIT is no option; is \
+         LARDER_MEMORY_LIMIT meant?\nthe options are in order\n"
+    );
+}
+
+#[test]
 fn a_check_opens_and_binds_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -28,6 +28,9 @@ const DEBIAN: &[(&str, &str)] = &[
     ("javac", "default-jdk-headless"),
     ("mvn", "maven"),
     ("npm", "npm"),
+    ("musl-gcc", "musl-tools"),
+    ("buildah", "buildah"),
+    ("systemd-analyze", "systemd"),
 ];
 
 /// Installs everything that is missing.
@@ -38,6 +41,7 @@ pub fn all() -> Result {
         ("Go module", go),
         ("Maven project", maven),
         ("npm package", npm),
+        ("Rust's target for musl", musl),
     ] {
         let started = Instant::now();
         match install() {
@@ -127,6 +131,17 @@ fn maven() -> Result {
     }
     Run::new("mvn -B -q -f conformance/java/pom.xml package").capture(Duration::from_secs(400))?;
     std::fs::write(stamp, wanted)?;
+    Ok(())
+}
+
+fn musl() -> Result {
+    let target = "x86_64-unknown-linux-musl";
+    let folder = Run::new("rustc --print target-libdir --target").arg(target);
+    let folder = folder.capture(Duration::from_secs(20))?;
+    if Path::new(folder.trim()).is_dir() {
+        return Ok(());
+    }
+    Run::new("rustup target add").arg(target).capture(Duration::from_secs(300))?;
     Ok(())
 }
 

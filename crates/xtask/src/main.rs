@@ -6,11 +6,13 @@
 //!
 //! Where things are: `steps` is the order of the chores, `install` fetches the tools they need,
 //! `tidy` reads the sources for the rules of style, `conformance` runs a server against
-//! memcached and against the clients people use, and `command` starts other programs.
+//! memcached and against the clients people use, `deploy` tries what is handed out for operators,
+//! and `command` starts other programs.
 #![forbid(unsafe_code)]
 
 mod command;
 mod conformance;
+mod deploy;
 mod install;
 mod random;
 mod steps;
@@ -33,6 +35,7 @@ cargo xtask CHORE
       --seed N           the seed of the random sequences (printed by every run)
       --sequences N      how many random sequences (15000)
       --record FILE      write the differences as deviations to FILE, to be read and edited
+  deploy               the unit of systemd, the static program and its container
   install              the packages and libraries that conformance needs
 ";
 
@@ -83,6 +86,7 @@ fn run(chore: &str, arguments: &[String]) -> Result {
         "tidy" => steps::tidy(),
         "loom" => steps::loom().map(|_| ()),
         "miri" => steps::miri().map(|_| ()),
+        "deploy" => deploy::check().map(|_| ()),
         "install" => install::all(),
         "conformance" => conformance::main(arguments),
         // Not for people: a process of its own that holds connections open for `conformance`.

@@ -390,7 +390,8 @@ pub const DECLARATIONS: &[Declaration] = &[
         numbered("seconds", 0, 3600, |o, n| o.save_seconds = n), Some("60"),
         "How long a stop by SIGTERM or SIGINT may take to save what is in memory, to flash or the \
          memory file, so that it is there after the start; what is left by then is given up. \
-         systemd kills after 90. 0 saves nothing."),
+         systemd is asked for that time where it listens (Type=notify), and kills after 90 seconds \
+         where it does not. 0 saves nothing."),
     valued(None, "flash-save-seconds", Kind::Alias("save-seconds"), None,
         "Another name of --save-seconds."),
     missing(None, "redis-port", Some("PORT"), "Redis's protocol on a port of its own."),

@@ -238,6 +238,20 @@ mod tests {
         assert!(text.lines().all(|line| line.chars().count() <= 100));
     }
 
+    #[test]
+    fn the_file_of_the_package_is_up_to_date() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/larder.toml");
+        let written = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            written == config(&read("")),
+            "make it: larder --print-config > deploy/larder.toml"
+        );
+        let file = file::read(
+            std::path::Path::new(path).with_file_name("kubernetes/larder.toml").as_path(),
+        );
+        assert_eq!(file.errors, [""; 0]);
+    }
+
     /// Every line that is only there as a default may be uncommented and changes nothing.
     #[test]
     fn the_defaults_that_are_shown_are_those_that_hold() {

@@ -20,9 +20,9 @@ mod normal;
 mod proxy;
 mod report;
 mod scale_out;
-mod server;
+pub mod server;
 mod stats;
-mod wire;
+pub mod wire;
 mod witness;
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};

@@ -1,0 +1,145 @@
+//! What is handed out for operators: the unit of systemd, the static program, and a container of
+//! it. Each part says `not run` where its tool is missing.
+//!
+//! The container that `deploy/Containerfile` describes takes its base from a registry, and the
+//! manifests for Kubernetes need a cluster: neither is tried here.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::command::{Run, find};
+use crate::conformance::server::Recipe;
+use crate::conformance::wire::Wire;
+use crate::{Result, fail};
+
+/// Where parts leave what they make.
+const FOLDER: &str = "target/deploy";
+
+/// A target folder of its own, so that the usual build stays as it is.
+const STATIC_TARGET: &str = "x86_64-unknown-linux-musl";
+
+/// The most that systemd's own estimate of exposure may be, in tenths.
+const EXPOSURE_MAX: &str = "15";
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Every part; returns how many ran.
+pub fn check() -> Result<usize> {
+    std::fs::create_dir_all(FOLDER)?;
+    let mut ran = 0;
+    for (name, part) in [
+        ("unit", unit as fn() -> Result<Option<String>>),
+        ("static program", static_program),
+        ("container", container),
+    ] {
+        match part()? {
+            None => {
+                println!("{name}: passed");
+                ran += 1;
+            }
+            Some(missing) => println!("{name}: not run: {missing}"),
+        }
+    }
+    Ok(ran)
+}
+
+fn missing(words: &str) -> Result<Option<String>> {
+    Ok(Some(words.to_string()))
+}
+
+/// The unit is understood, and as closed as it was.
+fn unit() -> Result<Option<String>> {
+    if find("systemd-analyze").is_none() {
+        return missing("systemd-analyze is not installed");
+    }
+    // The program that the unit names is to be there.
+    let program = std::env::current_exe()?;
+    let text = std::fs::read_to_string("deploy/larder.service")?;
+    let text = text.replace("/usr/bin/larder", &program.to_string_lossy());
+    let path = format!("{FOLDER}/larder.service");
+    std::fs::write(&path, text)?;
+    let path = std::fs::canonicalize(path)?;
+    let said = Run::new("systemd-analyze verify").arg(&path).capture(LIMIT)?;
+    if said.contains("larder.service") {
+        return fail(format!("systemd-analyze verify complains:\n{said}"));
+    }
+    Run::new("systemd-analyze security --no-pager --offline=true --threshold")
+        .arg(EXPOSURE_MAX)
+        .arg(path)
+        .capture(LIMIT)?;
+    Ok(None)
+}
+
+/// Where the static program is built.
+fn program() -> String {
+    format!("{FOLDER}/{STATIC_TARGET}/debug/larder")
+}
+
+/// The program with musl builds, needs no library and serves.
+fn static_program() -> Result<Option<String>> {
+    let targets = Run::new("rustc --print target-libdir --target").arg(STATIC_TARGET);
+    let folder = targets.capture(LIMIT).unwrap_or_default();
+    if find("musl-gcc").is_none() || !Path::new(folder.trim()).is_dir() {
+        return missing("musl-gcc or Rust's target for musl is not installed");
+    }
+    Run::new("cargo build --quiet -p larder-server --target")
+        .arg(STATIC_TARGET)
+        .arg("--target-dir")
+        .arg(FOLDER)
+        .run()?;
+    let recipe = Recipe::new(&program(), &[]);
+    let server = recipe.start("-m 16")?;
+    let mut wire = Wire::connect(server.port)?;
+    wire.expect("set static 0 0 1\r\nx\r\n", "STORED\r\n")?;
+    wire.expect("get static\r\n", "VALUE static 0 1\r\nx\r\nEND\r\n")?;
+    server.stop(LIMIT)?;
+    Ok(None)
+}
+
+/// The container is built of it, and the program starts there.
+fn container() -> Result<Option<String>> {
+    let is_root = Run::new("id -u").capture(LIMIT)?.trim() == "0";
+    if find("buildah").is_none() || !is_root {
+        return missing("buildah is not installed, or this is not root");
+    }
+    if !Path::new(&program()).is_file() {
+        return missing("there is no static program");
+    }
+    // A folder with nothing else in it, for it is copied.
+    let context = format!("{FOLDER}/context");
+    std::fs::create_dir_all(&context)?;
+    std::fs::copy(program(), format!("{context}/larder"))?;
+    let storage = std::fs::canonicalize(FOLDER)?.join("containers");
+    let outcome = build_and_run(&storage, &context);
+    std::fs::remove_dir_all(&context)?;
+    // What is mounted for a run is gone by now; if not, the folder is only untidy.
+    let _ = std::fs::remove_dir_all(&storage);
+    outcome.map(|()| None)
+}
+
+fn build_and_run(storage: &Path, context: &str) -> Result {
+    let buildah = |work: &str| {
+        Run::new("buildah --storage-driver vfs --root")
+            .arg(storage.join("root"))
+            .arg("--runroot")
+            .arg(storage.join("run"))
+            .arg(work)
+    };
+    buildah("bud")
+        .arg("--isolation=chroot")
+        .arg("--file=deploy/Containerfile.static")
+        .arg("--tag=larder")
+        .arg(context)
+        .capture(LIMIT)?;
+    let name = buildah("from").arg("localhost/larder").capture(LIMIT)?;
+    let said = buildah("run")
+        .arg("--isolation=chroot")
+        .arg(name.trim())
+        .arg("/usr/bin/larder")
+        .arg("--check")
+        .capture(LIMIT)?;
+    match said.trim_end().lines().next_back() {
+        Some("the options are in order") => Ok(()),
+        _ => fail(format!("the program in the container says {said:?}")),
+    }
+}
