@@ -148,6 +148,8 @@ async fn serve(server: &Server, listeners: Vec<TcpListener>) {
     let site = Site { server, collector: RefCell::new(Collector::new(server)), is_local };
     let mut connections = FuturesUnordered::new();
     let mut ticks = tokio::time::interval(TICK);
+    // The first one comes after a second, so that it tells of one.
+    ticks.reset();
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let may_accept = connections.len() < CONNECTIONS_MAX;

@@ -35,6 +35,7 @@ mod sampling;
 mod server;
 mod start;
 mod stats;
+mod top;
 mod turn;
 mod watch;
 mod worker;
@@ -56,6 +57,13 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(text) => {
                 eprintln!("larder: {text}");
+                ExitCode::FAILURE
+            }
+        },
+        Ok(Command::Top(options)) => match top::run(&options) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(text) => {
+                eprintln!("larder top: {text}");
                 ExitCode::FAILURE
             }
         },

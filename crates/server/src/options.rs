@@ -16,6 +16,8 @@ pub use declare::{index_name, layout_name, policy_name};
 use larder::{CacheGeometry, ChunkLayout, IndexKind, Policy};
 use protocol::Dialect;
 
+use crate::top::{self, TopOptions};
+
 /// Everything that can be chosen at the start.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
@@ -198,6 +200,8 @@ impl Options {
 pub enum Command {
     /// Serve.
     Serve(Box<Options>),
+    /// Show in a terminal how a running server is doing.
+    Top(TopOptions),
     /// Print this and exit.
     Print(String),
 }
@@ -209,7 +213,13 @@ pub struct UsageError(pub String);
 /// Reads a command line, without the program's name.
 pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, UsageError> {
     let mut options = Options::default();
-    let mut arguments = arguments.into_iter();
+    let mut arguments = arguments.into_iter().peekable();
+    if arguments.next_if(|first| first == "top").is_some() {
+        return match TopOptions::parse(arguments).map_err(UsageError)? {
+            Some(options) => Ok(Command::Top(options)),
+            None => Ok(Command::Print(top::HELP.to_owned())),
+        };
+    }
     while let Some(argument) = arguments.next() {
         let printed = if let Some(long) = argument.strip_prefix("--") {
             parse_long(&mut options, long, &mut arguments)?
