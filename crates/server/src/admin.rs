@@ -50,7 +50,7 @@ use crate::server::Server;
 /// Connections at one time. A browser has six, and Prometheus one.
 const CONNECTIONS_MAX: usize = 32;
 
-/// So long a connection may take for its one request and the answer, which is for reading 100 KiB
+/// So long a connection may take for its one request and the answer, which is for reading half a MiB
 /// over a bad line.
 const CONNECTION_PATIENCE: Duration = Duration::from_secs(10);
 

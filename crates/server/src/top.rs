@@ -7,7 +7,7 @@
 mod format;
 mod screen;
 
-use std::io;
+use std::io::{self, IsTerminal};
 use std::net::ToSocketAddrs;
 use std::time::Duration;
 
@@ -89,7 +89,11 @@ pub fn run(options: &TopOptions) -> Result<(), String> {
         print!("{}", drawn(&view, ONCE_SIZE));
         return Ok(());
     }
-    let mut terminal = ratatui::try_init().map_err(|error| format!("no terminal: {error}"))?;
+    if !io::stdout().is_terminal() {
+        return Err("no terminal to show it in; --once prints it".to_owned());
+    }
+    let mut terminal =
+        ratatui::try_init().map_err(|error| format!("the terminal fails: {error}"))?;
     let shown = show(&mut terminal, &source, &mut view);
     ratatui::restore();
     shown.map_err(|error| format!("the terminal fails: {error}"))

@@ -252,6 +252,34 @@ fn a_key_that_is_a_script_is_told_as_text() {
 }
 
 #[test]
+fn top_shows_what_the_page_shows() {
+    let (server, address) = start(&["-m", "16"]);
+    server.connect().ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
+    let top = |arguments: &[&str]| {
+        let run = Command::new(env!("CARGO_BIN_EXE_larder")).arg("top").args(arguments).output();
+        let run = run.expect("it runs");
+        let said = String::from_utf8([run.stdout, run.stderr].concat()).expect("text");
+        (run.status.success(), said)
+    };
+    let (is_shown, text) = top(&["--once", &address.to_string()]);
+    assert!(is_shown, "{text}");
+    for part in ["Larder ", "serving", "of 16.0 MiB", "hot 1 compressed 0", "memory by owner"] {
+        assert!(text.contains(part), "no {part} in\n{text}");
+    }
+    let other = server.address().to_string();
+    for (arguments, part) in [
+        (&["--once", "127.0.0.1:1"][..], "127.0.0.1:1: "),
+        (&["--once", &other], &other),
+        (&["--never"], "top does not know --never"),
+        // There is no terminal here.
+        (&[&address.to_string()], "no terminal to show it in"),
+    ] {
+        let (is_shown, text) = top(arguments);
+        assert!(!is_shown && text.contains(part), "{arguments:?}: {text}");
+    }
+}
+
+#[test]
 fn without_the_option_there_is_no_port() {
     let server = Server::start(&["-v"]);
     assert_eq!(server.stat("curr_connections"), 1);

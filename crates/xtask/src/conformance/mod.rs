@@ -18,9 +18,9 @@ mod hostile;
 mod normal;
 mod proxy;
 mod report;
-mod server;
+pub mod server;
 mod stats;
-mod wire;
+pub mod wire;
 mod witness;
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
