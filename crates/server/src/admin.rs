@@ -50,7 +50,7 @@ use crate::server::Server;
 /// Connections at one time. A browser has six, and Prometheus one.
 const CONNECTIONS_MAX: usize = 32;
 
-/// So long a connection may take for its one request and the answer, which is for reading 100 KiB
+/// So long a connection may take for its one request and the answer, which is for reading half a MiB
 /// over a bad line.
 const CONNECTION_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -148,6 +148,8 @@ async fn serve(server: &Server, listeners: Vec<TcpListener>) {
     let site = Site { server, collector: RefCell::new(Collector::new(server)), is_local };
     let mut connections = FuturesUnordered::new();
     let mut ticks = tokio::time::interval(TICK);
+    // The first one comes after a second, so that it tells of one.
+    ticks.reset();
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let may_accept = connections.len() < CONNECTIONS_MAX;

@@ -86,6 +86,7 @@ impl ReadAhead {
     }
 
     /// Reads once from a connection.
+    #[inline(always)]
     pub fn read(
         &mut self,
         place: usize,
@@ -104,6 +105,7 @@ impl ReadAhead {
     }
 
     /// Asks for the memory that the first request of each connection will need.
+    #[inline(always)]
     pub fn fetch(&self, cache: &Cache) {
         let Batch { input, reads, .. } = &self.batch;
         if reads.len() < 2 {

@@ -39,6 +39,7 @@ mod sampling;
 mod server;
 mod start;
 mod stats;
+mod top;
 mod turn;
 mod users;
 mod watch;
@@ -62,6 +63,13 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(text) => {
                 eprintln!("larder: {text}");
+                ExitCode::FAILURE
+            }
+        },
+        Ok((Command::Top(options), _)) => match top::run(&options) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(text) => {
+                eprintln!("larder top: {text}");
                 ExitCode::FAILURE
             }
         },

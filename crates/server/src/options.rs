@@ -35,6 +35,8 @@ use protocol::{Dialect, Wire};
 pub use settings::Settings;
 use settings::Source;
 
+use crate::top::{self, TopOptions};
+
 /// Everything that can be chosen at the start.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
@@ -243,6 +245,8 @@ impl Options {
 pub enum Command {
     /// Serve.
     Serve(Box<Settings>),
+    /// Show in a terminal how a running server is doing.
+    Top(TopOptions),
     /// Print this and exit.
     Print(String),
 }
@@ -263,6 +267,11 @@ pub struct Given {
 impl Given {
     /// Reads arguments, environment and file.
     pub fn read(&self) -> Result<Command, UsageError> {
+        if let Some((_, arguments)) = self.arguments.split_first().filter(|(it, _)| *it == "top") {
+            let options = TopOptions::parse(arguments.iter().cloned()).map_err(UsageError)?;
+            let printed = || Command::Print(top::HELP.to_owned());
+            return Ok(options.map_or_else(printed, Command::Top));
+        }
         let arguments = arguments::read(&self.arguments)?;
         if let Some(text) = arguments.printed {
             return Ok(Command::Print(text));

@@ -171,6 +171,7 @@ impl<'b> Plan<'b> {
     }
 
     /// Fills a batch with what comes next.
+    #[inline(always)]
     pub fn fill(
         &mut self,
         cache: &Cache,

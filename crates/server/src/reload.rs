@@ -78,7 +78,7 @@ pub fn reload(server: &Server, running: &mut Settings, given: &Given) {
     let newer = match given.read() {
         Ok(Command::Serve(newer)) => newer,
         // The arguments have not changed since they asked to serve.
-        Ok(Command::Print(_)) => return,
+        Ok(Command::Print(_) | Command::Top(_)) => return,
         Err(UsageError(text)) => {
             text.lines().for_each(|line| server.log(0, line));
             return server.log(0, "SIGHUP: nothing is changed, for what is said above");

@@ -110,13 +110,14 @@ fn run(
     let left_behind = left_behind(&server.options)?;
     let memory_file = memory_file.map(discard).transpose()?;
 
+    // Before anybody is served, so that nobody who was is told otherwise.
+    server.phase.set(Phase::Serving);
     thread::scope(|scope| {
         for (number, poll) in polls.into_iter().enumerate() {
             spawn(scope, format!("worker-{number}"), move || work(server, number, poll));
         }
         spawn(scope, "acceptor".to_owned(), move || acceptor.run());
         spawn(scope, "maintain".to_owned(), || maintain(server));
-        server.phase.set(Phase::Serving);
         supervisor.ready(server);
         for signal in &mut signals {
             if signal == SIGHUP {

@@ -31,6 +31,8 @@ const DEBIAN: &[(&str, &str)] = &[
     ("musl-gcc", "musl-tools"),
     ("buildah", "buildah"),
     ("systemd-analyze", "systemd"),
+    ("prometheus", "prometheus"),
+    ("chromium", "chromium"),
 ];
 
 /// Installs everything that is missing.
@@ -77,7 +79,7 @@ fn debian() -> Result {
     if forbid {
         std::fs::remove_file(policy)?;
     } else {
-        for service in ["memcached", "redis-server", "nutcracker"] {
+        for service in ["memcached", "redis-server", "nutcracker", "prometheus"] {
             // Whether it was running or is known at all does not matter.
             let stop = format!("{prefix}service {service} stop");
             let _ = Run::new(&stop).capture(Duration::from_secs(20));

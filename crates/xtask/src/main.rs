@@ -6,10 +6,11 @@
 //!
 //! Where things are: `steps` is the order of the chores, `install` fetches the tools they need,
 //! `tidy` reads the sources for the rules of style, `conformance` runs a server against
-//! memcached and against the clients people use, `deploy` tries what is handed out for operators,
-//! and `command` starts other programs.
+//! memcached and against the clients people use, `admin` looks at its admin port, `deploy` tries
+//! what is handed out for operators, and `command` starts other programs.
 #![forbid(unsafe_code)]
 
+mod admin;
 mod command;
 mod conformance;
 mod deploy;
@@ -36,6 +37,8 @@ cargo xtask CHORE
       --sequences N      how many random sequences (15000)
       --record FILE      write the differences as deviations to FILE, to be read and edited
   deploy               the unit of systemd, the static program and its container
+  admin                the admin port as Prometheus and a browser see it
+      --server PATH      the server under test (target/release/larder)
   install              the packages and libraries that conformance needs
 ";
 
@@ -87,6 +90,11 @@ fn run(chore: &str, arguments: &[String]) -> Result {
         "loom" => steps::loom().map(|_| ()),
         "miri" => steps::miri().map(|_| ()),
         "deploy" => deploy::check().map(|_| ()),
+        "admin" => match arguments {
+            [] => admin::all(None).map(drop),
+            [name, path] if name == "--server" => admin::all(Some(path)).map(drop),
+            _ => fail(format!("admin takes --server PATH\n\n{USAGE}")),
+        },
         "install" => install::all(),
         "conformance" => conformance::main(arguments),
         // Not for people: a process of its own that holds connections open for `conformance`.

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use crate::command::{Run, find};
-use crate::{Result, conformance, deploy, fail, install, tidy as rules};
+use crate::{Result, admin, conformance, deploy, fail, install, tidy as rules};
 
 /// What a step counts. One that only runs a command counts itself, one that could not run counts
 /// nothing.
@@ -33,6 +33,7 @@ const STEPS: &[Step] = &[
         Ok(Count { passed: report.passed(), failed: report.failed() })
     }),
     ("deploy", || deploy::check().map(|passed| Count { passed, failed: 0 })),
+    ("admin port", || admin::all(None).map(|passed| Count { passed, failed: 0 })),
     ("memory limit", || one(memory_limit())),
     ("restarts", || one(restarts())),
     ("comparison", || comparison().map(ran)),

@@ -13,7 +13,7 @@ use super::history::{History, POINT_NAMES, Point};
 use super::latency::Latencies;
 use crate::counters::Sums;
 use crate::memory_file::Found;
-use crate::sampling::SERIES;
+use crate::sampling::{SERIES, Sample};
 use crate::server::{Phase, Server};
 
 /// The server at one moment, as far as its parts can be read one after the other.
@@ -222,21 +222,29 @@ pub struct Collector {
     pub history: History,
     hot_hits: u64,
     before: Option<Snapshot>,
+    /// Empty, for the lists of samples to change places with.
+    spare: Vec<Sample>,
 }
 
 impl Collector {
     /// With nothing seen yet.
     pub fn new(server: &Server) -> Self {
         let latencies = Latencies::new(SERIES.len());
-        let mut collector =
-            Self { latencies, history: History::default(), hot_hits: 0, before: None };
+        let mut collector = Self {
+            latencies,
+            history: History::default(),
+            hot_hits: 0,
+            before: None,
+            spare: Vec::new(),
+        };
         collector.before = Some(collector.collect(server));
         collector
     }
 
     /// The server now.
     pub fn collect(&mut self, server: &Server) -> Snapshot {
-        let samples_lost = server.samples.take(|sample| self.latencies.add(sample));
+        let samples_lost =
+            server.samples.take(&mut self.spare, |sample| self.latencies.add(sample));
         let cache = server.cache.stats();
         // Behind the tiers' numbers, so that what they count is counted here as well.
         let sums = server.counters.sum();

@@ -25,6 +25,10 @@ pub fn license() -> String {
 pub fn help() -> String {
     let mut text = version();
     text.push_str("A cache server that speaks memcached's protocols.\n\n");
+    text.push_str("larder [OPTION]...             serves\n");
+    text.push_str(
+        "larder top [ADDRESS] [--once]  shows how a server with --admin-port is doing\n\n",
+    );
     for declaration in DECLARATIONS {
         describe(&mut text, declaration);
     }

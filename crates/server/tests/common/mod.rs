@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Server {
     child: Child,
     address: SocketAddr,
-    _output: BufReader<ChildStdout>,
+    output: BufReader<ChildStdout>,
 }
 
 impl Server {
@@ -49,7 +49,19 @@ impl Server {
         output.read_line(&mut line).expect("it says where it listens");
         let address = line.trim().strip_prefix("listening on tcp:").unwrap_or("127.0.0.1:0");
         let address = address.parse().expect("an address");
-        Self { child, address, _output: output }
+        Self { child, address, output }
+    }
+
+    /// The next line that it prints.
+    pub fn next_line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("it says more");
+        line
+    }
+
+    /// Its number among the processes.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Where it listens.

@@ -1,0 +1,214 @@
+//! `larder top`: the numbers of the admin page in a terminal.
+//!
+//! Once a second it asks a running server's admin port for `/api/stats`, and at the beginning for
+//! `/api/history`, so that the curves show what was before. It only reads; what it draws is in
+//! `screen`, and how it writes numbers in `format`.
+
+mod format;
+mod screen;
+
+use std::io::{self, IsTerminal};
+use std::net::ToSocketAddrs;
+use std::time::Duration;
+
+use ::io::moment::Stopwatch;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::{Request, StatusCode, header};
+use hyper_util::rt::TokioIo;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+
+use self::screen::View;
+
+/// Where the admin port is unless something else is said: the port of memcached's exporter.
+const ADDRESS_DEFAULT: &str = "127.0.0.1:9150";
+
+/// How often it asks.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// An answer that takes longer will not come.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A longer answer is not one of ours.
+const ANSWER_BYTES_MAX: usize = 8 << 20;
+
+/// What `--once` draws on, in columns and lines.
+const ONCE_SIZE: (u16, u16) = (100, 40);
+
+/// What its help says.
+pub const HELP: &str = "\
+larder top [ADDRESS] [--once]
+
+  Shows in a terminal how a server is doing that was started with --admin-port: what its page
+  shows. ADDRESS is that of the admin port, 127.0.0.1:9150 without it. q ends it.
+
+  --once    Print what it would show, once, and end.
+";
+
+/// What was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopOptions {
+    address: String,
+    is_once: bool,
+}
+
+impl TopOptions {
+    /// Reads what stands behind `top`; nothing if help is asked for.
+    pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
+        let mut options = Self { address: ADDRESS_DEFAULT.to_owned(), is_once: false };
+        let mut has_address = false;
+        for argument in arguments {
+            match argument.as_str() {
+                "-h" | "--help" => return Ok(None),
+                "--once" => options.is_once = true,
+                _ if argument.starts_with('-') || has_address => {
+                    return Err(format!("top does not know {argument}"));
+                }
+                _ => (options.address, has_address) = (argument, true),
+            }
+        }
+        Ok(Some(options))
+    }
+}
+
+/// Shows until the user has seen enough.
+pub fn run(options: &TopOptions) -> Result<(), String> {
+    let failed = |error: io::Error| format!("cannot start: {error}");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let source = Source { runtime: runtime.map_err(failed)?, address: options.address.clone() };
+    let mut view = View::new(&options.address);
+    view.remember(&source.ask("/api/history")?);
+    view.take(source.ask("/api/stats")?);
+    if options.is_once {
+        print!("{}", drawn(&view, ONCE_SIZE));
+        return Ok(());
+    }
+    if !io::stdout().is_terminal() {
+        return Err("no terminal to show it in; --once prints it".to_owned());
+    }
+    let mut terminal =
+        ratatui::try_init().map_err(|error| format!("the terminal fails: {error}"))?;
+    let shown = show(&mut terminal, &source, &mut view);
+    ratatui::restore();
+    shown.map_err(|error| format!("the terminal fails: {error}"))
+}
+
+/// Draws, waits, asks.
+fn show(
+    terminal: &mut ratatui::DefaultTerminal,
+    source: &Source,
+    view: &mut View,
+) -> io::Result<()> {
+    loop {
+        terminal.draw(|frame| view.draw(frame))?;
+        let asked = Stopwatch::start();
+        while event::poll(asked.rest_of(PAUSE))? {
+            match event::read()? {
+                Event::Key(key) if is_end(key) => return Ok(()),
+                Event::Resize(..) => _ = terminal.draw(|frame| view.draw(frame))?,
+                _ => {}
+            }
+        }
+        match source.ask("/api/stats") {
+            Ok(stats) => view.take(stats),
+            Err(error) => view.fail(error),
+        }
+    }
+}
+
+/// Whether a key says that it is enough.
+fn is_end(key: KeyEvent) -> bool {
+    let is_interrupt =
+        key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+    is_interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc)
+}
+
+/// What a terminal of this size would show, as text.
+fn drawn(view: &View, (columns, lines): (u16, u16)) -> String {
+    let mut terminal =
+        Terminal::new(TestBackend::new(columns, lines)).expect("memory takes what is drawn");
+    terminal.draw(|frame| view.draw(frame)).expect("memory takes what is drawn");
+    let buffer = terminal.backend().buffer();
+    let line = |y| {
+        let cells = (0..columns).map(|x| buffer[(x, y)].symbol());
+        cells.collect::<String>().trim_end().to_owned() + "\n"
+    };
+    (0..lines).map(line).collect()
+}
+
+/// The server that is asked.
+struct Source {
+    runtime: Runtime,
+    address: String,
+}
+
+impl Source {
+    /// What is at `path`.
+    fn ask(&self, path: &str) -> Result<Value, String> {
+        let Self { runtime, address } = self;
+        let answer = runtime.block_on(async {
+            tokio::time::timeout(PATIENCE, read(address, path))
+                .await
+                .unwrap_or_else(|_| Err(format!("no answer within {} s", PATIENCE.as_secs())))
+        });
+        answer.map_err(|error| format!("{address}: {error}"))
+    }
+}
+
+/// Asks once.
+async fn read(address: &str, path: &str) -> Result<Value, String> {
+    let said = |error: &dyn std::fmt::Display| error.to_string();
+    let found = address.to_socket_addrs().map_err(|error| said(&error))?.next();
+    let found = found.ok_or("there is no such address")?;
+    let stream = TcpStream::connect(found).await.map_err(|error| said(&error))?;
+    let (mut sender, connection) =
+        http1::handshake(TokioIo::new(stream)).await.map_err(|error| said(&error))?;
+    let request = Request::get(path).header(header::HOST, address).body(Empty::<Bytes>::new());
+    let request = request.map_err(|error| said(&error))?;
+    let asked = async move {
+        let answer = sender.send_request(request).await.map_err(|error| said(&error))?;
+        let status = answer.status();
+        if status != StatusCode::OK {
+            return Err(format!("it answers {status}; is this an admin port?"));
+        }
+        let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
+        let body = body.map_err(|error| said(&error))?.to_bytes();
+        serde_json::from_slice(&body).map_err(|error| said(&error))
+    };
+    // The connection moves the bytes; it ends with the answer, or fails before it.
+    let (answer, _) = tokio::join!(asked, connection);
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Option<TopOptions>, String> {
+        TopOptions::parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn what_stands_behind_top_is_understood() {
+        let options =
+            |address: &str, is_once| Ok(Some(TopOptions { address: address.to_owned(), is_once }));
+        assert_eq!(parse(""), options(ADDRESS_DEFAULT, false));
+        assert_eq!(parse("--once 10.0.0.1:7"), options("10.0.0.1:7", true));
+        assert_eq!(parse("a:1 --help"), Ok(None));
+        assert!(parse("a b").is_err() && parse("--twice").is_err());
+    }
+
+    #[test]
+    fn the_keys_that_end_it() {
+        let plain = |code| is_end(KeyEvent::new(code, KeyModifiers::NONE));
+        assert!(plain(KeyCode::Char('q')) && plain(KeyCode::Esc));
+        assert!(!plain(KeyCode::Char('c')) && !plain(KeyCode::Enter));
+        assert!(is_end(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)));
+    }
+}

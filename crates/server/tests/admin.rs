@@ -1,0 +1,314 @@
+//! The admin port as its users meet it: what is answered, what is refused, and that slow and many
+//! clients do not keep it from answering.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+use std::time::Duration;
+
+use common::Server;
+use serde_json::Value;
+
+/// A read that takes longer means that the answer will not come. Longer than the port waits.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Connections that the port serves at one time.
+const CONNECTIONS_MAX: usize = 32;
+
+/// A server with an admin port, on free ports.
+fn start(options: &[&str]) -> (Server, SocketAddr) {
+    let mut server = Server::start(&[&["--admin-port", "0"], options].concat());
+    let line = server.next_line();
+    let address = line.trim().strip_prefix("admin page on http://").expect("where the page is");
+    let address = address.trim_end_matches('/').parse().expect("an address");
+    // Who was served knows that it serves.
+    assert_eq!(server.stat("rejected_connections"), 0);
+    (server, address)
+}
+
+/// Sends bytes and reads to the end of the connection.
+fn exchange(address: SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("it accepts");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers and closes");
+    answer
+}
+
+/// The status, the header and the body of a page.
+fn get(address: SocketAddr, path: &str) -> (u16, String, String) {
+    let answer = exchange(address, &format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n"));
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a header ends");
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    (status.expect("a status"), head.to_lowercase(), body.to_owned())
+}
+
+fn stats(address: SocketAddr) -> Value {
+    let (status, _, body) = get(address, "/api/stats");
+    assert_eq!(status, 200);
+    serde_json::from_str(&body).expect("it is JSON")
+}
+
+#[test]
+fn every_page_is_there_and_nothing_from_elsewhere_is_allowed() {
+    let (_server, address) = start(&[]);
+    for (path, kind, text) in [
+        ("/", "text/html", "<title>Larder</title>"),
+        ("/page.css", "text/css", "prefers-color-scheme"),
+        ("/page.js", "text/javascript", "/api/stats"),
+        ("/charts.js", "text/javascript", "class Chart"),
+        ("/icon.svg", "image/svg+xml", "<svg"),
+        ("/metrics", "text/plain; version=0.0.4", "memcached_up 1\n"),
+        ("/healthz", "text/plain", "ok\n"),
+        ("/readyz", "text/plain", "ok\n"),
+        ("/api/stats", "application/json", "\"phase\":\"serving\""),
+        ("/api/history", "application/json", "\"seconds\""),
+    ] {
+        let (status, head, body) = get(address, path);
+        assert_eq!(status, 200, "{path}");
+        assert!(head.contains(&format!("content-type: {kind}")), "{path}: {head}");
+        assert!(head.contains("content-security-policy: default-src 'none';"), "{path}: {head}");
+        assert!(head.contains("x-content-type-options: nosniff"), "{path}: {head}");
+        assert!(body.contains(text), "{path}: {body}");
+    }
+    for path in ["/nothing", "/metrics/", "/../../etc/passwd", "//", "/%2e%2e/page.js"] {
+        assert_eq!(get(address, path).0, 404, "{path}");
+    }
+}
+
+#[test]
+fn only_reading_is_allowed_and_only_by_a_local_name() {
+    let (_server, address) = start(&[]);
+    for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT"] {
+        let path = if method == "CONNECT" { "a:1" } else { "/metrics" };
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let answer = exchange(address, &request);
+        assert!(answer.starts_with("HTTP/1.1 405 "), "{method}: {answer}");
+        assert!(answer.contains("allow: GET, HEAD\r\n"), "{method}: {answer}");
+    }
+    let head = exchange(address, "HEAD /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 200 ") && head.ends_with("\r\n\r\n"), "{head}");
+    for (host, status) in [
+        ("Host: localhost\r\n", 200),
+        ("Host: localhost:1\r\n", 200),
+        ("Host: [::1]:1\r\n", 200),
+        ("Host: example.com\r\n", 403),
+        ("Host: localhost.example.com\r\n", 403),
+        ("Host: localhost\r\nHost: example.com\r\n", 403),
+        ("", 403),
+    ] {
+        let answer = exchange(address, &format!("GET /metrics HTTP/1.1\r\n{host}\r\n"));
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{host:?}: {answer}");
+    }
+    let old = exchange(address, "GET /healthz HTTP/1.0\r\n\r\n");
+    assert!(old.starts_with("HTTP/1.0 200 "), "{old}");
+}
+
+#[test]
+fn numbers_are_those_of_the_server_and_never_fall() {
+    let (server, address) = start(&["-m", "16"]);
+    let mut client = server.connect();
+    client.ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
+    client.ask("get a\r\n", "VALUE a 0 1\r\nx\r\nEND\r\n");
+    client.ask("get b\r\n", "END\r\n");
+    client.ask("incr b 1\r\n", "NOT_FOUND\r\n");
+    let seen = stats(address);
+    let metrics = &seen["metrics"];
+    assert_eq!(metrics["memcached_commands_total"]["get,hit"], 1);
+    assert_eq!(metrics["memcached_commands_total"]["get,miss"], 1);
+    assert_eq!(metrics["memcached_commands_total"]["set,hit"], 1);
+    assert_eq!(metrics["memcached_commands_total"]["incr,miss"], 1);
+    assert_eq!(metrics["larder_hits_total"]["hot"], 1);
+    assert_eq!(metrics["memcached_current_items"], 1);
+    assert_eq!(metrics["larder_items"]["hot"], 1);
+    assert_eq!(metrics["memcached_connections_total"], 2);
+    assert_eq!(metrics["memcached_limit_bytes"], 16 << 20);
+    let parts = metrics["larder_memory_bytes"].as_object().expect("memory by owner");
+    let whole: u64 = parts.values().map(|bytes| bytes.as_u64().expect("a number")).sum();
+    assert_eq!(whole, 16 << 20, "{parts:?}");
+    assert!(metrics.get("larder_flash_size_bytes").is_none(), "there is no flash");
+    let (_, _, text) = get(address, "/metrics");
+    assert!(text.contains("memcached_commands_total{command=\"get\",status=\"hit\"} 1\n"));
+    assert!(text.contains("larder_ready 1\n"));
+    // What `stats reset` hides from memcached's statistics goes on here.
+    client.ask("stats reset\r\n", "RESET\r\n");
+    assert_eq!(stats(address)["metrics"]["memcached_commands_total"]["get,hit"], 1);
+}
+
+#[test]
+fn latencies_are_sampled_by_command_and_tier() {
+    let (server, address) = start(&[]);
+    let mut client = server.connect();
+    client.ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
+    // Between two samples lie 383 requests at most, so each kind is met four times and more.
+    const REQUESTS: usize = 2000;
+    for (request, answer) in [
+        ("get a\r\n", "VALUE a 0 1\r\nx\r\nEND\r\n"),
+        ("mg b\r\n", "EN\r\n"),
+        ("get a a\r\n", "VALUE a 0 1\r\nx\r\nVALUE a 0 1\r\nx\r\nEND\r\n"),
+        ("set a 0 0 1\r\nx\r\n", "STORED\r\n"),
+        ("touch a 0\r\n", "TOUCHED\r\n"),
+        ("decr c 1\r\n", "NOT_FOUND\r\n"),
+        ("delete c\r\n", "NOT_FOUND\r\n"),
+    ] {
+        client.ask(&request.repeat(REQUESTS), &answer.repeat(REQUESTS));
+    }
+    let latency = &stats(address)["latency"];
+    let kinds = latency.as_array().expect("a list");
+    for (command, tier) in [
+        ("get", "hot"),
+        ("get", "miss"),
+        ("multiget", "any"),
+        ("store", "any"),
+        ("touch", "any"),
+        ("arithmetic", "any"),
+        ("delete", "any"),
+    ] {
+        let kind = kinds.iter().find(|kind| kind["command"] == command && kind["tier"] == tier);
+        let kind = kind.unwrap_or_else(|| panic!("no {command} {tier} in {latency}"));
+        let samples = kind["samples"].as_u64().expect("a number");
+        assert!((4..=20).contains(&samples), "{kind}");
+        let [p50, p99, max] = ["p50_us", "p99_us", "max_us"].map(|name| kind[name].as_f64());
+        assert!(p50 > Some(0.0) && p50 <= p99 && p99 <= max, "{kind}");
+    }
+    assert_eq!(kinds.len(), 7, "{latency}");
+    let (_, _, text) = get(address, "/metrics");
+    let name = "larder_sampled_request_duration_seconds_bucket";
+    let last = format!("{name}{{command=\"get\",tier=\"hot\",le=\"+Inf\"}} ");
+    assert!(text.contains(&last), "{text}");
+}
+
+#[test]
+fn the_past_is_there_for_who_comes_later() {
+    let (_server, address) = start(&[]);
+    // Each look takes a connection of its own; the first point comes with the first tick.
+    let found = (0..100_000).find_map(|_| {
+        let (_, _, body) = get(address, "/api/history");
+        let history: Value = serde_json::from_str(&body).expect("it is JSON");
+        let point = history["seconds"]["points"].get(0)?.clone();
+        let names = history["names"].as_array().expect("names").len();
+        assert_eq!(point.as_array().expect("values").len(), names + 1, "and the time");
+        Some(point)
+    });
+    let point = found.expect("there is a tick within so many looks");
+    assert!(point[0].as_u64() > Some(1_700_000_000), "{point}");
+    assert_eq!(stats(address)["names"].as_array().map(Vec::len), Some(28));
+}
+
+#[test]
+fn slow_clients_are_cut_off_and_many_wait_their_turn() {
+    let (_server, address) = start(&[]);
+    let slow: Vec<TcpStream> = (0..CONNECTIONS_MAX)
+        .map(|number| {
+            let mut stream = TcpStream::connect(address).expect("it accepts");
+            stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
+            // Half send nothing, and half a header that does not end.
+            if number % 2 == 0 {
+                stream.write_all(b"GET / HTTP/1.1\r\nHost: ").expect("it reads");
+            }
+            stream
+        })
+        .collect();
+    // All places are taken: this one waits until they are given up.
+    assert_eq!(get(address, "/healthz").0, 200);
+    for mut stream in slow {
+        let mut rest = Vec::new();
+        // A reset is an end too.
+        let _ = stream.read_to_end(&mut rest);
+        assert!(!rest.starts_with(b"HTTP/1.1 200"), "{:?}", String::from_utf8_lossy(&rest));
+    }
+}
+
+#[test]
+fn long_headers_are_refused() {
+    let (_server, address) = start(&[]);
+    let mut stream = TcpStream::connect(address).expect("it accepts");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
+    let header = format!("GET / HTTP/1.1\r\nHost: localhost\r\nA: {}\r\n", "x".repeat(64 << 10));
+    // It may close before all has been sent.
+    let _ = stream.write_all(header.as_bytes());
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    assert!(!answer.starts_with(b"HTTP/1.1 200"), "{:?}", String::from_utf8_lossy(&answer));
+    assert_eq!(get(address, "/healthz").0, 200);
+}
+
+#[test]
+fn a_key_that_is_a_script_is_told_as_text() {
+    let (server, address) = start(&[]);
+    let mut client = server.connect();
+    let key = "<script>:1";
+    client.ask(&format!("get {key}\r\n"), "END\r\n");
+    client.ask(&format!("set {key} 0 0 1\r\nx\r\n"), "STORED\r\n");
+    let seen = stats(address);
+    let prefixes = seen["prefixes"].as_array().expect("a list");
+    assert!(prefixes.iter().any(|it| it["prefix"] == "<script>:"), "{seen}");
+    // It reaches the page as JSON that no browser takes for a page.
+    let (_, head, _) = get(address, "/api/stats");
+    assert!(head.contains("application/json") && head.contains("nosniff"), "{head}");
+}
+
+#[test]
+fn top_shows_what_the_page_shows() {
+    let (server, address) = start(&["-m", "16"]);
+    server.connect().ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
+    let top = |arguments: &[&str]| {
+        let run = Command::new(env!("CARGO_BIN_EXE_larder")).arg("top").args(arguments).output();
+        let run = run.expect("it runs");
+        let said = String::from_utf8([run.stdout, run.stderr].concat()).expect("text");
+        (run.status.success(), said)
+    };
+    let (is_shown, text) = top(&["--once", &address.to_string()]);
+    assert!(is_shown, "{text}");
+    for part in ["Larder ", "serving", "of 16.0 MiB", "hot 1 compressed 0", "memory by owner"] {
+        assert!(text.contains(part), "no {part} in\n{text}");
+    }
+    let other = server.address().to_string();
+    for (arguments, part) in [
+        (&["--once", "127.0.0.1:1"][..], "127.0.0.1:1: "),
+        (&["--once", &other], &other),
+        (&["--never"], "top does not know --never"),
+        // There is no terminal here.
+        (&[&address.to_string()], "no terminal to show it in"),
+    ] {
+        let (is_shown, text) = top(arguments);
+        assert!(!is_shown && text.contains(part), "{arguments:?}: {text}");
+    }
+}
+
+#[test]
+fn without_the_option_there_is_no_port() {
+    let server = Server::start(&["-v"]);
+    assert_eq!(server.stat("curr_connections"), 1);
+    let threads = std::fs::read_dir(format!("/proc/{}/task", server.id())).expect("its threads");
+    let names = threads.map(|task| {
+        let path = task.expect("a thread").path().join("comm");
+        std::fs::read_to_string(path).unwrap_or_default()
+    });
+    assert!(!names.into_iter().any(|name| name.trim() == "admin"));
+}
+
+#[test]
+fn prometheus_finds_nothing_to_complain_of() {
+    if Command::new("promtool").arg("--version").output().is_err() {
+        eprintln!("not run: promtool is not installed");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let flash = format!("{}:32m", folder.path().join("flash").display());
+    let (server, address) = start(&["-m", "16", "--flash", &flash]);
+    let mut client = server.connect();
+    client.ask(&"set a 0 0 1\r\nx\r\n".repeat(2000), &"STORED\r\n".repeat(2000));
+    let (_, _, text) = get(address, "/metrics");
+    assert!(text.contains("larder_flash_size_bytes"), "{text}");
+    let path = folder.path().join("metrics");
+    std::fs::write(&path, text).expect("it can be written");
+    let file = std::fs::File::open(&path).expect("it can be read");
+    let check = Command::new("promtool").args(["check", "metrics"]).stdin(file).output();
+    let check = check.expect("promtool runs");
+    let said = [check.stdout, check.stderr].concat();
+    assert!(check.status.success() && said.is_empty(), "{}", String::from_utf8_lossy(&said));
+}
