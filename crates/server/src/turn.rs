@@ -385,7 +385,7 @@ impl<'c> Turner<'c> {
             if connection.fetching > 0 {
                 return Ok(plan.place());
             }
-            if !matches!(connection.state, State::Idle) {
+            if !matches!(connection.state, State::Idle) || connection.closing.is_some() {
                 return Ok(plan.place());
             }
             plan.is_guarded = !connection.is_known;
@@ -423,7 +423,23 @@ impl<'c> Turner<'c> {
                     }
                 }
             }
+            State::Login(_) => self.log_in(connection),
             _ => {}
+        }
+    }
+
+    /// Checks who the client says it is. That may take long, so that nobody holds a session
+    /// meanwhile.
+    #[cold]
+    fn log_in(&mut self, connection: &mut Connection<'c>) {
+        self.kept.session = None;
+        let State::Login(claim) = mem::replace(&mut connection.state, State::Idle) else {
+            return;
+        };
+        connection.is_known = claim.check(self.server, self.counters, &mut self.replies);
+        connection.failures += u8::from(!connection.is_known);
+        if connection.failures >= FAILURES_MAX {
+            connection.closing = Some(Close::Normal);
         }
     }
 
@@ -623,20 +639,13 @@ fn stop_at<'b>(plan: &Plan<'b>, steps: &[Step<'b>], next: usize) -> Ran {
 fn follow<'c>(connection: &mut Connection<'c>, flow: Flow<'c>, wire: Wire, line: &[u8]) {
     connection.state = match flow {
         Flow::Next | Flow::Flush => return,
-        Flow::Login(is_known) => {
-            connection.is_known = is_known;
-            connection.failures += u8::from(!is_known);
-            if connection.failures >= FAILURES_MAX {
-                connection.closing = Some(Close::Normal);
-            }
-            return;
-        }
         Flow::Close(close) => {
             connection.closing = Some(close);
             return;
         }
         Flow::Stream(draft) => State::Value(Box::new(Incoming::new(wire, line, draft))),
         Flow::Swallow(bytes) => State::Swallow(bytes),
+        Flow::Login(claim) => State::Login(Box::new(claim)),
         Flow::Watch(log) => State::Watch(log),
         Flow::Dump(format) => State::Dump(format, Box::default()),
     };
