@@ -244,9 +244,6 @@ impl<'c> Turner<'c> {
                     && incoming.draft.remaining() >= DIRECT_BYTES_MIN =>
             {
                 self.read_value(connection)?;
-                if is_complete(connection) {
-                    self.execute_read(connection, b"", false)?;
-                }
             }
             _ => {
                 let mut buffer = mem::take(&mut self.buffer);
@@ -315,7 +312,8 @@ impl<'c> Turner<'c> {
         Ok(())
     }
 
-    /// Reads into the draft without a detour.
+    /// Reads into the draft without a detour. A read that fills it leaves the connection readable, so
+    /// that another turn follows, which stores it.
     fn read_value(&mut self, connection: &mut Connection<'c>) -> Result<(), Close> {
         let mut turn_bytes = 0;
         while connection.is_readable && turn_bytes < DIRECT_BYTES_MAX {
@@ -591,11 +589,6 @@ fn wire_of(connection: &mut Connection<'_>, input: &[u8]) -> Option<Wire> {
         connection.wire = input.first().map(|&byte| Wire::of_first_byte(byte));
     }
     connection.wire
-}
-
-/// Whether a value has arrived in full, with nothing to come behind it.
-fn is_complete(connection: &Connection<'_>) -> bool {
-    matches!(&connection.state, State::Value(incoming) if incoming.is_complete())
 }
 
 /// The request whose value has arrived.
