@@ -312,8 +312,8 @@ impl<'c> Turner<'c> {
         Ok(())
     }
 
-    /// Reads into the draft without a detour. A read that fills it leaves the connection readable, so
-    /// that another turn follows, which stores it.
+    /// Reads into the draft without a detour. A read that fills it leaves the connection readable,
+    /// so that another turn follows, which stores it.
     fn read_value(&mut self, connection: &mut Connection<'c>) -> Result<(), Close> {
         let mut turn_bytes = 0;
         while connection.is_readable && turn_bytes < DIRECT_BYTES_MAX {
