@@ -31,6 +31,7 @@ use crate::server::Server;
 use crate::watch::Log;
 
 pub use admin::{VERSION, limit_memory};
+pub use login::Claim;
 
 /// What a command knows beside its request.
 pub struct Context<'a, 'c> {
@@ -58,8 +59,8 @@ pub enum Flow<'c> {
     Stream(Draft<'c>),
     /// So many bytes are skipped.
     Swallow(u64),
-    /// The client has said who it is, truly or not.
-    Login(bool),
+    /// The client has said who it is, which is yet to be checked.
+    Login(Claim),
     /// The connection watches.
     Watch(Arc<Log>),
     /// The connection lists every item.
@@ -184,7 +185,7 @@ pub fn execute<'s, 'c>(
             reply::line(out.bytes, text);
             return Ok(Flow::Next);
         }
-        Action::Login(token) => return Ok(login::text(context, token, out)),
+        Action::Login(token) => return Ok(login::text(token, out)),
         Action::Close => return Ok(Flow::Close(Close::Normal)),
         Action::Request(Request::Get(get)) => {
             return get::get(context, session, get, &mut step.hash_at, ahead, out);

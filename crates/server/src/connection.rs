@@ -4,6 +4,7 @@
 //!            +--> Swallow (bytes of a refused value)  --+
 //! Idle ------+--> Value (a draft that fills up)       --+--> Idle
 //!            +--> Dump (a cursor through the cache)   --+
+//!            +--> Login (a password to check)         --+
 //!            +--> Watch (until the client goes)
 //! ```
 //!
@@ -20,6 +21,7 @@ use larder::{Arrived as Fetched, Draft, DumpCursor};
 use protocol::Wire;
 use protocol::request::GetContinuation;
 
+use crate::commands::Claim;
 use crate::output::Parked;
 use crate::watch::Log;
 
@@ -125,6 +127,8 @@ pub enum State<'c> {
     Swallow(u64),
     /// A value fills up.
     Value(Box<Incoming<'c>>),
+    /// Who the client says it is has to be checked.
+    Login(Box<Claim>),
     /// Every item is listed.
     Dump(DumpFormat, Box<DumpCursor>),
     /// Log lines are sent, and nothing is read.
@@ -254,7 +258,7 @@ impl Connection<'_> {
     pub fn publish_state(&self) {
         let state = match self.state {
             _ if !self.parked.is_empty() => 3,
-            State::Idle | State::Swallow(_) => 0,
+            State::Idle | State::Swallow(_) | State::Login(_) => 0,
             State::Value(_) => 1,
             State::Watch(_) | State::Dump(..) => 2,
         };

@@ -247,9 +247,6 @@ impl<'c, S: Sampling> Turner<'c, S> {
                     && incoming.draft.remaining() >= DIRECT_BYTES_MIN =>
             {
                 self.read_value(connection)?;
-                if is_complete(connection) {
-                    self.execute_read(connection, b"", false)?;
-                }
             }
             _ => {
                 let mut buffer = mem::take(&mut self.buffer);
@@ -318,7 +315,8 @@ impl<'c, S: Sampling> Turner<'c, S> {
         Ok(())
     }
 
-    /// Reads into the draft without a detour.
+    /// Reads into the draft without a detour. A read that fills it leaves the connection readable,
+    /// so that another turn follows, which stores it.
     fn read_value(&mut self, connection: &mut Connection<'c>) -> Result<(), Close> {
         let mut turn_bytes = 0;
         while connection.is_readable && turn_bytes < DIRECT_BYTES_MAX {
@@ -388,7 +386,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
             if connection.fetching > 0 {
                 return Ok(plan.place());
             }
-            if !matches!(connection.state, State::Idle) {
+            if !matches!(connection.state, State::Idle) || connection.closing.is_some() {
                 return Ok(plan.place());
             }
             plan.is_guarded = !connection.is_known;
@@ -426,7 +424,23 @@ impl<'c, S: Sampling> Turner<'c, S> {
                     }
                 }
             }
+            State::Login(_) => self.log_in(connection),
             _ => {}
+        }
+    }
+
+    /// Checks who the client says it is. That may take long, so that nobody holds a session
+    /// meanwhile.
+    #[cold]
+    fn log_in(&mut self, connection: &mut Connection<'c>) {
+        self.kept.session = None;
+        let State::Login(claim) = mem::replace(&mut connection.state, State::Idle) else {
+            return;
+        };
+        connection.is_known = claim.check(self.server, self.counters, &mut self.replies);
+        connection.failures += u8::from(!connection.is_known);
+        if connection.failures >= FAILURES_MAX {
+            connection.closing = Some(Close::Normal);
         }
     }
 
@@ -582,11 +596,6 @@ fn wire_of(connection: &mut Connection<'_>, input: &[u8]) -> Option<Wire> {
     connection.wire
 }
 
-/// Whether a value has arrived in full, with nothing to come behind it.
-fn is_complete(connection: &Connection<'_>) -> bool {
-    matches!(&connection.state, State::Value(incoming) if incoming.is_complete())
-}
-
 /// The request whose value has arrived.
 fn action_of(line: &[u8], wire: Wire, dialect: Dialect) -> Action<'_> {
     match wire {
@@ -629,20 +638,13 @@ fn stop_at<'b>(plan: &Plan<'b>, steps: &[Step<'b>], next: usize) -> Ran {
 fn follow<'c>(connection: &mut Connection<'c>, flow: Flow<'c>, wire: Wire, line: &[u8]) {
     connection.state = match flow {
         Flow::Next | Flow::Flush => return,
-        Flow::Login(is_known) => {
-            connection.is_known = is_known;
-            connection.failures += u8::from(!is_known);
-            if connection.failures >= FAILURES_MAX {
-                connection.closing = Some(Close::Normal);
-            }
-            return;
-        }
         Flow::Close(close) => {
             connection.closing = Some(close);
             return;
         }
         Flow::Stream(draft) => State::Value(Box::new(Incoming::new(wire, line, draft))),
         Flow::Swallow(bytes) => State::Swallow(bytes),
+        Flow::Login(claim) => State::Login(Box::new(claim)),
         Flow::Watch(log) => State::Watch(log),
         Flow::Dump(format) => State::Dump(format, Box::default()),
     };

@@ -19,7 +19,8 @@ use crate::stats;
 /// memcached's words where a value finds no memory.
 const NO_MEMORY_STORING: &str = "Out of memory allocating item";
 
-/// Executes one request.
+/// Executes one request. Kept out of the way of those of text.
+#[inline(never)]
 pub fn execute<'s, 'c>(
     context: &Context<'_, 'c>,
     session: &'s Session<'c>,

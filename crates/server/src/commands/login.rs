@@ -4,7 +4,9 @@ use protocol::binary::{Echo, Status, reply as packet};
 use protocol::reply;
 
 use super::{Context, Flow};
+use crate::counters::Counters;
 use crate::output::Output;
+use crate::server::Server;
 
 /// The one mechanism of SASL.
 const PLAIN: &[u8] = b"PLAIN";
@@ -12,15 +14,43 @@ const PLAIN: &[u8] = b"PLAIN";
 const BAD_TOKEN: &str = "CLIENT_ERROR bad authentication token format\r\n";
 const FAILURE: &str = "CLIENT_ERROR authentication failure\r\n";
 
+/// Who a client says it is. To check that may take long, so that no session may be open meanwhile.
+#[derive(Debug)]
+pub struct Claim {
+    name: Box<[u8]>,
+    password: Box<[u8]>,
+    /// What a reply in the binary protocol repeats; none in text.
+    echo: Option<Echo>,
+}
+
+impl Claim {
+    fn new((name, password): (&[u8], &[u8]), echo: Option<Echo>) -> Self {
+        Self { name: name.into(), password: password.into(), echo }
+    }
+
+    /// Checks, counts and answers it; returns whether it is true.
+    pub fn check(&self, server: &Server, counters: &Counters, replies: &mut Vec<u8>) -> bool {
+        let users = server.users.as_ref();
+        let is_true = users.is_some_and(|users| users.admit(&self.name, &self.password));
+        counters.auth_cmds.one();
+        counters.auth_errors.add(u64::from(!is_true));
+        match (self.echo, is_true) {
+            (None, true) => reply::line(replies, reply::STORED),
+            (None, false) => reply::line(replies, FAILURE),
+            (Some(echo), true) => packet::text(replies, echo, b"Authenticated"),
+            (Some(echo), false) => packet::error(replies, echo, Status::AuthFailure),
+        }
+        is_true
+    }
+}
+
 /// A name and a password with a space between them.
-pub fn text<'c>(context: &Context<'_, 'c>, token: &[u8], out: &mut Output<'_, '_>) -> Flow<'c> {
+pub fn text<'c>(token: &[u8], out: &mut Output<'_, '_>) -> Flow<'c> {
     let Some(space) = token.iter().position(|&byte| byte == b' ') else {
         reply::line(out.bytes, BAD_TOKEN);
         return Flow::Next;
     };
-    let is_admitted = admit(context, &token[..space], &token[space + 1..]);
-    reply::line(out.bytes, if is_admitted { reply::STORED } else { FAILURE });
-    Flow::Login(is_admitted)
+    Flow::Login(Claim::new((&token[..space], &token[space + 1..]), None))
 }
 
 /// `sasl list mechs`.
@@ -47,21 +77,9 @@ pub fn sasl<'c>(
         packet::error(out.bytes, echo, Status::AuthContinue);
         return Flow::Next;
     }
-    let names = plain(message).filter(|_| mechanism == PLAIN);
-    let is_admitted = match names {
-        Some((name, password)) => admit(context, name, password),
-        None => {
-            context.counters.auth_cmds.one();
-            context.counters.auth_errors.one();
-            false
-        }
-    };
-    if is_admitted {
-        packet::text(out.bytes, echo, b"Authenticated");
-    } else {
-        packet::error(out.bytes, echo, Status::AuthFailure);
-    }
-    Flow::Login(is_admitted)
+    // Nobody has no name: what is no message of PLAIN is wrong as a password is.
+    let names = plain(message).filter(|_| mechanism == PLAIN).unwrap_or_default();
+    Flow::Login(Claim::new(names, Some(echo)))
 }
 
 /// The name and the password of a message of PLAIN (RFC 4616). Nobody may act for somebody else.
@@ -70,18 +88,6 @@ fn plain(message: &[u8]) -> Option<(&[u8], &[u8])> {
     let (identity, name, password) = (parts.next()?, parts.next()?, parts.next()?);
     let is_whole = parts.next().is_none() && (identity.is_empty() || identity == name);
     is_whole.then_some((name, password))
-}
-
-/// Checks and counts.
-fn admit(context: &Context<'_, '_>, name: &[u8], password: &[u8]) -> bool {
-    let users = context.server.users.as_ref();
-    let is_admitted = users.is_some_and(|users| users.admit(name, password));
-    context.counters.auth_cmds.one();
-    if !is_admitted {
-        context.counters.auth_errors.one();
-        context.server.log(1, &format!("a wrong name or password on connection {}", context.fd));
-    }
-    is_admitted
 }
 
 #[cfg(test)]

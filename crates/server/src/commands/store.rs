@@ -173,7 +173,9 @@ fn condition_of(mode: StoreMode) -> Condition {
     }
 }
 
-/// Stores a value that is here, or begins with one that is not.
+/// Stores a value that is here, or begins with one that is not. Built into each of its callers, as
+/// [`find`](super::get::find) is.
+#[inline(always)]
 pub fn store<'s, 'c>(
     context: &Context<'_, 'c>,
     target: Target<'s, 'c>,

@@ -17,6 +17,7 @@ const BAD_TERMINATION: &str = "CLIENT_ERROR bad command line termination\r\n";
 
 impl<'b> Plan<'b> {
     /// Fills a batch with what comes next. What is behind a name depends on whether it is admitted.
+    #[inline(never)]
     pub(super) fn fill_login(&mut self, steps: &mut Vec<Step<'b>>) -> End {
         while steps.len() < BATCH_KEYS_MAX {
             let place = self.place;

@@ -7,6 +7,7 @@ use super::{Action, BATCH_KEYS_MAX, End, NO_HASH, Payload, Place, Plan, Step};
 
 impl<'b> Plan<'b> {
     /// Fills a batch with what comes next.
+    #[inline(never)]
     pub(super) fn fill_binary(
         &mut self,
         cache: &Cache,
