@@ -50,8 +50,8 @@ use crate::server::Server;
 /// Connections at one time. A browser has six, and Prometheus one.
 const CONNECTIONS_MAX: usize = 32;
 
-/// So long a connection may take for its one request and the answer, which is for reading half a MiB
-/// over a bad line.
+/// So long a connection may take for its one request and the answer, which is for reading half a
+/// MiB over a bad line.
 const CONNECTION_PATIENCE: Duration = Duration::from_secs(10);
 
 /// So long the header of a request may take.

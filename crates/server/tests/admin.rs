@@ -186,7 +186,7 @@ fn latencies_are_sampled_by_command_and_tier() {
 #[test]
 fn what_was_read_from_flash_is_told_apart() {
     const ITEMS: usize = 30_000;
-    const ROUNDS_MAX: usize = 20;
+    const ROUNDS_MAX: usize = 100;
     let folder = tempfile::tempdir().expect("a folder");
     let flash = format!("{}:64m", folder.path().join("flash").display());
     let (server, address) = start(&["-m", "16", "--hot-target", "1", "--flash", &flash]);
