@@ -158,7 +158,7 @@ async fn serve(server: &Server, listeners: Vec<TcpListener>) {
             Some(()) = connections.next() => {}
             accepted = accept(&listeners), if may_accept => match accepted {
                 Ok(stream) => connections.push(converse(stream, &site)),
-                // Descriptors may have run out: others go on meanwhile.
+                // Descriptors may have run out: all of this waits until some will have been closed.
                 Err(_) => tokio::time::sleep(ACCEPT_RETRY).await,
             },
         }
