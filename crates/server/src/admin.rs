@@ -50,8 +50,8 @@ use crate::server::Server;
 /// Connections at one time. A browser has six, and Prometheus one.
 const CONNECTIONS_MAX: usize = 32;
 
-/// So long a connection may take for its one request and the answer, which is for reading half a MiB
-/// over a bad line.
+/// So long a connection may take for its one request and the answer, which is for reading half a
+/// MiB over a bad line.
 const CONNECTION_PATIENCE: Duration = Duration::from_secs(10);
 
 /// So long the header of a request may take.
@@ -158,7 +158,7 @@ async fn serve(server: &Server, listeners: Vec<TcpListener>) {
             Some(()) = connections.next() => {}
             accepted = accept(&listeners), if may_accept => match accepted {
                 Ok(stream) => connections.push(converse(stream, &site)),
-                // Descriptors may have run out: others go on meanwhile.
+                // Descriptors may have run out: all of this waits until some will have been closed.
                 Err(_) => tokio::time::sleep(ACCEPT_RETRY).await,
             },
         }

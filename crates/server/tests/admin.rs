@@ -181,6 +181,46 @@ fn latencies_are_sampled_by_command_and_tier() {
     assert!(text.contains(&last), "{text}");
 }
 
+/// How many reads are on flash depends on when the background comes to move items down, so items
+/// are stored and read until a sample has met one.
+#[test]
+fn what_was_read_from_flash_is_told_apart() {
+    const ITEMS: usize = 30_000;
+    const ROUNDS_MAX: usize = 100;
+    let folder = tempfile::tempdir().expect("a folder");
+    let flash = format!("{}:64m", folder.path().join("flash").display());
+    let (server, address) = start(&["-m", "16", "--hot-target", "1", "--flash", &flash]);
+    let mut client = server.connect();
+    let value = |number: usize| {
+        let word =
+            |part: usize| format!("{:x}", (number * 256 + part).wrapping_mul(0x9e37_79b9_7f4a));
+        (0..120).map(word).collect::<String>()
+    };
+    for _ in 0..ROUNDS_MAX {
+        for first in (0..ITEMS).step_by(100) {
+            let stores = (first..first + 100).map(|number| {
+                let value = value(number);
+                format!("ms k{number} {} q\r\n{value}\r\n", value.len())
+            });
+            client.send((stores.collect::<String>() + "mn\r\n").as_bytes());
+            client.read_to("MN\r\n");
+        }
+        for first in (0..ITEMS).step_by(100) {
+            let reads = (first..first + 100).map(|number| format!("get k{number}\r\n"));
+            client.send((reads.collect::<String>() + "mn\r\n").as_bytes());
+            client.read_to("MN\r\n");
+        }
+        let seen = stats(address);
+        let kinds = seen["latency"].as_array().expect("a list");
+        if let Some(kind) = kinds.iter().find(|kind| kind["tier"] == "flash") {
+            assert!(kind["command"] == "get" && kind["samples"].as_u64() > Some(0), "{kind}");
+            assert!(seen["metrics"]["larder_flash_reads_total"].as_u64() > Some(0), "{seen}");
+            return;
+        }
+    }
+    panic!("no sample from flash: {}", stats(address));
+}
+
 #[test]
 fn the_past_is_there_for_who_comes_later() {
     let (_server, address) = start(&[]);

@@ -17,7 +17,7 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table};
+use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table, Wrap};
 use serde_json::Value;
 
 use super::format::{bytes, count, duration, micros, percent};
@@ -112,10 +112,10 @@ impl View {
     pub fn draw(&self, frame: &mut Frame<'_>) {
         let [head, tiles, memory, curves, below, foot] = Layout::vertical([
             Constraint::Length(1),
-            Constraint::Length(4),
-            Constraint::Length(4),
-            Constraint::Min(5),
-            Constraint::Length(12),
+            Constraint::Length(5),
+            Constraint::Length(5),
+            Constraint::Min(4),
+            Constraint::Max(12),
             Constraint::Length(1),
         ])
         .areas(frame.area());
@@ -175,8 +175,8 @@ impl View {
         let columns: [Rect; 4] = Layout::horizontal([Constraint::Fill(1); 4]).areas(area);
         for ((title, number, text), column) in tiles.into_iter().zip(columns) {
             let lines = vec![Line::from(number).bold(), Line::from(text).dark_gray()];
-            frame
-                .render_widget(Paragraph::new(lines).block(Block::bordered().title(title)), column);
+            let text = Paragraph::new(lines).wrap(Wrap { trim: true });
+            frame.render_widget(text.block(Block::bordered().title(title)), column);
         }
     }
 
@@ -198,7 +198,8 @@ impl View {
         }
         let lines = vec![Line::from(bar), Line::from(legend)];
         let block = Block::bordered().title("memory by owner");
-        frame.render_widget(Paragraph::new(lines).block(block), area);
+        let text = Paragraph::new(lines).wrap(Wrap { trim: false });
+        frame.render_widget(text.block(block), area);
     }
 
     fn curves(&self, frame: &mut Frame<'_>, area: Rect) {
