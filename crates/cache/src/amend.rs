@@ -39,9 +39,9 @@ pub(crate) struct Marks {
 
 impl Marks {
     /// Another value, that nobody has fetched: only its key's recency is kept.
-    const NEW: Self = Self { kept: RECENT, added: 0 };
+    pub(crate) const NEW: Self = Self { kept: RECENT, added: 0 };
     /// The same value.
-    const ALL: Self = Self { kept: FETCHED | RECENT | SENT | STALE, added: 0 };
+    pub(crate) const ALL: Self = Self { kept: FETCHED | RECENT | SENT | STALE, added: 0 };
     /// To be recomputed, by whoever gets a new win token.
     const STALE: Self = Self { kept: FETCHED | RECENT, added: STALE };
 }
@@ -91,10 +91,7 @@ impl<'c> Session<'c> {
                 Numbering::Same => self.cache.full_sequence(seen.sequence),
             };
             // After the number was taken: a flush that is not noticed here has a higher one.
-            let unchanged = (old.expiry(), old.sequence()) == (seen.expiry, seen.sequence)
-                && self.cache.moment.flush.is_unchanged_since(seen.flushes)
-                && !self.cache.is_gone(old);
-            if !unchanged {
+            if !self.is_as_seen(seen) {
                 return (Fate::Keep, None);
             }
             let mark_bits = old.mark().load(Ordering::Relaxed) & marks.kept | marks.added;
@@ -103,6 +100,16 @@ impl<'c> Session<'c> {
             (Fate::Publish { draft, sequence: sequence as u32, mark_bits }, Some(cas))
         });
         entered.flatten()
+    }
+
+    /// Whether nothing has happened to an item since it was seen. To be asked under the lock of its
+    /// index table.
+    #[inline]
+    pub(crate) fn is_as_seen(&self, seen: &Seen<'_>) -> bool {
+        let item = seen.found.item;
+        (item.expiry(), item.sequence()) == (seen.expiry, seen.sequence)
+            && self.cache.moment.flush.is_unchanged_since(seen.flushes)
+            && !self.cache.is_gone(item)
     }
 
     /// Adds the draft's value behind or before the one that is there. `store.condition` is
@@ -320,7 +327,7 @@ impl<'c> Session<'c> {
         }
     }
 
-    fn copy_with(
+    pub(crate) fn copy_with(
         &self,
         key: &[u8],
         hash: Hash,

@@ -96,6 +96,18 @@ fn a_command_of_exactly_the_limit_is_taken() {
     }
 }
 
+#[test]
+fn what_is_wanted_of_a_command_is_no_more_than_there_will_be() {
+    let whole = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$9\r\n123456789\r\n";
+    let mut progress = Scan::default();
+    let mut arrived = 1;
+    while let Scanned::Incomplete = scan(&whole[..arrived], &mut progress, 1 << 20) {
+        assert!(progress.wanted_bytes() <= whole.len(), "{progress:?}");
+        arrived = progress.wanted_bytes().max(arrived + 1);
+    }
+    assert_eq!(arrived, whole.len());
+}
+
 /// What clients send, and what they do not.
 fn stream() -> impl Strategy<Value = Vec<u8>> {
     let array = vec(vec(any::<u8>(), 0..40), 1..6).prop_map(|words| {

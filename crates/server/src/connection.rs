@@ -20,6 +20,7 @@ use larder::{Arrived as Fetched, Draft, DumpCursor};
 use protocol::Wire;
 use protocol::request::GetContinuation;
 
+use crate::commands::redis::Client;
 use crate::output::Parked;
 use crate::watch::Log;
 
@@ -175,6 +176,8 @@ pub struct Connection<'c> {
     pub info: Arc<Info>,
     /// What it speaks; none until its first byte says so.
     pub wire: Option<Wire>,
+    /// What else is known of a client that speaks Redis' protocol.
+    pub redis: Option<Box<Client>>,
     /// What it is in the middle of.
     pub state: State<'c>,
     /// The multiget whose line has not ended.
@@ -204,7 +207,9 @@ pub struct Connection<'c> {
 impl Connection<'_> {
     /// A connection that has just come to its worker.
     pub fn new(arrival: Arrival) -> Self {
+        let is_redis = arrival.wire == Some(Wire::Redis);
         Self {
+            redis: is_redis.then(|| Box::new(Client::new(Arc::clone(&arrival.info)))),
             stream: arrival.stream,
             info: arrival.info,
             wire: arrival.wire,

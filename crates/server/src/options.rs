@@ -21,6 +21,8 @@ use protocol::Dialect;
 pub struct Options {
     /// TCP port where `listen` names none; 0 lets the kernel choose.
     pub port: u16,
+    /// TCP port for Redis' clients; 0 for none.
+    pub redis_port: u16,
     /// Addresses to listen on, each perhaps with a port; empty means 127.0.0.1.
     pub listen: Vec<String>,
     /// Listen here instead of on TCP.
@@ -112,6 +114,7 @@ impl Default for Options {
     fn default() -> Self {
         let mut options = Self {
             port: 0,
+            redis_port: 0,
             listen: Vec::new(),
             unix_path: None,
             unix_mode: 0,
@@ -367,9 +370,8 @@ mod tests {
         for line in ["-Z", "-S", "-Y x", "-B binary", "-U 1"] {
             assert!(refused(line).contains("not"), "{line}");
         }
-        for line in ["--redis-port 1", "--admin-port 1"] {
-            assert!(refused(line).contains("not there yet"), "{line}");
-        }
+        assert!(refused("--admin-port 1").contains("not there yet"));
+        assert_eq!((serve("").redis_port, serve("--redis-port 6379").redis_port), (0, 6379));
         serve("--policy clock --compressed off -B auto");
         assert!(serve("").compressed && serve("--compressed auto").compressed);
         assert!(!serve("--compressed off").compressed);

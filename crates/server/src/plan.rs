@@ -14,10 +14,15 @@
 //! A multiget that does not fit the batch is cut: its head is a step with `more` set, its tail is
 //! carried into the next batch.
 
+mod redis;
+
 use larder::{Cache, Hash};
 use protocol::parse::tokens::Tokens;
 use protocol::request::{Get, GetContinuation, Key, KeyRoom};
+use protocol::resp::Scan;
 use protocol::{Dialect, Parsed, Request, Wire, parse_as};
+
+use crate::commands::redis::Call;
 
 /// So many keys are fetched ahead and executed under one pin of the cache. Enough to overlap the
 /// memory latency of a core's outstanding misses several times over, and few enough that what the
@@ -52,6 +57,8 @@ pub enum Payload<'b> {
 pub enum Action<'b> {
     /// Executes a request.
     Request(Request<'b>),
+    /// Executes a command of Redis'.
+    Redis(Call<'b>),
     /// Answers this to a line that is no request.
     Answer(&'static str),
     /// Closes the connection.
@@ -89,6 +96,8 @@ pub struct Plan<'b> {
     dialect: Dialect,
     place: Place,
     carried: Option<Get<'b>>,
+    /// How far a command of Redis' has been looked at that begins where the plan has come to.
+    scan: Scan,
     /// Bytes beyond the input that belong to a refused request and must be skipped.
     pub swallow_bytes: u64,
 }
@@ -108,7 +117,7 @@ impl<'b> Plan<'b> {
         wire: Wire,
     ) -> Self {
         let place = Place { offset: 0, continuation };
-        Self { input, wire, dialect, place, carried: None, swallow_bytes: 0 }
+        Self { input, wire, dialect, place, carried: None, scan: Scan::default(), swallow_bytes: 0 }
     }
 
     /// The protocol that the input is in.
@@ -164,6 +173,7 @@ impl<'b> Plan<'b> {
         match self.wire {
             Wire::Text => self.fill_text(cache, steps, hashes),
             Wire::Binary => self.fill_binary(steps),
+            Wire::Redis => self.fill_redis(cache, steps, hashes),
         }
     }
 

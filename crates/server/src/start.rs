@@ -25,7 +25,6 @@ use std::time::Duration;
 
 use ::io::device::FileDevice;
 use ::io::moment::Stopwatch;
-use ::io::net::Listener;
 use ::io::poll::{Poll, Waker};
 use ::io::{SystemClock, process};
 use larder::{
@@ -37,7 +36,7 @@ use signal_hook::iterator::Signals;
 
 use crate::acceptor::{self, Acceptor};
 use crate::counters::{CounterSets, Sums};
-use crate::listen;
+use crate::listen::{self, Door};
 use crate::memory_file::{Found, MemoryFile};
 use crate::options::Options;
 use crate::output::ParkedLimit;
@@ -59,7 +58,7 @@ pub fn serve(options: Options) -> Result<(), String> {
     for warning in &options.warnings {
         eprintln!("larder: {warning}");
     }
-    let listeners = listen::bind(&options)?;
+    let doors = listen::bind(&options)?;
     prepare_process(&options)?;
     let memory_file = options.memory_file.as_deref().map(MemoryFile::open).transpose()?;
     let failed = |error: std::io::Error| format!("cannot start: {error}");
@@ -67,11 +66,11 @@ pub fn serve(options: Options) -> Result<(), String> {
         (0..options.threads).map(|_| Poll::new()).collect::<Result<Vec<_>, _>>().map_err(failed)?;
     let accept_poll = Poll::new().map_err(failed)?;
     let head = memory_file.as_ref().map(MemoryFile::head);
-    let mut server = build(options, head, &listeners, &polls, &accept_poll)?;
+    let mut server = build(options, head, &doors, &polls, &accept_poll)?;
     server.found = restore(&server, memory_file.as_ref())?;
     let server = server;
-    listen::listen(&listeners, &server.options)?;
-    let acceptor = Acceptor::new(&server, listeners, accept_poll).map_err(failed)?;
+    listen::listen(&doors, &server.options)?;
+    let acceptor = Acceptor::new(&server, doors, accept_poll).map_err(failed)?;
     announce(&server);
     settle_process(&server.options)?;
     start_flash(&server)?;
@@ -248,7 +247,7 @@ fn settle_process(options: &Options) -> Result<(), String> {
 fn build(
     options: Options,
     memory_file: Option<Option<ImageHead>>,
-    listeners: &[Listener],
+    doors: &[Door],
     polls: &[Poll],
     accept_poll: &Poll,
 ) -> Result<Server, String> {
@@ -284,7 +283,7 @@ fn build(
         reset: Mutex::new(Sums::default()),
         found: None,
         started: Stopwatch::start(),
-        listening: listeners.iter().map(Listener::name).collect(),
+        listening: doors.iter().map(|door| door.listener.name()).collect(),
         clock: SystemClock::new(),
         options,
     })

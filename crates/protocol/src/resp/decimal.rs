@@ -6,9 +6,9 @@
 //!              1060000000000000000  ->  "10.6"
 //! ```
 //!
-//! Redis adds in the machine's longest binary numbers and shows 17 places, which for numbers of many
-//! digits shows that they are binary. What has more places than 17, or is larger than 10^20, is added
-//! as numbers of 64 bits here.
+//! Redis adds in the machine's longest binary numbers and shows 17 places, which for numbers of
+//! many digits shows that they are binary. What has more places than 17, or is larger than 10^20,
+//! is added as numbers of 64 bits here.
 
 /// Places behind the point that are kept.
 const PLACES: u32 = 17;

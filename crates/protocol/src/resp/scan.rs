@@ -72,7 +72,9 @@ pub enum Refusal {
 impl Scan {
     /// How many bytes of input there must be before it makes sense to look again.
     pub fn wanted_bytes(&self) -> usize {
-        self.scanned + 1
+        // Behind the last bulk there is no header.
+        let is_last = matches!(self.bulks, Some((_, 0)));
+        self.scanned + usize::from(!is_last)
     }
 
     /// Whether the command is longer than `bytes_max`, as far as that is known.
@@ -90,9 +92,9 @@ impl Scan {
     }
 }
 
-/// Looks at the command at the front of `input`. `scan` is what an earlier look at a shorter part of
-/// the same input left, or the default; behind everything but an incomplete command it is the
-/// default again. A command of more than `bytes_max` is too large.
+/// Looks at the command at the front of `input`. `progress` is what an earlier look at a shorter
+/// part of the same input left, or the default; behind everything but an incomplete command it is
+/// the default again. A command of more than `bytes_max` is too large.
 pub fn scan<'b>(input: &'b [u8], progress: &mut Scan, bytes_max: usize) -> Scanned<'b> {
     let scanned = match (progress.bulks, input.first()) {
         (None, None) => Scanned::Incomplete,

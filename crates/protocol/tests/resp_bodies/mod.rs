@@ -1,8 +1,8 @@
 //! What has to hold for any bytes in Redis' protocol: the body of the fuzz target, which stable
 //! tests run too.
 //!
-//! [`commands`] reads a stream in pieces as a connection would, and forgets what is too large on the
-//! way. What it finds must not depend on the pieces.
+//! [`commands`] reads a stream in pieces as a connection would, and forgets what is too large on
+//! the way. What it finds must not depend on the pieces.
 
 use larder_protocol::resp::{Scan, Scanned, scan};
 

@@ -470,7 +470,10 @@ pub const DECLARATIONS: &[Declaration] = &[
     valued(None, "flash-save-seconds",
         numbered("seconds", 0, 3600, |o, n| o.save_seconds = n), None,
         "Another name of --save-seconds."),
-    missing(None, "redis-port", Some("PORT"), "Redis's protocol on a port of its own."),
+    valued(None, "redis-port",
+        numbered("port", 0, 65_535, |o, n| o.redis_port = n as u16), Some("0"),
+        "Speak Redis' protocol at this port, at the addresses of -l; the items are the same. \
+         0: not at all."),
     missing(None, "admin-port", Some("PORT"), "A page for people and Prometheus."),
     missing(Some('S'), "enable-sasl", None, "SASL authentication."),
     missing(Some('Y'), "auth-file", Some("FILE"), "Users and passwords for the text protocol."),
