@@ -50,8 +50,8 @@ impl DumpCursor {
         }
     }
 
-    /// Its number, never 0; none when all that is in memory has been listed. What is on flash has no
-    /// such places.
+    /// Its number, never 0; none when all that is in memory has been listed. What is on flash has
+    /// no such places.
     pub fn number(&self) -> Option<u64> {
         match self.stage {
             Stage::Hot => {

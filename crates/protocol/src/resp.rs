@@ -6,9 +6,9 @@
 //! ```
 //!
 //! [`scan()`] says where the next command ends, and remembers how far it has come, so that a
-//! command that arrives in many pieces is looked at once. [`Command::words`] goes over its words where they
-//! lie; only an inline command that has quotes is written anew ([`Command::unquoted`]). Who speaks
-//! is told apart by nothing here: how answers differ between the versions is [`reply`]'s matter.
+//! command that arrives in many pieces is looked at once. [`Command::words`] goes over its words
+//! where they lie; only an inline command that has quotes is written anew ([`Command::unquoted`]).
+//! How answers differ between the versions is the matter of [`mod@reply`].
 
 pub mod decimal;
 pub mod glob;

@@ -477,13 +477,7 @@ impl<'c> Turner<'c> {
         let Incoming { line: _, wire, mut draft, tail, tail_bytes } = incoming;
         self.kept.session = None;
         for tries in 1.. {
-            let context = Context {
-                server: self.server,
-                counters: self.counters,
-                worker: self.worker,
-                fd: connection.info.fd,
-                is_patience_over: tries >= SESSIONS_MAX,
-            };
+            let context = self.context(connection, tries);
             let session = self.server.cache.session();
             session.deliver(connection.fetched.drain(..));
             let mut out = Output::new(&mut self.replies);
@@ -536,13 +530,7 @@ impl<'c> Turner<'c> {
             if !connection.fetched.is_empty() {
                 session.deliver(connection.fetched.drain(..));
             }
-            let context = Context {
-                server: self.server,
-                counters: self.counters,
-                worker: self.worker,
-                fd: connection.info.fd,
-                is_patience_over: tries >= SESSIONS_MAX,
-            };
+            let context = self.context(connection, tries);
             let mut out = Output::new(&mut self.replies);
             let mut is_over = false;
             while !is_over && next < steps.len() {
@@ -594,6 +582,17 @@ impl<'c> Turner<'c> {
             }
         }
         Ok(Ran::Whole)
+    }
+
+    /// What commands know, when one of them has been tried so often in a row.
+    fn context(&self, connection: &Connection<'c>, tries: u32) -> Context<'c, 'c> {
+        Context {
+            server: self.server,
+            counters: self.counters,
+            worker: self.worker,
+            fd: connection.info.fd,
+            is_patience_over: tries >= SESSIONS_MAX,
+        }
     }
 
     /// Begins the reads that the last turns wait for, all at once. To be called when the replies of

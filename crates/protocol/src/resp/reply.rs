@@ -20,8 +20,8 @@ pub fn simple(out: &mut Vec<u8>, text: &str) {
 }
 
 /// Appends `-text`, which has a word such as `ERR` at its front and no line end in it.
-pub fn error(out: &mut Vec<u8>, text: &str) {
-    line(out, b'-', text.as_bytes());
+pub fn error(out: &mut Vec<u8>, text: &[u8]) {
+    line(out, b'-', text);
 }
 
 /// Appends a whole number.
@@ -160,7 +160,7 @@ mod tests {
         }
         let mut out = Vec::new();
         simple(&mut out, "OK");
-        error(&mut out, "ERR no");
+        error(&mut out, b"ERR no");
         integer(&mut out, i64::MIN);
         integer(&mut out, 7);
         bulk(&mut out, b"\r\n");

@@ -11,8 +11,8 @@
 //! to be read from flash first, or the replies so far have to be written. What concerns many keys
 //! keeps its [`Progress`] in the [`Client`], whose next command it still is then.
 //!
-//! A change that depends on what is there observes the item, prepares what shall take its place, and
-//! enters that if nobody was faster; otherwise it looks again.
+//! A change that depends on what is there observes the item, prepares what shall take its place,
+//! and enters that if nobody was faster; otherwise it looks again.
 
 mod client;
 mod config;
@@ -45,9 +45,13 @@ pub use table::{Keys, Lookup};
 /// The longest key that the engine takes.
 const KEY_BYTES_MAX: usize = protocol::request::KEY_BYTES_MAX;
 
+const TOO_LARGE_COMMAND: &[u8] = b"ERR command is larger than the item limit allows";
 const TOO_LARGE: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 const BAD_KEY: &str = "ERR a key is 1 to 250 bytes here";
+/// So much of an unknown name, and so much of its words, is said.
+const SHOWN_BYTES_MAX: usize = 128;
+
 const SYNTAX: &str = "ERR syntax error";
 const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 
@@ -79,18 +83,18 @@ enum Stop {
     /// To be executed again.
     Again(Again),
     /// With this error, and nothing else said.
-    Error(Cow<'static, str>),
+    Error(Cow<'static, [u8]>),
 }
 
 impl From<&'static str> for Stop {
     fn from(text: &'static str) -> Self {
-        Self::Error(Cow::Borrowed(text))
+        Self::Error(Cow::Borrowed(text.as_bytes()))
     }
 }
 
 impl From<String> for Stop {
     fn from(text: String) -> Self {
-        Self::Error(Cow::Owned(text))
+        Self::Error(Cow::Owned(text.into_bytes()))
     }
 }
 
@@ -193,7 +197,7 @@ pub fn execute<'s, 'c>(
         Call::Command(command, lookup) => (command, lookup),
         Call::TooLarge => {
             context.counters.store_too_large.one();
-            reply::error(out.bytes, "ERR command is larger than the item limit allows");
+            reply::error(out.bytes, TOO_LARGE_COMMAND);
             return Ok(Flow::Next);
         }
         Call::Refused(refusal) => {
@@ -248,8 +252,6 @@ fn wrong_number(name: &str) -> Stop {
 
 /// The error of a name that is not in the table.
 fn unknown(command: Command<'_>) -> Stop {
-    /// So much of the name, and so much of its words, is said.
-    const SHOWN_BYTES_MAX: usize = 128;
     let mut words = command.words();
     let mut text = b"ERR unknown command '".to_vec();
     text.extend(shown(words.next().unwrap_or_default(), SHOWN_BYTES_MAX));
@@ -264,15 +266,23 @@ fn unknown(command: Command<'_>) -> Stop {
         text.extend(shown(word, SHOWN_BYTES_MAX - said));
         text.extend_from_slice(b"' ");
     }
-    String::from_utf8_lossy(&text).into_owned().into()
+    Stop::Error(Cow::Owned(text))
 }
 
 /// The error of a subcommand that there is not.
 fn unknown_subcommand(name: &str, subcommand: &[u8]) -> Stop {
     let mut text = b"ERR unknown subcommand '".to_vec();
-    text.extend(shown(subcommand, 128));
-    let text = String::from_utf8_lossy(&text).into_owned();
-    format!("{text}'. Try {} HELP.", name.to_ascii_uppercase()).into()
+    text.extend(shown(subcommand, SHOWN_BYTES_MAX));
+    text.extend_from_slice(format!("'. Try {} HELP.", name.to_ascii_uppercase()).as_bytes());
+    Stop::Error(Cow::Owned(text))
+}
+
+/// The error of a word that is none of those that are known: what is said of it, around it.
+fn unknown_word(before: &str, word: &[u8], after: &str) -> Stop {
+    let mut text = before.as_bytes().to_vec();
+    text.extend(shown(word, word.len()));
+    text.extend_from_slice(after.as_bytes());
+    Stop::Error(Cow::Owned(text))
 }
 
 /// A word as an error shows it: like a string of C's, and without what would end the line.

@@ -17,6 +17,7 @@ mod generate;
 mod hostile;
 mod normal;
 mod proxy;
+mod redis;
 mod report;
 mod server;
 mod stats;
@@ -104,6 +105,7 @@ const PARTS: &[Part] = &[
     ("cuts", |bench| bench.compare(differential::cuts)),
     ("pipelined", |bench| bench.compare(differential::pipelined)),
     ("random", |bench| bench.compare(generate::sequences)),
+    ("redis-random", redis::random),
     ("stats", stats::check),
     ("dumps", dumps::check),
     ("memccapable", clients::memccapable),

@@ -4,7 +4,8 @@ use protocol::resp::number::integer;
 use protocol::resp::{Version, reply};
 
 use super::{
-    Done, Ended, NOT_AN_INTEGER, SYNTAX, Stop, Task, info, unknown_subcommand, wrong_number,
+    Done, Ended, NOT_AN_INTEGER, SYNTAX, Stop, Task, info, unknown_subcommand, unknown_word,
+    wrong_number,
 };
 use crate::output::Output;
 
@@ -103,8 +104,7 @@ pub(super) fn hello(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_
         } else if word.eq_ignore_ascii_case(b"setname") && left >= 1 {
             name = Some(checked(task.word(), "Client names")?);
         } else {
-            let word = String::from_utf8_lossy(word).replace(['\r', '\n'], " ");
-            return Err(format!("ERR Syntax error in HELLO option '{word}'").into());
+            return Err(unknown_word("ERR Syntax error in HELLO option '", word, "'"));
         }
     }
     if let Some(name) = name {
@@ -186,10 +186,7 @@ fn set_library(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) ->
     let number = [b"lib-name", &b"lib-ver"[..]]
         .iter()
         .position(|name| option.eq_ignore_ascii_case(name))
-        .ok_or_else(|| {
-            let option = String::from_utf8_lossy(option).replace(['\r', '\n'], " ");
-            Stop::from(format!("ERR Unrecognized option '{option}'"))
-        })?;
+        .ok_or_else(|| unknown_word("ERR Unrecognized option '", option, "'"))?;
     let name = String::from_utf8_lossy(option).into_owned();
     task.client.library[number] = checked(value, &name)?.to_vec();
     reply::simple(out.bytes, "OK");

@@ -14,6 +14,13 @@ pub fn now_ms(session: &Session<'_>) -> i64 {
     (i64::from(session.now()) + 1) * SECOND_MS
 }
 
+/// The deadline so many milliseconds from now on; none if there is no such number. What is not
+/// ahead is over.
+pub fn from_now(ms: i64, session: &Session<'_>) -> Option<i64> {
+    let begun_ms = if ms > 0 { 0 } else { SECOND_MS };
+    ms.checked_add(now_ms(session) - begun_ms)
+}
+
 /// The engine's expiry for a deadline in milliseconds of Unix time.
 pub fn expiry_at(unix_ms: i64, session: &Session<'_>) -> Expiry {
     let unix_s = unix_ms.saturating_add(SECOND_MS - 1).div_euclid(SECOND_MS);
@@ -49,6 +56,11 @@ mod tests {
         for past in [i64::MIN, -1, 0, 1, i64::from(now_s) * SECOND_MS] {
             assert_eq!(expiry_at(past, &session), Expiry::PAST, "{past}");
         }
+        for (ms, is_past) in [(i64::MIN, true), (-1, true), (0, true), (1, false)] {
+            let at = from_now(ms, &session).expect("there is such a number");
+            assert_eq!(expiry_at(at, &session) == Expiry::PAST, is_past, "{ms}");
+        }
+        assert_eq!(from_now(i64::MAX, &session), None);
         assert_eq!(expiry_at(i64::MAX, &session), Expiry(u32::MAX));
         assert_eq!(unix_ms(Expiry::NEVER), None);
     }

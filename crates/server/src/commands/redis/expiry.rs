@@ -5,7 +5,7 @@ use protocol::resp::number::integer;
 use protocol::resp::reply;
 
 use super::deadline::{self, SECOND_MS};
-use super::{Done, Ended, NOT_AN_INTEGER, Stop, Task};
+use super::{Done, Ended, NOT_AN_INTEGER, Stop, Task, unknown_word};
 use crate::output::Output;
 
 /// How a client says when something ends.
@@ -37,8 +37,10 @@ impl Span {
     /// The point in milliseconds of Unix time; none if that is no number of 64 bits.
     fn unix_ms(self, amount: i64, task: &Task<'_, '_, '_, '_, '_>) -> Option<i64> {
         let ms = amount.checked_mul(self.unit_ms)?;
-        let base_ms = if self.is_relative { deadline::now_ms(task.session) } else { 0 };
-        ms.checked_add(base_ms)
+        match self.is_relative {
+            true => deadline::from_now(ms, task.session),
+            false => Some(ms),
+        }
     }
 }
 
@@ -84,10 +86,7 @@ impl Conditions {
                 b"xx" => &mut conditions.is_present,
                 b"gt" => &mut conditions.is_later,
                 b"lt" => &mut conditions.is_earlier,
-                _ => {
-                    let word = String::from_utf8_lossy(word).replace(['\r', '\n'], " ");
-                    return Err(format!("ERR Unsupported option {word}").into());
-                }
+                _ => return Err(unknown_word("ERR Unsupported option ", word, "")),
             };
             *flag = true;
         }

@@ -45,7 +45,9 @@ impl<'b> How<'b> {
                 cost = Some(task.words.next().ok_or(SYNTAX)?);
             } else {
                 let span = Span::of_option(word).ok_or(SYNTAX)?;
-                if how.deadline.is_some() || how.keeps_expiry {
+                // Said twice in the same unit, the last one counts.
+                let is_other = how.deadline.is_some_and(|before| before.span != span);
+                if is_other || how.keeps_expiry {
                     return Err(SYNTAX.into());
                 }
                 how.deadline = Some(Deadline { span, amount: task.words.next().ok_or(SYNTAX)? });

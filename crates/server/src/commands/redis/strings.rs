@@ -165,7 +165,7 @@ pub(super) fn getex<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_
 fn getex_change<'b>(
     task: &mut Task<'_, '_, 'b, '_, '_>,
 ) -> Result<Option<Option<Deadline<'b>>>, Stop> {
-    let mut change = None;
+    let mut change: Option<Option<Deadline<'b>>> = None;
     while let Some(word) = task.words.next() {
         let next = if word.eq_ignore_ascii_case(b"persist") {
             None
@@ -173,9 +173,12 @@ fn getex_change<'b>(
             let span = Span::of_option(word).ok_or(SYNTAX)?;
             Some(Deadline { span, amount: task.words.next().ok_or(SYNTAX)? })
         };
-        if change.replace(next).is_some() {
+        let span = |deadline: Option<Deadline<'b>>| deadline.map(|deadline| deadline.span);
+        // Said twice in the same unit, the last one counts.
+        if change.is_some_and(|before| span(before) != span(next)) {
             return Err(SYNTAX.into());
         }
+        change = Some(next);
     }
     Ok(change)
 }

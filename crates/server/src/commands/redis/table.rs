@@ -148,58 +148,112 @@ macro_rules! entries {
 /// The commands.
 #[rustfmt::skip]
 pub const TABLE: &[Entry] = entries! {
-    "get" 2 READ ONE "string" "1.0.0" strings::get, "Returns the value of a key.";
-    "set" -3 WRITE_SLOW ONE "string" "1.0.0" set::set, "Stores a value, with conditions and an expiry if asked for.";
-    "mget" -2 READ ALL "string" "1.0.0" strings::mget, "Returns the values of several keys.";
-    "del" -2 CHANGE_SLOW ALL "generic" "1.0.0" keys::del, "Removes keys.";
-    "incr" 2 WRITE ONE "string" "1.0.0" counters::incr, "Adds one to a whole number.";
-    "expire" -3 CHANGE ONE "generic" "1.0.0" expiry::expire, "Lets a key end after seconds.";
-    "ttl" 2 READ ONE "generic" "1.0.0" expiry::ttl, "Returns the seconds that a key still has.";
-    "exists" -2 READ ALL "generic" "1.0.0" keys::exists, "Counts how many of the keys are there.";
-    "setex" 4 WRITE_SLOW ONE "string" "2.0.0" set::setex, "Stores a value that ends after seconds.";
-    "ping" -1 LINK NONE "connection" "1.0.0" connection::ping, "Returns PONG, or what it is given.";
-    "append" 3 WRITE ONE "string" "2.0.0" ranges::append, "Adds to the end of a value.";
-    "decr" 2 WRITE ONE "string" "1.0.0" counters::decr, "Subtracts one from a whole number.";
-    "decrby" 3 WRITE ONE "string" "1.0.0" counters::decrby, "Subtracts from a whole number.";
-    "expireat" -3 CHANGE ONE "generic" "1.2.0" expiry::expireat, "Lets a key end at a second of Unix time.";
-    "expiretime" 2 READ ONE "generic" "7.0.0" expiry::expiretime, "Returns the second of Unix time at which a key ends.";
-    "getdel" 2 CHANGE ONE "string" "6.2.0" strings::getdel, "Returns the value of a key and removes it.";
-    "getex" -2 CHANGE ONE "string" "6.2.0" strings::getex, "Returns the value of a key and changes its expiry.";
-    "getrange" 4 READ_SLOW ONE "string" "2.4.0" ranges::getrange, "Returns a part of a value.";
-    "getset" 3 WRITE ONE "string" "1.0.0" set::getset, "Stores a value and returns the one before.";
-    "incrby" 3 WRITE ONE "string" "1.0.0" counters::incrby, "Adds to a whole number.";
-    "incrbyfloat" 3 WRITE ONE "string" "2.6.0" counters::incrbyfloat, "Adds to a decimal number.";
-    "mset" -3 WRITE_SLOW PAIRS "string" "1.0.1" set::mset, "Stores several values.";
-    "msetnx" -3 WRITE_SLOW PAIRS "string" "1.0.1" set::msetnx, "Stores several values if none of the keys is there.";
-    "persist" 2 CHANGE ONE "generic" "2.2.0" expiry::persist, "Takes a key's expiry away.";
-    "pexpire" -3 CHANGE ONE "generic" "2.6.0" expiry::pexpire, "Lets a key end after milliseconds.";
-    "pexpireat" -3 CHANGE ONE "generic" "2.6.0" expiry::pexpireat, "Lets a key end at a millisecond of Unix time.";
-    "pexpiretime" 2 READ ONE "generic" "7.0.0" expiry::pexpiretime, "Returns the millisecond of Unix time at which a key ends.";
-    "psetex" 4 WRITE_SLOW ONE "string" "2.6.0" set::psetex, "Stores a value that ends after milliseconds.";
-    "pttl" 2 READ ONE "generic" "2.6.0" expiry::pttl, "Returns the milliseconds that a key still has.";
-    "setnx" 3 WRITE ONE "string" "1.0.0" set::setnx, "Stores a value if the key is not there.";
-    "setrange" 4 WRITE_SLOW ONE "string" "2.2.0" ranges::setrange, "Writes over a part of a value.";
-    "strlen" 2 READ ONE "string" "2.2.0" strings::strlen, "Returns the length of a value.";
-    "substr" 4 READ_SLOW ONE "string" "1.0.0" ranges::getrange, "Returns a part of a value.";
-    "touch" -2 READ ALL "generic" "3.2.1" keys::touch, "Counts as an access to keys.";
-    "type" 2 READ ONE "generic" "1.0.0" keys::kind, "Returns string, or none.";
-    "unlink" -2 CHANGE ALL "generic" "4.0.0" keys::del, "Removes keys.";
-    "dbsize" 1 READ NONE "server" "1.0.0" keys::dbsize, "Counts the keys.";
-    "flushall" -1 CHANGE_SLOW NONE "server" "1.0.0" keys::flush, "Removes everything, of memcached's clients too.";
-    "flushdb" -1 CHANGE_SLOW NONE "server" "1.0.0" keys::flush, "Removes everything, of memcached's clients too.";
-    "randomkey" 1 READ_SLOW NONE "generic" "1.0.0" scan::randomkey, "Returns some key.";
-    "scan" -2 READ_SLOW NONE "generic" "2.8.0" scan::scan, "Lists keys, a part at a time.";
-    "auth" -2 LINK NONE "connection" "1.0.0" connection::auth, "Says who the client is.";
-    "client" -2 SERVER NONE "connection" "2.4.0" connection::client, "ID, INFO, GETNAME, SETNAME, SETINFO, NO-EVICT.";
-    "echo" 2 LINK NONE "connection" "1.0.0" connection::echo, "Returns what it is given.";
-    "hello" -1 LINK NONE "connection" "6.0.0" connection::hello, "Chooses the version of the protocol.";
-    "quit" -1 LINK NONE "connection" "1.0.0" connection::quit, "Closes the connection.";
-    "reset" 1 LINK NONE "connection" "6.2.0" connection::reset, "Forgets what the client has said of itself.";
-    "select" 2 LINK NONE "connection" "1.0.0" connection::select, "Accepts database 0.";
-    "command" -1 SERVER NONE "server" "2.8.13" introspection::command, "Describes the commands.";
-    "config" -2 ADMIN NONE "server" "2.0.0" config::config, "GET, RESETSTAT.";
-    "info" -1 SERVER NONE "server" "1.0.0" info::info, "Statistics under Redis' names.";
-    "time" 1 LINK NONE "server" "2.6.0" keys::time, "Returns the server's Unix time.";
-    "post" -1 LINK NONE "server" "" connection::quit_silently, "Closes the connection: the client speaks HTTP.";
-    "host:" -1 LINK NONE "server" "" connection::quit_silently, "Closes the connection: the client speaks HTTP.";
+    "get" 2 READ ONE "string" "1.0.0" strings::get,
+        "Returns the value of a key.";
+    "set" -3 WRITE_SLOW ONE "string" "1.0.0" set::set,
+        "Stores a value, with conditions and an expiry if asked for.";
+    "mget" -2 READ ALL "string" "1.0.0" strings::mget,
+        "Returns the values of several keys.";
+    "del" -2 CHANGE_SLOW ALL "generic" "1.0.0" keys::del,
+        "Removes keys.";
+    "incr" 2 WRITE ONE "string" "1.0.0" counters::incr,
+        "Adds one to a whole number.";
+    "expire" -3 CHANGE ONE "generic" "1.0.0" expiry::expire,
+        "Lets a key end after seconds.";
+    "ttl" 2 READ ONE "generic" "1.0.0" expiry::ttl,
+        "Returns the seconds that a key still has.";
+    "exists" -2 READ ALL "generic" "1.0.0" keys::exists,
+        "Counts how many of the keys are there.";
+    "setex" 4 WRITE_SLOW ONE "string" "2.0.0" set::setex,
+        "Stores a value that ends after seconds.";
+    "ping" -1 LINK NONE "connection" "1.0.0" connection::ping,
+        "Returns PONG, or what it is given.";
+    "append" 3 WRITE ONE "string" "2.0.0" ranges::append,
+        "Adds to the end of a value.";
+    "decr" 2 WRITE ONE "string" "1.0.0" counters::decr,
+        "Subtracts one from a whole number.";
+    "decrby" 3 WRITE ONE "string" "1.0.0" counters::decrby,
+        "Subtracts from a whole number.";
+    "expireat" -3 CHANGE ONE "generic" "1.2.0" expiry::expireat,
+        "Lets a key end at a second of Unix time.";
+    "expiretime" 2 READ ONE "generic" "7.0.0" expiry::expiretime,
+        "Returns the second of Unix time at which a key ends.";
+    "getdel" 2 CHANGE ONE "string" "6.2.0" strings::getdel,
+        "Returns the value of a key and removes it.";
+    "getex" -2 CHANGE ONE "string" "6.2.0" strings::getex,
+        "Returns the value of a key and changes its expiry.";
+    "getrange" 4 READ_SLOW ONE "string" "2.4.0" ranges::getrange,
+        "Returns a part of a value.";
+    "getset" 3 WRITE ONE "string" "1.0.0" set::getset,
+        "Stores a value and returns the one before.";
+    "incrby" 3 WRITE ONE "string" "1.0.0" counters::incrby,
+        "Adds to a whole number.";
+    "incrbyfloat" 3 WRITE ONE "string" "2.6.0" counters::incrbyfloat,
+        "Adds to a decimal number.";
+    "mset" -3 WRITE_SLOW PAIRS "string" "1.0.1" set::mset,
+        "Stores several values.";
+    "msetnx" -3 WRITE_SLOW PAIRS "string" "1.0.1" set::msetnx,
+        "Stores several values if none of the keys is there.";
+    "persist" 2 CHANGE ONE "generic" "2.2.0" expiry::persist,
+        "Takes a key's expiry away.";
+    "pexpire" -3 CHANGE ONE "generic" "2.6.0" expiry::pexpire,
+        "Lets a key end after milliseconds.";
+    "pexpireat" -3 CHANGE ONE "generic" "2.6.0" expiry::pexpireat,
+        "Lets a key end at a millisecond of Unix time.";
+    "pexpiretime" 2 READ ONE "generic" "7.0.0" expiry::pexpiretime,
+        "Returns the millisecond of Unix time at which a key ends.";
+    "psetex" 4 WRITE_SLOW ONE "string" "2.6.0" set::psetex,
+        "Stores a value that ends after milliseconds.";
+    "pttl" 2 READ ONE "generic" "2.6.0" expiry::pttl,
+        "Returns the milliseconds that a key still has.";
+    "setnx" 3 WRITE ONE "string" "1.0.0" set::setnx,
+        "Stores a value if the key is not there.";
+    "setrange" 4 WRITE_SLOW ONE "string" "2.2.0" ranges::setrange,
+        "Writes over a part of a value.";
+    "strlen" 2 READ ONE "string" "2.2.0" strings::strlen,
+        "Returns the length of a value.";
+    "substr" 4 READ_SLOW ONE "string" "1.0.0" ranges::getrange,
+        "Returns a part of a value.";
+    "touch" -2 READ ALL "generic" "3.2.1" keys::touch,
+        "Counts as an access to keys.";
+    "type" 2 READ ONE "generic" "1.0.0" keys::kind,
+        "Returns string, or none.";
+    "unlink" -2 CHANGE ALL "generic" "4.0.0" keys::del,
+        "Removes keys.";
+    "dbsize" 1 READ NONE "server" "1.0.0" keys::dbsize,
+        "Counts the keys.";
+    "flushall" -1 CHANGE_SLOW NONE "server" "1.0.0" keys::flush,
+        "Removes everything, of memcached's clients too.";
+    "flushdb" -1 CHANGE_SLOW NONE "server" "1.0.0" keys::flush,
+        "Removes everything, of memcached's clients too.";
+    "randomkey" 1 READ_SLOW NONE "generic" "1.0.0" scan::randomkey,
+        "Returns some key.";
+    "scan" -2 READ_SLOW NONE "generic" "2.8.0" scan::scan,
+        "Lists keys, a part at a time.";
+    "auth" -2 LINK NONE "connection" "1.0.0" connection::auth,
+        "Says who the client is.";
+    "client" -2 SERVER NONE "connection" "2.4.0" connection::client,
+        "ID, INFO, GETNAME, SETNAME, SETINFO, NO-EVICT.";
+    "echo" 2 LINK NONE "connection" "1.0.0" connection::echo,
+        "Returns what it is given.";
+    "hello" -1 LINK NONE "connection" "6.0.0" connection::hello,
+        "Chooses the version of the protocol.";
+    "quit" -1 LINK NONE "connection" "1.0.0" connection::quit,
+        "Closes the connection.";
+    "reset" 1 LINK NONE "connection" "6.2.0" connection::reset,
+        "Forgets what the client has said of itself.";
+    "select" 2 LINK NONE "connection" "1.0.0" connection::select,
+        "Accepts database 0.";
+    "command" -1 SERVER NONE "server" "2.8.13" introspection::command,
+        "Describes the commands.";
+    "config" -2 ADMIN NONE "server" "2.0.0" config::config,
+        "GET, RESETSTAT.";
+    "info" -1 SERVER NONE "server" "1.0.0" info::info,
+        "Statistics under Redis' names.";
+    "time" 1 LINK NONE "server" "2.6.0" keys::time,
+        "Returns the server's Unix time.";
+    "post" -1 LINK NONE "server" "" connection::quit_silently,
+        "Closes the connection: the client speaks HTTP.";
+    "host:" -1 LINK NONE "server" "" connection::quit_silently,
+        "Closes the connection: the client speaks HTTP.";
 };
