@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use larder::{Ahead, Dumped, Hash, Session, Wanted};
 use protocol::parse::LINE_BYTES_MAX;
+use protocol::resp::Scan;
 use protocol::{Dialect, Parsed, Wire, parse_as};
 
 use crate::commands::redis::{self, Client};
@@ -289,12 +290,14 @@ impl<'c> Turner<'c> {
     /// what is there when it has come to the command's end.
     fn read_behind(&mut self, connection: &mut Connection<'c>) -> Result<(), Close> {
         let mut input = mem::take(&mut connection.unread);
-        let wanted = connection.redis.as_ref().map_or(0, |client| client.scan.wanted_bytes());
+        let scan = connection.redis.as_ref().map_or_else(Scan::default, |client| client.scan);
+        let wanted = scan.wanted_bytes();
         let missing = wanted.saturating_sub(input.len());
         let mut is_ended = false;
         // Longer than a header, what is here and not begun to be looked at is whole commands that
         // parked output kept from being executed: they come first.
-        if connection.is_readable && (missing > 0 || input.len() <= READ_BYTES) {
+        let is_begun = scan != Scan::default();
+        if connection.is_readable && (is_begun || input.len() <= READ_BYTES) {
             let start = input.len();
             input.reserve_exact(missing);
             input.resize(start + missing.clamp(READ_BYTES, DIRECT_BYTES_MAX), 0);

@@ -21,7 +21,7 @@ const COUNT_DEFAULT: usize = 10;
 const COUNT_MAX: usize = 1024;
 
 /// Pieces of memory without a key that a call looks at before it returns without one.
-const LOOKS_MAX: usize = 64;
+const LOOKS_MAX: usize = 256;
 
 /// So often RANDOMKEY goes on where it has found nothing: some milliseconds.
 const WALKS_MAX: usize = 16;

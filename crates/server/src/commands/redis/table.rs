@@ -257,3 +257,38 @@ pub const TABLE: &[Entry] = entries! {
     "host:" -1 LINK NONE "server" "" connection::quit_silently,
         "Closes the connection: the client speaks HTTP.";
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table of `docs/redis.md`.
+    fn documented() -> String {
+        let mut text = String::from("| command | group | since | |\n| --- | --- | --- | --- |\n");
+        for entry in TABLE.iter().filter(|entry| !entry.since.is_empty()) {
+            let Entry { group, since, summary, .. } = entry;
+            let name = entry.name.to_uppercase();
+            text.push_str(&format!("| `{name}` | {group} | {since} | {summary} |\n"));
+        }
+        text
+    }
+
+    #[test]
+    fn the_page_about_redis_has_this_table() {
+        let page = include_str!("../../../../../docs/redis.md");
+        let table = documented();
+        assert!(page.contains(&table), "docs/redis.md should have this table:\n{table}");
+    }
+
+    #[test]
+    fn names_are_small_and_stand_once() {
+        for (number, entry) in TABLE.iter().enumerate() {
+            assert_eq!(find(entry.name.to_uppercase().as_bytes()), Some(number), "{}", entry.name);
+            assert_eq!(entry.name, entry.name.to_lowercase());
+            let Keys { first, last, step } = entry.keys;
+            assert!((first == 0) == (step == 0) && (first == 0) == (last == 0), "{}", entry.name);
+            // Whoever has as many words as it must has its first key.
+            assert!(entry.arity.unsigned_abs() as usize > first, "{}", entry.name);
+        }
+    }
+}

@@ -114,7 +114,7 @@ pub fn command(random: &mut Random) -> Command {
     if random.once_in(30) {
         words.push(b"more".to_vec());
     }
-    let is_decimal = words[0].eq_ignore_ascii_case(b"incrbyfloat");
+    let is_decimal = words.get(1).is_some_and(|key| matches!(key.as_slice(), b"f" | b"g"));
     if random.once_in(40) && words.len() > 2 && !is_decimal {
         // A key stays one: the first word behind the name.
         let place = 2 + random.below(words.len() - 2);
