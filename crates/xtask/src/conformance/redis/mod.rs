@@ -1,6 +1,7 @@
 //! Redis' protocol against Debian's redis-server: random sequences of commands, in both versions,
 //! from the suite's seed. What is meant to differ stands in `differs`, with its reason.
 
+pub mod clients;
 mod generate;
 mod replies;
 
