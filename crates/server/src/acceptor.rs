@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use ::io::net::Stream;
 use ::io::poll::{Events, Interest, Poll, Token};
-use protocol::reply;
+use protocol::{Wire, reply, resp};
 
 use crate::connection::{Arrival, Info};
 use crate::listen::Door;
@@ -122,7 +122,11 @@ impl<'c> Acceptor<'c> {
         if connections.current.load(Ordering::Relaxed) >= server.options.connections_max {
             connections.rejected.fetch_add(1, Ordering::Relaxed);
             // The socket is new, so its buffer takes the line; if not, the close says it too.
-            let _ = stream.write(reply::TOO_MANY_CONNECTIONS.as_bytes());
+            let line = match self.doors[number].wire {
+                Some(Wire::Redis) => resp::reply::TOO_MANY_CLIENTS,
+                _ => reply::TOO_MANY_CONNECTIONS,
+            };
+            let _ = stream.write(line.as_bytes());
             return;
         }
         let Door { listener, wire } = &self.doors[number];

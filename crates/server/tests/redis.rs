@@ -159,6 +159,8 @@ fn values_up_to_the_item_limit_come_through_in_pieces() {
         client.send(&request[cut..]);
         client.expect(b"$-1\r\n");
     }
+    // The turn that sent the last answer is over when another has been answered.
+    client.ask("ping\r\n", "+PONG\r\n");
     assert_eq!(server.stat("output_parked_bytes"), 0, "what was kept is given back");
 }
 
@@ -307,6 +309,17 @@ fn what_the_options_forbid_is_refused() {
         assert!(line(&mut client).contains("is not allowed"), "{command}");
     }
     client.ask("get a\r\n", "$1\r\nb\r\n");
+}
+
+#[test]
+fn who_comes_when_there_are_enough_is_told_so() {
+    let (_server, port) = start(&["-c", "2"]);
+    let (mut first, mut second) = (connect(port), connect(port));
+    first.ask("ping\r\n", "+PONG\r\n");
+    second.ask("ping\r\n", "+PONG\r\n");
+    let mut third = connect(port);
+    third.expect(b"-ERR max number of clients reached\r\n");
+    third.expect_end();
 }
 
 #[test]

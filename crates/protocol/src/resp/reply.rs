@@ -13,6 +13,9 @@ pub enum Version {
     Three,
 }
 
+/// There are `-c` connections already.
+pub const TOO_MANY_CLIENTS: &str = "-ERR max number of clients reached\r\n";
+
 /// Appends `+text`.
 #[inline]
 pub fn simple(out: &mut Vec<u8>, text: &str) {

@@ -235,7 +235,6 @@ fn end<'c>(
         Ok(Done::Next) => Flow::Next,
         Ok(Done::Close) => Flow::Close(Close::Normal),
         Err(Stop::Error(text)) => {
-            debug_assert!(client.progress == Progress::default(), "half of a reply was written");
             reply::error(out.bytes, &text);
             Flow::Next
         }

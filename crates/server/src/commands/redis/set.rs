@@ -303,15 +303,9 @@ fn store_pairs(task: &mut Task<'_, '_, '_, '_, '_>, before: usize) -> Result<(),
         if task.session.is_long() {
             return Ok(());
         }
-        match task.store(key, value, &How::default()) {
-            Ok(_) => task.client.progress.keys += 1,
-            // What has been stored stays, as it does for whoever sends the values one by one.
-            Err(Stop::Error(text)) => {
-                task.client.progress = Default::default();
-                return Err(Stop::Error(text));
-            }
-            Err(again) => return Err(again),
-        }
+        // If one is refused, those before it stay, as for whoever sends them one by one.
+        task.store(key, value, &How::default())?;
+        task.client.progress.keys += 1;
     }
     Ok(())
 }
