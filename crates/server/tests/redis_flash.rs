@@ -1,5 +1,5 @@
-//! Redis' commands on items that lie on flash: a command waits for what it needs, is executed again,
-//! and does nothing twice.
+//! Redis' commands on items that lie on flash: a command waits for what it needs, is executed
+//! again, and does nothing twice.
 
 mod common;
 
