@@ -125,6 +125,12 @@ fn a_client_chooses_its_version() {
     client.ask("get none\r\nclient getname\r\n", "$-1\r\n$-1\r\n");
     client.ask("select 0\r\n", "+OK\r\n");
     client.ask("select 1\r\n", "-ERR DB index is out of range\r\n");
+    let (name, longer) = ("n".repeat(1024), "n".repeat(1025));
+    client.ask(&format!("client setname {name}\r\n"), "+OK\r\n");
+    client.ask(
+        &format!("client setname {longer}\r\n"),
+        "-ERR Client names cannot be longer than 1024 bytes here\r\n",
+    );
     let (mut other, mut ids) = (connect(port), Vec::new());
     for client in [&mut client, &mut other] {
         client.send(b"client id\r\n");
@@ -309,6 +315,22 @@ fn what_the_options_forbid_is_refused() {
         assert!(line(&mut client).contains("is not allowed"), "{command}");
     }
     client.ask("get a\r\n", "$1\r\nb\r\n");
+}
+
+#[test]
+fn there_is_one_port_for_each_address_and_one_beside_a_unix_socket() {
+    let (server, port) = start(&["-l", "127.0.0.1,127.0.0.1:0"]);
+    connect(port).ask("ping\r\n", "+PONG\r\n");
+    server.connect().ask("mn\r\n", "MN\r\n");
+    let folder = tempfile::TempDir::new().expect("a folder");
+    let path = folder.path().join("socket");
+    let (_server, port) = start(&["-s", path.to_str().expect("text")]);
+    connect(port).ask("ping\r\n", "+PONG\r\n");
+    let stream = std::os::unix::net::UnixStream::connect(&path).expect("it accepts");
+    let mut text = Client { stream };
+    text.ask("get a\r\n", "END\r\n");
+    text.send(b"stats settings\r\n");
+    assert!(text.read_to("END\r\n").contains("STAT tcpport 0\r\n"));
 }
 
 #[test]

@@ -12,6 +12,9 @@ use crate::output::Output;
 /// The one user that there is, who needs no password.
 const USER: &[u8] = b"default";
 
+/// The longest name that is kept of a client.
+const NAME_BYTES_MAX: usize = 1 << 10;
+
 const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the \
                            default user. Are you sure your configuration is correct?";
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
@@ -136,8 +139,12 @@ fn greet(task: &Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) {
     reply::array(out.bytes, 0);
 }
 
-/// A name that a client gives to itself: letters that show, without spaces.
+/// A name that a client gives to itself: letters that show, without spaces, and not so many that
+/// names would fill the memory.
 fn checked<'b>(name: &'b [u8], what: &str) -> Result<&'b [u8], Stop> {
+    if name.len() > NAME_BYTES_MAX {
+        return Err(format!("ERR {what} cannot be longer than {NAME_BYTES_MAX} bytes here").into());
+    }
     if name.iter().all(u8::is_ascii_graphic) {
         return Ok(name);
     }

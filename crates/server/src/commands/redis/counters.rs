@@ -80,8 +80,8 @@ pub(super) fn incrbyfloat(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<
     let by = task.word();
     let mut sum = String::new();
     let found = task.amend(key, |old, room| {
-        let before = old.map_or_else(|| b"0".to_vec(), |item| item.to_vec());
-        let before = decimal::read(&before).ok_or(NOT_A_NUMBER)?;
+        let before = old.map_or(Some(&b"0"[..]), Item::contiguous);
+        let before = before.and_then(decimal::read).ok_or(NOT_A_NUMBER)?;
         let by = decimal::read(by).ok_or(NOT_A_NUMBER)?;
         sum = decimal::sum(before, by).ok_or("ERR increment would produce NaN or Infinity")?;
         room.extend_from_slice(sum.as_bytes());
