@@ -40,9 +40,9 @@ pub(crate) struct Marks {
 
 impl Marks {
     /// Another value, that nobody has fetched: only its key's recency is kept.
-    const NEW: Self = Self { kept: RECENT, added: 0 };
+    pub(crate) const NEW: Self = Self { kept: RECENT, added: 0 };
     /// The same value.
-    const ALL: Self = Self { kept: FETCHED | RECENT | SENT | STALE, added: 0 };
+    pub(crate) const ALL: Self = Self { kept: FETCHED | RECENT | SENT | STALE, added: 0 };
     /// To be recomputed, by whoever gets a new win token.
     const STALE: Self = Self { kept: FETCHED | RECENT, added: STALE };
 }
@@ -92,10 +92,7 @@ impl<'c> Session<'c> {
                 Numbering::Same => self.cache.full_sequence(seen.sequence),
             };
             // After the number was taken: a flush that is not noticed here has a higher one.
-            let unchanged = (expiry_of(old), old.sequence()) == (seen.expiry, seen.sequence)
-                && self.cache.moment.flush.is_unchanged_since(seen.flushes)
-                && !self.cache.is_gone(old);
-            if !unchanged {
+            if !self.is_as_seen(seen) {
                 return (Fate::Keep, None);
             }
             let mark_bits = old.mark().load(Ordering::Relaxed) & marks.kept | marks.added;
@@ -104,6 +101,16 @@ impl<'c> Session<'c> {
             (Fate::Publish { draft, sequence: sequence as u32, mark_bits }, Some(cas))
         });
         entered.flatten()
+    }
+
+    /// Whether nothing has happened to an item since it was seen. To be asked under the lock of its
+    /// index table.
+    #[inline]
+    pub(crate) fn is_as_seen(&self, seen: &Seen<'_>) -> bool {
+        let item = seen.found.item;
+        (expiry_of(item), item.sequence()) == (seen.expiry, seen.sequence)
+            && self.cache.moment.flush.is_unchanged_since(seen.flushes)
+            && !self.cache.is_gone(item)
     }
 
     /// Adds the draft's value behind or before the one that is there. `store.condition` is
@@ -300,14 +307,7 @@ impl<'c> Session<'c> {
                 if is_gone || self.cache.is_over(expiry) {
                     return (Fate::Remove, !is_gone);
                 }
-                if expiry_of(item) == expiry {
-                    return (Fate::Keep, true);
-                }
-                let has_room = expiry.early_ms == 0 && item.set_expiry(expiry.second);
-                if has_room {
-                    self.cache.hot.note_expiry(seen.found.place(), expiry.second);
-                }
-                (Fate::Keep, has_room)
+                (Fate::Keep, self.put_expiry(&seen, expiry))
             });
             if touched == Some(true) {
                 return Ok(Some(seen.found));
@@ -321,7 +321,21 @@ impl<'c> Session<'c> {
         }
     }
 
-    fn copy_with(
+    /// Gives an item another expiry where it lies, if it has room for that one. Under the lock of
+    /// its index table.
+    pub(crate) fn put_expiry(&self, seen: &Seen<'_>, expiry: Expiry) -> bool {
+        let item = seen.found.item;
+        if expiry_of(item) == expiry {
+            return true;
+        }
+        let has_room = expiry.early_ms == 0 && item.set_expiry(expiry.second);
+        if has_room {
+            self.cache.hot.note_expiry(seen.found.place(), expiry.second);
+        }
+        has_room
+    }
+
+    pub(crate) fn copy_with(
         &self,
         key: &[u8],
         hash: Hash,

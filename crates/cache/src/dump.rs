@@ -20,6 +20,51 @@ pub struct DumpCursor {
     flash: ::flash::Walk,
 }
 
+/// Bits of a cursor's number for the chunk within a slab: more than there ever are.
+const CHUNK_BITS: u32 = 24;
+/// Low bits of a cursor's number that say which tier it is in.
+const STAGE_BITS: u32 = 2;
+const STAGE_HOT: u64 = 1;
+const STAGE_BELOW: u64 = 2;
+/// Low bits of a hash that a cursor's number does without: no leaf is that deep, and the number
+/// stays exact in a client that keeps it as a binary one of 64 bits.
+const HASH_BITS_LOST: u32 = 14;
+
+impl DumpCursor {
+    /// A place in a listing of what is in memory, from its number; 0 is the beginning. None if no
+    /// listing comes by there.
+    pub fn from_number(number: u64) -> Option<Self> {
+        let place = number >> STAGE_BITS;
+        match number & ((1 << STAGE_BITS) - 1) {
+            0 if number == 0 => Some(Self::default()),
+            STAGE_HOT => {
+                let slab = u32::try_from(place >> CHUNK_BITS).ok()?;
+                let chunk = (place & ((1 << CHUNK_BITS) - 1)) as u32;
+                Some(Self { hot: Cursor::at(slab, chunk), ..Self::default() })
+            }
+            STAGE_BELOW if place.leading_zeros() >= HASH_BITS_LOST => {
+                let below = compressed::Cursor::at(place << HASH_BITS_LOST);
+                Some(Self { stage: Stage::Below, below, ..Self::default() })
+            }
+            _ => None,
+        }
+    }
+
+    /// Its number, never 0; none when all that is in memory has been listed. What is on flash has
+    /// no such places.
+    pub fn number(&self) -> Option<u64> {
+        match self.stage {
+            Stage::Hot => {
+                let (slab, chunk) = self.hot.place();
+                let place = u64::from(slab) << CHUNK_BITS | u64::from(chunk);
+                Some(place << STAGE_BITS | STAGE_HOT)
+            }
+            Stage::Below => Some(self.below.hash() >> HASH_BITS_LOST << STAGE_BITS | STAGE_BELOW),
+            Stage::Flash => None,
+        }
+    }
+}
+
 /// Which tier is listed: one after the other.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Stage {
@@ -41,6 +86,13 @@ pub enum Dumped {
 }
 
 impl Session<'_> {
+    /// A place in a listing, within memory that is in use: which, is up to `random`.
+    pub fn cursor_anywhere(&self, random: u64) -> DumpCursor {
+        let slabs = (self.cache.arena.used_slabs() as u64).max(1);
+        let slab = u32::try_from(random % slabs).unwrap_or(0);
+        DumpCursor { hot: Cursor::at(slab, 0), ..DumpCursor::default() }
+    }
+
     /// Visits the items in the next `chunks_max` chunks of memory, or about as many in the tiers
     /// below. Items stored or moved while a listing goes on may be missed or come twice.
     pub fn dump(

@@ -23,6 +23,18 @@ pub struct Cursor {
     hash: u64,
 }
 
+impl Cursor {
+    /// At the leaf that a hash belongs to.
+    pub fn at(hash: u64) -> Self {
+        Self { hash }
+    }
+
+    /// The first hash of the leaf that comes next.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+}
+
 impl Zone {
     /// Trains a dictionary if that is due, and frees those that are not used any more. Returns
     /// whether it has trained one, used or not: that takes many times its bytes of the heap, for a

@@ -565,3 +565,15 @@ pub struct Cursor {
     slab: u32,
     chunk: u32,
 }
+
+impl Cursor {
+    /// At a chunk of a slab. Where there is no such chunk, the walk goes on with the next there is.
+    pub fn at(slab: u32, chunk: u32) -> Self {
+        Self { slab, chunk }
+    }
+
+    /// The slab and the chunk in it that come next.
+    pub fn place(&self) -> (u32, u32) {
+        (self.slab, self.chunk)
+    }
+}

@@ -1,4 +1,5 @@
-//! memcached's text, meta and binary protocols: bytes to requests, outcomes to bytes.
+//! Protocols: bytes to requests, outcomes to bytes. memcached's text and meta commands are
+//! [`Request`]s, those of its binary protocol are in [`binary`], and Redis's in [`resp`].
 //!
 //! The crate knows neither sockets nor the cache. [`parse()`] looks at the bytes of one connection
 //! and says what stands at their front; [`reply`] writes answers behind one another into a buffer.
@@ -13,6 +14,7 @@ pub mod parse;
 mod refusal;
 pub mod reply;
 pub mod request;
+pub mod resp;
 mod wire;
 
 pub use expiry::Expiry;

@@ -7,6 +7,8 @@ pub enum Wire {
     Text,
     /// memcached's binary protocol.
     Binary,
+    /// Redis' protocol, in either version, which has a port of its own.
+    Redis,
 }
 
 /// The first byte of a request in the binary protocol. No line of text begins with it.
@@ -21,7 +23,7 @@ impl Wire {
     /// How many bytes stand behind a value.
     pub fn tail_bytes(self) -> usize {
         match self {
-            Wire::Text => 2,
+            Wire::Text | Wire::Redis => 2,
             Wire::Binary => 0,
         }
     }

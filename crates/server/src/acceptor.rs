@@ -11,11 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ::io::net::{Listener, Stream};
+use ::io::net::Stream;
 use ::io::poll::{Events, Interest, Poll, Token};
-use protocol::reply;
+use protocol::{Wire, reply, resp};
 
 use crate::connection::{Arrival, Info};
+use crate::listen::Door;
 use crate::server::Server;
 
 /// The waker's place among the tokens; listeners have the numbers from 0 on.
@@ -27,7 +28,7 @@ const RETRY: Duration = Duration::from_millis(10);
 /// The thread's state.
 pub struct Acceptor<'c> {
     server: &'c Server,
-    listeners: Vec<Listener>,
+    doors: Vec<Door>,
     poll: Poll,
     next_worker: usize,
 }
@@ -43,12 +44,12 @@ enum Halt {
 }
 
 impl<'c> Acceptor<'c> {
-    /// Accepts from `listeners`, woken through `poll`.
-    pub fn new(server: &'c Server, mut listeners: Vec<Listener>, poll: Poll) -> Result<Self> {
-        for (number, listener) in listeners.iter_mut().enumerate() {
-            poll.registry().register(listener, Token(number), Interest::READABLE)?;
+    /// Accepts at `doors`, woken through `poll`.
+    pub fn new(server: &'c Server, mut doors: Vec<Door>, poll: Poll) -> Result<Self> {
+        for (number, door) in doors.iter_mut().enumerate() {
+            poll.registry().register(&mut door.listener, Token(number), Interest::READABLE)?;
         }
-        Ok(Self { server, listeners, poll, next_worker: 0 })
+        Ok(Self { server, doors, poll, next_worker: 0 })
     }
 
     /// Accepts until the server stops.
@@ -61,7 +62,7 @@ impl<'c> Acceptor<'c> {
             }
             // Events are edges, and a pause may have swallowed some: every listener is asked.
             timeout = None;
-            for number in 0..self.listeners.len() {
+            for number in 0..self.doors.len() {
                 if matches!(self.accept_all(number), Halt::Failure) {
                     timeout = Some(RETRY);
                 }
@@ -75,7 +76,7 @@ impl<'c> Acceptor<'c> {
             if self.must_pause() {
                 return Halt::Limit;
             }
-            match self.listeners[number].accept() {
+            match self.doors[number].listener.accept() {
                 Ok(stream) => self.admit(stream, number),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Halt::Nobody,
                 Err(error)
@@ -121,17 +122,21 @@ impl<'c> Acceptor<'c> {
         if connections.current.load(Ordering::Relaxed) >= server.live.connections_max() {
             connections.rejected.fetch_add(1, Ordering::Relaxed);
             // The socket is new, so its buffer takes the line; if not, the close says it too.
-            let _ = stream.write(reply::TOO_MANY_CONNECTIONS.as_bytes());
+            let line = match self.doors[number].wire {
+                Some(Wire::Redis) => resp::reply::TOO_MANY_CLIENTS,
+                _ => reply::TOO_MANY_CONNECTIONS,
+            };
+            let _ = stream.write(line.as_bytes());
             return;
         }
-        let listener = self.listeners[number].name();
+        let Door { listener, wire } = &self.doors[number];
+        let (listener, wire) = (listener.name(), wire.or(server.options.protocol));
         let address = match stream.peer() {
             Some(peer) => format!("tcp:{peer}"),
             None => listener.clone(),
         };
         let info = Arc::new(Info::new(stream.as_raw_fd(), address, listener, server.now()));
         connections.enter(Arc::clone(&info));
-        let wire = server.options.protocol;
         let worker = self.next_worker;
         self.next_worker = (worker + 1) % server.mailboxes.len();
         server.mailboxes[worker].send(Arrival { stream, info, wire });

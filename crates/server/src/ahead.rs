@@ -138,10 +138,23 @@ impl ReadAhead {
 
 /// What stands where most requests have their key. Only a guess: it is good for a hint.
 fn first_key(input: &[u8]) -> Option<&[u8]> {
-    match Wire::of_first_byte(*input.first()?) {
+    let first = *input.first()?;
+    if first == b'*' {
+        return first_key_of_array(input);
+    }
+    match Wire::of_first_byte(first) {
         Wire::Text => first_key_of_text(input),
         Wire::Binary => first_key_of_binary(input),
+        Wire::Redis => unreachable!("no first byte tells it"),
     }
+}
+
+/// The second word of a command of Redis' protocol: `*2 $3 GET $1 a`, each on a line of its own.
+fn first_key_of_array(input: &[u8]) -> Option<&[u8]> {
+    let mut lines = input.splitn(6, |&byte| byte == b'\n');
+    let key = lines.nth(4)?;
+    lines.next()?;
+    key.strip_suffix(b"\r").filter(|key| !key.is_empty())
 }
 
 fn first_key_of_text(input: &[u8]) -> Option<&[u8]> {
@@ -172,6 +185,8 @@ mod tests {
         for input in without {
             assert_eq!(first_key(input), None);
         }
+        assert_eq!(first_key(b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n"), Some(&b"a"[..]));
+        assert_eq!(first_key(b"*2\r\n$3\r\nGET\r\n$1\r\na"), None);
         let mut binary = b"\x80\0\0\x03\x04\0\0\0".to_vec();
         binary.resize(28, 0);
         binary.extend_from_slice(b"abcd");

@@ -13,6 +13,7 @@ mod meta_arithmetic;
 mod meta_delete;
 mod meta_get;
 mod meta_set;
+pub mod redis;
 mod store;
 mod touch_delete;
 
@@ -187,6 +188,7 @@ pub fn execute<'s, 'c>(
         }
         Action::Login(token) => return Ok(login::text(token, out)),
         Action::Close => return Ok(Flow::Close(Close::Normal)),
+        Action::Redis(_) => unreachable!("a client of Redis' has an executor of its own"),
         Action::Request(Request::Get(get)) => {
             return get::get(context, session, get, &mut step.hash_at, ahead, out);
         }

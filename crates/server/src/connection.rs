@@ -22,6 +22,7 @@ use protocol::Wire;
 use protocol::request::GetContinuation;
 
 use crate::commands::Claim;
+use crate::commands::redis::Client;
 use crate::output::Parked;
 use crate::watch::Log;
 
@@ -183,6 +184,8 @@ pub struct Connection<'c> {
     pub is_known: bool,
     /// How often it said so with a wrong password.
     pub failures: u8,
+    /// What else is known of a client that speaks Redis' protocol.
+    pub redis: Option<Box<Client>>,
     /// What it is in the middle of.
     pub state: State<'c>,
     /// The multiget whose line has not ended.
@@ -212,7 +215,9 @@ pub struct Connection<'c> {
 impl Connection<'_> {
     /// A connection that has just come to its worker. `is_known`: nobody has to say who they are.
     pub fn new(arrival: Arrival, is_known: bool) -> Self {
+        let is_redis = arrival.wire == Some(Wire::Redis);
         Self {
+            redis: is_redis.then(|| Box::new(Client::new(Arc::clone(&arrival.info)))),
             stream: arrival.stream,
             info: arrival.info,
             wire: arrival.wire,

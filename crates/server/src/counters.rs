@@ -72,6 +72,8 @@ counters! {
     cmd_touch,
     /// Meta commands.
     cmd_meta,
+    /// Commands in Redis' protocol.
+    cmd_redis,
     /// Keys found.
     get_hits,
     /// Keys not found.

@@ -4,6 +4,7 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use ::io::net::Listener;
+use protocol::Wire;
 
 use crate::options::Options;
 
@@ -11,29 +12,63 @@ use crate::options::Options;
 /// has to be asked for.
 const HOST_DEFAULT: &str = "127.0.0.1";
 
+/// Where connections come in, and what is spoken there.
+pub struct Door {
+    /// Where.
+    pub listener: Listener,
+    /// The only protocol; none where a connection's first byte decides.
+    pub wire: Option<Wire>,
+}
+
 /// Takes every address that the options name. Nobody can connect yet.
-pub fn bind(options: &Options) -> Result<Vec<Listener>, String> {
+pub fn bind(options: &Options) -> Result<Vec<Door>, String> {
+    let mut doors = Vec::new();
     if let Some(path) = &options.unix_path {
         let listener = Listener::bind_unix(path, options.unix_mode)
             .map_err(|error| format!("cannot listen on {}: {error}", path.display()))?;
-        return Ok(vec![listener]);
+        doors.push(Door { listener, wire: None });
+    } else {
+        bind_tcp(options, None, &mut doors)?;
     }
+    if options.redis_port != 0 {
+        bind_tcp(options, Some(options.redis_port), &mut doors)?;
+    }
+    Ok(doors)
+}
+
+/// Takes the addresses of `-l`: each at its own port for memcached's clients, or all at one for
+/// those of Redis.
+fn bind_tcp(
+    options: &Options,
+    redis_port: Option<u16>,
+    doors: &mut Vec<Door>,
+) -> Result<(), String> {
     let default = [HOST_DEFAULT.to_owned()];
     let names = if options.listen.is_empty() { &default[..] } else { &options.listen };
-    let mut listeners = Vec::new();
+    let mut taken: Vec<SocketAddr> = Vec::new();
     for name in names {
         let failed = |error: io::Error| format!("cannot listen on {name}: {error}");
-        for address in resolve(name, options.port).map_err(failed)? {
-            listeners.push(Listener::bind_tcp(address).map_err(failed)?);
+        for mut address in resolve(name, options.port).map_err(failed)? {
+            if let Some(port) = redis_port {
+                address.set_port(port);
+                // One host with two ports for the others has one for these.
+                if taken.contains(&address) {
+                    continue;
+                }
+            }
+            taken.push(address);
+            let failed = |error: io::Error| format!("cannot listen on {address}: {error}");
+            let listener = Listener::bind_tcp(address).map_err(failed)?;
+            doors.push(Door { listener, wire: redis_port.map(|_| Wire::Redis) });
         }
     }
-    Ok(listeners)
+    Ok(())
 }
 
 /// Lets connections come in.
-pub fn listen(listeners: &[Listener], options: &Options) -> Result<(), String> {
+pub fn listen(doors: &[Door], options: &Options) -> Result<(), String> {
     let backlog = i32::try_from(options.backlog).unwrap_or(i32::MAX);
-    for listener in listeners {
+    for Door { listener, .. } in doors {
         let listening = listener.listen(backlog);
         listening.map_err(|error| format!("cannot listen on {}: {error}", listener.name()))?;
     }

@@ -42,6 +42,8 @@ use crate::top::{self, TopOptions};
 pub struct Options {
     /// TCP port where `listen` names none; 0 lets the kernel choose.
     pub port: u16,
+    /// TCP port for Redis' clients; 0 for none.
+    pub redis_port: u16,
     /// Addresses to listen on, each perhaps with a port; empty means 127.0.0.1.
     pub listen: Vec<String>,
     /// Listen here instead of on TCP.
@@ -143,6 +145,7 @@ impl Default for Options {
     fn default() -> Self {
         let mut options = Self {
             port: 0,
+            redis_port: 0,
             listen: Vec::new(),
             unix_path: None,
             unix_mode: 0,
@@ -218,6 +221,11 @@ impl Options {
         }
         if self.admin_port.is_none() && self.admin_listen != Self::default().admin_listen {
             return Err(UsageError("--admin-listen is for a server with --admin-port".to_owned()));
+        }
+        if self.redis_port != 0 && self.auth_file.is_some() {
+            let text = "--redis-port is not for a server with --auth-file: nobody could say there \
+                        who they are";
+            return Err(UsageError(text.to_owned()));
         }
         self.settle_protocol()
     }
@@ -408,7 +416,8 @@ mod tests {
         for line in ["-Z", "-U 1"] {
             assert!(refused(line).contains("not"), "{line}");
         }
-        assert!(refused("--redis-port 1").contains("not there yet"));
+        assert_eq!((serve("").redis_port, serve("--redis-port 6379").redis_port), (0, 6379));
+        refused("--redis-port 6379 -Y x");
         serve("--policy clock --compressed off -B auto");
         for (line, protocol) in [
             ("", None),

@@ -231,6 +231,8 @@ pub struct Parked {
     written: usize,
     /// Bytes of unexecuted input that the connection keeps meanwhile.
     held_bytes: usize,
+    /// Bytes of a command that has not arrived in full.
+    kept_bytes: usize,
 }
 
 impl Parked {
@@ -264,6 +266,19 @@ impl Parked {
         Ok(())
     }
 
+    /// Counts `bytes` of a command that has not arrived in full, instead of those that it had
+    /// before. Fewer are always allowed.
+    pub fn keep(&mut self, bytes: usize, limit: &ParkedLimit) -> io::Result<()> {
+        let before = std::mem::replace(&mut self.kept_bytes, bytes);
+        if bytes <= before {
+            limit.give_back(before - bytes);
+        } else if !limit.take(bytes - before) {
+            self.kept_bytes = before;
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        Ok(())
+    }
+
     /// Writes what the socket takes.
     pub fn flush(
         &mut self,
@@ -280,10 +295,10 @@ impl Parked {
         Ok(())
     }
 
-    /// Forgets everything, as when the connection closes.
+    /// Forgets the output, as when the connection closes.
     pub fn discard(&mut self, limit: &ParkedLimit) {
         limit.give_back(self.bytes.len() + self.held_bytes);
-        *self = Self::default();
+        *self = Self { kept_bytes: self.kept_bytes, ..Self::default() };
     }
 }
 
@@ -302,5 +317,21 @@ mod tests {
         parked.discard(&limit);
         assert_eq!(limit.bytes(), 0);
         other.park(&[b"x"], &limit).expect("there is room again");
+    }
+
+    #[test]
+    fn what_is_kept_of_commands_counts_once() {
+        let limit = ParkedLimit { bytes: AtomicUsize::new(0), bytes_max: 10 };
+        let mut parked = Parked::default();
+        parked.keep(7, &limit).expect("room");
+        parked.keep(10, &limit).expect("exactly the limit");
+        assert!(parked.keep(11, &limit).is_err());
+        assert_eq!(limit.bytes(), 10);
+        parked.keep(4, &limit).expect("fewer");
+        parked.park(&[b"123456"], &limit).expect("room again");
+        parked.discard(&limit);
+        assert_eq!(limit.bytes(), 4, "output has gone, input has not");
+        parked.keep(0, &limit).expect("fewer");
+        assert_eq!(limit.bytes(), 0);
     }
 }

@@ -16,11 +16,15 @@
 
 mod login;
 mod packets;
+mod redis;
 
 use larder::{Cache, Hash};
 use protocol::parse::tokens::Tokens;
 use protocol::request::{Get, GetContinuation, Key, KeyRoom};
+use protocol::resp::Scan;
 use protocol::{Dialect, Parsed, Request, Wire, binary, parse_as};
+
+use crate::commands::redis::Call;
 
 /// So many keys are fetched ahead and executed under one pin of the cache. Enough to overlap the
 /// memory latency of a core's outstanding misses several times over, and few enough that what the
@@ -68,6 +72,8 @@ pub enum Action<'b> {
     },
     /// Checks a name and a password, with a space between them.
     Login(&'b [u8]),
+    /// Executes a command of Redis'.
+    Redis(Call<'b>),
     /// Answers this to a line that is no request.
     Answer(&'static str),
     /// Closes the connection.
@@ -107,6 +113,8 @@ pub struct Plan<'b> {
     carried: Option<Get<'b>>,
     /// The client has not said who it is, and has to.
     pub is_guarded: bool,
+    /// How far a command of Redis' has been looked at that begins where the plan has come to.
+    scan: Scan,
     /// Bytes beyond the input that belong to a refused request and must be skipped.
     pub swallow_bytes: u64,
 }
@@ -126,7 +134,16 @@ impl<'b> Plan<'b> {
         wire: Wire,
     ) -> Self {
         let place = Place { offset: 0, continuation };
-        Self { input, wire, dialect, place, carried: None, is_guarded: false, swallow_bytes: 0 }
+        Self {
+            input,
+            wire,
+            dialect,
+            place,
+            carried: None,
+            is_guarded: false,
+            scan: Scan::default(),
+            swallow_bytes: 0,
+        }
     }
 
     /// The protocol that the input is in.
@@ -184,6 +201,7 @@ impl<'b> Plan<'b> {
             Wire::Text if self.is_guarded => self.fill_login(steps),
             Wire::Text => self.fill_text(cache, steps, hashes),
             Wire::Binary => self.fill_binary(cache, steps, hashes),
+            Wire::Redis => self.fill_redis(cache, steps, hashes),
         }
     }
 

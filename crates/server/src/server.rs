@@ -194,8 +194,11 @@ impl Connections {
 }
 
 impl Server {
-    /// The first TCP port it listens on.
+    /// The first TCP port that memcached's clients find it at.
     pub fn tcp_port(&self) -> Option<u16> {
+        if self.options.unix_path.is_some() {
+            return None;
+        }
         let address = self.listening.iter().find_map(|name| name.strip_prefix("tcp:"))?;
         address.rsplit_once(':')?.1.parse().ok()
     }

@@ -26,7 +26,6 @@ use std::time::Duration;
 
 use ::io::device::FileDevice;
 use ::io::moment::Stopwatch;
-use ::io::net::Listener;
 use ::io::poll::{Poll, Waker};
 use ::io::{SystemClock, process};
 use larder::{
@@ -39,7 +38,7 @@ use signal_hook::iterator::Signals;
 use crate::acceptor::{self, Acceptor};
 use crate::admin::{self, AdminThread};
 use crate::counters::{CounterSets, Sums};
-use crate::listen;
+use crate::listen::{self, Door};
 use crate::live::Live;
 use crate::memory_file::{Found, MemoryFile};
 use crate::notify::Supervisor;
@@ -68,7 +67,7 @@ pub fn serve(settings: Settings, given: &Given) -> Result<(), String> {
     for warning in &options.warnings {
         eprintln!("larder: {warning}");
     }
-    let listeners = listen::bind(&options)?;
+    let doors = listen::bind(&options)?;
     let admin = admin::bind(&options)?;
     prepare_process(&options)?;
     let memory_file = options.memory_file.as_deref().map(MemoryFile::open).transpose()?;
@@ -77,7 +76,7 @@ pub fn serve(settings: Settings, given: &Given) -> Result<(), String> {
     let accept_poll = Poll::new().map_err(failed)?;
     let head = memory_file.as_ref().map(MemoryFile::head);
     let users = options.auth_file.as_deref().map(Users::load).transpose()?;
-    let mut server = build(options, head, &listeners, &polls, &accept_poll)?;
+    let mut server = build(options, head, &doors, &polls, &accept_poll)?;
     server.users = users;
     thread::scope(|scope| {
         // Ends its thread when it is dropped, however the rest ends.
@@ -87,8 +86,8 @@ pub fn serve(settings: Settings, given: &Given) -> Result<(), String> {
             admin.start(scope)?;
         }
         restore(&server, memory_file.as_ref())?;
-        listen::listen(&listeners, &server.options)?;
-        let acceptor = Acceptor::new(&server, listeners, accept_poll).map_err(failed)?;
+        listen::listen(&doors, &server.options)?;
+        let acceptor = Acceptor::new(&server, doors, accept_poll).map_err(failed)?;
         announce(&server, &admin);
         settle_process(&server.options)?;
         admin.start(scope)?;
@@ -302,7 +301,7 @@ fn settle_process(options: &Options) -> Result<(), String> {
 fn build(
     options: Options,
     memory_file: Option<Option<ImageHead>>,
-    listeners: &[Listener],
+    doors: &[Door],
     polls: &[Poll],
     accept_poll: &Poll,
 ) -> Result<Server, String> {
@@ -340,7 +339,7 @@ fn build(
         phase: PhaseCell::default(),
         samples: Samples::new(if options.admin_port.is_some() { options.threads } else { 0 }),
         started: Stopwatch::start(),
-        listening: listeners.iter().map(Listener::name).collect(),
+        listening: doors.iter().map(|door| door.listener.name()).collect(),
         clock: SystemClock::new(),
         live: Live::new(&options),
         options,

@@ -91,7 +91,8 @@ fn connections(server: &Server, stats: &mut Stats<'_>) {
     }
 }
 
-fn reset(server: &Server) {
+/// Counts from here on.
+pub fn reset(server: &Server) {
     *lock(&server.reset) = server.counters.sum();
     server.connections.total.store(0, Ordering::Relaxed);
     server.connections.rejected.store(0, Ordering::Relaxed);

@@ -21,8 +21,10 @@ use std::sync::Arc;
 use larder::{Ahead, Dumped, Hash, Session, Wanted};
 use protocol::binary::parse::HEAD_BYTES_MAX;
 use protocol::parse::LINE_BYTES_MAX;
+use protocol::resp::Scan;
 use protocol::{Dialect, Parsed, Wire, binary, parse_as};
 
+use crate::commands::redis::{self, Client};
 use crate::commands::{self, Again, Context, Flow};
 use crate::connection::{Close, Connection, Incoming, State};
 use crate::counters::Counters;
@@ -248,6 +250,9 @@ impl<'c, S: Sampling> Turner<'c, S> {
             {
                 self.read_value(connection)?;
             }
+            _ if connection.redis.is_some() && connection.unread.len() > UNREAD_BYTES_MAX => {
+                self.read_behind(connection)?;
+            }
             _ => {
                 let mut buffer = mem::take(&mut self.buffer);
                 let read = self.read(connection, &mut buffer);
@@ -286,6 +291,40 @@ impl<'c, S: Sampling> Turner<'c, S> {
         Ok(())
     }
 
+    /// Reads once behind the part of a long command that is here, without moving that, and executes
+    /// what is there when it has come to the command's end.
+    fn read_behind(&mut self, connection: &mut Connection<'c>) -> Result<(), Close> {
+        let mut input = mem::take(&mut connection.unread);
+        let scan = connection.redis.as_ref().map_or_else(Scan::default, |client| client.scan);
+        let wanted = scan.wanted_bytes();
+        let missing = wanted.saturating_sub(input.len());
+        let mut is_ended = false;
+        // Longer than a header, what is here and not begun to be looked at is whole commands that
+        // parked output kept from being executed: they come first.
+        let is_begun = scan != Scan::default();
+        if connection.is_readable && (is_begun || input.len() <= READ_BYTES) {
+            let start = input.len();
+            input.reserve_exact(missing);
+            input.resize(start + missing.clamp(READ_BYTES, DIRECT_BYTES_MAX), 0);
+            let read = connection.read(&mut input[start..])?;
+            self.counters.bytes_read.add(read.unwrap_or(0) as u64);
+            is_ended = read == Some(0);
+            input.truncate(start + read.unwrap_or(0));
+        }
+        if input.len() >= wanted {
+            let consumed = self.process(connection, &input)?;
+            if connection.parked.is_empty() {
+                self.flush(connection)?;
+            }
+            if consumed > 0 {
+                input.drain(..consumed);
+                input.shrink_to_fit();
+            }
+        }
+        connection.unread = input;
+        self.settle(connection, is_ended)
+    }
+
     /// Executes what was read; returns how many bytes are done with.
     fn execute_read(
         &mut self,
@@ -304,9 +343,15 @@ impl<'c, S: Sampling> Turner<'c, S> {
 
     /// What follows from how much of the replies the socket took.
     fn settle(&self, connection: &mut Connection<'c>, is_ended: bool) -> Result<(), Close> {
-        if !connection.parked.is_empty() {
+        if connection.redis.is_some() {
+            connection.parked.keep(connection.unread.len(), &self.server.parked)?;
+        } else if !connection.parked.is_empty() {
             connection.parked.hold(connection.unread.len(), &self.server.parked)?;
-        } else if connection.fetching > 0 {
+        }
+        if !connection.parked.is_empty() {
+            return Ok(());
+        }
+        if connection.fetching > 0 {
             // The end is read once more when what is missing has come.
             connection.is_hung_up |= is_ended;
         } else if is_ended {
@@ -363,11 +408,17 @@ impl<'c, S: Sampling> Turner<'c, S> {
             return Ok(0);
         };
         let mut plan = Plan::new(input, continuation, self.server.options.dialect(), wire);
+        if let Some(client) = &mut connection.redis {
+            plan.resume(mem::take(&mut client.scan));
+        }
         let mut steps = recycle(mem::take(&mut self.steps));
         let place = self.process_plan(connection, &mut plan, &mut steps);
         self.steps = recycle(steps);
         let place = place?;
         connection.continuation = place.continuation;
+        if let Some(client) = &mut connection.redis {
+            client.scan = plan.scan_at(place);
+        }
         Ok(place.offset)
     }
 
@@ -452,13 +503,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
         let Incoming { line: _, wire, mut draft, tail, tail_bytes } = incoming;
         self.kept.session = None;
         for tries in 1.. {
-            let context = Context {
-                server: self.server,
-                counters: self.counters,
-                worker: self.worker,
-                fd: connection.info.fd,
-                is_patience_over: tries >= SESSIONS_MAX,
-            };
+            let context = self.context(connection, tries);
             let session = self.server.cache.session();
             session.deliver(connection.fetched.drain(..));
             let mut out = Output::new(&mut self.replies);
@@ -480,10 +525,25 @@ impl<'c, S: Sampling> Turner<'c, S> {
         }
     }
 
-    /// Executes a batch under as few sessions as the engine allows.
+    /// Executes a batch.
     fn run<'b>(
         &mut self,
         connection: &mut Connection<'c>,
+        plan: &Plan<'b>,
+        steps: &mut [Step<'b>],
+    ) -> Result<Ran, Close> {
+        // What a command changes of its client is not changed through the connection.
+        let mut client = connection.redis.take();
+        let ran = self.run_for(connection, client.as_deref_mut(), plan, steps);
+        connection.redis = client;
+        ran
+    }
+
+    /// Executes a batch under as few sessions as the engine allows.
+    fn run_for<'b>(
+        &mut self,
+        connection: &mut Connection<'c>,
+        mut client: Option<&mut Client>,
         plan: &Plan<'b>,
         steps: &mut [Step<'b>],
     ) -> Result<Ran, Close> {
@@ -497,19 +557,18 @@ impl<'c, S: Sampling> Turner<'c, S> {
                 session.deliver(connection.fetched.drain(..));
                 self.sampling.resume(connection.serial);
             }
-            let context = Context {
-                server: self.server,
-                counters: self.counters,
-                worker: self.worker,
-                fd: connection.info.fd,
-                is_patience_over: tries >= SESSIONS_MAX,
-            };
+            let context = self.context(connection, tries);
             let mut out = Output::new(&mut self.replies);
             let mut is_over = false;
             while !is_over && next < steps.len() {
                 let step = &mut steps[next];
                 let begun = self.sampling.begin(&step.action, &session, self.counters);
-                let flow = commands::execute(&context, &session, step, &mut ahead, &mut out);
+                let flow = match &mut client {
+                    None => commands::execute(&context, &session, step, &mut ahead, &mut out),
+                    Some(client) => {
+                        redis::execute(&context, &session, client, step, &mut ahead, &mut out)
+                    }
+                };
                 self.sampling.end(begun, &flow, &session, self.counters, connection.serial);
                 is_over = flow.is_err() || session.is_long();
                 let fetches = matches!(flow, Err(Again::Fetch));
@@ -544,12 +603,24 @@ impl<'c, S: Sampling> Turner<'c, S> {
                 break;
             }
             drop(session);
-            tries = if next == before { tries + 1 } else { 0 };
+            let is_stuck = next == before && client.as_mut().is_none_or(|it| it.is_stuck());
+            tries = if is_stuck { tries + 1 } else { 0 };
             if next < steps.len() {
                 self.server.cache.wait_for_memory();
             }
         }
         Ok(Ran::Whole)
+    }
+
+    /// What commands know, when one of them has been tried so often in a row.
+    fn context(&self, connection: &Connection<'c>, tries: u32) -> Context<'c, 'c> {
+        Context {
+            server: self.server,
+            counters: self.counters,
+            worker: self.worker,
+            fd: connection.info.fd,
+            is_patience_over: tries >= SESSIONS_MAX,
+        }
     }
 
     /// Begins the reads that the last turns wait for, all at once. To be called when the replies of
@@ -607,6 +678,7 @@ fn action_of(line: &[u8], wire: Wire, dialect: Dialect) -> Action<'_> {
             binary::Parsed::Request { request, .. } => Action::Binary(request),
             _ => unreachable!("the header was parsed when the value began"),
         },
+        Wire::Redis => unreachable!("its values do not stream into drafts"),
     }
 }
 

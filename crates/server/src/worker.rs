@@ -323,6 +323,10 @@ impl<'c, S: Sampling> Worker<'c, S> {
             let mut connection = Connection::new(arrival, self.server.users.is_none());
             self.serial += 1;
             (connection.place, connection.serial) = (place, self.serial);
+            if let Some(client) = &mut connection.redis {
+                // No two connections have one, whichever worker they are with.
+                client.id = self.serial * self.server.mailboxes.len() as u64 + self.number as u64;
+            }
             let interest = Interest::READABLE | Interest::WRITABLE;
             let stream = &mut connection.stream;
             let registered = self.poll.registry().register(stream, Token(place), interest);
@@ -367,6 +371,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
             _ => {}
         }
         connection.parked.discard(&self.server.parked);
+        let _ = connection.parked.keep(0, &self.server.parked);
         if let State::Watch(log) = &connection.state {
             self.server.watchers.remove(log);
         }

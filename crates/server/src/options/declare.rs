@@ -394,7 +394,10 @@ pub const DECLARATIONS: &[Declaration] = &[
          where it does not. 0 saves nothing."),
     valued(None, "flash-save-seconds", Kind::Alias("save-seconds"), None,
         "Another name of --save-seconds."),
-    missing(None, "redis-port", Some("PORT"), "Redis's protocol on a port of its own."),
+    valued(None, "redis-port",
+        numbered("port", 0, 65_535, |o, n| o.redis_port = n as u16), Some("0"),
+        "Speak Redis' protocol at this port, at the addresses of -l; the items are the same. \
+         0: not at all."),
     valued(None, "admin-port",
         numbered("port", 0, 65_535, |o, n| o.admin_port = Some(n as u16)), None,
         "Answer HTTP here: a page for people, /metrics for Prometheus, /healthz and /readyz, and \

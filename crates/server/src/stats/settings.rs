@@ -106,9 +106,10 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
 /// What clients may speak.
 fn protocol(server: &Server) -> &'static str {
     match server.options.protocol {
-        None => "auto-negotiate",
         Some(Wire::Text) => "ascii",
         Some(Wire::Binary) => "binary",
+        // Redis's has a port of its own, and is no choice here.
+        None | Some(Wire::Redis) => "auto-negotiate",
     }
 }
 

@@ -18,6 +18,7 @@ mod generate;
 mod hostile;
 mod normal;
 mod proxy;
+mod redis;
 mod report;
 mod scale_out;
 pub mod server;
@@ -107,6 +108,7 @@ const PARTS: &[Part] = &[
     ("pipelined", |bench| bench.compare(differential::pipelined)),
     ("random", |bench| bench.compare(generate::sequences)),
     ("binary", |bench| bench.compare(binary::sequences)),
+    ("redis-random", redis::random),
     ("stats", stats::check),
     ("dumps", dumps::check),
     ("memccapable", clients::memccapable),
@@ -122,6 +124,12 @@ const PARTS: &[Part] = &[
     ("memcache-client", clients::memcache_client),
     ("memjs", clients::memjs),
     ("memjs-sasl", clients::memjs_sasl),
+    ("redis-cli", redis::clients::redis_cli),
+    ("redis-benchmark", redis::clients::redis_benchmark),
+    ("redis-py", redis::clients::redis_py),
+    ("ioredis", redis::clients::ioredis),
+    ("go-redis", redis::clients::go_redis),
+    ("jedis", redis::clients::jedis),
     ("twemproxy", proxy::check),
     ("scale-out", scale_out::twemproxy),
     ("hash-client", scale_out::hash_client),

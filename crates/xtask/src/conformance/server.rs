@@ -78,6 +78,21 @@ pub struct Server {
 }
 
 impl Server {
+    /// Starts a redis-server that keeps nothing on disk.
+    pub fn start_redis(path: &str) -> Result<Server> {
+        let port = free_port()?;
+        std::fs::create_dir_all(FOLDER)?;
+        let log = std::fs::File::create(format!("{FOLDER}/server-{port}.log"))?;
+        let child = Command::new(path)
+            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port"])
+            .arg(port.to_string())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()?;
+        Server { child, port }.wait_until_up()
+    }
+
     fn wait_until_up(mut self) -> Result<Server> {
         let started = Instant::now();
         while started.elapsed() < START_LIMIT {

@@ -1,0 +1,136 @@
+//! Changes that a caller makes up from what is there: look at an item, prepare what shall take its
+//! place, and enter that only if nobody was faster.
+//!
+//! ```text
+//! observe --> draft_over, fill --> replace --+
+//!        \--> touch_observed ----------------+--> done, or changed meanwhile: observe again
+//!         \-> remove_observed ---------------+
+//! ```
+//!
+//! A CAS unique would not do: it tells a value from the next, but an item that is given another
+//! expiry keeps its unique. What was observed is the value and the expiry. Who finds it changed has
+//! lost to somebody who has made progress, so whoever tries again waits for nobody.
+
+use hot::Fields;
+use index::Hash;
+use policy::cost::Cost;
+
+use crate::amend::{Marks, Numbering, Seen};
+use crate::item::Item;
+use crate::places::Fate;
+use crate::session::Session;
+use crate::store::Draft;
+use crate::types::{Expiry, Refusal};
+
+/// An item as it was at one moment, to be changed if it still is.
+pub struct Observed<'s> {
+    seen: Seen<'s>,
+    item: Item<'s>,
+    hash: Hash,
+}
+
+impl<'s> Observed<'s> {
+    /// The item.
+    pub fn item(&self) -> &Item<'s> {
+        &self.item
+    }
+}
+
+/// What a draft that is to take an observed item's place has of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Successor {
+    /// Client flags; none keeps those of the item.
+    pub flags: Option<u32>,
+    /// When it stops being there.
+    pub expiry: Expiry,
+    /// Microseconds that it takes to make the value again; none keeps what the item says.
+    pub cost_us: Option<u32>,
+}
+
+impl<'c> Session<'c> {
+    /// The key's item, if it is there, to be changed: in the hot zone, where it is brought if it is
+    /// below. Counts as an access; a miss is not noted.
+    pub fn observe(&self, key: &[u8], hash: Hash) -> Result<Option<Observed<'_>>, Refusal> {
+        let Some(seen) = self.see(key, hash)? else {
+            return Ok(None);
+        };
+        let mark = self.mark_hit(seen.found);
+        let item = Item::hot(self.cache, seen.found, mark);
+        Ok(Some(Observed { seen, item, hash }))
+    }
+
+    /// Reserves memory for what shall take an observed item's place.
+    pub fn draft_over(
+        &self,
+        observed: &Observed<'_>,
+        successor: Successor,
+        value_bytes: usize,
+    ) -> Result<Draft<'c>, Refusal> {
+        let old = observed.seen.found.item;
+        let fields = old.fields();
+        let fields = successor.expiry.put_in(Fields {
+            flags: successor.flags.unwrap_or(fields.flags),
+            cost: successor.cost_us.map_or(fields.cost, Cost::from_us),
+            custom_cas: None,
+            ..fields
+        });
+        self.cache.reserve_fields(old.key(), observed.hash, &fields, value_bytes)
+    }
+
+    /// Enters a filled draft in the place of the item. False, and nothing done, if that has changed
+    /// meanwhile.
+    pub fn replace(&self, observed: &Observed<'_>, draft: Draft<'c>) -> bool {
+        self.amend(&observed.seen, draft, Numbering::Next, Marks::NEW).is_some()
+    }
+
+    /// Gives the item another expiry; one in the past removes it. False, and nothing done, if the
+    /// item has changed meanwhile.
+    pub fn touch_observed(&self, observed: &Observed<'_>, expiry: Expiry) -> Result<bool, Refusal> {
+        let (seen, hash) = (&observed.seen, observed.hash);
+        let item = seen.found.item;
+        let touched = self.cache.update_found(&self.guard, hash, &seen.found, || {
+            if !self.is_as_seen(seen) {
+                return (Fate::Keep, Touch::Changed);
+            }
+            if self.cache.is_over(expiry) {
+                return (Fate::Remove, Touch::Done);
+            }
+            let has_room = self.put_expiry(seen, expiry);
+            (Fate::Keep, if has_room { Touch::Done } else { Touch::NoRoom })
+        });
+        match touched {
+            Some(Touch::Done) => Ok(true),
+            None | Some(Touch::Changed) => Ok(false),
+            Some(Touch::NoRoom) => {
+                let fields = expiry.put_in(Fields { expiry_reserved: true, ..item.fields() });
+                let draft = self.copy_with(item.key(), hash, &fields, seen)?;
+                Ok(self.amend(seen, draft, Numbering::Same, Marks::ALL).is_some())
+            }
+        }
+    }
+
+    /// Removes the item. False, and nothing done, if it has changed meanwhile.
+    pub fn remove_observed(&self, observed: &Observed<'_>) -> bool {
+        let seen = &observed.seen;
+        let removed = self.cache.update_found(&self.guard, observed.hash, &seen.found, || {
+            let unchanged = self.is_as_seen(seen);
+            (if unchanged { Fate::Remove } else { Fate::Keep }, unchanged)
+        });
+        removed == Some(true)
+    }
+}
+
+/// What became of an item's expiry.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Touch {
+    Done,
+    Changed,
+    /// The item has no room for an expiry, and has to move to a chunk that has.
+    NoRoom,
+}
+
+impl std::fmt::Debug for Observed<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Observed").field("item", &self.item).finish_non_exhaustive()
+    }
+}

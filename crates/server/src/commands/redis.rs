@@ -1,0 +1,291 @@
+//! Redis' commands: the same items as memcached's, under Redis' names, rules and words.
+//!
+//! ```text
+//! plan: words -> Lookup (the table's entry, hashes of keys)
+//! execute: arity, keys -> the entry's function -> a reply, or an error in Redis' words
+//!                             |
+//!                             +-> again in another session, or when flash was read
+//! ```
+//!
+//! A command may be executed again from its start: the engine asks for another session, an item has
+//! to be read from flash first, or the replies so far have to be written. What concerns many keys
+//! keeps its [`Progress`] in the [`Client`], whose next command it still is then.
+//!
+//! A change that depends on what is there observes the item, prepares what shall take its place,
+//! and enters that if nobody was faster; otherwise it looks again.
+
+mod client;
+mod config;
+mod connection;
+mod counters;
+mod deadline;
+mod expiry;
+mod info;
+mod introspection;
+mod keys;
+mod ranges;
+mod scan;
+mod set;
+mod strings;
+mod table;
+
+use std::borrow::Cow;
+
+use larder::{Ahead, Hash, Refusal, Session};
+use protocol::resp::{self, Command, Words, reply};
+
+use super::{Again, Context, Flow, Outcome};
+use crate::connection::Close;
+use crate::output::Output;
+use crate::plan::{Action, Step};
+
+pub use client::{Client, Progress};
+pub use table::{Keys, Lookup};
+
+/// The longest key that the engine takes.
+const KEY_BYTES_MAX: usize = protocol::request::KEY_BYTES_MAX;
+
+const TOO_LARGE_COMMAND: &[u8] = b"ERR command is larger than the item limit allows";
+const TOO_LARGE: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+const BAD_KEY: &str = "ERR a key is 1 to 250 bytes here";
+/// So much of an unknown name, and so much of its words, is said.
+const SHOWN_BYTES_MAX: usize = 128;
+
+const SYNTAX: &str = "ERR syntax error";
+const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
+
+/// What a step of the plan does.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Call<'b> {
+    /// Executes a command.
+    Command(Command<'b>, Lookup),
+    /// Says that a command was too large to be kept.
+    TooLarge,
+    /// Says that the input is not Redis' protocol, and closes the connection.
+    Refused(resp::Refusal),
+}
+
+/// What comes after a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Done {
+    /// The next one.
+    Next,
+    /// Write what there is, then the same again.
+    Flush,
+    /// The connection ends.
+    Close,
+}
+
+/// Why a command ends early.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Stop {
+    /// To be executed again.
+    Again(Again),
+    /// With this error, and nothing else said.
+    Error(Cow<'static, [u8]>),
+}
+
+impl From<&'static str> for Stop {
+    fn from(text: &'static str) -> Self {
+        Self::Error(Cow::Borrowed(text.as_bytes()))
+    }
+}
+
+impl From<String> for Stop {
+    fn from(text: String) -> Self {
+        Self::Error(Cow::Owned(text.into_bytes()))
+    }
+}
+
+/// What a command's function returns.
+type Ended = Result<Done, Stop>;
+
+/// What a command's function works with: everything it may know, and its words behind its name.
+struct Task<'a, 'h, 'b, 's, 'c> {
+    context: &'a Context<'a, 'c>,
+    session: &'s Session<'c>,
+    client: &'a mut Client,
+    /// The command's name as the table has it.
+    name: &'static str,
+    /// The words that have not been taken yet.
+    words: Words<'b>,
+    ahead: &'a mut Ahead<'h>,
+    /// Where the hashes of its keys stand, and how many there are.
+    hash_at: usize,
+    hashed: usize,
+    /// How many keys have been taken.
+    keys: usize,
+}
+
+impl<'b, 's> Task<'_, '_, 'b, 's, '_> {
+    /// The next word, which the arity says is there.
+    fn word(&mut self) -> &'b [u8] {
+        self.words.next().expect("the number of words was looked at")
+    }
+
+    /// The next word as a key, whose value is to be read.
+    fn key(&mut self) -> (&'b [u8], Hash) {
+        self.next_key(true)
+    }
+
+    /// The next word as a key, whose value does not matter.
+    fn bare_key(&mut self) -> (&'b [u8], Hash) {
+        self.next_key(false)
+    }
+
+    fn next_key(&mut self, reads: bool) -> (&'b [u8], Hash) {
+        let key = self.word();
+        let number = self.keys;
+        self.keys += 1;
+        if number >= self.hashed {
+            return (key, self.context.server.cache.hash(key));
+        }
+        self.ahead.reach(self.session, self.hash_at + number, reads);
+        (key, self.ahead.hashes()[self.hash_at + number])
+    }
+
+    /// The next word as a number.
+    fn integer(&mut self) -> Result<i64, Stop> {
+        resp::number::integer(self.word()).ok_or_else(|| NOT_AN_INTEGER.into())
+    }
+
+    /// The version that the client speaks.
+    fn version(&self) -> resp::Version {
+        self.client.version
+    }
+
+    /// What a refusal of the engine means to the client.
+    fn refused(&self, refusal: Refusal) -> Stop {
+        match self.context.settle(refusal) {
+            Err(again) => Stop::Again(again),
+            Ok(Refusal::TooLarge) => {
+                self.context.counters.store_too_large.one();
+                TOO_LARGE.into()
+            }
+            Ok(_) => {
+                self.context.counters.store_no_memory.one();
+                OUT_OF_MEMORY.into()
+            }
+        }
+    }
+
+    /// Whether a command of many keys has to make way before its next one.
+    fn must_pause(&self, out: &Output<'_, 's>) -> bool {
+        out.is_full() || self.session.is_long()
+    }
+
+    /// The arity does not say it all.
+    fn wrong_number(&self) -> Stop {
+        wrong_number(self.name)
+    }
+}
+
+/// Executes one step.
+pub fn execute<'s, 'c>(
+    context: &Context<'_, 'c>,
+    session: &'s Session<'c>,
+    client: &mut Client,
+    step: &mut Step<'_>,
+    ahead: &mut Ahead<'_>,
+    out: &mut Output<'_, 's>,
+) -> Outcome<'c> {
+    let Action::Redis(call) = step.action else {
+        unreachable!("a client of Redis' protocol sends nothing else");
+    };
+    let (command, lookup) = match call {
+        Call::Command(command, lookup) => (command, lookup),
+        Call::TooLarge => {
+            context.counters.store_too_large.one();
+            reply::error(out.bytes, TOO_LARGE_COMMAND);
+            return Ok(Flow::Next);
+        }
+        Call::Refused(refusal) => {
+            reply::refusal(out.bytes, refusal);
+            return Ok(Flow::Close(Close::Normal));
+        }
+    };
+    let mut room = Vec::new();
+    let command = command.unquoted(&mut room);
+    let ended = match lookup.entry(command) {
+        Ok(entry) => {
+            let mut words = command.words();
+            words.next();
+            let (hash_at, hashed, keys) = (step.hash_at, lookup.hashed, 0);
+            let name = entry.name;
+            let mut task =
+                Task { context, session, client, name, words, ahead, hash_at, hashed, keys };
+            (entry.run)(&mut task, out)
+        }
+        Err(stop) => Err(stop),
+    };
+    end(context, client, ended, out)
+}
+
+/// What a command's end means to its connection.
+fn end<'c>(
+    context: &Context<'_, 'c>,
+    client: &mut Client,
+    ended: Ended,
+    out: &mut Output<'_, '_>,
+) -> Outcome<'c> {
+    let flow = match ended {
+        Ok(Done::Flush) => return Ok(Flow::Flush),
+        Err(Stop::Again(again)) => return Err(again),
+        Ok(Done::Next) => Flow::Next,
+        Ok(Done::Close) => Flow::Close(Close::Normal),
+        Err(Stop::Error(text)) => {
+            reply::error(out.bytes, &text);
+            Flow::Next
+        }
+    };
+    client.progress = Progress::default();
+    context.counters.cmd_redis.one();
+    Ok(flow)
+}
+
+/// The error of a command with too few or too many words.
+fn wrong_number(name: &str) -> Stop {
+    format!("ERR wrong number of arguments for '{name}' command").into()
+}
+
+/// The error of a name that is not in the table.
+fn unknown(command: Command<'_>) -> Stop {
+    let mut words = command.words();
+    let mut text = b"ERR unknown command '".to_vec();
+    text.extend(shown(words.next().unwrap_or_default(), SHOWN_BYTES_MAX));
+    text.extend_from_slice(b"', with args beginning with: ");
+    let begin = text.len();
+    for word in words {
+        let said = text.len() - begin;
+        if said >= SHOWN_BYTES_MAX {
+            break;
+        }
+        text.push(b'\'');
+        text.extend(shown(word, SHOWN_BYTES_MAX - said));
+        text.extend_from_slice(b"' ");
+    }
+    Stop::Error(Cow::Owned(text))
+}
+
+/// The error of a subcommand that there is not.
+fn unknown_subcommand(name: &str, subcommand: &[u8]) -> Stop {
+    let mut text = b"ERR unknown subcommand '".to_vec();
+    text.extend(shown(subcommand, SHOWN_BYTES_MAX));
+    text.extend_from_slice(format!("'. Try {} HELP.", name.to_ascii_uppercase()).as_bytes());
+    Stop::Error(Cow::Owned(text))
+}
+
+/// The error of a word that is none of those that are known: what is said of it, around it.
+fn unknown_word(before: &str, word: &[u8], after: &str) -> Stop {
+    let mut text = before.as_bytes().to_vec();
+    text.extend(shown(word, word.len()));
+    text.extend_from_slice(after.as_bytes());
+    Stop::Error(Cow::Owned(text))
+}
+
+/// A word as an error shows it: like a string of C's, and without what would end the line.
+fn shown(word: &[u8], bytes_max: usize) -> impl Iterator<Item = u8> {
+    let text = word.iter().take(bytes_max).take_while(|&&byte| byte != 0);
+    text.map(|&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte })
+}

@@ -1,0 +1,72 @@
+//! CONFIG: what tools look for before they do anything, under Redis' names.
+
+use std::sync::atomic::Ordering;
+
+use protocol::resp::{BULK_BYTES_MAX, glob, reply};
+
+use super::{Done, Ended, Task, unknown_subcommand, wrong_number};
+use crate::output::Output;
+use crate::server::Server;
+use crate::stats;
+
+/// `CONFIG GET pattern ...`, `CONFIG RESETSTAT`.
+pub(super) fn config(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
+    let subcommand = task.word();
+    if subcommand.eq_ignore_ascii_case(b"get") {
+        if task.words.len() == 0 {
+            return Err(wrong_number("config|get"));
+        }
+        get(task, out);
+    } else if subcommand.eq_ignore_ascii_case(b"resetstat") {
+        if task.words.len() > 0 {
+            return Err(wrong_number("config|resetstat"));
+        }
+        stats::reset(task.context.server);
+        reply::simple(out.bytes, "OK");
+    } else {
+        return Err(unknown_subcommand(task.name, subcommand));
+    }
+    Ok(Done::Next)
+}
+
+fn get(task: &Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) {
+    let is_asked = |name: &str| {
+        let mut patterns = task.words;
+        patterns.any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
+    };
+    let mut settings = settings(task.context.server);
+    settings.retain(|(name, _)| is_asked(name));
+    reply::map(out.bytes, task.version(), settings.len());
+    for (name, value) in settings {
+        reply::bulk(out.bytes, name.as_bytes());
+        reply::bulk(out.bytes, value.as_bytes());
+    }
+}
+
+/// What this server says of itself under names of Redis'.
+fn settings(server: &Server) -> Vec<(&'static str, String)> {
+    let options = &server.options;
+    let addresses = match options.listen.is_empty() {
+        true => "127.0.0.1".to_owned(),
+        false => options.listen.join(" "),
+    };
+    vec![
+        ("appendonly", "no".to_owned()),
+        ("bind", addresses),
+        ("databases", "1".to_owned()),
+        ("io-threads", options.threads.to_string()),
+        ("maxclients", options.connections_max.to_string()),
+        ("maxmemory", server.memory_bytes.load(Ordering::Relaxed).to_string()),
+        ("maxmemory-policy", policy(server).to_owned()),
+        ("port", options.redis_port.to_string()),
+        ("proto-max-bulk-len", BULK_BYTES_MAX.to_string()),
+        ("save", String::new()),
+        ("tcp-backlog", options.backlog.to_string()),
+        ("timeout", options.idle_timeout_s.to_string()),
+    ]
+}
+
+/// Redis' name for what is nearest to how this server makes room.
+pub(super) fn policy(server: &Server) -> &'static str {
+    if server.options.evict { "allkeys-lru" } else { "noeviction" }
+}

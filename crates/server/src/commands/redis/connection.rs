@@ -1,0 +1,231 @@
+//! What clients say of themselves: HELLO, AUTH, CLIENT, SELECT, PING and their like.
+
+use protocol::resp::number::integer;
+use protocol::resp::{Version, reply};
+
+use super::{
+    Done, Ended, NOT_AN_INTEGER, SYNTAX, Stop, Task, info, unknown_subcommand, unknown_word,
+    wrong_number,
+};
+use crate::output::Output;
+
+/// The one user that there is, who needs no password.
+const USER: &[u8] = b"default";
+
+/// The longest name that is kept of a client.
+const NAME_BYTES_MAX: usize = 1 << 10;
+
+const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the \
+                           default user. Are you sure your configuration is correct?";
+const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+
+/// `PING [message]`.
+pub(super) fn ping(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
+    match (task.words.next(), task.words.len()) {
+        (None, _) => reply::simple(out.bytes, "PONG"),
+        (Some(message), 0) => reply::bulk(out.bytes, message),
+        _ => return Err(task.wrong_number()),
+    }
+    Ok(Done::Next)
+}
+
+/// `ECHO message`.
+pub(super) fn echo(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
+    reply::bulk(out.bytes, task.word());
+    Ok(Done::Next)
+}
+
+/// `QUIT`.
+pub(super) fn quit(_: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
+    reply::simple(out.bytes, "OK");
+    Ok(Done::Close)
+}
+
+/// `POST`, `Host:`: somebody has made a browser speak to this port.
+pub(super) fn quit_silently(_: &mut Task<'_, '_, '_, '_, '_>, _: &mut Output<'_, '_>) -> Ended {
+    Ok(Done::Close)
+}
+
+/// `RESET`.
+pub(super) fn reset(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
+    task.client.version = Version::Two;
+    task.client.name.clear();
+    reply::simple(out.bytes, "RESET");
+    Ok(Done::Next)
+}
+
+/// `SELECT index`.
+pub(super) fn select(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
+    let index = task.integer()?;
+    if i32::try_from(index).is_err() {
+        return Err(NOT_AN_INTEGER.into());
+    }
+    if index != 0 {
+        return Err("ERR DB index is out of range".into());
+    }
+    reply::simple(out.bytes, "OK");
+    Ok(Done::Next)
+}
+
+/// `AUTH [user] password`.
+pub(super) fn auth(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
+    match (task.word(), task.words.next(), task.words.len()) {
+        (_, None, _) => Err(NO_PASSWORD.into()),
+        (user, Some(password), 0) => {
+            authenticate(user, password)?;
+            reply::simple(out.bytes, "OK");
+            Ok(Done::Next)
+        }
+        _ => Err(SYNTAX.into()),
+    }
+}
+
+/// Whether somebody may do what this port offers: the one user may, with any password.
+fn authenticate(user: &[u8], _password: &[u8]) -> Result<(), Stop> {
+    if user == USER { Ok(()) } else { Err(WRONG_PASSWORD.into()) }
+}
+
+/// `HELLO [version [AUTH user password] [SETNAME name]]`.
+pub(super) fn hello(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
+    let version = match task.words.next() {
+        None => None,
+        Some(word) => {
+            let version =
+                integer(word).ok_or("ERR Protocol version is not an integer or out of range")?;
+            Some(match version {
+                2 => Version::Two,
+                3 => Version::Three,
+                _ => return Err("NOPROTO unsupported protocol version".into()),
+            })
+        }
+    };
+    let mut name = None;
+    while let Some(word) = task.words.next() {
+        let left = task.words.len();
+        if word.eq_ignore_ascii_case(b"auth") && left >= 2 {
+            authenticate(task.word(), task.word())?;
+        } else if word.eq_ignore_ascii_case(b"setname") && left >= 1 {
+            name = Some(checked(task.word(), "Client names")?);
+        } else {
+            return Err(unknown_word("ERR Syntax error in HELLO option '", word, "'"));
+        }
+    }
+    if let Some(name) = name {
+        task.client.name = name.to_vec();
+    }
+    task.client.version = version.unwrap_or(task.client.version);
+    greet(task, out);
+    Ok(Done::Next)
+}
+
+fn greet(task: &Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) {
+    let version = task.version();
+    let text = |out: &mut Vec<u8>, name: &str, value: &str| {
+        reply::bulk(out, name.as_bytes());
+        reply::bulk(out, value.as_bytes());
+    };
+    let number = |out: &mut Vec<u8>, name: &str, value: i64| {
+        reply::bulk(out, name.as_bytes());
+        reply::integer(out, value);
+    };
+    reply::map(out.bytes, version, 7);
+    text(out.bytes, "server", "redis");
+    text(out.bytes, "version", info::REDIS_VERSION);
+    number(out.bytes, "proto", if version == Version::Three { 3 } else { 2 });
+    number(out.bytes, "id", task.client.id as i64);
+    text(out.bytes, "mode", "standalone");
+    text(out.bytes, "role", "master");
+    reply::bulk(out.bytes, b"modules");
+    reply::array(out.bytes, 0);
+}
+
+/// A name that a client gives to itself: letters that show, without spaces, and not so many that
+/// names would fill the memory.
+fn checked<'b>(name: &'b [u8], what: &str) -> Result<&'b [u8], Stop> {
+    if name.len() > NAME_BYTES_MAX {
+        return Err(format!("ERR {what} cannot be longer than {NAME_BYTES_MAX} bytes here").into());
+    }
+    if name.iter().all(u8::is_ascii_graphic) {
+        return Ok(name);
+    }
+    Err(format!("ERR {what} cannot contain spaces, newlines or special characters.").into())
+}
+
+/// `CLIENT subcommand ...`.
+pub(super) fn client(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
+    let word = task.word();
+    let subcommand = word.to_ascii_lowercase();
+    let words = match subcommand.as_slice() {
+        b"id" | b"getname" | b"info" | b"help" => 0,
+        b"setname" | b"no-evict" => 1,
+        b"setinfo" => 2,
+        _ => return Err(unknown_subcommand(task.name, word)),
+    };
+    if task.words.len() != words {
+        let subcommand = String::from_utf8_lossy(&subcommand);
+        return Err(wrong_number(&format!("client|{subcommand}")));
+    }
+    match subcommand.as_slice() {
+        b"id" => reply::integer(out.bytes, task.client.id as i64),
+        b"getname" if task.client.name.is_empty() => reply::null(out.bytes, task.version()),
+        b"getname" => reply::bulk(out.bytes, &task.client.name),
+        b"info" => reply::verbatim(out.bytes, task.version(), describe(task).as_bytes()),
+        b"help" => help(out),
+        b"setname" => {
+            task.client.name = checked(task.word(), "Client names")?.to_vec();
+            reply::simple(out.bytes, "OK");
+        }
+        b"no-evict" => {
+            let word = task.word();
+            if !word.eq_ignore_ascii_case(b"on") && !word.eq_ignore_ascii_case(b"off") {
+                return Err(SYNTAX.into());
+            }
+            reply::simple(out.bytes, "OK");
+        }
+        _ => set_library(task, out)?,
+    }
+    Ok(Done::Next)
+}
+
+/// `CLIENT SETINFO LIB-NAME | LIB-VER value`.
+fn set_library(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Result<(), Stop> {
+    let (option, value) = (task.word(), task.word());
+    let number = [b"lib-name", &b"lib-ver"[..]]
+        .iter()
+        .position(|name| option.eq_ignore_ascii_case(name))
+        .ok_or_else(|| unknown_word("ERR Unrecognized option '", option, "'"))?;
+    let name = String::from_utf8_lossy(option).into_owned();
+    task.client.library[number] = checked(value, &name)?.to_vec();
+    reply::simple(out.bytes, "OK");
+    Ok(())
+}
+
+/// The line of `CLIENT INFO`.
+fn describe(task: &Task<'_, '_, '_, '_, '_>) -> String {
+    let client = &*task.client;
+    let version = if client.version == Version::Three { 3 } else { 2 };
+    let address = |name: &str| name.strip_prefix("tcp:").unwrap_or(name).to_owned();
+    let text = String::from_utf8_lossy;
+    format!(
+        "id={} addr={} laddr={} fd={} name={} age=0 idle=0 flags=N db=0 sub=0 psub=0 ssub=0 \
+         multi=-1 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
+         tot-mem=0 events=r cmd=client|info user=default redir=-1 resp={version} lib-name={} \
+         lib-ver={}\n",
+        client.id,
+        address(&client.info.address),
+        address(&client.info.listen_address),
+        client.info.fd,
+        text(&client.name),
+        text(&client.library[0]),
+        text(&client.library[1]),
+    )
+}
+
+fn help(out: &mut Output<'_, '_>) {
+    let lines = [
+        "CLIENT <subcommand> [<arg> [value] ...]. Subcommands are:",
+        "GETNAME, ID, INFO, NO-EVICT (ON|OFF), SETINFO (LIB-NAME|LIB-VER) <value>, SETNAME <name>.",
+    ];
+    reply::array(out.bytes, lines.len());
+    lines.iter().for_each(|line| reply::simple(out.bytes, line));
+}

@@ -1,0 +1,146 @@
+//! INFO: statistics under the names that Redis' clients and exporters look for.
+
+use std::fmt::{Display, Write};
+use std::sync::atomic::Ordering;
+
+use protocol::resp::reply;
+
+use super::config::policy;
+use super::{Done, Ended, Task};
+use crate::output::Output;
+use crate::server::Server;
+
+/// The version of Redis whose commands these are; clients choose by it what they send.
+pub const REDIS_VERSION: &str = "7.0.15";
+
+/// A section: its name, and what it says.
+type Section = (&'static str, fn(&Server, &mut Lines));
+
+const SECTIONS: [Section; 8] = [
+    ("Server", server),
+    ("Clients", clients),
+    ("Memory", memory),
+    ("Persistence", persistence),
+    ("Stats", stats),
+    ("Replication", replication),
+    ("CPU", cpu),
+    ("Keyspace", keyspace),
+];
+
+/// `INFO [section ...]`.
+pub(super) fn info(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
+    let is_asked = |name: &str| {
+        let mut words = task.words;
+        words.len() == 0
+            || words.any(|word| {
+                let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+                is(name) || is("default") || is("all") || is("everything")
+            })
+    };
+    let mut lines = Lines(String::new());
+    for (name, write) in SECTIONS {
+        if !is_asked(name) {
+            continue;
+        }
+        if !lines.0.is_empty() {
+            lines.0.push_str("\r\n");
+        }
+        lines.0.push_str("# ");
+        lines.0.push_str(name);
+        lines.0.push_str("\r\n");
+        write(task.context.server, &mut lines);
+    }
+    reply::verbatim(out.bytes, task.version(), lines.0.as_bytes());
+    Ok(Done::Next)
+}
+
+/// Lines of `name:value`.
+struct Lines(String);
+
+impl Lines {
+    fn line(&mut self, name: &str, value: impl Display) {
+        // Writing to a string cannot fail.
+        let _ = write!(self.0, "{name}:{value}\r\n");
+    }
+}
+
+fn server(server: &Server, lines: &mut Lines) {
+    let uptime_s = server.started.elapsed().as_secs();
+    lines.line("redis_version", REDIS_VERSION);
+    lines.line("larder_version", env!("CARGO_PKG_VERSION"));
+    lines.line("redis_mode", "standalone");
+    lines.line("os", std::env::consts::OS);
+    lines.line("arch_bits", usize::BITS);
+    lines.line("process_id", std::process::id());
+    lines.line("tcp_port", server.options.redis_port);
+    lines.line("server_time_usec", u64::from(server.now()) * 1_000_000);
+    lines.line("uptime_in_seconds", uptime_s);
+    lines.line("uptime_in_days", uptime_s / 86_400);
+}
+
+fn clients(server: &Server, lines: &mut Lines) {
+    lines.line("connected_clients", server.connections.current.load(Ordering::Relaxed));
+    lines.line("maxclients", server.options.connections_max);
+    lines.line("blocked_clients", 0);
+}
+
+fn memory(server: &Server, lines: &mut Lines) {
+    let cache = server.cache.stats();
+    let max_bytes = server.memory_bytes.load(Ordering::Relaxed);
+    lines.line("used_memory", cache.used_bytes);
+    lines.line("used_memory_human", human(cache.used_bytes));
+    lines.line("used_memory_dataset", cache.item_bytes);
+    lines.line("maxmemory", max_bytes);
+    lines.line("maxmemory_human", human(max_bytes as u64));
+    lines.line("maxmemory_policy", policy(server));
+    lines.line("mem_clients_normal", server.parked.bytes());
+}
+
+/// Bytes as people read them.
+fn human(bytes: u64) -> String {
+    let units = [(1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")];
+    match units.iter().find(|(unit, _)| bytes >= *unit) {
+        Some((unit, letter)) => format!("{:.2}{letter}", bytes as f64 / *unit as f64),
+        None => format!("{bytes}B"),
+    }
+}
+
+/// Somebody who connects can be served: what there is to load is loaded before.
+fn persistence(_: &Server, lines: &mut Lines) {
+    lines.line("loading", 0);
+    lines.line("rdb_bgsave_in_progress", 0);
+    lines.line("aof_enabled", 0);
+}
+
+fn stats(server: &Server, lines: &mut Lines) {
+    let sums = server.sums();
+    let cache = server.cache.stats();
+    lines.line("total_connections_received", server.connections.total.load(Ordering::Relaxed));
+    lines.line("total_commands_processed", sums.cmd_redis);
+    lines.line("total_net_input_bytes", sums.bytes_read);
+    lines.line("total_net_output_bytes", sums.bytes_written);
+    lines.line("rejected_connections", server.connections.rejected.load(Ordering::Relaxed));
+    lines.line("expired_keys", cache.expired);
+    lines.line("evicted_keys", cache.evicted);
+    lines.line("keyspace_hits", sums.get_hits);
+    lines.line("keyspace_misses", sums.get_misses);
+}
+
+fn replication(_: &Server, lines: &mut Lines) {
+    lines.line("role", "master");
+    lines.line("connected_slaves", 0);
+}
+
+fn cpu(_: &Server, lines: &mut Lines) {
+    let (user, system) = ::io::process::cpu_time();
+    lines.line("used_cpu_sys", format_args!("{:.6}", system.as_secs_f64()));
+    lines.line("used_cpu_user", format_args!("{:.6}", user.as_secs_f64()));
+}
+
+/// How many keys have an expiry is not counted.
+fn keyspace(server: &Server, lines: &mut Lines) {
+    let keys = server.cache.stats().items;
+    if keys > 0 {
+        lines.line("db0", format_args!("keys={keys},expires=0,avg_ttl=0"));
+    }
+}

@@ -1,0 +1,108 @@
+//! Keys as such: DEL, EXISTS, TOUCH, TYPE, how many there are, and all of them at once.
+
+use larder::{Remove, Removed};
+use protocol::resp::reply;
+
+use super::{Done, Ended, SYNTAX, Task};
+use crate::output::Output;
+use crate::watch::{self, DELETIONS};
+
+impl Task<'_, '_, '_, '_, '_> {
+    /// Counts a removal as text's, and tells those who watch.
+    pub(super) fn count_delete(&self, key: &[u8], is_hit: bool) {
+        let counters = self.context.counters;
+        if !is_hit {
+            return counters.delete_misses.one();
+        }
+        counters.delete_hits.one();
+        if self.context.is_watched(DELETIONS) {
+            let (key, name) = (watch::key_text(key), self.name);
+            let text = format!("type=deleted key={key} cmd={name} clsid=0 size=0");
+            self.context.log(DELETIONS, &text);
+        }
+    }
+
+    /// Does `act` to every key and answers how many it says are to be counted. What has been done
+    /// is kept in the client's progress, if it has to be gone on with later.
+    fn count_keys(
+        &mut self,
+        out: &mut Output<'_, '_>,
+        mut act: impl FnMut(&Self, &[u8], larder::Hash) -> Result<bool, super::Stop>,
+    ) -> Ended {
+        for number in 0..self.words.len() {
+            let (key, hash) = self.bare_key();
+            if number < self.client.progress.keys {
+                continue;
+            }
+            if self.session.is_long() {
+                return Ok(Done::Flush);
+            }
+            let counts = act(self, key, hash)?;
+            self.client.progress.keys += 1;
+            self.client.progress.count += i64::from(counts);
+        }
+        reply::integer(out.bytes, self.client.progress.count);
+        Ok(Done::Next)
+    }
+}
+
+/// `DEL key ...`, `UNLINK key ...`.
+pub(super) fn del(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
+    task.count_keys(out, |task, key, hash| {
+        let removed = task.session.remove(key, hash, &Remove::default());
+        let removed = removed.map_err(|refusal| task.refused(refusal))?;
+        task.count_delete(key, removed == Removed::Removed);
+        Ok(removed == Removed::Removed)
+    })
+}
+
+/// `EXISTS key ...`.
+pub(super) fn exists(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
+    task.count_keys(out, |task, key, hash| Ok(task.peek(key, hash)?.is_some()))
+}
+
+/// `TOUCH key ...`.
+pub(super) fn touch(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
+    task.count_keys(out, |task, key, hash| Ok(task.look_up(key, hash)?.is_some()))
+}
+
+/// `TYPE key`.
+pub(super) fn kind(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
+    let (key, hash) = task.bare_key();
+    let is_there = task.peek(key, hash)?.is_some();
+    reply::simple(out.bytes, if is_there { "string" } else { "none" });
+    Ok(Done::Next)
+}
+
+/// `DBSIZE`.
+pub(super) fn dbsize(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
+    reply::integer(out.bytes, task.context.server.cache.stats().items as i64);
+    Ok(Done::Next)
+}
+
+/// `FLUSHALL [ASYNC | SYNC]`, `FLUSHDB [ASYNC | SYNC]`: at once in any case.
+pub(super) fn flush(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
+    let is_known =
+        |word: &[u8]| word.eq_ignore_ascii_case(b"async") || word.eq_ignore_ascii_case(b"sync");
+    if task.words.len() > 1 || !task.words.all(is_known) {
+        return Err(SYNTAX.into());
+    }
+    let server = task.context.server;
+    if !server.options.flush_allowed {
+        let name = task.name;
+        return Err(format!("ERR {name} is not allowed: the server was started with -F").into());
+    }
+    task.context.counters.cmd_flush.one();
+    server.cache.flush(None);
+    reply::simple(out.bytes, "OK");
+    Ok(Done::Next)
+}
+
+/// `TIME`: seconds of Unix time, and microseconds, which are not told.
+pub(super) fn time(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
+    let now_ms = task.session.now_ms();
+    reply::array(out.bytes, 2);
+    reply::bulk(out.bytes, (now_ms / 1000).to_string().as_bytes());
+    reply::bulk(out.bytes, (now_ms % 1000 * 1000).to_string().as_bytes());
+    Ok(Done::Next)
+}

@@ -1,0 +1,311 @@
+//! Values that are stored: SET with all it can do, and the commands that came before it.
+
+use larder::{Attributes, Condition, Expiry, Hash, Item, Store, Stored, Successor};
+use protocol::resp::number::integer;
+use protocol::resp::reply;
+
+use super::expiry::{Deadline, Span};
+use super::{Done, Ended, NOT_AN_INTEGER, SYNTAX, Stop, Task, deadline};
+use crate::output::Output;
+use crate::watch::{self, MUTATIONS};
+
+/// How a value is to be stored.
+#[derive(Debug, Clone, Copy, Default)]
+struct How<'b> {
+    /// `NX`: only if the key is not there.
+    is_absent: bool,
+    /// `XX`: only if it is.
+    is_present: bool,
+    /// `GET`: the value before is the answer.
+    returns_old: bool,
+    /// `KEEPTTL`: the expiry before stays.
+    keeps_expiry: bool,
+    /// `EX`, `PX`, `EXAT`, `PXAT`.
+    deadline: Option<Deadline<'b>>,
+    /// `COST`: microseconds that it took to make the value. Redis does not know it.
+    cost_us: Option<u32>,
+}
+
+impl<'b> How<'b> {
+    /// Reads the options behind the value.
+    fn of(task: &mut Task<'_, '_, 'b, '_, '_>) -> Result<Self, Stop> {
+        let mut how = Self::default();
+        let mut cost = None;
+        while let Some(word) = task.words.next() {
+            let is = |name: &[u8]| word.eq_ignore_ascii_case(name);
+            if is(b"nx") && !how.is_present {
+                how.is_absent = true;
+            } else if is(b"xx") && !how.is_absent {
+                how.is_present = true;
+            } else if is(b"get") {
+                how.returns_old = true;
+            } else if is(b"keepttl") && how.deadline.is_none() {
+                how.keeps_expiry = true;
+            } else if is(b"cost") && cost.is_none() {
+                cost = Some(task.words.next().ok_or(SYNTAX)?);
+            } else {
+                let span = Span::of_option(word).ok_or(SYNTAX)?;
+                // Said twice in the same unit, the last one counts.
+                let is_other = how.deadline.is_some_and(|before| before.span != span);
+                if is_other || how.keeps_expiry {
+                    return Err(SYNTAX.into());
+                }
+                how.deadline = Some(Deadline { span, amount: task.words.next().ok_or(SYNTAX)? });
+            }
+        }
+        how.cost_us = cost.map(cost_us).transpose()?;
+        Ok(how)
+    }
+
+    /// Whether what is there has to be looked at first.
+    fn observes(&self) -> bool {
+        self.returns_old || self.keeps_expiry
+    }
+}
+
+/// A cost in microseconds; what 32 bits do not hold counts as the most that they do.
+fn cost_us(word: &[u8]) -> Result<u32, Stop> {
+    let cost = integer(word).filter(|&cost| cost >= 0).ok_or(NOT_AN_INTEGER)?;
+    Ok(u32::try_from(cost).unwrap_or(u32::MAX))
+}
+
+/// What became of a value.
+struct Set<'s> {
+    is_stored: bool,
+    /// What was there before, if that was looked at.
+    old: Option<Item<'s>>,
+}
+
+impl<'s> Task<'_, '_, '_, 's, '_> {
+    /// Stores a value. Its client flags are 0.
+    fn store(
+        &mut self,
+        (key, hash): (&[u8], Hash),
+        value: &[u8],
+        how: &How<'_>,
+    ) -> Result<Set<'s>, Stop> {
+        let expiry = match how.deadline {
+            None => Expiry::NEVER,
+            Some(end) => deadline::expiry_at(end.unix_ms(self)?),
+        };
+        let set = if how.observes() {
+            self.store_observed((key, hash), value, expiry, how)?
+        } else {
+            let condition = match (how.is_absent, how.is_present) {
+                (true, _) => Condition::Absent,
+                (_, true) => Condition::Present,
+                _ => Condition::Always,
+            };
+            let is_stored = self.store_if((key, hash), value, expiry, how.cost_us, condition)?;
+            Set { is_stored, old: None }
+        };
+        self.context.counters.cmd_set.one();
+        self.log_store((key, hash), set.is_stored, value.len(), expiry);
+        Ok(set)
+    }
+
+    /// Stores a value under a condition; whether it held.
+    pub(super) fn store_if(
+        &self,
+        (key, hash): (&[u8], Hash),
+        value: &[u8],
+        expiry: Expiry,
+        cost_us: Option<u32>,
+        condition: Condition,
+    ) -> Result<bool, Stop> {
+        let attributes =
+            Attributes { expiry, cost_us: cost_us.unwrap_or(0), ..Attributes::default() };
+        let reserved = self.session.reserve(key, hash, attributes, value.len());
+        let mut draft = reserved.map_err(|refusal| self.refused(refusal))?;
+        fill(&mut draft, value);
+        let stored = self.session.store_costed(draft, Store::when(condition));
+        let (stored, cost_us) = stored.map_err(|(_, refusal)| self.refused(refusal))?;
+        self.context.counters.cost_stored_us.add(u64::from(cost_us));
+        Ok(matches!(stored, Stored::Stored { .. }))
+    }
+
+    /// Stores a value beside what is there. If somebody else is faster, it looks again.
+    fn store_observed(
+        &self,
+        (key, hash): (&[u8], Hash),
+        value: &[u8],
+        expiry: Expiry,
+        how: &How<'_>,
+    ) -> Result<Set<'s>, Stop> {
+        loop {
+            let observed = self.session.observe(key, hash);
+            let observed = observed.map_err(|refusal| self.refused(refusal))?;
+            let old = observed.as_ref().map(|observed| *observed.item());
+            let is_refused = if old.is_some() { how.is_absent } else { how.is_present };
+            if is_refused {
+                return Ok(Set { is_stored: false, old });
+            }
+            let is_stored = match &observed {
+                None => {
+                    self.store_if((key, hash), value, expiry, how.cost_us, Condition::Absent)?
+                }
+                Some(observed) => {
+                    let kept = how.keeps_expiry.then(|| observed.item().expiry());
+                    let expiry = kept.unwrap_or(expiry);
+                    let successor = Successor { flags: Some(0), expiry, cost_us: how.cost_us };
+                    let draft = self.session.draft_over(observed, successor, value.len());
+                    let mut draft = draft.map_err(|refusal| self.refused(refusal))?;
+                    fill(&mut draft, value);
+                    let cost_us = draft.cost_us();
+                    let is_stored = self.session.replace(observed, draft);
+                    let cost_us = if is_stored { u64::from(cost_us) } else { 0 };
+                    self.context.counters.cost_stored_us.add(cost_us);
+                    is_stored
+                }
+            };
+            if is_stored {
+                return Ok(Set { is_stored, old });
+            }
+        }
+    }
+
+    /// Tells the watchers of mutations.
+    fn log_store(&self, (key, hash): (&[u8], Hash), is_stored: bool, bytes: usize, end: Expiry) {
+        if !self.context.is_watched(MUTATIONS) {
+            return;
+        }
+        let left_ms = deadline::unix_ms(end).map_or(0, |at| at - deadline::now_ms(self.session));
+        let ttl_s = u32::try_from(left_ms / deadline::SECOND_MS).unwrap_or(0);
+        let (status, shape) = match is_stored {
+            true => ("stored", watch::shape(self.session, key, hash)),
+            false => ("not_stored", (0, bytes)),
+        };
+        let text = watch::item_store(key, status, self.name, ttl_s, self.context.fd, shape);
+        self.context.log(MUTATIONS, &text);
+    }
+}
+
+/// Writes a value into a draft that has room for it.
+pub(super) fn fill(draft: &mut larder::Draft<'_>, value: &[u8]) {
+    let mut rest = value;
+    while !rest.is_empty() {
+        let written = draft.write(rest);
+        rest = &rest[written..];
+    }
+}
+
+/// `SET key value [NX | XX] [GET] [EX | PX | EXAT | PXAT time | KEEPTTL] [COST microseconds]`.
+pub(super) fn set<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 's>) -> Ended {
+    let key = task.bare_key();
+    let value = task.word();
+    let how = How::of(task)?;
+    let Set { is_stored, old } = task.store(key, value, &how)?;
+    if how.returns_old {
+        task.count_get(key.0, old.as_ref());
+        task.answer_item(old.as_ref(), out);
+    } else if is_stored {
+        reply::simple(out.bytes, "OK");
+    } else {
+        reply::null(out.bytes, task.version());
+    }
+    Ok(Done::Next)
+}
+
+/// `GETSET key value`.
+pub(super) fn getset<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 's>) -> Ended {
+    let key = task.bare_key();
+    let value = task.word();
+    let how = How { returns_old: true, ..How::default() };
+    let Set { old, .. } = task.store(key, value, &how)?;
+    task.count_get(key.0, old.as_ref());
+    task.answer_item(old.as_ref(), out);
+    Ok(Done::Next)
+}
+
+/// `SETNX key value`.
+pub(super) fn setnx(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
+    let key = task.bare_key();
+    let value = task.word();
+    let how = How { is_absent: true, ..How::default() };
+    let Set { is_stored, .. } = task.store(key, value, &how)?;
+    reply::integer(out.bytes, i64::from(is_stored));
+    Ok(Done::Next)
+}
+
+/// `SETEX key seconds value`.
+pub(super) fn setex(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
+    store_for(task, Span::SECONDS, out)
+}
+
+/// `PSETEX key milliseconds value`.
+pub(super) fn psetex(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
+    store_for(task, Span::MILLISECONDS, out)
+}
+
+fn store_for(task: &mut Task<'_, '_, '_, '_, '_>, span: Span, out: &mut Output<'_, '_>) -> Ended {
+    let key = task.bare_key();
+    let deadline = Some(Deadline { span, amount: task.word() });
+    let value = task.word();
+    task.store(key, value, &How { deadline, ..How::default() })?;
+    reply::simple(out.bytes, "OK");
+    Ok(Done::Next)
+}
+
+/// `MSET key value ...`: its progress is how many values have been stored.
+pub(super) fn mset(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
+    store_pairs(task, 0)?;
+    if task.client.progress.keys == task.keys {
+        reply::simple(out.bytes, "OK");
+        return Ok(Done::Next);
+    }
+    Ok(Done::Flush)
+}
+
+/// `MSETNX key value ...`: looks at every key first. Its progress is how many keys have been looked
+/// at, and then how many beyond these have been stored.
+pub(super) fn msetnx(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
+    let pairs = pairs(task)?;
+    let words = task.words;
+    for number in 0..pairs {
+        let (key, hash) = task.bare_key();
+        task.word();
+        if number < task.client.progress.keys {
+            continue;
+        }
+        if task.session.is_long() {
+            return Ok(Done::Flush);
+        }
+        if task.peek(key, hash)?.is_some() {
+            reply::integer(out.bytes, 0);
+            return Ok(Done::Next);
+        }
+        task.client.progress.keys += 1;
+    }
+    (task.words, task.keys) = (words, 0);
+    store_pairs(task, pairs)?;
+    if task.client.progress.keys == 2 * pairs {
+        reply::integer(out.bytes, 1);
+        return Ok(Done::Next);
+    }
+    Ok(Done::Flush)
+}
+
+/// How many pairs of keys and values there are, if none is without a value.
+fn pairs(task: &Task<'_, '_, '_, '_, '_>) -> Result<usize, Stop> {
+    let words = task.words.len();
+    if words.is_multiple_of(2) { Ok(words / 2) } else { Err(task.wrong_number()) }
+}
+
+/// Stores the values whose keys come behind the first `before` steps of progress, until all are
+/// stored or the session has to end.
+fn store_pairs(task: &mut Task<'_, '_, '_, '_, '_>, before: usize) -> Result<(), Stop> {
+    for number in 0..pairs(task)? {
+        let key = task.bare_key();
+        let value = task.word();
+        if before + number < task.client.progress.keys {
+            continue;
+        }
+        if task.session.is_long() {
+            return Ok(());
+        }
+        // If one is refused, those before it stay, as for whoever sends them one by one.
+        task.store(key, value, &How::default())?;
+        task.client.progress.keys += 1;
+    }
+    Ok(())
+}

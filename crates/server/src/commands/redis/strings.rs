@@ -1,0 +1,184 @@
+//! Values that are read: GET, MGET, STRLEN, and GETDEL and GETEX, which change the key on the way.
+
+use larder::{Expiry, Item, Lookup};
+use protocol::resp::reply;
+
+use super::expiry::{Deadline, Span};
+use super::{Again, Done, Ended, SYNTAX, Stop, Task, deadline};
+use crate::output::Output;
+use crate::watch::{self, FETCHERS};
+
+impl<'s> Task<'_, '_, '_, 's, '_> {
+    /// The key's item, counted as a get.
+    pub(super) fn look_up(&self, key: &[u8], hash: larder::Hash) -> Result<Option<Item<'s>>, Stop> {
+        let item = match self.session.look_up(key, hash) {
+            Lookup::Hit(item) => Some(item),
+            Lookup::Miss => None,
+            Lookup::Pending => return Err(Stop::Again(Again::Fetch)),
+        };
+        self.count_get(key, item.as_ref());
+        Ok(item)
+    }
+
+    /// The key's item, without a trace.
+    pub(super) fn peek(&self, key: &[u8], hash: larder::Hash) -> Result<Option<Item<'s>>, Stop> {
+        match self.session.peek_anywhere(key, hash) {
+            Lookup::Hit(item) => Ok(Some(item)),
+            Lookup::Miss => Ok(None),
+            Lookup::Pending => Err(Stop::Again(Again::Fetch)),
+        }
+    }
+
+    /// Counts a get as text's, and tells those who watch.
+    pub(super) fn count_get(&self, key: &[u8], item: Option<&Item<'_>>) {
+        let counters = self.context.counters;
+        counters.cmd_get.one();
+        match item {
+            Some(item) => {
+                counters.get_hits.one();
+                counters.cost_saved_us.add(u64::from(item.cost_us()));
+            }
+            None => counters.get_misses.one(),
+        }
+        if self.context.is_watched(FETCHERS) {
+            let (class, bytes) = item.map_or((0, 0), |item| (item.class(), item.value_bytes()));
+            let line = watch::item_get(key, item.is_some(), class, self.context.fd, bytes);
+            self.context.log(FETCHERS, &line);
+        }
+    }
+
+    /// Answers with an item's value, or that there is none.
+    pub(super) fn answer_item(&self, item: Option<&Item<'s>>, out: &mut Output<'_, 's>) {
+        match item {
+            None => reply::null(out.bytes, self.version()),
+            Some(item) => {
+                reply::bulk_header(out.bytes, item.value_bytes());
+                out.value_line(item);
+            }
+        }
+    }
+}
+
+/// `GET key`.
+pub(super) fn get<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 's>) -> Ended {
+    let (key, hash) = task.key();
+    let item = task.look_up(key, hash)?;
+    task.answer_item(item.as_ref(), out);
+    Ok(Done::Next)
+}
+
+/// `STRLEN key`.
+pub(super) fn strlen<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 's>) -> Ended {
+    let (key, hash) = task.bare_key();
+    let bytes = task.look_up(key, hash)?.map_or(0, |item| item.value_bytes());
+    reply::integer(out.bytes, bytes as i64);
+    Ok(Done::Next)
+}
+
+/// `MGET key ...`: its progress is how many answers have been written.
+pub(super) fn mget<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 's>) -> Ended {
+    let count = task.words.len();
+    for number in 0..count {
+        let (key, hash) = task.key();
+        if number < task.client.progress.keys {
+            continue;
+        }
+        if task.must_pause(out) {
+            return Ok(Done::Flush);
+        }
+        let item = match task.look_up(key, hash) {
+            Ok(item) => item,
+            Err(stop) => {
+                want_rest(task);
+                return Err(stop);
+            }
+        };
+        if number == 0 {
+            reply::array(out.bytes, count);
+        }
+        task.answer_item(item.as_ref(), out);
+        task.client.progress.keys += 1;
+    }
+    Ok(Done::Next)
+}
+
+/// Has what the rest of the keys will wait for read meanwhile.
+#[cold]
+fn want_rest(task: &mut Task<'_, '_, '_, '_, '_>) {
+    while task.words.len() > 0 {
+        let (key, hash) = task.bare_key();
+        task.session.want(key, hash);
+    }
+}
+
+/// `GETDEL key`.
+pub(super) fn getdel<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 's>) -> Ended {
+    let (key, hash) = task.key();
+    loop {
+        let observed = task.session.observe(key, hash).map_err(|refusal| task.refused(refusal))?;
+        let Some(observed) = observed else {
+            task.count_get(key, None);
+            task.answer_item(None, out);
+            return Ok(Done::Next);
+        };
+        if task.session.remove_observed(&observed) {
+            task.count_get(key, Some(observed.item()));
+            task.count_delete(key, true);
+            task.answer_item(Some(observed.item()), out);
+            return Ok(Done::Next);
+        }
+    }
+}
+
+/// `GETEX key [EX seconds | PX milliseconds | EXAT second | PXAT millisecond | PERSIST]`.
+pub(super) fn getex<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 's>) -> Ended {
+    let (key, hash) = task.key();
+    let change = getex_change(task)?;
+    loop {
+        let observed = task.session.observe(key, hash).map_err(|refusal| task.refused(refusal))?;
+        let Some(observed) = observed else {
+            task.count_get(key, None);
+            task.answer_item(None, out);
+            return Ok(Done::Next);
+        };
+        let expiry = match change {
+            None => None,
+            Some(None) => Some(Expiry::NEVER),
+            Some(Some(at)) => Some(deadline::expiry_at(at.unix_ms(task)?)),
+        };
+        let is_done = match expiry.filter(|&expiry| expiry != observed.item().expiry()) {
+            None => true,
+            Some(expiry) => {
+                let touched = task.session.touch_observed(&observed, expiry);
+                touched.map_err(|refusal| task.refused(refusal))?
+            }
+        };
+        if is_done {
+            task.count_get(key, Some(observed.item()));
+            task.answer_item(Some(observed.item()), out);
+            return Ok(Done::Next);
+        }
+    }
+}
+
+/// What GETEX does to the expiry: nothing, take it away, or set it.
+fn getex_change<'b>(
+    task: &mut Task<'_, '_, 'b, '_, '_>,
+) -> Result<Option<Option<Deadline<'b>>>, Stop> {
+    let mut change: Option<Option<Deadline<'b>>> = None;
+    while let Some(word) = task.words.next() {
+        let next = if word.eq_ignore_ascii_case(b"persist") {
+            None
+        } else {
+            let span = Span::of_option(word).ok_or(SYNTAX)?;
+            Some(Deadline { span, amount: task.words.next().ok_or(SYNTAX)? })
+        };
+        let span = |deadline: Option<Deadline<'b>>| deadline.map(|deadline| deadline.span);
+        // Said twice in the same unit, the last one counts.
+        if change.is_some_and(|before| span(before) != span(next)) {
+            return Err(SYNTAX.into());
+        }
+        change = Some(next);
+    }
+    Ok(change)
+}

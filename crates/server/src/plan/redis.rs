@@ -1,0 +1,76 @@
+//! The plan of an input in Redis' protocol: what a command is and where its keys stand is looked up
+//! in the table of commands, and as many of its keys are hashed as the batch has room for.
+
+use larder::{Cache, Hash};
+use protocol::resp::{Command, Scan, Scanned, scan};
+
+use super::{Action, BATCH_KEYS_MAX, End, NO_HASH, Place, Plan, Step};
+use crate::commands::redis::{Call, Keys, Lookup};
+
+/// What a command may take beside the value of the largest item: names, keys, options.
+const COMMAND_BYTES_BASE: usize = 64 << 10;
+
+impl<'b> Plan<'b> {
+    /// Goes on with a command that an earlier plan has begun to look at.
+    pub fn resume(&mut self, scan: Scan) {
+        self.scan = scan;
+    }
+
+    /// How far the command has been looked at that begins at `place`, where the plan was left.
+    pub fn scan_at(&self, place: Place) -> Scan {
+        if place == self.place { self.scan } else { Scan::default() }
+    }
+
+    /// [`Plan::fill`] of Redis' protocol.
+    pub(super) fn fill_redis(
+        &mut self,
+        cache: &Cache,
+        steps: &mut Vec<Step<'b>>,
+        hashes: &mut Vec<Hash>,
+    ) -> End {
+        let bytes_max = cache.item_bytes_max() + COMMAND_BYTES_BASE;
+        while hashes.len() < BATCH_KEYS_MAX && steps.len() < BATCH_KEYS_MAX {
+            let place = self.place;
+            let (call, consumed) = match scan(self.rest(), &mut self.scan, bytes_max) {
+                Scanned::Incomplete => {
+                    if self.scan.is_beyond(bytes_max) {
+                        let forgotten = self.scan.forget(self.rest().len());
+                        self.place.offset += forgotten;
+                    }
+                    return End::Input;
+                }
+                Scanned::Nothing(consumed) => {
+                    self.place.offset += consumed;
+                    continue;
+                }
+                Scanned::TooLarge(consumed) => (Call::TooLarge, consumed),
+                Scanned::Refused(refusal) => {
+                    steps.push(Step::bare(Action::Redis(Call::Refused(refusal)), place));
+                    return End::Batch;
+                }
+                Scanned::Command(command, consumed) => {
+                    (Call::Command(command, Lookup::of(command)), consumed)
+                }
+            };
+            self.place.offset += consumed;
+            let mut step = Step::bare(Action::Redis(call), place);
+            if let Action::Redis(Call::Command(command, lookup)) = &mut step.action {
+                step.hash_at = hashes.len();
+                lookup.hashed = hash_keys(cache, *command, lookup.keys(), hashes);
+            }
+            if step.hash_at == hashes.len() {
+                step.hash_at = NO_HASH;
+            }
+            steps.push(step);
+        }
+        End::Batch
+    }
+}
+
+/// Hashes the first of a command's keys; returns how many.
+fn hash_keys(cache: &Cache, command: Command<'_>, keys: Keys, hashes: &mut Vec<Hash>) -> usize {
+    let room = BATCH_KEYS_MAX - hashes.len();
+    let before = hashes.len();
+    hashes.extend(keys.of(command).take(room).map(|key| cache.hash(key)));
+    hashes.len() - before
+}

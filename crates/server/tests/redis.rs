@@ -1,0 +1,407 @@
+//! Redis' protocol as clients see it: what cannot be compared with another server at random.
+
+mod common;
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use common::{Client, Server};
+
+/// A server that speaks it, and the port for that.
+fn start(options: &[&str]) -> (Server, u16) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("an address").port();
+    drop(listener);
+    let port_text = port.to_string();
+    let all = [&["--redis-port", &port_text], options].concat();
+    (Server::start(&all), port)
+}
+
+fn connect(port: u16) -> Client {
+    let stream = std::net::TcpStream::connect(("127.0.0.1", port)).expect("it accepts");
+    stream.set_nodelay(true).expect("a socket option");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket option");
+    Client { stream }
+}
+
+/// A command as an array.
+fn array(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+/// Reads a bulk and returns it.
+fn bulk(client: &mut Client) -> String {
+    let header = line(client);
+    let bytes: usize = header.trim_start_matches('$').trim_end().parse().expect("a length");
+    let mut value = vec![0; bytes + 2];
+    std::io::Read::read_exact(&mut client.stream, &mut value).expect("the value comes");
+    value.truncate(bytes);
+    String::from_utf8(value).expect("text")
+}
+
+/// Reads a line, with its end.
+fn line(client: &mut Client) -> String {
+    let mut text = Vec::new();
+    let mut byte = [0];
+    while !text.ends_with(b"\r\n") {
+        std::io::Read::read_exact(&mut client.stream, &mut byte).expect("the line comes");
+        text.push(byte[0]);
+    }
+    String::from_utf8(text).expect("text")
+}
+
+#[test]
+fn the_items_are_those_of_memcacheds_clients() {
+    let (server, port) = start(&[]);
+    let (mut text, mut redis) = (server.connect(), connect(port));
+    text.ask("set a 5 0 3\r\none\r\n", "STORED\r\n");
+    redis.ask("get a\r\n", "$3\r\none\r\n");
+    redis.ask("append a !\r\n", ":4\r\n");
+    text.ask("get a\r\n", "VALUE a 5 4\r\none!\r\nEND\r\n");
+    redis.ask("set a two\r\n", "+OK\r\n");
+    text.ask("get a\r\n", "VALUE a 0 3\r\ntwo\r\nEND\r\n");
+    redis.ask("set n 41\r\nincr n\r\n", "+OK\r\n:42\r\n");
+    text.ask("incr n 1\r\n", "43\r\n");
+    redis.ask("set c v COST 1500\r\n", "+OK\r\n");
+    text.send(b"me c\r\n");
+    assert!(text.read_to("\r\n").contains("cost=1500"));
+    redis.ask("set c v COST -1\r\n", "-ERR value is not an integer or out of range\r\n");
+    redis.ask("set c v COST\r\n", "-ERR syntax error\r\n");
+    let get_hits = server.stat("get_hits");
+    redis.ask("mget a none n\r\n", "*3\r\n$3\r\ntwo\r\n$-1\r\n$2\r\n43\r\n");
+    assert_eq!(server.stat("get_hits"), get_hits + 2);
+}
+
+#[test]
+fn what_is_no_protocol_ends_the_connection_with_a_reason() {
+    let (_server, port) = start(&[]);
+    for (input, answer) in [
+        (&b"*1\r\nGET\r\n"[..], "-ERR Protocol error: expected '$', got 'G'\r\n"),
+        (b"*1\r\n$-5\r\n", "-ERR Protocol error: invalid bulk length\r\n"),
+        (b"PING\r\nget \"a\r\n", "+PONG\r\n-ERR Protocol error: unbalanced quotes in request\r\n"),
+        (b"QUIT\r\nPING\r\n", "+OK\r\n"),
+        (b"POST / HTTP/1.1\r\nHost: here\r\n\r\n", ""),
+        (b"Host: here\r\nPING\r\n", ""),
+    ] {
+        let mut client = connect(port);
+        client.send(input);
+        client.expect(answer.as_bytes());
+        client.expect_end();
+    }
+    // A request of memcached's is an inline command that there is not, or not so.
+    let mut client = connect(port);
+    client.ask("gets a\r\n", "-ERR unknown command 'gets', with args beginning with: 'a' \r\n");
+    client.ask("get a b\r\n", "-ERR wrong number of arguments for 'get' command\r\n");
+}
+
+#[test]
+fn a_client_chooses_its_version() {
+    let (_server, port) = start(&[]);
+    let mut client = connect(port);
+    client.ask("get none\r\n", "$-1\r\n");
+    client.send(b"hello 3 auth default x setname me\r\n");
+    assert!(client.read_to("*0\r\n").starts_with("%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n"));
+    client.ask("get none\r\n", "_\r\n");
+    client.ask("client getname\r\n", "$2\r\nme\r\n");
+    client.ask(
+        "config get save appendonly\r\n",
+        "%2\r\n$10\r\nappendonly\r\n$2\r\nno\r\n\
+        $4\r\nsave\r\n$0\r\n\r\n",
+    );
+    client.ask("hello 4\r\n", "-NOPROTO unsupported protocol version\r\n");
+    client.ask(
+        "hello 2 auth other x\r\n",
+        "-WRONGPASS invalid username-password pair or user is \
+        disabled.\r\n",
+    );
+    client.ask("get none\r\n", "_\r\n");
+    client.ask("reset\r\n", "+RESET\r\n");
+    client.ask("get none\r\nclient getname\r\n", "$-1\r\n$-1\r\n");
+    client.ask("select 0\r\n", "+OK\r\n");
+    client.ask("select 1\r\n", "-ERR DB index is out of range\r\n");
+    let (name, longer) = ("n".repeat(1024), "n".repeat(1025));
+    client.ask(&format!("client setname {name}\r\n"), "+OK\r\n");
+    client.ask(
+        &format!("client setname {longer}\r\n"),
+        "-ERR Client names cannot be longer than 1024 bytes here\r\n",
+    );
+    let (mut other, mut ids) = (connect(port), Vec::new());
+    for client in [&mut client, &mut other] {
+        client.send(b"client id\r\n");
+        ids.push(line(client));
+    }
+    assert_ne!(ids[0], ids[1]);
+}
+
+#[test]
+fn values_up_to_the_item_limit_come_through_in_pieces() {
+    let (server, port) = start(&["-I", "1m"]);
+    let mut client = connect(port);
+    for bytes in [1, 5_000, 64 << 10, 200_000, 1_000_000] {
+        let value: Vec<u8> = (0..bytes).map(|number| (number % 251) as u8).collect();
+        let request = array(&[b"SET", b"key", &value, b"EX", b"1000"]);
+        let middle = request.len() / 2;
+        // Alone, in two writes, and behind and before other commands.
+        client.send(&request);
+        client.expect(b"+OK\r\n");
+        client.send(&request[..middle]);
+        client.send(&request[middle..]);
+        client.expect(b"+OK\r\n");
+        client.send(&[&array(&[b"PING"])[..], &request, &array(&[b"PING"])].concat());
+        client.expect(b"+PONG\r\n+OK\r\n+PONG\r\n");
+        client.send(&array(&[b"GET", b"key"]));
+        client.expect(&[format!("${bytes}\r\n").as_bytes(), &value, b"\r\n"].concat());
+    }
+    // What is long is gone on with wherever it is cut, within what stands behind it too.
+    let request = array(&[b"SET", b"key", &vec![b'v'; 100_000], b"EX", b"1000", b"NX"]);
+    for cut in request.len() - 40..request.len() {
+        client.send(&request[..cut]);
+        client.send(&request[cut..]);
+        client.expect(b"$-1\r\n");
+    }
+    // The turn that sent the last answer is over when another has been answered.
+    client.ask("ping\r\n", "+PONG\r\n");
+    assert_eq!(server.stat("output_parked_bytes"), 0, "what was kept is given back");
+}
+
+#[test]
+fn what_is_too_large_is_refused_and_the_connection_goes_on() {
+    let (server, port) = start(&["-I", "100k"]);
+    let mut client = connect(port);
+    client.ask("set key old\r\n", "+OK\r\n");
+    for bytes in [150_000, 400_000, 5_000_000] {
+        let value = vec![b'v'; bytes];
+        client.send(&array(&[b"SET", b"key", &value]));
+        let answer = line(&mut client);
+        assert!(answer.starts_with("-ERR "), "{answer}");
+        client.ask("get key\r\n", "$3\r\nold\r\n");
+    }
+    client.ask(
+        "setrange key 200000 x\r\n",
+        "-ERR string exceeds maximum allowed size \
+        (proto-max-bulk-len)\r\n",
+    );
+    let long = "k".repeat(251);
+    client.ask(&format!("get {long}\r\n"), "-ERR a key is 1 to 250 bytes here\r\n");
+    client.ask(&format!("set {} v\r\n", &long[1..]), "+OK\r\n");
+    assert_eq!(server.stat("output_parked_bytes"), 0);
+}
+
+#[test]
+fn many_clients_that_begin_large_commands_do_not_fill_the_memory() {
+    // So much may be kept in all: one largest item and a little, or 16 MiB and a share of -m.
+    let (server, port) = start(&["-m", "64", "-I", "1m"]);
+    let begun = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000000\r\n";
+    let part = vec![b'x'; 900_000];
+    let mut clients: Vec<Client> = (0..40).map(|_| connect(port)).collect();
+    for client in &mut clients {
+        // Those for whom there is no room are closed while they send.
+        let sent = std::io::Write::write_all(&mut client.stream, begun)
+            .and_then(|()| std::io::Write::write_all(&mut client.stream, &part));
+        drop(sent);
+    }
+    assert!(server.stat("output_parked_bytes") <= (16 << 20) + (64 << 20) / 100 * 3);
+    let mut other = connect(port);
+    other.ask("ping\r\n", "+PONG\r\n");
+    drop(clients);
+}
+
+#[test]
+fn a_command_of_many_keys_goes_on_where_it_was_interrupted() {
+    let (_server, port) = start(&["-I", "1m"]);
+    let mut client = connect(port);
+    let value = vec![b'v'; 40_000];
+    let keys: Vec<String> = (0..300).map(|number| format!("key{number}")).collect();
+    let mut request: Vec<&[u8]> = vec![b"MSET"];
+    // In pieces that fit the limit of a command.
+    for part in keys.chunks(20) {
+        request.truncate(1);
+        part.iter().for_each(|key| request.extend([key.as_bytes(), &value]));
+        client.send(&array(&request));
+        client.expect(b"+OK\r\n");
+    }
+    let mut request: Vec<&[u8]> = vec![b"MGET", b"none"];
+    request.extend(keys.iter().map(String::as_bytes));
+    client.send(&array(&request));
+    client.expect(b"*301\r\n$-1\r\n");
+    for _ in &keys {
+        client.expect(b"$40000\r\n");
+        client.expect(&value);
+        client.expect(b"\r\n");
+    }
+    request[0] = b"EXISTS";
+    client.send(&array(&request));
+    client.expect(b":300\r\n");
+    request[0] = b"DEL";
+    client.send(&array(&request));
+    client.expect(b":300\r\n");
+}
+
+#[test]
+fn no_count_of_many_clients_is_lost() {
+    const CLIENTS: usize = 4;
+    const ROUNDS: usize = 50;
+    let (_server, port) = start(&["-t", "4"]);
+    std::thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            scope.spawn(|| {
+                let mut client = connect(port);
+                let round = "incr n\r\nincrbyfloat f 0.5\r\nappend s x\r\n".repeat(10);
+                for _ in 0..ROUNDS {
+                    client.send(round.as_bytes());
+                    for _ in 0..10 {
+                        assert!(line(&mut client).starts_with(':'));
+                        bulk(&mut client);
+                        assert!(line(&mut client).starts_with(':'));
+                    }
+                }
+            });
+        }
+    });
+    let mut client = connect(port);
+    let total = CLIENTS * ROUNDS * 10;
+    client.send(b"get n\r\nget f\r\n");
+    assert_eq!(bulk(&mut client), total.to_string());
+    assert_eq!(bulk(&mut client), (total / 2).to_string());
+    client.ask("strlen s\r\n", &format!(":{total}\r\n"));
+}
+
+#[test]
+fn a_scan_lists_every_key_and_a_random_key_is_one_of_them() {
+    let (_server, port) = start(&[]);
+    let mut client = connect(port);
+    client.ask("randomkey\r\n", "$-1\r\n");
+    let count = 2000;
+    for number in 0..count {
+        client.send(format!("set key:{number} {number}\r\n").as_bytes());
+        client.expect(b"+OK\r\n");
+    }
+    for (options, wanted) in
+        [("", count), ("count 100", count), ("match *:1?", 10), ("type x", 0), ("match none", 0)]
+    {
+        let mut seen = std::collections::BTreeSet::new();
+        let mut cursor = "0".to_owned();
+        loop {
+            client.send(format!("scan {cursor} {options}\r\n").as_bytes());
+            assert_eq!(line(&mut client), "*2\r\n");
+            cursor = bulk(&mut client);
+            let keys: usize = line(&mut client)[1..].trim_end().parse().expect("a number");
+            (0..keys).for_each(|_| _ = seen.insert(bulk(&mut client)));
+            if cursor == "0" {
+                break;
+            }
+        }
+        assert_eq!(seen.len(), wanted, "{options}");
+    }
+    client.send(b"randomkey\r\n");
+    assert!(bulk(&mut client).starts_with("key:"));
+    client.ask("scan x\r\n", "-ERR invalid cursor\r\n");
+    client.ask("scan 3\r\n", "*2\r\n$1\r\n0\r\n*0\r\n");
+}
+
+#[test]
+fn what_the_options_forbid_is_refused() {
+    let (_server, port) = start(&["-F", "-X"]);
+    let mut client = connect(port);
+    client.ask("set a b\r\n", "+OK\r\n");
+    for command in ["flushall", "flushdb async", "scan 0"] {
+        client.send(format!("{command}\r\n").as_bytes());
+        assert!(line(&mut client).contains("is not allowed"), "{command}");
+    }
+    client.ask("get a\r\n", "$1\r\nb\r\n");
+}
+
+#[test]
+fn there_is_one_port_for_each_address_and_one_beside_a_unix_socket() {
+    let (server, port) = start(&["-l", "127.0.0.1,127.0.0.1:0"]);
+    connect(port).ask("ping\r\n", "+PONG\r\n");
+    server.connect().ask("mn\r\n", "MN\r\n");
+    let folder = tempfile::TempDir::new().expect("a folder");
+    let path = folder.path().join("socket");
+    let (_server, port) = start(&["-s", path.to_str().expect("text")]);
+    connect(port).ask("ping\r\n", "+PONG\r\n");
+    let stream = std::os::unix::net::UnixStream::connect(&path).expect("it accepts");
+    let mut text = Client { stream };
+    text.ask("get a\r\n", "END\r\n");
+    text.send(b"stats settings\r\n");
+    assert!(text.read_to("END\r\n").contains("STAT tcpport 0\r\n"));
+}
+
+#[test]
+fn who_comes_when_there_are_enough_is_told_so() {
+    let (_server, port) = start(&["-c", "2"]);
+    let (mut first, mut second) = (connect(port), connect(port));
+    first.ask("ping\r\n", "+PONG\r\n");
+    second.ask("ping\r\n", "+PONG\r\n");
+    let mut third = connect(port);
+    third.expect(b"-ERR max number of clients reached\r\n");
+    third.expect_end();
+}
+
+#[test]
+fn what_tools_ask_first_is_answered() {
+    let (_server, port) = start(&[]);
+    let mut client = connect(port);
+    client.ask("set a b\r\nget a\r\n", "+OK\r\n$1\r\nb\r\n");
+    client.send(b"info\r\n");
+    let info = bulk(&mut client);
+    for line in
+        ["redis_version:7.0.15", "loading:0", "role:master", "keyspace_hits:1", "db0:keys=1"]
+    {
+        assert!(info.contains(&format!("\r\n{line}")), "{line} in {info}");
+    }
+    client.send(b"info server clients\r\n");
+    let info = bulk(&mut client);
+    assert!(
+        info.starts_with("# Server\r\n") && info.contains("# Clients") && !info.contains("db0")
+    );
+    client.send(b"command info get nonsense\r\n");
+    client.expect(
+        b"*2\r\n*10\r\n$3\r\nget\r\n:2\r\n*2\r\n+readonly\r\n+fast\r\n:1\r\n:1\r\n:1\r\n*3\r\n\
+          +@read\r\n+@string\r\n+@fast\r\n*0\r\n*0\r\n*0\r\n*-1\r\n",
+    );
+    client.send(b"client info\r\n");
+    assert!(bulk(&mut client).contains(" cmd=client|info "));
+    client
+        .ask("client tracking on\r\n", "-ERR unknown subcommand 'tracking'. Try CLIENT HELP.\r\n");
+    client.ask("client setinfo lib-name here\r\n", "+OK\r\n");
+    client.ask(
+        "client setinfo\r\n",
+        "-ERR wrong number of arguments for 'client|setinfo' command\r\n",
+    );
+}
+
+#[test]
+fn keys_end_in_their_millisecond() {
+    let (_server, port) = start(&[]);
+    let mut client = connect(port);
+    let number = |client: &mut Client, command: &str| -> i64 {
+        client.send(format!("{command}\r\n").as_bytes());
+        line(client).trim_start_matches(':').trim_end().parse().expect("a number")
+    };
+    client.ask("set a v pxat 4000000000123\r\n", "+OK\r\n");
+    assert_eq!(number(&mut client, "pexpiretime a"), 4_000_000_000_123);
+    assert_eq!(number(&mut client, "expiretime a"), 4_000_000_000);
+    client.ask("append a w\r\npexpiretime a\r\n", ":2\r\n:4000000000123\r\n");
+    client.ask("pexpireat a 4000000000777 gt\r\npexpiretime a\r\n", ":1\r\n:4000000000777\r\n");
+    client.ask("expireat a 4000000000\r\npexpiretime a\r\n", ":1\r\n:4000000000000\r\n");
+    client.ask("persist a\r\npttl a\r\n", ":1\r\n:-1\r\n");
+    // However slow this machine is, nobody finds it gone before its time, but for the part of a
+    // millisecond in which it was stored.
+    for ms in [2, 40, 250, 1100] {
+        let began = Instant::now();
+        client.ask(&format!("set b v px {ms}\r\n"), "+OK\r\n");
+        assert!(number(&mut client, "pttl b") <= ms);
+        while number(&mut client, "exists b") == 1 {
+            assert!(began.elapsed() < Duration::from_secs(60), "it stays");
+        }
+        assert!(began.elapsed() >= Duration::from_millis(ms as u64 - 1), "{ms}");
+        assert_eq!(number(&mut client, "pttl b"), -2);
+    }
+}

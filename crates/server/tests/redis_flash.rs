@@ -1,0 +1,121 @@
+//! Redis' commands on items that lie on flash: a command waits for what it needs, is executed
+//! again, and does nothing twice.
+
+mod common;
+
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+use common::{Client, Server};
+use tempfile::TempDir;
+
+/// More than the memory holds.
+const ITEMS: usize = 24_000;
+/// Hits on flash that the test wants.
+const HITS_WANTED: u64 = 500;
+/// Rounds until these must have come: it depends on when the background moves items down.
+const ROUNDS_MAX: usize = 20;
+/// Keys of one command.
+const KEYS: usize = 300;
+
+fn start(folder: &TempDir) -> (Server, Client) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("an address").port();
+    drop(listener);
+    let flash = format!("{}:64m", folder.path().join("flash").display());
+    let port_text = port.to_string();
+    let options = ["-m", "16", "--hot-target", "1", "--flash", &flash, "--redis-port", &port_text];
+    let server = Server::start(&options);
+    let stream = TcpStream::connect(("127.0.0.1", port)).expect("it accepts");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket option");
+    (server, Client { stream })
+}
+
+/// A value that does not compress, behind a number.
+fn value(number: usize) -> String {
+    let word = |part: usize| format!("{:x}", (number * 256 + part).wrapping_mul(0x9e37_79b9_7f4a));
+    (0..120).map(word).collect()
+}
+
+fn line(client: &mut Client) -> String {
+    let mut text = Vec::new();
+    let mut byte = [0];
+    while !text.ends_with(b"\r\n") {
+        client.stream.read_exact(&mut byte).expect("the line comes");
+        text.push(byte[0]);
+    }
+    text.truncate(text.len() - 2);
+    String::from_utf8(text).expect("text")
+}
+
+fn integer(client: &mut Client) -> usize {
+    let line = line(client);
+    line.strip_prefix(':').and_then(|digits| digits.parse().ok()).expect("a number")
+}
+
+/// A bulk; none if there is none.
+fn bulk(client: &mut Client) -> Option<String> {
+    let bytes: usize = line(client).strip_prefix('$')?.parse().ok()?;
+    let mut value = vec![0; bytes + 2];
+    client.stream.read_exact(&mut value).expect("the value comes");
+    value.truncate(bytes);
+    Some(String::from_utf8(value).expect("text"))
+}
+
+fn store(client: &mut Client) {
+    for first in (0..ITEMS).step_by(100) {
+        let text: String =
+            (first..first + 100).map(|at| format!("set k{at} {}\r\n", value(at))).collect();
+        client.send(text.as_bytes());
+        (0..100).for_each(|_| client.expect(b"+OK\r\n"));
+    }
+}
+
+fn command(name: &str, keys: std::ops::Range<usize>) -> String {
+    let keys: Vec<String> = keys.map(|number| format!("k{number}")).collect();
+    format!("{name} {}\r\n", keys.join(" "))
+}
+
+#[test]
+fn commands_wait_for_flash_and_do_nothing_twice() {
+    let folder = TempDir::new().expect("a folder");
+    let (server, mut client) = start(&folder);
+    let mut rounds = 0;
+    while server.stat("get_extstore") < HITS_WANTED {
+        assert!(rounds < ROUNDS_MAX, "only {} hits on flash", server.stat("get_extstore"));
+        rounds += 1;
+        store(&mut client);
+        for first in (0..ITEMS).step_by(KEYS) {
+            let keys = first..first + KEYS;
+            client.send(command("mget", keys.clone()).as_bytes());
+            assert_eq!(line(&mut client), format!("*{KEYS}"));
+            for number in keys {
+                let found = bulk(&mut client);
+                assert!(found.is_none_or(|found| found == value(number)), "{number}");
+            }
+        }
+    }
+    for first in (0..ITEMS).step_by(ITEMS / 8) {
+        let text: String = (first..first + 40).map(|at| format!("append k{at} !\r\n")).collect();
+        client.send(text.as_bytes());
+        for at in first..first + 40 {
+            // Some may have been evicted.
+            let now = integer(&mut client);
+            assert!(now == 1 || now == value(at).len() + 1, "k{at}: {now}");
+        }
+        client.send(format!("getdel k{first}\r\nget k{first}\r\n").as_bytes());
+        assert!(bulk(&mut client).is_some_and(|value| value.ends_with('!')));
+        assert_eq!(bulk(&mut client), None);
+        // Nobody else is there: what there is is what is removed, each key once.
+        let keys = first..first + KEYS;
+        client.send(command("exists", keys.clone()).as_bytes());
+        let exists = integer(&mut client);
+        client.send(command("del", keys.clone()).as_bytes());
+        let removed = integer(&mut client);
+        assert!(removed <= exists && exists < KEYS, "{removed} of {exists}");
+        client.send(command("exists", keys).as_bytes());
+        assert_eq!(integer(&mut client), 0);
+    }
+    assert_eq!(server.stat("miss_from_extstore"), 0);
+}
