@@ -560,7 +560,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
             let context = self.context(connection, tries);
             let mut out = Output::new(&mut self.replies);
             let mut is_over = false;
-            while !is_over && next < steps.len() {
+            while !is_over && next < steps.len() && connection.closing.is_none() {
                 let step = &mut steps[next];
                 let begun = self.sampling.begin(&step.action, &session, self.counters);
                 let flow = match &mut client {
@@ -589,9 +589,6 @@ impl<'c, S: Sampling> Turner<'c, S> {
                     let wanted = session.take_wanted();
                     fetch(&mut self.reads, connection, wanted);
                     return Ok(stop_at(plan, steps, next));
-                }
-                if connection.closing.is_some() {
-                    break;
                 }
             }
             if connection.closing.is_some() {

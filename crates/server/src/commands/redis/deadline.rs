@@ -1,4 +1,5 @@
-//! When items end: Redis's signed milliseconds of Unix time, made into the engine's expiry and back.
+//! When items end: Redis's signed milliseconds of Unix time, made into the engine's expiry and
+//! back.
 
 use larder::{Expiry, Session};
 
