@@ -217,7 +217,7 @@ impl Connection<'_> {
     pub fn new(arrival: Arrival, is_known: bool) -> Self {
         let is_redis = arrival.wire == Some(Wire::Redis);
         Self {
-            redis: is_redis.then(|| Box::new(Client::new(Arc::clone(&arrival.info)))),
+            redis: is_redis.then(|| Box::new(Client::new(Arc::clone(&arrival.info), is_known))),
             stream: arrival.stream,
             info: arrival.info,
             wire: arrival.wire,

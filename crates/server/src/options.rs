@@ -222,11 +222,6 @@ impl Options {
         if self.admin_port.is_none() && self.admin_listen != Self::default().admin_listen {
             return Err(UsageError("--admin-listen is for a server with --admin-port".to_owned()));
         }
-        if self.redis_port != 0 && self.auth_file.is_some() {
-            let text = "--redis-port is not for a server with --auth-file: nobody could say there \
-                        who they are";
-            return Err(UsageError(text.to_owned()));
-        }
         self.settle_protocol()
     }
 
@@ -417,7 +412,6 @@ mod tests {
             assert!(refused(line).contains("not"), "{line}");
         }
         assert_eq!((serve("").redis_port, serve("--redis-port 6379").redis_port), (0, 6379));
-        refused("--redis-port 6379 -Y x");
         serve("--policy clock --compressed off -B auto");
         for (line, protocol) in [
             ("", None),

@@ -600,6 +600,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
                 break;
             }
             drop(session);
+            client.iter_mut().for_each(|it| it.check_login(self.server, self.counters));
             let is_stuck = next == before && client.as_mut().is_none_or(|it| it.is_stuck());
             tries = if is_stuck { tries + 1 } else { 0 };
             if next < steps.len() {

@@ -405,3 +405,46 @@ fn keys_end_in_their_millisecond() {
         assert_eq!(number(&mut client, "pttl b"), -2);
     }
 }
+
+#[test]
+fn with_users_a_client_has_to_say_who_it_is() {
+    let folder = tempfile::TempDir::new().expect("a folder");
+    let file = folder.path().join("users");
+    // The second is `secret` with argon2id, 64 KiB and one pass.
+    let hash = "$argon2id$v=19$m=64,t=1,p=1$c2FsdHNhbHRzYWx0$\
+        Sm3MnLdCFk0Af+croKgebRoqqmhbKd88iiW3yUOXn78";
+    std::fs::write(&file, format!("bob:secret\nava:{hash}\ndefault:open\n")).expect("a file");
+    let (server, port) = start(&["-Y", file.to_str().expect("UTF-8")]);
+    const NOBODY: &str = "-NOAUTH Authentication required.\r\n";
+    const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
+    let mut client = connect(port);
+    client.ask("get a\r\n", NOBODY);
+    client.ask("mset a 1 b 2\r\n", NOBODY);
+    client.ask("ping\r\n", NOBODY);
+    client.ask("select 0\r\n", NOBODY);
+    client.ask("nonsense\r\n", "-ERR unknown command 'nonsense', with args beginning with: \r\n");
+    client.send(b"hello 3\r\n");
+    assert!(line(&mut client).starts_with("-NOAUTH HELLO must be called"));
+    // What is behind it in the same write waits for what it comes to.
+    client.ask("auth bob wrong\r\nset a 1\r\n", &format!("{WRONG}{NOBODY}"));
+    client.ask("auth bob secret\r\nset a 1\r\nget a\r\n", "+OK\r\n+OK\r\n$1\r\n1\r\n");
+    client.ask("auth eve secret\r\nget a\r\n", &format!("{WRONG}$1\r\n1\r\n"));
+    client.ask("reset\r\nget a\r\n", &format!("+RESET\r\n{NOBODY}"));
+    client.ask("auth open\r\nping\r\n", "+OK\r\n+PONG\r\n");
+    let mut other = connect(port);
+    other.send(b"hello 3 auth ava secret setname it\r\nclient getname\r\n");
+    assert_eq!(line(&mut other), "%7\r\n");
+    other.read_to("$2\r\nit\r\n");
+    other.send(b"hello 3 auth bob secret auth ava secret\r\n");
+    assert!(line(&mut other).starts_with("-ERR Syntax error in HELLO option"));
+    let mut guesser = connect(port);
+    guesser.send(b"auth a\r\nauth ava b\r\nhello 2 auth ava c\r\nauth open\r\nping\r\n");
+    guesser.expect(WRONG.repeat(3).as_bytes());
+    guesser.expect_end();
+    let mut text = server.connect();
+    text.send(b"set any 0 0 10\r\nbob secret\r\nstats\r\n");
+    let stats = text.read_to("END\r\n");
+    for counted in ["STAT auth_cmds 10\r\n", "STAT auth_errors 5\r\n"] {
+        assert!(stats.contains(counted), "{counted} in {stats}");
+    }
+}

@@ -38,8 +38,9 @@ use super::{Again, Context, Flow, Outcome};
 use crate::connection::Close;
 use crate::output::Output;
 use crate::plan::{Action, Step};
+use crate::users::FAILURES_MAX;
 
-pub use client::{Client, Progress};
+pub use client::Client;
 pub use table::{Keys, Lookup};
 
 /// The longest key that the engine takes.
@@ -48,6 +49,7 @@ const KEY_BYTES_MAX: usize = protocol::request::KEY_BYTES_MAX;
 const TOO_LARGE_COMMAND: &[u8] = b"ERR command is larger than the item limit allows";
 const TOO_LARGE: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+const UNKNOWN_CLIENT: &str = "NOAUTH Authentication required.";
 const BAD_KEY: &str = "ERR a key is 1 to 250 bytes here";
 /// So much of an unknown name, and so much of its words, is said.
 const SHOWN_BYTES_MAX: usize = 128;
@@ -208,6 +210,7 @@ pub fn execute<'s, 'c>(
     let mut room = Vec::new();
     let command = command.unquoted(&mut room);
     let ended = match lookup.entry(command) {
+        Ok(entry) if !client.is_known && !entry.is_for_anybody() => Err(UNKNOWN_CLIENT.into()),
         Ok(entry) => {
             let mut words = command.words();
             words.next();
@@ -236,10 +239,10 @@ fn end<'c>(
         Ok(Done::Close) => Flow::Close(Close::Normal),
         Err(Stop::Error(text)) => {
             reply::error(out.bytes, &text);
-            Flow::Next
+            if client.failures < FAILURES_MAX { Flow::Next } else { Flow::Close(Close::Normal) }
         }
     };
-    client.progress = Progress::default();
+    client.end_command();
     context.counters.cmd_redis.one();
     Ok(flow)
 }

@@ -411,7 +411,8 @@ pub const DECLARATIONS: &[Declaration] = &[
         text("FILE", |o, v| { o.auth_file = Some(v.into()); Ok(()) }), None,
         "Only who is named in this file may use the server: a line name:password for each, the \
          password as it is or as a hash, $argon2id$... or $pbkdf2-sha256$.... Clients say who they \
-         are in text, unless -S lets them speak the binary protocol, too. SIGHUP reads it again."),
+         are in text and on --redis-port, and with -S in the binary protocol. SIGHUP reads it \
+         again."),
     switch(Some('S'), "enable-sasl", |o| o.sasl = true,
         "Clients may speak the binary protocol and say by SASL's PLAIN which of the users of -Y \
          they are."),

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use protocol::resp::{Scan, Version};
 
 use crate::connection::Info;
+use crate::counters::Counters;
+use crate::server::Server;
 
 /// How far a command of many keys has come that is executed again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -13,6 +15,19 @@ pub struct Progress {
     pub keys: usize,
     /// How many of them count.
     pub count: i64,
+}
+
+/// What becomes of what a client says of who it is. To check that may take long, so that no session
+/// may be open meanwhile: its command is executed again when it is known.
+#[derive(Debug, Default)]
+enum Login {
+    /// It says nothing.
+    #[default]
+    None,
+    /// A user and a password, to be checked.
+    Claimed(Box<[u8]>, Box<[u8]>),
+    /// Whether they were right.
+    Checked(bool),
 }
 
 /// A client.
@@ -32,13 +47,19 @@ pub struct Client {
     pub progress: Progress,
     /// Keys that were done with when it was last asked whether there is progress.
     keys_before: usize,
+    /// It may ask for anything: it has said who it is, or need not.
+    pub is_known: bool,
+    /// How often it said so with a wrong password.
+    pub failures: u8,
+    /// What its command, which is executed next, says of who it is.
+    login: Login,
     /// What others know of its connection.
     pub info: Arc<Info>,
 }
 
 impl Client {
-    /// A client that has not said anything.
-    pub fn new(info: Arc<Info>) -> Self {
+    /// A client that has not said anything. `is_known`: nobody has to say who they are.
+    pub fn new(info: Arc<Info>, is_known: bool) -> Self {
         Self {
             id: 0,
             version: Version::Two,
@@ -47,8 +68,39 @@ impl Client {
             scan: Scan::default(),
             progress: Progress::default(),
             keys_before: 0,
+            is_known,
+            failures: 0,
+            login: Login::None,
             info,
         }
+    }
+
+    /// Whether this is who it is, if that was checked; if not it will be, before its command is
+    /// executed again.
+    pub fn log_in(&mut self, user: &[u8], password: &[u8]) -> Option<bool> {
+        if let Login::Checked(is_true) = self.login {
+            return Some(is_true);
+        }
+        self.login = Login::Claimed(user.into(), password.into());
+        None
+    }
+
+    /// Its command has come to its end.
+    pub fn end_command(&mut self) {
+        self.progress = Progress::default();
+        self.login = Login::None;
+    }
+
+    /// Checks what it says of who it is, if it does. No session may be open.
+    pub fn check_login(&mut self, server: &Server, counters: &Counters) {
+        let Login::Claimed(user, password) = &self.login else { return };
+        let users = server.users.as_ref();
+        let is_true = users.is_some_and(|users| users.admit(user, password));
+        counters.auth_cmds.one();
+        counters.auth_errors.add(u64::from(!is_true));
+        self.is_known |= is_true;
+        self.failures += u8::from(!is_true);
+        self.login = Login::Checked(is_true);
     }
 
     /// Whether its command has done with no further key since this was last asked.

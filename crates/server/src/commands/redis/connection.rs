@@ -4,12 +4,13 @@ use protocol::resp::number::integer;
 use protocol::resp::{Version, reply};
 
 use super::{
-    Done, Ended, NOT_AN_INTEGER, SYNTAX, Stop, Task, info, unknown_subcommand, unknown_word,
+    Again, Done, Ended, NOT_AN_INTEGER, SYNTAX, Stop, Task, info, unknown_subcommand, unknown_word,
     wrong_number,
 };
 use crate::output::Output;
 
-/// The one user that there is, who needs no password.
+/// Who a client is that names nobody. Without `--auth-file` there is no other user, and this one
+/// needs no password.
 const USER: &[u8] = b"default";
 
 /// The longest name that is kept of a client.
@@ -17,6 +18,10 @@ const NAME_BYTES_MAX: usize = 1 << 10;
 
 const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the \
                            default user. Are you sure your configuration is correct?";
+const HELLO_UNKNOWN: &str = "NOAUTH HELLO must be called with the client already authenticated, \
+                             otherwise the HELLO <proto> AUTH <user> <pass> option can be used to \
+                             authenticate the client and select the RESP protocol version at the \
+                             same time";
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
 /// `PING [message]`.
@@ -50,6 +55,7 @@ pub(super) fn quit_silently(_: &mut Task<'_, '_, '_, '_, '_>, _: &mut Output<'_,
 pub(super) fn reset(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
     task.client.version = Version::Two;
     task.client.name.clear();
+    task.client.is_known = task.context.server.users.is_none();
     reply::simple(out.bytes, "RESET");
     Ok(Done::Next)
 }
@@ -69,20 +75,33 @@ pub(super) fn select(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '
 
 /// `AUTH [user] password`.
 pub(super) fn auth(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
+    let has_users = task.context.server.users.is_some();
     match (task.word(), task.words.next(), task.words.len()) {
-        (_, None, _) => Err(NO_PASSWORD.into()),
-        (user, Some(password), 0) => {
-            authenticate(user, password)?;
-            reply::simple(out.bytes, "OK");
-            Ok(Done::Next)
-        }
-        _ => Err(SYNTAX.into()),
+        (_, None, _) if !has_users => return Err(NO_PASSWORD.into()),
+        (password, None, _) => authenticate(task, USER, password)?,
+        (user, Some(password), 0) => authenticate(task, user, password)?,
+        _ => return Err(SYNTAX.into()),
     }
+    reply::simple(out.bytes, "OK");
+    Ok(Done::Next)
 }
 
-/// Whether somebody may do what this port offers: the one user may, with any password.
-fn authenticate(user: &[u8], _password: &[u8]) -> Result<(), Stop> {
-    if user == USER { Ok(()) } else { Err(WRONG_PASSWORD.into()) }
+/// Whether somebody may do what this port offers: with users, those who know their password; else
+/// the one user, with any.
+fn authenticate(
+    task: &mut Task<'_, '_, '_, '_, '_>,
+    user: &[u8],
+    password: &[u8],
+) -> Result<(), Stop> {
+    let is_true = match &task.context.server.users {
+        None => Some(user == USER),
+        Some(_) => task.client.log_in(user, password),
+    };
+    match is_true {
+        Some(true) => Ok(()),
+        Some(false) => Err(WRONG_PASSWORD.into()),
+        None => Err(Stop::Again(Again::Session)),
+    }
 }
 
 /// `HELLO [version [AUTH user password] [SETNAME name]]`.
@@ -99,16 +118,21 @@ pub(super) fn hello(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_
             })
         }
     };
-    let mut name = None;
+    let (mut name, mut has_auth) = (None, false);
     while let Some(word) = task.words.next() {
         let left = task.words.len();
-        if word.eq_ignore_ascii_case(b"auth") && left >= 2 {
-            authenticate(task.word(), task.word())?;
+        if word.eq_ignore_ascii_case(b"auth") && left >= 2 && !has_auth {
+            has_auth = true;
+            let (user, password) = (task.word(), task.word());
+            authenticate(task, user, password)?;
         } else if word.eq_ignore_ascii_case(b"setname") && left >= 1 {
             name = Some(checked(task.word(), "Client names")?);
         } else {
             return Err(unknown_word("ERR Syntax error in HELLO option '", word, "'"));
         }
+    }
+    if !task.client.is_known {
+        return Err(HELLO_UNKNOWN.into());
     }
     if let Some(name) = name {
         task.client.name = name.to_vec();

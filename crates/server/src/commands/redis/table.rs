@@ -46,6 +46,13 @@ pub struct Keys {
     pub step: usize,
 }
 
+impl Entry {
+    /// Whether a client may ask for it that has not said who it is.
+    pub(super) fn is_for_anybody(&self) -> bool {
+        self.flags.contains(&"no_auth")
+    }
+}
+
 impl Keys {
     const NONE: Self = Self { first: 0, last: 0, step: 0 };
     const ONE: Self = Self { first: 1, last: 1, step: 1 };
@@ -125,6 +132,7 @@ const WRITE_SLOW: &[&str] = &["write", "denyoom"];
 const CHANGE: &[&str] = &["write", "fast"];
 const CHANGE_SLOW: &[&str] = &["write"];
 const LINK: &[&str] = &["noscript", "loading", "stale", "fast"];
+const LOGIN: &[&str] = &["noscript", "loading", "stale", "fast", "no_auth"];
 const ADMIN: &[&str] = &["admin", "noscript", "loading", "stale"];
 const SERVER: &[&str] = &["loading", "stale"];
 
@@ -230,17 +238,17 @@ pub const TABLE: &[Entry] = entries! {
         "Returns some key.";
     "scan" -2 READ_SLOW NONE "generic" "2.8.0" scan::scan,
         "Lists keys, a part at a time.";
-    "auth" -2 LINK NONE "connection" "1.0.0" connection::auth,
+    "auth" -2 LOGIN NONE "connection" "1.0.0" connection::auth,
         "Says who the client is.";
     "client" -2 SERVER NONE "connection" "2.4.0" connection::client,
         "ID, INFO, GETNAME, SETNAME, SETINFO, NO-EVICT.";
     "echo" 2 LINK NONE "connection" "1.0.0" connection::echo,
         "Returns what it is given.";
-    "hello" -1 LINK NONE "connection" "6.0.0" connection::hello,
+    "hello" -1 LOGIN NONE "connection" "6.0.0" connection::hello,
         "Chooses the version of the protocol.";
-    "quit" -1 LINK NONE "connection" "1.0.0" connection::quit,
+    "quit" -1 LOGIN NONE "connection" "1.0.0" connection::quit,
         "Closes the connection.";
-    "reset" 1 LINK NONE "connection" "6.2.0" connection::reset,
+    "reset" 1 LOGIN NONE "connection" "6.2.0" connection::reset,
         "Forgets what the client has said of itself.";
     "select" 2 LINK NONE "connection" "1.0.0" connection::select,
         "Accepts database 0.";
@@ -252,9 +260,9 @@ pub const TABLE: &[Entry] = entries! {
         "Statistics under Redis' names.";
     "time" 1 LINK NONE "server" "2.6.0" keys::time,
         "Returns the server's Unix time.";
-    "post" -1 LINK NONE "server" "" connection::quit_silently,
+    "post" -1 LOGIN NONE "server" "" connection::quit_silently,
         "Closes the connection: the client speaks HTTP.";
-    "host:" -1 LINK NONE "server" "" connection::quit_silently,
+    "host:" -1 LOGIN NONE "server" "" connection::quit_silently,
         "Closes the connection: the client speaks HTTP.";
 };
 
