@@ -380,7 +380,11 @@ impl<'c> Session<'c> {
 /// The last whole second up to an expiry: what may get another's expiry in place ends there, a
 /// little early rather than late.
 fn whole_second(expiry: Expiry) -> Expiry {
-    Expiry::at(expiry.second - u32::from(expiry.early_ms != 0))
+    match expiry.early_ms {
+        0 => expiry,
+        // The first second of all has none before it but 0, which is never.
+        _ => Expiry::at((expiry.second - 1).max(1)),
+    }
 }
 
 impl Attributes {

@@ -159,6 +159,17 @@ fn a_late_store_does_not_outlive_what_it_replaces() {
 }
 
 #[test]
+fn a_late_store_whose_time_was_over_long_ago_does_not_stay_for_ever() {
+    let (cache, _) = hot();
+    put(&cache, b"k", Expiry::NEVER);
+    let unique = cache.session().get(b"k", cache.hash(b"k")).unwrap().cas();
+    let attributes = Attributes { expiry: Expiry::at_ms(500), ..Attributes::default() };
+    let stored = cache.put(b"k", b"late", attributes, Condition::UniqueOrStale(unique)).unwrap();
+    assert!(matches!(stored, Stored::Stored { .. }), "{stored:?}");
+    assert_eq!(cache.get(b"k"), None);
+}
+
+#[test]
 fn an_item_in_the_compressed_zone_is_over_in_its_millisecond() {
     let clock = Arc::new(ManualClock::new(NOW));
     let builder = Cache::builder().memory_bytes(16 << 20).compress(true);
