@@ -82,8 +82,8 @@ impl Session<'_> {
     }
 
     /// The key's item, wherever it is. Leaves the mark of a hit.
-    // Always: text's get is the fastest path there is, and this or what it looks with becomes a
-    // call of 30 instructions more when other protocols look items up, too.
+    // Always: text's get is the fastest path there is, and this or what it looks with would become
+    // a call when other protocols look items up, too.
     #[inline(always)]
     pub fn look_up(&self, key: &[u8], hash: Hash) -> Lookup<'_> {
         let gone_us = match self.look(key, hash) {

@@ -70,7 +70,7 @@ fn want<'b>(session: &Session<'_>, keys: impl Iterator<Item = &'b [u8]>, hashes:
 }
 
 /// One key, perhaps with a CAS unique to compare later, perhaps with a new expiry. Built into each
-/// of its two callers: as a function of its own it costs a `get` of text some 20 instructions.
+/// of its two callers: text's `get` shall not pay for a call.
 #[inline(always)]
 pub fn find<'s>(
     context: &Context<'_, '_>,
