@@ -349,7 +349,8 @@ impl Cache {
 
     /// What a store of this key shall cost, and where that comes from. A cost that the client
     /// states is 0 if it states none.
-    #[inline]
+    // Always, as [`Session::reserve`](crate::Session::reserve), whose part it is.
+    #[inline(always)]
     pub(crate) fn origin(
         &self,
         measure: &Measure,

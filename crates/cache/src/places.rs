@@ -62,7 +62,8 @@ pub(crate) enum Fate<'c> {
 
 impl Cache {
     /// Where the key's item is, gone or not.
-    #[inline]
+    // Always, as `Session::look_up`, whose heart it is.
+    #[inline(always)]
     pub(crate) fn find<'g>(
         &self,
         guard: &'g Guard<'_>,

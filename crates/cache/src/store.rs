@@ -118,6 +118,7 @@ impl Cache {
     }
 
     /// [`Cache::reserve_fields`] where costs are measured.
+    #[inline(always)]
     fn reserve_costed(
         &self,
         key: &[u8],
@@ -132,6 +133,8 @@ impl Cache {
         Ok(Draft { origin, ..draft })
     }
 
+    // Always, as [`Session::reserve`], whose heart it is.
+    #[inline(always)]
     pub(crate) fn reserve_fields(
         &self,
         key: &[u8],
@@ -161,6 +164,8 @@ impl Cache {
 impl<'c> Session<'c> {
     /// [`Cache::reserve`] for a key whose hash is known, while the index lines that storing it will
     /// need are on their way. The draft may outlive the session.
+    // Always, as [`Self::look_up`]: each protocol has one caller.
+    #[inline(always)]
     pub fn reserve(
         &self,
         key: &[u8],
@@ -185,6 +190,8 @@ impl<'c> Session<'c> {
 
     /// [`Session::store`] that also tells how many microseconds it takes to make the value again,
     /// as the item has it from now on; 0 if nobody knows, or if nothing was stored.
+    // Always, as [`Self::reserve`].
+    #[inline(always)]
     pub fn store_costed(
         &self,
         draft: Draft<'c>,

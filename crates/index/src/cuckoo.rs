@@ -68,7 +68,8 @@ impl Layout for Cuckoo {
         }
     }
 
-    #[inline]
+    // Always, as [`Index::find`](crate::Index::find).
+    #[inline(always)]
     fn scan(view: &View<'_, Self>, eq: &mut impl FnMut(Location) -> bool) -> Option<Found> {
         Side::BOTH.into_iter().find_map(|side| view.scan_bucket(view.home[side as usize], side, eq))
     }

@@ -61,7 +61,7 @@ impl<L: Layout> Engine<L> {
     }
 
     /// See [`Index::find`](crate::Index::find).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(
         &self,
         guard: &Guard<'_>,

@@ -153,7 +153,8 @@ impl Index {
 
     /// The location for which `eq` says that its item has the sought key. `eq` may be called more
     /// than once for a location, and must not call the index.
-    #[inline]
+    // Always: whether it is a call would depend on how many callers there are.
+    #[inline(always)]
     pub fn find(
         &self,
         guard: &Guard<'_>,

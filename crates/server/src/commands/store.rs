@@ -48,6 +48,7 @@ pub struct Command<'r, 'b> {
 
 impl<'r, 'b> Command<'r, 'b> {
     /// A storage request of text.
+    #[inline(always)]
     pub fn of(context: &Context<'_, '_>, request: &'r Request<'b>) -> Self {
         match request {
             Request::Store(store) => Self::classic(context, store),
