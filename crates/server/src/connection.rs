@@ -24,6 +24,7 @@ use protocol::request::GetContinuation;
 use crate::commands::Claim;
 use crate::commands::redis::Client;
 use crate::output::Parked;
+use crate::rights::Rights;
 use crate::watch::Log;
 
 /// What others may know of a connection (`stats conns`).
@@ -180,8 +181,8 @@ pub struct Connection<'c> {
     pub info: Arc<Info>,
     /// What it speaks; none until its first byte says so.
     pub wire: Option<Wire>,
-    /// Its client may ask for anything: it has said who it is, or need not.
-    pub is_known: bool,
+    /// What its client may do, but for one of Redis', where that stands with the rest.
+    pub rights: Rights,
     /// How often it said so with a wrong password.
     pub failures: u8,
     /// What else is known of a client that speaks Redis' protocol.
@@ -213,15 +214,15 @@ pub struct Connection<'c> {
 }
 
 impl Connection<'_> {
-    /// A connection that has just come to its worker. `is_known`: nobody has to say who they are.
-    pub fn new(arrival: Arrival, is_known: bool) -> Self {
+    /// A connection that has just come to its worker, and what its client may do for now.
+    pub fn new(arrival: Arrival, rights: Rights) -> Self {
         let is_redis = arrival.wire == Some(Wire::Redis);
         Self {
-            redis: is_redis.then(|| Box::new(Client::new(Arc::clone(&arrival.info), is_known))),
+            redis: is_redis.then(|| Box::new(Client::new(Arc::clone(&arrival.info), rights))),
             stream: arrival.stream,
             info: arrival.info,
             wire: arrival.wire,
-            is_known,
+            rights,
             failures: 0,
             state: State::Idle,
             continuation: None,

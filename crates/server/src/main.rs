@@ -35,6 +35,7 @@ mod options;
 mod output;
 mod plan;
 mod reload;
+mod rights;
 mod sampling;
 mod server;
 mod start;

@@ -31,6 +31,7 @@ use crate::counters::Counters;
 use crate::dump;
 use crate::output::{self, OUTPUT_BYTES_MAX, Output};
 use crate::plan::{Action, BATCH_KEYS_MAX, End, Place, Plan, Step, recycle};
+use crate::rights::Rights;
 use crate::sampling::Sampling;
 use crate::server::Server;
 use crate::users::FAILURES_MAX;
@@ -440,7 +441,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
             if !matches!(connection.state, State::Idle) || connection.closing.is_some() {
                 return Ok(plan.place());
             }
-            plan.is_guarded = !connection.is_known;
+            plan.rights = connection.rights;
             let end = plan.fill(&self.server.cache, steps, &mut self.hashes);
             if let Ran::Until(place) = self.run(connection, plan, steps)? {
                 return Ok(place);
@@ -488,8 +489,8 @@ impl<'c, S: Sampling> Turner<'c, S> {
         let State::Login(claim) = mem::replace(&mut connection.state, State::Idle) else {
             return;
         };
-        connection.is_known = claim.check(self.server, self.counters, &mut self.replies);
-        connection.failures += u8::from(!connection.is_known);
+        connection.rights = claim.check(self.server, self.counters, &mut self.replies);
+        connection.failures += u8::from(connection.rights == Rights::None);
         if connection.failures >= FAILURES_MAX {
             connection.closing = Some(Close::Normal);
         }

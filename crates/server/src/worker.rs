@@ -21,6 +21,7 @@ use stdx::sync::lock;
 
 use crate::ahead::ReadAhead;
 use crate::connection::{Arrival, Close, Connection, State};
+use crate::rights::Rights;
 use crate::sampling::Sampling;
 use crate::server::Server;
 use crate::turn::{After, Turner};
@@ -320,7 +321,8 @@ impl<'c, S: Sampling> Worker<'c, S> {
                 self.connections.push(None);
                 self.connections.len() - 1
             });
-            let mut connection = Connection::new(arrival, self.server.users.is_none());
+            let rights = Rights::of_strangers(self.server.users.is_some());
+            let mut connection = Connection::new(arrival, rights);
             self.serial += 1;
             (connection.place, connection.serial) = (place, self.serial);
             if let Some(client) = &mut connection.redis {

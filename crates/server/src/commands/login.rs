@@ -6,6 +6,7 @@ use protocol::reply;
 use super::{Context, Flow};
 use crate::counters::Counters;
 use crate::output::Output;
+use crate::rights::Rights;
 use crate::server::Server;
 
 /// The one mechanism of SASL.
@@ -28,10 +29,11 @@ impl Claim {
         Self { name: name.into(), password: password.into(), echo }
     }
 
-    /// Checks, counts and answers it; returns whether it is true.
-    pub fn check(&self, server: &Server, counters: &Counters, replies: &mut Vec<u8>) -> bool {
+    /// Checks, counts and answers it; returns what follows from it.
+    pub fn check(&self, server: &Server, counters: &Counters, replies: &mut Vec<u8>) -> Rights {
         let users = server.users.as_ref();
-        let is_true = users.is_some_and(|users| users.admit(&self.name, &self.password));
+        let rights = users.and_then(|users| users.admit(&self.name, &self.password));
+        let is_true = rights.is_some();
         counters.auth_cmds.one();
         counters.auth_errors.add(u64::from(!is_true));
         match (self.echo, is_true) {
@@ -40,7 +42,7 @@ impl Claim {
             (Some(echo), true) => packet::text(replies, echo, b"Authenticated"),
             (Some(echo), false) => packet::error(replies, echo, Status::AuthFailure),
         }
-        is_true
+        rights.unwrap_or(Rights::None)
     }
 }
 

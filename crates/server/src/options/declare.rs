@@ -410,9 +410,9 @@ pub const DECLARATIONS: &[Declaration] = &[
     valued(Some('Y'), "auth-file",
         text("FILE", |o, v| { o.auth_file = Some(v.into()); Ok(()) }), None,
         "Only who is named in this file may use the server: a line name:password for each, the \
-         password as it is or as a hash, $argon2id$... or $pbkdf2-sha256$.... Clients say who they \
-         are in text and on --redis-port, and with -S in the binary protocol. SIGHUP reads it \
-         again."),
+         password as it is or as a hash, $argon2id$... or $pbkdf2-sha256$.... Those behind a line \
+         [read-only] may read and change nothing. Clients say who they are in text and on \
+         --redis-port, and with -S in the binary protocol. SIGHUP reads it again."),
     switch(Some('S'), "enable-sasl", |o| o.sasl = true,
         "Clients may speak the binary protocol and say by SASL's PLAIN which of the users of -Y \
          they are."),

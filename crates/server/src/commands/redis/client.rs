@@ -6,6 +6,7 @@ use protocol::resp::{Scan, Version};
 
 use crate::connection::Info;
 use crate::counters::Counters;
+use crate::rights::Rights;
 use crate::server::Server;
 
 /// How far a command of many keys has come that is executed again.
@@ -47,8 +48,8 @@ pub struct Client {
     pub progress: Progress,
     /// Keys that were done with when it was last asked whether there is progress.
     keys_before: usize,
-    /// It may ask for anything: it has said who it is, or need not.
-    pub is_known: bool,
+    /// What it may do.
+    pub rights: Rights,
     /// How often it said so with a wrong password.
     pub failures: u8,
     /// What its command, which is executed next, says of who it is.
@@ -58,8 +59,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that has not said anything. `is_known`: nobody has to say who they are.
-    pub fn new(info: Arc<Info>, is_known: bool) -> Self {
+    /// A client that has not said anything.
+    pub fn new(info: Arc<Info>, rights: Rights) -> Self {
         Self {
             id: 0,
             version: Version::Two,
@@ -68,7 +69,7 @@ impl Client {
             scan: Scan::default(),
             progress: Progress::default(),
             keys_before: 0,
-            is_known,
+            rights,
             failures: 0,
             login: Login::None,
             info,
@@ -95,10 +96,11 @@ impl Client {
     pub fn check_login(&mut self, server: &Server, counters: &Counters) {
         let Login::Claimed(user, password) = &self.login else { return };
         let users = server.users.as_ref();
-        let is_true = users.is_some_and(|users| users.admit(user, password));
+        let rights = users.and_then(|users| users.admit(user, password));
+        let is_true = rights.is_some();
         counters.auth_cmds.one();
         counters.auth_errors.add(u64::from(!is_true));
-        self.is_known |= is_true;
+        self.rights = rights.unwrap_or(self.rights);
         self.failures += u8::from(!is_true);
         self.login = Login::Checked(is_true);
     }
