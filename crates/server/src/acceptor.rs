@@ -3,7 +3,8 @@
 //!
 //! At the limit (`-c`) a new connection gets a line that says so and is closed; with
 //! `-o no_maxconns_fast` accepting pauses instead until a connection ends, and whoever comes waits
-//! in the kernel's backlog.
+//! in the kernel's backlog. Who comes from an address that has as many as it may is refused in any
+//! case.
 
 use std::io::{ErrorKind, Result};
 use std::os::fd::AsRawFd;
@@ -15,6 +16,7 @@ use ::io::net::Stream;
 use ::io::poll::{Events, Interest, Poll, Token};
 use protocol::{Wire, reply, resp};
 
+use crate::address::Address;
 use crate::connection::{Arrival, Info};
 use crate::listen::Door;
 use crate::server::Server;
@@ -119,8 +121,13 @@ impl<'c> Acceptor<'c> {
     fn admit(&mut self, mut stream: Stream, number: usize) {
         let server = self.server;
         let connections = &server.connections;
-        if connections.current.load(Ordering::Relaxed) >= server.live.connections_max() {
-            connections.rejected.fetch_add(1, Ordering::Relaxed);
+        let source = Address::of(stream.peer());
+        let is_full = connections.current.load(Ordering::Relaxed) >= server.live.connections_max();
+        let per_address_max = server.options.connections_per_address_max;
+        if is_full || !connections.by_address.try_enter(source, per_address_max) {
+            let count =
+                if is_full { &connections.rejected } else { &connections.rejected_by_address };
+            count.fetch_add(1, Ordering::Relaxed);
             // The socket is new, so its buffer takes the line; if not, the close says it too.
             let line = match self.doors[number].wire {
                 Some(Wire::Redis) => resp::reply::TOO_MANY_CLIENTS,
@@ -135,7 +142,8 @@ impl<'c> Acceptor<'c> {
             Some(peer) => format!("tcp:{peer}"),
             None => listener.clone(),
         };
-        let info = Arc::new(Info::new(stream.as_raw_fd(), address, listener, server.now()));
+        let info =
+            Arc::new(Info::new(stream.as_raw_fd(), (address, source), listener, server.now()));
         connections.enter(Arc::clone(&info));
         let worker = self.next_worker;
         self.next_worker = (worker + 1) % server.mailboxes.len();

@@ -32,7 +32,7 @@ use crate::server::Server;
 use crate::watch::Log;
 
 pub use admin::{VERSION, limit_memory};
-pub use login::Claim;
+pub use login::Login;
 
 /// What a command knows beside its request.
 pub struct Context<'a, 'c> {
@@ -61,7 +61,7 @@ pub enum Flow<'c> {
     /// So many bytes are skipped.
     Swallow(u64),
     /// The client has said who it is, which is yet to be checked.
-    Login(Claim),
+    Login(Login),
     /// The connection watches.
     Watch(Arc<Log>),
     /// The connection lists every item.

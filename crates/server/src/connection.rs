@@ -11,7 +11,8 @@
 //! An idle connection owns no buffer. What a read leaves unparsed (less than a line, or what stands
 //! behind output that the socket does not take) is kept in `unread` until the next turn; what the
 //! socket does not take is kept in `parked`, and while that is so nothing more is read or executed.
-//! Nor is anything while a read from flash has not come back: replies keep their order.
+//! Nor is anything while a read from flash or the check of a password has not come back: replies
+//! keep their order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -21,9 +22,12 @@ use larder::{Arrived as Fetched, Draft, DumpCursor};
 use protocol::Wire;
 use protocol::request::GetContinuation;
 
-use crate::commands::Claim;
+use crate::address::Address;
+use crate::commands::Login;
 use crate::commands::redis::Client;
+use crate::logins::{Attempt, Claim, Verdict};
 use crate::output::Parked;
+use crate::rights::Rights;
 use crate::watch::Log;
 
 /// What others may know of a connection (`stats conns`).
@@ -33,6 +37,8 @@ pub struct Info {
     pub fd: i32,
     /// The client's address.
     pub address: String,
+    /// Where it comes from, as limits see it.
+    pub source: Address,
     /// The address it came in at.
     pub listen_address: String,
     /// Unix seconds of the last bytes that came in.
@@ -44,10 +50,16 @@ impl Info {
     const STATES: [&'static str; 4] = ["conn_read", "conn_nread", "conn_watch", "conn_mwrite"];
 
     /// A connection that has just been accepted.
-    pub fn new(fd: i32, address: String, listen_address: String, now_s: u32) -> Self {
+    pub fn new(
+        fd: i32,
+        (address, source): (String, Address),
+        listen_address: String,
+        now_s: u32,
+    ) -> Self {
         Self {
             fd,
             address,
+            source,
             listen_address,
             active_s: AtomicU32::new(now_s),
             state: AtomicU8::new(0),
@@ -129,7 +141,7 @@ pub enum State<'c> {
     /// A value fills up.
     Value(Box<Incoming<'c>>),
     /// Who the client says it is has to be checked.
-    Login(Box<Claim>),
+    Login(Box<Login>),
     /// Every item is listed.
     Dump(DumpFormat, Box<DumpCursor>),
     /// Log lines are sent, and nothing is read.
@@ -180,8 +192,8 @@ pub struct Connection<'c> {
     pub info: Arc<Info>,
     /// What it speaks; none until its first byte says so.
     pub wire: Option<Wire>,
-    /// Its client may ask for anything: it has said who it is, or need not.
-    pub is_known: bool,
+    /// What its client may do, but for one of Redis', where that stands with the rest.
+    pub rights: Rights,
     /// How often it said so with a wrong password.
     pub failures: u8,
     /// What else is known of a client that speaks Redis' protocol.
@@ -204,24 +216,27 @@ pub struct Connection<'c> {
     pub place: usize,
     /// Which of all connections that had this place.
     pub serial: u64,
-    /// Reads from flash that have not come back. Until they have, nothing is executed.
+    /// What others have not brought yet: reads from flash, the check of a password. Until they
+    /// have, nothing is executed.
     pub fetching: usize,
-    /// What they brought.
+    /// What was read from flash.
     pub fetched: Vec<Fetched>,
+    /// What came of who its client says it is.
+    pub verdict: Option<Verdict>,
     /// It stands in its worker's list of those that can go on without an event.
     pub is_queued: bool,
 }
 
 impl Connection<'_> {
-    /// A connection that has just come to its worker. `is_known`: nobody has to say who they are.
-    pub fn new(arrival: Arrival, is_known: bool) -> Self {
+    /// A connection that has just come to its worker, and what its client may do for now.
+    pub fn new(arrival: Arrival, rights: Rights) -> Self {
         let is_redis = arrival.wire == Some(Wire::Redis);
         Self {
-            redis: is_redis.then(|| Box::new(Client::new(Arc::clone(&arrival.info), is_known))),
+            redis: is_redis.then(|| Box::new(Client::new(Arc::clone(&arrival.info), rights))),
             stream: arrival.stream,
             info: arrival.info,
             wire: arrival.wire,
-            is_known,
+            rights,
             failures: 0,
             state: State::Idle,
             continuation: None,
@@ -234,6 +249,7 @@ impl Connection<'_> {
             serial: 0,
             fetching: 0,
             fetched: Vec::new(),
+            verdict: None,
             is_queued: false,
         }
     }
@@ -256,6 +272,20 @@ impl Connection<'_> {
                 }
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// What is to be checked if its client says so of itself.
+    pub fn attempt(&self, worker: usize, claim: Claim) -> Attempt {
+        let (place, serial, address) = (self.place, self.serial, self.info.source);
+        Attempt { worker, place, serial, address, claim }
+    }
+
+    /// Takes what came of that.
+    pub fn judge(&mut self, verdict: Verdict) {
+        match &mut self.redis {
+            Some(client) => client.judge(verdict),
+            None => self.verdict = Some(verdict),
         }
     }
 

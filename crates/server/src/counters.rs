@@ -112,6 +112,8 @@ counters! {
     auth_cmds,
     /// Those of them that were wrong.
     auth_errors,
+    /// Those of these that were not looked at, as their address has to wait.
+    auth_throttled,
     /// Connections closed for silence.
     idle_kicks,
     /// Connections closed because their replies would not fit the output limit.

@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod acceptor;
+mod address;
 mod admin;
 mod ahead;
 mod commands;
@@ -29,16 +30,19 @@ mod counters;
 mod dump;
 mod listen;
 mod live;
+mod logins;
 mod memory_file;
 mod notify;
 mod options;
 mod output;
 mod plan;
 mod reload;
+mod rights;
 mod sampling;
 mod server;
 mod start;
 mod stats;
+mod throttle;
 mod top;
 mod turn;
 mod users;

@@ -109,6 +109,8 @@ pub struct Options {
     pub admin_listen: String,
     /// Most connections at one time.
     pub connections_max: usize,
+    /// Most connections from one address; 0 no limit of their own.
+    pub connections_per_address_max: usize,
     /// At the limit new connections are refused with a line; otherwise they wait in the kernel.
     pub connections_fast: bool,
     /// Connections that are silent for so long are closed; 0 never.
@@ -178,6 +180,7 @@ impl Default for Options {
             admin_port: None,
             admin_listen: String::new(),
             connections_max: 0,
+            connections_per_address_max: 0,
             connections_fast: true,
             idle_timeout_s: 0,
             requests_per_event: 0,

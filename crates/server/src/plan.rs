@@ -16,6 +16,7 @@
 
 mod login;
 mod packets;
+mod readers;
 mod redis;
 
 use larder::{Cache, Hash};
@@ -25,6 +26,7 @@ use protocol::resp::Scan;
 use protocol::{Dialect, Parsed, Request, Wire, binary, parse_as};
 
 use crate::commands::redis::Call;
+use crate::rights::Rights;
 
 /// So many keys are fetched ahead and executed under one pin of the cache. Enough to overlap the
 /// memory latency of a core's outstanding misses several times over, and few enough that what the
@@ -111,8 +113,8 @@ pub struct Plan<'b> {
     dialect: Dialect,
     place: Place,
     carried: Option<Get<'b>>,
-    /// The client has not said who it is, and has to.
-    pub is_guarded: bool,
+    /// What the client may do.
+    pub rights: Rights,
     /// How far a command of Redis' has been looked at that begins where the plan has come to.
     scan: Scan,
     /// Bytes beyond the input that belong to a refused request and must be skipped.
@@ -140,7 +142,7 @@ impl<'b> Plan<'b> {
             dialect,
             place,
             carried: None,
-            is_guarded: false,
+            rights: Rights::All,
             scan: Scan::default(),
             swallow_bytes: 0,
         }
@@ -198,8 +200,9 @@ impl<'b> Plan<'b> {
         steps.clear();
         hashes.clear();
         match self.wire {
-            Wire::Text if self.is_guarded => self.fill_login(steps),
-            Wire::Text => self.fill_text(cache, steps, hashes),
+            Wire::Text if self.rights == Rights::All => self.fill_text(cache, steps, hashes),
+            Wire::Text if self.rights == Rights::None => self.fill_login(steps),
+            Wire::Text => self.fill_for_reader(cache, steps, hashes),
             Wire::Binary => self.fill_binary(cache, steps, hashes),
             Wire::Redis => self.fill_redis(cache, steps, hashes),
         }

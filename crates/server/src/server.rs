@@ -10,9 +10,11 @@ use io::{Clock, SystemClock};
 use larder::Cache;
 use stdx::sync::lock;
 
+use crate::address;
 use crate::connection::Info;
 use crate::counters::{CounterSets, Sums};
 use crate::live::Live;
+use crate::logins::Logins;
 use crate::memory_file::Found;
 use crate::options::Options;
 use crate::output::ParkedLimit;
@@ -53,6 +55,8 @@ pub struct Server {
     pub reset: Mutex<Sums>,
     /// Who may use it, if that is not anybody.
     pub users: Option<Users>,
+    /// Who says to be one of them, to be checked.
+    pub logins: Logins,
     /// What the memory file held at the start, if there was one.
     pub found: OnceLock<Found>,
     /// What it is about, for whoever asks whether it is ready.
@@ -87,6 +91,7 @@ impl Server {
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.wake_all();
+        self.logins.close();
         self.cache.call_for_work();
     }
 
@@ -163,6 +168,10 @@ pub struct Connections {
     pub total: AtomicU64,
     /// Refused at the limit.
     pub rejected: AtomicU64,
+    /// Refused at the limit of an address.
+    pub rejected_by_address: AtomicU64,
+    /// How many come from each address, where that is limited.
+    pub by_address: address::Counts,
     /// How often accepting was paused at the limit.
     pub pauses: AtomicU64,
     /// Accepting is paused now.

@@ -13,8 +13,8 @@
 //! another signal comes.
 //!
 //! Threads: this one waits for signals, one accepts, `-t` of them work, one does the cache's
-//! background work, and with `--admin-port` one answers there, as long as the process may: it also
-//! says that memory is being restored or saved.
+//! background work, with `--auth-file` one checks passwords, and with `--admin-port` one answers
+//! there, as long as the process may: it also says that memory is being restored or saved.
 
 use std::fs;
 use std::io::Write;
@@ -40,6 +40,7 @@ use crate::admin::{self, AdminThread};
 use crate::counters::{CounterSets, Sums};
 use crate::listen::{self, Door};
 use crate::live::Live;
+use crate::logins::{self, Logins};
 use crate::memory_file::{Found, MemoryFile};
 use crate::notify::Supervisor;
 use crate::options::{Given, Options, Settings};
@@ -116,6 +117,9 @@ fn run(
             spawn(scope, format!("worker-{number}"), move || work(server, number, poll));
         }
         spawn(scope, "acceptor".to_owned(), move || acceptor.run());
+        if server.users.is_some() {
+            spawn(scope, "logins".to_owned(), || logins::check_all(server));
+        }
         spawn(scope, "maintain".to_owned(), || maintain(server));
         supervisor.ready(server);
         for signal in &mut signals {
@@ -335,6 +339,7 @@ fn build(
         memory_bytes: AtomicUsize::new(memory_bytes),
         reset: Mutex::new(Sums::default()),
         users: None,
+        logins: Logins::default(),
         found: OnceLock::new(),
         phase: PhaseCell::default(),
         samples: Samples::new(if options.admin_port.is_some() { options.threads } else { 0 }),

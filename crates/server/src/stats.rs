@@ -96,5 +96,6 @@ pub fn reset(server: &Server) {
     *lock(&server.reset) = server.counters.sum();
     server.connections.total.store(0, Ordering::Relaxed);
     server.connections.rejected.store(0, Ordering::Relaxed);
+    server.connections.rejected_by_address.store(0, Ordering::Relaxed);
     server.cache.reset_stats();
 }

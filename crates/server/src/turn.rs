@@ -29,12 +29,14 @@ use crate::commands::{self, Again, Context, Flow};
 use crate::connection::{Close, Connection, Incoming, State};
 use crate::counters::Counters;
 use crate::dump;
+use crate::logins::Claim;
 use crate::output::{self, OUTPUT_BYTES_MAX, Output};
 use crate::plan::{Action, BATCH_KEYS_MAX, End, Place, Plan, Step, recycle};
+use crate::rights::Rights;
 use crate::sampling::Sampling;
 use crate::server::Server;
 use crate::users::FAILURES_MAX;
-use crate::worker::Delivery;
+use crate::worker::{Brought, Delivery};
 
 /// So much is read at once. Two thousand small requests, which is past the point where more would
 /// save system calls, and it stays in the second-level cache.
@@ -440,7 +442,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
             if !matches!(connection.state, State::Idle) || connection.closing.is_some() {
                 return Ok(plan.place());
             }
-            plan.is_guarded = !connection.is_known;
+            plan.rights = connection.rights;
             let end = plan.fill(&self.server.cache, steps, &mut self.hashes);
             if let Ran::Until(place) = self.run(connection, plan, steps)? {
                 return Ok(place);
@@ -480,19 +482,31 @@ impl<'c, S: Sampling> Turner<'c, S> {
         }
     }
 
-    /// Checks who the client says it is. That may take long, so that nobody holds a session
-    /// meanwhile.
+    /// Has it checked who the client says it is, or answers what came of that.
     #[cold]
     fn log_in(&mut self, connection: &mut Connection<'c>) {
-        self.kept.session = None;
-        let State::Login(claim) = mem::replace(&mut connection.state, State::Idle) else {
+        let State::Login(login) = mem::replace(&mut connection.state, State::Idle) else {
             return;
         };
-        connection.is_known = claim.check(self.server, self.counters, &mut self.replies);
-        connection.failures += u8::from(!connection.is_known);
+        let Some(verdict) = connection.verdict.take() else {
+            self.submit(connection, login.claim().clone());
+            connection.state = State::Login(login);
+            return;
+        };
+        login.answer(verdict, &mut self.replies);
+        connection.rights = verdict.rights().unwrap_or(Rights::None);
+        connection.failures += u8::from(connection.rights == Rights::None);
         if connection.failures >= FAILURES_MAX {
             connection.closing = Some(Close::Normal);
         }
+    }
+
+    /// Has a name and a password checked; the connection waits for that.
+    #[cold]
+    fn submit(&self, connection: &mut Connection<'c>, claim: Claim) {
+        connection.fetching = 1;
+        let attempt = connection.attempt(self.worker, claim);
+        self.server.logins.submit(self.server, attempt);
     }
 
     /// Stores a value that has arrived in full.
@@ -600,14 +614,21 @@ impl<'c, S: Sampling> Turner<'c, S> {
                 break;
             }
             drop(session);
-            client.iter_mut().for_each(|it| it.check_login(self.server, self.counters));
-            let is_stuck = next == before && client.as_mut().is_none_or(|it| it.is_stuck());
-            tries = if is_stuck { tries + 1 } else { 0 };
+            if self.must_log_in(connection, client.as_deref_mut()) {
+                return Ok(stop_at(plan, steps, next));
+            }
+            tries = if next == before { tries_of(tries, client.as_deref_mut()) } else { 0 };
             if next < steps.len() {
                 self.server.cache.wait_for_memory();
             }
         }
         Ok(Ran::Whole)
+    }
+
+    /// Whether a client of Redis' says who it is, which then is checked.
+    fn must_log_in(&self, connection: &mut Connection<'c>, client: Option<&mut Client>) -> bool {
+        let claim = client.and_then(Client::claimed);
+        claim.map(|claim| self.submit(connection, claim)).is_some()
     }
 
     /// What commands know, when one of them has been tried so often in a row.
@@ -635,7 +656,10 @@ impl<'c, S: Sampling> Turner<'c, S> {
         let mailbox = &self.server.mailboxes[self.worker];
         let batches = self.reads.drain(..).map(|Waiting { place, serial, wanted }| {
             let mailbox = Arc::clone(mailbox);
-            (wanted, move |fetched| mailbox.deliver(Delivery { place, serial, fetched }))
+            let deliver = move |fetched| {
+                mailbox.deliver(Delivery { place, serial, brought: Brought::Fetched(fetched) });
+            };
+            (wanted, deliver)
         });
         self.server.cache.read_all_wanted(batches);
     }
@@ -695,6 +719,11 @@ fn fetch(reads: &mut Vec<Waiting>, connection: &mut Connection<'_>, wanted: Vec<
     reads.push(Waiting { place, serial, wanted });
 }
 
+/// How often in a row nothing was done, after one try more that has come to no step's end.
+fn tries_of(tries: u32, client: Option<&mut Client>) -> u32 {
+    if client.is_none_or(Client::is_stuck) { tries + 1 } else { 0 }
+}
+
 /// Where to go on when the socket takes no more before step `next`.
 fn stop_at<'b>(plan: &Plan<'b>, steps: &[Step<'b>], next: usize) -> Ran {
     match steps.get(next) {
@@ -714,7 +743,7 @@ fn follow<'c>(connection: &mut Connection<'c>, flow: Flow<'c>, wire: Wire, line:
         }
         Flow::Stream(draft) => State::Value(Box::new(Incoming::new(wire, line, draft))),
         Flow::Swallow(bytes) => State::Swallow(bytes),
-        Flow::Login(claim) => State::Login(Box::new(claim)),
+        Flow::Login(login) => State::Login(Box::new(login)),
         Flow::Watch(log) => State::Watch(log),
         Flow::Dump(format) => State::Dump(format, Box::default()),
     };

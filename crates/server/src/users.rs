@@ -1,10 +1,21 @@
 //! Who may use the server: names and passwords from a file, a line `name:password` for each.
 //!
+//! ```text
+//! web:$argon2id$v=19$m=19456,t=2,p=1$...
+//! [read-only]
+//! graphs:its password as it is
+//! ```
+//!
 //! A password stands there as it is or as a hash in PHC form, `$argon2id$...` or
-//! `$pbkdf2-sha256$...`. Passwords that stand there as they are are compared in constant time, but
-//! for their length; a name that does not exist takes as long as the first one of the file. To
-//! check a hash takes a worker as long as the hash was made to take, so that a connection is closed
-//! after [`FAILURES_MAX`] failures. SIGHUP reads the file again; connections keep what they are.
+//! `$pbkdf2-sha256$...`. Those named behind a line `[read-only]` may only read; no user's line
+//! can be taken for that one, as it has no colon. SIGHUP reads the file again; connections keep
+//! what they are.
+//!
+//! How long an answer takes does not tell who is in the file. Passwords are of a few *kinds*: as
+//! they are, or hashed with certain parameters, which decide what checking takes. Whoever claims to
+//! be anybody has one password of each kind checked: his own where he has one, and the file's
+//! first where he has not, which then decides nothing. Passwords that stand there as they are are
+//! compared in constant time, but for their length.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,11 +26,19 @@ use pbkdf2::Pbkdf2;
 use stdx::sync::lock;
 use subtle::ConstantTimeEq;
 
+use crate::rights::Rights;
+
 /// After so many wrong passwords a connection is closed.
 pub const FAILURES_MAX: u8 = 3;
 
 /// A file may name so many users. Who needs more has another place for them than this file.
 const USERS_MAX: usize = 256;
+
+/// Hashes of so many kinds may stand in a file, each of which every client is checked by.
+const KINDS_MAX: usize = 8;
+
+/// Behind this line are the users that may only read.
+const READ_ONLY: &str = "[read-only]";
 
 /// The longest line: longer ones than any client could send in one token.
 const LINE_BYTES_MAX: usize = 1024;
@@ -31,13 +50,24 @@ const FILE_BYTES_MAX: u64 = (USERS_MAX * LINE_BYTES_MAX) as u64;
 #[derive(Debug)]
 pub struct Users {
     path: PathBuf,
-    list: Mutex<Arc<[User]>>,
+    list: Mutex<Arc<List>>,
+}
+
+/// What a file says.
+#[derive(Debug, Default)]
+struct List {
+    users: Vec<User>,
+    /// The kinds of passwords, and the first user with one of each.
+    kinds: Vec<(Kind, usize)>,
 }
 
 /// One of them.
 struct User {
     name: String,
     password: Password,
+    /// The place of his password's kind.
+    kind: usize,
+    rights: Rights,
 }
 
 impl std::fmt::Debug for User {
@@ -54,6 +84,10 @@ enum Password {
     Hashed(Box<PasswordHash>),
 }
 
+/// What decides how long it takes to check a password: nothing for one that stands in the file as
+/// it is, the algorithm and its parameters for a hash.
+type Kind = Option<String>;
+
 impl Users {
     /// Reads them from a file, which is found again wherever the process goes.
     pub fn load(path: &Path) -> Result<Self, String> {
@@ -67,20 +101,54 @@ impl Users {
     /// the server stays as it was.
     pub fn reload(&self) -> Result<usize, String> {
         let list = read(&self.path)?;
-        let count = list.len();
+        let count = list.users.len();
         *lock(&self.list) = list;
         Ok(count)
     }
 
-    /// Whether this is one of them, with that password. May take long: see the opening.
-    pub fn admit(&self, name: &[u8], password: &[u8]) -> bool {
+    /// What one of them may do, if this is one of them with that password. Takes as long as the
+    /// hashes of the file were made to take.
+    pub fn admit(&self, name: &[u8], password: &[u8]) -> Option<Rights> {
         let list = Arc::clone(&lock(&self.list));
-        let known = list.iter().find(|user| user.name.as_bytes() == name);
-        // Somebody's password is checked in any case.
-        let Some(user) = known.or(list.first()) else {
-            return false;
-        };
-        user.password.is(password) && known.is_some()
+        let mut rights = None;
+        for (user, is_meant) in list.trials(name) {
+            let is_right = user.password.is(password);
+            if is_right && is_meant {
+                rights = Some(user.rights);
+            }
+        }
+        rights
+    }
+}
+
+impl List {
+    /// The users whose passwords are compared with that of somebody of this name, and whether it is
+    /// him.
+    fn trials(&self, name: &[u8]) -> impl Iterator<Item = (&User, bool)> {
+        let known = self.users.iter().find(|user| user.name.as_bytes() == name);
+        self.kinds.iter().enumerate().map(move |(kind, (_, first))| {
+            match known.filter(|user| user.kind == kind) {
+                Some(user) => (user, true),
+                None => (&self.users[*first], false),
+            }
+        })
+    }
+
+    /// Adds a user, behind the others.
+    fn add(&mut self, name: &str, password: Password, rights: Rights) -> Result<(), String> {
+        let kind = password.kind();
+        let place = self.kinds.iter().position(|(known, _)| *known == kind);
+        let place = place.unwrap_or_else(|| {
+            self.kinds.push((kind, self.users.len()));
+            self.kinds.len() - 1
+        });
+        if self.kinds.iter().filter(|(kind, _)| kind.is_some()).count() > KINDS_MAX {
+            return Err(format!(
+                "more than {KINDS_MAX} kinds of hashes; make them with the same parameters"
+            ));
+        }
+        self.users.push(User { name: name.to_owned(), password, kind: place, rights });
+        Ok(())
     }
 }
 
@@ -95,6 +163,12 @@ impl Password {
                 Pbkdf2::default().verify_password(password, hash.as_ref()).is_ok()
             }
         }
+    }
+
+    fn kind(&self) -> Kind {
+        let Self::Hashed(hash) = self else { return None };
+        let version = hash.version.unwrap_or_default();
+        Some(format!("{} {version} {}", hash.algorithm, hash.params))
     }
 
     /// What stands behind the colon.
@@ -114,7 +188,7 @@ impl Password {
 }
 
 /// Reads the users of a file.
-fn read(path: &Path) -> Result<Arc<[User]>, String> {
+fn read(path: &Path) -> Result<Arc<List>, String> {
     let name = path.display();
     let failed = |error| format!("cannot read the users in {name}: {error}");
     let bytes = fs::metadata(path).map_err(failed)?.len();
@@ -128,8 +202,9 @@ fn read(path: &Path) -> Result<Arc<[User]>, String> {
 }
 
 /// Reads users, a line each.
-fn parse(text: &str) -> Result<Arc<[User]>, String> {
-    let mut users: Vec<User> = Vec::new();
+fn parse(text: &str) -> Result<Arc<List>, String> {
+    let mut list = List::default();
+    let mut rights = Rights::All;
     for (place, line) in text.lines().enumerate() {
         let wrong = |what: &str| format!("line {}: {what}", place + 1);
         if line.is_empty() {
@@ -138,24 +213,28 @@ fn parse(text: &str) -> Result<Arc<[User]>, String> {
         if line.len() > LINE_BYTES_MAX {
             return Err(wrong(&format!("longer than {LINE_BYTES_MAX} bytes")));
         }
+        if line == READ_ONLY {
+            rights = Rights::Read;
+            continue;
+        }
         // The line itself is not told: it may be a password.
         let (name, password) = line.split_once(':').ok_or_else(|| wrong("not name:password"))?;
         if name.is_empty() || password.is_empty() {
             return Err(wrong("without a name or without a password"));
         }
-        if users.iter().any(|user| user.name == name) {
+        if list.users.iter().any(|user| user.name == name) {
             return Err(wrong(&format!("{name} has been named before")));
         }
-        if users.len() == USERS_MAX {
+        if list.users.len() == USERS_MAX {
             return Err(format!("more than {USERS_MAX}"));
         }
         let password = Password::parse(password).map_err(|text| wrong(&text))?;
-        users.push(User { name: name.to_owned(), password });
+        list.add(name, password, rights).map_err(|text| wrong(&text))?;
     }
-    if users.is_empty() {
+    if list.users.is_empty() {
         return Err("there are none, so that nobody could use the server".to_owned());
     }
-    Ok(users.into())
+    Ok(Arc::new(list))
 }
 
 #[cfg(test)]
@@ -184,13 +263,49 @@ mod tests {
         for (name, password) in
             [("bob", "secret"), ("ann", "pass word:x"), ("pia", "secret"), ("ava", "secret")]
         {
-            assert!(users.admit(name.as_bytes(), password.as_bytes()), "{name}");
+            let admitted = users.admit(name.as_bytes(), password.as_bytes());
+            assert_eq!(admitted, Some(Rights::All), "{name}");
             for wrong in ["", "Secret", "secret ", "secre", "pass word:y", PBKDF2, ARGON2] {
-                assert!(!users.admit(name.as_bytes(), wrong.as_bytes()), "{name} {wrong}");
+                let admitted = users.admit(name.as_bytes(), wrong.as_bytes());
+                assert_eq!(admitted, None, "{name} {wrong}");
             }
         }
         for name in ["", "bo", "bobb", "eve"] {
-            assert!(!users.admit(name.as_bytes(), b"secret"), "{name}");
+            assert_eq!(users.admit(name.as_bytes(), b"secret"), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn who_stands_behind_the_line_may_only_read() {
+        let text = format!("bob:x\n[read-only]\nann:[read-only]\n[read-only]:y\neve:{PBKDF2}\n");
+        let users = users(&text);
+        for (name, password, rights) in [
+            ("bob", "x", Rights::All),
+            ("ann", "[read-only]", Rights::Read),
+            ("[read-only]", "y", Rights::Read),
+            ("eve", "secret", Rights::Read),
+        ] {
+            let admitted = users.admit(name.as_bytes(), password.as_bytes());
+            assert_eq!(admitted, Some(rights), "{name}");
+        }
+        assert!(refused("[read-only]\n").contains("there are none"));
+        assert!(refused("[readonly]\nbob:x\n").contains("line 1: not name:password"));
+    }
+
+    #[test]
+    fn whoever_one_claims_to_be_the_same_work_is_done() {
+        let dearer = PBKDF2.replace("i=1000", "i=2000");
+        let text = format!("bob:x\npia:{PBKDF2}\npat:{PBKDF2}\nava:{ARGON2}\ndan:{dearer}\n");
+        let list = parse(&text).expect("good users");
+        assert_eq!(list.kinds.len(), 4);
+        for name in ["bob", "pia", "pat", "ava", "dan", "eve", ""] {
+            let trials: Vec<_> = list.trials(name.as_bytes()).collect();
+            let kinds: Vec<_> = trials.iter().map(|(user, _)| user.kind).collect();
+            assert_eq!(kinds, [0, 1, 2, 3], "{name}");
+            let meant: Vec<_> = trials.iter().filter(|(_, is_meant)| *is_meant).collect();
+            let is_named = list.users.iter().any(|user| user.name == name);
+            assert_eq!(meant.len(), usize::from(is_named), "{name}");
+            assert!(meant.iter().all(|(user, _)| user.name == name));
         }
     }
 
@@ -215,10 +330,16 @@ mod tests {
     #[test]
     fn limits_hold_at_their_edges() {
         let some = |count: usize| (0..count).map(|user| format!("u{user}:x\n")).collect::<String>();
-        assert_eq!(parse(&some(USERS_MAX)).expect("as many as may be").len(), USERS_MAX);
+        assert_eq!(parse(&some(USERS_MAX)).expect("as many as may be").users.len(), USERS_MAX);
         assert!(refused(&some(USERS_MAX + 1)).contains("more than 256"));
         let long = |bytes: usize| format!("u:{}", "x".repeat(bytes - 2));
         assert!(parse(&long(LINE_BYTES_MAX)).is_ok());
         assert!(refused(&long(LINE_BYTES_MAX + 1)).contains("longer than 1024 bytes"));
+        let kinds = |count: usize| {
+            let line = |n: usize| format!("u{n}:{}\n", PBKDF2.replace("i=1000", &format!("i={n}")));
+            (1..=count).map(line).collect::<String>() + "plain:x\n"
+        };
+        assert_eq!(parse(&kinds(KINDS_MAX)).expect("few kinds").kinds.len(), KINDS_MAX + 1);
+        assert!(refused(&kinds(KINDS_MAX + 1)).contains("line 9: more than 8 kinds of hashes"));
     }
 }

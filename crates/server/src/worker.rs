@@ -21,6 +21,8 @@ use stdx::sync::lock;
 
 use crate::ahead::ReadAhead;
 use crate::connection::{Arrival, Close, Connection, State};
+use crate::logins::Verdict;
+use crate::rights::Rights;
 use crate::sampling::Sampling;
 use crate::server::Server;
 use crate::turn::{After, Turner};
@@ -42,15 +44,24 @@ const IDLE_LOOK: Duration = Duration::from_secs(1);
 /// So long a stopping server waits for clients to take the replies they have asked for.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
-/// What was read from flash for a connection.
+/// What a connection has waited for.
 #[derive(Debug)]
 pub struct Delivery {
     /// Which of its worker's connections.
     pub place: usize,
     /// Which of those that had this place.
     pub serial: u64,
-    /// What was read.
-    pub fetched: Fetched,
+    /// What has come.
+    pub brought: Brought,
+}
+
+/// What others do for a connection.
+#[derive(Debug)]
+pub enum Brought {
+    /// Something was read from flash.
+    Fetched(Fetched),
+    /// Who its client says it is was checked.
+    Verdict(Verdict),
 }
 
 /// Where a worker's new connections lie until it takes them. It holds no more than `-c` allows
@@ -58,7 +69,7 @@ pub struct Delivery {
 #[derive(Debug)]
 pub struct Mailbox {
     arrivals: Mutex<Vec<Arrival>>,
-    /// What was read from flash for connections that wait for it.
+    /// What has come for connections that wait for it.
     deliveries: Mutex<Vec<Delivery>>,
     waker: Waker,
 }
@@ -106,7 +117,7 @@ pub struct Worker<'c, S> {
     connections: Vec<Option<Connection<'c>>>,
     vacant: Vec<usize>,
     queue: VecDeque<usize>,
-    /// What has come from flash and was not taken yet.
+    /// What has come for connections and was not taken yet.
     deliveries: VecDeque<Delivery>,
     turner: Turner<'c, S>,
     ahead: ReadAhead,
@@ -291,19 +302,25 @@ impl<'c, S: Sampling> Worker<'c, S> {
         }
     }
 
-    /// Connections whose last read from flash has come go on. Out of the loop, most of whose turns
-    /// have none.
+    /// Connections go on for which the last has come of what they wait for. Out of the loop, most
+    /// of whose turns have none.
     #[cold]
     fn take_deliveries(&mut self) {
         for _ in 0..DELIVERIES_MAX.min(self.deliveries.len()) {
-            let Some(Delivery { place, serial, fetched }) = self.deliveries.pop_front() else {
+            let Some(Delivery { place, serial, brought }) = self.deliveries.pop_front() else {
                 break;
             };
+            if let Brought::Verdict(verdict) = brought {
+                self.count_login(verdict);
+            }
             let waiting = self.connections.get_mut(place).and_then(Option::as_mut);
             let Some(connection) = waiting.filter(|waiting| waiting.serial == serial) else {
                 continue;
             };
-            connection.fetched.push(fetched);
+            match brought {
+                Brought::Fetched(fetched) => connection.fetched.push(fetched),
+                Brought::Verdict(verdict) => connection.judge(verdict),
+            }
             connection.fetching -= 1;
             if connection.fetching == 0 {
                 // What waits was read before; only the end of the input is read once more.
@@ -313,6 +330,13 @@ impl<'c, S: Sampling> Worker<'c, S> {
         }
     }
 
+    fn count_login(&self, verdict: Verdict) {
+        let counters = self.server.counters.of(self.number);
+        counters.auth_cmds.one();
+        counters.auth_errors.add(u64::from(verdict.rights().is_none()));
+        counters.auth_throttled.add(u64::from(verdict == Verdict::Unchecked));
+    }
+
     fn take_arrivals(&mut self) {
         let arrivals = std::mem::take(&mut *lock(&self.server.mailboxes[self.number].arrivals));
         for arrival in arrivals {
@@ -320,7 +344,8 @@ impl<'c, S: Sampling> Worker<'c, S> {
                 self.connections.push(None);
                 self.connections.len() - 1
             });
-            let mut connection = Connection::new(arrival, self.server.users.is_none());
+            let rights = Rights::of_strangers(self.server.users.is_some());
+            let mut connection = Connection::new(arrival, rights);
             self.serial += 1;
             (connection.place, connection.serial) = (place, self.serial);
             if let Some(client) = &mut connection.redis {
@@ -375,9 +400,12 @@ impl<'c, S: Sampling> Worker<'c, S> {
         if let State::Watch(log) = &connection.state {
             self.server.watchers.remove(log);
         }
+        let source = connection.info.source;
         self.server.connections.forget(connection.info.fd);
         // The socket is closed before anybody is let in for it.
         drop(connection);
+        let per_address_max = self.server.options.connections_per_address_max;
+        self.server.connections.by_address.leave(source, per_address_max);
         if self.server.connections.leave() {
             self.server.wake_acceptor();
         }

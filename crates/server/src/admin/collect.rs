@@ -36,7 +36,7 @@ pub struct Snapshot {
     /// What the server is about.
     pub phase: Phase,
     /// Connections now, so far, refused, and how often accepting was paused.
-    pub connections: [u64; 4],
+    pub connections: [u64; 5],
     /// No connection is refused at the moment.
     pub is_accepting: bool,
     /// Most connections.
@@ -265,6 +265,7 @@ impl Collector {
                 connections.total.load(Ordering::Relaxed),
                 connections.rejected.load(Ordering::Relaxed),
                 connections.pauses.load(Ordering::Relaxed),
+                connections.rejected_by_address.load(Ordering::Relaxed),
             ],
             is_accepting: !connections.is_paused.load(Ordering::Relaxed),
             connections_max: server.options.connections_max as u64,

@@ -4,9 +4,8 @@ use protocol::binary::{Echo, Status, reply as packet};
 use protocol::reply;
 
 use super::{Context, Flow};
-use crate::counters::Counters;
+use crate::logins::{Claim, Verdict};
 use crate::output::Output;
-use crate::server::Server;
 
 /// The one mechanism of SASL.
 const PLAIN: &[u8] = b"PLAIN";
@@ -14,33 +13,32 @@ const PLAIN: &[u8] = b"PLAIN";
 const BAD_TOKEN: &str = "CLIENT_ERROR bad authentication token format\r\n";
 const FAILURE: &str = "CLIENT_ERROR authentication failure\r\n";
 
-/// Who a client says it is. To check that may take long, so that no session may be open meanwhile.
+/// Who a client says it is. To check that may take long: [`crate::logins`] does.
 #[derive(Debug)]
-pub struct Claim {
-    name: Box<[u8]>,
-    password: Box<[u8]>,
+pub struct Login {
+    claim: Claim,
     /// What a reply in the binary protocol repeats; none in text.
     echo: Option<Echo>,
 }
 
-impl Claim {
+impl Login {
     fn new((name, password): (&[u8], &[u8]), echo: Option<Echo>) -> Self {
-        Self { name: name.into(), password: password.into(), echo }
+        Self { claim: Claim { name: name.into(), password: password.into() }, echo }
     }
 
-    /// Checks, counts and answers it; returns whether it is true.
-    pub fn check(&self, server: &Server, counters: &Counters, replies: &mut Vec<u8>) -> bool {
-        let users = server.users.as_ref();
-        let is_true = users.is_some_and(|users| users.admit(&self.name, &self.password));
-        counters.auth_cmds.one();
-        counters.auth_errors.add(u64::from(!is_true));
-        match (self.echo, is_true) {
+    /// What is to be checked.
+    pub fn claim(&self) -> &Claim {
+        &self.claim
+    }
+
+    /// Answers it.
+    pub fn answer(&self, verdict: Verdict, replies: &mut Vec<u8>) {
+        match (self.echo, verdict.rights().is_some()) {
             (None, true) => reply::line(replies, reply::STORED),
             (None, false) => reply::line(replies, FAILURE),
             (Some(echo), true) => packet::text(replies, echo, b"Authenticated"),
             (Some(echo), false) => packet::error(replies, echo, Status::AuthFailure),
         }
-        is_true
     }
 }
 
@@ -50,7 +48,7 @@ pub fn text<'c>(token: &[u8], out: &mut Output<'_, '_>) -> Flow<'c> {
         reply::line(out.bytes, BAD_TOKEN);
         return Flow::Next;
     };
-    Flow::Login(Claim::new((&token[..space], &token[space + 1..]), None))
+    Flow::Login(Login::new((&token[..space], &token[space + 1..]), None))
 }
 
 /// `sasl list mechs`.
@@ -79,7 +77,7 @@ pub fn sasl<'c>(
     }
     // Nobody has no name: what is no message of PLAIN is wrong as a password is.
     let names = plain(message).filter(|_| mechanism == PLAIN).unwrap_or_default();
-    Flow::Login(Claim::new(names, Some(echo)))
+    Flow::Login(Login::new(names, Some(echo)))
 }
 
 /// The name and the password of a message of PLAIN (RFC 4616). Nobody may act for somebody else.

@@ -38,10 +38,13 @@ use super::{Again, Context, Flow, Outcome};
 use crate::connection::Close;
 use crate::output::Output;
 use crate::plan::{Action, Step};
+use crate::rights::{self, Rights};
 use crate::users::FAILURES_MAX;
 
 pub use client::Client;
-pub use table::{Keys, Lookup};
+#[cfg(test)]
+pub use table::TABLE;
+pub use table::{Entry, Keys, Lookup};
 
 /// The longest key that the engine takes.
 const KEY_BYTES_MAX: usize = protocol::request::KEY_BYTES_MAX;
@@ -50,6 +53,7 @@ const TOO_LARGE_COMMAND: &[u8] = b"ERR command is larger than the item limit all
 const TOO_LARGE: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 const UNKNOWN_CLIENT: &str = "NOAUTH Authentication required.";
+const READ_ONLY: &str = "NOPERM this user has no permissions to run the ";
 const BAD_KEY: &str = "ERR a key is 1 to 250 bytes here";
 /// So much of an unknown name, and so much of its words, is said.
 const SHOWN_BYTES_MAX: usize = 128;
@@ -209,8 +213,13 @@ pub fn execute<'s, 'c>(
     };
     let mut room = Vec::new();
     let command = command.unquoted(&mut room);
-    let ended = match lookup.entry(command) {
-        Ok(entry) if !client.is_known && !entry.is_for_anybody() => Err(UNKNOWN_CLIENT.into()),
+    let permitted = match lookup.entry(command) {
+        Ok(entry) if client.rights != Rights::All => {
+            check_rights(client, entry, command).map(|()| entry)
+        }
+        found => found,
+    };
+    let ended = match permitted {
         Ok(entry) => {
             let mut words = command.words();
             words.next();
@@ -223,6 +232,18 @@ pub fn execute<'s, 'c>(
         Err(stop) => Err(stop),
     };
     end(context, client, ended, out)
+}
+
+/// Whether a client may ask for a command that may not ask for all of them.
+#[cold]
+fn check_rights(client: &Client, entry: &Entry, command: Command<'_>) -> Result<(), Stop> {
+    if client.rights == Rights::None {
+        return if entry.is_for_anybody() { Ok(()) } else { Err(UNKNOWN_CLIENT.into()) };
+    }
+    match rights::redis_change(entry, command) {
+        None => Ok(()),
+        Some(name) => Err(format!("{READ_ONLY}'{name}' command").into()),
+    }
 }
 
 /// What a command's end means to its connection.

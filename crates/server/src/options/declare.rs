@@ -284,6 +284,13 @@ pub const DECLARATIONS: &[Declaration] = &[
     valued(Some('c'), "conn-limit",
         numbered("connections", 1, 1_000_000, |o, n| o.connections_max = usize_of(n)),
         Some("1024"), "Most connections at one time."),
+    valued(None, "max-connections-per-address",
+        numbered("connections", 0, 1_000_000, |o, n| o.connections_per_address_max = usize_of(n)),
+        Some("0"),
+        "Most connections from one address at one time, or from one network of IPv6 (/64); 0 has \
+         no limit but -c. Who comes beyond it is refused with a line, also with \
+         --disable-maxconns-fast. A proxy has one address for all its clients. Those of a Unix \
+         socket are not counted."),
     valued(Some('t'), "threads", numbered("threads", 1, 1024, |o, n| o.threads = usize_of(n)),
         Some("4"), "Worker threads. More than there are CPU cores gain nothing."),
     valued(Some('R'), "max-reqs-per-event",
@@ -410,9 +417,9 @@ pub const DECLARATIONS: &[Declaration] = &[
     valued(Some('Y'), "auth-file",
         text("FILE", |o, v| { o.auth_file = Some(v.into()); Ok(()) }), None,
         "Only who is named in this file may use the server: a line name:password for each, the \
-         password as it is or as a hash, $argon2id$... or $pbkdf2-sha256$.... Clients say who they \
-         are in text and on --redis-port, and with -S in the binary protocol. SIGHUP reads it \
-         again."),
+         password as it is or as a hash, $argon2id$... or $pbkdf2-sha256$.... Those behind a line \
+         [read-only] may read and change nothing. Clients say who they are in text and on \
+         --redis-port, and with -S in the binary protocol. SIGHUP reads it again."),
     switch(Some('S'), "enable-sasl", |o| o.sasl = true,
         "Clients may speak the binary protocol and say by SASL's PLAIN which of the users of -Y \
          they are."),

@@ -40,6 +40,7 @@ pub const GROUPS: &[Group] = &[
         longs: &[
             "threads",
             "conn-limit",
+            "max-connections-per-address",
             "disable-maxconns-fast",
             "idle-timeout",
             "listen-backlog",

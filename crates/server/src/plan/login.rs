@@ -77,12 +77,13 @@ mod tests {
     use protocol::Dialect;
 
     use super::*;
+    use crate::rights::Rights;
 
     fn plan(input: &[u8]) -> (End, Vec<Action<'_>>, usize) {
         let cache = Cache::builder().memory_bytes(64 << 20).build().expect("a small cache");
         let (mut steps, mut hashes) = (Vec::new(), Vec::new());
         let mut plan = Plan::new(input, None, Dialect::default(), Wire::Text);
-        plan.is_guarded = true;
+        plan.rights = Rights::None;
         let end = plan.fill(&cache, &mut steps, &mut hashes);
         (end, steps.iter().map(|step| step.action).collect(), plan.rest().len())
     }

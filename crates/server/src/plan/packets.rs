@@ -4,6 +4,7 @@ use larder::{Cache, Hash};
 use protocol::binary::{self, Command, HEADER_BYTES};
 
 use super::{Action, BATCH_KEYS_MAX, End, NO_HASH, Payload, Place, Plan, Step};
+use crate::rights::{Rights, is_binary_change};
 
 impl<'b> Plan<'b> {
     /// Fills a batch with what comes next.
@@ -21,9 +22,13 @@ impl<'b> Plan<'b> {
                 binary::Parsed::Request { request, consumed } => {
                     let line = &self.rest()[..consumed];
                     self.skip(consumed);
-                    if self.is_guarded && !is_open(&request) {
-                        steps.push(unauthenticated(request.echo, place));
-                        return End::Batch;
+                    if self.rights != Rights::All
+                        && let Some(is_end) = self.refuse_packet(&request, place, steps)
+                    {
+                        if is_end {
+                            return End::Batch;
+                        }
+                        continue;
                     }
                     let step = self.binary_step(cache, request, line, place, hashes);
                     steps.push(step);
@@ -31,7 +36,7 @@ impl<'b> Plan<'b> {
                         return End::Batch;
                     }
                 }
-                binary::Parsed::Refused { echo, .. } if self.is_guarded => {
+                binary::Parsed::Refused { echo, .. } if self.rights == Rights::None => {
                     steps.push(unauthenticated(echo, place));
                     return End::Batch;
                 }
@@ -50,6 +55,30 @@ impl<'b> Plan<'b> {
             }
         }
         End::Batch
+    }
+
+    /// Refuses what the client may not ask for; returns whether the batch ends there.
+    #[cold]
+    fn refuse_packet(
+        &mut self,
+        request: &binary::Request<'b>,
+        place: Place,
+        steps: &mut Vec<Step<'b>>,
+    ) -> Option<bool> {
+        if self.rights == Rights::None {
+            if is_open(request) {
+                return None;
+            }
+            steps.push(unauthenticated(request.echo, place));
+            return Some(true);
+        }
+        if !is_binary_change(request) {
+            return None;
+        }
+        let (echo, status) = (request.echo, binary::Status::AuthFailure);
+        steps.push(Step::bare(Action::Refuse { echo, status, is_fatal: false }, place));
+        let value_bytes = request.value_bytes().unwrap_or(0);
+        Some(self.swallow(value_bytes as u64))
     }
 
     /// One request with as much of its value as is here.

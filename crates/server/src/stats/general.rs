@@ -101,6 +101,7 @@ fn connections(server: &Server, stats: &mut Stats<'_>) {
         ("curr_connections", current),
         ("total_connections", connections.total.load(Ordering::Relaxed)),
         ("rejected_connections", connections.rejected.load(Ordering::Relaxed)),
+        ("rejected_by_address", connections.rejected_by_address.load(Ordering::Relaxed)),
         ("connection_structures", current),
         ("response_obj_oom", 0),
         ("response_obj_count", 0),
@@ -139,6 +140,7 @@ fn requests(sums: &Sums, cache: &larder::Stats, stats: &mut Stats<'_>) {
         ("store_no_memory", sums.store_no_memory),
         ("auth_cmds", sums.auth_cmds),
         ("auth_errors", sums.auth_errors),
+        ("auth_throttled", sums.auth_throttled),
     ]);
 }
 

@@ -9,6 +9,23 @@ pub const METRICS: &[Metric] = &[
         out.one(u64::from(now.snapshot.phase == Phase::Serving));
     }),
     gauge("larder_threads", &[], "Worker threads.", |now, out| out.one(now.snapshot.threads)),
+    counter(
+        "larder_connections_rejected_by_address_total",
+        &[],
+        "Connections refused because their address had as many as it may.",
+        |now, out| out.one(now.snapshot.connections[4]),
+    ),
+    counter(
+        "larder_logins_total",
+        &["result"],
+        "Names and passwords that were given: right, wrong, or not looked at during a pause.",
+        |now, out| {
+            let sums = &now.snapshot.sums;
+            out.put(&["right"], sums.auth_cmds.saturating_sub(sums.auth_errors));
+            out.put(&["wrong"], sums.auth_errors.saturating_sub(sums.auth_throttled));
+            out.put(&["unchecked"], sums.auth_throttled);
+        },
+    ),
     counter("larder_hits_total", &["tier"], "Keys found, by where they were read.", hits),
     counter("larder_misses_total", &[], "Keys not found, by gets and touches.", |now, out| {
         out.one(now.snapshot.sums.get_misses + now.snapshot.sums.touch_misses);

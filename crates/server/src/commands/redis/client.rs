@@ -5,8 +5,8 @@ use std::sync::Arc;
 use protocol::resp::{Scan, Version};
 
 use crate::connection::Info;
-use crate::counters::Counters;
-use crate::server::Server;
+use crate::logins::{Claim, Verdict};
+use crate::rights::Rights;
 
 /// How far a command of many keys has come that is executed again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -17,15 +17,15 @@ pub struct Progress {
     pub count: i64,
 }
 
-/// What becomes of what a client says of who it is. To check that may take long, so that no session
-/// may be open meanwhile: its command is executed again when it is known.
+/// What becomes of what a client says of who it is. To check that may take long
+/// ([`crate::logins`]): its command is executed again when it is known.
 #[derive(Debug, Default)]
 enum Login {
     /// It says nothing.
     #[default]
     None,
     /// A user and a password, to be checked.
-    Claimed(Box<[u8]>, Box<[u8]>),
+    Claimed(Claim),
     /// Whether they were right.
     Checked(bool),
 }
@@ -47,8 +47,8 @@ pub struct Client {
     pub progress: Progress,
     /// Keys that were done with when it was last asked whether there is progress.
     keys_before: usize,
-    /// It may ask for anything: it has said who it is, or need not.
-    pub is_known: bool,
+    /// What it may do.
+    pub rights: Rights,
     /// How often it said so with a wrong password.
     pub failures: u8,
     /// What its command, which is executed next, says of who it is.
@@ -58,8 +58,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that has not said anything. `is_known`: nobody has to say who they are.
-    pub fn new(info: Arc<Info>, is_known: bool) -> Self {
+    /// A client that has not said anything.
+    pub fn new(info: Arc<Info>, rights: Rights) -> Self {
         Self {
             id: 0,
             version: Version::Two,
@@ -68,7 +68,7 @@ impl Client {
             scan: Scan::default(),
             progress: Progress::default(),
             keys_before: 0,
-            is_known,
+            rights,
             failures: 0,
             login: Login::None,
             info,
@@ -81,7 +81,7 @@ impl Client {
         if let Login::Checked(is_true) = self.login {
             return Some(is_true);
         }
-        self.login = Login::Claimed(user.into(), password.into());
+        self.login = Login::Claimed(Claim { name: user.into(), password: password.into() });
         None
     }
 
@@ -91,16 +91,23 @@ impl Client {
         self.login = Login::None;
     }
 
-    /// Checks what it says of who it is, if it does. No session may be open.
-    pub fn check_login(&mut self, server: &Server, counters: &Counters) {
-        let Login::Claimed(user, password) = &self.login else { return };
-        let users = server.users.as_ref();
-        let is_true = users.is_some_and(|users| users.admit(user, password));
-        counters.auth_cmds.one();
-        counters.auth_errors.add(u64::from(!is_true));
-        self.is_known |= is_true;
-        self.failures += u8::from(!is_true);
-        self.login = Login::Checked(is_true);
+    /// The user and the password that its command says, if they are yet to be checked.
+    pub fn claimed(&mut self) -> Option<Claim> {
+        match std::mem::take(&mut self.login) {
+            Login::Claimed(claim) => Some(claim),
+            other => {
+                self.login = other;
+                None
+            }
+        }
+    }
+
+    /// Takes what came of that.
+    pub fn judge(&mut self, verdict: Verdict) {
+        let rights = verdict.rights();
+        self.rights = rights.unwrap_or(self.rights);
+        self.failures += u8::from(rights.is_none());
+        self.login = Login::Checked(rights.is_some());
     }
 
     /// Whether its command has done with no further key since this was last asked.

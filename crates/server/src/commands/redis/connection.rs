@@ -8,6 +8,7 @@ use super::{
     wrong_number,
 };
 use crate::output::Output;
+use crate::rights::Rights;
 
 /// Who a client is that names nobody. Without `--auth-file` there is no other user, and this one
 /// needs no password.
@@ -55,7 +56,7 @@ pub(super) fn quit_silently(_: &mut Task<'_, '_, '_, '_, '_>, _: &mut Output<'_,
 pub(super) fn reset(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
     task.client.version = Version::Two;
     task.client.name.clear();
-    task.client.is_known = task.context.server.users.is_none();
+    task.client.rights = Rights::of_strangers(task.context.server.users.is_some());
     reply::simple(out.bytes, "RESET");
     Ok(Done::Next)
 }
@@ -131,7 +132,7 @@ pub(super) fn hello(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_
             return Err(unknown_word("ERR Syntax error in HELLO option '", word, "'"));
         }
     }
-    if !task.client.is_known {
+    if task.client.rights == Rights::None {
         return Err(HELLO_UNKNOWN.into());
     }
     if let Some(name) = name {

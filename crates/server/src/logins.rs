@@ -1,0 +1,184 @@
+//! Who clients say they are, checked by a thread of its own: hashes of passwords are made to take
+//! long, and a worker has other clients.
+//!
+//! ```text
+//! worker   a name and a password -> the queue           mailbox -> the reply, and on
+//!                                       |                   ^
+//! logins                          pause? hash, compare -----+
+//! ```
+//!
+//! A connection waits for its answer as it waits for flash: nothing behind its name is executed
+//! before. One thread checks one password at a time, so that hashing takes one core and the memory
+//! of one hash, however many guess. The queue has a limit: whoever comes when it is full is
+//! answered as if during a pause of [`Throttle`].
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use stdx::sync::lock;
+
+use crate::address::Address;
+use crate::rights::Rights;
+use crate::server::Server;
+use crate::throttle::Throttle;
+use crate::worker::{Brought, Delivery};
+
+/// So many wait for their answer: at 30 ms for each hash the last of them waits eight seconds,
+/// which clients hardly outwait.
+const WAITING_MAX: usize = 256;
+
+/// Somebody who says who it is.
+pub struct Attempt {
+    /// Whom the answer goes to: which worker's connection.
+    pub worker: usize,
+    /// Which of its worker's connections.
+    pub place: usize,
+    /// Which of those that had this place.
+    pub serial: u64,
+    /// Where it comes from.
+    pub address: Address,
+    /// What it says.
+    pub claim: Claim,
+}
+
+/// Who somebody says it is.
+#[derive(Debug, Clone, Default)]
+pub struct Claim {
+    /// The name.
+    pub name: Box<[u8]>,
+    /// What is to prove it.
+    pub password: Box<[u8]>,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is somebody with these rights.
+    Right(Rights),
+    /// It is not who it says.
+    Wrong,
+    /// Its address has to wait, so that nobody knows.
+    Unchecked,
+}
+
+impl Verdict {
+    /// What the client may do; none if it is not who it says.
+    pub fn rights(self) -> Option<Rights> {
+        match self {
+            Self::Right(rights) => Some(rights),
+            Self::Wrong | Self::Unchecked => None,
+        }
+    }
+}
+
+/// What waits to be checked.
+#[derive(Default)]
+pub struct Logins {
+    queue: Mutex<Queue>,
+    /// Something has come, or nothing will any more.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    attempts: VecDeque<Attempt>,
+    is_closed: bool,
+}
+
+impl Logins {
+    /// Has an attempt checked. Its connection gets a verdict in any case, but when the server ends.
+    pub fn submit(&self, server: &Server, attempt: Attempt) {
+        if let Err(refused) = self.push(attempt) {
+            deliver(server, &refused, Verdict::Unchecked);
+        }
+    }
+
+    /// Adds an attempt; gives it back where there is no room.
+    fn push(&self, attempt: Attempt) -> Result<(), Attempt> {
+        let mut queue = lock(&self.queue);
+        if queue.attempts.len() >= WAITING_MAX {
+            return Err(attempt);
+        }
+        queue.attempts.push_back(attempt);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// The next attempt; none when the server ends.
+    fn next(&self) -> Option<Attempt> {
+        let queue = lock(&self.queue);
+        let is_idle = |queue: &mut Queue| queue.attempts.is_empty() && !queue.is_closed;
+        let waited = self.changed.wait_while(queue, is_idle);
+        let mut queue = waited.unwrap_or_else(PoisonError::into_inner);
+        if queue.is_closed { None } else { queue.attempts.pop_front() }
+    }
+
+    /// Nobody gets an answer from here on.
+    pub fn close(&self) {
+        lock(&self.queue).is_closed = true;
+        self.changed.notify_all();
+    }
+}
+
+/// The thread: checks until the server ends.
+pub fn check_all(server: &Server) {
+    let mut throttle = Throttle::default();
+    while let Some(attempt) = server.logins.next() {
+        let verdict = check(server, &mut throttle, &attempt);
+        deliver(server, &attempt, verdict);
+    }
+}
+
+fn check(server: &Server, throttle: &mut Throttle, attempt: &Attempt) -> Verdict {
+    if !throttle.is_open(attempt.address, server.started.elapsed()) {
+        return Verdict::Unchecked;
+    }
+    let users = server.users.as_ref();
+    let Claim { name, password } = &attempt.claim;
+    let rights = users.and_then(|users| users.admit(name, password));
+    throttle.note(attempt.address, rights.is_some(), server.started.elapsed());
+    rights.map_or(Verdict::Wrong, Verdict::Right)
+}
+
+fn deliver(server: &Server, attempt: &Attempt, verdict: Verdict) {
+    let Attempt { worker, place, serial, .. } = *attempt;
+    let brought = Brought::Verdict(verdict);
+    server.mailboxes[worker].deliver(Delivery { place, serial, brought });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attempt(place: usize) -> Attempt {
+        let (address, claim) = (Address::Unix, Claim::default());
+        Attempt { worker: 0, place, serial: 0, address, claim }
+    }
+
+    #[test]
+    fn a_full_queue_takes_no_more_and_a_closed_one_gives_none() {
+        let logins = Logins::default();
+        for place in 0..WAITING_MAX {
+            assert!(logins.push(attempt(place)).is_ok());
+        }
+        assert_eq!(logins.push(attempt(999)).map_err(|back| back.place), Err(999));
+        assert_eq!(logins.next().map(|first| first.place), Some(0));
+        assert!(logins.push(attempt(999)).is_ok());
+        logins.close();
+        assert!(logins.next().is_none());
+    }
+
+    #[test]
+    fn who_waits_for_an_attempt_gets_it_or_the_end() {
+        let logins = Logins::default();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| [(); 3].map(|()| logins.next().map(|it| it.place)));
+            assert!(logins.push(attempt(1)).is_ok() && logins.push(attempt(2)).is_ok());
+            while !lock(&logins.queue).attempts.is_empty() {
+                std::thread::yield_now();
+            }
+            logins.close();
+            assert_eq!(waiting.join().expect("it ends"), [Some(1), Some(2), None]);
+        });
+    }
+}

@@ -1,0 +1,54 @@
+//! [`Plan::fill`] of a text connection whose client may only read: what it asks for is planned as
+//! for anybody, and then every change among it becomes a step that refuses it.
+
+use larder::{Cache, Hash};
+use protocol::Request;
+
+use super::{Action, End, Payload, Plan, Step, value_bytes_of};
+use crate::rights::is_change;
+
+/// What a client is told that may only read.
+pub const READ_ONLY: &str = "CLIENT_ERROR not allowed for a read-only user\r\n";
+
+impl<'b> Plan<'b> {
+    /// Fills a batch with what comes next.
+    #[inline(never)]
+    pub(super) fn fill_for_reader(
+        &mut self,
+        cache: &Cache,
+        steps: &mut Vec<Step<'b>>,
+        hashes: &mut Vec<Hash>,
+    ) -> End {
+        let end = self.fill_text(cache, steps, hashes);
+        for step in steps {
+            let Action::Request(request) = step.action else { continue };
+            if !is_change(&request) {
+                continue;
+            }
+            // Only the last step of a batch has a value that is not all there.
+            if step.payload == Payload::Part {
+                let value_bytes = value_bytes_of(&request).unwrap_or(0);
+                self.swallow(value_bytes as u64 + 2);
+            }
+            let answer = if is_silent(&request) { "" } else { READ_ONLY };
+            *step = Step::answer(answer, step.place);
+        }
+        end
+    }
+}
+
+/// Whether the refusal is not told: to who wants no answer, and before the end of a line of which
+/// more is to come, so that it is told once.
+fn is_silent(request: &Request<'_>) -> bool {
+    match request {
+        Request::Get(get) => get.more,
+        Request::Store(store) => store.noreply,
+        Request::Delete { noreply, .. }
+        | Request::Arithmetic { noreply, .. }
+        | Request::Touch { noreply, .. }
+        | Request::FlushAll { noreply, .. }
+        | Request::Verbosity { noreply }
+        | Request::CacheMemlimit { noreply, .. } => *noreply,
+        _ => false,
+    }
+}

@@ -1,0 +1,216 @@
+//! What a client may do, and which of all requests are changes: the one place that says so, for
+//! the three protocols.
+//!
+//! A client that only reads may ask for whatever leaves items, settings and statistics as they
+//! are. Hits count and keep items in memory as anybody's do. Each list is exhaustive, or names what
+//! is allowed: a new request is a change until somebody has said here that it is none. For the
+//! commands of Redis the flags decide by which they are also described to clients.
+
+use protocol::Request;
+use protocol::binary;
+use protocol::request::{Get, MetaGet};
+use protocol::resp::Command;
+
+use crate::commands::redis::Entry;
+
+/// What a client may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Rights {
+    /// Say who it is.
+    #[default]
+    None,
+    /// Ask for what changes nothing.
+    Read,
+    /// All that the server offers.
+    All,
+}
+
+impl Rights {
+    /// Those of a client that has not said who it is, where there are users and where there are
+    /// none.
+    pub fn of_strangers(has_users: bool) -> Self {
+        if has_users { Self::None } else { Self::All }
+    }
+}
+
+/// Whether a request of text changes anything.
+pub fn is_change(request: &Request<'_>) -> bool {
+    match request {
+        Request::Get(Get { touch, keys: _, with_cas: _, more: _, refused: _ }) => touch.is_some(),
+        Request::MetaGet(get) => is_changing_get(get),
+        Request::Stats { arguments } => is_changing_stats(arguments),
+        Request::Administration { line } => !is_dump(line),
+        Request::MetaDebug { .. } | Request::MetaNoop | Request::Version | Request::Quit => false,
+        Request::Store(_)
+        | Request::MetaSet(_)
+        | Request::MetaDelete(_)
+        | Request::MetaArithmetic(_)
+        | Request::Delete { .. }
+        | Request::Arithmetic { .. }
+        | Request::Touch { .. }
+        | Request::FlushAll { .. }
+        | Request::Verbosity { .. }
+        | Request::CacheMemlimit { .. }
+        | Request::Shutdown { .. }
+        | Request::RefreshCerts => true,
+        // It takes one of few places, and memory for lines that its client may not read.
+        Request::Watch { .. } => true,
+    }
+}
+
+/// Whether an `mg` touches, creates, or takes the one win token that a stale item has to give.
+fn is_changing_get(get: &MetaGet<'_>) -> bool {
+    let MetaGet {
+        touch,
+        vivify,
+        recache,
+        key: _,
+        flags: _,
+        value: _,
+        quiet: _,
+        new_cas: _,
+        known_cas: _,
+    } = get;
+    touch.is_some() || vivify.is_some() || recache.is_some()
+}
+
+/// `stats reset`, and `stats detail on` and `off`. The words are recognised by their beginning.
+fn is_changing_stats(arguments: &[u8]) -> bool {
+    match arguments.strip_prefix(b"detail") {
+        Some(behind) => behind.trim_ascii() != b"dump",
+        None => arguments.starts_with(b"reset"),
+    }
+}
+
+/// `lru_crawler metadump` and `mgdump`: the rest of what the line may say tunes something.
+fn is_dump(line: &[u8]) -> bool {
+    let mut words = line.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
+    words.next() == Some(b"lru_crawler") && matches!(words.next(), Some(b"metadump" | b"mgdump"))
+}
+
+/// Whether a request of the binary protocol changes anything.
+pub fn is_binary_change(request: &binary::Request<'_>) -> bool {
+    use binary::Command;
+    match &request.command {
+        Command::Get(get) => get.touch.is_some(),
+        Command::Stat { arguments } => is_changing_stats(arguments),
+        Command::Noop
+        | Command::Version
+        | Command::Quit
+        | Command::SaslList
+        | Command::Sasl { .. } => false,
+        Command::Store(_)
+        | Command::Delete { .. }
+        | Command::Arithmetic(_)
+        | Command::Flush { .. }
+        | Command::Verbosity { .. } => true,
+    }
+}
+
+/// Commands of Redis' that have nothing to do with items and change nothing, or nothing but what is
+/// known of their own client.
+const WITHOUT_ITEMS: &[&str] = &[
+    "auth", "client", "command", "echo", "hello", "host:", "info", "ping", "post", "quit", "reset",
+    "select", "time",
+];
+
+/// What a command of Redis' is called that changes something; none if it changes nothing.
+pub fn redis_change(entry: &Entry, command: Command<'_>) -> Option<String> {
+    if entry.flags.contains(&"readonly") || WITHOUT_ITEMS.contains(&entry.name) {
+        return None;
+    }
+    if entry.name != "config" {
+        return Some(entry.name.to_owned());
+    }
+    let subcommand = command.words().nth(1).unwrap_or_default().to_ascii_lowercase();
+    // What there is not is answered as to anybody.
+    (subcommand == b"resetstat").then(|| "config|resetstat".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::{Parsed, parse};
+
+    use super::*;
+    use crate::commands::redis::TABLE;
+
+    fn is_refused(line: &str) -> bool {
+        match parse(format!("{line}\r\n").as_bytes(), None) {
+            Parsed::Request { request, .. } => is_change(&request),
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_changes_nothing_may_be_asked_for() {
+        for line in [
+            "get a b",
+            "gets a",
+            "mg a",
+            "mg a v t f h l q k s c Oabc C7",
+            "mn",
+            "me a",
+            "version",
+            "quit",
+            "stats",
+            "stats items",
+            "stats settings",
+            "stats detail dump",
+            "lru_crawler metadump all",
+            "lru_crawler  mgdump hash",
+        ] {
+            assert!(!is_refused(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn every_change_is_known_for_one() {
+        for line in [
+            "gat 0 a",
+            "gats 10 a b",
+            "mg a v T30",
+            "mg a N30",
+            "mg a R30 v",
+            "set a 0 0 1",
+            "cas a 0 0 1 7",
+            "append a 0 0 1 noreply",
+            "ms a 1",
+            "md a",
+            "ma a",
+            "delete a",
+            "incr a 1",
+            "decr a 1 noreply",
+            "touch a 0",
+            "flush_all",
+            "flush_all 10 noreply",
+            "verbosity 1",
+            "cache_memlimit 64",
+            "shutdown",
+            "watch fetchers",
+            "refresh_certs",
+            "stats reset",
+            "stats detail on",
+            "stats detail off",
+            "lru_crawler enable",
+            "lru_crawler crawl all",
+            "lru tune 1 2",
+            "slabs automove 1",
+            "extstore free_memchunks 1 1",
+        ] {
+            assert!(is_refused(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_flags_of_a_redis_command_and_what_is_allowed_are_the_same_thing() {
+        for entry in TABLE {
+            let [write, read] = ["write", "readonly"].map(|flag| entry.flags.contains(&flag));
+            let is_named = WITHOUT_ITEMS.contains(&entry.name) || entry.name == "config";
+            let count = usize::from(write) + usize::from(read) + usize::from(is_named);
+            assert_eq!(count, 1, "{} is one of the three", entry.name);
+        }
+        for name in WITHOUT_ITEMS {
+            assert!(TABLE.iter().any(|entry| entry.name == *name), "{name}");
+        }
+    }
+}
