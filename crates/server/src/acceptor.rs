@@ -121,7 +121,11 @@ impl<'c> Acceptor<'c> {
         let connections = &server.connections;
         if connections.current.load(Ordering::Relaxed) >= server.live.connections_max() {
             connections.rejected.fetch_add(1, Ordering::Relaxed);
-            // The socket is new, so its buffer takes the line; if not, the close says it too.
+            // The socket is new, so its buffer takes the line; if not, the close says it too, and
+            // over TLS nothing else does.
+            if self.doors[number].is_tls {
+                return;
+            }
             let line = match self.doors[number].wire {
                 Some(Wire::Redis) => resp::reply::TOO_MANY_CLIENTS,
                 _ => reply::TOO_MANY_CONNECTIONS,
@@ -129,7 +133,14 @@ impl<'c> Acceptor<'c> {
             let _ = stream.write(line.as_bytes());
             return;
         }
-        let Door { listener, wire } = &self.doors[number];
+        let Door { listener, wire, is_tls } = &self.doors[number];
+        let stream = match server.tls.as_ref().filter(|_| *is_tls) {
+            None => stream,
+            Some(tls) => match tls.wrap(stream) {
+                Ok(stream) => stream,
+                Err(error) => return server.log(1, &format!("cannot begin TLS: {error}")),
+            },
+        };
         let (listener, wire) = (listener.name(), wire.or(server.options.protocol));
         let address = match stream.peer() {
             Some(peer) => format!("tcp:{peer}"),

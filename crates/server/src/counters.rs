@@ -112,6 +112,10 @@ counters! {
     auth_cmds,
     /// Those of them that were wrong.
     auth_errors,
+    /// Connections that ended before there was a TLS session.
+    ssl_handshake_errors,
+    /// TLS sessions that were not taken up again.
+    ssl_new_sessions,
     /// Connections closed for silence.
     idle_kicks,
     /// Connections closed because their replies would not fit the output limit.
