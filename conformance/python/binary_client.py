@@ -3,6 +3,8 @@
 A third and a fourth argument are a name and a password for SASL's PLAIN.
 """
 
+import os
+import ssl
 import sys
 import time
 
@@ -10,6 +12,10 @@ import bmemcached
 from bmemcached.exceptions import MemcachedException
 
 checks = 0
+
+# Over TLS, if this says who has signed the server's certificate.
+CA_FILE = os.environ.get("CA_FILE")
+CONTEXT = ssl.create_default_context(cafile=CA_FILE) if CA_FILE else None
 
 
 def check(got, wanted):
@@ -92,7 +98,7 @@ def strangers(address, name):
 
 def main():
     address = (f"{sys.argv[1]}:{sys.argv[2]}",)
-    client = bmemcached.Client(address, *sys.argv[3:5])
+    client = bmemcached.Client(address, *sys.argv[3:5], tls_context=CONTEXT)
     storage(client)
     counting(client)
     many(client)

@@ -1,11 +1,16 @@
 """Works with a server through redis-py, in both versions of Redis' protocol."""
 
+import os
 import sys
 import threading
 
 import redis
 
 checks = 0
+
+# Over TLS, if this says who has signed the server's certificate.
+CA_FILE = os.environ.get("CA_FILE")
+TLS = {"ssl": True, "ssl_ca_certs": CA_FILE} if CA_FILE else {}
 
 
 def check(got, wanted):
@@ -135,7 +140,8 @@ def threads(client):
 
 def main():
     for protocol in (2, 3):
-        client = redis.Redis(host=sys.argv[1], port=int(sys.argv[2]), protocol=protocol)
+        address = {"host": sys.argv[1], "port": int(sys.argv[2])}
+        client = redis.Redis(**address, **TLS, protocol=protocol)
         check(client.flushall(), True)
         for part in (strings, counting, expiry, server, scanning, pipelines, threads):
             part(client)

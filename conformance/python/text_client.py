@@ -1,5 +1,7 @@
 """Works with a server through pymemcache: every classic command, with assertions."""
 
+import os
+import ssl
 import sys
 import time
 
@@ -7,6 +9,10 @@ from pymemcache.client.base import Client
 from pymemcache.exceptions import MemcacheClientError, MemcacheIllegalInputError
 
 checks = 0
+
+# Over TLS, if this says who has signed the server's certificate.
+CA_FILE = os.environ.get("CA_FILE")
+CONTEXT = ssl.create_default_context(cafile=CA_FILE) if CA_FILE else None
 
 
 def check(got, wanted):
@@ -122,7 +128,7 @@ def edges(client):
 
 
 def unicode_keys(address):
-    client = Client(address, allow_unicode_keys=True, default_noreply=False)
+    client = Client(address, allow_unicode_keys=True, default_noreply=False, tls_context=CONTEXT)
     for key in ("schlüssel", "ключ", "鍵", "🔑"):
         check(client.set(key, key.encode()), True)
         check(client.get(key), key.encode())
@@ -146,7 +152,7 @@ def administration(client):
 
 def main():
     address = (sys.argv[1], int(sys.argv[2]))
-    client = Client(address, default_noreply=False, timeout=10)
+    client = Client(address, default_noreply=False, timeout=10, tls_context=CONTEXT)
     for part in (storage, counting, times, many, noreply, edges):
         part(client)
     unicode_keys(address)

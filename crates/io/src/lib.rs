@@ -13,6 +13,7 @@ pub mod process;
 pub mod processor;
 pub mod supervisor;
 pub mod thread;
+pub mod tls;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use map::Mapping;

@@ -3,7 +3,8 @@
 //!
 //! Every socket is non-blocking and is closed on exec. Readiness is edge-triggered (see
 //! [`crate::poll`]), so whoever reads or writes goes on until the socket says `WouldBlock` or
-//! takes or gives less than was asked for.
+//! takes or gives less than was asked for. Over TLS bytes may lie in between: what then holds is
+//! in [`crate::tls`], and [`Stream::holds_input`] tells.
 
 use std::fs;
 use std::io::{self, IoSlice};
@@ -16,6 +17,8 @@ use mio::event::Source;
 use mio::{Interest, Registry, Token};
 use rustix::net::{RecvFlags, SendFlags};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+use crate::tls::{self, SEALED_BYTES_MAX, TlsStream};
 
 /// Something that connections come in through.
 #[derive(Debug)]
@@ -104,6 +107,8 @@ pub enum Stream {
     Tcp(mio::net::TcpStream, SocketAddr),
     /// Over a Unix domain socket.
     Unix(mio::net::UnixStream),
+    /// Over TLS over TCP. Boxed, so that the others stay small.
+    Tls(Box<TlsStream>),
 }
 
 /// Reading and writing go by rustix, which makes the system call itself: in a program with several
@@ -111,17 +116,28 @@ pub enum Stream {
 /// for and which showed as a few per cent of the samples in a profile of unpipelined gets.
 impl Stream {
     /// Reads what is there, up to the size of `target`; 0 means that the peer sends no more.
+    #[inline]
     pub fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        if let Self::Tls(stream) = self {
+            return stream.read(target);
+        }
         Ok(rustix::net::recv(&*self, target, RecvFlags::empty())?.0)
     }
 
     /// Writes what the socket takes.
+    #[inline]
     pub fn write(&mut self, source: &[u8]) -> io::Result<usize> {
+        if let Self::Tls(stream) = self {
+            return stream.write(source);
+        }
         Ok(rustix::net::send(&*self, source, SendFlags::NOSIGNAL)?)
     }
 
     /// Writes what the socket takes of `sources`, in order.
     pub fn write_vectored(&mut self, sources: &[IoSlice<'_>]) -> io::Result<usize> {
+        if let Self::Tls(stream) = self {
+            return stream.write_vectored(sources);
+        }
         Ok(rustix::io::writev(&*self, sources)?)
     }
 
@@ -130,7 +146,40 @@ impl Stream {
         match self {
             Self::Tcp(_, peer) => Some(*peer),
             Self::Unix(_) => None,
+            Self::Tls(stream) => Some(stream.peer()),
         }
+    }
+
+    /// The same connection, over TLS from its first byte on. Only TCP has that; what comes in over
+    /// a Unix domain socket does not leave the machine.
+    pub fn into_tls(self, config: &tls::Config) -> io::Result<Self> {
+        match self {
+            Self::Tcp(socket, peer) => {
+                Ok(Self::Tls(Box::new(TlsStream::new(socket, peer, config)?)))
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// What is special about it if it is over TLS.
+    #[inline]
+    pub fn tls(&mut self) -> Option<&mut TlsStream> {
+        match self {
+            Self::Tls(stream) => Some(stream),
+            _ => None,
+        }
+    }
+
+    /// Whether a read may find something although less was there than was asked for, and nothing
+    /// will announce it.
+    #[inline]
+    pub fn holds_input(&self) -> bool {
+        matches!(self, Self::Tls(stream) if stream.holds_input())
+    }
+
+    /// The most that it may keep of what it says the peer has not taken.
+    pub fn unsent_bytes_max(&self) -> usize {
+        if matches!(self, Self::Tls(_)) { SEALED_BYTES_MAX } else { 0 }
     }
 }
 
@@ -139,6 +188,7 @@ impl AsFd for Stream {
         match self {
             Self::Tcp(stream, _) => stream.as_fd(),
             Self::Unix(stream) => stream.as_fd(),
+            Self::Tls(stream) => stream.socket().as_fd(),
         }
     }
 }
@@ -148,38 +198,38 @@ impl AsRawFd for Stream {
         match self {
             Self::Tcp(stream, _) => stream.as_raw_fd(),
             Self::Unix(stream) => stream.as_raw_fd(),
+            Self::Tls(stream) => stream.socket().as_raw_fd(),
         }
     }
 }
 
 /// Forwards mio's registration to whichever socket it is.
 macro_rules! forward_source {
-    ($type:ty, $self:ident, $source:ident => $tcp:pat, $unix:pat) => {
+    ($type:ty, $self:ident, $($pattern:pat => $source:expr),+) => {
         impl Source for $type {
             fn register(&mut $self, r: &Registry, t: Token, i: Interest) -> io::Result<()> {
                 match $self {
-                    $tcp => $source.register(r, t, i),
-                    $unix => $source.register(r, t, i),
+                    $($pattern => $source.register(r, t, i),)+
                 }
             }
             fn reregister(&mut $self, r: &Registry, t: Token, i: Interest) -> io::Result<()> {
                 match $self {
-                    $tcp => $source.reregister(r, t, i),
-                    $unix => $source.reregister(r, t, i),
+                    $($pattern => $source.reregister(r, t, i),)+
                 }
             }
             fn deregister(&mut $self, r: &Registry) -> io::Result<()> {
                 match $self {
-                    $tcp => $source.deregister(r),
-                    $unix => $source.deregister(r),
+                    $($pattern => $source.deregister(r),)+
                 }
             }
         }
     };
 }
 
-forward_source!(Listener, self, source => Self::Tcp(source, _), Self::Unix(source, _));
-forward_source!(Stream, self, source => Self::Tcp(source, _), Self::Unix(source));
+forward_source!(Listener, self, Self::Tcp(it, _) => it, Self::Unix(it, _) => it);
+forward_source!(
+    Stream, self, Self::Tcp(it, _) => it, Self::Unix(it) => it, Self::Tls(it) => it.socket_mut()
+);
 
 #[cfg(test)]
 mod tests {

@@ -128,7 +128,11 @@ impl<'c> Acceptor<'c> {
             let count =
                 if is_full { &connections.rejected } else { &connections.rejected_by_address };
             count.fetch_add(1, Ordering::Relaxed);
-            // The socket is new, so its buffer takes the line; if not, the close says it too.
+            // The socket is new, so its buffer takes the line; if not, the close says it too, and
+            // over TLS nothing else does.
+            if self.doors[number].is_tls {
+                return;
+            }
             let line = match self.doors[number].wire {
                 Some(Wire::Redis) => resp::reply::TOO_MANY_CLIENTS,
                 _ => reply::TOO_MANY_CONNECTIONS,
@@ -136,7 +140,17 @@ impl<'c> Acceptor<'c> {
             let _ = stream.write(line.as_bytes());
             return;
         }
-        let Door { listener, wire } = &self.doors[number];
+        let Door { listener, wire, is_tls } = &self.doors[number];
+        let stream = match server.tls.as_ref().filter(|_| *is_tls) {
+            None => stream,
+            Some(tls) => match tls.wrap(stream) {
+                Ok(stream) => stream,
+                Err(error) => {
+                    connections.by_address.leave(source, per_address_max);
+                    return server.log(1, &format!("cannot begin TLS: {error}"));
+                }
+            },
+        };
         let (listener, wire) = (listener.name(), wire.or(server.options.protocol));
         let address = match stream.peer() {
             Some(peer) => format!("tcp:{peer}"),

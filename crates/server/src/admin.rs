@@ -13,6 +13,8 @@
 //! request and has [`CONNECTION_PATIENCE`] for all of it, so a client that sends or reads slowly is
 //! cut off, and at [`CONNECTIONS_MAX`] the next ones wait in the kernel.
 //!
+//! With `-Z` all of it goes through TLS, unless the address says `notls:`.
+//!
 //! Nothing here changes anything: only GET and HEAD are answered.
 
 mod collect;
@@ -37,9 +39,11 @@ use futures_util::stream::FuturesUnordered;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
+use tokio_rustls::TlsAcceptor;
 
 use self::collect::Collector;
 use self::http::Site;
@@ -72,7 +76,7 @@ pub const FILES_MAX: u64 = CONNECTIONS_MAX as u64 + 16;
 /// Takes the addresses of the admin port; none if there is no such port.
 pub fn bind(options: &Options) -> Result<Vec<TcpListener>, String> {
     let Some(port) = options.admin_port else { return Ok(Vec::new()) };
-    let name = &options.admin_listen;
+    let (name, _) = listen::plain(&options.admin_listen, options)?;
     let failed = |error: io::Error| format!("cannot listen on {name} for --admin-port: {error}");
     let mut listeners = Vec::new();
     for address in listen::resolve(name, port).map_err(failed)? {
@@ -180,6 +184,23 @@ async fn accept(listeners: &[tokio::net::TcpListener]) -> io::Result<TcpStream> 
 
 /// One connection: one request and its answer, in time.
 async fn converse(stream: TcpStream, site: &Site<'_>) {
+    let conversation = async {
+        match site.server.admin_tls() {
+            None => answer(stream, site).await,
+            Some(tls) => {
+                let acceptor = TlsAcceptor::from(tls.config().rustls());
+                // Who does not get through the handshake has no answer to get.
+                if let Ok(stream) = acceptor.accept(stream).await {
+                    answer(stream, site).await;
+                }
+            }
+        }
+    };
+    let _ = tokio::time::timeout(CONNECTION_PATIENCE, conversation).await;
+}
+
+/// The request and its answer.
+async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, site: &Site<'_>) {
     let service = service_fn(async |request| Ok::<_, Infallible>(site.answer(&request)));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -188,5 +209,5 @@ async fn converse(stream: TcpStream, site: &Site<'_>) {
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
     // Whoever breaks off or is too slow has no answer to get.
-    let _ = tokio::time::timeout(CONNECTION_PATIENCE, connection).await;
+    let _ = connection.await;
 }

@@ -62,6 +62,8 @@ pub enum Flow<'c> {
     Swallow(u64),
     /// The client has said who it is, which is yet to be checked.
     Login(Login),
+    /// The certificates are to be read again.
+    Certificates,
     /// The connection watches.
     Watch(Arc<Log>),
     /// The connection lists every item.

@@ -5,6 +5,7 @@
 //! Idle ------+--> Value (a draft that fills up)       --+--> Idle
 //!            +--> Dump (a cursor through the cache)   --+
 //!            +--> Login (a password to check)         --+
+//!            +--> Certificates (files to read)        --+
 //!            +--> Watch (until the client goes)
 //! ```
 //!
@@ -140,6 +141,8 @@ pub enum State<'c> {
     Swallow(u64),
     /// A value fills up.
     Value(Box<Incoming<'c>>),
+    /// The certificates are to be read again.
+    Certificates,
     /// Who the client says it is has to be checked.
     Login(Box<Login>),
     /// Every item is listed.
@@ -159,6 +162,8 @@ pub enum Close {
     Idle,
     /// Its replies would not fit the limit for parked output.
     Output,
+    /// No TLS session came of it in time.
+    Handshake,
     /// The server ends.
     Shutdown,
 }
@@ -168,7 +173,7 @@ impl Close {
     pub fn word(self) -> &'static str {
         match self {
             Self::Normal => "normal",
-            Self::Error | Self::Output => "error",
+            Self::Error | Self::Output | Self::Handshake => "error",
             Self::Idle => "idle_timeout",
             Self::Shutdown => "shutdown",
         }
@@ -225,6 +230,8 @@ pub struct Connection<'c> {
     pub verdict: Option<Verdict>,
     /// It stands in its worker's list of those that can go on without an event.
     pub is_queued: bool,
+    /// When it came, in Unix seconds.
+    pub arrived_s: u32,
 }
 
 impl Connection<'_> {
@@ -251,6 +258,7 @@ impl Connection<'_> {
             fetched: Vec::new(),
             verdict: None,
             is_queued: false,
+            arrived_s: 0,
         }
     }
 
@@ -262,12 +270,13 @@ impl Connection<'_> {
                 Ok(read) => {
                     // Less than there was room for: the socket is drained, and a new event will
                     // announce what comes next, unless the client has hung up already.
-                    self.is_readable = read == target.len() || self.is_hung_up;
+                    self.is_readable =
+                        read == target.len() || self.is_hung_up || self.stream.holds_input();
                     return Ok(Some(read));
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    self.is_readable = false;
+                    self.is_readable = self.stream.holds_input();
                     return Ok(None);
                 }
                 Err(error) => return Err(error),
@@ -293,7 +302,7 @@ impl Connection<'_> {
     pub fn publish_state(&self) {
         let state = match self.state {
             _ if !self.parked.is_empty() => 3,
-            State::Idle | State::Swallow(_) | State::Login(_) => 0,
+            State::Idle | State::Swallow(_) | State::Certificates | State::Login(_) => 0,
             State::Value(_) => 1,
             State::Watch(_) | State::Dump(..) => 2,
         };

@@ -114,6 +114,10 @@ counters! {
     auth_errors,
     /// Those of these that were not looked at, as their address has to wait.
     auth_throttled,
+    /// Connections that ended before there was a TLS session.
+    ssl_handshake_errors,
+    /// TLS sessions that were not taken up again.
+    ssl_new_sessions,
     /// Connections closed for silence.
     idle_kicks,
     /// Connections closed because their replies would not fit the output limit.

@@ -12,12 +12,17 @@ use crate::options::Options;
 /// has to be asked for.
 const HOST_DEFAULT: &str = "127.0.0.1";
 
+/// What leaves an address without TLS.
+pub const PLAIN_PREFIX: &str = "notls:";
+
 /// Where connections come in, and what is spoken there.
 pub struct Door {
     /// Where.
     pub listener: Listener,
     /// The only protocol; none where a connection's first byte decides.
     pub wire: Option<Wire>,
+    /// Everything goes through TLS.
+    pub is_tls: bool,
 }
 
 /// Takes every address that the options name. Nobody can connect yet.
@@ -26,7 +31,7 @@ pub fn bind(options: &Options) -> Result<Vec<Door>, String> {
     if let Some(path) = &options.unix_path {
         let listener = Listener::bind_unix(path, options.unix_mode)
             .map_err(|error| format!("cannot listen on {}: {error}", path.display()))?;
-        doors.push(Door { listener, wire: None });
+        doors.push(Door { listener, wire: None, is_tls: false });
     } else {
         bind_tcp(options, None, &mut doors)?;
     }
@@ -47,6 +52,11 @@ fn bind_tcp(
     let names = if options.listen.is_empty() { &default[..] } else { &options.listen };
     let mut taken: Vec<SocketAddr> = Vec::new();
     for name in names {
+        let (name, is_plain) = plain(name, options)?;
+        let is_tls = match redis_port.and(options.redis_tls) {
+            Some(is_tls) => is_tls,
+            None => options.tls.is_on && !is_plain,
+        };
         let failed = |error: io::Error| format!("cannot listen on {name}: {error}");
         for mut address in resolve(name, options.port).map_err(failed)? {
             if let Some(port) = redis_port {
@@ -59,10 +69,19 @@ fn bind_tcp(
             taken.push(address);
             let failed = |error: io::Error| format!("cannot listen on {address}: {error}");
             let listener = Listener::bind_tcp(address).map_err(failed)?;
-            doors.push(Door { listener, wire: redis_port.map(|_| Wire::Redis) });
+            doors.push(Door { listener, wire: redis_port.map(|_| Wire::Redis), is_tls });
         }
     }
     Ok(())
+}
+
+/// What stands behind [`PLAIN_PREFIX`], and whether that was there.
+pub fn plain<'n>(name: &'n str, options: &Options) -> Result<(&'n str, bool), String> {
+    match name.strip_prefix(PLAIN_PREFIX) {
+        None => Ok((name, false)),
+        Some(rest) if options.tls.is_on => Ok((rest, true)),
+        Some(_) => Err(format!("{name} says notls:, which is for a server with --enable-ssl")),
+    }
 }
 
 /// Lets connections come in.

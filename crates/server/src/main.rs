@@ -5,6 +5,7 @@
 //!      -> start              sockets, process, threads, signals
 //!         -> reload          what a file of options says now, at SIGHUP
 //!         -> memory_file     what is saved at the end, and read at the start
+//!         -> tls                certificates, read at the start and again when asked
 //!         -> acceptor        connections come in and are dealt out
 //!         -> admin           a page, metrics and health over HTTP, on one thread
 //!         -> worker          one loop per thread
@@ -43,6 +44,7 @@ mod server;
 mod start;
 mod stats;
 mod throttle;
+mod tls;
 mod top;
 mod turn;
 mod users;

@@ -21,6 +21,7 @@ mod nearest;
 mod print;
 mod reference;
 mod settings;
+mod tls;
 
 use std::path::{Path, PathBuf};
 
@@ -34,6 +35,7 @@ pub use print::current;
 use protocol::{Dialect, Wire};
 pub use settings::Settings;
 use settings::Source;
+pub use tls::TlsOptions;
 
 use crate::top::{self, TopOptions};
 
@@ -99,6 +101,10 @@ pub struct Options {
     pub auth_file: Option<PathBuf>,
     /// `-S`: clients of the binary protocol say who they are, too.
     pub sasl: bool,
+    /// Whether and how TLS is spoken.
+    pub tls: TlsOptions,
+    /// Whether it is at the port of Redis' clients; `None` leaves it to the address.
+    pub redis_tls: Option<bool>,
     /// CAS uniques are given to clients.
     pub cas: bool,
     /// Worker threads.
@@ -175,6 +181,8 @@ impl Default for Options {
             protocol: None,
             auth_file: None,
             sasl: false,
+            tls: TlsOptions::default(),
+            redis_tls: None,
             cas: true,
             threads: 0,
             admin_port: None,
@@ -225,6 +233,7 @@ impl Options {
         if self.admin_port.is_none() && self.admin_listen != Self::default().admin_listen {
             return Err(UsageError("--admin-listen is for a server with --admin-port".to_owned()));
         }
+        tls::settle(self)?;
         self.settle_protocol()
     }
 
@@ -411,7 +420,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_says_so() {
-        for line in ["-Z", "-U 1"] {
+        for line in ["-N 1", "-U 1"] {
             assert!(refused(line).contains("not"), "{line}");
         }
         assert_eq!((serve("").redis_port, serve("--redis-port 6379").redis_port), (0, 6379));

@@ -142,7 +142,8 @@ impl<'o, 's> Output<'o, 's> {
                 rest[0] = &rest[0][written..];
             }
         }
-        parked.park(rest, limit)
+        parked.park(rest, limit)?;
+        parked.hold_sealed(stream, limit)
     }
 }
 
@@ -169,6 +170,7 @@ pub fn write(
     counters.add_written(written);
     if written < replies.len() {
         parked.park(&[&replies[written..]], limit)?;
+        parked.hold_sealed(stream, limit)?;
     }
     Ok(())
 }
@@ -264,6 +266,14 @@ impl Parked {
         }
         self.held_bytes += bytes;
         Ok(())
+    }
+
+    /// Counts what the stream may keep beside it.
+    fn hold_sealed(&mut self, stream: &Stream, limit: &ParkedLimit) -> io::Result<()> {
+        match stream.unsent_bytes_max() {
+            bytes if bytes > 0 && !self.is_empty() => self.hold(bytes, limit),
+            _ => Ok(()),
+        }
     }
 
     /// Counts `bytes` of a command that has not arrived in full, instead of those that it had

@@ -377,6 +377,7 @@ fn ends_batch(request: &Request<'_>) -> bool {
         request,
         Request::Quit
             | Request::Watch { .. }
+            | Request::RefreshCerts
             | Request::Administration { .. }
             | Request::Shutdown { .. }
     )

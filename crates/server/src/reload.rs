@@ -13,6 +13,7 @@ use crate::commands::limit_memory;
 use crate::options::{Command, Given, Options, Settings, UsageError, current};
 use crate::server::Server;
 use crate::start::files_wanted;
+use crate::tls::Tls;
 use crate::users::Users;
 
 /// An option that can change while the server serves: its name, and what takes it over.
@@ -63,14 +64,17 @@ pub fn is_live(long: &str) -> bool {
     LIVE.iter().any(|(known, _)| *known == long)
 }
 
-/// Reads the users and the file of options again; `running` is what holds, and afterwards what
+/// Reads the users, the certificates and the file of options again; `running` is what holds, and afterwards what
 /// holds then.
 pub fn reload(server: &Server, running: &mut Settings, given: &Given) {
     if let Some(users) = &server.users {
         server.log(0, &reload_users(users));
     }
+    if let Some(tls) = &server.tls {
+        server.log(0, &reload_certificates(tls, server.now()));
+    }
     let Some(file) = running.file.clone() else {
-        if server.users.is_none() {
+        if server.users.is_none() && server.tls.is_none() {
             server.log(0, "SIGHUP: no file to read again; --config names one");
         }
         return;
@@ -108,6 +112,14 @@ fn reload_users(users: &Users) -> String {
     match users.reload() {
         Ok(count) => format!("SIGHUP: {count} users from now on"),
         Err(error) => format!("SIGHUP: {error}; the users stay as they were"),
+    }
+}
+
+/// Reads the certificates of TLS again; says what came of it.
+fn reload_certificates(tls: &Tls, now_s: u32) -> String {
+    match tls.reload(now_s) {
+        Ok(()) => "SIGHUP: the certificates were read again".to_owned(),
+        Err(error) => format!("SIGHUP: {error}; the certificates stay as they were"),
     }
 }
 

@@ -13,12 +13,14 @@ use stdx::sync::lock;
 use crate::address;
 use crate::connection::Info;
 use crate::counters::{CounterSets, Sums};
+use crate::listen::PLAIN_PREFIX;
 use crate::live::Live;
 use crate::logins::Logins;
 use crate::memory_file::Found;
 use crate::options::Options;
 use crate::output::ParkedLimit;
 use crate::sampling::Samples;
+use crate::tls::Tls;
 use crate::users::Users;
 use crate::watch::{EvictionLog, Watchers};
 use crate::worker::Mailbox;
@@ -53,6 +55,8 @@ pub struct Server {
     pub memory_bytes: AtomicUsize,
     /// What `stats reset` subtracts.
     pub reset: Mutex<Sums>,
+    /// Who it is, where TLS is spoken.
+    pub tls: Option<Tls>,
     /// Who may use it, if that is not anybody.
     pub users: Option<Users>,
     /// Who says to be one of them, to be checked.
@@ -203,6 +207,11 @@ impl Connections {
 }
 
 impl Server {
+    /// TLS, if it is spoken on the admin port.
+    pub fn admin_tls(&self) -> Option<&Tls> {
+        self.tls.as_ref().filter(|_| !self.options.admin_listen.starts_with(PLAIN_PREFIX))
+    }
+
     /// The first TCP port that memcached's clients find it at.
     pub fn tcp_port(&self) -> Option<u16> {
         if self.options.unix_path.is_some() {

@@ -48,6 +48,7 @@ use crate::output::ParkedLimit;
 use crate::reload::reload;
 use crate::sampling::{Sampler, Samples, Unsampled};
 use crate::server::{Connections, Phase, PhaseCell, Server};
+use crate::tls::Tls;
 use crate::users::Users;
 use crate::watch::{EvictionLog, Watchers};
 use crate::worker::{Mailbox, Worker};
@@ -69,6 +70,8 @@ pub fn serve(settings: Settings, given: &Given) -> Result<(), String> {
         eprintln!("larder: {warning}");
     }
     let doors = listen::bind(&options)?;
+    // Who the server becomes may not be allowed to read the key.
+    let tls = Tls::load(&options)?;
     let admin = admin::bind(&options)?;
     prepare_process(&options)?;
     let memory_file = options.memory_file.as_deref().map(MemoryFile::open).transpose()?;
@@ -79,6 +82,7 @@ pub fn serve(settings: Settings, given: &Given) -> Result<(), String> {
     let users = options.auth_file.as_deref().map(Users::load).transpose()?;
     let mut server = build(options, head, &doors, &polls, &accept_poll)?;
     server.users = users;
+    server.tls = tls;
     thread::scope(|scope| {
         // Ends its thread when it is dropped, however the rest ends.
         let mut admin = AdminThread::new(admin, &server);
@@ -338,6 +342,7 @@ fn build(
         verbosity: AtomicU32::new(options.verbosity),
         memory_bytes: AtomicUsize::new(memory_bytes),
         reset: Mutex::new(Sums::default()),
+        tls: None,
         users: None,
         logins: Logins::default(),
         found: OnceLock::new(),
@@ -451,7 +456,8 @@ fn announce(server: &Server, admin: &AdminThread<'_>) {
             let _ = writeln!(out, "listening on {name}");
         }
         for address in admin.addresses() {
-            let _ = writeln!(out, "admin page on http://{address}/");
+            let scheme = if server.admin_tls().is_some() { "https" } else { "http" };
+            let _ = writeln!(out, "admin page on {scheme}://{address}/");
         }
         let _ = out.flush();
     }

@@ -6,9 +6,11 @@
 
 mod format;
 mod screen;
+mod secure;
 
 use std::io::{self, IsTerminal};
 use std::net::ToSocketAddrs;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ::io::moment::Stopwatch;
@@ -21,10 +23,12 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 
 use self::screen::View;
+use self::secure::Trust;
 
 /// Where the admin port is unless something else is said: the port of memcached's exporter.
 const ADDRESS_DEFAULT: &str = "127.0.0.1:9150";
@@ -44,36 +48,56 @@ const ONCE_SIZE: (u16, u16) = (100, 40);
 /// What its help says.
 pub const HELP: &str = "\
 larder top [ADDRESS] [--once]
+larder top https://ADDRESS --ca-file FILE [--once]
 
   Shows in a terminal how a server is doing that was started with --admin-port: what its page
   shows. ADDRESS is that of the admin port, 127.0.0.1:9150 without it. q ends it.
 
-  --once    Print what it would show, once, and end.
+  --ca-file FILE    Who signs the certificate of a server whose admin port speaks TLS.
+  --once            Print what it would show, once, and end.
 ";
 
 /// What was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopOptions {
     address: String,
+    /// Who signs the server's certificate, where TLS is spoken.
+    ca_file: Option<PathBuf>,
     is_once: bool,
 }
 
 impl TopOptions {
     /// Reads what stands behind `top`; nothing if help is asked for.
-    pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
-        let mut options = Self { address: ADDRESS_DEFAULT.to_owned(), is_once: false };
+    pub fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
+        let address = ADDRESS_DEFAULT.to_owned();
+        let mut options = Self { address, ca_file: None, is_once: false };
         let mut has_address = false;
-        for argument in arguments {
+        while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "-h" | "--help" => return Ok(None),
                 "--once" => options.is_once = true,
+                "--ca-file" => {
+                    let file = arguments.next().ok_or("--ca-file takes a file")?;
+                    options.ca_file = Some(file.into());
+                }
                 _ if argument.starts_with('-') || has_address => {
                     return Err(format!("top does not know {argument}"));
                 }
                 _ => (options.address, has_address) = (argument, true),
             }
         }
-        Ok(Some(options))
+        let is_tls = match options.address.strip_prefix("https://") {
+            Some(address) => {
+                options.address = address.trim_end_matches('/').to_owned();
+                true
+            }
+            None => false,
+        };
+        match (is_tls, &options.ca_file) {
+            (true, None) => Err("https:// needs --ca-file: who signs the certificate".to_owned()),
+            (false, Some(_)) => Err("--ca-file is for an address with https://".to_owned()),
+            _ => Ok(Some(options)),
+        }
     }
 }
 
@@ -81,7 +105,9 @@ impl TopOptions {
 pub fn run(options: &TopOptions) -> Result<(), String> {
     let failed = |error: io::Error| format!("cannot start: {error}");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let source = Source { runtime: runtime.map_err(failed)?, address: options.address.clone() };
+    let trust = options.ca_file.as_deref().map(Trust::read).transpose()?;
+    let address = options.address.clone();
+    let source = Source { runtime: runtime.map_err(failed)?, address, trust };
     let mut view = View::new(&options.address);
     view.remember(&source.ask("/api/history")?);
     view.take(source.ask("/api/stats")?);
@@ -146,14 +172,15 @@ fn drawn(view: &View, (columns, lines): (u16, u16)) -> String {
 struct Source {
     runtime: Runtime,
     address: String,
+    trust: Option<Trust>,
 }
 
 impl Source {
     /// What is at `path`.
     fn ask(&self, path: &str) -> Result<Value, String> {
-        let Self { runtime, address } = self;
+        let Self { runtime, address, trust } = self;
         let answer = runtime.block_on(async {
-            tokio::time::timeout(PATIENCE, read(address, path))
+            tokio::time::timeout(PATIENCE, read(address, trust.as_ref(), path))
                 .await
                 .unwrap_or_else(|_| Err(format!("no answer within {} s", PATIENCE.as_secs())))
         });
@@ -162,11 +189,24 @@ impl Source {
 }
 
 /// Asks once.
-async fn read(address: &str, path: &str) -> Result<Value, String> {
+async fn read(address: &str, trust: Option<&Trust>, path: &str) -> Result<Value, String> {
     let said = |error: &dyn std::fmt::Display| error.to_string();
     let found = address.to_socket_addrs().map_err(|error| said(&error))?.next();
     let found = found.ok_or("there is no such address")?;
     let stream = TcpStream::connect(found).await.map_err(|error| said(&error))?;
+    match trust {
+        None => exchange(stream, address, path).await,
+        Some(trust) => exchange(trust.connect(address, stream).await?, address, path).await,
+    }
+}
+
+/// The request and its answer.
+async fn exchange(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    address: &str,
+    path: &str,
+) -> Result<Value, String> {
+    let said = |error: &dyn std::fmt::Display| error.to_string();
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(|error| said(&error))?;
     let request = Request::get(path).header(header::HOST, address).body(Empty::<Bytes>::new());
@@ -196,12 +236,19 @@ mod tests {
 
     #[test]
     fn what_stands_behind_top_is_understood() {
-        let options =
-            |address: &str, is_once| Ok(Some(TopOptions { address: address.to_owned(), is_once }));
+        let options = |address: &str, is_once| {
+            Ok(Some(TopOptions { address: address.to_owned(), ca_file: None, is_once }))
+        };
         assert_eq!(parse(""), options(ADDRESS_DEFAULT, false));
         assert_eq!(parse("--once 10.0.0.1:7"), options("10.0.0.1:7", true));
         assert_eq!(parse("a:1 --help"), Ok(None));
         assert!(parse("a b").is_err() && parse("--twice").is_err());
+        let over_tls = parse("https://h:7/ --ca-file f").expect("it goes together");
+        let over_tls = over_tls.expect("no help");
+        assert_eq!((&*over_tls.address, over_tls.ca_file), ("h:7", Some("f".into())));
+        for line in ["https://h:7", "h:7 --ca-file f", "https://h:7 --ca-file"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
     }
 
     #[test]

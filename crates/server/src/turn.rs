@@ -35,6 +35,7 @@ use crate::plan::{Action, BATCH_KEYS_MAX, End, Place, Plan, Step, recycle};
 use crate::rights::Rights;
 use crate::sampling::Sampling;
 use crate::server::Server;
+use crate::tls;
 use crate::users::FAILURES_MAX;
 use crate::worker::{Brought, Delivery};
 
@@ -211,6 +212,9 @@ impl<'c, S: Sampling> Turner<'c, S> {
     }
 
     fn take_turn(&mut self, connection: &mut Connection<'c>) -> Result<After, Close> {
+        if let Some(tls) = connection.stream.tls() {
+            tls.send_control()?;
+        }
         if !connection.parked.is_empty() {
             let limit = &self.server.parked;
             connection.parked.flush(&mut connection.stream, self.counters, limit)?;
@@ -381,11 +385,13 @@ impl<'c, S: Sampling> Turner<'c, S> {
                     incoming.draft.advance(read);
                     turn_bytes += read;
                     self.counters.bytes_read.add(read as u64);
-                    connection.is_readable = read == room || connection.is_hung_up;
+                    connection.is_readable =
+                        read == room || connection.is_hung_up || connection.stream.holds_input();
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    connection.is_readable = false;
+                    connection.is_readable = connection.stream.holds_input();
+                    break;
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -478,6 +484,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
                 }
             }
             State::Login(_) => self.log_in(connection),
+            State::Certificates => self.refresh_certificates(connection),
             _ => {}
         }
     }
@@ -507,6 +514,14 @@ impl<'c, S: Sampling> Turner<'c, S> {
         connection.fetching = 1;
         let attempt = connection.attempt(self.worker, claim);
         self.server.logins.submit(self.server, attempt);
+    }
+
+    /// Reads the certificates again. Files may be slow, so that nobody holds a session meanwhile.
+    #[cold]
+    fn refresh_certificates(&mut self, connection: &mut Connection<'c>) {
+        self.kept.session = None;
+        connection.state = State::Idle;
+        tls::answer_refresh(self.server, &mut self.replies);
     }
 
     /// Stores a value that has arrived in full.
@@ -744,6 +759,7 @@ fn follow<'c>(connection: &mut Connection<'c>, flow: Flow<'c>, wire: Wire, line:
         Flow::Stream(draft) => State::Value(Box::new(Incoming::new(wire, line, draft))),
         Flow::Swallow(bytes) => State::Swallow(bytes),
         Flow::Login(login) => State::Login(Box::new(login)),
+        Flow::Certificates => State::Certificates,
         Flow::Watch(log) => State::Watch(log),
         Flow::Dump(format) => State::Dump(format, Box::default()),
     };

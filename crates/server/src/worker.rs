@@ -44,6 +44,9 @@ const IDLE_LOOK: Duration = Duration::from_secs(1);
 /// So long a stopping server waits for clients to take the replies they have asked for.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
+/// So long a client may take for the TLS handshake.
+const HANDSHAKE_PATIENCE_S: u32 = 10;
+
 /// What a connection has waited for.
 #[derive(Debug)]
 pub struct Delivery {
@@ -125,6 +128,9 @@ pub struct Worker<'c, S> {
     serial: u64,
     now_s: u32,
     looked_s: u32,
+    /// Connections that were in the TLS handshake when it was last looked, and those that came
+    /// since.
+    shaking: usize,
 }
 
 impl<'c, S: Sampling> Worker<'c, S> {
@@ -143,6 +149,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
             serial: 0,
             now_s: server.now(),
             looked_s: 0,
+            shaking: 0,
         }
     }
 
@@ -154,7 +161,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
         while !self.server.is_stopping() {
             let timeout = if !self.queue.is_empty() || !self.deliveries.is_empty() {
                 Some(Duration::ZERO)
-            } else if self.server.live.idle_timeout_s() > 0 {
+            } else if self.server.live.idle_timeout_s() > 0 || self.shaking > 0 {
                 Some(IDLE_LOOK)
             } else {
                 None
@@ -274,6 +281,11 @@ impl<'c, S: Sampling> Worker<'c, S> {
         let Some(Some(connection)) = self.connections.get_mut(place) else {
             return;
         };
+        if let Some(tls) = connection.stream.tls()
+            && tls.take_new_session() == Some(true)
+        {
+            self.server.counters.of(self.number).ssl_new_sessions.one();
+        }
         match after {
             Ok(After::Wait) => {}
             Ok(After::Again) => {
@@ -347,6 +359,8 @@ impl<'c, S: Sampling> Worker<'c, S> {
             let rights = Rights::of_strangers(self.server.users.is_some());
             let mut connection = Connection::new(arrival, rights);
             self.serial += 1;
+            connection.arrived_s = self.now_s;
+            self.shaking += usize::from(connection.stream.tls().is_some());
             (connection.place, connection.serial) = (place, self.serial);
             if let Some(client) = &mut connection.redis {
                 // No two connections have one, whichever worker they are with.
@@ -383,6 +397,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
     }
 
     fn close(&mut self, place: usize, close: Close) {
+        self.end_tls(place, close);
         let reason = format!(" reason={}", close.word());
         self.log_event(place, "conn_close", &reason);
         let Some(mut connection) = self.connections[place].take() else {
@@ -411,13 +426,36 @@ impl<'c, S: Sampling> Worker<'c, S> {
         }
     }
 
-    /// Closes connections that have been silent for too long.
+    /// Says what TLS has to say when a connection ends: to the client, and to who looks after the
+    /// server.
+    fn end_tls(&mut self, place: usize, close: Close) {
+        let Some(Some(connection)) = self.connections.get_mut(place) else { return };
+        let Some(tls) = connection.stream.tls() else { return };
+        tls.say_goodbye();
+        let counters = self.server.counters.of(self.number);
+        counters.ssl_new_sessions.add(u64::from(tls.take_new_session() == Some(true)));
+        counters.ssl_handshake_errors.add(u64::from(tls.is_shaking_hands()));
+        let text = match (tls.failure(), close) {
+            (Some(text), _) => text.to_owned(),
+            (None, Close::Handshake) => "the handshake takes too long".to_owned(),
+            (None, _) => return,
+        };
+        let address = &connection.info.address;
+        self.server.log(1, &format!("TLS with {address} failed: {text}"));
+        self.log_event(place, "tls_error", &format!(" error={}", key_text(text.as_bytes())));
+    }
+
+    /// Closes connections that have been silent, or in the TLS handshake, for too long.
     fn kick_idle(&mut self) {
         let timeout_s = self.server.live.idle_timeout_s();
-        if timeout_s == 0 || self.now_s == self.looked_s {
+        if (timeout_s == 0 && self.shaking == 0) || self.now_s == self.looked_s {
             return;
         }
         self.looked_s = self.now_s;
+        self.kick_shaking();
+        if timeout_s == 0 {
+            return;
+        }
         for place in 0..self.connections.len() {
             let Some(connection) = &self.connections[place] else {
                 continue;
@@ -430,6 +468,22 @@ impl<'c, S: Sampling> Worker<'c, S> {
                 || matches!(connection.state, State::Watch(_) | State::Dump(..));
             if is_silent && !is_served {
                 self.close(place, Close::Idle);
+            }
+        }
+    }
+
+    /// Closes connections whose TLS handshake takes too long, however busy it is.
+    fn kick_shaking(&mut self) {
+        self.shaking = 0;
+        for place in 0..self.connections.len() {
+            let Some(connection) = &mut self.connections[place] else { continue };
+            if connection.stream.tls().is_none_or(|tls| !tls.is_shaking_hands()) {
+                continue;
+            }
+            if self.now_s.saturating_sub(connection.arrived_s) > HANDSHAKE_PATIENCE_S {
+                self.close(place, Close::Handshake);
+            } else {
+                self.shaking += 1;
             }
         }
     }

@@ -26,6 +26,7 @@ const DEBIAN: &[(&str, &str)] = &[
     ("memccapable", "libmemcached-tools"),
     ("redis-server", "redis-server"),
     ("perl", "perl"),
+    ("openssl", "openssl"),
     ("python3", "python3"),
     ("go", "golang-go"),
     ("javac", "default-jdk-headless"),

@@ -26,7 +26,6 @@ const MEMORY_MEGABYTES_MAX: u64 = 1_000_000_000;
 const MEMORY_TOO_SMALL: &str = "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n";
 const MEMORY_NOT_BYTES: &str = "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n";
 const MEMORY_OUT_OF_BOUNDS: &str = "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n";
-const TLS_NOT_ENABLED: &str = "Error TLS not enabled\r\n";
 const TOO_MANY_WATCHERS: &str = "WATCHER_TOO_MANY log watcher limit reached\r\n";
 const NO_SPARE_PAGES: &str = "NOSPARE source class has no spare pages\r\n";
 
@@ -54,7 +53,7 @@ pub fn execute<'c>(
             answer(out, *noreply, limited.err().unwrap_or(reply::OK));
         }
         Request::Stats { arguments } => stats::write(context.server, arguments, out.bytes),
-        Request::RefreshCerts => reply::line(out.bytes, TLS_NOT_ENABLED),
+        Request::RefreshCerts => return Flow::Certificates,
         Request::Quit => return Flow::Close(Close::Normal),
         Request::Shutdown { graceful } => return shutdown(context, *graceful, out),
         Request::Watch { arguments } => return watch(context, arguments, out),

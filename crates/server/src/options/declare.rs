@@ -8,7 +8,7 @@ use larder::{ChunkLayout, IndexKind, Policy};
 use protocol::Wire;
 
 use super::kind::{Act, Declaration, Kind, number};
-use super::{Options, extended, help, reference};
+use super::{Options, extended, help, reference, tls};
 
 /// The longest idle timeout: a year.
 const IDLE_TIMEOUT_S_MAX: u64 = 365 * 24 * 3600;
@@ -423,7 +423,35 @@ pub const DECLARATIONS: &[Declaration] = &[
     switch(Some('S'), "enable-sasl", |o| o.sasl = true,
         "Clients may speak the binary protocol and say by SASL's PLAIN which of the users of -Y \
          they are."),
-    missing(Some('Z'), "enable-ssl", None, "TLS."),
+    switch(Some('Z'), "enable-ssl", |o| o.tls.is_on = true,
+        "Speak TLS, and nothing else, at every TCP address whose -l, or --admin-listen, does not \
+         begin with notls:. A Unix socket stays as it is. Needs --ssl-chain-cert."),
+    valued(None, "ssl-chain-cert",
+        text("FILE", |o, v| { o.tls.chain_cert = Some(v.into()); Ok(()) }), None,
+        "The server's certificate and those it follows from, as PEM. refresh_certs and SIGHUP \
+         read it, the key and the authorities again, for connections that come from then on."),
+    valued(None, "ssl-key", text("FILE", |o, v| { o.tls.key = Some(v.into()); Ok(()) }), None,
+        "The certificate's private key, if that is not in the same file."),
+    valued(None, "ssl-keyformat", text("PEM|DER", tls::set_key_format), Some("PEM"),
+        "How the private key is written."),
+    valued(None, "ssl-verify-mode",
+        numbered("mode", 0, 3, |o, n| o.tls.verify_mode = n as u8), Some("0"),
+        "Whether clients have to show a certificate that follows from --ssl-ca-cert. 0: they are \
+         not asked. 1: only a wrong one is refused. 2: they have to; 3 is the same, for there is \
+         no second time to ask."),
+    valued(None, "ssl-ca-cert",
+        text("FILE", |o, v| { o.tls.ca_cert = Some(v.into()); Ok(()) }), None,
+        "Certificates of those who sign clients' certificates, as PEM."),
+    valued(None, "ssl-min-version", text("2|3", tls::set_min_version), Some("2"),
+        "The oldest TLS that is spoken: 2 is TLS 1.2, and 3 is 1.3. There is nothing older here."),
+    valued(None, "ssl-ciphers", text("NAME[:NAME...]", tls::set_ciphers), None,
+        "The cipher suites of TLS 1.2, by OpenSSL's names. Those of TLS 1.3 are always all there. \
+         Words for many of them, as HIGH, are not known. Without it all are there."),
+    switch(None, "ssl-session-cache", |o| o.tls.resumption = true,
+        "Let clients take up a session again, which spares both most of the next handshake. What \
+         is needed for it the client keeps."),
+    valued(None, "redis-tls", text("auto|on|off", tls::set_redis_tls), Some("auto"),
+        "TLS at --redis-port, with -Z. auto: as for memcached's clients at the same address."),
     missing(Some('N'), "napi-ids", Some("COUNT"), "Workers by network queue."),
     valued(None, "config", text("FILE", |_, _| Ok(())), None,
         "Read options from this file too. Arguments go before the environment, and that before \

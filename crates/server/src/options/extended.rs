@@ -2,7 +2,7 @@
 //!
 //! What has a counterpart here is another way to write an option of our own. What tunes
 //! memcached's slabs, LRU and hash table has none and is accepted with a warning, so that start
-//! scripts keep working. What asks for something that does not exist (TLS) is refused, because
+//! scripts keep working. What asks for something that does not exist (a proxy) is refused, because
 //! silence would be a lie.
 
 use super::Options;
@@ -14,6 +14,14 @@ pub const FOLLOWED: &[(&str, &str)] = &[
     ("maxconns_fast", "disable-maxconns-fast"),
     ("no_maxconns_fast", "disable-maxconns-fast"),
     ("ext_path", "flash"),
+    ("ssl_chain_cert", "ssl-chain-cert"),
+    ("ssl_key", "ssl-key"),
+    ("ssl_keyformat", "ssl-keyformat"),
+    ("ssl_verify_mode", "ssl-verify-mode"),
+    ("ssl_ca_cert", "ssl-ca-cert"),
+    ("ssl_min_version", "ssl-min-version"),
+    ("ssl_ciphers", "ssl-ciphers"),
+    ("ssl_session_cache", "ssl-session-cache"),
 ];
 
 /// Accepted without effect, with or without `no_` before it.
@@ -48,6 +56,8 @@ const WITHOUT_EFFECT: &[&str] = &[
     "resp_obj_mem_limit",
     "read_buf_mem_limit",
     "sock_cookie_id",
+    "ssl_wbuf_size",
+    "ssl_kernel_tls",
 ];
 
 /// The option of our own that `entry` stands for, and the value it gives it; `None` for what has
@@ -70,7 +80,7 @@ pub fn apply(options: &mut Options, entry: &str) -> Result<(), String> {
         _ if name.starts_with("ext_") => {
             options.warnings.push(format!("-o {name} has no effect: flash tunes itself"));
         }
-        _ if name.starts_with("ssl_") || name.starts_with("proxy_") => {
+        _ if name.starts_with("proxy_") => {
             return Err(format!("{name} is not there yet"));
         }
         _ if WITHOUT_EFFECT.contains(&name.strip_prefix("no_").unwrap_or(name)) => {

@@ -233,7 +233,7 @@ mod tests {
             ("[memory]\na = 1", "1:2: there is no table memory; every option stands by itself"),
             ("config = \"x\"", "1:1: a file cannot name another one"),
             ("help = true", "1:1: help is for the command line only"),
-            ("enable-ssl = true", "1:14: enable-ssl is not there yet"),
+            ("napi-ids = 1", "1:12: napi-ids is not there yet"),
             (
                 "flash-save-seconds = 1\nsave-seconds = 2",
                 "2:1: save-seconds: the same option stands here by another name",

@@ -53,11 +53,25 @@ pub const GROUPS: &[Group] = &[
         longs: &[
             "enable-sasl",
             "auth-file",
-            "enable-ssl",
             "enable-shutdown",
             "disable-flush-all",
             "disable-dumping",
             "disable-watch",
+        ],
+    },
+    Group {
+        title: "TLS",
+        longs: &[
+            "enable-ssl",
+            "ssl-chain-cert",
+            "ssl-key",
+            "ssl-keyformat",
+            "ssl-verify-mode",
+            "ssl-ca-cert",
+            "ssl-min-version",
+            "ssl-ciphers",
+            "ssl-session-cache",
+            "redis-tls",
         ],
     },
     Group {

@@ -10,6 +10,7 @@ use crate::commands::VERSION;
 use crate::counters::Sums;
 use crate::memory_file::Found;
 use crate::server::Server;
+use crate::tls::Tls;
 
 /// Everything that memcached_exporter, Telegraf, Datadog and memcached-tool look for.
 pub fn write(server: &Server, stats: &mut Stats<'_>) {
@@ -31,6 +32,13 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
         ("output_kicks", sums.output_kicks),
         ("output_parked_bytes", server.parked.bytes() as u64),
     ]);
+    if let Some(tls) = &server.tls {
+        stats.lines(&[
+            ("ssl_handshake_errors", sums.ssl_handshake_errors),
+            ("ssl_new_sessions", sums.ssl_new_sessions),
+            ("time_since_server_cert_refresh", certificates_age_s(tls, server)),
+        ]);
+    }
     memory(&cache, stats);
     if let Some(flash) = &cache.flash {
         super::flash::extstore(flash, stats);
@@ -51,6 +59,12 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
         ("unexpected_napi_ids", 0),
         ("round_robin_fallback", 0),
     ]);
+}
+
+/// For how many seconds the certificates are what they are.
+fn certificates_age_s(tls: &Tls, server: &Server) -> u64 {
+    let since_start_s = server.started.elapsed().as_secs();
+    tls.read_s().map_or(since_start_s, |read_s| u64::from(server.now().saturating_sub(read_s)))
 }
 
 /// What moving items to their columns came to.

@@ -1,15 +1,16 @@
 //! `stats settings`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use ::io::device::ReadMethod;
+use ::io::tls::SEALED_BYTES_MAX;
 
 use protocol::Wire;
 
 use super::Stats;
 use crate::live::is_allowed;
-use crate::options::{index_name, layout_name, policy_name};
+use crate::options::{TlsOptions, index_name, layout_name, policy_name};
 use crate::server::Server;
 
 /// How items are found and lie, whether they move to their columns, and for which cache.
@@ -95,12 +96,33 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     stats.line("track_sizes", "no");
     stats.line("inline_ascii_response", "no");
     stats.line("drop_privileges", "no");
-    stats.line("ssl_enabled", "no");
+    tls(&options.tls, stats);
     stats.line("proxy_enabled", "no");
     stats.line("num_napi_ids", 0);
     let memory_file = options.memory_file.as_deref().unwrap_or(Path::new("NULL"));
     stats.line("memory_file", memory_file.display());
     stats.line("client_flags_size", 4);
+}
+
+/// TLS, in memcached's words and numbers.
+fn tls(options: &TlsOptions, stats: &mut Stats<'_>) {
+    stats.line("ssl_enabled", yes_no(options.is_on));
+    if !options.is_on {
+        return;
+    }
+    let file =
+        |path: &Option<PathBuf>| path.as_deref().unwrap_or(Path::new("NULL")).display().to_string();
+    stats.line("ssl_chain_cert", file(&options.chain_cert));
+    stats.line("ssl_key", file(&options.key));
+    stats.line("ssl_verify_mode", options.verify_bits());
+    stats.line("ssl_keyformat", if options.key_is_der { 2 } else { 1 });
+    let ciphers = options.ciphers.join(":");
+    stats.line("ssl_ciphers", if ciphers.is_empty() { "NULL" } else { &ciphers });
+    stats.line("ssl_ca_cert", file(&options.ca_cert));
+    stats.line("ssl_wbuf_size", SEALED_BYTES_MAX);
+    stats.line("ssl_session_cache", yes_no(options.resumption));
+    stats.line("ssl_kernel_tls", "no");
+    stats.line("ssl_min_version", if options.is_13_only { "tlsv1.3" } else { "tlsv1.2" });
 }
 
 /// What clients may speak.

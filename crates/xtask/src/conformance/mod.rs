@@ -23,6 +23,7 @@ mod report;
 mod scale_out;
 pub mod server;
 mod stats;
+mod tls;
 pub mod wire;
 mod witness;
 
@@ -130,6 +131,9 @@ const PARTS: &[Part] = &[
     ("ioredis", redis::clients::ioredis),
     ("go-redis", redis::clients::go_redis),
     ("jedis", redis::clients::jedis),
+    ("pymemcache-tls", tls::pymemcache),
+    ("bmemcached-tls", tls::bmemcached),
+    ("redis-py-tls", tls::redis_py),
     ("twemproxy", proxy::check),
     ("scale-out", scale_out::twemproxy),
     ("hash-client", scale_out::hash_client),

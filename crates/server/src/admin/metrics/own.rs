@@ -113,6 +113,12 @@ pub const METRICS: &[Metric] = &[
         },
     ),
     counter(
+        "larder_tls_handshake_errors_total",
+        &[],
+        "Connections that ended before there was a TLS session.",
+        |now, out| out.one(now.snapshot.sums.ssl_handshake_errors),
+    ),
+    counter(
         "larder_cost_saved_seconds_total",
         &[],
         "What it would have taken to make again what was found, as far as is known.",

@@ -1,0 +1,179 @@
+//! What the options say of TLS, under memcached's names.
+
+use std::path::PathBuf;
+
+use ::io::tls::{ClientCertificates, cipher_names, no_cipher};
+
+use super::{Options, UsageError};
+
+/// Whether and how TLS is spoken.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TlsOptions {
+    /// `-Z`: at all TCP addresses that do not say otherwise.
+    pub is_on: bool,
+    /// The certificate and those it follows from.
+    pub chain_cert: Option<PathBuf>,
+    /// The private key; `None` where it is with the certificate.
+    pub key: Option<PathBuf>,
+    /// The key is written as bytes rather than as text.
+    pub key_is_der: bool,
+    /// memcached's number for whether clients show certificates.
+    pub verify_mode: u8,
+    /// Who signs these.
+    pub ca_cert: Option<PathBuf>,
+    /// TLS 1.2 is not spoken.
+    pub is_13_only: bool,
+    /// The cipher suites of TLS 1.2; empty for all.
+    pub ciphers: Vec<String>,
+    /// Clients may take up a session again.
+    pub resumption: bool,
+}
+
+impl TlsOptions {
+    /// Whether clients show certificates.
+    pub fn clients(&self) -> ClientCertificates {
+        match self.verify_mode {
+            0 => ClientCertificates::None,
+            1 => ClientCertificates::Request,
+            _ => ClientCertificates::Require,
+        }
+    }
+
+    /// The same in OpenSSL's bits, which are what memcached reports.
+    pub fn verify_bits(&self) -> u8 {
+        [0, 1, 3, 7][usize::from(self.verify_mode.min(3))]
+    }
+
+    /// Whether any of it is not as it is by default, but for `-Z` itself.
+    fn is_said(&self) -> bool {
+        *self != Self { is_on: self.is_on, ..Self::default() }
+    }
+}
+
+/// `--ssl-keyformat`.
+pub fn set_key_format(options: &mut Options, value: &str) -> Result<(), String> {
+    options.tls.key_is_der = match value {
+        "PEM" => false,
+        "DER" => true,
+        _ => return Err(format!("{value} is neither PEM nor DER")),
+    };
+    Ok(())
+}
+
+/// `--ssl-min-version`: memcached's numbers.
+pub fn set_min_version(options: &mut Options, value: &str) -> Result<(), String> {
+    options.tls.is_13_only = match value {
+        "2" => false,
+        "3" => true,
+        "0" | "1" => return Err("TLS 1.0 and 1.1 are not spoken here; 2 is TLS 1.2".to_owned()),
+        _ => return Err(format!("{value} is neither 2 (TLS 1.2) nor 3 (TLS 1.3)")),
+    };
+    Ok(())
+}
+
+/// `--ssl-ciphers`.
+pub fn set_ciphers(options: &mut Options, value: &str) -> Result<(), String> {
+    let names = value.split(':').filter(|name| !name.is_empty());
+    let names: Vec<String> = names.map(str::to_owned).collect();
+    if let Some(unknown) = names.iter().find(|name| !cipher_names().any(|known| known == **name)) {
+        return Err(no_cipher(unknown));
+    }
+    options.tls.ciphers = names;
+    Ok(())
+}
+
+/// `--redis-tls`.
+pub fn set_redis_tls(options: &mut Options, value: &str) -> Result<(), String> {
+    options.redis_tls = match value {
+        "auto" => None,
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => return Err(format!("{value} is none of auto, on and off")),
+    };
+    Ok(())
+}
+
+/// Refuses what does not go together.
+pub fn settle(options: &mut Options) -> Result<(), UsageError> {
+    let tls = &options.tls;
+    let wrong = |text: &str| Err(UsageError(text.to_owned()));
+    if !tls.is_on {
+        if options.redis_tls == Some(true) {
+            return wrong("--redis-tls on needs --enable-ssl");
+        }
+        if tls.is_said() {
+            options.warnings.push("options of TLS have no effect without --enable-ssl".to_owned());
+        }
+        return Ok(());
+    }
+    if tls.chain_cert.is_none() {
+        return wrong("--enable-ssl needs --ssl-chain-cert, the server's certificate");
+    }
+    if tls.verify_mode > 0 && tls.ca_cert.is_none() {
+        return wrong(
+            "--ssl-verify-mode needs --ssl-ca-cert: who signs the certificates of clients",
+        );
+    }
+    if tls.key_is_der && tls.key.is_none() {
+        return wrong("--ssl-keyformat DER needs --ssl-key: a file of certificates is PEM");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Command, Given};
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, String> {
+        let arguments = line.split_whitespace().map(str::to_owned).collect();
+        match (Given { arguments, ..Given::default() }).read() {
+            Ok(Command::Serve(settings)) => Ok(settings.options),
+            Ok(other) => panic!("{line}: {other:?}"),
+            Err(UsageError(text)) => Err(text),
+        }
+    }
+
+    #[test]
+    fn memcacheds_options_of_tls_are_understood() {
+        let options = parse(
+            "-Z -o ssl_chain_cert=/c,ssl_key=/k,ssl_verify_mode=2,ssl_ca_cert=/a,\
+             ssl_min_version=3,ssl_session_cache,ssl_wbuf_size=64,ssl_keyformat=DER \
+             -o ssl_ciphers=ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384",
+        );
+        let options = options.expect("they go together");
+        let tls = &options.tls;
+        assert!(tls.is_on && tls.is_13_only && tls.resumption && tls.key_is_der);
+        assert_eq!(tls.chain_cert.as_deref(), Some("/c".as_ref()));
+        assert_eq!(tls.key.as_deref(), Some("/k".as_ref()));
+        assert_eq!(tls.ca_cert.as_deref(), Some("/a".as_ref()));
+        assert_eq!((tls.clients(), tls.verify_bits()), (ClientCertificates::Require, 3));
+        assert_eq!(tls.ciphers.len(), 2);
+        assert_eq!(options.warnings, ["-o ssl_wbuf_size has no effect"]);
+        let options = parse("-Z --ssl-chain-cert /c").expect("the key may be in there");
+        assert_eq!(options.tls.clients(), ClientCertificates::None);
+        let options = parse("-o ssl_chain_cert=/c").expect("only without effect");
+        assert_eq!(options.warnings.len(), 1);
+    }
+
+    #[test]
+    fn what_cannot_be_honoured_is_refused_in_words() {
+        for (line, words) in [
+            ("-Z", "--ssl-chain-cert"),
+            ("-Z -o ssl_chain_cert=/c,ssl_verify_mode=1", "--ssl-ca-cert"),
+            ("-Z -o ssl_chain_cert=/c,ssl_keyformat=DER", "--ssl-key"),
+            ("-o ssl_keyformat=ENGINE", "neither PEM nor DER"),
+            ("-o ssl_min_version=0", "TLS 1.0 and 1.1 are not spoken"),
+            ("-o ssl_min_version=1", "TLS 1.0 and 1.1 are not spoken"),
+            ("-o ssl_min_version=4", "neither 2 (TLS 1.2) nor 3"),
+            ("-o ssl_verify_mode=4", "from 0 to 3"),
+            ("-o ssl_ciphers=HIGH", "no cipher is called HIGH"),
+            ("-o ssl_nothing=1", "no extended option"),
+            ("--redis-tls on", "--enable-ssl"),
+            ("--redis-tls maybe", "none of auto, on and off"),
+        ] {
+            let text = parse(line).expect_err(line);
+            assert!(text.contains(words), "{line}: {text}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Who the server is where TLS is spoken: its certificate, key, and authorities, from their files.
+//!
+//! `refresh_certs` and SIGHUP read the files again. What is wrong with one of them is said, and
+//! then everything stays as it was. Connections keep what they began with.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ::io::net::Stream;
+use ::io::tls::{Config, ConfigError, KeyFormat, Settings};
+use protocol::reply;
+use stdx::sync::lock;
+
+use crate::options::{Options, TlsOptions};
+use crate::server::Server;
+
+const NOT_ENABLED: &str = "Error TLS not enabled\r\n";
+
+/// A file of certificates or keys is no longer than this.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// What TLS needs, as it was read last.
+#[derive(Debug)]
+pub struct Tls {
+    options: TlsOptions,
+    config: Mutex<Config>,
+    /// When that was, in Unix seconds; 0 for the start.
+    read_s: AtomicU32,
+}
+
+impl Tls {
+    /// Reads the files; none if TLS is not spoken.
+    pub fn load(options: &Options) -> Result<Option<Self>, String> {
+        let options = options.tls.clone();
+        if !options.is_on {
+            return Ok(None);
+        }
+        let config = Mutex::new(read(&options)?);
+        Ok(Some(Self { options, config, read_s: AtomicU32::new(0) }))
+    }
+
+    /// Reads the files again.
+    pub fn reload(&self, now_s: u32) -> Result<(), String> {
+        let config = read(&self.options)?;
+        *lock(&self.config) = config;
+        self.read_s.store(now_s, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What holds now.
+    pub fn config(&self) -> Config {
+        lock(&self.config).clone()
+    }
+
+    /// A new connection, over TLS.
+    pub fn wrap(&self, stream: Stream) -> io::Result<Stream> {
+        stream.into_tls(&self.config())
+    }
+
+    /// Unix seconds when the files were read last, if not at the start.
+    pub fn read_s(&self) -> Option<u32> {
+        Some(self.read_s.load(Ordering::Relaxed)).filter(|&read_s| read_s > 0)
+    }
+}
+
+/// Answers `refresh_certs` in memcached's words.
+pub fn answer_refresh(server: &Server, out: &mut Vec<u8>) {
+    let Some(tls) = &server.tls else {
+        return reply::line(out, NOT_ENABLED);
+    };
+    match tls.reload(server.now()) {
+        Ok(()) => {
+            server.log(1, "refresh_certs: the certificates were read again");
+            reply::line(out, reply::OK);
+        }
+        Err(error) => {
+            server.log(0, &format!("refresh_certs: {error}; the certificates stay as they were"));
+            // A line is a line, whatever the file is called.
+            let text = error.replace(char::is_control, " ");
+            reply::line(out, &format!("Error loading certificates: {text}\r\n"));
+        }
+    }
+}
+
+/// Reads all files into what a listener has to know.
+fn read(options: &TlsOptions) -> Result<Config, String> {
+    let chain_path = options.chain_cert.as_deref().unwrap_or(Path::new(""));
+    let key_path = options.key.as_deref().unwrap_or(chain_path);
+    let ca_path = options.ca_cert.as_deref().unwrap_or(Path::new(""));
+    let chain = read_file(chain_path)?;
+    let key = if key_path == chain_path { chain.clone() } else { read_file(key_path)? };
+    let authorities = options.ca_cert.as_deref().map(read_file).transpose()?;
+    let settings = Settings {
+        chain: &chain,
+        key: &key,
+        key_format: if options.key_is_der { KeyFormat::Der } else { KeyFormat::Pem },
+        authorities: authorities.as_deref(),
+        clients: options.clients(),
+        is_13_only: options.is_13_only,
+        ciphers: &options.ciphers,
+        resumption: options.resumption,
+    };
+    Config::new(&settings).map_err(|error| match &error {
+        ConfigError::Chain(_) => format!("the certificate {}: {error}", chain_path.display()),
+        ConfigError::Key(_) => format!("the key {}: {error}", key_path.display()),
+        ConfigError::Authorities(_) => format!("the authorities {}: {error}", ca_path.display()),
+        ConfigError::Other(_) => format!("TLS: {error}"),
+    })
+}
+
+/// A file's bytes, if they may be what they should be.
+fn read_file(path: &Path) -> Result<Vec<u8>, String> {
+    let failed = |error: io::Error| format!("cannot read {}: {error}", path.display());
+    let bytes = fs::metadata(path).map_err(failed)?.len();
+    if bytes > FILE_BYTES_MAX {
+        return Err(format!("{} is too long for certificates or keys", path.display()));
+    }
+    fs::read(path).map_err(failed)
+}

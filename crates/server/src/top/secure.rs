@@ -1,0 +1,48 @@
+//! An admin port that speaks TLS: whom `larder top` takes for the server.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+/// Who has to have signed the server's certificate.
+pub struct Trust(TlsConnector);
+
+impl Trust {
+    /// Those in a file of PEM.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let text = fs::read(path).map_err(|error| wrong(&error))?;
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(&text) {
+            let certificate = certificate.map_err(|error| wrong(&error))?;
+            roots.add(certificate).map_err(|error| wrong(&error))?;
+        }
+        if roots.is_empty() {
+            return Err(wrong(&"there is no certificate in it"));
+        }
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let builder = builder.with_safe_default_protocol_versions().map_err(|it| wrong(&it))?;
+        let config = builder.with_root_certificates(roots).with_no_client_auth();
+        Ok(Self(TlsConnector::from(Arc::new(config))))
+    }
+
+    /// The same connection over TLS, if the other end is what `address` says.
+    pub async fn connect(
+        &self,
+        address: &str,
+        stream: TcpStream,
+    ) -> Result<TlsStream<TcpStream>, String> {
+        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let name = ServerName::try_from(host).map_err(|error| error.to_string())?;
+        self.0.connect(name, stream).await.map_err(|error| error.to_string())
+    }
+}
