@@ -360,8 +360,10 @@ impl<'c> Session<'c> {
         let is_key = |item: hot::ItemRef<'_>| item.has_key(key);
         Ok(self.cache.update_or_note(&self.guard, hash, is_key, |present| {
             let Some(found) = present.hot else {
-                let was_below = self.forget_below(key, hash);
-                let is_removed = was_below || present.flash.is_some();
+                let was_below = self.forget_below(key, hash) && !self.cache.is_flushed_below(key);
+                let was_on_flash =
+                    present.flash.is_some_and(|place| !self.cache.is_flushed_on_flash(place, key));
+                let is_removed = was_below || was_on_flash;
                 let removed = if is_removed { Removed::Removed } else { Removed::NotFound };
                 let fate = if present.flash.is_some() { Fate::Remove } else { Fate::Keep };
                 return (fate, removed);

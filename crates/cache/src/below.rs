@@ -137,6 +137,14 @@ impl Below {
         }
     }
 
+    /// Runs something with a reader that no session has.
+    pub(crate) fn with_any_reader<R>(&self, work: impl FnOnce(&mut Reader) -> R) -> R {
+        let mut reader = lock(&self.readers).pop().unwrap_or_default();
+        let result = work(&mut reader);
+        lock(&self.readers).push(reader);
+        result
+    }
+
     /// Bytes on the heap that neither slabs nor tables count.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.zone.heap_bytes() + Ghosts::MEMORY_BYTES
@@ -313,7 +321,7 @@ impl Session<'_> {
         let now = self.cache.now();
         self.lower.with_reader(below, |reader| {
             below.zone.walk(&self.guard, cursor, leaves_max, now, reader, |record, _| {
-                if self.cache.is_over(expiry_below(&record.fields)) {
+                if self.cache.is_gone_below(record.key, &record.fields) {
                     return;
                 }
                 let fields = hot_fields(&record.fields);
@@ -332,7 +340,7 @@ impl Session<'_> {
         let now = self.cache.now();
         self.lower.with_reader(below, |reader| {
             let hit = below.zone.peek(&self.guard, hash.0, key, now, reader);
-            hit.is_some_and(|hit| !self.cache.is_over(expiry_below(&hit.fields)))
+            hit.is_some_and(|hit| !self.cache.is_gone_below(key, &hit.fields))
         })
     }
 
@@ -353,7 +361,7 @@ impl Session<'_> {
                 }
                 Trace::None => below.zone.peek(guard, hash.0, key, now, reader)?,
             };
-            if cache.is_over(expiry_below(&hit.fields)) {
+            if cache.is_gone_below(key, &hit.fields) {
                 return None;
             }
             let row: &Row<'_> = rows.alloc(Row {
@@ -413,6 +421,11 @@ impl Cache {
     /// ages of hot items, in ticks.
     fn tick_of_now(&self) -> u32 {
         (self.sequence.load(Ordering::Relaxed) >> TICK_MUTATIONS_LOG2) as u32
+    }
+
+    /// Whether readers no longer get an item that was found in the compressed zone.
+    fn is_gone_below(&self, key: &[u8], fields: &compressed::Fields) -> bool {
+        self.is_over(expiry_below(fields)) || self.is_flushed_below(key)
     }
 
     /// Whether an item below is read again so soon that it would still be in the hot zone if it had

@@ -147,7 +147,11 @@ impl Cache {
     #[inline]
     fn is_flushed(&self, item: ItemRef<'_>) -> bool {
         let flushed = self.moment.flush.sequence();
-        flushed != 0 && self.full_sequence(item.sequence()) <= flushed
+        if flushed == 0 {
+            return false;
+        }
+        let number = self.full_sequence(item.sequence());
+        number <= flushed && self.moment.flush.takes(item.key(), number)
     }
 
     /// The item's CAS unique: the client's choice, or its number in the sequence of mutations.

@@ -234,8 +234,9 @@ impl Downward<'_> {
         let mut left = Left::Otherwise;
         if let Some(below) = self.below {
             let bar = self.bars(below, mover, is_wanted, item.cost());
-            let is_too_large = item.value_bytes() > below.zone.value_bytes_max();
-            if bar.is_none() && !is_too_large {
+            let is_refused = item.value_bytes() > below.zone.value_bytes_max()
+                || self.cache.is_flushed_below(item.key());
+            if bar.is_none() && !is_refused {
                 return Some(Destination::Compressed);
             }
             let (counter, why) = bar.unwrap_or((&below.counters.refused, Left::Otherwise));
@@ -265,7 +266,9 @@ impl Downward<'_> {
         let mut insert = || {
             below.zone.insert(hash.0, record, cache.now(), &mut active, |guard, newcomer| {
                 moved = cache.retire_if(guard, hash, place, |item| {
-                    let is_same = copied.snapshot.is_same(cache, item);
+                    // What moved down while its prefix is flushed would be taken with the rest.
+                    let is_same =
+                        copied.snapshot.is_same(cache, item) && !cache.is_flushed_below(item.key());
                     if is_same {
                         newcomer.was_accessed(accesses);
                         newcomer.reveal();
@@ -349,6 +352,9 @@ impl Cache {
         below: &'c Below,
     ) -> impl FnMut(&Guard<'_>, &Record<'_>, &Leaving<'_, '_>) + Send + 'c {
         move |guard, record, leaving| {
+            if self.is_flushed_below(record.key) {
+                return;
+            }
             let hash = self.hash(record.key);
             below.ghosts.add(hash.0);
             let goes = self.takes_on_flash(record, false);

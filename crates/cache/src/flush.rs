@@ -1,8 +1,11 @@
-//! Flushing: everything stored so far is gone at once, and its memory comes back over time.
+//! Flushing: everything stored so far, or all of it whose key has a prefix, is gone at once, and its
+//! memory comes back over time.
 //!
 //! A flush takes a number from the sequence of mutations; items with that number or a lower one
-//! are gone from then on. The background walks the zone once and removes them, and then the flush
-//! is over.
+//! are gone from then on, if their keys have its prefix ([`crate::flushed_prefixes`]). The
+//! background walks the zone once and removes them, and then the flush is over. One number stands
+//! for all flushes under way, the highest of theirs: an item with a higher one is younger than all
+//! of them, and only of others more is asked. What holds below is told in [`crate::flush_prefix`].
 //!
 //! # What must not slip through
 //!
@@ -27,17 +30,22 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use stdx::sync::Backoff;
 
 use crate::cache::Cache;
+use crate::flushed_prefixes::{FlushedPrefixes, Full};
 use crate::types::Expiry;
 
 /// Mutations between two walks that renumber what is old. Items that are younger than this keep
 /// their number; with the time that a walk takes, no item gets as old as 2^32.
 pub(crate) const RENUMBER_MUTATIONS: u64 = 1 << 30;
 
-/// The flush that is under way, and the one that is planned.
+/// The flushes that are under way, and the one that is planned.
 #[derive(Debug, Default)]
 pub(crate) struct Flush {
-    /// Items up to this number are gone; 0: there are none.
+    /// Items up to this number may be gone; 0: there are none.
     sequence: AtomicU64,
+    /// Items up to this number are gone, whatever their keys; 0: there are none.
+    whole: AtomicU64,
+    /// Prefixes that are being flushed. Its lock is that of the three.
+    prefixes: FlushedPrefixes,
     /// Twice the number of flushes so far; odd while one takes its number.
     count: AtomicU64,
     /// Unix seconds at which to flush; 0: nothing planned.
@@ -45,11 +53,28 @@ pub(crate) struct Flush {
 }
 
 impl Flush {
-    /// The number up to which items are gone; 0 if none are.
+    /// The number up to which items may be gone; 0 if none are.
     #[inline]
     pub(crate) fn sequence(&self) -> u64 {
-        // Acquire: partner is the release in `begin`.
+        // Acquire: partner is the release in `begin_whole` and `begin_prefix`.
         self.sequence.load(Ordering::Acquire)
+    }
+
+    /// Whether an item with this number, no higher than [`Self::sequence`], is gone.
+    #[cold]
+    pub(crate) fn takes(&self, key: &[u8], number: u64) -> bool {
+        number <= self.whole.load(Ordering::Relaxed) || self.prefixes.takes(key, number)
+    }
+
+    /// Whether a prefix of the key is being flushed.
+    #[inline]
+    pub(crate) fn has_prefix_of(&self, key: &[u8]) -> bool {
+        self.sequence() != 0 && self.prefixes.has_prefix_of(key)
+    }
+
+    /// How many prefixes are being flushed.
+    pub(crate) fn prefixes(&self) -> usize {
+        self.prefixes.count()
     }
 
     /// The count of flushes, once none is taking its number.
@@ -83,8 +108,8 @@ impl Flush {
         self.count.load(Ordering::Relaxed) == settled_count
     }
 
-    /// Flushes up to the number that `take` returns, and then by `also` what has no numbers.
-    fn begin(&self, take: impl FnOnce() -> u64, also: impl FnOnce()) {
+    /// Flushes by `flush`, which takes a number.
+    pub(crate) fn begin<R>(&self, flush: impl FnOnce() -> R) -> R {
         // One at a time: odd means that another is at it.
         let mut backoff = Backoff::default();
         loop {
@@ -96,17 +121,50 @@ impl Flush {
             }
             backoff.wait();
         }
-        // Release: partner is the acquire in `sequence`.
-        self.sequence.store(take(), Ordering::Release);
-        also();
+        let result = flush();
         // Release: partner is the acquire in `settled_count`.
         self.count.fetch_add(1, Ordering::Release);
+        result
     }
 
-    /// The walk for the flush up to `sequence` is done.
+    /// Makes everything gone up to the number that `take` returns. Within [`Self::begin`].
+    pub(crate) fn begin_whole(&self, take: impl FnOnce() -> u64) {
+        let _changing = self.prefixes.change();
+        let number = take();
+        self.whole.store(number, Ordering::Relaxed);
+        // Release: partner is the acquire in `sequence`.
+        self.sequence.store(number, Ordering::Release);
+    }
+
+    /// The same for what has a prefix, if the table has room for it. Within [`Self::begin`].
+    pub(crate) fn begin_prefix(
+        &self,
+        prefix: &[u8],
+        take: impl FnOnce() -> u64,
+    ) -> Result<(), Full> {
+        let mut changing = self.prefixes.change();
+        if !changing.has_room_for(prefix) {
+            return Err(Full);
+        }
+        let number = take();
+        changing.add(prefix, number)?;
+        changing.publish();
+        // Release: partner is the acquire in `sequence`.
+        self.sequence.store(number, Ordering::Release);
+        Ok(())
+    }
+
+    /// The walk for the flushes up to `sequence` is done.
     pub(crate) fn end(&self, sequence: u64) {
+        let mut changing = self.prefixes.change();
+        changing.end(sequence);
+        changing.publish();
         // A flush that began meanwhile has a higher number and stays.
-        let _ = self.sequence.compare_exchange(sequence, 0, Ordering::Relaxed, Ordering::Relaxed);
+        let whole = self.whole.load(Ordering::Relaxed);
+        let whole = if whole <= sequence { 0 } else { whole };
+        self.whole.store(whole, Ordering::Relaxed);
+        // Release: partner is the acquire in `sequence`, as for any number that is not 0.
+        self.sequence.store(changing.highest().max(whole), Ordering::Release);
     }
 }
 
@@ -162,15 +220,15 @@ impl Cache {
         // for what is not flushed there sees that the item is, and who brings one up from what
         // was flushed there finds that a flush has begun. Flash behind the compressed zone: what is
         // staged after flash was flushed is seen to be flushed where it comes from.
-        let below = || {
+        self.moment.flush.begin(|| {
+            self.moment.flush.begin_whole(|| self.next_sequence());
             if let Some(below) = &self.below {
                 below.zone.flush();
             }
             if let Some(tier) = &self.flash {
                 tier.flush();
             }
-        };
-        self.moment.flush.begin(|| self.next_sequence(), below);
+        });
         self.call_for_work();
     }
 }
@@ -235,7 +293,10 @@ mod tests {
             assert!(!flush.is_unchanged_since(before));
             7
         };
-        flush.begin(take, || assert_eq!(flush.sequence(), 7));
+        flush.begin(|| {
+            flush.begin_whole(take);
+            assert_eq!(flush.sequence(), 7);
+        });
         assert_eq!(flush.sequence(), 7);
         assert!(!flush.is_unchanged_since(before) && flush.is_unchanged_since(before + 2));
         flush.end(6);

@@ -155,7 +155,7 @@ impl<W: Write, F: FnMut() -> bool> Saving<'_, W, F> {
             let mut result = Ok(());
             more = below.zone.walk(&guard, &mut cursor, LEAVES_A_STEP, cache.now(), &mut reader, {
                 |record, accesses| {
-                    if result.is_ok() {
+                    if result.is_ok() && !cache.is_flushed_below(record.key) {
                         result = self.writer.push(Tier::Compressed, accesses.into(), record);
                     }
                 }

@@ -62,16 +62,28 @@ struct Walk {
     /// The next step waits until the sessions that were open at this time are over.
     tag: Tag,
     cursor: Cursor,
-    /// The whole zone was walked.
+    /// Where the walk over the compressed zone goes on.
+    below: compressed::Cursor,
+    /// The whole hot zone was walked, and all.
+    is_hot_walked: bool,
     is_walked: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// To remove what was flushed, up to this number.
+    /// To remove what was flushed, for the flushes up to this number.
     Flush(u64),
     /// To renumber what is old, in this era.
     Renumber(u64),
+}
+
+impl Purpose {
+    /// Whether a walk that was begun for this purpose goes on though there is another by now. A
+    /// flush that comes meanwhile has a walk of its own behind it: or nothing would ever be over
+    /// where they come all the time.
+    fn goes_on_for(self, now: Self) -> bool {
+        self == now || matches!((self, now), (Self::Flush(_), Self::Flush(_)))
+    }
 }
 
 impl Cache {
@@ -200,15 +212,17 @@ impl Cache {
             _ => Purpose::Flush(flushed),
         };
         self.is_walked.store(true, Ordering::Relaxed);
-        let begun = chores.walk.take().filter(|walk| walk.purpose == purpose);
+        let begun = chores.walk.take().filter(|walk| walk.purpose.goes_on_for(purpose));
         let mut walk = begun.unwrap_or_else(|| Walk {
             purpose,
             tag: self.epochs.tag(),
             cursor: Cursor::default(),
+            below: compressed::Cursor::default(),
+            is_hot_walked: false,
             is_walked: false,
         });
         let may_go_on = self.epochs.try_reach(walk.tag);
-        if may_go_on && !walk.is_walked && !self.walk_some(&mut walk.cursor) {
+        if may_go_on && !walk.is_walked && !self.walk_on(&mut walk) {
             (walk.is_walked, walk.tag) = (true, self.epochs.tag());
             chores.walk = Some(walk);
             return true;
@@ -217,12 +231,23 @@ impl Cache {
             chores.walk = Some(walk);
             return may_go_on;
         }
-        match purpose {
+        match walk.purpose {
             Purpose::Flush(flushed) => self.moment.flush.end(flushed),
             Purpose::Renumber(era) => chores.renumbered_era = era,
         }
         self.is_walked.store(false, Ordering::Relaxed);
         false
+    }
+
+    /// Goes on with a walk, over the hot zone and then the compressed one, if there is anything to
+    /// be removed there. Returns whether it goes on.
+    fn walk_on(&self, walk: &mut Walk) -> bool {
+        if !walk.is_hot_walked {
+            walk.is_hot_walked = !self.walk_some(&mut walk.cursor);
+            return true;
+        }
+        let is_for_prefixes = matches!(walk.purpose, Purpose::Flush(_)) && self.flushes_prefixes();
+        is_for_prefixes && self.walk_below(&mut walk.below)
     }
 
     /// Removes what is expired or flushed in the next part of the zone, and renumbers what is old.

@@ -34,7 +34,7 @@ pub(crate) enum Spilled {
 
 impl Cache {
     /// Offers an item that leaves the compressed zone to the tier. `is_alive` is asked under the
-    /// key's lock.
+    /// key's lock, and whether its prefix is being flushed.
     pub(crate) fn spill(
         &self,
         guard: &Guard<'_>,
@@ -43,7 +43,9 @@ impl Cache {
         is_alive: impl Fn() -> bool,
     ) -> Spilled {
         self.stage(record, hash, |place| {
-            self.lead_to_flash(guard, hash, Some(record.key), place, |_| is_alive())
+            self.lead_to_flash(guard, hash, Some(record.key), place, |_| {
+                is_alive() && !self.is_flushed_below(record.key)
+            })
         })
     }
 

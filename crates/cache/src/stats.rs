@@ -44,6 +44,9 @@ pub struct Stats {
     pub found_expired: u64,
     /// Items that a flush had taken when a request asked for them.
     pub found_flushed: u64,
+    /// Prefixes that are being flushed in memory, and of those flushed on flash such that something
+    /// older is still there.
+    pub prefixes_flushing: [u64; 2],
     /// Requests for memory that could not be met.
     pub out_of_memory: u64,
     /// Slabs that left a class.
@@ -166,6 +169,7 @@ impl Cache {
             used_bytes: (self.arena.used_slabs() * self.arena.slab_bytes()) as u64,
             found_expired: self.gone.expired.load(Ordering::Relaxed),
             found_flushed: self.gone.flushed.load(Ordering::Relaxed),
+            prefixes_flushing: self.prefixes_flushing(),
             index_slots: index.slots,
             index_bytes: index.table_bytes + index.directory_bytes,
             index_displacements: index.displacements,

@@ -57,6 +57,9 @@ const FORMS: [(IndexKind, ChunkLayout); 3] = [
 const MAINTAIN_OPERATIONS: u64 = 32;
 /// Bytes of the flash tier: little, so that it is collected all the time.
 const FLASH_BYTES: usize = 5 << 18;
+/// After so many operations a client flushes everything, or what has a prefix.
+const FLUSH_OPERATIONS: u64 = 40_009;
+const PREFIX_OPERATIONS: u64 = 3001;
 const KEYS: u64 = 4000;
 const NOW: u32 = 1_800_000_000;
 /// A counter's value is the number of the op that set it times this, plus the increments since.
@@ -133,6 +136,8 @@ struct Model {
     floors: Vec<AtomicU64>,
     /// By key: the highest value that an increment has returned.
     counts: Vec<AtomicU64>,
+    /// By key.
+    names: Vec<Vec<u8>>,
 }
 
 /// A mutation under way.
@@ -151,6 +156,7 @@ impl Model {
             floor_at_begin: zeros(ops_max + 1, 0),
             floors: zeros(KEYS, 0),
             counts: zeros(KEYS, 0),
+            names: (0..KEYS).map(name).collect(),
         }
     }
 
@@ -211,6 +217,8 @@ struct Client<'t> {
     clock: &'t ManualClock,
     random: Random,
     hits: u64,
+    /// Prefixes that were not flushed.
+    refused: u64,
 }
 
 impl Client<'_> {
@@ -226,8 +234,11 @@ impl Client<'_> {
             // One background among so many clients would come to little.
             self.cache.maintain();
         }
-        if number.is_multiple_of(40_009) {
+        if number.is_multiple_of(FLUSH_OPERATIONS) {
             self.flush();
+        }
+        if number.is_multiple_of(PREFIX_OPERATIONS) {
+            self.flush_prefix(key);
         }
         if number.is_multiple_of(2503) {
             self.clock.advance_us(250_300);
@@ -429,6 +440,29 @@ impl Client<'_> {
         }
     }
 
+    /// Of a key's name the first bytes: those of a few others too, now and then of most of them.
+    fn flush_prefix(&mut self, key: u64) {
+        let name = name(key);
+        let dropped = match self.random.below(40) {
+            0 => self.random.below(name.len() as u64),
+            _ => self.random.below(3).min(name.len() as u64 - 1),
+        };
+        let bytes = name.len() - dropped as usize;
+        let prefix = &name[..bytes];
+        let has_prefix = |key: &u64| self.model.names[*key as usize].starts_with(prefix);
+        let ops: Vec<_> =
+            (0..KEYS).filter(has_prefix).map(|key| (key, self.model.begin(key))).collect();
+        let flushed = self.cache.flush_prefix(prefix);
+        for (key, op) in ops {
+            if flushed.is_ok() {
+                self.model.end(key, &op);
+            } else {
+                self.model.end_without_effect(&op);
+            }
+        }
+        self.refused += u64::from(flushed.is_err());
+    }
+
     fn write_counter(&mut self, key: u64) {
         let op = self.model.begin(key);
         let value = (op.number * COUNTER_SCALE).to_string();
@@ -562,10 +596,11 @@ fn run(
     }
     let cache =
         builder.compress(matches!(tiers, Tiers::Compressed | Tiers::Flash)).build().unwrap();
-    // Each flush is an op of every key.
-    let model = Model::new(operations + (operations / 40_009 + THREADS + 1) * KEYS);
+    // Each flush is an op of every key that it takes.
+    let flushes = operations / FLUSH_OPERATIONS + operations / PREFIX_OPERATIONS;
+    let model = Model::new(operations + (flushes + 2 * THREADS + 2) * KEYS);
     let done = AtomicBool::new(false);
-    let hits = thread::scope(|scope| {
+    let (hits, refused) = thread::scope(|scope| {
         // Also when a client panics: or the scope would wait for the background for ever.
         let _end = EndOnDrop(&done);
         scope.spawn(|| {
@@ -580,17 +615,20 @@ fn run(
                 let (cache, model, clock) = (&cache, &model, &*clock);
                 scope.spawn(move || {
                     let random = Random(seed.wrapping_add(thread));
-                    let mut client = Client { cache, model, clock, random, hits: 0 };
+                    let mut client = Client { cache, model, clock, random, hits: 0, refused: 0 };
                     (0..operations / THREADS).for_each(|number| client.step(number + 1));
-                    client.hits
+                    (client.hits, client.refused)
                 })
             })
             .collect();
-        clients.into_iter().map(|client| client.join().unwrap()).sum::<u64>()
+        let ended = clients.into_iter().map(|client| client.join().unwrap());
+        ended.fold((0, 0), |(hits, refused), (one, other)| (hits + one, refused + other))
     });
     let stats = cache.stats();
     println!("{policy:?}, {tiers:?}, {moves:?}, {index:?}, {layout:?}: {hits} checked; {stats:?}");
     assert!(hits > operations / 10, "too few hits to mean anything");
+    let prefixes = operations / PREFIX_OPERATIONS;
+    assert!(refused <= prefixes / 2, "{refused} of {prefixes} prefixes were not flushed");
     if tiers.has_flash() {
         let flash = stats.flash.unwrap();
         assert!(flash.hits > operations / 2000, "too few hits on flash; {flash:?}");

@@ -7,10 +7,11 @@ use memory::Guard;
 use stdx::sync::lock;
 
 use crate::access;
-use crate::find::is_dead;
+use crate::find::{is_dead, mark};
 use crate::raw::{Block, Reference};
 use crate::reader::{Reader, unpack_frame, unpack_long};
 use crate::rewrite::{Leaving, Writer};
+use crate::seal::Mark;
 use crate::zone::Zone;
 use codec::record::{Record, Rows};
 
@@ -121,6 +122,67 @@ impl Zone {
         }
         cursor.hash = leaf.node.next_hash();
         cursor.hash != 0
+    }
+
+    /// Makes the items of the next `leaves_max` leaves gone whose keys `takes` takes, under the lock
+    /// of each leaf's shard, which keeps it from being replaced; and those that cannot be read.
+    /// Returns `false` at the end. An item that was there when a walk began, and is there at its
+    /// end, was not to be taken.
+    pub fn bury_where(
+        &self,
+        guard: &Guard<'_>,
+        cursor: &mut Cursor,
+        leaves_max: usize,
+        reader: &mut Reader,
+        takes: impl Fn(&[u8]) -> bool,
+    ) -> bool {
+        for _ in 0..leaves_max {
+            let _shard = lock(self.shard(cursor.hash));
+            let leaf = self.trie.leaf(cursor.hash);
+            if let Some(block) = leaf.block.and_then(|at| self.space.ground.block(guard, at))
+                && Some(block.head().generation) == self.generation()
+            {
+                self.bury_rows_where(guard, &block, reader, &takes);
+            }
+            cursor.hash = leaf.node.next_hash();
+            if cursor.hash == 0 {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn bury_rows_where(
+        &self,
+        guard: &Guard<'_>,
+        block: &Block<'_>,
+        reader: &mut Reader,
+        takes: &impl Fn(&[u8]) -> bool,
+    ) {
+        let bury = |rank| {
+            if mark(block, rank) == Mark::Killed {
+                self.counters.items_gone(1);
+            }
+        };
+        let all = 0..block.fingerprints().len();
+        let Ok(frames) = block.frames() else { return all.into_iter().for_each(bury) };
+        let Reader { decoder, rows: raw, .. } = reader;
+        for frame in frames {
+            let is_alive = |rank: &usize| !is_dead(block, *rank);
+            if !frame.ranks().any(|rank| is_alive(&rank)) {
+                continue;
+            }
+            if unpack_frame(&self.dictionaries, guard, block, &frame, decoder, raw).is_err() {
+                frame.ranks().for_each(bury);
+                continue;
+            }
+            let mut rows = Rows::new(raw);
+            for rank in frame.ranks() {
+                if rows.next_row().map_or(true, |row| takes(row.key)) {
+                    bury(rank);
+                }
+            }
+        }
     }
 
     /// Visits the live rows of a block with their ranks, but for those of damaged frames.

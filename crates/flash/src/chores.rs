@@ -40,6 +40,7 @@ impl Flash {
         self.heal();
         {
             let mut writer = lock(&self.writer);
+            self.end_flushes(&writer);
             for area in Area::ALL {
                 if writer.stream(area).is_full() {
                     // Without room the unit is sealed another time.

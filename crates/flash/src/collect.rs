@@ -196,34 +196,33 @@ impl Flash {
                 let (item, place) = (&items[index], self.place_of(segment, &items[index]));
                 let row = rows.as_ref().ok().map(|rows| &rows[index]);
                 let row = row.filter(|row| !row.fields.is_expired(now));
-                if !row.is_some_and(|row| self.move_row(victim, item.hash, row, place, links)) {
+                if !row.is_some_and(|row| self.move_row(victim, item, row, links)) {
                     self.drop_item(links, item.hash, place);
                 }
             }
         }
     }
 
-    /// Stages an item again, in the area that it moves to. `false` if there is no room for it.
-    fn move_row(
-        &self,
-        victim: &Victim,
-        hash: u64,
-        row: &Row<'_>,
-        from: Place,
-        links: &dyn Links,
-    ) -> bool {
+    /// Stages an item again, in the area that it moves to. `false` if there is no room for it, or if
+    /// it was flushed.
+    fn move_row(&self, victim: &Victim, item: &Item, row: &Row<'_>, links: &dyn Links) -> bool {
         let Some(area) = victim.moves_to else { return false };
+        let ListedSegment { segment, entry } = victim.listed;
+        let (hash, from) = (item.hash, self.place_of(segment, item));
         let record = Record { key: row.key, value: row.value, fields: row.fields };
         for attempt in 0..2 {
             let mut writer = lock(&self.writer);
             // What is moved may take more room than it leaves, but not the last.
-            if writer.flushes != victim.flushes || writer.free.len() < FREE_PRESSED {
+            if writer.flushes != victim.flushes
+                || writer.free.len() < FREE_PRESSED
+                || self.flushed.takes(entry.sequence, item.granule, row.key)
+            {
                 return false;
             }
             match self.take_row(&mut writer, area, hash, &record, true, links) {
                 Ok(place) if links.relocate(hash, from, place) => {
                     self.counters.restaged.add(1);
-                    let is_moved = area != victim.listed.entry.area;
+                    let is_moved = area != entry.area;
                     self.counters.areas[area.index()].moved_in.add(is_moved.into());
                     return true;
                 }

@@ -9,6 +9,7 @@ use stdx::sync::{Mutex, lock};
 use crate::area::Area;
 use crate::chores::Chores;
 use crate::dictionaries::Dictionaries;
+use crate::flushed::Flushed;
 use crate::geometry::Geometry;
 use crate::journal::Journal;
 use crate::stats::Counters;
@@ -84,6 +85,8 @@ pub struct Flash {
     pub(crate) level: i32,
     pub(crate) dictionary_bytes: usize,
     pub(crate) dictionaries: Dictionaries,
+    /// Prefixes whose items are gone.
+    pub(crate) flushed: Flushed,
     pub(crate) superblock: Mutex<Superblock>,
     pub(crate) segments: Box<[Segment]>,
     pub(crate) chores: Mutex<Chores>,
@@ -113,6 +116,16 @@ pub(crate) enum State {
     Buffered(u64),
     /// On the device.
     Written(u64),
+}
+
+impl State {
+    /// The sequence of a segment that is not free.
+    pub(crate) fn sequence(self) -> Option<u64> {
+        match self {
+            Self::Free => None,
+            Self::Buffered(sequence) | Self::Written(sequence) => Some(sequence),
+        }
+    }
 }
 
 impl Segment {
@@ -203,6 +216,7 @@ impl Flash {
         writer.waiting.iter_mut().for_each(|full| full.is_void = true);
         self.segments.iter().for_each(|segment| segment.set_state(State::Free, Area::Cold));
         self.counters.no_items();
+        self.end_all_flushes();
         self.void_device();
     }
 

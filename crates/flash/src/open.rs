@@ -21,6 +21,7 @@ use crate::chores::Chores;
 use crate::dictionaries::{DICTIONARIES_MAX, Dictionaries, Known};
 use crate::fill::Fill;
 use crate::flash::Segment;
+use crate::flushed::{self, Flushed};
 use crate::geometry::{ENTRY_BYTES, Geometry};
 use crate::partition::HotTarget;
 use crate::sampling::Sampling;
@@ -122,12 +123,16 @@ impl Flash {
             let segment_bytes = before.segment_bytes.into();
             return Err(OpenError::OtherShape { segment_bytes, segments: before.segments });
         };
-        let is_trusted = before.clean || before.boot_id == settings.boot_id;
+        let flushed = flushed::decode(&page);
+        let is_trusted = flushed.is_ok() && (before.clean || before.boot_id == settings.boot_id);
+        let flushed = flushed.unwrap_or_default();
         let counts = |sequence| is_trusted && before.counts(sequence);
         let (mut found, next) = read_table(&*device, &geometry, counts)?;
         let dictionaries = geometry.dictionaries(settings.level);
         let current = read_dictionaries(&*device, &geometry, &dictionaries, &mut found)?;
         let next = next.max(before.void_below).max(before.unsettled_below);
+        // A segment that was opened before a flush may not have been written.
+        let next = flushed.iter().map(|entry| entry.point.below).fold(next, u64::max);
         let first = found.front().map(|found| found.entry.sequence);
         let superblock = Superblock {
             boot_id: settings.boot_id,
@@ -143,7 +148,7 @@ impl Flash {
         let mut flash = Self::new(device, settings, geometry, superblock, found, next);
         let writer = flash.writer.get_mut().expect("nobody has locked it");
         (writer.sampling, writer.dictionary) = (Sampling::new(current.is_some()), current);
-        flash.dictionaries = dictionaries;
+        (flash.dictionaries, flash.flushed) = (dictionaries, Flushed::new(flushed));
         Ok(flash)
     }
 
@@ -215,6 +220,7 @@ impl Flash {
             level: settings.level,
             dictionary_bytes: settings.compression.dictionary_bytes(settings.dictionary_bytes),
             dictionaries: geometry.dictionaries(settings.level),
+            flushed: Flushed::default(),
             superblock: Mutex::new(superblock),
             segments: (0..geometry.segments).map(|_| Segment::new()).collect(),
             chores: Mutex::new(Chores::default()),

@@ -41,6 +41,7 @@ impl Flash {
         // Under the writer's lock a segment that has this life keeps it.
         if writer.hot_target.is_none()
             || !self.is_current(ticket)
+            || self.is_flushed(place, record.key)
             || links.accesses(hash, place).is_none()
         {
             return Ok(false);

@@ -78,6 +78,13 @@ pub enum Look {
     Wait(Ticket),
 }
 
+/// What there was to copy out of a buffer.
+enum Copied {
+    /// A unit, of the segment with this sequence.
+    Unit(u64),
+    Flushed,
+}
+
 /// Which pages a look waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
@@ -110,13 +117,17 @@ impl Flash {
         let Some(spot) = self.geometry.locate(place) else { return self.miss() };
         let segment = &self.segments[spot.segment as usize];
         if let State::Buffered(_) = segment.state()
-            && let Some(sequence) = self.copy_buffered(spot, &mut reader.stored)
+            && let Some(copied) = self.copy_buffered(spot, key, &mut reader.stored)
         {
+            let Copied::Unit(sequence) = copied else { return self.miss() };
             let origin = Origin { sequence, granule: spot.granule };
             let found = reader.decode(self, origin, None, key);
             return self.outcome(found, segment.area(), Some(spot.segment));
         }
         let State::Written(sequence) = segment.state() else { return self.miss() };
+        if self.flushed.takes(sequence, spot.granule, key) {
+            return self.miss();
+        }
         let page = self.geometry.page_of(spot.segment)
             + (self.geometry.offset_of(spot.granule) / ::io::device::PAGE_BYTES) as u64;
         let is_whole = place.span() != SPAN_LONG;
@@ -129,10 +140,11 @@ impl Flash {
     /// asks the index again whether it still is ([`Flash::is_current`]).
     pub fn finish(&self, ticket: &Ticket, pages: &Pages, key: &[u8], reader: &mut Reader) -> Look {
         reader.value = 0..0;
-        if !self.is_current(ticket) {
+        let Spot { segment, granule } = ticket.spot;
+        // In this order: a flush is forgotten only when the segment has another sequence.
+        if self.flushed.takes(ticket.sequence, granule, key) || !self.is_current(ticket) {
             return self.miss();
         }
-        let Spot { segment, granule } = ticket.spot;
         let offset = self.geometry.offset_of(granule);
         let unit = pages.bytes().get(offset % ::io::device::PAGE_BYTES..).unwrap_or(&[]);
         if !ticket.is_whole
@@ -180,9 +192,9 @@ impl Flash {
         self.outcome(found, area, None)
     }
 
-    /// Copies a unit out of its buffer, and returns the sequence of its segment; nothing if the
+    /// Copies a unit out of its buffer, unless the key's item in it was flushed; nothing if the
     /// segment is in no buffer any more.
-    fn copy_buffered(&self, spot: Spot, target: &mut Vec<u8>) -> Option<u64> {
+    fn copy_buffered(&self, spot: Spot, key: &[u8], target: &mut Vec<u8>) -> Option<Copied> {
         let writer = lock(&self.writer);
         let mut open = writer.streams.iter().filter_map(|stream| stream.open.as_ref());
         let open = open.find(|open| open.segment == spot.segment);
@@ -190,11 +202,14 @@ impl Flash {
         let mut full = writer.waiting.iter();
         let full = full.find(|full| full.segment == spot.segment && !full.is_void);
         let (sequence, pages) = open.or(full.map(|full| (full.entry.sequence, &*full.pages)))?;
+        if self.flushed.takes(sequence, spot.granule, key) {
+            return Some(Copied::Flushed);
+        }
         let unit = &pages.bytes()[self.geometry.offset_of(spot.granule)..];
         let unit_bytes = Head::read(unit).map_or(0, |head| head.unit_bytes());
         target.clear();
         target.extend_from_slice(unit.get(..unit_bytes).unwrap_or(&[]));
-        Some(sequence)
+        Some(Copied::Unit(sequence))
     }
 
     fn miss(&self) -> Look {

@@ -297,7 +297,12 @@ impl Flash {
                     self.counters.damaged.add(1);
                     break;
                 };
-                if self.is_led_to(*segment, item, links) {
+                let Origin { sequence, granule } = origin;
+                // In this order: a flush is forgotten only when the segment has another sequence.
+                if !self.flushed.takes(sequence, granule, row.key)
+                    && self.segments[*segment as usize].state().sequence() == Some(sequence)
+                    && self.is_led_to(*segment, item, links)
+                {
                     visit(&record(&row));
                 }
             }

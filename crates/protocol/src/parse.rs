@@ -171,6 +171,7 @@ fn rare<'b>(line: &'b [u8], verb: &[u8], arguments: &'b [u8]) -> Outcome<'b> {
         b"touch" => classic::touch(arguments),
         b"delete" => classic::delete(arguments),
         b"flush_all" => classic::flush_all(arguments),
+        b"flush_prefix" => meta::flush_prefix(arguments),
         b"version" => Ok(Request::Version),
         b"quit" => Ok(Request::Quit),
         b"verbosity" => classic::verbosity(arguments),

@@ -49,6 +49,11 @@ pub const AUTH_TOKEN_TOO_LONG: &str = "CLIENT_ERROR auth token too long\r\n";
 pub const AUTH_TOKEN_FORMAT: &str = "CLIENT_ERROR bad authentication token format\r\n";
 /// `-F`.
 pub const FLUSH_NOT_ALLOWED: &str = "CLIENT_ERROR flush_all not allowed\r\n";
+/// `-F`.
+pub const FLUSH_PREFIX_NOT_ALLOWED: &str = "CLIENT_ERROR flush_prefix not allowed\r\n";
+/// As many prefixes are being flushed as there is room for.
+pub const TOO_MANY_PREFIXES: &str =
+    "SERVER_ERROR too many prefixes are being flushed, try again later\r\n";
 /// `-W`.
 pub const WATCH_NOT_ALLOWED: &str = "CLIENT_ERROR watch commands not allowed\r\n";
 /// `-X`.

@@ -134,6 +134,13 @@ pub enum Request<'b> {
         /// Answer nothing.
         noreply: bool,
     },
+    /// `flush_prefix prefix [b] [noreply]`.
+    FlushPrefix {
+        /// What the keys begin with.
+        prefix: Key<'b>,
+        /// Answer nothing.
+        noreply: bool,
+    },
     /// `version`.
     Version,
     /// `verbosity n [noreply]`.

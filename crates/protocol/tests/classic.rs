@@ -286,6 +286,23 @@ fn bad_commands_with_one_key() {
 }
 
 #[test]
+fn bad_prefixes() {
+    let long = format!("flush_prefix {}", "k".repeat(251));
+    for (line, error, quiet) in [
+        ("flush_prefix", Refusal::BadCommandLineFormat, false),
+        ("flush_prefix a b c", Refusal::BadCommandLineFormat, false),
+        ("flush_prefix a c", Refusal::BadCommandLineFormat, false),
+        ("flush_prefix a c noreply", Refusal::BadCommandLineFormat, true),
+        ("flush_prefix a noreply b", Refusal::BadCommandLineFormat, false),
+        (&long, Refusal::BadCommandLineFormat, false),
+        ("flush_prefix a%3A b", Refusal::KeyDecode, false),
+        ("flush_prefix a b noreply", Refusal::KeyDecode, true),
+    ] {
+        assert_eq!(refusal(line), (error, 0, quiet), "{line}");
+    }
+}
+
+#[test]
 fn administration() {
     let noreply = false;
     for (line, expected) in [
@@ -294,6 +311,19 @@ fn administration() {
         ("flush_all -1\r\n", Request::FlushAll { delay: ExpiryTime(-1), noreply }),
         ("flush_all noreply\r\n", Request::FlushAll { delay: ExpiryTime(0), noreply: true }),
         ("flush_all 9 noreply\r\n", Request::FlushAll { delay: ExpiryTime(9), noreply: true }),
+        ("flush_prefix user:\r\n", Request::FlushPrefix { prefix: Key::plain(b"user:"), noreply }),
+        (
+            "flush_prefix user: noreply\r\n",
+            Request::FlushPrefix { prefix: Key::plain(b"user:"), noreply: true },
+        ),
+        (
+            "flush_prefix noreply\r\n",
+            Request::FlushPrefix { prefix: Key::plain(b"noreply"), noreply: true },
+        ),
+        (
+            "flush_prefix dXNlcjo= b noreply\r\n",
+            Request::FlushPrefix { prefix: Key { wire: b"dXNlcjo=", base64: true }, noreply: true },
+        ),
         ("version\r\n", Request::Version),
         ("quit\r\n", Request::Quit),
         ("quit now\r\n", Request::Quit),

@@ -68,6 +68,8 @@ counters! {
     cmd_set,
     /// `flush_all`.
     cmd_flush,
+    /// `flush_prefix`.
+    cmd_flush_prefix,
     /// Touches, by `touch`, `gat` or a meta flag.
     cmd_touch,
     /// Meta commands.

@@ -49,6 +49,7 @@ pub fn is_change(request: &Request<'_>) -> bool {
         | Request::Arithmetic { .. }
         | Request::Touch { .. }
         | Request::FlushAll { .. }
+        | Request::FlushPrefix { .. }
         | Request::Verbosity { .. }
         | Request::CacheMemlimit { .. }
         | Request::Shutdown { .. }
@@ -183,6 +184,7 @@ mod tests {
             "touch a 0",
             "flush_all",
             "flush_all 10 noreply",
+            "flush_prefix a:",
             "verbosity 1",
             "cache_memlimit 64",
             "shutdown",

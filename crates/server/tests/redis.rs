@@ -306,11 +306,28 @@ fn a_scan_lists_every_key_and_a_random_key_is_one_of_them() {
 }
 
 #[test]
+fn a_prefix_is_flushed() {
+    let (_server, port) = start(&[]);
+    let mut client = connect(port);
+    for key in ["user:1", "user:\u{e9} 2", "other"] {
+        client.send(&array(&[b"set", key.as_bytes(), b"x"]));
+        client.expect(b"+OK\r\n");
+    }
+    client.send(&array(&[b"FLUSHPREFIX", b"user:\xc3"]));
+    client.expect(b"+OK\r\n");
+    client.ask("exists user:1 other\r\n", ":2\r\n");
+    client.ask("flushprefix user:\r\nexists user:1 other\r\n", "+OK\r\n:1\r\n");
+    client.send(&array(&[b"flushprefix", b""]));
+    client.expect(b"-ERR a prefix is 1 to 250 bytes here\r\n");
+    client.ask("flushprefix\r\n", "-ERR wrong number of arguments for 'flushprefix' command\r\n");
+}
+
+#[test]
 fn what_the_options_forbid_is_refused() {
     let (_server, port) = start(&["-F", "-X"]);
     let mut client = connect(port);
     client.ask("set a b\r\n", "+OK\r\n");
-    for command in ["flushall", "flushdb async", "scan 0"] {
+    for command in ["flushall", "flushdb async", "flushprefix a", "scan 0"] {
         client.send(format!("{command}\r\n").as_bytes());
         assert!(line(&mut client).contains("is not allowed"), "{command}");
     }

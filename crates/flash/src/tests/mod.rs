@@ -8,6 +8,7 @@ mod faults;
 mod index;
 mod model;
 mod orders;
+mod prefixes;
 mod threads;
 mod walks;
 mod world;

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::world::{phrases, value};
+use super::world::{key, phrases, value};
 use super::{Random, Slot, World, hash, settings_of};
 use crate::{Costs, FlashStats, Reader, Refused};
 
@@ -24,6 +24,7 @@ struct Run {
     random: Random,
     reader: Reader,
     found: u64,
+    prefixes: u64,
     moves: Moves,
 }
 
@@ -68,6 +69,7 @@ impl Run {
             random: Random(seed),
             reader: Reader::new(),
             found: 0,
+            prefixes: 0,
             moves: Moves::default(),
         }
     }
@@ -135,10 +137,11 @@ impl Run {
                 self.changed(number, None);
             }
             600..=949 => self.get(number),
-            950..=995 => {
+            950..=994 => {
                 self.world.flash.train();
                 self.world.flash.maintain(&self.world.index, self.world.now);
             }
+            995 => self.flush_prefix(number),
             // The background is late, and many segments are full.
             996 => self.world.flash.write_waiting(&self.world.index),
             997 => self.set_costs(),
@@ -149,6 +152,17 @@ impl Run {
                 self.world.flush();
                 (0..KEYS).for_each(|number| self.changed(number, None));
             }
+        }
+    }
+
+    /// Of a key the first bytes: all keys have them, or some, or it alone.
+    fn flush_prefix(&mut self, number: u64) {
+        let name = key(number);
+        let bytes = name.len() - self.random.below(3) as usize;
+        if self.world.flush_prefix(&name[..bytes]) {
+            let taken = (0..KEYS).filter(|&number| key(number).starts_with(&name[..bytes]));
+            taken.for_each(|number| self.changed(number, None));
+            self.prefixes += 1;
         }
     }
 
@@ -202,7 +216,7 @@ impl Run {
 #[test]
 fn what_is_found_is_the_latest_value_across_flushes_and_clean_restarts() {
     let mut moves = Moves::default();
-    for seed in 0..12 {
+    for seed in 0..20 {
         let mut run = Run::new(seed);
         for _ in 0..4 {
             (0..4000).for_each(|_| run.step());
@@ -211,6 +225,7 @@ fn what_is_found_is_the_latest_value_across_flushes_and_clean_restarts() {
         }
         let stats = run.world.flash.stats();
         assert!(run.found > 1000 && stats.damaged == 0, "{}: {stats:?}", run.found);
+        assert!(run.prefixes > 5, "only {} prefixes were flushed", run.prefixes);
         moves.add(&run.moves);
     }
     moves.check();

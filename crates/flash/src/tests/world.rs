@@ -7,6 +7,9 @@ use ::io::device::{Device, Pages};
 use super::{FakeIndex, MemoryDevice, Slot, hash, settings};
 use crate::{Fields, Flash, Look, OpenError, Reader, Record, Refused, Settings};
 
+/// Keys that [`World::flush_prefix`] knows.
+const NUMBERS_MAX: u64 = 2000;
+
 pub(crate) struct World {
     pub(crate) device: Arc<MemoryDevice>,
     pub(crate) flash: Flash,
@@ -169,6 +172,28 @@ impl World {
     pub(crate) fn maintain(&self) {
         self.flash.train();
         while self.flash.maintain(&self.index, self.now) {}
+    }
+
+    /// Flushes a prefix, if there is room for it.
+    pub(crate) fn flush_prefix(&self, prefix: &[u8]) -> bool {
+        if !self.flash.has_room_for_prefix(prefix) {
+            return false;
+        }
+        self.flash.flush_prefix(prefix, &self.index);
+        let hashes = self.hashes_of(prefix);
+        let mut state = self.index.state();
+        state.changed.extend(&hashes);
+        // What is on flash the index may go on leading to.
+        state.slots.retain(|hash, slot| !hashes.contains(hash) || matches!(slot, Slot::Flash(_)));
+        true
+    }
+
+    /// The hashes of the keys with a prefix, of those that the index has.
+    fn hashes_of(&self, prefix: &[u8]) -> Vec<u64> {
+        let state = self.index.state();
+        let has_prefix = |number: &u64| key(*number).starts_with(prefix);
+        let hashes = (0..NUMBERS_MAX).filter(has_prefix).map(hash);
+        hashes.filter(|hash| state.slots.contains_key(hash)).collect()
     }
 
     pub(crate) fn flush(&self) {

@@ -17,7 +17,7 @@
 //! `Pcat`, `Pc-1` and `Pc12x` among them: ignored, as memcached ignores it, and no error.
 
 use super::classic::{touch_expiry, value_length};
-use super::tokens::Tokens;
+use super::tokens::{Tokens, ends_in_noreply};
 use super::{Failure, Outcome, numbers};
 use crate::base64_key;
 use crate::refusal::Refusal;
@@ -161,6 +161,27 @@ impl Options {
 /// The cost that the argument of a `P` says; 0 if it says none.
 fn cost_us(argument: &[u8]) -> u32 {
     argument.strip_prefix(b"c").and_then(numbers::cost_us).unwrap_or(0)
+}
+
+/// `flush_prefix prefix [b] [noreply]`: Larder's own, with a prefix as meta commands have keys.
+#[inline(never)]
+pub(super) fn flush_prefix(arguments: &[u8]) -> Outcome<'_> {
+    let noreply = ends_in_noreply(arguments);
+    let refused = |error| Failure::Refused { error, swallow_bytes: 0, quiet: noreply };
+    let mut tokens = Tokens::new(arguments);
+    let wire = tokens.next().filter(|wire| wire.len() <= KEY_BYTES_MAX);
+    let wire = wire.ok_or(refused(Refusal::BadCommandLineFormat))?;
+    let (base64, last) = match tokens.next() {
+        Some(b"b") => (true, tokens.next()),
+        last => (false, last),
+    };
+    if !matches!(last, None | Some(b"noreply")) || tokens.next().is_some() {
+        return Err(refused(Refusal::BadCommandLineFormat));
+    }
+    if base64 {
+        check_base64(wire).map_err(refused)?;
+    }
+    Ok(Request::FlushPrefix { prefix: Key { wire, base64 }, noreply })
 }
 
 #[inline(never)]

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use larder::Expiry;
-use protocol::Request;
+use larder::{Expiry, PrefixRefused};
 use protocol::reply;
-use protocol::request::ExpiryTime;
+use protocol::request::{ExpiryTime, KeyRoom};
+use protocol::{Refusal, Request};
 
 use super::{Context, Flow, answer};
 use crate::connection::{Close, DumpFormat};
@@ -48,6 +48,11 @@ pub fn execute<'c>(
             answer(out, *noreply, reply::OK);
         }
         Request::FlushAll { delay, noreply } => flush(context, *delay, *noreply, out),
+        Request::FlushPrefix { prefix, noreply } => {
+            let prefix = prefix.bytes(&mut KeyRoom::default()).to_vec();
+            let flushed = flush_prefix(context, &prefix);
+            answer(out, *noreply, flushed.err().map_or(reply::OK, Unflushed::line));
+        }
         Request::CacheMemlimit { megabytes, noreply } => {
             let limited = try_limit(context.server, *megabytes);
             answer(out, *noreply, limited.err().unwrap_or(reply::OK));
@@ -90,6 +95,40 @@ pub fn flush_at(context: &Context<'_, '_>, delay: ExpiryTime) -> bool {
     };
     server.cache.flush(at);
     true
+}
+
+/// Why a prefix is not flushed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unflushed {
+    /// `-F`.
+    NotAllowed,
+    /// No key has such a prefix.
+    Length,
+    /// As many are being flushed as there is room for.
+    TooMany,
+}
+
+impl Unflushed {
+    fn line(self) -> &'static str {
+        match self {
+            Self::NotAllowed => reply::FLUSH_PREFIX_NOT_ALLOWED,
+            Self::Length => Refusal::BadCommandLineFormat.line(),
+            Self::TooMany => reply::TOO_MANY_PREFIXES,
+        }
+    }
+}
+
+/// Flushes all keys with a prefix, if that is allowed.
+pub fn flush_prefix(context: &Context<'_, '_>, prefix: &[u8]) -> Result<(), Unflushed> {
+    let server = context.server;
+    if !is_allowed(&server.live.flush_allowed) {
+        return Err(Unflushed::NotAllowed);
+    }
+    context.counters.cmd_flush_prefix.one();
+    server.cache.flush_prefix(prefix).map_err(|refused| match refused {
+        PrefixRefused::Length => Unflushed::Length,
+        PrefixRefused::TooMany => Unflushed::TooMany,
+    })
 }
 
 /// Changes the memory limit while the server serves, or says why not.

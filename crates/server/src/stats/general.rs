@@ -56,6 +56,9 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
         ("log_watcher_skipped", skipped),
         ("log_watcher_sent", 0),
         ("log_watchers", watchers as u64),
+        ("cmd_flush_prefix", sums.cmd_flush_prefix),
+        ("prefixes_flushing", cache.prefixes_flushing[0]),
+        ("prefixes_flushing_on_flash", cache.prefixes_flushing[1]),
         ("unexpected_napi_ids", 0),
         ("round_robin_fallback", 0),
     ]);

@@ -141,6 +141,7 @@ fn commands(now: &Now<'_>, out: &mut Values) {
         ("touch", "hit", sums.touch_hits),
         ("touch", "miss", sums.touch_misses),
         ("flush", "hit", sums.cmd_flush),
+        ("flush_prefix", "hit", sums.cmd_flush_prefix),
     ] {
         out.put(&[command, status], value);
     }

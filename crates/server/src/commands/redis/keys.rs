@@ -4,6 +4,7 @@ use larder::{Remove, Removed};
 use protocol::resp::reply;
 
 use super::{Done, Ended, SYNTAX, Task};
+use crate::commands::admin::{self, Unflushed};
 use crate::output::Output;
 use crate::watch::{self, DELETIONS};
 
@@ -95,6 +96,23 @@ pub(super) fn flush(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_
     task.context.counters.cmd_flush.one();
     server.cache.flush(None);
     reply::simple(out.bytes, "OK");
+    Ok(Done::Next)
+}
+
+/// `FLUSHPREFIX prefix`: Larder's own.
+pub(super) fn flush_prefix(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
+    let prefix = task.words.next().unwrap_or_default();
+    match admin::flush_prefix(task.context, prefix) {
+        Ok(()) => reply::simple(out.bytes, "OK"),
+        Err(Unflushed::NotAllowed) => {
+            let name = task.name;
+            return Err(format!("ERR {name} is not allowed: the server was started with -F").into());
+        }
+        Err(Unflushed::Length) => return Err("ERR a prefix is 1 to 250 bytes here".into()),
+        Err(Unflushed::TooMany) => {
+            return Err("ERR too many prefixes are being flushed, try again later".into());
+        }
+    }
     Ok(Done::Next)
 }
 

@@ -1,0 +1,124 @@
+//! Flushing by prefix: everything stored so far whose key begins with some bytes is gone at once.
+//! One step for any number of items, in every tier, and what comes later is not touched.
+//!
+//! What an item is that a flush takes, each tier says in its own way:
+//!
+//! | tier | gone is | until |
+//! | --- | --- | --- |
+//! | hot | what has a lower number, under a key with the prefix | a walk has removed it |
+//! | compressed | what has a key with the prefix | a walk has marked it dead |
+//! | flash | what lies before a point in the log, under such a key | its segments are collected |
+//!
+//! Hot items have numbers ([`crate::flush`]), and units on flash a place in the order of writing
+//! (`flash::flushed`). Rows in the compressed zone have neither: blocks are written anew all the
+//! time, and a number for each row would be bytes that compress badly. So as long as the walk for a
+//! prefix is under way, nothing with it is found there, whatever its age, and nothing with it moves
+//! down. The walk decodes each block once, a few seconds for gigabytes.
+//!
+//! # What must not slip through
+//!
+//! Hot items, and whatever is prepared from an item, in any tier, as with a whole flush: it is
+//! numbered, and the count of flushes is odd until all tiers have it. Below:
+//!
+//! - An item that moves down is revealed under its key's lock, if its prefix is not being flushed.
+//!   Whoever was asking that when the flush began is pinned, and the walk begins after that.
+//! - An item that leaves the zone for flash is led there under the same question, within the lock of
+//!   flash's writer. If the answer came before the flush, so does the item's row, and the flush,
+//!   which takes that lock later, drops it.
+//! - A reader asks after it has found a row, and the flush stays in the table until every session
+//!   is over that was open when the walk ended.
+//!
+//! The whole of it is on the device when the call returns; an image or what is saved to flash at a
+//! stop has nothing of what was flushed.
+
+use std::fmt;
+
+use crate::cache::Cache;
+use crate::flash_tier::Links;
+use crate::flushed_prefixes::PREFIX_BYTES_MAX;
+
+/// Leaves of the compressed zone that the walk looks at in one turn: about a millisecond.
+const WALK_LEAVES: usize = 32;
+
+/// Why a prefix is not flushed. Then nothing is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PrefixRefused {
+    /// It is empty, or longer than [`PREFIX_BYTES_MAX`].
+    Length,
+    /// As many prefixes are being flushed as there is room for.
+    TooMany,
+}
+
+impl fmt::Display for PrefixRefused {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Length => "a prefix has 1 to 250 bytes",
+            Self::TooMany => "too many prefixes are being flushed",
+        })
+    }
+}
+
+impl std::error::Error for PrefixRefused {}
+
+impl Cache {
+    /// Makes everything stored before gone whose key begins with `prefix`. What is stored later is
+    /// there.
+    pub fn flush_prefix(&self, prefix: &[u8]) -> Result<(), PrefixRefused> {
+        if !(1..=PREFIX_BYTES_MAX).contains(&prefix.len()) {
+            return Err(PrefixRefused::Length);
+        }
+        self.tick();
+        let flush = &self.moment.flush;
+        flush.begin(|| {
+            let tier = self.flash.as_deref();
+            if tier.is_some_and(|tier| !tier.flash.has_room_for_prefix(prefix)) {
+                return Err(PrefixRefused::TooMany);
+            }
+            flush
+                .begin_prefix(prefix, || self.next_sequence())
+                .map_err(|_| PrefixRefused::TooMany)?;
+            // Behind it, and before anybody may see a settled count, as with a whole flush.
+            if let Some(tier) = tier {
+                tier.flash.flush_prefix(prefix, &Links(self));
+            }
+            Ok(())
+        })?;
+        self.call_for_work();
+        Ok(())
+    }
+
+    /// How many prefixes are being flushed in memory, and on flash.
+    pub(crate) fn prefixes_flushing(&self) -> [u64; 2] {
+        let on_flash = self.flash.as_deref().map_or(0, |tier| tier.flash.prefixes_flushed());
+        [self.moment.flush.prefixes() as u64, on_flash as u64]
+    }
+
+    /// Whether any is being flushed in memory.
+    pub(crate) fn flushes_prefixes(&self) -> bool {
+        self.moment.flush.prefixes() > 0
+    }
+
+    /// Whether a key's item in the compressed zone is gone because a prefix of the key is being
+    /// flushed. Asked when the item has been found, or under the key's lock.
+    #[inline]
+    pub(crate) fn is_flushed_below(&self, key: &[u8]) -> bool {
+        self.moment.flush.has_prefix_of(key)
+    }
+
+    /// Whether a key's item at a place on flash was flushed with a prefix of the key.
+    pub(crate) fn is_flushed_on_flash(&self, place: ::flash::Place, key: &[u8]) -> bool {
+        self.flash.as_deref().is_some_and(|tier| tier.flash.is_flushed(place, key))
+    }
+
+    /// Removes what is flushed by prefix from the next part of the compressed zone. Returns whether
+    /// there is more of it.
+    pub(crate) fn walk_below(&self, cursor: &mut compressed::Cursor) -> bool {
+        self.below.as_deref().is_some_and(|below| {
+            let guard = self.epochs.pin();
+            below.with_any_reader(|reader| {
+                let takes = |key: &[u8]| self.is_flushed_below(key);
+                below.zone.bury_where(&guard, cursor, WALK_LEAVES, reader, takes)
+            })
+        })
+    }
+}

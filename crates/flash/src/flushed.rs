@@ -1,0 +1,369 @@
+//! Prefixes that were flushed: what lies before the point of a flush, under a key with its prefix,
+//! is gone, though the index may lead to it and nobody has looked at it.
+//!
+//! ```text
+//!   sequences   .. 4 5 6 7 8 9        segments that are opened later ..
+//!                  all   ^   ^
+//!                        |   open: up to a granule, one of each area
+//! ```
+//!
+//! A *point* says which units were there: those of all segments that had been opened, but for what
+//! the two that are open take from then on. Rows that are staged at that moment have no unit yet;
+//! those with the prefix are dropped instead, so that a row that is sealed later is younger than
+//! every flush that was before. What collection stages again would become younger too, so it asks
+//! first, under the writer's lock, which a flush holds.
+//!
+//! A flush is over when every segment before its point is gone. On a device that is hardly written
+//! that takes long, and there is not room for many prefixes:
+//!
+//! # On the device
+//!
+//! They are kept behind the superblock, in the same page, and written before a flush returns:
+//!
+//! ```text
+//!   128                132       134        136
+//!   +------------------+---------+----------+----------------------------------------------+
+//!   | CRC-32C of these | count   | bytes of | length u8, prefix, sequence u64,             |
+//!   | bytes          4 | u16     | them u16 | per area: sequence u64 and granule u32; ...   |
+//!   +------------------+---------+----------+----------------------------------------------+
+//! ```
+//!
+//! A page of an earlier version has zeros there, which stand for no prefixes. If what is there is
+//! damaged, nothing on the device is believed.
+
+use std::sync::RwLock;
+
+use ::io::device::PAGE_BYTES;
+use codec::Damaged;
+use codec::record::Rows;
+use stdx::sync::atomic::{AtomicBool, Ordering};
+use stdx::sync::lock;
+
+use crate::area::Area;
+use crate::superblock::SUPERBLOCK_BYTES;
+use crate::writer::Writer;
+use crate::{Flash, KEY_BYTES_MAX, Links, Place};
+
+/// Where in the first page they begin.
+pub(crate) const FLUSHED_AT: usize = 128;
+/// Bytes of the page that they have.
+const FLUSHED_BYTES: usize = PAGE_BYTES - FLUSHED_AT;
+const HEAD_BYTES: usize = 8;
+/// Bytes of an entry beside its prefix.
+const ENTRY_BYTES: usize = 1 + 8 + 2 * (8 + 4);
+
+const _: () = assert!(SUPERBLOCK_BYTES <= FLUSHED_AT && PAGE_BYTES <= u16::MAX as usize);
+const _: () = assert!(KEY_BYTES_MAX == u8::MAX as usize);
+
+/// A moment, as what had been written by then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Point {
+    /// Above the sequences of all segments that had been opened.
+    pub(crate) below: u64,
+    /// The segments that were open, and the granule at which their next unit begins. A sequence of
+    /// 0 is none.
+    open: [(u64, u32); 2],
+}
+
+impl Point {
+    /// Whether a unit was there.
+    fn is_after(&self, sequence: u64, granule: u32) -> bool {
+        let is_later = |&(open, next): &(u64, u32)| open == sequence && granule >= next;
+        sequence < self.below && !self.open.iter().any(is_later)
+    }
+}
+
+/// A prefix, and when it was last flushed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    prefix: Box<[u8]>,
+    pub(crate) point: Point,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct Flushed {
+    is_any: AtomicBool,
+    entries: RwLock<Vec<Entry>>,
+}
+
+impl Flushed {
+    pub(crate) fn new(entries: Vec<Entry>) -> Self {
+        Self { is_any: AtomicBool::new(!entries.is_empty()), entries: RwLock::new(entries) }
+    }
+
+    /// Whether a unit's row with this key was flushed.
+    #[inline]
+    pub(crate) fn takes(&self, sequence: u64, granule: u32, key: &[u8]) -> bool {
+        // Acquire: partner is the release in `change`. Who sees that there are none any more sees
+        // that the segments before their points are free.
+        self.is_any.load(Ordering::Acquire) && self.takes_one(sequence, granule, key)
+    }
+
+    #[cold]
+    fn takes_one(&self, sequence: u64, granule: u32, key: &[u8]) -> bool {
+        self.read(|entries| {
+            let takes = |entry: &Entry| {
+                key.starts_with(&entry.prefix) && entry.point.is_after(sequence, granule)
+            };
+            entries.iter().any(takes)
+        })
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.read(<[Entry]>::len)
+    }
+
+    fn read<R>(&self, look: impl FnOnce(&[Entry]) -> R) -> R {
+        look(&self.entries.read().expect("nobody panics while he holds this lock"))
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut Vec<Entry>) -> R) -> R {
+        let mut entries = self.entries.write().expect("nobody panics while he holds this lock");
+        let result = change(&mut entries);
+        // Release: partner is the acquire in `takes`.
+        self.is_any.store(!entries.is_empty(), Ordering::Release);
+        result
+    }
+
+    /// Whether the page has room for another prefix, which takes the place of those that begin with
+    /// it.
+    fn has_room_for(&self, prefix: &[u8]) -> bool {
+        let bytes = self.read(|entries| {
+            let stay = entries.iter().filter(|entry| !entry.prefix.starts_with(prefix));
+            stay.map(Entry::bytes).sum::<usize>()
+        });
+        HEAD_BYTES + bytes + ENTRY_BYTES + prefix.len() <= FLUSHED_BYTES
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![0; HEAD_BYTES];
+        self.read(|entries| {
+            entries.iter().for_each(|entry| entry.encode(&mut bytes));
+            bytes[4..6].copy_from_slice(&(entries.len() as u16).to_le_bytes());
+        });
+        let body = bytes.len() - HEAD_BYTES;
+        assert!(bytes.len() <= FLUSHED_BYTES, "whoever adds one has asked for room");
+        bytes[6..8].copy_from_slice(&(body as u16).to_le_bytes());
+        let sum = codec::checksum(&bytes[4..]);
+        bytes[..4].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+}
+
+impl Entry {
+    fn bytes(&self) -> usize {
+        ENTRY_BYTES + self.prefix.len()
+    }
+
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.push(self.prefix.len() as u8);
+        bytes.extend_from_slice(&self.prefix);
+        bytes.extend_from_slice(&self.point.below.to_le_bytes());
+        for (sequence, granule) in self.point.open {
+            bytes.extend_from_slice(&sequence.to_le_bytes());
+            bytes.extend_from_slice(&granule.to_le_bytes());
+        }
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Option<Self> {
+        let length = usize::from(take::<1>(bytes)?[0]);
+        let (prefix, rest) = bytes.split_at_checked(length)?;
+        *bytes = rest;
+        let below = u64::from_le_bytes(take(bytes)?);
+        let mut open = [(0, 0); 2];
+        for (sequence, granule) in &mut open {
+            *sequence = u64::from_le_bytes(take(bytes)?);
+            *granule = u32::from_le_bytes(take(bytes)?);
+        }
+        Some(Self { prefix: prefix.into(), point: Point { below, open } })
+    }
+}
+
+fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (part, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(*part)
+}
+
+/// Reads the prefixes from a first page.
+pub(crate) fn decode(page: &[u8; PAGE_BYTES]) -> Result<Vec<Entry>, Damaged> {
+    let (head, rest) = page[FLUSHED_AT..].split_at(HEAD_BYTES);
+    if head.iter().all(|&byte| byte == 0) {
+        return Ok(Vec::new());
+    }
+    let number = |at: usize| usize::from(u16::from_le_bytes([head[at], head[at + 1]]));
+    let mut body = rest.get(..number(6)).ok_or(Damaged)?;
+    let sum = codec::checksum(&page[FLUSHED_AT + 4..][..4 + body.len()]);
+    if sum.to_le_bytes() != head[..4] {
+        return Err(Damaged);
+    }
+    let entries: Option<Vec<_>> = (0..number(4)).map(|_| Entry::decode(&mut body)).collect();
+    entries.filter(|_| body.is_empty()).ok_or(Damaged)
+}
+
+impl Flash {
+    /// Whether [`Flash::flush_prefix`] has room for a prefix.
+    pub fn has_room_for_prefix(&self, prefix: &[u8]) -> bool {
+        self.flushed.has_room_for(prefix)
+    }
+
+    /// How many prefixes were flushed such that segments of before are still there.
+    pub fn prefixes_flushed(&self) -> usize {
+        self.flushed.count()
+    }
+
+    /// Makes everything stored so far void whose key has this prefix, on the device too. There has
+    /// to be room for it, and nobody else flushes meanwhile. What the index leads to by then it may
+    /// go on leading to: it is not found there. `false` if the device does not know: then nothing
+    /// is taken until it does.
+    pub fn flush_prefix(&self, prefix: &[u8], links: &dyn Links) -> bool {
+        {
+            let mut writer = lock(&self.writer);
+            Area::ALL.iter().for_each(|&area| self.drop_staged(&mut writer, area, prefix, links));
+            let point = self.point(&writer);
+            self.flushed.change(|entries| {
+                entries.retain(|entry| !entry.prefix.starts_with(prefix));
+                entries.push(Entry { prefix: prefix.into(), point });
+            });
+        }
+        self.keep_flushed()
+    }
+
+    /// Whether a flush of its prefix has taken what lies at a place, if that is the key's.
+    pub fn is_flushed(&self, place: Place, key: &[u8]) -> bool {
+        let Some(spot) = self.geometry.locate(place) else { return false };
+        let sequence = self.segments[spot.segment as usize].state().sequence();
+        sequence.is_some_and(|sequence| self.flushed.takes(sequence, spot.granule, key))
+    }
+
+    /// What was written until now. Under the writer's lock.
+    fn point(&self, writer: &Writer) -> Point {
+        let open = Area::ALL.map(|area| {
+            let open = writer.streams[area.index()].open.as_ref();
+            open.map_or((0, 0), |open| {
+                (open.sequence, (open.end / self.geometry.granule_bytes()) as u32)
+            })
+        });
+        Point { below: self.next_sequence.load(Ordering::Relaxed), open }
+    }
+
+    /// Drops the rows with this prefix from an open unit.
+    fn drop_staged(&self, writer: &mut Writer, area: Area, prefix: &[u8], links: &dyn Links) {
+        let unit = &mut writer.stream(area).unit;
+        let mut rows = Rows::new(&unit.raw);
+        let has_prefix = |row: codec::record::Row<'_>| row.key.starts_with(prefix);
+        // In rising order, as the numbers of rows are.
+        let dropped: Vec<u64> = unit
+            .rows
+            .iter()
+            .filter(|_| has_prefix(rows.next_row().expect("as it was staged")))
+            .map(|row| {
+                self.drop_item(links, row.hash, self.geometry.staged(row.number, row.hash));
+                row.number
+            })
+            .collect();
+        unit.retain(|row| dropped.binary_search(&row.number).err().map(|_| row.accesses));
+    }
+
+    /// Forgets the flushes before whose points nothing is left. The writer's lock is held, and no
+    /// segment is being collected.
+    pub(crate) fn end_flushes(&self, writer: &Writer) {
+        if !self.flushed.is_any.load(Ordering::Relaxed) {
+            return;
+        }
+        let open = writer.streams.iter().filter_map(|stream| stream.open.as_ref());
+        let written = writer.streams.iter().filter_map(|stream| stream.written.front());
+        let sequences = open
+            .map(|open| open.sequence)
+            .chain(written.chain(writer.found.front()).map(|listed| listed.entry.sequence))
+            .chain(writer.waiting.iter().map(|full| full.entry.sequence));
+        let oldest = sequences.min().unwrap_or(u64::MAX);
+        // The device may keep them until the next is written: there is nothing that they take.
+        self.flushed.change(|entries| entries.retain(|entry| entry.point.below > oldest));
+    }
+
+    /// Forgets all flushes of prefixes, because all is void.
+    pub(crate) fn end_all_flushes(&self) {
+        self.flushed.change(Vec::clear);
+    }
+
+    /// Writes the flushes of prefixes to the device. `false` if that fails.
+    fn keep_flushed(&self) -> bool {
+        // Whoever comes later writes what is there then.
+        let _superblock = lock(&self.superblock);
+        let written = self.device.write_note(FLUSHED_AT as u64, &self.flushed.encode());
+        if written.is_err() {
+            self.counters.io_errors.add(1);
+            // Then all is made void there.
+            self.unsound.store(true, Ordering::Relaxed);
+        }
+        written.is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(flushed: &Flushed) -> [u8; PAGE_BYTES] {
+        let mut page = [0; PAGE_BYTES];
+        let bytes = flushed.encode();
+        page[FLUSHED_AT..][..bytes.len()].copy_from_slice(&bytes);
+        page
+    }
+
+    fn entry(prefix: &[u8], below: u64) -> Entry {
+        Entry { prefix: prefix.into(), point: Point { below, open: [(below - 1, 3), (0, 0)] } }
+    }
+
+    #[test]
+    fn a_point_takes_what_was_there_and_nothing_that_came_later() {
+        let point = Point { below: 10, open: [(9, 5), (7, 0)] };
+        for (sequence, granule, is_after) in [
+            (1, 0, true),
+            (6, 99, true),
+            (7, 0, false),
+            (8, 99, true),
+            (9, 4, true),
+            (9, 5, false),
+            (10, 0, false),
+            (11, 9, false),
+        ] {
+            assert_eq!(point.is_after(sequence, granule), is_after, "{sequence}: {granule}");
+        }
+    }
+
+    #[test]
+    fn prefixes_come_back_from_the_page_and_any_changed_byte_is_damage() {
+        assert_eq!(decode(&[0; PAGE_BYTES]).map(|entries| entries.len()), Ok(0));
+        let entries = vec![entry(b"user:", 10), entry(&[0xff; KEY_BYTES_MAX], 11)];
+        let flushed = Flushed::new(entries.clone());
+        assert_eq!(decode(&page(&flushed)), Ok(entries));
+        let bytes = flushed.encode().len();
+        for at in FLUSHED_AT..FLUSHED_AT + bytes {
+            let mut page = page(&flushed);
+            page[at] ^= 0x04;
+            assert!(decode(&page).is_err(), "{at}");
+        }
+        let none = Flushed::default();
+        assert_eq!(decode(&page(&none)).map(|entries| entries.len()), Ok(0));
+    }
+
+    #[test]
+    fn the_page_has_room_for_prefixes_up_to_its_end() {
+        let flushed = Flushed::default();
+        let mut count = 0;
+        let name = |count: usize| format!("{count:07}").into_bytes();
+        while flushed.has_room_for(&name(count)) {
+            flushed.change(|entries| entries.push(entry(&name(count), 10)));
+            count += 1;
+        }
+        assert_eq!(count, (FLUSHED_BYTES - HEAD_BYTES) / (ENTRY_BYTES + 7));
+        assert_eq!(decode(&page(&flushed)).map(|entries| entries.len()), Ok(count));
+        assert!(flushed.has_room_for(&name(0)), "in its own place");
+        assert!(flushed.has_room_for(b"00"), "or in that of a hundred others");
+        assert!(!flushed.has_room_for(b"another"));
+    }
+}

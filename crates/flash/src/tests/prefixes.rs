@@ -1,0 +1,164 @@
+//! Flushes of prefixes: what they take, what they leave, and what a restart makes of them.
+
+use std::sync::atomic::Ordering;
+
+use super::cases::{fill_a_segment, get, place};
+use super::world::{key, value};
+use super::{World, hash};
+
+const PAGES: usize = 400;
+
+/// Which of so many items are found.
+fn found(world: &World, numbers: std::ops::Range<u64>) -> Vec<u64> {
+    numbers.filter(|&number| get(world, number).is_some()).collect()
+}
+
+fn has_prefix(number: u64, prefix: &str) -> bool {
+    key(number).starts_with(prefix.as_bytes())
+}
+
+fn without(numbers: std::ops::Range<u64>, prefix: &str) -> Vec<u64> {
+    numbers.filter(|&number| !has_prefix(number, prefix)).collect()
+}
+
+#[test]
+fn a_flush_takes_what_is_staged_in_a_buffer_and_on_the_device() {
+    let world = World::new(PAGES);
+    let count = fill_a_segment(&world, 500);
+    world.put(count, b"staged");
+    assert!(place(&world, count).expect("it is there").is_staged());
+    let prefix = "key-1";
+    assert!(found(&world, 0..count).len() as u64 == count && count > 100);
+    assert!(world.flush_prefix(prefix.as_bytes()));
+    assert_eq!(found(&world, 0..count + 1), without(0..count + 1, prefix));
+    let stats = world.flash.stats();
+    assert_eq!(stats.damaged, 0);
+}
+
+/// The open segment holds both: only its units of before are void.
+#[test]
+fn what_is_stored_after_a_flush_is_there_in_the_same_segment_too() {
+    let world = World::new(PAGES);
+    let mut number = 0;
+    while place(&world, 0).is_none_or(|place| place.is_staged()) {
+        world.put(number, &value(number, 4, 300));
+        number += 1;
+    }
+    assert!(world.flush_prefix(b"key-"));
+    assert_eq!(found(&world, 0..number), Vec::<u64>::new());
+    (0..number).for_each(|number| world.put(number, &value(number, 8, 300)));
+    world.put(number, b"another");
+    let is_sealed = |number: &u64| !place(&world, *number).expect("it is there").is_staged();
+    assert!((0..number).any(|number| is_sealed(&number)), "in the segment that was open");
+    let world = world.reopened().recovered();
+    for number in 0..number {
+        assert_eq!(get(&world, number), Some(value(number, 8, 300)));
+    }
+}
+
+#[test]
+fn a_process_that_was_killed_does_not_bring_back_what_was_flushed() {
+    let world = World::new(PAGES);
+    let count = fill_a_segment(&world, 500);
+    let before = world.flash.stats().segments_written;
+    assert!(world.flush_prefix(b"key-1"));
+    assert!(world.flush_prefix(b"key-22"));
+    let mut world = world.killed().recovered();
+    for _ in 0..2 {
+        let found = found(&world, 0..count);
+        assert!(found.len() as u64 > count / 4, "of {before} segments");
+        assert!(!found.iter().any(|&number| has_prefix(number, "key-1")));
+        assert!(!found.iter().any(|&number| has_prefix(number, "key-22")));
+        // What comes now is there.
+        world.put(1, b"new");
+        assert_eq!(get(&world, 1), Some(b"new".to_vec()));
+        world = world.reopened().recovered();
+        assert_eq!(get(&world, 1), Some(b"new".to_vec()));
+        world.delete(1);
+        world = world.killed().recovered();
+    }
+}
+
+/// Collection used to be the one way in which an item gets a younger place without being stored.
+#[test]
+fn collection_does_not_carry_what_was_flushed() {
+    let world = World::new(PAGES);
+    let count = fill_a_segment(&world, 500);
+    // Read: worth being moved.
+    assert_eq!(found(&world, 0..count).len() as u64, count);
+    assert!(world.flush_prefix(b"key-1"));
+    let mut number = 10_000_000;
+    while world.flash.stats().collected < 12 {
+        world.put(number, &value(number, 4, 500));
+        world.maintain();
+        number += 1;
+    }
+    assert!(world.flash.stats().restaged > 0);
+    let found = found(&world, 0..count);
+    assert!(!found.is_empty() && !found.iter().any(|&number| has_prefix(number, "key-1")));
+}
+
+#[test]
+fn a_flush_is_over_when_all_segments_of_before_are_gone() {
+    let world = World::new(180);
+    fill_a_segment(&world, 500);
+    assert!(world.flush_prefix(b"key-1") && world.flush_prefix(b"key-2"));
+    world.maintain();
+    assert_eq!(world.flash.prefixes_flushed(), 2);
+    let mut number = 10_000_000;
+    while world.flash.prefixes_flushed() > 0 {
+        assert!(number < 10_100_000, "never over");
+        world.put(number, &value(number, 4, 2000));
+        world.maintain();
+        number += 1;
+    }
+    // The page still says so, of segments that there are not.
+    let world = world.killed();
+    assert_eq!(world.flash.prefixes_flushed(), 2);
+    let world = world.recovered();
+    world.maintain();
+    assert_eq!(world.flash.prefixes_flushed(), 0);
+    (0..50).for_each(|number| world.put(number, b"new"));
+    assert_eq!(found(&world, 0..50).len(), 50);
+}
+
+#[test]
+fn a_flush_of_everything_ends_those_of_prefixes() {
+    let world = World::new(PAGES);
+    fill_a_segment(&world, 500);
+    assert!(world.flush_prefix(b"key-1"));
+    world.flush();
+    assert_eq!(world.flash.prefixes_flushed(), 0);
+    world.put(1, b"new");
+    assert_eq!(get(&world, 1), Some(b"new".to_vec()));
+}
+
+#[test]
+fn nothing_is_believed_of_a_device_whose_flushes_are_damaged() {
+    let world = World::new(PAGES);
+    let count = fill_a_segment(&world, 500);
+    assert!(world.flush_prefix(b"key-1"));
+    let world = world.reopened().recovered();
+    assert!(!found(&world, 0..count).is_empty());
+    world.flash.close(&world.index).expect("the device works");
+    world.device.change(|bytes| bytes[crate::flushed::FLUSHED_AT + 9] ^= 1);
+    let world = world.killed().recovered();
+    assert_eq!(found(&world, 0..count), Vec::<u64>::new());
+    assert!(place(&world, 0).is_none() && hash(0) != 0);
+    world.put(1, b"new");
+    assert_eq!(get(&world, 1), Some(b"new".to_vec()));
+}
+
+/// Otherwise the next start might bring back what was flushed.
+#[test]
+fn a_flush_that_the_device_does_not_take_makes_all_of_it_void() {
+    let world = World::new(PAGES);
+    let count = fill_a_segment(&world, 500);
+    world.device.refuses_notes.store(true, Ordering::Relaxed);
+    assert!(world.flush_prefix(b"key-1"));
+    assert_eq!(found(&world, 0..count), without(0..count, "key-1"));
+    world.device.refuses_notes.store(false, Ordering::Relaxed);
+    world.maintain();
+    let world = world.killed().recovered();
+    assert!(!found(&world, 0..count).iter().any(|&number| has_prefix(number, "key-1")));
+}

@@ -1,0 +1,98 @@
+//! Namespaces: flushing a prefix over every protocol that can.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
+
+mod common;
+
+use common::{Client, Server};
+use larder::FLUSHED_PREFIXES_MAX;
+
+fn store(client: &mut Client, keys: &[&str]) {
+    for key in keys {
+        client.ask(&format!("set {key} 0 0 1\r\nx\r\n"), "STORED\r\n");
+    }
+}
+
+/// Which of the keys are there.
+fn there(client: &mut Client, keys: &[&str]) -> Vec<String> {
+    client.send(format!("get {}\r\n", keys.join(" ")).as_bytes());
+    let reply = client.read_to("END\r\n");
+    let values = reply.lines().filter_map(|line| line.strip_prefix("VALUE "));
+    values.map(|line| line.split(' ').next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_prefix_is_flushed_and_nothing_else() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let keys = ["user:1", "user:2", "user", "users:1", "b:1"];
+    store(&mut client, &keys);
+    client.ask("flush_prefix user:\r\n", "OK\r\n");
+    assert_eq!(there(&mut client, &keys), ["user", "users:1", "b:1"]);
+    store(&mut client, &["user:1"]);
+    assert_eq!(there(&mut client, &keys), ["user:1", "user", "users:1", "b:1"]);
+    // "user" in base64, and without an answer.
+    client.ask("flush_prefix dXNlcg== b\r\n", "OK\r\n");
+    client.send(b"flush_prefix b noreply\r\n");
+    assert!(there(&mut client, &keys).is_empty());
+    client.send(b"stats\r\n");
+    let stats = client.read_to("END\r\n");
+    assert!(stats.contains("STAT cmd_flush_prefix 3\r\n"), "{stats}");
+    assert!(stats.contains("STAT cmd_flush 0\r\n"), "{stats}");
+}
+
+#[test]
+fn bad_prefixes_are_refused_and_nothing_is_flushed() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    store(&mut client, &["a:1"]);
+    let long = format!("flush_prefix {}\r\n", "a".repeat(251));
+    for request in ["flush_prefix\r\n", "flush_prefix a: a:\r\n", &long] {
+        client.ask(request, "CLIENT_ERROR bad command line format\r\n");
+    }
+    client.ask("flush_prefix a: b\r\n", "CLIENT_ERROR error decoding key\r\n");
+    client.send(b"flush_prefix a: a: noreply\r\n");
+    assert_eq!(there(&mut client, &["a:1"]), ["a:1"]);
+    let longest = "a".repeat(250);
+    client.ask(&format!("flush_prefix {longest}\r\n"), "OK\r\n");
+}
+
+#[test]
+fn where_flushing_is_forbidden_so_is_a_prefix() {
+    let server = Server::start(&["-F"]);
+    let mut client = server.connect();
+    store(&mut client, &["a:1"]);
+    client.ask("flush_prefix a:\r\n", "CLIENT_ERROR flush_prefix not allowed\r\n");
+    assert_eq!(there(&mut client, &["a:1"]), ["a:1"]);
+}
+
+/// The background is fast, so the table is rarely full: either way the answer says what happened.
+#[test]
+fn many_prefixes_at_once_are_flushed_or_refused_and_the_answer_says_which() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let names: Vec<String> = (0..4 * FLUSHED_PREFIXES_MAX).map(|n| format!("p{n}:")).collect();
+    for name in &names {
+        store(&mut client, &[name]);
+    }
+    let lines: String = names.iter().map(|name| format!("flush_prefix {name}\r\n")).collect();
+    client.send(format!("{lines}mn\r\n").as_bytes());
+    let replies = client.read_to("MN\r\n");
+    assert_eq!(replies.lines().count(), names.len() + 1);
+    for reply in replies.lines().take(names.len()) {
+        let refused = "SERVER_ERROR too many prefixes are being flushed, try again later";
+        assert!(reply == "OK" || reply == refused, "{reply}");
+    }
+    for name in &names {
+        let mut flushed = false;
+        for _ in 0..100_000 {
+            client.send(format!("flush_prefix {name}\r\n").as_bytes());
+            flushed = client.read_to("\r\n") == "OK\r\n";
+            if flushed {
+                break;
+            }
+        }
+        assert!(flushed, "the background makes room");
+        assert!(there(&mut client, &[name]).is_empty(), "{name}");
+    }
+}
