@@ -66,6 +66,11 @@ impl Flush {
         }
     }
 
+    /// How many flushes have begun.
+    pub(crate) fn begun(&self) -> u64 {
+        self.count.load(Ordering::Relaxed).div_ceil(2)
+    }
+
     /// Unix seconds at which to flush; 0: nothing planned.
     pub(crate) fn planned(&self) -> u32 {
         self.planned.load(Ordering::Relaxed)

@@ -12,11 +12,13 @@ use stdx::sync::lock;
 
 use crate::connection::Info;
 use crate::counters::{CounterSets, Sums};
+use crate::insight::Insight;
+use crate::lists::Lists;
 use crate::live::Live;
 use crate::memory_file::Found;
 use crate::options::Options;
 use crate::output::ParkedLimit;
-use crate::sampling::Samples;
+use crate::sampling::Sample;
 use crate::users::Users;
 use crate::watch::{EvictionLog, Watchers};
 use crate::worker::Mailbox;
@@ -58,7 +60,9 @@ pub struct Server {
     /// What it is about, for whoever asks whether it is ready.
     pub phase: PhaseCell,
     /// What requests took, by a sample, with `--admin-port`.
-    pub samples: Samples,
+    pub samples: Lists<Sample>,
+    /// What happens to keys, likewise.
+    pub insight: Insight,
     /// When the server started.
     pub started: Stopwatch,
     /// Where it listens, the first of them; for `stats settings`.
