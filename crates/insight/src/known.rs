@@ -10,7 +10,7 @@
 //! order at once: keys are sorted by their slots, which are numbered anew; what nobody has used for
 //! so long that no cache of interest would still have it is forgotten; and if that is not enough,
 //! the threshold of positions falls until an eighth of the room is free. That is linear but for the
-//! sorting, and comes once in an eighth of the room's events at most.
+//! sorting, and comes once for as many events as an eighth of the room has keys.
 
 use crate::order::Order;
 
@@ -25,6 +25,9 @@ const PLACES_PER_KEY: usize = 2;
 pub const KEY_BYTES: usize = size_of::<Key>()
     + PLACES_PER_KEY * size_of::<u32>()
     + SLOTS_PER_TWO_KEYS * size_of::<u64>() / 2;
+
+/// There is room for so many keys at least, so that an eighth of it is one.
+const KEYS_MIN: usize = 8;
 
 /// Not a number of a key.
 const NOBODY: u32 = u32::MAX;
@@ -64,6 +67,11 @@ impl Key {
     /// The same key, asked for now.
     pub(crate) fn seen(self, now_s: u32) -> Self {
         Self { seen_s: now_s, ..self }
+    }
+
+    /// The same key with an item whose time is over.
+    pub(crate) fn over(self, now_s: u32) -> Self {
+        Self { expiry_s: now_s.max(1), ..self }
     }
 
     pub(crate) fn is_deleted(&self) -> bool {
@@ -115,6 +123,7 @@ pub(crate) struct Known {
 
 impl Known {
     pub(crate) fn new(keys_max: usize, threshold: u64) -> Self {
+        let keys_max = keys_max.max(KEYS_MIN);
         Self {
             keys: Vec::with_capacity(keys_max),
             keys_max,
@@ -223,6 +232,7 @@ impl Known {
 
     /// Puts all in order: see above.
     fn tidy(&mut self, moment: Moment) {
+        let was_full = self.keys.len() == self.keys_max;
         self.keys.sort_unstable_by_key(|key| key.slot);
         let depth_bytes = (moment.depth_bytes as f64 * self.rate()) as u64;
         let mut behind = 0_u64;
@@ -236,7 +246,7 @@ impl Known {
         self.keys.drain(..forgotten);
         let room = self.keys_max - self.keys_max / 8;
         self.keys.retain(|key| key.position < self.threshold);
-        while self.keys.len() > room {
+        while was_full && self.keys.len() > room {
             self.threshold -= (self.threshold / 8).max(1);
             self.keys.retain(|key| key.position < self.threshold);
         }

@@ -106,6 +106,8 @@ struct Counts {
     reads: u64,
     hits: u64,
     deletes: u64,
+    /// Without those that found no room.
+    stores: u64,
 }
 
 impl Counts {
@@ -114,6 +116,10 @@ impl Counts {
             reads: counters.cmd_get.get() + counters.cmd_touch.get(),
             hits: counters.get_hits.get() + counters.touch_hits.get(),
             deletes: counters.delete_hits.get() + counters.delete_misses.get(),
+            stores: counters
+                .cmd_set
+                .get()
+                .wrapping_sub(counters.store_no_memory.get() + counters.store_too_large.get()),
         }
     }
 }
@@ -124,20 +130,26 @@ struct Seen {
     is_read: bool,
     /// Nothing if there were several keys.
     is_hit: Option<bool>,
-    is_delete: bool,
+    /// What it means if nothing is there behind it.
+    absent: After,
 }
 
 impl Seen {
     fn of(before: &Before<'_>, until: usize, is_get: bool, counters: &Counters) -> Self {
         let is_single = until.saturating_sub(before.hash_at) == 1;
         if is_get && !is_single {
-            return Self { is_read: true, is_hit: None, is_delete: false };
+            return Self { is_read: true, is_hit: None, absent: After::Nothing };
         }
         let (then, now) = (&before.counts, Counts::of(counters));
+        let is_hit = now.hits > then.hits;
         Self {
             is_read: now.reads > then.reads,
-            is_hit: is_single.then_some(now.hits > then.hits),
-            is_delete: now.deletes > then.deletes,
+            is_hit: is_single.then_some(is_hit),
+            absent: match () {
+                () if now.deletes > then.deletes => After::Deleted,
+                () if is_single && (is_hit || now.stores > then.stores) => After::Over,
+                () => After::Nothing,
+            },
         }
     }
 }
@@ -248,7 +260,7 @@ impl<'c> Lens<'c> {
         let is_hit = seen.is_hit.unwrap_or(!matches!(found, Lookup::Miss));
         let read = seen.is_read.then_some(is_hit);
         if is_sampled {
-            self.events.add(event(session, hash, read, &found, seen.is_delete));
+            self.events.add(event(session, hash, read, &found, seen.absent));
         }
         if is_picked {
             let sent_bytes = match &found {
@@ -268,7 +280,7 @@ impl<'c> Lens<'c> {
         let hash = cache.hash(key);
         if position(hash.0) < self.insight.threshold.load(Ordering::Relaxed) {
             let found = session.peek_anywhere(key, hash);
-            self.events.add(event(session, hash, None, &found, false));
+            self.events.add(event(session, hash, None, &found, After::Nothing));
         }
     }
 }
@@ -292,7 +304,7 @@ fn event(
     hash: Hash,
     read: Option<bool>,
     found: &Lookup<'_>,
-    was_deleted: bool,
+    absent: After,
 ) -> Event {
     let after = match found {
         Lookup::Hit(item) => After::Item {
@@ -301,8 +313,7 @@ fn event(
             expiry_s: item.expiry().second(),
         },
         Lookup::Pending => After::Elsewhere,
-        Lookup::Miss if was_deleted => After::Deleted,
-        Lookup::Miss => After::Nothing,
+        Lookup::Miss => absent,
     };
     Event { hash: hash.0, now_s: session.now(), flushes: session.flushes(), read, after }
 }
