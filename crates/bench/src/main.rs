@@ -74,6 +74,8 @@ enum Command {
     Paper(paper::PaperOptions),
     /// Misses of every policy at a range of sizes, simulated over a trace.
     Mrc(mrc::MrcOptions),
+    /// The curve that a server's admin port shows, beside that of exact LRU and Larder itself.
+    MrcLive(mrc::live::LiveOptions),
     /// A trace in the engine itself, beside memcached's LRU and the optimum at equal memory.
     Replay(replay::ReplayOptions),
     /// Send a trace to a running server.
@@ -108,6 +110,7 @@ fn main() -> ExitCode {
         Command::Instructions(options) => instructions::run(options),
         Command::Paper(options) => paper::run(options),
         Command::Mrc(options) => mrc::run(options),
+        Command::MrcLive(options) => mrc::live::run(options),
         Command::Replay(options) => replay::run(options),
         Command::Load(options) => load::command::run(options),
         Command::Drive(options) => drive::command::run(options),

@@ -44,6 +44,8 @@ pub(crate) struct Flush {
     sequence: AtomicU64,
     /// Items up to this number are gone, whatever their keys; 0: there are none.
     whole: AtomicU64,
+    /// How many flushes of everything have begun.
+    wholes: AtomicU64,
     /// Prefixes that are being flushed. Its lock is that of the three.
     prefixes: FlushedPrefixes,
     /// Twice the number of flushes so far; odd while one takes its number.
@@ -91,6 +93,11 @@ impl Flush {
         }
     }
 
+    /// How many flushes of everything have begun.
+    pub(crate) fn wholes(&self) -> u64 {
+        self.wholes.load(Ordering::Relaxed)
+    }
+
     /// Unix seconds at which to flush; 0: nothing planned.
     pub(crate) fn planned(&self) -> u32 {
         self.planned.load(Ordering::Relaxed)
@@ -132,6 +139,7 @@ impl Flush {
         let _changing = self.prefixes.change();
         let number = take();
         self.whole.store(number, Ordering::Relaxed);
+        self.wholes.fetch_add(1, Ordering::Relaxed);
         // Release: partner is the acquire in `sequence`.
         self.sequence.store(number, Ordering::Release);
     }

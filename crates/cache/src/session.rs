@@ -58,6 +58,11 @@ impl Session<'_> {
         self.cache.clock.unix_ms()
     }
 
+    /// How many flushes of everything there were so far, and have begun; modulo 2^32.
+    pub fn flushes(&self) -> u32 {
+        self.cache.moment.flush.wholes() as u32
+    }
+
     /// Asks for the index lines that a request for this hash will need. Does not wait for them.
     #[inline]
     pub fn prefetch(&self, hash: Hash) {

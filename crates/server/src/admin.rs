@@ -21,6 +21,7 @@ mod collect;
 mod history;
 mod http;
 mod json;
+mod keys;
 mod latency;
 mod metrics;
 

@@ -14,6 +14,7 @@
 //!               -> commands  requests to the cache, replies to the output
 //!               -> output    replies to the socket, or parked
 //!               -> sampling  what requests took, where the admin page asks for it
+//!               -> insight   what happens to some keys, likewise
 //!      -> top                `larder top`: the page's numbers in a terminal
 //! ```
 //!
@@ -29,7 +30,9 @@ mod commands;
 mod connection;
 mod counters;
 mod dump;
+mod insight;
 mod listen;
+mod lists;
 mod live;
 mod logins;
 mod memory_file;

@@ -347,7 +347,7 @@ fn continuation_of(get: &Get<'_>) -> GetContinuation {
 }
 
 /// The key of a request that has exactly one.
-fn key_of<'b>(request: &Request<'b>) -> Option<Key<'b>> {
+pub fn key_of<'b>(request: &Request<'b>) -> Option<Key<'b>> {
     match request {
         Request::Store(store) => Some(store.key),
         Request::MetaGet(get) => Some(get.key),

@@ -11,34 +11,33 @@
 //! whose value arrives in pieces, gives no sample.
 //!
 //! The distance between two samples is drawn anew each time, so that clients whose requests come
-//! in a rhythm are not always caught at the same beat. A worker never waits for the list: if the
-//! other side holds it, or it is full, the sample is lost and counted.
+//! in a rhythm are not always caught at the same beat. The keys of a request that was drawn, which
+//! may be none that is timed, are among those that [`Lens`] tells of, beside all that happens to
+//! the keys that it samples.
 //!
 //! [`Turner`](crate::turn::Turner) is compiled for each [`Sampling`], so that [`Unsampled`] leaves
 //! no trace in it. What only it calls for each request or batch, and so was inlined when there was
 //! one of it, says so (`inline(always)`): otherwise some ten instructions of calls come back.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::io::moment::Stopwatch;
-use larder::Session;
+use larder::{Cache, Hash, Session};
 use protocol::Request;
-use stdx::CachePadded;
 use stdx::random::Xorshift;
-use stdx::sync::lock;
 
-use crate::commands::{Again, Flow, Outcome};
+use crate::commands::{Again, Flow};
 use crate::counters::Counters;
-use crate::plan::Action;
+use crate::insight::{Before, Ended, Lens};
+use crate::lists::List;
+use crate::plan::{Action, Step};
 
 /// Requests for each sample, on average; a power of two.
 pub const REQUESTS_PER_SAMPLE: u32 = 256;
 
 /// Samples that a worker keeps until they are taken, which is once a second: enough for four
 /// million requests a second.
-const SAMPLES_MAX: usize = 16 << 10;
+pub const SAMPLES_MAX: usize = 16 << 10;
 
 /// Sampled requests of a worker that wait for flash at the same time.
 const WAITING_MAX: usize = 64;
@@ -137,100 +136,62 @@ pub struct Sample {
     pub ns: u32,
 }
 
-/// A worker's samples that nobody has taken yet.
-#[derive(Debug, Default)]
-pub struct SampleList {
-    list: Mutex<Vec<Sample>>,
-    lost: AtomicU64,
-}
-
-/// The lists of all workers; none if nobody asks.
-#[derive(Debug)]
-pub struct Samples(Box<[CachePadded<SampleList>]>);
-
-impl Samples {
-    /// Lists for so many workers.
-    pub fn new(workers: usize) -> Self {
-        Self((0..workers).map(|_| CachePadded::default()).collect())
-    }
-
-    /// A worker's own, if latencies are asked for.
-    pub fn of(&self, worker: usize) -> Option<&SampleList> {
-        self.0.get(worker).map(|list| &**list)
-    }
-
-    /// Gives all that is there to `take`, and says how many were lost so far. Lists change places
-    /// with the empty `spare`, so that nobody waits for a copy, and workers hardly ever allocate.
-    pub fn take(&self, spare: &mut Vec<Sample>, mut take: impl FnMut(Sample)) -> u64 {
-        let mut lost = 0;
-        for samples in &self.0 {
-            std::mem::swap(&mut *lock(&samples.list), spare);
-            spare.drain(..).for_each(&mut take);
-            lost += samples.lost.load(Ordering::Relaxed);
-        }
-        lost
-    }
-}
-
-impl SampleList {
-    fn add(&self, sample: Sample) {
-        match self.list.try_lock() {
-            Ok(mut list) if list.len() < SAMPLES_MAX => list.push(sample),
-            _ => _ = self.lost.fetch_add(1, Ordering::Relaxed),
-        }
-    }
-}
-
-/// What times requests, or does not.
+/// What looks at requests, or does not.
 pub trait Sampling {
-    /// What is known of a request that is being timed.
-    type Begun;
+    /// What is known of a request that is being looked at.
+    type Begun<'b>;
+
+    /// Before a batch of requests, whose keys have these hashes.
+    fn batch(&mut self, hashes: &[Hash]);
 
     /// Before a step is executed.
-    fn begin(
+    fn begin<'b>(
         &mut self,
-        action: &Action<'_>,
+        step: &Step<'b>,
         session: &Session<'_>,
         counters: &Counters,
-    ) -> Self::Begun;
+    ) -> Self::Begun<'b>;
 
     /// After it.
-    fn end(
-        &mut self,
-        begun: Self::Begun,
-        outcome: &Outcome<'_>,
-        session: &Session<'_>,
-        counters: &Counters,
-        serial: u64,
-    );
+    fn end(&mut self, begun: Self::Begun<'_>, ended: &Ended<'_>, serial: u64);
+
+    /// A value that had arrived in pieces was stored, or was not.
+    fn complete(&mut self, action: &Action<'_>, session: &Session<'_>, cache: &Cache);
 
     /// What the connection waited for has come from flash; its request is next.
     fn resume(&mut self, serial: u64);
 }
 
-/// Times nothing.
+/// Looks at nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct Unsampled;
 
 impl Sampling for Unsampled {
-    type Begun = ();
+    type Begun<'b> = ();
 
     #[inline(always)]
-    fn begin(&mut self, _: &Action<'_>, _: &Session<'_>, _: &Counters) {}
+    fn batch(&mut self, _: &[Hash]) {}
 
     #[inline(always)]
-    fn end(&mut self, (): (), _: &Outcome<'_>, _: &Session<'_>, _: &Counters, _: u64) {}
+    fn begin<'b>(&mut self, _: &Step<'b>, _: &Session<'_>, _: &Counters) {}
+
+    #[inline(always)]
+    fn end(&mut self, (): (), _: &Ended<'_>, _: u64) {}
+
+    #[inline(always)]
+    fn complete(&mut self, _: &Action<'_>, _: &Session<'_>, _: &Cache) {}
 
     #[inline(always)]
     fn resume(&mut self, _: u64) {}
 }
 
-/// Times one request in [`REQUESTS_PER_SAMPLE`].
+/// Draws one request in [`REQUESTS_PER_SAMPLE`].
 #[derive(Debug)]
 pub struct Sampler<'c> {
-    samples: &'c SampleList,
+    samples: &'c List<Sample>,
+    lens: Lens<'c>,
     random: Xorshift,
-    /// Requests until the next that is timed.
+    /// Requests until the next that is drawn.
     countdown: u32,
     /// Connections whose sampled request waits for flash, by their serial number, and since when.
     waiting: VecDeque<(u64, Stopwatch)>,
@@ -240,7 +201,7 @@ pub struct Sampler<'c> {
 
 /// A request that is being timed.
 #[derive(Debug)]
-pub struct Begun {
+pub struct Timed {
     command: Command,
     clock: Stopwatch,
     has_waited: bool,
@@ -249,12 +210,20 @@ pub struct Begun {
     lower_bytes: usize,
 }
 
+/// A request that is being looked at.
+#[derive(Debug)]
+pub struct Begun<'b> {
+    is_drawn: bool,
+    timed: Option<Timed>,
+    before: Before<'b>,
+}
+
 impl<'c> Sampler<'c> {
-    /// For a worker's list.
-    pub fn new(samples: &'c SampleList, worker: usize) -> Self {
+    /// For a worker's list, and what it tells of keys.
+    pub fn new(samples: &'c List<Sample>, lens: Lens<'c>, worker: usize) -> Self {
         let random = Xorshift::seeded(worker as u64 + 1);
         let (waiting, resumed) = (VecDeque::with_capacity(WAITING_MAX), None);
-        Self { samples, random, countdown: REQUESTS_PER_SAMPLE, waiting, resumed }
+        Self { samples, lens, random, countdown: REQUESTS_PER_SAMPLE, waiting, resumed }
     }
 
     #[cold]
@@ -263,11 +232,11 @@ impl<'c> Sampler<'c> {
         action: &Action<'_>,
         session: &Session<'_>,
         counters: &Counters,
-    ) -> Option<Begun> {
+    ) -> Option<Timed> {
         let half = REQUESTS_PER_SAMPLE / 2;
         self.countdown = half + (self.random.draw() as u32) % REQUESTS_PER_SAMPLE;
         let resumed = self.resumed.take();
-        Some(Begun {
+        Some(Timed {
             command: Command::of(action)?,
             has_waited: resumed.is_some(),
             keys: keys(counters),
@@ -278,32 +247,26 @@ impl<'c> Sampler<'c> {
     }
 
     #[cold]
-    fn settle(
-        &mut self,
-        begun: &Begun,
-        outcome: &Outcome<'_>,
-        session: &Session<'_>,
-        counters: &Counters,
-        serial: u64,
-    ) {
+    fn settle(&mut self, timed: &Timed, ended: &Ended<'_>, serial: u64) {
+        let Ended { outcome, session, counters, .. } = *ended;
         match outcome {
             Ok(Flow::Next) => {}
             Err(Again::Fetch) => {
                 if self.waiting.len() == WAITING_MAX {
                     self.waiting.pop_front();
                 }
-                self.waiting.push_back((serial, begun.clock));
+                self.waiting.push_back((serial, timed.clock));
                 return;
             }
             _ => return,
         }
-        let ns = begun.clock.elapsed().as_nanos();
-        let is_hit = hits(counters) > begun.hits;
-        let series = match begun.command {
-            Command::Get if keys(counters) - begun.keys != 1 => (Command::Multiget, Tier::Any),
+        let ns = timed.clock.elapsed().as_nanos();
+        let is_hit = hits(counters) > timed.hits;
+        let series = match timed.command {
+            Command::Get if keys(counters) - timed.keys != 1 => (Command::Multiget, Tier::Any),
             Command::Get if !is_hit => (Command::Get, Tier::Miss),
-            Command::Get if begun.has_waited => (Command::Get, Tier::Flash),
-            Command::Get if session.lower_bytes() != begun.lower_bytes => {
+            Command::Get if timed.has_waited => (Command::Get, Tier::Flash),
+            Command::Get if session.lower_bytes() != timed.lower_bytes => {
                 (Command::Get, Tier::Compressed)
             }
             Command::Get => (Command::Get, Tier::Hot),
@@ -326,31 +289,37 @@ fn hits(counters: &Counters) -> u64 {
 }
 
 impl Sampling for Sampler<'_> {
-    type Begun = Option<Begun>;
+    type Begun<'b> = Begun<'b>;
 
     #[inline]
-    fn begin(
-        &mut self,
-        action: &Action<'_>,
-        session: &Session<'_>,
-        counters: &Counters,
-    ) -> Option<Begun> {
-        self.countdown -= 1;
-        if self.countdown > 0 { None } else { self.take(action, session, counters) }
+    fn batch(&mut self, hashes: &[Hash]) {
+        self.lens.batch(hashes);
     }
 
     #[inline]
-    fn end(
+    fn begin<'b>(
         &mut self,
-        begun: Option<Begun>,
-        outcome: &Outcome<'_>,
+        step: &Step<'b>,
         session: &Session<'_>,
         counters: &Counters,
-        serial: u64,
-    ) {
-        if let Some(begun) = begun {
-            self.settle(&begun, outcome, session, counters, serial);
+    ) -> Begun<'b> {
+        self.countdown -= 1;
+        let is_drawn = self.countdown == 0;
+        let before = self.lens.before(step, is_drawn, counters);
+        let timed = if is_drawn { self.take(&step.action, session, counters) } else { None };
+        Begun { is_drawn, timed, before }
+    }
+
+    #[inline]
+    fn end(&mut self, begun: Begun<'_>, ended: &Ended<'_>, serial: u64) {
+        if let Some(timed) = begun.timed {
+            self.settle(&timed, ended, serial);
         }
+        self.lens.after(&begun.before, begun.is_drawn, ended);
+    }
+
+    fn complete(&mut self, action: &Action<'_>, session: &Session<'_>, cache: &Cache) {
+        self.lens.completed(action, session, cache);
     }
 
     fn resume(&mut self, serial: u64) {
@@ -359,30 +328,5 @@ impl Sampling for Sampler<'_> {
             self.resumed = self.waiting.remove(place).map(|(_, began)| began);
             self.countdown = 1;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_full_list_loses_samples_and_counts_them() {
-        let samples = Samples::new(1);
-        let list = samples.of(0).expect("there is one worker");
-        for ns in 0..SAMPLES_MAX as u32 + 3 {
-            list.add(Sample { series: 0, ns });
-        }
-        let (mut spare, mut taken) = (Vec::new(), Vec::new());
-        assert_eq!(samples.take(&mut spare, |sample| taken.push(sample.ns)), 3);
-        assert_eq!(taken, (0..SAMPLES_MAX as u32).collect::<Vec<_>>());
-        list.add(Sample { series: 1, ns: 7 });
-        let held = lock(&list.list);
-        list.add(Sample { series: 1, ns: 8 });
-        drop(held);
-        taken.clear();
-        assert_eq!(samples.take(&mut spare, |sample| taken.push(sample.ns)), 4);
-        assert_eq!(taken, [7], "a worker does not wait for the list");
-        assert!(Samples::new(0).of(0).is_none());
     }
 }

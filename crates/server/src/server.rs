@@ -13,13 +13,15 @@ use stdx::sync::lock;
 use crate::address;
 use crate::connection::Info;
 use crate::counters::{CounterSets, Sums};
+use crate::insight::Insight;
 use crate::listen::PLAIN_PREFIX;
+use crate::lists::Lists;
 use crate::live::Live;
 use crate::logins::Logins;
 use crate::memory_file::Found;
 use crate::options::Options;
 use crate::output::ParkedLimit;
-use crate::sampling::Samples;
+use crate::sampling::Sample;
 use crate::tls::Tls;
 use crate::users::Users;
 use crate::watch::{EvictionLog, Watchers};
@@ -66,7 +68,9 @@ pub struct Server {
     /// What it is about, for whoever asks whether it is ready.
     pub phase: PhaseCell,
     /// What requests took, by a sample, with `--admin-port`.
-    pub samples: Samples,
+    pub samples: Lists<Sample>,
+    /// What happens to keys, likewise.
+    pub insight: Insight,
     /// When the server started.
     pub started: Stopwatch,
     /// Where it listens, the first of them; for `stats settings`.

@@ -38,7 +38,9 @@ use signal_hook::iterator::Signals;
 use crate::acceptor::{self, Acceptor};
 use crate::admin::{self, AdminThread};
 use crate::counters::{CounterSets, Sums};
+use crate::insight::{Insight, Lens};
 use crate::listen::{self, Door};
+use crate::lists::Lists;
 use crate::live::Live;
 use crate::logins::{self, Logins};
 use crate::memory_file::{Found, MemoryFile};
@@ -46,7 +48,7 @@ use crate::notify::Supervisor;
 use crate::options::{Given, Options, Settings};
 use crate::output::ParkedLimit;
 use crate::reload::reload;
-use crate::sampling::{Sampler, Samples, Unsampled};
+use crate::sampling::{SAMPLES_MAX, Sampler, Unsampled};
 use crate::server::{Connections, Phase, PhaseCell, Server};
 use crate::tls::Tls;
 use crate::users::Users;
@@ -151,8 +153,10 @@ fn run(
 
 /// A worker's life. Where nobody asks for latencies its code has no place to take them.
 fn work(server: &Server, number: usize, poll: Poll) {
-    match server.samples.of(number) {
-        Some(samples) => Worker::new(server, number, poll, Sampler::new(samples, number)).run(),
+    match server.samples.of(number).zip(Lens::new(&server.insight, number)) {
+        Some((samples, lens)) => {
+            Worker::new(server, number, poll, Sampler::new(samples, lens, number)).run();
+        }
         None => Worker::new(server, number, poll, Unsampled).run(),
     }
 }
@@ -328,6 +332,7 @@ fn build(
         .map(|poll| Mailbox::new(poll).map(Arc::new))
         .collect::<Result<Vec<_>, _>>()
         .map_err(failed)?;
+    let sampled = if options.admin_port.is_some() { options.threads } else { 0 };
     let acceptor = Waker::new(accept_poll.registry(), acceptor::WAKE).map_err(failed)?;
     Ok(Server {
         cache,
@@ -347,7 +352,8 @@ fn build(
         logins: Logins::default(),
         found: OnceLock::new(),
         phase: PhaseCell::default(),
-        samples: Samples::new(if options.admin_port.is_some() { options.threads } else { 0 }),
+        samples: Lists::new(sampled, SAMPLES_MAX),
+        insight: Insight::new(sampled, memory_bytes),
         started: Stopwatch::start(),
         listening: doors.iter().map(|door| door.listener.name()).collect(),
         clock: SystemClock::new(),

@@ -5,6 +5,7 @@
 //! `screen`, and how it writes numbers in `format`.
 
 mod format;
+mod insight;
 mod screen;
 mod secure;
 

@@ -29,6 +29,7 @@ use crate::commands::{self, Again, Context, Flow};
 use crate::connection::{Close, Connection, Incoming, State};
 use crate::counters::Counters;
 use crate::dump;
+use crate::insight::Ended;
 use crate::logins::Claim;
 use crate::output::{self, OUTPUT_BYTES_MAX, Output};
 use crate::plan::{Action, BATCH_KEYS_MAX, End, Place, Plan, Step, recycle};
@@ -538,7 +539,9 @@ impl<'c, S: Sampling> Turner<'c, S> {
             let mut out = Output::new(&mut self.replies);
             let behind = &tail[..tail_bytes];
             let stored = commands::complete(&context, &session, &action, draft, behind, &mut out);
-            let Err((back, again)) = stored else { return };
+            let Err((back, again)) = stored else {
+                return self.sampling.complete(&action, &session, &self.server.cache);
+            };
             draft = back;
             drop(out);
             let wanted = session.take_wanted();
@@ -579,6 +582,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
         let mut next = 0;
         let mut tries = 0;
         let mut ahead = Ahead::new(&self.hashes);
+        self.sampling.batch(&self.hashes);
         while next < steps.len() {
             let before = next;
             let session = self.kept.session.take().unwrap_or_else(|| self.server.cache.session());
@@ -591,14 +595,17 @@ impl<'c, S: Sampling> Turner<'c, S> {
             let mut is_over = false;
             while !is_over && next < steps.len() && connection.closing.is_none() {
                 let step = &mut steps[next];
-                let begun = self.sampling.begin(&step.action, &session, self.counters);
+                let begun = self.sampling.begin(step, &session, self.counters);
                 let flow = match &mut client {
                     None => commands::execute(&context, &session, step, &mut ahead, &mut out),
                     Some(client) => {
                         redis::execute(&context, &session, client, step, &mut ahead, &mut out)
                     }
                 };
-                self.sampling.end(begun, &flow, &session, self.counters, connection.serial);
+                let counters = self.counters;
+                let (hashes, session) = (ahead.hashes(), &session);
+                let ended = Ended { step, outcome: &flow, session, counters, hashes };
+                self.sampling.end(begun, &ended, connection.serial);
                 is_over = flow.is_err() || session.is_long();
                 let fetches = matches!(flow, Err(Again::Fetch));
                 let must_flush = is_over || matches!(flow, Ok(Flow::Flush)) || out.is_full();

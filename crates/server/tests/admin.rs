@@ -60,6 +60,7 @@ fn every_page_is_there_and_nothing_from_elsewhere_is_allowed() {
         ("/page.css", "text/css", "prefers-color-scheme"),
         ("/page.js", "text/javascript", "/api/stats"),
         ("/charts.js", "text/javascript", "class Chart"),
+        ("/insight.js", "text/javascript", "showInsight"),
         ("/icon.svg", "image/svg+xml", "<svg"),
         ("/metrics", "text/plain; version=0.0.4", "memcached_up 1\n"),
         ("/healthz", "text/plain", "ok\n"),

@@ -10,6 +10,7 @@
 //! and its next use; each running simulation adds less than 100 bytes for each object.
 
 mod document;
+pub mod live;
 mod shards;
 pub mod sweep;
 

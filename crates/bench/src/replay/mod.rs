@@ -30,6 +30,7 @@ use crate::machine::{self, Machine};
 use crate::mrc::sweep::{self, Measure};
 use crate::policies::belady::next_uses;
 use crate::policies::kind::Kind;
+use crate::policies::simulate::Tally;
 use crate::policies::weight::Scale;
 use crate::report;
 use crate::report::ReportOptions;
@@ -116,6 +117,16 @@ fn contenders(options: &ReplayOptions) -> Vec<(EnginePolicy, Option<Compressed>)
     };
     let policies = options.engine_policies.iter();
     policies.flat_map(|policy| wishes.iter().map(|wish| (*policy, *wish))).collect()
+}
+
+/// What the engine as it is by default counts over a trace in so much memory.
+pub fn engine_tally(trace: &Copies, values: &Values, limit: u64) -> Outcome<Tally> {
+    let engine = Engine::new(limit, larder::Policy::Clock)?;
+    let replay = Replay { trace, values, threads: 1 };
+    let progress = report::progress(trace.len() as u64);
+    let done = engine.maintained(|| replay.run(&engine, &|requests| progress.inc(requests)));
+    progress.finish_and_clear();
+    Ok(done.tally)
 }
 
 /// A trace with everything that replaying it needs.

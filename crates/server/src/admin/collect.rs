@@ -10,6 +10,7 @@ use ::io::moment::unix_time;
 use larder::{ClassStats, Stats};
 
 use super::history::{History, POINT_NAMES, Point};
+use super::keys::Keys;
 use super::latency::Latencies;
 use crate::counters::Sums;
 use crate::memory_file::Found;
@@ -220,6 +221,8 @@ pub struct Collector {
     pub latencies: Latencies,
     /// The last day.
     pub history: History,
+    /// What is known of keys.
+    pub keys: Keys,
     hot_hits: u64,
     before: Option<Snapshot>,
     /// Empty, for the lists of samples to change places with.
@@ -233,6 +236,7 @@ impl Collector {
         let mut collector = Self {
             latencies,
             history: History::default(),
+            keys: Keys::new(server),
             hot_hits: 0,
             before: None,
             spare: Vec::new(),
@@ -245,6 +249,7 @@ impl Collector {
     pub fn collect(&mut self, server: &Server) -> Snapshot {
         let samples_lost =
             server.samples.take(&mut self.spare, |sample| self.latencies.add(sample));
+        self.keys.take(server);
         let cache = server.cache.stats();
         // Behind the tiers' numbers, so that what they count is counted here as well.
         let sums = server.counters.sum();
@@ -287,6 +292,8 @@ impl Collector {
         let quantiles = self.latencies.tick();
         if let Some(before) = self.before.replace(now) {
             let now = self.before.as_ref().expect("it was put there just now");
+            let seconds = now.uptime.saturating_sub(before.uptime).as_secs_f64();
+            self.keys.tick(server, now, seconds);
             self.history.add(now.point(&before, quantiles));
         }
     }

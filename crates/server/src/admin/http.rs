@@ -38,11 +38,12 @@ const JSON: &str = "application/json";
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The page: path, kind and content.
-const ASSETS: [(&str, &str, &str); 5] = [
+const ASSETS: [(&str, &str, &str); 6] = [
     ("/", "text/html; charset=utf-8", include_str!("page.html")),
     ("/page.css", "text/css; charset=utf-8", include_str!("page.css")),
     ("/page.js", "text/javascript; charset=utf-8", include_str!("page.js")),
     ("/charts.js", "text/javascript; charset=utf-8", include_str!("charts.js")),
+    ("/insight.js", "text/javascript; charset=utf-8", include_str!("insight.js")),
     ("/icon.svg", "image/svg+xml", include_str!("icon.svg")),
 ];
 

@@ -5,14 +5,21 @@
 
 use serde_json::{Map, Number, Value as Json, json};
 
+use ::insight::{AGE_BOUNDS_S, Reason, Top};
+
 use super::collect::{Collector, Snapshot};
 use super::history::{POINT_NAMES, Point, SECONDS_PER_MINUTE};
+use super::keys::{Keys, TIERS, TOP_HALF_LIFE_S};
 use super::metrics::{self, Now, Value};
 use crate::options::policy_name;
 use crate::server::Server;
+use crate::watch;
 
 /// Prefixes beyond the dearest are left out.
 const PREFIXES_SHOWN: usize = 12;
+
+/// Keys asked for less are left out.
+const KEYS_SHOWN: usize = 20;
 
 /// `/api/stats`: everything but the past.
 pub fn stats(server: &Server, snapshot: &Snapshot, collector: &Collector) -> Json {
@@ -29,6 +36,7 @@ pub fn stats(server: &Server, snapshot: &Snapshot, collector: &Collector) -> Jso
         "point": collector.history.seconds.back().map(of_point),
         "latency": latency(collector),
         "prefixes": prefixes(server),
+        "insight": insight(&collector.keys, snapshot),
         "metrics": metrics,
     })
 }
@@ -106,4 +114,64 @@ fn prefixes(server: &Server) -> Json {
         })
     });
     shown.collect()
+}
+
+/// What a sample of the keys tells. Ratios have six digits behind the dot.
+fn insight(keys: &Keys, snapshot: &Snapshot) -> Json {
+    let fine =
+        |value: f64| Number::from_f64((value * 1e6).round() / 1e6).map_or(0.into(), Json::from);
+    let watcher = &keys.watcher;
+    let curve = keys.outlook(snapshot).map(|outlook| {
+        let points = keys.points(&outlook).into_iter().map(|(size, point)| {
+            json!([fine(size), fine(point.miss_ratio), fine(point.error), fine(point.missed_s)])
+        });
+        let more = TIERS.into_iter().zip(keys.more(&outlook)).filter_map(|(tier, more)| {
+            let more = more?;
+            Some(json!({ "tier": tier, "hits": real(more.hits), "saved_s": fine(more.saved_s) }))
+        });
+        json!({
+            "points": points.collect::<Vec<_>>(),
+            "more": more.collect::<Vec<_>>(),
+            "predicted": fine(outlook.present.miss_ratio),
+            "error": fine(outlook.present.error),
+            "measured": fine(outlook.measured),
+            "reads_per_second": real(outlook.reads_per_second),
+        })
+    });
+    let reasons = watcher.reasons();
+    let named = Reason::NAMES.into_iter().zip(reasons.recent());
+    json!({
+        "curve": curve,
+        "half_life_s": Keys::half_life_s(),
+        "sampled": watcher.rate(),
+        "keys": watcher.keys(),
+        "events": real(watcher.curve().events()),
+        "forgotten": real(watcher.forgotten()),
+        "reasons": named.map(|(name, misses)| json!([name, real(misses)])).collect::<Vec<_>>(),
+        "age_bounds_s": AGE_BOUNDS_S,
+        "ages": reasons.ages().map(real),
+        "top_half_life_s": TOP_HALF_LIFE_S,
+        "by_requests": top(&keys.by_requests),
+        "by_bytes": top(&keys.by_bytes),
+    })
+}
+
+/// The first keys: what they have in a second, at most and at least, and of all at most.
+fn top(top: &Top) -> Json {
+    let shown = top.first(KEYS_SHOWN).into_iter().map(|entry| {
+        json!({
+            "key": shown_key(&entry.key),
+            "most": real(Keys::per_second(entry.weight)),
+            "least": real(Keys::per_second(entry.weight - entry.error)),
+            "share": real(entry.weight / top.total().max(1e-9)),
+        })
+    });
+    shown.collect()
+}
+
+/// A key as text. One that is none, as the lines of `watch` show it: percent and two digits for
+/// each byte that is not plain.
+fn shown_key(key: &[u8]) -> String {
+    let text = str::from_utf8(key).ok().filter(|text| !text.contains(char::is_control));
+    text.map_or_else(|| watch::key_text(key), str::to_owned)
 }

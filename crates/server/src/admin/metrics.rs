@@ -7,6 +7,7 @@
 
 mod compressed;
 mod flash;
+mod insight;
 mod memcached;
 mod own;
 
@@ -133,7 +134,7 @@ const fn gauge(
 /// All metrics, in the order in which they are told.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
     let tables = [memcached::METRICS, memcached::SLAB_METRICS, memcached::EXTSTORE_METRICS];
-    let own = [own::METRICS, compressed::METRICS, flash::METRICS];
+    let own = [own::METRICS, insight::METRICS, compressed::METRICS, flash::METRICS];
     tables.into_iter().chain(own).flatten()
 }
 

@@ -2,6 +2,7 @@
 
 import { Chart, block, bytes, clock, count, digits, draw, make, micros, percent, textures }
   from "./charts.js";
+import { showInsight } from "./insight.js";
 
 const POLL_MS = 1000;
 const PATIENCE_MS = 5000;
@@ -237,6 +238,7 @@ function show(stats) {
   if (point) showTiles(stats, point);
   showMemory(stats.metrics);
   showTables(stats);
+  showInsight(stats.insight, stats.metrics.memcached_limit_bytes, fill);
 }
 
 async function poll() {

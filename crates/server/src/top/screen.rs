@@ -6,6 +6,7 @@
 //! memory by owner as one bar, with its legend
 //! curves: requests, hit ratio, 99 % of gets
 //! latencies by command           flows: network, items that leave, costs, flash
+//! keys asked for most            misses in other memory, and why they are: on tall terminals
 //! ```
 //!
 //! Everything is told by words, shapes and numbers, and colors only repeat it. ratatui lets no
@@ -21,9 +22,13 @@ use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table, Wrap};
 use serde_json::Value;
 
 use super::format::{bytes, count, duration, micros, percent};
+use super::insight;
 
 /// Points that the curves may show: more than any terminal has columns.
 const POINTS_MAX: usize = 600;
+
+/// From so many lines on there is room for what keys tell.
+const TALL_LINES: u16 = 36;
 
 /// Who has memory, what they are called here, and how they are drawn.
 const OWNERS: [(&str, &str, &str, Color); 6] = [
@@ -110,12 +115,14 @@ impl View {
 
     /// Draws all of it.
     pub fn draw(&self, frame: &mut Frame<'_>) {
-        let [head, tiles, memory, curves, below, foot] = Layout::vertical([
+        let lines = if frame.area().height < TALL_LINES { 0 } else { insight::LINES };
+        let [head, tiles, memory, curves, below, keys, foot] = Layout::vertical([
             Constraint::Length(1),
             Constraint::Length(5),
             Constraint::Length(5),
             Constraint::Min(4),
             Constraint::Max(12),
+            Constraint::Length(lines),
             Constraint::Length(1),
         ])
         .areas(frame.area());
@@ -127,6 +134,9 @@ impl View {
         let [left, right] = Layout::horizontal(halves).areas(below);
         self.latency(frame, left);
         self.flows(frame, right);
+        if lines > 0 {
+            insight::draw(&self.stats["insight"], frame, keys);
+        }
         frame.render_widget(Line::from("q ends this; it changes nothing").dark_gray(), foot);
     }
 
@@ -295,6 +305,14 @@ mod tests {
                 "command": "get", "tier": "hot", "p50_us": 0.5, "p99_us": 2.25, "p999_us": 1500.0,
                 "max_us": 2e6,
             }],
+            "insight": {
+                "by_requests": [{ "key": "<b>\u{1b}[2Jhot", "most": 1500.0, "share": 0.25 }],
+                "curve": {
+                    "points": [[0.5, 0.4, 0.0, 0.0], [1.0, 0.3, 0.0, 0.0]],
+                    "more": [{ "tier": "hot", "hits": 12.5, "saved_s": 0.1 }],
+                },
+                "reasons": [["never", 1.0], ["evicted", 3.0]],
+            },
             "metrics": {
                 "memcached_limit_bytes": 64 << 20,
                 "memcached_current_items": 12345,
@@ -321,6 +339,13 @@ mod tests {
             "get hot",
             "2.25 µs",
             "1.50 ms",
+            "<b>[2Jhot",
+            "1.50 k/s",
+            "misses, now",
+            "30.0 %",
+            "+12.5/s",
+            "evicted",
+            "75.0 %",
         ] {
             assert!(text.contains(part), "no {part} in\n{text}");
         }

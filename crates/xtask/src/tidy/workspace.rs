@@ -13,6 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("io", &["stdx"]),
     ("codec", &["policy", "stdx"]),
     ("policy", &["stdx"]),
+    ("insight", &["stdx"]),
     ("protocol", &["stdx"]),
     ("memory", &["io", "stdx"]),
     ("index", &["memory", "stdx"]),
@@ -20,7 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("compressed", &["policy", "codec", "memory", "io", "stdx"]),
     ("flash", &["policy", "codec", "memory", "io", "stdx"]),
     ("cache", &["hot", "compressed", "flash", "index", "memory", "policy", "codec", "io", "stdx"]),
-    ("server", &["protocol", "cache", "io", "stdx"]),
+    ("server", &["protocol", "cache", "insight", "io", "stdx"]),
     (
         "bench",
         &[
@@ -29,6 +30,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "flash",
             "hot",
             "index",
+            "insight",
             "memory",
             "policy",
             "codec",

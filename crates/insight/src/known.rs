@@ -1,0 +1,266 @@
+//! The sampled keys, in the order of their last use, and what happened to each last.
+//!
+//! ```text
+//! places   hash table of numbers into keys, half full at most
+//! keys     one after the other as they came; each says in which time slot it was used last
+//! order    what the keys weigh by slot; those that are gone weigh nothing, but keep their slot
+//! ```
+//!
+//! Nothing is removed one by one. When the slots or the room for keys are used up, all is put in
+//! order at once: keys are sorted by their slots, which are numbered anew; what nobody has used for
+//! so long that no cache of interest would still have it is forgotten; and if that is not enough,
+//! the threshold of positions falls until an eighth of the room is free. That is linear but for the
+//! sorting, and comes once for as many events as an eighth of the room has keys.
+
+use crate::order::Order;
+
+/// Time slots for each key that there is room for, in halves: with as many again as keys it takes
+/// half the room's events to use them up.
+const SLOTS_PER_TWO_KEYS: usize = 3;
+
+/// Places of the hash table for each key.
+const PLACES_PER_KEY: usize = 2;
+
+/// What each key that there is room for takes of memory.
+pub const KEY_BYTES: usize = size_of::<Key>()
+    + PLACES_PER_KEY * size_of::<u32>()
+    + SLOTS_PER_TWO_KEYS * size_of::<u64>() / 2;
+
+/// There is room for so many keys at least, so that an eighth of it is one.
+const KEYS_MIN: usize = 8;
+
+/// Not a number of a key.
+const NOBODY: u32 = u32::MAX;
+
+/// A key of which everything is known that was asked since it was stored.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Key {
+    /// Where its hash lies; no other key has the same.
+    pub(crate) position: u64,
+    slot: u32,
+    /// What the item takes of memory.
+    pub(crate) bytes: u32,
+    /// What it takes to make again, in microseconds; 0 if nobody knows.
+    pub(crate) cost_us: u32,
+    /// When its time is over, in seconds; 0 is never.
+    pub(crate) expiry_s: u32,
+    /// When it was last asked for.
+    pub(crate) seen_s: u32,
+    /// How many flushes there had been when it was stored, in 31 bits; the last says that it was
+    /// deleted since.
+    state: u32,
+}
+
+impl Key {
+    const FLUSHES: u32 = u32::MAX >> 1;
+
+    /// A key that was stored after so many flushes.
+    pub(crate) fn stored(
+        position: u64,
+        [bytes, cost_us, expiry_s]: [u32; 3],
+        flushes: u32,
+    ) -> Self {
+        let state = flushes & Self::FLUSHES;
+        Self { position, slot: 0, bytes, cost_us, expiry_s, seen_s: 0, state }
+    }
+
+    /// The same key, asked for now.
+    pub(crate) fn seen(self, now_s: u32) -> Self {
+        Self { seen_s: now_s, ..self }
+    }
+
+    /// The same key with an item whose time is over.
+    pub(crate) fn over(self, now_s: u32) -> Self {
+        Self { expiry_s: now_s.max(1), ..self }
+    }
+
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.state > Self::FLUSHES
+    }
+
+    pub(crate) fn is_expired(&self, now_s: u32) -> bool {
+        self.expiry_s != 0 && self.expiry_s <= now_s
+    }
+
+    pub(crate) fn is_flushed(&self, flushes: u32) -> bool {
+        (self.state ^ flushes) & Self::FLUSHES != 0
+    }
+
+    pub(crate) fn is_gone(&self, now_s: u32, flushes: u32) -> bool {
+        self.is_deleted() || self.is_expired(now_s) || self.is_flushed(flushes)
+    }
+
+    pub(crate) fn delete(&mut self) {
+        self.state |= !Self::FLUSHES;
+    }
+}
+
+/// What happens to keys beside their use.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment {
+    /// Seconds.
+    pub(crate) now_s: u32,
+    /// How many flushes there were.
+    pub(crate) flushes: u32,
+    /// A key behind which so many bytes were used is forgotten.
+    pub(crate) depth_bytes: u64,
+}
+
+/// The sampled keys.
+#[derive(Debug)]
+pub(crate) struct Known {
+    keys: Vec<Key>,
+    keys_max: usize,
+    /// Numbers into `keys`, by the low halves of their positions.
+    places: Box<[u32]>,
+    order: Order,
+    /// The slot that was given last.
+    slot: u32,
+    /// Positions below are sampled.
+    threshold: u64,
+    forgotten: f64,
+}
+
+impl Known {
+    pub(crate) fn new(keys_max: usize, threshold: u64) -> Self {
+        let keys_max = keys_max.max(KEYS_MIN);
+        Self {
+            keys: Vec::with_capacity(keys_max),
+            keys_max,
+            places: vec![NOBODY; keys_max * PLACES_PER_KEY].into(),
+            order: Order::new(keys_max * SLOTS_PER_TWO_KEYS / 2),
+            slot: 0,
+            threshold,
+            forgotten: 0.0,
+        }
+    }
+
+    pub(crate) fn threshold(&self) -> u64 {
+        self.threshold
+    }
+
+    /// The share of all positions that is sampled.
+    pub(crate) fn rate(&self) -> f64 {
+        self.threshold as f64 * (-64_f64).exp2()
+    }
+
+    /// How many keys there is room for.
+    pub(crate) fn capacity(&self) -> usize {
+        self.keys_max
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Keys that were forgotten for their age, scaled up.
+    pub(crate) fn forgotten(&self) -> f64 {
+        self.forgotten
+    }
+
+    /// What all keys that are there weigh, scaled up.
+    pub(crate) fn total_bytes(&self) -> f64 {
+        self.order.total() as f64 / self.rate()
+    }
+
+    pub(crate) fn find(&self, position: u64) -> Option<usize> {
+        let place = self.place(position);
+        let number = self.places[place];
+        (number != NOBODY).then_some(number as usize)
+    }
+
+    /// The place of the key, or the free one that it would take.
+    fn place(&self, position: u64) -> usize {
+        let places = self.places.len();
+        let mut place = ((u64::from(position as u32) * places as u64) >> 32) as usize;
+        loop {
+            let number = self.places[place];
+            if number == NOBODY || self.keys[number as usize].position == position {
+                return place;
+            }
+            place = if place + 1 == places { 0 } else { place + 1 };
+        }
+    }
+
+    pub(crate) fn key(&self, number: usize) -> &Key {
+        &self.keys[number]
+    }
+
+    /// What was used since the key was, and the key, in bytes; scaled up.
+    pub(crate) fn distance(&self, number: usize) -> f64 {
+        let key = &self.keys[number];
+        self.order.behind(key.slot) as f64 / self.rate() + f64::from(key.bytes)
+    }
+
+    /// Uses a key: it is the last in order from now on, and weighs nothing if it is gone. A new one
+    /// must be below the threshold, and still be after room was made for it.
+    pub(crate) fn put(&mut self, key: Key, moment: Moment) {
+        let is_full = self.keys.len() == self.keys_max && self.find(key.position).is_none();
+        if self.slot as usize == self.order.slots() || is_full {
+            self.tidy(moment);
+            if key.position >= self.threshold {
+                return;
+            }
+        }
+        let weight = if key.is_gone(moment.now_s, moment.flushes) { 0 } else { key.bytes };
+        self.slot += 1;
+        let key = Key { slot: self.slot, ..key };
+        let place = self.place(key.position);
+        if self.places[place] == NOBODY {
+            self.places[place] = self.keys.len() as u32;
+            self.keys.push(key);
+        } else {
+            let number = self.places[place] as usize;
+            self.unweigh(number);
+            self.keys[number] = key;
+        }
+        self.order.add(self.slot, u64::from(weight));
+    }
+
+    /// Takes a key's weight out of the order.
+    fn unweigh(&mut self, number: usize) {
+        let slot = self.keys[number].slot;
+        let weight = self.order.behind(slot - 1) - self.order.behind(slot);
+        self.order.take(slot, weight);
+    }
+
+    /// Samples only this share of the positions that are sampled now.
+    pub(crate) fn narrow(&mut self, share: f64, moment: Moment) {
+        self.threshold = ((self.threshold as f64 * share) as u64).max(1);
+        self.tidy(moment);
+    }
+
+    /// Puts all in order: see above.
+    fn tidy(&mut self, moment: Moment) {
+        let was_full = self.keys.len() == self.keys_max;
+        self.keys.sort_unstable_by_key(|key| key.slot);
+        let depth_bytes = (moment.depth_bytes as f64 * self.rate()) as u64;
+        let mut behind = 0_u64;
+        let mut is_deep = |key: &Key| {
+            behind += u64::from(key.bytes);
+            behind > depth_bytes
+        };
+        let kept = self.keys.iter().rev().take_while(|key| !is_deep(key)).count();
+        let forgotten = self.keys.len() - kept;
+        self.forgotten += forgotten as f64 / self.rate();
+        self.keys.drain(..forgotten);
+        let room = self.keys_max - self.keys_max / 8;
+        self.keys.retain(|key| key.position < self.threshold);
+        while was_full && self.keys.len() > room {
+            self.threshold -= (self.threshold / 8).max(1);
+            self.keys.retain(|key| key.position < self.threshold);
+        }
+        self.places.fill(NOBODY);
+        for number in 0..self.keys.len() {
+            self.keys[number].slot = number as u32 + 1;
+            let place = self.place(self.keys[number].position);
+            self.places[place] = number as u32;
+        }
+        let weight = |key: &Key| {
+            let is_gone = key.is_gone(moment.now_s, moment.flushes);
+            if is_gone { 0 } else { u64::from(key.bytes) }
+        };
+        self.order.fill(self.keys.iter().map(weight));
+        self.slot = self.keys.len() as u32;
+    }
+}

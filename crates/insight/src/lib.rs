@@ -1,0 +1,38 @@
+//! What a sample of the keys tells of a cache: how many requests would miss at any other size
+//! ([`Watcher::curve`]), why those that miss do ([`Watcher::reasons`]), and which keys are asked
+//! for most ([`Top`]). Nothing here knows clocks, threads or the cache: what happened and when
+//! comes as an argument.
+//!
+//! ```text
+//! event of a sampled key --> known: the keys, in the order of their last use
+//!                              |-- how much was used since: curve
+//!                              `-- what happened to the key last: reasons
+//! ```
+//!
+//! Keys are sampled by their hash (SHARDS: Waldspurger, Park, Garthwaite and Ahmad, FAST 2015): a
+//! key whose [`position`] lies below a threshold is, with all that is asked of it. So what is
+//! known of these keys is whole, and what they tell is scaled up by the share of the positions
+//! below the threshold. How many keys are known is bounded: when there is no room for another, the
+//! threshold falls.
+
+#![forbid(unsafe_code)]
+
+mod curve;
+mod known;
+mod order;
+mod reasons;
+mod top;
+mod watcher;
+
+pub use curve::{Curve, Point};
+pub use known::KEY_BYTES;
+pub use reasons::{AGE_BOUNDS_S, Reason, Reasons};
+pub use top::{Entry, Top};
+pub use watcher::{After, DEPTH, Event, HALF_LIFE_S, KEYS_MAX, MEMORY_SHARE, RATE_MAX, Watcher};
+
+/// Where a key with this hash lies among all positions, which are spread evenly. Not the hash
+/// itself: tiers of a cache go by its ends, and neighbours there share what happens to them.
+#[inline]
+pub fn position(hash: u64) -> u64 {
+    hash.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}

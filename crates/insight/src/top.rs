@@ -1,0 +1,149 @@
+//! The keys that weigh most in a stream, with bounded memory: Space-Saving (Metwally, Agrawal and
+//! El Abbadi, ICDT 2005). A key that is not among those counted takes the place of the one with the
+//! least, and its count as well: that much it may be overestimated, and no more than what all
+//! counted together weigh, divided by the places. Nobody who weighs more than that is missing.
+//!
+//! Counts fade, as if all had been smaller: what is said of them stays true. Places are looked
+//! through one by one: there are few, and who counts has a sample of the requests only.
+
+/// A key and what is known of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// The key.
+    pub key: Vec<u8>,
+    /// What it weighs at most.
+    pub weight: f64,
+    /// What it weighs less at most.
+    pub error: f64,
+    hash: u64,
+}
+
+/// Those with the most weight.
+#[derive(Debug)]
+pub struct Top {
+    entries: Vec<Entry>,
+    entries_max: usize,
+    total: f64,
+}
+
+impl Top {
+    /// So many keys are counted.
+    pub fn new(entries_max: usize) -> Self {
+        assert!(entries_max > 0, "a key has a place");
+        Self { entries: Vec::with_capacity(entries_max), entries_max, total: 0.0 }
+    }
+
+    /// A key, its hash, and what it weighs more.
+    pub fn add(&mut self, key: &[u8], hash: u64, weight: f64) {
+        self.total += weight;
+        let mut least = 0;
+        for number in 0..self.entries.len() {
+            let entry = &self.entries[number];
+            if entry.hash == hash && entry.key == key {
+                self.entries[number].weight += weight;
+                return;
+            }
+            if entry.weight < self.entries[least].weight {
+                least = number;
+            }
+        }
+        if self.entries.len() < self.entries_max {
+            self.entries.push(Entry { key: key.to_vec(), weight, error: 0.0, hash });
+            return;
+        }
+        let entry = &mut self.entries[least];
+        entry.key.clear();
+        entry.key.extend_from_slice(key);
+        entry.hash = hash;
+        entry.error = entry.weight;
+        entry.weight += weight;
+    }
+
+    /// What was counted so far weighs less.
+    pub fn fade(&mut self, factor: f64) {
+        self.total *= factor;
+        for entry in &mut self.entries {
+            entry.weight *= factor;
+            entry.error *= factor;
+        }
+    }
+
+    /// What all keys weigh together, counted or not.
+    pub fn total(&self) -> f64 {
+        self.total
+    }
+
+    /// The first of them, the heaviest first.
+    pub fn first(&self, count: usize) -> Vec<&Entry> {
+        let mut entries: Vec<&Entry> = self.entries.iter().collect();
+        entries.sort_by(|one, other| other.weight.total_cmp(&one.weight));
+        entries.truncate(count);
+        entries
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use stdx::random::Xorshift;
+
+    use super::Top;
+
+    const PLACES: usize = 32;
+
+    /// Feeds keys, and compares with a map of all of them.
+    fn check(keys: impl Iterator<Item = (u64, f64)>) {
+        let mut top = Top::new(PLACES);
+        let mut exact: HashMap<u64, f64> = HashMap::new();
+        let mut total = 0.0;
+        for (number, (key, weight)) in keys.enumerate() {
+            top.add(&key.to_le_bytes(), key % 7, weight);
+            *exact.entry(key).or_default() += weight;
+            total += weight;
+            if number % 5000 == 4999 {
+                top.fade(0.5);
+                total *= 0.5;
+                exact.values_mut().for_each(|weight| *weight *= 0.5);
+            }
+        }
+        let near = total * 1e-9;
+        let bound = total / PLACES as f64 + near;
+        assert!((top.total() - total).abs() <= near);
+        let listed = top.first(usize::MAX);
+        assert!(listed.len() <= PLACES && listed.is_sorted_by(|a, b| a.weight >= b.weight));
+        for entry in &listed {
+            let key = u64::from_le_bytes(entry.key[..].try_into().expect("eight bytes"));
+            let right = exact[&key];
+            assert!(entry.weight >= right - near && entry.weight - entry.error <= right + near);
+            assert!(entry.error <= bound, "{} of {total}", entry.error);
+        }
+        for (key, _) in exact.iter().filter(|(_, weight)| **weight > bound) {
+            assert!(listed.iter().any(|entry| entry.key == key.to_le_bytes()), "{key}");
+        }
+    }
+
+    #[test]
+    fn bounds_hold_for_streams_that_are_made_to_break_them() {
+        let mut random = Xorshift::seeded(1);
+        let mut skewed = || (random.draw() as f64 / u64::MAX as f64).powi(6) * 1000.0;
+        check((0..60_000).map(|_| (skewed() as u64, 1.0)).collect::<Vec<_>>().into_iter());
+        // Every key but once: each takes the place of another.
+        check((0..20_000).map(|key| (key, 1.0)));
+        // One more key than there are places, in turn: the worst there is for the least.
+        check((0..33_000).map(|turn| (turn % (PLACES as u64 + 1), 1.0)));
+        // Heavy ones first, and then light ones that shall push them out.
+        check((0..40_000).map(|turn| if turn < 64 { (turn, 1e4) } else { (turn, 1.0) }));
+        // Light ones of which one turns heavy.
+        check((0..40_000).map(|turn| if turn % 9 == 0 { (7, 50.0) } else { (turn, turn as f64) }));
+    }
+
+    #[test]
+    fn keys_of_one_hash_are_told_apart() {
+        let mut top = Top::new(2);
+        top.add(b"a", 1, 1.0);
+        top.add(b"b", 1, 2.0);
+        let keys: Vec<_> = top.first(9).iter().map(|entry| entry.key.clone()).collect();
+        assert_eq!(keys, [b"b", b"a"]);
+    }
+}

@@ -1,0 +1,101 @@
+//! What a sample of the keys tells: the miss-ratio curve, what more memory would bring, and why
+//! reads miss.
+
+use ::insight::Reason;
+
+use super::{Metric, Now, Value, Values, counter, gauge};
+use crate::admin::keys::{More, Outlook, SIZES, TIERS};
+
+/// The sample.
+pub const METRICS: &[Metric] = &[
+    gauge(
+        "larder_predicted_miss_ratio",
+        &["size"],
+        "Of all reads, those that would miss with so many times the memory, by a sample; absent \
+         while hardly anything was read.",
+        |now, out| {
+            let Some(outlook) = outlook(now) else { return };
+            for (name, size) in SIZES {
+                let point = now.collector.keys.at(&outlook, size);
+                out.any(&[name], Value::Real(point.miss_ratio));
+            }
+        },
+    ),
+    gauge(
+        "larder_predicted_miss_ratio_error",
+        &["of"],
+        "How far the prediction at the present size is off what really missed meanwhile \
+         (`policy`), and its standard error by the choice of the sample (`sample`).",
+        |now, out| {
+            let Some(outlook) = outlook(now) else { return };
+            let Outlook { present, measured, .. } = outlook;
+            out.any(&["policy"], Value::Real(present.miss_ratio - measured));
+            out.any(&["sample"], Value::Real(present.error));
+        },
+    ),
+    gauge(
+        "larder_more_memory_hits_per_second",
+        &["tier"],
+        "Hits that one GiB more of a tier would bring in a second, by the predicted miss ratio.",
+        |now, out| more(now, out, |more| more.hits),
+    ),
+    gauge(
+        "larder_more_memory_saved_seconds_per_second",
+        &["tier"],
+        "Seconds that one GiB more of a tier would spare the backend in a second, as far as costs \
+         are known.",
+        |now, out| more(now, out, |more| more.saved_s),
+    ),
+    counter(
+        "larder_misses_by_reason_total",
+        &["reason"],
+        "Keys not found, by what happened to them last; scaled up from a sample. `never`: no store \
+         is known, because there was none or it was forgotten.",
+        |now, out| {
+            let whole = now.collector.keys.watcher.reasons().whole();
+            for (name, misses) in Reason::NAMES.into_iter().zip(whole) {
+                out.any(&[name], Value::Real(misses.round()));
+            }
+        },
+    ),
+    gauge("larder_insight_keys", &[], "Keys of which all is known.", |now, out| {
+        out.one(now.collector.keys.watcher.keys() as u64);
+    }),
+    gauge("larder_insight_sampled_ratio", &[], "The share of all keys they are.", |now, out| {
+        out.real(now.collector.keys.watcher.rate());
+    }),
+    gauge("larder_insight_memory_bytes", &[], "Memory beside -m that they take.", |now, out| {
+        out.one(now.collector.keys.watcher.memory_bytes() as u64);
+    }),
+    counter(
+        "larder_insight_forgotten_keys_total",
+        &[],
+        "Keys that were forgotten because nobody had asked for them for longer than a cache 16 \
+         times the size would keep them; scaled up.",
+        |now, out| out.real(now.collector.keys.watcher.forgotten().round()),
+    ),
+    counter(
+        "larder_insight_lost_total",
+        &["what"],
+        "What happened to sampled keys (`events`), and keys of requests (`requests`), that nobody \
+         had room for.",
+        |now, out| {
+            let [events, requests] = now.collector.keys.lost;
+            out.put(&["events"], events);
+            out.put(&["requests"], requests);
+        },
+    ),
+];
+
+fn outlook(now: &Now<'_>) -> Option<Outlook> {
+    now.collector.keys.outlook(now.snapshot)
+}
+
+fn more(now: &Now<'_>, out: &mut Values, value: fn(More) -> f64) {
+    let Some(outlook) = outlook(now) else { return };
+    for (tier, more) in TIERS.into_iter().zip(now.collector.keys.more(&outlook)) {
+        if let Some(more) = more {
+            out.any(&[tier], Value::Real(value(more)));
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! What workers tell of the keys that clients ask for, where `--admin-port` asks for it: all that
+//! happens to a few keys, for the miss-ratio curve and the reasons of misses, and the keys of a few
+//! requests, for those asked for most. The crate `insight` makes sense of it on the admin thread.
+//!
+//! ```text
+//! worker   batch: which hashes are sampled -> request -> what is there now -> lists
+//! admin    once a second, and when somebody asks: takes the lists; says which hashes are sampled
+//! ```
+//!
+//! What happened follows from what was counted meanwhile, and from what is there behind it, looked
+//! at without a trace: so all protocols are told alike, and no command knows of this. Of several
+//! keys of a request that was found is what is there then.
+//!
+//! Keys of one of Redis' commands beyond the first 128 are not looked at, and neither is a line in
+//! its protocol with quotes. A value that arrives in pieces is looked at when it is stored, but is
+//! not among the requests by which keys are counted.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ::insight::{After, Event, Watcher, position};
+use larder::{Cache, Hash, Lookup, Session};
+use protocol::Request;
+use protocol::request::{Key, KeyRoom};
+
+use crate::commands::redis::Call;
+use crate::commands::{Flow, Outcome};
+use crate::counters::Counters;
+use crate::lists::{List, Lists};
+use crate::plan::{Action, Step, key_of};
+
+/// Events that a worker keeps until they are taken, which is once a second: what they cost it is
+/// less than a hundredth of a core.
+const EVENTS_MAX: usize = 8 << 10;
+
+/// And at least so many, however little memory there is.
+const EVENTS_MIN: usize = 64;
+
+/// Keys of requests that a worker keeps until they are taken: for half a million requests a second.
+const PICKED_MAX: usize = 2 << 10;
+
+/// No hash of a batch.
+const NONE: usize = usize::MAX;
+
+/// A key of a request that was picked by chance.
+#[derive(Debug)]
+pub struct Picked {
+    /// The key: 250 bytes at most.
+    pub key: Box<[u8]>,
+    /// Its hash.
+    pub hash: u64,
+    /// Bytes of the item that it was answered with; 0 if it was not.
+    pub sent_bytes: usize,
+}
+
+/// What the workers and the admin thread share.
+#[derive(Debug)]
+pub struct Insight {
+    /// Keys are sampled whose position is below.
+    threshold: AtomicU64,
+    /// What happened to them.
+    pub events: Lists<Event>,
+    /// Keys of requests.
+    pub picked: Lists<Picked>,
+}
+
+impl Insight {
+    /// For so many workers, none if nobody asks, and a cache with so much memory.
+    pub fn new(workers: usize, memory_bytes: usize) -> Self {
+        let bytes = Watcher::lists_bytes(memory_bytes) / workers.max(1);
+        let events_max = (bytes / size_of::<Event>()).clamp(EVENTS_MIN, EVENTS_MAX);
+        Self {
+            threshold: AtomicU64::new(0),
+            events: Lists::new(workers, events_max),
+            picked: Lists::new(workers, PICKED_MAX),
+        }
+    }
+
+    /// Samples the keys below this position from now on.
+    pub fn sample_below(&self, threshold: u64) {
+        self.threshold.store(threshold, Ordering::Relaxed);
+    }
+}
+
+/// A worker's eye on keys.
+#[derive(Debug)]
+pub struct Lens<'c> {
+    insight: &'c Insight,
+    events: &'c List<Event>,
+    picked: &'c List<Picked>,
+    threshold: u64,
+    /// The next sampled key of the batch.
+    next: usize,
+}
+
+/// A request before it is executed.
+#[derive(Debug)]
+pub struct Before<'b> {
+    keys: &'b [u8],
+    hash_at: usize,
+    counts: Counts,
+}
+
+/// What had been counted.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    reads: u64,
+    hits: u64,
+    deletes: u64,
+    /// Without those that found no room.
+    stores: u64,
+}
+
+impl Counts {
+    fn of(counters: &Counters) -> Self {
+        Self {
+            reads: counters.cmd_get.get() + counters.cmd_touch.get(),
+            hits: counters.get_hits.get() + counters.touch_hits.get(),
+            deletes: counters.delete_hits.get() + counters.delete_misses.get(),
+            stores: counters
+                .cmd_set
+                .get()
+                .wrapping_sub(counters.store_no_memory.get() + counters.store_too_large.get()),
+        }
+    }
+}
+
+/// What a request did to its keys, as far as counters tell.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    is_read: bool,
+    /// Nothing if there were several keys.
+    is_hit: Option<bool>,
+    /// What it means if nothing is there behind it.
+    absent: After,
+}
+
+impl Seen {
+    fn of(before: &Before<'_>, until: usize, is_get: bool, counters: &Counters) -> Self {
+        let is_single = until.saturating_sub(before.hash_at) == 1;
+        if is_get && !is_single {
+            return Self { is_read: true, is_hit: None, absent: After::Nothing };
+        }
+        let (then, now) = (&before.counts, Counts::of(counters));
+        let is_hit = now.hits > then.hits;
+        Self {
+            is_read: now.reads > then.reads,
+            is_hit: is_single.then_some(is_hit),
+            absent: match () {
+                () if now.deletes > then.deletes => After::Deleted,
+                () if is_single && (is_hit || now.stores > then.stores) => After::Over,
+                () => After::Nothing,
+            },
+        }
+    }
+}
+
+/// A request that was executed.
+#[derive(Clone, Copy)]
+pub struct Ended<'a> {
+    /// As it is now.
+    pub step: &'a Step<'a>,
+    /// What came of it.
+    pub outcome: &'a Outcome<'a>,
+    /// Where it was.
+    pub session: &'a Session<'a>,
+    /// Of the worker.
+    pub counters: &'a Counters,
+    /// Of all keys of the batch.
+    pub hashes: &'a [Hash],
+}
+
+impl<'c> Lens<'c> {
+    /// Of this worker, if there is somebody who asks.
+    pub fn new(insight: &'c Insight, worker: usize) -> Option<Self> {
+        let (events, picked) = (insight.events.of(worker)?, insight.picked.of(worker)?);
+        Some(Self { insight, events, picked, threshold: 0, next: NONE })
+    }
+
+    /// Before a batch is executed.
+    #[inline]
+    pub fn batch(&mut self, hashes: &[Hash]) {
+        self.threshold = self.insight.threshold.load(Ordering::Relaxed);
+        self.seek(hashes, 0);
+    }
+
+    /// Looks for the next sampled key.
+    #[inline]
+    fn seek(&mut self, hashes: &[Hash], from: usize) {
+        let threshold = self.threshold;
+        let rest = hashes.get(from..).unwrap_or_default();
+        let found = rest.iter().position(|hash| position(hash.0) < threshold);
+        self.next = found.map_or(NONE, |ahead| from + ahead);
+    }
+
+    /// Before a step is executed, which may have been picked.
+    #[inline]
+    pub fn before<'b>(&self, step: &Step<'b>, is_picked: bool, counters: &Counters) -> Before<'b> {
+        let is_redis = matches!(step.action, Action::Redis(_));
+        let counts = if step.hash_at == self.next || is_redis || is_picked {
+            Counts::of(counters)
+        } else {
+            Counts::default()
+        };
+        let keys = match &step.action {
+            Action::Request(Request::Get(get)) => get.keys,
+            _ => &[],
+        };
+        Before { keys, hash_at: step.hash_at, counts }
+    }
+
+    /// Behind it.
+    #[inline]
+    pub fn after(&mut self, before: &Before<'_>, is_picked: bool, ended: &Ended<'_>) {
+        if until(ended.step) > self.next || is_picked {
+            self.look(before, is_picked, ended);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look(&mut self, before: &Before<'_>, is_picked: bool, ended: &Ended<'_>) {
+        let Ended { step, hashes, .. } = *ended;
+        let is_get = matches!(step.action, Action::Request(Request::Get(_)));
+        let is_over = match ended.outcome {
+            Ok(Flow::Next | Flow::Close(_)) => true,
+            // What of a multiget was answered is not asked for again.
+            Ok(Flow::Flush) | Err(_) if is_get => true,
+            // All of it is executed again.
+            Ok(Flow::Flush) | Err(_) => return,
+            // Not yet, or not at all.
+            _ => false,
+        };
+        let until = until(step);
+        if is_over {
+            let keys = (before.hash_at..until.min(hashes.len())).zip(Keys::of(step, before));
+            let seen = Seen::of(before, until, is_get, ended.counters);
+            for (at, key) in keys {
+                let is_sampled = at >= self.next && position(hashes[at].0) < self.threshold;
+                if is_sampled || is_picked {
+                    let mut room = KeyRoom::default();
+                    let key = (key.bytes(&mut room), hashes[at]);
+                    self.tell(key, (is_sampled, is_picked), seen, ended.session);
+                }
+            }
+        }
+        if until > self.next {
+            self.seek(hashes, until);
+        }
+    }
+
+    /// Tells what became of one key.
+    fn tell(
+        &self,
+        (key, hash): (&[u8], Hash),
+        (is_sampled, is_picked): (bool, bool),
+        seen: Seen,
+        session: &Session<'_>,
+    ) {
+        let found = session.peek_anywhere(key, hash);
+        let is_hit = seen.is_hit.unwrap_or(!matches!(found, Lookup::Miss));
+        let read = seen.is_read.then_some(is_hit);
+        if is_sampled {
+            self.events.add(event(session, hash, read, &found, seen.absent));
+        }
+        if is_picked {
+            let sent_bytes = match &found {
+                Lookup::Hit(item) if read == Some(true) => key.len() + item.value_bytes(),
+                _ => 0,
+            };
+            self.picked.add(Picked { key: key.into(), hash: hash.0, sent_bytes });
+        }
+    }
+
+    /// A value that had arrived in pieces was stored, or was not.
+    #[cold]
+    pub fn completed(&self, action: &Action<'_>, session: &Session<'_>, cache: &Cache) {
+        let mut room = KeyRoom::default();
+        let Some(key) = Keys::one(action) else { return };
+        let key = key.bytes(&mut room);
+        let hash = cache.hash(key);
+        if position(hash.0) < self.insight.threshold.load(Ordering::Relaxed) {
+            let found = session.peek_anywhere(key, hash);
+            self.events.add(event(session, hash, None, &found, After::Nothing));
+        }
+    }
+}
+
+/// Behind the hashes of a step's keys that are done with; 0 if it has none.
+#[inline]
+fn until(step: &Step<'_>) -> usize {
+    match &step.action {
+        Action::Request(Request::Get(_)) => step.hash_at,
+        Action::Redis(call) => match call {
+            Call::Command(_, lookup) if lookup.hashed > 0 => step.hash_at + lookup.hashed,
+            _ => 0,
+        },
+        // Where there is no hash this comes round to 0.
+        _ => step.hash_at.wrapping_add(1),
+    }
+}
+
+fn event(
+    session: &Session<'_>,
+    hash: Hash,
+    read: Option<bool>,
+    found: &Lookup<'_>,
+    absent: After,
+) -> Event {
+    let after = match found {
+        Lookup::Hit(item) => After::Item {
+            bytes: u32::try_from(item.chunk_bytes()).unwrap_or(u32::MAX),
+            cost_us: item.cost_us(),
+            expiry_s: item.expiry().second(),
+        },
+        Lookup::Pending => After::Elsewhere,
+        Lookup::Miss => absent,
+    };
+    Event { hash: hash.0, now_s: session.now(), flushes: session.flushes(), read, after }
+}
+
+/// The keys of a step whose hashes are known, in the order of these.
+struct Keys<'b>(Box<dyn Iterator<Item = Key<'b>> + 'b>);
+
+impl<'b> Keys<'b> {
+    fn of(step: &'b Step<'b>, before: &'b Before<'b>) -> Self {
+        Self(match &step.action {
+            Action::Request(Request::Get(_)) => {
+                Box::new(protocol::parse::tokens::Tokens::new(before.keys).map(Key::plain))
+            }
+            Action::Redis(Call::Command(command, lookup)) => {
+                Box::new(lookup.keys().of(*command).map(Key::plain))
+            }
+            action => Box::new(Self::one(action).into_iter()),
+        })
+    }
+
+    /// The key of a request that has exactly one.
+    fn one(action: &Action<'b>) -> Option<Key<'b>> {
+        match action {
+            Action::Request(request) => key_of(request),
+            Action::Binary(request) => request.key().map(Key::plain),
+            _ => None,
+        }
+    }
+}
+
+impl<'b> Iterator for Keys<'b> {
+    type Item = Key<'b>;
+
+    fn next(&mut self) -> Option<Key<'b>> {
+        self.0.next()
+    }
+}

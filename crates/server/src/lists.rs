@@ -1,0 +1,80 @@
+//! Lists that workers put things into and the admin thread takes them out of, one for each worker.
+//!
+//! A worker never waits: if the other side holds the list, or it is full, what it has to say is
+//! lost and counted.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use stdx::CachePadded;
+use stdx::sync::lock;
+
+/// A worker's list.
+#[derive(Debug)]
+pub struct List<T> {
+    list: Mutex<Vec<T>>,
+    length_max: usize,
+    lost: AtomicU64,
+}
+
+/// The lists of all workers; none if nobody asks.
+#[derive(Debug)]
+pub struct Lists<T>(Box<[CachePadded<List<T>>]>);
+
+impl<T> Lists<T> {
+    /// Lists of at most this length for so many workers.
+    pub fn new(workers: usize, length_max: usize) -> Self {
+        let list = || List { list: Mutex::default(), length_max, lost: AtomicU64::new(0) };
+        Self((0..workers).map(|_| CachePadded(list())).collect())
+    }
+
+    /// A worker's own, if there is somebody who asks.
+    pub fn of(&self, worker: usize) -> Option<&List<T>> {
+        self.0.get(worker).map(|list| &**list)
+    }
+
+    /// Gives all that is there to `take`, and says how many were lost so far. Lists change places
+    /// with the empty `spare`, so that nobody waits for a copy, and workers hardly ever allocate.
+    pub fn take(&self, spare: &mut Vec<T>, mut take: impl FnMut(T)) -> u64 {
+        let mut lost = 0;
+        for one in &self.0 {
+            std::mem::swap(&mut *lock(&one.list), spare);
+            spare.drain(..).for_each(&mut take);
+            lost += one.lost.load(Ordering::Relaxed);
+        }
+        lost
+    }
+}
+
+impl<T> List<T> {
+    /// Puts one in, or loses it.
+    pub fn add(&self, one: T) {
+        match self.list.try_lock() {
+            Ok(mut list) if list.len() < self.length_max => list.push(one),
+            _ => _ = self.lost.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_list_loses_what_comes_and_counts_it() {
+        let lists = Lists::new(1, 100);
+        let list = lists.of(0).expect("there is one worker");
+        (0..103).for_each(|number| list.add(number));
+        let (mut spare, mut taken) = (Vec::new(), Vec::new());
+        assert_eq!(lists.take(&mut spare, |number| taken.push(number)), 3);
+        assert_eq!(taken, (0..100).collect::<Vec<_>>());
+        list.add(7);
+        let held = lock(&list.list);
+        list.add(8);
+        drop(held);
+        taken.clear();
+        assert_eq!(lists.take(&mut spare, |number| taken.push(number)), 4);
+        assert_eq!(taken, [7], "a worker does not wait for the list");
+        assert!(Lists::<u32>::new(0, 1).of(0).is_none());
+    }
+}

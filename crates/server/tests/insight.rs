@@ -1,0 +1,226 @@
+//! What the admin port tells of keys, by whichever protocol clients ask: why reads miss, which keys
+//! are asked for most, and what more memory would bring.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use common::Server;
+use serde_json::Value;
+
+/// A read that takes longer means that the answer will not come.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Keys of each test: of so many, a sixteenth is in every sample but for one in a million, within
+/// a half.
+const KEYS: usize = 4000;
+
+/// The binary protocol's answer to a `get` that misses.
+const NOT_FOUND: [u8; 33] = *b"\x81\0\0\0\0\0\0\x01\0\0\0\x09\0\0\0\0\0\0\0\0\0\0\0\0Not found";
+
+fn start(options: &[&str]) -> (Server, SocketAddr) {
+    let mut server = Server::start(&[&["--admin-port", "0", "-m", "64"], options].concat());
+    let line = server.next_line();
+    let address = line.trim().strip_prefix("admin page on http://").expect("where the page is");
+    (server, address.trim_end_matches('/').parse().expect("an address"))
+}
+
+fn page(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("it accepts");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers and closes");
+    answer.split_once("\r\n\r\n").expect("a header ends").1.to_owned()
+}
+
+fn stats(address: SocketAddr) -> Value {
+    serde_json::from_str(&page(address, "/api/stats")).expect("it is JSON")
+}
+
+/// Misses so far by reason: never, expired, deleted, flushed, evicted.
+fn reasons(address: SocketAddr) -> [f64; 5] {
+    let seen = stats(address);
+    let found = &seen["metrics"]["larder_misses_by_reason_total"];
+    ["never", "expired", "deleted", "flushed", "evicted"]
+        .map(|name| found[name].as_f64().unwrap_or_else(|| panic!("no {name} in {found}")))
+}
+
+/// Sends a request for every key, and reads to the end of all answers. Looks at the page between,
+/// so that no list of a worker fills up.
+fn each(server: &Server, address: SocketAddr, request: impl Fn(usize) -> String) {
+    let mut client = server.connect();
+    for first in (0..KEYS).step_by(500) {
+        let requests: String = (first..first + 500).map(&request).collect();
+        client.send((requests + "mn\r\n").as_bytes());
+        client.read_to("MN\r\n");
+        page(address, "/healthz");
+        stats(address);
+    }
+}
+
+/// That one reason, and no other, has grown by about the misses of all keys.
+fn grown(before: [f64; 5], after: [f64; 5], reason: usize) {
+    for at in 0..5 {
+        let grown = after[at] - before[at];
+        let keys = KEYS as f64;
+        let is_right =
+            if at == reason { (keys * 0.5..keys * 1.5).contains(&grown) } else { grown == 0.0 };
+        assert!(is_right, "reason {at} of {reason}: {before:?} {after:?}");
+    }
+}
+
+#[test]
+fn every_reason_of_a_miss_is_told_apart() {
+    let (server, address) = start(&[]);
+    let get = |number: usize| format!("get key{number}\r\n");
+    let set = |number: usize| format!("set key{number} 0 0 5\r\nvalue\r\n");
+    let mut before = [0.0; 5];
+    let mut expect = |reason: usize| {
+        each(&server, address, get);
+        let after = reasons(address);
+        grown(before, after, reason);
+        before = after;
+    };
+    expect(0);
+    each(&server, address, set);
+    each(&server, address, get);
+    each(&server, address, |number| format!("delete key{number}\r\n"));
+    expect(2);
+    each(&server, address, set);
+    server.connect().ask("flush_all\r\n", "OK\r\n");
+    expect(3);
+    // Over at once.
+    each(&server, address, set);
+    each(&server, address, |number| format!("touch key{number} -1\r\n"));
+    expect(1);
+    each(&server, address, |number| format!("set key{number} 0 -1 5\r\nvalue\r\n"));
+    expect(1);
+    // Larger than what is read at once, so that it comes in pieces.
+    let value = "x".repeat(100_000);
+    each(&server, address, |number| match number % 500 {
+        0 => format!("set key{number} 0 0 100000\r\n{value}\r\ndelete key{number}\r\n"),
+        _ => format!("delete key{number}\r\n"),
+    });
+    expect(2);
+}
+
+#[test]
+fn what_had_to_make_room_is_evicted_and_how_long_ago_is_told() {
+    let (server, address) = start(&["-m", "8"]);
+    let value = "x".repeat(4000);
+    each(&server, address, |number| format!("set key{number} 0 0 4000\r\n{value}\r\n"));
+    let before = reasons(address);
+    each(&server, address, |number| format!("get key{number}\r\n"));
+    let missed: f64 = std::iter::zip(reasons(address), before).map(|(now, then)| now - then).sum();
+    let real = server.stat("get_misses") as f64;
+    assert!(real > 1000.0 && (real * 0.5..real * 1.5).contains(&missed), "{missed} of {real}");
+    assert_eq!(reasons(address)[4], missed, "all of them were evicted");
+    let seen = stats(address);
+    let ages: f64 = seen["insight"]["ages"]
+        .as_array()
+        .expect("ages")
+        .iter()
+        .map(|misses| misses.as_f64().expect("a number"))
+        .sum();
+    assert!((ages / missed - 1.0).abs() < 0.1, "{ages} of {missed}");
+}
+
+/// Multigets, meta, binary and Redis: the misses of each are counted, and none twice.
+#[test]
+fn all_protocols_are_seen() {
+    let (server, address) = start(&[]);
+    let mut before = [0.0; 5];
+    let mut expect = |protocol: &str| {
+        let after = reasons(address);
+        let grown = after[0] - before[0];
+        let keys = KEYS as f64;
+        assert!((keys * 0.5..keys * 1.5).contains(&grown), "{protocol}: {before:?} {after:?}");
+        before = after;
+    };
+    each(&server, address, |number| format!("get key{number}\r\n"));
+    expect("text");
+    each(&server, address, |number| match number % 10 {
+        0 => (number..number + 10).fold("get".to_owned(), |all, it| all + &format!(" key{it}")),
+        9 => "\r\n".to_owned(),
+        _ => String::new(),
+    });
+    expect("multiget");
+    each(&server, address, |number| format!("mg key{number} v\r\n"));
+    expect("meta");
+    let mut client = server.connect();
+    for number in 0..KEYS {
+        let key = format!("key{number}");
+        let mut packet = vec![0x80, 0x00, 0, key.len() as u8, 0, 0, 0, 0, 0, 0, 0, key.len() as u8];
+        packet.resize(24, 0);
+        packet.extend_from_slice(key.as_bytes());
+        client.send(&packet);
+        client.expect(&NOT_FOUND);
+        if number % 500 == 0 {
+            stats(address);
+        }
+    }
+    expect("binary");
+    let mut client = server.connect();
+    for number in 0..KEYS {
+        let key = format!("key{number}");
+        client.ask(&format!("*2\r\n$3\r\nGET\r\n${}\r\n{key}\r\n", key.len()), "$-1\r\n");
+        if number % 500 == 0 {
+            stats(address);
+        }
+    }
+    expect("Redis");
+    let misses = server.stat("get_misses");
+    assert_eq!(misses, 5 * KEYS as u64);
+}
+
+#[test]
+fn the_keys_asked_for_most_are_told_as_text() {
+    let (server, address) = start(&[]);
+    let mut client = server.connect();
+    let hot = "<script>alert(1)</script>";
+    let binary = "AAECAwT/"; // 00 01 02 03 04 ff
+    client.ask(&format!("set {hot} 0 0 4\r\nbody\r\n"), "STORED\r\n");
+    client.ask(&format!("ms {binary} 2000 b\r\n{}\r\n", "y".repeat(2000)), "HD\r\n");
+    for _ in 0..200 {
+        let requests =
+            format!("get {hot}\r\n").repeat(60) + &format!("mg {binary} b v\r\n").repeat(20);
+        client.send((requests + "mn\r\n").as_bytes());
+        client.read_to("MN\r\n");
+    }
+    let seen = stats(address);
+    let insight = &seen["insight"];
+    let first = &insight["by_requests"][0];
+    assert_eq!(first["key"], hot, "{insight}");
+    assert!(first["share"].as_f64() > Some(0.5) && first["share"].as_f64() < Some(1.0), "{first}");
+    let largest = &insight["by_bytes"][0];
+    assert_eq!(largest["key"], "%00%01%02%03%04%FF", "{insight}");
+    assert!(largest["share"].as_f64() > Some(0.9), "{largest}");
+    let text = page(address, "/metrics");
+    assert!(!text.contains("script"), "keys are no labels");
+}
+
+#[test]
+fn a_curve_is_told_when_enough_was_read() {
+    let (server, address) = start(&[]);
+    assert!(stats(address)["insight"]["curve"].is_null());
+    each(&server, address, |number| format!("set key{number} 0 0 5\r\nvalue\r\n"));
+    each(&server, address, |number| format!("get key{number}\r\n"));
+    // What was read counts from the next tick on. Each look takes a connection of its own.
+    let curve = (0..100_000).find_map(|_| {
+        let curve = stats(address)["insight"]["curve"].clone();
+        (!curve.is_null()).then_some(curve)
+    });
+    let curve = curve.expect("there is a tick within so many looks");
+    let points = curve["points"].as_array().expect("points");
+    let misses: Vec<f64> = points.iter().map(|it| it[1].as_f64().expect("a ratio")).collect();
+    assert!(misses.is_sorted_by(|a, b| a >= b), "more memory never misses more: {misses:?}");
+    assert_eq!(curve["measured"], 0.0);
+    assert_eq!(curve["predicted"], 0.0);
+    assert_eq!(curve["more"][0]["tier"], "hot");
+    let text = page(address, "/metrics");
+    assert!(text.contains("larder_predicted_miss_ratio{size=\"1/8\"} "), "{text}");
+    assert!(text.contains("larder_more_memory_hits_per_second{tier=\"hot\"} 0\n"), "{text}");
+}
