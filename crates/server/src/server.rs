@@ -10,6 +10,7 @@ use io::{Clock, SystemClock};
 use larder::Cache;
 use stdx::sync::lock;
 
+use crate::commands::redis::Listings;
 use crate::connection::Info;
 use crate::counters::{CounterSets, Sums};
 use crate::live::Live;
@@ -57,6 +58,8 @@ pub struct Server {
     pub found: OnceLock<Found>,
     /// What it is about, for whoever asks whether it is ready.
     pub phase: PhaseCell,
+    /// What is kept of scans on flash.
+    pub listings: Listings,
     /// What requests took, by a sample, with `--admin-port`.
     pub samples: Samples,
     /// When the server started.

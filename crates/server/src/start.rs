@@ -337,6 +337,7 @@ fn build(
         users: None,
         found: OnceLock::new(),
         phase: PhaseCell::default(),
+        listings: Default::default(),
         samples: Samples::new(if options.admin_port.is_some() { options.threads } else { 0 }),
         started: Stopwatch::start(),
         listening: doors.iter().map(|door| door.listener.name()).collect(),

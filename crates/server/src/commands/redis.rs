@@ -41,6 +41,7 @@ use crate::plan::{Action, Step};
 use crate::users::FAILURES_MAX;
 
 pub use client::Client;
+pub use scan::Listings;
 pub use table::{Keys, Lookup};
 
 /// The longest key that the engine takes.
