@@ -26,13 +26,16 @@ const CHUNK_BITS: u32 = 24;
 const STAGE_BITS: u32 = 2;
 const STAGE_HOT: u64 = 1;
 const STAGE_BELOW: u64 = 2;
+const STAGE_FLASH: u64 = 3;
+/// Bits of a cursor's number for the item within a segment: more than there ever are.
+const ITEM_BITS: u32 = 24;
 /// Low bits of a hash that a cursor's number does without: no leaf is that deep, and the number
 /// stays exact in a client that keeps it as a binary one of 64 bits.
 const HASH_BITS_LOST: u32 = 14;
 
 impl DumpCursor {
-    /// A place in a listing of what is in memory, from its number; 0 is the beginning. None if no
-    /// listing comes by there.
+    /// A place in a listing, from its number; 0 is the beginning. None if no listing comes by there.
+    /// On flash it has to read again what the listing knew that had the number.
     pub fn from_number(number: u64) -> Option<Self> {
         let place = number >> STAGE_BITS;
         match number & ((1 << STAGE_BITS) - 1) {
@@ -46,22 +49,40 @@ impl DumpCursor {
                 let below = compressed::Cursor::at(place << HASH_BITS_LOST);
                 Some(Self { stage: Stage::Below, below, ..Self::default() })
             }
+            // Open units have no places among segments.
+            STAGE_FLASH if place == 0 => Some(Self { stage: Stage::Flash, ..Self::default() }),
+            STAGE_FLASH => {
+                let segment = u32::try_from((place >> ITEM_BITS).checked_sub(1)?).ok()?;
+                let item = (place & ((1 << ITEM_BITS) - 1)) as u32;
+                let flash = ::flash::Walk::at(segment, item);
+                Some(Self { stage: Stage::Flash, flash, ..Self::default() })
+            }
             _ => None,
         }
     }
 
-    /// Its number, never 0; none when all that is in memory has been listed. What is on flash has
-    /// no such places.
-    pub fn number(&self) -> Option<u64> {
+    /// Its number, never 0.
+    pub fn number(&self) -> u64 {
         match self.stage {
             Stage::Hot => {
                 let (slab, chunk) = self.hot.place();
                 let place = u64::from(slab) << CHUNK_BITS | u64::from(chunk);
-                Some(place << STAGE_BITS | STAGE_HOT)
+                place << STAGE_BITS | STAGE_HOT
             }
-            Stage::Below => Some(self.below.hash() >> HASH_BITS_LOST << STAGE_BITS | STAGE_BELOW),
-            Stage::Flash => None,
+            Stage::Below => self.below.hash() >> HASH_BITS_LOST << STAGE_BITS | STAGE_BELOW,
+            Stage::Flash => {
+                let place = self.flash.place();
+                let place = place.map_or(0, |(segment, item)| {
+                    (u64::from(segment) + 1) << ITEM_BITS | u64::from(item)
+                });
+                place << STAGE_BITS | STAGE_FLASH
+            }
         }
+    }
+
+    /// Whether what is in memory has been listed: from there on it may have to wait for flash.
+    pub fn is_on_flash(&self) -> bool {
+        self.stage == Stage::Flash
     }
 }
 

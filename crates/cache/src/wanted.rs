@@ -210,7 +210,10 @@ impl Session<'_> {
     ) -> Dumped {
         let Some(tier) = &self.cache.flash else { return Dumped::End };
         let view = self.flash.view();
-        let arrived = view.arrived.borrow_mut().pop();
+        let mut all = view.arrived.borrow_mut();
+        let own = all.iter().position(|arrived| arrived.wanted.ticket.is_none());
+        let arrived = own.map(|own| all.swap_remove(own));
+        drop(all);
         if arrived.as_ref().is_some_and(|arrived| arrived.pages.is_none()) {
             tier.counters.reads_failed.fetch_add(1, Ordering::Relaxed);
             tier.flash.walk_past(walk);

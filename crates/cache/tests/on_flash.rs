@@ -161,6 +161,33 @@ fn listed(cache: &Cache) -> BTreeMap<Vec<u8>, u32> {
     }
 }
 
+/// What is listed by cursors of which only their numbers are kept, each as soon as it has led to
+/// anything.
+fn listed_by_numbers(cache: &Cache) -> BTreeMap<Vec<u8>, u32> {
+    let (mut number, mut seen) = (0, BTreeMap::new());
+    loop {
+        let mut cursor = DumpCursor::from_number(number).expect("it was given");
+        let (mut arrived, mut has_any) = (Vec::new(), false);
+        while !has_any {
+            let session = cache.session();
+            session.deliver(arrived.drain(..));
+            let dumped = session.dump(&mut cursor, 256, |item| {
+                has_any = true;
+                *seen.entry(item.key().to_vec()).or_default() += 1;
+            });
+            let wanted = session.take_wanted();
+            drop(session);
+            match dumped {
+                Dumped::More => {}
+                Dumped::Pending => arrived = cache.read_wanted_now(wanted),
+                Dumped::End => return seen,
+            }
+        }
+        assert_ne!(number, cursor.number(), "it goes on");
+        number = cursor.number();
+    }
+}
+
 #[test]
 fn items_on_flash_are_listed_once_and_removed_and_expired_ones_are_not() {
     let (cache, clock) = cache(3000, 1000);
@@ -174,6 +201,7 @@ fn items_on_flash_are_listed_once_and_removed_and_expired_ones_are_not() {
     let left = |number: &u32| number % 7 != 1;
     let wanted: BTreeMap<_, _> = (0..3000).filter(left).map(|it| (key(it), 1)).collect();
     assert!(listed(&cache) == wanted);
+    assert!(listed_by_numbers(&cache) == wanted);
     clock.advance(100);
     let left = |number: &u32| left(number) && (number % 5 != 3 || number % 7 == 2);
     let wanted: BTreeMap<_, _> = (0..3000).filter(left).map(|it| (key(it), 1)).collect();

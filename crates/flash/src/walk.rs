@@ -36,6 +36,8 @@ pub struct Walk {
     /// The open units were walked, which come first.
     is_begun: bool,
     segment: u32,
+    /// The item of that segment to begin with, as soon as its items are known.
+    start: usize,
     current: Option<Current>,
     /// The pages that the last step has asked for: the first, and how many.
     asked: Option<(u64, usize)>,
@@ -78,6 +80,38 @@ struct Chunk {
     pages: std::ops::Range<usize>,
 }
 
+impl Walk {
+    /// A walk that goes on where another one had come to, by [`Walk::place`]. If the segment is not
+    /// what it was then, it goes on somewhere in what is there now.
+    pub fn at(segment: u32, item: u32) -> Self {
+        Self { is_begun: true, segment, start: item as usize, ..Self::default() }
+    }
+
+    /// The segment that it has come to and the first of its items that it has not; nothing before
+    /// it has begun.
+    pub fn place(&self) -> Option<(u32, u32)> {
+        let item = self.current.as_ref().map_or(self.start, |current| current.next);
+        let item = u32::try_from(item).expect("a segment has fewer items");
+        self.is_begun.then_some((self.segment, item))
+    }
+
+    /// Goes on with the next segment.
+    fn pass_segment(&mut self) {
+        self.segment += 1;
+        (self.start, self.current) = (0, None);
+    }
+}
+
+impl Current {
+    /// Its items, of which the walk begins with this one, or the first behind it that a unit begins
+    /// with: a place may be older than the segment.
+    fn enter(&mut self, items: Vec<Item>, start: usize) {
+        let is_inside = |at: &usize| *at > 0 && items[*at].granule == items[*at - 1].granule;
+        self.next = (start..items.len()).find(|at| !is_inside(at)).unwrap_or(items.len());
+        self.items = Some(items);
+    }
+}
+
 impl Flash {
     /// Visits the rows of the next units to which the index leads, expired ones too. `pages` is
     /// what the step before has asked for; without it, that is asked for once more.
@@ -100,7 +134,7 @@ impl Flash {
             if let Some(step) = self.walk_segment(walk, pages, links, &mut visit) {
                 return step;
             }
-            (walk.segment, walk.current) = (walk.segment + 1, None);
+            walk.pass_segment();
         }
         Walked::More
     }
@@ -113,7 +147,7 @@ impl Flash {
             Some(end)
         });
         if chunk.is_none() {
-            (walk.segment, walk.current) = (walk.segment + 1, None);
+            walk.pass_segment();
         }
     }
 
@@ -151,7 +185,11 @@ impl Flash {
         }
         let Some(current) = &mut walk.current else {
             let (items, entry) = self.items_in_memory(walk.segment, sequence);
-            walk.current = Some(Current { sequence, items, entry, next: 0 });
+            let mut current = Current { sequence, items: None, entry, next: walk.start };
+            if let Some(items) = items {
+                current.enter(items, walk.start);
+            }
+            walk.current = Some(current);
             return Some(Walked::More);
         };
         if current.items.is_none() {
@@ -160,7 +198,7 @@ impl Flash {
                 return Some(wait(&mut walk.asked, wanted));
             };
             match table::read_items(current.entry?, pages.bytes()) {
-                Ok(items) => current.items = Some(items),
+                Ok(items) => current.enter(items, walk.start),
                 Err(Damaged) => {
                     self.counters.damaged.add(1);
                     return None;

@@ -11,6 +11,7 @@ use larder::Cache;
 use stdx::sync::lock;
 
 use crate::address;
+use crate::commands::redis::Listings;
 use crate::connection::Info;
 use crate::counters::{CounterSets, Sums};
 use crate::insight::Insight;
@@ -67,6 +68,8 @@ pub struct Server {
     pub found: OnceLock<Found>,
     /// What it is about, for whoever asks whether it is ready.
     pub phase: PhaseCell,
+    /// What is kept of scans on flash.
+    pub listings: Listings,
     /// What requests took, by a sample, with `--admin-port`.
     pub samples: Lists<Sample>,
     /// What happens to keys, likewise.

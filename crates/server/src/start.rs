@@ -37,6 +37,7 @@ use signal_hook::iterator::Signals;
 
 use crate::acceptor::{self, Acceptor};
 use crate::admin::{self, AdminThread};
+use crate::commands::redis::Listings;
 use crate::counters::{CounterSets, Sums};
 use crate::insight::{Insight, Lens};
 use crate::listen::{self, Door};
@@ -352,6 +353,7 @@ fn build(
         logins: Logins::default(),
         found: OnceLock::new(),
         phase: PhaseCell::default(),
+        listings: Listings::default(),
         samples: Lists::new(sampled, SAMPLES_MAX),
         insight: Insight::new(sampled, memory_bytes),
         started: Stopwatch::start(),

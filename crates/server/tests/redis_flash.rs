@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
@@ -77,25 +78,30 @@ fn command(name: &str, keys: std::ops::Range<usize>) -> String {
     format!("{name} {}\r\n", keys.join(" "))
 }
 
-#[test]
-fn commands_wait_for_flash_and_do_nothing_twice() {
-    let folder = TempDir::new().expect("a folder");
-    let (server, mut client) = start(&folder);
+/// Stores and reads all until flash has its part of them.
+fn fill(server: &Server, client: &mut Client) {
     let mut rounds = 0;
     while server.stat("get_extstore") < HITS_WANTED {
         assert!(rounds < ROUNDS_MAX, "only {} hits on flash", server.stat("get_extstore"));
         rounds += 1;
-        store(&mut client);
+        store(client);
         for first in (0..ITEMS).step_by(KEYS) {
             let keys = first..first + KEYS;
             client.send(command("mget", keys.clone()).as_bytes());
-            assert_eq!(line(&mut client), format!("*{KEYS}"));
+            assert_eq!(line(client), format!("*{KEYS}"));
             for number in keys {
-                let found = bulk(&mut client);
+                let found = bulk(client);
                 assert!(found.is_none_or(|found| found == value(number)), "{number}");
             }
         }
     }
+}
+
+#[test]
+fn commands_wait_for_flash_and_do_nothing_twice() {
+    let folder = TempDir::new().expect("a folder");
+    let (server, mut client) = start(&folder);
+    fill(&server, &mut client);
     for first in (0..ITEMS).step_by(ITEMS / 8) {
         let text: String = (first..first + 40).map(|at| format!("append k{at} !\r\n")).collect();
         client.send(text.as_bytes());
@@ -118,4 +124,47 @@ fn commands_wait_for_flash_and_do_nothing_twice() {
         assert_eq!(integer(&mut client), 0);
     }
     assert_eq!(server.stat("miss_from_extstore"), 0);
+}
+
+/// Keys on a line each, from one call, and the cursor behind them.
+fn scan(client: &mut Client, cursor: u64, options: &str) -> (u64, Vec<String>) {
+    client.send(format!("scan {cursor} {options}\r\n").as_bytes());
+    assert_eq!(line(client), "*2");
+    let next = bulk(client).and_then(|digits| digits.parse().ok()).expect("a cursor");
+    let count: usize = line(client)[1..].parse().expect("a number");
+    (next, (0..count).map(|_| bulk(client).expect("a key")).collect())
+}
+
+#[test]
+fn a_scan_goes_on_through_flash() {
+    let folder = TempDir::new().expect("a folder");
+    let (server, mut client) = start(&folder);
+    fill(&server, &mut client);
+    // More scans at a time than anything is kept of.
+    let port = client.stream.peer_addr().expect("it is connected");
+    let mut others: Vec<Client> =
+        (0..12).map(|_| Client { stream: TcpStream::connect(port).expect("it accepts") }).collect();
+    let mut cursors: Vec<Option<u64>> = vec![Some(0); others.len()];
+    let mut listed: Vec<BTreeSet<String>> = vec![BTreeSet::new(); others.len()];
+    while cursors.iter().any(Option::is_some) {
+        for (number, client) in others.iter_mut().enumerate() {
+            let Some(cursor) = cursors[number] else { continue };
+            let (next, keys) = scan(client, cursor, "match k* count 100");
+            listed[number].extend(keys);
+            cursors[number] = Some(next).filter(|&next| next != 0);
+        }
+    }
+    // Nothing was stored or asked for meanwhile, so what is there now was where it is all along,
+    // unless it has gone further down, which the scans go as well.
+    for first in (0..ITEMS).step_by(100) {
+        let text: String = (first..first + 100).map(|at| format!("exists k{at}\r\n")).collect();
+        client.send(text.as_bytes());
+        for at in first..first + 100 {
+            let exists = integer(&mut client) == 1;
+            let key = format!("k{at}");
+            assert!(!exists || listed.iter().all(|listed| listed.contains(&key)), "{key}");
+        }
+    }
+    let memory = server.stat("curr_items") - server.stat("extstore_objects_used");
+    assert!(listed[0].len() as u64 > memory, "{} keys, {memory} in memory", listed[0].len());
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use larder::DumpCursor;
 use protocol::resp::{Scan, Version};
 
 use crate::connection::Info;
@@ -45,6 +46,8 @@ pub struct Client {
     pub scan: Scan,
     /// How far the command has come that is executed next, if it was begun.
     pub progress: Progress,
+    /// How far its SCAN has come that waits for flash.
+    pub listing: Option<DumpCursor>,
     /// Keys that were done with when it was last asked whether there is progress.
     keys_before: usize,
     /// What it may do.
@@ -67,6 +70,7 @@ impl Client {
             library: Default::default(),
             scan: Scan::default(),
             progress: Progress::default(),
+            listing: None,
             keys_before: 0,
             rights,
             failures: 0,
@@ -88,6 +92,7 @@ impl Client {
     /// Its command has come to its end.
     pub fn end_command(&mut self) {
         self.progress = Progress::default();
+        self.listing = None;
         self.login = Login::None;
     }
 

@@ -1,17 +1,25 @@
-//! SCAN and RANDOMKEY: keys in the order in which they lie in memory.
+//! SCAN and RANDOMKEY: keys in the order in which they lie in memory, and then on flash.
 //!
-//! A cursor says at which chunk of memory, or at which leaf of the compressed zone, to go on, and
-//! the server keeps nothing of it. A key that stays where it is from the first call to the last is
-//! returned at least once; one that is stored anew or moves between the zones meanwhile may be
-//! missed or come twice, and what is on flash is not listed.
+//! A cursor says at which chunk of memory, at which leaf of the compressed zone or at which item of
+//! a segment of flash to go on. A key that stays where it is from the first call to the last is
+//! returned at least once; one that is stored anew or moves between the tiers meanwhile may be
+//! missed or come twice.
+//!
+//! The server keeps nothing of a scan but, of the last few that have come to flash, what they have
+//! read of their segment ([`Listings`]): other calls read that again. A call that has keys does not
+//! wait for flash, so what it has found is never found a second time.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
 
 use ::io::Clock;
 use larder::{DumpCursor, Dumped};
 use protocol::resp::number::unsigned;
 use protocol::resp::{glob, reply};
 use stdx::random::Xorshift;
+use stdx::sync::lock;
 
-use super::{Done, Ended, NOT_AN_INTEGER, SYNTAX, Stop, Task};
+use super::{Again, Done, Ended, NOT_AN_INTEGER, SYNTAX, Stop, Task};
 use crate::output::Output;
 
 /// Keys that a call returns about as many of, unless it says how many.
@@ -25,6 +33,31 @@ const LOOKS_MAX: usize = 256;
 
 /// So often RANDOMKEY goes on where it has found nothing: some milliseconds.
 const WALKS_MAX: usize = 16;
+
+/// Scans on flash that something is kept of: for each the items of a segment, some hundred KiB.
+const LISTINGS_MAX: usize = 8;
+
+/// The last scans that have come to flash, by the numbers that they go on with.
+#[derive(Debug, Default)]
+pub struct Listings(Mutex<VecDeque<(u64, DumpCursor)>>);
+
+impl Listings {
+    /// The scan that goes on with this number.
+    fn take(&self, number: u64) -> Option<DumpCursor> {
+        let mut kept = lock(&self.0);
+        let place = kept.iter().position(|(known, _)| *known == number)?;
+        kept.remove(place).map(|(_, cursor)| cursor)
+    }
+
+    /// Keeps one until it goes on, or too many others have come.
+    fn keep(&self, cursor: DumpCursor) {
+        let mut kept = lock(&self.0);
+        if kept.len() == LISTINGS_MAX {
+            kept.pop_front();
+        }
+        kept.push_back((cursor.number(), cursor));
+    }
+}
 
 /// What SCAN is asked for.
 struct Filter<'b> {
@@ -61,18 +94,19 @@ impl<'b> Filter<'b> {
 
 /// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`.
 pub(super) fn scan(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
-    let cursor = unsigned(task.word()).ok_or("ERR invalid cursor")?;
+    let number = unsigned(task.word()).ok_or("ERR invalid cursor")?;
     let filter = Filter::of(task)?;
-    if !task.context.server.options.dump_allowed {
+    let server = task.context.server;
+    if !server.options.dump_allowed {
         return Err("ERR scan is not allowed: the server was started with -X".into());
     }
-    let mut keys = Vec::new();
-    let mut count = 0;
+    let (mut keys, mut count, mut looked) = (Vec::new(), 0, 0);
+    let mut next = 0;
+    // One that had to wait for flash, one that an earlier call has left, or one made of the number.
+    let kept = task.client.listing.take().or_else(|| server.listings.take(number));
     // A cursor that was never given leads nowhere.
-    let mut next = None;
-    if let Some(mut cursor) = DumpCursor::from_number(cursor) {
-        let mut looked = 0;
-        next = walk(task, &mut cursor, filter.count, |key| {
+    if let Some(mut cursor) = kept.or_else(|| DumpCursor::from_number(number)) {
+        let dumped = walk(task, &mut cursor, filter.count, true, |key| {
             looked += 1;
             if filter.fits(key) {
                 reply::bulk(&mut keys, key);
@@ -80,34 +114,54 @@ pub(super) fn scan(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>
             }
             looked >= filter.count
         });
+        match dumped {
+            Dumped::End => {}
+            Dumped::Pending => {
+                task.client.listing = Some(cursor);
+                return Err(Stop::Again(Again::Fetch));
+            }
+            Dumped::More => {
+                next = cursor.number();
+                if cursor.is_on_flash() {
+                    server.listings.keep(cursor);
+                }
+            }
+        }
     }
     reply::array(out.bytes, 2);
-    reply::bulk(out.bytes, next.unwrap_or(0).to_string().as_bytes());
+    reply::bulk(out.bytes, next.to_string().as_bytes());
     reply::array(out.bytes, count);
     out.bytes.extend_from_slice(&keys);
     Ok(Done::Next)
 }
 
-/// Visits keys until `visit` says that they are enough, or there was much without any. Returns the
-/// number of the cursor behind them; none at the end.
+/// Visits keys until `visit` says that they are enough, or there was much without any. Of flash it
+/// visits something only if it has no key yet and `may_wait`.
 fn walk(
     task: &Task<'_, '_, '_, '_, '_>,
     cursor: &mut DumpCursor,
     chunks: usize,
+    may_wait: bool,
     mut visit: impl FnMut(&[u8]) -> bool,
-) -> Option<u64> {
+) -> Dumped {
+    let (mut has_any, mut is_enough) = (false, false);
     for _ in 0..LOOKS_MAX {
-        let mut is_enough = false;
-        let dumped = task.session.dump(cursor, chunks, |item| is_enough |= visit(item.key()));
-        let next = cursor.number();
-        if dumped != Dumped::More || next.is_none() || is_enough || task.session.is_long() {
-            return next.filter(|_| dumped == Dumped::More);
+        if cursor.is_on_flash() && (has_any || !may_wait) {
+            break;
+        }
+        let dumped = task.session.dump(cursor, chunks, |item| {
+            has_any = true;
+            is_enough |= visit(item.key());
+        });
+        if dumped != Dumped::More || is_enough || task.session.is_long() {
+            return dumped;
         }
     }
-    cursor.number()
+    Dumped::More
 }
 
-/// `RANDOMKEY`: some key of the first piece of memory that has any, from some place on.
+/// `RANDOMKEY`: some key of the first piece of memory that has any, from some place on. It does not
+/// go to flash.
 pub(super) fn randomkey(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
     let seed = task.context.server.clock.monotonic_us() ^ task.client.id << 48;
     let mut random = Xorshift::seeded(seed);
@@ -116,7 +170,7 @@ pub(super) fn randomkey(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_
     for mut cursor in [somewhere, DumpCursor::default()] {
         for _ in 0..WALKS_MAX {
             let mut seen = 0;
-            let next = walk(task, &mut cursor, COUNT_MAX, |key| {
+            let dumped = walk(task, &mut cursor, COUNT_MAX, false, |key| {
                 seen += 1;
                 // Of so many each is the one with the same probability.
                 if random.draw().is_multiple_of(seen) {
@@ -124,7 +178,8 @@ pub(super) fn randomkey(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_
                 }
                 true
             });
-            if found.is_some() || next.is_none() || task.session.is_long() {
+            let is_over = dumped != Dumped::More || cursor.is_on_flash();
+            if found.is_some() || is_over || task.session.is_long() {
                 break;
             }
         }
