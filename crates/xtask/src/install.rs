@@ -8,8 +8,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::Result;
 use crate::command::{Run, find};
+use crate::{Result, sources};
 
 /// Where the Python libraries are installed.
 pub const VENV: &str = "target/conformance/venv";
@@ -26,6 +26,8 @@ const DEBIAN: &[(&str, &str)] = &[
     ("memccapable", "libmemcached-tools"),
     ("redis-server", "redis-server"),
     ("perl", "perl"),
+    ("tclsh", "tcl"),
+    ("xz", "xz-utils"),
     ("python3", "python3"),
     ("go", "golang-go"),
     ("javac", "default-jdk-headless"),
@@ -42,6 +44,7 @@ const DEBIAN: &[(&str, &str)] = &[
 pub fn all() -> Result {
     for (name, install) in [
         ("Debian packages", debian as fn() -> Result),
+        ("sources of Debian packages", sources::install),
         ("Python libraries", python),
         ("Go module", go),
         ("Maven project", maven),

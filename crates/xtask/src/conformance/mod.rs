@@ -23,6 +23,7 @@ mod report;
 mod scale_out;
 pub mod server;
 mod stats;
+mod suites;
 pub mod wire;
 mod witness;
 
@@ -130,6 +131,8 @@ const PARTS: &[Part] = &[
     ("ioredis", redis::clients::ioredis),
     ("go-redis", redis::clients::go_redis),
     ("jedis", redis::clients::jedis),
+    ("redis-tests", suites::of_redis),
+    ("memcached-tests", suites::of_memcached),
     ("twemproxy", proxy::check),
     ("scale-out", scale_out::twemproxy),
     ("hash-client", scale_out::hash_client),
