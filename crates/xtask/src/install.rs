@@ -14,6 +14,9 @@ use crate::{Result, sources};
 /// Where the Python libraries are installed.
 pub const VENV: &str = "target/conformance/venv";
 
+/// Where the Go client of memcached's protocol is built.
+pub const GO_CLIENT: &str = "target/conformance/go/client";
+
 /// Where the Go client of Redis' protocol is built.
 pub const GO_REDIS: &str = "target/conformance/go/redis-client";
 
@@ -124,7 +127,7 @@ fn python() -> Result {
 
 fn go() -> Result {
     std::fs::create_dir_all("target/conformance/go")?;
-    let modules = [("conformance/go", "target/conformance/go/client")];
+    let modules = [("conformance/go", GO_CLIENT)];
     // Each is a module of its own: what one needs of its language is not needed for the other.
     for (folder, program) in modules.into_iter().chain([("conformance/go-redis", GO_REDIS)]) {
         Run::new(&format!("go build -buildvcs=false -o ../../{program} ."))

@@ -36,6 +36,7 @@ cargo xtask CHORE
       --reference PATH   the memcached to compare with (/usr/bin/memcached)
       --seed N           the seed of the random sequences (printed by every run)
       --sequences N      how many random sequences (15000)
+      --table write      write the table of clients into docs/compatibility.md
       --record FILE      write the differences as deviations to FILE, to be read and edited
   deploy               the unit of systemd, the static program and its container
   admin                the admin port as Prometheus and a browser see it

@@ -4,7 +4,8 @@
 //! They look for `memcached-debug` where they are run, and start it through `timedrun`. Here both
 //! are scripts of a few lines: the one starts Larder, without the port for UDP that the tests
 //! always ask for; the other sees to it that a server ends with the test that started it. Every
-//! file is run or stands in `conformance/suites/memcached.txt`, which lists the tests that fail as well.
+//! file is run or stands in `conformance/suites/memcached.txt`, which lists the tests that fail
+//! as well.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
