@@ -189,7 +189,7 @@ pub fn execute<'s, 'c>(
             return Ok(Flow::Next);
         }
         Action::Login(token) => return Ok(login::text(token, out)),
-        Action::Close => return Ok(Flow::Close(Close::Normal)),
+        Action::Close => return Ok(Flow::Close(Close::Error)),
         Action::Redis(_) => unreachable!("a client of Redis' has an executor of its own"),
         Action::Request(Request::Get(get)) => {
             return get::get(context, session, get, &mut step.hash_at, ahead, out);
@@ -200,7 +200,7 @@ pub fn execute<'s, 'c>(
         }
         Action::Refuse { echo, status, is_fatal } => {
             protocol::binary::reply::error(out.bytes, *echo, *status);
-            return Ok(if *is_fatal { Flow::Close(Close::Normal) } else { Flow::Next });
+            return Ok(if *is_fatal { Flow::Close(Close::Error) } else { Flow::Next });
         }
         Action::Request(request) => &*request,
     };

@@ -154,9 +154,9 @@ pub enum State<'c> {
 /// Why a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Close {
-    /// The client is done, or said something that is no protocol.
+    /// The client is done.
     Normal,
-    /// The socket failed.
+    /// The socket failed, or the client said something that is no protocol.
     Error,
     /// Silent for too long.
     Idle,

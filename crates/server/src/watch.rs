@@ -2,7 +2,7 @@
 //!
 //! Each watcher has a bounded log that every worker may append to and that the watcher's own
 //! worker empties into its socket. A line that does not fit is dropped and counted; when there is
-//! room again the watcher is told how many with `[skipped: N]`. As long as nobody watches, a
+//! room again the watcher is told how many with `skipped=N`. As long as nobody watches, a
 //! request costs one relaxed load.
 //!
 //! Evictions happen inside the engine, under its locks. It leaves word of them in an
@@ -72,7 +72,7 @@ impl Log {
         let mut lines = lock(&self.lines);
         out.append(&mut lines.bytes);
         if lines.skipped > 0 {
-            out.extend_from_slice(format!("[skipped: {}]\n", lines.skipped).as_bytes());
+            out.extend_from_slice(format!("skipped={}\n", lines.skipped).as_bytes());
             lines.skipped = 0;
         }
     }
@@ -249,7 +249,7 @@ mod tests {
         assert!(!log.append(b"67890\n", &watchers.skipped));
         let mut out = Vec::new();
         log.drain(&mut out);
-        assert_eq!(out, b"12345\n[skipped: 1]\n");
+        assert_eq!(out, b"12345\nskipped=1\n");
         assert_eq!(watchers.numbers(), (1, 1));
         watchers.remove(&log);
         assert!(!watchers.want(FETCHERS));

@@ -277,6 +277,51 @@ fn watchers_hear_what_they_ask_for() {
         .ask("get x\r\nwatch\r\n", "END\r\nERROR cannot pipeline other commands before watch\r\n");
 }
 
+/// memcached's own tests look for it: who sends a web request has made an error.
+#[test]
+fn watchers_hear_why_a_connection_was_closed() {
+    let server = Server::start(&[]);
+    let mut watcher = server.connect();
+    watcher.ask("watch connevents\r\n", "OK\r\n");
+    for (bytes, reason) in [
+        (&b"GET / HTTP/1.1\r\n"[..], "error"),
+        (b"\x80\x01\0\x01\x08\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", "error"),
+        (b"quit\r\n", "normal"),
+    ] {
+        server.connect().send(bytes);
+        let mut text = String::new();
+        while !text.contains("type=conn_close") {
+            text = watcher.read_to("\n");
+        }
+        assert!(text.contains(&format!(" reason={reason} ")), "{text}");
+    }
+}
+
+/// memcached's own tests found that any words were taken.
+#[test]
+fn the_automover_takes_what_memcached_takes() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let bad = "CLIENT_ERROR bad command line format\r\n";
+    let narrow = "CLIENT_ERROR automove window too low or too high\r\n";
+    for (wish, answer) in [
+        ("0", "OK\r\n"),
+        ("2", "OK\r\n"),
+        ("3", "ERROR\r\n"),
+        ("invalid", bad),
+        ("", bad),
+        ("ratio 0.8", "OK\r\n"),
+        ("freeratio x", "ERROR\r\n"),
+        ("window 2", narrow),
+        ("window 3", "OK\r\n"),
+        ("window 1800", "OK\r\n"),
+        ("window 1801", narrow),
+        ("window", bad),
+    ] {
+        client.ask(&format!("slabs automove {wish}\r\n"), answer);
+    }
+}
+
 #[test]
 fn watchers_hear_of_evictions() {
     let server = Server::start(&["-m", "8"]);

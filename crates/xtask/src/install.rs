@@ -8,11 +8,14 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::Result;
 use crate::command::{Run, find};
+use crate::{Result, sources};
 
 /// Where the Python libraries are installed.
 pub const VENV: &str = "target/conformance/venv";
+
+/// Where the Go client of memcached's protocol is built.
+pub const GO_CLIENT: &str = "target/conformance/go/client";
 
 /// Where the Go client of Redis' protocol is built.
 pub const GO_REDIS: &str = "target/conformance/go/redis-client";
@@ -27,6 +30,8 @@ const DEBIAN: &[(&str, &str)] = &[
     ("redis-server", "redis-server"),
     ("perl", "perl"),
     ("openssl", "openssl"),
+    ("tclsh", "tcl"),
+    ("xz", "xz-utils"),
     ("python3", "python3"),
     ("go", "golang-go"),
     ("javac", "default-jdk-headless"),
@@ -43,6 +48,7 @@ const DEBIAN: &[(&str, &str)] = &[
 pub fn all() -> Result {
     for (name, install) in [
         ("Debian packages", debian as fn() -> Result),
+        ("sources of Debian packages", sources::install),
         ("Python libraries", python),
         ("Go module", go),
         ("Maven project", maven),
@@ -122,7 +128,7 @@ fn python() -> Result {
 
 fn go() -> Result {
     std::fs::create_dir_all("target/conformance/go")?;
-    let modules = [("conformance/go", "target/conformance/go/client")];
+    let modules = [("conformance/go", GO_CLIENT)];
     // Each is a module of its own: what one needs of its language is not needed for the other.
     for (folder, program) in modules.into_iter().chain([("conformance/go-redis", GO_REDIS)]) {
         Run::new(&format!("go build -buildvcs=false -o ../../{program} ."))

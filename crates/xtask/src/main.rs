@@ -4,10 +4,10 @@
 //! This crate builds before everything else and therefore depends on nothing: argument parsing,
 //! JSON and random numbers are the few lines of them that are needed.
 //!
-//! Where things are: `steps` is the order of the chores, `install` fetches the tools they need,
-//! `tidy` reads the sources for the rules of style, `conformance` runs a server against
-//! memcached and against the clients people use, `admin` looks at its admin port, `deploy` tries
-//! what is handed out for operators, and `command` starts other programs.
+//! Where things are: `steps` is the order of the chores, `install` fetches the tools they need and
+//! `sources` other people's tests, `tidy` reads the sources for the rules of style, `conformance`
+//! runs a server against memcached and against the clients people use, `admin` looks at its admin
+//! port, `deploy` tries what is handed out for operators, and `command` starts other programs.
 #![forbid(unsafe_code)]
 
 mod admin;
@@ -16,6 +16,7 @@ mod conformance;
 mod deploy;
 mod install;
 mod random;
+mod sources;
 mod steps;
 mod tidy;
 
@@ -35,6 +36,7 @@ cargo xtask CHORE
       --reference PATH   the memcached to compare with (/usr/bin/memcached)
       --seed N           the seed of the random sequences (printed by every run)
       --sequences N      how many random sequences (15000)
+      --table write      write the table of clients into docs/compatibility.md
       --record FILE      write the differences as deviations to FILE, to be read and edited
   deploy               the unit of systemd, the static program and its container
   admin                the admin port as Prometheus and a browser see it

@@ -28,6 +28,7 @@ const MEMORY_NOT_BYTES: &str = "MEMLIMIT_ADJUST_FAILED input value is megabytes 
 const MEMORY_OUT_OF_BOUNDS: &str = "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n";
 const TOO_MANY_WATCHERS: &str = "WATCHER_TOO_MANY log watcher limit reached\r\n";
 const NO_SPARE_PAGES: &str = "NOSPARE source class has no spare pages\r\n";
+const BAD_WINDOW: &str = "CLIENT_ERROR automove window too low or too high\r\n";
 
 /// Executes a request without a key. `line` is the request as it was sent.
 pub fn execute<'c>(
@@ -206,13 +207,34 @@ fn administration<'c>(
         (b"lru_crawler", b"mgdump", 3) => return dump(context, DumpFormat::Mgdump, words[2], out),
         (b"lru_crawler", b"enable" | b"disable", 2)
         | (b"lru_crawler", b"crawl" | b"sleep" | b"tocrawl", 3)
-        | (b"lru", b"tune" | b"mode" | b"temp_ttl", 3..)
-        | (b"slabs", b"automove", 3..) => reply::OK,
+        | (b"lru", b"tune" | b"mode" | b"temp_ttl", 3..) => reply::OK,
+        (b"slabs", b"automove", _) => automove(words[2], words[3]),
         (b"slabs", b"reassign", 4) => NO_SPARE_PAGES,
         _ => reply::ERROR,
     };
     reply::line(out.bytes, text);
     Flow::Next
+}
+
+/// What memcached answers to a wish about the automover, which does not exist here.
+fn automove(wish: &[u8], value: &[u8]) -> &'static str {
+    let bad_format = Refusal::BadCommandLineFormat.line();
+    let number = |word: &[u8]| str::from_utf8(word).ok()?.parse::<u32>().ok();
+    let share = |word: &[u8]| str::from_utf8(word).ok()?.parse::<f64>().ok();
+    match wish {
+        b"ratio" | b"freeratio" if share(value).is_some() => reply::OK,
+        b"ratio" | b"freeratio" => reply::ERROR,
+        b"window" => match number(value) {
+            Some(3..=1800) => reply::OK,
+            Some(_) => BAD_WINDOW,
+            None => bad_format,
+        },
+        _ => match number(wish) {
+            Some(0..=2) => reply::OK,
+            Some(_) => reply::ERROR,
+            None => bad_format,
+        },
+    }
 }
 
 fn dump<'c>(

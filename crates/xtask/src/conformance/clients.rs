@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Bench, Ended};
 use crate::command::{Run, find};
-use crate::install::{NODE, VENV};
+use crate::install::{GO_CLIENT, NODE, VENV};
 use crate::{Result, fail};
 
 /// memccapable's tests of a protocol: as many of the one as of the other.
@@ -145,12 +145,11 @@ pub fn meta_memcache(bench: &Bench) -> Result<Ended> {
 
 /// gomemcache, a Go client.
 pub fn gomemcache(bench: &Bench) -> Result<Ended> {
-    let program = "target/conformance/go/client";
-    if !Path::new(program).exists() {
+    if !Path::new(GO_CLIENT).exists() {
         return not_run("the Go client is not built (cargo xtask install)");
     }
     let server = bench.options.server.start("-m 64")?;
-    Ok(last_line(&Run::new(program).arg(server.address()).capture(LIMIT)?))
+    Ok(last_line(&Run::new(GO_CLIENT).arg(server.address()).capture(LIMIT)?))
 }
 
 /// spymemcached, a Java client, by the text protocol.

@@ -16,6 +16,7 @@ mod dumps;
 mod exchange;
 mod generate;
 mod hostile;
+mod matrix;
 mod normal;
 mod proxy;
 mod redis;
@@ -23,6 +24,7 @@ mod report;
 mod scale_out;
 pub mod server;
 mod stats;
+mod suites;
 mod tls;
 pub mod wire;
 mod witness;
@@ -52,6 +54,8 @@ pub struct Options {
     pub sequences: usize,
     /// Where to write the differences as deviations.
     pub record: Option<String>,
+    /// Whether the table of clients is written rather than compared.
+    pub writes_table: bool,
 }
 
 impl Default for Options {
@@ -64,6 +68,7 @@ impl Default for Options {
             seed: now,
             sequences: 15_000,
             record: None,
+            writes_table: false,
         }
     }
 }
@@ -134,6 +139,8 @@ const PARTS: &[Part] = &[
     ("pymemcache-tls", tls::pymemcache),
     ("bmemcached-tls", tls::bmemcached),
     ("redis-py-tls", tls::redis_py),
+    ("redis-tests", suites::of_redis),
+    ("memcached-tests", suites::of_memcached),
     ("twemproxy", proxy::check),
     ("scale-out", scale_out::twemproxy),
     ("hash-client", scale_out::hash_client),
@@ -209,6 +216,7 @@ fn options(arguments: &[String]) -> Result<Options> {
             "--reference" => options.reference.path = value.into(),
             "--seed" => options.seed = number()?,
             "--sequences" => options.sequences = number()? as usize,
+            "--table" if value == "write" => options.writes_table = true,
             "--record" => options.record = Some(value.clone()),
             other => return fail(format!("no option is called {other}")),
         }
@@ -240,18 +248,28 @@ pub fn run(options: &Options) -> Result<Report> {
             continue;
         }
         let started = Instant::now();
-        let outcome = match part(&bench) {
-            Ok(Ended::Passed(words)) => Outcome::Passed(words),
-            Ok(Ended::NotRun(words)) if std::env::var_os("CI").is_some_and(|ci| ci == "true") => {
-                Outcome::Failed(format!("not run: {words}"))
-            }
-            Ok(Ended::NotRun(words)) => Outcome::NotRun(words),
-            Err(failure) => Outcome::Failed(failure.0),
-        };
-        let check = Check { name, outcome, seconds: started.elapsed().as_secs_f64() };
-        println!("{}", check.line());
-        report.checks.push(check);
+        let outcome = outcome(part(&bench));
+        report.add(Check { name, outcome, seconds: started.elapsed().as_secs_f64() });
+    }
+    // Another server than Larder has a table of its own.
+    if larder {
+        let table = matrix::check(&report.checks, options.writes_table).transpose();
+        if let Some(table) = table {
+            let outcome = outcome(table.map(Ended::Passed));
+            report.add(Check { name: "client-table", outcome, seconds: 0.0 });
+        }
     }
     report.write()?;
     Ok(report)
+}
+
+fn outcome(ended: Result<Ended>) -> Outcome {
+    match ended {
+        Ok(Ended::Passed(words)) => Outcome::Passed(words),
+        Ok(Ended::NotRun(words)) if std::env::var_os("CI").is_some_and(|ci| ci == "true") => {
+            Outcome::Failed(format!("not run: {words}"))
+        }
+        Ok(Ended::NotRun(words)) => Outcome::NotRun(words),
+        Err(failure) => Outcome::Failed(failure.0),
+    }
 }

@@ -53,6 +53,12 @@ impl Report {
         Report { checks: Vec::new(), seed, version: version.to_string() }
     }
 
+    /// Prints a row and keeps it.
+    pub fn add(&mut self, check: Check) {
+        println!("{}", check.line());
+        self.checks.push(check);
+    }
+
     /// How many parts passed.
     pub fn passed(&self) -> usize {
         self.checks.iter().filter(|check| matches!(check.outcome, Outcome::Passed(_))).count()
