@@ -26,6 +26,8 @@ const DEBIAN: &[(&str, &str)] = &[
     ("memccapable", "libmemcached-tools"),
     ("redis-server", "redis-server"),
     ("perl", "perl"),
+    // Its headers, to build memcached with its proxy.
+    ("event_rpcgen.py", "libevent-dev"),
     ("python3", "python3"),
     ("go", "golang-go"),
     ("javac", "default-jdk-headless"),

@@ -16,6 +16,7 @@ mod dumps;
 mod exchange;
 mod generate;
 mod hostile;
+mod memcached_proxy;
 mod normal;
 mod proxy;
 mod redis;
@@ -132,6 +133,7 @@ const PARTS: &[Part] = &[
     ("jedis", redis::clients::jedis),
     ("twemproxy", proxy::check),
     ("scale-out", scale_out::twemproxy),
+    ("memcached-proxy", scale_out::memcached_proxy),
     ("hash-client", scale_out::hash_client),
     ("bad-input", hostile::bad_input),
     ("half-requests", hostile::half_requests),
