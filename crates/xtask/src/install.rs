@@ -32,6 +32,8 @@ const DEBIAN: &[(&str, &str)] = &[
     ("openssl", "openssl"),
     ("tclsh", "tcl"),
     ("xz", "xz-utils"),
+    // Its headers, to build memcached with its proxy.
+    ("event_rpcgen.py", "libevent-dev"),
     ("python3", "python3"),
     ("go", "golang-go"),
     ("javac", "default-jdk-headless"),

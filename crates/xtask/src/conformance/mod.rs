@@ -17,6 +17,7 @@ mod exchange;
 mod generate;
 mod hostile;
 mod matrix;
+mod memcached_proxy;
 mod normal;
 mod proxy;
 mod redis;
@@ -143,6 +144,7 @@ const PARTS: &[Part] = &[
     ("memcached-tests", suites::of_memcached),
     ("twemproxy", proxy::check),
     ("scale-out", scale_out::twemproxy),
+    ("memcached-proxy", scale_out::memcached_proxy),
     ("hash-client", scale_out::hash_client),
     ("bad-input", hostile::bad_input),
     ("half-requests", hostile::half_requests),

@@ -7,13 +7,34 @@ use std::time::{Duration, Instant};
 use super::server::{FOLDER, Server, free_port};
 use super::wire::Wire;
 use super::{Bench, Ended};
-use crate::command::find;
+use crate::command::{Run, find};
 use crate::{Result, fail};
 
 const KEYS: usize = 600;
 
-/// A running twemproxy; dropping it kills it.
+/// A running proxy; dropping it kills it.
 pub struct Proxy(Child);
+
+impl Proxy {
+    /// A proxy that was started and shall listen on this port, as soon as it does.
+    pub fn listening(name: &str, child: Child, port: u16) -> Result<Self> {
+        let proxy = Self(child);
+        let started = Instant::now();
+        while Wire::connect(port).is_err() {
+            if started.elapsed() > Duration::from_secs(5) {
+                return fail(format!("{name} does not listen"));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(proxy)
+    }
+
+    /// Tells it to read its configuration again.
+    pub fn reload(&self) -> Result {
+        let kill = Run::new("kill -HUP").arg(self.0.id().to_string());
+        kill.capture(Duration::from_secs(5)).map(drop)
+    }
+}
 
 impl Drop for Proxy {
     fn drop(&mut self) {
@@ -52,15 +73,7 @@ pub fn start_with(name: &str, text: impl Fn(u16) -> String) -> Result<Option<(Pr
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;
-    let proxy = Proxy(child);
-    let started = Instant::now();
-    while Wire::connect(port).is_err() {
-        if started.elapsed() > Duration::from_secs(5) {
-            return fail("twemproxy does not listen");
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Ok(Some((proxy, port)))
+    Ok(Some((Proxy::listening("twemproxy", child, port)?, port)))
 }
 
 fn value(key: usize) -> String {

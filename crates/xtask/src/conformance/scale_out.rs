@@ -1,13 +1,14 @@
-//! Several servers as one cache: behind twemproxy with the configuration that is handed out, and by
-//! a client that spreads keys itself.
+//! Several servers as one cache: behind twemproxy and memcached's own proxy with the configurations
+//! that are handed out, and by a client that spreads keys itself.
 //!
-//! The proxy hashes the names of servers, not their addresses, so where keys go is the same in
-//! every run. What is checked is what the runbook promises: keys are spread, a lost server loses
+//! The proxies go by the names of servers or by their places, not by their addresses, so where keys
+//! go is the same in every run. What is checked is what the runbook promises: keys are spread, a lost server loses
 //! its own and no others, one that is replaced under its name keeps them, and one that is added
 //! takes about its share.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::memcached_proxy::MemcachedProxy;
 use super::proxy::{self, Proxy};
 use super::server::{FOLDER, Server};
 use super::wire::{Wire, shorten};
@@ -16,31 +17,96 @@ use crate::command::Run;
 use crate::install::VENV;
 use crate::{Result, fail};
 
-/// The configuration that is handed out.
-const TEMPLATE: &str = "deploy/scale-out/twemproxy.yml";
-
-/// Where it says that the proxy listens.
-const TEMPLATE_LISTEN: &str = "127.0.0.1:22121";
-
 const KEYS: usize = 3000;
 
 /// How long the end of a saving server may take.
 const STOP_LIMIT: Duration = Duration::from_secs(20);
 
-/// A proxy before these servers, `larder-1` and so on.
-fn start(servers: &[&Server]) -> Result<Option<(Proxy, u16)>> {
-    let template = std::fs::read_to_string(TEMPLATE)?;
-    let (head, list) = template.split_once("  servers:\n").unwrap_or_default();
-    if list.lines().count() != 3 || !head.contains(TEMPLATE_LISTEN) {
-        return fail(format!("{TEMPLATE} has another form than this part expects"));
+/// How long a proxy may take until it goes by a changed list.
+const CHANGE_LIMIT: Duration = Duration::from_secs(10);
+
+/// A proxy with the configuration that is handed out, before servers.
+trait Front: Sized {
+    /// Starts it before these, `larder-1` and so on; nothing where it is not installed.
+    fn start(servers: &[&Server]) -> Result<Option<Self>>;
+
+    /// Gives it another list.
+    fn change(self, servers: &[&Server]) -> Result<Self>;
+
+    /// Where clients ask.
+    fn port(&self) -> u16;
+}
+
+/// twemproxy, which has to be restarted for another list.
+struct Twemproxy {
+    _proxy: Proxy,
+    port: u16,
+}
+
+impl Twemproxy {
+    /// The configuration that is handed out.
+    const TEMPLATE: &str = "deploy/scale-out/twemproxy.yml";
+
+    /// Where it says that the proxy listens.
+    const LISTEN: &str = "127.0.0.1:22121";
+}
+
+impl Front for Twemproxy {
+    fn start(servers: &[&Server]) -> Result<Option<Self>> {
+        let template = std::fs::read_to_string(Self::TEMPLATE)?;
+        let (head, list) = template.split_once("  servers:\n").unwrap_or_default();
+        if list.lines().count() != 3 || !head.contains(Self::LISTEN) {
+            return fail(format!("{} has another form than this part expects", Self::TEMPLATE));
+        }
+        let mut text = format!("{head}  servers:\n");
+        for (place, server) in servers.iter().enumerate() {
+            text.push_str(&format!("    - {}:1 larder-{}\n", server.address(), place + 1));
+        }
+        let started = proxy::start_with("scale-out", |port| {
+            text.replace(Self::LISTEN, &format!("127.0.0.1:{port}"))
+        })?;
+        Ok(started.map(|(proxy, port)| Self { _proxy: proxy, port }))
     }
-    let mut text = format!("{head}  servers:\n");
-    for (place, server) in servers.iter().enumerate() {
-        text.push_str(&format!("    - {}:1 larder-{}\n", server.address(), place + 1));
+
+    fn change(self, servers: &[&Server]) -> Result<Self> {
+        drop(self);
+        match Self::start(servers)? {
+            Some(proxy) => Ok(proxy),
+            None => fail("nutcracker was there a moment ago"),
+        }
     }
-    proxy::start_with("scale-out", |port| {
-        text.replace(TEMPLATE_LISTEN, &format!("127.0.0.1:{port}"))
-    })
+
+    fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl Front for MemcachedProxy {
+    fn start(servers: &[&Server]) -> Result<Option<Self>> {
+        MemcachedProxy::start(&addresses(servers))
+    }
+
+    fn change(self, servers: &[&Server]) -> Result<Self> {
+        let before = found(self.port)?;
+        self.reload(&addresses(servers))?;
+        let started = Instant::now();
+        // Every list that it is given here leads to other keys than the one before.
+        while found(self.port)? == before {
+            if started.elapsed() > CHANGE_LIMIT {
+                return fail("memcached's proxy does not go by its changed list");
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(self)
+    }
+
+    fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+fn addresses(servers: &[&Server]) -> Vec<u16> {
+    servers.iter().map(|server| server.port).collect()
 }
 
 /// How many of the keys are found through a proxy or by a server; errors are misses.
@@ -85,25 +151,35 @@ fn within(what: &str, percent: usize, from: usize, to: usize) -> Result {
 
 /// twemproxy.
 pub fn twemproxy(bench: &Bench) -> Result<Ended> {
+    behind::<Twemproxy>(bench, "nutcracker is not installed")
+}
+
+/// memcached's own proxy.
+pub fn memcached_proxy(bench: &Bench) -> Result<Ended> {
+    behind::<MemcachedProxy>(bench, "memcached's source is not there (cargo xtask install)")
+}
+
+fn behind<F: Front>(bench: &Bench, why_not: &str) -> Result<Ended> {
     let image = format!("{FOLDER}/scale-out-{}.image", std::process::id());
     // What an earlier run may have left would be restored.
     let _ = std::fs::remove_file(&image);
-    let outcome = behind_twemproxy(bench, &image);
+    let outcome = grow_and_shrink::<F>(bench, &image, why_not);
     let _ = std::fs::remove_file(&image);
     outcome
 }
 
-fn behind_twemproxy(bench: &Bench, image: &str) -> Result<Ended> {
+/// What the runbook says of servers that are lost, replaced and added.
+fn grow_and_shrink<F: Front>(bench: &Bench, image: &str, why_not: &str) -> Result<Ended> {
     let saved = format!("-m 64 -e {image}");
     let mut servers = Vec::new();
     for options in ["-m 64", saved.as_str(), "-m 64"] {
         servers.push(bench.options.server.start(options)?);
     }
     let all: Vec<&Server> = servers.iter().collect();
-    let Some((proxy, port)) = start(&all)? else {
-        return Ok(Ended::NotRun("nutcracker is not installed".to_string()));
+    let Some(front) = F::start(&all)? else {
+        return Ok(Ended::NotRun(why_not.to_string()));
     };
-    fill(port, 0..KEYS)?;
+    fill(front.port(), 0..KEYS)?;
     let mut shares = Vec::new();
     for server in &servers {
         shares.push(found(server.port)?);
@@ -114,24 +190,18 @@ fn behind_twemproxy(bench: &Bench, image: &str) -> Result<Ended> {
     for share in &shares {
         within("the keys of one server of three", percent(share.len(), KEYS), 23, 43)?;
     }
-    let lost = lose(&mut servers, port, &shares)?;
+    let lost = lose(&mut servers, front.port(), &shares)?;
     // Under its name, at another address, with what it had.
     let back = bench.options.server.start(&saved)?;
     let whole: Vec<&Server> = vec![&servers[0], &back, &servers[1]];
-    drop(proxy);
-    let Some((proxy, port)) = start(&whole)? else {
-        return fail("nutcracker was there a moment ago");
-    };
-    if found(port)?.len() != KEYS {
+    let front = front.change(&whole)?;
+    if found(front.port())?.len() != KEYS {
         return fail("a server that was replaced under its name has not all its keys");
     }
-    drop(proxy);
     let fourth = bench.options.server.start("-m 64")?;
     let grown: Vec<&Server> = whole.into_iter().chain([&fourth]).collect();
-    let Some((_proxy, port)) = start(&grown)? else {
-        return fail("nutcracker was there a moment ago");
-    };
-    let moved = percent(KEYS - found(port)?.len(), KEYS);
+    let front = front.change(&grown)?;
+    let moved = percent(KEYS - found(front.port())?.len(), KEYS);
     within("what moved to the fourth", moved, 17, 33)?;
     let shares: Vec<String> =
         shares.iter().map(|share| percent(share.len(), KEYS).to_string()).collect();
