@@ -276,7 +276,7 @@ impl Connection<'_> {
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    self.is_readable = self.stream.holds_input();
+                    self.is_readable = self.holds_more();
                     return Ok(None);
                 }
                 Err(error) => return Err(error),
@@ -296,6 +296,13 @@ impl Connection<'_> {
             Some(client) => client.judge(verdict),
             None => self.verdict = Some(verdict),
         }
+    }
+
+    /// Whether there is something to read although a read has found nothing. Over TLS that may
+    /// mean that the socket held less than a record, and the end may stand behind that.
+    pub fn holds_more(&self) -> bool {
+        let is_tls = matches!(self.stream, Stream::Tls(_));
+        is_tls && (self.is_hung_up || self.stream.holds_input())
     }
 
     /// Tells others what it waits for.

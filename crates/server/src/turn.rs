@@ -391,7 +391,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    connection.is_readable = connection.stream.holds_input();
+                    connection.is_readable = connection.holds_more();
                     break;
                 }
                 Err(error) => return Err(error.into()),

@@ -337,6 +337,48 @@ fn a_handshake_that_does_not_end_is_ended() {
     good.ask("mn\r\n", "MN\r\n");
 }
 
+/// What came before the end was less than a record, so that a read found nothing, and the event
+/// that would have told of the end was the one that told of the bytes. Nobody read any more.
+#[test]
+fn an_end_right_behind_half_a_record_is_heard() {
+    let authority = Authority::new("ours");
+    let (server, plain) = start_with_plain(&authority, &["-t", "1"]);
+    let mut watcher = connect_plain(plain);
+    watcher.ask("watch connevents\r\n", "OK\r\n");
+    let mut text = String::new();
+    for version in VERSIONS {
+        for is_shaken in [false, true] {
+            let config = authority.client_config(None, &[version]);
+            let mut client = connect(server.address(), config);
+            if is_shaken {
+                client.ask("mn\r\n", "MN\r\n");
+                client.stream.conn.writer().write_all(b"get a\r\n").expect("it buffers");
+            }
+            let mut flight = Vec::new();
+            while client.stream.conn.wants_write() {
+                client.stream.conn.write_tls(&mut flight).expect("a vector takes all");
+            }
+            // Bytes and end come in one event.
+            server.signal("STOP");
+            client.stream.sock.write_all(&flight[..flight.len() / 2]).expect("room");
+            client.stream.sock.shutdown(Shutdown::Write).expect("it is open");
+            server.signal("CONT");
+            text.clear();
+            let port = client.stream.sock.local_addr().expect("bound").port();
+            let closed = format!("type=conn_close rip=127.0.0.1 rport={port} ");
+            while !text.contains(&closed) {
+                text += &watcher.read_to("\n");
+            }
+            assert!(!text.contains("too%20long"), "{text}");
+            assert_eq!(
+                text.contains("the%20client%20left%20the%20handshake"),
+                !is_shaken,
+                "{text}"
+            );
+        }
+    }
+}
+
 #[test]
 fn the_end_is_said_and_heard() {
     let authority = Authority::new("ours");

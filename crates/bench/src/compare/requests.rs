@@ -5,6 +5,8 @@
 //! goes to each server, in an order that rotates, so that a machine that grows slower in the
 //! meantime is not held against one server. Ratios are taken within a round.
 //!
+//! With `--tls` all of it goes through TLS 1.3, but for filling and for asking what is held.
+//!
 //! The figure to trust is CPU time of the server per million keys: unlike throughput it does not
 //! hang on how fast the client is, nor on what else the machine does.
 
@@ -20,6 +22,7 @@ use crate::machine::{self, Machine};
 use crate::report::{self, ReportOptions};
 use crate::server::Server;
 use crate::server::held::Held;
+use crate::server::identity::Identity;
 use crate::server::recipe::{Kind, Recipe, ServerOptions};
 
 /// Rounds, keys and requests with `--quick`: enough to see that everything works.
@@ -56,6 +59,9 @@ pub struct RequestsOptions {
     /// Memory limit of each server in MiB.
     #[arg(short, long = "memory-mb", default_value_t = 1024)]
     memory_mb: u64,
+    /// Over TLS 1.3, all with one suite and one certificate. Larder and memcached only.
+    #[arg(long)]
+    pub tls: bool,
     /// Small counts, to see whether everything works.
     #[arg(long)]
     quick: bool,
@@ -78,10 +84,14 @@ pub fn run(options: &RequestsOptions) -> Outcome<()> {
     }
     machine::check_memory(options.memory_mb.saturating_mul(1 << 20))?;
     let machine = Machine::describe();
-    let servers = start_all(&options)?;
+    if options.tls {
+        options.servers.retain(|kind| matches!(kind, Kind::Larder | Kind::Memcached));
+    }
+    let identity = options.tls.then(Identity::new).transpose()?;
+    let servers = start_all(&options, identity.as_ref())?;
     let workloads: Vec<Workload> = options.workloads.iter().map(|name| name.workload()).collect();
     let scripts = Scripts::new(&options, &servers, &workloads);
-    let samples = measure_all(&options, &servers, &workloads, &scripts)?;
+    let samples = measure_all(&options, &servers, identity.as_ref(), &workloads, &scripts)?;
     let held: Vec<Held> = servers.iter().map(Held::of).collect::<Outcome<_>>()?;
     let document = requests_report::document(machine, &options, &servers, &samples, &held);
     println!("{}", report::text(&document));
@@ -89,7 +99,7 @@ pub fn run(options: &RequestsOptions) -> Outcome<()> {
 }
 
 /// Finds all binaries before the first is started, then starts and fills all.
-fn start_all(options: &RequestsOptions) -> Outcome<Vec<Server>> {
+fn start_all(options: &RequestsOptions, identity: Option<&Identity>) -> Outcome<Vec<Server>> {
     let recipes = options.servers_options.recipes(&options.servers)?;
     let with_shape = |recipe: Recipe| match recipe.kind {
         Kind::Null => null_recipe(recipe, &options.items),
@@ -102,7 +112,10 @@ fn start_all(options: &RequestsOptions) -> Outcome<Vec<Server>> {
     for recipe in &recipes {
         progress.set_message(format!("filling {}", recipe.name));
         let core = options.servers_options.server_core;
-        let server = Server::start(recipe, options.memory_mb, core)?;
+        let server = match identity {
+            None => Server::start(recipe, options.memory_mb, core)?,
+            Some(identity) => identity.start(recipe, options.memory_mb, core)?,
+        };
         if recipe.kind != Kind::Null {
             let filled = options.items.fill(server.address, server.dialect);
             filled.map_err(|failure| server.explain(failure))?;
@@ -159,6 +172,7 @@ impl Scripts {
 fn measure_all(
     options: &RequestsOptions,
     servers: &[Server],
+    identity: Option<&Identity>,
     workloads: &[Workload],
     scripts: &Scripts,
 ) -> Outcome<Vec<Sample>> {
@@ -171,7 +185,8 @@ fn measure_all(
                 progress.set_message(format!("{} {}", workload.name, server.name));
                 if workload.suits(server.kind) {
                     let script = scripts.get(server.dialect, workload);
-                    let sample = workload.measure(options, server, script, round);
+                    let route = Identity::route(identity, server);
+                    let sample = workload.measure(options, server, route, script, round);
                     samples.push(sample.map_err(|failure| server.explain(failure))?);
                 }
                 progress.inc(1);

@@ -75,6 +75,7 @@ fn facts(options: &RequestsOptions, servers: &[Server]) -> Vec<(String, String)>
         ("keys", keys),
         ("values", format!("{} bytes", items.value_bytes)),
         ("seed", items.seed.to_string()),
+        ("tls", if options.tls { "1.3, AES-256-GCM, a key of ECDSA" } else { "no" }.to_owned()),
         ("rounds", format!("{}; medians, with (min..max)", options.rounds)),
     ];
     lines.chain(more.map(|(name, value)| (name.to_owned(), value))).collect()

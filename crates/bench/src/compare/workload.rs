@@ -10,6 +10,7 @@ use crate::drive::encode::Operation;
 use crate::drive::script::Script;
 use crate::drive::{Driver, Run};
 use crate::failure::{Failure, Outcome};
+use crate::server::identity::Route;
 use crate::server::recipe::Kind;
 use crate::server::{Server, usage};
 
@@ -123,6 +124,7 @@ impl Workload {
         &self,
         options: &RequestsOptions,
         server: &Server,
+        (address, tls): Route<'_>,
         script: &Script,
         round: u64,
     ) -> Outcome<Sample> {
@@ -134,7 +136,7 @@ impl Workload {
         let requests = (keys / self.keys_per_request as u64).max(1);
         let check = server.kind != Kind::Null;
         let mut driver =
-            Driver::connect(server.address, script, self.pipeline, connections as usize)?;
+            Driver::connect_over(address, tls, script, self.pipeline, connections as usize)?;
         driver.run(requests / WARM_SHARE, check)?;
         let server_before = usage::cpu_ns(server.pid())?;
         let client_before = usage::own_cpu_ns()?;

@@ -14,19 +14,22 @@ pub mod inbox;
 pub mod items;
 pub mod reply;
 pub mod script;
+pub mod wire;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
 use crate::failure::{Failure, Outcome};
 use inbox::{Inbox, Received};
 use reply::{Scanner, Tally};
+use rustls::ClientConfig;
 use script::{Batch, Script};
+use wire::Wire;
 
 /// Connections of one driver: a limit, far above what a comparison needs.
 pub const CONNECTIONS_MAX: usize = 4096;
@@ -66,7 +69,7 @@ pub struct Driver<'s> {
 }
 
 struct Connection<'s> {
-    stream: TcpStream,
+    stream: Wire,
     inbox: Inbox,
     /// What the socket has not taken yet of the current batch.
     unsent: &'s [u8],
@@ -84,13 +87,24 @@ impl<'s> Driver<'s> {
         pipeline: usize,
         connections: usize,
     ) -> Outcome<Driver<'s>> {
+        Self::connect_over(address, None, script, pipeline, connections)
+    }
+
+    /// The same, over TLS if there is a configuration of it.
+    pub fn connect_over(
+        address: SocketAddr,
+        tls: Option<&Arc<ClientConfig>>,
+        script: &'s Script,
+        pipeline: usize,
+        connections: usize,
+    ) -> Outcome<Driver<'s>> {
         assert!((1..=CONNECTIONS_MAX).contains(&connections), "connections out of range");
         let poll = Poll::new().map_err(Failure::io("making a poll"))?;
         let mut all = Vec::with_capacity(connections);
         for number in 0..connections {
-            let mut stream = connect(address)?;
+            let mut stream = Wire::connect(address, tls)?;
             poll.registry()
-                .register(&mut stream, Token(number), Interest::READABLE | Interest::WRITABLE)
+                .register(stream.socket(), Token(number), Interest::READABLE | Interest::WRITABLE)
                 .map_err(Failure::io("registering a connection"))?;
             all.push(Connection {
                 stream,
@@ -190,7 +204,7 @@ impl Connection<'_> {
                 break;
             }
             self.count(scanner, tally)?;
-            if received == Received::Some {
+            if received == Received::Some && self.stream.is_drained_by_short_reads() {
                 break;
             }
         }
@@ -224,12 +238,4 @@ impl Connection<'_> {
         tally.add(found);
         Ok(())
     }
-}
-
-fn connect(address: SocketAddr) -> Outcome<TcpStream> {
-    let stream = std::net::TcpStream::connect(address)
-        .map_err(Failure::io(format!("connecting to {address}")))?;
-    stream.set_nodelay(true).map_err(Failure::io("setting TCP_NODELAY"))?;
-    stream.set_nonblocking(true).map_err(Failure::io("making a socket non-blocking"))?;
-    Ok(TcpStream::from_std(stream))
 }

@@ -2,11 +2,12 @@
 //!
 //! `recipe` knows how each kind is started, `children` makes sure that each is ended, `usage`
 //! reads what the kernel counted for it, `query` asks the server itself, and `held` puts both
-//! together. `flash_file` is what a flash tier is put on.
+//! together. `identity` starts servers that speak TLS. `flash_file` is what a flash tier is put on.
 
 pub mod children;
 pub mod flash_file;
 pub mod held;
+pub mod identity;
 pub mod query;
 pub mod recipe;
 pub mod usage;
@@ -47,6 +48,8 @@ pub struct Server {
     pub dialect: Dialect,
     /// Where it listens.
     pub address: SocketAddr,
+    /// Where it speaks TLS, if it does.
+    pub tls_address: Option<SocketAddr>,
     /// Program and arguments, as they could be typed.
     pub command_line: String,
     /// How long after its start it took connections.
@@ -77,6 +80,7 @@ impl Server {
             name: recipe.name.clone(),
             dialect: recipe.dialect,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+            tls_address: None,
             command_line: recipe.command_line(port, memory_mb),
             listened_after: Duration::ZERO,
             child: child.map_err(Failure::io(format!("starting {}", recipe.program.display())))?,

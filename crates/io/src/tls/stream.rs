@@ -444,7 +444,10 @@ struct Pieces<'s> {
 impl<'s> Pieces<'s> {
     /// The next bytes that lie in a row, as many as that at the most.
     fn next(&mut self, bytes_max: usize) -> Option<&'s [u8]> {
-        while bytes_max > 0 {
+        if bytes_max == 0 {
+            return None;
+        }
+        loop {
             let source: &'s [u8] = self.sources.get(self.index)?;
             let rest = &source[self.offset..];
             if !rest.is_empty() {
@@ -455,7 +458,6 @@ impl<'s> Pieces<'s> {
             self.index += 1;
             self.offset = 0;
         }
-        None
     }
 }
 

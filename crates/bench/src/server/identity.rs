@@ -1,0 +1,93 @@
+//! A certificate for servers that speak TLS, made for one run: in files for them, and as what
+//! clients trust.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rcgen::CertifiedKey;
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::{ClientConfig, RootCertStore, version};
+
+use super::Server;
+use super::recipe::{Kind, Recipe};
+use crate::drive::wire::SERVER_NAME;
+use crate::failure::{Failure, Outcome};
+
+/// Where a server is asked, and over which TLS, if any.
+pub type Route<'i> = (SocketAddr, Option<&'i Arc<ClientConfig>>);
+
+/// Files of a certificate and its key, which go when this does.
+pub struct Identity {
+    folder: PathBuf,
+    /// What the client uses.
+    pub client: Arc<ClientConfig>,
+}
+
+impl Identity {
+    /// Makes them. The client takes one suite of TLS 1.3, so that every server does the same work.
+    pub fn new() -> Outcome<Self> {
+        let wrong = |error: &dyn std::fmt::Display| {
+            Failure::Reply(format!("making a certificate: {error}"))
+        };
+        let made = rcgen::generate_simple_self_signed(vec![SERVER_NAME.to_owned()]);
+        let CertifiedKey { cert, signing_key } = made.map_err(|error| wrong(&error))?;
+        let mut roots = RootCertStore::empty();
+        roots.add(cert.der().clone()).map_err(|error| wrong(&error))?;
+        let provider = CryptoProvider {
+            cipher_suites: vec![ring::cipher_suite::TLS13_AES_256_GCM_SHA384],
+            ..ring::default_provider()
+        };
+        let client = ClientConfig::builder_with_provider(Arc::new(provider))
+            .with_protocol_versions(&[&version::TLS13])
+            .map_err(|error| wrong(&error))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let folder = std::env::temp_dir().join(format!("larder-bench-{}.tls", std::process::id()));
+        fs::create_dir_all(&folder).map_err(Failure::io("making a folder"))?;
+        let identity = Self { folder, client: Arc::new(client) };
+        for (file, text) in [("chain.pem", cert.pem()), ("key.pem", signing_key.serialize_pem())] {
+            let path = identity.folder.join(file);
+            fs::write(path, text).map_err(Failure::io("writing a certificate"))?;
+        }
+        Ok(identity)
+    }
+
+    /// Starts a server that speaks TLS, and without it at the address that it is filled and asked
+    /// for statistics at.
+    pub fn start(&self, recipe: &Recipe, memory_mb: u64, core: usize) -> Outcome<Server> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+        let plain = listener.and_then(|it| it.local_addr()).map_err(Failure::io("a free port"))?;
+        // memcached's recipe has the first address.
+        let first = match recipe.kind {
+            Kind::Memcached => "",
+            Kind::Larder => "127.0.0.1,",
+            kind => return Err(Failure::Usage(format!("{kind} is not compared over TLS"))),
+        };
+        let [chain, key] = ["chain.pem", "key.pem"].map(|file| self.folder.join(file));
+        let recipe = recipe.clone().with([format!(
+            "-Z -l {first}notls:{plain} -o ssl_chain_cert={},ssl_key={}",
+            chain.display(),
+            key.display()
+        )]);
+        let mut server = Server::start(&recipe, memory_mb, core)?;
+        server.tls_address = Some(std::mem::replace(&mut server.address, plain));
+        Ok(server)
+    }
+
+    /// Where a server is asked, and how.
+    pub fn route<'i>(identity: Option<&'i Self>, server: &Server) -> Route<'i> {
+        match (identity, server.tls_address) {
+            (Some(identity), Some(address)) => (address, Some(&identity.client)),
+            _ => (server.address, None),
+        }
+    }
+}
+
+impl Drop for Identity {
+    fn drop(&mut self) {
+        // A folder that is left in the place for such folders does no harm.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
