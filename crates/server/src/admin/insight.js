@@ -113,7 +113,7 @@ function showKeys(insight, fill) {
     ["by-bytes", insight.by_bytes, (value) => `${bytes(value)}/s`]];
   by("keys-section").hidden = insight.by_requests.length === 0;
   for (const [id, keys, format] of lists) {
-    fill(id, keys.slice(0, KEYS_SHOWN).map((one) => [make("code", {}, one.key), format(one.most),
+    fill(id, keys.slice(0, KEYS_SHOWN).map((one) => [make("code", {}, one.key), format(one.least),
       percent(one.share)]), ["key", "number", "number"]);
   }
 }

@@ -151,19 +151,19 @@ fn insight(keys: &Keys, snapshot: &Snapshot) -> Json {
         "age_bounds_s": AGE_BOUNDS_S,
         "ages": reasons.ages().map(real),
         "top_half_life_s": TOP_HALF_LIFE_S,
-        "by_requests": top(&keys.by_requests),
-        "by_bytes": top(&keys.by_bytes),
+        "by_requests": top(keys, &keys.by_requests),
+        "by_bytes": top(keys, &keys.by_bytes),
     })
 }
 
-/// The first keys: what they have in a second, at most and at least, and of all at most.
-fn top(top: &Top) -> Json {
+/// The first keys: what they have in a second, at most and at least, and at least of all.
+fn top(keys: &Keys, top: &Top) -> Json {
     let shown = top.first(KEYS_SHOWN).into_iter().map(|entry| {
         json!({
             "key": shown_key(&entry.key),
-            "most": real(Keys::per_second(entry.weight)),
-            "least": real(Keys::per_second(entry.weight - entry.error)),
-            "share": real(entry.weight / top.total().max(1e-9)),
+            "most": real(keys.per_second(entry.weight)),
+            "least": real(keys.per_second(entry.least())),
+            "share": real(entry.least() / top.total().max(1e-9)),
         })
     });
     shown.collect()
