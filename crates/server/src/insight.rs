@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! worker   batch: which hashes are sampled -> request -> what is there now -> lists
-//! admin    once a second, and when somebody asks: takes the lists; says which hashes are sampled
+//! admin    ten times a second, and when somebody asks: takes the lists; says what is sampled
 //! ```
 //!
 //! What happened follows from what was counted meanwhile, and from what is there behind it, looked
@@ -28,9 +28,9 @@ use crate::counters::Counters;
 use crate::lists::{List, Lists};
 use crate::plan::{Action, Step, key_of};
 
-/// Events that a worker keeps until they are taken, which is once a second: what they cost it is
-/// less than a hundredth of a core.
-const EVENTS_MAX: usize = 8 << 10;
+/// Events that a worker keeps until they are taken, which is ten times a second: what they cost it
+/// is about a hundredth of a core then.
+const EVENTS_MAX: usize = 4 << 10;
 
 /// And at least so many, however little memory there is: 80 KiB.
 const EVENTS_MIN: usize = 2 << 10;
@@ -40,8 +40,8 @@ const EVENTS_MIN: usize = 2 << 10;
 /// one key that everybody asks for does not fill the list.
 const RECENT: usize = 8;
 
-/// Keys of requests that a worker keeps until they are taken: for half a million requests a second.
-const PICKED_MAX: usize = 2 << 10;
+/// Keys of requests that a worker keeps until they are taken: for two million requests a second.
+const PICKED_MAX: usize = 1 << 10;
 
 /// No hash of a batch.
 const NONE: usize = usize::MAX;

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Number, Value as Json, json};
 
-use ::insight::{AGE_BOUNDS_S, Reason, Top};
+use ::insight::{AGE_BOUNDS_S, Entry, Reason, Top};
 
 use super::collect::{Collector, Snapshot};
 use super::history::{POINT_NAMES, Point, SECONDS_PER_MINUTE};
@@ -20,6 +20,9 @@ const PREFIXES_SHOWN: usize = 12;
 
 /// Keys asked for less are left out.
 const KEYS_SHOWN: usize = 20;
+
+/// And so are those with less than this share: what is drawn by chance is too little to tell.
+const SHARE_SHOWN: f64 = 1e-3;
 
 /// `/api/stats`: everything but the past.
 pub fn stats(server: &Server, snapshot: &Snapshot, collector: &Collector) -> Json {
@@ -158,7 +161,8 @@ fn insight(keys: &Keys, snapshot: &Snapshot) -> Json {
 
 /// The first keys: what they have in a second, at most and at least, and at least of all.
 fn top(keys: &Keys, top: &Top) -> Json {
-    let shown = top.first(KEYS_SHOWN).into_iter().map(|entry| {
+    let is_told = |entry: &&Entry| entry.least() >= top.total() * SHARE_SHOWN;
+    let shown = top.first(KEYS_SHOWN).into_iter().filter(is_told).map(|entry| {
         json!({
             "key": shown_key(&entry.key),
             "most": real(keys.per_second(entry.weight)),
