@@ -11,6 +11,9 @@
 //! so long that no cache of interest would still have it is forgotten; and if that is not enough,
 //! the threshold of positions falls until an eighth of the room is free. That is linear but for the
 //! sorting, and comes once for as many events as an eighth of the room has keys.
+//!
+//! The threshold can rise again. What is sampled anew is in the order at once, but weighs nothing
+//! and counts for nothing until enough is known of it.
 
 use crate::order::Order;
 
@@ -90,6 +93,12 @@ impl Key {
         self.is_deleted() || self.is_expired(now_s) || self.is_flushed(flushes)
     }
 
+    /// What it weighs in the order, if all is known of what lies below a position.
+    fn weight(&self, whole_below: u64, moment: Moment) -> u64 {
+        let is_gone = self.is_gone(moment.now_s, moment.flushes);
+        if is_gone || self.position >= whole_below { 0 } else { u64::from(self.bytes) }
+    }
+
     pub(crate) fn delete(&mut self) {
         self.state |= !Self::FLUSHES;
     }
@@ -118,6 +127,8 @@ pub(crate) struct Known {
     slot: u32,
     /// Positions below are sampled.
     threshold: u64,
+    /// And of those below this, all is known; it is no higher.
+    whole_below: u64,
     forgotten: f64,
 }
 
@@ -131,6 +142,7 @@ impl Known {
             order: Order::new(keys_max * SLOTS_PER_TWO_KEYS / 2),
             slot: 0,
             threshold,
+            whole_below: threshold,
             forgotten: 0.0,
         }
     }
@@ -139,9 +151,20 @@ impl Known {
         self.threshold
     }
 
-    /// The share of all positions that is sampled.
+    /// The share of all positions of which all is known.
     pub(crate) fn rate(&self) -> f64 {
-        self.threshold as f64 * (-64_f64).exp2()
+        self.whole_below as f64 * (-64_f64).exp2()
+    }
+
+    /// Whether all is known of the key at a position that is sampled. If not it is in the order, but
+    /// without weight.
+    pub(crate) fn is_whole(&self, position: u64) -> bool {
+        position < self.whole_below
+    }
+
+    /// Whether there is anything sampled of which not all is known.
+    pub(crate) fn is_growing(&self) -> bool {
+        self.whole_below < self.threshold
     }
 
     /// How many keys there is room for.
@@ -202,7 +225,7 @@ impl Known {
                 return;
             }
         }
-        let weight = if key.is_gone(moment.now_s, moment.flushes) { 0 } else { key.bytes };
+        let weight = key.weight(self.whole_below, moment);
         self.slot += 1;
         let key = Key { slot: self.slot, ..key };
         let place = self.place(key.position);
@@ -214,7 +237,7 @@ impl Known {
             self.unweigh(number);
             self.keys[number] = key;
         }
-        self.order.add(self.slot, u64::from(weight));
+        self.order.add(self.slot, weight);
     }
 
     /// Takes a key's weight out of the order.
@@ -230,37 +253,46 @@ impl Known {
         self.tidy(moment);
     }
 
+    /// Of what is sampled now all is known from now on, and so many times as much is sampled, but no
+    /// more than up to a position.
+    pub(crate) fn widen(&mut self, times: f64, threshold_max: u64, moment: Moment) {
+        self.whole_below = self.threshold;
+        self.threshold = ((self.threshold as f64 * times) as u64).min(threshold_max);
+        self.tidy(moment);
+    }
+
     /// Puts all in order: see above.
     fn tidy(&mut self, moment: Moment) {
         let was_full = self.keys.len() == self.keys_max;
         self.keys.sort_unstable_by_key(|key| key.slot);
         let depth_bytes = (moment.depth_bytes as f64 * self.rate()) as u64;
         let mut behind = 0_u64;
+        let whole_below = self.whole_below;
+        let is_whole = |key: &Key| key.position < whole_below;
         let mut is_deep = |key: &Key| {
-            behind += u64::from(key.bytes);
+            behind += if is_whole(key) { u64::from(key.bytes) } else { 0 };
             behind > depth_bytes
         };
         let kept = self.keys.iter().rev().take_while(|key| !is_deep(key)).count();
-        let forgotten = self.keys.len() - kept;
-        self.forgotten += forgotten as f64 / self.rate();
-        self.keys.drain(..forgotten);
+        let forgotten = ..self.keys.len() - kept;
+        let whole = self.keys[forgotten].iter().filter(|key| is_whole(key)).count();
+        self.forgotten += whole as f64 / self.rate();
+        self.keys.drain(forgotten);
         let room = self.keys_max - self.keys_max / 8;
         self.keys.retain(|key| key.position < self.threshold);
         while was_full && self.keys.len() > room {
             self.threshold -= (self.threshold / 8).max(1);
             self.keys.retain(|key| key.position < self.threshold);
         }
+        self.whole_below = self.whole_below.min(self.threshold);
         self.places.fill(NOBODY);
         for number in 0..self.keys.len() {
             self.keys[number].slot = number as u32 + 1;
             let place = self.place(self.keys[number].position);
             self.places[place] = number as u32;
         }
-        let weight = |key: &Key| {
-            let is_gone = key.is_gone(moment.now_s, moment.flushes);
-            if is_gone { 0 } else { u64::from(key.bytes) }
-        };
-        self.order.fill(self.keys.iter().map(weight));
+        let whole_below = self.whole_below;
+        self.order.fill(self.keys.iter().map(|key| key.weight(whole_below, moment)));
         self.slot = self.keys.len() as u32;
     }
 }

@@ -18,6 +18,13 @@ pub struct Entry {
     hash: u64,
 }
 
+impl Entry {
+    /// What it weighs at least.
+    pub fn least(&self) -> f64 {
+        self.weight - self.error
+    }
+}
+
 /// Those with the most weight.
 #[derive(Debug)]
 pub struct Top {
@@ -73,10 +80,10 @@ impl Top {
         self.total
     }
 
-    /// The first of them, the heaviest first.
+    /// The first of them, those first that weigh most for certain.
     pub fn first(&self, count: usize) -> Vec<&Entry> {
         let mut entries: Vec<&Entry> = self.entries.iter().collect();
-        entries.sort_by(|one, other| other.weight.total_cmp(&one.weight));
+        entries.sort_by(|one, other| other.least().total_cmp(&one.least()));
         entries.truncate(count);
         entries
     }
@@ -111,11 +118,11 @@ mod tests {
         let bound = total / PLACES as f64 + near;
         assert!((top.total() - total).abs() <= near);
         let listed = top.first(usize::MAX);
-        assert!(listed.len() <= PLACES && listed.is_sorted_by(|a, b| a.weight >= b.weight));
+        assert!(listed.len() <= PLACES && listed.is_sorted_by(|a, b| a.least() >= b.least()));
         for entry in &listed {
             let key = u64::from_le_bytes(entry.key[..].try_into().expect("eight bytes"));
             let right = exact[&key];
-            assert!(entry.weight >= right - near && entry.weight - entry.error <= right + near);
+            assert!(entry.weight >= right - near && entry.least() <= right + near);
             assert!(entry.error <= bound, "{} of {total}", entry.error);
         }
         for (key, _) in exact.iter().filter(|(_, weight)| **weight > bound) {

@@ -14,6 +14,16 @@ pub const HALF_LIFE_S: f64 = 3600.0;
 /// largest size that the curve is shown for.
 pub const DEPTH: f64 = 16.0;
 
+/// So long, in seconds, a sample has to be narrower than there is room for until it is widened; and
+/// so long what is sampled anew is only looked at. What is asked for less often than that counts as
+/// never stored once.
+const WIDEN_PAUSE_S: f64 = HALF_LIFE_S;
+
+/// A sample is widened so many times at once,
+const WIDEN_TIMES: f64 = 2.0;
+/// if no more than one part in so many of the room for keys is used.
+const WIDEN_ROOM: usize = 4;
+
 /// Of a cache's memory, one byte in so many may be taken by a watcher and by the lists of events
 /// that wait for it.
 pub const MEMORY_SHARE: usize = 100;
@@ -73,6 +83,9 @@ pub struct Watcher {
     reasons: Reasons,
     depth_bytes: u64,
     moment: Moment,
+    threshold_max: u64,
+    /// Seconds since the sample was made narrower or wider.
+    unchanged_s: f64,
 }
 
 impl Watcher {
@@ -86,6 +99,8 @@ impl Watcher {
             reasons: Reasons::default(),
             depth_bytes: u64::MAX,
             moment,
+            threshold_max: threshold,
+            unchanged_s: 0.0,
         }
     }
 
@@ -106,12 +121,12 @@ impl Watcher {
         size_of::<Self>() + Curve::BYTES + self.known.capacity() * KEY_BYTES
     }
 
-    /// A key is sampled if its [`position`] is below this. Never rises.
+    /// A key is sampled if its [`position`] is below this.
     pub fn threshold(&self) -> u64 {
         self.known.threshold()
     }
 
-    /// The share of all keys that is sampled.
+    /// The share of all keys of which everything is known.
     pub fn rate(&self) -> f64 {
         self.known.rate()
     }
@@ -149,6 +164,7 @@ impl Watcher {
 
     /// There are too many events: samples only this share of what is sampled.
     pub fn narrow(&mut self, share: f64) {
+        self.unchanged_s = 0.0;
         self.known.narrow(share, self.moment);
     }
 
@@ -158,6 +174,15 @@ impl Watcher {
         self.curve.fade(factor);
         self.reasons.fade(factor);
         self.curve.all(reads, hits, seconds);
+        self.unchanged_s += seconds;
+        if self.unchanged_s >= WIDEN_PAUSE_S {
+            self.unchanged_s = 0.0;
+            let has_room = self.known.len() * WIDEN_ROOM <= self.known.capacity();
+            let times = if has_room { WIDEN_TIMES } else { 1.0 };
+            if self.known.is_growing() || has_room && self.threshold() < self.threshold_max {
+                self.known.widen(times, self.threshold_max, self.moment);
+            }
+        }
     }
 
     /// A request.
@@ -169,7 +194,7 @@ impl Watcher {
         let (now_s, flushes) = (event.now_s, event.flushes);
         self.moment = Moment { now_s, flushes, depth_bytes: self.depth_bytes };
         let number = self.known.find(position);
-        if let Some(is_hit) = event.read {
+        if let Some(is_hit) = event.read.filter(|_| self.known.is_whole(position)) {
             self.read(position, number, is_hit);
         }
         let before = number.map(|number| *self.known.key(number));
@@ -401,5 +426,35 @@ mod tests {
             .map(|key| misses_of(&mut watcher, event(key, 2, Some(false), After::Nothing))[4])
             .sum();
         assert!((7000.0..9000.0).contains(&misses), "{misses}");
+    }
+
+    #[test]
+    fn a_sample_that_became_too_narrow_widens_and_is_whole_again_an_hour_later() {
+        let mut watcher = watcher(4000);
+        let ask = |watcher: &mut Watcher, is_hit| {
+            for key in 0..900 {
+                watcher.observe(&event(key, 1, Some(is_hit), ITEM));
+            }
+        };
+        ask(&mut watcher, false);
+        watcher.narrow(0.25);
+        let (narrow, threshold) = (watcher.rate(), watcher.threshold());
+        watcher.pass(WIDEN_PAUSE_S / 2.0, 0.0, 0.0);
+        assert_eq!(watcher.threshold(), threshold, "not so soon");
+        watcher.pass(WIDEN_PAUSE_S / 2.0, 0.0, 0.0);
+        assert_eq!((watcher.rate(), watcher.threshold()), (narrow, threshold * 2));
+        // What is new is learnt, and counts for nothing.
+        let before = watcher.reasons().whole()[0];
+        ask(&mut watcher, false);
+        assert_eq!(watcher.reasons().whole()[0], before);
+        let bytes = |watcher: &Watcher| watcher.known_bytes() / (900.0 * 100.0);
+        assert!((0.8..1.2).contains(&bytes(&watcher)), "{}", bytes(&watcher));
+        watcher.pass(WIDEN_PAUSE_S, 0.0, 0.0);
+        assert_eq!(watcher.rate(), narrow * 2.0);
+        assert!((0.85..1.15).contains(&bytes(&watcher)), "{}", bytes(&watcher));
+        watcher.pass(WIDEN_PAUSE_S, 0.0, 0.0);
+        watcher.pass(WIDEN_PAUSE_S, 0.0, 0.0);
+        assert!(watcher.rate() > 0.99, "not beyond the most: {}", watcher.rate());
+        ask(&mut watcher, true);
     }
 }

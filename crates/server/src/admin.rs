@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! tick, once a second --> collect -> history             what the charts show
+//! drain, ten times -----> keys                           what clients ask for
 //! connection -> http -> collect -> metrics, json  what is asked for
 //!                    \-> assets                    the page itself
 //! ```
@@ -67,6 +68,9 @@ const HEADER_BYTES_MAX: usize = 8 << 10;
 
 /// How often the history gets a point.
 const TICK: Duration = Duration::from_secs(1);
+
+/// How often what the workers tell of keys is taken: so many times a second their lists may fill.
+const DRAIN: Duration = Duration::from_millis(100);
 
 /// After a connection could not be accepted, the next try comes so much later.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -156,10 +160,13 @@ async fn serve(server: &Server, listeners: Vec<TcpListener>) {
     // The first one comes after a second, so that it tells of one.
     ticks.reset();
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut drains = tokio::time::interval(DRAIN);
+    drains.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let may_accept = connections.len() < CONNECTIONS_MAX;
         tokio::select! {
             _ = ticks.tick() => site.collector.borrow_mut().tick(server),
+            _ = drains.tick() => site.collector.borrow_mut().keys.take(server),
             Some(()) = connections.next() => {}
             accepted = accept(&listeners), if may_accept => match accepted {
                 Ok(stream) => connections.push(converse(stream, &site)),

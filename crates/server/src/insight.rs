@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! worker   batch: which hashes are sampled -> request -> what is there now -> lists
-//! admin    once a second, and when somebody asks: takes the lists; says which hashes are sampled
+//! admin    ten times a second, and when somebody asks: takes the lists; says what is sampled
 //! ```
 //!
 //! What happened follows from what was counted meanwhile, and from what is there behind it, looked
@@ -28,15 +28,20 @@ use crate::counters::Counters;
 use crate::lists::{List, Lists};
 use crate::plan::{Action, Step, key_of};
 
-/// Events that a worker keeps until they are taken, which is once a second: what they cost it is
-/// less than a hundredth of a core.
-const EVENTS_MAX: usize = 8 << 10;
+/// Events that a worker keeps until they are taken, which is ten times a second: what they cost it
+/// is about a hundredth of a core then.
+const EVENTS_MAX: usize = 4 << 10;
 
-/// And at least so many, however little memory there is.
-const EVENTS_MIN: usize = 64;
+/// And at least so many, however little memory there is: 80 KiB.
+const EVENTS_MIN: usize = 2 << 10;
 
-/// Keys of requests that a worker keeps until they are taken: for half a million requests a second.
-const PICKED_MAX: usize = 2 << 10;
+/// A key that is found again behind no more than so many other events is not told of again: it
+/// would be found in the smallest cache, which is what is assumed of reads that nobody tells of. So
+/// one key that everybody asks for does not fill the list.
+const RECENT: usize = 8;
+
+/// Keys of requests that a worker keeps until they are taken: for two million requests a second.
+const PICKED_MAX: usize = 1 << 10;
 
 /// No hash of a batch.
 const NONE: usize = usize::MAX;
@@ -90,6 +95,9 @@ pub struct Lens<'c> {
     threshold: u64,
     /// The next sampled key of the batch.
     next: usize,
+    /// Hashes of the keys that were told of last, the oldest of them at `oldest`.
+    recent: [u64; RECENT],
+    oldest: usize,
 }
 
 /// A request before it is executed.
@@ -173,7 +181,15 @@ impl<'c> Lens<'c> {
     /// Of this worker, if there is somebody who asks.
     pub fn new(insight: &'c Insight, worker: usize) -> Option<Self> {
         let (events, picked) = (insight.events.of(worker)?, insight.picked.of(worker)?);
-        Some(Self { insight, events, picked, threshold: 0, next: NONE })
+        Some(Self {
+            insight,
+            events,
+            picked,
+            threshold: 0,
+            next: NONE,
+            recent: [0; RECENT],
+            oldest: 0,
+        })
     }
 
     /// Before a batch is executed.
@@ -250,17 +266,23 @@ impl<'c> Lens<'c> {
 
     /// Tells what became of one key.
     fn tell(
-        &self,
+        &mut self,
         (key, hash): (&[u8], Hash),
         (is_sampled, is_picked): (bool, bool),
         seen: Seen,
         session: &Session<'_>,
     ) {
+        let is_recent = self.recent.contains(&hash.0);
+        if is_recent && !is_picked && seen.is_read && seen.is_hit == Some(true) {
+            return;
+        }
         let found = session.peek_anywhere(key, hash);
         let is_hit = seen.is_hit.unwrap_or(!matches!(found, Lookup::Miss));
         let read = seen.is_read.then_some(is_hit);
-        if is_sampled {
+        if is_sampled && !(is_recent && read == Some(true)) {
             self.events.add(event(session, hash, read, &found, seen.absent));
+            self.recent[self.oldest] = hash.0;
+            self.oldest = (self.oldest + 1) % RECENT;
         }
         if is_picked {
             let sent_bytes = match &found {

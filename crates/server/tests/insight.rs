@@ -4,10 +4,10 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use common::Server;
+use common::{Client, Server};
 use serde_json::Value;
 
 /// A read that takes longer means that the answer will not come.
@@ -22,9 +22,13 @@ const NOT_FOUND: [u8; 33] = *b"\x81\0\0\0\0\0\0\x01\0\0\0\x09\0\0\0\0\0\0\0\0\0\
 
 fn start(options: &[&str]) -> (Server, SocketAddr) {
     let mut server = Server::start(&[&["--admin-port", "0", "-m", "64"], options].concat());
-    let line = server.next_line();
-    let address = line.trim().strip_prefix("admin page on http://").expect("where the page is");
-    (server, address.trim_end_matches('/').parse().expect("an address"))
+    loop {
+        let line = server.next_line();
+        assert!(!line.is_empty(), "it says where the page is");
+        if let Some(address) = line.trim().strip_prefix("admin page on http://") {
+            return (server, address.trim_end_matches('/').parse().expect("an address"));
+        }
+    }
 }
 
 fn page(address: SocketAddr, path: &str) -> String {
@@ -131,7 +135,10 @@ fn what_had_to_make_room_is_evicted_and_how_long_ago_is_told() {
 /// Multigets, meta, binary and Redis: the misses of each are counted, and none twice.
 #[test]
 fn all_protocols_are_seen() {
-    let (server, address) = start(&[]);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let redis = listener.local_addr().expect("an address");
+    drop(listener);
+    let (server, address) = start(&["--redis-port", &redis.port().to_string()]);
     let mut before = [0.0; 5];
     let mut expect = |protocol: &str| {
         let after = reasons(address);
@@ -163,7 +170,9 @@ fn all_protocols_are_seen() {
         }
     }
     expect("binary");
-    let mut client = server.connect();
+    let stream = TcpStream::connect(redis).expect("it accepts");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
+    let mut client = Client { stream };
     for number in 0..KEYS {
         let key = format!("key{number}");
         client.ask(&format!("*2\r\n$3\r\nGET\r\n${}\r\n{key}\r\n", key.len()), "$-1\r\n");

@@ -7,6 +7,7 @@ const HEIGHT = 210;
 const FLOOR = HEIGHT - 34;
 const ROOF = 12;
 const LEFT = 44;
+const RIGHT = 30;
 const SIZES = [[-4, "1/16"], [-3, "1/8"], [-2, "1/4"], [-1, "1/2"], [0, "now"], [1, "2 ×"],
   [2, "4 ×"], [3, "8 ×"]];
 const TIERS = { hot: "memory, uncompressed", compressed: "memory, compressed", flash: "flash" };
@@ -26,7 +27,7 @@ function drawCurve(curve, memory) {
   const width = Math.max(by("curve").clientWidth - 34, 260);
   const top = ceiling(Math.max(curve.measured, ...curve.points.map(([, miss]) => miss)));
   const [first, last] = [SIZES[0][0], SIZES.at(-1)[0]];
-  const x = (doublings) => LEFT + ((doublings - first) / (last - first)) * (width - LEFT - 14);
+  const x = (doublings) => LEFT + ((doublings - first) / (last - first)) * (width - LEFT - RIGHT);
   const y = (miss) => FLOOR - (Math.min(Math.max(miss, 0), top) / top) * (FLOOR - ROOF);
   const at = (size, miss) => `${x(Math.log2(size)).toFixed(1)} ${y(miss).toFixed(1)}`;
   const svg = draw("svg", { class: "curve", viewBox: `0 0 ${width} ${HEIGHT}`, role: "img",
@@ -35,7 +36,7 @@ function drawCurve(curve, memory) {
         .map(([size, miss]) => `${digits(size)} times: ${percent(miss)}`).join(", ") });
   for (const share of [0, 0.5, 1]) {
     const line = y(top * share);
-    svg.append(draw("line", { class: "grid", x1: LEFT, x2: width - 14, y1: line, y2: line }),
+    svg.append(draw("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: line, y2: line }),
       draw("text", { x: LEFT - 6, y: line + 4, "text-anchor": "end" }, percent(top * share)));
   }
   for (const [doublings, label] of SIZES) {
@@ -113,7 +114,7 @@ function showKeys(insight, fill) {
     ["by-bytes", insight.by_bytes, (value) => `${bytes(value)}/s`]];
   by("keys-section").hidden = insight.by_requests.length === 0;
   for (const [id, keys, format] of lists) {
-    fill(id, keys.slice(0, KEYS_SHOWN).map((one) => [make("code", {}, one.key), format(one.most),
+    fill(id, keys.slice(0, KEYS_SHOWN).map((one) => [make("code", {}, one.key), format(one.least),
       percent(one.share)]), ["key", "number", "number"]);
   }
 }

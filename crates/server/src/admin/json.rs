@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Number, Value as Json, json};
 
-use ::insight::{AGE_BOUNDS_S, Reason, Top};
+use ::insight::{AGE_BOUNDS_S, Entry, Reason, Top};
 
 use super::collect::{Collector, Snapshot};
 use super::history::{POINT_NAMES, Point, SECONDS_PER_MINUTE};
@@ -20,6 +20,9 @@ const PREFIXES_SHOWN: usize = 12;
 
 /// Keys asked for less are left out.
 const KEYS_SHOWN: usize = 20;
+
+/// And so are those with less than this share: what is drawn by chance is too little to tell.
+const SHARE_SHOWN: f64 = 1e-3;
 
 /// `/api/stats`: everything but the past.
 pub fn stats(server: &Server, snapshot: &Snapshot, collector: &Collector) -> Json {
@@ -151,19 +154,20 @@ fn insight(keys: &Keys, snapshot: &Snapshot) -> Json {
         "age_bounds_s": AGE_BOUNDS_S,
         "ages": reasons.ages().map(real),
         "top_half_life_s": TOP_HALF_LIFE_S,
-        "by_requests": top(&keys.by_requests),
-        "by_bytes": top(&keys.by_bytes),
+        "by_requests": top(keys, &keys.by_requests),
+        "by_bytes": top(keys, &keys.by_bytes),
     })
 }
 
-/// The first keys: what they have in a second, at most and at least, and of all at most.
-fn top(top: &Top) -> Json {
-    let shown = top.first(KEYS_SHOWN).into_iter().map(|entry| {
+/// The first keys: what they have in a second, at most and at least, and at least of all.
+fn top(keys: &Keys, top: &Top) -> Json {
+    let is_told = |entry: &&Entry| entry.least() >= top.total() * SHARE_SHOWN;
+    let shown = top.first(KEYS_SHOWN).into_iter().filter(is_told).map(|entry| {
         json!({
             "key": shown_key(&entry.key),
-            "most": real(Keys::per_second(entry.weight)),
-            "least": real(Keys::per_second(entry.weight - entry.error)),
-            "share": real(entry.weight / top.total().max(1e-9)),
+            "most": real(keys.per_second(entry.weight)),
+            "least": real(keys.per_second(entry.least())),
+            "share": real(entry.least() / top.total().max(1e-9)),
         })
     });
     shown.collect()

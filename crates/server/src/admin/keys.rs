@@ -33,6 +33,9 @@ const MORE_BYTES: f64 = (1_u64 << 30) as f64;
 /// The share of memory that items get, until so much of it is in use that it can be measured.
 const ITEMS_SHARE: f64 = 0.9;
 
+/// Where events were lost, the sample gets narrower than would have sufficed.
+const NARROWED: f64 = 0.8;
+
 /// Reads below which nothing is said.
 const READS_MIN: f64 = 100.0;
 
@@ -46,6 +49,8 @@ pub struct Keys {
     pub by_bytes: Top,
     /// Events and keys of requests that were lost.
     pub lost: [u64; 2],
+    /// Seconds in which requests were drawn, fading as they do.
+    drawn_s: f64,
     /// Events that were taken since the last second, and lost before it.
     taken: u64,
     lost_before: u64,
@@ -131,6 +136,7 @@ impl Keys {
             by_requests: Top::new(TOP_KEYS),
             by_bytes: Top::new(TOP_KEYS),
             lost: [0; 2],
+            drawn_s: 0.0,
             taken: 0,
             lost_before: 0,
             before: [0; 2],
@@ -170,12 +176,13 @@ impl Keys {
         self.watcher.set_present(Room::of(snapshot).bytes(1.0));
         self.watcher.pass(seconds, reads, hits);
         if lost > 0 {
-            self.watcher.narrow(0.5);
+            self.watcher.narrow(share * NARROWED);
             server.insight.sample_below(self.watcher.threshold());
         }
         let factor = (-seconds / TOP_HALF_LIFE_S).exp2();
         self.by_requests.fade(factor);
         self.by_bytes.fade(factor);
+        self.drawn_s = self.drawn_s * factor + seconds;
         (self.before, self.lost_before, self.taken) = (now, self.lost[0], 0);
     }
 
@@ -216,9 +223,9 @@ impl Keys {
         })
     }
 
-    /// How many counts of this half-life make one a second.
-    pub fn per_second(weight: f64) -> f64 {
-        weight * std::f64::consts::LN_2 / TOP_HALF_LIFE_S
+    /// What a key's weight comes to in a second.
+    pub fn per_second(&self, weight: f64) -> f64 {
+        weight / self.drawn_s.max(1.0)
     }
 
     /// Seconds after which what the curve counts weighs half.

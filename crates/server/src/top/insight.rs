@@ -23,7 +23,7 @@ pub fn draw(insight: &Value, frame: &mut Frame<'_>, area: Rect) {
     let number = |value: &Value| value.as_f64().unwrap_or(0.0);
     let rows = list("by_requests").iter().map(|one| {
         let key = one["key"].as_str().unwrap_or_default().to_owned();
-        [key, format!("{}/s", count(number(&one["most"]))), percent(number(&one["share"]))]
+        [key, format!("{}/s", count(number(&one["least"]))), percent(number(&one["share"]))]
     });
     let widths = [Constraint::Fill(1), Constraint::Length(9), Constraint::Length(8)];
     table(frame, keys, "keys asked for most", rows.collect(), &widths);

@@ -306,7 +306,7 @@ mod tests {
                 "max_us": 2e6,
             }],
             "insight": {
-                "by_requests": [{ "key": "<b>\u{1b}[2Jhot", "most": 1500.0, "share": 0.25 }],
+                "by_requests": [{ "key": "<b>\u{1b}[2Jhot", "least": 1500.0, "share": 0.25 }],
                 "curve": {
                     "points": [[0.5, 0.4, 0.0, 0.0], [1.0, 0.3, 0.0, 0.0]],
                     "more": [{ "tier": "hot", "hits": 12.5, "saved_s": 0.1 }],
