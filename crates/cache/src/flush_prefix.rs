@@ -22,8 +22,8 @@
 //!
 //! - An item that moves down is revealed under its key's lock, if its prefix is not being flushed.
 //!   Whoever was asking that when the flush began is pinned, and the walk begins after that.
-//! - An item that leaves the zone for flash is led there under the same question, within the lock of
-//!   flash's writer. If the answer came before the flush, so does the item's row, and the flush,
+//! - An item that leaves the zone for flash is led there under the same question, within the lock
+//!   of flash's writer. If the answer came before the flush, so does the item's row, and the flush,
 //!   which takes that lock later, drops it.
 //! - A reader asks after it has found a row, and the flush stays in the table until every session
 //!   is over that was open when the walk ended.

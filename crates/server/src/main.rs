@@ -30,6 +30,7 @@ mod dump;
 mod listen;
 mod live;
 mod memory_file;
+mod namespaces;
 mod notify;
 mod options;
 mod output;

@@ -14,6 +14,7 @@ use crate::connection::Info;
 use crate::counters::{CounterSets, Sums};
 use crate::live::Live;
 use crate::memory_file::Found;
+use crate::namespaces::Namespaces;
 use crate::options::Options;
 use crate::output::ParkedLimit;
 use crate::sampling::Samples;
@@ -37,6 +38,8 @@ pub struct Server {
     pub acceptor: Waker,
     /// Who watches.
     pub watchers: Watchers,
+    /// What is counted by namespaces, while [`crate::watch::DETAIL`] is set.
+    pub namespaces: Namespaces,
     /// What they are to hear of evictions.
     pub evictions: Arc<EvictionLog>,
     /// What connections have parked.

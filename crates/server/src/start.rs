@@ -41,6 +41,7 @@ use crate::counters::{CounterSets, Sums};
 use crate::listen::{self, Door};
 use crate::live::Live;
 use crate::memory_file::{Found, MemoryFile};
+use crate::namespaces::{DELIMITER, Namespaces};
 use crate::notify::Supervisor;
 use crate::options::{Given, Options, Settings};
 use crate::output::ParkedLimit;
@@ -321,12 +322,15 @@ fn build(
         .collect::<Result<Vec<_>, _>>()
         .map_err(failed)?;
     let acceptor = Waker::new(accept_poll.registry(), acceptor::WAKE).map_err(failed)?;
+    let watchers = Watchers::default();
+    watchers.set_detail(options.delimiter.is_some());
     Ok(Server {
         cache,
         counters: CounterSets::new(options.threads),
         mailboxes,
         acceptor,
-        watchers: Watchers::default(),
+        watchers,
+        namespaces: Namespaces::new(options.threads, options.delimiter.unwrap_or(DELIMITER)),
         evictions,
         parked: ParkedLimit::new(memory_bytes, options.item_bytes_max),
         connections: Connections::default(),
