@@ -7,7 +7,7 @@
 //! | --- | --- | --- |
 //! | hot | what has a lower number, under a key with the prefix | a walk has removed it |
 //! | compressed | what has a key with the prefix | a walk has marked it dead |
-//! | flash | what lies before a point in the log, under such a key | its segments are collected |
+//! | flash | what lies before a point in the log, under such a key | its segments are scrubbed |
 //!
 //! Hot items have numbers ([`crate::flush`]), and units on flash a place in the order of writing
 //! (`flash::flushed`). Rows in the compressed zone have neither: blocks are written anew all the

@@ -13,6 +13,7 @@
 //!   maintain: write what is full, collect what was used longest ago
 //!                                                     (chores, collect, watermarks)
 //!             divide the segments between the areas                 (window, partition, usage)
+//!             scrub what flushes of prefixes have taken                       (flushed, scrub)
 //!   train:    a dictionary from what came                     (sampling, train, dictionaries)
 //!   forget:   a note in the segment's journal                                 (journal)
 //!   open, recover: superblock, segment table, item tables, journals           (open, recover)
@@ -79,6 +80,7 @@ mod promote;
 mod reader;
 mod recover;
 mod sampling;
+mod scrub;
 mod sizing;
 mod stage;
 mod stats;
