@@ -1,5 +1,5 @@
-//! Flushing: everything stored so far, or all of it whose key has a prefix, is gone at once, and its
-//! memory comes back over time.
+//! Flushing: everything stored so far, or all of it whose key has a prefix, is gone at once, and
+//! its memory comes back over time.
 //!
 //! A flush takes a number from the sequence of mutations; items with that number or a lower one
 //! are gone from then on, if their keys have its prefix ([`crate::flushed_prefixes`]). The

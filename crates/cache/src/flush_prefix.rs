@@ -7,7 +7,7 @@
 //! | --- | --- | --- |
 //! | hot | what has a lower number, under a key with the prefix | a walk has removed it |
 //! | compressed | what has a key with the prefix | a walk has marked it dead |
-//! | flash | what lies before a point in the log, under such a key | its segments are collected |
+//! | flash | what lies before a point in the log, under such a key | its segments are scrubbed |
 //!
 //! Hot items have numbers ([`crate::flush`]), and units on flash a place in the order of writing
 //! (`flash::flushed`). Rows in the compressed zone have neither: blocks are written anew all the
@@ -22,8 +22,8 @@
 //!
 //! - An item that moves down is revealed under its key's lock, if its prefix is not being flushed.
 //!   Whoever was asking that when the flush began is pinned, and the walk begins after that.
-//! - An item that leaves the zone for flash is led there under the same question, within the lock of
-//!   flash's writer. If the answer came before the flush, so does the item's row, and the flush,
+//! - An item that leaves the zone for flash is led there under the same question, within the lock
+//!   of flash's writer. If the answer came before the flush, so does the item's row, and the flush,
 //!   which takes that lock later, drops it.
 //! - A reader asks after it has found a row, and the flush stays in the table until every session
 //!   is over that was open when the walk ended.

@@ -124,10 +124,10 @@ impl Zone {
         cursor.hash != 0
     }
 
-    /// Makes the items of the next `leaves_max` leaves gone whose keys `takes` takes, under the lock
-    /// of each leaf's shard, which keeps it from being replaced; and those that cannot be read.
-    /// Returns `false` at the end. An item that was there when a walk began, and is there at its
-    /// end, was not to be taken.
+    /// Makes the items of the next `leaves_max` leaves gone whose keys `takes` takes, and those
+    /// that cannot be read, under the lock of each leaf's shard, which keeps it from being
+    /// replaced. Returns `false` at the end. An item that was there when a walk began, and is there
+    /// at its end, was not to be taken.
     pub fn bury_where(
         &self,
         guard: &Guard<'_>,

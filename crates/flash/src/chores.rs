@@ -9,6 +9,7 @@ use stdx::sync::lock;
 
 use crate::area::Area;
 use crate::flash::State;
+use crate::scrub::Scrub;
 use crate::stage::FAILURES_MAX;
 use crate::table;
 use crate::window::Window;
@@ -25,6 +26,8 @@ pub(crate) struct Chores {
     pub(crate) pages: Pages,
     /// Collection goes on until the high watermark.
     pub(crate) is_collecting: bool,
+    /// Where scrubbing stands.
+    pub(crate) scrub: Scrub,
     /// In which hits are counted for the partition.
     pub(crate) window: Window,
 }
@@ -49,6 +52,7 @@ impl Flash {
             }
         }
         self.write_waiting(links);
+        self.scrub(&mut chores, links);
         self.repartition(&mut chores.window);
         self.wants_collection(&mut chores)
             && self.collect(&mut chores, links, now, false)

@@ -203,8 +203,8 @@ impl Flash {
         }
     }
 
-    /// Stages an item again, in the area that it moves to. `false` if there is no room for it, or if
-    /// it was flushed.
+    /// Stages an item again, in the area that it moves to. `false` if there is no room for it, or
+    /// if it was flushed.
     fn move_row(&self, victim: &Victim, item: &Item, row: &Row<'_>, links: &dyn Links) -> bool {
         let Some(area) = victim.moves_to else { return false };
         let ListedSegment { segment, entry } = victim.listed;

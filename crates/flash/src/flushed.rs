@@ -13,8 +13,8 @@
 //! every flush that was before. What collection stages again would become younger too, so it asks
 //! first, under the writer's lock, which a flush holds.
 //!
-//! A flush is over when every segment before its point is gone. On a device that is hardly written
-//! that takes long, and there is not room for many prefixes:
+//! A flush is over when every segment before its point is gone, or was scrubbed
+//! ([`mod@crate::scrub`]). On a large device that takes a while, and there is not room for many:
 //!
 //! # On the device
 //!
@@ -52,6 +52,9 @@ const HEAD_BYTES: usize = 8;
 /// Bytes of an entry beside its prefix.
 const ENTRY_BYTES: usize = 1 + 8 + 2 * (8 + 4);
 
+/// The number of flushes of an earlier process; 0 is none.
+pub(crate) const FLUSHES_BEFORE: u64 = 1;
+
 const _: () = assert!(SUPERBLOCK_BYTES <= FLUSHED_AT && PAGE_BYTES <= u16::MAX as usize);
 const _: () = assert!(KEY_BYTES_MAX == u8::MAX as usize);
 
@@ -78,6 +81,8 @@ impl Point {
 pub(crate) struct Entry {
     prefix: Box<[u8]>,
     pub(crate) point: Point,
+    /// They are numbered from [`FLUSHES_BEFORE`] on, which those of an earlier process have.
+    number: u64,
 }
 
 /// All of them.
@@ -113,6 +118,17 @@ impl Flushed {
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
         self.read(<[Entry]>::len)
+    }
+
+    /// The number of the latest, and what is above all segments of before their points.
+    pub(crate) fn latest(&self) -> Option<(u64, u64)> {
+        if !self.is_any.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.read(|entries| {
+            let number = entries.iter().map(|entry| entry.number).max()?;
+            Some((number, entries.iter().map(|entry| entry.point.below).max()?))
+        })
     }
 
     fn read<R>(&self, look: impl FnOnce(&[Entry]) -> R) -> R {
@@ -177,7 +193,7 @@ impl Entry {
             *sequence = u64::from_le_bytes(take(bytes)?);
             *granule = u32::from_le_bytes(take(bytes)?);
         }
-        Some(Self { prefix: prefix.into(), point: Point { below, open } })
+        Some(Self { prefix: prefix.into(), point: Point { below, open }, number: FLUSHES_BEFORE })
     }
 }
 
@@ -222,10 +238,11 @@ impl Flash {
         {
             let mut writer = lock(&self.writer);
             Area::ALL.iter().for_each(|&area| self.drop_staged(&mut writer, area, prefix, links));
-            let point = self.point(&writer);
+            writer.prefix_flushes += 1;
+            let (point, number) = (self.point(&writer), writer.prefix_flushes);
             self.flushed.change(|entries| {
                 entries.retain(|entry| !entry.prefix.starts_with(prefix));
-                entries.push(Entry { prefix: prefix.into(), point });
+                entries.push(Entry { prefix: prefix.into(), point, number });
             });
         }
         self.keep_flushed()
@@ -284,6 +301,13 @@ impl Flash {
         self.flushed.change(|entries| entries.retain(|entry| entry.point.below > oldest));
     }
 
+    /// Forgets the flushes up to a number, of which nothing is left that is not dead on the device.
+    pub(crate) fn end_flushes_up_to(&self, number: u64) {
+        self.flushed.change(|entries| entries.retain(|entry| entry.number > number));
+        // If the device keeps them, there is nothing that they take.
+        self.write_flushed();
+    }
+
     /// Forgets all flushes of prefixes, because all is void.
     pub(crate) fn end_all_flushes(&self) {
         self.flushed.change(Vec::clear);
@@ -291,13 +315,20 @@ impl Flash {
 
     /// Writes the flushes of prefixes to the device. `false` if that fails.
     fn keep_flushed(&self) -> bool {
+        let is_written = self.write_flushed();
+        if !is_written {
+            // Then all is made void there.
+            self.unsound.store(true, Ordering::Relaxed);
+        }
+        is_written
+    }
+
+    fn write_flushed(&self) -> bool {
         // Whoever comes later writes what is there then.
         let _superblock = lock(&self.superblock);
         let written = self.device.write_note(FLUSHED_AT as u64, &self.flushed.encode());
         if written.is_err() {
             self.counters.io_errors.add(1);
-            // Then all is made void there.
-            self.unsound.store(true, Ordering::Relaxed);
         }
         written.is_ok()
     }
@@ -315,7 +346,8 @@ mod tests {
     }
 
     fn entry(prefix: &[u8], below: u64) -> Entry {
-        Entry { prefix: prefix.into(), point: Point { below, open: [(below - 1, 3), (0, 0)] } }
+        let point = Point { below, open: [(below - 1, 3), (0, 0)] };
+        Entry { prefix: prefix.into(), point, number: FLUSHES_BEFORE }
     }
 
     #[test]

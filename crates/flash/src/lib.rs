@@ -13,6 +13,7 @@
 //!   maintain: write what is full, collect what was used longest ago
 //!                                                     (chores, collect, watermarks)
 //!             divide the segments between the areas                 (window, partition, usage)
+//!             scrub what flushes of prefixes have taken                       (flushed, scrub)
 //!   train:    a dictionary from what came                     (sampling, train, dictionaries)
 //!   forget:   a note in the segment's journal                                 (journal)
 //!   open, recover: superblock, segment table, item tables, journals           (open, recover)
@@ -43,8 +44,8 @@
 //!   same: a place that is staged leads to one row.
 //! * The superblock names the segments that recovery has not reached. The items in them cannot be
 //!   journalled yet, so after another kill they are void ([`mod@recover`]).
-//! * A flush raises the sequence below which segments are void before it returns, and that of a prefix
-//!   has written the point up to which its keys' items are gone ([`mod@flushed`]).
+//! * A flush raises the sequence below which segments are void before it returns, and that of a
+//!   prefix has written the point up to which its keys' items are gone ([`mod@flushed`]).
 //! * A journal that runs over, or cannot be written, takes its whole segment with it.
 //!
 //! After a crash of the machine nothing is believed but what was closed cleanly: the superblock
@@ -79,6 +80,7 @@ mod promote;
 mod reader;
 mod recover;
 mod sampling;
+mod scrub;
 mod sizing;
 mod stage;
 mod stats;

@@ -21,7 +21,7 @@ use crate::chores::Chores;
 use crate::dictionaries::{DICTIONARIES_MAX, Dictionaries, Known};
 use crate::fill::Fill;
 use crate::flash::Segment;
-use crate::flushed::{self, Flushed};
+use crate::flushed::{self, FLUSHES_BEFORE, Flushed};
 use crate::geometry::{ENTRY_BYTES, Geometry};
 use crate::partition::HotTarget;
 use crate::sampling::Sampling;
@@ -199,6 +199,7 @@ impl Flash {
             free: (0..geometry.segments).filter(is_free).collect(),
             found,
             flushes: 0,
+            prefix_flushes: FLUSHES_BEFORE,
             failures: 0,
             is_closed: false,
             hot_target: HotTarget::new(geometry.segments, free, settings.partition),

@@ -44,6 +44,8 @@ pub(crate) struct Writer {
     pub(crate) found: VecDeque<ListedSegment>,
     /// How often all was made void.
     pub(crate) flushes: u64,
+    /// How often a prefix was flushed.
+    pub(crate) prefix_flushes: u64,
     /// Writes that failed one after the other.
     pub(crate) failures: u32,
     pub(crate) is_closed: bool,

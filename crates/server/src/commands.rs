@@ -19,17 +19,18 @@ mod touch_delete;
 
 use std::sync::Arc;
 
-use larder::{Ahead, Draft, Expiry, Hash, Refusal, Session};
+use larder::{Ahead, Draft, Expiry, Hash, Item, Refusal, Session};
 use protocol::binary::Command;
 use protocol::request::{ExpiryTime, Key, KeyRoom, MetaFlags};
 use protocol::{Request, reply};
 
 use crate::connection::{Close, DumpFormat};
 use crate::counters::Counters;
+use crate::namespaces::Act;
 use crate::output::Output;
 use crate::plan::{Action, Payload, Step};
 use crate::server::Server;
-use crate::watch::Log;
+use crate::watch::{self, DETAIL, FETCHERS, Log};
 
 pub use admin::{VERSION, limit_memory};
 pub use login::Login;
@@ -107,6 +108,27 @@ impl Context<'_, '_> {
     #[inline]
     fn is_watched(&self, mask: u32) -> bool {
         self.server.watchers.want(mask)
+    }
+
+    /// Counts what is done to a key by its namespace, if that is wanted.
+    #[inline]
+    fn count_namespace(&self, key: &[u8], act: Act) {
+        if self.is_watched(DETAIL) {
+            self.server.namespaces.count(self.worker, key, act);
+        }
+    }
+
+    /// Counts a key that was asked for by its namespace, and tells the watchers of fetches. For
+    /// when [`Self::is_watched`] has said that somebody wants either.
+    #[cold]
+    #[inline(never)]
+    fn note_get(&self, key: &[u8], is_hit: bool, item: Option<&Item<'_>>) {
+        self.count_namespace(key, Act::Get { is_hit: item.is_some() });
+        if self.is_watched(FETCHERS) {
+            let (class, bytes) = item.map_or((0, 0), |item| (item.class(), item.value_bytes()));
+            let line = watch::item_get(key, is_hit, class, self.fd, bytes);
+            self.log(FETCHERS, &line);
+        }
     }
 
     /// Tells the watchers of `mask`.

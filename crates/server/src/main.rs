@@ -36,6 +36,7 @@ mod lists;
 mod live;
 mod logins;
 mod memory_file;
+mod namespaces;
 mod notify;
 mod options;
 mod output;

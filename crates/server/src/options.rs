@@ -129,6 +129,8 @@ pub struct Options {
     pub shutdown_allowed: bool,
     /// `flush_all` is allowed.
     pub flush_allowed: bool,
+    /// `-D`: what is counted by namespaces, which end at this character, from the start on.
+    pub delimiter: Option<u8>,
     /// Dumps are allowed.
     pub dump_allowed: bool,
     /// `watch` is allowed.
@@ -195,6 +197,7 @@ impl Default for Options {
             watcher_bytes_max: 0,
             shutdown_allowed: false,
             flush_allowed: true,
+            delimiter: None,
             dump_allowed: true,
             watch_allowed: true,
             verbosity: 0,

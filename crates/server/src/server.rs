@@ -20,6 +20,7 @@ use crate::lists::Lists;
 use crate::live::Live;
 use crate::logins::Logins;
 use crate::memory_file::Found;
+use crate::namespaces::Namespaces;
 use crate::options::Options;
 use crate::output::ParkedLimit;
 use crate::sampling::Sample;
@@ -44,6 +45,8 @@ pub struct Server {
     pub acceptor: Waker,
     /// Who watches.
     pub watchers: Watchers,
+    /// What is counted by namespaces, while [`crate::watch::DETAIL`] is set.
+    pub namespaces: Namespaces,
     /// What they are to hear of evictions.
     pub evictions: Arc<EvictionLog>,
     /// What connections have parked.

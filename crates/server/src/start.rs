@@ -45,6 +45,7 @@ use crate::lists::Lists;
 use crate::live::Live;
 use crate::logins::{self, Logins};
 use crate::memory_file::{Found, MemoryFile};
+use crate::namespaces::{DELIMITER, Namespaces};
 use crate::notify::Supervisor;
 use crate::options::{Given, Options, Settings};
 use crate::output::ParkedLimit;
@@ -335,12 +336,15 @@ fn build(
         .map_err(failed)?;
     let sampled = if options.admin_port.is_some() { options.threads } else { 0 };
     let acceptor = Waker::new(accept_poll.registry(), acceptor::WAKE).map_err(failed)?;
+    let watchers = Watchers::default();
+    watchers.set_detail(options.delimiter.is_some());
     Ok(Server {
         cache,
         counters: CounterSets::new(options.threads),
         mailboxes,
         acceptor,
-        watchers: Watchers::default(),
+        watchers,
+        namespaces: Namespaces::new(options.threads, options.delimiter.unwrap_or(DELIMITER)),
         evictions,
         parked: ParkedLimit::new(memory_bytes, options.item_bytes_max),
         connections: Connections::default(),

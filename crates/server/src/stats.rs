@@ -36,9 +36,7 @@ pub fn write(server: &Server, arguments: &[u8], out: &mut Vec<u8>) {
             reset(server);
             return reply::line(out, reply::RESET);
         }
-        _ if arguments.starts_with(b"detail") => {
-            return reply::line(out, detail(arguments));
-        }
+        _ if arguments.starts_with(b"detail") => return detail(server, arguments, out),
         _ if arguments.starts_with(b"cachedump") => {
             return reply::line(out, reply::CACHEDUMP_NOT_ALLOWED);
         }
@@ -65,13 +63,22 @@ impl Stats<'_> {
     }
 }
 
-/// Statistics by key prefix are not kept; turning them on or off changes nothing.
-fn detail(arguments: &[u8]) -> &'static str {
-    match arguments.strip_prefix(b"detail").unwrap_or_default().trim_ascii() {
-        b"on" | b"off" => reply::OK,
-        b"dump" => reply::END,
-        _ => "CLIENT_ERROR usage: stats detail on|off|dump\r\n",
-    }
+/// Turns statistics by namespaces on or off, or shows them. Words behind that do not matter.
+fn detail(server: &Server, arguments: &[u8], out: &mut Vec<u8>) {
+    let mut words = arguments.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
+    let line = match (words.next(), words.next()) {
+        (Some(b"detail"), Some(word @ (b"on" | b"off"))) => {
+            server.watchers.set_detail(word == b"on");
+            reply::OK
+        }
+        (Some(b"detail"), Some(b"dump")) => {
+            server.namespaces.dump(out);
+            reply::END
+        }
+        (Some(b"detail"), _) => "CLIENT_ERROR usage: stats detail on|off|dump\r\n",
+        _ => reply::ERROR,
+    };
+    reply::line(out, line);
 }
 
 fn connections(server: &Server, stats: &mut Stats<'_>) {
@@ -98,4 +105,5 @@ pub fn reset(server: &Server) {
     server.connections.rejected.store(0, Ordering::Relaxed);
     server.connections.rejected_by_address.store(0, Ordering::Relaxed);
     server.cache.reset_stats();
+    server.namespaces.reset();
 }

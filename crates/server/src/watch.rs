@@ -28,6 +28,9 @@ pub const EVICTIONS: u32 = 4;
 pub const CONNEVENTS: u32 = 8;
 /// Deletes.
 pub const DELETIONS: u32 = 16;
+/// No watcher's: requests are counted by the namespaces of their keys. It stands here so that
+/// commands ask for it with the look that they take anyway.
+pub const DETAIL: u32 = 0x4000_0000;
 /// What memcached calls by these names does not happen here; the words are accepted.
 const NEVER: u32 = 0x8000_0000;
 
@@ -123,8 +126,19 @@ impl Watchers {
     pub fn remove(&self, log: &Arc<Log>) {
         let mut logs = lock(&self.logs);
         logs.retain(|known| !Arc::ptr_eq(known, log));
-        let mask = logs.iter().fold(0, |mask, log| mask | log.mask);
+        let detail = self.mask.load(Ordering::Relaxed) & DETAIL;
+        let mask = logs.iter().fold(detail, |mask, log| mask | log.mask);
         self.mask.store(mask, Ordering::Relaxed);
+    }
+
+    /// Turns counting by namespaces on or off.
+    pub fn set_detail(&self, is_on: bool) {
+        let _logs = lock(&self.logs);
+        if is_on {
+            self.mask.fetch_or(DETAIL, Ordering::Relaxed);
+        } else {
+            self.mask.fetch_and(!DETAIL, Ordering::Relaxed);
+        }
     }
 
     /// How many watch, and how many lines were dropped.

@@ -53,6 +53,21 @@ fn stats(address: SocketAddr) -> Value {
 }
 
 #[test]
+fn namespaces_are_told_while_they_are_counted() {
+    let (server, address) = start(&["-D", ":"]);
+    let mut client = server.connect();
+    client.ask("set a%FF:1 0 0 1\r\nx\r\nget a%FF:1 b:1\r\n", "STORED\r\n");
+    client.read_to("END\r\n");
+    let (_, _, metrics) = get(address, "/metrics");
+    let lines = metrics.lines().filter(|line| line.starts_with("larder_namespace_requests_total{"));
+    let b = "larder_namespace_requests_total{namespace=\"b\",request=\"get_miss\"} 1";
+    assert!(lines.clone().count() == 8 && lines.clone().any(|line| line == b), "{metrics}");
+    let (server, address) = start(&[]);
+    server.connect().ask("get b:1\r\n", "END\r\n");
+    assert!(!get(address, "/metrics").2.contains("larder_namespace"));
+}
+
+#[test]
 fn every_page_is_there_and_nothing_from_elsewhere_is_allowed() {
     let (_server, address) = start(&[]);
     for (path, kind, text) in [

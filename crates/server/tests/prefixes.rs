@@ -96,3 +96,76 @@ fn many_prefixes_at_once_are_flushed_or_refused_and_the_answer_says_which() {
         assert!(there(&mut client, &[name]).is_empty(), "{name}");
     }
 }
+
+/// What `stats detail dump` says, line by line.
+fn detail(client: &mut Client) -> Vec<String> {
+    client.send(b"stats detail dump\r\n");
+    let dump = client.read_to("END\r\n");
+    let lines = dump.lines().filter_map(|line| line.strip_prefix("PREFIX "));
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn requests_are_counted_by_namespace_while_that_is_on() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    store(&mut client, &["user:0"]);
+    assert!(detail(&mut client).is_empty(), "it is off");
+    client.ask("stats detail on\r\n", "OK\r\n");
+    store(&mut client, &["user:1", "none", "user:1:2"]);
+    there(&mut client, &["user:1", "user:2", "none", ":"]);
+    client.ask("gat 0 user:1\r\n", "VALUE user:1 0 1\r\nx\r\nEND\r\n");
+    client.ask("delete user:1\r\ndelete user:1\r\n", "DELETED\r\nNOT_FOUND\r\n");
+    client.ask("incr user:1 1\r\ntouch user:1 0\r\n", "NOT_FOUND\r\nNOT_FOUND\r\n");
+    // Meta commands count too, where memcached has them left out, in base64 as well.
+    client.ask("ms meta:1 1\r\nx\r\nmg meta:1\r\nmg meta:2\r\n", "HD\r\nHD\r\nEN\r\n");
+    client.ask("md meta:1\r\nmg bWV0YTox b\r\n", "HD\r\nEN\r\n");
+    let expected = [
+        " get 1 hit 0 set 0 del 0",
+        "meta get 3 hit 1 set 1 del 1",
+        "user get 3 hit 2 set 2 del 2",
+    ];
+    assert_eq!(detail(&mut client), expected);
+    client.send(b"stats settings\r\n");
+    let settings = client.read_to("END\r\n");
+    assert!(settings.contains("STAT detail_enabled yes\r\n"), "{settings}");
+    assert!(settings.contains("STAT stat_key_prefix :\r\n"), "{settings}");
+    client.ask("stats detail off\r\n", "OK\r\n");
+    store(&mut client, &["user:1"]);
+    assert_eq!(detail(&mut client), expected, "what was counted stays");
+    client.ask("stats reset\r\n", "RESET\r\n");
+    assert!(detail(&mut client).is_empty());
+    client.ask("stats detail\r\n", "CLIENT_ERROR usage: stats detail on|off|dump\r\n");
+}
+
+#[test]
+fn a_watcher_that_leaves_does_not_turn_counting_off() {
+    let server = Server::start(&["-D", "/"]);
+    let mut client = server.connect();
+    let mut watcher = server.connect();
+    watcher.ask("watch fetchers\r\n", "OK\r\n");
+    store(&mut client, &["a/1"]);
+    there(&mut client, &["a/1"]);
+    watcher.read_to("\n");
+    drop(watcher);
+    while server.stat("log_watchers") > 0 {
+        std::thread::yield_now();
+    }
+    there(&mut client, &["a/1"]);
+    assert_eq!(detail(&mut client), ["a get 2 hit 2 set 1 del 0"]);
+    client.send(b"stats settings\r\n");
+    assert!(client.read_to("END\r\n").contains("STAT stat_key_prefix /\r\n"));
+}
+
+#[test]
+fn a_delimiter_is_one_visible_character() {
+    for (value, is_good) in
+        [("/", true), ("", false), ("::", false), (" ", false), ("\u{e9}", false)]
+    {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_larder"));
+        let output = command.args(["--check", "-D", value]).output().expect("it runs");
+        let text = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(output.status.success(), is_good, "{value:?}: {text}");
+        assert!(is_good || text.contains("is not one visible character"), "{text}");
+    }
+}

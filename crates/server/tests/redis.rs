@@ -323,6 +323,16 @@ fn a_prefix_is_flushed() {
 }
 
 #[test]
+fn keys_are_counted_by_their_namespaces() {
+    let (server, port) = start(&["-D", ":"]);
+    let mut client = connect(port);
+    client.ask("set r:1 x\r\nget r:1\r\nget r:2\r\n", "+OK\r\n$1\r\nx\r\n$-1\r\n");
+    client.ask("append r:1 y\r\ndel r:1 r:2\r\nset none x\r\n", ":2\r\n:1\r\n+OK\r\n");
+    let dump = "PREFIX r get 2 hit 1 set 2 del 2\r\nEND\r\n";
+    server.connect().ask("stats detail dump\r\n", dump);
+}
+
+#[test]
 fn what_the_options_forbid_is_refused() {
     let (_server, port) = start(&["-F", "-X"]);
     let mut client = connect(port);

@@ -103,6 +103,8 @@ fn a_flush_is_over_when_all_segments_of_before_are_gone() {
     let world = World::new(180);
     fill_a_segment(&world, 500);
     assert!(world.flush_prefix(b"key-1") && world.flush_prefix(b"key-2"));
+    // What cannot be read cannot be scrubbed.
+    world.device.refuses_reads.store(true, Ordering::Relaxed);
     world.maintain();
     assert_eq!(world.flash.prefixes_flushed(), 2);
     let mut number = 10_000_000;
@@ -112,6 +114,7 @@ fn a_flush_is_over_when_all_segments_of_before_are_gone() {
         world.maintain();
         number += 1;
     }
+    world.device.refuses_reads.store(false, Ordering::Relaxed);
     // The page still says so, of segments that there are not.
     let world = world.killed();
     assert_eq!(world.flash.prefixes_flushed(), 2);
@@ -120,6 +123,42 @@ fn a_flush_is_over_when_all_segments_of_before_are_gone() {
     assert_eq!(world.flash.prefixes_flushed(), 0);
     (0..50).for_each(|number| world.put(number, b"new"));
     assert_eq!(found(&world, 0..50).len(), 50);
+}
+
+/// Nothing is written, and the flush is over all the same.
+#[test]
+fn scrubbing_ends_a_flush_and_what_it_took_is_dead_after_a_kill_too() {
+    let world = World::new(PAGES);
+    let mut count = 0;
+    while world.flash.stats().segments_written < 3 {
+        world.put(count, &value(count, 4, 500));
+        world.maintain();
+        count += 1;
+    }
+    assert!(world.flush_prefix(b"key-1") && world.flush_prefix(b"key-33"));
+    // Meanwhile another, which has a pass of its own.
+    world.maintain();
+    assert!(world.flush_prefix(b"key-4"));
+    let mut turns = 0;
+    while world.flash.prefixes_flushed() > 0 {
+        assert!(turns < 100, "never over");
+        world.maintain();
+        turns += 1;
+    }
+    let is_left = |number: &u64| {
+        !["key-1", "key-33", "key-4"].iter().any(|prefix| has_prefix(*number, prefix))
+    };
+    let left: Vec<u64> = (0..count).filter(is_left).collect();
+    for number in (0..count).filter(|number| !is_left(number)) {
+        assert!(place(&world, number).is_none_or(|place| place.is_staged()), "{number}");
+    }
+    assert_eq!(found(&world, 0..count), left);
+    let world = world.killed();
+    assert_eq!(world.flash.prefixes_flushed(), 0);
+    let world = world.recovered();
+    let found = found(&world, 0..count);
+    assert!(found.len() > left.len() / 2 && found.iter().all(is_left));
+    assert_eq!(world.flash.stats().damaged, 0);
 }
 
 #[test]

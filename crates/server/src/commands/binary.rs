@@ -12,6 +12,7 @@ use protocol::request::StoreMode;
 
 use super::{Context, Flow, Outcome, Target, VERSION, admin, login, store, touch_delete};
 use crate::connection::Close;
+use crate::namespaces::Act;
 use crate::output::Output;
 use crate::plan::Step;
 use crate::stats;
@@ -129,7 +130,11 @@ fn delete<'s, 'c>(
 ) -> Outcome<'c> {
     let compare_cas = compare_cas.map(|cas| context.compared_cas(cas));
     let how = Remove { compare_cas, ..Remove::default() };
-    let status = match target.session.remove(key, target.hash, &how) {
+    let removed = target.session.remove(key, target.hash, &how);
+    if removed.is_ok() {
+        context.count_namespace(key, Act::Delete);
+    }
+    let status = match removed {
         Ok(Removed::Removed) => {
             touch_delete::count_removed(context, key);
             succeed(out, request, 0);
@@ -153,6 +158,11 @@ fn delete<'s, 'c>(
 fn statistics(context: &Context<'_, '_>, echo: Echo, arguments: &[u8], out: &mut Output<'_, '_>) {
     let mut text = Vec::new();
     stats::write(context.server, arguments, &mut text);
+    if let Some(dump) = text.strip_suffix(b"END\r\n").filter(|it| it.starts_with(b"PREFIX ")) {
+        // As memcached: all of it is one value.
+        reply::stat(out.bytes, echo, b"detailed", dump);
+        return reply::stat(out.bytes, echo, b"", b"");
+    }
     let mut lines = text.split(|&byte| byte == b'\n').map(|line| line.trim_ascii_end());
     let is_known = lines
         .clone()

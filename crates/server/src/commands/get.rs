@@ -6,7 +6,7 @@ use protocol::request::{ExpiryTime, Get};
 
 use super::{Again, Context, Flow, Outcome, expiry};
 use crate::output::Output;
-use crate::watch::{self, FETCHERS};
+use crate::watch::{DETAIL, FETCHERS};
 
 /// Answers every key that is there. When the output is full or the session has to end, `get` and
 /// `hash_at` say where to go on.
@@ -98,11 +98,8 @@ pub fn find<'s>(
             }
         }
     };
-    if context.is_watched(FETCHERS) {
-        let (class, bytes) =
-            item.as_ref().map_or((0, 0), |item| (item.class(), item.value_bytes()));
-        let line = watch::item_get(key, item.is_some(), class, context.fd, bytes);
-        context.log(FETCHERS, &line);
+    if context.is_watched(FETCHERS | DETAIL) {
+        context.note_get(key, item.is_some(), item.as_ref());
     }
     Ok(item)
 }

@@ -6,6 +6,7 @@ use protocol::reply::meta::{MetaCode, MetaCommand, MetaFacts, meta};
 use protocol::request::MetaDelete;
 
 use super::{Context, Flow, KeyRoom, Outcome, Target, expiry};
+use crate::namespaces::Act;
 use crate::output::Output;
 use crate::watch::{self, DELETIONS};
 
@@ -35,6 +36,7 @@ pub fn delete<'s, 'c>(
     };
     let counters = context.counters;
     counters.cmd_meta.one();
+    context.count_namespace(key, Act::Delete);
     let code = match removed {
         Removed::Removed if delete.invalidate => MetaCode::Done,
         Removed::Removed => {

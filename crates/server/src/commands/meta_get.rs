@@ -8,7 +8,7 @@ use protocol::{base64_key, reply};
 
 use super::{Again, Context, Expiries, Flow, KeyRoom, Outcome, Target, expires_in_s, expiry};
 use crate::output::Output;
-use crate::watch::{self, FETCHERS};
+use crate::watch::{DETAIL, FETCHERS};
 
 /// `mg`.
 pub fn get<'s, 'c>(
@@ -50,11 +50,8 @@ pub fn get<'s, 'c>(
     let is_hit = item.is_some() && !tokens.created;
     // As memcached: an item made on the way is a hit to the counters, though not to watchers.
     count(context, get, item.is_some());
-    if context.is_watched(FETCHERS) {
-        let (class, bytes) =
-            item.as_ref().map_or((0, 0), |item| (item.class(), item.value_bytes()));
-        let line = watch::item_get(key, is_hit, class, context.fd, bytes);
-        context.log(FETCHERS, &line);
+    if context.is_watched(FETCHERS | DETAIL) {
+        context.note_get(key, is_hit, item.as_ref());
     }
     match item {
         Some(item) => {

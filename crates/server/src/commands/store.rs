@@ -17,9 +17,10 @@ use protocol::{Request, binary, reply};
 use super::{
     Again, Context, Flow, KeyRoom, Outcome, Target, answer, expiry, is_text_key, meta_set,
 };
+use crate::namespaces::Act;
 use crate::output::Output;
 use crate::plan::Payload;
-use crate::watch::{self, MUTATIONS};
+use crate::watch::{self, DETAIL, MUTATIONS};
 
 /// How a client asked, which decides how it is answered.
 #[derive(Clone, Copy)]
@@ -244,6 +245,7 @@ fn finish<'s, 'c>(
     debug_assert_eq!(draft.remaining(), 0, "a draft is stored when it is full");
     if tail != b"\r\n" && command.has_tail() {
         context.counters.cmd_set.one();
+        context.count_namespace(draft.key(), Act::Set);
         answer(out, command.is_silent(), reply::BAD_DATA_CHUNK);
         return Ok(());
     }
@@ -355,18 +357,22 @@ fn count(context: &Context<'_, '_>, command: &Command<'_, '_>, stored: Stored) {
     }
 }
 
-/// Tells the watchers of mutations.
+/// Counts by namespaces, and tells the watchers of mutations.
 fn log(
     context: &Context<'_, '_>,
     session: &larder::Session<'_>,
     command: &Command<'_, '_>,
     status: &str,
 ) {
-    if !context.is_watched(MUTATIONS) {
+    if !context.is_watched(MUTATIONS | DETAIL) {
         return;
     }
     let mut room = KeyRoom::default();
     let key = command.key.bytes(&mut room);
+    context.count_namespace(key, Act::Set);
+    if !context.is_watched(MUTATIONS) {
+        return;
+    }
     let end = expiry(command.expiry, session);
     let ttl_s = match end {
         larder::Expiry::NEVER => 0,

@@ -5,6 +5,7 @@ use protocol::reply;
 use protocol::request::{ExpiryTime, Key};
 
 use super::{Context, Flow, KeyRoom, Outcome, Target, answer, expiry};
+use crate::namespaces::Act;
 use crate::output::Output;
 use crate::watch::{self, DELETIONS};
 
@@ -59,6 +60,7 @@ pub fn delete<'s, 'c>(
             return Ok(Flow::Next);
         }
     };
+    context.count_namespace(key, Act::Delete);
     if removed == Removed::Removed {
         count_removed(context, key);
         answer(out, noreply, reply::DELETED);

@@ -51,6 +51,17 @@ pub fn policy_name(policy: Policy) -> &'static str {
     named.expect("every policy has a name").0
 }
 
+/// `-D`: a character that keys can have.
+fn set_delimiter(options: &mut Options, value: &str) -> Result<(), String> {
+    match *value.as_bytes() {
+        [delimiter] if delimiter.is_ascii_graphic() => {
+            options.delimiter = Some(delimiter);
+            Ok(())
+        }
+        _ => Err(format!("{value:?} is not one visible character")),
+    }
+}
+
 /// `--policy`: one of those that there are.
 fn set_policy(options: &mut Options, value: &str) -> Result<(), String> {
     options.policy = chosen(&POLICIES, "policy", value)?;
@@ -336,9 +347,9 @@ pub const DECLARATIONS: &[Declaration] = &[
         numbered("kilobytes", 1, WATCHER_KILOBYTES_MAX,
             |o, n| o.watcher_bytes_max = usize_of(n << 10)), Some("256"),
         "Lines kept for a watcher that reads slowly; what does not fit is skipped."),
-    valued(Some('D'), "stat-prefix-delimiter",
-        text("CHARACTER", |o, _| { o.warnings.push("-D has no effect".to_owned()); Ok(()) }), None,
-        "Accepted without effect: there are no statistics by prefix."),
+    valued(Some('D'), "stat-prefix-delimiter", text("CHARACTER", set_delimiter), None,
+        "Count gets, hits, sets and deletes by what stands before this character in keys, from the \
+         start on; stats detail shows it. Without it, stats detail on begins to, at a colon."),
     valued(None, "policy", text("clock|cost-clock|gd-wheel|lru", set_policy), Some("cost-clock"),
         "Who stays when memory is full. clock goes by recency alone. cost-clock spares longer what \
          costs more to make again, as far as clients say (Pc of ms, --text-cost) or as it is \

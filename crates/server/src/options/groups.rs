@@ -100,7 +100,10 @@ pub const GROUPS: &[Group] = &[
         title: "The process",
         longs: &["user", "daemon", "pidfile", "lock-memory", "enable-coredumps"],
     },
-    Group { title: "What it says", longs: &["verbose", "watcher-logbuf-size"] },
+    Group {
+        title: "What it says",
+        longs: &["verbose", "watcher-logbuf-size", "stat-prefix-delimiter"],
+    },
     Group {
         title: "How items are found and lie",
         longs: &[
@@ -112,10 +115,7 @@ pub const GROUPS: &[Group] = &[
             "slab-min-size",
         ],
     },
-    Group {
-        title: "Accepted for memcached's sake",
-        longs: &["extended", "enable-largepages", "stat-prefix-delimiter"],
-    },
+    Group { title: "Accepted for memcached's sake", longs: &["extended", "enable-largepages"] },
     Group { title: "About the program", longs: &["help", "version", "license"] },
 ];
 

@@ -217,6 +217,7 @@ mod tests {
             ("flash-reads", _) => "threads",
             ("flash-write-limit", _) => "40g/d",
             ("protocol", _) => "ascii",
+            ("stat-prefix-delimiter", _) => "\"",
             ("cache-geometry", _) => "6x2048x20x64",
             ("extended", _) => "slab_reassign,no_lru_crawler,hot_lru_pct=10",
             ("max-item-size", _) => "2m",

@@ -12,6 +12,7 @@ use super::Stats;
 use crate::live::is_allowed;
 use crate::options::{TlsOptions, index_name, layout_name, policy_name};
 use crate::server::Server;
+use crate::watch::DETAIL;
 
 /// How items are found and lie, whether they move to their columns, and for which cache.
 fn placement(server: &Server, stats: &mut Stats<'_>) {
@@ -64,8 +65,8 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     stats.line("chunk_size", options.item_bytes_min.unwrap_or(0));
     stats.line("num_threads", options.threads);
     stats.line("num_threads_per_udp", 0);
-    stats.line("stat_key_prefix", ":");
-    stats.line("detail_enabled", "no");
+    stats.line("stat_key_prefix", char::from(server.namespaces.delimiter()));
+    stats.line("detail_enabled", yes_no(server.watchers.want(DETAIL)));
     stats.line("reqs_per_event", options.requests_per_event);
     stats.line("cas_enabled", yes_no(options.cas));
     stats.line("tcp_backlog", options.backlog);

@@ -83,6 +83,13 @@ pub const METRICS: &[Metric] = &[
         "Requests for memory that could not be met.",
         |now, out| out.one(now.snapshot.cache.out_of_memory),
     ),
+    counter(
+        "larder_namespace_requests_total",
+        &["namespace", "request"],
+        "Requests by what stands before the delimiter in their keys, of the 100 busiest, while \
+         stats detail is on.",
+        namespaces,
+    ),
     counter("larder_slabs_moved_total", &[], "Slabs that left a size class.", |now, out| {
         out.one(now.snapshot.cache.slabs_moved);
     }),
@@ -178,6 +185,18 @@ pub const METRICS: &[Metric] = &[
         |now, out| out.one(now.snapshot.samples_lost),
     ),
 ];
+
+fn namespaces(now: &Now<'_>, out: &mut Values) {
+    for (name, counts) in &now.snapshot.namespaces {
+        let requests = [
+            ("get_hit", counts.hits),
+            ("get_miss", counts.gets - counts.hits),
+            ("set", counts.sets),
+            ("delete", counts.deletes),
+        ];
+        requests.iter().for_each(|(request, count)| out.put(&[name, request], *count));
+    }
+}
 
 fn hits(now: &Now<'_>, out: &mut Values) {
     let [hot, compressed, flash] = now.snapshot.hits();

@@ -15,7 +15,7 @@ What `/metrics` of the admin port tells, made from the tables of
 `crates/server/src/admin/metrics.rs` by the test `the_page_about_metrics_is_what_the_tables_say`,
 which writes it anew where `LARDER_WRITE_DOCS` is set. A metric of a tier that there is not is left
 out. Counters rise from the start of the server on, but for those of evictions, expiries, costs of
-misses and connections, which `stats reset` sets to 0.
+misses, namespaces and connections, which `stats reset` sets to 0.
 ";
 
 /// A file of the repository.

@@ -5,6 +5,7 @@ use protocol::resp::reply;
 
 use super::{Done, Ended, SYNTAX, Task};
 use crate::commands::admin::{self, Unflushed};
+use crate::namespaces::Act;
 use crate::output::Output;
 use crate::watch::{self, DELETIONS};
 
@@ -12,6 +13,7 @@ impl Task<'_, '_, '_, '_, '_> {
     /// Counts a removal as text's, and tells those who watch.
     pub(super) fn count_delete(&self, key: &[u8], is_hit: bool) {
         let counters = self.context.counters;
+        self.context.count_namespace(key, Act::Delete);
         if !is_hit {
             return counters.delete_misses.one();
         }

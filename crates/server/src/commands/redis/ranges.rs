@@ -4,6 +4,7 @@ use larder::Item;
 use protocol::resp::{BULK_BYTES_MAX, reply};
 
 use super::{Done, Ended, Stop, TOO_LARGE, Task};
+use crate::namespaces::Act;
 use crate::output::Output;
 
 /// `GETRANGE key start end`: both ends included, negative ones counted from the end.
@@ -78,6 +79,7 @@ pub(super) fn setrange(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_,
         Ok(true)
     })?;
     task.context.counters.cmd_set.one();
+    task.context.count_namespace(key.0, Act::Set);
     reply::integer(out.bytes, length as i64);
     Ok(Done::Next)
 }
@@ -98,6 +100,7 @@ pub(super) fn append(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '
         Ok(true)
     })?;
     task.context.counters.cmd_set.one();
+    task.context.count_namespace(key.0, Act::Set);
     reply::integer(out.bytes, length as i64);
     Ok(Done::Next)
 }

@@ -6,6 +6,7 @@ use protocol::resp::reply;
 
 use super::expiry::{Deadline, Span};
 use super::{Done, Ended, NOT_AN_INTEGER, SYNTAX, Stop, Task, deadline};
+use crate::namespaces::Act;
 use crate::output::Output;
 use crate::watch::{self, MUTATIONS};
 
@@ -100,6 +101,7 @@ impl<'s> Task<'_, '_, '_, 's, '_> {
             Set { is_stored, old: None }
         };
         self.context.counters.cmd_set.one();
+        self.context.count_namespace(key, Act::Set);
         self.log_store((key, hash), set.is_stored, value.len(), expiry);
         Ok(set)
     }

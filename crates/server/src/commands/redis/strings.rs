@@ -6,7 +6,7 @@ use protocol::resp::reply;
 use super::expiry::{Deadline, Span};
 use super::{Again, Done, Ended, SYNTAX, Stop, Task, deadline};
 use crate::output::Output;
-use crate::watch::{self, FETCHERS};
+use crate::watch::{DETAIL, FETCHERS};
 
 impl<'s> Task<'_, '_, '_, 's, '_> {
     /// The key's item, counted as a get.
@@ -40,10 +40,8 @@ impl<'s> Task<'_, '_, '_, 's, '_> {
             }
             None => counters.get_misses.one(),
         }
-        if self.context.is_watched(FETCHERS) {
-            let (class, bytes) = item.map_or((0, 0), |item| (item.class(), item.value_bytes()));
-            let line = watch::item_get(key, item.is_some(), class, self.context.fd, bytes);
-            self.context.log(FETCHERS, &line);
+        if self.context.is_watched(FETCHERS | DETAIL) {
+            self.context.note_get(key, item.is_some(), item);
         }
     }
 

@@ -1,0 +1,164 @@
+//! Scrubbing: takes what flushes of prefixes have made void out of the index, and notes that it is
+//! dead, so that a flush is over without waiting until everything has been written anew.
+//!
+//! A *pass* goes through the segments of before the points of all flushes that there are when it
+//! begins, from the oldest on, one with each turn of the background: its pages are read, and of
+//! each row to which the index still leads, and which was flushed, the word is removed and the
+//! death noted in the journal. Nothing with those prefixes is left then that is not dead on the
+//! device too, and the flushes of the beginning are over; those that came meanwhile have the next
+//! pass.
+//!
+//! An open segment is handed over to be written when its turn comes, and a segment that waits to be
+//! written, or for recovery, is waited for. One that cannot be read keeps the pass from going on
+//! until collection has taken it.
+
+use ::io::device::Pages;
+use codec::record::{Row, Rows};
+use codec::{Damaged, Decoder};
+use stdx::sync::lock;
+
+use crate::area::Area;
+use crate::chores::Chores;
+use crate::table::{self, Item};
+use crate::unit::{self, Origin};
+use crate::writer::{ListedSegment, Stream, Writer};
+use crate::{Flash, Links};
+
+/// Where the present pass stands; the default is none.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Scrub {
+    /// The flushes that it is for: those up to this number; 0: there is no pass.
+    number: u64,
+    /// It goes through the segments below this sequence,
+    below: u64,
+    /// and has been through those below this one.
+    next: u64,
+    /// Turns until it tries once more what could not be read.
+    pause: u32,
+}
+
+/// What cannot be read is tried again after so many turns.
+const PAUSE_TURNS: u32 = 1000;
+
+/// What a pass does next.
+enum Step {
+    /// To look at this segment.
+    Segment(ListedSegment),
+    /// To wait until a segment is written, or was recovered.
+    Wait,
+    /// It is at its end.
+    End,
+}
+
+impl Flash {
+    /// One step of a pass, if there is anything to be scrubbed. The lock of chores is held.
+    pub(crate) fn scrub(&self, chores: &mut Chores, links: &dyn Links) {
+        if chores.scrub.number == 0 {
+            let Some((number, below)) = self.flushed.latest() else { return };
+            chores.scrub = Scrub { number, below, ..Scrub::default() };
+        }
+        if chores.scrub.pause > 0 {
+            chores.scrub.pause -= 1;
+            return;
+        }
+        let Scrub { number, below, next, .. } = chores.scrub;
+        match self.scrub_step(&mut lock(&self.writer), next..below) {
+            Step::Wait => {}
+            Step::Segment(listed) => match self.scrub_segment(listed, &mut chores.pages, links) {
+                Ok(()) => chores.scrub.next = listed.entry.sequence + 1,
+                Err(Damaged) => chores.scrub.pause = PAUSE_TURNS,
+            },
+            Step::End => {
+                self.end_flushes_up_to(number);
+                chores.scrub = Scrub::default();
+            }
+        }
+    }
+
+    fn scrub_step(&self, writer: &mut Writer, sequences: std::ops::Range<u64>) -> Step {
+        let oldest_of = |Stream { written, .. }: &Stream| {
+            let at = written.partition_point(|it| it.entry.sequence < sequences.start);
+            written.get(at).copied()
+        };
+        let oldest = writer.streams.iter().filter_map(oldest_of);
+        let oldest = oldest.min_by_key(|listed| listed.entry.sequence);
+        let is_ahead = |sequence: &u64| {
+            sequences.contains(sequence)
+                && oldest.is_none_or(|listed| *sequence < listed.entry.sequence)
+        };
+        let found = writer.found.iter().map(|found| found.entry.sequence);
+        let waiting = writer.waiting.iter().map(|full| full.entry.sequence);
+        if found.chain(waiting).any(|sequence| is_ahead(&sequence)) {
+            return Step::Wait;
+        }
+        let open = |area: Area| writer.streams[area.index()].open.as_ref();
+        let is_open = |area: &Area| open(*area).is_some_and(|open| is_ahead(&open.sequence));
+        if let Some(area) = Area::ALL.into_iter().find(is_open) {
+            self.freeze(writer, area);
+            return Step::Wait;
+        }
+        match oldest.filter(|listed| sequences.contains(&listed.entry.sequence)) {
+            Some(listed) => Step::Segment(listed),
+            None => Step::End,
+        }
+    }
+
+    /// Removes what was flushed in a segment. An error says that not all of it could be read.
+    fn scrub_segment(
+        &self,
+        listed: ListedSegment,
+        pages: &mut Pages,
+        links: &dyn Links,
+    ) -> Result<(), Damaged> {
+        if pages.as_pages().is_empty() {
+            *pages = Pages::zeroed(self.geometry.segment_pages());
+        }
+        let items = self.read_segment(listed, pages)?;
+        let (mut decoder, mut raw) = (Decoder::new(), Vec::new());
+        for items in table::units(&items) {
+            let is_led_to = |item: &Item| {
+                let place = self.place_of(listed.segment, item);
+                !item.is_dead && links.accesses(item.hash, place).is_some()
+            };
+            if !items.iter().any(is_led_to) {
+                continue;
+            }
+            let granule = items[0].granule;
+            let origin = Origin { sequence: listed.entry.sequence, granule };
+            let unit = pages.bytes().get(self.geometry.offset_of(granule)..).ok_or(Damaged)?;
+            let raw_bytes_max = self.geometry.segment_bytes;
+            let dictionaries = &self.dictionaries;
+            let decoded =
+                unit::decode(origin, dictionaries, unit, raw_bytes_max, &mut decoder, &mut raw);
+            let mut rows = Rows::new(if decoded.is_ok() { &raw } else { &[] });
+            for item in items {
+                // What is damaged nobody finds anyway.
+                let takes = |row: Row<'_>| self.flushed.takes(origin.sequence, granule, row.key);
+                if rows.next_row().map_or(true, takes) {
+                    self.scrub_item(listed.segment, item, links);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn scrub_item(&self, segment: u32, item: &Item, links: &dyn Links) {
+        if !item.is_dead && links.remove(item.hash, self.place_of(segment, item)) {
+            self.counters.dropped.add(1);
+            self.counters.items_gone(1);
+            self.journal(segment, item.granule, item.hash);
+        }
+    }
+
+    /// Reads all of a segment, and returns its items.
+    fn read_segment(&self, listed: ListedSegment, pages: &mut Pages) -> Result<Vec<Item>, Damaged> {
+        let page = self.geometry.page_of(listed.segment);
+        if self.device.read(page, pages.as_pages_mut()).is_err() {
+            self.counters.io_errors.add(1);
+            return Err(Damaged);
+        }
+        let table_pages = (listed.entry.table_bytes as usize).div_ceil(::io::device::PAGE_BYTES);
+        let before = self.geometry.segment_pages().checked_sub(table_pages).ok_or(Damaged)?;
+        table::read_items(listed.entry, &pages.bytes()[before * ::io::device::PAGE_BYTES..])
+    }
+}
