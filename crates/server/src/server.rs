@@ -19,6 +19,7 @@ use crate::memory_file::Found;
 use crate::options::Options;
 use crate::output::ParkedLimit;
 use crate::sampling::Samples;
+use crate::say;
 use crate::users::Users;
 use crate::watch::{EvictionLog, Watchers};
 use crate::worker::Mailbox;
@@ -111,7 +112,7 @@ impl Server {
     /// Writes a line to standard error if `verbosity` is at least `level`.
     pub fn log(&self, level: u32, text: &str) {
         if self.verbosity.load(Ordering::Relaxed) >= level {
-            eprintln!("larder: {text}");
+            say::aside(format_args!("larder: {text}"));
         }
     }
 }
