@@ -405,7 +405,7 @@ fn open_flash(
     check_reads(settings).map_err(BuildError::FlashReads)?;
     let bytes = settings.device.pages() * PAGE_BYTES as u64;
     FlashFit::new(memory_bytes as u64, bytes, index).map_err(BuildError::FlashMisfit)?;
-    let random = [(); 2].map(|()| RandomState::new().hash_one(0_u8).to_ne_bytes());
+    let random = [(); 2].map(|()| random_seed().to_ne_bytes());
     let hash_seed = std::array::from_fn(|at| random[at / 8][at % 8]);
     let inner = flash::Settings {
         segment_bytes: segment_bytes(bytes),
@@ -442,9 +442,17 @@ fn check_reads(settings: &FlashSettings) -> std::io::Result<()> {
 /// Hashes are seeded anew in each process, so that nobody can choose keys that collide; where items
 /// outlast the process, by the seed that is kept with them.
 fn hasher_of(tier: Option<&FlashTier>) -> SeedableRandomState {
-    let Some(tier) = tier else { return SeedableRandomState::random() };
+    let Some(tier) = tier else {
+        return SeedableRandomState::with_seed(random_seed(), SharedSeed::global_random());
+    };
     let seed = u128::from_le_bytes(tier.flash.hash_seed()) as u64;
     SeedableRandomState::with_seed(seed, SharedSeed::global_fixed())
+}
+
+/// 64 bits that nobody can guess: the standard library keys its hashes by what the system draws.
+/// The hasher that is used here would take addresses and the time.
+fn random_seed() -> u64 {
+    RandomState::new().hash_one(0_u8)
 }
 
 impl fmt::Debug for Builder {

@@ -19,5 +19,5 @@ mod scan;
 mod words;
 
 pub use reply::Version;
-pub use scan::{BULK_BYTES_MAX, Refusal, Scan, Scanned, scan};
+pub use scan::{BULK_BYTES_MAX, Refusal, Scan, Scanned, scan, scan_of_stranger};
 pub use words::{Command, Words};

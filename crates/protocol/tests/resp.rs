@@ -2,7 +2,7 @@
 
 mod resp_bodies;
 
-use larder_protocol::resp::{Command, Refusal, Scan, Scanned, reply, scan};
+use larder_protocol::resp::{Command, Refusal, Scan, Scanned, reply, scan, scan_of_stranger};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use resp_bodies::{BYTES_MAX, Event, commands};
@@ -68,6 +68,41 @@ fn what_is_no_protocol_is_refused_in_redis_words() {
     }
     assert_eq!(first(b"*1\rx$4\r\nPI"), Scanned::Incomplete, "as Redis, which looks at one of two");
     assert_ne!(first(b"*1\r\n$536870912\r\n"), Scanned::Refused(Refusal::BadLength));
+}
+
+#[test]
+fn what_a_stranger_may_send_is_little() {
+    let texts =
+        |input: &str| match scan_of_stranger(input.as_bytes(), &mut Scan::default(), 1 << 20) {
+            Scanned::Refused(refusal) => {
+                let mut out = Vec::new();
+                reply::refusal(&mut out, refusal);
+                String::from_utf8(out).expect("text")
+            }
+            Scanned::Command(..) => "a command".to_owned(),
+            other => format!("{other:?}"),
+        };
+    let count = "-ERR Protocol error: unauthenticated multibulk length\r\n";
+    let length = "-ERR Protocol error: unauthenticated bulk length\r\n";
+    let bulk = |bytes: usize| format!("${bytes}\r\n{}\r\n", "x".repeat(bytes));
+    for (input, text) in [
+        ("*10\r\n".to_owned() + &bulk(1).repeat(10), "a command"),
+        ("*11\r\n".to_owned(), count),
+        ("*2147483648\r\n".to_owned(), "-ERR Protocol error: invalid multibulk length\r\n"),
+        ("*2\r\n".to_owned() + &bulk(4) + &bulk(16384), "a command"),
+        ("*2\r\n".to_owned() + &bulk(4) + "$16385\r\n", length),
+        ("*1\r\n$-1\r\n".to_owned(), "-ERR Protocol error: invalid bulk length\r\n"),
+        ("*1\r\n$536870913\r\n".to_owned(), "-ERR Protocol error: invalid bulk length\r\n"),
+        ("ping ".to_owned() + &"a ".repeat(30_000) + "\r\n", "a command"),
+    ] {
+        assert_eq!(texts(&input), text, "{}", &input[..input.len().min(50)]);
+    }
+    // Whose header is here already goes on by the same bounds.
+    let mut progress = Scan::default();
+    let input = b"*2\r\n$4\r\nAUTH\r\n$16385\r\n";
+    assert_eq!(scan_of_stranger(&input[..10], &mut progress, 1 << 20), Scanned::Incomplete);
+    let scanned = scan_of_stranger(input, &mut progress, 1 << 20);
+    assert_eq!(scanned, Scanned::Refused(Refusal::StrangerLength));
 }
 
 #[test]

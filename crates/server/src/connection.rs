@@ -197,7 +197,7 @@ pub struct Connection<'c> {
     pub info: Arc<Info>,
     /// What it speaks; none until its first byte says so.
     pub wire: Option<Wire>,
-    /// What its client may do, but for one of Redis', where that stands with the rest.
+    /// What its client may do; of one of Redis', what it might when it last did something.
     pub rights: Rights,
     /// How often it said so with a wrong password.
     pub failures: u8,

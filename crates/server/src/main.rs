@@ -44,6 +44,7 @@ mod plan;
 mod reload;
 mod rights;
 mod sampling;
+mod say;
 mod server;
 mod start;
 mod stats;
@@ -65,30 +66,26 @@ const EXIT_USAGE: u8 = 64;
 
 fn main() -> ExitCode {
     match given().and_then(|given| Ok((given.read()?, given))) {
-        Ok((Command::Print(text), _)) => {
-            print!("{text}");
-            ExitCode::SUCCESS
+        Ok((Command::Print(text), _)) => exit_code("larder", say::out(&text)),
+        Ok((Command::Serve(settings), given)) => {
+            exit_code("larder", start::serve(*settings, &given))
         }
-        Ok((Command::Serve(settings), given)) => match start::serve(*settings, &given) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(text) => {
-                eprintln!("larder: {text}");
-                ExitCode::FAILURE
-            }
-        },
-        Ok((Command::Top(options), _)) => match top::run(&options) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(text) => {
-                eprintln!("larder top: {text}");
-                ExitCode::FAILURE
-            }
-        },
+        Ok((Command::Top(options), _)) => exit_code("larder top", top::run(&options)),
         Err(UsageError(text)) => {
-            for line in text.lines() {
-                eprintln!("larder: {line}");
-            }
-            eprintln!("larder --help lists the options");
+            text.lines().for_each(|line| say::aside(format_args!("larder: {line}")));
+            say::aside("larder --help lists the options");
             ExitCode::from(EXIT_USAGE)
+        }
+    }
+}
+
+/// How the program ends, and why if it failed.
+fn exit_code(name: &str, ended: Result<(), String>) -> ExitCode {
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => {
+            say::aside(format_args!("{name}: {text}"));
+            ExitCode::FAILURE
         }
     }
 }

@@ -24,6 +24,7 @@ use crate::namespaces::Namespaces;
 use crate::options::Options;
 use crate::output::ParkedLimit;
 use crate::sampling::Sample;
+use crate::say;
 use crate::tls::Tls;
 use crate::users::Users;
 use crate::watch::{EvictionLog, Watchers};
@@ -125,7 +126,7 @@ impl Server {
     /// Writes a line to standard error if `verbosity` is at least `level`.
     pub fn log(&self, level: u32, text: &str) {
         if self.verbosity.load(Ordering::Relaxed) >= level {
-            eprintln!("larder: {text}");
+            say::aside(format_args!("larder: {text}"));
         }
     }
 }

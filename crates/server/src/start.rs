@@ -51,6 +51,7 @@ use crate::options::{Given, Options, Settings};
 use crate::output::ParkedLimit;
 use crate::reload::reload;
 use crate::sampling::{SAMPLES_MAX, Sampler, Unsampled};
+use crate::say;
 use crate::server::{Connections, Phase, PhaseCell, Server};
 use crate::tls::Tls;
 use crate::users::Users;
@@ -71,7 +72,7 @@ pub fn serve(settings: Settings, given: &Given) -> Result<(), String> {
     let options = settings.options.clone();
     let supervisor = Supervisor::of_the_environment()?;
     for warning in &options.warnings {
-        eprintln!("larder: {warning}");
+        say::aside(format_args!("larder: {warning}"));
     }
     let doors = listen::bind(&options)?;
     // Who the server becomes may not be allowed to read the key.
@@ -144,7 +145,7 @@ fn run(
     });
     save(server, memory_file, &mut signals);
     if let Err(error) = server.cache.close_flash() {
-        eprintln!("larder: what was not yet on flash is lost: {error}");
+        say::aside(format_args!("larder: what was not yet on flash is lost: {error}"));
     }
     for path in left_behind {
         // Somebody else may have removed it; there is nothing more to do either way.
@@ -306,7 +307,7 @@ fn settle_process(options: &Options) -> Result<(), String> {
     if options.lock_memory
         && let Err(error) = process::lock_memory()
     {
-        eprintln!("larder: -k has no effect, memory cannot be locked: {error}");
+        say::aside(format_args!("larder: -k has no effect, memory cannot be locked: {error}"));
     }
     Ok(())
 }
@@ -326,7 +327,9 @@ fn build(
     let limit_bytes = cache.stats().limit_bytes as usize;
     if limit_bytes > memory_bytes {
         let (asked, used) = (options.memory_megabytes, limit_bytes >> 10);
-        eprintln!("larder: -m {asked} is too little for any cache; {used} KiB are used");
+        say::aside(format_args!(
+            "larder: -m {asked} is too little for any cache; {used} KiB are used"
+        ));
     }
     let memory_bytes = memory_bytes.max(limit_bytes);
     let mailboxes = polls
@@ -419,10 +422,10 @@ fn fit_flash(options: &Options, memory_bytes: usize, bytes: u64) -> Result<(), S
     let fit = fit.map_err(|misfit| format!("--flash is too large for -m: {misfit}"))?;
     if options.verbosity > 0 {
         let FlashFit { items_max, item_bytes_min } = fit;
-        eprintln!(
+        say::aside(format_args!(
             "larder: the index can lead to {items_max} items on flash: all of it is used if they \
              take {item_bytes_min} bytes there on average, or more"
-        );
+        ));
     }
     Ok(())
 }
@@ -432,7 +435,7 @@ fn open_flash(path: &Path, bytes: u64, options: &Options) -> Result<FlashSetting
     let opened = FileDevice::open(path, bytes);
     let (device, opened) = opened.map_err(|error| format!("cannot open --flash: {error}"))?;
     if !opened.is_direct {
-        eprintln!("larder: {} is read through the page cache", path.display());
+        say::aside(format_args!("larder: {} is read through the page cache", path.display()));
     }
     let boot_id = process::boot_id().map_err(|error| {
         format!("cannot tell this boot of the machine from another, for --flash: {error}")

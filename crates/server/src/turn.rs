@@ -567,6 +567,9 @@ impl<'c, S: Sampling> Turner<'c, S> {
         // What a command changes of its client is not changed through the connection.
         let mut client = connection.redis.take();
         let ran = self.run_for(connection, client.as_deref_mut(), plan, steps);
+        if let Some(client) = &client {
+            connection.rights = client.rights;
+        }
         connection.redis = client;
         ran
     }

@@ -464,6 +464,25 @@ fn with_users_a_client_has_to_say_who_it_is() {
     other.read_to("$2\r\nit\r\n");
     other.send(b"hello 3 auth bob secret auth ava secret\r\n");
     assert!(line(&mut other).starts_with("-ERR Syntax error in HELLO option"));
+    // What little a stranger may send is Redis' limit, and holds for nobody else.
+    let long = "x".repeat(16 << 10);
+    let auth = array(&[b"auth", long.as_bytes()]);
+    let mut stranger = connect(port);
+    stranger.send(&auth);
+    stranger.expect(WRONG.as_bytes());
+    let mut many: Vec<&[u8]> = vec![b"a"; 21];
+    many[0] = b"exists";
+    let many = array(&many);
+    stranger.send(&[&array(&[b"auth", b"bob", b"secret"])[..], &many].concat());
+    stranger.expect(b"+OK\r\n:20\r\n");
+    stranger.send(&[&array(&[b"set", b"b", &auth]), &b"reset\r\nping\r\n"[..]].concat());
+    stranger.expect(format!("+OK\r\n+RESET\r\n{NOBODY}").as_bytes());
+    stranger.ask("*11\r\n", "-ERR Protocol error: unauthenticated multibulk length\r\n");
+    stranger.expect_end();
+    let mut stranger = connect(port);
+    let length = "-ERR Protocol error: unauthenticated bulk length\r\n";
+    stranger.ask("*2\r\n$4\r\nauth\r\n$16385\r\n", length);
+    stranger.expect_end();
     let mut guesser = connect(port);
     guesser.send(b"auth a\r\nauth ava b\r\nhello 2 auth ava c\r\nauth open\r\nping\r\n");
     guesser.expect(WRONG.repeat(3).as_bytes());
@@ -471,7 +490,7 @@ fn with_users_a_client_has_to_say_who_it_is() {
     let mut text = server.connect();
     text.send(b"set any 0 0 10\r\nbob secret\r\nstats\r\n");
     let stats = text.read_to("END\r\n");
-    for counted in ["STAT auth_cmds 10\r\n", "STAT auth_errors 5\r\n"] {
+    for counted in ["STAT auth_cmds 12\r\n", "STAT auth_errors 6\r\n"] {
         assert!(stats.contains(counted), "{counted} in {stats}");
     }
 }

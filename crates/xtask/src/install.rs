@@ -20,6 +20,12 @@ pub const GO_CLIENT: &str = "target/conformance/go/client";
 /// Where the Go client of Redis' protocol is built.
 pub const GO_REDIS: &str = "target/conformance/go/redis-client";
 
+/// What looks at dependencies.
+pub const CARGO_DENY: &str = "target/tools/bin/cargo-deny";
+
+/// Its version, at which `deny.toml` was last written.
+const CARGO_DENY_VERSION: &str = "0.20.2";
+
 /// Where npm puts the JavaScript libraries.
 pub const NODE: &str = "target/conformance/node";
 
@@ -56,6 +62,7 @@ pub fn all() -> Result {
         ("Maven project", maven),
         ("npm package", npm),
         ("Rust's target for musl", musl),
+        ("cargo-deny", cargo_deny),
     ] {
         let started = Instant::now();
         match install() {
@@ -163,6 +170,21 @@ fn musl() -> Result {
         return Ok(());
     }
     Run::new("rustup target add").arg(target).capture(Duration::from_secs(300))?;
+    Ok(())
+}
+
+/// Two minutes, nearly all of it the compiler's: what it does is nothing to optimise for.
+fn cargo_deny() -> Result {
+    let asked = Run::new(CARGO_DENY).arg("--version").capture(Duration::from_secs(20));
+    if asked.is_ok_and(|version| version.trim().ends_with(CARGO_DENY_VERSION)) {
+        return Ok(());
+    }
+    Run::new("cargo install --quiet --locked --root target/tools cargo-deny --version")
+        .arg(CARGO_DENY_VERSION)
+        .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0")
+        .env("CARGO_PROFILE_RELEASE_LTO", "off")
+        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
+        .capture(Duration::from_secs(900))?;
     Ok(())
 }
 

@@ -29,6 +29,7 @@ cargo xtask CHORE
   tidy                 the rules of style that a program can check
   loom                 the models of the lock-free parts, under loom
   miri                 the unit tests of the unsafe rooms, under miri where it is installed
+  dependencies         what deny.toml says of the crates in use, where cargo-deny is installed
   conformance          the server against memcached and against real clients
       --only NAME        one part of it, or several, separated by commas
       --server PATH      the server under test (target/release/larder)
@@ -89,6 +90,7 @@ fn run(chore: &str, arguments: &[String]) -> Result {
     match chore {
         "test" => steps::test(),
         "tidy" => steps::tidy(),
+        "dependencies" => steps::dependencies().map(|_| ()),
         "loom" => steps::loom().map(|_| ()),
         "miri" => steps::miri().map(|_| ()),
         "deploy" => deploy::check().map(|_| ()),

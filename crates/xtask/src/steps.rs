@@ -24,6 +24,7 @@ const STEPS: &[Step] = &[
     ("format", || one(Run::new("cargo fmt --all --check").run())),
     ("clippy", || one(clippy())),
     ("tidy", || one(tidy())),
+    ("dependencies", || dependencies().map(ran)),
     ("tests", || one(Run::new("cargo test --quiet --workspace").run())),
     ("loom", || loom().map(ran)),
     ("miri", || miri().map(ran)),
@@ -98,6 +99,19 @@ pub fn tidy() -> Result {
         }
         count => fail(format!("{count} things to tidy, listed above")),
     }
+}
+
+/// `cargo xtask dependencies`: whether `deny.toml` allows what the workspace is built from, its
+/// licences, its sources and one version of each crate. Advisories need a database from the
+/// network. False where the tool is not installed.
+pub fn dependencies() -> Result<bool> {
+    if !std::path::Path::new(install::CARGO_DENY).is_file() {
+        println!("not run: cargo-deny is not installed");
+        return Ok(false);
+    }
+    let check = Run::new(install::CARGO_DENY).arg("--all-features").arg("check");
+    check.arg("--hide-inclusion-graph").arg("bans").arg("licenses").arg("sources").run()?;
+    Ok(true)
 }
 
 /// `cargo xtask loom`: every test target whose name starts with `loom_`, and the models that need

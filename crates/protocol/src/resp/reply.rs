@@ -107,6 +107,8 @@ pub fn refusal(out: &mut Vec<u8>, refusal: Refusal) {
         Refusal::BadCount => b"invalid multibulk length",
         Refusal::LongLength => b"too big bulk count string",
         Refusal::BadLength => b"invalid bulk length",
+        Refusal::StrangerCount => b"unauthenticated multibulk length",
+        Refusal::StrangerLength => b"unauthenticated bulk length",
         Refusal::LongLine => b"too big inline request",
         Refusal::Quotes => b"unbalanced quotes in request",
         Refusal::NoBulk(byte) => {

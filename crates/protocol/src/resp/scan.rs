@@ -11,7 +11,8 @@
 //! for those of a header, which are few.
 //!
 //! A command beyond the limit is read to its end and forgotten on the way, so that its client gets
-//! an answer and the commands behind it stay whole.
+//! an answer and the commands behind it stay whole. A client that is yet to say who it is may send
+//! little, by Redis' own bounds, and is not read any further when it sends more.
 
 use super::inline;
 use super::number::integer;
@@ -22,6 +23,12 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// The longest bulk that is read at all; beyond it the client is taken for confused.
 pub const BULK_BYTES_MAX: i64 = 512 << 20;
+
+/// The most bulks of a command from a client that is yet to say who it is.
+const STRANGER_BULKS_MAX: i64 = 10;
+
+/// The longest bulk of such a command.
+const STRANGER_BULK_BYTES_MAX: i64 = 16 << 10;
 
 /// How far a command has been looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -63,6 +70,10 @@ pub enum Refusal {
     BadLength,
     /// It begins with this instead of `$`.
     NoBulk(u8),
+    /// More bulks than a client may send that is yet to say who it is.
+    StrangerCount,
+    /// A longer bulk than such a client may send.
+    StrangerLength,
     /// The line of an inline command does not end.
     LongLine,
     /// It has a quote that is not closed.
@@ -96,9 +107,25 @@ impl Scan {
 /// part of the same input left, or the default; behind everything but an incomplete command it is
 /// the default again. A command of more than `bytes_max` is too large.
 pub fn scan<'b>(input: &'b [u8], progress: &mut Scan, bytes_max: usize) -> Scanned<'b> {
+    scan_bounded(input, progress, Bounds { bytes_max, is_stranger: false })
+}
+
+/// [`scan`] of what a client sends that is yet to say who it is.
+pub fn scan_of_stranger<'b>(input: &'b [u8], progress: &mut Scan, bytes_max: usize) -> Scanned<'b> {
+    scan_bounded(input, progress, Bounds { bytes_max, is_stranger: true })
+}
+
+/// What a client may send.
+#[derive(Clone, Copy)]
+struct Bounds {
+    bytes_max: usize,
+    is_stranger: bool,
+}
+
+fn scan_bounded<'b>(input: &'b [u8], progress: &mut Scan, bounds: Bounds) -> Scanned<'b> {
     let scanned = match (progress.bulks, input.first()) {
         (None, None) => Scanned::Incomplete,
-        (None, Some(b'*')) | (Some(_), _) => scan_array(input, progress, bytes_max),
+        (None, Some(b'*')) | (Some(_), _) => scan_array(input, progress, bounds),
         (None, Some(_)) => scan_line(input),
     };
     if scanned != Scanned::Incomplete {
@@ -107,7 +134,7 @@ pub fn scan<'b>(input: &'b [u8], progress: &mut Scan, bytes_max: usize) -> Scann
     scanned
 }
 
-fn scan_array<'b>(input: &'b [u8], progress: &mut Scan, bytes_max: usize) -> Scanned<'b> {
+fn scan_array<'b>(input: &'b [u8], progress: &mut Scan, bounds: Bounds) -> Scanned<'b> {
     let (count, mut left) = match progress.bulks {
         Some(bulks) => bulks,
         None => {
@@ -119,6 +146,9 @@ fn scan_array<'b>(input: &'b [u8], progress: &mut Scan, bytes_max: usize) -> Sca
             let Some(count) = count.filter(|&count| count <= i64::from(i32::MAX)) else {
                 return Scanned::Refused(Refusal::BadCount);
             };
+            if bounds.is_stranger && count > STRANGER_BULKS_MAX {
+                return Scanned::Refused(Refusal::StrangerCount);
+            }
             let Some(count) = usize::try_from(count).ok().filter(|&count| count > 0) else {
                 return Scanned::Nothing(end);
             };
@@ -138,6 +168,9 @@ fn scan_array<'b>(input: &'b [u8], progress: &mut Scan, bytes_max: usize) -> Sca
             Ok(Some(found)) => found,
         };
         let length = length.filter(|length| (0..=BULK_BYTES_MAX).contains(length));
+        if bounds.is_stranger && length.is_some_and(|length| length > STRANGER_BULK_BYTES_MAX) {
+            return Scanned::Refused(Refusal::StrangerLength);
+        }
         let Some(length) = length.and_then(|length| usize::try_from(length).ok()) else {
             return Scanned::Refused(Refusal::BadLength);
         };
@@ -148,7 +181,7 @@ fn scan_array<'b>(input: &'b [u8], progress: &mut Scan, bytes_max: usize) -> Sca
     let consumed = progress.scanned;
     match input.get(..consumed) {
         None => Scanned::Incomplete,
-        Some(_) if progress.is_beyond(bytes_max) => Scanned::TooLarge(consumed),
+        Some(_) if progress.is_beyond(bounds.bytes_max) => Scanned::TooLarge(consumed),
         Some(whole) => {
             // As for every header, what stands behind the carriage return is not looked at.
             let end = memchr::memchr(b'\r', whole).expect("the header was found before");

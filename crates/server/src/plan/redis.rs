@@ -2,10 +2,11 @@
 //! in the table of commands, and as many of its keys are hashed as the batch has room for.
 
 use larder::{Cache, Hash};
-use protocol::resp::{Command, Scan, Scanned, scan};
+use protocol::resp::{Command, Scan, Scanned, scan, scan_of_stranger};
 
 use super::{Action, BATCH_KEYS_MAX, End, NO_HASH, Place, Plan, Step};
 use crate::commands::redis::{Call, Keys, Lookup};
+use crate::rights::Rights;
 
 /// What a command may take beside the value of the largest item: names, keys, options.
 const COMMAND_BYTES_BASE: usize = 64 << 10;
@@ -31,6 +32,8 @@ impl<'b> Plan<'b> {
         let bytes_max = cache.item_bytes_max() + COMMAND_BYTES_BASE;
         while hashes.len() < BATCH_KEYS_MAX && steps.len() < BATCH_KEYS_MAX {
             let place = self.place;
+            let is_stranger = self.rights == Rights::None;
+            let scan = if is_stranger { scan_of_stranger } else { scan };
             let (call, consumed) = match scan(self.rest(), &mut self.scan, bytes_max) {
                 Scanned::Incomplete => {
                     if self.scan.is_beyond(bytes_max) {
@@ -62,6 +65,10 @@ impl<'b> Plan<'b> {
                 step.hash_at = NO_HASH;
             }
             steps.push(step);
+            // Behind its name it may be somebody.
+            if is_stranger {
+                return End::Batch;
+            }
         }
         End::Batch
     }

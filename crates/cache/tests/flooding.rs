@@ -1,0 +1,93 @@
+//! Keys that somebody has chosen so that their hashes collide are keys like others: hashes have a
+//! seed that nobody knows, of 64 bits from the system, another one for each cache.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, Hasher};
+
+use foldhash::SharedSeed;
+use foldhash::quality::SeedableRandomState;
+use larder::{Cache, Expiry};
+
+/// So many keys are chosen.
+const KEYS: usize = 10_000;
+
+/// So many bits of their hashes are equal for who knows the seed: in an index that is what decides
+/// in which of some thousand parts a key lies.
+const EQUAL_BITS: u32 = 10;
+
+/// Where in a hash these bits are.
+#[derive(Debug, Clone, Copy)]
+enum Bits {
+    Highest,
+    Lowest,
+}
+
+impl Bits {
+    fn of(self, hash: u64) -> usize {
+        match self {
+            Self::Highest => (hash >> (64 - EQUAL_BITS)) as usize,
+            Self::Lowest => (hash & ((1 << EQUAL_BITS) - 1)) as usize,
+        }
+    }
+}
+
+/// The hash of a key for somebody who knows, or believes to know, the seed.
+fn known_hash(key: &[u8]) -> u64 {
+    let state = SeedableRandomState::with_seed(1, SharedSeed::global_fixed());
+    let mut hasher = state.build_hasher();
+    hasher.write(key);
+    hasher.finish()
+}
+
+/// Keys whose hashes collide by the known seed.
+fn flood(bits: Bits) -> Vec<Vec<u8>> {
+    let keys = (0_u64..).map(|number| format!("key-{number}").into_bytes());
+    keys.filter(|key| bits.of(known_hash(key)) == 0).take(KEYS).collect()
+}
+
+fn cache() -> Cache {
+    Cache::builder().memory_bytes(64 << 20).build().expect("addresses are there")
+}
+
+/// How many keys have the commonest value of the bits.
+fn longest(keys: &[Vec<u8>], bits: Bits, hash: impl Fn(&[u8]) -> u64) -> usize {
+    let mut counts = vec![0; 1 << EQUAL_BITS];
+    keys.iter().for_each(|key| counts[bits.of(hash(key))] += 1);
+    counts.into_iter().max().unwrap_or_default()
+}
+
+#[test]
+fn keys_that_collide_by_another_seed_lie_as_others_do() {
+    let ordinary: Vec<_> = (0..KEYS).map(|number| format!("key-{number}").into_bytes()).collect();
+    let filled = |keys: &[Vec<u8>]| {
+        let cache = cache();
+        for key in keys {
+            cache.set(key, key, Expiry::NEVER).expect("there is room");
+        }
+        for key in keys {
+            assert_eq!(cache.get(key).as_deref(), Some(&key[..]));
+        }
+        let stats = cache.stats();
+        assert_eq!((stats.items, stats.out_of_memory), (KEYS as u64, 0));
+        stats
+    };
+    let expected = filled(&ordinary);
+    for bits in [Bits::Highest, Bits::Lowest] {
+        let keys = flood(bits);
+        assert_eq!(longest(&keys, bits, known_hash), KEYS, "by the known seed all are one");
+        // Some 10 on average: four times as many are in none of a thousand, or the seed is known.
+        let cache = cache();
+        let found = longest(&keys, bits, |key| cache.hash(key).0);
+        assert!(found < 4 * KEYS >> EQUAL_BITS, "{bits:?}: {found} in one place");
+        let stats = filled(&keys);
+        assert!(stats.index_slots <= 2 * expected.index_slots, "{bits:?}: {stats:?}");
+        let displacements_max = 2 * expected.index_displacements + KEYS as u64 / 10;
+        assert!(stats.index_displacements <= displacements_max, "{bits:?}: {stats:?}");
+    }
+}
+
+#[test]
+fn no_two_caches_have_the_same_seed() {
+    let hashes: HashSet<u64> = (0..32).map(|_| cache().hash(b"a key").0).collect();
+    assert_eq!(hashes.len(), 32);
+}
