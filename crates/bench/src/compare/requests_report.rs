@@ -57,8 +57,11 @@ pub fn document(
     let rows: Vec<Row> = rows.collect();
     let ratios = TARGETS.iter().filter_map(|one| Ratio::new(one, samples));
     // What is aimed at is without TLS, most of which costs every server the same.
-    let informative = |ratio| if options.tls { Ratio { aim: Aim::None, ..ratio } } else { ratio };
-    let ratios: Vec<Ratio> = ratios.map(informative).collect();
+    let without_aim = |ratio| match options.tls {
+        true => Ratio { target: None, met: None, ..ratio },
+        false => ratio,
+    };
+    let ratios: Vec<Ratio> = ratios.map(without_aim).collect();
     let mut sections = vec![costs(&rows)];
     if !ratios.is_empty() {
         sections.push(aims(&ratios));
