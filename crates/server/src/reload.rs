@@ -64,8 +64,8 @@ pub fn is_live(long: &str) -> bool {
     LIVE.iter().any(|(known, _)| *known == long)
 }
 
-/// Reads the users, the certificates and the file of options again; `running` is what holds, and afterwards what
-/// holds then.
+/// Reads the users, the certificates and the file of options again; `running` is what holds, and
+/// afterwards what holds then.
 pub fn reload(server: &Server, running: &mut Settings, given: &Given) {
     if let Some(users) = &server.users {
         server.log(0, &reload_users(users));

@@ -337,6 +337,19 @@ fn a_handshake_that_does_not_end_is_ended() {
     good.ask("mn\r\n", "MN\r\n");
 }
 
+/// Stops a server, and waits until it has.
+fn stop_threads(server: &Server) {
+    server.signal("STOP");
+    let is_stopped = |task: std::io::Result<fs::DirEntry>| {
+        let stat = fs::read_to_string(task.expect("a thread").path().join("stat"));
+        let stat = stat.expect("a thread that is there has one");
+        let (_, behind_name) = stat.rsplit_once(')').expect("its name is in brackets");
+        behind_name.starts_with(" T")
+    };
+    let tasks = format!("/proc/{}/task", server.id());
+    while !fs::read_dir(&tasks).expect("it is there").all(is_stopped) {}
+}
+
 /// What came before the end was less than a record, so that a read found nothing, and the event
 /// that would have told of the end was the one that told of the bytes. Nobody read any more.
 #[test]
@@ -359,7 +372,7 @@ fn an_end_right_behind_half_a_record_is_heard() {
                 client.stream.conn.write_tls(&mut flight).expect("a vector takes all");
             }
             // Bytes and end come in one event.
-            server.signal("STOP");
+            stop_threads(&server);
             client.stream.sock.write_all(&flight[..flight.len() / 2]).expect("room");
             client.stream.sock.shutdown(Shutdown::Write).expect("it is open");
             server.signal("CONT");
