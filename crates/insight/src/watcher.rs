@@ -168,12 +168,17 @@ impl Watcher {
         self.known.narrow(share, self.moment);
     }
 
-    /// Seconds have passed in which there were so many reads, sampled or not, and so many hits.
-    pub fn pass(&mut self, seconds: f64, reads: f64, hits: f64) {
+    /// There were so many reads, sampled or not, and so many hits.
+    pub fn count(&mut self, reads: f64, hits: f64) {
+        self.curve.all(reads, hits, 0.0);
+    }
+
+    /// Seconds have passed.
+    pub fn pass(&mut self, seconds: f64) {
         let factor = (-seconds / HALF_LIFE_S).exp2();
         self.curve.fade(factor);
         self.reasons.fade(factor);
-        self.curve.all(reads, hits, seconds);
+        self.curve.all(0.0, 0.0, seconds);
         self.unchanged_s += seconds;
         if self.unchanged_s >= WIDEN_PAUSE_S {
             self.unchanged_s = 0.0;
@@ -316,7 +321,7 @@ mod tests {
                 }
             }
         }
-        watcher.pass(0.0, reads_at.len() as f64, 0.0);
+        watcher.count(reads_at.len() as f64, 0.0);
         // At the borders of steps, where nothing is estimated.
         for step in 0..160 {
             let size = (12.0 + f64::from(step) / 8.0).exp2();
@@ -359,7 +364,7 @@ mod tests {
         let mut watcher = watcher(100);
         watcher.observe(&event(1, 1, Some(true), ITEM));
         watcher.observe(&event(1, 1, Some(true), ITEM));
-        watcher.pass(0.0, 2.0, 2.0);
+        watcher.count(2.0, 2.0);
         assert_eq!(watcher.curve().events(), 1.0);
         assert_eq!(watcher.curve().at(1e6).expect("there are reads").miss_ratio, 0.0);
     }
@@ -439,9 +444,9 @@ mod tests {
         ask(&mut watcher, false);
         watcher.narrow(0.25);
         let (narrow, threshold) = (watcher.rate(), watcher.threshold());
-        watcher.pass(WIDEN_PAUSE_S / 2.0, 0.0, 0.0);
+        watcher.pass(WIDEN_PAUSE_S / 2.0);
         assert_eq!(watcher.threshold(), threshold, "not so soon");
-        watcher.pass(WIDEN_PAUSE_S / 2.0, 0.0, 0.0);
+        watcher.pass(WIDEN_PAUSE_S / 2.0);
         assert_eq!((watcher.rate(), watcher.threshold()), (narrow, threshold * 2));
         // What is new is learnt, and counts for nothing.
         let before = watcher.reasons().whole()[0];
@@ -449,11 +454,11 @@ mod tests {
         assert_eq!(watcher.reasons().whole()[0], before);
         let bytes = |watcher: &Watcher| watcher.known_bytes() / (900.0 * 100.0);
         assert!((0.8..1.2).contains(&bytes(&watcher)), "{}", bytes(&watcher));
-        watcher.pass(WIDEN_PAUSE_S, 0.0, 0.0);
+        watcher.pass(WIDEN_PAUSE_S);
         assert_eq!(watcher.rate(), narrow * 2.0);
         assert!((0.85..1.15).contains(&bytes(&watcher)), "{}", bytes(&watcher));
-        watcher.pass(WIDEN_PAUSE_S, 0.0, 0.0);
-        watcher.pass(WIDEN_PAUSE_S, 0.0, 0.0);
+        watcher.pass(WIDEN_PAUSE_S);
+        watcher.pass(WIDEN_PAUSE_S);
         assert!(watcher.rate() > 0.99, "not beyond the most: {}", watcher.rate());
         ask(&mut watcher, true);
     }

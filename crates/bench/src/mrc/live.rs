@@ -134,7 +134,7 @@ fn estimate(trace: &Copies, scale: Scale, present: u64, sizes: &[u64], seed: u8)
         let read = is_read.then_some(false);
         watcher.observe(&Event { hash, now_s: 0, flushes: 0, read, after });
     }
-    watcher.pass(0.0, gets as f64, 0.0);
+    watcher.count(gets as f64, 0.0);
     let points: Vec<_> =
         sizes.iter().map(|size| watcher.curve().at(*size as f64).unwrap_or_default()).collect();
     Found {

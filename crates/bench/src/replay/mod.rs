@@ -119,7 +119,8 @@ fn contenders(options: &ReplayOptions) -> Vec<(EnginePolicy, Option<Compressed>)
     policies.flat_map(|policy| wishes.iter().map(|wish| (*policy, *wish))).collect()
 }
 
-/// What the engine as it is by default counts over a trace in so much memory.
+/// What the engine counts over a trace in so much memory, by recency alone and without its
+/// compressed zone, as `replay` runs it by default.
 pub fn engine_tally(trace: &Copies, values: &Values, limit: u64) -> Outcome<Tally> {
     let engine = Engine::new(limit, larder::Policy::Clock)?;
     let replay = Replay { trace, values, threads: 1 };

@@ -300,7 +300,7 @@ impl Collector {
         if let Some(before) = self.before.replace(now) {
             let now = self.before.as_ref().expect("it was put there just now");
             let seconds = now.uptime.saturating_sub(before.uptime).as_secs_f64();
-            self.keys.tick(server, now, seconds);
+            self.keys.tick(now, seconds);
             self.history.add(now.point(&before, quantiles));
         }
     }

@@ -36,6 +36,9 @@ const ITEMS_SHARE: f64 = 0.9;
 /// Where events were lost, the sample gets narrower than would have sufficed.
 const NARROWED: f64 = 0.8;
 
+/// But not by more than this at once: a list that somebody held for a moment is no reason.
+const SHARE_MIN: f64 = 0.25;
+
 /// Reads below which nothing is said.
 const READS_MIN: f64 = 100.0;
 
@@ -51,10 +54,7 @@ pub struct Keys {
     pub lost: [u64; 2],
     /// Seconds in which requests were drawn, fading as they do.
     drawn_s: f64,
-    /// Events that were taken since the last second, and lost before it.
-    taken: u64,
-    lost_before: u64,
-    /// Reads and hits up to the last second.
+    /// Reads and hits until they were last looked at.
     before: [u64; 2],
     /// Empty, for lists to change places with.
     events: Vec<Event>,
@@ -137,22 +137,20 @@ impl Keys {
             by_bytes: Top::new(TOP_KEYS),
             lost: [0; 2],
             drawn_s: 0.0,
-            taken: 0,
-            lost_before: 0,
             before: [0; 2],
             events: Vec::new(),
             picked: Vec::new(),
         }
     }
 
-    /// Takes what the workers have told.
+    /// Takes what the workers have told, and what they have counted meanwhile.
     pub fn take(&mut self, server: &Server) {
         let Self { watcher, by_requests, by_bytes, .. } = self;
-        let events = |event: Event| {
-            self.taken += 1;
+        let mut taken = 0_u64;
+        let events_lost = server.insight.events.take(&mut self.events, |event| {
+            taken += 1;
             watcher.observe(&event);
-        };
-        let events_lost = server.insight.events.take(&mut self.events, events);
+        });
         let weight = f64::from(REQUESTS_PER_SAMPLE);
         let picked_lost = server.insight.picked.take(&mut self.picked, |picked| {
             by_requests.add(&picked.key, picked.hash, weight);
@@ -160,30 +158,28 @@ impl Keys {
                 by_bytes.add(&picked.key, picked.hash, picked.sent_bytes as f64 * weight);
             }
         });
-        self.lost = [events_lost, picked_lost];
+        // What was lost is as if nobody had asked for it.
+        let lost = events_lost - self.lost[0];
+        let share = if lost == 0 { 1.0 } else { taken as f64 / (taken + lost) as f64 };
+        let sums = server.counters.sum();
+        let now = [sums.cmd_get + sums.cmd_touch, sums.get_hits + sums.touch_hits];
+        let [reads, hits] = [0, 1].map(|at| now[at].saturating_sub(self.before[at]) as f64 * share);
+        self.watcher.count(reads, hits);
+        if lost > 0 {
+            self.watcher.narrow(share.max(SHARE_MIN) * NARROWED);
+        }
         server.insight.sample_below(self.watcher.threshold());
+        (self.before, self.lost) = (now, [events_lost, picked_lost]);
     }
 
-    /// A second has passed.
-    pub fn tick(&mut self, server: &Server, snapshot: &Snapshot, seconds: f64) {
-        let sums = &snapshot.sums;
-        let now = [sums.cmd_get + sums.cmd_touch, sums.get_hits + sums.touch_hits];
-        let lost = self.lost[0] - self.lost_before;
-        // What was lost is as if nobody had asked for it.
-        let share = self.taken as f64 / (self.taken + lost).max(1) as f64;
-        let share = if lost == 0 { 1.0 } else { share };
-        let [reads, hits] = [0, 1].map(|at| now[at].saturating_sub(self.before[at]) as f64 * share);
+    /// Seconds have passed.
+    pub fn tick(&mut self, snapshot: &Snapshot, seconds: f64) {
         self.watcher.set_present(Room::of(snapshot).bytes(1.0));
-        self.watcher.pass(seconds, reads, hits);
-        if lost > 0 {
-            self.watcher.narrow(share * NARROWED);
-            server.insight.sample_below(self.watcher.threshold());
-        }
+        self.watcher.pass(seconds);
         let factor = (-seconds / TOP_HALF_LIFE_S).exp2();
         self.by_requests.fade(factor);
         self.by_bytes.fade(factor);
         self.drawn_s = self.drawn_s * factor + seconds;
-        (self.before, self.lost_before, self.taken) = (now, self.lost[0], 0);
     }
 
     /// What the curve says now; nothing while hardly anything was read.
