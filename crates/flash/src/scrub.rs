@@ -40,6 +40,12 @@ pub(crate) struct Scrub {
 /// What cannot be read is tried again after so many turns.
 const PAUSE_TURNS: u32 = 1000;
 
+#[cfg(test)]
+impl Scrub {
+    /// A pass that does not go on.
+    pub(crate) const NEVER: Self = Self { number: 1, below: 0, next: 0, pause: u32::MAX };
+}
+
 /// What a pass does next.
 enum Step {
     /// To look at this segment.

@@ -26,6 +26,7 @@ struct Run {
     found: u64,
     prefixes: u64,
     moves: Moves,
+    scrubs: bool,
 }
 
 /// Items that moved in the tiers that there were.
@@ -63,7 +64,7 @@ impl Moves {
 impl Run {
     fn new(seed: u64) -> Self {
         println!("seed {seed}");
-        Self {
+        let run = Self {
             world: World::with(PAGES[seed as usize / 4 % 2], settings_of(seed)),
             model: Model::default(),
             random: Random(seed),
@@ -71,6 +72,16 @@ impl Run {
             found: 0,
             prefixes: 0,
             moves: Moves::default(),
+            scrubs: !seed.is_multiple_of(3),
+        };
+        run.choose_scrubbing();
+        run
+    }
+
+    /// Two thirds of the runs scrub what flushes of prefixes have taken.
+    fn choose_scrubbing(&self) {
+        if !self.scrubs {
+            self.world.stop_scrubbing();
         }
     }
 
@@ -181,6 +192,7 @@ impl Run {
         let spare = World::new(PAGES[0]);
         let world = std::mem::replace(&mut self.world, spare);
         self.world = change(world);
+        self.choose_scrubbing();
     }
 
     /// What was in memory only is gone.

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use ::io::device::{Device, Pages};
 
+use stdx::sync::lock;
+
 use super::{FakeIndex, MemoryDevice, Slot, hash, settings};
+use crate::scrub::Scrub;
 use crate::{Fields, Flash, Look, OpenError, Reader, Record, Refused, Settings};
 
 /// Keys that [`World::flush_prefix`] knows.
@@ -172,6 +175,11 @@ impl World {
     pub(crate) fn maintain(&self) {
         self.flash.train();
         while self.flash.maintain(&self.index, self.now) {}
+    }
+
+    /// Leaves it to collection what flushes of prefixes have taken.
+    pub(crate) fn stop_scrubbing(&self) {
+        lock(&self.flash.chores).scrub = Scrub::NEVER;
     }
 
     /// Flushes a prefix, if there is room for it.
