@@ -1,0 +1,73 @@
+//! Any bytes behind the head of a memory file: the table of blocks, the items and the pieces are
+//! read or refused, and never more memory is asked for than the format allows.
+//!
+//! Checksums are put right before, in each place where a block would begin, for else hardly
+//! anything behind them would be reached.
+//!
+//! `cargo +nightly fuzz run image`
+
+#![no_main]
+
+use std::io;
+
+use larder_codec::checksum;
+use larder_codec::image::{HEAD_BYTES, Head, PAYLOAD_BYTES_MAX, Reader, Source, Table, open};
+
+/// Of a block, before its payload.
+const BLOCK_HEAD_BYTES: usize = 36;
+const MARKER: [u8; 4] = [0xb1, b'l', b'i', 0x0c];
+
+struct Bytes(Vec<u8>);
+
+impl Source for Bytes {
+    fn bytes(&self) -> io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> io::Result<()> {
+        let from = usize::try_from(offset).expect("an offset within memory");
+        let there = self.0.get(from..from + target.len());
+        target.copy_from_slice(there.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    let head = Head { nonce: 7, saved_at: 1, flush_at: 0, sequence: 9, share_ppm: 500_000 };
+    let mut bytes = head.to_bytes().to_vec();
+    bytes.extend_from_slice(input);
+    put_right(head.nonce, &mut bytes);
+    let source = Bytes(bytes);
+    let head = open(&source).expect("this head is right");
+    let table = Table::new(&source, &head).expect("memory can be read");
+    let (_, _) = (table.is_whole(), table.items());
+    let mut reader = Reader::new();
+    for number in 0..table.groups() {
+        let (block, behind) = table.group(number);
+        if let Ok(items) = reader.items(&source, block) {
+            let read: usize = items.map(|(_, row)| row.bytes.len()).sum();
+            assert!(read <= PAYLOAD_BYTES_MAX);
+        }
+        for piece in behind {
+            if let Ok(piece) = reader.piece(&source, piece) {
+                assert!(piece.len() <= PAYLOAD_BYTES_MAX);
+            }
+        }
+    }
+});
+
+/// Makes the checksums right of blocks that follow each other, as long as they fit.
+fn put_right(nonce: u64, bytes: &mut [u8]) {
+    let mut rest = &mut bytes[HEAD_BYTES..];
+    while rest.len() >= BLOCK_HEAD_BYTES {
+        let (head, behind) = rest.split_at_mut(BLOCK_HEAD_BYTES);
+        head[..4].copy_from_slice(&MARKER);
+        let stored = u32::from_le_bytes(*head[24..].first_chunk().expect("within the head"));
+        let stored = (stored as usize).min(behind.len());
+        let (payload, next) = behind.split_at_mut(stored);
+        head[28..32].copy_from_slice(&checksum(payload).to_le_bytes());
+        let known = [&nonce.to_le_bytes(), &head[..32]].concat();
+        head[32..].copy_from_slice(&checksum(&known).to_le_bytes());
+        rest = next;
+    }
+}
