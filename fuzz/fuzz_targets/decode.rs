@@ -1,5 +1,5 @@
-//! Any bytes as a compressed block, with any dictionary, and as rows: what is decoded has the length
-//! that was asked for, or is refused, and rows are parts of the bytes they were read from.
+//! Any bytes as a compressed block, with any dictionary, and as rows: what is decoded has the
+//! length that was asked for, or is refused, and rows are parts of the bytes they were read from.
 //!
 //! The first byte chooses the method and whether there is a dictionary; four more say how long the
 //! target and the dictionary are.

@@ -34,8 +34,8 @@ const ITEM_BITS: u32 = 24;
 const HASH_BITS_LOST: u32 = 14;
 
 impl DumpCursor {
-    /// A place in a listing, from its number; 0 is the beginning. None if no listing comes by there.
-    /// On flash it has to read again what the listing knew that had the number.
+    /// A place in a listing, from its number; 0 is the beginning. None if no listing comes by
+    /// there. On flash it has to read again what the listing knew that had the number.
     pub fn from_number(number: u64) -> Option<Self> {
         let place = number >> STAGE_BITS;
         match number & ((1 << STAGE_BITS) - 1) {

@@ -588,11 +588,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
         self.sampling.batch(&self.hashes);
         while next < steps.len() {
             let before = next;
-            let session = self.kept.session.take().unwrap_or_else(|| self.server.cache.session());
-            if !connection.fetched.is_empty() {
-                session.deliver(connection.fetched.drain(..));
-                self.sampling.resume(connection.serial);
-            }
+            let session = self.open_for(connection);
             let context = self.context(connection, tries);
             let mut out = Output::new(&mut self.replies);
             let mut is_over = false;
@@ -648,6 +644,17 @@ impl<'c, S: Sampling> Turner<'c, S> {
             }
         }
         Ok(Ran::Whole)
+    }
+
+    /// A session, which has what was read from flash for the connection.
+    #[inline(always)]
+    fn open_for(&mut self, connection: &mut Connection<'c>) -> Session<'c> {
+        let session = self.kept.session.take().unwrap_or_else(|| self.server.cache.session());
+        if !connection.fetched.is_empty() {
+            session.deliver(connection.fetched.drain(..));
+            self.sampling.resume(connection.serial);
+        }
+        session
     }
 
     /// Whether a client of Redis' says who it is, which then is checked.

@@ -2,9 +2,9 @@
 //! that are handed out, and by a client that spreads keys itself.
 //!
 //! The proxies go by the names of servers or by their places, not by their addresses, so where keys
-//! go is the same in every run. What is checked is what the runbook promises: keys are spread, a lost server loses
-//! its own and no others, one that is replaced under its name keeps them, and one that is added
-//! takes about its share.
+//! go is the same in every run. What is checked is what the runbook promises: keys are spread, a
+//! lost server loses its own and no others, one that is replaced under its name keeps them, and one
+//! that is added takes about its share.
 
 use std::time::{Duration, Instant};
 
