@@ -588,7 +588,8 @@ impl<'c, S: Sampling> Turner<'c, S> {
         self.sampling.batch(&self.hashes);
         while next < steps.len() {
             let before = next;
-            let session = self.open_for(connection);
+            let session = self.kept.session.take().unwrap_or_else(|| self.server.cache.session());
+            deliver(connection, &session, &mut self.sampling);
             let context = self.context(connection, tries);
             let mut out = Output::new(&mut self.replies);
             let mut is_over = false;
@@ -644,17 +645,6 @@ impl<'c, S: Sampling> Turner<'c, S> {
             }
         }
         Ok(Ran::Whole)
-    }
-
-    /// A session, which has what was read from flash for the connection.
-    #[inline(always)]
-    fn open_for(&mut self, connection: &mut Connection<'c>) -> Session<'c> {
-        let session = self.kept.session.take().unwrap_or_else(|| self.server.cache.session());
-        if !connection.fetched.is_empty() {
-            session.deliver(connection.fetched.drain(..));
-            self.sampling.resume(connection.serial);
-        }
-        session
     }
 
     /// Whether a client of Redis' says who it is, which then is checked.
@@ -733,6 +723,15 @@ fn action_of(line: &[u8], wire: Wire, dialect: Dialect) -> Action<'_> {
             _ => unreachable!("the header was parsed when the value began"),
         },
         Wire::Redis => unreachable!("its values do not stream into drafts"),
+    }
+}
+
+/// Gives a session what was read from flash for the connection.
+#[inline(always)]
+fn deliver<S: Sampling>(connection: &mut Connection<'_>, session: &Session<'_>, sampling: &mut S) {
+    if !connection.fetched.is_empty() {
+        session.deliver(connection.fetched.drain(..));
+        sampling.resume(connection.serial);
     }
 }
 
