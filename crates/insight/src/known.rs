@@ -156,8 +156,8 @@ impl Known {
         self.whole_below as f64 * (-64_f64).exp2()
     }
 
-    /// Whether all is known of the key at a position that is sampled. If not it is in the order, but
-    /// without weight.
+    /// Whether all is known of the key at a position that is sampled. If not it is in the order,
+    /// but without weight.
     pub(crate) fn is_whole(&self, position: u64) -> bool {
         position < self.whole_below
     }
@@ -253,8 +253,8 @@ impl Known {
         self.tidy(moment);
     }
 
-    /// Of what is sampled now all is known from now on, and so many times as much is sampled, but no
-    /// more than up to a position.
+    /// Of what is sampled now all is known from now on, and so many times as much is sampled, but
+    /// no more than up to a position.
     pub(crate) fn widen(&mut self, times: f64, threshold_max: u64, moment: Moment) {
         self.whole_below = self.threshold;
         self.threshold = ((self.threshold as f64 * times) as u64).min(threshold_max);

@@ -1,5 +1,5 @@
-//! `larder-bench mrc-live`: the curve that a server's admin port shows, from a sample of the keys in
-//! under a hundredth of the cache's memory, beside what it stands for.
+//! `larder-bench mrc-live`: the curve that a server's admin port shows, from a sample of the keys
+//! in under a hundredth of the cache's memory, beside what it stands for.
 //!
 //! ```text
 //!   trace --sampled requests--> insight::Watcher, as in the server      predicted
@@ -37,8 +37,8 @@ const MIB: f64 = (1_u64 << 20) as f64;
 pub struct LiveOptions {
     /// The trace file, or "make" and the options of a workload in one argument.
     trace: Requests,
-    /// The memory of the cache of which the estimator takes less than a hundredth, in MiB or percent
-    /// of all keys and values [default: 64, as a server's].
+    /// The memory of the cache of which the estimator takes less than a hundredth, in MiB or
+    /// percent of all keys and values [default: 64, as a server's].
     #[arg(long, value_name = "SIZE", default_value = "64", hide_default_value = true)]
     present: Amounts,
     /// Sizes to compare at, in MiB or percent of all keys and values.
