@@ -317,7 +317,9 @@ mod tests {
                     let distance =
                         found.map(|at| list[at..].iter().map(|it| u64::from(it.1)).sum());
                     reads_at.push(distance.unwrap_or(u64::MAX));
-                    found.map(|at| list[at..].rotate_left(1));
+                    if let Some(at) = found {
+                        list[at..].rotate_left(1);
+                    }
                 }
             }
         }

@@ -177,6 +177,20 @@ pub struct Ended<'a> {
     pub hashes: &'a [Hash],
 }
 
+impl<'a> Ended<'a> {
+    /// All of it.
+    #[inline(always)]
+    pub fn of(
+        step: &'a Step<'a>,
+        outcome: &'a Outcome<'a>,
+        session: &'a Session<'a>,
+        counters: &'a Counters,
+        hashes: &'a [Hash],
+    ) -> Self {
+        Self { step, outcome, session, counters, hashes }
+    }
+}
+
 impl<'c> Lens<'c> {
     /// Of this worker, if there is somebody who asks.
     pub fn new(insight: &'c Insight, worker: usize) -> Option<Self> {

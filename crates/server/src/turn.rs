@@ -566,6 +566,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
     ) -> Result<Ran, Close> {
         // What a command changes of its client is not changed through the connection.
         let mut client = connection.redis.take();
+        self.sampling.batch(&self.hashes);
         let ran = self.run_for(connection, client.as_deref_mut(), plan, steps);
         if let Some(client) = &client {
             connection.rights = client.rights;
@@ -585,7 +586,6 @@ impl<'c, S: Sampling> Turner<'c, S> {
         let mut next = 0;
         let mut tries = 0;
         let mut ahead = Ahead::new(&self.hashes);
-        self.sampling.batch(&self.hashes);
         while next < steps.len() {
             let before = next;
             let session = self.kept.session.take().unwrap_or_else(|| self.server.cache.session());
@@ -602,9 +602,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
                         redis::execute(&context, &session, client, step, &mut ahead, &mut out)
                     }
                 };
-                let counters = self.counters;
-                let (hashes, session) = (ahead.hashes(), &session);
-                let ended = Ended { step, outcome: &flow, session, counters, hashes };
+                let ended = Ended::of(step, &flow, &session, self.counters, ahead.hashes());
                 self.sampling.end(begun, &ended, connection.serial);
                 is_over = flow.is_err() || session.is_long();
                 let fetches = matches!(flow, Err(Again::Fetch));
