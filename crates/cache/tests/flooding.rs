@@ -78,7 +78,7 @@ fn keys_that_collide_by_another_seed_lie_as_others_do() {
         // Some 10 on average: four times as many are in none of a thousand, or the seed is known.
         let cache = cache();
         let found = longest(&keys, bits, |key| cache.hash(key).0);
-        assert!(found < 4 * KEYS >> EQUAL_BITS, "{bits:?}: {found} in one place");
+        assert!(found < (4 * KEYS) >> EQUAL_BITS, "{bits:?}: {found} in one place");
         let stats = filled(&keys);
         assert!(stats.index_slots <= 2 * expected.index_slots, "{bits:?}: {stats:?}");
         let displacements_max = 2 * expected.index_displacements + KEYS as u64 / 10;
