@@ -475,9 +475,9 @@ fn with_users_a_client_has_to_say_who_it_is() {
     let many = array(&many);
     stranger.send(&[&array(&[b"auth", b"bob", b"secret"])[..], &many].concat());
     stranger.expect(b"+OK\r\n:20\r\n");
-    stranger.send(&[&array(&[b"set", b"b", &auth]), &b"reset\r\nping\r\n"[..]].concat());
+    stranger.send(&[&array(&[b"set", b"b", &auth]), &b"reset\r\nping\r\n*11\r\n"[..]].concat());
     stranger.expect(format!("+OK\r\n+RESET\r\n{NOBODY}").as_bytes());
-    stranger.ask("*11\r\n", "-ERR Protocol error: unauthenticated multibulk length\r\n");
+    stranger.expect(b"-ERR Protocol error: unauthenticated multibulk length\r\n");
     stranger.expect_end();
     let mut stranger = connect(port);
     let length = "-ERR Protocol error: unauthenticated bulk length\r\n";

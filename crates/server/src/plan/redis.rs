@@ -57,7 +57,10 @@ impl<'b> Plan<'b> {
             };
             self.place.offset += consumed;
             let mut step = Step::bare(Action::Redis(call), place);
+            // Behind its name a stranger may be somebody, and behind RESET somebody a stranger.
+            let mut is_end = is_stranger;
             if let Action::Redis(Call::Command(command, lookup)) = &mut step.action {
+                is_end |= lookup.may_reset(*command);
                 step.hash_at = hashes.len();
                 lookup.hashed = hash_keys(cache, *command, lookup.keys(), hashes);
             }
@@ -65,8 +68,7 @@ impl<'b> Plan<'b> {
                 step.hash_at = NO_HASH;
             }
             steps.push(step);
-            // Behind its name it may be somebody.
-            if is_stranger {
+            if is_end {
                 return End::Batch;
             }
         }

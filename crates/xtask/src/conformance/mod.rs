@@ -116,6 +116,7 @@ const PARTS: &[Part] = &[
     ("random", |bench| bench.compare(generate::sequences)),
     ("binary", |bench| bench.compare(binary::sequences)),
     ("redis-random", redis::random),
+    ("redis-users", redis::users::check),
     ("stats", stats::check),
     ("dumps", dumps::check),
     ("memccapable", clients::memccapable),

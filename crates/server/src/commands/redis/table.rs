@@ -95,6 +95,12 @@ impl Lookup {
         self.number.map_or(Keys::NONE, |number| TABLE[number].keys)
     }
 
+    /// Whether the client may do less behind it than before. Of a command whose words are not known
+    /// yet that may be.
+    pub fn may_reset(&self, command: Command<'_>) -> bool {
+        self.number.map_or(!command.is_plain(), |number| number == RESET)
+    }
+
     /// The command, if it is one that can be executed.
     pub(super) fn entry(&self, command: Command<'_>) -> Result<&'static Entry, Stop> {
         let number = self.number.or_else(|| number_of(command));
@@ -123,6 +129,26 @@ fn number_of(command: Command<'_>) -> Option<usize> {
 /// The place of a name in the table.
 pub(super) fn find(name: &[u8]) -> Option<usize> {
     TABLE.iter().position(|entry| entry.name.as_bytes().eq_ignore_ascii_case(name))
+}
+
+/// The place of RESET in the table.
+const RESET: usize = place_of("reset");
+
+/// The place of a name in the table, for the compiler.
+const fn place_of(name: &str) -> usize {
+    let mut number = 0;
+    while !is_same(TABLE[number].name.as_bytes(), name.as_bytes()) {
+        number += 1;
+    }
+    number
+}
+
+const fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let mut place = 0;
+    while place < one.len() && place < other.len() && one[place] == other[place] {
+        place += 1;
+    }
+    place == one.len() && place == other.len()
 }
 
 const READ: &[&str] = &["readonly", "fast"];

@@ -4,6 +4,7 @@
 pub mod clients;
 mod generate;
 mod replies;
+pub mod users;
 
 use std::path::Path;
 
