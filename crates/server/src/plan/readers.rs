@@ -47,6 +47,7 @@ fn is_silent(request: &Request<'_>) -> bool {
         | Request::Arithmetic { noreply, .. }
         | Request::Touch { noreply, .. }
         | Request::FlushAll { noreply, .. }
+        | Request::FlushPrefix { noreply, .. }
         | Request::Verbosity { noreply }
         | Request::CacheMemlimit { noreply, .. } => *noreply,
         _ => false,
