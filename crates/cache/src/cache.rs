@@ -119,7 +119,8 @@ impl Cache {
     }
 
     /// Whether readers no longer get the item: expired or flushed.
-    #[inline]
+    // Always, as [`Session::look_up`](crate::Session::look_up), which asks at every hit.
+    #[inline(always)]
     pub(crate) fn is_gone(&self, item: ItemRef<'_>) -> bool {
         // Most items have no expiry, which is 0, or more than a second left: for those this is all.
         let may_be_over = item.expiry().wrapping_sub(1) <= self.now();
@@ -147,9 +148,12 @@ impl Cache {
     #[inline]
     fn is_flushed(&self, item: ItemRef<'_>) -> bool {
         let flushed = self.moment.flush.sequence();
-        if flushed == 0 {
-            return false;
-        }
+        flushed != 0 && self.is_flushed_by(item, flushed)
+    }
+
+    /// The same while flushes up to this number are under way.
+    #[inline(never)]
+    fn is_flushed_by(&self, item: ItemRef<'_>, flushed: u64) -> bool {
         let number = self.full_sequence(item.sequence());
         number <= flushed && self.moment.flush.takes(item.key(), number)
     }
