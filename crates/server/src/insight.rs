@@ -15,12 +15,15 @@
 //! its protocol with quotes. A value that arrives in pieces is looked at when it is stored, but is
 //! not among the requests by which keys are counted.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::insight::{After, Event, Watcher, position};
 use larder::{Cache, Hash, Lookup, Session};
 use protocol::Request;
+use protocol::parse::tokens::Tokens;
 use protocol::request::{Key, KeyRoom};
+use stdx::random::Xorshift;
 
 use crate::commands::redis::Call;
 use crate::commands::{Flow, Outcome};
@@ -29,11 +32,11 @@ use crate::lists::{List, Lists};
 use crate::plan::{Action, Step, key_of};
 
 /// Events that a worker keeps until they are taken, which is ten times a second: what they cost it
-/// is about a hundredth of a core then.
-const EVENTS_MAX: usize = 4 << 10;
+/// is less than a hundredth of a core then.
+const EVENTS_MAX: usize = 2 << 10;
 
-/// And at least so many, however little memory there is: 80 KiB.
-const EVENTS_MIN: usize = 2 << 10;
+/// And at least so many, however little memory there is: 40 KiB.
+const EVENTS_MIN: usize = 1 << 10;
 
 /// A key that is found again behind no more than so many other events is not told of again: it
 /// would be found in the smallest cache, which is what is assumed of reads that nobody tells of. So
@@ -46,9 +49,11 @@ const PICKED_MAX: usize = 1 << 10;
 /// No hash of a batch.
 const NONE: usize = usize::MAX;
 
-/// A key of a request that was picked by chance.
+/// A key of a request that was picked by chance: of several keys one, for all of them.
 #[derive(Debug)]
 pub struct Picked {
+    /// How many keys it stands for.
+    pub keys: usize,
     /// The key: 250 bytes at most.
     pub key: Box<[u8]>,
     /// Its hash.
@@ -98,6 +103,8 @@ pub struct Lens<'c> {
     /// Hashes of the keys that were told of last, the oldest of them at `oldest`.
     recent: [u64; RECENT],
     oldest: usize,
+    /// Picks one of a request's keys.
+    random: Xorshift,
 }
 
 /// A request before it is executed.
@@ -203,6 +210,7 @@ impl<'c> Lens<'c> {
             next: NONE,
             recent: [0; RECENT],
             oldest: 0,
+            random: Xorshift::seeded(worker as u64 + 1),
         })
     }
 
@@ -262,15 +270,18 @@ impl<'c> Lens<'c> {
         };
         let until = until(step);
         if is_over {
-            let keys = (before.hash_at..until.min(hashes.len())).zip(Keys::of(step, before));
             let seen = Seen::of(before, until, is_get, ended.counters);
-            for (at, key) in keys {
-                let is_sampled = at >= self.next && position(hashes[at].0) < self.threshold;
-                if is_sampled || is_picked {
-                    let mut room = KeyRoom::default();
-                    let key = (key.bytes(&mut room), hashes[at]);
-                    self.tell(key, (is_sampled, is_picked), seen, ended.session);
+            let wanted = before.hash_at..until.min(hashes.len());
+            match &step.action {
+                Action::Request(Request::Get(_)) => {
+                    let keys = Tokens::new(before.keys).map(Key::plain);
+                    self.look_at(keys, wanted, is_picked, seen, ended);
                 }
+                Action::Redis(Call::Command(command, lookup)) => {
+                    let keys = lookup.keys().of(*command).map(Key::plain);
+                    self.look_at(keys, wanted, is_picked, seen, ended);
+                }
+                action => self.look_at(key_of_one(action), wanted, is_picked, seen, ended),
             }
         }
         if until > self.next {
@@ -278,15 +289,49 @@ impl<'c> Lens<'c> {
         }
     }
 
-    /// Tells what became of one key.
+    /// Tells what became of those keys of a request that are sampled or picked, whose hashes stand
+    /// in `wanted`.
+    fn look_at<'b>(
+        &mut self,
+        keys: impl IntoIterator<Item = Key<'b>>,
+        wanted: Range<usize>,
+        is_picked: bool,
+        seen: Seen,
+        ended: &Ended<'_>,
+    ) {
+        let count = wanted.len();
+        let picked = if is_picked && count > 0 {
+            wanted.start + self.random.draw() as usize % count
+        } else {
+            NONE
+        };
+        let is_sampled = |at: usize, lens: &Self| {
+            at >= lens.next && position(ended.hashes[at].0) < lens.threshold
+        };
+        // To find where a key begins takes longer than to see that nobody wants it.
+        let is_wanted = |at: &usize| *at == picked || is_sampled(*at, self);
+        let Some(last) = wanted.clone().rev().find(is_wanted) else { return };
+        for (at, key) in (wanted.start..=last).zip(keys) {
+            let (is_sampled, stands_for) =
+                (is_sampled(at, self), if at == picked { count } else { 0 });
+            if is_sampled || stands_for > 0 {
+                let mut room = KeyRoom::default();
+                let key = (key.bytes(&mut room), ended.hashes[at]);
+                self.tell(key, (is_sampled, stands_for), seen, ended.session);
+            }
+        }
+    }
+
+    /// Tells what became of one key, which was picked for so many, or for none.
     fn tell(
         &mut self,
         (key, hash): (&[u8], Hash),
-        (is_sampled, is_picked): (bool, bool),
+        (is_sampled, stands_for): (bool, usize),
         seen: Seen,
         session: &Session<'_>,
     ) {
         let is_recent = self.recent.contains(&hash.0);
+        let is_picked = stands_for > 0;
         if is_recent && !is_picked && seen.is_read && seen.is_hit == Some(true) {
             return;
         }
@@ -303,7 +348,8 @@ impl<'c> Lens<'c> {
                 Lookup::Hit(item) if read == Some(true) => key.len() + item.value_bytes(),
                 _ => 0,
             };
-            self.picked.add(Picked { key: key.into(), hash: hash.0, sent_bytes });
+            let key = key.into();
+            self.picked.add(Picked { keys: stands_for, key, hash: hash.0, sent_bytes });
         }
     }
 
@@ -311,7 +357,7 @@ impl<'c> Lens<'c> {
     #[cold]
     pub fn completed(&self, action: &Action<'_>, session: &Session<'_>, cache: &Cache) {
         let mut room = KeyRoom::default();
-        let Some(key) = Keys::one(action) else { return };
+        let Some(key) = key_of_one(action) else { return };
         let key = key.bytes(&mut room);
         let hash = cache.hash(key);
         if position(hash.0) < self.insight.threshold.load(Ordering::Relaxed) {
@@ -354,36 +400,11 @@ fn event(
     Event { hash: hash.0, now_s: session.now(), flushes: session.flushes(), read, after }
 }
 
-/// The keys of a step whose hashes are known, in the order of these.
-struct Keys<'b>(Box<dyn Iterator<Item = Key<'b>> + 'b>);
-
-impl<'b> Keys<'b> {
-    fn of(step: &'b Step<'b>, before: &'b Before<'b>) -> Self {
-        Self(match &step.action {
-            Action::Request(Request::Get(_)) => {
-                Box::new(protocol::parse::tokens::Tokens::new(before.keys).map(Key::plain))
-            }
-            Action::Redis(Call::Command(command, lookup)) => {
-                Box::new(lookup.keys().of(*command).map(Key::plain))
-            }
-            action => Box::new(Self::one(action).into_iter()),
-        })
-    }
-
-    /// The key of a request that has exactly one.
-    fn one(action: &Action<'b>) -> Option<Key<'b>> {
-        match action {
-            Action::Request(request) => key_of(request),
-            Action::Binary(request) => request.key().map(Key::plain),
-            _ => None,
-        }
-    }
-}
-
-impl<'b> Iterator for Keys<'b> {
-    type Item = Key<'b>;
-
-    fn next(&mut self) -> Option<Key<'b>> {
-        self.0.next()
+/// The key of a request that has exactly one.
+fn key_of_one<'b>(action: &Action<'b>) -> Option<Key<'b>> {
+    match action {
+        Action::Request(request) => key_of(request),
+        Action::Binary(request) => request.key().map(Key::plain),
+        _ => None,
     }
 }

@@ -151,8 +151,8 @@ impl Keys {
             taken += 1;
             watcher.observe(&event);
         });
-        let weight = f64::from(REQUESTS_PER_SAMPLE);
         let picked_lost = server.insight.picked.take(&mut self.picked, |picked| {
+            let weight = f64::from(REQUESTS_PER_SAMPLE) * picked.keys as f64;
             by_requests.add(&picked.key, picked.hash, weight);
             if picked.sent_bytes > 0 {
                 by_bytes.add(&picked.key, picked.hash, picked.sent_bytes as f64 * weight);
