@@ -122,19 +122,18 @@ impl Cache {
     // Always, as [`Session::look_up`](crate::Session::look_up), which asks at every hit.
     #[inline(always)]
     pub(crate) fn is_gone(&self, item: ItemRef<'_>) -> bool {
-        // Most items have no expiry, which is 0, or more than a second left: for those this is all.
-        let may_be_over = item.expiry().wrapping_sub(1) <= self.now();
+        // Most items have no expiry, which is 0, or more than two seconds left: for those this is
+        // all.
+        let may_be_over = item.expiry().wrapping_sub(1) <= self.now() + 1;
         (may_be_over && self.is_over(expiry_of(item))) || self.is_flushed(item)
     }
 
-    /// Whether what expires then is gone. The clock is only read for what is in its last second,
-    /// and ends within it.
+    /// Whether what expires then is gone. The clock is only read for what is in its last two
+    /// seconds: the present second was looked at before, and a new one may have begun since.
     pub(crate) fn is_over(&self, expiry: Expiry) -> bool {
-        let Expiry { second, early_ms } = expiry;
-        let now = self.now();
+        let (second, now) = (expiry.second, self.now());
         second != 0
-            && (second <= now
-                || (early_ms != 0 && second == now + 1 && expiry.is_over(self.clock.unix_ms())))
+            && (second <= now || (second <= now + 2 && expiry.is_over(self.clock.unix_ms())))
     }
 
     /// Counts an item that a request found gone. That is rare: whoever finds one removes it.

@@ -56,6 +56,35 @@ fn a_millisecond_is_kept_as_it_was_given() {
     assert!(Expiry::NEVER.unix_ms().is_none() && !Expiry::NEVER.is_over(u64::MAX));
 }
 
+/// A clock whose seconds are behind its milliseconds, as the kernel's coarse clock is.
+#[derive(Debug)]
+struct Lagging(ManualClock);
+
+impl Clock for Lagging {
+    fn unix_seconds(&self) -> u32 {
+        ((self.0.unix_ms() - 4) / 1000) as u32
+    }
+
+    fn unix_ms(&self) -> u64 {
+        self.0.unix_ms()
+    }
+}
+
+/// What was given no time at all just after a second had begun (`EXPIRE key 0`) stayed until the
+/// coarse clock had seen that second begin, too.
+#[test]
+fn what_is_over_is_gone_while_the_coarse_clock_is_behind() {
+    for after_ms in [0, 1, 3] {
+        let clock = Arc::new(Lagging(ManualClock::new(NOW)));
+        let cache = Cache::builder().memory_bytes(32 << 20).clock(clock.clone()).build().unwrap();
+        clock.0.advance_us(after_ms * 1000);
+        put(&cache, b"k", Expiry::at_ms(clock.unix_ms() + 1));
+        assert!(cache.get(b"k").is_some(), "{after_ms}");
+        put(&cache, b"k", Expiry::at_ms(clock.unix_ms()));
+        assert!(cache.get(b"k").is_none(), "{after_ms}");
+    }
+}
+
 #[test]
 fn an_item_is_there_until_its_millisecond() {
     let (cache, clock) = hot();

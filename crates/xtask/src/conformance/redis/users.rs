@@ -15,8 +15,8 @@ const LARDER_USERS: &str = "default:secret\n[read-only]\nann:reads\n";
 const REDIS_USERS: &str = "ACL SETUSER ann on >reads ~* +@all -@write -@admin -@dangerous\r\n\
                            CONFIG SET requirepass secret\r\n";
 
-/// What no client of Redis' sends: these names are those of HTTP.
-const NO_COMMANDS: [&str; 2] = ["post", "host:"];
+/// What Redis' table does not have: the names of HTTP, which no client sends, and Larder's own.
+const NO_COMMANDS: [&str; 3] = ["post", "host:", "flushprefix"];
 
 /// A command of the server under test.
 struct Command {
