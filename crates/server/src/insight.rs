@@ -110,14 +110,17 @@ pub struct Lens<'c> {
 /// A request before it is executed.
 #[derive(Debug)]
 pub struct Before<'b> {
-    keys: &'b [u8],
-    hash_at: usize,
-    counts: Counts,
+    /// Those of a multiget.
+    pub keys: &'b [u8],
+    /// Where the first one's hash stands.
+    pub hash_at: usize,
+    /// What had been counted, if that was noted.
+    pub counts: Counts,
 }
 
 /// What had been counted.
 #[derive(Debug, Clone, Copy, Default)]
-struct Counts {
+pub struct Counts {
     reads: u64,
     hits: u64,
     deletes: u64,
@@ -126,7 +129,8 @@ struct Counts {
 }
 
 impl Counts {
-    fn of(counters: &Counters) -> Self {
+    /// As they are now.
+    pub fn of(counters: &Counters) -> Self {
         Self {
             reads: counters.cmd_get.get() + counters.cmd_touch.get(),
             hits: counters.get_hits.get() + counters.touch_hits.get(),
@@ -230,32 +234,30 @@ impl<'c> Lens<'c> {
         self.next = found.map_or(NONE, |ahead| from + ahead);
     }
 
-    /// Before a step is executed, which may have been picked.
+    /// Whether what a step does to its key has to be known.
     #[inline]
-    pub fn before<'b>(&self, step: &Step<'b>, is_picked: bool, counters: &Counters) -> Before<'b> {
-        let is_redis = matches!(step.action, Action::Redis(_));
-        let counts = if step.hash_at == self.next || is_redis || is_picked {
-            Counts::of(counters)
-        } else {
-            Counts::default()
-        };
-        let keys = match &step.action {
-            Action::Request(Request::Get(get)) => get.keys,
-            _ => &[],
-        };
-        Before { keys, hash_at: step.hash_at, counts }
+    pub fn is_next(&self, step: &Step<'_>) -> bool {
+        match &step.action {
+            Action::Redis(Call::Command(_, lookup)) => {
+                self.next.wrapping_sub(step.hash_at) < lookup.hashed
+            }
+            _ => step.hash_at == self.next,
+        }
     }
 
-    /// Behind it.
+    /// Whether one of the keys that a step is done with is sampled.
     #[inline]
+    pub fn is_passed(&self, step: &Step<'_>) -> bool {
+        until(step) > self.next
+    }
+
+    /// Behind a step, which may have been picked.
     pub fn after(&mut self, before: &Before<'_>, is_picked: bool, ended: &Ended<'_>) {
-        if until(ended.step) > self.next || is_picked {
+        if self.is_passed(ended.step) || is_picked {
             self.look(before, is_picked, ended);
         }
     }
 
-    #[cold]
-    #[inline(never)]
     fn look(&mut self, before: &Before<'_>, is_picked: bool, ended: &Ended<'_>) {
         let Ended { step, hashes, .. } = *ended;
         let is_get = matches!(step.action, Action::Request(Request::Get(_)));
@@ -364,6 +366,15 @@ impl<'c> Lens<'c> {
             let found = session.peek_anywhere(key, hash);
             self.events.add(event(session, hash, None, &found, After::Nothing));
         }
+    }
+}
+
+/// The keys of a multiget before it is executed, which takes them away.
+#[inline]
+pub fn keys_of<'b>(step: &Step<'b>) -> &'b [u8] {
+    match &step.action {
+        Action::Request(Request::Get(get)) => get.keys,
+        _ => &[],
     }
 }
 

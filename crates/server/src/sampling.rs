@@ -20,6 +20,7 @@
 //! one of it, says so (`inline(always)`): otherwise some ten instructions of calls come back.
 
 use std::collections::VecDeque;
+use std::mem;
 
 use ::io::moment::Stopwatch;
 use larder::{Cache, Hash, Session};
@@ -28,7 +29,7 @@ use stdx::random::Xorshift;
 
 use crate::commands::{Again, Flow};
 use crate::counters::Counters;
-use crate::insight::{Before, Ended, Lens};
+use crate::insight::{Before, Counts, Ended, Lens, keys_of};
 use crate::lists::List;
 use crate::plan::{Action, Step};
 
@@ -197,6 +198,8 @@ pub struct Sampler<'c> {
     waiting: VecDeque<(u64, Stopwatch)>,
     /// When the request that is next began, if it has waited for flash.
     resumed: Option<Stopwatch>,
+    /// Of the request that is being executed, if it is of interest.
+    noted: Noted,
 }
 
 /// A request that is being timed.
@@ -210,12 +213,22 @@ pub struct Timed {
     lower_bytes: usize,
 }
 
-/// A request that is being looked at.
-#[derive(Debug)]
+/// A request that is being executed. As little as there can be: there is one for every request, and
+/// nearly all of them are of no interest.
+#[derive(Debug, Clone, Copy)]
 pub struct Begun<'b> {
+    keys: &'b [u8],
+    hash_at: usize,
+    /// There is more, with the sampler.
+    is_noted: bool,
+}
+
+/// What is noted before a request that is of interest.
+#[derive(Debug, Default)]
+struct Noted {
     is_drawn: bool,
     timed: Option<Timed>,
-    before: Before<'b>,
+    counts: Counts,
 }
 
 impl<'c> Sampler<'c> {
@@ -223,7 +236,30 @@ impl<'c> Sampler<'c> {
     pub fn new(samples: &'c List<Sample>, lens: Lens<'c>, worker: usize) -> Self {
         let random = Xorshift::seeded(worker as u64 + 1);
         let (waiting, resumed) = (VecDeque::with_capacity(WAITING_MAX), None);
-        Self { samples, lens, random, countdown: REQUESTS_PER_SAMPLE, waiting, resumed }
+        let noted = Noted::default();
+        Self { samples, lens, random, countdown: REQUESTS_PER_SAMPLE, waiting, resumed, noted }
+    }
+
+    /// Before a request that is drawn, or whose first key is sampled.
+    #[cold]
+    #[inline(never)]
+    fn note(&mut self, step: &Step<'_>, session: &Session<'_>, counters: &Counters) {
+        let is_drawn = self.countdown == 0;
+        let timed = if is_drawn { self.take(&step.action, session, counters) } else { None };
+        self.noted = Noted { is_drawn, timed, counts: Counts::of(counters) };
+    }
+
+    /// After one that was noted, or that has a sampled key.
+    #[cold]
+    #[inline(never)]
+    fn look(&mut self, begun: Begun<'_>, ended: &Ended<'_>, serial: u64) {
+        let Begun { keys, hash_at, is_noted } = begun;
+        let noted = if is_noted { mem::take(&mut self.noted) } else { Noted::default() };
+        if let Some(timed) = &noted.timed {
+            self.settle(timed, ended, serial);
+        }
+        let before = Before { keys, hash_at, counts: noted.counts };
+        self.lens.after(&before, noted.is_drawn, ended);
     }
 
     #[cold]
@@ -304,18 +340,18 @@ impl Sampling for Sampler<'_> {
         counters: &Counters,
     ) -> Begun<'b> {
         self.countdown -= 1;
-        let is_drawn = self.countdown == 0;
-        let before = self.lens.before(step, is_drawn, counters);
-        let timed = if is_drawn { self.take(&step.action, session, counters) } else { None };
-        Begun { is_drawn, timed, before }
+        let is_noted = self.countdown == 0 || self.lens.is_next(step);
+        if is_noted {
+            self.note(step, session, counters);
+        }
+        Begun { keys: keys_of(step), hash_at: step.hash_at, is_noted }
     }
 
     #[inline]
     fn end(&mut self, begun: Begun<'_>, ended: &Ended<'_>, serial: u64) {
-        if let Some(timed) = begun.timed {
-            self.settle(&timed, ended, serial);
+        if begun.is_noted || self.lens.is_passed(ended.step) {
+            self.look(begun, ended, serial);
         }
-        self.lens.after(&begun.before, begun.is_drawn, ended);
     }
 
     fn complete(&mut self, action: &Action<'_>, session: &Session<'_>, cache: &Cache) {
