@@ -143,44 +143,43 @@ fn a_look_without_a_trace_waits_for_flash_and_leaves_the_item_there() {
 }
 
 /// How often each key is listed.
-fn listed(cache: &Cache) -> BTreeMap<Vec<u8>, u32> {
-    let (mut cursor, mut arrived, mut seen) = (DumpCursor::default(), Vec::new(), BTreeMap::new());
+type Listed = BTreeMap<Vec<u8>, u32>;
+
+/// Lists some more, and reads what that has to wait for. Nothing at the end.
+fn list_some(cache: &Cache, cursor: &mut DumpCursor, seen: &mut Listed) -> Option<()> {
+    let mut arrived = Vec::new();
     loop {
         let session = cache.session();
         session.deliver(arrived.drain(..));
-        let dumped = session.dump(&mut cursor, 256, |item| {
+        let dumped = session.dump(cursor, 256, |item| {
             *seen.entry(item.key().to_vec()).or_default() += 1;
         });
         let wanted = session.take_wanted();
         drop(session);
         match dumped {
-            Dumped::More => {}
+            Dumped::More => return Some(()),
             Dumped::Pending => arrived = cache.read_wanted_now(wanted),
-            Dumped::End => return seen,
+            Dumped::End => return None,
         }
     }
 }
 
-/// What is listed by cursors of which only their numbers are kept, each as soon as it has led to
-/// anything.
-fn listed_by_numbers(cache: &Cache) -> BTreeMap<Vec<u8>, u32> {
+fn listed(cache: &Cache) -> Listed {
+    let (mut cursor, mut seen) = (DumpCursor::default(), BTreeMap::new());
+    while list_some(cache, &mut cursor, &mut seen).is_some() {}
+    seen
+}
+
+/// What is listed by cursors of which only their numbers are kept.
+fn listed_by_numbers(cache: &Cache) -> Listed {
     let (mut number, mut seen) = (0, BTreeMap::new());
     loop {
         let mut cursor = DumpCursor::from_number(number).expect("it was given");
-        let (mut arrived, mut has_any) = (Vec::new(), false);
-        while !has_any {
-            let session = cache.session();
-            session.deliver(arrived.drain(..));
-            let dumped = session.dump(&mut cursor, 256, |item| {
-                has_any = true;
-                *seen.entry(item.key().to_vec()).or_default() += 1;
-            });
-            let wanted = session.take_wanted();
-            drop(session);
-            match dumped {
-                Dumped::More => {}
-                Dumped::Pending => arrived = cache.read_wanted_now(wanted),
-                Dumped::End => return seen,
+        let before = seen.len();
+        // Until it has led to anything: what it takes to know a segment's items is not in it.
+        while seen.len() == before {
+            if list_some(cache, &mut cursor, &mut seen).is_none() {
+                return seen;
             }
         }
         assert_ne!(number, cursor.number(), "it goes on");
