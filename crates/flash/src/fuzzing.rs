@@ -9,6 +9,7 @@
 //! In both, checksums are put right before, if the input says so: else hardly anything behind them
 //! would be reached.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -30,9 +31,9 @@ use crate::{
 };
 
 /// Pages of the device: enough for slots of dictionaries.
-const PAGES: usize = 300;
+const PAGES: usize = 256;
 /// Items of the device that is changed.
-const ITEMS: u64 = 9000;
+const ITEMS: u64 = 2000;
 /// Items that are stored after the changes.
 const LATER: std::ops::Range<u64> = 1 << 32..(1 << 32) + 12;
 /// Steps of the background before it is taken to have no end.
@@ -296,7 +297,7 @@ fn value(number: u64) -> Vec<u8> {
         let phrase = hash(hash(number << 8 | place) % 100);
         (0..4).map(|part| format!("{:016x}", hash(phrase ^ part))).collect::<String>()
     };
-    (0..4).map(phrase).collect::<String>().into_bytes()
+    (0..16).map(phrase).collect::<String>().into_bytes()
 }
 
 /// A device that the tier has written and closed: with both areas, dictionaries, notes, and
@@ -312,14 +313,14 @@ fn written() -> &'static Vec<u8> {
                 tier.get(number / 2);
             }
             if number % (ITEMS / 3) == 0 {
-                let bytes = (number..number + 9).flat_map(value).collect::<Vec<u8>>();
+                let bytes = (number..number + 3).flat_map(value).collect::<Vec<u8>>();
                 let dictionary = Dictionary::from_bytes(&bytes, settings().level);
                 assert!(tier.flash.publish(dictionary.expect("any bytes make one")));
             }
             if number == ITEMS / 2 {
                 tier.flash.flush_prefix(b"third-1", &tier.index);
             }
-            if number % 50 == 0 {
+            if number % 20 == 0 {
                 tier.maintain();
             }
         }
@@ -347,6 +348,7 @@ struct Tier {
     device: Arc<Bytes>,
     flash: Flash,
     index: Index,
+    reader: RefCell<Reader>,
 }
 
 impl Tier {
@@ -355,7 +357,7 @@ impl Tier {
         let settings = Settings { boot_id: [1 + (choice & 1); 16], ..settings() };
         let device = Arc::clone(device);
         let flash = Flash::open(Arc::clone(&device) as Arc<dyn Device>, &settings)?;
-        Ok(Self { device, flash, index: Index::default() })
+        Ok(Self { device, flash, index: Index::default(), reader: RefCell::default() })
     }
 
     /// Does with a tier all that is done with one.
@@ -364,7 +366,9 @@ impl Tier {
         for number in (0..ITEMS).step_by(19) {
             self.get(number);
         }
-        self.walk();
+        if choice & 8 != 0 {
+            self.walk();
+        }
         self.maintain();
         if choice & 2 != 0 {
             self.flash.flush_prefix(b"key-2", &self.index);
@@ -433,16 +437,16 @@ impl Tier {
 
     fn get(&self, number: u64) -> Option<Vec<u8>> {
         let (key, hash) = (key(number), hash(number));
-        let mut reader = Reader::new();
+        let mut reader = self.reader.borrow_mut();
         let place = *lock(&self.index.0).get(&hash)?;
-        let mut look = self.flash.look(place, &key, &mut reader);
+        let mut look = self.flash.look(place, &key, &mut *reader);
         let mut read = None;
         while let Look::Wait(ticket) = look {
             assert!(ticket.pages <= geometry().segment_pages());
             read = Some(ticket);
             let mut pages = Pages::zeroed(ticket.pages);
             self.device.read(ticket.page, pages.as_pages_mut()).expect("within the device");
-            look = self.flash.finish(&ticket, &pages, &key, &mut reader);
+            look = self.flash.finish(&ticket, &pages, &key, &mut *reader);
         }
         assert!(reader.value().len() <= SEGMENT_BYTES_MIN);
         let Look::Found(fields) = look else { return None };
