@@ -31,9 +31,10 @@
 //! A page of an earlier version has zeros there, which stand for no prefixes. If what is there is
 //! damaged, nothing on the device is believed.
 
+use std::io;
 use std::sync::RwLock;
 
-use ::io::device::PAGE_BYTES;
+use ::io::device::{Device, PAGE_BYTES};
 use codec::Damaged;
 use codec::record::Rows;
 use stdx::sync::atomic::{AtomicBool, Ordering};
@@ -220,6 +221,11 @@ pub(crate) fn decode(page: &[u8; PAGE_BYTES]) -> Result<Vec<Entry>, Damaged> {
     }
     let entries: Option<Vec<_>> = (0..number(4)).map(|_| Entry::decode(&mut body)).collect();
     entries.filter(|_| body.is_empty()).ok_or(Damaged)
+}
+
+/// Says on a device that no prefix was flushed.
+pub(crate) fn write_none(device: &dyn Device) -> io::Result<()> {
+    device.write_note(FLUSHED_AT as u64, &Flushed::default().encode())
 }
 
 /// Makes the checksum right of what a first page says of prefixes.
