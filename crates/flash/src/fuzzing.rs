@@ -17,12 +17,13 @@ use std::sync::{Arc, Mutex, OnceLock};
 use ::io::device::{Device, PAGE_BYTES, Page, Pages};
 use codec::record::{Record, Rows};
 use codec::{Decoder, Dictionary};
+use stdx::sync::atomic::Ordering;
 use stdx::sync::lock;
 
 use crate::dictionaries::{DICTIONARIES_MAX, Dictionaries};
 use crate::geometry::{ENTRY_BYTES, Geometry, JOURNAL_ENTRY_BYTES, SEGMENT_BYTES_MIN, Spot};
 use crate::place::{PLACE_BITS, SPAN_LONG, low_bits};
-use crate::superblock::{self, SUPERBLOCK_BYTES, Superblock};
+use crate::superblock::{self, SEQUENCE_MAX, SUPERBLOCK_BYTES, Superblock};
 use crate::table::{self, Entry};
 use crate::unit::{self, Origin};
 use crate::{
@@ -386,6 +387,10 @@ impl Tier {
         is_found(&self);
         assert_eq!(self.flash.stats().io_errors, 0);
         self.flash.close(&self.index).expect("the device works");
+        if self.flash.next_sequence.load(Ordering::Relaxed) > SEQUENCE_MAX {
+            // The changes left none that the next start would believe.
+            return;
+        }
         let Self { device, flash, .. } = self;
         drop(flash);
         let again = Self::open(&device, choice).expect("it was open before");
@@ -438,14 +443,14 @@ impl Tier {
         let (key, hash) = (key(number), hash(number));
         let mut reader = self.reader.borrow_mut();
         let place = *lock(&self.index.0).get(&hash)?;
-        let mut look = self.flash.look(place, &key, &mut *reader);
+        let mut look = self.flash.look(place, &key, &mut reader);
         let mut read = None;
         while let Look::Wait(ticket) = look {
             assert!(ticket.pages <= geometry().segment_pages());
             read = Some(ticket);
             let mut pages = Pages::zeroed(ticket.pages);
             self.device.read(ticket.page, pages.as_pages_mut()).expect("within the device");
-            look = self.flash.finish(&ticket, &pages, &key, &mut *reader);
+            look = self.flash.finish(&ticket, &pages, &key, &mut reader);
         }
         assert!(reader.value().len() <= SEGMENT_BYTES_MIN);
         let Look::Found(fields) = look else { return None };

@@ -54,9 +54,12 @@ mod tests {
         "\n",
         "$",
         "\u{e4}:\u{e4}\n",
-        "pia:$pbkdf2-sha256$i=1000,l=32$c2FsdHNhbHRzYWx0$sVaWem31qy3rw+Ldi3plA/XzhMSNi9/XHnnD1Ytj05o\n",
-        "ava:$argon2id$v=19$m=64,t=1,p=1$c2FsdHNhbHRzYWx0$Sm3MnLdCFk0Af+croKgebRoqqmhbKd88iiW3yUOXn78\n",
-        "eva:$argon2i$v=16$m=8,t=1,p=1$c2FsdHNhbHRzYWx0$Sm3MnLdCFk0Af+croKgebRoqqmhbKd88iiW3yUOXn78\n",
+        "pia:$pbkdf2-sha256$i=1000,l=32$c2FsdHNhbHRzYWx0$\
+         sVaWem31qy3rw+Ldi3plA/XzhMSNi9/XHnnD1Ytj05o\n",
+        "ava:$argon2id$v=19$m=64,t=1,p=1$c2FsdHNhbHRzYWx0$\
+         Sm3MnLdCFk0Af+croKgebRoqqmhbKd88iiW3yUOXn78\n",
+        "eva:$argon2i$v=16$m=8,t=1,p=1$c2FsdHNhbHRzYWx0$\
+         Sm3MnLdCFk0Af+croKgebRoqqmhbKd88iiW3yUOXn78\n",
         "i=1",
         "m=4294967295",
         "t=0",
