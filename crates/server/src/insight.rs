@@ -29,7 +29,7 @@ use crate::commands::redis::Call;
 use crate::commands::{Flow, Outcome};
 use crate::counters::Counters;
 use crate::lists::{List, Lists};
-use crate::plan::{Action, Step, key_of};
+use crate::plan::{Action, NO_HASH, Step, key_of};
 
 /// Events that a worker keeps until they are taken, which is ten times a second: what they cost it
 /// is less than a hundredth of a core then.
@@ -46,8 +46,8 @@ const RECENT: usize = 8;
 /// Keys of requests that a worker keeps until they are taken: for two million requests a second.
 const PICKED_MAX: usize = 1 << 10;
 
-/// No hash of a batch.
-const NONE: usize = usize::MAX;
+/// No hash of a batch, and not the one of a step without a key either ([`NO_HASH`]).
+const NONE: usize = NO_HASH - 1;
 
 /// A key of a request that was picked by chance: of several keys one, for all of them.
 #[derive(Debug)]
@@ -417,5 +417,32 @@ fn key_of_one<'b>(action: &Action<'b>) -> Option<Key<'b>> {
         Action::Request(request) => key_of(request),
         Action::Binary(request) => request.key().map(Key::plain),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use larder::Cache;
+    use protocol::{Dialect, Wire};
+
+    use super::*;
+    use crate::plan::Plan;
+
+    /// A step without a key once counted as the next sampled one wherever a batch had none, so that
+    /// all that was counted was noted before each `mn`.
+    #[test]
+    fn a_step_without_a_key_is_never_the_sampled_one() {
+        let cache = Cache::builder().memory_bytes(64 << 20).build().expect("a small cache");
+        let insight = Insight::new(1, 64 << 20);
+        let mut lens = Lens::new(&insight, 0).expect("there is one worker");
+        let (mut steps, mut hashes) = (Vec::new(), Vec::new());
+        let mut plan = Plan::new(b"mg a v\r\nmn\r\n", None, Dialect::default(), Wire::Text);
+        plan.fill(&cache, &mut steps, &mut hashes);
+        let looks = |lens: &Lens<'_>| [0, 1].map(|at| lens.is_next(&steps[at]));
+        lens.batch(&hashes);
+        assert_eq!(looks(&lens), [false, false], "nothing is sampled");
+        insight.sample_below(u64::MAX);
+        lens.batch(&hashes);
+        assert_eq!(looks(&lens), [true, false]);
     }
 }
