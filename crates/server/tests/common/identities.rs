@@ -6,7 +6,6 @@ use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair};
 use rustls::crypto::ring;
@@ -130,15 +129,7 @@ pub fn session(config: Arc<ClientConfig>) -> ClientConnection {
     ClientConnection::new(config, name).expect("a session")
 }
 
-/// A connection over TCP that does not wait for ever.
-pub fn connect_tcp(address: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(address).expect("it accepts");
-    stream.set_nodelay(true).expect("a socket option");
-    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket option");
-    stream
-}
-
 /// A client with this configuration.
 pub fn connect(address: SocketAddr, config: Arc<ClientConfig>) -> TlsClient {
-    Client { stream: StreamOwned::new(session(config), connect_tcp(address)) }
+    Client { stream: StreamOwned::new(session(config), Client::connect(address).stream) }
 }
