@@ -1,5 +1,5 @@
-//! Files that operators name, read up to a limit: a wrong name, such as a device's, does not fill the
-//! memory.
+//! Files that operators name, read up to a limit: a wrong name, such as a device's, does not fill
+//! the memory.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -13,9 +13,10 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
 use common::{Client, Server};
-use identities::{Authority, Identity, TlsClient, VERSIONS, connect, session};
+use identities::{Authority, TlsClient, connect};
 use packets::Packet;
 use rustls::StreamOwned;
+use testing::{Identity, VERSIONS, session};
 
 fn start(authority: &Authority, others: &[&str]) -> Server {
     let options = authority.options(others);
@@ -180,11 +181,11 @@ fn certificates_of_clients_are_required_where_that_is_chosen() {
     let options = authority.options(&["-v", "-o", "ssl_verify_mode=2"]);
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let (server, mut log) = Server::start_logged(&options);
-    let good = authority.client(2900);
+    let good = authority.client();
     for (identity, said) in [
         (None, "the client shows no certificate"),
-        (Some(authority.client(2001)), "the client's certificate is refused: Expired"),
-        (Some(foreign.client(2900)), "the client's certificate is refused: UnknownIssuer"),
+        (Some(authority.client_until(2001)), "the client's certificate is refused: Expired"),
+        (Some(foreign.client()), "the client's certificate is refused: UnknownIssuer"),
         (Some(good.clone()), ""),
     ] {
         for version in VERSIONS {
