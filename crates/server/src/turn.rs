@@ -283,6 +283,12 @@ impl<'c, S: Sampling> Turner<'c, S> {
             self.counters.bytes_read.add(read.unwrap_or(0) as u64);
             is_ended = read == Some(0);
             filled += read.unwrap_or(0);
+            // A session stands before its first request is executed, and so before any reply.
+            if let Some(tls) = connection.stream.tls()
+                && tls.take_new_session() == Some(true)
+            {
+                self.counters.ssl_new_sessions.one();
+            }
         }
         let consumed = self.execute_read(connection, &buffer[..filled], is_ended)?;
         if is_backlog && connection.parked.is_empty() {
