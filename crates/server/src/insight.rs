@@ -29,7 +29,7 @@ use crate::commands::redis::Call;
 use crate::commands::{Flow, Outcome};
 use crate::counters::Counters;
 use crate::lists::{List, Lists};
-use crate::plan::{Action, NO_HASH, Step, key_of};
+use crate::plan::{Action, Step, key_of};
 
 /// Events that a worker keeps until they are taken, which is ten times a second: what they cost it
 /// is less than a hundredth of a core then.
@@ -46,8 +46,8 @@ const RECENT: usize = 8;
 /// Keys of requests that a worker keeps until they are taken: for two million requests a second.
 const PICKED_MAX: usize = 1 << 10;
 
-/// No hash of a batch, and not the one of a step without a key either ([`NO_HASH`]).
-const NONE: usize = NO_HASH - 1;
+/// No hash of a batch.
+const NONE: usize = usize::MAX;
 
 /// A key of a request that was picked by chance: of several keys one, for all of them.
 #[derive(Debug)]

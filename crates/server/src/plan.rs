@@ -34,7 +34,7 @@ use crate::rights::Rights;
 pub const BATCH_KEYS_MAX: usize = 128;
 
 /// Where the hash of a request without a key stands.
-pub const NO_HASH: usize = usize::MAX;
+const NO_HASH: usize = usize::MAX;
 
 /// A place in the input to go on from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
