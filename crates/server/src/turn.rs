@@ -279,16 +279,9 @@ impl<'c, S: Sampling> Turner<'c, S> {
         // come first, and make room.
         let is_backlog = filled > UNREAD_BYTES_MAX;
         if !is_backlog && connection.is_readable {
-            let read = connection.read(&mut buffer[filled..])?;
-            self.counters.bytes_read.add(read.unwrap_or(0) as u64);
+            let read = connection.read(&mut buffer[filled..], self.counters)?;
             is_ended = read == Some(0);
             filled += read.unwrap_or(0);
-            // A session stands before its first request is executed, and so before any reply.
-            if let Some(tls) = connection.stream.tls()
-                && tls.take_new_session() == Some(true)
-            {
-                self.counters.ssl_new_sessions.one();
-            }
         }
         let consumed = self.execute_read(connection, &buffer[..filled], is_ended)?;
         if is_backlog && connection.parked.is_empty() {
@@ -317,8 +310,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
             let start = input.len();
             input.reserve_exact(missing);
             input.resize(start + missing.clamp(READ_BYTES, DIRECT_BYTES_MAX), 0);
-            let read = connection.read(&mut input[start..])?;
-            self.counters.bytes_read.add(read.unwrap_or(0) as u64);
+            let read = connection.read(&mut input[start..], self.counters)?;
             is_ended = read == Some(0);
             input.truncate(start + read.unwrap_or(0));
         }
@@ -407,7 +399,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
     /// A watcher has nothing to say; only its end matters.
     fn ignore_input(&mut self, connection: &mut Connection<'c>) -> Result<(), Close> {
         connection.unread = Vec::new();
-        if connection.is_readable && connection.read(&mut self.buffer)? == Some(0) {
+        if connection.is_readable && connection.read(&mut self.buffer, self.counters)? == Some(0) {
             return Err(Close::Normal);
         }
         Ok(())
