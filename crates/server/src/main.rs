@@ -26,6 +26,7 @@ mod acceptor;
 mod address;
 mod admin;
 mod ahead;
+mod bounded_file;
 mod commands;
 mod connection;
 mod counters;
