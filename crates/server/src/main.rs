@@ -41,6 +41,7 @@ mod namespaces;
 mod notify;
 mod options;
 mod output;
+mod pidfile;
 mod plan;
 mod reload;
 mod rights;

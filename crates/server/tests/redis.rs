@@ -379,6 +379,14 @@ fn what_tools_ask_first_is_answered() {
     assert!(bulk(&mut client).contains(" cmd=client|info "));
     client
         .ask("client tracking on\r\n", "-ERR unknown subcommand 'tracking'. Try CLIENT HELP.\r\n");
+    for name in ["client", "config", "command"] {
+        let unknown = format!("-ERR unknown subcommand 'x'. Try {} HELP.\r\n", name.to_uppercase());
+        client.ask(&format!("{name} x\r\n"), &unknown);
+        let first = format!("*2\r\n+{} <subcommand> [", name.to_uppercase());
+        client.ask(&format!("{name} help\r\n"), &first);
+        // The rest of the line, and the line of those that there are.
+        assert_eq!(client.read_to(".\r\n").lines().count(), 2, "{name}");
+    }
     client.ask("client setinfo lib-name here\r\n", "+OK\r\n");
     client.ask(
         "client setinfo\r\n",

@@ -537,6 +537,18 @@ fn what_is_wrong_with_a_file_is_said() {
     assert_eq!(none, ConfigError::Chain("there is no certificate in it".to_owned()));
     let none = wrong(Settings { key: identity.chain.as_bytes(), ..good() });
     assert_eq!(none, ConfigError::Key("there is no private key in it".to_owned()));
+    // What openssl writes for a key with a password, in its two forms.
+    for head in [
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\n",
+        "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\n",
+    ] {
+        let end = head.lines().next().expect("a line").replace("BEGIN", "END");
+        let key = format!("{head}MAAA\n{end}\n");
+        let ConfigError::Key(text) = wrong(Settings { key: key.as_bytes(), ..good() }) else {
+            panic!("it is the key that is wrong");
+        };
+        assert!(text.contains("is encrypted") && text.contains("openssl pkey"), "{text}");
+    }
     let foreign = wrong(Settings { key: other.key.as_bytes(), ..good() });
     assert_eq!(foreign, ConfigError::Key("it is not the key of the certificate".to_owned()));
     let clients = ClientCertificates::Require;
