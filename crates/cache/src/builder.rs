@@ -13,6 +13,7 @@ use hot::heat::HEAT_BITS;
 use hot::{ChunkLayout, Hot};
 use index::{Index, IndexError, Kind as IndexKind, Options};
 use io::device::{Device, PAGE_BYTES, ReadMethod, ReadPool};
+use io::frames::Pagemap;
 use io::{Clock, SystemClock};
 use memory::arena::ARENA_BYTES_MAX;
 use memory::class::CHUNK_BYTES_MIN;
@@ -340,7 +341,9 @@ impl Builder {
         let (layout, unit_us) = (self.layout, self.cost_unit_us);
         let hot = Hot::new(arena, epochs, sizes, layout, policy, unit_us, spare_slabs);
         match &self.repartition {
-            Some(repartition) => hot.with_repartition(repartition.settings),
+            Some(repartition) => {
+                hot.with_repartition(repartition.settings, Box::<Pagemap>::default())
+            }
             None => hot,
         }
     }
