@@ -17,6 +17,7 @@
 //! the thread has asked memory for. A hit that another one overwrites is not counted; one in so
 //! many is anyway.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -115,7 +116,7 @@ impl Counters {
 }
 
 impl Heat {
-    pub(crate) fn new(settings: Repartition, frames: Box<dyn FrameSource>, arena: &Arena) -> Self {
+    pub(crate) fn new(settings: Repartition, frames: Arc<dyn FrameSource>, arena: &Arena) -> Self {
         assert!(settings.sampling > 0 && settings.limits.margin > 0);
         Self {
             settings,
@@ -250,7 +251,7 @@ mod tests {
     use memory::{ClassId, SizeClasses};
 
     fn heat_of(settings: Repartition, arena: &Arena) -> Heat {
-        Heat::new(settings, Box::<Pagemap>::default(), arena)
+        Heat::new(settings, Arc::<Pagemap>::default(), arena)
     }
 
     #[test]

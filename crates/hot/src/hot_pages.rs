@@ -17,7 +17,7 @@
 //!
 //! Kept are 80 bytes for each slab up to the last one that a pass came to, under a lock.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use io::frames::{Frame, FrameSource};
 use memory::{Arena, SlabId};
@@ -55,6 +55,14 @@ pub struct FrameCounts {
     pub unknown_slabs: u64,
 }
 
+impl FrameCounts {
+    /// The share of the chosen pages that have the colour that they should, if any were chosen.
+    pub fn right_share(&self) -> Option<f64> {
+        let are_chosen = self.coloured_pages > 0;
+        are_chosen.then(|| self.right_pages as f64 / self.coloured_pages as f64)
+    }
+}
+
 /// What the last pass over a slab saw of its frames.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Sight {
@@ -70,7 +78,7 @@ pub(crate) struct HotPages {
     columns: Columns,
     colours: Colours,
     slab_pages: usize,
-    source: Box<dyn FrameSource>,
+    source: Arc<dyn FrameSource>,
     /// By slab, up to the last one that a pass came to. Nothing is taken under this lock.
     sights: Mutex<Vec<Sight>>,
 }
@@ -80,7 +88,7 @@ impl HotPages {
     pub(crate) fn new(
         slab_bytes: usize,
         geometry: &CacheGeometry,
-        source: Box<dyn FrameSource>,
+        source: Arc<dyn FrameSource>,
     ) -> Self {
         Self {
             columns: Columns::new(slab_bytes, geometry, HOT_COLUMNS),
@@ -165,4 +173,156 @@ impl HotPages {
 /// In the slab's first so many bytes chunks begin.
 fn reach_bytes(slab: &Slab) -> usize {
     slab.chunks() as usize * slab.cut().stride()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr::NonNull;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::chunk::{ChunkLayout, Cut};
+    use memory::ClassId;
+    use stdx::random::Xorshift;
+
+    /// Frames as tests want them, and how often they were asked for.
+    #[derive(Debug)]
+    struct Told {
+        frames: Mutex<Vec<Frame>>,
+        asked: AtomicUsize,
+    }
+
+    impl Told {
+        fn new(frames: impl IntoIterator<Item = Frame>) -> Arc<Self> {
+            let frames = Mutex::new(frames.into_iter().collect());
+            Arc::new(Self { frames, asked: AtomicUsize::new(0) })
+        }
+
+        fn asked(&self) -> usize {
+            self.asked.load(Ordering::Relaxed)
+        }
+    }
+
+    impl FrameSource for Told {
+        fn is_open(&self) -> bool {
+            true
+        }
+
+        fn read(&self, _start: NonNull<u8>, frames: &mut [Frame]) {
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            frames.copy_from_slice(&lock(&self.frames)[..frames.len()]);
+        }
+    }
+
+    fn scattered(seed: u64) -> impl Iterator<Item = Frame> {
+        let mut random = Xorshift::seeded(seed);
+        (0..SLAB_PAGES_MAX).map(move |_| Frame::Known(random.draw() >> 20))
+    }
+
+    fn arena() -> Arena {
+        Arena::new(0, 1 << 30, 4).expect("a small arena")
+    }
+
+    fn slab(chunk_bytes: usize, chunks: usize) -> Slab {
+        let slab = Slab::new();
+        slab.adopt(ClassId(0), Cut::new(chunk_bytes, ChunkLayout::Inline), chunks, 0);
+        slab
+    }
+
+    fn hot_pages(arena: &Arena, source: &Arc<Told>) -> HotPages {
+        let source = Arc::clone(source) as Arc<dyn FrameSource>;
+        HotPages::new(arena.slab_bytes(), &CacheGeometry::default(), source)
+    }
+
+    #[test]
+    fn every_page_of_a_coloured_slab_has_its_colour_until_frames_change_and_a_pass_sees_it() {
+        let arena = arena();
+        let source = Told::new(scattered(1));
+        let hot = hot_pages(&arena, &source);
+        let (id, slab) = (SlabId(1), slab(320, 6500));
+        let column = PageSet::from_iter(0..32);
+        assert_eq!(hot.of(id, &slab), column, "nobody has looked yet");
+        let colours_of = |pages: PageSet| {
+            let frames = lock(&source.frames);
+            let colour = |page: usize| match frames[page] {
+                Frame::Known(frame) => frame % 32,
+                Frame::Refused | Frame::Absent => panic!("page {page} is hot without a frame"),
+            };
+            let mut colours: Vec<u64> = pages.iter().map(colour).collect();
+            colours.sort_unstable();
+            colours
+        };
+        let chosen = hot.look(&arena, id, &slab);
+        assert!(chosen != column && colours_of(chosen).into_iter().eq(0..32));
+        assert_eq!((hot.of(id, &slab), hot.look(&arena, id, &slab)), (chosen, chosen));
+        *lock(&source.frames) = scattered(2).collect();
+        assert_eq!(hot.of(id, &slab), chosen);
+        let next = hot.look(&arena, id, &slab);
+        assert!(next != chosen && colours_of(next).into_iter().eq(0..32));
+        let counts = hot.counts();
+        assert_eq!((counts.coloured_slabs, counts.coloured_pages), (1, 32));
+        assert_eq!((counts.right_pages, counts.right_share()), (32, Some(1.0)));
+        // Pages that came in the order of a huge page need no choice, and those are not counted.
+        *lock(&source.frames) = (0..SLAB_PAGES_MAX as u64).map(Frame::Known).collect();
+        assert_eq!(hot.look(&arena, id, &slab), column);
+        let in_order = FrameCounts { are_told: true, in_order_slabs: 1, ..FrameCounts::default() };
+        assert_eq!(hot.counts(), in_order);
+        *lock(&source.frames) = scattered(3).collect();
+        assert_ne!(hot.look(&arena, id, &slab), column);
+        hot.forget(id);
+        assert_eq!(hot.of(id, &slab), column);
+        assert_eq!(hot.counts(), FrameCounts { are_told: true, ..FrameCounts::default() });
+    }
+
+    #[test]
+    fn frames_that_are_refused_or_not_there_leave_columns_by_offsets() {
+        let arena = arena();
+        for frame in [Frame::Refused, Frame::Absent] {
+            let source = Told::new([frame; SLAB_PAGES_MAX]);
+            let hot = hot_pages(&arena, &source);
+            let slab = slab(320, 6500);
+            assert_eq!(hot.look(&arena, SlabId(3), &slab), PageSet::from_iter(0..32));
+            assert_eq!(hot.of(SlabId(3), &slab), PageSet::from_iter(0..32));
+            assert_eq!(hot.counts().unknown_slabs, 1);
+            assert_eq!(hot.counts().right_share(), None);
+        }
+    }
+
+    #[test]
+    fn only_pages_that_several_chunks_begin_in_are_chosen_one_by_one() {
+        let arena = arena();
+        let source = Told::new(scattered(4));
+        let hot = hot_pages(&arena, &source);
+        let longest = PAGE_BYTES / CHUNK_SHARE;
+        for (bytes, asked) in [(longest, 1), (longest + 8, 1), (20_000, 1)] {
+            let slab = slab(bytes, arena.slab_bytes() / bytes);
+            let pages = hot.look(&arena, SlabId(0), &slab);
+            assert_eq!(source.asked(), asked, "{bytes}");
+            assert_eq!(pages != PageSet::from_iter(0..32), bytes == longest, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn hot_pages_lie_where_chunks_begin() {
+        let arena = arena();
+        // Heads reach to the middle of the slab's page 100.
+        let slab = Slab::new();
+        let chunks = (100 * PAGE_BYTES + 2048) / 64;
+        slab.adopt(ClassId(0), Cut::new(320, ChunkLayout::Split), chunks, 0);
+        for seed in 0..20 {
+            let hot = hot_pages(&arena, &Told::new(scattered(seed)));
+            let pages = hot.look(&arena, SlabId(0), &slab);
+            assert!(pages.count() == 32 && pages.iter().all(|page| page <= 100), "seed {seed}");
+        }
+    }
+
+    /// A slab is looked at without the lock of its class, and its sizes may be those of two
+    /// classes: so many chunks of the one, so long as those of the other.
+    #[test]
+    fn a_slab_that_seems_to_reach_beyond_its_end_is_looked_at_to_its_end() {
+        let arena = arena();
+        let hot = hot_pages(&arena, &Told::new(scattered(5)));
+        let pages = hot.look(&arena, SlabId(0), &slab(1000, 32_768));
+        assert!(pages.count() == 32 && pages.iter().all(|page| page < SLAB_PAGES_MAX));
+    }
 }

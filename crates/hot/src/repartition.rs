@@ -32,6 +32,7 @@
 //!
 //! [`heat`]: crate::heat
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use io::frames::FrameSource;
@@ -97,7 +98,7 @@ struct Kept {
 impl Hot {
     /// The zone with items that move to their columns. Its sizes leave a slab
     /// [`HEAT_BITS`](crate::heat::HEAT_BITS) beside each chunk, and no class keeps an order.
-    pub fn with_repartition(mut self, settings: Repartition, frames: Box<dyn FrameSource>) -> Self {
+    pub fn with_repartition(mut self, settings: Repartition, frames: Arc<dyn FrameSource>) -> Self {
         assert_eq!(self.sizes.side_bits(), crate::heat::HEAT_BITS);
         self.heat = Some(Box::new(Heat::new(settings, frames, &self.arena)));
         self
