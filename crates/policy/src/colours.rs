@@ -105,7 +105,7 @@ impl Colours {
             return Choice::InOrder;
         }
         let share = (wanted / self.count).max(1);
-        let first = slab as usize % self.count * wanted % self.count;
+        let first = self.first(slab, wanted);
         let mut candidates = [Candidate { round: 0, distance: 0, page: 0 }; SLAB_PAGES_MAX];
         let mut at = 0;
         for pool in pages.chunk_by(|one, other| one.0 == other.0) {
@@ -123,6 +123,14 @@ impl Colours {
             pages: chosen.iter().map(|candidate| candidate.page).collect(),
             right: chosen.iter().filter(is_right).count(),
         }
+    }
+
+    /// The first colour of a slab's window of so many. Each time that windows have been through all
+    /// colours they begin one further on: the colour behind a window takes what the window lacks,
+    /// and should not always be the same.
+    fn first(&self, slab: u32, wanted: usize) -> usize {
+        let before = slab as usize * wanted;
+        (before + before / self.count) & (self.count - 1)
     }
 
     /// Whether the column by offsets meets the cache as that of a huge page, where these pages,
@@ -209,7 +217,8 @@ mod tests {
                     (pools(&colours, &frames, None), pools(&colours, &frames, Some(&pages)));
                 let (wanted, mut all_right) = (column.count(), 0);
                 for at in 0..wanted.min(count) {
-                    let colour = (slab as usize * wanted + at) % count;
+                    let before = slab as usize * wanted;
+                    let colour = (before + before / count + at) % count;
                     let share = (wanted / count).max(1);
                     assert!(taken[colour] >= there[colour].min(share), "{count}, slab {slab}");
                     all_right += there[colour].min(share);
@@ -246,6 +255,31 @@ mod tests {
             let share = slabs as usize * column(&cache, 0).count() / count;
             assert!(taken.iter().all(|&taken| taken == share), "{count} colours: {taken:?}");
         }
+    }
+
+    /// Windows began at the same sixteen colours for ever, and these got what others lacked: slabs
+    /// of random frames met the colours less evenly than if nobody had chosen.
+    #[test]
+    fn what_windows_lack_goes_to_other_colours_each_time() {
+        let cache = CacheGeometry::new(64, 16, 32_768, 1).expect("a span of a slab");
+        let (colours, mut random) = (Colours::new(&cache), Xorshift::seeded(7));
+        let (mut chosen, mut by_offsets) = (vec![0; colours.count()], vec![0; colours.count()]);
+        for slab in 0..1024 {
+            let (frames, column) = (frames(&mut random, 0.0), column(&cache, slab));
+            let Choice::Coloured { pages, .. } =
+                colours.choose(slab, &column, frames.iter().copied())
+            else {
+                panic!("frames are in no order");
+            };
+            for (sums, pages) in [(&mut chosen, pages), (&mut by_offsets, column)] {
+                let found = pools(&colours, &frames, Some(&pages));
+                sums.iter_mut().zip(found).for_each(|(sum, found)| *sum += found);
+            }
+        }
+        // The sum of the squares of what each colour is off its share of 64.
+        let off = |sums: &[usize]| sums.iter().map(|sum| sum.abs_diff(64).pow(2)).sum::<usize>();
+        let (chosen, by_offsets) = (off(&chosen), off(&by_offsets));
+        assert!(2 * chosen < by_offsets, "{chosen} and {by_offsets}");
     }
 
     #[test]

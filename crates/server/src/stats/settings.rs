@@ -26,7 +26,7 @@ fn placement(server: &Server, stats: &mut Stats<'_>) {
         stats.line("cache_geometry_from", found.source.name());
         let frames = found.frames;
         stats.line("repartition_frames", if frames.are_told { "told" } else { "refused" });
-        stats.line("repartition_pages", pages(server.cache.stats().huge_pages, frames));
+        stats.line("repartition_pages", column_pages(server.cache.stats().huge_pages, frames));
         if let Some(share) = frames.right_share() {
             stats.line("repartition_right_share", format!("{share:.3}"));
         }
@@ -35,7 +35,7 @@ fn placement(server: &Server, stats: &mut Stats<'_>) {
 
 /// What columns are made of. Of small pages an address does not tell which sets of the cache they
 /// meet: their frames do.
-fn pages(huge: bool, frames: FrameCounts) -> &'static str {
+pub fn column_pages(huge: bool, frames: FrameCounts) -> &'static str {
     match (huge, frames.are_told) {
         (true, true) if frames.coloured_slabs > frames.in_order_slabs => "coloured",
         (true, _) => "huge",
