@@ -102,7 +102,7 @@ fn copies_go_to_every_server_in_a_share_of_their_bytes() {
     let made = "make --keys 20000 --requests 100000 --sizes fixed:400";
     let options = ["--memory", "40%", "--copies", "2", "--key-bytes", "24"];
     let arguments = [&["compare", "trace", made][..], &options].concat();
-    let Some(report) = report_of(&arguments, "copies.json") else {
+    let Some(report) = report_of(&arguments, "compared-copies.json") else {
         return;
     };
     let facts = report["facts"].as_array().expect("facts");

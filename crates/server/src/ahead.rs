@@ -94,14 +94,13 @@ impl ReadAhead {
         counters: &Counters,
     ) -> Result<(), Close> {
         let target = &mut self.batch.input[self.filled..self.filled + READ_BYTES];
-        let read = connection.read(target)?;
+        let read = connection.read(target, counters)?;
         // Without bytes and with more to come there is a turn all the same, and then another.
         if read.is_none() && !connection.is_readable {
             return Ok(());
         }
         let is_ended = read == Some(0);
         let read = read.unwrap_or(0);
-        counters.bytes_read.add(read as u64);
         let bytes = self.filled..self.filled + read;
         self.filled = bytes.end;
         self.batch.reads.push(Ahead { place, bytes, is_ended, reply_bytes: 0 });

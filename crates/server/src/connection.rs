@@ -26,6 +26,7 @@ use protocol::request::GetContinuation;
 use crate::address::Address;
 use crate::commands::Login;
 use crate::commands::redis::Client;
+use crate::counters::Counters;
 use crate::logins::{Attempt, Claim, Verdict};
 use crate::output::Parked;
 use crate::rights::Rights;
@@ -263,8 +264,25 @@ impl Connection<'_> {
     }
 
     /// Reads once into `target`: 0 bytes mean that the client sends no more, none that there is
-    /// nothing now.
-    pub fn read(&mut self, target: &mut [u8]) -> std::io::Result<Option<usize>> {
+    /// nothing now. What was read is counted, and a session of TLS that stands now: both before
+    /// any reply to it.
+    #[inline(always)]
+    pub fn read(
+        &mut self,
+        target: &mut [u8],
+        counters: &Counters,
+    ) -> std::io::Result<Option<usize>> {
+        let read = self.read_stream(target)?;
+        counters.bytes_read.add(read.unwrap_or(0) as u64);
+        if let Some(tls) = self.stream.tls()
+            && tls.take_new_session() == Some(true)
+        {
+            counters.ssl_new_sessions.one();
+        }
+        Ok(read)
+    }
+
+    fn read_stream(&mut self, target: &mut [u8]) -> std::io::Result<Option<usize>> {
         loop {
             match self.stream.read(target) {
                 Ok(read) => {

@@ -114,7 +114,7 @@ pub struct Before<'b> {
     pub keys: &'b [u8],
     /// Where the first one's hash stands.
     pub hash_at: usize,
-    /// What had been counted, if that was noted.
+    /// What had been counted.
     pub counts: Counts,
 }
 
@@ -234,31 +234,14 @@ impl<'c> Lens<'c> {
         self.next = found.map_or(NONE, |ahead| from + ahead);
     }
 
-    /// Whether what a step does to its key has to be known.
-    #[inline]
+    /// Whether one of the keys of a step, the first that is not done with, is sampled.
+    #[inline(always)]
     pub fn is_next(&self, step: &Step<'_>) -> bool {
-        match &step.action {
-            Action::Redis(Call::Command(_, lookup)) => {
-                self.next.wrapping_sub(step.hash_at) < lookup.hashed
-            }
-            _ => step.hash_at == self.next,
-        }
+        self.next < step.hash_end
     }
 
-    /// Whether one of the keys that a step is done with is sampled.
-    #[inline]
-    pub fn is_passed(&self, step: &Step<'_>) -> bool {
-        until(step) > self.next
-    }
-
-    /// Behind a step, which may have been picked.
+    /// Behind a step that has a sampled key, or was picked.
     pub fn after(&mut self, before: &Before<'_>, is_picked: bool, ended: &Ended<'_>) {
-        if self.is_passed(ended.step) || is_picked {
-            self.look(before, is_picked, ended);
-        }
-    }
-
-    fn look(&mut self, before: &Before<'_>, is_picked: bool, ended: &Ended<'_>) {
         let Ended { step, hashes, .. } = *ended;
         let is_get = matches!(step.action, Action::Request(Request::Get(_)));
         let is_over = match ended.outcome {
@@ -370,7 +353,6 @@ impl<'c> Lens<'c> {
 }
 
 /// The keys of a multiget before it is executed, which takes them away.
-#[inline]
 pub fn keys_of<'b>(step: &Step<'b>) -> &'b [u8] {
     match &step.action {
         Action::Request(Request::Get(get)) => get.keys,
@@ -378,17 +360,11 @@ pub fn keys_of<'b>(step: &Step<'b>) -> &'b [u8] {
     }
 }
 
-/// Behind the hashes of a step's keys that are done with; 0 if it has none.
-#[inline]
+/// Behind the hashes of a step's keys that are done with.
 fn until(step: &Step<'_>) -> usize {
     match &step.action {
         Action::Request(Request::Get(_)) => step.hash_at,
-        Action::Redis(call) => match call {
-            Call::Command(_, lookup) if lookup.hashed > 0 => step.hash_at + lookup.hashed,
-            _ => 0,
-        },
-        // Where there is no hash this comes round to 0.
-        _ => step.hash_at.wrapping_add(1),
+        _ => step.hash_end,
     }
 }
 

@@ -93,6 +93,8 @@ pub struct Step<'b> {
     pub payload: Payload<'b>,
     /// Where its first key's hash stands.
     pub hash_at: usize,
+    /// Behind the last one's, or that of the keys before if it has none.
+    pub hash_end: usize,
     /// Where to parse it again.
     pub place: Place,
 }
@@ -284,7 +286,8 @@ impl<'b> Plan<'b> {
             }
         }
         let action = Action::Request(request);
-        steps.push(Step { action, line, payload, hash_at, place });
+        let hash_end = hashes.len();
+        steps.push(Step { action, line, payload, hash_at, hash_end, place });
         payload == Payload::Part || ends_batch(&request)
     }
 
@@ -314,7 +317,8 @@ impl<'b> Plan<'b> {
             get.more = true;
         }
         let action = Action::Request(Request::Get(get));
-        steps.push(Step { action, line, payload: Payload::None, hash_at, place });
+        let hash_end = hashes.len();
+        steps.push(Step { action, line, payload: Payload::None, hash_at, hash_end, place });
     }
 
     /// Skips what of a refused value is here; true if more of it is to come.
@@ -329,7 +333,8 @@ impl<'b> Plan<'b> {
 
 impl<'b> Step<'b> {
     fn bare(action: Action<'b>, place: Place) -> Self {
-        Self { action, line: b"", payload: Payload::None, hash_at: NO_HASH, place }
+        let payload = Payload::None;
+        Self { action, line: b"", payload, hash_at: NO_HASH, hash_end: 0, place }
     }
 
     fn answer(text: &'static str, place: Place) -> Self {

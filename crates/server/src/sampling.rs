@@ -213,17 +213,15 @@ pub struct Timed {
     lower_bytes: usize,
 }
 
-/// A request that is being executed. As little as there can be: there is one for every request, and
-/// nearly all of them are of no interest.
+/// A request of interest that is being executed. There is more, with the sampler, where it costs
+/// the others nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct Begun<'b> {
     keys: &'b [u8],
     hash_at: usize,
-    /// There is more, with the sampler.
-    is_noted: bool,
 }
 
-/// What is noted before a request that is of interest.
+/// What is noted before a request of interest.
 #[derive(Debug, Default)]
 struct Noted {
     is_drawn: bool,
@@ -240,21 +238,27 @@ impl<'c> Sampler<'c> {
         Self { samples, lens, random, countdown: REQUESTS_PER_SAMPLE, waiting, resumed, noted }
     }
 
-    /// Before a request that is drawn, or whose first key is sampled.
+    /// Before a request that is drawn, or has a sampled key.
     #[cold]
     #[inline(never)]
-    fn note(&mut self, step: &Step<'_>, session: &Session<'_>, counters: &Counters) {
+    fn note<'b>(
+        &mut self,
+        step: &Step<'b>,
+        session: &Session<'_>,
+        counters: &Counters,
+    ) -> Begun<'b> {
         let is_drawn = self.countdown == 0;
         let timed = if is_drawn { self.take(&step.action, session, counters) } else { None };
         self.noted = Noted { is_drawn, timed, counts: Counts::of(counters) };
+        Begun { keys: keys_of(step), hash_at: step.hash_at }
     }
 
-    /// After one that was noted, or that has a sampled key.
+    /// After it.
     #[cold]
     #[inline(never)]
     fn look(&mut self, begun: Begun<'_>, ended: &Ended<'_>, serial: u64) {
-        let Begun { keys, hash_at, is_noted } = begun;
-        let noted = if is_noted { mem::take(&mut self.noted) } else { Noted::default() };
+        let Begun { keys, hash_at } = begun;
+        let noted = mem::take(&mut self.noted);
         if let Some(timed) = &noted.timed {
             self.settle(timed, ended, serial);
         }
@@ -325,31 +329,28 @@ fn hits(counters: &Counters) -> u64 {
 }
 
 impl Sampling for Sampler<'_> {
-    type Begun<'b> = Begun<'b>;
+    type Begun<'b> = Option<Begun<'b>>;
 
     #[inline]
     fn batch(&mut self, hashes: &[Hash]) {
         self.lens.batch(hashes);
     }
 
-    #[inline]
+    #[inline(always)]
     fn begin<'b>(
         &mut self,
         step: &Step<'b>,
         session: &Session<'_>,
         counters: &Counters,
-    ) -> Begun<'b> {
+    ) -> Option<Begun<'b>> {
         self.countdown -= 1;
         let is_noted = self.countdown == 0 || self.lens.is_next(step);
-        if is_noted {
-            self.note(step, session, counters);
-        }
-        Begun { keys: keys_of(step), hash_at: step.hash_at, is_noted }
+        is_noted.then(|| self.note(step, session, counters))
     }
 
-    #[inline]
-    fn end(&mut self, begun: Begun<'_>, ended: &Ended<'_>, serial: u64) {
-        if begun.is_noted || self.lens.is_passed(ended.step) {
+    #[inline(always)]
+    fn end(&mut self, begun: Option<Begun<'_>>, ended: &Ended<'_>, serial: u64) {
+        if let Some(begun) = begun {
             self.look(begun, ended, serial);
         }
     }

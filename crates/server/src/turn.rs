@@ -281,8 +281,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
         // come first, and make room.
         let is_backlog = filled > UNREAD_BYTES_MAX;
         if !is_backlog && connection.is_readable {
-            let read = connection.read(&mut buffer[filled..])?;
-            self.counters.bytes_read.add(read.unwrap_or(0) as u64);
+            let read = connection.read(&mut buffer[filled..], self.counters)?;
             is_ended = read == Some(0);
             filled += read.unwrap_or(0);
         }
@@ -313,8 +312,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
             let start = input.len();
             input.reserve_exact(missing);
             input.resize(start + missing.clamp(READ_BYTES, DIRECT_BYTES_MAX), 0);
-            let read = connection.read(&mut input[start..])?;
-            self.counters.bytes_read.add(read.unwrap_or(0) as u64);
+            let read = connection.read(&mut input[start..], self.counters)?;
             is_ended = read == Some(0);
             input.truncate(start + read.unwrap_or(0));
         }
@@ -403,7 +401,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
     /// A watcher has nothing to say; only its end matters.
     fn ignore_input(&mut self, connection: &mut Connection<'c>) -> Result<(), Close> {
         connection.unread = Vec::new();
-        if connection.is_readable && connection.read(&mut self.buffer)? == Some(0) {
+        if connection.is_readable && connection.read(&mut self.buffer, self.counters)? == Some(0) {
             return Err(Close::Normal);
         }
         Ok(())

@@ -281,11 +281,6 @@ impl<'c, S: Sampling> Worker<'c, S> {
         let Some(Some(connection)) = self.connections.get_mut(place) else {
             return;
         };
-        if let Some(tls) = connection.stream.tls()
-            && tls.take_new_session() == Some(true)
-        {
-            self.server.counters.of(self.number).ssl_new_sessions.one();
-        }
         match after {
             Ok(After::Wait) => {}
             Ok(After::Again) => {

@@ -4,10 +4,11 @@
 //! This crate builds before everything else and therefore depends on nothing: argument parsing,
 //! JSON and random numbers are the few lines of them that are needed.
 //!
-//! Where things are: `steps` is the order of the chores, `install` fetches the tools they need and
-//! `sources` other people's tests, `tidy` reads the sources for the rules of style, `conformance`
-//! runs a server against memcached and against the clients people use, `admin` looks at its admin
-//! port, `deploy` tries what is handed out for operators, and `command` starts other programs.
+//! Where things are: `steps` is the order of the chores, `tests` runs the workspace's own tests,
+//! `install` fetches the tools that the chores need and `sources` other people's tests, `tidy` reads
+//! the sources for the rules of style, `conformance` runs a server against memcached and against the
+//! clients people use, `admin` looks at its admin port, `deploy` tries what is handed out for
+//! operators, and `command` starts other programs.
 #![forbid(unsafe_code)]
 
 mod admin;
@@ -18,6 +19,7 @@ mod install;
 mod random;
 mod sources;
 mod steps;
+mod tests;
 mod tidy;
 
 use std::process::ExitCode;
@@ -27,6 +29,7 @@ cargo xtask CHORE
 
   test                 everything below, in order, stopping at the first failure
   tidy                 the rules of style that a program can check
+  tests                the workspace's own tests, several programs at a time
   loom                 the models of the lock-free parts, under loom
   miri                 the unit tests of the unsafe rooms, under miri where it is installed
   dependencies         what deny.toml says of the crates in use, where cargo-deny is installed
@@ -90,6 +93,7 @@ fn run(chore: &str, arguments: &[String]) -> Result {
     match chore {
         "test" => steps::test(),
         "tidy" => steps::tidy(),
+        "tests" => tests::run(),
         "dependencies" => steps::dependencies().map(|_| ()),
         "loom" => steps::loom().map(|_| ()),
         "miri" => steps::miri().map(|_| ()),

@@ -105,7 +105,8 @@ impl<'b> Plan<'b> {
                 self.skip(whole.len());
             }
         }
-        Step { action: Action::Binary(request), line, payload, hash_at, place }
+        let (action, hash_end) = (Action::Binary(request), hashes.len());
+        Step { action, line, payload, hash_at, hash_end, place }
     }
 }
 

@@ -64,7 +64,8 @@ impl<'b> Plan<'b> {
                 step.hash_at = hashes.len();
                 lookup.hashed = hash_keys(cache, *command, lookup.keys(), hashes);
             }
-            if step.hash_at == hashes.len() {
+            step.hash_end = hashes.len();
+            if step.hash_at == step.hash_end {
                 step.hash_at = NO_HASH;
             }
             steps.push(step);
