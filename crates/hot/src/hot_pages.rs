@@ -5,10 +5,10 @@
 //!   is a chunk hot? -> the pages of its Sight; none: the column by offsets
 //! ```
 //!
-//! Frames are looked at anew with each pass over a slab, so what the kernel moved meanwhile is known
-//! after as many hits as a pass needs. Between passes, and where a slab changed its class while it
-//! was looked at, a choice may be wrong; then hot items lie no better than cold ones, and nothing
-//! else follows from it.
+//! Frames are looked at anew with each pass over a slab, so what the kernel moved meanwhile is
+//! known after as many hits as a pass needs. Between passes, and where a slab changed its class
+//! while it was looked at, a choice may be wrong; then hot items lie no better than cold ones, and
+//! nothing else follows from it.
 //!
 //! Pages are chosen one by one where chunks are short beside them. A chunk that is longer than a
 //! quarter of a page often lies in pages that follow the one it begins in, whose colours nobody

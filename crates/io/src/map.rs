@@ -130,8 +130,8 @@ unsafe fn discard_pages(start: *mut libc::c_void, bytes: usize) -> io::Result<()
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Whether huge pages come where they are advised, by what the kernel says of the system and of this
-/// process. An old one says nothing of processes.
+/// Whether huge pages come where they are advised, by what the kernel says of the system and of
+/// this process. An old one says nothing of processes.
 fn gives_huge(system: &str, process: &str) -> bool {
     let enabled = process.lines().find_map(|line| line.strip_prefix("THP_enabled:"));
     !system.contains("[never]") && enabled.is_none_or(|enabled| enabled.trim() != "0")

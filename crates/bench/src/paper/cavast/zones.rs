@@ -5,7 +5,7 @@
 //! | as stored | none | nothing |
 //! | by rank | none: items lie by their popularity, which no server knows | nothing |
 //! | columns | so many columns of every slab, by offsets | items of one slab |
-//! | coloured | as many small pages of every slab, by the colours of their frames | items of one slab |
+//! | coloured | as many small pages of every slab, by their frames | items of one slab |
 //! | rows | what meets the first sets of the cache, in every slab | items of one slab |
 //! | area | the first places of each shape in the whole store | items of any slabs of a shape |
 //!
