@@ -25,7 +25,7 @@
 //!
 //! What differs from Cavast, whose second-hand notes have pages of one colour gathered by a module
 //! of the kernel: no page moves. To compose slabs of pages by `mremap` would make a mapping of its
-//! own of each page, of which a process has 65,530: 128 slabs of them.
+//! own of each page, of which a process has 65,530: not even 128 slabs of them.
 
 use crate::geometry::CacheGeometry;
 use crate::pages::{PAGE_BYTES, PageSet, SLAB_PAGES_MAX};
