@@ -13,6 +13,7 @@ use hot::heat::HEAT_BITS;
 use hot::{ChunkLayout, Hot};
 use index::{Index, IndexError, Kind as IndexKind, Options};
 use io::device::{Device, PAGE_BYTES, ReadMethod, ReadPool};
+use io::frames::{FrameSource, Pagemap};
 use io::{Clock, SystemClock};
 use memory::arena::ARENA_BYTES_MAX;
 use memory::class::CHUNK_BYTES_MIN;
@@ -78,6 +79,7 @@ pub struct Builder {
     flash: Option<FlashSettings>,
     image: Option<Option<codec::image::Head>>,
     repartition: Option<Repartition>,
+    frames: Option<Arc<dyn FrameSource>>,
 }
 
 /// The flash tier that a cache is to have.
@@ -137,6 +139,7 @@ impl Default for Builder {
             flash: None,
             image: None,
             repartition: None,
+            frames: None,
         }
     }
 }
@@ -266,6 +269,14 @@ impl Builder {
         self
     }
 
+    /// Who knows the frames that small pages lie in, by which items move then; the kernel by
+    /// default, which tells them to privileged processes. It is not asked for anything before
+    /// statistics or the background's work are.
+    pub fn frames(mut self, frames: Arc<dyn FrameSource>) -> Self {
+        self.frames = Some(frames);
+        self
+    }
+
     /// Builds the cache.
     pub fn build(self) -> Result<Cache, BuildError> {
         let policy = if self.evict { self.policy } else { Policy::Clock };
@@ -352,7 +363,10 @@ impl Builder {
         let (layout, unit_us) = (self.layout, self.cost_unit_us);
         let hot = Hot::new(arena, epochs, sizes, layout, policy, unit_us, spare_slabs);
         match &self.repartition {
-            Some(repartition) => hot.with_repartition(repartition.settings),
+            Some(repartition) => {
+                let frames = self.frames.clone().unwrap_or_else(|| Arc::<Pagemap>::default());
+                hot.with_repartition(repartition.settings, frames)
+            }
             None => hot,
         }
     }

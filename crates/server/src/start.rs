@@ -56,6 +56,7 @@ use crate::reload::reload;
 use crate::sampling::{SAMPLES_MAX, Sampler, Unsampled};
 use crate::say;
 use crate::server::{Connections, Phase, PhaseCell, Server};
+use crate::stats::column_pages;
 use crate::tls::Tls;
 use crate::users::Users;
 use crate::watch::{EvictionLog, Watchers};
@@ -108,6 +109,7 @@ pub fn serve(settings: Settings, given: &Given) -> Result<(), String> {
         let acceptor = Acceptor::new(&server, doors, accept_poll).map_err(failed)?;
         announce(&server, &admin);
         let pidfile = settle_process(&server.options)?;
+        announce_columns(&server);
         admin.start(scope)?;
         start_flash(&server)?;
         run(&server, polls, acceptor, (memory_file, pidfile), (settings, given, supervisor))
@@ -544,6 +546,21 @@ fn announce(server: &Server, admin: &AdminThread<'_>) {
         }
         let _ = out.flush();
     }
+}
+
+/// With `-v`, says by what columns go, if items move to them. Not before the process has forked for
+/// the last time, since what tells frames is of one process.
+fn announce_columns(server: &Server) {
+    let stats = server.cache.stats();
+    let Some(found) = stats.repartition.filter(|_| server.options.verbosity > 0) else {
+        return;
+    };
+    let by = match column_pages(stats.huge_pages, found.frames) {
+        "huge" => "huge pages by offsets",
+        "coloured" => "small pages by the colours of their frames",
+        _ => "small pages whose frames are refused, by offsets that tell no sets of the cache",
+    };
+    say::aside(format_args!("larder: columns are of {by}"));
 }
 
 /// The cache's background work.

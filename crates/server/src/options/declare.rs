@@ -379,7 +379,9 @@ pub const DECLARATIONS: &[Declaration] = &[
          fewer cache lines then, a hit reads one more, and an item takes some 30 bytes more."),
     switch(None, "repartition", |o| o.repartition = true,
         "Move items that are hit often to the first column of their slab, beside each other, in \
-         the background. Takes half a byte for each item and up to 3 % of a processor. Not with \
+         the background. Takes half a byte for each item and up to 3 % of a processor. Where the \
+         kernel gives no huge pages, the column is one of pages whose frames meet all sets of the \
+         cache, if the server has CAP_SYS_ADMIN, without which frames are not told. Not with \
          gd-wheel and lru. Off by default: nothing was measured that it pays for."),
     valued(None, "cache-geometry", text("[SLICESx]SETSxWAYSxLINE", set_cache_geometry), None,
         "The processor's last-level cache, for --repartition, as in 6x2048x20x64: the sets of a \
