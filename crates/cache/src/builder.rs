@@ -13,6 +13,7 @@ use hot::heat::HEAT_BITS;
 use hot::{ChunkLayout, Hot};
 use index::{Index, IndexError, Kind as IndexKind, Options};
 use io::device::{Device, PAGE_BYTES, ReadMethod, ReadPool};
+use io::frames::{FrameSource, Pagemap};
 use io::{Clock, SystemClock};
 use memory::arena::ARENA_BYTES_MAX;
 use memory::class::CHUNK_BYTES_MIN;
@@ -78,6 +79,7 @@ pub struct Builder {
     flash: Option<FlashSettings>,
     image: Option<Option<codec::image::Head>>,
     repartition: Option<Repartition>,
+    frames: Option<Arc<dyn FrameSource>>,
 }
 
 /// The flash tier that a cache is to have.
@@ -97,6 +99,18 @@ pub struct FlashSettings {
     pub threads: usize,
     /// How many bytes a second may be written in the long run; `None`: as many as there are.
     pub write_limit: Option<f64>,
+}
+
+/// Threads that read from flash, if nobody says how many.
+const FLASH_READ_THREADS: usize = 4;
+
+impl FlashSettings {
+    /// What the device holds is taken up again, it is read as device and kernel allow, and written
+    /// without a limit.
+    pub fn new(device: Arc<dyn Device>, boot_id: [u8; 16]) -> Self {
+        let (is_new, reads_by, write_limit) = (false, None, None);
+        Self { device, boot_id, is_new, reads_by, threads: FLASH_READ_THREADS, write_limit }
+    }
 }
 
 /// A dictionary for what goes to flash has one byte of so many of the memory: with all that goes
@@ -125,6 +139,7 @@ impl Default for Builder {
             flash: None,
             image: None,
             repartition: None,
+            frames: None,
         }
     }
 }
@@ -254,6 +269,14 @@ impl Builder {
         self
     }
 
+    /// Who knows the frames that small pages lie in, by which items move then; the kernel by
+    /// default, which tells them to privileged processes. It is not asked for anything before
+    /// statistics or the background's work are.
+    pub fn frames(mut self, frames: Arc<dyn FrameSource>) -> Self {
+        self.frames = Some(frames);
+        self
+    }
+
     /// Builds the cache.
     pub fn build(self) -> Result<Cache, BuildError> {
         let policy = if self.evict { self.policy } else { Policy::Clock };
@@ -340,7 +363,10 @@ impl Builder {
         let (layout, unit_us) = (self.layout, self.cost_unit_us);
         let hot = Hot::new(arena, epochs, sizes, layout, policy, unit_us, spare_slabs);
         match &self.repartition {
-            Some(repartition) => hot.with_repartition(repartition.settings),
+            Some(repartition) => {
+                let frames = self.frames.clone().unwrap_or_else(|| Arc::<Pagemap>::default());
+                hot.with_repartition(repartition.settings, frames)
+            }
             None => hot,
         }
     }

@@ -81,7 +81,9 @@ pub use index::{Hash, Kind as IndexKind};
 pub use item::Item;
 pub use measure::{CostPrefix, CostStats};
 pub use observe::{Observed, Successor};
-pub use repartition::{GeometrySource, Limits, Repartition, RepartitionCounts, RepartitionStats};
+pub use repartition::{
+    FrameCounts, GeometrySource, Limits, Repartition, RepartitionCounts, RepartitionStats,
+};
 pub use restore::Restored;
 pub use save::{SaveEnd, Saved};
 pub use session::Session;

@@ -17,7 +17,7 @@ use crate::adapt::Allowance;
 use crate::cache::Cache;
 use crate::places::Found;
 
-pub use hot::RepartitionCounts;
+pub use hot::{FrameCounts, RepartitionCounts};
 pub use policy::columns::Limits;
 
 /// The share of one processor that passes and swaps may take.
@@ -97,6 +97,8 @@ pub struct RepartitionStats {
     pub source: GeometrySource,
     /// What it came to.
     pub counts: RepartitionCounts,
+    /// What it saw of the frames that slabs lie in.
+    pub frames: FrameCounts,
 }
 
 /// Counts a session's hits down to the one that counts.
@@ -177,6 +179,7 @@ impl Cache {
         let repartition = self.repartition.as_ref()?;
         let counts = self.hot.repartition_counts().unwrap_or_default();
         let Repartition { settings, source, .. } = *repartition;
-        Some(RepartitionStats { geometry: settings.geometry, source, counts })
+        let frames = self.hot.frame_counts().unwrap_or_default();
+        Some(RepartitionStats { geometry: settings.geometry, source, counts, frames })
     }
 }

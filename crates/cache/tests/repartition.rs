@@ -4,12 +4,14 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 
 use std::collections::HashMap;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use io::ManualClock;
+use io::frames::{Frame, FrameSource, PAGE_BYTES};
 use larder::{
-    Attributes, BuildError, Builder, Cache, CacheGeometry, Condition, Expiry, IndexKind, Limits,
-    Policy, Repartition,
+    Attributes, BuildError, Builder, Cache, CacheGeometry, ChunkLayout, Condition, Expiry,
+    IndexKind, Limits, Policy, Repartition,
 };
 
 const NOW: u32 = 1_800_000_000;
@@ -125,6 +127,56 @@ fn hot_items_come_to_lie_in_the_hot_columns_and_are_what_they_were() {
             assert_eq!(known(&fixture.cache, &key(number)), Some(before));
         }
         assert_eq!(fixture.cache.stats().items, KEYS);
+    }
+}
+
+/// Frames in no order, always the same for a page at the same place of 2 MiB, to which the memory
+/// is aligned.
+#[derive(Debug)]
+struct Scattered;
+
+impl FrameSource for Scattered {
+    fn is_open(&self) -> bool {
+        true
+    }
+
+    fn read(&self, start: NonNull<u8>, frames: &mut [Frame]) {
+        let first = start.as_ptr() as u64 % (2 << 20) / PAGE_BYTES as u64;
+        for (page, frame) in (first..).zip(frames) {
+            *frame = Frame::Known(Random(page).below(1 << 30));
+        }
+    }
+}
+
+#[test]
+fn hot_items_come_to_lie_in_pages_of_the_right_colours_where_frames_are_known() {
+    const KEYS: u64 = 20_000;
+    const HOT_EVERY: u64 = 100;
+    // A slab of 128 KiB has 32 pages of four colours, of which four pages are for hot items.
+    let mut repartition = Repartition::given("256x16x64".parse::<CacheGeometry>().unwrap());
+    repartition.settings.sampling = 1;
+    for layout in [ChunkLayout::Inline, ChunkLayout::Split] {
+        let frames = Arc::new(Scattered);
+        let fixture =
+            Fixture::new(repartition, |builder| builder.layout(layout).frames(frames.clone()));
+        (0..KEYS).for_each(|number| {
+            fixture.put(&key(number), &value(number), Attributes::default());
+        });
+        let hot = || (0..KEYS).step_by(HOT_EVERY as usize);
+        for _ in 0..200 {
+            for number in hot().flat_map(|number| [number; 4]) {
+                fixture.cache.get(key(number).as_bytes()).unwrap();
+            }
+            fixture.maintain();
+        }
+        let placed = hot().filter(|&number| fixture.is_in_hot_column(&key(number))).count();
+        let found = fixture.cache.stats().repartition.unwrap();
+        assert!(placed >= 190, "{placed} of 200 are where they belong; {found:?}");
+        assert!(found.frames.are_told && found.frames.coloured_slabs > 5, "{found:?}");
+        assert!(found.frames.right_share() > Some(0.9), "{found:?}");
+        for number in 0..KEYS {
+            assert_eq!(fixture.cache.get(key(number).as_bytes()), Some(value(number)));
+        }
     }
 }
 

@@ -17,20 +17,21 @@
 //! the thread has asked memory for. A hit that another one overwrites is not counted; one in so
 //! many is anyway.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+use io::frames::FrameSource;
 use memory::{Arena, Place, SlabId};
-use policy::columns::{Columns, LIMITS, Limits, PASS_ACCESSES};
+use policy::columns::{LIMITS, Limits, PASS_ACCESSES};
 use policy::geometry::CacheGeometry;
 use policy::temperatures::Sixteen;
 
+use crate::hot_pages::HotPages;
 use crate::slab::Slab;
 
 /// Bits that a slab has to keep beside each chunk.
 pub const HEAT_BITS: usize = 4;
-/// Columns that are for hot items: Cavast has one of sixteen.
-const HOT_COLUMNS: usize = 1;
 /// Of a column a chunk takes this part at the most: larger ones have no neighbours there, and stay
 /// where they are.
 const CHUNK_SHARE: usize = 4;
@@ -96,7 +97,7 @@ pub(crate) struct Counters {
 #[derive(Debug)]
 pub(crate) struct Heat {
     pub(crate) settings: Repartition,
-    columns: Columns,
+    pub(crate) hot_pages: HotPages,
     /// By slab: sampled hits since its last pass.
     hits: Box<[AtomicU32]>,
     pub(crate) counters: Counters,
@@ -115,11 +116,11 @@ impl Counters {
 }
 
 impl Heat {
-    pub(crate) fn new(settings: Repartition, arena: &Arena) -> Self {
+    pub(crate) fn new(settings: Repartition, frames: Arc<dyn FrameSource>, arena: &Arena) -> Self {
         assert!(settings.sampling > 0 && settings.limits.margin > 0);
         Self {
             settings,
-            columns: Columns::new(arena.slab_bytes(), &settings.geometry, HOT_COLUMNS),
+            hot_pages: HotPages::new(arena.slab_bytes(), &settings.geometry, frames),
             hits: (0..arena.reserved_slabs()).map(|_| AtomicU32::new(0)).collect(),
             counters: Counters::default(),
         }
@@ -130,14 +131,10 @@ impl Heat {
         (0..words(chunks)).for_each(|at| word(arena, id, chunks, at).store(0, Relaxed));
     }
 
-    /// The slab leaves its class: no pass is due any more.
+    /// The slab leaves its class: no pass is due any more, and where its chunks will begin is open.
     pub(crate) fn disown(&self, id: SlabId) {
         self.hits[id.0 as usize].store(0, Relaxed);
-    }
-
-    /// Whether a chunk that begins there lies in the columns for hot items.
-    pub(crate) fn is_hot(&self, arena: &Arena, place: Place) -> bool {
-        self.columns.is_hot(arena.locate(place).1)
+        self.hot_pages.forget(id);
     }
 
     /// Whether a slab was hit often enough for a pass.
@@ -145,7 +142,7 @@ impl Heat {
         let hits = self.hits[id.0 as usize].load(Relaxed);
         let Repartition { pass_hits, pass_chunks, .. } = self.settings;
         let share = || slab.chunks().checked_div(pass_chunks).unwrap_or(0);
-        let is_small = CHUNK_SHARE * slab.cut().bytes <= self.columns.column_bytes();
+        let is_small = CHUNK_SHARE * slab.cut().bytes <= self.hot_pages.column_bytes();
         hits >= pass_hits.max(1) && hits >= share() && is_small
     }
 
@@ -249,8 +246,13 @@ fn word(arena: &Arena, id: SlabId, chunks: u32, at: usize) -> &AtomicU64 {
 mod tests {
     use super::*;
     use crate::chunk::{ChunkLayout, Cut};
+    use io::frames::Pagemap;
     use memory::class::CHUNK_BYTES_MIN;
     use memory::{ClassId, SizeClasses};
+
+    fn heat_of(settings: Repartition, arena: &Arena) -> Heat {
+        Heat::new(settings, Arc::<Pagemap>::default(), arena)
+    }
 
     #[test]
     fn words_lie_behind_the_chunks_of_every_class_and_keep_to_themselves() {
@@ -258,7 +260,7 @@ mod tests {
             let arena = Arena::new(0, limit_bytes, 2).expect("a small arena");
             let slab_bytes = arena.slab_bytes();
             let sizes = SizeClasses::new(CHUNK_BYTES_MIN, 1.08, slab_bytes, 1 << 20, HEAT_BITS);
-            let heat = Heat::new(Repartition::new(CacheGeometry::default()), &arena);
+            let heat = heat_of(Repartition::new(CacheGeometry::default()), &arena);
             for class in sizes.iter() {
                 let (bytes, chunks) = (sizes.chunk_bytes(class), sizes.chunks_per_slab(class));
                 assert!(chunks * bytes + 8 * words(chunks as u32) <= slab_bytes, "{bytes}");
@@ -285,7 +287,7 @@ mod tests {
             pass_chunks: 10,
             ..Repartition::new(CacheGeometry::default())
         };
-        let heat = Heat::new(settings, &arena);
+        let heat = heat_of(settings, &arena);
         let slabs = [Slab::new(), Slab::new()];
         let id = SlabId(1);
         let slab = &slabs[1];

@@ -32,16 +32,20 @@
 //!
 //! [`heat`]: crate::heat
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use io::frames::FrameSource;
 use memory::{Guard, Place, SlabId, Tag};
 use policy::columns::{Chooser, Seen, Swap};
+use policy::pages::PageSet;
 use policy::temperatures::{Sixteen, TEMPERATURE_MAX};
 use stdx::random::Xorshift;
 use stdx::sync::{Backoff, lock};
 
 use crate::class::{Class, Taken};
 use crate::heat::{Heat, Repartition, RepartitionCounts, words};
+use crate::hot_pages::FrameCounts;
 use crate::item::ItemRef;
 use crate::{Hot, Links, slab};
 
@@ -94,9 +98,9 @@ struct Kept {
 impl Hot {
     /// The zone with items that move to their columns. Its sizes leave a slab
     /// [`HEAT_BITS`](crate::heat::HEAT_BITS) beside each chunk, and no class keeps an order.
-    pub fn with_repartition(mut self, settings: Repartition) -> Self {
+    pub fn with_repartition(mut self, settings: Repartition, frames: Arc<dyn FrameSource>) -> Self {
         assert_eq!(self.sizes.side_bits(), crate::heat::HEAT_BITS);
-        self.heat = Some(Box::new(Heat::new(settings, &self.arena)));
+        self.heat = Some(Box::new(Heat::new(settings, frames, &self.arena)));
         self
     }
 
@@ -110,9 +114,19 @@ impl Hot {
         self.heat.as_deref().map(Heat::counts)
     }
 
+    /// What it saw of the frames that slabs lie in.
+    pub fn frame_counts(&self) -> Option<FrameCounts> {
+        self.heat.as_deref().map(|heat| heat.hot_pages.counts())
+    }
+
     /// Whether the chunk at a place lies in a column for hot items.
     pub fn is_in_hot_column(&self, place: Place) -> bool {
-        self.heat.as_deref().is_some_and(|heat| heat.is_hot(&self.arena, place))
+        self.heat.as_deref().is_some_and(|heat| self.is_hot(heat, place))
+    }
+
+    fn is_hot(&self, heat: &Heat, place: Place) -> bool {
+        let (id, offset) = self.arena.locate(place);
+        heat.hot_pages.of(id, &self.slabs[id.0 as usize]).has_byte(offset)
     }
 
     /// Takes note of a hit that was sampled.
@@ -167,10 +181,12 @@ impl Hot {
         };
         let Repartition { limits, .. } = heat.settings;
         let place = |number| slab.place(&self.arena, id, number);
+        let hot = heat.hot_pages.look(&self.arena, id, slab);
+        let is_hot = |number| hot.has_byte(self.arena.locate(place(number)).1);
         let temperature = |number: u32| passes.words[number as usize / Sixteen::COUNT];
         let is_warm = |&number: &u32| {
             let at = number as usize % Sixteen::COUNT;
-            temperature(number).get(at) >= limits.margin && !heat.is_hot(&self.arena, place(number))
+            temperature(number).get(at) >= limits.margin && !is_hot(number)
         };
         let warm_words = (0..touched)
             .step_by(Sixteen::COUNT)
@@ -179,13 +195,13 @@ impl Hot {
         if !near.any(|number| is_warm(&number)) {
             return;
         }
-        let Some(empty) = self.empty_in_hot_columns(heat, id, touched) else {
+        let Some(empty) = self.empty_in_hot_pages(&hot, id, touched) else {
             return;
         };
         let seen = |number: u32| {
             let found = temperature(number).get(number as usize % Sixteen::COUNT);
             // What has no item has none that could make room.
-            let is_hot_zone = heat.is_hot(&self.arena, place(number));
+            let is_hot_zone = is_hot(number);
             let is_empty = is_hot_zone && empty.binary_search(&number).is_ok();
             let temperature = if is_empty { TEMPERATURE_MAX } else { found };
             Seen { is_hot_zone, temperature: Some(temperature) }
@@ -216,22 +232,23 @@ impl Hot {
     }
 
     /// The chunks of a slab's hot columns that hold nothing; nothing if the slab leaves.
-    fn empty_in_hot_columns(&self, heat: &Heat, id: SlabId, touched: u32) -> Option<Vec<u32>> {
+    fn empty_in_hot_pages(&self, hot: &PageSet, id: SlabId, touched: u32) -> Option<Vec<u32>> {
         let slab = &self.slabs[id.0 as usize];
         let place = |number| slab.place(&self.arena, id, number);
+        let is_hot = |number: &u32| hot.has_byte(self.arena.locate(place(*number)).1);
         let mut empty = Vec::new();
         for begin in (0..touched).step_by(MARKS_STEP) {
-            let numbers = begin..touched.min(begin + MARKS_STEP as u32);
-            if !heat.is_hot(&self.arena, place(begin)) {
-                break;
-            }
+            let mut numbers = (begin..touched.min(begin + MARKS_STEP as u32)).filter(is_hot);
+            let Some(first) = numbers.next() else {
+                continue;
+            };
             let class = lock(self.class(slab.class()));
             if !class.stays(self.zone(), id) {
                 return None;
             }
             let is_empty =
                 |&number: &u32| slab::mark(&self.arena, place(number)).load(Ordering::Relaxed) == 0;
-            empty.extend(numbers.filter(is_empty));
+            empty.extend(std::iter::once(first).chain(numbers).filter(is_empty));
         }
         Some(empty)
     }
@@ -280,7 +297,7 @@ impl Hot {
         let Some((items, free)) = self.movable_pair(heat, &guard, (warm, cold), links) else {
             return Cleared::GivenUp;
         };
-        if heat.is_hot(&self.arena, free.0) {
+        if self.is_hot(heat, free.0) {
             let moved = self.move_hot(heat, &guard, items.0, warm, free, links);
             return if moved { Cleared::Moved } else { Cleared::GivenUp };
         }

@@ -1,9 +1,11 @@
-//! Every system call that Larder makes, each behind a small safe type: memory mappings, the heap,
-//! the clock, devices, sockets, polling and what concerns a thread or the process as a whole. What
-//! stands above can be tested with a clock and a device of its own.
+//! Every system call that Larder makes, each behind a small safe type: memory mappings and the
+//! frames behind them, the heap, the clock, devices, sockets, polling and what concerns a thread or
+//! the process as a whole. What stands above can be tested with a clock, a device and frames of its
+//! own.
 
 pub mod clock;
 pub mod device;
+pub mod frames;
 pub mod heap;
 pub mod map;
 pub mod moment;

@@ -1,11 +1,16 @@
 //! An anonymous mapping: a range of addresses reserved once, whose pages come when they are first
 //! touched and go when they are given back.
 
+use std::fs;
 use std::io;
 use std::ptr::{self, NonNull};
 
 /// The size of a huge page on x86-64 and, with 4 KiB base pages, on aarch64.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// Where the kernel says whether it gives huge pages, of the whole system and of this process.
+const HUGE_ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+const STATUS: &str = "/proc/self/status";
 
 /// A range of private, zero-filled memory, aligned to huge pages.
 #[derive(Debug)]
@@ -63,10 +68,15 @@ impl Mapping {
         self.bytes
     }
 
-    /// Asks for huge pages, as transparently as the kernel can. Returns whether it agreed.
+    /// Asks for huge pages, as transparently as the kernel can. Returns whether it agreed: it takes
+    /// the advice where they are switched off, too, and gives none.
     pub fn advise_huge(&self) -> bool {
         // SAFETY: the range is this mapping's own; the advice changes no content.
-        unsafe { libc::madvise(self.start.as_ptr().cast(), self.bytes, libc::MADV_HUGEPAGE) == 0 }
+        let is_taken = unsafe {
+            libc::madvise(self.start.as_ptr().cast(), self.bytes, libc::MADV_HUGEPAGE) == 0
+        };
+        let [system, process] = [HUGE_ENABLED, STATUS].map(fs::read_to_string);
+        is_taken && gives_huge(&system.unwrap_or_default(), &process.unwrap_or_default())
     }
 
     /// Makes the pages of a range present now rather than at their first use. Returns whether the
@@ -118,6 +128,13 @@ unsafe fn discard_pages(start: *mut libc::c_void, bytes: usize) -> io::Result<()
     // SAFETY: the caller promises just what is needed.
     let done = unsafe { libc::madvise(start, bytes, libc::MADV_DONTNEED) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Whether huge pages come where they are advised, by what the kernel says of the system and of
+/// this process. An old one says nothing of processes.
+fn gives_huge(system: &str, process: &str) -> bool {
+    let enabled = process.lines().find_map(|line| line.strip_prefix("THP_enabled:"));
+    !system.contains("[never]") && enabled.is_none_or(|enabled| enabled.trim() != "0")
 }
 
 impl Drop for Mapping {
@@ -177,6 +194,21 @@ mod tests {
         }
         // Other tests lock nothing.
         assert_eq!(locked(), bytes);
+    }
+
+    /// The kernel takes the advice without following it, and small pages were said to be huge.
+    #[test]
+    fn huge_pages_that_are_switched_off_are_not_agreed_to() {
+        let status = |enabled: &str| format!("Name:\tx\nTHP_enabled:\t{enabled}\nThreads:\t1\n");
+        for (system, process, gives) in [
+            ("always [madvise] never\n", status("1"), true),
+            ("[always] madvise never\n", "Name:\tx\n".to_owned(), true),
+            ("always madvise [never]\n", status("1"), false),
+            ("always [madvise] never\n", status("0"), false),
+            ("", String::new(), true),
+        ] {
+            assert_eq!(gives_huge(system, &process), gives, "{system} {process}");
+        }
     }
 
     #[test]

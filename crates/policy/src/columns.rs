@@ -2,7 +2,8 @@
 //! of Cavast (Wang, Liu and Chen, "Put an Elephant into a Fridge", PVLDB 13(9), 2020) as decisions.
 //!
 //! A slab is cut into columns, each as long as the cache's span, so that a column meets every set
-//! of the cache equally often. The first columns are for hot items, the others for cold ones:
+//! of the cache equally often. The first columns are for hot items, the others for cold ones (what
+//! a column is where slabs are of small pages, [`colours`](crate::colours) says):
 //!
 //! ```text
 //!   slab of 2 MiB   | 0 | 1 | 2 | 3 | ...                            | 15 |
@@ -29,12 +30,17 @@
 //!
 //! Cost: half a byte for each chunk, and for each swap the bytes of two chunks.
 //!
+//! *Where the span is a slab or more*, a column meets a part of the sets. If the first column of
+//! every slab were the hot one, all hot items would compete for a sixteenth of the cache. So slabs
+//! take turns: the hot column of each is the one behind that of the slab before.
+//!
 //! What differs from the paper, of which only the abstract and second-hand notes were at hand: the
 //! margin, so that items of nearly the same temperature do not change places for nothing, and
 //! free chunks as partners. What columns are good for is measured by
 //! `larder-bench paper cavast`; `docs/papers.md` has what was found.
 
 use crate::geometry::CacheGeometry;
+use crate::pages::{PAGE_BYTES, PageSet, SLAB_PAGES_MAX};
 use crate::temperatures::{Sixteen, TEMPERATURE_MAX};
 
 /// Columns of a slab at the most: of a cache with a short span, columns are several spans long.
@@ -48,19 +54,23 @@ pub struct Columns {
     column_bytes: usize,
     count: usize,
     hot: usize,
+    /// Where the span is a slab or more: of how many slabs; then columns take turns.
+    span_slabs: Option<usize>,
 }
 
 impl Columns {
-    /// Columns for a slab under a cache, of which the first `hot` are for hot items. Where the
-    /// cache's span is a slab or more, a column cannot meet every set, and a slab is cut into as
-    /// many columns as there may be: what is left is that hot items lie close together.
+    /// Columns for a slab under a cache, of which so many are for hot items. Where the cache's span
+    /// is a slab or more, a column cannot meet every set, and a slab is cut into as many columns as
+    /// there may be.
     pub fn new(slab_bytes: usize, geometry: &CacheGeometry, hot: usize) -> Columns {
         let span = geometry.span_bytes();
         let least = slab_bytes / COLUMNS_MAX;
+        assert!(slab_bytes <= SLAB_PAGES_MAX * PAGE_BYTES && least.is_multiple_of(PAGE_BYTES));
         let column_bytes = if span >= slab_bytes { least } else { least.next_multiple_of(span) };
         let count = slab_bytes / column_bytes;
         assert!(0 < hot && hot < count, "some columns are hot and some are not");
-        Columns { column_bytes, count, hot }
+        let span_slabs = (span >= slab_bytes).then(|| span / slab_bytes);
+        Columns { column_bytes, count, hot, span_slabs }
     }
 
     /// Columns of a slab.
@@ -73,14 +83,14 @@ impl Columns {
         self.column_bytes
     }
 
-    /// The column of a byte of the slab; what is behind the last one belongs to it.
-    pub fn column(&self, offset: usize) -> usize {
-        (offset / self.column_bytes).min(self.count - 1)
-    }
-
-    /// Whether a chunk that begins there is in a hot column.
-    pub fn is_hot(&self, offset: usize) -> bool {
-        self.column(offset) < self.hot
+    /// The pages of the hot columns of a slab, by its number, where chunks begin in its first
+    /// `reach_bytes`. A chunk is hot if it begins in one of them.
+    pub fn hot_pages(&self, slab: u32, reach_bytes: usize) -> PageSet {
+        let reached = reach_bytes.div_ceil(self.column_bytes).clamp(1, self.count);
+        let turn = self.span_slabs.map_or(0, |slabs| slab as usize / slabs);
+        let pages = self.column_bytes / PAGE_BYTES;
+        let column = |at| (turn + at) % reached * pages;
+        (0..self.hot).flat_map(|at| column(at)..column(at) + pages).collect()
     }
 }
 
@@ -317,12 +327,47 @@ mod tests {
         };
         let paper = columns(64, 20, 2048, 6);
         assert_eq!((paper.count(), paper.column_bytes()), (16, 128 << 10));
-        assert!(paper.is_hot(0) && paper.is_hot((128 << 10) - 1) && !paper.is_hot(128 << 10));
-        assert_eq!(paper.column(slab - 1), 15);
         // A longer span makes fewer columns, a shorter one columns of several spans.
         assert_eq!(columns(64, 16, 8192, 1).count(), 4);
         assert_eq!(columns(64, 16, 512, 1).count(), 16);
         // A span of a slab leaves columns that are merely neighbourhoods.
         assert_eq!(columns(64, 16, 32768, 1).count(), 16);
+        for slab in 0..40 {
+            assert!(paper.hot_pages(slab, 2 << 20).iter().eq(0..32));
+            assert!(columns(64, 16, 8192, 1).hot_pages(slab, 2 << 20).iter().eq(0..128));
+        }
+    }
+
+    #[test]
+    fn hot_columns_of_slabs_no_longer_than_the_span_meet_every_set_together() {
+        // The first column of every slab was hot, and all hot items met a sixteenth of the sets.
+        for (slab_bytes, sets) in
+            [(2 << 20, 32_768), (2 << 20, 131_072), (256 << 10, 32_768), (128 << 10, 2048)]
+        {
+            let geometry = CacheGeometry::new(64, 16, sets, 1).expect("it is a cache");
+            let columns = Columns::new(slab_bytes, &geometry, 1);
+            let span_pages = geometry.span_bytes() / PAGE_BYTES;
+            let slab_pages = slab_bytes / PAGE_BYTES;
+            let mut met = vec![0; span_pages];
+            // As many slabs, one behind the other, as take each column once.
+            for slab in 0..span_pages / slab_pages * columns.count() {
+                for page in columns.hot_pages(slab as u32, slab_bytes).iter() {
+                    met[(slab * slab_pages + page) % span_pages] += 1;
+                }
+            }
+            assert!(met.iter().all(|&met| met == 1), "{slab_bytes}, {sets}");
+        }
+    }
+
+    #[test]
+    fn turns_are_taken_among_the_columns_in_which_chunks_begin() {
+        let geometry = CacheGeometry::new(64, 16, 32_768, 1).expect("it is a cache");
+        let columns = Columns::new(2 << 20, &geometry, 1);
+        for (reach_bytes, reached) in [(1, 1), (128 << 10, 1), (129 << 10, 2), (2 << 20, 16)] {
+            for slab in 0..40_u32 {
+                let first = slab as usize % reached * 32;
+                assert!(columns.hot_pages(slab, reach_bytes).iter().eq(first..first + 32));
+            }
+        }
     }
 }

@@ -4,11 +4,13 @@
 #![forbid(unsafe_code)]
 
 pub mod clock;
+pub mod colours;
 pub mod columns;
 pub mod cost;
 pub mod cost_clock;
 pub mod gd_wheel;
 pub mod geometry;
+pub mod pages;
 pub mod rebalance;
 pub mod split;
 pub mod temperatures;

@@ -19,6 +19,8 @@ use stdx::sync::lock;
 
 use crate::server::Server;
 
+pub use settings::column_pages;
+
 /// Answers `stats <arguments>`. Like memcached's, the words are recognised by their beginning.
 pub fn write(server: &Server, arguments: &[u8], out: &mut Vec<u8>) {
     let mut stats = Stats(out);

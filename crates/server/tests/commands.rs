@@ -65,9 +65,11 @@ fn whether_items_move_to_their_columns_is_told_and_can_be_chosen() {
     let text = ask(&["--repartition"], b"stats settings\r\n");
     let sources = ["system", "assumed"].map(|it| format!("STAT cache_geometry_from {it}\r\n"));
     assert!(sources.iter().any(|source| text.contains(source)), "{text}");
-    let pages = ["huge", "small"].map(|it| format!("STAT repartition_pages {it}\r\n"));
+    let pages = ["huge", "coloured", "small"].map(|it| format!("STAT repartition_pages {it}\r\n"));
     assert!(pages.iter().any(|pages| text.contains(pages)), "{text}");
-    for name in ["passes", "swaps", "moved_bytes", "expired", "given_up"] {
+    let frames = ["told", "refused"].map(|it| format!("STAT repartition_frames {it}\r\n"));
+    assert!(frames.iter().any(|frames| text.contains(frames)), "{text}");
+    for name in ["passes", "swaps", "moved_bytes", "expired", "given_up", "slabs_coloured"] {
         let text = ask(&given, b"stats\r\n");
         assert!(text.contains(&format!("STAT repartition_{name} 0\r\n")), "{name} in {text}");
     }

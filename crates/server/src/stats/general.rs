@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use larder::RepartitionCounts;
+use larder::RepartitionStats;
 
 use super::Stats;
 use crate::commands::VERSION;
@@ -44,7 +44,7 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
         super::flash::extstore(flash, stats);
     }
     if let Some(found) = cache.repartition {
-        repartition(found.counts, stats);
+        repartition(found, stats);
     }
     if server.options.memory_file.is_some() {
         memory_file(server.found.get().copied().unwrap_or_default(), stats);
@@ -71,13 +71,19 @@ fn certificates_age_s(tls: &Tls, server: &Server) -> u64 {
 }
 
 /// What moving items to their columns came to.
-fn repartition(counts: RepartitionCounts, stats: &mut Stats<'_>) {
+fn repartition(found: RepartitionStats, stats: &mut Stats<'_>) {
+    let RepartitionStats { counts, frames, .. } = found;
     stats.lines(&[
         ("repartition_passes", counts.passes),
         ("repartition_swaps", counts.swaps),
         ("repartition_moved_bytes", counts.moved_bytes),
         ("repartition_expired", counts.expired),
         ("repartition_given_up", counts.given_up),
+        ("repartition_slabs_in_order", frames.in_order_slabs),
+        ("repartition_slabs_coloured", frames.coloured_slabs),
+        ("repartition_slabs_unknown", frames.unknown_slabs),
+        ("repartition_coloured_pages", frames.coloured_pages),
+        ("repartition_right_pages", frames.right_pages),
     ]);
 }
 

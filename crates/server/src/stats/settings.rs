@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use ::io::device::ReadMethod;
 use ::io::tls::SEALED_BYTES_MAX;
 
+use larder::FrameCounts;
 use protocol::Wire;
 
 use super::Stats;
@@ -23,9 +24,23 @@ fn placement(server: &Server, stats: &mut Stats<'_>) {
     if let Some(found) = found {
         stats.line("cache_geometry", found.geometry);
         stats.line("cache_geometry_from", found.source.name());
-        // Of small pages an address does not tell which sets of the cache they meet.
-        let pages = if server.cache.stats().huge_pages { "huge" } else { "small" };
-        stats.line("repartition_pages", pages);
+        let frames = found.frames;
+        stats.line("repartition_frames", if frames.are_told { "told" } else { "refused" });
+        stats.line("repartition_pages", column_pages(server.cache.stats().huge_pages, frames));
+        if let Some(share) = frames.right_share() {
+            stats.line("repartition_right_share", format!("{share:.3}"));
+        }
+    }
+}
+
+/// What columns are made of. Of small pages an address does not tell which sets of the cache they
+/// meet: their frames do.
+pub fn column_pages(huge: bool, frames: FrameCounts) -> &'static str {
+    match (huge, frames.are_told) {
+        (true, true) if frames.coloured_slabs > frames.in_order_slabs => "coloured",
+        (true, _) => "huge",
+        (false, true) => "coloured",
+        (false, false) => "small",
     }
 }
 

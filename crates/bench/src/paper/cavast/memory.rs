@@ -55,6 +55,13 @@ pub enum Pages {
     Huge,
 }
 
+impl Pages {
+    /// The frame, in units of small pages, of a page of the program's address space.
+    pub fn frame_of(self, page: u64) -> u64 {
+        if self == Pages::Small { frame_of(page) } else { page }
+    }
+}
+
 /// What a line is read for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {

@@ -23,6 +23,7 @@
 
 pub mod cachegrind;
 mod cells;
+mod colours;
 mod expiring;
 mod expiry;
 mod index;
@@ -84,6 +85,19 @@ pub const PAPER: Paper = Paper {
                 unknown("fewer misses with columns, upkeep included, %: zipfian"),
             ],
             run: placement::placement,
+        },
+        Experiment {
+            name: "colours",
+            title: "columns of small pages, whose frames are known or not",
+            claims: &[
+                unknown("hits gained by colours, points: a span of 128 KiB, zipfian"),
+                unknown("hits gained by colours, points: a span of 128 KiB, hotspot"),
+                unknown("hits gained by colours, points: a span of a slab, zipfian"),
+                unknown("hits gained by colours, points: a span of a slab, hotspot"),
+                unknown("hits gained by turns of huge pages, points: a span of a slab, zipfian"),
+                unknown("hits gained by turns of huge pages, points: a span of a slab, hotspot"),
+            ],
+            run: colours::colours,
         },
         Experiment {
             name: "warm-up",

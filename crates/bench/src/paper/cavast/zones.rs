@@ -4,7 +4,8 @@
 //! | --- | --- | --- |
 //! | as stored | none | nothing |
 //! | by rank | none: items lie by their popularity, which no server knows | nothing |
-//! | columns | the first columns of every slab | items of one slab |
+//! | columns | so many columns of every slab, by offsets | items of one slab |
+//! | coloured | as many small pages of every slab, by their frames | items of one slab |
 //! | rows | what meets the first sets of the cache, in every slab | items of one slab |
 //! | area | the first places of each shape in the whole store | items of any slabs of a shape |
 //!
@@ -13,10 +14,13 @@
 
 use std::collections::HashMap;
 
+use policy::colours::{Choice, Colours};
 use policy::columns::Columns;
 use policy::geometry::CacheGeometry;
+use policy::pages::{PageSet, SLAB_PAGES_MAX};
 
 use super::cells::{Cells, Place, SLAB_BYTES, Shape};
+use super::memory::Pages;
 
 /// Steps of the hand for one item that wants to enter the area.
 const LOOKS_MAX: usize = 8;
@@ -28,6 +32,8 @@ pub enum Placement {
     ByRank,
     /// So many columns of each slab are hot.
     Columns(usize),
+    /// So many columns of each slab, of small pages whose frames are known.
+    Coloured(usize),
     /// So large a share of the sets is hot.
     Rows(f64),
     /// So large a share of the places is hot.
@@ -51,9 +57,16 @@ pub struct Zones {
 
 enum ZoneKind {
     None,
-    Columns(Columns),
-    Rows { span_bytes: u64, hot_bytes: u64 },
-    Area { hot_of_slab: Vec<u32>, hands: HashMap<Shape, Hand> },
+    /// Of each slab.
+    Pages(Vec<PageSet>),
+    Rows {
+        span_bytes: u64,
+        hot_bytes: u64,
+    },
+    Area {
+        hot_of_slab: Vec<u32>,
+        hands: HashMap<Shape, Hand>,
+    },
 }
 
 /// Where the next victim of a shape is looked for: its slabs with hot places.
@@ -71,10 +84,16 @@ impl Zones {
         let share = |share: f64| (all as f64 * share) as u64;
         match placement {
             Placement::AsStored | Placement::ByRank => Zones { kind: ZoneKind::None, hot_cells: 0 },
-            Placement::Columns(hot) => {
+            Placement::Columns(hot) | Placement::Coloured(hot) => {
                 let columns = Columns::new(SLAB_BYTES as usize, geometry, hot);
                 let hot_cells = share(hot as f64 / columns.count() as f64);
-                Zones { kind: ZoneKind::Columns(columns), hot_cells }
+                let slabs = 0..cells.slabs.len() as u32;
+                let by_offsets = slabs.map(|slab| columns.hot_pages(slab, SLAB_BYTES as usize));
+                let pages: Vec<PageSet> = match placement {
+                    Placement::Coloured(_) => coloured(by_offsets, geometry),
+                    _ => by_offsets.collect(),
+                };
+                Zones { kind: ZoneKind::Pages(pages), hot_cells }
             }
             Placement::Rows(hot) => {
                 let hot_bytes = (span as f64 * hot) as u64;
@@ -112,12 +131,28 @@ impl Zones {
     pub fn is_hot(&self, cells: &Cells, place: Place) -> bool {
         match &self.kind {
             ZoneKind::None => false,
-            ZoneKind::Columns(columns) => columns.is_hot(cells.column_offset(place) as usize),
+            ZoneKind::Pages(pages) => {
+                pages[place.slab as usize].has_byte(cells.column_offset(place) as usize)
+            }
             ZoneKind::Rows { span_bytes, hot_bytes } => {
                 cells.value_offset(place) % span_bytes < *hot_bytes
             }
             ZoneKind::Area { hot_of_slab, .. } => place.cell < hot_of_slab[place.slab as usize],
         }
+    }
+
+    /// How many hot pages have each colour, where all pages of the memory are of one kind.
+    pub fn pools(&self, geometry: &CacheGeometry, kind: Pages) -> Vec<u32> {
+        let colours = Colours::new(geometry);
+        let mut pools = vec![0; colours.count()];
+        if let ZoneKind::Pages(pages) = &self.kind {
+            for (slab, pages) in (0..).zip(pages) {
+                for page in pages.iter() {
+                    pools[colours.of(kind.frame_of(page_of(slab, page)))] += 1;
+                }
+            }
+        }
+        pools
     }
 
     /// How many places are hot.
@@ -142,4 +177,23 @@ impl Zones {
             place
         })
     }
+}
+
+/// The hot pages of all slabs, if they are of small pages whose frames are known.
+fn coloured(by_offsets: impl Iterator<Item = PageSet>, geometry: &CacheGeometry) -> Vec<PageSet> {
+    let colours = Colours::new(geometry);
+    let slab = |(slab, column): (u32, PageSet)| {
+        let frames =
+            (0..SLAB_PAGES_MAX).map(|page| Some(Pages::Small.frame_of(page_of(slab, page))));
+        match colours.choose(slab, &column, frames) {
+            Choice::Coloured { pages, .. } => pages,
+            Choice::InOrder | Choice::Unknown => column,
+        }
+    };
+    (0..).zip(by_offsets).map(slab).collect()
+}
+
+/// A page of a slab among all small pages.
+fn page_of(slab: u32, page: usize) -> u64 {
+    u64::from(slab) * SLAB_PAGES_MAX as u64 + page as u64
 }
