@@ -580,6 +580,10 @@ fn no_read_ever_returns_a_value_that_was_overwritten_before_it_began() {
     }
 }
 
+fn quota((zeros, kib): (usize, u64)) -> Quota {
+    Quota { prefix: vec![b'0'; zeros].into(), size: QuotaSize::Bytes(kib << 10) }
+}
+
 fn run(
     (policy, tiers, extra): (Policy, Tiers, Extra),
     (index, layout): (IndexKind, ChunkLayout),
@@ -592,13 +596,7 @@ fn run(
     match extra {
         Extra::None => {}
         Extra::Columns => builder = builder.repartition(to_columns(tiers)),
-        Extra::Quotas => {
-            let quota = |(zeros, kib)| Quota {
-                prefix: vec![b'0'; zeros].into(),
-                size: QuotaSize::Bytes(kib << 10),
-            };
-            builder = builder.quotas(QUOTAS.map(quota).into());
-        }
+        Extra::Quotas => builder = builder.quotas(QUOTAS.map(quota).into()),
     }
     if tiers.has_flash() {
         let pages = (FLASH_BYTES / PAGE_BYTES) as u64;
