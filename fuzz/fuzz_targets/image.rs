@@ -8,48 +8,30 @@
 
 #![no_main]
 
-use std::io;
-
 use larder_codec::checksum;
-use larder_codec::image::{HEAD_BYTES, Head, PAYLOAD_BYTES_MAX, Reader, Source, Table, open};
+use larder_codec::image::{HEAD_BYTES, Head, PAYLOAD_BYTES_MAX, Reader, Table, open};
 
 /// Of a block, before its payload.
 const BLOCK_HEAD_BYTES: usize = 36;
 const MARKER: [u8; 4] = [0xb1, b'l', b'i', 0x0c];
-
-struct Bytes(Vec<u8>);
-
-impl Source for Bytes {
-    fn bytes(&self) -> io::Result<u64> {
-        Ok(self.0.len() as u64)
-    }
-
-    fn read_at(&self, offset: u64, target: &mut [u8]) -> io::Result<()> {
-        let from = usize::try_from(offset).expect("an offset within memory");
-        let there = self.0.get(from..from + target.len());
-        target.copy_from_slice(there.ok_or(io::ErrorKind::UnexpectedEof)?);
-        Ok(())
-    }
-}
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let head = Head { nonce: 7, saved_at: 1, flush_at: 0, sequence: 9, share_ppm: 500_000 };
     let mut bytes = head.to_bytes().to_vec();
     bytes.extend_from_slice(input);
     put_right(head.nonce, &mut bytes);
-    let source = Bytes(bytes);
-    let head = open(&source).expect("this head is right");
-    let table = Table::new(&source, &head).expect("memory can be read");
+    let head = open(&bytes).expect("this head is right");
+    let table = Table::new(&bytes, &head).expect("memory can be read");
     let (_, _) = (table.is_whole(), table.items());
     let mut reader = Reader::new();
     for number in 0..table.groups() {
         let (block, behind) = table.group(number);
-        if let Ok(items) = reader.items(&source, block) {
+        if let Ok(items) = reader.items(&bytes, block) {
             let read: usize = items.map(|(_, row)| row.bytes.len()).sum();
             assert!(read <= PAYLOAD_BYTES_MAX);
         }
         for piece in behind {
-            if let Ok(piece) = reader.piece(&source, piece) {
+            if let Ok(piece) = reader.piece(&bytes, piece) {
                 assert!(piece.len() <= PAYLOAD_BYTES_MAX);
             }
         }

@@ -102,6 +102,18 @@ pub struct FlashSettings {
     pub write_limit: Option<f64>,
 }
 
+/// Threads that read from flash, if nobody says how many.
+const FLASH_READ_THREADS: usize = 4;
+
+impl FlashSettings {
+    /// What the device holds is taken up again, it is read as device and kernel allow, and written
+    /// without a limit.
+    pub fn new(device: Arc<dyn Device>, boot_id: [u8; 16]) -> Self {
+        let (is_new, reads_by, write_limit) = (false, None, None);
+        Self { device, boot_id, is_new, reads_by, threads: FLASH_READ_THREADS, write_limit }
+    }
+}
+
 /// A dictionary for what goes to flash has one byte of so many of the memory: with all that goes
 /// with dictionaries, that is a thirtieth of it.
 const DICTIONARY_SHARE: usize = 2048;

@@ -273,6 +273,19 @@ pub struct Arithmetic {
     pub base64_key: bool,
 }
 
+impl Arithmetic {
+    /// Adds 1 to a number that is there.
+    pub const INCREMENT: Self = Self {
+        delta: 1,
+        increment: true,
+        create: None,
+        touch: None,
+        compare_cas: None,
+        new_cas: None,
+        base64_key: false,
+    };
+}
+
 /// The outcome of arithmetic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counted {

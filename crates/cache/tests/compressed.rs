@@ -233,17 +233,8 @@ fn values_below_can_be_changed() {
     assert_eq!(fixture.cache.get(b"k").as_deref(), Some(&b"begin middle end"[..]));
 
     fixture.put_below(b"n", b"41", Attributes::default());
-    let arithmetic = Arithmetic {
-        delta: 1,
-        increment: true,
-        create: None,
-        touch: None,
-        compare_cas: None,
-        new_cas: None,
-        base64_key: false,
-    };
     let hash = fixture.cache.hash(b"n");
-    let counted = fixture.cache.session().arithmetic(b"n", hash, &arithmetic).unwrap();
+    let counted = fixture.cache.session().arithmetic(b"n", hash, &Arithmetic::INCREMENT).unwrap();
     assert!(matches!(counted, Counted::Value { value: 42, created: false, .. }), "{counted:?}");
 
     fixture.put_below(b"t", b"touched", Attributes::default());

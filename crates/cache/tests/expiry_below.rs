@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use io::ManualClock;
-use larder::{Attributes, Cache, Condition, Expiry, ImageSource, image_format};
+use larder::{Attributes, Cache, Condition, Expiry, image_format};
 use stdx::random::Xorshift;
 
 const NOW: u32 = 1_800_000_000;
@@ -29,22 +29,6 @@ struct Fixture {
     clock: Arc<ManualClock>,
 }
 
-/// An image in memory.
-struct Bytes(Vec<u8>);
-
-impl ImageSource for Bytes {
-    fn bytes(&self) -> std::io::Result<u64> {
-        Ok(self.0.len() as u64)
-    }
-
-    fn read_at(&self, offset: u64, target: &mut [u8]) -> std::io::Result<()> {
-        let from = self.0.get(offset as usize..).unwrap_or_default();
-        let bytes = from.get(..target.len()).ok_or(std::io::ErrorKind::UnexpectedEof)?;
-        target.copy_from_slice(bytes);
-        Ok(())
-    }
-}
-
 impl Fixture {
     fn new() -> Self {
         let clock = Arc::new(ManualClock::new(NOW));
@@ -54,7 +38,7 @@ impl Fixture {
 
     /// What another process makes of its image.
     fn restored(&self) -> Self {
-        let image = Bytes(self.cache.save_image(Vec::new(), || true).unwrap().0);
+        let image = self.cache.save_image(Vec::new(), || true).unwrap().0;
         let head = image_format::open(&image).unwrap();
         let clock = Arc::new(ManualClock::new(NOW));
         let builder = Cache::builder().memory_bytes(MEMORY_BYTES).compress(true);

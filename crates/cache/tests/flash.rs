@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use io::device::{Device, FakeDevice, Faults, PAGE_BYTES};
+use io::device::{FakeDevice, Faults, PAGE_BYTES};
 use io::{Clock, ManualClock};
 use larder::{
     Arithmetic, Attributes, Cache, Condition, Counted, Expiry, Fetch, FlashSettings, IndexKind,
@@ -62,12 +62,9 @@ impl Fixture {
     fn at(now: u32, shape: Shape, device: FakeDevice, boot_id: [u8; 16]) -> Self {
         let (device, clock) = (Arc::new(device), Arc::new(ManualClock::new(now)));
         let flash = FlashSettings {
-            device: Arc::clone(&device) as Arc<dyn Device>,
-            boot_id,
-            is_new: false,
-            reads_by: None,
             threads: 1,
             write_limit: shape.write_limit,
+            ..FlashSettings::new(device.clone(), boot_id)
         };
         let builder = Cache::builder().memory_bytes(8 << 20).compress(shape.compress).flash(flash);
         let cache = builder.index(shape.index).clock(clock.clone()).build().unwrap();
@@ -362,18 +359,9 @@ fn every_command_works_on_an_item_on_flash() {
     assert!(cache.get(&long("touched")).is_none(), "its new time is over");
     assert!(cache.remove(&long("removed")) && cache.get(&long("removed")).is_none());
     assert!(!cache.remove(&long("removed")));
-    let arithmetic = Arithmetic {
-        delta: 1,
-        increment: true,
-        create: None,
-        touch: None,
-        compare_cas: None,
-        new_cas: None,
-        base64_key: false,
-    };
     let hash = cache.hash(&long("number"));
-    let counted =
-        cache.with_memory(|session| session.arithmetic(&long("number"), hash, &arithmetic));
+    let counted = cache
+        .with_memory(|session| session.arithmetic(&long("number"), hash, &Arithmetic::INCREMENT));
     assert!(matches!(counted, Ok(Counted::Value { value: 42, .. })));
 }
 

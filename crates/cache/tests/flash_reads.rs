@@ -16,8 +16,7 @@ const ITEMS: u32 = 100_000;
 const READERS: u32 = 4;
 
 fn settings(device: Arc<dyn Device>, method: Option<ReadMethod>) -> FlashSettings {
-    let (reads_by, write_limit) = (method, None);
-    FlashSettings { device, boot_id: [7; 16], is_new: false, reads_by, threads: 2, write_limit }
+    FlashSettings { reads_by: method, threads: 2, ..FlashSettings::new(device, [7; 16]) }
 }
 
 fn builder(settings: FlashSettings) -> Builder {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use io::ManualClock;
-use io::device::{Device, FakeDevice, Faults, PAGE_BYTES};
+use io::device::{FakeDevice, Faults, PAGE_BYTES};
 use larder::{Cache, FlashSettings, Stats};
 use stdx::random::Xorshift;
 
@@ -21,14 +21,8 @@ const BEHIND: u32 = 32;
 
 fn cache() -> Cache {
     let pages = (FLASH_BYTES / PAGE_BYTES) as u64;
-    let flash = FlashSettings {
-        device: Arc::new(FakeDevice::new(pages, 1, Faults::default())) as Arc<dyn Device>,
-        boot_id: [7; 16],
-        is_new: false,
-        reads_by: None,
-        threads: 1,
-        write_limit: None,
-    };
+    let device = Arc::new(FakeDevice::new(pages, 1, Faults::default()));
+    let flash = FlashSettings { threads: 1, ..FlashSettings::new(device, [7; 16]) };
     let clock = Arc::new(ManualClock::new(NOW));
     let builder = Cache::builder().memory_bytes(MEMORY_BYTES).compress(true).flash(flash);
     builder.clock(clock).build().unwrap()

@@ -9,29 +9,13 @@ use std::sync::Arc;
 
 use io::ManualClock;
 use larder::{
-    Attributes, Cache, ChunkLayout, Condition, Expiry, ImageHead, ImageSaved, ImageSource,
-    IndexKind, Policy, Remove, Removed, Restored, Store, Stored, image_format,
+    Attributes, Cache, ChunkLayout, Condition, Expiry, ImageHead, ImageSaved, IndexKind, Policy,
+    Remove, Removed, Restored, Store, Stored, image_format,
 };
 use stdx::random::Xorshift;
 
 const NOW: u32 = 1_800_000_000;
 const MIB: usize = 1 << 20;
-
-/// An image in memory.
-struct Bytes(Vec<u8>);
-
-impl ImageSource for Bytes {
-    fn bytes(&self) -> std::io::Result<u64> {
-        Ok(self.0.len() as u64)
-    }
-
-    fn read_at(&self, offset: u64, target: &mut [u8]) -> std::io::Result<()> {
-        let from = self.0.get(offset as usize..).unwrap_or_default();
-        let bytes = from.get(..target.len()).ok_or(std::io::ErrorKind::UnexpectedEof)?;
-        target.copy_from_slice(bytes);
-        Ok(())
-    }
-}
 
 /// What a cache is like.
 #[derive(Clone, Copy)]
@@ -59,7 +43,7 @@ impl Shape {
     }
 
     /// A cache on an image, at a time.
-    fn restore(self, image: &Bytes, now: u32) -> (Cache, Restored) {
+    fn restore(self, image: &Vec<u8>, now: u32) -> (Cache, Restored) {
         let head = image_format::open(image).unwrap();
         let cache = self.build(Some(head), now).0;
         let restored = cache.restore(image, &head, 2).unwrap();
@@ -67,10 +51,10 @@ impl Shape {
     }
 }
 
-fn save(cache: &Cache) -> (Bytes, ImageSaved) {
+fn save(cache: &Cache) -> (Vec<u8>, ImageSaved) {
     let (bytes, saved) = cache.save_image(Vec::new(), || true).unwrap();
     assert_eq!(bytes.len() as u64, saved.image_bytes);
-    (Bytes(bytes), saved)
+    (bytes, saved)
 }
 
 fn key(number: u32) -> Vec<u8> {
@@ -386,7 +370,7 @@ fn a_limit_cuts_off_the_least_and_leaves_a_whole_image() {
         })
         .unwrap();
     assert!(saved.is_interrupted && saved.items < before.stats().items / 4, "{saved:?}");
-    let (after, restored) = shape.restore(&Bytes(bytes), NOW);
+    let (after, restored) = shape.restore(&bytes, NOW);
     assert!(restored.is_whole && restored.items == saved.items, "{restored:?}");
     assert!((20_000..20_500).all(|number| after.get(&key(number)).is_some()));
 }
@@ -402,7 +386,7 @@ fn what_is_damaged_is_counted_and_nothing_else_comes_in_its_place() {
     put(&before, b"long", &noise(1, 900_000), Attributes::default());
     let (image, saved) = save(&before);
     for _ in 0..50 {
-        let mut bytes = image.0.clone();
+        let mut bytes = image.clone();
         for _ in 0..1 + random.draw() % 3 {
             let at = random.draw() as usize % bytes.len();
             bytes[at] ^= 1 << (random.draw() % 8);
@@ -410,7 +394,6 @@ fn what_is_damaged_is_counted_and_nothing_else_comes_in_its_place() {
         if random.chance(0.3) {
             bytes.truncate(random.draw() as usize % bytes.len());
         }
-        let bytes = Bytes(bytes);
         let Ok(head) = image_format::open(&bytes) else { continue };
         let (after, _) = shape.build(Some(head), NOW);
         let restored = after.restore(&bytes, &head, 2).unwrap();

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use io::device::{Device, FakeDevice, Faults, PAGE_BYTES};
+use io::device::{FakeDevice, Faults, PAGE_BYTES};
 use io::{Clock, ManualClock};
 use larder::{
     Arithmetic, Attributes, Cache, Condition, DumpCursor, Expiry, Fetch, FlashSettings, Lookup,
@@ -137,18 +137,8 @@ fn what_changes_a_value_keeps_its_expiry() {
         let store = Store::when(Condition::Present);
         session.concat(draft, Side::Back, store, None).map(drop).map_err(|(_, refusal)| refusal)
     };
-    let count = |session: &Session<'_>| {
-        let by_one = Arithmetic {
-            delta: 1,
-            increment: true,
-            create: None,
-            touch: None,
-            compare_cas: None,
-            new_cas: None,
-            base64_key: false,
-        };
-        session.arithmetic(b"k", hash, &by_one).map(drop)
-    };
+    let count =
+        |session: &Session<'_>| session.arithmetic(b"k", hash, &Arithmetic::INCREMENT).map(drop);
     let invalidate = |session: &Session<'_>| {
         let remove = Remove { invalidate: true, ..Remove::default() };
         session.remove(b"k", hash, &remove).map(drop)
@@ -241,14 +231,7 @@ fn an_item_in_the_compressed_zone_is_over_in_its_millisecond() {
 #[test]
 fn an_item_on_flash_is_over_in_its_millisecond() {
     let device = FakeDevice::new(((64 << 20) / PAGE_BYTES) as u64, 1, Faults::default());
-    let flash = FlashSettings {
-        device: Arc::new(device) as Arc<dyn Device>,
-        boot_id: [7; 16],
-        is_new: false,
-        reads_by: None,
-        threads: 1,
-        write_limit: None,
-    };
+    let flash = FlashSettings { threads: 1, ..FlashSettings::new(Arc::new(device), [7; 16]) };
     let clock = Arc::new(ManualClock::new(NOW));
     let builder = Cache::builder().memory_bytes(8 << 20).flash(flash);
     let cache = builder.clock(clock.clone()).build().unwrap();

@@ -495,17 +495,9 @@ impl Client<'_> {
         let count = self.model.counts[key as usize].load(SeqCst);
         let name = name(key);
         let hash = self.cache.hash(&name);
-        let arithmetic = Arithmetic {
-            delta: 1,
-            increment: true,
-            create: None,
-            touch: None,
-            compare_cas: None,
-            new_cas: None,
-            base64_key: false,
-        };
-        let counted =
-            self.cache.with_memory(|session| session.arithmetic(&name, hash, &arithmetic));
+        let counted = self
+            .cache
+            .with_memory(|session| session.arithmetic(&name, hash, &Arithmetic::INCREMENT));
         match counted {
             Ok(Counted::Value { value, .. }) => {
                 assert!(value > count || value / COUNTER_SCALE != count / COUNTER_SCALE);
@@ -601,14 +593,10 @@ fn run(
     if tiers.has_flash() {
         let pages = (FLASH_BYTES / PAGE_BYTES) as u64;
         // A compressed zone that wants to be small lets go of what it gets.
-        builder = builder.hot_target(1.0).flash(FlashSettings {
-            device: Arc::new(FakeDevice::new(pages, seed, Faults::default())),
-            boot_id: [1; 16],
-            is_new: true,
-            reads_by: None,
-            threads: 2,
-            write_limit: None,
-        });
+        let device = Arc::new(FakeDevice::new(pages, seed, Faults::default()));
+        let flash =
+            FlashSettings { is_new: true, threads: 2, ..FlashSettings::new(device, [1; 16]) };
+        builder = builder.hot_target(1.0).flash(flash);
     }
     let cache =
         builder.compress(matches!(tiers, Tiers::Compressed | Tiers::Flash)).build().unwrap();

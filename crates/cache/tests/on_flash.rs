@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use io::ManualClock;
-use io::device::{Device, FakeDevice, Faults, PAGE_BYTES};
+use io::device::{FakeDevice, Faults, PAGE_BYTES};
 use larder::{
     Attributes, Cache, Condition, DumpCursor, Dumped, Expiry, FlashSettings, FlashTierStats, Lookup,
 };
@@ -22,14 +22,7 @@ const ROUNDS_MAX: usize = 200;
 /// A cache all of whose items are on flash.
 fn cache(items: u32, bytes: usize) -> (Cache, Arc<ManualClock>) {
     let device = FakeDevice::new(((64 << 20) / PAGE_BYTES) as u64, 1, Faults::default());
-    let flash = FlashSettings {
-        device: Arc::new(device) as Arc<dyn Device>,
-        boot_id: [7; 16],
-        is_new: false,
-        reads_by: None,
-        threads: 2,
-        write_limit: None,
-    };
+    let flash = FlashSettings { threads: 2, ..FlashSettings::new(Arc::new(device), [7; 16]) };
     let clock = Arc::new(ManualClock::new(NOW));
     let builder = Cache::builder().memory_bytes(8 << 20).compress(true).flash(flash);
     let cache = builder.clock(clock.clone()).build().unwrap();

@@ -50,15 +50,7 @@ impl Fixture {
     }
 
     fn count(&self, key: &[u8], delta: u64, increment: bool) -> Counted {
-        let arithmetic = Arithmetic {
-            delta,
-            increment,
-            create: None,
-            touch: None,
-            compare_cas: None,
-            new_cas: None,
-            base64_key: false,
-        };
+        let arithmetic = Arithmetic { delta, increment, ..Arithmetic::INCREMENT };
         self.cache.session().arithmetic(key, self.cache.hash(key), &arithmetic).unwrap()
     }
 }

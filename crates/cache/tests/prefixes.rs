@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use io::ManualClock;
-use io::device::{Device, FakeDevice, Faults, PAGE_BYTES};
+use io::device::{FakeDevice, Faults, PAGE_BYTES};
 use larder::{
     Attributes, Cache, Condition, DumpCursor, Dumped, Expiry, FLUSHED_PREFIXES_MAX, FlashSettings,
-    ImageSource, Lookup, PREFIX_BYTES_MAX, PrefixRefused, Stored, image_format,
+    Lookup, PREFIX_BYTES_MAX, PrefixRefused, Stored, image_format,
 };
 use stdx::random::Xorshift;
 
@@ -48,14 +48,8 @@ impl Fixture {
         let compress = matches!(tiers, Tiers::Compressed | Tiers::Flash);
         let mut builder = Cache::builder().memory_bytes(8 << 20).compress(compress);
         if matches!(tiers, Tiers::Flash | Tiers::FlashAlone) {
-            builder = builder.flash(FlashSettings {
-                device: Arc::clone(&device) as Arc<dyn Device>,
-                boot_id: BOOT,
-                is_new: false,
-                reads_by: None,
-                threads: 1,
-                write_limit: None,
-            });
+            let flash = FlashSettings::new(device.clone(), BOOT);
+            builder = builder.flash(FlashSettings { threads: 1, ..flash });
         }
         let cache = builder.clock(Arc::new(ManualClock::new(NOW))).build().unwrap();
         Self { cache, tiers, device }
@@ -229,22 +223,6 @@ fn neither_a_kill_nor_a_clean_stop_brings_back_what_was_flushed() {
     }
 }
 
-/// An image in memory.
-struct Bytes(Vec<u8>);
-
-impl ImageSource for Bytes {
-    fn bytes(&self) -> std::io::Result<u64> {
-        Ok(self.0.len() as u64)
-    }
-
-    fn read_at(&self, offset: u64, target: &mut [u8]) -> std::io::Result<()> {
-        let from = self.0.get(offset as usize..).unwrap_or_default();
-        let bytes = from.get(..target.len()).ok_or(std::io::ErrorKind::UnexpectedEof)?;
-        target.copy_from_slice(bytes);
-        Ok(())
-    }
-}
-
 #[test]
 fn an_image_has_nothing_of_what_was_flushed() {
     for tiers in [Tiers::Hot, Tiers::Compressed] {
@@ -253,8 +231,7 @@ fn an_image_has_nothing_of_what_was_flushed() {
         before.cache.flush_prefix(b"even:").unwrap();
         before.cache.set(b"even:0", &value(0, 1), Expiry::NEVER).unwrap();
         // Before the walk has done anything.
-        let (bytes, _) = before.cache.save_image(Vec::new(), || true).unwrap();
-        let image = Bytes(bytes);
+        let (image, _) = before.cache.save_image(Vec::new(), || true).unwrap();
         let head = image_format::open(&image).unwrap();
         let compress = tiers == Tiers::Compressed;
         let builder = Cache::builder().memory_bytes(8 << 20).compress(compress).image(Some(head));

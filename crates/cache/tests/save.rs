@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use io::ManualClock;
-use io::device::{Device, FakeDevice, Faults, PAGE_BYTES};
+use io::device::{FakeDevice, Faults, PAGE_BYTES};
 use larder::{
     Attributes, Cache, Condition, Expiry, Fetch, FlashSettings, Remove, SaveEnd, Saved, Stored,
 };
@@ -29,14 +29,7 @@ impl Fixture {
 
     fn on(device: FakeDevice) -> Self {
         let (device, clock) = (Arc::new(device), Arc::new(ManualClock::new(NOW)));
-        let flash = FlashSettings {
-            device: Arc::clone(&device) as Arc<dyn Device>,
-            boot_id: BOOT,
-            is_new: false,
-            reads_by: None,
-            threads: 1,
-            write_limit: None,
-        };
+        let flash = FlashSettings { threads: 1, ..FlashSettings::new(device.clone(), BOOT) };
         let builder = Cache::builder().memory_bytes(8 << 20).compress(true).flash(flash);
         Self { cache: builder.clock(clock.clone()).build().unwrap(), clock, device }
     }

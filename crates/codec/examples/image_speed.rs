@@ -8,11 +8,11 @@
 //! writing goes to memory. A time is the shortest of five rounds.
 
 use std::error::Error;
-use std::io::{self, Read};
+use std::io::Read;
 use std::time::{Duration, Instant};
 
 use larder_codec::Method;
-use larder_codec::image::{Head, Reader, Source, Table, Tier, Totals, Writer, open};
+use larder_codec::image::{Head, Reader, Table, Tier, Totals, Writer, open};
 use larder_codec::record::{Fields, Record};
 
 const METHODS: [(&str, Method, i32); 4] = [
@@ -22,20 +22,6 @@ const METHODS: [(&str, Method, i32); 4] = [
     ("zstd 3", Method::Zstd, 3),
 ];
 const ROUNDS: usize = 5;
-
-struct Bytes(Vec<u8>);
-
-impl Source for Bytes {
-    fn bytes(&self) -> io::Result<u64> {
-        Ok(self.0.len() as u64)
-    }
-
-    fn read_at(&self, offset: u64, target: &mut [u8]) -> io::Result<()> {
-        let from = self.0.get(offset as usize..).unwrap_or_default();
-        target.copy_from_slice(from.get(..target.len()).ok_or(io::ErrorKind::UnexpectedEof)?);
-        Ok(())
-    }
-}
 
 fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args().nth(1).ok_or("which record file?")?;
@@ -69,7 +55,7 @@ fn written(
     mut records: &[u8],
     method: Method,
     level: i32,
-) -> Result<(Bytes, Totals), Box<dyn Error>> {
+) -> Result<(Vec<u8>, Totals), Box<dyn Error>> {
     let head = Head { nonce: 1, saved_at: 0, flush_at: 0, sequence: 0, share_ppm: 0 };
     let mut writer = Writer::new(Vec::new(), &head, method, level)?;
     let mut number = 0_u32;
@@ -82,11 +68,11 @@ fn written(
         (records, number) = (rest, number + 1);
     }
     let (image, totals) = writer.finish()?;
-    Ok((Bytes(image), totals))
+    Ok((image, totals))
 }
 
 /// Reads all items of an image, and counts them.
-fn items(image: &Bytes) -> Result<u64, Box<dyn Error>> {
+fn items(image: &Vec<u8>) -> Result<u64, Box<dyn Error>> {
     let table = Table::new(image, &open(image)?)?;
     let mut reader = Reader::new();
     let mut items = 0;

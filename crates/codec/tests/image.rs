@@ -5,29 +5,13 @@
 mod common;
 
 use std::collections::HashMap;
-use std::io;
 
 use common::noise;
 use larder_codec::Method;
-use larder_codec::image::{Head, OpenError, Reader, Source, Table, Tier, Writer, open};
+use larder_codec::image::{Head, OpenError, Reader, Table, Tier, Writer, open};
 use larder_codec::record::{Fields, Record};
 use policy::cost::Cost;
 use proptest::prelude::*;
-
-struct Bytes(Vec<u8>);
-
-impl Source for Bytes {
-    fn bytes(&self) -> io::Result<u64> {
-        Ok(self.0.len() as u64)
-    }
-
-    fn read_at(&self, offset: u64, target: &mut [u8]) -> io::Result<()> {
-        let from = self.0.get(offset as usize..).unwrap_or_default();
-        let bytes = from.get(..target.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
-        target.copy_from_slice(bytes);
-        Ok(())
-    }
-}
 
 const HEAD: Head =
     Head { nonce: 7, saved_at: 1_800_000_000, flush_at: 0, sequence: 1 << 40, share_ppm: 500_000 };
@@ -62,7 +46,7 @@ fn key(number: usize) -> Vec<u8> {
     format!("key-{number}").into_bytes()
 }
 
-fn write(items: &[Item], head: &Head, method: Method) -> Bytes {
+fn write(items: &[Item], head: &Head, method: Method) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), head, method, 1).expect("a Vec takes all");
     for (number, Item { tier, note, value, fields }) in items.iter().enumerate() {
         let record = Record { key: &key(number), value, fields: *fields };
@@ -70,11 +54,11 @@ fn write(items: &[Item], head: &Head, method: Method) -> Bytes {
     }
     let (bytes, totals) = writer.finish().expect("a Vec takes all");
     assert_eq!((totals.items, totals.image_bytes), (items.len() as u64, bytes.len() as u64));
-    Bytes(bytes)
+    bytes
 }
 
 /// All items that can be read, and whether it looks as if none were missing.
-fn read(source: &Bytes) -> Result<(HashMap<Vec<u8>, Item>, bool), OpenError> {
+fn read(source: &Vec<u8>) -> Result<(HashMap<Vec<u8>, Item>, bool), OpenError> {
     let head = open(source)?;
     let table = Table::new(source, &head).map_err(OpenError::Io)?;
     let (mut reader, mut pieces_reader) = (Reader::new(), Reader::new());
@@ -162,10 +146,10 @@ proptest! {
         damages in proptest::collection::vec(damage(), 1..4),
     ) {
         let whole = write(&items, &HEAD, Method::Zstd);
-        let mut bytes = whole.0.clone();
+        let mut bytes = whole.clone();
         damages.iter().for_each(|damage| apply(damage, &mut bytes));
-        let is_damaged = bytes != whole.0;
-        let Ok((found, is_whole)) = read(&Bytes(bytes)) else { return Ok(()) };
+        let is_damaged = bytes != whole;
+        let Ok((found, is_whole)) = read(&bytes) else { return Ok(()) };
         let written = written(&items);
         for (key, item) in &found {
             prop_assert_eq!(Some(item), written.get(key));
@@ -181,9 +165,9 @@ proptest! {
     ) {
         let mut behind_a_head = HEAD.to_bytes().to_vec();
         behind_a_head.extend_from_slice(&bytes);
-        let (found, is_whole) = read(&Bytes(behind_a_head)).expect("the head is right");
+        let (found, is_whole) = read(&behind_a_head).expect("the head is right");
         prop_assert!(found.is_empty() && !is_whole);
-        prop_assert!(read(&Bytes(bytes)).is_err());
+        prop_assert!(read(&bytes).is_err());
     }
 }
 
@@ -202,17 +186,17 @@ fn a_damaged_block_costs_its_own_items_only() {
     let items = some_items(2000);
     let whole = write(&items, &HEAD, Method::Zstd);
     // Wherever the damage is, in a head or a payload, it is that of one block.
-    for at in (64..whole.0.len()).step_by(100_003) {
-        let mut bytes = whole.0.clone();
+    for at in (64..whole.len()).step_by(100_003) {
+        let mut bytes = whole.clone();
         bytes[at] ^= 1;
-        let (found, is_whole) = read(&Bytes(bytes)).expect("the head is right");
+        let (found, is_whole) = read(&bytes).expect("the head is right");
         let lost = items.len() - found.len();
         assert!(!is_whole && (1..300).contains(&lost), "{lost} lost by damage at {at}");
     }
     // The head of the first block.
-    let mut bytes = whole.0.clone();
+    let mut bytes = whole.clone();
     bytes[66] ^= 1;
-    let (found, is_whole) = read(&Bytes(bytes)).expect("the head is right");
+    let (found, is_whole) = read(&bytes).expect("the head is right");
     assert!(!is_whole && items.len() - found.len() < 300);
 }
 
@@ -220,22 +204,22 @@ fn a_damaged_block_costs_its_own_items_only() {
 fn a_value_that_looks_like_a_block_is_none() {
     // Whoever can store values knows another image, but not this one's nonce.
     let other = write(&some_items(3), &Head { nonce: 8, ..HEAD }, Method::Raw);
-    let value = other.0[64..].to_vec();
+    let value = other[64..].to_vec();
     let items = [Item { tier: Tier::Hot, note: 0, value, fields: Fields::default() }];
     let mut bytes = write(&items, &HEAD, Method::Raw);
     // Without its own head the value's bytes are looked through.
-    bytes.0[64] ^= 1;
+    bytes[64] ^= 1;
     let (found, is_whole) = read(&bytes).expect("the head is right");
     assert!(found.is_empty() && !is_whole);
 }
 
 #[test]
 fn what_is_no_image_of_this_version_is_told_apart() {
-    let image = write(&[], &HEAD, Method::Zstd).0;
+    let image = write(&[], &HEAD, Method::Zstd);
     let opened = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = image.clone();
         change(&mut bytes);
-        open(&Bytes(bytes))
+        open(&bytes)
     };
     assert_eq!(opened(&|_| {}).expect("as it was written"), HEAD);
     for foreign in [&b""[..], b"LARDERI", b"#!/bin/sh\n"] {

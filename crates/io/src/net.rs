@@ -47,10 +47,16 @@ impl Listener {
     }
 
     /// Takes `path`, which gets the permission bits `mode`. A socket that is left there from an
-    /// earlier run is removed; any other file is an error. Nobody can connect before
-    /// [`Listener::listen`].
+    /// earlier run is removed; one that a process listens at and any other file are errors. Nobody
+    /// can connect before [`Listener::listen`].
     pub fn bind_unix(path: &Path, mode: u32) -> io::Result<Self> {
-        if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket()) {
+        if let Ok(found) = fs::symlink_metadata(path) {
+            if !found.file_type().is_socket() {
+                return Err(taken("it is there, and no socket"));
+            }
+            if is_listened_at(path)? {
+                return Err(taken("another process listens there"));
+            }
             fs::remove_file(path)?;
         }
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
@@ -88,6 +94,21 @@ impl Listener {
             Self::Tcp(_, address) => format!("tcp:{address}"),
             Self::Unix(_, path) => format!("unix:{}", path.display()),
         }
+    }
+}
+
+fn taken(why: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::AddrInUse, why)
+}
+
+/// Whether a process takes connections at the socket `path`.
+fn is_listened_at(path: &Path) -> io::Result<bool> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    // Where as many wait as may, a connection that blocks would wait behind them.
+    socket.set_nonblocking(true)?;
+    match socket.connect(&SockAddr::unix(path)?) {
+        Ok(()) => Ok(true),
+        Err(error) => Ok(error.kind() == io::ErrorKind::WouldBlock),
     }
 }
 
@@ -262,5 +283,21 @@ mod tests {
         fs::write(&path, "precious").expect("write a file");
         Listener::bind_unix(&path, 0o700).expect_err("a file is no socket");
         fs::remove_dir_all(&folder).expect("clean up");
+    }
+
+    #[test]
+    fn a_unix_socket_is_not_taken_from_who_listens_there() {
+        // A second server with the same socket was where all new connections went, and at its end
+        // it removed what the first one listened at.
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("socket");
+        let listener = Listener::bind_unix(&path, 0o700).expect("bind");
+        listener.listen(0).expect("listen");
+        // What the first one asks fills the kernel's queue, so that the others would have to wait.
+        for _ in 0..3 {
+            let error = Listener::bind_unix(&path, 0o700).expect_err("somebody listens there");
+            assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        }
+        listener.accept().expect("the socket is still the first one's");
     }
 }

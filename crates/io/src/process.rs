@@ -41,23 +41,39 @@ pub fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Becomes the user `name`, with that user's main group and no other.
-pub fn become_user(name: &str) -> io::Result<()> {
-    let name = CString::new(name).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-    // SAFETY: `name` ends in a zero byte; the result is only used before the next call of getpwnam,
-    // and no other thread exists yet that could make one.
-    let entry = unsafe { libc::getpwnam(name.as_ptr()) };
-    if entry.is_null() {
-        return Err(io::Error::new(io::ErrorKind::NotFound, "no such user"));
+/// A user of the system, with the main group.
+#[derive(Debug, Clone, Copy)]
+pub struct User {
+    /// The user's number.
+    pub user: u32,
+    /// The group's.
+    pub group: u32,
+}
+
+impl User {
+    /// Looks the user `name` up.
+    pub fn named(name: &str) -> io::Result<Self> {
+        let name = CString::new(name).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+        // SAFETY: `name` ends in a zero byte; the result is only used before the next call of
+        // getpwnam, and no other thread exists yet that could make one.
+        let entry = unsafe { libc::getpwnam(name.as_ptr()) };
+        if entry.is_null() {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "no such user"));
+        }
+        // SAFETY: getpwnam returned a pointer that is not null, so it points at an entry.
+        let (user, group) = unsafe { ((*entry).pw_uid, (*entry).pw_gid) };
+        Ok(Self { user, group })
     }
-    // SAFETY: getpwnam returned a pointer that is not null, so it points at an entry.
-    let (user, group) = unsafe { ((*entry).pw_uid, (*entry).pw_gid) };
-    // SAFETY: a list of length 0 is not read, so a null pointer is allowed.
-    check(unsafe { libc::setgroups(0, std::ptr::null()) })?;
-    // SAFETY: plain numbers.
-    check(unsafe { libc::setgid(group) })?;
-    // SAFETY: plain numbers. Last, because only root may do the two before.
-    check(unsafe { libc::setuid(user) })
+
+    /// Makes the process this user's, with the main group and no other.
+    pub fn become_it(self) -> io::Result<()> {
+        // SAFETY: a list of length 0 is not read, so a null pointer is allowed.
+        check(unsafe { libc::setgroups(0, std::ptr::null()) })?;
+        // SAFETY: plain numbers.
+        check(unsafe { libc::setgid(self.group) })?;
+        // SAFETY: plain numbers. Last, because only root may do the two before.
+        check(unsafe { libc::setuid(self.user) })
+    }
 }
 
 /// Keeps the memory that the process touches, now and later, out of swap. Address space that is

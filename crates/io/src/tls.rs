@@ -204,11 +204,26 @@ fn authorities(text: Option<&[u8]>) -> Result<RootCertStore, ConfigError> {
 fn private_key(text: &[u8], format: KeyFormat) -> Result<PrivateKeyDer<'static>, String> {
     match format {
         KeyFormat::Pem => PrivateKeyDer::from_pem_slice(text).map_err(|error| match error {
+            // Its kind is named in two ways, and base64 that is not is what follows from one.
+            _ if is_encrypted(text) => {
+                "it is encrypted, and nobody can be asked for the password; \
+                 openssl pkey -in FILE -out FILE2 writes it as it is"
+                    .to_owned()
+            }
             pem::Error::NoItemsFound => "there is no private key in it".to_owned(),
             error => error.to_string(),
         }),
         KeyFormat::Der => PrivateKeyDer::try_from(text.to_vec()).map_err(|error| error.to_owned()),
     }
+}
+
+/// Whether a key needs a password, by the word in the line that begins it or in its header.
+fn is_encrypted(text: &[u8]) -> bool {
+    let lines = text.split(|byte| *byte == b'\n');
+    lines.into_iter().any(|line| {
+        line.starts_with(b"-----BEGIN ENCRYPTED PRIVATE KEY")
+            || line.starts_with(b"Proc-Type: 4,ENCRYPTED")
+    })
 }
 
 #[cfg(test)]

@@ -82,7 +82,8 @@ pub const FILES_MAX: u64 = CONNECTIONS_MAX as u64 + 16;
 pub fn bind(options: &Options) -> Result<Vec<TcpListener>, String> {
     let Some(port) = options.admin_port else { return Ok(Vec::new()) };
     let (name, _) = listen::plain(&options.admin_listen, options)?;
-    let failed = |error: io::Error| format!("cannot listen on {name} for --admin-port: {error}");
+    let failed =
+        |error: io::Error| format!("cannot listen on {name} for --admin-port {port}: {error}");
     let mut listeners = Vec::new();
     for address in listen::resolve(name, port).map_err(failed)? {
         let listener = TcpListener::bind(address).map_err(failed)?;

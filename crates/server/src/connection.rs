@@ -30,6 +30,7 @@ use crate::counters::Counters;
 use crate::logins::{Attempt, Claim, Verdict};
 use crate::output::Parked;
 use crate::rights::Rights;
+use crate::users::FAILURES_MAX;
 use crate::watch::Log;
 
 /// What others may know of a connection (`stats conns`).
@@ -198,10 +199,10 @@ pub struct Connection<'c> {
     pub info: Arc<Info>,
     /// What it speaks; none until its first byte says so.
     pub wire: Option<Wire>,
-    /// What its client may do; of one of Redis', what it might when it last did something.
-    pub rights: Rights,
-    /// How often it said so with a wrong password.
-    pub failures: u8,
+    /// What its client may do, unless [`Client::rights`] says it.
+    rights: Rights,
+    /// How often it gave a wrong password, unless [`Client::failures`] says it.
+    failures: u8,
     /// What else is known of a client that speaks Redis' protocol.
     pub redis: Option<Box<Client>>,
     /// What it is in the middle of.
@@ -313,6 +314,22 @@ impl Connection<'_> {
         match &mut self.redis {
             Some(client) => client.judge(verdict),
             None => self.verdict = Some(verdict),
+        }
+    }
+
+    /// What its client may do.
+    #[inline]
+    pub fn rights(&self) -> Rights {
+        self.redis.as_ref().map_or(self.rights, |client| client.rights)
+    }
+
+    /// Follows what came of who its client says it is, in text or in the binary protocol: it may do
+    /// nothing more if that was wrong, and its connection ends if that was so too often.
+    pub fn conclude_login(&mut self, verdict: Verdict) {
+        self.rights = verdict.rights().unwrap_or(Rights::None);
+        self.failures += u8::from(self.rights == Rights::None);
+        if self.failures >= FAILURES_MAX {
+            self.closing = Some(Close::Normal);
         }
     }
 

@@ -395,3 +395,32 @@ fn key_of_one<'b>(action: &Action<'b>) -> Option<Key<'b>> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use larder::Cache;
+    use protocol::{Dialect, Wire};
+
+    use super::*;
+    use crate::plan::Plan;
+
+    /// A step without a key once counted as the next sampled one wherever a batch had none, so that
+    /// all that was counted was noted before each `mn`.
+    #[test]
+    fn a_step_without_a_key_is_never_the_sampled_one() {
+        let cache = Cache::builder().memory_bytes(64 << 20).build().expect("a small cache");
+        let insight = Insight::new(1, 64 << 20);
+        let mut lens = Lens::new(&insight, 0).expect("there is one worker");
+        let (mut steps, mut hashes) = (Vec::new(), Vec::new());
+        let mut plan = Plan::new(b"mg a v\r\nmn\r\n", None, Dialect::default(), Wire::Text);
+        plan.fill(&cache, &mut steps, &mut hashes);
+        lens.batch(&hashes);
+        assert!(steps.len() == 2 && !steps.iter().any(|step| lens.is_next(step)));
+        insight.sample_below(u64::MAX);
+        lens.batch(&hashes);
+        assert!(lens.is_next(&steps[0]));
+        // As behind the first.
+        lens.seek(&hashes, 1);
+        assert!(!lens.is_next(&steps[1]));
+    }
+}

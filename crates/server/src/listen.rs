@@ -109,7 +109,7 @@ pub fn resolve(name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
 fn split_port(name: &str, default: u16) -> io::Result<(&str, u16)> {
     let (host, port) = match name.strip_prefix('[') {
         Some(rest) => {
-            let (host, port) = rest.split_once(']').ok_or(io::ErrorKind::InvalidInput)?;
+            let (host, port) = rest.split_once(']').ok_or_else(|| invalid("there is no ]"))?;
             (host, port.strip_prefix(':'))
         }
         None => match name.split_once(':') {
@@ -121,9 +121,13 @@ fn split_port(name: &str, default: u16) -> io::Result<(&str, u16)> {
         None => Ok((host, default)),
         Some(port) => match port.parse() {
             Ok(port) => Ok((host, port)),
-            Err(_) => Err(io::ErrorKind::InvalidInput.into()),
+            Err(_) => Err(invalid("the port is no number from 0 to 65535")),
         },
     }
+}
+
+fn invalid(why: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
 }
 
 #[cfg(test)]

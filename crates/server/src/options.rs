@@ -241,8 +241,23 @@ impl Options {
         }
         Quota::check_all(&self.quotas, (self.memory_megabytes as u64) << 20)
             .map_err(|refused| UsageError(format!("--quota: {refused}")))?;
+        self.check_item_size()?;
         tls::settle(self)?;
         self.settle_protocol()
+    }
+
+    /// An item of more than half of the memory evicts all others and itself. The default limit goes
+    /// with any memory.
+    fn check_item_size(&self) -> Result<(), UsageError> {
+        let (item, memory) = (self.item_bytes_max, self.memory_megabytes);
+        if item <= Self::default().item_bytes_max || item <= (memory << 20) / 2 {
+            return Ok(());
+        }
+        let text = format!(
+            "--max-item-size {item} is more than half of --memory-limit {memory}, the memory in \
+             megabytes: such an item would not stay"
+        );
+        Err(UsageError(text))
     }
 
     /// With users, only protocols in which clients can say who they are.

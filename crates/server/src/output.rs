@@ -212,6 +212,11 @@ impl ParkedLimit {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// The most that may be.
+    pub fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
     fn take(&self, bytes: usize) -> bool {
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         if before + bytes > self.bytes_max {

@@ -10,7 +10,7 @@
 //!
 //! When a signal says stop, the threads end first. Then what is in memory moves to flash, or is
 //! written to the memory file, if there is one of them, until that is done, its time is over, or
-//! another signal comes.
+//! another signal comes, a second or more later.
 //!
 //! Threads: this one waits for signals, one accepts, `-t` of them work, one does the cache's
 //! background work, with `--auth-file` one checks passwords, and with `--admin-port` one answers
@@ -18,19 +18,21 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::lchown;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
+use ::io::SystemClock;
 use ::io::device::FileDevice;
 use ::io::moment::Stopwatch;
 use ::io::poll::{Poll, Waker};
-use ::io::{SystemClock, process};
+use ::io::process::{self, User};
 use larder::{
-    Builder, Cache, FlashFit, FlashSettings, ImageHead, ImageSaved, Repartition, Restored, SaveEnd,
-    Saved,
+    BuildError, Builder, Cache, FlashFit, FlashSettings, ImageHead, ImageSaved, Repartition,
+    Restored, SaveEnd, Saved,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
@@ -49,6 +51,7 @@ use crate::namespaces::{DELIMITER, Namespaces};
 use crate::notify::Supervisor;
 use crate::options::{Given, Options, Settings};
 use crate::output::ParkedLimit;
+use crate::pidfile::PidFile;
 use crate::reload::reload;
 use crate::sampling::{SAMPLES_MAX, Sampler, Unsampled};
 use crate::say;
@@ -63,6 +66,11 @@ pub const RESERVED_FILES: u64 = 64;
 
 /// Threads that read from flash, for each worker: what a drive of one queue serves at a time.
 const FLASH_READERS_PER_WORKER: usize = 4;
+
+/// Signals that stop the server are one request to stop as long as they come within this time from
+/// when saving begins. `timeout`, and whoever signals a process and then its group, sends two in a
+/// row, and means no more by it.
+const ONE_STOP: Duration = Duration::from_secs(1);
 
 /// The background thread looks for work at least this often.
 const MAINTAIN_PAUSE: Duration = Duration::from_millis(100);
@@ -99,10 +107,10 @@ pub fn serve(settings: Settings, given: &Given) -> Result<(), String> {
         listen::listen(&doors, &server.options)?;
         let acceptor = Acceptor::new(&server, doors, accept_poll).map_err(failed)?;
         announce(&server, &admin);
-        settle_process(&server.options)?;
+        let pidfile = settle_process(&server.options)?;
         admin.start(scope)?;
         start_flash(&server)?;
-        run(&server, polls, acceptor, memory_file, (settings, given, supervisor))
+        run(&server, polls, acceptor, (memory_file, pidfile), (settings, given, supervisor))
     })
 }
 
@@ -111,12 +119,12 @@ fn run(
     server: &Server,
     polls: Vec<Poll>,
     acceptor: Acceptor<'_>,
-    memory_file: Option<MemoryFile>,
+    (memory_file, pidfile): (Option<MemoryFile>, Option<PidFile>),
     (mut settings, given, supervisor): (Settings, &Given, Supervisor),
 ) -> Result<(), String> {
     // From here on the signals wait in a pipe, so that none can end the process half started.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1, SIGHUP]).map_err(failed)?;
-    let left_behind = left_behind(&server.options)?;
+    let pidfile = pidfile.map(PidFile::write).transpose()?;
     let memory_file = memory_file.map(discard).transpose()?;
 
     // Before anybody is served, so that nobody who was is told otherwise.
@@ -147,10 +155,11 @@ fn run(
     if let Err(error) = server.cache.close_flash() {
         say::aside(format_args!("larder: what was not yet on flash is lost: {error}"));
     }
-    for path in left_behind {
+    if let Some(path) = &server.options.unix_path {
         // Somebody else may have removed it; there is nothing more to do either way.
         let _ = fs::remove_file(path);
     }
+    drop(pidfile);
     Ok(())
 }
 
@@ -201,7 +210,7 @@ fn save(server: &Server, memory_file: Option<MemoryFile>, signals: &mut Signals)
     let began = Stopwatch::start();
     let mut is_hurried = false;
     let goes_on = || {
-        is_hurried |= signals.pending().any(|signal| signal != SIGHUP);
+        is_hurried |= is_another_stop(began.elapsed(), signals.pending());
         !is_hurried && !began.rest_of(patience).is_zero()
     };
     let text = match memory_file {
@@ -219,6 +228,12 @@ fn save(server: &Server, memory_file: Option<MemoryFile>, signals: &mut Signals)
         let seconds = began.elapsed().as_secs_f64();
         server.log(0, &format!("{text} in {seconds:.1} s{why}"));
     }
+}
+
+/// Whether one of these signals asks to stop without saving, so long after saving has begun.
+fn is_another_stop(elapsed: Duration, signals: impl Iterator<Item = i32>) -> bool {
+    let stops = signals.filter(|signal| *signal != SIGHUP).count();
+    stops > 0 && elapsed >= ONE_STOP
 }
 
 /// Moves what is in memory to flash; says what came of it, and whether it was cut short.
@@ -290,16 +305,28 @@ fn prepare_process(options: &Options) -> Result<(), String> {
         // Whether that sufficed shows when the memory is locked.
         let _ = process::raise_lock_limit();
     }
-    if let Some(user) = &options.user
+    if let Some(name) = &options.user
         && process::is_root()
     {
-        process::become_user(user).map_err(|error| format!("cannot become {user}: {error}"))?;
+        become_user(name, options).map_err(|error| format!("cannot become {name}: {error}"))?;
     }
     Ok(())
 }
 
-/// Goes to the background, and what has to come after that.
-fn settle_process(options: &Options) -> Result<(), String> {
+/// Becomes another user, whom the Unix socket then belongs to: by `-a` it is the owner's group that
+/// may connect, and that is not to be root's.
+fn become_user(name: &str, options: &Options) -> std::io::Result<()> {
+    let user = User::named(name)?;
+    if let Some(path) = &options.unix_path {
+        lchown(path, Some(user.user), Some(user.group))?;
+    }
+    user.become_it()
+}
+
+/// Goes to the background, and what has to come after that. The pidfile is opened before, while
+/// somebody hears that it cannot be.
+fn settle_process(options: &Options) -> Result<Option<PidFile>, String> {
+    let pidfile = options.pidfile.as_deref().map(PidFile::open).transpose()?;
     if options.daemon {
         process::daemonize().map_err(|error| format!("cannot go to the background: {error}"))?;
     }
@@ -309,7 +336,7 @@ fn settle_process(options: &Options) -> Result<(), String> {
     {
         say::aside(format_args!("larder: -k has no effect, memory cannot be locked: {error}"));
     }
-    Ok(())
+    Ok(pidfile)
 }
 
 /// Builds the cache and what the threads share.
@@ -322,8 +349,14 @@ fn build(
 ) -> Result<Server, String> {
     let memory_bytes = options.memory_megabytes << 20;
     let evictions = Arc::new(EvictionLog::default());
+    let flash_was_there = options.flash.as_ref().is_some_and(|(path, _)| holds_bytes(path));
     let builder = builder(&options, memory_file, Arc::clone(&evictions))?;
-    let cache = builder.build().map_err(|error| format!("cannot build the cache: {error}"))?;
+    let cache = builder.build().map_err(|error| refused(&error, &options, flash_was_there))?;
+    if let Some(machine_bytes) = io::map::physical_memory_bytes()
+        && let Some(text) = beyond_the_machine(options.memory_megabytes, machine_bytes)
+    {
+        say::aside(format_args!("larder: {text}"));
+    }
     let limit_bytes = cache.stats().limit_bytes as usize;
     if limit_bytes > memory_bytes {
         let (asked, used) = (options.memory_megabytes, limit_bytes >> 10);
@@ -368,6 +401,41 @@ fn build(
         clock: SystemClock::new(),
         live: Live::new(&options),
         options,
+    })
+}
+
+/// Whether there is a file that is not empty.
+fn holds_bytes(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| !found.is_file() || found.len() > 0)
+}
+
+/// Why there is no cache. A file that was made for its flash tier is made empty again, which the
+/// next start takes for one that is yet to be made, of whatever size.
+fn refused(error: &BuildError, options: &Options, flash_was_there: bool) -> String {
+    let mut text = format!("cannot build the cache: {error}");
+    if let (BuildError::Flash(_), Some((path, bytes))) = (error, &options.flash) {
+        let path_text = path.display();
+        if flash_was_there {
+            text.push_str(&format!(
+                "; --flash {path_text} is left as it is: name another file, or remove this one"
+            ));
+        } else {
+            text.push_str(&format!("; --flash asks for {bytes} of {path_text}"));
+            // What cannot be made empty is refused by its size next time, with the remedy.
+            let _ = fs::OpenOptions::new().write(true).truncate(true).open(path);
+        }
+    }
+    text
+}
+
+/// What there is to say where `-m` is more than the machine has.
+fn beyond_the_machine(memory_megabytes: usize, machine_bytes: usize) -> Option<String> {
+    let machine_megabytes = machine_bytes >> 20;
+    (memory_megabytes > machine_megabytes).then(|| {
+        format!(
+            "-m {memory_megabytes} is more than the {machine_megabytes} megabytes of this \
+             machine's memory"
+        )
     })
 }
 
@@ -479,17 +547,6 @@ fn announce(server: &Server, admin: &AdminThread<'_>) {
     }
 }
 
-/// Writes the pidfile; returns the files to remove at the end.
-fn left_behind(options: &Options) -> Result<Vec<PathBuf>, String> {
-    let mut files: Vec<PathBuf> = options.unix_path.clone().into_iter().collect();
-    if let Some(path) = &options.pidfile {
-        fs::write(path, format!("{}\n", std::process::id()))
-            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-        files.push(path.clone());
-    }
-    Ok(files)
-}
-
 /// The cache's background work.
 fn maintain(server: &Server) {
     while !server.is_stopping() {
@@ -498,5 +555,30 @@ fn maintain(server: &Server) {
         if is_done {
             server.cache.wait_for_work(MAINTAIN_PAUSE);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_memory_than_the_machine_has_is_said() {
+        assert_eq!(beyond_the_machine(64, 64 << 20), None);
+        let text = beyond_the_machine(65, 64 << 20).expect("one more");
+        assert!(text.contains("-m 65 ") && text.contains(" 64 megabytes"), "{text}");
+    }
+
+    #[test]
+    fn two_signals_in_a_row_are_one_stop_and_lose_nothing() {
+        // `timeout` sends SIGTERM to the process and to its group, which the process is in: taken
+        // for two stops, the second kept all that was in memory from being saved.
+        let second = Duration::from_secs(1);
+        let just_before = second - Duration::from_nanos(1);
+        assert!(!is_another_stop(Duration::ZERO, [SIGTERM].into_iter()));
+        assert!(!is_another_stop(just_before, [SIGINT, SIGTERM].into_iter()));
+        assert!(is_another_stop(second, [SIGHUP, SIGTERM].into_iter()));
+        assert!(!is_another_stop(second, [SIGHUP].into_iter()));
+        assert!(!is_another_stop(second, [].into_iter()));
     }
 }

@@ -3,7 +3,6 @@
 //! `refresh_certs` and SIGHUP read the files again. What is wrong with one of them is said, and
 //! then everything stays as it was. Connections keep what they began with.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Mutex;
@@ -14,6 +13,7 @@ use ::io::tls::{Config, ConfigError, KeyFormat, Settings};
 use protocol::reply;
 use stdx::sync::lock;
 
+use crate::bounded_file;
 use crate::options::{Options, TlsOptions};
 use crate::server::Server;
 
@@ -113,10 +113,7 @@ fn read(options: &TlsOptions) -> Result<Config, String> {
 
 /// A file's bytes, if they may be what they should be.
 fn read_file(path: &Path) -> Result<Vec<u8>, String> {
-    let failed = |error: io::Error| format!("cannot read {}: {error}", path.display());
-    let bytes = fs::metadata(path).map_err(failed)?.len();
-    if bytes > FILE_BYTES_MAX {
-        return Err(format!("{} is too long for certificates or keys", path.display()));
-    }
-    fs::read(path).map_err(failed)
+    let bytes = bounded_file::read(path, FILE_BYTES_MAX)
+        .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    bytes.ok_or_else(|| format!("{} is too long for certificates or keys", path.display()))
 }

@@ -93,7 +93,13 @@ impl TopOptions {
                 options.address = address.trim_end_matches('/').to_owned();
                 true
             }
-            None => false,
+            None => {
+                let plain = options.address.strip_prefix("http://");
+                if let Some(address) = plain.map(|rest| rest.trim_end_matches('/').to_owned()) {
+                    options.address = address;
+                }
+                false
+            }
         };
         match (is_tls, &options.ca_file) {
             (true, None) => Err("https:// needs --ca-file: who signs the certificate".to_owned()),
@@ -192,7 +198,11 @@ impl Source {
 /// Asks once.
 async fn read(address: &str, trust: Option<&Trust>, path: &str) -> Result<Value, String> {
     let said = |error: &dyn std::fmt::Display| error.to_string();
-    let found = address.to_socket_addrs().map_err(|error| said(&error))?.next();
+    let found = address.to_socket_addrs().map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidInput => "the address needs a port, as in 127.0.0.1:9150".to_owned(),
+        _ => said(&error),
+    });
+    let found = found?.next();
     let found = found.ok_or("there is no such address")?;
     let stream = TcpStream::connect(found).await.map_err(|error| said(&error))?;
     match trust {
@@ -242,6 +252,7 @@ mod tests {
         };
         assert_eq!(parse(""), options(ADDRESS_DEFAULT, false));
         assert_eq!(parse("--once 10.0.0.1:7"), options("10.0.0.1:7", true));
+        assert_eq!(parse("http://10.0.0.1:7/"), options("10.0.0.1:7", false));
         assert_eq!(parse("a:1 --help"), Ok(None));
         assert!(parse("a b").is_err() && parse("--twice").is_err());
         let over_tls = parse("https://h:7/ --ca-file f").expect("it goes together");

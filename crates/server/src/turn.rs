@@ -33,11 +33,9 @@ use crate::insight::Ended;
 use crate::logins::Claim;
 use crate::output::{self, OUTPUT_BYTES_MAX, Output};
 use crate::plan::{Action, BATCH_KEYS_MAX, End, Place, Plan, Step, recycle};
-use crate::rights::Rights;
 use crate::sampling::Sampling;
 use crate::server::Server;
 use crate::tls;
-use crate::users::FAILURES_MAX;
 use crate::worker::{Brought, Delivery};
 
 /// So much is read at once. Two thousand small requests, which is past the point where more would
@@ -447,7 +445,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
             if !matches!(connection.state, State::Idle) || connection.closing.is_some() {
                 return Ok(plan.place());
             }
-            plan.rights = connection.rights;
+            plan.rights = connection.rights();
             let end = plan.fill(&self.server.cache, steps, &mut self.hashes);
             if let Ran::Until(place) = self.run(connection, plan, steps)? {
                 return Ok(place);
@@ -500,11 +498,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
             return;
         };
         login.answer(verdict, &mut self.replies);
-        connection.rights = verdict.rights().unwrap_or(Rights::None);
-        connection.failures += u8::from(connection.rights == Rights::None);
-        if connection.failures >= FAILURES_MAX {
-            connection.closing = Some(Close::Normal);
-        }
+        connection.conclude_login(verdict);
     }
 
     /// Has a name and a password checked; the connection waits for that.
@@ -566,9 +560,6 @@ impl<'c, S: Sampling> Turner<'c, S> {
         let mut client = connection.redis.take();
         self.sampling.batch(&self.hashes);
         let ran = self.run_for(connection, client.as_deref_mut(), plan, steps);
-        if let Some(client) = &client {
-            connection.rights = client.rights;
-        }
         connection.redis = client;
         ran
     }

@@ -17,7 +17,7 @@
 //! first where he has not, which then decides nothing. Passwords that stand there as they are are
 //! compared in constant time, but for their length.
 
-use std::fs;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -26,6 +26,7 @@ use pbkdf2::Pbkdf2;
 use stdx::sync::lock;
 use subtle::ConstantTimeEq;
 
+use crate::bounded_file;
 use crate::rights::Rights;
 
 /// After so many wrong passwords a connection is closed.
@@ -190,14 +191,12 @@ impl Password {
 /// Reads the users of a file.
 fn read(path: &Path) -> Result<Arc<List>, String> {
     let name = path.display();
-    let failed = |error| format!("cannot read the users in {name}: {error}");
-    let bytes = fs::metadata(path).map_err(failed)?.len();
-    if bytes > FILE_BYTES_MAX {
-        return Err(format!(
-            "the users in {name} take {bytes} bytes; {FILE_BYTES_MAX} are the most"
-        ));
-    }
-    let text = fs::read_to_string(path).map_err(failed)?;
+    let failed = |error: &dyn Display| format!("cannot read the users in {name}: {error}");
+    let bytes = bounded_file::read(path, FILE_BYTES_MAX).map_err(|error| failed(&error))?;
+    let bytes = bytes.ok_or_else(|| {
+        format!("the users in {name} take more bytes than {FILE_BYTES_MAX}, which are the most")
+    })?;
+    let text = String::from_utf8(bytes).map_err(|error| failed(&error))?;
     parse(&text).map_err(|error| format!("the users in {name}: {error}"))
 }
 

@@ -141,6 +141,14 @@ impl Watchers {
         }
     }
 
+    /// So many lines for whoever watches `mask` were lost on their way.
+    fn lose(&self, mask: u32, lines: u64) {
+        for log in lock(&self.logs).iter().filter(|log| log.mask & mask != 0) {
+            lock(&log.lines).skipped += lines;
+            self.skipped.fetch_add(lines, Ordering::Relaxed);
+        }
+    }
+
     /// How many watch, and how many lines were dropped.
     pub fn numbers(&self) -> (usize, u64) {
         (lock(&self.logs).len(), self.skipped.load(Ordering::Relaxed))
@@ -160,27 +168,36 @@ impl Watchers {
     }
 }
 
-/// Evictions that the watchers have not been told of yet: at most [`EVICTIONS_WAITING_MAX`].
+/// Evictions that the watchers have not been told of yet.
 #[derive(Debug, Default)]
 pub struct EvictionLog {
     is_watching: AtomicBool,
-    waiting: Mutex<Vec<String>>,
+    waiting: Mutex<Evictions>,
+}
+
+/// What has happened since the last time.
+#[derive(Debug, Default)]
+struct Evictions {
+    /// At most [`EVICTIONS_WAITING_MAX`].
+    lines: Vec<String>,
+    /// Those beyond that.
+    lost: u64,
 }
 
 /// Lines that wait for the background thread, which comes ten times a second and whenever there is
-/// pressure. What happens beyond that is counted as skipped.
+/// pressure. What happens beyond that is skipped.
 const EVICTIONS_WAITING_MAX: usize = 4096;
 
 impl EvictionLog {
     /// Tells the watchers what has happened since the last time.
     pub fn pass_on(&self, watchers: &Watchers, mailboxes: &[Arc<Mailbox>]) {
         self.is_watching.store(watchers.want(EVICTIONS), Ordering::Relaxed);
-        let lines = std::mem::take(&mut *lock(&self.waiting));
-        if lines.len() == EVICTIONS_WAITING_MAX {
-            watchers.skipped.fetch_add(1, Ordering::Relaxed);
-        }
+        let Evictions { lines, lost } = std::mem::take(&mut *lock(&self.waiting));
         for line in lines {
             watchers.log(EVICTIONS, mailboxes, &line);
+        }
+        if lost > 0 {
+            watchers.lose(EVICTIONS, lost);
         }
     }
 }
@@ -192,14 +209,15 @@ impl Observer for EvictionLog {
 
     fn evicted(&self, evicted: &Evicted<'_>) {
         let mut waiting = lock(&self.waiting);
-        if waiting.len() == EVICTIONS_WAITING_MAX {
+        if waiting.lines.len() == EVICTIONS_WAITING_MAX {
+            waiting.lost += 1;
             return;
         }
         let (key, fetch) = (key_text(evicted.key), if evicted.fetched { "yes" } else { "no" });
         let ttl =
             if evicted.expiry == Expiry::NEVER { -1 } else { i64::from(evicted.expiry.second()) };
         let (idle, class, bytes) = (evicted.idle_seconds, evicted.class, evicted.value_bytes);
-        waiting.push(format!(
+        waiting.lines.push(format!(
             "type=eviction key={key} fetch={fetch} ttl={ttl} la={idle} clsid={class} size={bytes}"
         ));
     }
@@ -267,6 +285,30 @@ mod tests {
         assert_eq!(watchers.numbers(), (1, 1));
         watchers.remove(&log);
         assert!(!watchers.want(FETCHERS));
+    }
+
+    /// All evictions beyond the limit once counted as one, and watchers did not hear of them.
+    #[test]
+    fn every_eviction_that_found_no_room_is_told_as_skipped() {
+        let (watchers, evictions) = (Watchers::default(), EvictionLog::default());
+        let log = watchers.add(EVICTIONS, 0, 1 << 20).expect("room for a watcher");
+        let other = watchers.add(FETCHERS, 0, 1 << 20).expect("room for a watcher");
+        // It has been woken already.
+        log.append(b"\n", &watchers.skipped);
+        let expiry = Expiry::NEVER;
+        let (key, fetched) = (&b"k"[..], false);
+        let evicted = Evicted { key, value_bytes: 1, expiry, fetched, idle_seconds: 0, class: 1 };
+        (0..EVICTIONS_WAITING_MAX + 3).for_each(|_| evictions.evicted(&evicted));
+        evictions.pass_on(&watchers, &[]);
+        let mut out = Vec::new();
+        log.drain(&mut out);
+        let text = String::from_utf8(out).expect("text");
+        assert_eq!(text.matches("type=eviction key=k ").count(), EVICTIONS_WAITING_MAX);
+        assert!(text.ends_with("size=1\nskipped=3\n"), "{}", &text[text.len() - 100..]);
+        let mut out = Vec::new();
+        other.drain(&mut out);
+        assert!(out.is_empty());
+        assert_eq!(watchers.numbers().1, 3);
     }
 
     #[test]

@@ -22,6 +22,7 @@ use stdx::sync::lock;
 use crate::ahead::ReadAhead;
 use crate::connection::{Arrival, Close, Connection, State};
 use crate::logins::Verdict;
+use crate::output::ParkedLimit;
 use crate::rights::Rights;
 use crate::sampling::Sampling;
 use crate::server::Server;
@@ -402,7 +403,10 @@ impl<'c, S: Sampling> Worker<'c, S> {
         let counters = self.server.counters.of(self.number);
         match close {
             Close::Idle => counters.idle_kicks.one(),
-            Close::Output => counters.output_kicks.one(),
+            Close::Output => {
+                counters.output_kicks.one();
+                self.server.log(1, &beyond_parked(&self.server.parked, &connection.info.address));
+            }
             _ => {}
         }
         connection.parked.discard(&self.server.parked);
@@ -506,4 +510,13 @@ impl<'c, S: Sampling> Worker<'c, S> {
             }
         }
     }
+}
+
+/// That a connection is closed for what the server would have to keep for it.
+fn beyond_parked(limit: &ParkedLimit, address: &str) -> String {
+    let (parked, max) = (limit.bytes(), limit.bytes_max());
+    format!(
+        "{address} is closed: with its replies, or the part of a command that it has sent, all \
+         connections would keep more than {max} bytes, now {parked}; a larger -m allows more"
+    )
 }

@@ -7,9 +7,8 @@ use std::fs;
 use std::io::{BufRead, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
-use common::{Client, Server};
+use common::{Client, PATIENCE, Server};
 use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 
@@ -23,7 +22,7 @@ fn connect_from(number: u8, target: SocketAddr) -> Client {
     socket.bind(&source.into()).expect("it is this machine's");
     socket.connect(&target.into()).expect("it accepts");
     let stream = TcpStream::from(socket);
-    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket option");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
     Client { stream }
 }
 
@@ -61,11 +60,8 @@ fn an_address_has_as_many_connections_as_it_may() {
 
 #[test]
 fn a_client_of_redis_is_told_in_its_words() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("an address");
-    drop(listener);
-    let port = address.port().to_string();
-    let _server = Server::start(&["--redis-port", &port, "--max-connections-per-address", "1"]);
+    let options = ["--max-connections-per-address", "1"];
+    let (_server, address) = Server::start_with_redis(&options);
     let mut first = connect_from(2, address);
     first.ask("ping\r\n", "+PONG\r\n");
     let mut second = connect_from(2, address);
@@ -92,12 +88,7 @@ fn after_many_wrong_passwords_an_address_waits_and_others_do_not() {
     let server = Server::start(&["-Y", file.to_str().expect("UTF-8")]);
     let mut known = connect_from(3, server.address());
     known.ask(&token("bob secret"), "STORED\r\n");
-    let throttled = |known: &mut Client| {
-        known.send(b"stats\r\n");
-        let text = known.read_to("END\r\n");
-        let line = text.lines().find_map(|line| line.strip_prefix("STAT auth_throttled "));
-        line.expect("it is counted").parse::<u64>().expect("a number")
-    };
+    let throttled = |known: &mut Client| known.stat("auth_throttled");
     // However slow this machine is, pauses become so long that a guess falls into one.
     let mut guesses = 0;
     while throttled(&mut known) == 0 {

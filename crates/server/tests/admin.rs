@@ -2,55 +2,19 @@
 //! clients do not keep it from answering.
 
 mod common;
+#[path = "common/pages.rs"]
+mod pages;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::process::Command;
-use std::time::Duration;
 
-use common::Server;
+use common::{PATIENCE, Server};
+use pages::{exchange, get, start, stats};
 use serde_json::Value;
-
-/// A read that takes longer means that the answer will not come. Longer than the port waits.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Connections that the port serves at one time.
 const CONNECTIONS_MAX: usize = 32;
-
-/// A server with an admin port, on free ports.
-fn start(options: &[&str]) -> (Server, SocketAddr) {
-    let mut server = Server::start(&[&["--admin-port", "0"], options].concat());
-    let line = server.next_line();
-    let address = line.trim().strip_prefix("admin page on http://").expect("where the page is");
-    let address = address.trim_end_matches('/').parse().expect("an address");
-    // Who was served knows that it serves.
-    assert_eq!(server.stat("rejected_connections"), 0);
-    (server, address)
-}
-
-/// Sends bytes and reads to the end of the connection.
-fn exchange(address: SocketAddr, request: &str) -> String {
-    let mut stream = TcpStream::connect(address).expect("it accepts");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
-    stream.write_all(request.as_bytes()).expect("it reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers and closes");
-    answer
-}
-
-/// The status, the header and the body of a page.
-fn get(address: SocketAddr, path: &str) -> (u16, String, String) {
-    let answer = exchange(address, &format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n"));
-    let (head, body) = answer.split_once("\r\n\r\n").expect("a header ends");
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-    (status.expect("a status"), head.to_lowercase(), body.to_owned())
-}
-
-fn stats(address: SocketAddr) -> Value {
-    let (status, _, body) = get(address, "/api/stats");
-    assert_eq!(status, 200);
-    serde_json::from_str(&body).expect("it is JSON")
-}
 
 #[test]
 fn namespaces_are_told_while_they_are_counted() {

@@ -61,6 +61,48 @@ fn a_check_says_what_has_no_effect() {
 }
 
 #[test]
+fn what_is_refused_is_named_with_what_to_do() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let flash = folder.path().join("flash");
+    let place = |size: &str| format!("{}:{size}", flash.display());
+    let ends = |arguments: &[&str]| {
+        let output = larder(&[&["-p", "0"], arguments].concat(), &[]);
+        assert!(!output.status.success(), "{arguments:?}");
+        text(&output.stderr)
+    };
+    for (arguments, words) in [
+        (&["-U", "11211"][..], "--udp-port takes 0 alone, not 11211. UDP is not offered"),
+        (&["-m", "1024g"], "takes megabytes from 1 to 2097152, not 1024g (1099511627776)"),
+        (&["-o", "idle_timeout"], "idle-timeout needs a value"),
+        (&["-l", "127.0.0.1:abc"], "127.0.0.1:abc: the port is no number from 0 to 65535"),
+        (&["-l", "[::1"], "[::1: there is no ]"),
+        // memcached refuses these, too. A value of 63 MB was stored, and not there afterwards.
+        (&["-m", "64", "-I", "33m"], "--max-item-size 34603008 is more than half of"),
+        (&["-m", "1", "-I", "2m"], "--memory-limit 1, the memory in megabytes"),
+    ] {
+        let said = ends(arguments);
+        assert!(said.contains(words), "{said}");
+    }
+    // A port that is taken is named.
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("an address").port().to_string();
+    let said = ends(&["--admin-port", &port]);
+    assert!(said.contains(&format!("for --admin-port {port}: ")), "{said}");
+    // A size that is too small leaves no file whose length is in the way of one that is not.
+    let said = ends(&["--flash", &place("1m")]);
+    assert!(said.contains("too small") && said.contains("asks for 1048576 of"), "{said}");
+    drop(Server::start(&["--flash", &place("64m")]));
+    let said = ends(&["--flash", &place("128m")]);
+    assert!(said.contains("give its size, or remove it"), "{said}");
+    // A file of somebody else's.
+    let other = vec![b'x'; 64 << 20];
+    fs::write(&flash, &other).expect("writable");
+    let said = ends(&["--flash", &place("64m")]);
+    assert!(said.contains("is left as it is: name another file, or remove this one"), "{said}");
+    assert!(fs::read(&flash).expect("readable") == other);
+}
+
+#[test]
 fn a_check_opens_and_binds_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");

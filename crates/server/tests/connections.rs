@@ -2,8 +2,9 @@
 
 mod common;
 
-use std::io::{Read, Write};
+use std::io::{BufRead, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
@@ -112,12 +113,12 @@ fn a_client_that_reads_late_gets_everything() {
         client.expect(b"END\r\n");
     }
     client.expect(b"MN\r\n");
-    assert_eq!(server.stat("output_parked_bytes"), 0);
+    server.connect().wait_for_stat("output_parked_bytes", |bytes| bytes == 0);
 }
 
 #[test]
 fn clients_that_never_read_are_cut_off_at_the_output_limit() {
-    let server = Server::start(&["-m", "64", "-I", "8m", "-c", "100"]);
+    let (server, log) = Server::start_logged(&["-v", "-m", "64", "-I", "8m", "-c", "100"]);
     let mut client = server.connect();
     let value = vec![b'v'; 7 << 20];
     client.send(format!("set big 0 0 {}\r\n", value.len()).as_bytes());
@@ -129,14 +130,11 @@ fn clients_that_never_read_are_cut_off_at_the_output_limit() {
         other.send(b"get big\r\n");
         silent.push(other);
     }
-    let mut is_cut = false;
-    for _ in 0..10_000 {
-        is_cut = server.stat("output_kicks") > 0;
-        if is_cut {
-            break;
-        }
-    }
-    assert!(is_cut);
+    server.connect().wait_for_stat("output_kicks", |kicks| kicks > 0);
+    // Whoever looks after it reads why.
+    let mut said = log.lines().map(|line| line.expect("it says why"));
+    let line = said.find(|line| line.contains(" is closed: ")).expect("a line");
+    assert!(line.contains("more than") && line.contains("-m allows more"), "{line}");
     assert!(server.stat("output_parked_bytes") <= (16 << 20) + (64 << 20) / 100 * 3);
 }
 
@@ -277,6 +275,51 @@ fn a_signal_ends_the_server_in_order() {
         assert!(server.wait().success());
         assert!(!path.exists());
     }
+}
+
+#[test]
+fn a_pidfile_that_cannot_be_written_is_heard_of_before_the_background() {
+    // The process that was started ended well, and the server in the background died of the
+    // pidfile with nobody to hear it.
+    let output = Command::new(env!("CARGO_BIN_EXE_larder"))
+        .args(["-d", "-p", "0", "-P", "/nowhere/at/all"])
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("cannot write /nowhere/at/all for --pidfile: No such file"), "{text}");
+}
+
+#[test]
+fn a_pidfile_that_another_server_has_written_stays() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pid");
+    let mut server = Server::start(&["-P", path.to_str().expect("a path in UTF-8")]);
+    // The first answer comes when the file is written.
+    server.connect().ask("mn\r\n", "MN\r\n");
+    let text = std::fs::read_to_string(&path).expect("a pidfile");
+    assert_eq!(text, format!("{}\n", server.id()));
+    std::fs::write(&path, "1\n").expect("a file");
+    server.signal("TERM");
+    assert!(server.wait().success());
+    assert_eq!(std::fs::read_to_string(&path).expect("still there"), "1\n");
+}
+
+#[test]
+fn a_unix_socket_belongs_to_the_user_of_u() {
+    // It was root's, so that with -a 0660 the group of -u could not connect.
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("socket");
+    let is_root = std::fs::metadata(folder.path()).expect("it is there").uid() == 0;
+    let path_text = path.to_str().expect("a path in UTF-8");
+    // Who is not root stays who they are, whatever -u says.
+    let _server = Server::start(&["-u", "nobody", "-a", "0660", "-s", path_text, "-v"]);
+    let found = std::fs::metadata(&path).expect("a socket");
+    assert_eq!(found.mode() & 0o777, 0o660);
+    let nobody = Command::new("id").args(["-u", "nobody"]).output().expect("id runs");
+    let nobody = String::from_utf8_lossy(&nobody.stdout).trim().parse().expect("a number");
+    let own = std::fs::metadata(folder.path()).expect("it is there").uid();
+    assert_eq!(found.uid(), if is_root { nobody } else { own });
 }
 
 #[test]

@@ -2,16 +2,13 @@
 //! are asked for most, and what more memory would bring.
 
 mod common;
+#[path = "common/pages.rs"]
+mod pages;
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::time::Duration;
+use std::net::SocketAddr;
 
 use common::{Client, Server};
-use serde_json::Value;
-
-/// A read that takes longer means that the answer will not come.
-const PATIENCE: Duration = Duration::from_secs(20);
+use pages::{get, start, stats};
 
 /// Keys of each test: of so many, a sixteenth is in every sample but for one in a million, within
 /// a half.
@@ -19,30 +16,6 @@ const KEYS: usize = 4000;
 
 /// The binary protocol's answer to a `get` that misses.
 const NOT_FOUND: [u8; 33] = *b"\x81\0\0\0\0\0\0\x01\0\0\0\x09\0\0\0\0\0\0\0\0\0\0\0\0Not found";
-
-fn start(options: &[&str]) -> (Server, SocketAddr) {
-    let mut server = Server::start(&[&["--admin-port", "0", "-m", "64"], options].concat());
-    loop {
-        let line = server.next_line();
-        assert!(!line.is_empty(), "it says where the page is");
-        if let Some(address) = line.trim().strip_prefix("admin page on http://") {
-            return (server, address.trim_end_matches('/').parse().expect("an address"));
-        }
-    }
-}
-
-fn page(address: SocketAddr, path: &str) -> String {
-    let mut stream = TcpStream::connect(address).expect("it accepts");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").expect("it reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers and closes");
-    answer.split_once("\r\n\r\n").expect("a header ends").1.to_owned()
-}
-
-fn stats(address: SocketAddr) -> Value {
-    serde_json::from_str(&page(address, "/api/stats")).expect("it is JSON")
-}
 
 /// Misses so far by reason: never, expired, deleted, flushed, evicted.
 fn reasons(address: SocketAddr) -> [f64; 5] {
@@ -60,7 +33,6 @@ fn each(server: &Server, address: SocketAddr, request: impl Fn(usize) -> String)
         let requests: String = (first..first + 500).map(&request).collect();
         client.send((requests + "mn\r\n").as_bytes());
         client.read_to("MN\r\n");
-        page(address, "/healthz");
         stats(address);
     }
 }
@@ -135,10 +107,8 @@ fn what_had_to_make_room_is_evicted_and_how_long_ago_is_told() {
 /// Multigets, meta, binary and Redis: the misses of each are counted, and none twice.
 #[test]
 fn all_protocols_are_seen() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let redis = listener.local_addr().expect("an address");
-    drop(listener);
-    let (server, address) = start(&["--redis-port", &redis.port().to_string()]);
+    let (mut server, redis) = Server::start_with_redis(&["--admin-port", "0"]);
+    let address = pages::of(&mut server);
     let mut before = [0.0; 5];
     let mut expect = |protocol: &str| {
         let after = reasons(address);
@@ -170,9 +140,7 @@ fn all_protocols_are_seen() {
         }
     }
     expect("binary");
-    let stream = TcpStream::connect(redis).expect("it accepts");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
-    let mut client = Client { stream };
+    let mut client = Client::connect(redis);
     for number in 0..KEYS {
         let key = format!("key{number}");
         client.ask(&format!("*2\r\n$3\r\nGET\r\n${}\r\n{key}\r\n", key.len()), "$-1\r\n");
@@ -207,7 +175,7 @@ fn the_keys_asked_for_most_are_told_as_text() {
     let largest = &insight["by_bytes"][0];
     assert_eq!(largest["key"], "%00%01%02%03%04%FF", "{insight}");
     assert!(largest["share"].as_f64() > Some(0.9), "{largest}");
-    let text = page(address, "/metrics");
+    let text = get(address, "/metrics").2;
     assert!(!text.contains("script"), "keys are no labels");
 }
 
@@ -229,7 +197,7 @@ fn a_curve_is_told_when_enough_was_read() {
     assert_eq!(curve["measured"], 0.0);
     assert_eq!(curve["predicted"], 0.0);
     assert_eq!(curve["more"][0]["tier"], "hot");
-    let text = page(address, "/metrics");
+    let text = get(address, "/metrics").2;
     assert!(text.contains("larder_predicted_miss_ratio{size=\"1/8\"} "), "{text}");
     assert!(text.contains("larder_more_memory_hits_per_second{tier=\"hot\"} 0\n"), "{text}");
 }

@@ -5,36 +5,26 @@
 mod common;
 #[path = "common/packets.rs"]
 mod packets;
+#[path = "common/pages.rs"]
+mod pages;
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Client, Server};
+use common::{Client, PATIENCE, Server, free_address};
 use packets::Packet;
 
 /// Requests of a pipeline: more bytes than any buffer of the server holds.
 const REQUESTS: usize = 50_000;
 
-/// What no client takes this long to send is not read.
-const PATIENCE: Duration = Duration::from_secs(20);
-
 /// A server with all its ports: those of memcached's clients, of Redis' and of the admin page.
 fn start() -> (Server, [SocketAddr; 3]) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let redis = listener.local_addr().expect("an address");
-    drop(listener);
-    let port = redis.port().to_string();
-    let mut server =
-        Server::start(&["-m", "64", "-t", "2", "--redis-port", &port, "--admin-port", "0"]);
-    let admin = loop {
-        let line = server.next_line();
-        if let Some(address) = line.trim().strip_prefix("admin page on http://") {
-            break address.trim_end_matches('/').parse().expect("an address");
-        }
-    };
+    let options = ["-m", "64", "-t", "2", "--admin-port", "0"];
+    let (mut server, redis) = Server::start_with_redis(&options);
+    let admin = pages::of(&mut server);
     let text = server.address();
     (server, [text, redis, admin])
 }
@@ -120,7 +110,7 @@ fn whole_pipelines_of_another_protocol_are_ended_and_nobody_else_notices() {
     // And memcached's lines are commands that Redis has, or has not.
     let (first, _) = throw(redis, lines.as_bytes());
     assert!(first.starts_with(b"-ERR "), "{}", first.escape_ascii());
-    let mut fresh = Client { stream: TcpStream::connect(redis).expect("it accepts") };
+    let mut fresh = Client::connect(redis);
     fresh.ask("get a\r\n", "$4\r\ngood\r\n");
     good.ask("get a wrong\r\n", "VALUE a 0 4\r\ngood\r\nEND\r\n");
 }
@@ -146,9 +136,7 @@ fn a_server_whose_log_is_full_goes_on() {
     let folder = tempfile::TempDir::new().expect("a folder");
     let users = folder.path().join("users");
     std::fs::write(&users, "bob:secret\n").expect("a file");
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("an address");
-    drop(listener);
+    let address = free_address();
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
     command.args(["-p", &address.port().to_string(), "-vvv", "-D", ":", "-Y"]).arg(&users);
     let child = command.stdout(full_disk()).stderr(full_disk()).spawn();
@@ -173,7 +161,7 @@ fn a_server_whose_log_is_full_goes_on() {
         let who = format!("eve{round} x");
         let login = format!("set a 0 0 {}\r\n{who}\r\n", who.len());
         loop {
-            let mut stranger = Client { stream: TcpStream::connect(address).expect("it serves") };
+            let mut stranger = Client::connect(address);
             stranger.send(login.as_bytes());
             if stranger.read_to("\r\n") == "STORED\r\n" {
                 break;

@@ -148,9 +148,7 @@ fn a_watcher_that_leaves_does_not_turn_counting_off() {
     there(&mut client, &["a/1"]);
     watcher.read_to("\n");
     drop(watcher);
-    while server.stat("log_watchers") > 0 {
-        std::thread::yield_now();
-    }
+    client.wait_for_stat("log_watchers", |watchers| watchers == 0);
     there(&mut client, &["a/1"]);
     assert_eq!(detail(&mut client), ["a get 2 hit 2 set 1 del 0"]);
     client.send(b"stats settings\r\n");

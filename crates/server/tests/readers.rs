@@ -6,8 +6,7 @@ mod packets;
 
 use std::fs;
 use std::io::Read;
-use std::net::{TcpListener, TcpStream};
-use std::time::Duration;
+use std::net::SocketAddr;
 
 use common::{Client, Server};
 use packets::Packet;
@@ -16,18 +15,15 @@ use tempfile::TempDir;
 const REFUSED: &str = "CLIENT_ERROR not allowed for a read-only user\r\n";
 const AUTH_FAILURE: u16 = 0x20;
 
-/// A server with a user who may do anything and one who may read, and its port for Redis' clients.
-fn start(options: &[&str]) -> (Server, u16, TempDir) {
+/// A server with a user who may do anything and one who may read, and its address for Redis'
+/// clients.
+fn start(options: &[&str]) -> (Server, SocketAddr, TempDir) {
     let folder = TempDir::new().expect("a folder");
     let file = folder.path().join("users");
     fs::write(&file, "bob:secret\n[read-only]\nann:reads\n").expect("a file");
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let port = listener.local_addr().expect("an address").port();
-    drop(listener);
-    let port_text = port.to_string();
     let file = file.to_str().expect("a path in UTF-8");
-    let all = [&["-Y", file, "-S", "--redis-port", &port_text, "-A"], options].concat();
-    (Server::start(&all), port, folder)
+    let (server, redis) = Server::start_with_redis(&[&["-Y", file, "-S", "-A"], options].concat());
+    (server, redis, folder)
 }
 
 fn text(server: &Server, who: &str) -> Client {
@@ -36,10 +32,8 @@ fn text(server: &Server, who: &str) -> Client {
     client
 }
 
-fn redis(port: u16, auth: &str) -> Client {
-    let stream = TcpStream::connect(("127.0.0.1", port)).expect("it accepts");
-    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket option");
-    let mut client = Client { stream };
+fn redis(address: SocketAddr, auth: &str) -> Client {
+    let mut client = Client::connect(address);
     client.ask(auth, "+OK\r\n");
     client
 }
@@ -101,15 +95,7 @@ fn a_text_client_reads_and_changes_nothing() {
     reader.send(b"lru_crawler metadump all\r\n");
     let dump = reader.read_to("END\r\n");
     assert!(dump.contains("key=a ") && dump.contains("key=n "), "{dump}");
-    assert_eq!((stat(&mut writer, "cmd_set"), stat(&mut writer, "cmd_touch")), (2, 0));
-}
-
-/// A line of `stats`.
-fn stat(client: &mut Client, name: &str) -> u64 {
-    client.send(b"stats\r\n");
-    let text = client.read_to("END\r\n");
-    let line = text.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
-    line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().expect("a number")
+    assert_eq!((writer.stat("cmd_set"), writer.stat("cmd_touch")), (2, 0));
 }
 
 #[test]
@@ -222,14 +208,14 @@ fn commands(client: &mut Client) -> Vec<(String, usize, Vec<String>)> {
 
 #[test]
 fn a_client_of_redis_is_refused_what_has_the_flag_of_a_write() {
-    let (server, port, _folder) = start(&[]);
-    let mut writer = redis(port, "auth bob secret\r\n");
+    let (server, address, _folder) = start(&[]);
+    let mut writer = redis(address, "auth bob secret\r\n");
     writer.ask("set a one\r\nset n 7\r\n", "+OK\r\n+OK\r\n");
     let commands = commands(&mut writer);
     assert!(commands.len() > 40);
     let has = |flags: &[String], flag: &str| flags.iter().any(|known| known == flag);
     for (name, words, flags) in &commands {
-        let mut reader = redis(port, "auth ann reads\r\n");
+        let mut reader = redis(address, "auth ann reads\r\n");
         let line = format!("{name}{}\r\n", " a".repeat(words - 1));
         reader.send(line.as_bytes());
         let refusal = format!("-NOPERM this user has no permissions to run the '{name}' command");
@@ -248,14 +234,13 @@ fn a_client_of_redis_is_refused_what_has_the_flag_of_a_write() {
             assert!(!answer.starts_with("-NO"), "{name}: {answer}");
         }
     }
-    let mut reader = redis(port, "auth ann reads\r\n");
+    let mut reader = redis(address, "auth ann reads\r\n");
     reader.ask("get a\r\nmget a n\r\n", "$3\r\none\r\n*2\r\n$3\r\none\r\n$1\r\n7\r\n");
     let refusal = "-NOPERM this user has no permissions to run the 'config|resetstat' command\r\n";
     reader.ask("config resetstat\r\n", refusal);
-    reader.ask(
-        "config get port\r\n",
-        &format!("*2\r\n$4\r\nport\r\n${}\r\n{port}\r\n", port_length(port)),
-    );
+    let port = address.port().to_string();
+    let answer = format!("*2\r\n$4\r\nport\r\n${}\r\n{port}\r\n", port.len());
+    reader.ask("config get port\r\n", &answer);
     reader
         .ask("set a two\r\n", "-NOPERM this user has no permissions to run the 'set' command\r\n");
     // Who he is may change, in both directions.
@@ -265,8 +250,4 @@ fn a_client_of_redis_is_refused_what_has_the_flag_of_a_write() {
     assert!(first_line(&mut reader).starts_with("-NOPERM"));
     writer.ask("mget a n\r\n", "*2\r\n$3\r\ntwo\r\n$1\r\n7\r\n");
     drop(server);
-}
-
-fn port_length(port: u16) -> usize {
-    port.to_string().len()
 }

@@ -2,27 +2,9 @@
 
 mod common;
 
-use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use common::{Client, Server};
-
-/// A server that speaks it, and the port for that.
-fn start(options: &[&str]) -> (Server, u16) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let port = listener.local_addr().expect("an address").port();
-    drop(listener);
-    let port_text = port.to_string();
-    let all = [&["--redis-port", &port_text], options].concat();
-    (Server::start(&all), port)
-}
-
-fn connect(port: u16) -> Client {
-    let stream = std::net::TcpStream::connect(("127.0.0.1", port)).expect("it accepts");
-    stream.set_nodelay(true).expect("a socket option");
-    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket option");
-    Client { stream }
-}
 
 /// A command as an array.
 fn array(words: &[&[u8]]) -> Vec<u8> {
@@ -58,8 +40,8 @@ fn line(client: &mut Client) -> String {
 
 #[test]
 fn the_items_are_those_of_memcacheds_clients() {
-    let (server, port) = start(&[]);
-    let (mut text, mut redis) = (server.connect(), connect(port));
+    let (server, address) = Server::start_with_redis(&[]);
+    let (mut text, mut redis) = (server.connect(), Client::connect(address));
     text.ask("set a 5 0 3\r\none\r\n", "STORED\r\n");
     redis.ask("get a\r\n", "$3\r\none\r\n");
     redis.ask("append a !\r\n", ":4\r\n");
@@ -80,7 +62,7 @@ fn the_items_are_those_of_memcacheds_clients() {
 
 #[test]
 fn what_is_no_protocol_ends_the_connection_with_a_reason() {
-    let (_server, port) = start(&[]);
+    let (_server, address) = Server::start_with_redis(&[]);
     for (input, answer) in [
         (&b"*1\r\nGET\r\n"[..], "-ERR Protocol error: expected '$', got 'G'\r\n"),
         (b"*1\r\n$-5\r\n", "-ERR Protocol error: invalid bulk length\r\n"),
@@ -89,21 +71,21 @@ fn what_is_no_protocol_ends_the_connection_with_a_reason() {
         (b"POST / HTTP/1.1\r\nHost: here\r\n\r\n", ""),
         (b"Host: here\r\nPING\r\n", ""),
     ] {
-        let mut client = connect(port);
+        let mut client = Client::connect(address);
         client.send(input);
         client.expect(answer.as_bytes());
         client.expect_end();
     }
     // A request of memcached's is an inline command that there is not, or not so.
-    let mut client = connect(port);
+    let mut client = Client::connect(address);
     client.ask("gets a\r\n", "-ERR unknown command 'gets', with args beginning with: 'a' \r\n");
     client.ask("get a b\r\n", "-ERR wrong number of arguments for 'get' command\r\n");
 }
 
 #[test]
 fn a_client_chooses_its_version() {
-    let (_server, port) = start(&[]);
-    let mut client = connect(port);
+    let (_server, address) = Server::start_with_redis(&[]);
+    let mut client = Client::connect(address);
     client.ask("get none\r\n", "$-1\r\n");
     client.send(b"hello 3 auth default x setname me\r\n");
     assert!(client.read_to("*0\r\n").starts_with("%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n"));
@@ -131,7 +113,7 @@ fn a_client_chooses_its_version() {
         &format!("client setname {longer}\r\n"),
         "-ERR Client names cannot be longer than 1024 bytes here\r\n",
     );
-    let (mut other, mut ids) = (connect(port), Vec::new());
+    let (mut other, mut ids) = (Client::connect(address), Vec::new());
     for client in [&mut client, &mut other] {
         client.send(b"client id\r\n");
         ids.push(line(client));
@@ -141,8 +123,8 @@ fn a_client_chooses_its_version() {
 
 #[test]
 fn values_up_to_the_item_limit_come_through_in_pieces() {
-    let (server, port) = start(&["-I", "1m"]);
-    let mut client = connect(port);
+    let (server, address) = Server::start_with_redis(&["-I", "1m"]);
+    let mut client = Client::connect(address);
     for bytes in [1, 5_000, 64 << 10, 200_000, 1_000_000] {
         let value: Vec<u8> = (0..bytes).map(|number| (number % 251) as u8).collect();
         let request = array(&[b"SET", b"key", &value, b"EX", b"1000"]);
@@ -172,8 +154,8 @@ fn values_up_to_the_item_limit_come_through_in_pieces() {
 
 #[test]
 fn what_is_too_large_is_refused_and_the_connection_goes_on() {
-    let (server, port) = start(&["-I", "100k"]);
-    let mut client = connect(port);
+    let (server, address) = Server::start_with_redis(&["-I", "100k"]);
+    let mut client = Client::connect(address);
     client.ask("set key old\r\n", "+OK\r\n");
     for bytes in [150_000, 400_000, 5_000_000] {
         let value = vec![b'v'; bytes];
@@ -196,10 +178,10 @@ fn what_is_too_large_is_refused_and_the_connection_goes_on() {
 #[test]
 fn many_clients_that_begin_large_commands_do_not_fill_the_memory() {
     // So much may be kept in all: one largest item and a little, or 16 MiB and a share of -m.
-    let (server, port) = start(&["-m", "64", "-I", "1m"]);
+    let (server, address) = Server::start_with_redis(&["-m", "64", "-I", "1m"]);
     let begun = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000000\r\n";
     let part = vec![b'x'; 900_000];
-    let mut clients: Vec<Client> = (0..40).map(|_| connect(port)).collect();
+    let mut clients: Vec<Client> = (0..40).map(|_| Client::connect(address)).collect();
     for client in &mut clients {
         // Those for whom there is no room are closed while they send.
         let sent = std::io::Write::write_all(&mut client.stream, begun)
@@ -207,15 +189,15 @@ fn many_clients_that_begin_large_commands_do_not_fill_the_memory() {
         drop(sent);
     }
     assert!(server.stat("output_parked_bytes") <= (16 << 20) + (64 << 20) / 100 * 3);
-    let mut other = connect(port);
+    let mut other = Client::connect(address);
     other.ask("ping\r\n", "+PONG\r\n");
     drop(clients);
 }
 
 #[test]
 fn a_command_of_many_keys_goes_on_where_it_was_interrupted() {
-    let (_server, port) = start(&["-I", "1m"]);
-    let mut client = connect(port);
+    let (_server, address) = Server::start_with_redis(&["-I", "1m"]);
+    let mut client = Client::connect(address);
     let value = vec![b'v'; 40_000];
     let keys: Vec<String> = (0..300).map(|number| format!("key{number}")).collect();
     let mut request: Vec<&[u8]> = vec![b"MSET"];
@@ -247,11 +229,11 @@ fn a_command_of_many_keys_goes_on_where_it_was_interrupted() {
 fn no_count_of_many_clients_is_lost() {
     const CLIENTS: usize = 4;
     const ROUNDS: usize = 50;
-    let (_server, port) = start(&["-t", "4"]);
+    let (_server, address) = Server::start_with_redis(&["-t", "4"]);
     std::thread::scope(|scope| {
         for _ in 0..CLIENTS {
             scope.spawn(|| {
-                let mut client = connect(port);
+                let mut client = Client::connect(address);
                 let round = "incr n\r\nincrbyfloat f 0.5\r\nappend s x\r\n".repeat(10);
                 for _ in 0..ROUNDS {
                     client.send(round.as_bytes());
@@ -264,7 +246,7 @@ fn no_count_of_many_clients_is_lost() {
             });
         }
     });
-    let mut client = connect(port);
+    let mut client = Client::connect(address);
     let total = CLIENTS * ROUNDS * 10;
     client.send(b"get n\r\nget f\r\n");
     assert_eq!(bulk(&mut client), total.to_string());
@@ -274,8 +256,8 @@ fn no_count_of_many_clients_is_lost() {
 
 #[test]
 fn a_scan_lists_every_key_and_a_random_key_is_one_of_them() {
-    let (_server, port) = start(&[]);
-    let mut client = connect(port);
+    let (_server, address) = Server::start_with_redis(&[]);
+    let mut client = Client::connect(address);
     client.ask("randomkey\r\n", "$-1\r\n");
     let count = 2000;
     for number in 0..count {
@@ -307,8 +289,8 @@ fn a_scan_lists_every_key_and_a_random_key_is_one_of_them() {
 
 #[test]
 fn a_prefix_is_flushed() {
-    let (_server, port) = start(&[]);
-    let mut client = connect(port);
+    let (_server, address) = Server::start_with_redis(&[]);
+    let mut client = Client::connect(address);
     for key in ["user:1", "user:\u{e9} 2", "other"] {
         client.send(&array(&[b"set", key.as_bytes(), b"x"]));
         client.expect(b"+OK\r\n");
@@ -324,8 +306,8 @@ fn a_prefix_is_flushed() {
 
 #[test]
 fn keys_are_counted_by_their_namespaces() {
-    let (server, port) = start(&["-D", ":"]);
-    let mut client = connect(port);
+    let (server, address) = Server::start_with_redis(&["-D", ":"]);
+    let mut client = Client::connect(address);
     client.ask("set r:1 x\r\nget r:1\r\nget r:2\r\n", "+OK\r\n$1\r\nx\r\n$-1\r\n");
     client.ask("append r:1 y\r\ndel r:1 r:2\r\nset none x\r\n", ":2\r\n:1\r\n+OK\r\n");
     let dump = "PREFIX r get 2 hit 1 set 2 del 2\r\nEND\r\n";
@@ -334,8 +316,8 @@ fn keys_are_counted_by_their_namespaces() {
 
 #[test]
 fn what_the_options_forbid_is_refused() {
-    let (_server, port) = start(&["-F", "-X"]);
-    let mut client = connect(port);
+    let (_server, address) = Server::start_with_redis(&["-F", "-X"]);
+    let mut client = Client::connect(address);
     client.ask("set a b\r\n", "+OK\r\n");
     for command in ["flushall", "flushdb async", "flushprefix a", "scan 0"] {
         client.send(format!("{command}\r\n").as_bytes());
@@ -346,13 +328,13 @@ fn what_the_options_forbid_is_refused() {
 
 #[test]
 fn there_is_one_port_for_each_address_and_one_beside_a_unix_socket() {
-    let (server, port) = start(&["-l", "127.0.0.1,127.0.0.1:0"]);
-    connect(port).ask("ping\r\n", "+PONG\r\n");
+    let (server, address) = Server::start_with_redis(&["-l", "127.0.0.1,127.0.0.1:0"]);
+    Client::connect(address).ask("ping\r\n", "+PONG\r\n");
     server.connect().ask("mn\r\n", "MN\r\n");
     let folder = tempfile::TempDir::new().expect("a folder");
     let path = folder.path().join("socket");
-    let (_server, port) = start(&["-s", path.to_str().expect("text")]);
-    connect(port).ask("ping\r\n", "+PONG\r\n");
+    let (_server, address) = Server::start_with_redis(&["-s", path.to_str().expect("text")]);
+    Client::connect(address).ask("ping\r\n", "+PONG\r\n");
     let stream = std::os::unix::net::UnixStream::connect(&path).expect("it accepts");
     let mut text = Client { stream };
     text.ask("get a\r\n", "END\r\n");
@@ -362,19 +344,19 @@ fn there_is_one_port_for_each_address_and_one_beside_a_unix_socket() {
 
 #[test]
 fn who_comes_when_there_are_enough_is_told_so() {
-    let (_server, port) = start(&["-c", "2"]);
-    let (mut first, mut second) = (connect(port), connect(port));
+    let (_server, address) = Server::start_with_redis(&["-c", "2"]);
+    let (mut first, mut second) = (Client::connect(address), Client::connect(address));
     first.ask("ping\r\n", "+PONG\r\n");
     second.ask("ping\r\n", "+PONG\r\n");
-    let mut third = connect(port);
+    let mut third = Client::connect(address);
     third.expect(b"-ERR max number of clients reached\r\n");
     third.expect_end();
 }
 
 #[test]
 fn what_tools_ask_first_is_answered() {
-    let (_server, port) = start(&[]);
-    let mut client = connect(port);
+    let (_server, address) = Server::start_with_redis(&[]);
+    let mut client = Client::connect(address);
     client.ask("set a b\r\nget a\r\n", "+OK\r\n$1\r\nb\r\n");
     client.send(b"info\r\n");
     let info = bulk(&mut client);
@@ -397,6 +379,14 @@ fn what_tools_ask_first_is_answered() {
     assert!(bulk(&mut client).contains(" cmd=client|info "));
     client
         .ask("client tracking on\r\n", "-ERR unknown subcommand 'tracking'. Try CLIENT HELP.\r\n");
+    for name in ["client", "config", "command"] {
+        let unknown = format!("-ERR unknown subcommand 'x'. Try {} HELP.\r\n", name.to_uppercase());
+        client.ask(&format!("{name} x\r\n"), &unknown);
+        let first = format!("*2\r\n+{} <subcommand> [", name.to_uppercase());
+        client.ask(&format!("{name} help\r\n"), &first);
+        // The rest of the line, and the line of those that there are.
+        assert_eq!(client.read_to(".\r\n").lines().count(), 2, "{name}");
+    }
     client.ask("client setinfo lib-name here\r\n", "+OK\r\n");
     client.ask(
         "client setinfo\r\n",
@@ -406,8 +396,8 @@ fn what_tools_ask_first_is_answered() {
 
 #[test]
 fn keys_end_in_their_millisecond() {
-    let (_server, port) = start(&[]);
-    let mut client = connect(port);
+    let (_server, address) = Server::start_with_redis(&[]);
+    let mut client = Client::connect(address);
     let number = |client: &mut Client, command: &str| -> i64 {
         client.send(format!("{command}\r\n").as_bytes());
         line(client).trim_start_matches(':').trim_end().parse().expect("a number")
@@ -441,10 +431,10 @@ fn with_users_a_client_has_to_say_who_it_is() {
     let hash = "$argon2id$v=19$m=64,t=1,p=1$c2FsdHNhbHRzYWx0$\
         Sm3MnLdCFk0Af+croKgebRoqqmhbKd88iiW3yUOXn78";
     std::fs::write(&file, format!("bob:secret\nava:{hash}\ndefault:open\n")).expect("a file");
-    let (server, port) = start(&["-Y", file.to_str().expect("UTF-8")]);
+    let (server, address) = Server::start_with_redis(&["-Y", file.to_str().expect("UTF-8")]);
     const NOBODY: &str = "-NOAUTH Authentication required.\r\n";
     const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
-    let mut client = connect(port);
+    let mut client = Client::connect(address);
     client.ask("get a\r\n", NOBODY);
     client.ask("mset a 1 b 2\r\n", NOBODY);
     client.ask("ping\r\n", NOBODY);
@@ -458,7 +448,7 @@ fn with_users_a_client_has_to_say_who_it_is() {
     client.ask("auth eve secret\r\nget a\r\n", &format!("{WRONG}$1\r\n1\r\n"));
     client.ask("reset\r\nget a\r\n", &format!("+RESET\r\n{NOBODY}"));
     client.ask("auth open\r\nping\r\n", "+OK\r\n+PONG\r\n");
-    let mut other = connect(port);
+    let mut other = Client::connect(address);
     other.send(b"hello 3 auth ava secret setname it\r\nclient getname\r\n");
     assert_eq!(line(&mut other), "%7\r\n");
     other.read_to("$2\r\nit\r\n");
@@ -467,7 +457,7 @@ fn with_users_a_client_has_to_say_who_it_is() {
     // What little a stranger may send is Redis' limit, and holds for nobody else.
     let long = "x".repeat(16 << 10);
     let auth = array(&[b"auth", long.as_bytes()]);
-    let mut stranger = connect(port);
+    let mut stranger = Client::connect(address);
     stranger.send(&auth);
     stranger.expect(WRONG.as_bytes());
     let mut many: Vec<&[u8]> = vec![b"a"; 21];
@@ -479,11 +469,11 @@ fn with_users_a_client_has_to_say_who_it_is() {
     stranger.expect(format!("+OK\r\n+RESET\r\n{NOBODY}").as_bytes());
     stranger.expect(b"-ERR Protocol error: unauthenticated multibulk length\r\n");
     stranger.expect_end();
-    let mut stranger = connect(port);
+    let mut stranger = Client::connect(address);
     let length = "-ERR Protocol error: unauthenticated bulk length\r\n";
     stranger.ask("*2\r\n$4\r\nauth\r\n$16385\r\n", length);
     stranger.expect_end();
-    let mut guesser = connect(port);
+    let mut guesser = Client::connect(address);
     guesser.send(b"auth a\r\nauth ava b\r\nhello 2 auth ava c\r\nauth open\r\nping\r\n");
     guesser.expect(WRONG.repeat(3).as_bytes());
     guesser.expect_end();

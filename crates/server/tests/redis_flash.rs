@@ -5,8 +5,6 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::io::Read;
-use std::net::{TcpListener, TcpStream};
-use std::time::Duration;
 
 use common::{Client, Server};
 use tempfile::TempDir;
@@ -21,16 +19,10 @@ const ROUNDS_MAX: usize = 20;
 const KEYS: usize = 300;
 
 fn start(folder: &TempDir) -> (Server, Client) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let port = listener.local_addr().expect("an address").port();
-    drop(listener);
     let flash = format!("{}:64m", folder.path().join("flash").display());
-    let port_text = port.to_string();
-    let options = ["-m", "16", "--hot-target", "1", "--flash", &flash, "--redis-port", &port_text];
-    let server = Server::start(&options);
-    let stream = TcpStream::connect(("127.0.0.1", port)).expect("it accepts");
-    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket option");
-    (server, Client { stream })
+    let options = ["-m", "16", "--hot-target", "1", "--flash", &flash];
+    let (server, address) = Server::start_with_redis(&options);
+    (server, Client::connect(address))
 }
 
 /// A value that does not compress, behind a number.
@@ -141,9 +133,8 @@ fn a_scan_goes_on_through_flash() {
     let (server, mut client) = start(&folder);
     fill(&server, &mut client);
     // More scans at a time than anything is kept of.
-    let port = client.stream.peer_addr().expect("it is connected");
-    let mut others: Vec<Client> =
-        (0..12).map(|_| Client { stream: TcpStream::connect(port).expect("it accepts") }).collect();
+    let address = client.stream.peer_addr().expect("it is connected");
+    let mut others: Vec<Client> = (0..12).map(|_| Client::connect(address)).collect();
     let mut cursors: Vec<Option<u64>> = vec![Some(0); others.len()];
     let mut listed: Vec<BTreeSet<String>> = vec![BTreeSet::new(); others.len()];
     while cursors.iter().any(Option::is_some) {

@@ -8,14 +8,15 @@ mod packets;
 
 use std::fs;
 use std::io::{BufRead, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener};
+use std::net::{Shutdown, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
 use common::{Client, Server};
-use identities::{Authority, Identity, TlsClient, VERSIONS, connect, connect_tcp, session};
+use identities::{Authority, TlsClient, connect};
 use packets::Packet;
 use rustls::StreamOwned;
+use testing::{Identity, VERSIONS, session};
 
 fn start(authority: &Authority, others: &[&str]) -> Server {
     let options = authority.options(others);
@@ -32,23 +33,9 @@ fn start_with_plain(authority: &Authority, others: &[&str]) -> (Server, SocketAd
     (server, plain)
 }
 
-fn connect_plain(address: SocketAddr) -> Client {
-    Client { stream: connect_tcp(address) }
-}
-
 /// The value of a line of `stats`, asked for without TLS.
 fn stat(plain: SocketAddr, name: &str) -> u64 {
-    let mut client = connect_plain(plain);
-    client.send(b"stats\r\n");
-    let text = client.read_to("END\r\n");
-    let line = text.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
-    line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().expect("a number")
-}
-
-/// A port that was free a moment ago.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("bound").port()
+    Client::connect(plain).stat(name)
 }
 
 /// The certificate that the server shows.
@@ -98,7 +85,7 @@ fn a_client_that_reads_late_gets_everything_and_others_are_served_meanwhile() {
     client.send(&b"get big\r\n".repeat(6));
     client.send(b"mn\r\n");
     // The server has nowhere to put so much, and waits.
-    while stat(plain, "output_parked_bytes") == 0 {}
+    Client::connect(plain).wait_for_stat("output_parked_bytes", |bytes| bytes > 0);
     authority.connect(server.address()).ask("mn\r\n", "MN\r\n");
     for _ in 0..6 {
         client.expect(format!("VALUE big 0 {}\r\n", value.len()).as_bytes());
@@ -125,7 +112,7 @@ fn clients_that_never_read_are_cut_off_at_the_output_limit() {
         assert!(greedy.len() < 50, "nobody was cut off");
     }
     drop(greedy);
-    while stat(plain, "output_parked_bytes") > 0 {}
+    Client::connect(plain).wait_for_stat("output_parked_bytes", |bytes| bytes == 0);
     authority.connect(server.address()).ask("mn\r\n", "MN\r\n");
 }
 
@@ -154,7 +141,7 @@ fn everything_may_come_byte_by_byte() {
     let server = start(&authority, &[]);
     for version in VERSIONS {
         let config = authority.client_config(None, &[version]);
-        let stream = Dribble(connect_tcp(server.address()));
+        let stream = Dribble(Client::connect(server.address()).stream);
         let mut client = Client { stream: StreamOwned::new(session(config), stream) };
         client.ask("set a 0 0 3\r\nabc\r\n", "STORED\r\n");
         client.ask("get a\r\n", "VALUE a 0 3\r\nabc\r\nEND\r\n");
@@ -165,13 +152,13 @@ fn everything_may_come_byte_by_byte() {
 fn what_is_no_tls_gets_an_alert_and_is_counted_and_watched() {
     let authority = Authority::new("ours");
     let (server, plain) = start_with_plain(&authority, &[]);
-    let mut watcher = connect_plain(plain);
+    let mut watcher = Client::connect(plain);
     watcher.ask("watch connevents\r\n", "OK\r\n");
     for (round, garbage) in [&b"stats\r\n"[..], b"*1\r\n$4\r\nPING\r\n", &[0x80; 24], &[0; 5000]]
         .into_iter()
         .enumerate()
     {
-        let mut client = connect_plain(server.address());
+        let mut client = Client::connect(server.address());
         client.send(garbage);
         let mut said = Vec::new();
         client.stream.read_to_end(&mut said).expect("an end");
@@ -194,11 +181,11 @@ fn certificates_of_clients_are_required_where_that_is_chosen() {
     let options = authority.options(&["-v", "-o", "ssl_verify_mode=2"]);
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let (server, mut log) = Server::start_logged(&options);
-    let good = authority.client(2900);
+    let good = authority.client();
     for (identity, said) in [
         (None, "the client shows no certificate"),
-        (Some(authority.client(2001)), "the client's certificate is refused: Expired"),
-        (Some(foreign.client(2900)), "the client's certificate is refused: UnknownIssuer"),
+        (Some(authority.client_until(2001)), "the client's certificate is refused: Expired"),
+        (Some(foreign.client()), "the client's certificate is refused: UnknownIssuer"),
         (Some(good.clone()), ""),
     ] {
         for version in VERSIONS {
@@ -297,17 +284,15 @@ fn redis_clients_get_tls_where_their_address_or_option_says_so() {
         (&["-l", "notls:127.0.0.1"], false),
         (&["-l", "notls:127.0.0.1", "--redis-tls", "on"], true),
     ] {
-        let port = free_port();
-        let port_text = port.to_string();
-        let options = [&["--redis-port", &port_text], others].concat();
-        let _server = start(&authority, &options);
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let options = authority.options(others);
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        let (_server, address) = Server::start_with_redis(&options);
         let request = "*3\r\n$3\r\nSET\r\n$1\r\nr\r\n$1\r\nv\r\n*2\r\n$3\r\nGET\r\n$1\r\nr\r\n";
         let answer = "+OK\r\n$1\r\nv\r\n";
         if is_tls {
             authority.connect(address).ask(request, answer);
         } else {
-            connect_plain(address).ask(request, answer);
+            Client::connect(address).ask(request, answer);
         }
     }
 }
@@ -326,8 +311,8 @@ fn a_unix_socket_stays_as_it_is() {
 fn a_handshake_that_does_not_end_is_ended() {
     let authority = Authority::new("ours");
     let (server, plain) = start_with_plain(&authority, &["-t", "1"]);
-    let mut silent = connect_plain(server.address());
-    let mut slow = connect_plain(server.address());
+    let mut silent = Client::connect(server.address());
+    let mut slow = Client::connect(server.address());
     slow.send(&[22, 3, 1, 0, 200, 1]);
     let mut good = authority.connect(server.address());
     good.ask("mn\r\n", "MN\r\n");
@@ -356,7 +341,7 @@ fn stop_threads(server: &Server) {
 fn an_end_right_behind_half_a_record_is_heard() {
     let authority = Authority::new("ours");
     let (server, plain) = start_with_plain(&authority, &["-t", "1"]);
-    let mut watcher = connect_plain(plain);
+    let mut watcher = Client::connect(plain);
     watcher.ask("watch connevents\r\n", "OK\r\n");
     let mut text = String::new();
     for version in VERSIONS {
@@ -468,7 +453,7 @@ fn at_the_limit_a_connection_over_tls_is_closed_without_a_word() {
     let server = start(&authority, &["-c", "1"]);
     let mut first = authority.connect(server.address());
     first.ask("mn\r\n", "MN\r\n");
-    let mut second = connect_plain(server.address());
+    let mut second = Client::connect(server.address());
     // A line in plain text would be an error of its own to a client that waits for a handshake.
     let mut said = Vec::new();
     let read = second.stream.read_to_end(&mut said);
@@ -510,7 +495,7 @@ fn the_admin_port_speaks_it_too_and_top_understands() {
             let refused = top(&[&localhost]);
             assert!(!refused.status.success());
         } else {
-            let mut client = connect_plain(address);
+            let mut client = Client::connect(address);
             client.send(request.as_bytes());
             client.stream.read_to_string(&mut text).expect("an end");
             assert!(top(&[&localhost]).status.success());

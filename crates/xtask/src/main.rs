@@ -4,11 +4,11 @@
 //! This crate builds before everything else and therefore depends on nothing: argument parsing,
 //! JSON and random numbers are the few lines of them that are needed.
 //!
-//! Where things are: `steps` is the order of the chores, `tests` runs the workspace's own tests,
-//! `install` fetches the tools that the chores need and `sources` other people's tests, `tidy` reads
-//! the sources for the rules of style, `conformance` runs a server against memcached and against the
-//! clients people use, `admin` looks at its admin port, `deploy` tries what is handed out for
-//! operators, and `command` starts other programs.
+//! Where things are: `steps` is the order of the chores, `own_tests` runs the workspace's own
+//! tests, `install` fetches the tools that the chores need and `sources` other people's tests,
+//! `tidy` reads the sources for the rules of style, `conformance` runs a server against memcached
+//! and against the clients people use, `admin` looks at its admin port, `deploy` tries what is
+//! handed out for operators, and `command` starts other programs.
 #![forbid(unsafe_code)]
 
 mod admin;
@@ -16,10 +16,10 @@ mod command;
 mod conformance;
 mod deploy;
 mod install;
+mod own_tests;
 mod random;
 mod sources;
 mod steps;
-mod tests;
 mod tidy;
 
 use std::process::ExitCode;
@@ -93,7 +93,7 @@ fn run(chore: &str, arguments: &[String]) -> Result {
     match chore {
         "test" => steps::test(),
         "tidy" => steps::tidy(),
-        "tests" => tests::run(),
+        "tests" => own_tests::run(),
         "dependencies" => steps::dependencies().map(|_| ()),
         "loom" => steps::loom().map(|_| ()),
         "miri" => steps::miri().map(|_| ()),

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use crate::command::{Run, find};
-use crate::{Result, admin, conformance, deploy, fail, install, tests, tidy as rules};
+use crate::{Result, admin, conformance, deploy, fail, install, own_tests, tidy as rules};
 
 /// What a step counts. One that only runs a command counts itself, one that could not run counts
 /// nothing.
@@ -25,7 +25,7 @@ const STEPS: &[Step] = &[
     ("clippy", || one(clippy())),
     ("tidy", || one(tidy())),
     ("dependencies", || dependencies().map(ran)),
-    ("tests", || one(tests::run())),
+    ("tests", || one(own_tests::run())),
     ("loom", || loom().map(ran)),
     ("miri", || miri().map(ran)),
     ("release build", || one(release())),

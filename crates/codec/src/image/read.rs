@@ -21,6 +21,20 @@ pub trait Source: Sync {
     fn read_at(&self, offset: u64, target: &mut [u8]) -> io::Result<()>;
 }
 
+/// Bytes in memory.
+impl Source for Vec<u8> {
+    fn bytes(&self) -> io::Result<u64> {
+        Ok(self.len() as u64)
+    }
+
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> io::Result<()> {
+        let from = usize::try_from(offset).ok().and_then(|offset| self.get(offset..));
+        let bytes = from.and_then(|from| from.get(..target.len()));
+        target.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
+
 /// Why something is no image that can be read.
 #[derive(Debug)]
 pub enum OpenError {

@@ -96,7 +96,12 @@ impl Display for OpenError {
             }
             Self::InUse { path } => write!(f, "{} is in use", path.display()),
             Self::OtherSize { path, found, wanted } => {
-                write!(f, "{} has {found} bytes, not the {wanted} wanted", path.display())
+                write!(
+                    f,
+                    "{} has {found} bytes, not the {wanted} wanted, and is left as it is: give \
+                     its size, or remove it with what it holds",
+                    path.display()
+                )
             }
             Self::TooSmall { path, found, wanted } => {
                 write!(f, "{} has only {found} bytes of the {wanted} wanted", path.display())
@@ -136,5 +141,8 @@ mod tests {
         says(libc::EWOULDBLOCK, "in use");
         says(libc::EBUSY, "in use");
         says(libc::EIO, "Input/output error");
+        let other =
+            OpenError::OtherSize { path: PathBuf::from("/cache/file"), found: 1, wanted: 2 };
+        assert!(other.to_string().contains("give its size, or remove it"), "{other}");
     }
 }

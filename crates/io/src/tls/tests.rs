@@ -5,60 +5,14 @@ use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
-use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, Issuer, KeyPair};
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use rustls::{ClientConfig, ClientConnection};
+use stdx::random::Xorshift;
+use testing::{Authority, Identity, VERSIONS, session};
 
 use super::*;
 
 /// More turns than any exchange here takes.
 const TURNS_MAX: usize = 1_000_000;
-
-/// A certificate and its key, as PEM.
-#[derive(Clone)]
-struct Identity {
-    chain: String,
-    key: String,
-}
-
-/// Someone who signs certificates.
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    certificate: String,
-}
-
-impl Authority {
-    fn new() -> Self {
-        Self::named("somebody")
-    }
-
-    fn named(name: &str) -> Self {
-        let key = KeyPair::generate().expect("a key");
-        let mut parameters = CertificateParams::new(Vec::new()).expect("parameters");
-        parameters.distinguished_name.push(rcgen::DnType::CommonName, name);
-        parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        let certificate = parameters.self_signed(&key).expect("a certificate").pem();
-        Self { issuer: Issuer::new(parameters, key), certificate }
-    }
-
-    fn sign(&self, usage: ExtendedKeyUsagePurpose, last_year: i32) -> Identity {
-        let key = KeyPair::generate().expect("a key");
-        let mut parameters = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
-        parameters.extended_key_usages = vec![usage];
-        parameters.not_before = rcgen::date_time_ymd(2000, 1, 1);
-        parameters.not_after = rcgen::date_time_ymd(last_year, 12, 31);
-        let chain = parameters.signed_by(&key, &self.issuer).expect("a certificate").pem();
-        Identity { chain, key: key.serialize_pem() }
-    }
-
-    fn server(&self) -> Identity {
-        self.sign(ExtendedKeyUsagePurpose::ServerAuth, 2900)
-    }
-
-    fn client(&self, last_year: i32) -> Identity {
-        self.sign(ExtendedKeyUsagePurpose::ClientAuth, last_year)
-    }
-}
 
 fn settings<'f>(identity: &'f Identity, authority: &'f Authority) -> Settings<'f> {
     Settings {
@@ -72,32 +26,6 @@ fn settings<'f>(identity: &'f Identity, authority: &'f Authority) -> Settings<'f
         resumption: false,
     }
 }
-
-fn client_config(
-    authority: &Authority,
-    identity: Option<&Identity>,
-    versions: &[&'static rustls::SupportedProtocolVersion],
-) -> Arc<ClientConfig> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(authority.certificate.as_bytes()).expect("one") {
-        roots.add(certificate).expect("an authority");
-    }
-    let provider = Arc::new(ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(versions)
-        .expect("versions")
-        .with_root_certificates(roots);
-    Arc::new(match identity {
-        None => builder.with_no_client_auth(),
-        Some(identity) => {
-            let chain = certificates(identity.chain.as_bytes()).expect("one");
-            let key = private_key(identity.key.as_bytes(), KeyFormat::Pem).expect("a key");
-            builder.with_client_auth_cert(chain, key).expect("they fit")
-        }
-    })
-}
-
-const BOTH: &[&rustls::SupportedProtocolVersion] = &[&version::TLS12, &version::TLS13];
 
 /// Two sides of a connection.
 struct Scene {
@@ -119,16 +47,14 @@ impl Scene {
         }
         let socket = mio::net::TcpStream::from_std(socket);
         let server = TlsStream::new(socket, peer, config).expect("a session");
-        let name = ServerName::try_from("localhost").expect("a name");
-        let client = ClientConnection::new(client, name).expect("a session");
-        Self { server, wire, client, client_error: None }
+        Self { server, wire, client: session(client), client_error: None }
     }
 
     /// A pair that speaks `version`, with the handshake behind it.
     fn shaken(version: &'static rustls::SupportedProtocolVersion) -> Self {
-        let authority = Authority::new();
+        let authority = Authority::new("somebody");
         let config = Config::new(&settings(&authority.server(), &authority)).expect("all is there");
-        let mut scene = Self::new(&config, client_config(&authority, None, &[version]));
+        let mut scene = Self::new(&config, authority.client_config(None, &[version]));
         scene.shake().expect("a session");
         scene
     }
@@ -208,21 +134,18 @@ impl Scene {
     }
 }
 
-/// Numbers that look random, from a printed seed.
-struct Numbers(u64);
+/// Numbers from a printed seed.
+struct Numbers(Xorshift);
 
 impl Numbers {
     fn new() -> Self {
-        let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0) | 1;
+        let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
         println!("seed {seed}");
-        Self(seed)
+        Self(Xorshift::seeded(seed))
     }
 
     fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % limit
+        (self.0.draw() >> 11) as usize % limit
     }
 }
 
@@ -232,7 +155,7 @@ fn pattern(bytes: usize) -> Vec<u8> {
 
 #[test]
 fn bytes_go_both_ways_in_both_versions_and_an_idle_connection_owns_no_buffer() {
-    for version in BOTH {
+    for version in VERSIONS {
         let mut scene = Scene::shaken(version);
         assert_eq!(scene.server.take_new_session(), Some(true));
         assert_eq!(scene.server.take_new_session(), None, "it is told once");
@@ -252,7 +175,7 @@ fn bytes_go_both_ways_in_both_versions_and_an_idle_connection_owns_no_buffer() {
 #[test]
 fn targets_of_any_size_get_every_byte_and_nothing_waits_unannounced() {
     let mut numbers = Numbers::new();
-    for version in BOTH {
+    for version in VERSIONS {
         let mut scene = Scene::shaken(version);
         for most in [1, 7, 1000, 20_000, 70_000] {
             let sent = pattern(60_000);
@@ -266,10 +189,10 @@ fn targets_of_any_size_get_every_byte_and_nothing_waits_unannounced() {
 
 #[test]
 fn a_handshake_may_come_byte_by_byte() {
-    for version in BOTH {
-        let authority = Authority::new();
+    for version in VERSIONS {
+        let authority = Authority::new("somebody");
         let config = Config::new(&settings(&authority.server(), &authority)).expect("all is there");
-        let mut scene = Scene::new(&config, client_config(&authority, None, &[version]));
+        let mut scene = Scene::new(&config, authority.client_config(None, &[version]));
         for _ in 0..TURNS_MAX {
             let mut flight = Vec::new();
             while scene.client.wants_write() {
@@ -293,7 +216,7 @@ fn a_handshake_may_come_byte_by_byte() {
 
 #[test]
 fn a_slow_reader_gets_all_and_little_waits_for_it() {
-    for version in BOTH {
+    for version in VERSIONS {
         let mut scene = Scene::shaken(version);
         let value = pattern(8 << 20);
         let mut written = 0;
@@ -364,12 +287,12 @@ fn many_small_pieces_stay_within_what_may_wait() {
 
 #[test]
 fn who_does_not_speak_tls_is_told_so_and_gone() {
-    let authority = Authority::new();
+    let authority = Authority::new("somebody");
     let config = Config::new(&settings(&authority.server(), &authority)).expect("all is there");
     for garbage in
         [&b"stats\r\n"[..], b"GET / HTTP/1.1\r\n\r\n", b"\x80\x0b\0\0\0\0\0\0", &[0; 600]]
     {
-        let mut scene = Scene::new(&config, client_config(&authority, None, BOTH));
+        let mut scene = Scene::new(&config, authority.client_config(None, &VERSIONS));
         scene.wire.write_all(garbage).expect("room");
         let error = scene.server.read(&mut [0; 100]).expect_err("no TLS");
         assert_eq!(error.kind(), ErrorKind::InvalidData);
@@ -389,15 +312,15 @@ fn who_does_not_speak_tls_is_told_so_and_gone() {
 #[test]
 fn damaged_bytes_never_bring_it_down_and_never_get_through() {
     let mut numbers = Numbers::new();
-    let authority = Authority::new();
-    let (server, client) = (authority.server(), authority.client(2900));
+    let authority = Authority::new("somebody");
+    let (server, client) = (authority.server(), authority.client());
     let clients = ClientCertificates::Request;
     let config = Config::new(&Settings { clients, ..settings(&server, &authority) });
     let config = config.expect("all is there");
     let (mut refused, mut passed) = (0, 0);
     for round in 0..500 {
-        let version = BOTH[round % 2];
-        let mut scene = Scene::new(&config, client_config(&authority, Some(&client), &[version]));
+        let version = VERSIONS[round % 2];
+        let mut scene = Scene::new(&config, authority.client_config(Some(&client), &[version]));
         let damaged_at = numbers.below(4000);
         let mut sent = 0;
         let (mut bytes, mut is_refused) = (0, false);
@@ -435,9 +358,9 @@ fn damaged_bytes_never_bring_it_down_and_never_get_through() {
 
 #[test]
 fn a_message_of_the_handshake_has_a_longest_length() {
-    let authority = Authority::new();
+    let authority = Authority::new("somebody");
     let config = Config::new(&settings(&authority.server(), &authority)).expect("all is there");
-    let mut scene = Scene::new(&config, client_config(&authority, None, BOTH));
+    let mut scene = Scene::new(&config, authority.client_config(None, &VERSIONS));
     // A ClientHello of 60,000 bytes in records of one byte each.
     let message =
         [&[1, 0, 60_000_u16.to_be_bytes()[0], 60_000_u16.to_be_bytes()[1]][..], &[0; 60_000]];
@@ -460,7 +383,7 @@ fn a_message_of_the_handshake_has_a_longest_length() {
 
 #[test]
 fn an_end_is_told_behind_what_came_before_it_and_answered() {
-    for version in BOTH {
+    for version in VERSIONS {
         let mut scene = Scene::shaken(version);
         scene.client.writer().write_all(b"last words").expect("it buffers");
         scene.client.send_close_notify();
@@ -490,9 +413,9 @@ fn who_hangs_up_without_a_word_has_ended_too() {
     assert_eq!(scene.receive(2, || 10), b"x");
     assert!(scene.server.failure().is_none());
     // In the middle of the handshake it is a failure.
-    let authority = Authority::new();
+    let authority = Authority::new("somebody");
     let config = Config::new(&settings(&authority.server(), &authority)).expect("all is there");
-    let mut scene = Scene::new(&config, client_config(&authority, None, BOTH));
+    let mut scene = Scene::new(&config, authority.client_config(None, &VERSIONS));
     scene.wire.shutdown(std::net::Shutdown::Write).expect("it is open");
     assert_eq!(scene.server.read(&mut [0]).expect("the end"), 0);
     assert_eq!(scene.server.failure(), Some("the client left the handshake"));
@@ -521,10 +444,10 @@ fn keys_may_be_changed_as_often_as_the_client_likes() {
 
 #[test]
 fn certificates_of_clients_are_asked_for_as_it_was_chosen() {
-    let (authority, foreign) = (Authority::new(), Authority::named("stranger"));
+    let (authority, foreign) = (Authority::new("somebody"), Authority::new("stranger"));
     let server = authority.server();
     let [good, expired, stranger] =
-        [authority.client(2900), authority.client(2001), foreign.client(2900)];
+        [authority.client(), authority.client_until(2001), foreign.client()];
     use ClientCertificates::{None as Nobody, Request, Require};
     let expired_text = "the client's certificate is refused: Expired";
     let foreign_text = "the client's certificate is refused: UnknownIssuer";
@@ -540,10 +463,10 @@ fn certificates_of_clients_are_asked_for_as_it_was_chosen() {
         (Require, Some(&expired), Some(expired_text)),
         (Require, Some(&stranger), Some(foreign_text)),
     ] {
-        for version in BOTH {
+        for version in VERSIONS {
             let config = Config::new(&Settings { clients, ..settings(&server, &authority) });
             let config = config.expect("all is there");
-            let mut scene = Scene::new(&config, client_config(&authority, shown, &[version]));
+            let mut scene = Scene::new(&config, authority.client_config(shown, &[version]));
             let shaken = scene.shake();
             assert_eq!(shaken.is_ok(), failure.is_none(), "{clients:?} {failure:?}");
             let said = scene.server.failure().unwrap_or_default();
@@ -558,13 +481,13 @@ fn certificates_of_clients_are_asked_for_as_it_was_chosen() {
 
 #[test]
 fn sessions_are_taken_up_again_only_where_that_is_asked_for() {
-    let authority = Authority::new();
+    let authority = Authority::new("somebody");
     let identity = authority.server();
     for resumption in [false, true] {
-        for version in BOTH {
+        for version in VERSIONS {
             let settings = Settings { resumption, ..settings(&identity, &authority) };
             let config = Config::new(&settings).expect("all is there");
-            let client = client_config(&authority, None, &[version]);
+            let client = authority.client_config(None, &[version]);
             for is_first in [true, false] {
                 let mut scene = Scene::new(&config, Arc::clone(&client));
                 scene.shake().expect("a session");
@@ -583,17 +506,17 @@ fn sessions_are_taken_up_again_only_where_that_is_asked_for() {
 
 #[test]
 fn the_least_version_and_the_ciphers_are_followed() {
-    let authority = Authority::new();
+    let authority = Authority::new("somebody");
     let identity = authority.server();
     let only = Settings { is_13_only: true, ..settings(&identity, &authority) };
     let config = Config::new(&only).expect("all is there");
-    let mut scene = Scene::new(&config, client_config(&authority, None, &[&version::TLS12]));
+    let mut scene = Scene::new(&config, authority.client_config(None, &[&version::TLS12]));
     scene.shake().expect_err("too old");
     for name in ["ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-CHACHA20-POLY1305"] {
         let names = [name.to_owned()];
         let config = Config::new(&Settings { ciphers: &names, ..settings(&identity, &authority) });
         let config = config.expect("it is known");
-        let mut scene = Scene::new(&config, client_config(&authority, None, &[&version::TLS12]));
+        let mut scene = Scene::new(&config, authority.client_config(None, &[&version::TLS12]));
         scene.shake().expect("both know it");
         let suite = scene.client.negotiated_cipher_suite().expect("a session").suite();
         let wanted = SUITES.iter().find(|(known, _)| *known == name).expect("a suite").1;
@@ -603,7 +526,7 @@ fn the_least_version_and_the_ciphers_are_followed() {
 
 #[test]
 fn what_is_wrong_with_a_file_is_said() {
-    let authority = Authority::new();
+    let authority = Authority::new("somebody");
     let (identity, other) = (authority.server(), authority.server());
     let good = || settings(&identity, &authority);
     let wrong = |settings: Settings<'_>| Config::new(&settings).expect_err("something is wrong");
@@ -614,6 +537,18 @@ fn what_is_wrong_with_a_file_is_said() {
     assert_eq!(none, ConfigError::Chain("there is no certificate in it".to_owned()));
     let none = wrong(Settings { key: identity.chain.as_bytes(), ..good() });
     assert_eq!(none, ConfigError::Key("there is no private key in it".to_owned()));
+    // What openssl writes for a key with a password, in its two forms.
+    for head in [
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\n",
+        "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\n",
+    ] {
+        let end = head.lines().next().expect("a line").replace("BEGIN", "END");
+        let key = format!("{head}MAAA\n{end}\n");
+        let ConfigError::Key(text) = wrong(Settings { key: key.as_bytes(), ..good() }) else {
+            panic!("it is the key that is wrong");
+        };
+        assert!(text.contains("is encrypted") && text.contains("openssl pkey"), "{text}");
+    }
     let foreign = wrong(Settings { key: other.key.as_bytes(), ..good() });
     assert_eq!(foreign, ConfigError::Key("it is not the key of the certificate".to_owned()));
     let clients = ClientCertificates::Require;
@@ -628,7 +563,8 @@ fn what_is_wrong_with_a_file_is_said() {
     let names = ["HIGH".to_owned()];
     let unknown = wrong(Settings { ciphers: &names, ..good() });
     assert!(unknown.to_string().contains("ECDHE-RSA-AES128-GCM-SHA256, "), "{unknown}");
-    let der = rcgen::KeyPair::from_pem(&identity.key).expect("a key").serialize_der();
-    Config::new(&Settings { key: &der, key_format: KeyFormat::Der, ..good() }).expect("a key");
+    let pem = private_key(identity.key.as_bytes(), KeyFormat::Pem).expect("a key");
+    let der = pem.secret_der();
+    Config::new(&Settings { key: der, key_format: KeyFormat::Der, ..good() }).expect("a key");
     wrong(Settings { key: b"no DER", key_format: KeyFormat::Der, ..good() });
 }

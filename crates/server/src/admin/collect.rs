@@ -40,7 +40,8 @@ pub struct Snapshot {
     pub time: Duration,
     /// What the server is about.
     pub phase: Phase,
-    /// Connections now, so far, refused, and how often accepting was paused.
+    /// Connections now, so far, and refused; how often accepting was paused; and connections that
+    /// were refused because their address had enough.
     pub connections: [u64; 5],
     /// No connection is refused at the moment.
     pub is_accepting: bool,

@@ -293,6 +293,15 @@ fn unknown(command: Command<'_>) -> Stop {
     Stop::Error(Cow::Owned(text))
 }
 
+/// What the error of a subcommand that there is not says to try.
+fn help(name: &str, subcommands: &str, out: &mut Output<'_, '_>) {
+    let name = name.to_ascii_uppercase();
+    reply::array(out.bytes, 2);
+    let first = format!("{name} <subcommand> [<arg> [value] ...]. Subcommands are:");
+    reply::simple(out.bytes, &first);
+    reply::simple(out.bytes, subcommands);
+}
+
 /// The error of a subcommand that there is not.
 fn unknown_subcommand(name: &str, subcommand: &[u8]) -> Stop {
     let mut text = b"ERR unknown subcommand '".to_vec();

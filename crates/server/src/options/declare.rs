@@ -300,7 +300,8 @@ pub const DECLARATIONS: &[Declaration] = &[
         "Answer stores with an error when memory is full instead of evicting."),
     valued(Some('I'), "max-item-size",
         numbered("bytes", 1 << 10, 1 << 30, |o, n| o.item_bytes_max = usize_of(n)), Some("1m"),
-        "The largest item with its key and header. A larger limit lets one item evict many."),
+        "The largest item with its key and header, beyond 1m at most half of -m. A larger limit \
+         lets one item evict many."),
     valued(Some('p'), "port", numbered("port", 0, 65_535, |o, n| o.port = n as u16), Some("11211"),
         "TCP port to listen on; 0 takes a free one and prints it."),
     valued(Some('l'), "listen", list("ADDRESS[:PORT],...", set_listen), None,
@@ -355,7 +356,8 @@ pub const DECLARATIONS: &[Declaration] = &[
     switch(Some('r'), "enable-coredumps", |o| o.core_dumps = true,
         "Raise the limit for core files."),
     valued(Some('v'), "verbose", Kind::Count(|o| o.verbosity += 1), None,
-        "Say more on standard error; -vv says still more."),
+        "Say more on standard error: what signals do, why TLS fails, who is cut off. More than one \
+         is accepted and says no more; watch shows requests."),
     valued(Some('B'), "protocol", text("auto|ascii|binary", set_protocol), Some("auto"),
         "The protocol that clients speak. auto: the first byte of a connection says which."),
     valued(Some('o'), "extended", list("NAME[=VALUE],...", extended::apply), None,

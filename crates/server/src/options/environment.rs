@@ -56,7 +56,8 @@ pub fn read<'v>(variables: impl IntoIterator<Item = &'v (String, String)>) -> En
             }
             None => {
                 let known = DECLARATIONS.iter().filter(|known| known.is_setting()).map(variable);
-                let suggestion = suggestion(name, known, "");
+                let known = known.map(|known| known[PREFIX.len()..].to_owned());
+                let suggestion = suggestion(&name[PREFIX.len()..], known, PREFIX);
                 read.warnings.push(format!("the variable {name} is no option{suggestion}"));
             }
         }
@@ -94,6 +95,9 @@ mod tests {
                        meant?";
         assert_eq!(of("LARDER_MEMORY_LIMITS", "7").warnings, [warning]);
         assert_eq!(of("LARDER_CHECK", "1").warnings.len(), 1);
+        // The common beginning makes no two words similar: here --policy was meant.
+        let warning = "the variable LARDER_NOSUCH is no option";
+        assert_eq!(of("LARDER_NOSUCH", "1").warnings, [warning]);
     }
 
     /// In a namespace of Kubernetes with a service called larder, every pod has these.

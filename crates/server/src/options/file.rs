@@ -9,7 +9,6 @@
 //! device's, cannot hang or fill the process.
 
 use std::fs;
-use std::io::Read;
 use std::path::Path;
 
 use toml::Spanned;
@@ -20,6 +19,7 @@ use super::kind::{Declaration, Kind};
 use super::nearest::suggestion;
 use super::print::each;
 use super::settings::{Layer, find};
+use crate::bounded_file;
 
 /// The longest file. A whole one with all comments takes a fiftieth of it.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -52,13 +52,9 @@ fn bytes(path: &Path) -> Result<Vec<u8>, String> {
     if !kind.is_file() {
         return Err("is no plain file".to_owned());
     }
-    let mut bytes = Vec::new();
-    let file = fs::File::open(path).map_err(unreadable)?;
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(format!("is longer than {FILE_BYTES_MAX} bytes; that is no file of options"));
-    }
-    Ok(bytes)
+    let bytes = bounded_file::read(path, FILE_BYTES_MAX).map_err(unreadable)?;
+    bytes
+        .ok_or_else(|| format!("is longer than {FILE_BYTES_MAX} bytes; that is no file of options"))
 }
 
 /// Understands the bytes of a file that is called `shown`.

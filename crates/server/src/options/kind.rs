@@ -109,6 +109,14 @@ impl Declaration {
             Kind::Print(_) | Kind::Act(_) | Kind::Alias(_) => {}
             Kind::Number { unit, min, max, set } => match number(value) {
                 Some(number) if (min..=max).contains(&number) => set(options, number),
+                _ if value.is_empty() => return Err(" needs a value".to_owned()),
+                _ if min == max => {
+                    return Err(format!(" takes {min} alone, not {value}. {}", self.reason));
+                }
+                Some(number) if number.to_string() != value => {
+                    let text = format!(" takes {unit} from {min} to {max}, not {value} ({number})");
+                    return Err(text);
+                }
                 _ => return Err(format!(" takes {unit} from {min} to {max}, not {value}")),
             },
             Kind::Text { set, .. } | Kind::List { set, .. } => {

@@ -7,14 +7,20 @@
 #![allow(dead_code, reason = "every test binary uses a part of this")]
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 /// A read that takes longer means that the answer will not come.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// More looks at a number than it takes to become what is waited for.
+const LOOKS_MAX: usize = 1_000_000;
+
+/// So many ports are not taken by others one after the other.
+const PORTS_MAX: usize = 20;
 
 /// A running server.
 pub struct Server {
@@ -40,16 +46,34 @@ impl Server {
         (Self::start_by(&mut command), BufReader::new(log))
     }
 
+    /// Starts one that speaks Redis' protocol too, and says where.
+    pub fn start_with_redis(options: &[&str]) -> (Self, SocketAddr) {
+        // Between our look and the server's somebody else may take the port.
+        let try_port = |_| {
+            let address = free_address();
+            let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+            command.args(["-p", "0", "--redis-port", &address.port().to_string()]).args(options);
+            Some((Self::try_start_by(&mut command)?, address))
+        };
+        (0..PORTS_MAX).find_map(try_port).expect("a port that stays free, and good options")
+    }
+
     /// Starts one by a command that lets it choose its port.
     pub fn start_by(command: &mut Command) -> Self {
+        Self::try_start_by(command).expect("it says where it listens")
+    }
+
+    /// The same; none if it ends at once.
+    fn try_start_by(command: &mut Command) -> Option<Self> {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the server starts");
         let output = child.stdout.take().expect("its output is piped");
-        let mut output = BufReader::new(output);
-        let mut line = String::new();
-        output.read_line(&mut line).expect("it says where it listens");
-        let address = line.trim().strip_prefix("listening on tcp:").unwrap_or("127.0.0.1:0");
-        let address = address.parse().expect("an address");
-        Self { child, address, output }
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut server = Self { child, address, output: BufReader::new(output) };
+        let line = server.next_line();
+        if let Some(address) = line.trim().strip_prefix("listening on tcp:") {
+            server.address = address.parse().expect("an address");
+        }
+        Some(server).filter(|_| !line.is_empty())
     }
 
     /// The next line that it prints.
@@ -71,7 +95,7 @@ impl Server {
 
     /// A new connection to it.
     pub fn connect(&self) -> Client {
-        Client::new(TcpStream::connect(self.address).expect("it accepts"))
+        Client::connect(self.address)
     }
 
     /// Sends it a signal by name.
@@ -88,11 +112,7 @@ impl Server {
 
     /// The value of one of `stats`' lines.
     pub fn stat(&self, name: &str) -> u64 {
-        let mut client = self.connect();
-        client.send(b"stats\r\n");
-        let text = client.read_to("END\r\n");
-        let line = text.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
-        line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().expect("a number")
+        self.connect().stat(name)
     }
 }
 
@@ -109,8 +129,16 @@ pub struct Client<S = TcpStream> {
     pub stream: S,
 }
 
+/// An address at which nobody listens now.
+pub fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("an address")
+}
+
 impl Client {
-    fn new(stream: TcpStream) -> Self {
+    /// A new connection to an address.
+    pub fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).expect("it accepts");
         stream.set_nodelay(true).expect("a socket option");
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
         Self { stream }
@@ -165,6 +193,30 @@ impl<S: Read + Write> Client<S> {
             }
         }
         String::from_utf8(text).expect("text")
+    }
+
+    /// The value of one of `stats`' lines.
+    #[track_caller]
+    pub fn stat(&mut self, name: &str) -> u64 {
+        self.send(b"stats\r\n");
+        let text = self.read_to("END\r\n");
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
+        line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().expect("a number")
+    }
+
+    /// Asks for one of `stats`' lines until its value is right: what another thread of the server
+    /// does may be counted after its answer has come.
+    #[track_caller]
+    pub fn wait_for_stat(&mut self, name: &str, is_right: impl Fn(u64) -> bool) {
+        let mut last = 0;
+        for _ in 0..LOOKS_MAX {
+            last = self.stat(name);
+            if is_right(last) {
+                return;
+            }
+            std::thread::yield_now();
+        }
+        panic!("{name} stays {last}");
     }
 
     /// Expects the end of the connection.

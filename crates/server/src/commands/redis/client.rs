@@ -52,7 +52,7 @@ pub struct Client {
     keys_before: usize,
     /// What it may do.
     pub rights: Rights,
-    /// How often it said so with a wrong password.
+    /// How often it gave a wrong password.
     pub failures: u8,
     /// What its command, which is executed next, says of who it is.
     login: Login,

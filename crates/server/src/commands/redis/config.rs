@@ -4,12 +4,12 @@ use std::sync::atomic::Ordering;
 
 use protocol::resp::{BULK_BYTES_MAX, glob, reply};
 
-use super::{Done, Ended, Task, unknown_subcommand, wrong_number};
+use super::{Done, Ended, Task, help, unknown_subcommand, wrong_number};
 use crate::output::Output;
 use crate::server::Server;
 use crate::stats;
 
-/// `CONFIG GET pattern ...`, `CONFIG RESETSTAT`.
+/// `CONFIG GET pattern ...`, `CONFIG RESETSTAT`, `CONFIG HELP`.
 pub(super) fn config(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
     let subcommand = task.word();
     if subcommand.eq_ignore_ascii_case(b"get") {
@@ -23,6 +23,8 @@ pub(super) fn config(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '
         }
         stats::reset(task.context.server);
         reply::simple(out.bytes, "OK");
+    } else if subcommand.eq_ignore_ascii_case(b"help") && task.words.len() == 0 {
+        help(task.name, "GET <pattern> ..., RESETSTAT. Settings change by SIGHUP.", out);
     } else {
         return Err(unknown_subcommand(task.name, subcommand));
     }

@@ -4,8 +4,8 @@ use protocol::resp::number::integer;
 use protocol::resp::{Version, reply};
 
 use super::{
-    Again, Done, Ended, NOT_AN_INTEGER, SYNTAX, Stop, Task, info, unknown_subcommand, unknown_word,
-    wrong_number,
+    Again, Done, Ended, NOT_AN_INTEGER, SYNTAX, Stop, Task, help, info, unknown_subcommand,
+    unknown_word, wrong_number,
 };
 use crate::output::Output;
 use crate::rights::Rights;
@@ -195,7 +195,12 @@ pub(super) fn client(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '
         b"getname" if task.client.name.is_empty() => reply::null(out.bytes, task.version()),
         b"getname" => reply::bulk(out.bytes, &task.client.name),
         b"info" => reply::verbatim(out.bytes, task.version(), describe(task).as_bytes()),
-        b"help" => help(out),
+        b"help" => help(
+            task.name,
+            "GETNAME, ID, INFO, NO-EVICT (ON|OFF), SETINFO (LIB-NAME|LIB-VER) <value>, \
+             SETNAME <name>.",
+            out,
+        ),
         b"setname" => {
             task.client.name = checked(task.word(), "Client names")?.to_vec();
             reply::simple(out.bytes, "OK");
@@ -244,13 +249,4 @@ fn describe(task: &Task<'_, '_, '_, '_, '_>) -> String {
         text(&client.library[0]),
         text(&client.library[1]),
     )
-}
-
-fn help(out: &mut Output<'_, '_>) {
-    let lines = [
-        "CLIENT <subcommand> [<arg> [value] ...]. Subcommands are:",
-        "GETNAME, ID, INFO, NO-EVICT (ON|OFF), SETINFO (LIB-NAME|LIB-VER) <value>, SETNAME <name>.",
-    ];
-    reply::array(out.bytes, lines.len());
-    lines.iter().for_each(|line| reply::simple(out.bytes, line));
 }

@@ -3,7 +3,7 @@
 use protocol::resp::{Version, reply};
 
 use super::table::{Entry, TABLE, find};
-use super::{Done, Ended, SYNTAX, Task, unknown_subcommand, wrong_number};
+use super::{Done, Ended, SYNTAX, Task, help, unknown_subcommand, wrong_number};
 use crate::output::Output;
 
 /// `COMMAND`, `COMMAND COUNT`, `COMMAND INFO name ...`, `COMMAND DOCS name ...`, `COMMAND LIST`.
@@ -36,6 +36,9 @@ pub(super) fn command(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, 
             }
         }
         b"docs" => document(task, out),
+        b"help" if task.words.len() == 0 => {
+            help(task.name, "COUNT, DOCS [<name> ...], INFO [<name> ...], LIST.", out);
+        }
         _ => return Err(unknown_subcommand(task.name, subcommand)),
     }
     Ok(Done::Next)

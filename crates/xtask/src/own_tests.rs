@@ -149,8 +149,10 @@ mod tests {
     #[test]
     fn a_test_program_is_told_from_other_artefacts() {
         let test = concat!(
-            r#"{"reason":"compiler-artifact","package_id":"path+file:///l/crates/io#larder-io@0.1.0","#,
-            r#""manifest_path":"/l/crates/io/Cargo.toml","target":{"kind":["test"],"name":"fault","#,
+            r#"{"reason":"compiler-artifact","#,
+            r#""package_id":"path+file:///l/crates/io#larder-io@0.1.0","#,
+            r#""manifest_path":"/l/crates/io/Cargo.toml","#,
+            r#""target":{"kind":["test"],"name":"fault","#,
             r#""test":true},"profile":{"opt_level":"2","test":true},"features":[],"#,
             r#""executable":"/l/target/debug/deps/fault-1","fresh":true}"#,
         );
