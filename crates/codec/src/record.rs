@@ -176,7 +176,7 @@ impl<'r> Rows<'r> {
 
 #[inline]
 fn read_row(bytes: &[u8]) -> Option<(Row<'_>, &[u8])> {
-    let (&key_bytes, rest) = bytes.split_first()?;
+    let (&key_bytes, rest) = bytes.split_first().filter(|(key_bytes, _)| **key_bytes > 0)?;
     let (&shape, rest) = rest.split_first()?;
     let (value_bytes, mut rest) = read_size(rest)?;
     let mut fields = Fields::default();
@@ -283,6 +283,17 @@ mod tests {
             &mut raw,
         );
         assert_eq!(raw.len(), 3 + 1 + 5);
+    }
+
+    /// No item has an empty key: whoever took one over from a device would end the program.
+    #[test]
+    fn a_row_without_a_key_is_damage() {
+        let mut raw = Vec::new();
+        write_row(&Record { key: b"k", ..records()[0] }, false, &mut raw);
+        assert!(Rows::new(&raw).next_row().is_ok());
+        raw.clear();
+        write_row(&Record { key: b"", ..records()[0] }, false, &mut raw);
+        assert!(Rows::new(&raw).next_row().is_err());
     }
 
     #[test]

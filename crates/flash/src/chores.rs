@@ -113,7 +113,8 @@ impl Flash {
             return true;
         }
         self.counters.io_errors.add(1);
-        let items = table::read_items(full.entry, full.pages.bytes()).expect("as it was written");
+        let items = table::read_items(&self.geometry, full.entry, full.pages.bytes())
+            .expect("as it was written");
         for item in items.iter().filter(|item| !item.is_dead) {
             self.drop_item(links, item.hash, self.place_of(full.segment, item));
         }

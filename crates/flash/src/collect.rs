@@ -119,7 +119,7 @@ impl Flash {
             self.counters.io_errors.add(1);
             return Err(Damaged);
         }
-        let items = table::read_items(entry, &pages.bytes()[before * PAGE_BYTES..]);
+        let items = table::read_items(&self.geometry, entry, &pages.bytes()[before * PAGE_BYTES..]);
         if items.is_err() {
             self.counters.damaged.add(1);
         }

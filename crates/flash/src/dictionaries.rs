@@ -136,6 +136,16 @@ impl Dictionaries {
         self.slots.iter().map(bytes).sum()
     }
 
+    /// Makes the checksum of a dictionary right, in its slot.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn put_right(slot: &mut [u8]) {
+        let (head, rest) = slot.split_at_mut(BYTES_AT);
+        let bytes = u32::from_le_bytes(head[..SUM_AT].try_into().expect("four bytes"));
+        if let Some(bytes) = rest.get(..bytes as usize) {
+            head[SUM_AT..].copy_from_slice(&codec::checksum(bytes).to_le_bytes());
+        }
+    }
+
     fn slot(&self, number: u8) -> Option<&Mutex<Option<Arc<Known>>>> {
         self.slots.get(usize::from(number).checked_sub(1)?)
     }

@@ -13,7 +13,7 @@ use crate::flushed::Flushed;
 use crate::geometry::Geometry;
 use crate::journal::Journal;
 use crate::stats::Counters;
-use crate::superblock::Superblock;
+use crate::superblock::{SEQUENCE_MAX, Superblock};
 use crate::usage::Usage;
 use crate::writer::Writer;
 use crate::{Compression, Costs, Links, Partition, Place, Promotion, Watermarks};
@@ -127,6 +127,8 @@ impl State {
         }
     }
 }
+
+const _: () = assert!(SEQUENCE_MAX << (Segment::SEQUENCE_SHIFT + 1) != 0);
 
 impl Segment {
     const WRITTEN: u64 = 1;

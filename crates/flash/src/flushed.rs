@@ -31,16 +31,17 @@
 //! A page of an earlier version has zeros there, which stand for no prefixes. If what is there is
 //! damaged, nothing on the device is believed.
 
+use std::io;
 use std::sync::RwLock;
 
-use ::io::device::PAGE_BYTES;
+use ::io::device::{Device, PAGE_BYTES};
 use codec::Damaged;
 use codec::record::Rows;
 use stdx::sync::atomic::{AtomicBool, Ordering};
 use stdx::sync::lock;
 
 use crate::area::Area;
-use crate::superblock::SUPERBLOCK_BYTES;
+use crate::superblock::{SEQUENCE_MAX, SUPERBLOCK_BYTES};
 use crate::writer::Writer;
 use crate::{Flash, KEY_BYTES_MAX, Links, Place};
 
@@ -188,6 +189,9 @@ impl Entry {
         let (prefix, rest) = bytes.split_at_checked(length)?;
         *bytes = rest;
         let below = u64::from_le_bytes(take(bytes)?);
+        if below > SEQUENCE_MAX {
+            return None;
+        }
         let mut open = [(0, 0); 2];
         for (sequence, granule) in &mut open {
             *sequence = u64::from_le_bytes(take(bytes)?);
@@ -217,6 +221,27 @@ pub(crate) fn decode(page: &[u8; PAGE_BYTES]) -> Result<Vec<Entry>, Damaged> {
     }
     let entries: Option<Vec<_>> = (0..number(4)).map(|_| Entry::decode(&mut body)).collect();
     entries.filter(|_| body.is_empty()).ok_or(Damaged)
+}
+
+/// Says on a device that no prefix was flushed.
+pub(crate) fn write_none(device: &dyn Device) -> io::Result<()> {
+    device.write_note(FLUSHED_AT as u64, &Flushed::default().encode())
+}
+
+/// Makes the checksum right of what a first page says of prefixes.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn put_right(page: &mut [u8; PAGE_BYTES]) {
+    let (sum, known) = page[FLUSHED_AT..].split_at_mut(4);
+    let body = usize::from(u16::from_le_bytes([known[2], known[3]]));
+    if let Some(known) = known.get(..4 + body) {
+        sum.copy_from_slice(&codec::checksum(known).to_le_bytes());
+    }
+}
+
+/// What a first page would say of what it is read as.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn encoded(entries: Vec<Entry>) -> Vec<u8> {
+    Flushed::new(entries).encode()
 }
 
 impl Flash {
@@ -378,6 +403,10 @@ mod tests {
             let mut page = page(&flushed);
             page[at] ^= 0x04;
             assert!(decode(&page).is_err(), "{at}");
+        }
+        for (below, is_sound) in [(SEQUENCE_MAX, true), (SEQUENCE_MAX + 1, false)] {
+            let page = page(&Flushed::new(vec![entry(b"user:", below)]));
+            assert_eq!(decode(&page).is_ok(), is_sound, "{below}");
         }
         let none = Flushed::default();
         assert_eq!(decode(&page(&none)).map(|entries| entries.len()), Ok(0));

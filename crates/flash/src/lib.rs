@@ -70,6 +70,9 @@ mod dictionaries;
 mod fill;
 mod flash;
 mod flushed;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod geometry;
 mod journal;
 mod links;

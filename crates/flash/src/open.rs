@@ -125,6 +125,7 @@ impl Flash {
         };
         let flushed = flushed::decode(&page);
         let is_trusted = flushed.is_ok() && (before.clean || before.boot_id == settings.boot_id);
+        let is_flushed_damaged = flushed.is_err();
         let flushed = flushed.unwrap_or_default();
         let counts = |sequence| is_trusted && before.counts(sequence);
         let (mut found, next) = read_table(&*device, &geometry, counts)?;
@@ -143,6 +144,10 @@ impl Flash {
             ..before
         };
         device.write_note(0, &superblock.encode())?;
+        if is_flushed_damaged {
+            // All of before is void by now. What comes would be at the next start, too.
+            flushed::write_none(&*device)?;
+        }
         // What says that it was closed cleanly must not outlive what comes now.
         device.sync()?;
         let mut flash = Self::new(device, settings, geometry, superblock, found, next);

@@ -71,7 +71,9 @@ impl Flash {
                 self.counters.distrusted.add(1);
                 Ok((Vec::new(), Dead::default()))
             }
-            Found::Dead(dead) => Ok((table::read_items(found.entry, pages.bytes())?, dead)),
+            Found::Dead(dead) => {
+                Ok((table::read_items(&self.geometry, found.entry, pages.bytes())?, dead))
+            }
         }
     }
 

@@ -165,6 +165,10 @@ impl Flash {
         }
         let table_pages = (listed.entry.table_bytes as usize).div_ceil(::io::device::PAGE_BYTES);
         let before = self.geometry.segment_pages().checked_sub(table_pages).ok_or(Damaged)?;
-        table::read_items(listed.entry, &pages.bytes()[before * ::io::device::PAGE_BYTES..])
+        table::read_items(
+            &self.geometry,
+            listed.entry,
+            &pages.bytes()[before * ::io::device::PAGE_BYTES..],
+        )
     }
 }

@@ -24,6 +24,11 @@ use ::io::device::PAGE_BYTES;
 /// Raised with every change of what is on the device.
 pub(crate) const VERSION: u32 = 2;
 
+/// No segment has a higher sequence, and nothing on a device names one: a device opens a segment in
+/// no less than some microseconds, so none gets there. What says otherwise is damage. That leaves
+/// room for those that are opened after it, and for the bits beside it in a segment's word.
+pub(crate) const SEQUENCE_MAX: u64 = 1 << 60;
+
 const MAGIC: [u8; 8] = *b"LarderFL";
 const VERSION_AT: usize = 8;
 const SEGMENT_BYTES_AT: usize = 12;
@@ -110,7 +115,7 @@ impl Superblock {
         if codec::checksum(&page[..CRC_AT]) != u32::from_le_bytes(part(page, CRC_AT)) {
             return Err(NoSuperblock::Damaged);
         }
-        Ok(Self {
+        let superblock = Self {
             segment_bytes: u32::from_le_bytes(part(page, SEGMENT_BYTES_AT)),
             segments: u64::from_le_bytes(part(page, SEGMENTS_AT)),
             hash_seed: part(page, HASH_SEED_AT),
@@ -120,8 +125,19 @@ impl Superblock {
             void_below: u64::from_le_bytes(part(page, VOID_BELOW_AT)),
             unsettled_from: u64::from_le_bytes(part(page, UNSETTLED_FROM_AT)),
             unsettled_below: u64::from_le_bytes(part(page, UNSETTLED_BELOW_AT)),
-        })
+        };
+        let highest = superblock.void_below.max(superblock.unsettled_below);
+        if highest > SEQUENCE_MAX { Err(NoSuperblock::Damaged) } else { Ok(superblock) }
     }
+}
+
+/// Makes a first page one of this version with a right checksum, whatever else it says.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn put_right(page: &mut [u8; PAGE_BYTES]) {
+    page[..MAGIC.len()].copy_from_slice(&MAGIC);
+    page[VERSION_AT..SEGMENT_BYTES_AT].copy_from_slice(&VERSION.to_le_bytes());
+    let sum = codec::checksum(&page[..CRC_AT]);
+    page[CRC_AT..SUPERBLOCK_BYTES].copy_from_slice(&sum.to_le_bytes());
 }
 
 fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
@@ -166,6 +182,24 @@ mod tests {
             let found = Superblock::decode(&page).expect_err("changed");
             let is_version = (VERSION_AT..SEGMENT_BYTES_AT).contains(&at);
             assert_eq!(found != NoSuperblock::Damaged, is_version, "{at}");
+        }
+    }
+
+    /// The next segment would have a sequence above it, and above the highest number there is none.
+    #[test]
+    fn a_sequence_that_leaves_none_for_the_next_segment_is_damage() {
+        let decoded = |superblock: Superblock| {
+            let mut page = page();
+            page[..SUPERBLOCK_BYTES].copy_from_slice(&superblock.encode());
+            Superblock::decode(&page)
+        };
+        for (sequence, is_sound) in
+            [(SEQUENCE_MAX, true), (SEQUENCE_MAX + 1, false), (u64::MAX, false)]
+        {
+            let void = Superblock { void_below: sequence, ..superblock() };
+            assert_eq!(decoded(void).is_ok(), is_sound, "{sequence}");
+            let unsettled = Superblock { unsettled_below: sequence, ..superblock() };
+            assert_eq!(decoded(unsettled).is_ok(), is_sound, "{sequence}");
         }
     }
 

@@ -19,7 +19,9 @@ use codec::Damaged;
 
 use crate::area::Area;
 use crate::dictionaries::DICTIONARIES_MAX;
-use crate::geometry::{ENTRY_BYTES, SEGMENT_BYTES_MAX};
+use crate::geometry::{ENTRY_BYTES, Geometry, SEGMENT_BYTES_MAX};
+use crate::place::SPAN_LONG;
+use crate::superblock::SEQUENCE_MAX;
 use crate::unit::ROWS_MAX;
 
 /// Bytes of an item of the item table.
@@ -67,12 +69,13 @@ impl Entry {
         let (word, rest) = rest.split_first_chunk()?;
         let (sum, _) = rest.split_first_chunk()?;
         let sequence = u64::from_le_bytes(*sequence);
-        let is_sound = u32::from_le_bytes(*sum) == codec::checksum(&bytes[..12]);
+        let is_sound = u32::from_le_bytes(*sum) == codec::checksum(&bytes[..12])
+            && (1..=SEQUENCE_MAX).contains(&sequence);
         let word = u32::from_le_bytes(*word);
         let area = Area::from_bit(u64::from(word >> HOT_SHIFT));
         let dictionary = (word >> DICTIONARY_SHIFT & DICTIONARY_MASK) as u8;
         let table_bytes = word & ((1 << DICTIONARY_SHIFT) - 1);
-        (is_sound && sequence != 0).then_some(Self { sequence, table_bytes, area, dictionary })
+        is_sound.then_some(Self { sequence, table_bytes, area, dictionary })
     }
 }
 
@@ -121,8 +124,33 @@ pub(crate) fn write_items(items: &[Item], sequence: u64, segment: &mut [u8]) -> 
     length as u32
 }
 
+/// Makes the checksum of an entry right.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn put_entry_right(bytes: &mut [u8]) {
+    let (known, sum) = bytes.split_at_mut(12);
+    sum.copy_from_slice(&codec::checksum(known).to_le_bytes());
+}
+
+/// Makes the tail of an item table right, which is at the end of these bytes.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn put_items_right(entry: Entry, bytes: &mut [u8]) {
+    let length = entry.table_bytes as usize;
+    let Some(start) = bytes.len().checked_sub(length) else { return };
+    let Some((_, tail)) = bytes[start..].split_last_chunk_mut::<TAIL_BYTES>() else { return };
+    tail[..8].copy_from_slice(&entry.sequence.to_le_bytes());
+    let sum_at = bytes.len() - size_of::<u32>();
+    let sum = codec::checksum(&bytes[start..sum_at]);
+    bytes[sum_at..].copy_from_slice(&sum.to_le_bytes());
+}
+
 /// Reads the item table at the end of these bytes, which are a segment's last ones.
-pub(crate) fn read_items(entry: Entry, bytes: &[u8]) -> Result<Vec<Item>, Damaged> {
+/// Each unit begins behind the one before and in front of the table, has rows, and a span of pages:
+/// so that each item has a place.
+pub(crate) fn read_items(
+    geometry: &Geometry,
+    entry: Entry,
+    bytes: &[u8],
+) -> Result<Vec<Item>, Damaged> {
     let length = entry.table_bytes as usize;
     let start = bytes.len().checked_sub(length).ok_or(Damaged)?;
     let (mut units, tail) = bytes[start..].split_last_chunk::<TAIL_BYTES>().ok_or(Damaged)?;
@@ -134,9 +162,15 @@ pub(crate) fn read_items(entry: Entry, bytes: &[u8]) -> Result<Vec<Item>, Damage
     if !is_sound {
         return Err(Damaged);
     }
+    let units_end = geometry.segment_bytes.checked_sub(length).ok_or(Damaged)?;
     let mut items = Vec::with_capacity(units.len() / ITEM_BYTES);
     while !units.is_empty() {
+        let before = items.last().map(|item: &Item| item.granule);
         units = read_unit(units, &mut items)?;
+        let Item { granule, .. } = items.last().ok_or(Damaged)?;
+        if before >= Some(*granule) || geometry.offset_of(*granule) >= units_end {
+            return Err(Damaged);
+        }
     }
     if items.len() == u32::from_le_bytes(count) as usize { Ok(items) } else { Err(Damaged) }
 }
@@ -150,6 +184,9 @@ fn read_unit<'b>(bytes: &'b [u8], items: &mut Vec<Item>) -> Result<&'b [u8], Dam
     let (hashes, rest) = rest.split_at_checked(hashes_bytes).ok_or(Damaged)?;
     let granule = u32::from_le_bytes(granule);
     let span = u8::try_from(u16::from_le_bytes(span)).map_err(|_| Damaged)?;
+    if hashes.is_empty() || !(1..=SPAN_LONG).contains(&span) {
+        return Err(Damaged);
+    }
     items.extend(hashes.as_chunks().0.iter().map(|hash| {
         let hash = u64::from_le_bytes(*hash);
         Item { hash, granule, span, is_dead: hash == 0 }
@@ -161,10 +198,14 @@ fn read_unit<'b>(bytes: &'b [u8], items: &mut Vec<Item>) -> Result<&'b [u8], Dam
 mod tests {
     use super::*;
 
+    fn geometry() -> Geometry {
+        Geometry::new(400, 64 << 10).expect("it is large enough")
+    }
+
     fn items() -> Vec<Item> {
         let item = |index: u32| Item {
             hash: if index.is_multiple_of(3) { 0 } else { u64::from(index) << 40 | 5 },
-            granule: (1 << 17) - 1 - index / 4,
+            granule: 1000 + index / 4,
             span: (index / 4 % 7 + 1) as u8,
             is_dead: index.is_multiple_of(3),
         };
@@ -184,6 +225,11 @@ mod tests {
             }
         }
         assert_eq!(Entry::decode(&[0; ENTRY_BYTES]), None);
+        let of = |sequence| Entry { sequence, table_bytes: 9, area: Area::Hot, dictionary: 0 };
+        for (sequence, is_sound) in [(SEQUENCE_MAX, true), (SEQUENCE_MAX + 1, false)] {
+            let found = Entry::decode(&of(sequence).encode());
+            assert_eq!(found, Some(of(sequence)).filter(|_| is_sound));
+        }
     }
 
     #[test]
@@ -195,10 +241,38 @@ mod tests {
             assert_eq!(table_bytes as usize, super::table_bytes(count.div_ceil(4), count));
             assert!(segment[..1000 - table_bytes as usize].iter().all(|&byte| byte == 0xee));
             let entry = Entry { sequence: 9, table_bytes, area: Area::Cold, dictionary: 0 };
-            assert_eq!(read_items(entry, &segment).expect("sound"), items);
-            assert_eq!(read_items(entry, &segment[500..]).expect("sound"), items);
-            assert!(read_items(Entry { sequence: 8, ..entry }, &segment).is_err());
+            assert_eq!(read_items(&geometry(), entry, &segment).expect("sound"), items);
+            assert_eq!(read_items(&geometry(), entry, &segment[500..]).expect("sound"), items);
+            assert!(read_items(&geometry(), Entry { sequence: 8, ..entry }, &segment).is_err());
         }
+    }
+
+    /// A place has room for no other span or granule, and a walk goes by rising granules: with a
+    /// table like these, right checksums and all, recovery or a walk would end the program.
+    #[test]
+    fn an_item_table_with_units_that_no_place_leads_to_is_damage() {
+        let item = |granule, span| Item { hash: 5, granule, span, is_dead: false };
+        let is_sound = |items: &[Item]| {
+            let mut segment = vec![0; 300];
+            let table_bytes = write_items(items, 9, &mut segment);
+            let entry = Entry { sequence: 9, table_bytes, area: Area::Cold, dictionary: 0 };
+            read_items(&geometry(), entry, &segment).is_ok_and(|found| found == items)
+        };
+        let last = |items| ((64 << 10) - table_bytes(1, items) - 1) as u32 / 64;
+        for span in 0..=u8::MAX {
+            assert_eq!(is_sound(&[item(1, span)]), (1..=SPAN_LONG).contains(&span), "{span}");
+        }
+        assert!(is_sound(&[item(last(1), 1)]) && !is_sound(&[item(last(1) + 1, 1)]));
+        assert!(!is_sound(&[item(u32::MAX, 1)]));
+        assert!(is_sound(&[item(1, 1), item(2, 1)]) && !is_sound(&[item(2, 1), item(1, 1)]));
+        // A unit without rows, and two that begin at one granule.
+        let mut segment = vec![0; 300];
+        let table_bytes = (table_bytes(1, 0)) as u32;
+        let entry = Entry { sequence: 9, table_bytes, area: Area::Cold, dictionary: 0 };
+        let start = segment.len() - table_bytes as usize;
+        segment[start + 6] = 1;
+        put_items_right(entry, &mut segment);
+        assert!(read_items(&geometry(), entry, &segment).is_err());
     }
 
     #[test]
@@ -208,11 +282,11 @@ mod tests {
         let entry = Entry { sequence: 9, table_bytes, area: Area::Hot, dictionary: 0 };
         for at in segment.len() - table_bytes as usize..segment.len() {
             segment[at] ^= 1;
-            assert!(read_items(entry, &segment).is_err(), "{at}");
+            assert!(read_items(&geometry(), entry, &segment).is_err(), "{at}");
             segment[at] ^= 1;
         }
         for table_bytes in (0..301).filter(|&other| other != table_bytes) {
-            assert!(read_items(Entry { table_bytes, ..entry }, &segment).is_err());
+            assert!(read_items(&geometry(), Entry { table_bytes, ..entry }, &segment).is_err());
         }
     }
 }

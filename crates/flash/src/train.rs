@@ -35,7 +35,7 @@ impl Flash {
 
     /// Writes a dictionary to a slot that nothing names, and makes it the current one. `false` if
     /// there is no such slot, or the device refuses.
-    fn publish(&self, fresh: Dictionary) -> bool {
+    pub(crate) fn publish(&self, fresh: Dictionary) -> bool {
         let free = {
             let writer = lock(&self.writer);
             let current = writer.dictionary.as_ref().map_or(0, |known| known.number);

@@ -154,6 +154,17 @@ pub(crate) fn write(
     target[..STORED_AT].copy_from_slice(&sum.to_le_bytes());
 }
 
+/// Makes the sum of the unit right that begins with these bytes, if they hold all of it.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn put_right(origin: Origin, dictionaries: &Dictionaries, bytes: &mut [u8]) {
+    let Ok(head) = Head::read(bytes) else { return };
+    let Some(unit) = bytes.get_mut(..head.unit_bytes()) else { return };
+    let known = dictionaries.get(unit[DICTIONARY_AT]);
+    let dictionary_sum = known.map_or(0, |known| known.sum);
+    let (sum, rest) = unit.split_at_mut(STORED_AT);
+    sum.copy_from_slice(&(codec::checksum(rest) ^ origin.mix() ^ dictionary_sum).to_le_bytes());
+}
+
 /// Decodes the unit in the first of these bytes into `raw`, which gets its raw length.
 pub(crate) fn decode(
     origin: Origin,

@@ -197,7 +197,7 @@ impl Flash {
             let Some(pages) = pages.filter(|_| walk.asked == Some(wanted)) else {
                 return Some(wait(&mut walk.asked, wanted));
             };
-            match table::read_items(current.entry?, pages.bytes()) {
+            match table::read_items(&self.geometry, current.entry?, pages.bytes()) {
                 Ok(items) => current.enter(items, walk.start),
                 Err(Damaged) => {
                     self.counters.damaged.add(1);
@@ -231,7 +231,7 @@ impl Flash {
             return (Some(open.items.clone()), None);
         }
         if let Some(full) = writer.waiting.iter().find(|full| full.entry.sequence == sequence) {
-            let items = table::read_items(full.entry, full.pages.bytes());
+            let items = table::read_items(&self.geometry, full.entry, full.pages.bytes());
             return (Some(items.expect("as it was written")), None);
         }
         let listed = writer.streams.iter().find_map(|Stream { written, .. }| {

@@ -14,6 +14,8 @@ mod declare;
 mod environment;
 mod extended;
 mod file;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod groups;
 mod help;
 mod kind;
@@ -402,6 +404,7 @@ mod tests {
         assert_eq!(serve("-o no_maxconns_fast,idle_timeout=5").idle_timeout_s, 5);
         assert!(!serve("-o no_maxconns_fast").connections_fast);
         assert_eq!(serve("-o hot_lru_pct=10,slab_reassign").warnings.len(), 2);
+        assert_eq!(serve("-vvvvvvvvvvvv").verbosity, 9, "as much as a file can say");
         let options = serve("-o no_maxconns_fast -o idle_timeout=5 -o maxconns_fast -vv -v");
         assert!(options.connections_fast && options.idle_timeout_s == 5);
         assert_eq!((options.verbosity, serve("-v --verbose=0").verbosity), (3, 0));

@@ -236,6 +236,48 @@ fn parse(text: &str) -> Result<Arc<List>, String> {
     Ok(Arc::new(list))
 }
 
+/// What has to hold for any users: the body of the fuzz target.
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing {
+    use super::*;
+
+    /// Any bytes are refused in words, or are users within the limits of which each is known by
+    /// his name alone, and who may do what the lines say.
+    pub fn users(input: &[u8]) {
+        let text = String::from_utf8_lossy(input);
+        let list = match parse(&text) {
+            Ok(list) => list,
+            Err(error) => return assert!(!error.is_empty()),
+        };
+        assert!((1..=USERS_MAX).contains(&list.users.len()));
+        assert!(list.kinds.len() <= KINDS_MAX + 1);
+        let written = written(&list);
+        let again = parse(&written).expect("what was read can be read again");
+        assert_eq!(super::fuzzing::written(&again), written);
+        for user in &list.users {
+            let is_meant = |(known, is_meant): &(&User, bool)| *is_meant && known.name == user.name;
+            assert_eq!(list.trials(user.name.as_bytes()).filter(is_meant).count(), 1);
+            if let Password::Plain(plain) = &user.password {
+                assert!(user.password.is(plain) && !user.password.is(&[plain, &b"x"[..]].concat()));
+            }
+        }
+    }
+
+    /// The file that says the same.
+    fn written(list: &List) -> String {
+        let line = |user: &User| match &user.password {
+            Password::Plain(plain) => {
+                format!("{}:{}\r\n", user.name, String::from_utf8_lossy(plain))
+            }
+            Password::Hashed(hash) => format!("{}:{hash}\r\n", user.name),
+        };
+        let of = |rights: Rights| {
+            list.users.iter().filter(|user| user.rights == rights).map(line).collect::<String>()
+        };
+        format!("{}{READ_ONLY}\n{}", of(Rights::All), of(Rights::Read))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

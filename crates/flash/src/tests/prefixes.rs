@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use super::cases::{fill_a_segment, get, place};
 use super::world::{key, value};
 use super::{World, hash};
+use crate::flushed::FLUSHED_AT;
 
 const PAGES: usize = 400;
 
@@ -54,6 +55,22 @@ fn what_is_stored_after_a_flush_is_there_in_the_same_segment_too() {
     for number in 0..number {
         assert_eq!(get(&world, number), Some(value(number, 8, 300)));
     }
+}
+
+/// The start that finds it damaged believes nothing. It has to put it right, or the next one finds
+/// it damaged again, and believes nothing of what came in between.
+#[test]
+fn a_damaged_list_of_flushed_prefixes_costs_what_was_stored_before_and_nothing_after() {
+    let world = World::new(PAGES);
+    world.put(0, b"before");
+    assert!(world.flush_prefix(b"key-7"));
+    world.flash.close(&world.index).expect("the device works");
+    world.device.change(|bytes| bytes[FLUSHED_AT + 6] = 0);
+    let world = world.killed().recovered();
+    assert_eq!(get(&world, 0), None);
+    world.put(1, b"after");
+    let world = world.reopened().recovered();
+    assert_eq!((get(&world, 0), get(&world, 1)), (None, Some(b"after".to_vec())));
 }
 
 #[test]

@@ -57,7 +57,9 @@ impl Layer {
         let texts = match declaration.kind {
             Kind::Switch(_) => switch(value).map(|is_on| vec![String::new(); usize::from(is_on)]),
             Kind::Count(_) if value.is_empty() => {
-                self.texts.entry(declaration.long).or_default().push(String::new());
+                let texts = self.texts.entry(declaration.long).or_default();
+                // More than the most is the most, or what is printed would be refused as a file.
+                texts.resize((texts.len() + 1).min(COUNT_MAX), String::new());
                 return Ok(());
             }
             Kind::Count(_) => count(value).map(|count| vec![String::new(); count]),

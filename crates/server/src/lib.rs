@@ -1,0 +1,115 @@
+//! The cache server, as [`main`] of the program `larder` runs it; nothing else is for others.
+//!
+//! ```text
+//! main -> options            the command line, the environment, a file
+//!      -> start              sockets, process, threads, signals
+//!         -> reload          what a file of options says now, at SIGHUP
+//!         -> memory_file     what is saved at the end, and read at the start
+//!         -> tls                certificates, read at the start and again when asked
+//!         -> acceptor        connections come in and are dealt out
+//!         -> admin           a page, metrics and health over HTTP, on one thread
+//!         -> worker          one loop per thread
+//!            -> turn         one connection: read, plan, execute, write
+//!               -> plan      bytes to a batch of requests, memory fetched ahead
+//!               -> commands  requests to the cache, replies to the output
+//!               -> output    replies to the socket, or parked
+//!               -> sampling  what requests took, where the admin page asks for it
+//!               -> insight   what happens to some keys, likewise
+//!      -> top                `larder top`: the page's numbers in a terminal
+//! ```
+//!
+//! What the threads share is in `server`; what one client is in the middle of, in `connection`.
+
+#![forbid(unsafe_code)]
+
+mod acceptor;
+mod address;
+mod admin;
+mod ahead;
+mod bounded_file;
+mod commands;
+mod connection;
+mod counters;
+mod dump;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
+mod insight;
+mod listen;
+mod lists;
+mod live;
+mod logins;
+mod memory_file;
+mod namespaces;
+mod notify;
+mod options;
+mod output;
+mod pidfile;
+mod plan;
+mod reload;
+mod rights;
+mod sampling;
+mod say;
+mod server;
+mod start;
+mod stats;
+mod throttle;
+mod tls;
+mod top;
+mod turn;
+mod users;
+mod watch;
+mod worker;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use options::{Command, Given, UsageError};
+
+/// How options that cannot be followed end; `EX_USAGE` of sysexits.h.
+const EXIT_USAGE: u8 = 64;
+
+/// What the program does: serve, show how a server is doing, or print what was asked for.
+pub fn main() -> ExitCode {
+    match given().and_then(|given| Ok((given.read()?, given))) {
+        Ok((Command::Print(text), _)) => exit_code("larder", say::out(&text)),
+        Ok((Command::Serve(settings), given)) => {
+            exit_code("larder", start::serve(*settings, &given))
+        }
+        Ok((Command::Top(options), _)) => exit_code("larder top", top::run(&options)),
+        Err(UsageError(text)) => {
+            text.lines().for_each(|line| say::aside(format_args!("larder: {line}")));
+            say::aside("larder --help lists the options");
+            ExitCode::from(EXIT_USAGE)
+        }
+    }
+}
+
+/// How the program ends, and why if it failed.
+fn exit_code(name: &str, ended: Result<(), String>) -> ExitCode {
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => {
+            say::aside(format_args!("{name}: {text}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What the process was started with.
+fn given() -> Result<Given, UsageError> {
+    let text = |word: OsString| {
+        word.into_string()
+            .map_err(|word| UsageError(format!("{} is not UTF-8", word.to_string_lossy())))
+    };
+    let arguments = std::env::args_os().skip(1).map(text).collect::<Result<_, _>>()?;
+    let mut variables = Vec::new();
+    for (name, value) in std::env::vars_os() {
+        // A name that is not UTF-8 is none of ours.
+        let Ok(name) = name.into_string() else { continue };
+        if options::is_variable(&name) {
+            variables.push((name, text(value)?));
+        }
+    }
+    Ok(Given { arguments, variables })
+}

@@ -1,0 +1,49 @@
+//! What has to hold for any options: the body of the fuzz target.
+
+use super::settings::{Layer, Settings, Source};
+use super::{UsageError, arguments, environment, file, print};
+
+/// Ends a file and the arguments behind it; what comes then are variables.
+const END: char = '\u{1e}';
+
+/// A file, arguments and variables of any bytes are refused in words, or are options; and what
+/// `--print-config` prints of these, read as a file, are the same options.
+pub fn options(input: &[u8]) {
+    let mut parts = input.splitn(3, |byte| *byte == END as u8);
+    let file = file::parse(parts.next().unwrap_or_default(), "f");
+    assert!(file.errors.iter().all(|error| error.starts_with("f:") && error.len() > 6));
+    let mut lines = || {
+        let part = String::from_utf8_lossy(parts.next().unwrap_or_default());
+        part.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let arguments = match arguments::read(&lines()) {
+        Ok(arguments) => arguments.layer,
+        Err(UsageError(text)) => return assert!(!text.is_empty()),
+    };
+    let named =
+        |line: &String| line.split_once('=').map(|(name, value)| (name.into(), value.into()));
+    let environment = environment::read(&lines().iter().filter_map(named).collect::<Vec<_>>());
+    if !file.errors.is_empty() || !environment.errors.is_empty() {
+        return;
+    }
+    let layers = [
+        (Source::File, file.layer),
+        (Source::Environment, environment.layer),
+        (Source::Arguments, arguments),
+    ];
+    let settings = match Settings::new(layers, None) {
+        Ok(settings) => settings,
+        Err(UsageError(text)) => return assert!(!text.is_empty()),
+    };
+    let printed = print::config(&settings);
+    let again = file::parse(printed.as_bytes(), "f");
+    assert_eq!(again.errors, [""; 0]);
+    let layers = [
+        (Source::File, again.layer),
+        (Source::Environment, Layer::default()),
+        (Source::Arguments, Layer::default()),
+    ];
+    let again = Settings::new(layers, None).expect("it goes together");
+    assert_eq!(again.options, settings.options);
+    assert!(settings.changes(&again).is_empty());
+}

@@ -1,0 +1,11 @@
+//! Any bytes as one of the things that lie on a flash device: its first page, entries and item tables
+//! of segments, journals, dictionaries, units; and any place of the index. They are refused, or are
+//! written the same again.
+//!
+//! The first byte chooses which, and whether checksums are put right before.
+//!
+//! `cargo +nightly fuzz run flash_formats`
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| larder_flash::fuzzing::formats(input));
