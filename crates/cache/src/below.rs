@@ -434,7 +434,7 @@ impl Cache {
         let Some(ticks) = hit.reuse_ticks else {
             return false;
         };
-        if self.hot.is_pressed() {
+        if self.hot.is_memory_pressed() {
             return false;
         }
         let layout = self.hot.layout(&row.fields, row.key.len(), row.value.len());

@@ -10,6 +10,7 @@ use flash::Flash;
 use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
 use hot::heat::HEAT_BITS;
+use hot::quota::LABEL_BITS;
 use hot::{ChunkLayout, Hot};
 use index::{Index, IndexError, Kind as IndexKind, Options};
 use io::device::{Device, PAGE_BYTES, ReadMethod, ReadPool};
@@ -32,6 +33,7 @@ use crate::flash_fit::{FlashFit, FlashMisfit, segment_bytes};
 use crate::flash_tier::FlashTier;
 use crate::maintain::Chores;
 use crate::measure::Measure;
+use crate::quotas::{self, Quota, QuotaRefused};
 use crate::repartition::Repartition;
 use crate::types::{Observer, Policy};
 
@@ -80,6 +82,7 @@ pub struct Builder {
     image: Option<Option<codec::image::Head>>,
     repartition: Option<Repartition>,
     frames: Option<Arc<dyn FrameSource>>,
+    quotas: Vec<Quota>,
 }
 
 /// The flash tier that a cache is to have.
@@ -140,6 +143,7 @@ impl Default for Builder {
             image: None,
             repartition: None,
             frames: None,
+            quotas: Vec::new(),
         }
     }
 }
@@ -277,6 +281,16 @@ impl Builder {
         self
     }
 
+    /// What keys with certain prefixes may take of the memory, whatever is stored there: at most
+    /// [`QUOTAS_MAX`](crate::QUOTAS_MAX) of them, none by default. An item is under the quota of
+    /// the longest prefix that its key begins with. With any, each chunk of the memory takes a byte
+    /// more, and items under one do not move to the compressed zone. Not with
+    /// [`Builder::repartition`].
+    pub fn quotas(mut self, quotas: Vec<Quota>) -> Self {
+        self.quotas = quotas;
+        self
+    }
+
     /// Builds the cache.
     pub fn build(self) -> Result<Cache, BuildError> {
         let policy = if self.evict { self.policy } else { Policy::Clock };
@@ -295,6 +309,7 @@ impl Builder {
         let compresses = self.compress && has_room_below;
         let measures = self.measure_costs.unwrap_or(policy.goes_by_costs());
         let hot = self.hot_zone(policy, &arena, &epochs, compresses);
+        let hot = self.with_quotas(hot, policy, arena.limit_slabs() * slab_bytes + tier_bytes)?;
         if tier.is_some() && !has_room_below {
             return Err(BuildError::FlashAlone);
         }
@@ -326,6 +341,7 @@ impl Builder {
             hasher,
             item_bytes_max: self.item_bytes_max,
             may_evict: self.evict,
+            quotas: Mutex::new(self.quotas.into_boxed_slice()),
             repartition: self.repartition,
             observer: self.observer,
             moment: CachePadded(Moment::default()),
@@ -353,6 +369,7 @@ impl Builder {
         let (slab_bytes, slabs) = (arena.slab_bytes(), arena.limit_slabs());
         let (chunk_min, item_max) = (self.chunk_bytes_min, self.item_bytes_max);
         let side = if self.repartition.is_some() { HEAT_BITS } else { policy.side_bits() };
+        let side = if self.quotas.is_empty() { side } else { side + LABEL_BITS };
         let hot_slabs = if compresses { slabs / HOT_SHARE } else { slabs };
         let sizes = match self.growth_factor {
             Some(factor) => SizeClasses::new(chunk_min, factor, slab_bytes, item_max, side),
@@ -369,6 +386,12 @@ impl Builder {
             }
             None => hot,
         }
+    }
+
+    /// The hot zone with its quotas, in a cache with this memory limit.
+    fn with_quotas(&self, hot: Hot, policy: Policy, limit_bytes: usize) -> Result<Hot, BuildError> {
+        let quotas = quotas::check(&self.quotas, limit_bytes as u64).map_err(BuildError::Quota)?;
+        Ok(if quotas.is_empty() { hot } else { hot.with_quotas(&quotas, policy) })
     }
 
     /// The number before the first, and where the background's work stands.
@@ -414,6 +437,9 @@ impl Builder {
         }
         if self.repartition.is_some() && policy.keeps_order() {
             return Err(BuildError::RepartitionOrder);
+        }
+        if self.repartition.is_some() && !self.quotas.is_empty() {
+            return Err(BuildError::RepartitionQuotas);
         }
         if self.memory_bytes > bytes_max {
             return Err(BuildError::PolicyMemoryBytes { bytes: self.memory_bytes, bytes_max });
@@ -519,6 +545,10 @@ pub enum BuildError {
     FlashMisfit(FlashMisfit),
     /// Items cannot move to their columns where the policy keeps them in an order.
     RepartitionOrder,
+    /// Items do not move to their columns where chunks are labelled with quotas.
+    RepartitionQuotas,
+    /// The quotas are not those of any cache.
+    Quota(QuotaRefused),
     /// A flash tier is to be filled by what is evicted from 8 MiB at least.
     FlashAlone,
 }
@@ -551,6 +581,10 @@ impl fmt::Display for BuildError {
                 "items cannot move to their columns under gd-wheel or lru, which keep them in an \
                  order by where they lie: take clock or cost-clock",
             ),
+            Self::RepartitionQuotas => {
+                f.write_str("items cannot move to their columns beside quotas: take one of the two")
+            }
+            Self::Quota(refused) => refused.fmt(f),
             Self::FlashAlone => f.write_str(
                 "a flash tier gets what is evicted: it needs eviction, and 8 MiB of memory",
             ),

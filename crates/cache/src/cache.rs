@@ -17,6 +17,7 @@ use crate::flash_tier::FlashTier;
 use crate::flush::Flush;
 use crate::maintain::Chores;
 use crate::measure::Measure;
+use crate::quotas::Quota;
 use crate::repartition::Repartition;
 use crate::types::{Expiry, Observer, expiry_of};
 
@@ -40,6 +41,8 @@ pub struct Cache {
     pub(crate) hasher: foldhash::quality::SeedableRandomState,
     pub(crate) item_bytes_max: usize,
     pub(crate) may_evict: bool,
+    /// What namespaces may take, in the order of the hot zone's.
+    pub(crate) quotas: Mutex<Box<[Quota]>>,
     /// Only if items move to their columns.
     pub(crate) repartition: Option<Repartition>,
     pub(crate) observer: Option<Arc<dyn Observer>>,

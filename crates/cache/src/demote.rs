@@ -235,7 +235,8 @@ impl Downward<'_> {
         if let Some(below) = self.below {
             let bar = self.bars(below, mover, is_wanted, item.cost());
             let is_refused = item.value_bytes() > below.zone.value_bytes_max()
-                || self.cache.is_flushed_below(item.key());
+                || self.cache.is_flushed_below(item.key())
+                || self.cache.hot.has_quota(item.key());
             if bar.is_none() && !is_refused {
                 return Some(Destination::Compressed);
             }

@@ -54,6 +54,7 @@ mod maintain;
 mod measure;
 mod observe;
 mod places;
+mod quotas;
 mod read_costs;
 mod repartition;
 mod restore;
@@ -67,6 +68,7 @@ mod store;
 mod types;
 mod wanted;
 
+pub use ::hot::quota::QUOTAS_MAX;
 pub use ::policy::geometry::CacheGeometry;
 pub use ahead::Ahead;
 pub use builder::{BuildError, Builder, FlashSettings, MemoryLimitError};
@@ -81,6 +83,7 @@ pub use index::{Hash, Kind as IndexKind};
 pub use item::Item;
 pub use measure::{CostPrefix, CostStats};
 pub use observe::{Observed, Successor};
+pub use quotas::{Quota, QuotaRefused, QuotaSize, QuotaStats};
 pub use repartition::{
     FrameCounts, GeometrySource, Limits, Repartition, RepartitionCounts, RepartitionStats,
 };

@@ -158,6 +158,7 @@ impl Cache {
             return Err(MemoryLimitError { bytes_max });
         }
         self.arena.set_limit_slabs(slabs);
+        self.resize_quotas();
         self.call_for_work();
         Ok(())
     }
@@ -183,9 +184,9 @@ impl Cache {
         self.call_for_work();
     }
 
-    /// Keeps reserves in the hot zone, and takes slabs from it when the limit was lowered, the
-    /// index has none to grow into, or the tier below has fewer than it shall have. Returns whether
-    /// there is more to do at once.
+    /// Keeps reserves in the hot zone, and quotas, and takes slabs from it when the limit was
+    /// lowered, the index has none to grow into, or the tier below has fewer than it shall have.
+    /// Returns whether there is more to do at once.
     fn make_room(&self, links: &dyn Links) -> bool {
         let excess = self.arena.excess_slabs();
         if self.may_evict {
@@ -194,7 +195,7 @@ impl Cache {
             self.hot.give_up_slabs(wanted.min(SLABS_PER_TURN_MAX), links);
             self.hot.sweep();
         }
-        self.hot.maintain(links) | (excess > SLABS_PER_TURN_MAX)
+        self.hot.maintain(links) | self.hot.keep_quotas(links) | (excess > SLABS_PER_TURN_MAX)
     }
 
     /// Goes on with the walk that is due. Returns whether there is more to do at once.

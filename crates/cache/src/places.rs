@@ -350,7 +350,7 @@ impl Cache {
         let moved = self.index.update_present(guard, hash, is_it, |location| {
             let item = self.item_at(guard, location);
             let copy = copy.take().expect("an update decides once");
-            (Change::Set(location_of(copy.publish_as(item))), ())
+            (Change::Set(location_of(copy.publish_as(item, place))), ())
         });
         moved.is_some()
     }

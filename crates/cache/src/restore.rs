@@ -201,7 +201,7 @@ impl Cache {
         // What a store would evict moves down instead.
         for _ in 0..TURNS_MAX {
             if self.below.is_none()
-                || !self.hot.is_pressed()
+                || !self.hot.is_memory_pressed()
                 || !self.do_chores(&mut lock(&self.chores))
             {
                 break;
@@ -332,6 +332,9 @@ impl To<'_> {
         pieces: &[Block],
     ) -> Came {
         let cache = self.cache;
+        if cache.hot.has_quota(row.key) {
+            return self.hot(row, None, pieces);
+        }
         let mut value = row.value;
         if row.long {
             if row.value_bytes > below.zone.value_bytes_max() {

@@ -157,6 +157,7 @@ impl Cache {
             Ok(hot) => Ok(Draft { hot, hash, origin: Origin::unmeasured(fields.cost) }),
             Err(Shortage::Pinned) => Err(Refusal::SessionTooLong),
             Err(Shortage::Nothing) => Err(Refusal::NoMemory),
+            Err(Shortage::Quota) => Err(Refusal::TooLarge),
         }
     }
 }

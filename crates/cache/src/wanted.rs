@@ -177,7 +177,7 @@ impl Session<'_> {
             Seen::Here(row, source) => {
                 let place = source.place;
                 tier.counters.hits.fetch_add(1, Ordering::Relaxed);
-                if place.accesses() > 0 && !self.cache.hot.is_pressed() {
+                if place.accesses() > 0 && !self.cache.hot.is_memory_pressed() {
                     // What finds no memory stays where it is; so does what would push out another
                     // item before the background can move that down.
                     let _ = self.raise_flash_row(row, source, hash, flushes);

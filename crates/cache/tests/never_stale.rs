@@ -11,9 +11,8 @@
 //!
 //! Every policy, with and without further tiers, over both kinds of index and both layouts of
 //! chunks, gets a share of the operations; with the policies and tiers that allow for it, so does a
-//! cache whose items move to their columns at every occasion. The run is seeded: set `LARDER_SEED`
-//! to repeat one,
-//! `LARDER_OPERATIONS` for a longer one.
+//! cache whose items move to their columns at every occasion, or whose keys are under quotas. The
+//! run is seeded: set `LARDER_SEED` to repeat one, `LARDER_OPERATIONS` for a longer one.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 
@@ -25,26 +24,30 @@ use io::ManualClock;
 use io::device::{FakeDevice, Faults, PAGE_BYTES};
 use larder::{
     Arithmetic, Attributes, Cache, CacheGeometry, ChunkLayout, Condition, Counted, Expiry, Fetch,
-    FlashSettings, IndexKind, Limits, Policy, Refusal, Remove, Removed, Repartition, Session, Side,
-    Store, Stored,
+    FlashSettings, IndexKind, Limits, Policy, Quota, QuotaSize, Refusal, Remove, Removed,
+    Repartition, Session, Side, Store, Stored,
 };
 
 const THREADS: u64 = 4;
-const OPERATIONS: u64 = 48_000_000;
-/// The policies, which tiers there are below the hot zone, and whether items move in it.
-const RUNS: [(Policy, Tiers, Moves); 12] = [
-    (Policy::Clock, Tiers::Hot, Moves::Off),
-    (Policy::Clock, Tiers::Hot, Moves::ToColumns),
-    (Policy::Clock, Tiers::Compressed, Moves::Off),
-    (Policy::Clock, Tiers::Flash, Moves::Off),
-    (Policy::CostClock, Tiers::Hot, Moves::Off),
-    (Policy::CostClock, Tiers::Compressed, Moves::Off),
-    (Policy::CostClock, Tiers::Compressed, Moves::ToColumns),
-    (Policy::CostClock, Tiers::Flash, Moves::Off),
-    (Policy::CostClock, Tiers::FlashAlone, Moves::Off),
-    (Policy::CostClock, Tiers::FlashAlone, Moves::ToColumns),
-    (Policy::GdWheel, Tiers::Hot, Moves::Off),
-    (Policy::Lru, Tiers::Hot, Moves::Off),
+const OPERATIONS: u64 = 63_000_000;
+/// The policies, which tiers there are below the hot zone, and what is asked for besides.
+const RUNS: [(Policy, Tiers, Extra); 16] = [
+    (Policy::Clock, Tiers::Hot, Extra::None),
+    (Policy::Clock, Tiers::Hot, Extra::Columns),
+    (Policy::Clock, Tiers::Compressed, Extra::None),
+    (Policy::Clock, Tiers::Flash, Extra::None),
+    (Policy::CostClock, Tiers::Hot, Extra::None),
+    (Policy::CostClock, Tiers::Compressed, Extra::None),
+    (Policy::CostClock, Tiers::Compressed, Extra::Columns),
+    (Policy::CostClock, Tiers::Flash, Extra::None),
+    (Policy::CostClock, Tiers::FlashAlone, Extra::None),
+    (Policy::CostClock, Tiers::FlashAlone, Extra::Columns),
+    (Policy::GdWheel, Tiers::Hot, Extra::None),
+    (Policy::Lru, Tiers::Hot, Extra::None),
+    (Policy::Clock, Tiers::Hot, Extra::Quotas),
+    (Policy::CostClock, Tiers::Compressed, Extra::Quotas),
+    (Policy::CostClock, Tiers::FlashAlone, Extra::Quotas),
+    (Policy::Lru, Tiers::Hot, Extra::Quotas),
 ];
 /// The kinds of index and the layouts of chunks, each of which gets every run. They know nothing of
 /// each other.
@@ -87,12 +90,19 @@ impl Tiers {
     }
 }
 
-/// Whether items that are hit move to the columns for hot ones.
+/// What a cache has besides.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Moves {
-    Off,
-    ToColumns,
+enum Extra {
+    None,
+    /// Items that are hit move to the columns for hot ones.
+    Columns,
+    /// Most keys are under quotas.
+    Quotas,
 }
+
+/// Quotas of keys that begin with so many zeros, of so many KiB: together less than these want, and
+/// each more than the largest item.
+const QUOTAS: [(usize, u64); 3] = [(1, 1100), (4, 1200), (20, 1500)];
 
 /// Every hit counts, and whatever may move does.
 fn to_columns(tiers: Tiers) -> Repartition {
@@ -555,15 +565,19 @@ fn no_read_ever_returns_a_value_that_was_overwritten_before_it_began() {
     let shares = |tiers: Tiers| if tiers.has_flash() { 2 } else { 1 };
     let all: u64 = RUNS.iter().map(|&(_, tiers, _)| shares(tiers)).sum();
     let share = operations / (all * FORMS.len() as u64);
-    for (policy, tiers, moves) in RUNS {
+    for (policy, tiers, extra) in RUNS {
         for form in FORMS {
-            run((policy, tiers, moves), form, seed, share * shares(tiers));
+            run((policy, tiers, extra), form, seed, share * shares(tiers));
         }
     }
 }
 
+fn quota((zeros, kib): (usize, u64)) -> Quota {
+    Quota { prefix: vec![b'0'; zeros].into(), size: QuotaSize::Bytes(kib << 10) }
+}
+
 fn run(
-    (policy, tiers, moves): (Policy, Tiers, Moves),
+    (policy, tiers, extra): (Policy, Tiers, Extra),
     (index, layout): (IndexKind, ChunkLayout),
     seed: u64,
     operations: u64,
@@ -571,8 +585,10 @@ fn run(
     let clock = Arc::new(ManualClock::new(NOW));
     let builder = Cache::builder().memory_bytes(8 << 20).policy(policy);
     let mut builder = builder.index(index).layout(layout).clock(clock.clone());
-    if moves == Moves::ToColumns {
-        builder = builder.repartition(to_columns(tiers));
+    match extra {
+        Extra::None => {}
+        Extra::Columns => builder = builder.repartition(to_columns(tiers)),
+        Extra::Quotas => builder = builder.quotas(QUOTAS.map(quota).into()),
     }
     if tiers.has_flash() {
         let pages = (FLASH_BYTES / PAGE_BYTES) as u64;
@@ -593,6 +609,9 @@ fn run(
         let _end = EndOnDrop(&done);
         scope.spawn(|| {
             while !done.load(SeqCst) {
+                for quota in cache.quota_stats() {
+                    assert!(quota.bytes <= quota.limit_bytes, "{quota:?}");
+                }
                 if !cache.maintain() {
                     cache.wait_for_work(std::time::Duration::from_millis(1));
                 }
@@ -612,11 +631,24 @@ fn run(
         let ended = clients.into_iter().map(|client| client.join().unwrap());
         ended.fold((0, 0), |(hits, refused), (one, other)| (hits + one, refused + other))
     });
-    println!("{policy:?}, {tiers:?}, {moves:?}, {index:?}, {layout:?}: {hits} checked");
+    println!("{policy:?}, {tiers:?}, {extra:?}, {index:?}, {layout:?}: {hits} checked");
     assert!(hits > operations / 10, "too few hits to mean anything");
     let prefixes = operations / PREFIX_OPERATIONS;
     assert!(refused <= prefixes / 2, "{refused} of {prefixes} prefixes were not flushed");
     check_stats(&cache, tiers, operations);
+    check_quotas(&cache, operations);
+}
+
+/// That the quotas were full, and nothing is left of what was charged.
+fn check_quotas(cache: &Cache, operations: u64) {
+    cache.flush(None);
+    while cache.maintain() {}
+    let quotas = cache.quota_stats();
+    let evicted: u64 = quotas.iter().map(|quota| quota.evicted).sum();
+    assert!(quotas.is_empty() || evicted > operations / 1000, "no quota was full: {quotas:?}");
+    for quota in quotas {
+        assert_eq!((quota.bytes, quota.items), (0, 0), "nothing is left, and nobody at it");
+    }
 }
 
 /// That enough has happened to mean anything.

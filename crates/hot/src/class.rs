@@ -17,6 +17,7 @@ use crate::chunk::Cut;
 use crate::evict::VICTIM_LOOKS;
 use crate::heat::Heat;
 use crate::keeper::Keeper;
+use crate::quota::Quotas;
 use crate::slab::{self, Slab};
 
 /// A class asks for a slab when it has evicted one in so many of a slab's chunks since it last
@@ -133,11 +134,20 @@ pub(crate) struct Zone<'h> {
     pub(crate) epochs: &'h Epochs,
     pub(crate) slabs: &'h [Slab],
     pub(crate) heat: Option<&'h Heat>,
+    pub(crate) quotas: Option<&'h Quotas>,
 }
 
 impl<'h> Zone<'h> {
     pub(crate) fn slab(&self, id: SlabId) -> &'h Slab {
         &self.slabs[id.0 as usize]
+    }
+
+    /// A chunk is retired or released: it counts for no quota any more.
+    #[inline(always)]
+    fn leave_quota(self, place: Place) {
+        if let Some(quotas) = self.quotas {
+            quotas.leave(self, place);
+        }
     }
 }
 
@@ -216,6 +226,9 @@ impl Class {
         self.keeper.adopt(zone, slab);
         if let Some(heat) = zone.heat {
             heat.adopt(zone.arena, slab, self.chunks_per_slab as u32);
+        }
+        if let Some(quotas) = zone.quotas {
+            quotas.adopt(zone.arena, zone.slab(slab), slab);
         }
         self.put_behind_hand(slab);
         self.borrowed = 0;
@@ -386,6 +399,7 @@ impl Class {
     /// an earlier one has just left.
     pub(crate) fn retire(&mut self, zone: Zone<'_>, tag: Tag, place: Place) {
         self.keeper.leave(zone, place);
+        zone.leave_quota(place);
         self.limbo.push_back((tag, place));
         self.retired = self.retired.wrapping_add(1);
         if self.retired.is_multiple_of(RETIRES_PER_MOVE) {
@@ -412,6 +426,7 @@ impl Class {
     /// Frees a chunk that no reader can see: from limbo, or never published.
     pub(crate) fn release(&mut self, zone: Zone<'_>, place: Place) {
         self.keeper.leave(zone, place);
+        zone.leave_quota(place);
         let (id, _) = zone.arena.locate(place);
         let slab = zone.slab(id);
         slab.push(zone.arena, place);

@@ -82,7 +82,13 @@ impl Hot {
 
     /// Moves the item at a place where one was published a moment ago, or else evicts it if that is
     /// asked for. Returns how many chunks are on their way to being free.
-    fn demote_one(&self, id: ClassId, place: Place, evict: bool, links: &dyn Links) -> usize {
+    pub(crate) fn demote_one(
+        &self,
+        id: ClassId,
+        place: Place,
+        evict: bool,
+        links: &dyn Links,
+    ) -> usize {
         let Some(copied) = self.copy(place, links) else {
             return 0;
         };

@@ -46,7 +46,8 @@ impl Hot {
         links: &dyn Links,
     ) -> Result<Draft<'_>, Shortage> {
         let need = layout.need(self.largest.is_split);
-        let Room { place, credit } = self.allocate(need, fields.cost, links)?;
+        let quota = self.quota_for(key, &layout)?;
+        let Room { place, credit } = self.allocate_under(quota, false, need, fields.cost, links)?;
         debug_assert!(self.slab_at(place).cut().holds(need));
         let tail_bytes_away = if self.largest.is_split {
             // SAFETY: the chunk was allocated just now, for what this layout needs.
@@ -63,7 +64,8 @@ impl Hot {
         for number in 0..layout.pieces() {
             // On failure the draft gives back what it has so far.
             let need = layout.piece_need(number);
-            let piece = self.allocate(need, Cost::from_us(cost_us), links)?.place;
+            let cost = Cost::from_us(cost_us);
+            let piece = self.allocate_under(quota, true, need, cost, links)?.place;
             debug_assert!(self.slab_at(piece).cut().holds(need));
             // SAFETY: both chunks were allocated by this draft, and the header of the first was
             // written with this layout.
@@ -207,12 +209,15 @@ impl<'h> Draft<'h> {
         self.publish_with(sequence, fresh_mark(now), mark_bits)
     }
 
-    /// The same for a copy of an item: with what the item has now of what may change. Under the
-    /// lock of its index table.
-    pub fn publish_as(self, item: ItemRef<'_>) -> Place {
+    /// The same for a copy of the item at a place: with what the item has now of what may change.
+    /// Under the lock of its index table.
+    pub fn publish_as(self, item: ItemRef<'_>, from: Place) -> Place {
         // Where it cannot be changed it has not.
         let _ = self.item().set_expiry(item.expiry());
         let (sequence, mark) = (item.sequence(), item.mark().load(Ordering::Relaxed));
+        if let Some(quotas) = self.hot.quotas.as_deref() {
+            quotas.carry(self.hot.zone(), from, self.place);
+        }
         self.publish_with(sequence, mark, 0)
     }
 
@@ -322,7 +327,7 @@ mod tests {
             item.set_expiry(1_900_000_000);
             item.set_sequence(1234);
             item.mark().fetch_or(FETCHED, Ordering::Relaxed);
-            let to = copy.publish_as(item);
+            let to = copy.publish_as(item, from);
             // SAFETY: as above.
             let copied = unsafe { hot.item(&guard, to) };
             assert!(to != from && hot.class_at(to) == hot.class_at(from));

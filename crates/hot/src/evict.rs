@@ -22,7 +22,7 @@ use crate::chunk::Need;
 use crate::class::{Class, Room};
 use crate::item::ItemRef;
 use crate::mark::FETCHED;
-use crate::{Hot, Links, Shortage, slab};
+use crate::{Hot, Links, PRESSED_CLASS, Shortage, slab};
 
 /// Victims gathered before they are unlinked: enough misses in flight to hide one another.
 pub(crate) const GROUP: usize = 16;
@@ -122,7 +122,7 @@ impl Hot {
                 let is_less = class.free < free_before;
                 let low = is_less && class.free == class.reserve_target() / 4;
                 if low && self.is_full() {
-                    self.pressed.store(true, Ordering::Relaxed);
+                    self.press(PRESSED_CLASS);
                 }
                 return Ok(room);
             }
@@ -134,7 +134,7 @@ impl Hot {
         if batch == 0 {
             return Err(Shortage::Nothing);
         }
-        self.pressed.store(true, Ordering::Relaxed);
+        self.press(PRESSED_CLASS);
         if links.leaves_demoting()
             && let Some(room) = self.take_free_above(id, need, cost)
         {

@@ -27,12 +27,13 @@ mod keeper;
 pub mod layout;
 pub mod mark;
 mod order;
+pub mod quota;
 pub mod repartition;
 mod rescue;
 pub mod shift;
 mod slab;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
 use memory::{Arena, ClassId, Epochs, Guard, Place, SizeClasses};
@@ -52,6 +53,7 @@ pub use item::ItemRef;
 use keeper::Keeper;
 pub use keeper::Replacement;
 pub use layout::{Fields, Layout};
+use quota::Quotas;
 use slab::Slab;
 
 /// Why no chunk could be had.
@@ -61,6 +63,8 @@ pub enum Shortage {
     Pinned,
     /// There is nothing that could be evicted, or eviction is switched off.
     Nothing,
+    /// The item alone would take more than its quota.
+    Quota,
 }
 
 /// What the hot zone has to be told about the items it holds.
@@ -128,6 +132,11 @@ pub trait Links {
     }
 }
 
+/// In [`Hot::is_pressed`]: a class.
+const PRESSED_CLASS: u8 = 1;
+/// A quota, beside which others have no shortage.
+const PRESSED_QUOTA: u8 = 2;
+
 /// The hot zone.
 pub struct Hot {
     arena: Arc<Arena>,
@@ -142,10 +151,12 @@ pub struct Hot {
     /// Slabs that classes leave in the arena for others: for the index, so that a full hot zone
     /// does not keep it from growing, and for a tier below.
     spare_slabs: usize,
-    /// A reserve is low: the background has work.
-    pressed: AtomicBool,
+    /// A reserve is low, and whose: the background has work.
+    pressed: AtomicU8,
     /// Only if items move to their columns.
     heat: Option<Box<Heat>>,
+    /// Only if there are any.
+    quotas: Option<Box<Quotas>>,
 }
 
 /// A size class as statistics show it.
@@ -198,7 +209,7 @@ impl Hot {
         let whole = sizes.iter().take_while(|&id| !cut_of(id).is_split).count();
         let first_split = if whole == sizes.count() { u8::MAX } else { whole as u8 };
         let largest = Cut::new(sizes.chunk_bytes_max(), layout);
-        let pressed = AtomicBool::new(false);
+        let pressed = AtomicU8::new(0);
         Self {
             arena,
             epochs,
@@ -210,6 +221,7 @@ impl Hot {
             spare_slabs,
             pressed,
             heat: None,
+            quotas: None,
         }
     }
 
@@ -330,6 +342,7 @@ impl Hot {
         if let Some(heat) = &self.heat {
             heat.reset_counters();
         }
+        self.reset_quota_counters();
     }
 
     /// Bytes of all chunks that hold something.
@@ -338,10 +351,23 @@ impl Hot {
         self.classes.iter().map(|class| used(&lock(class))).sum()
     }
 
-    /// Whether some class's reserve is low and the background has not come since.
+    /// Whether some class's reserve, or that of a quota, is low and the background has not come
+    /// since.
     #[inline]
     pub fn is_pressed(&self) -> bool {
-        self.pressed.load(Ordering::Relaxed)
+        self.pressed.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether some class's reserve is low and the background has not come since.
+    pub fn is_memory_pressed(&self) -> bool {
+        self.pressed.load(Ordering::Relaxed) & PRESSED_CLASS != 0
+    }
+
+    /// Calls for the background: somebody's reserve is low.
+    fn press(&self, whose: u8) {
+        if self.pressed.load(Ordering::Relaxed) & whose == 0 {
+            self.pressed.fetch_or(whose, Ordering::Relaxed);
+        }
     }
 
     /// Whether memory waits for pinned readers to leave.
@@ -362,8 +388,8 @@ impl Hot {
     }
 
     fn zone(&self) -> Zone<'_> {
-        let heat = self.heat.as_deref();
-        Zone { arena: &self.arena, epochs: &self.epochs, slabs: &self.slabs, heat }
+        let (heat, quotas) = (self.heat.as_deref(), self.quotas.as_deref());
+        Zone { arena: &self.arena, epochs: &self.epochs, slabs: &self.slabs, heat, quotas }
     }
 }
 

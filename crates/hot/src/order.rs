@@ -367,7 +367,7 @@ mod tests {
     #[test]
     fn what_waits_is_entered_as_it_came_and_may_leave_before() {
         let (arena, epochs) = (Arena::new(0, 512 << 20, 0).expect("addresses"), Epochs::new());
-        let zone = Zone { arena: &arena, epochs: &epochs, slabs: &[], heat: None };
+        let zone = Zone { arena: &arena, epochs: &epochs, slabs: &[], heat: None, quotas: None };
         let place = |number: usize| arena.place(SlabId(1), number * CHUNK_BYTES);
         // The dear half first: then the order is not that of entering.
         let cost = |number| Cost::from_us(if number < CHUNKS / 2 { 300 } else { 20 });

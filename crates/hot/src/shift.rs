@@ -369,7 +369,7 @@ impl Hot {
     /// One turn of the background's work: a reserve of free chunks in each class. Returns whether
     /// there is more to do at once.
     pub fn maintain(&self, links: &dyn Links) -> bool {
-        self.pressed.store(false, Ordering::Relaxed);
+        self.pressed.store(0, Ordering::Relaxed);
         let mut more = false;
         for (number, class) in self.classes.iter().enumerate() {
             let id = ClassId(number as u8);

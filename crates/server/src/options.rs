@@ -32,7 +32,7 @@ use declare::DECLARATIONS;
 pub use declare::{index_name, layout_name, policy_name};
 pub use environment::is_variable;
 use kind::Act;
-use larder::{CacheGeometry, ChunkLayout, IndexKind, Policy};
+use larder::{CacheGeometry, ChunkLayout, IndexKind, Policy, Quota};
 pub use print::current;
 use protocol::{Dialect, Wire};
 pub use settings::Settings;
@@ -87,6 +87,8 @@ pub struct Options {
     /// `--hot-target`: the share of hits that the hot zone shall serve, if memory is divided by
     /// that.
     pub hot_target: Option<f64>,
+    /// `--quota`: what keys with certain prefixes may take.
+    pub quotas: Vec<Quota>,
     /// `--flash`: the file or block device, and how many bytes of it are used.
     pub flash: Option<(PathBuf, u64)>,
     /// `--flash-write-limit`, in bytes a second.
@@ -177,6 +179,7 @@ impl Default for Options {
             measure_costs: None,
             compressed: true,
             hot_target: None,
+            quotas: Vec::new(),
             flash: None,
             flash_write_limit: None,
             flash_reads: None,
@@ -238,6 +241,8 @@ impl Options {
         if self.admin_port.is_none() && self.admin_listen != Self::default().admin_listen {
             return Err(UsageError("--admin-listen is for a server with --admin-port".to_owned()));
         }
+        Quota::check_all(&self.quotas, (self.memory_megabytes as u64) << 20)
+            .map_err(|refused| UsageError(format!("--quota: {refused}")))?;
         self.check_item_size()?;
         tls::settle(self)?;
         self.settle_protocol()
@@ -350,6 +355,7 @@ fn checked(options: &Options) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use larder::{QUOTAS_MAX, QuotaSize};
 
     fn parse(line: &str) -> Result<Command, UsageError> {
         let arguments = line.split_whitespace().map(str::to_owned).collect();
@@ -495,6 +501,50 @@ mod tests {
         }
         for line in ["--policy", "--policy CLOCK", "--policy cost", "--policy clock,cost-clock"] {
             refused(line);
+        }
+    }
+
+    #[test]
+    fn quotas_are_bytes_or_shares_of_prefixes() {
+        let quota = |prefix: &str, size| Quota { prefix: prefix.as_bytes().into(), size };
+        let (bytes, share) = (QuotaSize::Bytes, QuotaSize::Share);
+        assert_eq!(serve("").quotas, []);
+        let options = serve("--quota a:=20%,b=1m --quota a:=b=7 --quota ab:=12.5%");
+        let expected = [
+            quota("a:", share(0.2)),
+            quota("b", bytes(1 << 20)),
+            quota("a:=b", bytes(7)),
+            quota("ab:", share(0.125)),
+        ];
+        assert_eq!(options.quotas, expected);
+        serve("-m 1 --quota a=1m,b=100%");
+        let many: Vec<String> = (0..QUOTAS_MAX).map(|number| format!("{number}=1")).collect();
+        assert_eq!(serve(&format!("--quota {}", many.join(","))).quotas.len(), QUOTAS_MAX);
+        let long = format!("--quota {}=1", "k".repeat(251));
+        for line in [
+            "--quota a",
+            "--quota a=",
+            "--quota a=x",
+            "--quota a=%",
+            "--quota a=x%",
+            "--quota a=1t",
+            "--quota a=NaN%",
+            "--quota a=-1%",
+            &long,
+        ] {
+            refused(line);
+        }
+        for (line, why) in [
+            ("--quota =1", "1 to 250 bytes"),
+            ("--quota a=0", "of a lets nothing be stored"),
+            ("--quota a=0%", "of a lets nothing be stored"),
+            ("--quota a=1m,a=2m", "of a is said twice"),
+            ("--quota a=101%", "of a is more than the memory limit"),
+            ("-m 2 --quota a=3m", "of a is more than the memory limit"),
+            (&format!("--quota {},x=1", many.join(",")), "more than 64 quotas"),
+        ] {
+            let text = refused(line);
+            assert!(text.contains("--quota: ") && text.contains(why), "{line}: {text}");
         }
     }
 

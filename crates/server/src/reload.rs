@@ -26,6 +26,9 @@ const LIVE: &[Live] = &[
         Ok(())
     }),
     ("memory-limit", |server, options| limit_memory(server, options.memory_megabytes as u64)),
+    ("quota", |server, options| {
+        server.cache.set_quotas(&options.quotas).map_err(|refused| refused.to_string())
+    }),
     ("conn-limit", limit_connections),
     ("idle-timeout", |server, options| {
         server.live.idle_timeout_s.store(options.idle_timeout_s, Ordering::Relaxed);

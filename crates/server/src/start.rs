@@ -457,6 +457,7 @@ fn builder(
         .layout(options.layout)
         .cost_unit_us(options.cost_unit_us)
         .compress(options.compressed)
+        .quotas(options.quotas.clone())
         .observer(evictions);
     if options.repartition {
         let given = options.cache_geometry.map(Repartition::given);

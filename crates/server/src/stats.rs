@@ -8,6 +8,7 @@ mod costs;
 mod flash;
 mod general;
 mod items;
+mod quotas;
 mod settings;
 
 use std::fmt::Display;
@@ -31,6 +32,7 @@ pub fn write(server: &Server, arguments: &[u8], out: &mut Vec<u8>) {
         _ if arguments.starts_with(b"slabs") => items::write_slabs(server, &mut stats),
         _ if arguments.starts_with(b"costs") => costs::write(server, &mut stats),
         _ if arguments.starts_with(b"compressed") => compressed::write(server, &mut stats),
+        _ if arguments.starts_with(b"quotas") => quotas::write(server, &mut stats),
         _ if arguments.starts_with(b"flash") => flash::write(server, &mut stats),
         _ if arguments.starts_with(b"sizes") => stats.line("sizes_status", "disabled"),
         _ if arguments.starts_with(b"conns") => connections(server, &mut stats),

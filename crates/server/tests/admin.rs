@@ -32,6 +32,24 @@ fn namespaces_are_told_while_they_are_counted() {
 }
 
 #[test]
+fn quotas_are_told_by_their_prefixes() {
+    let (server, address) = start(&["--quota", "a\":=1k,b:=50%"]);
+    server.connect().ask("set a\":1 0 0 1\r\nx\r\n", "STORED\r\n");
+    let (_, _, metrics) = get(address, "/metrics");
+    for line in [
+        "larder_quota_limit_bytes{prefix=\"a\\\\\\\":\"} 1024",
+        "larder_quota_limit_bytes{prefix=\"b:\"} 33554432",
+        "larder_quota_items{prefix=\"a\\\\\\\":\"} 1",
+        "larder_quota_bytes{prefix=\"b:\"} 0",
+        "larder_quota_evicted_items_total{prefix=\"b:\"} 0",
+    ] {
+        assert!(metrics.lines().any(|known| known == line), "{line}: {metrics}");
+    }
+    let (_server, address) = start(&[]);
+    assert!(!get(address, "/metrics").2.contains("larder_quota"));
+}
+
+#[test]
 fn every_page_is_there_and_nothing_from_elsewhere_is_allowed() {
     let (_server, address) = start(&[]);
     for (path, kind, text) in [

@@ -50,6 +50,34 @@ impl Scene {
 }
 
 #[test]
+fn the_size_of_a_quota_changes_and_its_prefix_does_not() {
+    let mut scene = Scene::new("quota = [\"a:=1m\", \"b:=10%\"]\n");
+    let limits = |scene: &Scene| {
+        let mut client = scene.server.connect();
+        client.send(b"stats quotas\r\n");
+        let stats = client.read_to("END\r\n");
+        let limits = stats.lines().filter_map(|line| line.strip_prefix("STAT limit_bytes:"));
+        limits.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(limits(&scene), ["a: 1048576", "b: 6710886"]);
+    let said = scene.reload("quota = [\"a:=2m\", \"b:=20%\"]\n", 1);
+    let now = "[\"a:=2m\", \"b:=20%\"]";
+    assert_eq!(
+        said,
+        [format!("larder: SIGHUP: quota is now {now}, it was [\"a:=1m\", \"b:=10%\"]")]
+    );
+    assert_eq!(limits(&scene), ["a: 2097152", "b: 13421772"]);
+    let said = scene.reload("quota = [\"a:=2m\", \"c:=20%\"]\n", 1);
+    let why = "which prefixes have a quota is said at the start";
+    let text =
+        format!("larder: SIGHUP: quota stays {now}, and is not [\"a:=2m\", \"c:=20%\"]: {why}");
+    assert_eq!(said, [text]);
+    // A share is one of the memory as it is.
+    scene.reload("memory-limit = 32\nquota = [\"a:=2m\", \"b:=20%\"]\n", 1);
+    assert_eq!(limits(&scene), ["a: 2097152", "b: 6710886"]);
+}
+
+#[test]
 fn what_can_change_changes_and_the_rest_waits_for_a_restart() {
     let mut scene = Scene::new("memory-limit = 64\n");
     let mut client = scene.server.connect();

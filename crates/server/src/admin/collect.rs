@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ::io::moment::unix_time;
-use larder::{ClassStats, Stats};
+use larder::{ClassStats, QuotaStats, Stats};
 
 use super::history::{History, POINT_NAMES, Point};
 use super::keys::Keys;
@@ -59,6 +59,8 @@ pub struct Snapshot {
     pub samples_lost: u64,
     /// What was counted by namespaces, of the busiest ones.
     pub namespaces: Vec<(String, Counts)>,
+    /// The quotas, which are a few.
+    pub quotas: Vec<QuotaStats>,
 }
 
 /// Bytes of memory by what they are used for. They add up to the limit, or to what is used if that
@@ -291,6 +293,7 @@ impl Collector {
                 .then(|| server.found.get().copied().unwrap_or_default()),
             samples_lost,
             namespaces: server.namespaces.busiest(NAMESPACES_SHOWN),
+            quotas: server.cache.quota_stats(),
         }
     }
 

@@ -4,7 +4,7 @@
 //! `--print-config` and the tests at the ranges' edges all read it.
 
 use ::io::device::{PAGE_BYTES, ReadMethod};
-use larder::{ChunkLayout, IndexKind, Policy};
+use larder::{ChunkLayout, IndexKind, Policy, Quota, QuotaSize};
 use protocol::Wire;
 
 use super::kind::{Act, Declaration, Kind, number};
@@ -136,6 +136,29 @@ fn set_compressed(options: &mut Options, value: &str) -> Result<(), String> {
         _ => return Err(format!("{value} is neither auto nor off")),
     };
     Ok(())
+}
+
+/// `--quota`: prefixes and sizes with commas between them; may be repeated.
+fn set_quota(options: &mut Options, value: &str) -> Result<(), String> {
+    for entry in value.split(',').filter(|entry| !entry.is_empty()) {
+        let quota = quota(entry).ok_or_else(|| {
+            format!("{entry} is no prefix and size, as in session:=20% or cart:=512m")
+        })?;
+        // Whether it is one beside the others is seen when all of them are there.
+        Quota::check_all(std::slice::from_ref(&quota), u64::MAX).map_err(|it| it.to_string())?;
+        options.quotas.push(quota);
+    }
+    Ok(())
+}
+
+/// A prefix, and what it may take.
+fn quota(text: &str) -> Option<Quota> {
+    let (prefix, size) = text.rsplit_once('=')?;
+    let size = match size.strip_suffix('%') {
+        Some(percent) => QuotaSize::Share(percent.parse::<f64>().ok()? / 100.0),
+        None => QuotaSize::Bytes(number(size)?),
+    };
+    Some(Quota { prefix: prefix.as_bytes().into(), size })
 }
 
 /// `--hot-target`.
@@ -393,6 +416,11 @@ pub const DECLARATIONS: &[Declaration] = &[
     valued(None, "hot-target", text("SHARE", set_hot_target), None,
         "Divide the memory so that this share of hits, 0 to 1, is served uncompressed, rather than \
          by what hits and misses cost. Says nothing with --compressed off."),
+    valued(None, "quota", list("PREFIX=SIZE,...", set_quota), None,
+        "The most that items may take whose keys begin with the prefix: bytes (k, m, g), or a \
+         share of -m, as in session:=20%. What is too much there goes, and nothing else for it. \
+         Each item is under the longest prefix that fits; 64 prefixes, none with a comma. What is \
+         under a quota stays uncompressed; flash does not count. Not with --repartition."),
     valued(None, "flash", text("PATH:SIZE", set_flash), None,
         "A third tier on a file, or a block device, of so many bytes (k, m, g): what leaves memory \
          is kept there, compressed, and found again after a restart."),

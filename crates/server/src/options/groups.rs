@@ -83,6 +83,7 @@ pub const GROUPS: &[Group] = &[
             "cost-unit-us",
             "compressed",
             "hot-target",
+            "quota",
         ],
     },
     Group {

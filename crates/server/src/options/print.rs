@@ -213,6 +213,7 @@ mod tests {
             ("index", _) => "tree",
             ("layout", _) => "split",
             ("measure-costs" | "compressed", _) => "off",
+            ("quota", _) => "a \"b:=1k,c=0.5%",
             ("flash", _) => "a \"b\":8k",
             ("flash-reads", _) => "threads",
             ("flash-write-limit", _) => "40g/d",

@@ -1,5 +1,7 @@
 //! Larder's own, but for the tiers below the hot zone.
 
+use larder::QuotaStats;
+
 use super::{Kind, Metric, Now, Value, Values, counter, gauge, metric, seconds};
 use crate::server::Phase;
 
@@ -89,6 +91,24 @@ pub const METRICS: &[Metric] = &[
         "Requests by what stands before the delimiter in their keys, of the 100 busiest, while \
          stats detail is on.",
         namespaces,
+    ),
+    gauge(
+        "larder_quota_limit_bytes",
+        &["prefix"],
+        "Bytes that keys with the prefix of a quota may take.",
+        |now, out| quotas(now, out, |quota| quota.limit_bytes as u64),
+    ),
+    gauge("larder_quota_bytes", &["prefix"], "Bytes of chunks that they take.", |now, out| {
+        quotas(now, out, |quota| quota.bytes as u64)
+    }),
+    gauge("larder_quota_items", &["prefix"], "Items under a quota in memory.", |now, out| {
+        quotas(now, out, |quota| quota.items as u64)
+    }),
+    counter(
+        "larder_quota_evicted_items_total",
+        &["prefix"],
+        "Items that left memory because their quota was full.",
+        |now, out| quotas(now, out, |quota| quota.evicted),
     ),
     counter("larder_slabs_moved_total", &[], "Slabs that left a size class.", |now, out| {
         out.one(now.snapshot.cache.slabs_moved);
@@ -195,6 +215,12 @@ fn namespaces(now: &Now<'_>, out: &mut Values) {
             ("delete", counts.deletes),
         ];
         requests.iter().for_each(|(request, count)| out.put(&[name, request], *count));
+    }
+}
+
+fn quotas(now: &Now<'_>, out: &mut Values, value: impl Fn(&QuotaStats) -> u64) {
+    for quota in &now.snapshot.quotas {
+        out.put(&[&quota.prefix.escape_ascii().to_string()], value(quota));
     }
 }
 

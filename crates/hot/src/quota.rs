@@ -1,0 +1,709 @@
+//! Quotas: items whose keys begin with certain bytes take no more of the zone than so much,
+//! whatever is stored there. What goes to make room for one of them is another of them.
+//!
+//! ```text
+//!   slab  | chunk 0 | ... | chunk n-1 | label 0 | ... | label n-1 |    links of an order, if any |
+//!         0                           ^ n * chunk_bytes           ^ + n                        end
+//! ```
+//!
+//! *The account.* Each chunk has a label behind the chunks of its slab, a byte: which quota its
+//! bytes are charged to, if any. A draft charges each of its chunks when it gets it, all of the
+//! chunk, and whoever retires or releases a chunk finds the label, takes it off and gives the bytes
+//! back. Every chunk leaves through [`Class::retire`] or [`Class::release`], so nothing is counted
+//! that is not there, and no walk has to correct anything: labels and accounts always agree but for
+//! those who are at it. What moves ([`Draft::publish_as`](crate::Draft::publish_as)) takes its
+//! label along.
+//!
+//! *The bound.* Bytes are charged by compare and swap, and only up to the limit; who finds no room
+//! makes some. So an account is never above its limit, unless the limit was lowered: then the
+//! background takes what is too much ([`Hot::keep_quotas`]). What was retired does not count,
+//! though readers may keep its chunk for a moment.
+//!
+//! *Who goes.* Each quota has a hand of its own, which goes round all slabs and stops only where
+//! the label is its own: so it takes nothing that is not under the quota, whatever its share of the
+//! memory. To look for a label costs a byte, not a cache line of an item, and slabs without any are
+//! passed by, since each knows which quotas it has labels of. The hand spares what was stored since
+//! its round began, and lets the policy of the class judge the rest by marks and credits, as a
+//! class's own hand does. Under policies that keep an order, marks alone decide. What goes leaves
+//! the cache: it does not move to a tier below, for a store is waiting.
+//!
+//! An item belongs to the longest prefix that its key begins with.
+//!
+//! [`Class::retire`]: crate::class::Class::retire
+//! [`Class::release`]: crate::class::Class::release
+
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize};
+
+use memory::{Arena, Place, SlabId};
+use policy::cost::Cost;
+use stdx::CachePadded;
+use stdx::sync::lock;
+
+use crate::chunk::Need;
+use crate::class::{Class, Room, Zone};
+use crate::evict::GROUP;
+use crate::item::ItemRef;
+use crate::keeper::Replacement;
+use crate::layout::Layout;
+use crate::slab::Slab;
+use crate::{Hot, Links, PRESSED_QUOTA, Shortage};
+
+/// The most quotas there can be: a slab has a bit for each in one word.
+pub const QUOTAS_MAX: usize = 64;
+/// Bits that a slab keeps beside each chunk for its label.
+pub const LABEL_BITS: usize = 8;
+/// Chunks whose labels are looked at under one lock of a class.
+const STEP_CHUNKS: u32 = 4096;
+/// Items that the hand judges for one store before it stops being choosy.
+const JUDGED_MAX: usize = 1024;
+/// Rounds of the hand in which it is choosy: what is left of one, and one in which everything may
+/// lose what spares it.
+const CHOOSY_ROUNDS: usize = 2;
+/// Rounds of the hand until it gives up: one more takes what comes, and one what was left out of
+/// the first.
+const ROUNDS_MAX: usize = CHOOSY_ROUNDS + 2;
+/// Who has to make room makes some for those who come next: one in so many bytes of the limit.
+const AHEAD_SHARE: usize = 64;
+/// But no more than this, so that nobody waits for long.
+const AHEAD_BYTES_MAX: usize = 16 << 10;
+/// How often room that somebody else took is made once more.
+const ATTEMPTS_MAX: usize = 64;
+/// Bytes that the background takes from one quota in a turn, when the limit was lowered.
+const TURN_BYTES_MAX: usize = 1 << 20;
+/// What the background keeps free where a tier below takes what goes: one in so many bytes.
+const RESERVE_SHARE: usize = 32;
+/// Items that it moves there from one quota in a turn.
+const TURN_ITEMS_MAX: usize = 128;
+
+/// What keys with this prefix may take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Quota {
+    /// What the keys begin with: not empty.
+    pub prefix: Box<[u8]>,
+    /// Bytes of chunks.
+    pub limit_bytes: usize,
+}
+
+/// A quota as statistics show it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuotaStats {
+    /// What the keys begin with.
+    pub prefix: Box<[u8]>,
+    /// Bytes of chunks that its items may take.
+    pub limit_bytes: usize,
+    /// Bytes of chunks that they take, and those that are about to be stored.
+    pub bytes: usize,
+    /// How many these are.
+    pub items: usize,
+    /// How many went so that others under the same quota had room.
+    pub evicted: u64,
+}
+
+/// Which quota a chunk is charged to, and whether its item is counted with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Label(u8);
+
+impl Label {
+    const NONE: Self = Self(0);
+    /// The chunk is a piece: its item is counted at the head.
+    const PIECE: u8 = 1 << 7;
+
+    fn of_head(index: usize) -> Self {
+        debug_assert!(index < QUOTAS_MAX);
+        Self(index as u8 + 1)
+    }
+
+    fn of_piece(index: usize) -> Self {
+        Self(Self::of_head(index).0 | Self::PIECE)
+    }
+
+    fn is_piece(self) -> bool {
+        self.0 & Self::PIECE != 0
+    }
+
+    fn index(self) -> Option<usize> {
+        usize::from(self.0 & !Self::PIECE).checked_sub(1)
+    }
+}
+
+/// Where the hand of a quota stands.
+#[derive(Debug, Default)]
+struct Hand {
+    slab: u32,
+    chunk: u32,
+    /// Mutations there had been when it began its round.
+    began: u64,
+}
+
+/// What is charged to one quota.
+#[derive(Debug)]
+struct Account {
+    prefix: Box<[u8]>,
+    limit_bytes: AtomicUsize,
+    bytes: AtomicUsize,
+    items: AtomicUsize,
+    evicted: AtomicU64,
+    /// Taken before the lock of any class.
+    hand: Mutex<Hand>,
+}
+
+impl Account {
+    fn new(quota: &Quota) -> Self {
+        Self {
+            prefix: quota.prefix.clone(),
+            limit_bytes: AtomicUsize::new(quota.limit_bytes),
+            bytes: AtomicUsize::new(0),
+            items: AtomicUsize::new(0),
+            evicted: AtomicU64::new(0),
+            hand: Mutex::default(),
+        }
+    }
+
+    /// Charges bytes if there is room for them.
+    fn charge(&self, bytes: usize) -> bool {
+        let limit = self.limit_bytes.load(Relaxed);
+        let charged = |before: usize| Some(before + bytes).filter(|&after| after <= limit);
+        self.bytes.fetch_update(Relaxed, Relaxed, charged).is_ok()
+    }
+
+    fn give_back(&self, bytes: usize) {
+        let before = self.bytes.fetch_sub(bytes, Relaxed);
+        debug_assert!(before >= bytes, "what was charged is given back once");
+    }
+
+    /// Bytes that may still be charged.
+    fn room(&self) -> usize {
+        self.limit_bytes.load(Relaxed).saturating_sub(self.bytes.load(Relaxed))
+    }
+
+    /// Bytes that are charged beyond the limit.
+    fn excess(&self) -> usize {
+        self.bytes.load(Relaxed).saturating_sub(self.limit_bytes.load(Relaxed))
+    }
+}
+
+/// All quotas, and which slabs have chunks under them.
+#[derive(Debug)]
+pub(crate) struct Quotas {
+    accounts: Box<[CachePadded<Account>]>,
+    /// Numbers of the accounts, those of the longest prefixes first.
+    by_length: Box<[u8]>,
+    /// Whether a prefix begins with a byte.
+    begins: [bool; 256],
+    /// By slab: a bit for each quota of which there may be a label in it. Whoever labels a chunk
+    /// sets it behind the label; the hand clears it before it looks at a slab's labels, and sets it
+    /// when it finds one.
+    present: Box<[AtomicU64]>,
+}
+
+impl Quotas {
+    fn new(quotas: &[Quota], reserved_slabs: usize) -> Self {
+        assert!(quotas.len() <= QUOTAS_MAX);
+        let mut begins = [false; 256];
+        for quota in quotas {
+            begins[usize::from(quota.prefix[0])] = true;
+        }
+        let mut by_length: Box<[u8]> = (0..quotas.len() as u8).collect();
+        by_length.sort_by_key(|&at| std::cmp::Reverse(quotas[usize::from(at)].prefix.len()));
+        Self {
+            accounts: quotas.iter().map(|quota| CachePadded(Account::new(quota))).collect(),
+            by_length,
+            begins,
+            present: (0..reserved_slabs).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    /// The quota that a key's item is under: that of the longest prefix it begins with.
+    fn of(&self, key: &[u8]) -> Option<usize> {
+        if !key.first().is_some_and(|&first| self.begins[usize::from(first)]) {
+            return None;
+        }
+        let mut by_length = self.by_length.iter().map(|&at| usize::from(at));
+        by_length.find(|&at| key.starts_with(&self.accounts[at].prefix))
+    }
+
+    /// A slab has come to a class: nothing in it is charged to anybody.
+    pub(crate) fn adopt(&self, arena: &Arena, slab: &Slab, id: SlabId) {
+        (0..slab.chunks()).for_each(|number| label(arena, slab, id, number).store(0, Relaxed));
+        self.present[id.0 as usize].store(0, Relaxed);
+    }
+
+    /// Labels a chunk that the caller owns, whose bytes were charged, or come from another's label.
+    fn put(&self, arena: &Arena, slab: &Slab, place: Place, new: Label) {
+        let id = arena.locate(place).0;
+        let before = label(arena, slab, id, slab.number(arena, place)).swap(new.0, Relaxed);
+        debug_assert_eq!(Label(before), Label::NONE, "a chunk was left without a label");
+        if let Some(index) = new.index() {
+            // Release: partner is the acquire in `Quotas::begin`, which then sees the label.
+            self.present[id.0 as usize].fetch_or(1 << index, Release);
+        }
+    }
+
+    /// Takes the label off a chunk.
+    fn take(&self, arena: &Arena, slab: &Slab, place: Place) -> Label {
+        let id = arena.locate(place).0;
+        let label = label(arena, slab, id, slab.number(arena, place));
+        match label.load(Relaxed) {
+            0 => Label::NONE,
+            _ => Label(label.swap(0, Relaxed)),
+        }
+    }
+
+    /// A chunk is retired or released: its bytes are given back, if they were charged. Under the
+    /// lock of its class.
+    #[inline(never)]
+    pub(crate) fn leave(&self, zone: Zone<'_>, place: Place) {
+        let slab = zone.slab(zone.arena.locate(place).0);
+        let label = self.take(zone.arena, slab, place);
+        if let Some(index) = label.index() {
+            let account = &self.accounts[index];
+            account.give_back(slab.cut().bytes);
+            account.items.fetch_sub(usize::from(!label.is_piece()), Relaxed);
+        }
+    }
+
+    /// An item has moved: its label moves along. Under the lock of its index table, so that nobody
+    /// retires the old place meanwhile.
+    pub(crate) fn carry(&self, zone: Zone<'_>, from: Place, to: Place) {
+        let slab_of = |place| zone.slab(zone.arena.locate(place).0);
+        let label = self.take(zone.arena, slab_of(from), from);
+        self.put(zone.arena, slab_of(to), to, label);
+    }
+
+    /// Whether a slab may have a label of a quota.
+    fn may_have(&self, slab: u32, index: usize) -> bool {
+        self.present[slab as usize].load(Relaxed) & 1 << index != 0
+    }
+
+    /// The hand begins with a slab: its labels are about to be looked at.
+    fn begin(&self, slab: u32, index: usize) {
+        // Acquire: partner is the release in `put`: whose bit is cleared here, its label is seen.
+        self.present[slab as usize].fetch_and(!(1 << index), AcqRel);
+    }
+
+    /// The hand has found a label in a slab.
+    fn found(&self, slab: u32, index: usize) {
+        if !self.may_have(slab, index) {
+            self.present[slab as usize].fetch_or(1 << index, Relaxed);
+        }
+    }
+}
+
+/// The label of a chunk that the caller owns, or of whose class it holds the lock.
+fn label<'a>(arena: &'a Arena, slab: &Slab, id: SlabId, number: u32) -> &'a AtomicU8 {
+    assert!(number < slab.chunks());
+    let at = slab.chunks() as usize * slab.cut().bytes + number as usize;
+    debug_assert!(at < arena.slab_bytes());
+    // SAFETY: the byte lies behind the chunks of the slab and before what an order keeps at its
+    // end: the size classes leave `LABEL_BITS` for each chunk beside that (asserted in
+    // `Hot::with_quotas`). Nothing but these atomics accesses it while the slab belongs to a class,
+    // which the caller keeps it in.
+    unsafe { AtomicU8::from_ptr(arena.slab_start(id).add(at).as_ptr()) }
+}
+
+impl Hot {
+    /// The zone with quotas, at most [`QUOTAS_MAX`], none twice, and none of an empty prefix. Its
+    /// sizes leave a slab [`LABEL_BITS`] beside each chunk and what `replacement` needs there.
+    pub fn with_quotas(mut self, quotas: &[Quota], replacement: Replacement) -> Self {
+        assert_eq!(self.sizes.side_bits(), replacement.side_bits() + LABEL_BITS);
+        self.quotas = Some(Box::new(Quotas::new(quotas, self.arena.reserved_slabs())));
+        self
+    }
+
+    /// Whether a key's item is under a quota.
+    pub fn has_quota(&self, key: &[u8]) -> bool {
+        self.quotas.as_deref().is_some_and(|quotas| quotas.of(key).is_some())
+    }
+
+    /// What every quota has and did, in the order in which they were given.
+    pub fn quota_stats(&self) -> Vec<QuotaStats> {
+        let accounts = self.quotas.as_deref().map_or(&[][..], |quotas| &quotas.accounts);
+        let stats = |account: &CachePadded<Account>| QuotaStats {
+            prefix: account.prefix.clone(),
+            limit_bytes: account.limit_bytes.load(Relaxed),
+            bytes: account.bytes.load(Relaxed),
+            items: account.items.load(Relaxed),
+            evicted: account.evicted.load(Relaxed),
+        };
+        accounts.iter().map(stats).collect()
+    }
+
+    /// Begins what the quotas count anew.
+    pub(crate) fn reset_quota_counters(&self) {
+        let accounts = self.quotas.as_deref().map_or(&[][..], |quotas| &quotas.accounts);
+        accounts.iter().for_each(|account| account.evicted.store(0, Relaxed));
+    }
+
+    /// Gives the quotas other limits, in the order in which they were given.
+    pub fn set_quota_limits(&self, limits_bytes: impl Iterator<Item = usize>) {
+        let accounts = self.quotas.as_deref().map_or(&[][..], |quotas| &quotas.accounts);
+        for (account, limit) in accounts.iter().zip(limits_bytes) {
+            account.limit_bytes.store(limit, Relaxed);
+        }
+    }
+
+    /// Evicts some of what is beyond limits that were lowered. Where there is a tier below that
+    /// takes it, some room is kept under each quota, too: what a store has to make itself leaves
+    /// the cache. Returns whether there is more to do at once.
+    pub fn keep_quotas(&self, links: &dyn Links) -> bool {
+        let Some(quotas) = self.quotas.as_deref().filter(|_| links.may_evict()) else {
+            return false;
+        };
+        let mut more = false;
+        for (index, account) in quotas.accounts.iter().enumerate() {
+            let excess = account.excess();
+            if excess > 0 {
+                let wanted = account.bytes.load(Relaxed).saturating_sub(excess.min(TURN_BYTES_MAX));
+                let is_done = |account: &Account| account.bytes.load(Relaxed) <= wanted;
+                more |= self.evict_under(quotas, index, is_done, links) && account.excess() > 0;
+            } else if links.demotes() {
+                more |= self.demote_under(quotas, index, links);
+            }
+        }
+        more
+    }
+
+    /// Moves what is charged to a quota to the tier below, or evicts it, until there is some room
+    /// again. Returns whether that takes more than one turn.
+    fn demote_under(&self, quotas: &Quotas, index: usize, links: &dyn Links) -> bool {
+        let account = &quotas.accounts[index];
+        let reserve = account.limit_bytes.load(Relaxed) / RESERVE_SHARE;
+        if account.room() >= reserve / 2 {
+            return false;
+        }
+        let (mut search, mut moved) = (Search::default(), 0);
+        while moved < TURN_ITEMS_MAX && account.room() < reserve {
+            let mut victims = Vec::with_capacity(GROUP);
+            {
+                let mut hand = lock(&account.hand);
+                let mut act = Act::Gather(&mut victims, reserve - account.room().min(reserve));
+                self.go_on(quotas, index, &mut hand, &mut search, &mut act, links);
+            }
+            if victims.is_empty() {
+                return false;
+            }
+            moved += victims.len();
+            for place in victims {
+                let chunks = self.demote_one(self.class_at(place), place, true, links);
+                account.evicted.fetch_add(u64::from(chunks > 0), Relaxed);
+            }
+        }
+        moved >= TURN_ITEMS_MAX
+    }
+
+    /// The quota that an item is under, if any. The error: it alone would take more than that.
+    // Always: it is a branch where there are no quotas.
+    #[inline(always)]
+    pub(crate) fn quota_for(&self, key: &[u8], layout: &Layout) -> Result<Option<usize>, Shortage> {
+        match self.quotas.as_deref() {
+            None => Ok(None),
+            Some(quotas) => self.quota_among(quotas, key, layout),
+        }
+    }
+
+    #[inline(never)]
+    fn quota_among(
+        &self,
+        quotas: &Quotas,
+        key: &[u8],
+        layout: &Layout,
+    ) -> Result<Option<usize>, Shortage> {
+        let Some(index) = quotas.of(key) else {
+            return Ok(None);
+        };
+        let bytes_of = |need| self.sizes.chunk_bytes(self.class_for(need));
+        let pieces = (0..layout.pieces()).map(|number| bytes_of(layout.piece_need(number)));
+        let bytes = bytes_of(layout.need(self.largest.is_split)) + pieces.sum::<usize>();
+        let fits = bytes <= quotas.accounts[index].limit_bytes.load(Relaxed);
+        if fits { Ok(Some(index)) } else { Err(Shortage::Quota) }
+    }
+
+    /// A chunk that is charged to a quota, if there is one: the head of an item, or a piece.
+    // Always: it is a branch beside the chunk where there are no quotas.
+    #[inline(always)]
+    pub(crate) fn allocate_under(
+        &self,
+        quota: Option<usize>,
+        is_piece: bool,
+        need: Need,
+        cost: Cost,
+        links: &dyn Links,
+    ) -> Result<Room, Shortage> {
+        match quota {
+            None => self.allocate(need, cost, links),
+            Some(index) => self.allocate_charged(index, is_piece, need, cost, links),
+        }
+    }
+
+    #[inline(never)]
+    fn allocate_charged(
+        &self,
+        index: usize,
+        is_piece: bool,
+        need: Need,
+        cost: Cost,
+        links: &dyn Links,
+    ) -> Result<Room, Shortage> {
+        let quotas = self.quotas.as_deref().expect("a chunk is charged to a quota that is there");
+        let account = &quotas.accounts[index];
+        // Before the chunk: what goes for it leaves one behind.
+        let least = self.sizes.chunk_bytes(self.class_for(need));
+        self.charge(quotas, index, least, links)?;
+        let room = self.allocate(need, cost, links).inspect_err(|_| account.give_back(least))?;
+        let slab = self.slab_at(room.place);
+        // It may be a larger one.
+        let rest = slab.cut().bytes - least;
+        if rest > 0
+            && let Err(shortage) = self.charge(quotas, index, rest, links)
+        {
+            account.give_back(least);
+            let class = slab.class();
+            lock(self.class(class)).release(self.zone(), room.place);
+            return Err(shortage);
+        }
+        account.items.fetch_add(usize::from(!is_piece), Relaxed);
+        let label = if is_piece { Label::of_piece(index) } else { Label::of_head(index) };
+        quotas.put(&self.arena, slab, room.place, label);
+        Ok(room)
+    }
+
+    /// Charges bytes to a quota, and makes room for that if there is none.
+    fn charge(
+        &self,
+        quotas: &Quotas,
+        index: usize,
+        bytes: usize,
+        links: &dyn Links,
+    ) -> Result<(), Shortage> {
+        let account = &quotas.accounts[index];
+        let mut attempts = 0;
+        while !account.charge(bytes) {
+            if links.leaves_demoting() {
+                self.press(PRESSED_QUOTA);
+            }
+            let ahead = (account.limit_bytes.load(Relaxed) / AHEAD_SHARE).min(AHEAD_BYTES_MAX);
+            let has_room = |account: &Account| account.room() >= bytes + ahead;
+            let found = self.evict_under(quotas, index, has_room, links);
+            attempts += 1;
+            if !found || attempts == ATTEMPTS_MAX {
+                return if account.charge(bytes) { Ok(()) } else { Err(Shortage::Nothing) };
+            }
+        }
+        Ok(())
+    }
+
+    /// Evicts what is charged to a quota until that is enough. Returns whether it was enough, at a
+    /// moment, or anything went. The caller holds no lock of a class.
+    fn evict_under(
+        &self,
+        quotas: &Quotas,
+        index: usize,
+        is_enough: impl Fn(&Account) -> bool,
+        links: &dyn Links,
+    ) -> bool {
+        let account = &quotas.accounts[index];
+        let (mut hand, mut search) = (lock(&account.hand), Search::default());
+        let mut act = Act::Evict(&|| is_enough(account));
+        self.go_on(quotas, index, &mut hand, &mut search, &mut act, links)
+    }
+
+    /// The hand of a quota goes on until what is found is enough, or for as many rounds as it may
+    /// take. Returns whether it was enough, or anything was found.
+    fn go_on(
+        &self,
+        quotas: &Quotas,
+        index: usize,
+        hand: &mut Hand,
+        search: &mut Search,
+        act: &mut Act<'_>,
+        links: &dyn Links,
+    ) -> bool {
+        while search.rounds < ROUNDS_MAX {
+            if act.is_done() {
+                return true;
+            }
+            if hand.slab as usize >= self.slabs.len() {
+                *hand = Hand { slab: 0, chunk: 0, began: links.mutations() };
+                search.rounds += 1;
+                continue;
+            }
+            let is_passed = hand.chunk == 0 && !quotas.may_have(hand.slab, index);
+            if is_passed || self.step(quotas, index, hand, search, act, links) {
+                (hand.slab, hand.chunk) = (hand.slab + 1, 0);
+            }
+        }
+        search.found
+    }
+
+    /// The hand's next step in its slab. Returns whether it has come to the slab's end.
+    fn step(
+        &self,
+        quotas: &Quotas,
+        index: usize,
+        hand: &mut Hand,
+        search: &mut Search,
+        act: &mut Act<'_>,
+        links: &dyn Links,
+    ) -> bool {
+        let (id, slab) = (SlabId(hand.slab), &self.slabs[hand.slab as usize]);
+        let guard = self.epochs.pin();
+        let mut chained = Vec::new();
+        let is_over = {
+            let mut class = lock(self.class(slab.class()));
+            // The lock keeps the slab from changing hands.
+            if !slab.belongs_to(class.id) {
+                return true;
+            }
+            if hand.chunk == 0 {
+                quotas.begin(hand.slab, index);
+            }
+            let touched = slab.touched();
+            let end = touched.min(hand.chunk + STEP_CHUNKS);
+            while hand.chunk < end && chained.is_empty() && !act.is_done() {
+                let number = hand.chunk;
+                hand.chunk += 1;
+                let label = Label(label(&self.arena, slab, id, number).load(Relaxed));
+                if label.index() != Some(index) {
+                    continue;
+                }
+                quotas.found(hand.slab, index);
+                let place = slab.place(&self.arena, id, number);
+                // A draft is not published, and a piece goes with its head.
+                let Some((item, owner)) = self.published(&guard, place) else { continue };
+                if owner != place || !search.takes(&class, hand, item, links) {
+                    continue;
+                }
+                let is_gone = links.is_gone(item);
+                let taken = match act {
+                    Act::Evict(_) => self.unlink(&guard, &mut class, links, place, &mut chained),
+                    Act::Gather(victims, wanted) => {
+                        let chunks = item.layout().pieces().max(1);
+                        *wanted = wanted.saturating_sub(chunks * slab.cut().bytes);
+                        victims.push(place);
+                        chunks
+                    }
+                };
+                search.found |= taken > 0;
+                let is_evicted = taken > 0 && !is_gone && matches!(act, Act::Evict(_));
+                quotas.accounts[index].evicted.fetch_add(u64::from(is_evicted), Relaxed);
+            }
+            hand.chunk >= touched
+        };
+        for place in chained {
+            // SAFETY: unlinked by this call, under this guard.
+            unsafe { self.retire(&guard, place) };
+        }
+        is_over
+    }
+}
+
+/// What the hand does with what it lets go.
+enum Act<'a> {
+    /// It is evicted, until that is enough.
+    Evict(&'a dyn Fn() -> bool),
+    /// Its place is noted, until there are so many bytes, about, or a group.
+    Gather(&'a mut Vec<Place>, usize),
+}
+
+impl Act<'_> {
+    fn is_done(&self) -> bool {
+        match self {
+            Self::Evict(is_enough) => is_enough(),
+            Self::Gather(victims, wanted) => victims.len() == GROUP || *wanted == 0,
+        }
+    }
+}
+
+/// What one call has made of the hand's rounds.
+#[derive(Debug, Default)]
+struct Search {
+    rounds: usize,
+    judged: usize,
+    /// There was something to take.
+    found: bool,
+}
+
+impl Search {
+    /// Whether an item goes. One that stays has lost what spared it, unless it is so new that
+    /// nobody has asked.
+    fn takes(&mut self, class: &Class, hand: &Hand, item: ItemRef<'_>, links: &dyn Links) -> bool {
+        if links.is_gone(item) {
+            return true;
+        }
+        self.judged += 1;
+        let is_choosy = self.rounds < CHOOSY_ROUNDS && self.judged <= JUDGED_MAX;
+        let is_new = || links.age(item) < links.mutations().saturating_sub(hand.began);
+        links.may_evict() && (!is_choosy || (!is_new() && class.keeper.judge(item)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chunk::{ChunkLayout, Cut};
+    use memory::SizeClasses;
+    use memory::class::CHUNK_BYTES_MIN;
+
+    #[test]
+    fn labels_lie_between_the_chunks_and_the_links_of_every_class() {
+        for limit_bytes in [1 << 20, 1 << 30] {
+            let arena = Arena::new(0, limit_bytes, 2).expect("a small arena");
+            for replacement in [Replacement::CostClock, Replacement::Lru] {
+                let side_bits = replacement.side_bits() + LABEL_BITS;
+                for item_bytes_max in [1 << 10, 1 << 20, 1 << 30] {
+                    let slab_bytes = arena.slab_bytes();
+                    let least = CHUNK_BYTES_MIN;
+                    let sizes =
+                        SizeClasses::new(least, 1.08, slab_bytes, item_bytes_max, side_bits);
+                    for class in sizes.iter() {
+                        let (bytes, chunks) =
+                            (sizes.chunk_bytes(class), sizes.chunks_per_slab(class));
+                        let slab = Slab::new();
+                        slab.adopt(class, Cut::new(bytes, ChunkLayout::Inline), chunks, 0);
+                        let at = |number: usize| {
+                            let label = label(&arena, &slab, SlabId(1), number as u32);
+                            label.as_ptr() as usize - arena.slab_start(SlabId(1)).as_ptr() as usize
+                        };
+                        assert!(at(0) >= chunks * bytes && at(chunks - 1) == at(0) + chunks - 1);
+                        let links_bytes = chunks * replacement.side_bits() / 8;
+                        assert!(at(chunks - 1) < slab_bytes - links_bytes, "{bytes}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_label_says_which_quota_and_whether_it_is_a_piece() {
+        assert_eq!((Label::NONE.index(), Label::NONE.is_piece()), (None, false));
+        for index in 0..QUOTAS_MAX {
+            let (head, piece) = (Label::of_head(index), Label::of_piece(index));
+            assert_eq!((head.index(), piece.index()), (Some(index), Some(index)));
+            assert!(!head.is_piece() && piece.is_piece() && head != Label::NONE);
+        }
+    }
+
+    #[test]
+    fn an_account_is_charged_up_to_its_limit_and_not_beyond() {
+        let account = Account::new(&Quota { prefix: (*b"a").into(), limit_bytes: 100 });
+        assert!(account.charge(60) && !account.charge(41) && account.charge(40));
+        assert_eq!((account.room(), account.excess(), account.charge(1)), (0, 0, false));
+        account.limit_bytes.store(70, Relaxed);
+        assert_eq!((account.room(), account.excess()), (0, 30));
+        account.give_back(60);
+        assert_eq!((account.room(), account.charge(31), account.charge(30)), (30, false, true));
+    }
+
+    #[test]
+    fn the_longest_prefix_is_found_in_any_order() {
+        let prefixes = [&b"a"[..], b"a:b:", b"a:", b"\xff"];
+        let quota = |prefix: &[u8]| Quota { prefix: prefix.into(), limit_bytes: 1 };
+        let quotas = Quotas::new(&prefixes.map(quota), 1);
+        let keys = [&b"a:b:c"[..], b"a:b:", b"a:b", b"ab", b"a", b"\xff1", b"b", b"A", b""];
+        let found = keys.map(|key| quotas.of(key));
+        let expected = [Some(1), Some(1), Some(2), Some(0), Some(0), Some(3), None, None, None];
+        assert_eq!(found, expected);
+    }
+}

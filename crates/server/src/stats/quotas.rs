@@ -1,0 +1,16 @@
+//! `stats quotas`: what keys with certain prefixes may take, and take. Larder's own.
+
+use super::Stats;
+use crate::server::Server;
+
+/// A line of each kind for each quota, in the order in which they were given.
+pub fn write(server: &Server, stats: &mut Stats<'_>) {
+    for quota in server.cache.quota_stats() {
+        // A prefix may hold what a line may not.
+        let prefix = quota.prefix.escape_ascii();
+        stats.line(format_args!("limit_bytes:{prefix}"), quota.limit_bytes);
+        stats.line(format_args!("bytes:{prefix}"), quota.bytes);
+        stats.line(format_args!("items:{prefix}"), quota.items);
+        stats.line(format_args!("evicted:{prefix}"), quota.evicted);
+    }
+}
