@@ -20,9 +20,12 @@ pub fn options(input: &[u8]) {
         Ok(arguments) => arguments.layer,
         Err(UsageError(text)) => return assert!(!text.is_empty()),
     };
-    let named =
-        |line: &String| line.split_once('=').map(|(name, value)| (name.into(), value.into()));
-    let environment = environment::read(&lines().iter().filter_map(named).collect::<Vec<_>>());
+    let lines = lines();
+    let named = lines.iter().filter_map(|line| line.split_once('='));
+    // As from the environment, of which no other variables are taken.
+    let own = named.filter(|(name, _)| environment::is_variable(name));
+    let variables: Vec<_> = own.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let environment = environment::read(&variables);
     if !file.errors.is_empty() || !environment.errors.is_empty() {
         return;
     }
