@@ -38,6 +38,13 @@ const USERS_MAX: usize = 256;
 /// Hashes of so many kinds may stand in a file, each of which every client is checked by.
 const KINDS_MAX: usize = 8;
 
+/// What it may take to compare a password with a hash by argon2: thirteen times the memory that is
+/// usual, and many times the passes.
+const HASH_KIB_MAX: u32 = 256 << 10;
+const HASH_PASSES_MAX: u32 = 64;
+/// And by pbkdf2: sixteen times what is usual.
+const HASH_ROUNDS_MAX: u32 = 10_000_000;
+
 /// Behind this line are the users that may only read.
 const READ_ONLY: &str = "[read-only]";
 
@@ -184,8 +191,32 @@ impl Password {
         if hash.hash.is_none() || hash.salt.is_none() {
             return Err("a hash without salt or without result".to_owned());
         }
+        check_cost(&hash)?;
         Ok(Self::Hashed(Box::new(hash)))
     }
+}
+
+/// Whether a password can be compared with a hash at all, and for no more than a server can spare:
+/// otherwise the first attempt would take the memory of the machine, or the thread that checks
+/// passwords for ever.
+fn check_cost(hash: &PasswordHash) -> Result<(), String> {
+    let useless = |error| format!("a hash that no password can be compared with: {error}");
+    if hash.algorithm.as_str().starts_with("argon2") {
+        let params = argon2::Params::try_from(hash).map_err(useless)?;
+        if params.m_cost() > HASH_KIB_MAX || params.t_cost() > HASH_PASSES_MAX {
+            return Err(format!(
+                "a hash of more than {HASH_KIB_MAX} KiB or {HASH_PASSES_MAX} passes: m={},t={}",
+                params.m_cost(),
+                params.t_cost()
+            ));
+        }
+    } else {
+        let rounds = pbkdf2::Params::try_from(hash).map_err(useless)?.rounds();
+        if rounds > HASH_ROUNDS_MAX {
+            return Err(format!("a hash of more than {HASH_ROUNDS_MAX} rounds: i={rounds}"));
+        }
+    }
+    Ok(())
 }
 
 /// Reads the users of a file.
@@ -368,6 +399,27 @@ mod tests {
         }
     }
 
+    /// A hash with `m=4294967295` was taken, and the first attempt of anybody asked for 4 TiB.
+    #[test]
+    fn a_hash_that_takes_more_than_a_server_can_spare_is_refused() {
+        let argon2 = |params: &str| format!("bob:{}", ARGON2.replace("m=64,t=1,p=1", params));
+        let pbkdf2 = |rounds: &str| format!("bob:{}", PBKDF2.replace("1000", rounds));
+        for text in [argon2("m=262144,t=64,p=1"), pbkdf2("10000000")] {
+            assert!(parse(&text).is_ok(), "{text}");
+        }
+        for (text, what) in [
+            (argon2("m=262145,t=1,p=1"), "of more than 262144 KiB or 64 passes: m=262145,t=1"),
+            (argon2("m=4294967295,t=1,p=1"), "a hash"),
+            (argon2("m=64,t=65,p=1"), "of more than 262144 KiB or 64 passes: m=64,t=65"),
+            (argon2("m=0,t=1,p=1"), "that no password can be compared with"),
+            (pbkdf2("10000001"), "of more than 10000000 rounds: i=10000001"),
+            (pbkdf2("999"), "that no password can be compared with"),
+        ] {
+            let told = refused(&text);
+            assert!(told.contains("line 1: a hash") && told.contains(what), "{text}: {told}");
+        }
+    }
+
     #[test]
     fn limits_hold_at_their_edges() {
         let some = |count: usize| (0..count).map(|user| format!("u{user}:x\n")).collect::<String>();
@@ -377,7 +429,8 @@ mod tests {
         assert!(parse(&long(LINE_BYTES_MAX)).is_ok());
         assert!(refused(&long(LINE_BYTES_MAX + 1)).contains("longer than 1024 bytes"));
         let kinds = |count: usize| {
-            let line = |n: usize| format!("u{n}:{}\n", PBKDF2.replace("i=1000", &format!("i={n}")));
+            let line =
+                |n: usize| format!("u{n}:{}\n", PBKDF2.replace("1000", &format!("{}", 1000 + n)));
             (1..=count).map(line).collect::<String>() + "plain:x\n"
         };
         assert_eq!(parse(&kinds(KINDS_MAX)).expect("few kinds").kinds.len(), KINDS_MAX + 1);
