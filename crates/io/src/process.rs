@@ -134,6 +134,16 @@ pub fn daemonize() -> io::Result<()> {
     check(unsafe { libc::daemon(1, 0) })
 }
 
+/// Bytes of memory that are the process's now, as the kernel counts them; none where it does not
+/// tell.
+pub fn resident_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
+    // SAFETY: sysconf only reads.
+    let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    Some(pages * u64::try_from(page_bytes).ok()?)
+}
+
 /// CPU time of the process so far, in user space and in the kernel.
 pub fn cpu_time() -> (Duration, Duration) {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
@@ -149,4 +159,20 @@ pub fn cpu_time() -> (Duration, Duration) {
             + Duration::from_micros(u64::try_from(value.tv_usec).unwrap_or(0))
     };
     (time(usage.ru_utime), time(usage.ru_stime))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "it has no /proc")]
+    fn memory_that_was_touched_is_resident() {
+        const BYTES: usize = 256 << 20;
+        let before = resident_bytes().expect("the kernel tells");
+        let touched = std::hint::black_box(vec![1_u8; BYTES]);
+        let now = resident_bytes().expect("the kernel tells");
+        assert!(now >= BYTES as u64 && now > before, "{before} and then {now}");
+        drop(touched);
+    }
 }

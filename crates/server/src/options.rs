@@ -238,6 +238,9 @@ impl Options {
                         to flash";
             return Err(UsageError(text.to_owned()));
         }
+        if self.flash.is_none() && self.flash_write_limit.is_some() {
+            self.warnings.push("--flash-write-limit has no effect without --flash".to_owned());
+        }
         if self.admin_port.is_none() && self.admin_listen != Self::default().admin_listen {
             return Err(UsageError("--admin-listen is for a server with --admin-port".to_owned()));
         }
@@ -474,6 +477,9 @@ mod tests {
         for (value, bytes) in [("7", 7.0), ("2k/s", 2048.0), ("9k/h", 2.56), ("675k/d", 8.0)] {
             let options = serve(&format!("--flash-write-limit {value}"));
             assert_eq!(options.flash_write_limit, Some(bytes), "{value}");
+            assert_eq!(options.warnings, ["--flash-write-limit has no effect without --flash"]);
+            let with = serve(&format!("--flash /f:1g --flash-write-limit {value}"));
+            assert_eq!(with.warnings, [""; 0]);
         }
         for value in ["0", "x", "-1", "1/x", "1/", "/s"] {
             refused(&format!("--flash-write-limit {value}"));

@@ -4,7 +4,7 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead, Read, Write};
+use std::io::{BufRead, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 
@@ -126,10 +126,10 @@ fn while_a_password_is_checked_other_clients_are_served() {
     let (server, mut said) = Server::start_logged(&options);
     let mut known = server.connect();
     known.ask(&token("bob secret"), "STORED\r\n");
-    // To check this one takes many minutes.
-    let endless = "$pbkdf2-sha256$i=4000000000,l=32$c2FsdHNhbHRzYWx0$\
-                   sVaWem31qy3rw+Ldi3plA/XzhMSNi9/XHnnD1Ytj05o";
-    fs::write(&file, format!("ava:{endless}\n")).expect("a file");
+    // To check this one takes as long as a hash may: many seconds.
+    let slow = "$argon2id$v=19$m=262144,t=64,p=1$c2FsdHNhbHRzYWx0$\
+                Sm3MnLdCFk0Af+croKgebRoqqmhbKd88iiW3yUOXn78";
+    fs::write(&file, format!("ava:{slow}\n")).expect("a file");
     server.signal("HUP");
     let mut line = String::new();
     said.read_line(&mut line).expect("it says what came of it");
@@ -139,6 +139,10 @@ fn while_a_password_is_checked_other_clients_are_served() {
         waiting.send(format!("{}get a\r\n", token("ava secret")).as_bytes());
         known.ask(&format!("set a 0 0 1\r\n{round}\r\n"), "STORED\r\n");
         known.ask("get a\r\n", &format!("VALUE a 0 1\r\n{round}\r\nEND\r\n"));
+        // A worker that hashes would have answered this one first.
+        waiting.stream.set_nonblocking(true).expect("a socket option");
+        let answer = waiting.stream.read(&mut [0]).map_err(|error| error.kind());
+        assert_eq!(answer, Err(ErrorKind::WouldBlock), "it was answered before others");
         // One that hangs up takes nothing with it.
         drop(waiting);
     }

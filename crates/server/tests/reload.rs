@@ -143,8 +143,8 @@ fn a_file_with_an_error_changes_nothing() {
     assert_eq!(scene.reload("memory-limit = 32\nidle-timeout = \"x\"\nport = true", 3)[2], nothing);
     assert_eq!(scene.settings(), before);
     // One that is refused leaves the others alone, and is tried again.
-    let refused = "larder: SIGHUP: memory-limit stays 64, and is not 7: MEMLIMIT_TOO_SMALL cannot \
-                   set maxbytes to less than 8m";
+    let refused = "larder: SIGHUP: memory-limit stays 64, and is not 7: a server that serves \
+                   keeps 8 or more";
     let said = scene.reload("memory-limit = 7\nverbose = 1\n", 2);
     assert_eq!(said, [refused, "larder: SIGHUP: verbose is now 1, it was 0"]);
     assert_eq!(scene.reload("memory-limit = 7\nverbose = 1\n", 1), [refused]);

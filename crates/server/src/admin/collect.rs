@@ -34,6 +34,8 @@ pub struct Snapshot {
     pub hot_hits: u64,
     /// Processor time so far, of the program and of the kernel for it.
     pub cpu: (Duration, Duration),
+    /// Bytes of memory that the kernel counts as the server's, where it tells.
+    pub resident_bytes: Option<u64>,
     /// Since the start.
     pub uptime: Duration,
     /// Since the epoch.
@@ -271,6 +273,7 @@ impl Collector {
             classes: server.cache.class_stats(),
             hot_hits: self.hot_hits,
             cpu: ::io::process::cpu_time(),
+            resident_bytes: ::io::process::resident_bytes(),
             uptime: server.started.elapsed(),
             time: unix_time(),
             phase: server.phase.get(),

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use larder::{Expiry, PrefixRefused};
+use larder::{Expiry, MemoryLimitError, PrefixRefused};
 use protocol::reply;
 use protocol::request::{ExpiryTime, KeyRoom};
 use protocol::{Refusal, Request};
@@ -23,12 +23,37 @@ const MEMORY_MEGABYTES_MIN: u64 = 8;
 /// More than this `cache_memlimit` takes for bytes.
 const MEMORY_MEGABYTES_MAX: u64 = 1_000_000_000;
 
-const MEMORY_TOO_SMALL: &str = "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n";
-const MEMORY_NOT_BYTES: &str = "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n";
-const MEMORY_OUT_OF_BOUNDS: &str = "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n";
 const TOO_MANY_WATCHERS: &str = "WATCHER_TOO_MANY log watcher limit reached\r\n";
 const NO_SPARE_PAGES: &str = "NOSPARE source class has no spare pages\r\n";
 const BAD_WINDOW: &str = "CLIENT_ERROR automove window too low or too high\r\n";
+
+/// Why the memory limit stays as it is.
+#[derive(Debug, Clone, Copy)]
+enum LimitRefused {
+    TooSmall,
+    NotBytes,
+    OutOfBounds(MemoryLimitError),
+}
+
+impl LimitRefused {
+    /// As memcached answers.
+    fn reply(self) -> &'static str {
+        match self {
+            Self::TooSmall => "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n",
+            Self::NotBytes => "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n",
+            Self::OutOfBounds(_) => "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n",
+        }
+    }
+
+    /// For who reads the log.
+    fn text(self) -> String {
+        match self {
+            Self::TooSmall => format!("a server that serves keeps {MEMORY_MEGABYTES_MIN} or more"),
+            Self::NotBytes => "it is in megabytes, not in bytes".to_owned(),
+            Self::OutOfBounds(error) => error.to_string(),
+        }
+    }
+}
 
 /// Executes a request without a key. `line` is the request as it was sent.
 pub fn execute<'c>(
@@ -56,7 +81,7 @@ pub fn execute<'c>(
         }
         Request::CacheMemlimit { megabytes, noreply } => {
             let limited = try_limit(context.server, *megabytes);
-            answer(out, *noreply, limited.err().unwrap_or(reply::OK));
+            answer(out, *noreply, limited.map_or_else(LimitRefused::reply, |()| reply::OK));
         }
         Request::Stats { arguments } => stats::write(context.server, arguments, out.bytes),
         Request::RefreshCerts => return Flow::Certificates,
@@ -134,18 +159,19 @@ pub fn flush_prefix(context: &Context<'_, '_>, prefix: &[u8]) -> Result<(), Unfl
 
 /// Changes the memory limit while the server serves, or says why not.
 pub fn limit_memory(server: &Server, megabytes: u64) -> Result<(), String> {
-    try_limit(server, megabytes).map_err(|reply| reply.trim_end().to_owned())
+    try_limit(server, megabytes).map_err(LimitRefused::text)
 }
 
-fn try_limit(server: &Server, megabytes: u64) -> Result<(), &'static str> {
+fn try_limit(server: &Server, megabytes: u64) -> Result<(), LimitRefused> {
     if megabytes < MEMORY_MEGABYTES_MIN {
-        return Err(MEMORY_TOO_SMALL);
+        return Err(LimitRefused::TooSmall);
     }
     if megabytes > MEMORY_MEGABYTES_MAX {
-        return Err(MEMORY_NOT_BYTES);
+        return Err(LimitRefused::NotBytes);
     }
-    let bytes = usize::try_from(megabytes << 20).map_err(|_| MEMORY_OUT_OF_BOUNDS)?;
-    server.cache.set_memory_bytes(bytes).map_err(|_| MEMORY_OUT_OF_BOUNDS)?;
+    // A word has 64 bits; a limit that it does not hold would be beyond every bound.
+    let bytes = usize::try_from(megabytes << 20).unwrap_or(usize::MAX);
+    server.cache.set_memory_bytes(bytes).map_err(LimitRefused::OutOfBounds)?;
     server.memory_bytes.store(bytes, Ordering::Relaxed);
     Ok(())
 }

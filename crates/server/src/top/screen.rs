@@ -225,10 +225,14 @@ impl View {
         let ratios: Vec<u64> = shown().map(ratio).collect();
         let slowest: Vec<u64> = shown().map(|it| (of(it, "get_p99_us") * 1e3) as u64).collect();
         let top = |values: &[u64]| values.iter().copied().max().unwrap_or(0) as f64;
+        let slow_title = match top(&slowest) {
+            0.0 => "99 % of gets: none lately".to_owned(),
+            most => format!("99 % of gets, up to {}", micros(most / 1e3)),
+        };
         let curves = [
             (format!("requests/s, up to {}", count(top(&requests))), requests, None),
             ("hit ratio, up to 100 %".to_owned(), ratios, Some(1000)),
-            (format!("99 % of gets, up to {}", micros(top(&slowest) / 1e3)), slowest, None),
+            (slow_title, slowest, None),
         ];
         for ((title, values, max), column) in curves.into_iter().zip(columns) {
             let curve = Sparkline::default().data(values).block(Block::bordered().title(title));

@@ -43,6 +43,13 @@ pub const METRICS: &[Metric] = &[
             }
         },
     ),
+    gauge(
+        "larder_resident_bytes",
+        &[],
+        "Memory of the process as the kernel counts it: what of the limit was ever used, and what \
+         lies outside of it.",
+        |now, out| now.snapshot.resident_bytes.into_iter().for_each(|bytes| out.one(bytes)),
+    ),
     gauge("larder_index_bytes", &[], "Bytes of the index.", |now, out| {
         out.one(now.snapshot.cache.index_bytes);
     }),
