@@ -189,9 +189,14 @@ struct Evictions {
 const EVICTIONS_WAITING_MAX: usize = 4096;
 
 impl EvictionLog {
+    /// Collects what is evicted from now on, if anybody watches that.
+    pub fn follow(&self, watchers: &Watchers) {
+        self.is_watching.store(watchers.want(EVICTIONS), Ordering::Relaxed);
+    }
+
     /// Tells the watchers what has happened since the last time.
     pub fn pass_on(&self, watchers: &Watchers, mailboxes: &[Arc<Mailbox>]) {
-        self.is_watching.store(watchers.want(EVICTIONS), Ordering::Relaxed);
+        self.follow(watchers);
         let Evictions { lines, lost } = std::mem::take(&mut *lock(&self.waiting));
         for line in lines {
             watchers.log(EVICTIONS, mailboxes, &line);

@@ -199,6 +199,8 @@ fn watch<'c>(context: &Context<'_, 'c>, arguments: &[u8], out: &mut Output<'_, '
         let bytes_max = server.live.watcher_bytes_max.load(Ordering::Relaxed);
         match server.watchers.add(mask, context.worker, bytes_max) {
             Some(log) => {
+                // Before the client hears that it watches.
+                server.evictions.follow(&server.watchers);
                 reply::line(out.bytes, reply::OK);
                 return Flow::Watch(log);
             }
