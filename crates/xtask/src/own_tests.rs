@@ -2,7 +2,8 @@
 //!
 //! Cargo runs one program after the other, and many of these wait more than they work: for sockets,
 //! for clocks of whole seconds, for the last of their threads. As many run beside each other as
-//! there are cores. What a program prints is shown when it fails; of the others, what they took.
+//! there are cores, up to a limit. What a program prints is shown when it fails; of the others,
+//! what they took.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,6 +15,10 @@ use crate::{Result, fail};
 
 /// A test program that runs longer has hung.
 const PROGRAM_LIMIT: Duration = Duration::from_secs(1200);
+
+/// No more than these run beside each other, however many cores there are: each has a thread for
+/// each core, and some fill hundreds of megabytes.
+const BESIDE_MAX: usize = 4;
 
 /// Of the programs that took longest, this many are named at the end.
 const SLOWEST: usize = 12;
@@ -43,7 +48,7 @@ pub fn run() -> Result {
     programs.sort_by_key(|program| {
         std::cmp::Reverse(program.executable.metadata().map_or(0, |file| file.len()))
     });
-    let beside = std::thread::available_parallelism().map_or(1, usize::from);
+    let beside = std::thread::available_parallelism().map_or(1, usize::from).min(BESIDE_MAX);
     println!("{} test programs, {beside} at a time", programs.len());
     let mut outcomes = run_all(programs, beside);
     for outcome in &outcomes {
