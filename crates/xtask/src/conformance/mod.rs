@@ -13,6 +13,7 @@ pub mod crowd;
 mod deviations;
 mod differential;
 mod dumps;
+mod envoy;
 mod exchange;
 mod generate;
 mod hostile;
@@ -146,6 +147,7 @@ const PARTS: &[Part] = &[
     ("twemproxy", proxy::check),
     ("scale-out", scale_out::twemproxy),
     ("memcached-proxy", scale_out::memcached_proxy),
+    ("envoy", scale_out::envoy),
     ("hash-client", scale_out::hash_client),
     ("bad-input", hostile::bad_input),
     ("half-requests", hostile::half_requests),
