@@ -15,6 +15,7 @@ mod differential;
 mod dumps;
 mod envoy;
 mod exchange;
+mod exporter;
 mod generate;
 mod hostile;
 mod matrix;
@@ -123,6 +124,7 @@ const PARTS: &[Part] = &[
     ("memccapable", clients::memccapable),
     ("memccapable-binary", clients::memccapable_binary),
     ("memcached-tool", clients::memcached_tool),
+    ("memcached-exporter", exporter::check),
     ("pymemcache", clients::pymemcache),
     ("meta-memcache", clients::meta_memcache),
     ("bmemcached", clients::bmemcached),
