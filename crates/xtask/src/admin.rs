@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::command::{Run, find};
 use crate::conformance::server::{Recipe, Server, free_port};
-use crate::conformance::wire::Wire;
+use crate::conformance::wire::{Wire, http_get};
 use crate::{Result, fail};
 
 /// Where Prometheus keeps what it has read.
@@ -183,11 +183,7 @@ fn expressions(rules: &str) -> Vec<String> {
 /// Puts a query to Prometheus.
 fn ask(port: u16, query: &str) -> Result<String> {
     let escaped: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
-    let mut wire = Wire::connect(port)?;
-    let request = format!("GET /api/v1/query?query={escaped} HTTP/1.0\r\nHost: localhost\r\n\r\n");
-    wire.send(request.as_bytes())?;
-    wire.read_to_end()?;
-    Ok(String::from_utf8_lossy(&wire.received).into_owned())
+    http_get(port, &format!("/api/v1/query?query={escaped}"))
 }
 
 /// Opens the page and reads what it shows.

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::command::{Run, find};
-use crate::{Result, sources};
+use crate::{Result, fail, sources};
 
 /// Where the Python libraries are installed.
 pub const VENV: &str = "target/conformance/venv";
@@ -19,6 +19,9 @@ pub const GO_CLIENT: &str = "target/conformance/go/client";
 
 /// Where the Go client of Redis' protocol is built.
 pub const GO_REDIS: &str = "target/conformance/go/redis-client";
+
+/// Where Prometheus' exporter for memcached is built.
+pub const EXPORTER: &str = "target/conformance/go/memcached-exporter";
 
 /// What looks at dependencies.
 pub const CARGO_DENY: &str = "target/tools/bin/cargo-deny";
@@ -58,7 +61,7 @@ pub fn all() -> Result {
         ("Debian packages", debian as fn() -> Result),
         ("sources of Debian packages", sources::install),
         ("Python libraries", python),
-        ("Go module", go),
+        ("Go modules", go),
         ("Maven project", maven),
         ("npm package", npm),
         ("Rust's target for musl", musl),
@@ -137,14 +140,20 @@ fn python() -> Result {
 
 fn go() -> Result {
     std::fs::create_dir_all("target/conformance/go")?;
-    let modules = [("conformance/go", GO_CLIENT)];
-    // Each is a module of its own: what one needs of its language is not needed for the other.
-    for (folder, program) in modules.into_iter().chain([("conformance/go-redis", GO_REDIS)]) {
-        Run::new(&format!("go build -buildvcs=false -o ../../{program} ."))
+    let exporter = "github.com/prometheus/memcached_exporter/cmd/memcached_exporter";
+    let mut failures = Vec::new();
+    // Each is a module of its own: what one needs of its language is not needed for the others.
+    for (folder, program, package) in [
+        ("conformance/go", GO_CLIENT, "."),
+        ("conformance/go-redis", GO_REDIS, "."),
+        ("conformance/memcached-exporter", EXPORTER, exporter),
+    ] {
+        let built = Run::new(&format!("go build -buildvcs=false -o ../../{program} {package}"))
             .folder(folder)
-            .capture(Duration::from_secs(300))?;
+            .capture(Duration::from_secs(300));
+        failures.extend(built.err().map(|failure| failure.0));
     }
-    Ok(())
+    if failures.is_empty() { Ok(()) } else { fail(failures.join("\n")) }
 }
 
 fn maven() -> Result {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::report::{Check, Outcome};
 use crate::command::Run;
-use crate::install::{GO_CLIENT, GO_REDIS, NODE, VENV};
+use crate::install::{EXPORTER, GO_CLIENT, GO_REDIS, NODE, VENV};
 use crate::{Result, fail};
 
 const PAGE: &str = "docs/compatibility.md";
@@ -26,7 +26,7 @@ enum Installed {
     Debian(&'static str),
     /// A distribution among the Python libraries, under its normal name.
     Python(&'static str),
-    /// A module inside a Go program.
+    /// A module that a Go program is, or has inside.
     Go(&'static str, &'static str),
     /// A jar.
     Java(&'static str),
@@ -42,10 +42,13 @@ struct Client(&'static str, &'static str, &'static str, Installed, &'static str)
 const GOMEMCACHE: Installed = Go(GO_CLIENT, "github.com/bradfitz/gomemcache");
 const GO_REDIS_MODULE: Installed = Go(GO_REDIS, "github.com/redis/go-redis/v9");
 
+const EXPORTER_MODULE: Installed = Go(EXPORTER, "github.com/prometheus/memcached_exporter");
+
 const CLIENTS: &[Client] = &[
     Client("memccapable", "C", "memccapable", Debian("libmemcached-tools"), "text"),
     Client("memccapable-binary", "C", "memccapable", Debian("libmemcached-tools"), "binary"),
     Client("memcached-tool", "Perl", "memcached-tool", Debian("memcached"), "text"),
+    Client("memcached-exporter", "Go", "memcached_exporter", EXPORTER_MODULE, "text"),
     Client("pymemcache", "Python", "pymemcache", Python("pymemcache"), "text"),
     Client("meta-memcache", "Python", "meta-memcache", Python("meta_memcache"), "meta"),
     Client(
@@ -161,7 +164,8 @@ impl Installed {
                 let text = Run::new("go version -m").arg(program).capture(LIMIT)?;
                 let of = |line: &str| {
                     let mut words = line.split_whitespace();
-                    let is_it = words.next() == Some("dep") && words.next() == Some(module);
+                    let is_module = matches!(words.next(), Some("mod" | "dep"));
+                    let is_it = is_module && words.next() == Some(module);
                     words.next().filter(|_| is_it).map(|version| version.replace('v', ""))
                 };
                 text.lines().find_map(of)

@@ -3,10 +3,10 @@
 //! The build happens in a copy, once, so that what other parts do with the source stays theirs.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
-use super::proxy::Proxy;
+use super::proxy::Neighbour;
 use super::server::{FOLDER, free_port};
 use crate::command::Run;
 use crate::{Result, fail, sources};
@@ -21,27 +21,27 @@ const BUILD_LIMIT: Duration = Duration::from_secs(600);
 
 /// A running proxy.
 pub struct MemcachedProxy {
-    proxy: Proxy,
+    proxy: Neighbour,
     /// Where clients ask.
     pub port: u16,
     path: String,
 }
 
 impl MemcachedProxy {
+    /// What its log is called.
+    pub const LOG: &str = "memcached-proxy";
+
     /// Starts it before servers on these ports; nothing where memcached's source is not there.
     pub fn start(servers: &[u16]) -> Result<Option<Self>> {
         let Some(program) = build()? else { return Ok(None) };
         let port = free_port()?;
         let path = format!("{FOLDER}/memcached-proxy-{port}.lua");
         configure(&path, servers)?;
-        let child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(["-u", "root", "-l", "127.0.0.1", "-t", "1", "-p", &port.to_string()])
-            .args(["-o", &format!("proxy_config={path}")])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
-        let proxy = Proxy::listening("memcached's proxy", child, port)?;
+            .args(["-o", &format!("proxy_config={path}")]);
+        let proxy = Neighbour::start(Self::LOG, &mut command, port)?;
         Ok(Some(Self { proxy, port, path }))
     }
 

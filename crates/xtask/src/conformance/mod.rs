@@ -13,7 +13,9 @@ pub mod crowd;
 mod deviations;
 mod differential;
 mod dumps;
+mod envoy;
 mod exchange;
+mod exporter;
 mod generate;
 mod hostile;
 mod matrix;
@@ -122,6 +124,7 @@ const PARTS: &[Part] = &[
     ("memccapable", clients::memccapable),
     ("memccapable-binary", clients::memccapable_binary),
     ("memcached-tool", clients::memcached_tool),
+    ("memcached-exporter", exporter::check),
     ("pymemcache", clients::pymemcache),
     ("meta-memcache", clients::meta_memcache),
     ("bmemcached", clients::bmemcached),
@@ -146,6 +149,7 @@ const PARTS: &[Part] = &[
     ("twemproxy", proxy::check),
     ("scale-out", scale_out::twemproxy),
     ("memcached-proxy", scale_out::memcached_proxy),
+    ("envoy", scale_out::envoy),
     ("hash-client", scale_out::hash_client),
     ("bad-input", hostile::bad_input),
     ("half-requests", hostile::half_requests),

@@ -1,6 +1,7 @@
 //! twemproxy in front of three servers: many keys through it, one server stopped under load and
 //! started again.
 
+use std::fs::OpenOptions;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -8,25 +9,39 @@ use super::server::{FOLDER, Server, free_port};
 use super::wire::Wire;
 use super::{Bench, Ended};
 use crate::command::{Run, find};
-use crate::{Result, fail};
+use crate::{Failure, Result, fail};
 
 const KEYS: usize = 600;
 
-/// A running proxy; dropping it kills it.
-pub struct Proxy(Child);
+/// What the log is called.
+const NAME: &str = "twemproxy";
 
-impl Proxy {
-    /// A proxy that was started and shall listen on this port, as soon as it does.
-    pub fn listening(name: &str, child: Child, port: u16) -> Result<Self> {
-        let proxy = Self(child);
+/// A neighbour listens within this, or it never will.
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// How many bytes of a log a failure shows.
+const LOG_SHOWN: usize = 4000;
+
+/// A program that is started beside servers, such as a proxy; dropping it kills it.
+pub struct Neighbour(Child);
+
+impl Neighbour {
+    /// Starts one that shall listen on this port, and waits until it does. What it prints goes to
+    /// its log, behind what others of this name have printed in this run.
+    pub fn start(name: &str, command: &mut Command, port: u16) -> Result<Self> {
+        std::fs::create_dir_all(FOLDER)?;
+        let log = OpenOptions::new().create(true).append(true).open(log_path(name))?;
+        let child = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
+        let mut neighbour = Self(child);
         let started = Instant::now();
         while Wire::connect(port).is_err() {
-            if started.elapsed() > Duration::from_secs(5) {
+            let has_ended = neighbour.0.try_wait()?.is_some();
+            if has_ended || started.elapsed() > START_LIMIT {
                 return fail(format!("{name} does not listen"));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        Ok(proxy)
+        Ok(neighbour)
     }
 
     /// Tells it to read its configuration again.
@@ -36,7 +51,7 @@ impl Proxy {
     }
 }
 
-impl Drop for Proxy {
+impl Drop for Neighbour {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = self.0.kill();
@@ -44,8 +59,22 @@ impl Drop for Proxy {
     }
 }
 
-fn start(servers: &[Server]) -> Result<Option<(Proxy, u16)>> {
-    start_with("twemproxy", |port| {
+/// Two runs at a time have logs of their own.
+fn log_path(name: &str) -> String {
+    format!("{FOLDER}/{name}-{}.log", std::process::id())
+}
+
+/// A failure, with the end of what programs of this name have printed in this run.
+pub fn with_log<T>(name: &str, outcome: Result<T>) -> Result<T> {
+    outcome.map_err(|failure| {
+        let log = std::fs::read(log_path(name)).unwrap_or_default();
+        let end = &log[log.len().saturating_sub(LOG_SHOWN)..];
+        Failure(format!("{}\n{name} printed:\n{}", failure.0, String::from_utf8_lossy(end)))
+    })
+}
+
+fn start(servers: &[Server]) -> Result<Option<(Neighbour, u16)>> {
+    start_with(NAME, |port| {
         let mut text = format!(
             "pool:\n  listen: 127.0.0.1:{port}\n  hash: murmur\n  distribution: ketama\n  \
              auto_eject_hosts: false\n  timeout: 2000\n  server_retry_timeout: 200\n  servers:\n"
@@ -59,21 +88,16 @@ fn start(servers: &[Server]) -> Result<Option<(Proxy, u16)>> {
 
 /// Starts twemproxy with the configuration that `text` makes of the port that it shall listen on;
 /// returns it with this port, or nothing where it is not installed.
-pub fn start_with(name: &str, text: impl Fn(u16) -> String) -> Result<Option<(Proxy, u16)>> {
+pub fn start_with(name: &str, text: impl Fn(u16) -> String) -> Result<Option<(Neighbour, u16)>> {
     let Some(program) = find("nutcracker") else {
         return Ok(None);
     };
     let (port, stats) = (free_port()?, free_port()?);
     let path = format!("{FOLDER}/{name}.yml");
     std::fs::write(&path, text(port))?;
-    let log = format!("{FOLDER}/{name}.log");
-    let child = Command::new(program)
-        .args(["-c", &path, "-o", &log, "-a", "127.0.0.1", "-s", &stats.to_string()])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()?;
-    Ok(Some((Proxy::listening("twemproxy", child, port)?, port)))
+    let mut command = Command::new(program);
+    command.args(["-c", &path, "-a", "127.0.0.1", "-s", &stats.to_string()]);
+    Ok(Some((Neighbour::start(name, &mut command, port)?, port)))
 }
 
 fn value(key: usize) -> String {
@@ -111,6 +135,10 @@ fn multiget(wire: &mut Wire, keys: &[usize]) -> Result {
 
 /// The scenario.
 pub fn check(bench: &Bench) -> Result<Ended> {
+    with_log(NAME, scenario(bench))
+}
+
+fn scenario(bench: &Bench) -> Result<Ended> {
     let mut servers = Vec::new();
     for _ in 0..3 {
         servers.push(bench.options.server.start("-m 64")?);

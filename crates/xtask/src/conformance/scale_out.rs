@@ -1,23 +1,25 @@
-//! Several servers as one cache: behind twemproxy and memcached's own proxy with the configurations
-//! that are handed out, and by a client that spreads keys itself.
+//! Several servers as one cache: behind twemproxy, memcached's own proxy and Envoy with the
+//! configurations that are handed out, and by a client that spreads keys itself.
 //!
 //! The proxies go by the names of servers or by their places, not by their addresses, so where keys
 //! go is the same in every run. What is checked is what the runbook promises: keys are spread, a
-//! lost server loses its own and no others, one that is replaced under its name keeps them, and one
-//! that is added takes about its share.
+//! lost server loses its own and no others, which nobody else takes meanwhile, one that is replaced
+//! under its name keeps them, and one that is added takes about its share.
 
 use std::time::{Duration, Instant};
 
+use super::envoy::Envoy;
 use super::memcached_proxy::MemcachedProxy;
-use super::proxy::{self, Proxy};
+use super::proxy::{self, Neighbour};
 use super::server::{FOLDER, Server};
 use super::wire::{Wire, shorten};
 use super::{Bench, Ended};
 use crate::command::Run;
 use crate::install::VENV;
-use crate::{Result, fail};
+use crate::{Failure, Result, fail};
 
-const KEYS: usize = 3000;
+/// How many keys are spread.
+pub const KEYS: usize = 3000;
 
 /// How long the end of a saving server may take.
 const STOP_LIMIT: Duration = Duration::from_secs(20);
@@ -26,20 +28,45 @@ const STOP_LIMIT: Duration = Duration::from_secs(20);
 const CHANGE_LIMIT: Duration = Duration::from_secs(10);
 
 /// A proxy with the configuration that is handed out, before servers.
-trait Front: Sized {
-    /// Starts it before these, `larder-1` and so on; nothing where it is not installed.
-    fn start(servers: &[&Server]) -> Result<Option<Self>>;
+pub trait Front: Sized {
+    /// What its log is called.
+    const NAME: &'static str;
+
+    /// Starts a server that it can ask, and says at which port.
+    fn server(bench: &Bench, options: &str) -> Result<(Server, u16)> {
+        let server = bench.options.server.start(options)?;
+        let port = server.port;
+        Ok((server, port))
+    }
+
+    /// Starts it before servers at these ports, `larder-1` and so on; nothing where it is not
+    /// installed.
+    fn start(servers: &[u16]) -> Result<Option<Self>>;
 
     /// Gives it another list.
-    fn change(self, servers: &[&Server]) -> Result<Self>;
+    fn change(self, servers: &[u16]) -> Result<Self>;
 
-    /// Where clients ask.
-    fn port(&self) -> u16;
+    /// The keys that are found through it; errors are misses.
+    fn found(&self) -> Result<Vec<usize>>;
+
+    /// Stores keys through it, and returns those that it took; errors are refusals.
+    fn store(&self, keys: &[usize]) -> Result<Vec<usize>>;
+
+    /// What else it is for, asked while each server holds its share of the keys, which are the
+    /// same in the end.
+    fn check(&self, _shares: &[Vec<usize>]) -> Result {
+        Ok(())
+    }
+
+    /// The same while the second server is away.
+    fn check_lost(&self, _shares: &[Vec<usize>]) -> Result {
+        Ok(())
+    }
 }
 
 /// twemproxy, which has to be restarted for another list.
 struct Twemproxy {
-    _proxy: Proxy,
+    _proxy: Neighbour,
     port: u16,
 }
 
@@ -52,23 +79,25 @@ impl Twemproxy {
 }
 
 impl Front for Twemproxy {
-    fn start(servers: &[&Server]) -> Result<Option<Self>> {
+    const NAME: &'static str = "scale-out";
+
+    fn start(servers: &[u16]) -> Result<Option<Self>> {
         let template = std::fs::read_to_string(Self::TEMPLATE)?;
         let (head, list) = template.split_once("  servers:\n").unwrap_or_default();
         if list.lines().count() != 3 || !head.contains(Self::LISTEN) {
             return fail(format!("{} has another form than this part expects", Self::TEMPLATE));
         }
         let mut text = format!("{head}  servers:\n");
-        for (place, server) in servers.iter().enumerate() {
-            text.push_str(&format!("    - {}:1 larder-{}\n", server.address(), place + 1));
+        for (place, port) in servers.iter().enumerate() {
+            text.push_str(&format!("    - 127.0.0.1:{port}:1 larder-{}\n", place + 1));
         }
-        let started = proxy::start_with("scale-out", |port| {
+        let started = proxy::start_with(Self::NAME, |port| {
             text.replace(Self::LISTEN, &format!("127.0.0.1:{port}"))
         })?;
         Ok(started.map(|(proxy, port)| Self { _proxy: proxy, port }))
     }
 
-    fn change(self, servers: &[&Server]) -> Result<Self> {
+    fn change(self, servers: &[u16]) -> Result<Self> {
         drop(self);
         match Self::start(servers)? {
             Some(proxy) => Ok(proxy),
@@ -76,19 +105,25 @@ impl Front for Twemproxy {
         }
     }
 
-    fn port(&self) -> u16 {
-        self.port
+    fn found(&self) -> Result<Vec<usize>> {
+        found(self.port)
+    }
+
+    fn store(&self, keys: &[usize]) -> Result<Vec<usize>> {
+        store(self.port, keys)
     }
 }
 
 impl Front for MemcachedProxy {
-    fn start(servers: &[&Server]) -> Result<Option<Self>> {
-        MemcachedProxy::start(&addresses(servers))
+    const NAME: &'static str = MemcachedProxy::LOG;
+
+    fn start(servers: &[u16]) -> Result<Option<Self>> {
+        MemcachedProxy::start(servers)
     }
 
-    fn change(self, servers: &[&Server]) -> Result<Self> {
+    fn change(self, servers: &[u16]) -> Result<Self> {
         let before = found(self.port)?;
-        self.reload(&addresses(servers))?;
+        self.reload(servers)?;
         let started = Instant::now();
         // Every list that it is given here leads to other keys than the one before.
         while found(self.port)? == before {
@@ -100,16 +135,16 @@ impl Front for MemcachedProxy {
         Ok(self)
     }
 
-    fn port(&self) -> u16 {
-        self.port
+    fn found(&self) -> Result<Vec<usize>> {
+        found(self.port)
+    }
+
+    fn store(&self, keys: &[usize]) -> Result<Vec<usize>> {
+        store(self.port, keys)
     }
 }
 
-fn addresses(servers: &[&Server]) -> Vec<u16> {
-    servers.iter().map(|server| server.port).collect()
-}
-
-/// How many of the keys are found through a proxy or by a server; errors are misses.
+/// The keys that are found through a proxy or by a server; errors are misses.
 fn found(port: u16) -> Result<Vec<usize>> {
     let mut wire = Wire::connect(port)?;
     let mut found = Vec::new();
@@ -128,13 +163,30 @@ fn found(port: u16) -> Result<Vec<usize>> {
     Ok(found)
 }
 
-fn fill(port: u16, mut keys: impl Iterator<Item = usize>) -> Result {
+/// Stores keys through a proxy; those that it refused are left out of what is returned.
+fn store(port: u16, keys: &[usize]) -> Result<Vec<usize>> {
     let mut wire = Wire::connect(port)?;
-    keys.try_for_each(|key| {
+    let mut stored = Vec::new();
+    for key in keys {
         let value = key.to_string();
         let command = format!("set scaled:{key} 0 0 {}\r\n{value}\r\n", value.len());
-        wire.expect(&command, "STORED\r\n")
-    })
+        let reply = wire.ask(&command, "\n")?;
+        if reply == "STORED\r\n" {
+            stored.push(*key);
+        } else if !reply.starts_with("SERVER_ERROR") {
+            return fail(format!("a set of scaled:{key} is answered {reply:?}"));
+        }
+    }
+    Ok(stored)
+}
+
+/// Stores keys through a proxy, all of which it has to take.
+pub fn fill(front: &impl Front, keys: &[usize]) -> Result {
+    let stored = front.store(keys)?.len();
+    if stored == keys.len() {
+        return Ok(());
+    }
+    fail(format!("{stored} keys of {} could be stored", keys.len()))
 }
 
 /// A share in percent.
@@ -159,27 +211,34 @@ pub fn memcached_proxy(bench: &Bench) -> Result<Ended> {
     behind::<MemcachedProxy>(bench, "memcached's source is not there (cargo xtask install)")
 }
 
+/// Envoy.
+pub fn envoy(bench: &Bench) -> Result<Ended> {
+    behind::<Envoy>(bench, "Envoy is not installed (cargo xtask install)")
+}
+
 fn behind<F: Front>(bench: &Bench, why_not: &str) -> Result<Ended> {
     let image = format!("{FOLDER}/scale-out-{}.image", std::process::id());
     // What an earlier run may have left would be restored.
     let _ = std::fs::remove_file(&image);
     let outcome = grow_and_shrink::<F>(bench, &image, why_not);
     let _ = std::fs::remove_file(&image);
-    outcome
+    proxy::with_log(F::NAME, outcome)
 }
 
 /// What the runbook says of servers that are lost, replaced and added.
 fn grow_and_shrink<F: Front>(bench: &Bench, image: &str, why_not: &str) -> Result<Ended> {
     let saved = format!("-m 64 -e {image}");
-    let mut servers = Vec::new();
+    let (mut servers, mut ports) = (Vec::new(), Vec::new());
     for options in ["-m 64", saved.as_str(), "-m 64"] {
-        servers.push(bench.options.server.start(options)?);
+        let (server, port) = F::server(bench, options)?;
+        servers.push(server);
+        ports.push(port);
     }
-    let all: Vec<&Server> = servers.iter().collect();
-    let Some(front) = F::start(&all)? else {
+    let Some(front) = F::start(&ports)? else {
         return Ok(Ended::NotRun(why_not.to_string()));
     };
-    fill(front.port(), 0..KEYS)?;
+    let all: Vec<usize> = (0..KEYS).collect();
+    fill(&front, &all)?;
     let mut shares = Vec::new();
     for server in &servers {
         shares.push(found(server.port)?);
@@ -190,19 +249,22 @@ fn grow_and_shrink<F: Front>(bench: &Bench, image: &str, why_not: &str) -> Resul
     for share in &shares {
         within("the keys of one server of three", percent(share.len(), KEYS), 23, 43)?;
     }
-    let lost = lose(&mut servers, front.port(), &shares)?;
+    front.check(&shares)?;
+    servers.remove(1).stop(STOP_LIMIT)?;
+    lost(&front, &shares)?;
     // Under its name, at another address, with what it had.
-    let back = bench.options.server.start(&saved)?;
-    let whole: Vec<&Server> = vec![&servers[0], &back, &servers[1]];
-    let front = front.change(&whole)?;
-    if found(front.port())?.len() != KEYS {
+    let (_back, port) = F::server(bench, &saved)?;
+    ports[1] = port;
+    let front = front.change(&ports)?;
+    if front.found()? != all {
         return fail("a server that was replaced under its name has not all its keys");
     }
-    let fourth = bench.options.server.start("-m 64")?;
-    let grown: Vec<&Server> = whole.into_iter().chain([&fourth]).collect();
-    let front = front.change(&grown)?;
-    let moved = percent(KEYS - found(front.port())?.len(), KEYS);
+    let (_fourth, port) = F::server(bench, "-m 64")?;
+    ports.push(port);
+    let front = front.change(&ports)?;
+    let moved = percent(KEYS - front.found()?.len(), KEYS);
     within("what moved to the fourth", moved, 17, 33)?;
+    let lost = shares[1].len();
     let shares: Vec<String> =
         shares.iter().map(|share| percent(share.len(), KEYS).to_string()).collect();
     Ok(Ended::Passed(format!(
@@ -211,19 +273,26 @@ fn grow_and_shrink<F: Front>(bench: &Bench, image: &str, why_not: &str) -> Resul
     )))
 }
 
-/// Stops the second server, which saves what it has; returns how many keys it had.
-fn lose(servers: &mut Vec<Server>, port: u16, shares: &[Vec<usize>]) -> Result<usize> {
-    servers.remove(1).stop(STOP_LIMIT)?;
-    let left = found(port)?;
+/// While the second server is away: its keys are lost and no others, and no other server takes
+/// them, for they would come back later to one that has what they were before.
+fn lost(front: &impl Front, shares: &[Vec<usize>]) -> Result {
     let mut kept: Vec<usize> = [&shares[0][..], &shares[2]].concat();
     kept.sort_unstable();
-    if left != kept {
-        let (left, kept) = (left.len(), kept.len());
-        return fail(format!("a server was lost: {left} keys are left, and should be {kept}"));
+    // Several times: some proxies give a server up only after it failed a few times.
+    for _ in 0..3 {
+        let left = front.found()?;
+        if left != kept {
+            let (left, kept) = (left.len(), kept.len());
+            return fail(format!("a server was lost: {left} keys are left, and should be {kept}"));
+        }
+        let stored = front.store(&shares[1])?.len();
+        if stored > 0 {
+            return fail(format!("a server was lost: {stored} of its keys went to others"));
+        }
+        // Connections to the others are as they were.
+        fill(front, &kept)?;
     }
-    // Connections to the others are as they were.
-    fill(port, kept.into_iter())?;
-    Ok(shares[1].len())
+    front.check_lost(shares)
 }
 
 /// pymemcache's client of several servers.
@@ -246,7 +315,7 @@ pub fn hash_client(bench: &Bench) -> Result<Ended> {
         }
         let text = run.arg(KEYS.to_string()).capture(Duration::from_secs(60))?;
         let last = text.trim_end().lines().next_back().unwrap_or_default();
-        last.parse().map_err(|_| crate::Failure(format!("no count in {text:?}")))
+        last.parse().map_err(|_| Failure(format!("no count in {text:?}")))
     };
     count("fill", &[])?;
     let mut shares = Vec::new();

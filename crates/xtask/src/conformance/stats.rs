@@ -22,7 +22,8 @@ const SETTINGS: &str = "maxbytes maxconns tcpport udpport inter verbosity oldest
     reqs_per_event cas_enabled tcp_backlog binding_protocol item_size_max";
 
 /// What `stats slabs` must list for a class, and `stats items`.
-const SLABS: &str = "chunk_size chunks_per_page total_pages total_chunks used_chunks free_chunks";
+const SLABS: &str = "chunk_size chunks_per_page total_pages total_chunks used_chunks free_chunks \
+    get_hits cmd_set delete_hits incr_hits decr_hits cas_hits cas_badval touch_hits";
 const ITEMS: &str = "number age evicted evicted_time outofmemory";
 
 /// A reply of `STAT name value` lines.

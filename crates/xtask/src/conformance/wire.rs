@@ -135,6 +135,14 @@ impl Wire {
     }
 }
 
+/// What a server of HTTP on this machine answers to a GET, as it comes.
+pub fn http_get(port: u16, path: &str) -> Result<String> {
+    let mut wire = Wire::connect(port)?;
+    wire.send(format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").as_bytes())?;
+    wire.read_to_end()?;
+    Ok(String::from_utf8_lossy(&wire.received).into_owned())
+}
+
 /// The beginning of a long text.
 pub fn shorten(text: &str) -> String {
     let head: String = text.chars().take(160).collect();

@@ -51,6 +51,13 @@ fn the_page_about_metrics_is_what_the_tables_say() {
     assert!(written == page(), "docs/metrics.md is old: set LARDER_WRITE_DOCS and run this again");
 }
 
+/// What memcached_exporter calls counters against its own way of naming them.
+const MISNAMED_COUNTERS: [&str; 3] = [
+    "memcached_uptime_seconds",
+    "memcached_slab_mem_requested_bytes",
+    "memcached_extstore_bytes_used",
+];
+
 #[test]
 fn every_metric_has_a_name_of_its_own_and_a_sentence() {
     let mut names = BTreeSet::new();
@@ -58,7 +65,8 @@ fn every_metric_has_a_name_of_its_own_and_a_sentence() {
         assert!(names.insert(*name), "{name} is there twice");
         let is_ours = name.starts_with("larder_") || name.starts_with("memcached_");
         assert!(is_ours && name.bytes().all(|it| it.is_ascii_lowercase() || it == b'_'), "{name}");
-        assert_eq!(*kind == Kind::Counter, name.ends_with("_total"), "{name}");
+        let is_total = name.ends_with("_total") || MISNAMED_COUNTERS.contains(name);
+        assert_eq!(*kind == Kind::Counter, is_total, "{name}");
         assert!(help.ends_with('.') && !help.contains(['\\', '\n', '|']), "{name}: {help}");
         assert!(labels.iter().all(|label| *label != "le"), "{name}");
     }

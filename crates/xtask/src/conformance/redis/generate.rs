@@ -239,12 +239,7 @@ impl Command {
             bytes.extend_from_slice(b"\r\n");
             return;
         }
-        bytes.extend_from_slice(format!("*{}\r\n", self.words.len()).as_bytes());
-        for word in &self.words {
-            bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-            bytes.extend_from_slice(word);
-            bytes.extend_from_slice(b"\r\n");
-        }
+        bytes.extend_from_slice(&super::packed(&self.words));
     }
 
     /// As a person reads it.

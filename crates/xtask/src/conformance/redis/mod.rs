@@ -36,6 +36,18 @@ pub fn start(bench: &Bench, options: &str) -> Result<(Server, u16)> {
     Ok((server, port))
 }
 
+/// A command as clients send it.
+pub fn packed(words: &[impl AsRef<[u8]>]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        let word = word.as_ref();
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
 /// Plays the sequences.
 pub fn random(bench: &Bench) -> Result<Ended> {
     if !Path::new(REFERENCE).is_file() {
