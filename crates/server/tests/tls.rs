@@ -104,15 +104,17 @@ fn clients_that_never_read_are_cut_off_at_the_output_limit() {
     client.send(b"set big 0 0 4000000\r\n");
     client.send(&vec![b'v'; 4_000_000]);
     client.ask("\r\n", "STORED\r\n");
-    let mut greedy = Vec::new();
-    while stat(plain, "output_kicks") == 0 {
+    let (mut greedy, mut watcher) = (Vec::new(), Client::connect(plain));
+    while watcher.stat("output_kicks") == 0 {
         let mut client = authority.connect(server.address());
+        let before = watcher.stat("cmd_get");
         client.send(&b"get big\r\n".repeat(4));
         greedy.push(client);
+        watcher.wait_for_stat("cmd_get", |gets| gets > before);
         assert!(greedy.len() < 50, "nobody was cut off");
     }
     drop(greedy);
-    Client::connect(plain).wait_for_stat("output_parked_bytes", |bytes| bytes == 0);
+    watcher.wait_for_stat("output_parked_bytes", |bytes| bytes == 0);
     authority.connect(server.address()).ask("mn\r\n", "MN\r\n");
 }
 
