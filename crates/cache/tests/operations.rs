@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use io::ManualClock;
 use larder::{
@@ -406,5 +407,29 @@ fn a_store_finds_room_among_dear_items_alone() {
             assert!(matches!(stored, Ok(Stored::Stored { .. })), "{policy:?} {number}: {stored:?}");
             assert!(cache.get(key.as_bytes()).is_some());
         }
+    }
+}
+
+/// A store that finds the memory full may see a slab that is free for a moment: the tier below, the
+/// index or a limit that is lowered again take it. It was refused then, with everything to evict.
+#[test]
+fn a_store_finds_room_though_others_take_free_slabs() {
+    for _ in 0..60 {
+        let builder = Cache::builder().memory_bytes(16 << 20).compress(false);
+        let cache = builder.build().unwrap();
+        let is_over = AtomicBool::new(false);
+        let refused = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    cache.set_memory_bytes(15 << 20).unwrap();
+                    cache.set_memory_bytes(16 << 20).unwrap();
+                }
+            });
+            let set = |number: u32| cache.set(&number.to_le_bytes(), &[1; 8000], Expiry::NEVER);
+            let refused = (0..10_000).filter(|&number| set(number).is_err()).count();
+            is_over.store(true, Ordering::Relaxed);
+            refused
+        });
+        assert_eq!(refused, 0);
     }
 }

@@ -41,6 +41,19 @@ const VICTIMS: usize = 5;
 pub(crate) const VICTIM_LOOKS: usize = 64;
 /// An item may take a chunk up to this many times its size when its own class has nothing.
 const BORROW_RATIO: usize = 2;
+/// How often a store makes room that others take before it gives up.
+const ATTEMPTS_MAX: usize = 64;
+
+/// What has been made of the wish for room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Made {
+    /// There is a free slab, or one is on its way.
+    Slab,
+    /// So many chunks are on their way to being free, one at least.
+    Chunks(usize),
+    /// There was nothing to be had.
+    Nothing,
+}
 
 impl Hot {
     /// A chunk for an item, or part of one, that needs so much and has this cost.
@@ -140,22 +153,36 @@ impl Hot {
         {
             return Ok(room);
         }
-        self.make_room(id, batch, links);
-        let mut class = lock(self.class(id));
-        if let Some(room) = class.allocate_for(zone, cost) {
-            return Ok(room);
+        for _ in 0..ATTEMPTS_MAX {
+            let made = self.make_room(id, batch, links);
+            let mut class = lock(self.class(id));
+            if let Some(room) = class.allocate_for(zone, cost) {
+                return Ok(room);
+            }
+            if self.adopt_free_slab(&mut class, links) {
+                return class.allocate_for(zone, cost).ok_or(Shortage::Nothing);
+            }
+            if class.in_limbo() > 0 || class.awaits.is_some() {
+                return Err(Shortage::Pinned);
+            }
+            if made == Made::Nothing {
+                break;
+            }
+            // Somebody else took it: the tier below a free slab, or the slab in which it was.
         }
-        if self.adopt_free_slab(&mut class, links) {
-            return class.allocate_for(zone, cost).ok_or(Shortage::Nothing);
-        }
-        let comes = class.in_limbo() > 0 || class.awaits.is_some();
-        Err(if comes { Shortage::Pinned } else { Shortage::Nothing })
+        Err(Shortage::Nothing)
     }
 
     /// Makes room in a class: by a slab of another one that keeps much older items, or else by
-    /// evicting about `wanted` chunks. Returns how many it evicted.
-    pub(crate) fn make_room(&self, id: ClassId, wanted: usize, links: &dyn Links) -> usize {
-        if self.seek_slab(id, links) { 0 } else { self.push_out(id, wanted, links) }
+    /// evicting about `wanted` chunks.
+    pub(crate) fn make_room(&self, id: ClassId, wanted: usize, links: &dyn Links) -> Made {
+        if self.seek_slab(id, links) {
+            return Made::Slab;
+        }
+        match self.push_out(id, wanted, links) {
+            0 => Made::Nothing,
+            chunks => Made::Chunks(chunks),
+        }
     }
 
     /// Moves items of a class to the tier below, if there is one, or evicts them: see

@@ -35,7 +35,7 @@ use policy::rebalance::{AGE_RATIO_MIN, Look, Worths, is_much_older, is_settled};
 use stdx::sync::lock;
 
 use crate::class::{Class, Room};
-use crate::evict::GROUP;
+use crate::evict::{GROUP, Made};
 use crate::slab::Slab;
 use crate::{Hot, Links, Shortage, slab};
 
@@ -383,9 +383,10 @@ impl Hot {
                 if full && have <= target / 2 { target - have } else { 0 }
             };
             if missing > 0 && links.may_evict() {
-                let evicted = self.make_room(id, missing.min(REFILL_BATCH), links);
-                let adopted = evicted == 0 && self.adopt_free_slab(&mut lock(class), links);
-                more |= adopted || evicted >= REFILL_BATCH;
+                more |= match self.make_room(id, missing.min(REFILL_BATCH), links) {
+                    Made::Chunks(chunks) => chunks >= REFILL_BATCH,
+                    Made::Slab | Made::Nothing => self.adopt_free_slab(&mut lock(class), links),
+                };
             }
         }
         more
