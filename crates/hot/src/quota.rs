@@ -32,9 +32,9 @@
 //! [`Class::retire`]: crate::class::Class::retire
 //! [`Class::release`]: crate::class::Class::release
 
-use std::sync::Mutex;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize};
+use std::sync::{Mutex, MutexGuard};
 
 use memory::{Arena, Place, SlabId};
 use policy::cost::Cost;
@@ -377,9 +377,8 @@ impl Hot {
         while moved < TURN_ITEMS_MAX && account.room() < reserve {
             let mut victims = Vec::with_capacity(GROUP);
             {
-                let mut hand = lock(&account.hand);
-                let mut act = Act::Gather(&mut victims, reserve - account.room().min(reserve));
-                self.go_on(quotas, index, &mut hand, &mut search, &mut act, links);
+                let act = Act::Gather(&mut victims, reserve - account.room().min(reserve));
+                self.hunt(Hunt::new(quotas, index, &mut search, act, links));
             }
             if victims.is_empty() {
                 return false;
@@ -503,50 +502,34 @@ impl Hot {
         is_enough: impl Fn(&Account) -> bool,
         links: &dyn Links,
     ) -> bool {
-        let account = &quotas.accounts[index];
-        let (mut hand, mut search) = (lock(&account.hand), Search::default());
-        let mut act = Act::Evict(&|| is_enough(account));
-        self.go_on(quotas, index, &mut hand, &mut search, &mut act, links)
+        let act = Act::Evict(&|| is_enough(&quotas.accounts[index]));
+        self.hunt(Hunt::new(quotas, index, &mut Search::default(), act, links))
     }
 
     /// The hand of a quota goes on until what is found is enough, or for as many rounds as it may
     /// take. Returns whether it was enough, or anything was found.
-    fn go_on(
-        &self,
-        quotas: &Quotas,
-        index: usize,
-        hand: &mut Hand,
-        search: &mut Search,
-        act: &mut Act<'_>,
-        links: &dyn Links,
-    ) -> bool {
-        while search.rounds < ROUNDS_MAX {
-            if act.is_done() {
+    fn hunt(&self, mut hunt: Hunt<'_>) -> bool {
+        while hunt.search.rounds < ROUNDS_MAX {
+            if hunt.act.is_done() {
                 return true;
             }
-            if hand.slab as usize >= self.slabs.len() {
-                *hand = Hand { slab: 0, chunk: 0, began: links.mutations() };
-                search.rounds += 1;
+            if hunt.hand.slab as usize >= self.slabs.len() {
+                *hunt.hand = Hand { slab: 0, chunk: 0, began: hunt.links.mutations() };
+                hunt.search.rounds += 1;
                 continue;
             }
-            let is_passed = hand.chunk == 0 && !quotas.may_have(hand.slab, index);
-            if is_passed || self.step(quotas, index, hand, search, act, links) {
-                (hand.slab, hand.chunk) = (hand.slab + 1, 0);
+            let is_passed =
+                hunt.hand.chunk == 0 && !hunt.quotas.may_have(hunt.hand.slab, hunt.index);
+            if is_passed || self.step(&mut hunt) {
+                (hunt.hand.slab, hunt.hand.chunk) = (hunt.hand.slab + 1, 0);
             }
         }
-        search.found
+        hunt.search.found
     }
 
     /// The hand's next step in its slab. Returns whether it has come to the slab's end.
-    fn step(
-        &self,
-        quotas: &Quotas,
-        index: usize,
-        hand: &mut Hand,
-        search: &mut Search,
-        act: &mut Act<'_>,
-        links: &dyn Links,
-    ) -> bool {
+    fn step(&self, hunt: &mut Hunt<'_>) -> bool {
+        let Hunt { quotas, index, hand, search, act, links } = hunt;
         let (id, slab) = (SlabId(hand.slab), &self.slabs[hand.slab as usize]);
         let guard = self.epochs.pin();
         let mut chained = Vec::new();
@@ -557,7 +540,7 @@ impl Hot {
                 return true;
             }
             if hand.chunk == 0 {
-                quotas.begin(hand.slab, index);
+                quotas.begin(hand.slab, *index);
             }
             let touched = slab.touched();
             let end = touched.min(hand.chunk + STEP_CHUNKS);
@@ -565,19 +548,19 @@ impl Hot {
                 let number = hand.chunk;
                 hand.chunk += 1;
                 let label = Label(label(&self.arena, slab, id, number).load(Relaxed));
-                if label.index() != Some(index) {
+                if label.index() != Some(*index) {
                     continue;
                 }
-                quotas.found(hand.slab, index);
+                quotas.found(hand.slab, *index);
                 let place = slab.place(&self.arena, id, number);
                 // A draft is not published, and a piece goes with its head.
                 let Some((item, owner)) = self.published(&guard, place) else { continue };
-                if owner != place || !search.takes(&class, hand, item, links) {
+                if owner != place || !search.takes(&class, hand, item, *links) {
                     continue;
                 }
                 let is_gone = links.is_gone(item);
                 let taken = match act {
-                    Act::Evict(_) => self.unlink(&guard, &mut class, links, place, &mut chained),
+                    Act::Evict(_) => self.unlink(&guard, &mut class, *links, place, &mut chained),
                     Act::Gather(victims, wanted) => {
                         let chunks = item.layout().pieces().max(1);
                         *wanted = wanted.saturating_sub(chunks * slab.cut().bytes);
@@ -587,7 +570,7 @@ impl Hot {
                 };
                 search.found |= taken > 0;
                 let is_evicted = taken > 0 && !is_gone && matches!(act, Act::Evict(_));
-                quotas.accounts[index].evicted.fetch_add(u64::from(is_evicted), Relaxed);
+                quotas.accounts[*index].evicted.fetch_add(u64::from(is_evicted), Relaxed);
             }
             hand.chunk >= touched
         };
@@ -596,6 +579,28 @@ impl Hot {
             unsafe { self.retire(&guard, place) };
         }
         is_over
+    }
+}
+
+/// The hand of a quota on its way, which is locked for that long.
+struct Hunt<'a> {
+    quotas: &'a Quotas,
+    index: usize,
+    hand: MutexGuard<'a, Hand>,
+    search: &'a mut Search,
+    act: Act<'a>,
+    links: &'a dyn Links,
+}
+
+impl<'a> Hunt<'a> {
+    fn new(
+        quotas: &'a Quotas,
+        index: usize,
+        search: &'a mut Search,
+        act: Act<'a>,
+        links: &'a dyn Links,
+    ) -> Self {
+        Self { quotas, index, hand: lock(&quotas.accounts[index].hand), search, act, links }
     }
 }
 
