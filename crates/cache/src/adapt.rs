@@ -1,5 +1,5 @@
 //! How much of the memory the compressed zone has: what happened is counted, and after each window
-//! of mutations `policy::split` says what follows. And how much time moving items down may take.
+//! of mutations `policy::split` says what follows.
 //!
 //! *Ghosts* are items that the compressed zone evicted a moment ago. A miss of a ghost would have
 //! been a hit if the zone were one step larger, so they say what such a step is worth. They are
@@ -29,9 +29,6 @@ pub(crate) const BUDGET_SLABS_MIN: usize = 4;
 const HOT_SLABS_MIN: usize = 32;
 /// Ghosts that are remembered.
 const GHOSTS: usize = 16 << 10;
-/// The time for moving items down that may be saved up, in microseconds: a burst of stores may take
-/// so much at once.
-const SAVED_US_MAX: f64 = 2e6;
 
 /// What was evicted a moment ago.
 pub(crate) struct Ghosts {
@@ -241,42 +238,6 @@ impl Cache {
     }
 }
 
-/// How much time moving items down may take: it is saved up at a rate, up to a bound.
-#[derive(Debug, Default)]
-pub(crate) struct Allowance {
-    saved_us: f64,
-    refilled_us: u64,
-}
-
-impl Allowance {
-    /// Adds what this share of the time since the last call allows.
-    pub(crate) fn refill(&mut self, now_us: u64, share: f64) {
-        self.refill_to(now_us, share, SAVED_US_MAX);
-    }
-
-    /// The same where no more than so much may be saved up, in microseconds.
-    pub(crate) fn refill_to(&mut self, now_us: u64, share: f64, saved_us_max: f64) {
-        let elapsed_us = now_us.saturating_sub(self.refilled_us);
-        self.refilled_us = now_us;
-        self.saved_us = (self.saved_us + elapsed_us as f64 * share).min(saved_us_max);
-    }
-
-    /// Takes what was used.
-    pub(crate) fn spend(&mut self, us: u64) {
-        self.saved_us -= us as f64;
-    }
-
-    /// Whether there is any left.
-    pub(crate) fn has_any(&self) -> bool {
-        self.saved_us >= 0.0
-    }
-
-    /// Whether there is so little that only what was read deserves it.
-    pub(crate) fn is_low(&self) -> bool {
-        self.saved_us < SAVED_US_MAX / 2.0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -306,18 +267,5 @@ mod tests {
         }
         let hits = ghosts.hits.load(Ordering::Relaxed);
         assert!((200_000..330_000).contains(&hits), "{hits}");
-    }
-
-    #[test]
-    fn time_is_saved_up_to_a_bound() {
-        let mut allowance = Allowance::default();
-        allowance.refill(1_000_000, 0.25);
-        assert!(allowance.has_any() && allowance.is_low());
-        allowance.spend(250_001);
-        assert!(!allowance.has_any());
-        allowance.refill(1_000_000_000, 0.25);
-        assert!(allowance.has_any() && !allowance.is_low());
-        allowance.spend(SAVED_US_MAX as u64 + 1);
-        assert!(!allowance.has_any());
     }
 }

@@ -396,14 +396,12 @@ impl Builder {
 
     /// The number before the first, and where the background's work stands.
     fn beginning(&self, has_flash: bool, unix_seconds: u32) -> (u64, Chores) {
-        match self.image {
-            Some(Some(head)) => (head.sequence, Chores::restoring(&head)),
-            None if !has_flash => (0, Chores::default()),
-            Some(None) | None => {
-                let first = first_sequence(unix_seconds);
-                (first, Chores::beginning_at(first))
-            }
+        if let Some(Some(head)) = self.image {
+            return (head.sequence, Chores::restoring(&head));
         }
+        let is_new = self.image.is_none() && !has_flash;
+        let first = if is_new { 0 } else { first_sequence(unix_seconds) };
+        (first, Chores::filling(first, self.memory_bytes))
     }
 
     /// The flash tier, if there shall be one, and what it takes of the memory.

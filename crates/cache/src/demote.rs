@@ -12,8 +12,9 @@ use index::Hash;
 use memory::{ClassId, Guard, Place};
 use policy::cost::Cost;
 
-use crate::adapt::{Adaptation, Allowance, BUDGET_SLABS_MIN};
+use crate::adapt::{Adaptation, BUDGET_SLABS_MIN};
 use crate::admit::{Left, Lottery};
+use crate::allowance::{Allowance, Contention};
 use crate::below::Below;
 use crate::cache::Cache;
 use crate::expire::Part;
@@ -21,10 +22,9 @@ use crate::snapshot::Snapshot;
 use crate::spill::Spilled;
 use crate::types::{Evicted, expiry_below};
 
-/// The share of one processor that moving items down may take.
-const MOVE_SHARE_MAX: f64 = 0.25;
-/// And moving them from the hot zone to flash.
-const SPILL_SHARE_MAX: f64 = 0.25;
+/// What moving items down may take in the beginning beyond its share, so that the compressed zone
+/// is soon filled: so many microseconds for each byte of the memory.
+const FILLING_US_PER_BYTE: f64 = 0.1;
 /// What is known to be wanted comes in as if it had been read so often below.
 const KNOWN_ACCESSES: u8 = 2;
 
@@ -41,6 +41,7 @@ pub(crate) struct Mover {
     /// The same for what moves past the compressed zone: there it costs a third, and whoever has
     /// no time for that either loses the item.
     spill_allowance: Allowance,
+    contention: Contention,
     pub(crate) adaptation: Adaptation,
     expiry: Part,
     lottery: Lottery,
@@ -52,6 +53,12 @@ impl Mover {
     /// For a compressed zone that has this share of the memory.
     pub(crate) fn with_share(share: f64) -> Self {
         Self { adaptation: Adaptation::with_share(share), ..Self::default() }
+    }
+
+    /// For a compressed zone that has nothing yet, in a memory of so many bytes.
+    pub(crate) fn filling(memory_bytes: usize) -> Self {
+        let filling_us = memory_bytes as f64 * FILLING_US_PER_BYTE;
+        Self { allowance: Allowance::of(filling_us), ..Self::default() }
     }
 }
 
@@ -166,8 +173,9 @@ impl Links for Downward<'_> {
         let mut mover = self.mover.borrow_mut();
         let mover = &mut **mover;
         let now_us = self.cache.clock.monotonic_us();
-        mover.allowance.refill(now_us, MOVE_SHARE_MAX);
-        mover.spill_allowance.refill(now_us, SPILL_SHARE_MAX);
+        let share = mover.contention.share();
+        mover.allowance.refill(now_us, share);
+        mover.spill_allowance.refill(now_us, share);
         let hash = self.cache.hash(item.key());
         let was_read = item.mark().load(Ordering::Relaxed) & FETCHED != 0;
         // What is restored to the hot zone is worth more than what is below already.
@@ -185,10 +193,19 @@ impl Links for Downward<'_> {
 
     fn demote(&self) -> bool {
         let cache = self.cache;
-        let began_us = cache.clock.thread_cpu_us();
+        let (began_us, began_at_us) = (cache.clock.thread_cpu_us(), cache.clock.monotonic_us());
         let mut mover = self.mover.borrow_mut();
-        let Mover { writer, key, value, copied, allowance, spill_allowance, is_hurried, .. } =
-            &mut **mover;
+        let Mover {
+            writer,
+            key,
+            value,
+            copied,
+            allowance,
+            spill_allowance,
+            contention,
+            is_hurried,
+            ..
+        } = &mut **mover;
         let record = Record { key, value, fields: copied.snapshot.fields() };
         let to_flash = || {
             if !cache.takes_on_flash(&record, copied.is_known) {
@@ -210,7 +227,9 @@ impl Links for Downward<'_> {
                 (to_flash(), spill_us, spill_allowance)
             }
         };
+        let elapsed_us = cache.clock.monotonic_us().saturating_sub(began_at_us);
         let us = cache.clock.thread_cpu_us().saturating_sub(began_us);
+        contention.note(us, elapsed_us);
         if let Some(spent_us) = spent_us {
             spent_us.fetch_add(us, Ordering::Relaxed);
         }

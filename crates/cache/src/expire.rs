@@ -4,7 +4,7 @@
 use compressed::Writer;
 use hot::expire::Sweep;
 
-use crate::adapt::Allowance;
+use crate::allowance::Allowance;
 use crate::below::Below;
 use crate::cache::Cache;
 

@@ -33,6 +33,7 @@
 mod adapt;
 mod admit;
 mod ahead;
+mod allowance;
 mod amend;
 mod below;
 mod builder;

@@ -42,8 +42,12 @@ pub(crate) struct Chores {
 }
 
 impl Chores {
-    /// For a cache whose mutations are numbered from here on.
-    pub(crate) fn beginning_at(sequence: u64) -> Self {
+    /// For a cache of so many bytes whose mutations are numbered from here on.
+    pub(crate) fn filling(sequence: u64, memory_bytes: usize) -> Self {
+        Self { mover: Mover::filling(memory_bytes), ..Self::beginning_at(sequence) }
+    }
+
+    fn beginning_at(sequence: u64) -> Self {
         Self { renumbered_era: sequence / RENUMBER_MUTATIONS, ..Self::default() }
     }
 

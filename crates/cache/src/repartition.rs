@@ -13,7 +13,7 @@ use memory::Guard;
 use policy::geometry::CacheGeometry;
 use stdx::random::Xorshift;
 
-use crate::adapt::Allowance;
+use crate::allowance::Allowance;
 use crate::cache::Cache;
 use crate::places::Found;
 

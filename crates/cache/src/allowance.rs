@@ -1,0 +1,129 @@
+//! How much time the background's work may take of a processor: it is saved up at a rate, up to a
+//! bound, and spent as it is used.
+
+/// The time that may be saved up, in microseconds: a burst of stores may take so much at once.
+const SAVED_US_MAX: f64 = 2e6;
+
+/// The share of a processor that work may take which others wait for, too.
+const BUSY_SHARE: f64 = 0.25;
+/// And of one that has nothing else to do.
+const IDLE_SHARE: f64 = 0.75;
+/// A processor counts as busy when work had to wait for so much of the time that it took: one part
+/// in this.
+const WAIT_SHARE: i64 = 8;
+/// How much work is looked at, in microseconds; what was before it counts half.
+const WORK_US: i64 = 1_000_000;
+
+/// Time that may be spent.
+#[derive(Debug, Default)]
+pub(crate) struct Allowance {
+    saved_us: f64,
+    refilled_us: u64,
+}
+
+impl Allowance {
+    /// With so much saved up, in microseconds, be it more than there ever will be again.
+    pub(crate) fn of(saved_us: f64) -> Self {
+        Self { saved_us, refilled_us: 0 }
+    }
+
+    /// Adds what this share of the time since the last call allows.
+    pub(crate) fn refill(&mut self, now_us: u64, share: f64) {
+        self.refill_to(now_us, share, SAVED_US_MAX);
+    }
+
+    /// The same where no more than so much may be saved up, in microseconds.
+    pub(crate) fn refill_to(&mut self, now_us: u64, share: f64, saved_us_max: f64) {
+        let elapsed_us = now_us.saturating_sub(self.refilled_us);
+        self.refilled_us = now_us;
+        if self.saved_us < saved_us_max {
+            self.saved_us = (self.saved_us + elapsed_us as f64 * share).min(saved_us_max);
+        }
+    }
+
+    /// Takes what was used.
+    pub(crate) fn spend(&mut self, us: u64) {
+        self.saved_us -= us as f64;
+    }
+
+    /// Whether there is any left.
+    pub(crate) fn has_any(&self) -> bool {
+        self.saved_us >= 0.0
+    }
+
+    /// Whether there is so little that only what was read deserves it.
+    pub(crate) fn is_low(&self) -> bool {
+        self.saved_us < SAVED_US_MAX / 2.0
+    }
+}
+
+/// Whether there was a processor when the background had work: it is measured by how much longer
+/// that took than it ran. Other threads, other programs, a quota of the container and the machine's
+/// other guests are all in it, and so are locks.
+#[derive(Debug, Default)]
+pub(crate) struct Contention {
+    worked_us: i64,
+    /// Below 0 by what both clocks lack of a microsecond.
+    waited_us: i64,
+}
+
+impl Contention {
+    /// Takes note of a piece of work: for how long it ran, and how long it took.
+    pub(crate) fn note(&mut self, worked_us: u64, elapsed_us: u64) {
+        self.worked_us += worked_us as i64;
+        self.waited_us += elapsed_us as i64 - worked_us as i64;
+        if self.worked_us + self.waited_us.max(0) > WORK_US {
+            self.worked_us /= 2;
+            self.waited_us /= 2;
+        }
+    }
+
+    /// The share of a processor that work may take.
+    pub(crate) fn share(&self) -> f64 {
+        let is_busy = self.waited_us * WAIT_SHARE > self.worked_us;
+        if is_busy { BUSY_SHARE } else { IDLE_SHARE }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_is_saved_up_to_a_bound() {
+        let mut allowance = Allowance::default();
+        allowance.refill(1_000_000, 0.25);
+        assert!(allowance.has_any() && allowance.is_low());
+        allowance.spend(250_001);
+        assert!(!allowance.has_any());
+        allowance.refill(1_000_000_000, 0.25);
+        assert!(allowance.has_any() && !allowance.is_low());
+        allowance.spend(SAVED_US_MAX as u64 + 1);
+        assert!(!allowance.has_any());
+    }
+
+    #[test]
+    fn what_there_was_in_the_beginning_is_spent_once() {
+        let mut allowance = Allowance::of(3.0 * SAVED_US_MAX);
+        allowance.refill(1_000_000_000, 0.25);
+        allowance.spend(3 * SAVED_US_MAX as u64);
+        assert!(allowance.has_any() && allowance.is_low(), "nothing was added to so much");
+        allowance.refill(2_000_000_000, 0.25);
+        allowance.spend(SAVED_US_MAX as u64 + 1);
+        assert!(!allowance.has_any(), "and it does not come back");
+    }
+
+    #[test]
+    fn work_that_waits_for_a_processor_takes_less_of_it() {
+        let mut contention = Contention::default();
+        let mut work = |pieces, elapsed_us| {
+            (0..pieces).for_each(|_| contention.note(20, elapsed_us));
+            contention.share()
+        };
+        assert_eq!(work(1000, 20), IDLE_SHARE);
+        assert_eq!(work(50_000, 30), BUSY_SHARE);
+        assert_eq!(work(1000, 20), BUSY_SHARE, "one moment says little");
+        assert_eq!(work(500_000, 21), IDLE_SHARE);
+        assert_eq!(work(50_000, 19), IDLE_SHARE, "a clock may be behind the other");
+    }
+}
