@@ -118,8 +118,19 @@ pub struct Before<'b> {
     pub counts: Counts,
 }
 
+impl<'b> Before<'b> {
+    /// Of a step; a multiget's keys are gone once it is executed.
+    pub fn of(step: &Step<'b>, counters: &Counters) -> Self {
+        let keys = match &step.action {
+            Action::Request(Request::Get(get)) => get.keys,
+            _ => &[],
+        };
+        Self { keys, hash_at: step.hash_at, counts: Counts::of(counters) }
+    }
+}
+
 /// What had been counted.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct Counts {
     reads: u64,
     hits: u64,
@@ -349,14 +360,6 @@ impl<'c> Lens<'c> {
             let found = session.peek_anywhere(key, hash);
             self.events.add(event(session, hash, None, &found, After::Nothing));
         }
-    }
-}
-
-/// The keys of a multiget before it is executed, which takes them away.
-pub fn keys_of<'b>(step: &Step<'b>) -> &'b [u8] {
-    match &step.action {
-        Action::Request(Request::Get(get)) => get.keys,
-        _ => &[],
     }
 }
 

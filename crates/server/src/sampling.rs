@@ -20,7 +20,6 @@
 //! one of it, says so (`inline(always)`): otherwise some ten instructions of calls come back.
 
 use std::collections::VecDeque;
-use std::mem;
 
 use ::io::moment::Stopwatch;
 use larder::{Cache, Hash, Session};
@@ -29,7 +28,7 @@ use stdx::random::Xorshift;
 
 use crate::commands::{Again, Flow};
 use crate::counters::Counters;
-use crate::insight::{Before, Counts, Ended, Lens, keys_of};
+use crate::insight::{Before, Ended, Lens};
 use crate::lists::List;
 use crate::plan::{Action, Step};
 
@@ -198,8 +197,6 @@ pub struct Sampler<'c> {
     waiting: VecDeque<(u64, Stopwatch)>,
     /// When the request that is next began, if it has waited for flash.
     resumed: Option<Stopwatch>,
-    /// Of the request that is being executed, if it is of interest.
-    noted: Noted,
 }
 
 /// A request that is being timed.
@@ -213,20 +210,12 @@ pub struct Timed {
     lower_bytes: usize,
 }
 
-/// A request of interest that is being executed. There is more, with the sampler, where it costs
-/// the others nothing.
-#[derive(Debug, Clone, Copy)]
-pub struct Begun<'b> {
-    keys: &'b [u8],
-    hash_at: usize,
-}
-
-/// What is noted before a request of interest.
-#[derive(Debug, Default)]
-struct Noted {
+/// What is noted before a request that is drawn, or has a sampled key.
+#[derive(Debug)]
+pub struct Noted<'b> {
+    before: Before<'b>,
     is_drawn: bool,
     timed: Option<Timed>,
-    counts: Counts,
 }
 
 impl<'c> Sampler<'c> {
@@ -234,11 +223,10 @@ impl<'c> Sampler<'c> {
     pub fn new(samples: &'c List<Sample>, lens: Lens<'c>, worker: usize) -> Self {
         let random = Xorshift::seeded(worker as u64 + 1);
         let (waiting, resumed) = (VecDeque::with_capacity(WAITING_MAX), None);
-        let noted = Noted::default();
-        Self { samples, lens, random, countdown: REQUESTS_PER_SAMPLE, waiting, resumed, noted }
+        Self { samples, lens, random, countdown: REQUESTS_PER_SAMPLE, waiting, resumed }
     }
 
-    /// Before a request that is drawn, or has a sampled key.
+    /// Before such a request.
     #[cold]
     #[inline(never)]
     fn note<'b>(
@@ -246,24 +234,20 @@ impl<'c> Sampler<'c> {
         step: &Step<'b>,
         session: &Session<'_>,
         counters: &Counters,
-    ) -> Begun<'b> {
+    ) -> Noted<'b> {
         let is_drawn = self.countdown == 0;
         let timed = if is_drawn { self.take(&step.action, session, counters) } else { None };
-        self.noted = Noted { is_drawn, timed, counts: Counts::of(counters) };
-        Begun { keys: keys_of(step), hash_at: step.hash_at }
+        Noted { before: Before::of(step, counters), is_drawn, timed }
     }
 
     /// After it.
     #[cold]
     #[inline(never)]
-    fn look(&mut self, begun: Begun<'_>, ended: &Ended<'_>, serial: u64) {
-        let Begun { keys, hash_at } = begun;
-        let noted = mem::take(&mut self.noted);
+    fn look(&mut self, noted: &Noted<'_>, ended: &Ended<'_>, serial: u64) {
         if let Some(timed) = &noted.timed {
             self.settle(timed, ended, serial);
         }
-        let before = Before { keys, hash_at, counts: noted.counts };
-        self.lens.after(&before, noted.is_drawn, ended);
+        self.lens.after(&noted.before, noted.is_drawn, ended);
     }
 
     #[cold]
@@ -329,7 +313,7 @@ fn hits(counters: &Counters) -> u64 {
 }
 
 impl Sampling for Sampler<'_> {
-    type Begun<'b> = Option<Begun<'b>>;
+    type Begun<'b> = Option<Noted<'b>>;
 
     #[inline]
     fn batch(&mut self, hashes: &[Hash]) {
@@ -342,16 +326,16 @@ impl Sampling for Sampler<'_> {
         step: &Step<'b>,
         session: &Session<'_>,
         counters: &Counters,
-    ) -> Option<Begun<'b>> {
+    ) -> Option<Noted<'b>> {
         self.countdown -= 1;
         let is_noted = self.countdown == 0 || self.lens.is_next(step);
         is_noted.then(|| self.note(step, session, counters))
     }
 
     #[inline(always)]
-    fn end(&mut self, begun: Option<Begun<'_>>, ended: &Ended<'_>, serial: u64) {
-        if let Some(begun) = begun {
-            self.look(begun, ended, serial);
+    fn end(&mut self, noted: Option<Noted<'_>>, ended: &Ended<'_>, serial: u64) {
+        if let Some(noted) = noted {
+            self.look(&noted, ended, serial);
         }
     }
 
