@@ -201,8 +201,7 @@ fn fill_flash(server: &Server, admin: u16, seed: u64) -> Result {
             let words = FLASH_VALUE_BYTES / 16;
             let value: String = (0..words).map(|_| format!("{:016x}", random.next())).collect();
             let store = format!("set flash:{key} 0 0 {}\r\n{value}\r\n", value.len());
-            // Whether memory that is full takes this one does not matter.
-            wire.ask(&store, "\n")?;
+            wire.expect(&store, "STORED\r\n")?;
             key += 1;
         }
     }
