@@ -153,16 +153,15 @@ fn run(
         supervisor.stopping(server);
         server.stop();
     });
-    save(server, memory_file, &mut signals);
-    if let Err(error) = server.cache.close_flash() {
-        say::aside(format_args!("larder: what was not yet on flash is lost: {error}"));
-    }
+    let saved = save(server, memory_file, &mut signals);
+    let closed = server.cache.close_flash();
+    let closed = closed.map_err(|error| format!("what was not yet on flash is lost: {error}"));
     if let Some(path) = &server.options.unix_path {
         // Somebody else may have removed it; there is nothing more to do either way.
         let _ = fs::remove_file(path);
     }
     drop(pidfile);
-    Ok(())
+    saved.and(closed)
 }
 
 /// A worker's life. Where nobody asks for latencies its code has no place to take them.
@@ -206,8 +205,13 @@ fn discard(mut file: MemoryFile) -> Result<MemoryFile, String> {
     Ok(file)
 }
 
-/// Saves what is in memory for the next start, wherever that is to be.
-fn save(server: &Server, memory_file: Option<MemoryFile>, signals: &mut Signals) {
+/// Saves what is in memory for the next start, wherever that is to be. Where that fails, not where
+/// it was cut short, the server ends with an error.
+fn save(
+    server: &Server,
+    memory_file: Option<MemoryFile>,
+    signals: &mut Signals,
+) -> Result<(), String> {
     let patience = Duration::from_secs(server.live.save_seconds.load(Ordering::Relaxed));
     let began = Stopwatch::start();
     let mut is_hurried = false;
@@ -215,21 +219,23 @@ fn save(server: &Server, memory_file: Option<MemoryFile>, signals: &mut Signals)
         is_hurried |= is_another_stop(began.elapsed(), signals.pending());
         !is_hurried && !began.rest_of(patience).is_zero()
     };
-    let text = match memory_file {
-        _ if patience.is_zero() => memory_file.map(MemoryFile::leave).and(None),
-        Some(file) => Some(save_to_file(server, file, goes_on)),
-        None if server.options.flash.is_some() => Some(save_to_flash(server, goes_on)),
-        None => None,
+    let (text, is_cut) = match memory_file {
+        _ if patience.is_zero() => {
+            memory_file.into_iter().for_each(MemoryFile::leave);
+            return Ok(());
+        }
+        Some(file) => save_to_file(server, file, goes_on)?,
+        None if server.options.flash.is_some() => save_to_flash(server, goes_on)?,
+        None => return Ok(()),
     };
-    if let Some((text, is_cut)) = text {
-        let why = match is_cut {
-            false => "",
-            true if is_hurried => ": another signal came",
-            true => ": --save-seconds are over",
-        };
-        let seconds = began.elapsed().as_secs_f64();
-        server.log(0, &format!("{text} in {seconds:.1} s{why}"));
-    }
+    let why = match is_cut {
+        false => "",
+        true if is_hurried => ": another signal came",
+        true => ": --save-seconds are over",
+    };
+    let seconds = began.elapsed().as_secs_f64();
+    server.log(0, &format!("{text}, in {seconds:.1} s{why}"));
+    Ok(())
 }
 
 /// Whether one of these signals asks to stop without saving, so long after saving has begun.
@@ -239,7 +245,7 @@ fn is_another_stop(elapsed: Duration, signals: impl Iterator<Item = i32>) -> boo
 }
 
 /// Moves what is in memory to flash; says what came of it, and whether it was cut short.
-fn save_to_flash(server: &Server, goes_on: impl FnMut() -> bool) -> (String, bool) {
+fn save_to_flash(server: &Server, goes_on: impl FnMut() -> bool) -> Result<(String, bool), String> {
     let saved = server.cache.save_to_flash(goes_on);
     let why = match saved.end {
         SaveEnd::Complete | SaveEnd::Interrupted => "",
@@ -249,9 +255,12 @@ fn save_to_flash(server: &Server, goes_on: impl FnMut() -> bool) -> (String, boo
     let Saved { items, bytes, left, too_large, .. } = saved;
     let text = format!(
         "saved {items} items of {bytes} bytes to flash, and left {left} out{why}, of these \
-         {too_large} too long for it,"
+         {too_large} too long for it"
     );
-    (text, saved.end == SaveEnd::Interrupted)
+    match saved.end {
+        SaveEnd::Failing => Err(text),
+        end => Ok((text, end == SaveEnd::Interrupted)),
+    }
 }
 
 /// Writes what is in memory to the memory file; says what came of it, and whether it was cut short.
@@ -259,18 +268,18 @@ fn save_to_file(
     server: &Server,
     mut file: MemoryFile,
     goes_on: impl FnMut() -> bool,
-) -> (String, bool) {
+) -> Result<(String, bool), String> {
     match file.save(&server.cache, goes_on) {
         Ok(saved) => {
             let ImageSaved { items, bytes, image_bytes, is_interrupted } = saved;
             let text = format!(
                 "saved {items} items of {bytes} bytes as {image_bytes} bytes to the memory file"
             );
-            (text, is_interrupted)
+            Ok((text, is_interrupted))
         }
         Err(error) => {
             file.leave();
-            (format!("what is in memory is lost: {error};"), false)
+            Err(format!("what is in memory is lost: {error}"))
         }
     }
 }

@@ -5,7 +5,7 @@ mod common;
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, ExitStatus, Output};
 
 use common::{Client, Server};
 use tempfile::TempDir;
@@ -51,9 +51,13 @@ impl Place {
     }
 }
 
-fn stop(mut server: Server, signal: &str) {
+fn stop(server: Server, signal: &str) {
+    assert!(end(server, signal).success());
+}
+
+fn end(mut server: Server, signal: &str) -> ExitStatus {
     server.signal(signal);
-    assert!(server.wait().success());
+    server.wait()
 }
 
 fn kill(mut server: Server) {
@@ -175,7 +179,7 @@ fn a_file_that_appears_meanwhile_is_not_overwritten() {
     let server = place.start(&[]);
     store_all(&mut server.connect(), 1);
     fs::write(&place.file, "precious").expect("writable");
-    stop(server, "TERM");
+    assert!(!end(server, "TERM").success(), "what was in memory is lost");
     assert_eq!(fs::read(&place.file).expect("readable"), b"precious");
     assert!(!place.temporary().exists(), "and there is no half of one");
 }
