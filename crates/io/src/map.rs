@@ -8,6 +8,10 @@ use std::ptr::{self, NonNull};
 /// The size of a huge page on x86-64 and, with 4 KiB base pages, on aarch64.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
+/// How memory is mapped. Miri has no other way, and no overcommitment either.
+const FLAGS: libc::c_int =
+    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
+
 /// Where the kernel says whether it gives huge pages, of the whole system and of this process.
 const HUGE_ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 const STATUS: &str = "/proc/self/status";
@@ -42,7 +46,7 @@ impl Mapping {
                 ptr::null_mut(),
                 mapped_bytes,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                FLAGS,
                 -1,
                 0,
             )
@@ -72,9 +76,8 @@ impl Mapping {
     /// the advice where they are switched off, too, and gives none.
     pub fn advise_huge(&self) -> bool {
         // SAFETY: the range is this mapping's own; the advice changes no content.
-        let is_taken = unsafe {
-            libc::madvise(self.start.as_ptr().cast(), self.bytes, libc::MADV_HUGEPAGE) == 0
-        };
+        let is_taken =
+            unsafe { advise(self.start.as_ptr().cast(), self.bytes, libc::MADV_HUGEPAGE) };
         let [system, process] = [HUGE_ENABLED, STATUS].map(fs::read_to_string);
         is_taken && gives_huge(&system.unwrap_or_default(), &process.unwrap_or_default())
     }
@@ -86,7 +89,7 @@ impl Mapping {
         // SAFETY: the range was checked to be this mapping's own; populating keeps content.
         unsafe {
             let start = self.start.as_ptr().add(offset).cast();
-            libc::madvise(start, bytes, libc::MADV_POPULATE_WRITE) == 0
+            advise(start, bytes, libc::MADV_POPULATE_WRITE)
         }
     }
 
@@ -126,8 +129,26 @@ impl Mapping {
 /// They are of a live private mapping, and nobody uses them or relies on what they hold.
 unsafe fn discard_pages(start: *mut libc::c_void, bytes: usize) -> io::Result<()> {
     // SAFETY: the caller promises just what is needed.
-    let done = unsafe { libc::madvise(start, bytes, libc::MADV_DONTNEED) };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    let done = unsafe { advise(start, bytes, libc::MADV_DONTNEED) };
+    if done { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Advises the kernel about pages. Returns whether it took the advice.
+///
+/// # Safety
+/// They are of a live private mapping. If the advice changes what they hold, nobody uses them or
+/// relies on that.
+unsafe fn advise(start: *mut libc::c_void, bytes: usize, advice: libc::c_int) -> bool {
+    if cfg!(miri) {
+        // It has no such call. All that anybody relies on is that pages given back are zero.
+        if advice == libc::MADV_DONTNEED {
+            // SAFETY: the caller promises that the range is writable and that nobody uses it.
+            unsafe { start.cast::<u8>().write_bytes(0, bytes) };
+        }
+        return advice == libc::MADV_DONTNEED;
+    }
+    // SAFETY: the caller promises just what is needed.
+    unsafe { libc::madvise(start, bytes, advice) == 0 }
 }
 
 /// Whether huge pages come where they are advised, by what the kernel says of the system and of
