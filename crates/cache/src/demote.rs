@@ -409,3 +409,21 @@ impl Cache {
         missing.min(spare.saturating_sub(self.arena.free_slabs()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use stdx::sync::lock;
+
+    use crate::cache::Cache;
+
+    #[test]
+    fn a_new_cache_has_time_to_fill_its_zone() {
+        let cache = Cache::builder().memory_bytes(64 << 20).build().expect("a small cache");
+        let allowance = &mut lock(&cache.chores).mover.allowance;
+        allowance.refill(1_000_000_000, 0.25);
+        allowance.spend(5_000_000);
+        assert!(!allowance.is_low(), "{allowance:?}");
+        allowance.spend(3_000_000);
+        assert!(!allowance.has_any(), "{allowance:?}");
+    }
+}
