@@ -27,7 +27,8 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 cargo xtask CHORE
 
-  test                 everything below, in order, stopping at the first failure
+  test                 everything below, from quick to slow, stopping at the first failure
+      --only STEPS       some of its steps, as its table names them, separated by commas
   tidy                 the rules of style that a program can check
   tests                the workspace's own tests, several programs at a time
   loom                 the models of the lock-free parts, under loom
@@ -91,7 +92,7 @@ fn main() -> ExitCode {
 fn run(chore: &str, arguments: &[String]) -> Result {
     std::env::set_current_dir(command::root())?;
     match chore {
-        "test" => steps::test(),
+        "test" => steps::test(arguments),
         "tidy" => steps::tidy(),
         "tests" => own_tests::run(),
         "dependencies" => steps::dependencies().map(|_| ()),

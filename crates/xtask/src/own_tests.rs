@@ -43,13 +43,16 @@ struct Outcome {
 
 /// Builds all tests, runs them, and those in documentation after them.
 pub fn run() -> Result {
+    let started = Instant::now();
     let mut programs = build()?;
+    let built = started.elapsed().as_secs_f64();
     // The large ones are those of the server and the bench, which take longest.
     programs.sort_by_key(|program| {
         std::cmp::Reverse(program.executable.metadata().map_or(0, |file| file.len()))
     });
     let beside = std::thread::available_parallelism().map_or(1, usize::from).min(BESIDE_MAX);
-    println!("{} test programs, {beside} at a time", programs.len());
+    println!("{} test programs, built in {built:.1} s, {beside} at a time", programs.len());
+    let started = Instant::now();
     let mut outcomes = run_all(programs, beside);
     for outcome in &outcomes {
         if let Some(text) = &outcome.failure {
@@ -61,6 +64,7 @@ pub fn run() -> Result {
         .filter(|outcome| outcome.failure.is_some())
         .map(|outcome| outcome.name.clone())
         .collect();
+    println!("all were run in {:.1} s; the slowest:", started.elapsed().as_secs_f64());
     outcomes.sort_by_key(|outcome| std::cmp::Reverse(outcome.time));
     for outcome in outcomes.iter().take(SLOWEST) {
         println!("{:>7.1} s  {}", outcome.time.as_secs_f64(), outcome.name);

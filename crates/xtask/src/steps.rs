@@ -1,8 +1,8 @@
-//! The order of `cargo xtask test`, and the chores that are a few commands each.
+//! The stages of `cargo xtask test`, and the chores that are a few commands each.
 //!
-//! Steps go from quick to slow, so that a careless change fails within seconds. The first failure
-//! ends the run. The table at the end says what each step took, and the very last line counts:
-//! every client and check of the conformance suite as one, and every other step as one.
+//! Stages go from quick to slow, so that a careless change fails within a minute or two. The first
+//! failure ends the run. The table at the end says what each step took, and the very last line
+//! counts: every client and check of the conformance suite as one, and every other step as one.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::{Result, admin, conformance, deploy, fail, install, own_tests, tidy a
 
 /// What a step counts. One that only runs a command counts itself, one that could not run counts
 /// nothing.
-#[derive(Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Count {
     passed: usize,
     failed: usize,
@@ -19,56 +19,172 @@ struct Count {
 
 type Step = (&'static str, fn() -> Result<Count>);
 
-const STEPS: &[Step] = &[
-    ("install", || one(install::all())),
-    ("format", || one(Run::new("cargo fmt --all --check").run())),
-    ("clippy", || one(clippy())),
-    ("tidy", || one(tidy())),
-    ("dependencies", || dependencies().map(ran)),
-    ("tests", || one(own_tests::run())),
-    ("loom", || loom().map(ran)),
-    ("miri", || miri().map(ran)),
-    ("release build", || one(release())),
-    ("conformance", || {
-        let report = conformance::run(&conformance::Options::default())?;
-        Ok(Count { passed: report.passed(), failed: report.failed() })
-    }),
-    ("deploy", || deploy::check().map(|passed| Count { passed, failed: 0 })),
-    ("admin port", || admin::all(None).map(|passed| Count { passed, failed: 0 })),
-    ("memory limit", || one(memory_limit())),
-    ("restarts", || one(restarts())),
-    ("comparison", || comparison().map(ran)),
-    ("papers", || one(papers())),
+/// Steps that follow one another.
+type Lane = &'static [Step];
+
+/// Lanes that run beside each other, since one that waits for a network or has work for one core
+/// leaves room for another. The first has the terminal; what the others print is shown when all
+/// have ended. Tests and comparisons have the machine for themselves.
+type Stage = &'static [Lane];
+
+const STAGES: &[Stage] = &[
+    &[
+        &[
+            ("format", || one(Run::new("cargo fmt --all --check").run())),
+            ("clippy", || one(clippy())),
+            ("tidy", || one(tidy())),
+        ],
+        &[("install", || one(install::all()))],
+    ],
+    &[&[
+        ("dependencies", || dependencies().map(ran)),
+        ("tests", || one(own_tests::run())),
+        ("miri", || miri().map(ran)),
+    ]],
+    &[
+        &[("release", || one(release()))],
+        &[
+            ("loom", || loom().map(ran)),
+            ("deploy", || deploy::check().map(|passed| Count { passed, failed: 0 })),
+        ],
+    ],
+    &[
+        &[
+            ("conformance", || {
+                let report = conformance::run(&conformance::Options::default())?;
+                Ok(Count { passed: report.passed(), failed: report.failed() })
+            }),
+            ("admin", || admin::all(None).map(|passed| Count { passed, failed: 0 })),
+        ],
+        &[
+            ("memory-limit", || one(memory_limit())),
+            ("restarts", || one(restarts())),
+            ("papers", || one(papers())),
+        ],
+    ],
+    &[&[("comparison", || comparison().map(ran))]],
 ];
 
-/// `cargo xtask test`.
-pub fn test() -> Result {
-    let mut times: Vec<(&str, Duration)> = Vec::new();
-    let mut all = Count::default();
-    for (name, step) in STEPS {
-        println!("\n== {name}");
-        let started = Instant::now();
-        let count = step().unwrap_or_else(|failure| {
-            println!("{failure}");
-            Count { passed: 0, failed: 1 }
-        });
-        times.push((name, started.elapsed()));
-        all.passed += count.passed;
-        all.failed += count.failed;
-        if count.failed > 0 {
-            println!("\n{name} failed; the steps after it were not run");
-            break;
+/// Lanes that have not ended by then hang.
+const LANE_LIMIT: Duration = Duration::from_secs(3600);
+
+/// The steps of a run so far: what each took, and the sum of what they count.
+#[derive(Default)]
+struct Tally {
+    times: Vec<(String, Duration)>,
+    all: Count,
+}
+
+impl Tally {
+    fn add(&mut self, name: String, time: Duration, count: Count) {
+        self.times.push((name, time));
+        self.all.passed += count.passed;
+        self.all.failed += count.failed;
+    }
+
+    /// Runs steps one after the other, up to the first that fails.
+    fn run(&mut self, steps: impl IntoIterator<Item = Step>) {
+        for (name, step) in steps {
+            println!("\n== {name}");
+            let started = Instant::now();
+            let count = step().unwrap_or_else(|failure| {
+                println!("{failure}");
+                Count { passed: 0, failed: 1 }
+            });
+            self.add(name.to_owned(), started.elapsed(), count);
+            if count.failed > 0 {
+                println!("\n{name} failed; the steps after it were not run");
+                return;
+            }
         }
     }
-    println!("\nstep            seconds");
-    for (name, time) in &times {
-        println!("{name:<15} {:>7.1}", time.as_secs_f64());
+
+    /// Prints what each step took. The summary is the last line; what failed was printed before.
+    fn finish(self, took: Duration) -> ! {
+        println!("\nstep            seconds");
+        for (name, time) in &self.times {
+            println!("{name:<15} {:>7.1}", time.as_secs_f64());
+        }
+        println!("{:<15} {:>7.1}\n", "all", took.as_secs_f64());
+        println!("{} passed, {} failed", self.all.passed, self.all.failed);
+        std::process::exit(i32::from(self.all.failed > 0));
     }
-    let total: Duration = times.iter().map(|(_, time)| *time).sum();
-    println!("{:<15} {:>7.1}\n", "all", total.as_secs_f64());
-    println!("{} passed, {} failed", all.passed, all.failed);
-    // The summary is the last line; what failed has been printed above it.
-    std::process::exit(i32::from(all.failed > 0));
+}
+
+/// `cargo xtask test`, and with `--only` some of its steps, separated by commas.
+pub fn test(arguments: &[String]) -> Result {
+    let started = Instant::now();
+    let mut tally = Tally::default();
+    match arguments {
+        [] => {
+            for stage in STAGES {
+                run_stage(stage, &mut tally);
+                if tally.all.failed > 0 {
+                    break;
+                }
+            }
+        }
+        [only, names] if only == "--only" => {
+            tally.run(names.split(',').map(step_called).collect::<Result<Vec<Step>>>()?);
+        }
+        _ => return fail("test takes nothing, or --only STEP,STEP"),
+    }
+    tally.finish(started.elapsed())
+}
+
+fn step_called(name: &str) -> Result<Step> {
+    let mut steps = STAGES.iter().copied().flatten().copied().flatten();
+    match steps.find(|(step, _)| *step == name) {
+        Some(step) => Ok(*step),
+        None => fail(format!("no step of the tests is called {name:?}")),
+    }
+}
+
+/// Runs the lanes of a stage beside each other.
+fn run_stage(stage: Stage, tally: &mut Tally) {
+    let Some((first, others)) = stage.split_first() else { return };
+    std::thread::scope(|scope| {
+        let beside: Vec<_> = others
+            .iter()
+            .map(|lane| {
+                let names = lane.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(",");
+                println!("\n({names} beside what follows)");
+                scope.spawn(move || run_apart(names))
+            })
+            .collect();
+        tally.run(first.iter().copied());
+        for lane in beside {
+            let (names, time, text, count) = lane.join().expect("a lane does not panic");
+            println!("{text}");
+            tally.add(names, time, count);
+        }
+    });
+}
+
+/// Runs steps in a program of their own. Returns their names, what they took, all that they
+/// printed, and what its last line counts.
+fn run_apart(names: String) -> (String, Duration, String, Count) {
+    let started = Instant::now();
+    let program = std::env::current_exe().map(|path| path.to_string_lossy().into_owned());
+    let outcome = program.map_err(crate::Failure::from).and_then(|program| {
+        Run::new(&program).arg("test").arg("--only").arg(&names).output(LANE_LIMIT)
+    });
+    let (text, count) = match outcome {
+        Ok((succeeded, text)) => {
+            let count = counted(&text).filter(|count| succeeded == (count.failed == 0));
+            (text, count)
+        }
+        Err(failure) => (failure.to_string(), None),
+    };
+    let count = count.unwrap_or(Count { passed: 0, failed: 1 });
+    (names, started.elapsed(), text, count)
+}
+
+/// What the last line of a run counts, if it is one that `Tally::finish` wrote.
+fn counted(text: &str) -> Option<Count> {
+    let (passed, failed) = text.trim_end().lines().last()?.split_once(" passed, ")?;
+    let failed = failed.strip_suffix(" failed")?;
+    Some(Count { passed: passed.parse().ok()?, failed: failed.parse().ok()? })
 }
 
 fn one(outcome: Result) -> Result<Count> {
@@ -222,4 +338,39 @@ fn papers() -> Result {
 
 fn release() -> Result {
     Run::new("cargo build --quiet --release -p larder-server -p larder-bench").run()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_last_line_that_counts_is_a_count() {
+        let count = Count { passed: 4, failed: 1 };
+        assert_eq!(counted("all  3.0\n\n4 passed, 1 failed\n"), Some(count));
+        assert_eq!(counted("4 passed, 1 failed\nkilled\n"), None);
+        assert_eq!(counted("test result: ok. 4 passed; 1 failed"), None);
+        assert_eq!(counted(""), None);
+    }
+
+    #[test]
+    fn a_program_that_ends_without_counting_has_failed() {
+        // The test program itself does not know these arguments, and counts nothing.
+        let (names, _, text, count) = run_apart("format".to_owned());
+        assert_eq!((names.as_str(), count), ("format", Count { passed: 0, failed: 1 }), "{text}");
+    }
+
+    #[test]
+    fn a_step_is_found_by_its_name_alone() {
+        let mut names: Vec<&str> =
+            STAGES.iter().copied().flatten().copied().flatten().map(|(name, _)| *name).collect();
+        for name in &names {
+            assert_eq!(step_called(name).expect("it is listed").0, *name);
+        }
+        assert!(step_called("nothing").is_err());
+        let listed = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), listed, "two steps have one name");
+    }
 }
