@@ -47,6 +47,11 @@ impl Run {
         self
     }
 
+    /// More arguments, separated by spaces.
+    pub fn args(self, words: &str) -> Run {
+        words.split(' ').filter(|word| !word.is_empty()).fold(self, Run::arg)
+    }
+
     /// Sets a variable of the program's environment.
     pub fn env(mut self, name: &str, value: impl AsRef<std::ffi::OsStr>) -> Run {
         self.command.env(name, value);

@@ -1,8 +1,11 @@
 //! What is handed out for operators: the unit of systemd, the static program, and a container of
 //! it. Each part says `not run` where its tool is missing.
 //!
-//! The container that `deploy/Containerfile` describes takes its base from a registry, and the
-//! manifests for Kubernetes need a cluster: neither is tried here.
+//! The unit is started by a systemd of its own, which needs root. The container that
+//! `deploy/Containerfile` describes takes its base from a registry, and the manifests for
+//! Kubernetes need a cluster: neither is tried here.
+
+mod service;
 
 use std::path::Path;
 use std::time::Duration;
@@ -30,6 +33,7 @@ pub fn check() -> Result<usize> {
     for (name, part) in [
         ("unit", unit as fn() -> Result<Option<String>>),
         ("static program", static_program),
+        ("service", || with_program(|program| service::check(program, FOLDER))),
         ("container", container),
     ] {
         match part()? {
@@ -94,6 +98,16 @@ fn static_program() -> Result<Option<String>> {
     wire.expect("get static\r\n", "VALUE static 0 1\r\nx\r\nEND\r\n")?;
     server.stop(LIMIT)?;
     Ok(None)
+}
+
+/// What a part says of the static program, if that was built.
+fn with_program(part: fn(&str) -> Result<Option<String>>) -> Result<Option<String>> {
+    let program = program();
+    if Path::new(&program).is_file() {
+        part(&program)
+    } else {
+        missing("there is no static program")
+    }
 }
 
 /// The container is built of it, and the program starts there.
