@@ -151,7 +151,7 @@ impl TableMemory {
         // SAFETY: `allocate` gave this call `units` units to itself, aligned to a unit. Zeros are
         // empty buckets, and the header fits in front of them (asserted above).
         unsafe {
-            start.write_bytes(0, units * TABLE_UNIT_BYTES);
+            start.write_bytes(0, units * LINES_PER_UNIT * CACHE_LINE);
             start.cast::<Header>().write(header);
         }
         Some(start)
