@@ -289,6 +289,10 @@ mod tests {
         }
     }
 
+    /// Miri takes long for one combination of fields; every seventh still has each field with and
+    /// without most others.
+    const FIELDS_STEP: usize = if cfg!(miri) { 7 } else { 1 };
+
     #[test]
     fn a_copy_has_what_the_item_has_when_it_is_published() {
         [ChunkLayout::Inline, ChunkLayout::Split].into_iter().for_each(publish_copy);
@@ -300,7 +304,7 @@ mod tests {
         let epochs = Arc::new(Epochs::new());
         let policy = Replacement::CostClock;
         let hot = Hot::new(arena, Arc::clone(&epochs), sizes, layout, policy, 50, 1);
-        for bits in 0..64_u32 {
+        for bits in (0..64_u32).step_by(FIELDS_STEP) {
             let has = |bit: u32| bits & 1 << bit != 0;
             let fields = Fields {
                 flags: if has(0) { 77 } else { 0 },

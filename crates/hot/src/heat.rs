@@ -245,6 +245,7 @@ fn word(arena: &Arena, id: SlabId, chunks: u32, at: usize) -> &AtomicU64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::TEST_ARENA_BYTES;
     use crate::chunk::{ChunkLayout, Cut};
     use io::frames::Pagemap;
     use memory::class::CHUNK_BYTES_MIN;
@@ -283,7 +284,7 @@ mod tests {
 
     #[test]
     fn temperatures_go_with_their_items_and_passes_come_in_time() {
-        let arena = Arena::new(0, 1 << 30, 2).expect("a small arena");
+        let arena = Arena::new(0, TEST_ARENA_BYTES, 2).expect("a small arena");
         let settings = Repartition {
             pass_hits: 3,
             pass_chunks: 10,
@@ -293,7 +294,8 @@ mod tests {
         let slabs = [Slab::new(), Slab::new()];
         let id = SlabId(1);
         let slab = &slabs[1];
-        slab.adopt(ClassId(0), Cut::new(20_000, ChunkLayout::Inline), 104, 0);
+        let bytes = if cfg!(miri) { 1_248 } else { 20_000 };
+        slab.adopt(ClassId(0), Cut::new(bytes, ChunkLayout::Inline), 104, 0);
         assert!(!heat.is_due(id, slab));
         heat.adopt(&arena, id, 104);
         let [one, other] = [0, 103].map(|number| slab.place(&arena, id, number));

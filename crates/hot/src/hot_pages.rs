@@ -235,6 +235,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "safe code that maps a gigabyte")]
     fn every_page_of_a_coloured_slab_has_its_colour_until_frames_change_and_a_pass_sees_it() {
         let arena = arena();
         let source = Told::new(scattered(1));
@@ -275,6 +276,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "safe code that maps a gigabyte")]
     fn frames_that_are_refused_or_not_there_leave_columns_by_offsets() {
         let arena = arena();
         for frame in [Frame::Refused, Frame::Absent] {
@@ -289,6 +291,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "safe code that maps a gigabyte")]
     fn only_pages_that_several_chunks_begin_in_are_chosen_one_by_one() {
         let arena = arena();
         let source = Told::new(scattered(4));
@@ -303,6 +306,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "safe code that maps a gigabyte")]
     fn hot_pages_lie_where_chunks_begin() {
         let arena = arena();
         // Heads reach to the middle of the slab's page 100.
@@ -319,6 +323,7 @@ mod tests {
     /// A slab is looked at without the lock of its class, and its sizes may be those of two
     /// classes: so many chunks of the one, so long as those of the other.
     #[test]
+    #[cfg_attr(miri, ignore = "safe code that maps a gigabyte")]
     fn a_slab_that_seems_to_reach_beyond_its_end_is_looked_at_to_its_end() {
         let arena = arena();
         let hot = hot_pages(&arena, &Told::new(scattered(5)));

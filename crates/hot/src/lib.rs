@@ -56,6 +56,10 @@ pub use layout::{Fields, Layout};
 use quota::Quotas;
 use slab::Slab;
 
+/// Memory of tests with slabs of 2 MiB. Miri lays all of it out, and there slabs have 128 KiB.
+#[cfg(test)]
+const TEST_ARENA_BYTES: usize = if cfg!(miri) { 1 << 20 } else { 1 << 30 };
+
 /// Why no chunk could be had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shortage {

@@ -651,6 +651,9 @@ mod tests {
     use memory::SizeClasses;
     use memory::class::CHUNK_BYTES_MIN;
 
+    /// Classes differ in where their chunks end; some of them do for Miri.
+    const CLASSES_STEP: usize = if cfg!(miri) { 7 } else { 1 };
+
     #[test]
     fn labels_lie_between_the_chunks_and_the_links_of_every_class() {
         // Miri would lay out all of it.
@@ -664,7 +667,7 @@ mod tests {
                     let least = CHUNK_BYTES_MIN;
                     let sizes =
                         SizeClasses::new(least, 1.08, slab_bytes, item_bytes_max, side_bits);
-                    for class in sizes.iter() {
+                    for class in sizes.iter().step_by(CLASSES_STEP) {
                         let (bytes, chunks) =
                             (sizes.chunk_bytes(class), sizes.chunks_per_slab(class));
                         let slab = Slab::new();

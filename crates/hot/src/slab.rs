@@ -275,16 +275,18 @@ fn link(arena: &Arena, place: Place) -> *mut u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::TEST_ARENA_BYTES;
     use crate::chunk::ChunkLayout;
     use crate::layout::{Fields, Layout};
     use std::collections::HashSet;
 
     #[test]
     fn every_chunk_is_handed_out_once_and_comes_back() {
-        let arena = Arena::new(0, 1 << 30, 0).unwrap();
+        let arena = Arena::new(0, TEST_ARENA_BYTES, 0).unwrap();
         let slab = Slab::new();
         for layout in [ChunkLayout::Inline, ChunkLayout::Split] {
-            slab.adopt(ClassId(3), Cut::new(40_000, layout), 52, 0);
+            let bytes = if cfg!(miri) { 2_400 } else { 40_000 };
+            slab.adopt(ClassId(3), Cut::new(bytes, layout), 52, 0);
             for _ in 0..3 {
                 let places: Vec<_> = std::iter::from_fn(|| slab.pop(&arena, SlabId(1))).collect();
                 assert_eq!(places.iter().collect::<HashSet<_>>().len(), 52);
@@ -304,9 +306,10 @@ mod tests {
 
     #[test]
     fn heads_and_tails_fill_a_slab_and_none_overlaps() {
-        let arena = Arena::new(0, 1 << 30, 0).unwrap();
+        let arena = Arena::new(0, TEST_ARENA_BYTES, 0).unwrap();
         let (slab, id) = (Slab::new(), SlabId(1));
-        for (bytes, chunks) in [(136, 15_420), (1_000, 2_097), (131_072, 16)] {
+        for bytes in [136, 1_000, arena.slab_bytes() / 16] {
+            let chunks = arena.slab_bytes() / bytes;
             slab.adopt(ClassId(3), Cut::new(bytes, ChunkLayout::Split), chunks, 0);
             let start = arena.slab_start(id).as_ptr() as usize;
             let mut parts = Vec::new();

@@ -121,6 +121,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(20_000))]
         #[test]
+        #[cfg_attr(miri, ignore = "safe code with 20,000 inputs")]
         fn a_word_and_its_bucket_give_the_hash_bits_back(
             hash: u64,
             start in 0_u32..=20,
@@ -132,6 +133,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "safe code with a hundred thousand inputs")]
     fn the_edges_of_every_bucket_give_the_hash_bits_back() {
         for units in UNITS_MIN..=UNITS_MAX {
             for deeper in 0..=DEEPER_MAX {

@@ -17,7 +17,9 @@
 //! stays shut, so that a waiting writer turns back to the directory, and its versions stay odd, so
 //! that no lookup takes it for the last word about an absent key.
 //!
-//! Under loom a table is built of loom's atomics by value, with a few buckets of two slots.
+//! Under loom a table is built of loom's atomics by value, with a few buckets of two slots. Under
+//! Miri it fills a sixteenth of its memory: Miri looks at every word behind a reference to a table,
+//! each time that one is passed on.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -36,7 +38,11 @@ pub(crate) const UNITS_MIN: usize = 4;
 pub(crate) const UNITS_MAX: usize = 2 * UNITS_MIN - 1;
 
 const HEADER_LINES: usize = if cfg!(loom) { 0 } else { 2 };
-const LINES_PER_UNIT: usize = if cfg!(loom) { 1 } else { TABLE_UNIT_BYTES / CACHE_LINE };
+const LINES_PER_UNIT: usize = match (cfg!(loom), cfg!(miri)) {
+    (true, _) => 1,
+    (_, true) => TABLE_UNIT_BYTES / CACHE_LINE / 16,
+    _ => TABLE_UNIT_BYTES / CACHE_LINE,
+};
 
 /// Version counters in a table: one cache line of them.
 const VERSIONS: usize = 16;
@@ -90,8 +96,9 @@ const _: () = assert!(size_of::<Header>() == HEADER_LINES * CACHE_LINE);
 #[cfg(not(loom))]
 const _: () = assert!(
     size_of::<Header>() + buckets_of(UNITS_MAX) * size_of::<Bucket>()
-        == UNITS_MAX * TABLE_UNIT_BYTES
+        == UNITS_MAX * LINES_PER_UNIT * CACHE_LINE
 );
+const _: () = assert!(LINES_PER_UNIT * CACHE_LINE <= TABLE_UNIT_BYTES);
 
 impl Header {
     fn new(grow_at: u32) -> Self {
@@ -144,7 +151,7 @@ impl TableMemory {
         // SAFETY: `allocate` gave this call `units` units to itself, aligned to a unit. Zeros are
         // empty buckets, and the header fits in front of them (asserted above).
         unsafe {
-            start.write_bytes(0, units * TABLE_UNIT_BYTES);
+            start.write_bytes(0, units * LINES_PER_UNIT * CACHE_LINE);
             start.cast::<Header>().write(header);
         }
         Some(start)

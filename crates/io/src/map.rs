@@ -78,8 +78,11 @@ impl Mapping {
         // SAFETY: the range is this mapping's own; the advice changes no content.
         let is_taken =
             unsafe { advise(self.start.as_ptr().cast(), self.bytes, libc::MADV_HUGEPAGE) };
+        if !is_taken {
+            return false;
+        }
         let [system, process] = [HUGE_ENABLED, STATUS].map(fs::read_to_string);
-        is_taken && gives_huge(&system.unwrap_or_default(), &process.unwrap_or_default())
+        gives_huge(&system.unwrap_or_default(), &process.unwrap_or_default())
     }
 
     /// Makes the pages of a range present now rather than at their first use. Returns whether the

@@ -180,6 +180,7 @@ mod tests {
     const MIB: usize = 1 << 20;
 
     #[test]
+    #[cfg_attr(miri, ignore = "safe code that counts to hundreds of thousands")]
     fn every_size_gets_the_smallest_chunk_that_holds_it() {
         for factor in [1.0, 1.08, 1.25, 2.0] {
             for (slab_bytes, side) in [(SLAB_BYTES_MIN, 0), (SLAB_BYTES_MAX, 0), (1 << 20, 96)] {
@@ -196,6 +197,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "safe code that counts to hundreds of thousands")]
     fn sizes_ascend_and_waste_little() {
         let slabs = [SLAB_BYTES_MIN, SLAB_BYTES_MAX];
         for (slab_bytes, side) in slabs.iter().flat_map(|&slab| [0, 4, 96].map(|side| (slab, side)))
@@ -220,6 +222,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "safe code that counts to hundreds of thousands")]
     fn few_slabs_have_few_classes() {
         let (least, slab_bytes) = (CHUNK_BYTES_MIN, SLAB_BYTES_MIN);
         for slabs in [1, 64, 256, 4096] {

@@ -38,8 +38,12 @@ use stdx::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
 /// How many pins there may be at the same time. One more waits until a slot is free: so there are
 /// more than twice as many as a server has threads at the most, whose sessions may each pin once
-/// more to evict.
-pub const PINS_MAX: usize = if cfg!(loom) { 3 } else { 2304 };
+/// more to evict. Loom and Miri would take long to go through so many.
+pub const PINS_MAX: usize = match (cfg!(loom), cfg!(miri)) {
+    (true, _) => 3,
+    (_, true) => 64,
+    _ => 2304,
+};
 
 /// In a slot: nobody is pinned here. Epochs start at 1.
 const QUIESCENT: u64 = 0;

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod beside;
 mod command;
 mod conformance;
 mod deploy;

@@ -1,27 +1,14 @@
 //! The workspace's tests: built by cargo, and run here, several test programs at a time.
 //!
 //! Cargo runs one program after the other, and many of these wait more than they work: for sockets,
-//! for clocks of whole seconds, for the last of their threads. As many run beside each other as
-//! there are cores, up to a limit. What a program prints is shown when it fails; of the others,
-//! what they took.
+//! for clocks of whole seconds, for the last of their threads.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::command::Run;
-use crate::{Result, fail};
-
-/// A test program that runs longer has hung.
-const PROGRAM_LIMIT: Duration = Duration::from_secs(1200);
-
-/// No more than these run beside each other, however many cores there are: each has a thread for
-/// each core, and some fill hundreds of megabytes.
-const BESIDE_MAX: usize = 4;
-
-/// Of the programs that took longest, this many are named at the end.
-const SLOWEST: usize = 12;
+use crate::{Result, beside, fail};
 
 /// One test program, as cargo reports it.
 #[derive(Debug, PartialEq)]
@@ -33,45 +20,25 @@ struct Program {
     folder: PathBuf,
 }
 
-/// What became of one.
-struct Outcome {
-    name: String,
-    time: Duration,
-    /// What it printed, if it failed.
-    failure: Option<String>,
+impl Program {
+    /// What is to be run beside others.
+    fn into_job(self) -> beside::Job {
+        let run = Run::new(&self.executable.to_string_lossy()).arg("--quiet");
+        let run = run.folder(&self.folder.to_string_lossy());
+        beside::Job { name: self.name, run: run.env("CARGO_MANIFEST_DIR", &self.folder) }
+    }
 }
 
 /// Builds all tests, runs them, and those in documentation after them.
 pub fn run() -> Result {
     let started = Instant::now();
     let mut programs = build()?;
-    let built = started.elapsed().as_secs_f64();
+    println!("built in {:.1} s", started.elapsed().as_secs_f64());
     // The large ones are those of the server and the bench, which take longest.
     programs.sort_by_key(|program| {
         std::cmp::Reverse(program.executable.metadata().map_or(0, |file| file.len()))
     });
-    let beside = std::thread::available_parallelism().map_or(1, usize::from).min(BESIDE_MAX);
-    println!("{} test programs, built in {built:.1} s, {beside} at a time", programs.len());
-    let started = Instant::now();
-    let mut outcomes = run_all(programs, beside);
-    for outcome in &outcomes {
-        if let Some(text) = &outcome.failure {
-            println!("\n-- {} failed\n{text}", outcome.name);
-        }
-    }
-    let failed: Vec<String> = outcomes
-        .iter()
-        .filter(|outcome| outcome.failure.is_some())
-        .map(|outcome| outcome.name.clone())
-        .collect();
-    println!("all were run in {:.1} s; the slowest:", started.elapsed().as_secs_f64());
-    outcomes.sort_by_key(|outcome| std::cmp::Reverse(outcome.time));
-    for outcome in outcomes.iter().take(SLOWEST) {
-        println!("{:>7.1} s  {}", outcome.time.as_secs_f64(), outcome.name);
-    }
-    if !failed.is_empty() {
-        return fail(format!("tests failed in {}", failed.join(", ")));
-    }
+    beside::run_all(programs.into_iter().map(Program::into_job).collect())?;
     Run::new("cargo test --quiet --workspace --doc").run()
 }
 
@@ -119,38 +86,6 @@ fn value<'t>(line: &'t str, name: &str) -> Option<&'t str> {
     (!value.contains('\\')).then_some(value)
 }
 
-/// Runs them, this many beside each other.
-fn run_all(programs: Vec<Program>, beside: usize) -> Vec<Outcome> {
-    let waiting = Mutex::new(programs.into_iter());
-    let outcomes = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..beside {
-            scope.spawn(|| {
-                loop {
-                    let next = waiting.lock().expect("no thread panics here").next();
-                    let Some(program) = next else { break };
-                    let outcome = run_one(program);
-                    outcomes.lock().expect("no thread panics here").push(outcome);
-                }
-            });
-        }
-    });
-    outcomes.into_inner().expect("no thread panics here")
-}
-
-fn run_one(program: Program) -> Outcome {
-    let Program { name, executable, folder } = program;
-    let started = Instant::now();
-    let run = Run::new(&executable.to_string_lossy()).arg("--quiet");
-    let run = run.folder(&folder.to_string_lossy()).env("CARGO_MANIFEST_DIR", &folder);
-    let failure = match run.output(PROGRAM_LIMIT) {
-        Ok((true, _)) => None,
-        Ok((false, text)) => Some(text),
-        Err(failure) => Some(failure.to_string()),
-    };
-    Outcome { name, time: started.elapsed(), failure }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,21 +111,5 @@ mod tests {
         let library = test.replace(r#""/l/target/debug/deps/fault-1""#, "null");
         assert_eq!(program(&library), None);
         assert_eq!(program(r#"{"reason":"build-finished","success":true}"#), None);
-    }
-
-    #[test]
-    fn what_fails_says_what_it_printed_and_the_others_are_run() {
-        let programs = ["true", "false", "true"].map(|name| Program {
-            name: name.to_owned(),
-            executable: PathBuf::from(name),
-            folder: PathBuf::from("."),
-        });
-        let outcomes = run_all(programs.into(), 2);
-        let failed: Vec<&str> = outcomes
-            .iter()
-            .filter(|outcome| outcome.failure.is_some())
-            .map(|outcome| outcome.name.as_str())
-            .collect();
-        assert_eq!((outcomes.len(), failed), (3, vec!["false"]));
     }
 }

@@ -44,6 +44,7 @@ mod tests {
     use super::Divisor;
 
     #[test]
+    #[cfg_attr(miri, ignore = "safe code that counts to millions")]
     fn products_divide_as_division_does() {
         let edges = |at: u32| at.saturating_sub(2)..=at.saturating_add(2);
         let powers: Vec<u32> = (0..=31).flat_map(|bits| edges(1 << bits)).collect();

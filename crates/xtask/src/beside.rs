@@ -1,0 +1,105 @@
+//! Several programs beside each other: as many at a time as there are cores, up to a limit.
+//!
+//! What a program prints is shown when it fails; of the others, what they took.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use crate::command::Run;
+use crate::{Result, fail};
+
+/// A program that runs longer has hung.
+const PROGRAM_LIMIT: Duration = Duration::from_secs(1200);
+
+/// No more than these run beside each other, however many cores there are: some have a thread for
+/// each core, and some fill hundreds of megabytes.
+const BESIDE_MAX: usize = 4;
+
+/// Of the programs that took longest, this many are named at the end.
+const SLOWEST: usize = 12;
+
+/// A program about to be started, and what people call it.
+pub struct Job {
+    pub name: String,
+    pub run: Run,
+}
+
+/// What became of one.
+struct Outcome {
+    name: String,
+    time: Duration,
+    /// What it printed, if it failed.
+    failure: Option<String>,
+}
+
+/// Runs all programs, those that come first sooner. They all run, also when some fail.
+pub fn run_all(jobs: Vec<Job>) -> Result {
+    let beside = std::thread::available_parallelism().map_or(1, usize::from).min(BESIDE_MAX);
+    println!("{} programs, {beside} at a time", jobs.len());
+    let started = Instant::now();
+    let mut outcomes = outcomes(jobs, beside);
+    println!("all were run in {:.1} s", started.elapsed().as_secs_f64());
+    for outcome in &outcomes {
+        if let Some(text) = &outcome.failure {
+            println!("\n-- {} failed\n{text}", outcome.name);
+        }
+    }
+    let failed: Vec<String> = outcomes
+        .iter()
+        .filter(|outcome| outcome.failure.is_some())
+        .map(|outcome| outcome.name.clone())
+        .collect();
+    outcomes.sort_by_key(|outcome| std::cmp::Reverse(outcome.time));
+    for outcome in outcomes.iter().take(SLOWEST) {
+        println!("{:>7.1} s  {}", outcome.time.as_secs_f64(), outcome.name);
+    }
+    if failed.is_empty() { Ok(()) } else { fail(format!("tests failed in {}", failed.join(", "))) }
+}
+
+/// Runs them, this many beside each other.
+fn outcomes(jobs: Vec<Job>, beside: usize) -> Vec<Outcome> {
+    let waiting = Mutex::new(jobs.into_iter());
+    let outcomes = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..beside {
+            scope.spawn(|| {
+                loop {
+                    let next = waiting.lock().expect("no thread panics here").next();
+                    let Some(job) = next else { break };
+                    let outcome = outcome(job);
+                    outcomes.lock().expect("no thread panics here").push(outcome);
+                }
+            });
+        }
+    });
+    outcomes.into_inner().expect("no thread panics here")
+}
+
+fn outcome(job: Job) -> Outcome {
+    let Job { name, run } = job;
+    let started = Instant::now();
+    let failure = match run.output(PROGRAM_LIMIT) {
+        Ok((true, _)) => None,
+        Ok((false, text)) => Some(text),
+        Err(failure) => Some(failure.to_string()),
+    };
+    Outcome { name, time: started.elapsed(), failure }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fails_says_what_it_printed_and_the_others_are_run() {
+        let jobs = ["true", "false", "true"]
+            .map(|name| Job { name: name.to_owned(), run: Run::new(name) });
+        let outcomes = outcomes(jobs.into(), 2);
+        let failed: Vec<&str> = outcomes
+            .iter()
+            .filter(|outcome| outcome.failure.is_some())
+            .map(|outcome| outcome.name.as_str())
+            .collect();
+        assert_eq!((outcomes.len(), failed), (3, vec!["false"]));
+    }
+}
