@@ -15,10 +15,11 @@
 //! With a trained dictionary the ratio hardly depends on how much is compressed at a time, but time
 //! is linear in it. So a lookup decodes one frame, and an insertion encodes one.
 //!
-//! A frame has as many rows as fit into [`FRAME_BYTES`], and one at least. If compressing it does
-//! not pay it is stored as it is: then its stored bytes are as many as its raw ones. `longs` says
-//! how many of its rows are long, so that the slots of a frame's rows are known without decoding
-//! those before it.
+//! A frame has as many rows as fit into [`FRAME_BYTES`], and one at least; behind the last one, a
+//! few newcomers may wait to join it, each as a frame alone ([`mod@crate::append`]). If compressing
+//! a frame does not pay it is stored as it is: then its stored bytes are as many as its raw ones.
+//! `longs` says how many of its rows are long, so that the slots of a frame's rows are known
+//! without decoding those before it.
 //!
 //! Heads may have been damaged: [`Frames::read`] believes none of them unless all of them together
 //! come to what the block's head says.
@@ -121,6 +122,11 @@ impl<'b> Frames<'b> {
         let counts = rows == head.rows.into() && longs == head.longs.into();
         let agree = counts && raw == head.raw_bytes && stored == head.stored_bytes;
         if agree { Ok(Self { heads, next: Frame::default() }) } else { Err(Damaged) }
+    }
+
+    /// The place of the next one, or behind the last.
+    pub(crate) fn place(&self) -> Frame {
+        self.next
     }
 }
 
