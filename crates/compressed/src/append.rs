@@ -128,9 +128,9 @@ impl Zone {
         Summary::with(before, record.fields.expiry, share, &mut writer.random)
     }
 
-    /// Compresses the frame that gets the row. Returns the place where the frames end that are kept,
-    /// and the new frame, whose bytes are in the writer; nothing if a frame that the row joins is
-    /// damaged, or those that are kept need another dictionary.
+    /// Compresses the frame that gets the row. Returns the place where the frames end that are
+    /// kept, and the new frame, whose bytes are in the writer; nothing if a frame that the row
+    /// joins is damaged, or those that are kept need another dictionary.
     fn encode_added(
         &self,
         guard: &Guard<'_>,
