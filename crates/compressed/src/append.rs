@@ -23,7 +23,7 @@ use codec::{Dictionary, Method};
 use memory::Guard;
 
 use crate::block::{Head, ROWS_MAX, fingerprint};
-use crate::frame::{FRAME_BYTES, Frame, FrameHead, Frames};
+use crate::frame::{FRAME_BYTES, FRAME_ROWS_MAX, Frame, FrameHead, Frames};
 use crate::image::{Addition, draw_appended};
 use crate::insert::Arrival;
 use crate::raw::Block;
@@ -165,26 +165,30 @@ impl Zone {
 
 /// The last frames of a block that a row joins; none of them if it is to wait in one of its own.
 fn joined(frames: Frames<'_>, row_bytes: usize) -> Frames<'_> {
-    let raw_bytes = |frame: Frame| usize::from(frame.head.raw_bytes);
-    // Those that have room for the row together: the open frame, and the rows that wait behind it.
-    let (mut joined, mut joined_bytes, mut rest) = (frames.clone(), 0, frames);
+    let add = |(rows, bytes): (usize, usize), frame: Frame| {
+        (rows + usize::from(frame.head.rows), bytes + usize::from(frame.head.raw_bytes))
+    };
+    let sums = |frames: &Frames<'_>| frames.clone().fold((0, 0), add);
+    // The open frame, and the rows that wait behind it.
+    let (mut joined, mut rest) = (frames.clone(), frames);
     loop {
         let here = rest.clone();
         let Some(frame) = rest.next() else { break };
         if frame.head.rows > 1 {
-            (joined, joined_bytes) = (here, 0);
-        }
-        joined_bytes += raw_bytes(frame);
-        while joined_bytes > 0 && joined_bytes + row_bytes > FRAME_BYTES {
-            joined_bytes -= joined.next().map_or(joined_bytes, raw_bytes);
+            joined = here;
         }
     }
-    let waiting = || joined.clone().filter(|frame| frame.head.rows == 1);
-    let waiting_bytes: usize = waiting().map(raw_bytes).sum();
+    // Those of them that have room for the row together.
+    let (mut rows, mut bytes) = sums(&joined);
+    while (rows >= FRAME_ROWS_MAX || bytes + row_bytes > FRAME_BYTES) && joined.next().is_some() {
+        (rows, bytes) = sums(&joined);
+    }
+    let waiting = joined.clone().skip_while(|frame| frame.head.rows > 1);
+    let (waiting_rows, waiting_bytes) = waiting.fold((0, 0), add);
     let too_many =
-        waiting().count() >= WAITING_ROWS_MAX || waiting_bytes + row_bytes > WAITING_BYTES_MAX;
-    let room_then = FRAME_BYTES.saturating_sub(joined_bytes + row_bytes);
-    let is_full = room_then < row_bytes;
+        waiting_rows >= WAITING_ROWS_MAX || waiting_bytes + row_bytes > WAITING_BYTES_MAX;
+    let room_then = FRAME_BYTES.saturating_sub(bytes + row_bytes);
+    let is_full = room_then < row_bytes || rows + 1 == FRAME_ROWS_MAX;
     let is_full_soon = room_then < 2 * row_bytes;
     if is_full || too_many && !is_full_soon { joined } else { rest }
 }

@@ -105,6 +105,21 @@ fn few_short_rows_wait() {
     world.check();
 }
 
+/// A head counts the rows of a frame in six bits.
+#[test]
+fn a_frame_of_short_rows_is_full_when_its_head_can_count_no_more() {
+    let (mut world, mut rows) = (world(8), Vec::new());
+    let keys: Vec<_> =
+        (0_u32..).map(u32::to_be_bytes).filter(|k| shard_of(hash(k)) == 0).take(140).collect();
+    for key in &keys {
+        world.insert(key, b"").expect("room");
+        rows = frames(&world, key).iter().map(|frame| frame.head.rows).collect();
+    }
+    assert_eq!(rows, [63, 63, 12, 1, 1]);
+    assert!(keys.iter().all(|key| world.find(key).is_some()));
+    world.check();
+}
+
 /// Rows of a fourth of a frame and more never wait where they fit.
 #[test]
 fn long_rows_join_a_frame_that_they_fill() {
