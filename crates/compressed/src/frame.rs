@@ -43,7 +43,7 @@ const COUNT_BITS: u32 = 6;
 const LENGTH_BITS: u32 = 14;
 
 const _: () = assert!(2 * (COUNT_BITS + LENGTH_BITS) == 8 * FRAME_HEAD_BYTES as u32);
-// A frame that is longer than others has one row, and a row of more than half a block is a long one.
+// A frame that is longer than others has one row, and what takes more than half a block is no row.
 const _: () = assert!(FRAME_BYTES < 1 << LENGTH_BITS);
 const _: () = assert!(*BLOCK_BYTES_RANGE.end() / 2 < 1 << LENGTH_BITS);
 
