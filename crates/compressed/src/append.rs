@@ -1,10 +1,15 @@
 //! The short way of a newcomer: its row is appended to the block, and little else is decoded.
 //!
 //! ```text
-//!   old   | rows 0 .. 8 | rows 9 .. 20 | rows 21 .. 25 |
-//!   new   | copied      | copied       | rows 21 .. 26 |                a frame with room, or
-//!         | copied      | copied       | copied        | row 26 |       a new one
+//!   old   | rows 0 .. 8 | rows 9 .. 20 | rows 21 .. 25 | row 26 | row 27 |
+//!   new   | copied      | copied       | copied        | copied | copied | row 28 |   it waits, or
+//!         | copied      | copied       | rows 21 .. 28                            |   all join
 //! ```
+//!
+//! To join a frame means to decode it and to compress it again, and the frame that is filled would
+//! be compressed once for each of its rows. So a few rows wait behind it, each as a frame alone,
+//! and join it together. A row that waits takes a frame's head more, and some bytes because it is
+//! compressed by itself. When the frame is nearly full, rows wait until it is.
 //!
 //! The old rows keep their ranks, so their bits, records of accesses and slots of long values are
 //! copied as they are, and the old block is replaced as by cleaning: sealed, late marks carried
@@ -18,8 +23,8 @@ use codec::{Dictionary, Method};
 use memory::Guard;
 
 use crate::block::{Head, ROWS_MAX, fingerprint};
-use crate::frame::{FRAME_BYTES, Frame, FrameHead};
-use crate::image::{Addition, draw_copy};
+use crate::frame::{FRAME_BYTES, FRAME_ROWS_MAX, Frame, FrameHead, Frames};
+use crate::image::{Addition, draw_appended};
 use crate::insert::Arrival;
 use crate::raw::Block;
 use crate::reader::{Reader, unpack_frame};
@@ -31,6 +36,11 @@ use crate::zone::Zone;
 
 /// A block is built anew when so much of it is dead: one row in so many.
 const DEAD_SHARE: usize = 4;
+
+/// So many rows wait at the most, unless the frame is nearly full...
+const WAITING_ROWS_MAX: usize = 3;
+/// ... and so many bytes of them: decision 0009 has the measurements.
+const WAITING_BYTES_MAX: usize = FRAME_BYTES / 4;
 
 impl Zone {
     /// Appends the row that is in the writer to the block of a leaf, born dead. Returns where it
@@ -65,7 +75,7 @@ impl Zone {
             frame,
             stored: &writer.encoded,
         };
-        draw_copy(&old, &head, Some(&added), &mut writer.image);
+        draw_appended(&old, &head, &added, &mut writer.image);
         let Ok(reference) = self.space.append(Purpose::Store, &writer.image) else {
             self.dictionaries.release(head.dictionary);
             return None;
@@ -118,9 +128,9 @@ impl Zone {
         Summary::with(before, record.fields.expiry, share, &mut writer.random)
     }
 
-    /// Compresses the frame that gets the row: the last one with it, or a new one. Returns where
-    /// the frames end that are kept, and the new frame, whose bytes are in the writer; nothing if
-    /// the last one is damaged, or those that are kept need another dictionary.
+    /// Compresses the frame that gets the row. Returns the place where the frames end that are
+    /// kept, and the new frame, whose bytes are in the writer; nothing if a frame that the row
+    /// joins is damaged, or those that are kept need another dictionary.
     fn encode_added(
         &self,
         guard: &Guard<'_>,
@@ -133,24 +143,54 @@ impl Zone {
         if old.head().method != Method::Raw && old.head().dictionary != number {
             return None;
         }
-        let last = old.frames().ok()?.last()?;
-        let Writer { encoder, reader: Reader { decoder, .. }, row, raw, encoded, .. } = writer;
+        let Writer { encoder, reader: Reader { decoder, rows, .. }, row, raw, encoded, .. } =
+            writer;
+        let joined = joined(old.frames().ok()?, row.len());
+        let kept = joined.place();
+        let mut head = FrameHead { rows: 1, longs: u8::from(long != 0), ..FrameHead::default() };
         raw.clear();
-        let mut kept = last.following();
-        if usize::from(last.head.raw_bytes) + row.len() <= FRAME_BYTES {
-            unpack_frame(&self.dictionaries, guard, old, &last, decoder, raw).ok()?;
-            kept = last;
+        for frame in joined {
+            unpack_frame(&self.dictionaries, guard, old, &frame, decoder, rows).ok()?;
+            raw.extend_from_slice(rows);
+            head.rows += frame.head.rows;
+            head.longs += frame.head.longs;
         }
         raw.extend_from_slice(row);
         encoder.encode(self.settings.method, dictionary, raw, encoded);
-        let frame = FrameHead {
-            rows: kept.head.rows + 1,
-            longs: kept.head.longs + u8::from(long != 0),
-            raw_bytes: raw.len() as u16,
-            stored_bytes: encoded.len() as u16,
-        };
-        Some((kept, frame))
+        head.raw_bytes = raw.len() as u16;
+        head.stored_bytes = encoded.len() as u16;
+        Some((kept, head))
     }
+}
+
+/// The last frames of a block that a row joins; none of them if it is to wait in one of its own.
+fn joined(frames: Frames<'_>, row_bytes: usize) -> Frames<'_> {
+    let add = |(rows, bytes): (usize, usize), frame: Frame| {
+        (rows + usize::from(frame.head.rows), bytes + usize::from(frame.head.raw_bytes))
+    };
+    let sums = |frames: &Frames<'_>| frames.clone().fold((0, 0), add);
+    // The open frame, and the rows that wait behind it.
+    let (mut joined, mut rest) = (frames.clone(), frames);
+    loop {
+        let here = rest.clone();
+        let Some(frame) = rest.next() else { break };
+        if frame.head.rows > 1 {
+            joined = here;
+        }
+    }
+    // Those of them that have room for the row together.
+    let (mut rows, mut bytes) = sums(&joined);
+    while (rows >= FRAME_ROWS_MAX || bytes + row_bytes > FRAME_BYTES) && joined.next().is_some() {
+        (rows, bytes) = sums(&joined);
+    }
+    let waiting = joined.clone().skip_while(|frame| frame.head.rows > 1);
+    let (waiting_rows, waiting_bytes) = waiting.fold((0, 0), add);
+    let too_many =
+        waiting_rows >= WAITING_ROWS_MAX || waiting_bytes + row_bytes > WAITING_BYTES_MAX;
+    let room_then = FRAME_BYTES.saturating_sub(bytes + row_bytes);
+    let is_full = room_then < row_bytes || rows + 1 == FRAME_ROWS_MAX;
+    let is_full_soon = room_then < 2 * row_bytes;
+    if is_full || too_many && !is_full_soon { joined } else { rest }
 }
 
 /// The head of a block with one more row, whose frame takes the place of `kept`; its method is

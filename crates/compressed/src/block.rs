@@ -12,7 +12,7 @@
 //!   +-----------+-------------+----------+-----------+---------+-----------+----------+--------+
 //!   | dead      | counts of   | slots of | (summary) | (check- | finger-   | heads of | frames |
 //!   | words u32 | accesses,   | longs,   | 16 bytes  | sums)   | prints    | frames,  |        |
-//!   | 31 rows   | 16 in a u32 | u32 each |           | u32 a   | u8 a row  | 6 bytes  |        |
+//!   | 31 rows   | 16 in a u32 | u32 each |           | u32 a   | u8 a row  | 5 bytes  |        |
 //!   | each      |             |          |           | frame   |           |          |        |
 //!   +-----------+-------------+----------+-----------+---------+-----------+----------+--------+
 //! ```
@@ -279,9 +279,9 @@ mod tests {
     }
 
     #[test]
-    fn a_block_of_twenty_rows_in_two_frames_has_68_bytes_beside_what_is_stored() {
-        assert_eq!(head(20, 0).stored().start, 68);
-        assert_eq!(Head { summary: true, ..head(20, 0) }.stored().start, 68 + SUMMARY_BYTES);
+    fn a_block_of_twenty_rows_in_two_frames_has_66_bytes_beside_what_is_stored() {
+        assert_eq!(head(20, 0).stored().start, 66);
+        assert_eq!(Head { summary: true, ..head(20, 0) }.stored().start, 66 + SUMMARY_BYTES);
         assert_eq!((head(31, 0).dead_words(), head(32, 0).dead_words()), (1, 2));
         assert_eq!((head(16, 0).access_words(), head(17, 0).access_words()), (1, 2));
     }

@@ -12,7 +12,7 @@ use memory::Guard;
 use stdx::sync::lock;
 
 use crate::block::hash_of_owner;
-use crate::image::{draw_copy, draw_long};
+use crate::image::{draw_long, draw_moved};
 use crate::raw::Block;
 use crate::rewrite::Writer;
 use crate::space::{NoRoom, Purpose, Victim};
@@ -107,7 +107,7 @@ impl Zone {
         if block.head().long {
             draw_long(block.head(), block.stored(), &mut writer.image);
         } else {
-            draw_copy(block, block.head(), None, &mut writer.image);
+            draw_moved(block, &mut writer.image);
         }
         let Ok(reference) = self.space.append(Purpose::Move, &writer.image) else {
             if self.space.waits_for_readers() {

@@ -2,23 +2,23 @@
 //!
 //! ```text
 //!   fingerprints of rows     | 0  1  2  3 | 4  5 | 6  7  8 |
-//!   heads of frames          |  4 rows    |  2   |  3      |   6 bytes each
+//!   heads of frames          |  4 rows    |  2   |  3      |   5 bytes each
 //!   stored bytes             | frame 0         | frame 1 | frame 2 |
 //!
-//!   0      1       2             4                6
-//!   +------+-------+-------------+----------------+
-//!   | rows | longs | raw bytes   | stored bytes   |
-//!   | u8   | u8    | u16         | u16            |
-//!   +------+-------+-------------+----------------+
+//!   bit 0      6       12          26             40
+//!   +---------+-------+-----------+--------------+
+//!   | rows    | longs | raw bytes | stored bytes |
+//!   +---------+-------+-----------+--------------+
 //! ```
 //!
 //! With a trained dictionary the ratio hardly depends on how much is compressed at a time, but time
 //! is linear in it. So a lookup decodes one frame, and an insertion encodes one.
 //!
-//! A frame has as many rows as fit into [`FRAME_BYTES`], and one at least. If compressing it does
-//! not pay it is stored as it is: then its stored bytes are as many as its raw ones. `longs` says
-//! how many of its rows are long, so that the slots of a frame's rows are known without decoding
-//! those before it.
+//! A frame has as many rows as fit into [`FRAME_BYTES`] and its head can count, and one at least;
+//! behind the last one, a few newcomers may wait to join it, each as a frame alone
+//! ([`mod@crate::append`]). If compressing a frame does not pay it is stored as it is: then its
+//! stored bytes are as many as its raw ones. `longs` says how many of its rows are long, so that
+//! the slots of a frame's rows are known without decoding those before it.
 //!
 //! Heads may have been damaged: [`Frames::read`] believes none of them unless all of them together
 //! come to what the block's head says.
@@ -28,11 +28,24 @@ use std::ops::Range;
 use codec::Damaged;
 
 use crate::block::Head;
+use crate::zone::BLOCK_BYTES_RANGE;
 
 /// Raw bytes of a frame, unless a single row has more.
 pub(crate) const FRAME_BYTES: usize = 1 << 10;
+/// Rows of a frame: what its head can count.
+pub(crate) const FRAME_ROWS_MAX: usize = (1 << COUNT_BITS) - 1;
 /// Bytes of a frame's head.
-pub(crate) const FRAME_HEAD_BYTES: usize = 6;
+pub(crate) const FRAME_HEAD_BYTES: usize = 5;
+
+/// Bits of the head for each count of rows...
+const COUNT_BITS: u32 = 6;
+/// ... and for each count of bytes.
+const LENGTH_BITS: u32 = 14;
+
+const _: () = assert!(2 * (COUNT_BITS + LENGTH_BITS) == 8 * FRAME_HEAD_BYTES as u32);
+// A frame that is longer than others has one row, and what takes more than half a block is no row.
+const _: () = assert!(FRAME_BYTES < 1 << LENGTH_BITS);
+const _: () = assert!(*BLOCK_BYTES_RANGE.end() / 2 < 1 << LENGTH_BITS);
 
 /// The head of a frame.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -44,17 +57,27 @@ pub(crate) struct FrameHead {
 }
 
 impl FrameHead {
-    fn read(bytes: &[u8; FRAME_HEAD_BYTES]) -> Self {
-        let &[rows, longs, raw0, raw1, stored0, stored1] = bytes;
-        let raw_bytes = u16::from_ne_bytes([raw0, raw1]);
-        Self { rows, longs, raw_bytes, stored_bytes: u16::from_ne_bytes([stored0, stored1]) }
+    fn read(&[b0, b1, b2, b3, b4]: &[u8; FRAME_HEAD_BYTES]) -> Self {
+        let word = u64::from_le_bytes([b0, b1, b2, b3, b4, 0, 0, 0]);
+        let part = |from: u32, bits: u32| word >> from & ((1 << bits) - 1);
+        Self {
+            rows: part(0, COUNT_BITS) as u8,
+            longs: part(COUNT_BITS, COUNT_BITS) as u8,
+            raw_bytes: part(2 * COUNT_BITS, LENGTH_BITS) as u16,
+            stored_bytes: part(2 * COUNT_BITS + LENGTH_BITS, LENGTH_BITS) as u16,
+        }
     }
 
     /// The head as it stands in a block.
     pub(crate) fn bytes(&self) -> [u8; FRAME_HEAD_BYTES] {
-        let [raw0, raw1] = self.raw_bytes.to_ne_bytes();
-        let [stored0, stored1] = self.stored_bytes.to_ne_bytes();
-        [self.rows, self.longs, raw0, raw1, stored0, stored1]
+        debug_assert!(self.rows.max(self.longs) < 1 << COUNT_BITS, "{self:?}");
+        debug_assert!(self.raw_bytes.max(self.stored_bytes) < 1 << LENGTH_BITS, "{self:?}");
+        let word = u64::from(self.rows)
+            | u64::from(self.longs) << COUNT_BITS
+            | u64::from(self.raw_bytes) << (2 * COUNT_BITS)
+            | u64::from(self.stored_bytes) << (2 * COUNT_BITS + LENGTH_BITS);
+        let [b0, b1, b2, b3, b4, ..] = word.to_le_bytes();
+        [b0, b1, b2, b3, b4]
     }
 }
 
@@ -121,6 +144,11 @@ impl<'b> Frames<'b> {
         let counts = rows == head.rows.into() && longs == head.longs.into();
         let agree = counts && raw == head.raw_bytes && stored == head.stored_bytes;
         if agree { Ok(Self { heads, next: Frame::default() }) } else { Err(Damaged) }
+    }
+
+    /// The place of the next one, or behind the last.
+    pub(crate) fn place(&self) -> Frame {
+        self.next
     }
 }
 

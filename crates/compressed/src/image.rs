@@ -83,12 +83,24 @@ pub(crate) fn draw_long(head: &Head, stored: &[u8], image: &mut Vec<u8>) {
     image.resize(head.block_bytes(), 0);
 }
 
-/// Draws a block of rows as it is at this moment, perhaps with one more row, which is born dead.
-/// `head` is that of the copy.
-pub(crate) fn draw_copy(
+/// Draws a block of rows as it is at this moment. Its shard is locked, so its slots stay.
+pub(crate) fn draw_moved(block: &Block<'_>, image: &mut Vec<u8>) {
+    image.clear();
+    image.reserve(block.head().block_bytes());
+    block.head().write(image);
+    image.truncate(RECENT_AT);
+    for word in block.changing() {
+        image.extend_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+    }
+    image.extend_from_slice(block.unchanging());
+}
+
+/// Draws a block of rows as it is at this moment, with one more row, which is born dead. `head` is
+/// that of the copy.
+pub(crate) fn draw_appended(
     block: &Block<'_>,
     head: &Head,
-    added: Option<&Addition<'_>>,
+    added: &Addition<'_>,
     image: &mut Vec<u8>,
 ) {
     image.clear();
@@ -99,11 +111,11 @@ pub(crate) fn draw_copy(
         image[at..at + record.len()].copy_from_slice(&record);
     }
     // The newcomer's rank is the last one, so that old rows keep their bits in their words.
-    let born_dead = added.map(|_| block.fingerprints().len());
+    let born_dead = block.fingerprints().len();
     for index in 0..head.dead_words() {
         let bits = block.dead().get(index).map_or(0, |word| word.bits());
-        let newborn = born_dead.filter(|rank| rank / ROWS_PER_DEAD_WORD == index);
-        let newborn = newborn.map_or(0, |rank| 1 << (rank % ROWS_PER_DEAD_WORD));
+        let is_newborns = born_dead / ROWS_PER_DEAD_WORD == index;
+        let newborn = u32::from(is_newborns) << (born_dead % ROWS_PER_DEAD_WORD);
         image.extend_from_slice(&(bits | newborn).to_ne_bytes());
     }
     for index in 0..head.access_words() {
@@ -113,21 +125,6 @@ pub(crate) fn draw_copy(
     for slot in block.longs() {
         image.extend_from_slice(&slot.load().to_ne_bytes());
     }
-    match added {
-        None => {
-            image.extend(block.summary().iter().flat_map(Summary::bytes));
-            image.extend_from_slice(block.checksums());
-            image.extend_from_slice(block.fingerprints());
-            image.extend_from_slice(block.frame_heads());
-            image.extend_from_slice(block.stored());
-        }
-        Some(added) => draw_addition(block, head, added, image),
-    }
-    image.resize(head.block_bytes(), 0);
-}
-
-/// What is behind the words that change and the old slots, with one more row.
-fn draw_addition(block: &Block<'_>, head: &Head, added: &Addition<'_>, image: &mut Vec<u8>) {
     if added.long != 0 {
         image.extend_from_slice(&added.long.to_ne_bytes());
     }
@@ -142,4 +139,5 @@ fn draw_addition(block: &Block<'_>, head: &Head, added: &Addition<'_>, image: &m
     image.extend_from_slice(&added.frame.bytes());
     image.extend_from_slice(&block.stored()[..added.stored_kept]);
     image.extend_from_slice(added.stored);
+    image.resize(head.block_bytes(), 0);
 }

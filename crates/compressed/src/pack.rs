@@ -10,7 +10,7 @@ use codec::{Dictionary, Method};
 use memory::Guard;
 
 use crate::block::{Head, owner_of};
-use crate::frame::{FRAME_BYTES, FrameHead};
+use crate::frame::{FRAME_BYTES, FRAME_ROWS_MAX, FrameHead};
 use crate::image::{Content, draw};
 use crate::raw::Reference;
 use crate::rewrite::{Kept, Writer};
@@ -147,5 +147,5 @@ fn frame_rows(rows: &[Kept]) -> usize {
         bytes += row.bytes.len();
         bytes <= FRAME_BYTES
     };
-    rows.iter().take_while(fits).count().max(1)
+    rows.iter().take(FRAME_ROWS_MAX).take_while(fits).count().max(1)
 }

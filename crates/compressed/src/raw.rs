@@ -236,6 +236,16 @@ impl<'g> Block<'g> {
         unsafe { std::slice::from_raw_parts(self.words(at, count).as_ptr().cast(), count) }
     }
 
+    /// All words that change: the records, the dead words, the counts of accesses, the slots.
+    pub(crate) fn changing(&self) -> &'g [AtomicU32] {
+        self.words(RECENT_AT, (self.head.summary().start - RECENT_AT) / size_of::<AtomicU32>())
+    }
+
+    /// All bytes behind those.
+    pub(crate) fn unchanging(&self) -> &'g [u8] {
+        self.bytes(self.head.summary().start..self.head.block_bytes())
+    }
+
     #[inline]
     fn words(&self, at: usize, count: usize) -> &'g [AtomicU32] {
         debug_assert!(at.is_multiple_of(align_of::<AtomicU32>()));

@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use memory::{Epochs, SlabId, Tag};
-use stdx::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use stdx::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use stdx::sync::lock;
 
 use crate::block::Head;
@@ -59,12 +59,15 @@ pub(crate) struct Space {
     owned_slabs: AtomicUsize,
     appended_bytes: AtomicUsize,
     moved_bytes: AtomicUsize,
+    /// Whether a closed slab may have become one without live bytes since the last `reclaim`.
+    emptied: AtomicBool,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     open: Option<Log>,
+    /// In the order of their numbers.
     closed: Vec<Log>,
     limbo: VecDeque<(Lease, Tag)>,
     free: Vec<Idle>,
@@ -130,6 +133,7 @@ impl Space {
             owned_slabs: AtomicUsize::new(0),
             appended_bytes: AtomicUsize::new(0),
             moved_bytes: AtomicUsize::new(0),
+            emptied: AtomicBool::new(false),
             state: Mutex::default(),
         }
     }
@@ -197,6 +201,11 @@ impl Space {
         let before = self.live[slab.0 as usize].fetch_sub(bytes as u32, Ordering::Release);
         debug_assert!(before as usize >= bytes, "a block is retired once");
         self.live_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        if before as usize == bytes {
+            // Release: partner is the acquire in `reclaim`, which then sees that nothing is live.
+            // It exchanges, because a plain store would hide what another slab's retirer released.
+            self.emptied.swap(true, Ordering::Release);
+        }
     }
 
     fn live_of(&self, slab: SlabId) -> u32 {
@@ -215,19 +224,30 @@ impl Space {
             self.owned_slabs.store(state.owned_slabs(), Ordering::Relaxed);
         }
         let idle = state.free.pop().ok_or(NoRoom)?;
-        state.closed.extend(state.open.take());
+        self.close(state);
         state.opened += 1;
         state.open = Some(Log { lease: idle.open(), end: 0, number: state.opened, damaged: false });
         Ok(())
     }
 
+    /// Closes the open slab. It may have emptied while it was open.
+    fn close(&self, state: &mut State) {
+        state.closed.extend(state.open.take());
+        // Relaxed: `reclaim` comes under the same lock.
+        self.emptied.swap(true, Ordering::Relaxed);
+    }
+
     /// Moves slabs on whose time has come: from closed to limbo when nothing in them is live, from
     /// limbo to free when nobody can see them, and from free to the arena when they are too many.
     fn reclaim(&self, state: &mut State) {
-        let is_dead = |log: &mut Log| self.live_of(log.lease.slab()) == 0;
-        for log in state.closed.extract_if(.., is_dead) {
-            state.victim = state.victim.filter(|victim| *victim != log.lease.slab());
-            state.limbo.push_back((log.lease, self.epochs.tag()));
+        // Acquire: partner is the release in `retire`. A zone may have thousands of slabs, and this
+        // is done for each insertion.
+        if self.emptied.swap(false, Ordering::Acquire) {
+            let is_dead = |log: &mut Log| self.live_of(log.lease.slab()) == 0;
+            for log in state.closed.extract_if(.., is_dead) {
+                state.victim = state.victim.filter(|victim| *victim != log.lease.slab());
+                state.limbo.push_back((log.lease, self.epochs.tag()));
+            }
         }
         while let Some((lease, tag)) = state.limbo.pop_front() {
             match lease.idle(&self.epochs, tag) {
@@ -251,8 +271,7 @@ impl Space {
     pub(crate) fn tidy(&self) -> usize {
         let mut state = lock(&self.state);
         if self.budget_slabs() == 0 {
-            let open = state.open.take();
-            state.closed.extend(open);
+            self.close(&mut state);
         }
         self.reclaim(&mut state);
         self.room_in(&state)
@@ -323,7 +342,7 @@ impl Space {
     /// Whether a slab is still to be cleaned: it may have emptied by itself, and even have been
     /// filled anew.
     pub(crate) fn is_closed(&self, number: u64) -> bool {
-        lock(&self.state).closed.iter().any(|log| log.number == number)
+        lock(&self.state).closed.binary_search_by_key(&number, |log| log.number).is_ok()
     }
 
     /// Takes note that a slab cannot be walked to its end.

@@ -45,8 +45,8 @@ fn frames(world: &World, key: &[u8]) -> Vec<Frame> {
 #[test]
 fn rows_appended_over_many_frames_are_found() {
     let (mut world, keys) = filled(35);
-    let frames = frames(&world, &keys[0]);
-    assert!(frames.len() >= 3 && frames.iter().all(|frame| frame.head.rows > 1), "{frames:?}");
+    let rows: Vec<_> = frames(&world, &keys[0]).iter().map(|frame| frame.head.rows).collect();
+    assert_eq!(rows, [10, 10, 10, 3, 1, 1]);
     assert_eq!(world.zone.stats().inserted_short, 34, "all but the first");
     world.check();
     for (rank, key) in keys.iter().enumerate() {
@@ -61,17 +61,88 @@ fn rows_appended_over_many_frames_are_found() {
     assert!(world.reader.counts().decoded - before.decoded <= 2);
 }
 
+/// Rows of 96 bytes: two of them wait, and the third joins the frame with them. When two more would
+/// fill it, rows wait until one does.
 #[test]
-fn a_row_longer_than_a_frame_is_a_frame_alone() {
-    let (mut world, keys) = (world(4), neighbours(5));
-    let long = vec![b'l'; 1500];
+fn rows_wait_behind_a_frame_and_join_it_together() {
+    let (mut world, keys) = (world(8), neighbours(11));
+    let expected: [&[u8]; 11] = [
+        &[1],
+        &[1, 1],
+        &[3],
+        &[3, 1],
+        &[3, 1, 1],
+        &[6],
+        &[6, 1],
+        &[6, 1, 1],
+        &[6, 1, 1, 1],
+        &[10],
+        &[10, 1],
+    ];
+    for (key, expected) in keys.iter().zip(expected) {
+        world.insert(key, &value(key)).expect("room");
+        let frames = frames(&world, key);
+        let rows: Vec<_> = frames.iter().map(|frame| frame.head.rows).collect();
+        assert_eq!(rows, expected);
+        assert_eq!(frames[0].head.raw_bytes, 96 * u16::from(rows[0]));
+        world.check();
+    }
+    assert!(keys.iter().all(|key| world.find(key).map(|(found, _)| found) == Some(value(key))));
+}
+
+/// However few bytes rows have, only three of them wait.
+#[test]
+fn few_short_rows_wait() {
+    let (mut world, keys) = (world(8), neighbours(40));
     for (index, key) in keys.iter().enumerate() {
-        world.insert(key, if index == 3 { &long } else { b"short" }).expect("room");
+        world.insert(key, b"").expect("room");
+        let rows: Vec<_> = frames(&world, key).iter().map(|frame| frame.head.rows).collect();
+        let (alone, together) = ((index + 1) % 4, (index + 1) / 4 * 4);
+        let expected = [together as u8].into_iter().filter(|&rows| rows > 0);
+        assert_eq!(rows, expected.chain([1].repeat(alone)).collect::<Vec<_>>());
+    }
+    assert!(keys.iter().all(|key| world.find(key).is_some()));
+    world.check();
+}
+
+/// A head counts the rows of a frame in six bits.
+#[test]
+fn a_frame_of_short_rows_is_full_when_its_head_can_count_no_more() {
+    let (mut world, mut rows) = (world(8), Vec::new());
+    let keys: Vec<_> =
+        (0_u32..).map(u32::to_be_bytes).filter(|k| shard_of(hash(k)) == 0).take(140).collect();
+    for key in &keys {
+        world.insert(key, b"").expect("room");
+        rows = frames(&world, key).iter().map(|frame| frame.head.rows).collect();
+    }
+    assert_eq!(rows, [63, 63, 12, 1, 1]);
+    assert!(keys.iter().all(|key| world.find(key).is_some()));
+    world.check();
+}
+
+/// Rows of a fourth of a frame and more never wait where they fit.
+#[test]
+fn long_rows_join_a_frame_that_they_fill() {
+    let (mut world, keys) = (world(8), neighbours(6));
+    for key in &keys {
+        world.insert(key, &[value(key), vec![b'l'; 300]].concat()).expect("room");
     }
     let rows: Vec<_> = frames(&world, &keys[0]).iter().map(|frame| frame.head.rows).collect();
-    assert_eq!(rows, [3, 1, 1]);
-    assert_eq!(world.find(&keys[3]).map(|(value, _)| value), Some(long));
-    assert!(world.find(&keys[2]).is_some() && world.find(&keys[4]).is_some());
+    assert_eq!(rows, [2, 2, 2]);
+    world.check();
+}
+
+#[test]
+fn a_row_longer_than_a_frame_is_a_frame_alone() {
+    let (mut world, keys) = (world(4), neighbours(7));
+    let long = vec![b'l'; 1500];
+    for (index, key) in keys.iter().enumerate() {
+        world.insert(key, if index == 4 { &long } else { b"short" }).expect("room");
+    }
+    let rows: Vec<_> = frames(&world, &keys[0]).iter().map(|frame| frame.head.rows).collect();
+    assert_eq!(rows, [4, 1, 1, 1]);
+    assert_eq!(world.find(&keys[4]).map(|(value, _)| value), Some(long));
+    assert!(world.find(&keys[3]).is_some() && world.find(&keys[5]).is_some());
     world.check();
 }
 
@@ -262,18 +333,23 @@ fn a_damaged_frame_is_a_miss_of_its_rows_alone() {
     world.check();
 }
 
+/// A row that only waits decodes nothing; those that join the damaged frame find it.
 #[test]
-fn damage_in_the_last_frame_forces_the_long_way() {
+fn damage_in_a_frame_that_rows_join_forces_the_long_way() {
     let (mut world, keys) = filled(34);
-    let last = *frames(&world, &keys[0]).last().expect("there are rows");
-    assert!(usize::from(last.head.raw_bytes) + 100 < crate::frame::FRAME_BYTES, "{last:?}");
-    world.with_block(&keys[0], |block| block.damage(last.stored_at, 0xff));
-    let key = &neighbours(35)[34];
-    world.insert(key, b"new").expect("room");
+    let open = frames(&world, &keys[0])[3];
+    assert_eq!((open.head.rows, frames(&world, &keys[0]).len()), (3, 5));
+    world.with_block(&keys[0], |block| block.damage(open.stored_at, 0xff));
+    let newcomers = &neighbours(36)[34..];
+    world.insert(&newcomers[0], &value(&newcomers[0])).expect("room");
+    assert_eq!((world.zone.stats().damaged, world.zone.stats().inserted_short), (0, 34));
+    world.insert(&newcomers[1], &value(&newcomers[1])).expect("room");
     let stats = world.zone.stats();
-    assert_eq!((stats.damaged, stats.inserted_short), (1, 33));
-    assert_eq!(stats.rows, 35 - usize::from(last.head.rows));
-    assert!(world.find(key).is_some() && world.find(&keys[0]).is_some());
+    assert_eq!((stats.damaged, stats.inserted_short), (1, 34));
+    assert_eq!(stats.rows, 36 - usize::from(open.head.rows));
+    assert!(newcomers.iter().all(|key| world.find(key).is_some()));
+    assert!(world.find(&keys[0]).is_some() && world.find(&keys[33]).is_some());
+    assert!(world.find(&keys[open.first_rank]).is_none());
     world.check();
 }
 

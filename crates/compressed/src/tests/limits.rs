@@ -157,6 +157,23 @@ fn without_a_budget_everything_is_refused() {
     world.check();
 }
 
+/// `reclaim` looks for emptied slabs only when told of one, and this one was not closed yet then.
+#[test]
+fn a_slab_that_emptied_while_it_was_open_goes_back() {
+    let mut world = World::small(4);
+    for number in 0..20_u8 {
+        world.insert(&[b'k', number], b"value").expect("room");
+    }
+    world.zone.evict(usize::MAX, world.now, &mut world.writer);
+    assert_eq!(world.zone.stats().space.live_bytes, 0);
+    while world.maintain() {}
+    assert!(world.zone.slabs() > 0);
+    world.zone.set_budget_slabs(0);
+    while world.maintain() {}
+    assert_eq!(world.zone.slabs(), 0);
+    world.check();
+}
+
 #[test]
 fn the_zone_is_flushed_also_when_its_numbers_begin_anew() {
     let mut world = World::small(4);
