@@ -8,6 +8,7 @@ mod pages;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use common::{PATIENCE, Server};
 use pages::{exchange, get, start, stats};
@@ -47,6 +48,28 @@ fn quotas_are_told_by_their_prefixes() {
     }
     let (_server, address) = start(&[]);
     assert!(!get(address, "/metrics").2.contains("larder_quota"));
+}
+
+#[test]
+fn a_class_without_items_tells_of_its_memory_alone() {
+    let (server, address) = start(&[]);
+    let mut client = server.connect();
+    let of_classes = || {
+        let (_, _, metrics) = get(address, "/metrics");
+        ["chunk_size_bytes{", "current_items{", "mem_requested_bytes{"].map(|name| {
+            let name = format!("memcached_slab_{name}");
+            metrics.lines().filter(|line| line.starts_with(&name)).count()
+        })
+    };
+    client.ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
+    assert_eq!(of_classes(), [1, 1, 1]);
+    client.ask("delete a\r\n", "DELETED\r\n");
+    // Its memory comes back once nobody can still be reading it.
+    let started = Instant::now();
+    while of_classes() != [1, 0, 0] {
+        assert!(started.elapsed() < PATIENCE, "{:?}", of_classes());
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[test]

@@ -157,6 +157,14 @@ fn slabs(now: &Now<'_>, out: &mut Values, value: fn(&ClassStats) -> u64) {
     }
 }
 
+/// One value for each size class that holds items: as in `stats items`, where one that only owns
+/// memory has no lines.
+fn items(now: &Now<'_>, out: &mut Values, value: fn(&ClassStats) -> u64) {
+    for class in now.snapshot.classes.iter().filter(|class| class.used_chunks > 0) {
+        out.put(&[&class.number.to_string()], value(class));
+    }
+}
+
 /// The size classes of the hot zone.
 pub const SLAB_METRICS: &[Metric] = &[
     gauge("memcached_slab_chunk_size_bytes", &["slab"], "Bytes of a chunk.", |now, out| {
@@ -182,55 +190,55 @@ pub const SLAB_METRICS: &[Metric] = &[
         &["slab"],
         "Bytes of used chunks.",
         |now, out| {
-            slabs(now, out, |class| (class.used_chunks * class.chunk_bytes) as u64);
+            items(now, out, |class| (class.used_chunks * class.chunk_bytes) as u64);
         },
     ),
     gauge("memcached_slab_current_items", &["slab"], "Used chunks of the class.", |now, out| {
-        slabs(now, out, |class| class.used_chunks as u64);
+        items(now, out, |class| class.used_chunks as u64);
     }),
     gauge(
         "memcached_slab_items_age_seconds",
         &["slab"],
         "Seconds that the hand took for its last round.",
-        |now, out| slabs(now, out, |class| u64::from(class.round_seconds)),
+        |now, out| items(now, out, |class| u64::from(class.round_seconds)),
     ),
     counter(
         "memcached_slab_items_evicted_total",
         &["slab"],
         "Items of the class that had to go.",
-        |now, out| slabs(now, out, |class| class.counters.evicted),
+        |now, out| items(now, out, |class| class.counters.evicted),
     ),
     counter(
         "memcached_slab_items_evicted_unfetched_total",
         &["slab"],
         "Of these, never read.",
-        |now, out| slabs(now, out, |class| class.counters.evicted_unfetched),
+        |now, out| items(now, out, |class| class.counters.evicted_unfetched),
     ),
     counter(
         "memcached_slab_items_expired_unfetched_total",
         &["slab"],
         "Expired items of the class that were never read.",
-        |now, out| slabs(now, out, |class| class.counters.expired_unfetched),
+        |now, out| items(now, out, |class| class.counters.expired_unfetched),
     ),
     counter(
         "memcached_slab_items_outofmemory_total",
         &["slab"],
         "Requests for a chunk of the class that could not be met.",
-        |now, out| slabs(now, out, |class| class.counters.out_of_memory),
+        |now, out| items(now, out, |class| class.counters.out_of_memory),
     ),
     counter(
         "memcached_slab_items_reclaimed_total",
         &["slab"],
         "Expired items of the class whose memory stores took back.",
         |now, out| {
-            slabs(now, out, |class| class.counters.expired.saturating_sub(class.counters.swept));
+            items(now, out, |class| class.counters.expired.saturating_sub(class.counters.swept));
         },
     ),
     counter(
         "memcached_slab_items_crawler_reclaimed_total",
         &["slab"],
         "Expired items of the class that the sweep found.",
-        |now, out| slabs(now, out, |class| class.counters.swept),
+        |now, out| items(now, out, |class| class.counters.swept),
     ),
 ];
 
