@@ -1,9 +1,12 @@
 //! The commands from end to end, with memcached in Larder's place, where the peers are installed.
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use common::rows;
 use serde_json::Value;
 
 fn installed(name: &str) -> Option<PathBuf> {
@@ -38,22 +41,6 @@ fn report_of(arguments: &[&str], name: &str) -> Option<Value> {
     assert!(found, "{}", String::from_utf8_lossy(&output.stderr));
     let text = std::fs::read_to_string(&json).expect("the report was written");
     Some(serde_json::from_str(&text).expect("the report is JSON"))
-}
-
-/// The rows of the table with this name, each as what its columns hold.
-fn rows(report: &Value, name: &str) -> Vec<BTreeMap<String, Value>> {
-    let sections = report["sections"].as_array().expect("sections");
-    let tables = sections.iter().flat_map(|part| part["tables"].as_array().expect("tables"));
-    let table = tables.into_iter().find(|table| table["name"] == name).expect("the table");
-    let columns = table["columns"].as_array().expect("columns");
-    let names = columns.iter().map(|column| column.as_str().expect("a name").to_owned());
-    let names: Vec<String> = names.collect();
-    let rows = table["rows"].as_array().expect("rows").iter();
-    rows.map(|row| {
-        let cells = row.as_array().expect("cells").iter().cloned();
-        names.iter().cloned().zip(cells).collect()
-    })
-    .collect()
 }
 
 #[test]
@@ -297,67 +284,6 @@ fn a_paper_is_reported_in_every_form() {
     assert_eq!(read("csv/memc3-bytes.csv").lines().count(), 5);
     assert!(read("csv/plot-memc3-moves.csv").contains("\"larder-index, 8 slots, 16 paths\",95,"));
     assert_eq!(read("html").matches("<figure>").count(), 3);
-}
-
-/// All experiments of a paper, in small.
-fn paper_report(paper: &str, more: &[&str]) -> Value {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{paper}.json"));
-    let output = Command::new(env!("CARGO_BIN_EXE_larder-bench"))
-        .args(["paper", paper, "all", "--quick", "--rounds", "2"])
-        .args(more)
-        .arg("--json")
-        .arg(&path)
-        .output()
-        .expect("the binary was built for this test");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = std::fs::read_to_string(path).expect("it was written");
-    serde_json::from_str(&text).expect("the report is JSON")
-}
-
-#[test]
-fn every_experiment_of_gd_wheel_finds_something() {
-    let trace = "make --keys 20000 --requests 100000 --skew 0.9";
-    let report = paper_report("gd-wheel", &["--trace", trace]);
-    let saved = |table: &str, row: usize, column: &str| {
-        rows(&report, table)[row][column]["value"].as_f64().expect("a number")
-    };
-    // Ten configurations, the average and the highest.
-    assert_eq!(rows(&report, "gd-wheel-single-saved").len(), 12);
-    assert!(saved("gd-wheel-single-saved", 0, "gd-wheel") > 50.0);
-    assert_eq!(saved("gd-wheel-single-saved", 9, "gd-wheel"), 0.0);
-    assert!(saved("gd-wheel-multiple-saved", 0, "larder, cost-clock") > 20.0);
-    assert_eq!(rows(&report, "gd-wheel-sizes-of-cache").len(), 18);
-    assert_eq!(rows(&report, "gd-wheel-throughput").len() % 2, 0);
-    assert!(saved("gd-wheel-false-costs", 0, "others' hits, %") > 50.0);
-    assert!(saved("gd-wheel-partial-saved", 5, "gd-wheel").abs() < 0.01, "nothing is known");
-    assert!(!rows(&report, "gd-wheel-trace").is_empty());
-}
-
-#[test]
-fn every_experiment_of_zexpander_finds_something() {
-    let report = paper_report("zexpander", &[]);
-    let figure = |table: &str, row: usize, column: &str| {
-        let cell = &rows(&report, table)[row][column];
-        let figure = cell["value"].as_f64().or(cell["spread"]["median"].as_f64());
-        figure.unwrap_or_else(|| panic!("no number in row {row} of {table}: {cell}"))
-    };
-    // Items one by one, and 16 KiB of them at a time.
-    let ratio = |row, method| figure("zexpander-ratio", row, method);
-    assert!(ratio(5, "LZ4") > 1.5 * ratio(0, "LZ4"));
-    assert!(ratio(0, "zstd, dictionary") > 1.5 * ratio(0, "zstd"));
-    assert!(figure("zexpander-memory-kept", 1, "of them compressed") > 1_000.0);
-    // memcached's model comes before the hot zone alone and both zones.
-    let misses = |row| figure("zexpander-misses", row, "misses, %");
-    assert!(misses(2) < 0.8 * misses(1), "{} beside {}", misses(2), misses(1));
-    let compressed = "reads served compressed, %";
-    assert!(figure("zexpander-throughput", 1, compressed) > 1.0);
-    assert!(figure("zexpander-latency", 4, "median, us") > 0.0);
-    assert!(figure("zexpander-filters", 1, "frames decoded") < 0.5);
-    assert_eq!(rows(&report, "zexpander-adaptation").len(), 18);
-    assert!(figure("zexpander-threshold", 1, "items") > 1_000.0);
-    // Each workload has the hot zone alone, both rules, and memcached's model.
-    assert_eq!(rows(&report, "zexpander-split-rules").len(), 16);
-    assert!(figure("zexpander-split-rules", 15, "misses, %") > 1.0);
 }
 
 #[test]

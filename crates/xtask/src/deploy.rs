@@ -76,7 +76,7 @@ fn unit() -> Result<Option<String>> {
 
 /// Where the static program is built.
 fn program() -> String {
-    format!("{FOLDER}/{STATIC_TARGET}/debug/larder")
+    format!("{FOLDER}/{STATIC_TARGET}/static/larder")
 }
 
 /// The program with musl builds, needs no library and serves.
@@ -86,7 +86,7 @@ fn static_program() -> Result<Option<String>> {
     if find("musl-gcc").is_none() || !Path::new(folder.trim()).is_dir() {
         return missing("musl-gcc or Rust's target for musl is not installed");
     }
-    Run::new("cargo build --quiet -p larder-server --target")
+    Run::new("cargo build --quiet --profile static -p larder-server --target")
         .arg(STATIC_TARGET)
         .arg("--target-dir")
         .arg(FOLDER)

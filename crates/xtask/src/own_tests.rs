@@ -14,6 +14,9 @@ use crate::{Result, beside, fail};
 const LONGEST: [&str; 4] =
     ["cache: never_stale", "bench: commands", "cache: flash", "cache: sizes"];
 
+/// The tests of the papers' experiments, for which a later step has an optimised program.
+pub const PAPERS: &str = "papers";
+
 /// One test program, as cargo reports it.
 #[derive(Debug, PartialEq)]
 struct Program {
@@ -38,6 +41,7 @@ pub fn run() -> Result {
     let started = Instant::now();
     let mut programs = build()?;
     println!("built in {:.1} s", started.elapsed().as_secs_f64());
+    programs.retain(|program| program.name != format!("bench: {PAPERS}"));
     // So that no long one is left alone at the end.
     programs.sort_by_key(|program| {
         let long = LONGEST.iter().position(|name| *name == program.name);

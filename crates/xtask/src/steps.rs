@@ -256,15 +256,10 @@ pub fn loom() -> Result<bool> {
 
 /// A run of a room's models.
 fn model(room: &str) -> Run {
-    Run::new("cargo test --quiet --release --target-dir target/loom")
+    Run::new("cargo test --quiet --profile loom --target-dir target/loom")
         .arg("-p")
         .arg(format!("larder-{room}"))
         .env("RUSTFLAGS", "--cfg loom")
-        // The models are small; a build without link-time optimisation starts them sooner.
-        .env("CARGO_PROFILE_RELEASE_LTO", "off")
-        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
-        .env("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true")
-        .env("CARGO_PROFILE_RELEASE_PANIC", "unwind")
 }
 
 /// The rooms with unsafe code, those whose tests take longest first.
@@ -341,13 +336,16 @@ fn comparison() -> Result<bool> {
     Ok(true)
 }
 
-/// Each paper's experiments, small: that they run. Their figures decide nothing.
+/// Each paper's experiments, small: that they run, and what they find that does not hang on their
+/// size. Their times decide nothing.
 fn papers() -> Result {
-    for paper in ["memc3", "gd-wheel", "zexpander", "slimcache", "cavast"] {
-        let run = Run::new("target/release/larder-bench paper").arg(paper);
-        run.arg("all").arg("--quick").run()?;
-    }
-    Ok(())
+    let program = std::path::absolute("target/release/larder-bench")?;
+    Run::new("cargo test --quiet -p larder-bench --test")
+        .arg(own_tests::PAPERS)
+        .arg("--")
+        .arg("--test-threads=1")
+        .env("LARDER_BENCH", &program)
+        .run()
 }
 
 fn release() -> Result {

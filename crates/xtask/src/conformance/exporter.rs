@@ -180,7 +180,7 @@ fn compare(bench: &Bench, files: &[String; 2]) -> Result<Ended> {
             std::thread::sleep(Duration::from_millis(50));
         }
     };
-    // Before flash is filled there is a class without items; after it, there are items in all tiers.
+    // Before flash is filled there is a class without items; after it, items are in all tiers.
     wait_for_an_empty_class(admin)?;
     wrong.extend(compare_own()?.1);
     fill_flash(&subject, admin, bench.options.seed)?;
