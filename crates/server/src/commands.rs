@@ -133,7 +133,8 @@ impl Context<'_, '_> {
 
     /// Tells the watchers of `mask`.
     fn log(&self, mask: u32, text: &str) {
-        self.server.watchers.log(mask, &self.server.mailboxes, text);
+        let Server { watchers, mailboxes, evictions, .. } = self.server;
+        evictions.log_behind(watchers, mailboxes, mask, text);
     }
 }
 

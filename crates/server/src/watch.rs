@@ -6,7 +6,7 @@
 //! request costs one relaxed load.
 //!
 //! Evictions happen inside the engine, under its locks. It leaves word of them in an
-//! [`EvictionLog`], which the background thread passes on.
+//! [`EvictionLog`], which the background thread passes on, and whoever logs a request.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -205,6 +205,22 @@ impl EvictionLog {
             watchers.lose(EVICTIONS, lost);
         }
     }
+
+    /// Logs what a request did, as [`Watchers::log`], behind what has been evicted until then. For
+    /// the background thread alone, busy workers would leave no room in a log.
+    #[inline(never)]
+    pub fn log_behind(
+        &self,
+        watchers: &Watchers,
+        mailboxes: &[Arc<Mailbox>],
+        mask: u32,
+        text: &str,
+    ) {
+        if watchers.want(EVICTIONS) {
+            self.pass_on(watchers, mailboxes);
+        }
+        watchers.log(mask, mailboxes, text);
+    }
 }
 
 impl Observer for EvictionLog {
@@ -314,6 +330,24 @@ mod tests {
         other.drain(&mut out);
         assert!(out.is_empty());
         assert_eq!(watchers.numbers().1, 3);
+    }
+
+    #[test]
+    fn an_eviction_is_told_before_the_requests_that_come_after_it() {
+        let (watchers, evictions) = (Watchers::default(), EvictionLog::default());
+        let log = watchers.add(EVICTIONS | MUTATIONS, 0, 256).expect("room for a watcher");
+        // It has been woken already.
+        log.append(b"\n", &watchers.skipped);
+        let (key, expiry, fetched) = (&b"k"[..], Expiry::NEVER, false);
+        let evicted = Evicted { key, value_bytes: 1, expiry, fetched, idle_seconds: 0, class: 1 };
+        evictions.evicted(&evicted);
+        (0..10).for_each(|_| evictions.log_behind(&watchers, &[], MUTATIONS, "type=item_store"));
+        let mut out = Vec::new();
+        log.drain(&mut out);
+        let text = String::from_utf8(out).expect("text");
+        let kinds: Vec<_> = text.lines().filter_map(|line| line.split(' ').nth(2)).collect();
+        assert_eq!(kinds[..2], ["type=eviction", "type=item_store"], "{text}");
+        assert!(text.contains("skipped="), "the log was full: {text}");
     }
 
     #[test]
