@@ -49,7 +49,7 @@ fn memc3() {
     // Without tags a miss has to look at the keys.
     let items = |row| figure(&report, "memc3-lines", row, "miss: items");
     assert!(items(1) > 5.0 && items(2) < 0.1 && items(3) < 0.1);
-    assert_eq!(rows(&report, "memc3-threads").len(), 4);
+    assert!(figure(&report, "memc3-threads", 1, "M requests / s") > 0.0);
     assert!(figure(&report, "memc3-mixes", 17, "M operations / s") > 0.0);
 }
 
@@ -60,7 +60,10 @@ fn slimcache() {
     let items = |row| figure(&report, "slimcache-items", row, "items");
     assert!(items(8) > items(9) && items(9) > items(10), "made:3");
     assert!(items(12) > items(8), "made:4 is smaller than made:3");
-    assert!(figure(&report, "slimcache-incompressible", 4, "saved by recognition, %") > 0.0);
+    // Of values that all compress, and of values of which none does.
+    let column = "stored, % of rows: recognised";
+    let stored = |row| figure(&report, "slimcache-incompressible", row, column);
+    assert!(stored(0) < 50.0 && stored(4) > 100.0, "{} and {}", stored(0), stored(4));
     let hits = |row| figure(&report, "slimcache-hit-ratio", row, "hits, %");
     assert!(hits(9) > hits(11), "a flash of an eighth of the data: {} {}", hits(9), hits(11));
     assert!(figure(&report, "slimcache-database", 0, "requests / s") > 0.0);
@@ -94,9 +97,7 @@ fn cavast() {
 fn gd_wheel() {
     let trace = "make --keys 20000 --requests 100000 --skew 0.9";
     let report = report("gd-wheel", &["--rounds", "2", "--trace", trace]);
-    let saved = |table: &str, row: usize, column: &str| {
-        rows(&report, table)[row][column]["value"].as_f64().expect("a number")
-    };
+    let saved = |table, row, column| figure(&report, table, row, column);
     // Ten configurations, the average and the highest.
     assert_eq!(rows(&report, "gd-wheel-single-saved").len(), 12);
     assert!(saved("gd-wheel-single-saved", 0, "gd-wheel") > 50.0);
