@@ -62,14 +62,17 @@ pub(crate) fn client_flags(token: &[u8]) -> Option<u32> {
     }
 }
 
-/// The expiry of a storage command. A `+` is allowed, and so are 64 bits: an absolute time does
-/// not end in 2038.
+/// The expiry of a storage command. A `+` is allowed. What fits 32 bits without a sign, but not
+/// with one, is negative, as memcached has it: libmemcached writes -1 as 4294967295. What does not
+/// fit 32 bits at all is a time in the far future.
 #[inline]
 pub(crate) fn store_expiry(token: &[u8]) -> Option<i64> {
-    match token.strip_prefix(b"+") {
-        Some(digits) => i64::try_from(unsigned_64(digits)?).ok(),
-        None => signed(token),
-    }
+    let seconds = match token.strip_prefix(b"+") {
+        Some(digits) => i64::try_from(unsigned_64(digits)?).ok()?,
+        None => signed(token)?,
+    };
+    let bits = u32::try_from(seconds);
+    Some(bits.map_or(seconds, |bits| i64::from(bits.cast_signed())))
 }
 
 /// A cost in microseconds: digits and nothing else, as many as there are. What 32 bits do not hold,
@@ -167,6 +170,11 @@ mod tests {
         assert_eq!(store_expiry(b"9223372036854775807"), Some(i64::MAX));
         assert_eq!(store_expiry(b"-9223372036854775808"), Some(i64::MIN));
         assert_eq!(store_expiry(b"9223372036854775808"), None);
+        assert_eq!(store_expiry(b"2147483647"), Some(i64::from(i32::MAX)));
+        assert_eq!(store_expiry(b"2147483648"), Some(i64::from(i32::MIN)));
+        assert_eq!(store_expiry(b"4294967295"), Some(-1));
+        assert_eq!(store_expiry(b"+4294967295"), Some(-1));
+        assert_eq!(store_expiry(b"4294967296"), Some(1 << 32));
         assert_eq!(store_expiry(b"+5"), Some(5));
         assert_eq!(store_expiry(b"+-5"), None);
         assert_eq!(store_expiry(b"-+5"), None);
