@@ -17,7 +17,7 @@
 mod login;
 mod packets;
 mod readers;
-mod redis;
+pub mod redis;
 
 use larder::{Cache, Hash};
 use protocol::parse::tokens::Tokens;

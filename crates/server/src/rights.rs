@@ -111,8 +111,8 @@ pub fn is_binary_change(request: &binary::Request<'_>) -> bool {
 /// Commands of Redis' that have nothing to do with items and change nothing, or nothing but what is
 /// known of their own client.
 const WITHOUT_ITEMS: &[&str] = &[
-    "auth", "client", "command", "echo", "hello", "host:", "info", "ping", "post", "quit", "reset",
-    "select", "time",
+    "auth", "client", "command", "discard", "echo", "exec", "hello", "host:", "info", "multi",
+    "ping", "post", "quit", "reset", "select", "time",
 ];
 
 /// What a command of Redis' is called that changes something; none if it changes nothing.

@@ -346,8 +346,9 @@ impl<'c, S: Sampling> Turner<'c, S> {
 
     /// What follows from how much of the replies the socket took.
     fn settle(&self, connection: &mut Connection<'c>, is_ended: bool) -> Result<(), Close> {
-        if connection.redis.is_some() {
-            connection.parked.keep(connection.unread.len(), &self.server.parked)?;
+        if let Some(client) = &connection.redis {
+            let kept_bytes = connection.unread.len() + client.queue_bytes();
+            connection.parked.keep(kept_bytes, &self.server.parked)?;
         } else if !connection.parked.is_empty() {
             connection.parked.hold(connection.unread.len(), &self.server.parked)?;
         }

@@ -118,6 +118,28 @@ fn commands_wait_for_flash_and_do_nothing_twice() {
     assert_eq!(server.stat("miss_from_extstore"), 0);
 }
 
+#[test]
+fn a_transaction_waits_for_flash_and_does_nothing_twice() {
+    let folder = TempDir::new().expect("a folder");
+    let (server, mut client) = start(&folder);
+    fill(&server, &mut client);
+    let fetched = server.stat("get_extstore");
+    client.ask("set counter 0\r\nmulti\r\n", "+OK\r\n+OK\r\n");
+    let keys = (0..ITEMS).step_by(ITEMS / KEYS);
+    for number in keys.clone() {
+        client.ask(&format!("get k{number}\r\nincr counter\r\n"), "+QUEUED\r\n+QUEUED\r\n");
+    }
+    client.send(b"exec\r\n");
+    assert_eq!(line(&mut client), format!("*{}", 2 * KEYS));
+    for (before, number) in keys.enumerate() {
+        let found = bulk(&mut client);
+        assert!(found.is_none_or(|found| found == value(number)), "{number}");
+        assert_eq!(integer(&mut client), before + 1);
+    }
+    assert!(server.stat("get_extstore") > fetched, "none of them was on flash");
+    assert_eq!(server.stat("miss_from_extstore"), 0);
+}
+
 /// Keys on a line each, from one call, and the cursor behind them.
 fn scan(client: &mut Client, cursor: u64, options: &str) -> (u64, Vec<String>) {
     client.send(format!("scan {cursor} {options}\r\n").as_bytes());

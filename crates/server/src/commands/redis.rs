@@ -28,6 +28,7 @@ mod scan;
 mod set;
 mod strings;
 mod table;
+mod transaction;
 
 use std::borrow::Cow;
 
@@ -46,6 +47,7 @@ pub use scan::Listings;
 #[cfg(test)]
 pub use table::TABLE;
 pub use table::{Entry, Keys, Lookup};
+pub use transaction::Queue;
 
 /// The longest key that the engine takes.
 const KEY_BYTES_MAX: usize = protocol::request::KEY_BYTES_MAX;
@@ -204,6 +206,7 @@ pub fn execute<'s, 'c>(
         Call::Command(command, lookup) => (command, lookup),
         Call::TooLarge => {
             context.counters.store_too_large.one();
+            client.spoil_queue();
             reply::error(out.bytes, TOO_LARGE_COMMAND);
             return Ok(Flow::Next);
         }
@@ -221,6 +224,9 @@ pub fn execute<'s, 'c>(
         found => found,
     };
     let ended = match permitted {
+        Ok(entry) if client.queue.is_some() && entry.waits_for_exec() => {
+            transaction::enqueue(context, client, entry, command, out)
+        }
         Ok(entry) => {
             let mut words = command.words();
             words.next();
@@ -230,7 +236,10 @@ pub fn execute<'s, 'c>(
                 Task { context, session, client, name, words, ahead, hash_at, hashed, keys };
             (entry.run)(&mut task, out)
         }
-        Err(stop) => Err(stop),
+        Err(stop) => {
+            client.spoil_queue();
+            Err(stop)
+        }
     };
     end(context, client, ended, out)
 }

@@ -9,7 +9,7 @@ use crate::commands::redis::{Call, Keys, Lookup};
 use crate::rights::Rights;
 
 /// What a command may take beside the value of the largest item: names, keys, options.
-const COMMAND_BYTES_BASE: usize = 64 << 10;
+pub const COMMAND_BYTES_BASE: usize = 64 << 10;
 
 impl<'b> Plan<'b> {
     /// Goes on with a command that an earlier plan has begun to look at.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use larder::DumpCursor;
 use protocol::resp::{Scan, Version};
 
+use super::Queue;
 use crate::connection::Info;
 use crate::logins::{Claim, Verdict};
 use crate::rights::Rights;
@@ -48,8 +49,10 @@ pub struct Client {
     pub progress: Progress,
     /// How far its SCAN has come that waits for flash.
     pub listing: Option<DumpCursor>,
-    /// Keys that were done with when it was last asked whether there is progress.
-    keys_before: usize,
+    /// What it has asked for since MULTI, if it has said that.
+    pub queue: Option<Queue>,
+    /// What was done with when it was last asked whether there is progress.
+    done_before: usize,
     /// What it may do.
     pub rights: Rights,
     /// How often it gave a wrong password.
@@ -71,7 +74,8 @@ impl Client {
             scan: Scan::default(),
             progress: Progress::default(),
             listing: None,
-            keys_before: 0,
+            queue: None,
+            done_before: 0,
             rights,
             failures: 0,
             login: Login::None,
@@ -115,9 +119,21 @@ impl Client {
         self.login = Login::Checked(rights.is_some());
     }
 
-    /// Whether its command has done with no further key since this was last asked.
+    /// Nothing of what it has asked for since MULTI will be executed.
+    pub fn spoil_queue(&mut self) {
+        if let Some(queue) = &mut self.queue {
+            queue.spoil();
+        }
+    }
+
+    /// The bytes of what it has asked for since MULTI.
+    pub fn queue_bytes(&self) -> usize {
+        self.queue.as_ref().map_or(0, Queue::bytes)
+    }
+
+    /// Whether its command has done with nothing further since this was last asked.
     pub fn is_stuck(&mut self) -> bool {
-        let before = std::mem::replace(&mut self.keys_before, self.progress.keys);
-        before == self.progress.keys
+        let done = self.progress.keys + self.queue.as_ref().map_or(0, Queue::bytes_done);
+        std::mem::replace(&mut self.done_before, done) == done
     }
 }

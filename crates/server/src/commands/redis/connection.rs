@@ -56,6 +56,7 @@ pub(super) fn quit_silently(_: &mut Task<'_, '_, '_, '_, '_>, _: &mut Output<'_,
 pub(super) fn reset(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
     task.client.version = Version::Two;
     task.client.name.clear();
+    task.client.queue = None;
     task.client.rights = Rights::of_strangers(task.context.server.users.is_some());
     reply::simple(out.bytes, "RESET");
     Ok(Done::Next)

@@ -7,7 +7,7 @@ use protocol::resp::{Command, Words};
 
 use super::{
     BAD_KEY, Ended, KEY_BYTES_MAX, Stop, Task, config, connection, counters, expiry, info,
-    introspection, keys, ranges, scan, set, strings, unknown, wrong_number,
+    introspection, keys, ranges, scan, set, strings, transaction, unknown, wrong_number,
 };
 use crate::output::Output;
 
@@ -50,6 +50,11 @@ impl Entry {
     /// Whether a client may ask for it that has not said who it is.
     pub(super) fn is_for_anybody(&self) -> bool {
         self.flags.contains(&"no_auth")
+    }
+
+    /// Whether it is kept until EXEC when its client has said MULTI.
+    pub(super) fn waits_for_exec(&self) -> bool {
+        self.group != "transactions" && !["quit", "reset", "post", "host:"].contains(&self.name)
     }
 }
 
@@ -159,6 +164,7 @@ const CHANGE: &[&str] = &["write", "fast"];
 const CHANGE_SLOW: &[&str] = &["write"];
 const LINK: &[&str] = &["noscript", "loading", "stale", "fast"];
 const LOGIN: &[&str] = &["noscript", "loading", "stale", "fast", "no_auth"];
+const EXEC: &[&str] = &["noscript", "loading", "stale", "skip_slowlog"];
 const ADMIN: &[&str] = &["admin", "noscript", "loading", "stale"];
 const SERVER: &[&str] = &["loading", "stale"];
 
@@ -280,6 +286,12 @@ pub const TABLE: &[Entry] = entries! {
         "Forgets what the client has said of itself.";
     "select" 2 LINK NONE "connection" "1.0.0" connection::select,
         "Accepts database 0.";
+    "multi" 1 LINK NONE "transactions" "1.2.0" transaction::multi,
+        "Keeps the commands that follow until EXEC.";
+    "exec" 1 EXEC NONE "transactions" "1.2.0" transaction::exec,
+        "Executes what came since MULTI.";
+    "discard" 1 LINK NONE "transactions" "2.0.0" transaction::discard,
+        "Forgets what came since MULTI.";
     "command" -1 SERVER NONE "server" "2.8.13" introspection::command,
         "Describes the commands.";
     "config" -2 ADMIN NONE "server" "2.0.0" config::config,

@@ -102,6 +102,21 @@ const COMMANDS: &[(&str, &[Word])] = &[
     ("nonsense", &[Value, Value]),
 ];
 
+/// A random command of a client that also says MULTI. Redis lets it say who it is before EXEC;
+/// Larder does not.
+pub fn command_of_transactions(random: &mut Random) -> Command {
+    if random.once_in(5) {
+        let name = random.pick(&["multi", "MULTI", "exec", "EXEC", "discard"]);
+        return Command { words: vec![name.into()], is_inline: random.once_in(5) };
+    }
+    loop {
+        let command = command(random);
+        if !command.is("auth") {
+            return command;
+        }
+    }
+}
+
 /// A random command.
 pub fn command(random: &mut Random) -> Command {
     let (name, pattern) = random.pick(COMMANDS);
@@ -246,6 +261,11 @@ impl Command {
     pub fn show(&self) -> String {
         let word = |word: &Vec<u8>| word[..word.len().min(40)].escape_ascii().to_string();
         self.words.iter().map(word).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Whether this is its name.
+    pub fn is(&self, name: &str) -> bool {
+        self.words[0].eq_ignore_ascii_case(name.as_bytes())
     }
 
     /// By how much its reply may differ, if it is a time.

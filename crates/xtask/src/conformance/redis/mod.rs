@@ -14,7 +14,7 @@ use super::{Bench, Ended};
 use crate::random::{Random, ticket};
 use crate::{Result, fail};
 
-use generate::{Command, command};
+use generate::{Command, command, command_of_transactions};
 use replies::split;
 
 /// The server to compare with.
@@ -61,6 +61,7 @@ pub fn random(bench: &Bench) -> Result<Ended> {
     for number in 0..sequences {
         let version = 2 + number % 2;
         let count = 1 + random.below(COMMANDS_MAX);
+        let command = if random.once_in(3) { command_of_transactions } else { command };
         let commands: Vec<Command> = (0..count).map(|_| command(&mut random)).collect();
         compared += commands.len();
         if let Some(words) = difference(reference.port, subject, version, &commands)? {
@@ -91,8 +92,19 @@ fn difference(
     }
     // The replies to what surrounds the sequence come first and last.
     let pairs = wanted.iter().zip(&got).skip(2);
+    let mut queued = Vec::new();
     for (place, (command, (wanted, got))) in commands.iter().zip(pairs).enumerate() {
-        if !differs(command, wanted, got) {
+        if command.is("multi") && wanted.starts_with(b"+") {
+            queued.clear();
+        }
+        if *wanted == b"+QUEUED\r\n" {
+            queued.push(command);
+        }
+        let is_different = match command.is("exec") && wanted.starts_with(b"*") {
+            true => differ(&queued, wanted, got)?,
+            false => differs(command, wanted, got),
+        };
+        if !is_different {
             continue;
         }
         let before: Vec<String> = commands[..=place].iter().map(Command::show).collect();
@@ -105,6 +117,21 @@ fn difference(
         )));
     }
     Ok(None)
+}
+
+/// Whether what EXEC returns of these commands is other than it may be.
+fn differ(queued: &[&Command], wanted: &[u8], got: &[u8]) -> Result<bool> {
+    let count = format!("*{}\r\n", queued.len());
+    let (Some(wanted), Some(got)) =
+        (wanted.strip_prefix(count.as_bytes()), got.strip_prefix(count.as_bytes()))
+    else {
+        return Ok(true);
+    };
+    let (wanted, got) = (split(wanted)?, split(got)?);
+    let mut pairs = wanted.iter().zip(&got);
+    let is_other =
+        |command: &&Command| pairs.next().is_none_or(|(wanted, got)| differs(command, wanted, got));
+    Ok(wanted.len() != got.len() || queued.iter().any(is_other))
 }
 
 /// Whether a reply is other than it may be. Times are two seconds apart at the most, since the two
@@ -135,7 +162,8 @@ fn play(port: u16, version: usize, commands: &[Command]) -> Result<Vec<u8>> {
     for command in commands {
         command.write(&mut bytes);
     }
-    bytes.extend_from_slice(format!("PING {last}\r\n").as_bytes());
+    // Within a transaction the last command would wait as well.
+    bytes.extend_from_slice(format!("DISCARD\r\nPING {last}\r\n").as_bytes());
     wire.send(&bytes)?;
     let end = format!("${}\r\n{last}\r\n", last.len());
     if !wire.read_until(0, end.as_bytes())? {

@@ -1,0 +1,174 @@
+//! MULTI, EXEC and DISCARD: commands that are kept as they come, and executed together or not at
+//! all.
+//!
+//! ```text
+//! MULTI -> Queue of the client <- each command, answered with QUEUED
+//!            |
+//!          EXEC -> their replies, as one array
+//! ```
+//!
+//! If one of them was refused as it came, EXEC executes none. Those that are executed follow one
+//! another in order, but what other clients do may come in between: Larder has no moment in which
+//! several keys stand still. So there is no WATCH, which would promise one.
+//!
+//! EXEC may be executed again from its start like every command; its queue knows which of them is
+//! next.
+
+use protocol::resp::{Command, Scan, Scanned, reply, scan};
+
+use super::{Client, Context, Done, Ended, Entry, Lookup, Stop, Task};
+use crate::output::Output;
+use crate::plan::redis::COMMAND_BYTES_BASE;
+
+const NESTED: &str = "ERR MULTI calls can not be nested";
+const NO_EXEC: &str = "ERR EXEC without MULTI";
+const NO_DISCARD: &str = "ERR DISCARD without MULTI";
+const ABORTED: &str = "EXECABORT Transaction discarded because of previous errors.";
+const FORBIDDEN: &str = "ERR Command not allowed inside a transaction";
+const TOO_LARGE: &str = "ERR transaction is larger than the item limit allows";
+
+/// What came since MULTI.
+#[derive(Debug, Default)]
+pub struct Queue {
+    /// The commands as arrays, one behind the other.
+    bytes: Vec<u8>,
+    /// How many there are.
+    count: usize,
+    /// Whether one was refused, so that none will be executed.
+    is_flawed: bool,
+    /// Where the one begins that is executed next, once EXEC has begun.
+    next: Option<usize>,
+}
+
+impl Queue {
+    /// The bytes that it keeps.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// How many of them are done with.
+    pub fn bytes_done(&self) -> usize {
+        self.next.unwrap_or(0)
+    }
+
+    /// Nothing of it will be executed.
+    pub fn spoil(&mut self) {
+        *self = Self { is_flawed: true, ..Self::default() };
+    }
+
+    /// Keeps a command, if all that is kept has at most so many bytes then.
+    fn push(&mut self, command: Command<'_>, bytes_max: usize) -> Result<(), Stop> {
+        if self.is_flawed {
+            return Ok(());
+        }
+        reply::array(&mut self.bytes, command.count());
+        for word in command.words() {
+            reply::bulk(&mut self.bytes, word);
+        }
+        self.count += 1;
+        if self.bytes.len() > bytes_max {
+            self.spoil();
+            return Err(TOO_LARGE.into());
+        }
+        Ok(())
+    }
+
+    /// Executes what has not been executed yet.
+    fn run<'s>(&mut self, task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 's>) -> Ended {
+        let mut next = self.next.unwrap_or_else(|| {
+            reply::array(out.bytes, self.count);
+            0
+        });
+        while next < self.bytes.len() {
+            self.next = Some(next);
+            if task.must_pause(out) {
+                return Ok(Done::Flush);
+            }
+            let scanned = scan(&self.bytes[next..], &mut Scan::default(), usize::MAX);
+            let Scanned::Command(command, consumed) = scanned else {
+                unreachable!("the queue has whole commands");
+            };
+            match run_one(task, command, out) {
+                Ok(Done::Next) => {}
+                Err(Stop::Error(text)) => reply::error(out.bytes, &text),
+                not_yet => return not_yet,
+            }
+            task.client.end_command();
+            next += consumed;
+        }
+        Ok(Done::Next)
+    }
+}
+
+/// Executes a command of a queue.
+fn run_one<'s>(
+    task: &mut Task<'_, '_, '_, 's, '_>,
+    command: Command<'_>,
+    out: &mut Output<'_, 's>,
+) -> Ended {
+    let entry = Lookup::of(command).entry(command)?;
+    let mut words = command.words();
+    words.next();
+    let mut inner = Task {
+        context: task.context,
+        session: task.session,
+        client: &mut *task.client,
+        name: entry.name,
+        words,
+        ahead: &mut *task.ahead,
+        hash_at: 0,
+        hashed: 0,
+        keys: 0,
+    };
+    (entry.run)(&mut inner, out)
+}
+
+/// Keeps a command of a client that has said MULTI, until it says EXEC.
+#[cold]
+pub(super) fn enqueue(
+    context: &Context<'_, '_>,
+    client: &mut Client,
+    entry: &Entry,
+    command: Command<'_>,
+    out: &mut Output<'_, '_>,
+) -> Ended {
+    let queue = client.queue.as_mut().expect("the client has said MULTI");
+    // Who a client is does not change within what it may do.
+    if entry.is_for_anybody() {
+        queue.spoil();
+        return Err(FORBIDDEN.into());
+    }
+    queue.push(command, context.server.cache.item_bytes_max() + COMMAND_BYTES_BASE)?;
+    reply::simple(out.bytes, "QUEUED");
+    Ok(Done::Next)
+}
+
+/// `MULTI`.
+pub(super) fn multi(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
+    if task.client.queue.is_some() {
+        return Err(NESTED.into());
+    }
+    task.client.queue = Some(Queue::default());
+    reply::simple(out.bytes, "OK");
+    Ok(Done::Next)
+}
+
+/// `DISCARD`.
+pub(super) fn discard(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
+    task.client.queue.take().ok_or(NO_DISCARD)?;
+    reply::simple(out.bytes, "OK");
+    Ok(Done::Next)
+}
+
+/// `EXEC`: its progress stands in its queue, and that of the command that is next in the client.
+pub(super) fn exec<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 's>) -> Ended {
+    let mut queue = task.client.queue.take().ok_or(NO_EXEC)?;
+    if queue.is_flawed {
+        return Err(ABORTED.into());
+    }
+    let ended = queue.run(task, out);
+    if !matches!(ended, Ok(Done::Next)) {
+        task.client.queue = Some(queue);
+    }
+    ended
+}
