@@ -29,6 +29,12 @@ pub const CARGO_DENY: &str = "target/tools/bin/cargo-deny";
 /// Its version, at which `deny.toml` was last written.
 const CARGO_DENY_VERSION: &str = "0.20.2";
 
+/// Where Django's source is unpacked: what pip installs is without its tests.
+pub const DJANGO: &str = "target/conformance/sources/django";
+
+/// The Python libraries and their versions.
+const REQUIREMENTS: &str = "conformance/python/requirements.txt";
+
 /// Where npm puts the JavaScript libraries.
 pub const NODE: &str = "target/conformance/node";
 
@@ -61,6 +67,7 @@ pub fn all() -> Result {
         ("Debian packages", debian as fn() -> Result),
         ("sources of Debian packages", sources::install),
         ("Python libraries", python),
+        ("Django's tests", django),
         ("Go modules", go),
         ("Maven project", maven),
         ("npm package", npm),
@@ -125,15 +132,39 @@ fn has_venv() -> bool {
 }
 
 fn python() -> Result {
-    let wanted = std::fs::read_to_string("conformance/python/requirements.txt")?;
+    let wanted = std::fs::read_to_string(REQUIREMENTS)?;
     let stamp = format!("{VENV}/requirements.txt");
     if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
         return Ok(());
     }
     let limit = Duration::from_secs(300);
     Run::new("python3 -m venv").arg(VENV).capture(limit)?;
-    Run::new(&format!("{VENV}/bin/pip install -q -r conformance/python/requirements.txt"))
+    Run::new(&format!("{VENV}/bin/pip install -q -r {REQUIREMENTS}")).capture(limit)?;
+    std::fs::write(stamp, wanted)?;
+    Ok(())
+}
+
+fn django() -> Result {
+    let requirements = std::fs::read_to_string(REQUIREMENTS)?;
+    let Some(wanted) = requirements.lines().find(|line| line.starts_with("Django==")) else {
+        return fail(format!("{REQUIREMENTS} does not name Django"));
+    };
+    let stamp = format!("{DJANGO}/unpacked");
+    if std::fs::read_to_string(&stamp).is_ok_and(|unpacked| unpacked == wanted) {
+        return Ok(());
+    }
+    let limit = Duration::from_secs(300);
+    let fetched = format!("{DJANGO}-fetched");
+    sources::replace_folder(Path::new(&fetched))?;
+    Run::new(&format!("{VENV}/bin/pip download -q --no-deps --no-binary Django -d {fetched}"))
+        .arg(wanted)
         .capture(limit)?;
+    let Some(archive) = std::fs::read_dir(&fetched)?.next() else {
+        return fail(format!("pip has put nothing into {fetched}"));
+    };
+    sources::replace_folder(Path::new(DJANGO))?;
+    let unpack = Run::new("tar --strip-components=1 -xf").arg(archive?.path()).arg("-C");
+    unpack.arg(DJANGO).capture(limit)?;
     std::fs::write(stamp, wanted)?;
     Ok(())
 }

@@ -146,6 +146,7 @@ const PARTS: &[Part] = &[
     ("redis-py-tls", tls::redis_py),
     ("redis-tests", suites::of_redis),
     ("memcached-tests", suites::of_memcached),
+    ("django-tests", suites::of_django),
     ("twemproxy", proxy::check),
     ("scale-out", scale_out::twemproxy),
     ("memcached-proxy", scale_out::memcached_proxy),

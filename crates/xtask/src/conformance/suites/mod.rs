@@ -1,12 +1,15 @@
-//! Other people's tests: those that Redis and memcached ship for themselves, played against Larder.
+//! Other people's tests: those that Redis, memcached and Django ship for themselves, played against
+//! Larder.
 //!
-//! Their sources come from Debian (`sources`). What cannot hold for Larder stands in a list with
-//! its reasons (`listed`): all else has to pass.
+//! The sources of the first two come from Debian (`sources`), Django's from PyPI (`install`). What
+//! cannot hold for Larder stands in a list with its reasons (`listed`): all else has to pass.
 
+mod django;
 mod listed;
 mod memcached;
 mod redis;
 
+pub use django::own_tests as of_django;
 pub use memcached::own_tests as of_memcached;
 pub use redis::own_tests as of_redis;
 
