@@ -24,8 +24,8 @@ type Lane = &'static [Step];
 
 /// Lanes that run beside each other, since one that waits for a network or has work for one core
 /// leaves room for another. The first has the terminal; what the others print is shown when all
-/// have ended. Tests, conformance and comparisons have the machine for themselves: some of
-/// memcached's own tests go by the clock.
+/// have ended. Tests and conformance have the machine for themselves: some of memcached's own tests
+/// go by the clock.
 type Stage = &'static [Lane];
 
 const STAGES: &[Stage] = &[
@@ -54,9 +54,8 @@ const STAGES: &[Stage] = &[
         ("admin", || admin::all(None).map(|passed| Count { passed, failed: 0 })),
         ("memory-limit", || one(memory_limit())),
         ("restarts", || one(restarts())),
-        ("comparison", || comparison().map(ran)),
-        ("papers", || one(papers())),
     ]],
+    &[&[("comparison", || comparison().map(ran))], &[("papers", || one(papers()))]],
 ];
 
 /// Lanes that have not ended by then hang.
