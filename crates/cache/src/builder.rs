@@ -117,10 +117,8 @@ impl FlashSettings {
 }
 
 /// A dictionary for what goes to flash has one byte of so many of the memory: with all that goes
-/// with dictionaries, that is a thirtieth of it.
+/// with dictionaries, that is a twentieth of it from 16 MiB on.
 const DICTIONARY_SHARE: usize = 2048;
-/// The level of zstd for what goes to flash, as in the compressed zone.
-const FLASH_LEVEL: i32 = 3;
 
 impl Default for Builder {
     fn default() -> Self {
@@ -459,7 +457,6 @@ fn open_flash(
     let hash_seed = std::array::from_fn(|at| random[at / 8][at % 8]);
     let inner = flash::Settings {
         segment_bytes: segment_bytes(bytes),
-        level: FLASH_LEVEL,
         dictionary_bytes: memory_bytes / DICTIONARY_SHARE,
         ..flash::Settings::new(hash_seed, settings.boot_id)
     };

@@ -100,6 +100,17 @@ impl Dictionary {
         size_of::<Self>() + self.bytes.len() + encoding + self.decoding.sizeof()
     }
 
+    /// [`Self::memory_bytes`] of a dictionary of so many bytes, which encodes at a level or only
+    /// decodes. Makes one to see it.
+    pub fn memory_bytes_of(bytes: usize, level: Option<i32>) -> usize {
+        let bytes = vec![0; bytes.min(DICTIONARY_BYTES_MAX)];
+        let made = match level {
+            Some(level) => Self::from_bytes(&bytes, level),
+            None => Self::for_decoding(&bytes),
+        };
+        made.map_or(0, |dictionary| dictionary.memory_bytes())
+    }
+
     /// What LZ4 needs of it to encode.
     pub(crate) fn lz4(&self) -> (&[u8], &Digest) {
         (self.lz4_bytes(), &self.encoding().lz4)

@@ -27,7 +27,7 @@ impl Samples {
     /// a dictionary of `dictionary_bytes`.
     pub fn add(&mut self, row: &[u8], sample_bytes: usize, dictionary_bytes: usize) -> bool {
         if self.samples.last().is_none_or(|last| last.len() + row.len() > sample_bytes) {
-            if self.bytes >= dictionary_bytes * BYTES_PER_BYTE {
+            if self.bytes >= Self::bytes_max(dictionary_bytes) {
                 return false;
             }
             self.samples.push(Vec::with_capacity(sample_bytes.max(row.len())));
@@ -48,6 +48,11 @@ impl Samples {
     /// Bytes of all rows.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// About what [`Samples::bytes`] grows to for a dictionary of so many bytes.
+    pub fn bytes_max(dictionary_bytes: usize) -> usize {
+        dictionary_bytes * BYTES_PER_BYTE
     }
 
     /// A dictionary from these samples, if one helps. Takes about 80 ms for each MiB.

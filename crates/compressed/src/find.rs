@@ -19,6 +19,8 @@ use crate::frame::Frame;
 use crate::raw::{Block, Reference};
 use crate::reader::{Reader, Value, unpack_frame, unpack_long};
 use crate::seal::{Mark, ROWS_PER_DEAD_WORD};
+use crate::stats::Counters;
+use crate::trie::Leaf;
 use crate::zone::Zone;
 use codec::record::{Fields, Rows};
 
@@ -116,7 +118,7 @@ impl Zone {
                     return true;
                 }
                 Mark::WasDead => return false,
-                Mark::Sealed => self.wait_for_successor(hash, block.reference(), &mut backoff),
+                Mark::Sealed => self.wait_for_successor(guard, hash, &block, &mut backoff),
             }
         }
     }
@@ -262,10 +264,26 @@ impl Zone {
         frame.ranks().all(|_| rows.next_row().is_ok()) && rows.is_empty()
     }
 
-    /// Waits until a block that is sealed is no longer where the hash leads to.
-    fn wait_for_successor(&self, hash: u64, sealed: Reference, backoff: &mut Backoff) {
-        while self.trie.leaf(hash).block == Some(sealed) {
+    /// Waits until a block that is sealed is no longer where the hash leads to. Whoever has sealed
+    /// it holds the lock of its shard until then. If nobody does, the seal is damage, and the
+    /// block, which nobody would ever replace, is given up.
+    fn wait_for_successor(
+        &self,
+        guard: &Guard<'_>,
+        hash: u64,
+        sealed: &Block<'_>,
+        backoff: &mut Backoff,
+    ) {
+        let leads_there = |leaf: &Leaf| leaf.block == Some(sealed.reference());
+        while leads_there(&self.trie.leaf(hash)) {
             backoff.wait();
+            // Tried only: the caller holds a key's lock, which comes after a shard's.
+            let Ok(_shard) = self.shard(hash).try_lock() else { continue };
+            let leaf = self.trie.leaf(hash);
+            if leads_there(&leaf) {
+                Counters::count(&self.counters.damaged);
+                self.drop_leaf(guard, leaf);
+            }
         }
     }
 }

@@ -89,9 +89,12 @@ pub(crate) fn draw_moved(block: &Block<'_>, image: &mut Vec<u8>) {
     image.reserve(block.head().block_bytes());
     block.head().write(image);
     image.truncate(RECENT_AT);
-    for word in block.changing() {
-        image.extend_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
-    }
+    let mut draw = |word: u32| image.extend_from_slice(&word.to_ne_bytes());
+    block.recent().iter().for_each(|record| draw(record.load(Ordering::Relaxed)));
+    // Without the seal: it is not set, unless it is damaged.
+    block.dead().iter().for_each(|word| draw(word.bits()));
+    block.accesses().iter().for_each(|word| draw(word.load(Ordering::Relaxed)));
+    block.longs().iter().for_each(|slot| draw(slot.load()));
     image.extend_from_slice(block.unchanging());
 }
 

@@ -236,12 +236,8 @@ impl<'g> Block<'g> {
         unsafe { std::slice::from_raw_parts(self.words(at, count).as_ptr().cast(), count) }
     }
 
-    /// All words that change: the records, the dead words, the counts of accesses, the slots.
-    pub(crate) fn changing(&self) -> &'g [AtomicU32] {
-        self.words(RECENT_AT, (self.head.summary().start - RECENT_AT) / size_of::<AtomicU32>())
-    }
-
-    /// All bytes behind those.
+    /// All bytes behind the words that change: the records, the dead words, the counts of accesses,
+    /// the slots.
     pub(crate) fn unchanging(&self) -> &'g [u8] {
         self.bytes(self.head.summary().start..self.head.block_bytes())
     }

@@ -87,9 +87,13 @@ impl DeadWord {
 
     /// From now on no mark counts. Returns the final bits.
     pub(crate) fn seal(&self) -> u32 {
-        let before = self.0.fetch_or(SEALED, Ordering::Relaxed);
-        debug_assert!(before & SEALED == 0, "a block is replaced once");
-        before & !SEALED
+        debug_assert!(self.0.load(Ordering::Relaxed) & SEALED == 0, "a block is replaced once");
+        self.close()
+    }
+
+    /// The same of a word that may be sealed because it is damaged.
+    pub(crate) fn close(&self) -> u32 {
+        self.0.fetch_or(SEALED, Ordering::Relaxed) & !SEALED
     }
 
     /// Carries marks into a block that is not published yet.

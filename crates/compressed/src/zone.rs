@@ -4,7 +4,7 @@
 //!
 //! * A leaf's slot changes only under the lock of its shard. The lock is taken before that of the
 //!   caller's index table, never after it: [`Zone::insert`] calls `confirm` under it, and what may
-//!   be called under a key's lock ([`Zone::remove`], [`Zone::remove_hit`]) takes none.
+//!   be called under a key's lock ([`Zone::remove`], [`Zone::remove_hit`]) never waits for one.
 //! * Two live rows of one key never exist: a newcomer takes an older row's place in one step.
 //! * A block of another generation than the zone's counts as empty for everybody, so that a flush
 //!   is one step. Generation 0 is no block's: it stands while the numbers begin anew.
@@ -187,7 +187,7 @@ impl Zone {
         let Some(reference) = leaf.block else { return 0 };
         let block = self.space.ground.block(guard, reference);
         let alive = block.map_or(0, |block| {
-            let dead = block.dead().iter().map(|word| word.seal().count_ones());
+            let dead = block.dead().iter().map(|word| word.close().count_ones());
             u32::from(block.head().rows).saturating_sub(dead.sum())
         });
         self.trie.replace(&[leaf], &[Leaf { block: None, ..leaf }]);

@@ -136,6 +136,13 @@ impl Dictionaries {
         self.slots.iter().map(bytes).sum()
     }
 
+    /// What [`Self::memory_bytes`] grows to with dictionaries of so many bytes, one of which
+    /// encodes.
+    pub(crate) fn memory_bytes_max(&self, bytes: usize) -> usize {
+        let current = Dictionary::memory_bytes_of(bytes, Some(self.level));
+        current + (DICTIONARIES_MAX - 1) * Dictionary::memory_bytes_of(bytes, None)
+    }
+
     /// Makes the checksum of a dictionary right, in its slot.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn put_right(slot: &mut [u8]) {

@@ -102,7 +102,7 @@ mod writer;
 pub use codec::record::{Fields, KEY_BYTES_MAX, Record};
 pub use {
     area::Area,
-    flash::{Flash, LEVEL_DEFAULT, MEMORY_PER_DICTIONARY_BYTE, SEGMENT_BYTES_DEFAULT, Settings},
+    flash::{Flash, LEVEL_DEFAULT, SEGMENT_BYTES_DEFAULT, Settings},
     links::Links,
     open::OpenError,
     partition::{Costs, Partition},

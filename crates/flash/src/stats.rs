@@ -1,5 +1,6 @@
 //! What is on the tier and what happened there.
 
+use codec::Samples;
 use stdx::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use stdx::sync::lock;
 
@@ -8,7 +9,7 @@ use crate::table::Item;
 use crate::unit::Head;
 use crate::usage::MARGINS;
 use crate::writer::{BUFFERS, ListedSegment, StagedRow, Stream, Writer};
-use crate::{Costs, Flash, MEMORY_PER_DICTIONARY_BYTE};
+use crate::{Costs, Flash};
 
 /// A number that rises.
 #[derive(Debug, Default)]
@@ -241,9 +242,16 @@ impl Flash {
         (segments * self.geometry.segment_bytes) as u64
     }
 
-    /// What [`Flash::memory_bytes`] grows to: with all dictionaries and samples.
+    /// What [`Flash::memory_bytes`] grows to: with all dictionaries and samples. While a dictionary
+    /// is trained there are two that encode, and what the training takes.
     pub fn memory_bytes_max(&self) -> usize {
-        self.memory_bytes() + MEMORY_PER_DICTIONARY_BYTE * self.dictionary_bytes_max()
+        let bytes = self.dictionary_bytes_max();
+        let now = self.dictionaries.memory_bytes();
+        let dictionaries = match bytes {
+            0 => now,
+            _ => self.dictionaries.memory_bytes_max(bytes).max(now),
+        };
+        self.memory_bytes() - now + dictionaries + Samples::bytes_max(bytes)
     }
 
     /// Bytes on the heap: the buffers of segments, that of collection too, the open units, the

@@ -46,7 +46,11 @@ impl Flash {
             self.counters.io_errors.add(1);
             return false;
         };
-        lock(&self.writer).dictionary = Some(known);
+        let mut writer = lock(&self.writer);
+        writer.dictionary = Some(known);
+        // The one before only decodes from now on.
+        self.dictionaries.tidy(number, |number| writer.names(number));
+        drop(writer);
         self.counters.trained.add(1);
         true
     }

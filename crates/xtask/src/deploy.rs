@@ -116,6 +116,9 @@ fn container() -> Result<Option<String>> {
     if find("buildah").is_none() || !is_root {
         return missing("buildah is not installed, or this is not root");
     }
+    if Run::new("unshare --mount true").capture(LIMIT).is_err() {
+        return missing("this root may make no namespaces");
+    }
     if !Path::new(&program()).is_file() {
         return missing("there is no static program");
     }

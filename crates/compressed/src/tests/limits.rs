@@ -2,6 +2,7 @@
 
 use super::{World, settings};
 use crate::block::ROWS_MAX;
+use crate::image::draw_moved;
 use crate::zone::{BLOCK_BYTES_RANGE, OVERFULL};
 use crate::{Refused, Settings};
 use codec::Method;
@@ -40,6 +41,33 @@ fn a_damaged_block_is_a_counted_miss() {
         assert_eq!(world.zone.stats().damaged, 1);
         world.check();
     }
+}
+
+#[test]
+fn a_block_whose_seal_is_damaged_is_given_up_and_a_copy_has_none() {
+    let mut world = World::small(4);
+    let keys: Vec<_> = (0..20_u32).map(u32::to_be_bytes).collect();
+    for key in &keys {
+        world.insert(key, b"a value that repeats, a value that repeats").expect("room");
+    }
+    let before = world.zone.stats();
+    let mut rows = 0;
+    world.with_block(&keys[3], |block| {
+        rows = usize::from(block.head().rows);
+        block.dead()[0].close();
+        let mut image = Vec::new();
+        draw_moved(&block, &mut image);
+        let dead = &image[block.head().dead_at()..][..size_of::<u32>()];
+        assert_eq!(dead, block.dead()[0].bits().to_ne_bytes());
+    });
+    assert!(world.find(&keys[3]).is_some());
+    assert!(!world.remove(&keys[3]), "it is gone, and waits for nobody");
+    assert_eq!(world.find(&keys[3]), None);
+    let after = world.zone.stats();
+    assert_eq!((after.damaged, after.items), (before.damaged + 1, before.items - rows));
+    world.insert(&keys[3], b"new").expect("room");
+    assert!(world.find(&keys[3]).is_some_and(|(value, _)| value == b"new"));
+    world.check();
 }
 
 #[test]
