@@ -40,6 +40,8 @@ pub(crate) struct Writer {
     pub(crate) waiting: VecDeque<FullSegment>,
     pub(crate) idle: Vec<Pages>,
     pub(crate) free: VecDeque<u32>,
+    /// Free ones that are ready for another use, for whoever cannot wait.
+    pub(crate) prepared: VecDeque<u32>,
     /// Found at the start and not yet given to the index, in the order of their sequences.
     pub(crate) found: VecDeque<ListedSegment>,
     /// How often all was made void.
@@ -67,6 +69,11 @@ pub(crate) struct Writer {
 impl Writer {
     pub(crate) fn stream(&mut self, area: Area) -> &mut Stream {
         &mut self.streams[area.index()]
+    }
+
+    /// How many segments are free.
+    pub(crate) fn free_segments(&self) -> usize {
+        self.free.len() + self.prepared.len()
     }
 
     /// The open segment with a sequence.
