@@ -27,6 +27,10 @@ const ASKING_SHARE: usize = 2;
 /// slab's; then it is worth a slab.
 const BORROWING_SHARE: usize = 4;
 
+/// The background is called when so small a part of the reserve is left,
+pub(crate) const LOW_SHARE: usize = 4;
+/// and stores help it when it is so small.
+const HELPED_SHARE: usize = 8;
 /// What a store hands down at once has no more bytes: it takes tens of microseconds at most.
 const HANDFUL_BYTES_MAX: usize = 32 << 10;
 
@@ -208,16 +212,18 @@ impl Class {
         (HANDFUL_BYTES_MAX / self.cut.bytes).min(GROUP)
     }
 
-    /// Whether the background keeps less than half of the reserve at the moment.
+    /// Whether so few chunks are free that the background is called.
     pub(crate) fn is_low(&self) -> bool {
-        self.free <= self.reserve_target() / 2
+        self.free <= self.reserve_target() / LOW_SHARE
     }
 
-    /// Whether the store that has just taken a chunk of a low reserve hands a few items down: one in
-    /// so many does, and that is twice as many items, until what comes free makes a reserve.
+    /// Whether the store that has just taken a chunk of a low reserve hands a few items down: one
+    /// in so many does, and that is twice as many items, until what comes free makes a reserve. Not
+    /// before the background has had time to come since it was called.
     pub(crate) fn is_helped(&self) -> bool {
         let handful = self.handful();
         handful > 0
+            && self.free <= self.reserve_target() / HELPED_SHARE
             && self.free.is_multiple_of((handful / 2).max(1))
             && self.free + self.limbo.len() < self.reserve_target()
     }

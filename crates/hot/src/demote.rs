@@ -1,4 +1,5 @@
-//! Moving items to the tier below instead of evicting them: the background's way of making room.
+//! Moving items to the tier below instead of evicting them: the background's way of making room,
+//! and that of stores while it is behind ([`Hot::hand_down`]).
 //!
 //! The hand chooses as for an eviction, a group at a time under the class's lock. Then the lock is
 //! let go, since to move an item takes microseconds, and each is copied ([`Links::copy`]) and

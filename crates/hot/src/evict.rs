@@ -20,7 +20,7 @@ use policy::rebalance::is_young;
 use stdx::sync::lock;
 
 use crate::chunk::Need;
-use crate::class::{Class, Room};
+use crate::class::{Class, LOW_SHARE, Room};
 use crate::item::ItemRef;
 use crate::mark::FETCHED;
 use crate::{Hot, Links, PRESSED_CLASS, Shortage, slab};
@@ -183,7 +183,7 @@ impl Hot {
         if !self.is_full() {
             return;
         }
-        if class.free == class.reserve_target() / 4 {
+        if class.free == class.reserve_target() / LOW_SHARE {
             self.press(PRESSED_CLASS);
         }
         let (id, is_helped) = (class.id, class.is_helped());

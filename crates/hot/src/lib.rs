@@ -63,8 +63,8 @@ const TEST_ARENA_BYTES: usize = if cfg!(miri) { 1 << 20 } else { 1 << 30 };
 /// Why no chunk could be had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shortage {
-    /// Memory was evicted, but pinned readers, perhaps the caller itself, may still see it; or there
-    /// is about to be some ([`Links::defers`]).
+    /// Memory was evicted, but pinned readers, perhaps the caller itself, may still see it; or
+    /// there is about to be some ([`Links::defers`]).
     Pinned,
     /// There is nothing that could be evicted, or eviction is switched off.
     Nothing,

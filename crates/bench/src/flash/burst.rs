@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::beside::KINDS;
 use super::send::{Pace, Phase, send};
-use super::subject::{Subject, SubjectOptions};
+use super::subject::{Subject, SubjectOptions, key_space};
 use super::tier::TierOptions;
 use crate::failure::{Failure, Outcome};
 use crate::machine::{self, Machine};
@@ -35,7 +35,7 @@ pub struct BurstOptions {
     #[command(flatten)]
     pub subject: SubjectOptions,
     /// Bytes of all keys and values, in multiples of the memory limit (above 0, at most 1000).
-    #[arg(long, value_name = "TIMES", default_value_t = 1.5, value_parser = super::subject::key_space)]
+    #[arg(long, value_name = "TIMES", default_value_t = 1.5, value_parser = key_space)]
     pub key_space: f64,
     /// Connections that store.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1000))]
