@@ -1,5 +1,6 @@
 //! Taking items in: staging, sealing units, opening segments.
 
+use ::io::device::PAGE_BYTES;
 use codec::Method;
 use codec::record::{Record, write_row};
 use stdx::sync::atomic::Ordering;
@@ -15,6 +16,10 @@ use crate::{Flash, KEY_BYTES_MAX, Links, Place};
 
 /// After so many writes that failed one after the other, nothing is taken until one succeeds.
 pub(crate) const FAILURES_MAX: u32 = 4;
+
+/// A unit of several rows is compressed in any case if it has more bytes: it was gathered for that,
+/// and as it is it would take many pages to read.
+const PLAIN_BYTES_MAX: usize = 2 * PAGE_BYTES;
 
 /// Why an item was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,10 +53,10 @@ impl Writer {
         let Self { streams, stored, encoder, threshold, compression, .. } = self;
         let Stream { unit: OpenUnit { raw, rows, .. }, open, .. } = &streams[area.index()];
         let known = open.as_ref().and_then(|open| open.dictionary.as_deref());
+        let is_plain =
+            intake == Intake::AtOnce && (rows.len() == 1 || raw.len() <= PLAIN_BYTES_MAX);
         let method = match area {
-            Area::Cold if intake != Intake::AtOnce => {
-                compression.store(encoder, threshold, known, raw, stored)
-            }
+            Area::Cold if !is_plain => compression.store(encoder, threshold, known, raw, stored),
             _ => encoder.encode(Method::Raw, None, raw, stored),
         };
         let rows = rows.len();
@@ -152,7 +157,7 @@ impl Flash {
             return Err(Refused::TooLarge);
         }
         let row_bytes = writer.row.len();
-        if writer.stream(area).is_full_for(row_bytes, segment_bytes) {
+        if writer.stream(area).is_full_for(row_bytes, segment_bytes, intake == Intake::AtOnce) {
             self.seal_by(intake, writer, area, links)?;
         }
         let is_moved = intake == Intake::Moved;
