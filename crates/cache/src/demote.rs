@@ -19,7 +19,7 @@ use crate::below::Below;
 use crate::cache::Cache;
 use crate::expire::Part;
 use crate::snapshot::Snapshot;
-use crate::spill::Spilled;
+use crate::spill::{Haste, Spilled};
 use crate::types::{Evicted, expiry_below};
 
 /// What moving items down may take in the beginning beyond its share, so that the compressed zone
@@ -213,7 +213,10 @@ impl Links for Downward<'_> {
             }
             let is_same = |item: ItemRef<'_>| copied.snapshot.is_same(cache, item);
             let guard = cache.epochs.pin();
-            let spilled = cache.spill_hot(&guard, &record, copied.hash, copied.place, is_same);
+            let is_straight = cache.is_straight_to_flash();
+            let haste = if is_straight { Haste::Behind } else { Haste::Usual };
+            let from = (copied.hash, copied.place);
+            let spilled = cache.spill_hot(&guard, &record, from, haste, is_same);
             spilled == Spilled::There
         };
         let (moved, spent_us, allowance) = match (self.below, copied.to) {
@@ -236,6 +239,8 @@ impl Links for Downward<'_> {
         if !*is_hurried {
             allowance.spend(us);
         }
+        // Stores may wait for it.
+        cache.write_full();
         moved
     }
 }
@@ -251,7 +256,9 @@ impl Downward<'_> {
         is_wanted: bool,
     ) -> Option<Destination> {
         let mut left = Left::Otherwise;
-        if let Some(below) = self.below {
+        // Where stores lend a hand, compressing would cost more items than it makes room for.
+        let is_straight = self.cache.is_straight_to_flash();
+        if let Some(below) = self.below.filter(|_| !is_straight) {
             let bar = self.bars(below, mover, is_wanted, item.cost());
             let is_refused = item.value_bytes() > below.zone.value_bytes_max()
                 || self.cache.is_flushed_below(item.key())
@@ -263,7 +270,9 @@ impl Downward<'_> {
             counter.fetch_add(1, Ordering::Relaxed);
             left = why;
         }
-        let goes = mover.spill_allowance.has_any() && self.cache.flash_takes(is_wanted);
+        // What the background had no time for, stores would have to do.
+        let has_time = is_straight || mover.spill_allowance.has_any();
+        let goes = has_time && self.cache.flash_takes(is_wanted);
         self.cache.remember(hash, if goes { Left::Otherwise } else { left });
         goes.then_some(Destination::Flash)
     }
@@ -346,14 +355,15 @@ pub(crate) fn below_spare_slabs(slabs: usize) -> usize {
 }
 
 impl Cache {
-    /// Does the zone's own work. Returns whether there is more to do at once.
-    pub(crate) fn maintain_below(&self, below: &Below, mover: &mut Mover) -> bool {
+    /// Does the zone's own work; that which takes long, only if it `is_calm`. Returns whether there
+    /// is more to do at once.
+    pub(crate) fn maintain_below(&self, below: &Below, mover: &mut Mover, is_calm: bool) -> bool {
         below.zone.set_budget_slabs(self.adapt(below, &mut mover.adaptation));
         if let Some(remembered) = &self.remembered {
             mover.lottery.learn(remembered);
         }
         let idle = mover.writer.take().unwrap_or_else(|| Writer::new(&below.zone));
-        let trained = below.zone.train();
+        let trained = is_calm && below.zone.train();
         if trained {
             io::heap::trim();
         }

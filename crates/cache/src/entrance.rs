@@ -68,6 +68,12 @@ impl Entrance {
         self.affords(is_wanted || fields.mark & FETCHED != 0)
     }
 
+    /// Whether everything comes in that leaves the hot zone, but for what expires soon.
+    pub(crate) fn takes_all(&self) -> bool {
+        let admission = self.admission.load(Ordering::Relaxed);
+        self.has_room.load(Ordering::Relaxed) && admission == Admission::All as u8
+    }
+
     fn affords(&self, is_read: bool) -> bool {
         let admission = self.admission.load(Ordering::Relaxed);
         let affords =

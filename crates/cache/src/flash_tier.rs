@@ -27,11 +27,13 @@
 //!
 //! [pending]: crate::Lookup::Pending
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use ::flash::{Flash, Place, Reader};
 use index::Hash;
+use stdx::sync::lock;
 
 use crate::cache::Cache;
 use crate::entrance::Entrance;
@@ -42,6 +44,10 @@ use crate::stats::FlashTierStats;
 /// Bits of the filter of keys that changed while the tier was searched for its items: with a
 /// hundred thousand changes, one item in ten is left alone though its key did not change.
 const CHANGED_BITS: usize = 1 << 20;
+/// How long a store waits for a buffer to be written,
+const PATIENCE: Duration = Duration::from_micros(250);
+/// and how often, before a batch of items is evicted.
+const DEFERRALS: u32 = 2;
 /// Bytes of that filter.
 pub(crate) const CHANGED_BYTES: usize = CHANGED_BITS / 8;
 
@@ -59,6 +65,10 @@ pub(crate) struct FlashTier {
     pub(crate) flushed: AtomicU64,
     pub(crate) purged: AtomicU64,
     pub(crate) entrance: Entrance,
+    /// How often a store was asked to wait.
+    deferred: AtomicU32,
+    /// Told when something was written.
+    room: (Mutex<()>, Condvar),
     pub(crate) read_costs: ReadCosts,
     pub(crate) counters: Counters,
 }
@@ -72,6 +82,8 @@ pub(crate) struct Counters {
     pub(crate) hits: AtomicU64,
     /// Items that came in.
     pub(crate) spilled: AtomicU64,
+    /// Of these, moved by stores.
+    pub(crate) handed: AtomicU64,
     /// Items that were not taken.
     pub(crate) refused: AtomicU64,
     /// Microseconds of processor time that moving items from the hot zone took.
@@ -96,6 +108,8 @@ impl FlashTier {
             flushed: AtomicU64::new(0),
             purged: AtomicU64::new(0),
             entrance,
+            deferred: AtomicU32::new(0),
+            room: (Mutex::new(()), Condvar::new()),
             read_costs: ReadCosts::default(),
             counters: Counters::default(),
         }
@@ -127,6 +141,43 @@ impl FlashTier {
         self.flash.may_be(place, hash.0)
     }
 
+    /// Whether what leaves the hot zone may come in at once.
+    pub(crate) fn takes_at_once(&self) -> bool {
+        self.entrance.takes_all() && self.is_purged() && !self.flash.is_behind()
+    }
+
+    /// Whether it may soon, and it is not yet time to go on without: that is every so many times.
+    pub(crate) fn defers(&self) -> bool {
+        let may_soon = self.flash.is_behind() && self.entrance.takes_all() && self.is_purged();
+        may_soon && self.deferred.fetch_add(1, Ordering::Relaxed) % (DEFERRALS + 1) < DEFERRALS
+    }
+
+    /// Waits a moment until something that is full was written, if nothing may come in before.
+    pub(crate) fn wait_for_room(&self) {
+        if self.flash.is_behind() && self.entrance.takes_all() {
+            let (lock_of_room, has_room) = &self.room;
+            let waiting = lock(lock_of_room);
+            let is_behind = |_: &mut ()| self.flash.is_behind();
+            let waited = has_room.wait_timeout_while(waiting, PATIENCE, is_behind);
+            drop(waited.expect("nothing panics while it holds this lock"));
+        }
+    }
+
+    /// Writes the segments that are full, if there are any.
+    pub(crate) fn write_full(&self, links: &Links<'_>) {
+        if self.flash.has_waiting() {
+            self.flash.write_full(links);
+            self.tell_of_room();
+        }
+    }
+
+    /// Wakes whoever waits for it.
+    pub(crate) fn tell_of_room(&self) {
+        let (lock_of_room, has_room) = &self.room;
+        drop(lock(lock_of_room));
+        has_room.notify_all();
+    }
+
     /// Takes note that the index does not lead here any more.
     pub(crate) fn forget(&self, place: Place, hash: Hash) {
         self.counters.items.fetch_sub(1, Ordering::Relaxed);
@@ -156,6 +207,7 @@ impl FlashTier {
             memory_bytes: self.memory_bytes() as u64,
             hits: read(&self.counters.hits),
             spilled: read(&self.counters.spilled),
+            handed: read(&self.counters.handed),
             refused: read(&self.counters.refused),
             over_budget: read(&self.entrance.over_budget),
             expiring: read(&self.entrance.expiring),

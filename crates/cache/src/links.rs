@@ -8,6 +8,7 @@ use memory::{ClassId, Guard, Place};
 
 use crate::admit::Left;
 use crate::cache::Cache;
+use crate::flash_tier::FlashTier;
 use crate::places::location_of;
 use crate::types::{Evicted, expiry_of};
 
@@ -47,6 +48,18 @@ impl Links for Cache {
 
     fn leaves_demoting(&self) -> bool {
         self.below.is_some() || self.flash.is_some()
+    }
+
+    fn hands_down(&self) -> bool {
+        self.flash.as_deref().is_some_and(FlashTier::takes_at_once)
+    }
+
+    fn defers(&self) -> bool {
+        self.flash.as_deref().is_some_and(FlashTier::defers)
+    }
+
+    fn hand_down(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
+        Cache::hand_down(self, guard, item, place)
     }
 
     fn is_linked(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {

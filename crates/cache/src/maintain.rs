@@ -25,6 +25,8 @@ const WALK_CHUNKS: usize = 16 << 10;
 const SLABS_PER_TURN_MAX: usize = 8;
 /// Every so many mutations somebody looks whether the background does its work.
 const OVERDUE_LOOK_MUTATIONS: u64 = 1 << 22;
+/// It is calm when no store has had to move an item down for so many microseconds.
+const CALM_US: u64 = 1_000_000;
 /// How often a thread that needs memory looks whether pinned readers have left before it goes on
 /// regardless.
 const WAIT_LOOKS: usize = 1000;
@@ -36,6 +38,7 @@ pub(crate) struct Chores {
     pub(crate) mover: Mover,
     walk: Option<Walk>,
     expiry: HotSweep,
+    calm: Calm,
     repartitioning: Repartitioning,
     /// The era in which what is old was last renumbered.
     renumbered_era: u64,
@@ -57,6 +60,13 @@ impl Chores {
         let renumbered = head.sequence.saturating_sub(RENUMBER_MUTATIONS);
         Self { mover: Mover::with_share(head.share()), ..Self::beginning_at(renumbered) }
     }
+}
+
+/// Since when no store has had to move an item down itself.
+#[derive(Debug, Default)]
+struct Calm {
+    handed: u64,
+    since_us: u64,
 }
 
 /// A walk over the whole zone, a part in each turn.
@@ -105,17 +115,19 @@ impl Cache {
     pub(crate) fn do_chores(&self, chores: &mut Chores) -> bool {
         self.tick();
         self.flush_if_due();
+        self.write_full();
         let mut more = self.walk(chores);
         self.sweep_expired(&mut chores.expiry);
         if let Some(below) = &self.below {
-            more |= self.maintain_below(below, &mut chores.mover);
+            let is_calm = self.is_calm(&mut chores.calm);
+            more |= self.maintain_below(below, &mut chores.mover, is_calm);
         }
         more |= if self.below.is_some() || self.flash.is_some() {
             self.make_room(&Downward::new(self, &mut chores.mover))
         } else {
             self.make_room(self)
         };
-        more |= self.maintain_flash();
+        more |= self.maintain_flash(self.is_calm(&mut chores.calm));
         // What moves while a walk is under way could come to where the walk has been.
         if chores.walk.is_none() {
             self.repartition(&mut chores.repartitioning);
@@ -167,8 +179,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Waits a moment for pinned readers to leave memory that was freed. The caller must have no
-    /// session open.
+    /// Waits a moment for pinned readers to leave memory that was freed, and for the flash tier to
+    /// take more. The caller must have no session open.
     pub fn wait_for_memory(&self) {
         let tag = self.epochs.latest_tag();
         let mut backoff = Backoff::default();
@@ -178,6 +190,9 @@ impl Cache {
             }
             backoff.wait();
         }
+        if let Some(tier) = &self.flash {
+            tier.wait_for_room();
+        }
     }
 
     /// Makes room for an index that cannot grow: a slab from the hot zone.
@@ -186,6 +201,19 @@ impl Cache {
             self.hot.give_up_slabs(1, self);
         }
         self.call_for_work();
+    }
+
+    /// Whether there is time for what takes tens of milliseconds: during a burst of stores nothing
+    /// would be written meanwhile.
+    fn is_calm(&self, calm: &mut Calm) -> bool {
+        let Some(tier) = &self.flash else { return true };
+        let handed = tier.counters.handed.load(Ordering::Relaxed);
+        if handed == calm.handed {
+            return handed == 0
+                || self.clock.monotonic_us().saturating_sub(calm.since_us) > CALM_US;
+        }
+        *calm = Calm { handed, since_us: self.clock.monotonic_us() };
+        false
     }
 
     /// Keeps reserves in the hot zone, and quotas, and takes slabs from it when the limit was

@@ -29,7 +29,7 @@ use crate::below::Below;
 use crate::cache::Cache;
 use crate::flash_tier::FlashTier;
 use crate::snapshot::Snapshot;
-use crate::spill::Spilled;
+use crate::spill::{Haste, Spilled};
 
 /// Chunks of the hot zone whose items are saved under one guard.
 const CHUNKS_A_STEP: usize = 4096;
@@ -126,7 +126,7 @@ impl<F: FnMut() -> bool> Saving<'_, F> {
             if !(self.goes_on)() {
                 return Flow::Break(SaveEnd::Interrupted);
             }
-            self.cache.maintain_flash();
+            self.cache.maintain_flash(true);
         }
         let written_bytes = self.tier.flash.stats().bytes_written;
         self.written_bytes_max = written_bytes + self.tier.flash.turnover_bytes();
@@ -162,7 +162,7 @@ impl<F: FnMut() -> bool> Saving<'_, F> {
         let record = ::flash::Record { key: &key, value: &value, fields: snapshot.fields() };
         let flow = self.offer(&record, |record| {
             let is_same = |item: ItemRef<'_>| snapshot.is_same(cache, item);
-            cache.spill_hot(guard, record, hash, place, is_same)
+            cache.spill_hot(guard, record, (hash, place), Haste::Usual, is_same)
         });
         (self.key, self.value) = (key, value);
         flow.map_continue(|_| ())

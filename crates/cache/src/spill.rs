@@ -8,14 +8,27 @@ use hot::ItemRef;
 use index::{Full, Hash};
 use memory::Guard;
 
+use crate::admit::Left;
 use crate::cache::Cache;
 use crate::flash_tier::{FlashTier, Links};
+use crate::snapshot::Snapshot;
 
 /// Of the memory limit, the index may take one part in so many for items on flash.
 pub(crate) const INDEX_SHARE: usize = 2;
 /// Of the words that the index may have for items on flash, one in so many is kept free: small
 /// items run out of words before they run out of flash, and what comes must find some.
 const WORDS_FREE_SHARE: usize = 32;
+
+/// How much time whoever stages an item has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Haste {
+    /// Enough to compress.
+    Usual,
+    /// None to compress, but to write what is full.
+    Behind,
+    /// Not even that: a client waits.
+    Store,
+}
 
 /// What became of an item that was offered to the tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +55,7 @@ impl Cache {
         hash: Hash,
         is_alive: impl Fn() -> bool,
     ) -> Spilled {
-        self.stage(record, hash, |place| {
+        self.stage(Haste::Usual, record, hash, |place| {
             self.lead_to_flash(guard, hash, Some(record.key), place, |_| {
                 is_alive() && !self.is_flushed_below(record.key)
             })
@@ -54,13 +67,37 @@ impl Cache {
         &self,
         guard: &Guard<'_>,
         record: &::flash::Record<'_>,
-        hash: Hash,
-        hot: memory::Place,
+        (hash, hot): (Hash, memory::Place),
+        haste: Haste,
         is_same: impl Fn(ItemRef<'_>) -> bool,
     ) -> Spilled {
-        self.stage(record, hash, |place| {
+        self.stage(haste, record, hash, |place| {
             Ok(self.exchange_for_flash(guard, hash, hot, place, &is_same))
         })
+    }
+
+    /// Moves an item of the hot zone to flash for a store that needs its memory. Returns whether it
+    /// did.
+    pub(crate) fn hand_down(
+        &self,
+        guard: &Guard<'_>,
+        item: ItemRef<'_>,
+        place: memory::Place,
+    ) -> bool {
+        let (Some(tier), Some(value)) = (&self.flash, item.contiguous()) else { return false };
+        let (hash, snapshot) = (self.hash(item.key()), Snapshot::of(item));
+        let record = ::flash::Record { key: item.key(), value, fields: snapshot.fields() };
+        if !self.takes_on_flash(&record, self.remembers(hash)) {
+            return false;
+        }
+        let is_same = |item: ItemRef<'_>| snapshot.is_same(self, item);
+        let spilled = self.spill_hot(guard, &record, (hash, place), Haste::Store, is_same);
+        let is_there = spilled == Spilled::There;
+        if is_there {
+            self.remember(hash, Left::Otherwise);
+            tier.counters.handed.fetch_add(1, Ordering::Relaxed);
+        }
+        is_there
     }
 
     /// Whether an item is let in; it is known to be wanted, or whether it was read is all there is.
@@ -72,6 +109,7 @@ impl Cache {
     /// Stages a record; `lead` leads the index to its place.
     fn stage(
         &self,
+        haste: Haste,
         record: &::flash::Record<'_>,
         hash: Hash,
         lead: impl Fn(Place) -> Result<bool, Full>,
@@ -89,18 +127,25 @@ impl Cache {
         let counted = |place| {
             // Before the word can leave again.
             counters.items.fetch_add(1, Ordering::Relaxed);
-            let led = lead(place);
+            // A flush since may be purged by now: what comes in then is never taken out.
+            let led = if tier.is_purged() { lead(place) } else { Ok(false) };
             is_full.set(led.is_err());
             let led = led.unwrap_or(false);
             counters.items.fetch_sub(u64::from(!led), Ordering::Relaxed);
             led
         };
-        let mut staged = tier.flash.stage_with(hash.0, record, &links, counted);
-        if staged == Err(Refused::Busy) {
+        let stage = || match haste {
+            Haste::Usual => tier.flash.stage_with(hash.0, record, &links, counted),
+            Haste::Behind | Haste::Store => {
+                tier.flash.stage_at_once(hash.0, record, &links, counted)
+            }
+        };
+        let mut staged = stage();
+        if staged == Err(Refused::Busy) && haste != Haste::Store {
             // What is full is written here, rather than lost: a zone that shrinks lets go of much
             // at once.
             tier.flash.maintain(&links, self.now());
-            staged = tier.flash.stage_with(hash.0, record, &links, counted);
+            staged = stage();
         }
         let (spilled, counter) = match staged {
             Ok(Some(_)) => (Spilled::There, &counters.spilled),
@@ -128,8 +173,9 @@ impl Cache {
         self.flash.as_ref().map_or(0, |tier| tier.counters.items.load(Ordering::Relaxed))
     }
 
-    /// The tier's own work. Returns whether there is more to do at once.
-    pub(crate) fn maintain_flash(&self) -> bool {
+    /// The tier's own work; that which takes long, only if it `is_calm`. Returns whether there is
+    /// more to do at once.
+    pub(crate) fn maintain_flash(&self, is_calm: bool) -> bool {
         let Some(tier) = &self.flash else { return false };
         if !tier.is_purged() {
             self.purge(tier);
@@ -139,8 +185,11 @@ impl Cache {
         let costs = self.measure.as_ref().map(|measure| measure.stats());
         let miss_us = costs.and_then(|costs| costs.mean_miss_us());
         tier.flash.set_costs(tier.read_costs.costs(miss_us.map(|us| us * 1000)));
-        tier.flash.train();
+        if is_calm {
+            tier.flash.train();
+        }
         let mut more = tier.flash.maintain(&links, self.now());
+        tier.tell_of_room();
         let stats = tier.flash.stats();
         tier.entrance.look(self.clock.monotonic_us(), &stats);
         let items_max = self.flash_items_max();
@@ -155,10 +204,25 @@ impl Cache {
         more
     }
 
-    /// Takes what a flush has made void out of the index. Only the background lets anything come
-    /// in, and this is the background.
+    /// Whether what leaves the hot zone moves to flash as it is, past the compressed zone: the
+    /// background is behind, and there is room.
+    pub(crate) fn is_straight_to_flash(&self) -> bool {
+        let takes_all = |tier: &FlashTier| tier.entrance.takes_all();
+        self.hot.is_behind() && self.flash.as_deref().is_some_and(takes_all)
+    }
+
+    /// Writes the segments that are full, if there are any.
+    pub(crate) fn write_full(&self) {
+        if let Some(tier) = &self.flash {
+            tier.write_full(&Links(self));
+        }
+    }
+
+    /// Takes what a flush has made void out of the index.
     fn purge(&self, tier: &FlashTier) {
         let flushed = tier.flushed.load(Ordering::Relaxed);
+        // Whoever stages something looks whether this is over, and a store may have looked before.
+        tier.flash.wait_for_stagers();
         let (mut at, mut count) = (Some(Hash(0)), 0);
         while let Some(hash) = at {
             at = self.purge_flash(&self.epochs.pin(), hash, &mut count);

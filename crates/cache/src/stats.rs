@@ -84,6 +84,8 @@ pub struct FlashTierStats {
     pub hits: u64,
     /// Items that moved to it.
     pub spilled: u64,
+    /// Of these, moved by stores that needed their memory.
+    pub handed: u64,
     /// Items for which it had no room.
     pub refused: u64,
     /// Items that the budget of writes kept out.

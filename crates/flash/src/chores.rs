@@ -13,7 +13,7 @@ use crate::scrub::Scrub;
 use crate::stage::FAILURES_MAX;
 use crate::table;
 use crate::window::Window;
-use crate::writer::{FullSegment, ListedSegment, Writer};
+use crate::writer::{BUFFERS, FullSegment, ListedSegment, Writer};
 use crate::{Flash, Links, Refused};
 
 /// Closing gives up on what is staged after so many attempts to find room for it.
@@ -52,6 +52,7 @@ impl Flash {
             }
         }
         self.write_waiting(links);
+        self.prepare_ahead();
         self.scrub(&mut chores, links);
         self.repartition(&mut chores.window);
         self.wants_collection(&mut chores)
@@ -69,7 +70,8 @@ impl Flash {
             if writer.failures < FAILURES_MAX {
                 return;
             }
-            let Some(segment) = writer.free.pop_front() else { return };
+            let next = writer.free.pop_front().or_else(|| writer.prepared.pop_front());
+            let Some(segment) = next else { return };
             segment
         };
         // Nobody reads a free segment, and nobody opens one that is not listed.
@@ -102,6 +104,51 @@ impl Flash {
             }
             let pages = std::sync::Arc::try_unwrap(full.pages).expect("the clone is dropped");
             writer.idle.push(pages);
+            self.has_waiting.store(!writer.waiting.is_empty(), Ordering::Relaxed);
+            self.is_behind.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes the segments that wait, if there are any.
+    pub fn write_full(&self, links: &dyn Links) {
+        if self.has_waiting.load(Ordering::Relaxed) {
+            let _chores = lock(&self.chores);
+            self.write_waiting(links);
+            self.prepare_ahead();
+        }
+    }
+
+    /// Whether a segment waits to be written.
+    pub fn has_waiting(&self) -> bool {
+        self.has_waiting.load(Ordering::Relaxed)
+    }
+
+    /// Whether [`Flash::stage_at_once`] has found no room since a segment was last written.
+    pub fn is_behind(&self) -> bool {
+        self.is_behind.load(Ordering::Relaxed)
+    }
+
+    /// Makes as many free segments ready as there are buffers. The lock of chores is held.
+    fn prepare_ahead(&self) {
+        loop {
+            let segment = {
+                let mut writer = lock(&self.writer);
+                if writer.failures >= FAILURES_MAX || writer.prepared.len() >= BUFFERS {
+                    return;
+                }
+                let Some(segment) = writer.free.pop_front() else { return };
+                segment
+            };
+            let prepared = self.prepare(segment);
+            let mut writer = lock(&self.writer);
+            if prepared.is_err() {
+                self.counters.io_errors.add(1);
+                writer.failures += 1;
+                writer.free.push_back(segment);
+                return;
+            }
+            writer.prepared.push_back(segment);
+            self.is_behind.store(false, Ordering::Relaxed);
         }
     }
 
@@ -159,7 +206,7 @@ impl Flash {
             if sealed.is_ok() || attempt == CLOSE_ATTEMPTS_MAX {
                 break;
             }
-            if sealed == Err(Refused::Busy) && lock(&self.writer).free.is_empty() {
+            if sealed == Err(Refused::Busy) && lock(&self.writer).free_segments() == 0 {
                 self.collect(&mut chores, links, 0, false);
             }
         }

@@ -25,6 +25,7 @@ use stdx::sync::lock;
 use crate::area::Area;
 use crate::chores::Chores;
 use crate::geometry::Spot;
+use crate::stage::Intake;
 use crate::table::{self, Item};
 use crate::unit::{self, Origin};
 use crate::watermarks::{FREE_PRESSED, Watermarks};
@@ -51,7 +52,7 @@ struct Victim {
 impl Flash {
     pub(crate) fn wants_collection(&self, chores: &mut Chores) -> bool {
         let Watermarks { low, high } = self.watermarks;
-        let free = lock(&self.writer).free.len();
+        let free = lock(&self.writer).free_segments();
         chores.is_collecting = free < if chores.is_collecting { high } else { low };
         chores.is_collecting
     }
@@ -130,7 +131,7 @@ impl Flash {
     /// yet is free at once if it is older than all others: nobody has read its items since.
     fn choose_victim(&self, evicts: bool) -> Choice {
         let mut writer = lock(&self.writer);
-        let is_pressed = evicts || writer.free.len() < FREE_PRESSED;
+        let is_pressed = evicts || writer.free_segments() < FREE_PRESSED;
         let sequence = |listed: Option<&ListedSegment>| listed.map(|it| it.entry.sequence);
         let written = writer.streams.iter().filter_map(|stream| sequence(stream.written.front()));
         let written = written.min();
@@ -214,12 +215,12 @@ impl Flash {
             let mut writer = lock(&self.writer);
             // What is moved may take more room than it leaves, but not the last.
             if writer.flushes != victim.flushes
-                || writer.free.len() < FREE_PRESSED
+                || writer.free_segments() < FREE_PRESSED
                 || self.flushed.takes(entry.sequence, item.granule, row.key)
             {
                 return false;
             }
-            match self.take_row(&mut writer, area, hash, &record, true, links) {
+            match self.take_row(&mut writer, area, hash, &record, Intake::Moved, links) {
                 Ok(place) if links.relocate(hash, from, place) => {
                     self.counters.restaged.add(1);
                     let is_moved = area != entry.area;

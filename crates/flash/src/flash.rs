@@ -90,6 +90,10 @@ pub struct Flash {
     pub(crate) writer: Mutex<Writer>,
     /// What the next segment to be opened gets.
     pub(crate) next_sequence: AtomicU64,
+    /// A segment waits to be written. A hint.
+    pub(crate) has_waiting: AtomicBool,
+    /// Somebody who could not wait found no room. A hint.
+    pub(crate) is_behind: AtomicBool,
     /// Something died or was flushed, and the device does not know.
     pub(crate) unsound: AtomicBool,
     pub(crate) counters: Counters,

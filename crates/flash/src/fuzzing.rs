@@ -423,7 +423,11 @@ impl Tier {
         let (key, value) = (key(number), value(number));
         let record = Record { key: &key, value: &value, fields: Fields::default() };
         let lead = |place| lock(&self.index.0).insert(hash(number), place).is_none();
-        let mut staged = self.flash.stage_with(hash(number), &record, &self.index, lead);
+        let mut staged = if number.is_multiple_of(2) {
+            self.flash.stage_with(hash(number), &record, &self.index, lead)
+        } else {
+            self.flash.stage_at_once(hash(number), &record, &self.index, lead)
+        };
         if staged == Err(Refused::Busy) {
             self.maintain();
             staged = self.flash.stage_with(hash(number), &record, &self.index, lead);

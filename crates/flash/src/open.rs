@@ -202,6 +202,7 @@ impl Flash {
             waiting: VecDeque::new(),
             idle: (0..BUFFERS).map(|_| Pages::zeroed(geometry.segment_pages())).collect(),
             free: (0..geometry.segments).filter(is_free).collect(),
+            prepared: VecDeque::new(),
             found,
             flushes: 0,
             prefix_flushes: FLUSHES_BEFORE,
@@ -232,6 +233,8 @@ impl Flash {
             chores: Mutex::new(Chores::default()),
             writer: Mutex::new(writer),
             next_sequence: AtomicU64::new(next_sequence),
+            has_waiting: AtomicBool::new(false),
+            is_behind: AtomicBool::new(false),
             unsound: AtomicBool::new(false),
             counters: Counters::default(),
         }

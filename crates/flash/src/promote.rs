@@ -9,6 +9,7 @@ use codec::record::Record;
 use stdx::sync::lock;
 
 use crate::area::Area;
+use crate::stage::Intake;
 use crate::{Flash, Links, Place, Refused, Ticket};
 
 /// When what was read moves into the hot area.
@@ -46,7 +47,7 @@ impl Flash {
         {
             return Ok(false);
         }
-        let staged = self.take_row(&mut writer, Area::Hot, hash, record, true, links)?;
+        let staged = self.take_row(&mut writer, Area::Hot, hash, record, Intake::Moved, links)?;
         self.journal(ticket.spot.segment, ticket.spot.granule, hash);
         if !links.relocate(hash, place, staged) {
             writer.stream(Area::Hot).unit.pop();

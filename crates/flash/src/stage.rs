@@ -1,5 +1,6 @@
 //! Taking items in: staging, sealing units, opening segments.
 
+use ::io::device::PAGE_BYTES;
 use codec::Method;
 use codec::record::{Record, write_row};
 use stdx::sync::atomic::Ordering;
@@ -16,6 +17,10 @@ use crate::{Flash, KEY_BYTES_MAX, Links, Place};
 /// After so many writes that failed one after the other, nothing is taken until one succeeds.
 pub(crate) const FAILURES_MAX: u32 = 4;
 
+/// A unit of several rows is compressed in any case if it has more bytes: it was gathered for that,
+/// and as it is it would take many pages to read.
+const PLAIN_BYTES_MAX: usize = 2 * PAGE_BYTES;
+
 /// Why an item was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
@@ -30,16 +35,29 @@ pub enum Refused {
     Closed,
 }
 
+/// How a row comes in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Intake {
+    /// From a caller.
+    Usual,
+    /// From a caller who cannot wait.
+    AtOnce,
+    /// It was here before.
+    Moved,
+}
+
 impl Writer {
     /// Stores the rows of an area's open unit as that area's units are stored, into `stored`, with
     /// the dictionary of the open segment.
-    fn store_unit(&mut self, area: Area) -> (Head, Method) {
+    fn store_unit(&mut self, area: Area, intake: Intake) -> (Head, Method) {
         let Self { streams, stored, encoder, threshold, compression, .. } = self;
         let Stream { unit: OpenUnit { raw, rows, .. }, open, .. } = &streams[area.index()];
         let known = open.as_ref().and_then(|open| open.dictionary.as_deref());
+        let is_plain =
+            intake == Intake::AtOnce && (rows.len() == 1 || raw.len() <= PLAIN_BYTES_MAX);
         let method = match area {
-            Area::Cold => compression.store(encoder, threshold, known, raw, stored),
-            Area::Hot => encoder.encode(Method::Raw, None, raw, stored),
+            Area::Cold if !is_plain => compression.store(encoder, threshold, known, raw, stored),
+            _ => encoder.encode(Method::Raw, None, raw, stored),
         };
         let rows = rows.len();
         (Head { stored_bytes: stored.len(), raw_bytes: raw.len(), rows }, method)
@@ -73,8 +91,37 @@ impl Flash {
         links: &dyn Links,
         lead: impl FnOnce(Place) -> bool,
     ) -> Result<Option<Place>, Refused> {
+        self.stage_by(Intake::Usual, hash, record, links, lead)
+    }
+
+    /// As [`Flash::stage_with`], in a microsecond or two: a unit that has to be sealed for it is
+    /// stored as it is, and what is on the device is not touched. The tier is busy also while no
+    /// free segment is prepared, which [`Flash::maintain`] does.
+    pub fn stage_at_once(
+        &self,
+        hash: u64,
+        record: &Record<'_>,
+        links: &dyn Links,
+        lead: impl FnOnce(Place) -> bool,
+    ) -> Result<Option<Place>, Refused> {
+        self.stage_by(Intake::AtOnce, hash, record, links, lead)
+    }
+
+    /// Waits until whoever is staging something at this moment has led the index there.
+    pub fn wait_for_stagers(&self) {
+        drop(lock(&self.writer));
+    }
+
+    fn stage_by(
+        &self,
+        intake: Intake,
+        hash: u64,
+        record: &Record<'_>,
+        links: &dyn Links,
+        lead: impl FnOnce(Place) -> bool,
+    ) -> Result<Option<Place>, Refused> {
         let mut writer = lock(&self.writer);
-        let place = self.take_row(&mut writer, Area::Cold, hash, record, false, links)?;
+        let place = self.take_row(&mut writer, Area::Cold, hash, record, intake, links)?;
         if !lead(place) {
             writer.stream(Area::Cold).unit.pop();
             return Ok(None);
@@ -90,7 +137,7 @@ impl Flash {
         area: Area,
         hash: u64,
         record: &Record<'_>,
-        is_moved: bool,
+        intake: Intake,
         links: &dyn Links,
     ) -> Result<Place, Refused> {
         assert!((1..=KEY_BYTES_MAX).contains(&record.key.len()), "keys have 1 to 255 bytes");
@@ -110,9 +157,10 @@ impl Flash {
             return Err(Refused::TooLarge);
         }
         let row_bytes = writer.row.len();
-        if writer.stream(area).is_full_for(row_bytes, segment_bytes) {
-            self.seal(writer, area, links)?;
+        if writer.stream(area).is_full_for(row_bytes, segment_bytes, intake == Intake::AtOnce) {
+            self.seal_by(intake, writer, area, links)?;
         }
+        let is_moved = intake == Intake::Moved;
         let Writer { streams, sampling, row, .. } = writer;
         let stream = &mut streams[area.index()];
         if !is_moved {
@@ -130,9 +178,19 @@ impl Flash {
         area: Area,
         links: &dyn Links,
     ) -> Result<(), Refused> {
+        self.seal_by(Intake::Usual, writer, area, links)
+    }
+
+    fn seal_by(
+        &self,
+        intake: Intake,
+        writer: &mut Writer,
+        area: Area,
+        links: &dyn Links,
+    ) -> Result<(), Refused> {
         let stream = writer.stream(area);
         if stream.open.is_none() && !stream.unit.rows.is_empty() {
-            self.open_segment(writer, area)?;
+            self.open_segment(writer, area, intake)?;
         }
         // A row that is dead is not stored. So a unit never has two rows of one key.
         let staged = |row: &StagedRow| self.geometry.staged(row.number, row.hash);
@@ -140,15 +198,15 @@ impl Flash {
         if writer.stream(area).unit.rows.is_empty() {
             return Ok(());
         }
-        let (mut head, mut method) = writer.store_unit(area);
+        let (mut head, mut method) = writer.store_unit(area, intake);
         if writer.stream(area).start_of(&head).is_none() {
             self.freeze(writer, area);
-            self.open_segment(writer, area)?;
+            self.open_segment(writer, area, intake)?;
             // The new segment may have another dictionary.
-            (head, method) = writer.store_unit(area);
+            (head, method) = writer.store_unit(area, intake);
         }
         let Writer { streams, stored, .. } = writer;
-        self.put_unit(&mut streams[area.index()], &head, method, stored, links);
+        self.put_unit(&mut streams[area.index()], &head, (intake, method), stored, links);
         Ok(())
     }
 
@@ -157,7 +215,7 @@ impl Flash {
         &self,
         stream: &mut Stream,
         head: &Head,
-        method: Method,
+        (intake, method): (Intake, Method),
         stored: &[u8],
         links: &dyn Links,
     ) {
@@ -183,7 +241,9 @@ impl Flash {
             open.items.push(Item { hash: row.hash, granule, span, is_dead });
         }
         self.counters.sealed(open.area, head, unit.moved_bytes() as u64, skipped_bytes);
-        fill.learn(head);
+        if method != Method::Raw || intake != Intake::AtOnce {
+            fill.learn(head);
+        }
         unit.clear();
     }
 
@@ -195,21 +255,15 @@ impl Flash {
                 writer.idle.push(open.pages);
                 self.free_segment(writer, open.segment);
             }
-            Some(open) => writer.waiting.push_back(open.freeze()),
+            Some(open) => {
+                writer.waiting.push_back(open.freeze());
+                self.has_waiting.store(true, Ordering::Relaxed);
+            }
         }
     }
 
-    fn open_segment(&self, writer: &mut Writer, area: Area) -> Result<(), Refused> {
-        if writer.idle.is_empty() {
-            return Err(Refused::Busy);
-        }
-        let segment = writer.free.pop_front().ok_or(Refused::Busy)?;
-        if self.prepare(segment).is_err() {
-            self.counters.io_errors.add(1);
-            writer.failures += 1;
-            writer.free.push_back(segment);
-            return Err(Refused::Failing);
-        }
+    fn open_segment(&self, writer: &mut Writer, area: Area, intake: Intake) -> Result<(), Refused> {
+        let segment = self.segment_to_open(writer, intake)?;
         let sequence = self.next_sequence.fetch_add(1, Ordering::Relaxed);
         let known = &self.segments[segment as usize];
         known.usage.begin(sequence);
@@ -223,10 +277,33 @@ impl Flash {
         Ok(())
     }
 
+    /// A free segment that is ready for another use, while there is a buffer for it.
+    fn segment_to_open(&self, writer: &mut Writer, intake: Intake) -> Result<u32, Refused> {
+        let prepared = if writer.idle.is_empty() { None } else { writer.prepared.pop_front() };
+        if let Some(segment) = prepared {
+            return Ok(segment);
+        }
+        if intake == Intake::AtOnce {
+            self.is_behind.store(true, Ordering::Relaxed);
+            return Err(Refused::Busy);
+        }
+        if writer.idle.is_empty() {
+            return Err(Refused::Busy);
+        }
+        let segment = writer.free.pop_front().ok_or(Refused::Busy)?;
+        if self.prepare(segment).is_err() {
+            self.counters.io_errors.add(1);
+            writer.failures += 1;
+            writer.free.push_back(segment);
+            return Err(Refused::Failing);
+        }
+        Ok(segment)
+    }
+
     /// Makes a free segment ready for another use: first nothing on the device says any more that
     /// it is valid, then its journal is emptied. The other way round, a process that is killed in
     /// between would leave dead items that nothing says are dead.
-    fn prepare(&self, segment: u32) -> std::io::Result<()> {
+    pub(crate) fn prepare(&self, segment: u32) -> std::io::Result<()> {
         let taken = self.segments[segment as usize].journal.settle() as usize;
         self.invalidate(segment)?;
         let entry_bytes = crate::geometry::JOURNAL_ENTRY_BYTES;

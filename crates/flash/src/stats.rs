@@ -183,7 +183,7 @@ impl Flash {
     pub fn stats(&self) -> FlashStats {
         let counters = &self.counters;
         let writer = lock(&self.writer);
-        let (free, found) = (writer.free.len(), writer.found.len());
+        let (free, found) = (writer.free_segments(), writer.found.len());
         let written: usize = writer.streams.iter().map(|stream| stream.written.len()).sum();
         let segments = Area::ALL.map(|area| writer.segments(area));
         let hot_segments_target = writer.hot_target.segments().into();
@@ -259,7 +259,8 @@ impl Flash {
     pub fn memory_bytes(&self) -> usize {
         let segments = std::mem::size_of_val(&*self.segments);
         let writer = lock(&self.writer);
-        let Writer { streams, waiting, idle, free, found, encoder, stored, row, .. } = &*writer;
+        let Writer { streams, waiting, idle, free, prepared, found, encoder, stored, row, .. } =
+            &*writer;
         let dictionaries = self.dictionaries.memory_bytes() + writer.sampling.memory_bytes();
         let (mut buffers, mut streams_bytes) = (idle.len() + waiting.len(), 0);
         for Stream { unit, open, written, .. } in streams {
@@ -273,7 +274,7 @@ impl Flash {
         segments
             + (buffers + 1) * self.geometry.segment_bytes
             + streams_bytes
-            + free.capacity() * size_of::<u32>()
+            + (free.capacity() + prepared.capacity()) * size_of::<u32>()
             + found.capacity() * size_of::<ListedSegment>()
             + stored.capacity()
             + row.capacity()

@@ -15,7 +15,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ::io::device::Pages;
+use ::io::device::{PAGE_BYTES, Pages};
 use codec::Encoder;
 use codec::entropy::Threshold;
 
@@ -40,6 +40,8 @@ pub(crate) struct Writer {
     pub(crate) waiting: VecDeque<FullSegment>,
     pub(crate) idle: Vec<Pages>,
     pub(crate) free: VecDeque<u32>,
+    /// Free ones that are ready for another use, for whoever cannot wait.
+    pub(crate) prepared: VecDeque<u32>,
     /// Found at the start and not yet given to the index, in the order of their sequences.
     pub(crate) found: VecDeque<ListedSegment>,
     /// How often all was made void.
@@ -67,6 +69,11 @@ pub(crate) struct Writer {
 impl Writer {
     pub(crate) fn stream(&mut self, area: Area) -> &mut Stream {
         &mut self.streams[area.index()]
+    }
+
+    /// How many segments are free.
+    pub(crate) fn free_segments(&self) -> usize {
+        self.free.len() + self.prepared.len()
     }
 
     /// The open segment with a sequence.
@@ -104,12 +111,19 @@ impl Stream {
         self.fill.raw_bytes(self.open.as_ref().map_or(0, |open| open.end))
     }
 
-    /// Whether the unit is sealed before it takes a row of so many bytes.
-    pub(crate) fn is_full_for(&self, row_bytes: usize, segment_bytes: usize) -> bool {
+    /// Whether the unit is sealed before it takes a row of so many bytes, which is to be stored as
+    /// it is, or not.
+    pub(crate) fn is_full_for(
+        &self,
+        row_bytes: usize,
+        segment_bytes: usize,
+        is_plain: bool,
+    ) -> bool {
         let (rows, raw_bytes) = (self.unit.rows.len(), self.unit.raw.len() + row_bytes);
+        let target_bytes = self.target_bytes();
+        let target_bytes = if is_plain { target_bytes.min(PAGE_BYTES) } else { target_bytes };
         let worst = unit::HEAD_BYTES + raw_bytes + table::table_bytes(1, rows + 1);
-        let is_full =
-            raw_bytes > self.target_bytes() || rows == unit::ROWS_MAX || worst > segment_bytes;
+        let is_full = raw_bytes > target_bytes || rows == unit::ROWS_MAX || worst > segment_bytes;
         rows > 0 && is_full
     }
 
@@ -310,12 +324,12 @@ mod tests {
         {
             let mut stream = Stream::new(area, fill);
             let target = stream.target_bytes();
-            assert!(!stream.is_full_for(500_000, 1 << 20));
+            assert!(!stream.is_full_for(500_000, 1 << 20, false));
             stream.unit.push(1, &[0; 100], false);
-            assert!(!stream.is_full_for(target - 100, 1 << 20));
-            assert!(stream.is_full_for(target - 99, 1 << 20));
+            assert!(!stream.is_full_for(target - 100, 1 << 20, false));
+            assert!(stream.is_full_for(target - 99, 1 << 20, false));
             let edge = unit::HEAD_BYTES + 101 + table::table_bytes(1, 2);
-            assert!(!stream.is_full_for(1, edge) && stream.is_full_for(1, edge - 1));
+            assert!(!stream.is_full_for(1, edge, false) && stream.is_full_for(1, edge - 1, false));
             assert!(!stream.is_full());
             stream.unit.push(2, &vec![0; target - 100], false);
             assert!(stream.is_full());

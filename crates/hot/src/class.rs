@@ -14,7 +14,7 @@ use memory::{Arena, ClassId, Epochs, Place, SlabId, Tag};
 use policy::cost::Cost;
 
 use crate::chunk::Cut;
-use crate::evict::VICTIM_LOOKS;
+use crate::evict::{GROUP, VICTIM_LOOKS};
 use crate::heat::Heat;
 use crate::keeper::Keeper;
 use crate::quota::Quotas;
@@ -26,6 +26,13 @@ const ASKING_SHARE: usize = 2;
 /// A class without a slab borrows chunks of larger classes until these are one in so many of a
 /// slab's; then it is worth a slab.
 const BORROWING_SHARE: usize = 4;
+
+/// The background is called when so small a part of the reserve is left,
+pub(crate) const LOW_SHARE: usize = 4;
+/// and stores help it when it is so small.
+const HELPED_SHARE: usize = 8;
+/// What a store hands down at once has no more bytes: it takes tens of microseconds at most.
+const HANDFUL_BYTES_MAX: usize = 32 << 10;
 
 /// What moves takes a free chunk only if the class has more than this part of its reserve.
 const SPARE_SHARE: usize = 2;
@@ -198,6 +205,27 @@ impl Class {
     /// small class. Slabs that are leaving do not count.
     pub(crate) fn reserve_target(&self) -> usize {
         (self.staying() * self.chunks_per_slab / 32).min(1024)
+    }
+
+    /// How many items a store hands down at once, if it does.
+    pub(crate) fn handful(&self) -> usize {
+        (HANDFUL_BYTES_MAX / self.cut.bytes).min(GROUP)
+    }
+
+    /// Whether so few chunks are free that the background is called.
+    pub(crate) fn is_low(&self) -> bool {
+        self.free <= self.reserve_target() / LOW_SHARE
+    }
+
+    /// Whether the store that has just taken a chunk of a low reserve hands a few items down: one
+    /// in so many does, and that is twice as many items, until what comes free makes a reserve. Not
+    /// before the background has had time to come since it was called.
+    pub(crate) fn is_helped(&self) -> bool {
+        let handful = self.handful();
+        handful > 0
+            && self.free <= self.reserve_target() / HELPED_SHARE
+            && self.free.is_multiple_of((handful / 2).max(1))
+            && self.free + self.limbo.len() < self.reserve_target()
     }
 
     /// Slabs that are not leaving.

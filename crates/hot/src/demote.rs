@@ -1,4 +1,5 @@
-//! Moving items to the tier below instead of evicting them: the background's way of making room.
+//! Moving items to the tier below instead of evicting them: the background's way of making room,
+//! and that of stores while it is behind ([`Hot::hand_down`]).
 //!
 //! The hand chooses as for an eviction, a group at a time under the class's lock. Then the lock is
 //! let go, since to move an item takes microseconds, and each is copied ([`Links::copy`]) and
@@ -10,12 +11,12 @@
 
 use std::sync::MutexGuard;
 
-use memory::{ClassId, Place, SlabId};
+use memory::{ClassId, Guard, Place, SlabId};
 use stdx::sync::lock;
 
 use crate::class::Class;
 use crate::evict::{GROUP, rounds_of};
-use crate::{Hot, Links};
+use crate::{Hot, ItemRef, Links, PRESSED_BEHIND, PRESSED_CLASS};
 
 /// An item that was looked at, to be moved or evicted.
 struct Copied {
@@ -99,6 +100,35 @@ impl Hot {
         if evict { self.evict_one(place, copied.sequence, links) } else { 0 }
     }
 
+    /// Moves a few items of a class down for a store that needs their memory, as far as the tier
+    /// below takes them at once ([`Links::hand_down`]), and evicts the others. Returns how many
+    /// chunks are on their way to being free.
+    pub(crate) fn hand_down(&self, id: ClassId, links: &dyn Links) -> usize {
+        self.press(PRESSED_CLASS | PRESSED_BEHIND);
+        let guard = self.epochs.pin();
+        let mut victims = [Place(0); GROUP];
+        let found = {
+            let mut class = lock(self.class(id));
+            let (wanted, mut steps) = (class.handful(), 0);
+            self.gather(&guard, &mut class, links, &mut victims, wanted, &mut steps)
+        };
+        let mut left = 0;
+        for &place in &victims[..found] {
+            let Some(item) = self.linked(&guard, place, links) else {
+                continue;
+            };
+            let (sequence, chunks) = (item.sequence(), item.layout().pieces().max(1));
+            if !links.is_gone(item) && links.hand_down(&guard, item, place) {
+                lock(self.class(id)).counters.demoted += 1;
+                left += chunks;
+            } else {
+                left += self.evict_one(place, sequence, links);
+            }
+        }
+        lock(self.class(id)).evicted_since += left;
+        left
+    }
+
     /// The class of a chunk whose place was remembered without a guard, locked: not the one that a
     /// piece of the item led to. Nothing if no chunk begins there any more.
     fn class_of_remembered(&self, place: Place) -> Option<MutexGuard<'_, Class>> {
@@ -110,19 +140,24 @@ impl Hot {
     /// Has the item at a place copied, if there is one.
     fn copy(&self, place: Place, links: &dyn Links) -> Option<Copied> {
         let guard = self.epochs.pin();
-        let item = {
-            let _class = self.class_of_remembered(place)?;
-            let (item, owner) = self.published(&guard, place)?;
-            // What is in limbo looks published, and may be reused as soon as the lock is let go.
-            // What the index leads to while this guard is pinned stays until it is dropped.
-            if owner != place || !links.is_linked(&guard, item, place) {
-                return None;
-            }
-            item
-        };
+        let item = self.linked(&guard, place, links)?;
         let shall_move = !links.is_gone(item) && links.copy(item, place);
         let chunks = item.layout().pieces().max(1);
         Some(Copied { sequence: item.sequence(), chunks, shall_move })
+    }
+
+    /// The item at a place where one was published a moment ago, if it is there.
+    fn linked<'g>(
+        &self,
+        guard: &'g Guard<'_>,
+        place: Place,
+        links: &dyn Links,
+    ) -> Option<ItemRef<'g>> {
+        let _class = self.class_of_remembered(place)?;
+        let (item, owner) = self.published(guard, place)?;
+        // What is in limbo looks published, and may be reused as soon as the lock is let go. What
+        // the index leads to while this guard is pinned stays until it is dropped.
+        (owner == place && links.is_linked(guard, item, place)).then_some(item)
     }
 
     /// Evicts the item at a place, if it is still the one of this number.

@@ -10,6 +10,7 @@
 //! chunks without enough victims it takes what comes: when nearly everything was read lately, which
 //! of it goes matters less than that a store is not kept waiting.
 
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
 use memory::{ClassId, Guard, Place};
@@ -19,7 +20,7 @@ use policy::rebalance::is_young;
 use stdx::sync::lock;
 
 use crate::chunk::Need;
-use crate::class::{Class, Room};
+use crate::class::{Class, LOW_SHARE, Room};
 use crate::item::ItemRef;
 use crate::mark::FETCHED;
 use crate::{Hot, Links, PRESSED_CLASS, Shortage, slab};
@@ -132,10 +133,8 @@ impl Hot {
             let mut class = lock(self.class(id));
             let free_before = class.free;
             if let Some(room) = class.allocate_for(zone, cost) {
-                let is_less = class.free < free_before;
-                let low = is_less && class.free == class.reserve_target() / 4;
-                if low && self.is_full() {
-                    self.press(PRESSED_CLASS);
+                if class.free < free_before && class.is_low() {
+                    self.refill_soon(class, links);
                 }
                 return Ok(room);
             }
@@ -152,6 +151,9 @@ impl Hot {
             && let Some(room) = self.take_free_above(id, need, cost)
         {
             return Ok(room);
+        }
+        if links.defers() {
+            return Err(Shortage::Pinned);
         }
         for _ in 0..ATTEMPTS_MAX {
             let made = self.make_room(id, batch, links);
@@ -173,13 +175,33 @@ impl Hot {
         Err(Shortage::Nothing)
     }
 
+    /// Sees to it that a class whose last free chunks are being taken gets others: calls for the
+    /// background, and lends it a hand if it is behind.
+    #[cold]
+    #[inline(never)]
+    fn refill_soon(&self, class: MutexGuard<'_, Class>, links: &dyn Links) {
+        if !self.is_full() {
+            return;
+        }
+        if class.free == class.reserve_target() / LOW_SHARE {
+            self.press(PRESSED_CLASS);
+        }
+        let (id, is_helped) = (class.id, class.is_helped());
+        drop(class);
+        if is_helped && links.hands_down() {
+            self.hand_down(id, links);
+        }
+    }
+
     /// Makes room in a class: by a slab of another one that keeps much older items, or else by
     /// evicting about `wanted` chunks.
     pub(crate) fn make_room(&self, id: ClassId, wanted: usize, links: &dyn Links) -> Made {
         if self.seek_slab(id, links) {
             return Made::Slab;
         }
-        match self.push_out(id, wanted, links) {
+        let handed = if links.hands_down() { self.hand_down(id, links) } else { 0 };
+        let made = if handed > 0 { handed } else { self.push_out(id, wanted, links) };
+        match made {
             0 => Made::Nothing,
             chunks => Made::Chunks(chunks),
         }

@@ -63,7 +63,8 @@ const TEST_ARENA_BYTES: usize = if cfg!(miri) { 1 << 20 } else { 1 << 30 };
 /// Why no chunk could be had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shortage {
-    /// Memory was evicted, but pinned readers, perhaps the caller itself, may still see it.
+    /// Memory was evicted, but pinned readers, perhaps the caller itself, may still see it; or
+    /// there is about to be some ([`Links::defers`]).
     Pinned,
     /// There is nothing that could be evicted, or eviction is switched off.
     Nothing,
@@ -98,6 +99,23 @@ pub trait Links {
     /// Whether somebody else would move down what can only be evicted here: then nothing is evicted
     /// that need not be.
     fn leaves_demoting(&self) -> bool {
+        false
+    }
+    /// Whether a store may at this moment move down at once what it would evict otherwise.
+    fn hands_down(&self) -> bool {
+        false
+    }
+    /// Whether a store that finds nothing free had better wait a moment, without its session, for
+    /// the tier below to take more. Said so often in a row at the most that whoever asks again and
+    /// again is not kept long.
+    fn defers(&self) -> bool {
+        false
+    }
+    /// Moves an item to the tier below at once, for a store: removes it from the index and retires
+    /// it, if the index still points at exactly that item. Returns whether it did. That takes a
+    /// microsecond or two and waits for nothing but short locks. Called without any lock.
+    fn hand_down(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
+        let _ = (guard, item, place);
         false
     }
     /// Whether the index points at exactly this place.
@@ -140,6 +158,8 @@ pub trait Links {
 const PRESSED_CLASS: u8 = 1;
 /// A quota, beside which others have no shortage.
 const PRESSED_QUOTA: u8 = 2;
+/// Stores have handed items down themselves since the background last found all reserves in order.
+const PRESSED_BEHIND: u8 = 4;
 
 /// The hot zone.
 pub struct Hot {
@@ -367,9 +387,15 @@ impl Hot {
         self.pressed.load(Ordering::Relaxed) & PRESSED_CLASS != 0
     }
 
+    /// Whether the background is behind: stores hand items down, since reserves are empty sooner
+    /// than it fills them.
+    pub fn is_behind(&self) -> bool {
+        self.pressed.load(Ordering::Relaxed) & PRESSED_BEHIND != 0
+    }
+
     /// Calls for the background: somebody's reserve is low.
     fn press(&self, whose: u8) {
-        if self.pressed.load(Ordering::Relaxed) & whose == 0 {
+        if self.pressed.load(Ordering::Relaxed) & whose != whose {
             self.pressed.fetch_or(whose, Ordering::Relaxed);
         }
     }

@@ -37,7 +37,7 @@ use stdx::sync::lock;
 use crate::class::{Class, Room};
 use crate::evict::{GROUP, Made};
 use crate::slab::Slab;
-use crate::{Hot, Links, Shortage, slab};
+use crate::{Hot, Links, PRESSED_BEHIND, Shortage, slab};
 
 /// Chunks that are emptied before the class's lock is let go for a moment.
 const DRAIN_STEP: u32 = 512;
@@ -369,8 +369,8 @@ impl Hot {
     /// One turn of the background's work: a reserve of free chunks in each class. Returns whether
     /// there is more to do at once.
     pub fn maintain(&self, links: &dyn Links) -> bool {
-        self.pressed.store(0, Ordering::Relaxed);
-        let mut more = false;
+        self.pressed.fetch_and(PRESSED_BEHIND, Ordering::Relaxed);
+        let (mut more, mut is_behind) = (false, false);
         for (number, class) in self.classes.iter().enumerate() {
             let id = ClassId(number as u8);
             self.finish_draining(id, links);
@@ -383,11 +383,15 @@ impl Hot {
                 if full && have <= target / 2 { target - have } else { 0 }
             };
             if missing > 0 && links.may_evict() {
+                is_behind = true;
                 more |= match self.make_room(id, missing.min(REFILL_BATCH), links) {
                     Made::Chunks(chunks) => chunks >= REFILL_BATCH,
                     Made::Slab | Made::Nothing => self.adopt_free_slab(&mut lock(class), links),
                 };
             }
+        }
+        if !is_behind {
+            self.pressed.fetch_and(!PRESSED_BEHIND, Ordering::Relaxed);
         }
         more
     }

@@ -61,8 +61,8 @@ pub struct BesideOptions {
     /// Bytes of all keys and values, in multiples of the flash (above 0, at most 1000).
     #[arg(long, value_name = "TIMES", default_value_t = 3.0, value_parser = key_space)]
     pub key_space: f64,
-    /// Sets per second of the fill, and requests per second of the warm-up. At full speed most
-    /// items are evicted before the background can move them to flash.
+    /// Sets per second of the fill, and requests per second of the warm-up. What comes faster than
+    /// it is moved to flash is evicted (`flash burst`).
     #[arg(long, default_value_t = 20_000.0, value_parser = pace::rate)]
     pub fill_rate: f64,
     /// Requests of the warm-up, and of each phase at most.

@@ -3,6 +3,7 @@
 //! ```text
 //!   flash beside   `beside`: Larder and memcached with extstore, the same DRAM and the same flash:
 //!                  items that are found, hits, requests a second, latency, memory, writes
+//!   flash burst    `burst`: items that are found after more sets at once than memory takes
 //!   flash density  `density`: items on flash beside those of an uncompressed log of its size, and
 //!                  what collection moves
 //!   flash quiet    `quiet`: latency of gets of hot keys while the tier reads and collects
@@ -13,6 +14,7 @@
 
 mod beside;
 mod beside_report;
+mod burst;
 mod counts;
 mod density;
 mod density_report;
@@ -40,6 +42,8 @@ pub struct FlashOptions {
 enum Work {
     /// Larder beside memcached with extstore: items, hits, speed, memory and writes.
     Beside(beside::BesideOptions),
+    /// Items that are found after a burst of sets, beside memcached with extstore.
+    Burst(burst::BurstOptions),
     /// Items on flash beside those of an uncompressed log, and what collection moves.
     Density(density::DensityOptions),
     /// Latency of gets of hot keys while the tier reads and collects.
@@ -50,6 +54,7 @@ enum Work {
 pub fn run(options: &FlashOptions) -> Outcome<()> {
     match &options.work {
         Work::Beside(options) => beside::run(options),
+        Work::Burst(options) => burst::run(options),
         Work::Density(options) => density::run(options),
         Work::Quiet(options) => quiet::run(options),
     }

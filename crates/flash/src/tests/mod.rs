@@ -1,6 +1,7 @@
 //! A tier on a device in memory, with an index that is a map, and a model of what may be found.
 
 mod areas;
+mod bursts;
 mod cases;
 mod device;
 mod dictionaries;

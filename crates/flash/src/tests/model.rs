@@ -115,7 +115,9 @@ impl Run {
 
     fn demote(&mut self, number: u64) {
         for _ in 0..2 {
-            match self.world.demote(number) {
+            // Every other key's callers cannot wait.
+            let at_once = number % 2 == 1;
+            match self.world.demote_by(number, at_once) {
                 Ok(_) => return,
                 Err(Refused::Busy) => self.world.maintain(),
                 Err(Refused::TooLarge) => {

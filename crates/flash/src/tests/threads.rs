@@ -35,7 +35,7 @@ fn write(world: &World, acknowledged: &[AtomicU64], writer: u64) {
         // Sequentially consistent, for a test that is not about orders.
         acknowledged[number as usize].store(version, Ordering::SeqCst);
         if random.below(4) != 0 {
-            match world.demote(number) {
+            match world.demote_by(number, random.below(2) == 0) {
                 Ok(_) => {}
                 Err(Refused::Busy) => _ = world.flash.maintain(&world.index, world.now),
                 Err(refused) => panic!("{refused:?}"),

@@ -109,19 +109,33 @@ impl World {
 
     /// Moves an item from memory into the tier. `false` if there was none in memory.
     pub(crate) fn demote(&self, number: u64) -> Result<bool, Refused> {
+        self.demote_by(number, false)
+    }
+
+    /// The same by one who cannot wait.
+    pub(crate) fn demote_at_once(&self, number: u64) -> Result<bool, Refused> {
+        self.demote_by(number, true)
+    }
+
+    pub(crate) fn demote_by(&self, number: u64, at_once: bool) -> Result<bool, Refused> {
         let (key, hash) = (key(number), hash(number));
         let slot = self.index.state().slots.get(&hash).cloned();
         let Some(Slot::Hot(value)) = slot else { return Ok(false) };
         let fields = Fields { flags: number as u32, ..Fields::default() };
         let record = Record { key: &key, value: &value, fields };
-        let place = self.flash.stage_with(hash, &record, &self.index, |place| {
+        let lead = |place| {
             let mut state = self.index.state();
             let is_same = state.slots.get(&hash) == Some(&Slot::Hot(value.clone()));
             if is_same {
                 state.slots.insert(hash, Slot::Flash(place));
             }
             is_same
-        })?;
+        };
+        let place = if at_once {
+            self.flash.stage_at_once(hash, &record, &self.index, lead)?
+        } else {
+            self.flash.stage_with(hash, &record, &self.index, lead)?
+        };
         Ok(place.is_some())
     }
 

@@ -51,6 +51,7 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
         ("memory_bytes", flash.memory_bytes),
         ("hits", flash.hits),
         ("spilled", flash.spilled),
+        ("handed", flash.handed),
         ("refused", flash.refused),
         ("over_budget", flash.over_budget),
         ("expiring", flash.expiring),

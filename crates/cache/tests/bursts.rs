@@ -1,0 +1,164 @@
+//! More stores at once than the background follows: what leaves memory moves to flash all the same,
+//! as far as buffers go, and never an older value comes back.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use io::ManualClock;
+use io::device::{FakeDevice, Faults, PAGE_BYTES};
+use larder::{Attributes, Cache, Condition, Expiry, FlashSettings, FlashTierStats, Stats};
+use stdx::random::Xorshift;
+
+const NOW: u32 = 1_800_000_000;
+const VALUE_BYTES: usize = 1000;
+/// Three times the memory.
+const ITEMS: u32 = 20_000;
+/// Stores that come between two turns of the background: more than it keeps free chunks for, and no
+/// more than two buffers hold.
+const STORES_BETWEEN: u32 = 200;
+
+fn cache(compress: bool) -> Cache {
+    let device = FakeDevice::new(((128 << 20) / PAGE_BYTES) as u64, 1, Faults::default());
+    let flash = FlashSettings { threads: 1, ..FlashSettings::new(Arc::new(device), [7; 16]) };
+    let builder = Cache::builder().memory_bytes(8 << 20).compress(compress).flash(flash);
+    let cache = builder.clock(Arc::new(ManualClock::new(NOW))).build().unwrap();
+    // The background has come before.
+    cache.maintain();
+    cache
+}
+
+fn flash_of(stats: &Stats) -> FlashTierStats {
+    stats.flash.unwrap()
+}
+
+fn key(number: u32) -> Vec<u8> {
+    format!("item-{number}").into_bytes()
+}
+
+/// What compresses by half.
+fn value(number: u32, version: u32) -> Vec<u8> {
+    let mut random = Xorshift::seeded(u64::from(number) << 32 | u64::from(version) + 1);
+    (0..VALUE_BYTES).map(|_| b'a' + (random.draw() % 16) as u8).collect()
+}
+
+fn put(cache: &Cache, number: u32, version: u32) {
+    let value = value(number, version);
+    cache.put(&key(number), &value, Attributes::default(), Condition::Always).unwrap();
+}
+
+fn maintain(cache: &Cache) {
+    while cache.maintain() {}
+}
+
+/// Counts the items that are there, all of which have this version's value.
+fn found(cache: &Cache, items: u32, version: u32) -> u64 {
+    let is_there = |&number: &u32| {
+        let found = cache.get(&key(number));
+        found.is_some_and(|found| {
+            assert!(found == value(number, version), "{number}");
+            true
+        })
+    };
+    (0..items).filter(is_there).count() as u64
+}
+
+#[test]
+fn what_stores_need_room_for_moves_to_flash_while_the_background_is_behind() {
+    for compress in [true, false] {
+        let cache = cache(compress);
+        for number in 0..ITEMS {
+            put(&cache, number, 0);
+            if number % STORES_BETWEEN == 0 {
+                cache.maintain();
+            }
+        }
+        let stats = cache.stats();
+        let flash = flash_of(&stats);
+        assert!(flash.handed > u64::from(ITEMS) / 10, "{flash:?}");
+        assert_eq!((stats.evicted, flash.refused), (0, 0), "{stats:?}");
+        assert_eq!(found(&cache, ITEMS, 0), u64::from(ITEMS));
+    }
+}
+
+#[test]
+fn without_any_background_stores_fill_the_buffers_and_then_evict() {
+    let cache = cache(true);
+    (0..ITEMS).for_each(|number| put(&cache, number, 0));
+    let stats = cache.stats();
+    let flash = flash_of(&stats);
+    assert!(flash.handed == flash.spilled && flash.handed > 0, "{flash:?}");
+    assert!(stats.evicted > u64::from(ITEMS) / 2 && flash.tier.bytes_written == 0, "{stats:?}");
+    maintain(&cache);
+    let stats = cache.stats();
+    assert!(flash_of(&stats).tier.bytes_written > 0);
+    assert_eq!(stats.items + stats.evicted, u64::from(ITEMS));
+    assert_eq!(found(&cache, ITEMS, 0), stats.items);
+}
+
+#[test]
+fn a_value_that_was_replaced_in_a_burst_stays_away() {
+    let cache = cache(true);
+    for version in 0..6 {
+        // Each time more of them, and the background comes seldom, or not at all.
+        for number in 0..ITEMS {
+            put(&cache, number, version);
+            if version % 2 == 0 && number % 1000 == 0 {
+                cache.maintain();
+            }
+        }
+        assert!(found(&cache, ITEMS, version) > 1000);
+        maintain(&cache);
+        assert!(found(&cache, ITEMS, version) > 1000);
+    }
+    assert!(flash_of(&cache.stats()).handed > 0);
+}
+
+#[test]
+fn what_expires_soon_leaves_rather_than_moves() {
+    let cache = cache(true);
+    let attributes = Attributes { expiry: Expiry::at(NOW + 30), ..Attributes::default() };
+    for number in 0..ITEMS {
+        cache.put(&key(number), &value(number, 0), attributes, Condition::Always).unwrap();
+    }
+    let flash = flash_of(&cache.stats());
+    assert!(flash.handed == 0 && flash.expiring > 1000, "{flash:?}");
+}
+
+#[test]
+fn a_flush_among_bursts_takes_all_that_came_before() {
+    let cache = cache(true);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                cache.maintain();
+            }
+        });
+        let storing: Vec<_> = (0..3)
+            .map(|thread| {
+                let cache = &cache;
+                scope.spawn(move || {
+                    for number in 0..ITEMS {
+                        put(cache, number * 3 + thread, 0);
+                        if thread == 0 && number % 1000 == 999 {
+                            cache.flush(None);
+                        }
+                    }
+                })
+            })
+            .collect();
+        storing.into_iter().for_each(|thread| thread.join().unwrap());
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert!(flash_of(&cache.stats()).handed > 0);
+    cache.flush(None);
+    maintain(&cache);
+    let stats = cache.stats();
+    assert_eq!((stats.items, flash_of(&stats).items), (0, 0));
+    assert_eq!(found(&cache, 3 * ITEMS, 0), 0);
+    (0..ITEMS).for_each(|number| put(&cache, number, 1));
+    assert!(found(&cache, ITEMS, 1) > 1000, "and everything works on");
+}
