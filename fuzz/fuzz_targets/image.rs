@@ -1,5 +1,5 @@
-//! Any bytes behind the head of a memory file: the table of blocks, the items and the pieces are
-//! read or refused, and never more memory is asked for than the format allows.
+//! Any bytes behind the head of a memory file: the table of blocks, the items, the pieces and the
+//! dictionary are read or refused, and never more memory is asked for than the format allows.
 //!
 //! Checksums are put right before, in each place where a block would begin, for else hardly
 //! anything behind them would be reached.
@@ -23,6 +23,8 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let head = open(&bytes).expect("this head is right");
     let table = Table::new(&bytes, &head).expect("memory can be read");
     let (_, _) = (table.is_whole(), table.items());
+    let dictionary = table.dictionary(&bytes).unwrap_or_default();
+    assert!(dictionary.len() <= PAYLOAD_BYTES_MAX);
     let mut reader = Reader::new();
     for number in 0..table.groups() {
         let (block, behind) = table.group(number);

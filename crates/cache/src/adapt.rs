@@ -182,9 +182,11 @@ impl Cache {
         let remembered_bytes = self.remembered.as_ref().map_or(0, Remembered::memory_bytes);
         let heap_bytes = below.heap_bytes() + remembered_bytes;
         let heap_slabs = heap_bytes.div_ceil(self.arena.slab_bytes());
-        // The index grows with what is on flash, and leaves the hot zone what it has to keep.
+        // The index grows with what is on flash, and leaves the hot zone what it has to keep. By
+        // bytes, since how many slabs have some of them is another number after each restart.
+        let table_slabs = self.tables.taken_bytes().div_ceil(self.arena.slab_bytes());
         let hot_slabs_min = ((slabs as f64 * HOT_SHARE_MIN) as usize).max(HOT_SLABS_MIN);
-        let hot_slabs_min = hot_slabs_min + self.tables.slabs() + below_spare_slabs(slabs);
+        let hot_slabs_min = hot_slabs_min + table_slabs + below_spare_slabs(slabs);
         let slabs_max = slabs.saturating_sub(hot_slabs_min);
         share_slabs.min(slabs_max).saturating_sub(heap_slabs).max(BUDGET_SLABS_MIN)
     }

@@ -358,7 +358,12 @@ impl Cache {
     /// Does the zone's own work; that which takes long, only if it `is_calm`. Returns whether there
     /// is more to do at once.
     pub(crate) fn maintain_below(&self, below: &Below, mover: &mut Mover, is_calm: bool) -> bool {
-        below.zone.set_budget_slabs(self.adapt(below, &mut mover.adaptation));
+        let mut budget_slabs = self.adapt(below, &mut mover.adaptation);
+        if mover.is_hurried {
+            // A table that grows is there twice for a moment, for which nothing has to go.
+            budget_slabs = budget_slabs.max(below.zone.budget_slabs());
+        }
+        below.zone.set_budget_slabs(budget_slabs);
         if let Some(remembered) = &self.remembered {
             mover.lottery.learn(remembered);
         }

@@ -89,7 +89,9 @@ impl Cache {
             ControlFlow::Break(Ok(())) => true,
             ControlFlow::Break(Err(error)) => return Err(error),
         };
-        let (target, Totals { items, bytes, image_bytes }) = saving.writer.finish()?;
+        let dictionary = self.below.as_deref().and_then(|below| below.zone.dictionary());
+        let finished = saving.writer.finish(dictionary.as_deref())?;
+        let (target, Totals { items, bytes, image_bytes }) = finished;
         Ok((target, ImageSaved { items, bytes, image_bytes, is_interrupted }))
     }
 }

@@ -5,7 +5,8 @@
 //! beside has been the least of all. An item goes to the tier where it was. In the compressed zone
 //! it is packed directly, which is what moving it down would come to; if that has no room for it,
 //! it goes to the hot zone, and the background's turns, taken in between, move down what the hot
-//! zone has no room for. So the memory limit holds at every moment, as for stores.
+//! zone has no room for. So the memory limit holds at every moment, as for stores. As much fits as
+//! did, because the zone begins with the dictionary and the share of the memory that it had.
 //!
 //! Packing takes most of the time, and any number of threads do it. One fills the hot zone: of two,
 //! one evicts while the other moves items down to make room for both, which at 32 MiB lost up to
@@ -126,7 +127,7 @@ impl Cache {
         if is_flushed {
             return Ok(Restored { expired: items, is_whole, ..Restored::default() });
         }
-        lock(&self.chores).mover.is_hurried = true;
+        self.begin_restoring(table.dictionary(source), items);
         let left = Mutex::new(table.groups());
         let restoring = Restoring { cache: self, source, table, left, knows_time };
         let mut restored = thread::scope(|scope| {
@@ -146,6 +147,17 @@ impl Cache {
         restored.lost = items.saturating_sub(came);
         restored.is_whole = is_whole && restored.lost == 0;
         Ok(restored)
+    }
+
+    /// Gives the compressed zone the dictionary and the share of the memory that it had when it
+    /// held what comes.
+    fn begin_restoring(&self, dictionary: Option<Vec<u8>>, items: u64) {
+        let mover = &mut lock(&self.chores).mover;
+        if let Some(below) = self.below.as_deref() {
+            dictionary.map(|bytes| below.zone.adopt_dictionary(&bytes, items));
+            below.zone.set_budget_slabs(self.adapt(below, &mut mover.adaptation));
+        }
+        mover.is_hurried = true;
     }
 
     /// Puts an item that was restored into the hot zone, where it has this number if it had one.

@@ -67,7 +67,7 @@ fn written(
         writer.push(Tier::Hot, number, &record)?;
         (records, number) = (rest, number + 1);
     }
-    let (image, totals) = writer.finish()?;
+    let (image, totals) = writer.finish(None)?;
     Ok((image, totals))
 }
 

@@ -47,12 +47,16 @@ fn key(number: usize) -> Vec<u8> {
 }
 
 fn write(items: &[Item], head: &Head, method: Method) -> Vec<u8> {
+    write_with(items, head, method, None)
+}
+
+fn write_with(items: &[Item], head: &Head, method: Method, dictionary: Option<&[u8]>) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), head, method, 1).expect("a Vec takes all");
     for (number, Item { tier, note, value, fields }) in items.iter().enumerate() {
         let record = Record { key: &key(number), value, fields: *fields };
         writer.push(*tier, *note, &record).expect("a Vec takes all");
     }
-    let (bytes, totals) = writer.finish().expect("a Vec takes all");
+    let (bytes, totals) = writer.finish(dictionary).expect("a Vec takes all");
     assert_eq!((totals.items, totals.image_bytes), (items.len() as u64, bytes.len() as u64));
     bytes
 }
@@ -179,6 +183,34 @@ fn some_items(count: u32) -> Vec<Item> {
         fields: Fields::default(),
     };
     (0..count).map(item).collect()
+}
+
+/// The dictionary of an image, and whether it looks as if no item were missing.
+fn dictionary(bytes: &Vec<u8>) -> (Option<Vec<u8>>, bool) {
+    let table = Table::new(bytes, &open(bytes).expect("the head is right")).expect("in memory");
+    (table.dictionary(bytes), table.is_whole())
+}
+
+#[test]
+fn a_dictionary_stands_behind_the_end() {
+    let (items, known) = (some_items(300), noise(7, 50_000));
+    let without = write(&items, &HEAD, Method::Zstd);
+    let with = write_with(&items, &HEAD, Method::Zstd, Some(&known));
+    // Where one who knows no dictionaries stops reading.
+    assert!(with.starts_with(&without) && with.len() > without.len());
+    assert_eq!(dictionary(&without), (None, true));
+    assert_eq!(dictionary(&with), (Some(known.clone()), true));
+    assert!(read(&with).expect("it was just written").0 == written(&items));
+    for at in (without.len()..with.len()).step_by(97) {
+        let mut bytes = with.clone();
+        bytes[at] ^= 1;
+        assert_eq!(dictionary(&bytes), (None, true), "no item is lost with it");
+        bytes.truncate(at);
+        assert_eq!(dictionary(&bytes), (None, true));
+    }
+    let mut bytes = with.clone();
+    bytes[without.len() - 1] ^= 1;
+    assert_eq!(dictionary(&bytes), (Some(known), false), "the end is damaged");
 }
 
 #[test]

@@ -200,6 +200,32 @@ impl Dictionaries {
         true
     }
 
+    /// The bytes of the current dictionary, if there is one.
+    pub(crate) fn current_bytes(&self, epochs: &Epochs) -> Option<Vec<u8>> {
+        let guard = epochs.pin();
+        let current = self.get(&guard, self.current.load(Ordering::Relaxed)).ok().flatten();
+        current.map(|dictionary| dictionary.bytes().to_vec())
+    }
+
+    /// Begins with a dictionary that was trained before, unless there is one by now or it is longer
+    /// than one for a zone with this budget. No samples are taken of the next `newcomers`, which it
+    /// was trained from.
+    pub(crate) fn adopt(&self, bytes: &[u8], newcomers: u64, budget_bytes: usize) -> bool {
+        let mut training = lock(&self.training);
+        let fits = dictionary_bytes(budget_bytes).is_some_and(|max| bytes.len() <= max);
+        if !fits || self.current.load(Ordering::Relaxed) != 0 {
+            return false;
+        }
+        let Ok(dictionary) = Dictionary::from_bytes(bytes, self.level) else { return false };
+        if !self.publish(dictionary, &mut training) {
+            return false;
+        }
+        lock(&self.sampling).every = EVERY;
+        let newcomers = u32::try_from(newcomers).unwrap_or(u32::MAX);
+        self.countdown.store(newcomers.saturating_add(1), Ordering::Relaxed);
+        true
+    }
+
     fn publish(&self, fresh: Dictionary, training: &mut Training) -> bool {
         let is_free = |slot: &Slot| slot.memory_bytes.load(Ordering::Relaxed) == 0;
         let Some(index) = self.slots.iter().position(is_free) else { return false };
@@ -243,6 +269,12 @@ impl Dictionaries {
             memory_bytes: memory().sum::<usize>() + samples_bytes,
             trained: self.training.try_lock().map_or(0, |training| training.trained),
         }
+    }
+
+    /// Bytes of samples, for a check.
+    #[cfg(test)]
+    pub(crate) fn samples(&self) -> usize {
+        lock(&self.sampling).samples.bytes()
     }
 
     /// Blocks that name each dictionary, for a check.

@@ -44,6 +44,18 @@ impl Zone {
         self.dictionaries.maintain(&self.epochs, self.budget_bytes())
     }
 
+    /// The bytes of the dictionary that blocks are encoded with, if there is one.
+    pub fn dictionary(&self) -> Option<Vec<u8>> {
+        self.dictionaries.current_bytes(&self.epochs)
+    }
+
+    /// Begins with a dictionary that an earlier zone had ([`Self::dictionary`]), before so many
+    /// newcomers that it had as well. Not if it is none, or longer than one for the whole arena.
+    pub fn adopt_dictionary(&self, bytes: &[u8], newcomers: u64) -> bool {
+        let arena = self.space.ground.arena();
+        self.dictionaries.adopt(bytes, newcomers, arena.limit_slabs() * arena.slab_bytes())
+    }
+
     /// One turn of the background: brings the zone within its budget and cleans ahead of the
     /// stores, a few slabs at a time. Returns whether there is more to do. The caller is not
     /// pinned, or no slab can become free.

@@ -123,12 +123,29 @@ impl Zone {
             }
         }
         let excess = self.space.live_bytes().saturating_sub(self.live_bytes_max());
-        self.sweep_for(excess + attempt * wanted_bytes, SWEEP_LEAVES_MAX, now, writer);
+        if excess > 0 {
+            self.sweep_for(excess, SWEEP_LEAVES_MAX, now, writer);
+        }
+        // What is alive goes only for want of room: not for slabs that another thread has emptied
+        // or is about to, nor for those that pinned readers still see.
+        if self.clean_for(wanted_bytes, writer) || self.space.waits_for_readers() {
+            return;
+        }
+        self.sweep_for(attempt * wanted_bytes, SWEEP_LEAVES_MAX, now, writer);
+        self.clean_for(wanted_bytes, writer);
+    }
+
+    /// Cleans until stores can append so much. Returns whether they can.
+    fn clean_for(&self, wanted_bytes: usize, writer: &mut Writer<'_>) -> bool {
         for _ in 0..=self.space.owned_slabs() {
-            if self.space.tidy() >= wanted_bytes || !self.clean(writer) {
-                return;
+            if self.space.tidy() >= wanted_bytes {
+                return true;
+            }
+            if !self.clean(writer) {
+                break;
             }
         }
+        self.space.tidy() >= wanted_bytes
     }
 
     /// Whether the zone has the slabs of its budget, but for one that may be on its way.

@@ -41,6 +41,12 @@ impl ArenaTables {
         lock(&self.slabs).len()
     }
 
+    /// Bytes of the tables in them.
+    pub fn taken_bytes(&self) -> usize {
+        let units = |slab: &TableSlab| slab.taken.count_ones() as usize;
+        lock(&self.slabs).iter().map(units).sum::<usize>() * TABLE_UNIT_BYTES
+    }
+
     /// Whether an allocation has failed since this was last asked: the index needs a slab.
     pub fn take_starved(&self) -> bool {
         self.starved.swap(false, Ordering::Relaxed)
@@ -115,6 +121,7 @@ mod tests {
         assert!(tables.take_starved() && !tables.take_starved());
         let taken: usize = runs.iter().map(|(_, units)| units).sum();
         assert!(taken > 80, "only {taken} units");
+        assert_eq!(tables.taken_bytes(), taken * TABLE_UNIT_BYTES);
         runs.sort_unstable();
         for pair in runs.windows(2) {
             assert!(pair[0].0 + pair[0].1 * TABLE_UNIT_BYTES <= pair[1].0);
@@ -124,5 +131,6 @@ mod tests {
             unsafe { tables.release(NonNull::new(start as *mut u8).unwrap(), units) };
         }
         assert_eq!((tables.slabs(), arena.free_slabs()), (0, arena.limit_slabs()));
+        assert_eq!(tables.taken_bytes(), 0);
     }
 }

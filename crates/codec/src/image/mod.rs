@@ -1,8 +1,9 @@
 //! An image: the items of a memory as bytes of a file, for a process that comes later.
 //!
 //! ```text
-//!   head | block | block | ... | end        the most valuable items first, so that what was cut
-//!                                           short for want of time holds the best of them
+//!   head | block | block | ... | end | dictionary
+//!
+//!   the most valuable items first, so that what was cut short for want of time holds the best
 //!
 //!   head    magic version 0  nonce saved_at flush_at sequence share_ppm 0  checksum
 //!   bytes     8      4    4    8      4        4        8         4     16     4       = 64
@@ -13,11 +14,14 @@
 //!   payload, decoded    of items    notes, u32 each | rows, as `record` has them
 //!                       of a piece  bytes of the long value that the row before it leaves open
 //!                       of the end  items and bytes of keys and values in all, u64 each
+//!                       of a dictionary  its bytes: blocks of the compressed zone were encoded
+//!                                   with it, so that as much fits again as did; there may be none
 //! ```
 //!
 //! All numbers are little-endian. A block holds a few hundred KiB and nothing that refers to
 //! another, but for a long value: its row stands alone in a block, with its pieces right behind.
-//! A *note* is what its tier knows of an item beside its record ([`Tier`]).
+//! A *note* is what its tier knows of an item beside its record ([`Tier`]). Whoever knows no
+//! dictionaries ends with the end, and reads all items.
 //!
 //! # Damage
 //!
@@ -141,14 +145,16 @@ enum Kind {
     Items(Tier),
     Piece,
     End,
+    Dictionary,
 }
 
 impl Kind {
-    const ALL: [(u8, Self); 4] = [
+    const ALL: [(u8, Self); 5] = [
         (1, Self::Items(Tier::Hot)),
         (2, Self::Items(Tier::Compressed)),
         (3, Self::Piece),
         (4, Self::End),
+        (5, Self::Dictionary),
     ];
 
     fn code(self) -> u8 {

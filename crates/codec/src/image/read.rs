@@ -87,7 +87,7 @@ impl Block {
     pub fn tier(&self) -> Option<Tier> {
         match self.head.kind {
             Kind::Items(tier) => Some(tier),
-            Kind::Piece | Kind::End => None,
+            Kind::Piece | Kind::End | Kind::Dictionary => None,
         }
     }
 
@@ -105,6 +105,8 @@ pub struct Table {
     groups: Vec<usize>,
     /// What was written, if the end is there.
     totals: Option<Totals>,
+    /// Behind the end.
+    dictionary: Option<Block>,
     /// Blocks whose heads are damaged, as far as numbers tell.
     missing: u64,
 }
@@ -125,6 +127,13 @@ impl Table {
                 Kind::Piece => {}
                 Kind::End => {
                     table.totals = read_totals(source, &block);
+                    let next = next_block(source, head.nonce, offset, bytes, number)?;
+                    table.dictionary = next.filter(|next| next.head.kind == Kind::Dictionary);
+                    break;
+                }
+                // The end itself is damaged.
+                Kind::Dictionary => {
+                    table.dictionary = Some(block);
                     break;
                 }
             }
@@ -143,6 +152,12 @@ impl Table {
     pub fn items(&self) -> u64 {
         let items = self.blocks.iter().map(Block::items).sum();
         self.totals.map_or(items, |totals| totals.items)
+    }
+
+    /// The dictionary of the compressed zone, if there is one that is not damaged.
+    pub fn dictionary(&self, source: &dyn Source) -> Option<Vec<u8>> {
+        let mut reader = Reader::new();
+        reader.payload(source, &self.dictionary?).ok().map(<[u8]>::to_vec)
     }
 
     /// How many blocks of items there are.

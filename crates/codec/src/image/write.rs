@@ -104,13 +104,18 @@ impl<W: Write> Writer<W> {
         self.totals
     }
 
-    /// Ends the image, and gives back what it was written to, which may hold bytes back.
-    pub fn finish(mut self) -> io::Result<(W, Totals)> {
+    /// Ends the image, and gives back what it was written to, which may hold bytes back. With the
+    /// dictionary of the compressed zone, if it has one.
+    pub fn finish(mut self, dictionary: Option<&[u8]>) -> io::Result<(W, Totals)> {
         self.end_rows()?;
         let Totals { items, bytes, .. } = self.totals;
         self.raw.extend_from_slice(&items.to_le_bytes());
         self.raw.extend_from_slice(&bytes.to_le_bytes());
         self.end_block(Kind::End, 0)?;
+        if let Some(dictionary) = dictionary {
+            self.raw.extend_from_slice(dictionary);
+            self.end_block(Kind::Dictionary, 0)?;
+        }
         Ok((self.target, self.totals))
     }
 

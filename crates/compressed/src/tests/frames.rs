@@ -288,6 +288,46 @@ fn another_dictionary_forces_the_long_way() {
 }
 
 #[test]
+fn a_zone_that_adopts_a_dictionary_is_as_dense_from_the_first_row_on() {
+    let (mut before, keys) = (world(12), neighbours(22));
+    assert!(before.zone.dictionary().is_none());
+    train(&mut before, value);
+    let dictionary = before.zone.dictionary().expect("it was trained");
+    let live_bytes = |world: &mut World| {
+        let before = world.zone.stats().space.live_bytes;
+        keys.iter().for_each(|key| world.insert(key, &value(key)).expect("room"));
+        assert!(keys.iter().all(|key| world.find(key).map(|it| it.0) == Some(value(key))));
+        world.zone.stats().space.live_bytes - before
+    };
+    let (mut after, mut without) = (world(12), world(12));
+    assert!(after.zone.adopt_dictionary(&dictionary, 22));
+    assert_eq!(after.zone.dictionary().as_ref(), Some(&dictionary));
+    assert!(!after.zone.adopt_dictionary(&dictionary, 22), "it has one");
+    let [before, after_bytes, without] = [&mut before, &mut after, &mut without].map(live_bytes);
+    assert!(after_bytes <= before && after_bytes < without, "{before} {after_bytes} {without}");
+    // What it was trained from is no sample of what comes.
+    let sampled = |world: &World| {
+        let stats = world.zone.stats().dictionaries;
+        stats.memory_bytes > 0 && stats.dictionaries == 1 && world.zone.dictionaries.samples() > 0
+    };
+    assert!(!sampled(&after));
+    (0..10_u8).for_each(|key| after.insert(&[key], &value(&[key])).expect("room"));
+    assert!(sampled(&after));
+    after.check();
+}
+
+#[test]
+fn a_dictionary_that_is_none_or_too_large_is_not_adopted() {
+    // The magic number of a dictionary, and nothing of what has to follow.
+    let mut damaged = [0; 100];
+    damaged[..4].copy_from_slice(&0xec30_a437_u32.to_le_bytes());
+    assert!(!world(12).zone.adopt_dictionary(&damaged, 1));
+    let text: Vec<u8> = (0..64 << 10_u32).map(|at: u32| hash(&at.to_be_bytes()) as u8).collect();
+    assert!(world(124).zone.adopt_dictionary(&text, 1));
+    assert!(!world(12).zone.adopt_dictionary(&text, 1));
+}
+
+#[test]
 fn rows_that_do_not_compress_are_appended_under_any_dictionary() {
     let settings = Settings { method: codec::Method::Raw, ..settings(4) };
     let (mut world, keys) = (World::new(settings), neighbours(20));

@@ -186,6 +186,35 @@ fn without_a_budget_everything_is_refused() {
 }
 
 /// `reclaim` looks for emptied slabs only when told of one, and this one was not closed yet then.
+/// Restoring an image lost items of a zone that was not full: another thread was pinned, perhaps
+/// without a processor, and what cleaning had emptied waited for it.
+#[test]
+fn nothing_alive_goes_while_emptied_slabs_wait_for_readers() {
+    let mut world = World::small(8);
+    let keys: Vec<_> = (0..500_u32).map(|number| number.to_be_bytes()).collect();
+    let mut value = [0; 1000];
+    let (epochs, mut version) = (std::sync::Arc::clone(&world.epochs), 0_u32);
+    let mut store_all = |world: &mut World| {
+        version += 1;
+        keys.iter().try_for_each(|key| {
+            let noise = |(at, byte): (usize, &mut u8)| {
+                *byte = super::hash(&[key, &version.to_be_bytes()[..], &[at as u8]].concat()) as u8;
+            };
+            value.iter_mut().enumerate().for_each(noise);
+            world.insert(key, &value)
+        })
+    };
+    store_all(&mut world).expect("half of it stays free");
+    let guard = epochs.pin();
+    let refused = (0..100).find_map(|_| store_all(&mut world).err());
+    assert_eq!(refused, Some(Refused::Pinned));
+    assert_eq!(world.zone.stats().evicted, 0);
+    drop(guard);
+    (0..10).for_each(|_| store_all(&mut world).expect("nobody is pinned"));
+    assert_eq!((world.zone.stats().evicted, world.zone.stats().items), (0, keys.len()));
+    world.check();
+}
+
 #[test]
 fn a_slab_that_emptied_while_it_was_open_goes_back() {
     let mut world = World::small(4);
