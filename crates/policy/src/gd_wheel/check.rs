@@ -65,7 +65,8 @@ impl Naive {
         self.insert(chunk, cost);
         let (priority, time, cost) = self.entries[chunk as usize].expect("it is there");
         let tied = before.is_some_and(|before| before == priority || before == priority + 1);
-        if tied && units < u64::from(self.cost_max) {
+        let may_stay = self.inflation == 0 || units >= u64::from(super::STAYS_UNITS_MIN);
+        if tied && may_stay && units < u64::from(self.cost_max) {
             self.order.remove(&(priority, time, chunk));
             self.entries[chunk as usize] = Some((priority + 1, time, cost));
             self.order.insert((priority + 1, time, chunk));

@@ -54,7 +54,8 @@
 //! migrates, it goes where its priority calls for: every victim still has the lowest priority. Two
 //! things are not as in GreedyDual: among equals it counts from when it was moved, and where its
 //! priority would be what it was it gets one unit more, or it would go as early as if it had not
-//! been stored again.
+//! been stored again. Where a cost is only a few units that matters, so once anything was evicted
+//! such chunks are taken out and entered anew.
 //!
 //! # What differs from the paper
 //!
@@ -82,6 +83,9 @@ pub use shape::Shape;
 use link::{NOWHERE, Reference, chunk_of, reference_to};
 use shape::{LEVELS_MAX, SLOTS_MAX};
 
+/// Once inflation rises, what costs fewer units is entered anew rather than left where it was: of
+/// its time one unit is more than a sixteenth.
+const STAYS_UNITS_MIN: u16 = 16;
 /// Words of one bit for each queue of a level.
 const WORDS: usize = SLOTS_MAX / u64::BITS as usize;
 
@@ -158,7 +162,8 @@ impl Wheels {
         };
         let units = self.shape.clamp(cost);
         let above = u32::from(units) + u32::from(left >= u32::from(units));
-        if left <= above && above <= self.shape.cost_max() {
+        let may_stay = self.inflation == 0 || units >= STAYS_UNITS_MIN;
+        if may_stay && left <= above && above <= self.shape.cost_max() {
             let link = store.link_mut(chunk);
             link.cost = units;
             link.priority = (self.inflation + u64::from(above)) as u16;
