@@ -346,7 +346,7 @@ impl Builder {
             first_sequence: sequence,
             sequence: CachePadded(AtomicU64::new(sequence)),
             gone: CachePadded::default(),
-            measure: measures.then(|| Box::new(Measure::new(policy.counts_costs_once()))),
+            measure: measures.then(|| Box::new(Measure::new())),
             chores: Mutex::new(chores),
             is_walked: AtomicBool::new(false),
             work: (Mutex::new(false), Condvar::new()),

@@ -35,7 +35,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use index::Hash;
-use memory::Guard;
 use policy::cost::Cost;
 use stdx::CachePadded;
 
@@ -59,7 +58,6 @@ const STRIPES: usize = 8;
 /// What measuring needs: about 600 KiB, whatever the memory limit.
 #[derive(Debug)]
 pub(crate) struct Measure {
-    looks_first: bool,
     misses: Misses,
     prefixes: Prefixes,
     counters: [CachePadded<Counters>; STRIPES],
@@ -166,11 +164,9 @@ impl CostStats {
 }
 
 impl Measure {
-    /// Nothing is known yet. `looks_first`: the key's present item is looked up before a draft is
-    /// made, for policies that a cost is told when the draft's chunk is allocated and not later.
-    pub(crate) fn new(looks_first: bool) -> Self {
+    /// Nothing is known yet.
+    pub(crate) fn new() -> Self {
         Self {
-            looks_first,
             misses: Misses::new(),
             prefixes: Prefixes::new(),
             counters: std::array::from_fn(|_| CachePadded::default()),
@@ -185,6 +181,12 @@ impl Measure {
     #[inline]
     fn notes(&self, hash: Hash) -> u32 {
         self.counters(hash).misses_noted.load(Ordering::Relaxed) as u32
+    }
+
+    /// Asks for what a store of the key will look at.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: Hash) {
+        self.misses.prefetch(hash.0);
     }
 
     fn note(&self, hash: Hash, now_us: u64, key_us: u32, is_won: bool) {
@@ -210,7 +212,7 @@ impl Measure {
 
     /// Whether there may be something to go by where nobody missed the key.
     fn knows_without_miss(&self) -> bool {
-        self.looks_first || self.prefixes.is_any_settled()
+        self.prefixes.is_any_settled()
     }
 
     /// What is typical of the key's prefix, if that is known.
@@ -354,7 +356,6 @@ impl Cache {
     pub(crate) fn origin(
         &self,
         measure: &Measure,
-        guard: &Guard<'_>,
         key: &[u8],
         hash: Hash,
         stated_us: u32,
@@ -365,11 +366,7 @@ impl Cache {
             return Origin { kind: Kind::Unknown, notes, ..Origin::default() };
         }
         let has_note = note.is_some();
-        Origin {
-            notes,
-            has_note,
-            ..self.origin_of_known(measure, guard, key, hash, stated_us, note)
-        }
+        Origin { notes, has_note, ..self.origin_of_known(measure, key, stated_us, note) }
     }
 
     /// The same where there is something to go by.
@@ -377,9 +374,7 @@ impl Cache {
     fn origin_of_known(
         &self,
         measure: &Measure,
-        guard: &Guard<'_>,
         key: &[u8],
-        hash: Hash,
         stated_us: u32,
         note: Option<Note>,
     ) -> Origin {
@@ -396,21 +391,14 @@ impl Cache {
             let prefix = measure.prefixes.admit(prefix_of(key), hash_of);
             return Origin { kind: Kind::Stated, cost, us: stated_us, prefix, ..Origin::default() };
         }
-        let origin = match note {
+        match note {
             Some((note, age_us)) => {
                 let prefix = measure.prefixes.admit(prefix_of(key), hash_of);
                 let elapsed_us = age_us.clamp(1, COST_US_MAX) as u32;
                 measure.measured(prefix, elapsed_us, note.key_us())
             }
             None => measure.typical(prefix_of(key), hash_of),
-        };
-        if measure.looks_first {
-            let present = self.find(guard, key, hash).map_or(Cost::UNKNOWN, |it| it.item.cost());
-            if present.is_known() {
-                return measure.beside(origin, present);
-            }
         }
-        origin
     }
 
     /// Enters what a draft that was stored says of costs, if something is measured of it.

@@ -69,10 +69,16 @@ impl Session<'_> {
         self.cache.index.prefetch(&self.guard, hash);
     }
 
-    /// Asks for the item that the hash most likely leads to, with its value if that is to be read.
-    /// Does not wait for it, but for the index lines, which should have come by now.
+    /// Asks for the item that the hash most likely leads to, with its value if that is to be read,
+    /// and otherwise for what is noted of the key's miss. Does not wait for it, but for the index
+    /// lines, which should have come by now.
     #[inline]
     pub fn prefetch_item(&self, hash: Hash, reads: bool) {
+        if let Some(measure) = &self.cache.measure
+            && !reads
+        {
+            measure.prefetch(hash);
+        }
         self.cache.prefetch_candidate(&self.guard, hash, reads);
     }
 

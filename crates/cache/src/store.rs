@@ -109,9 +109,7 @@ impl Cache {
         let hash = self.hash(key);
         let origin = match &self.measure {
             None => return self.reserve_fields(key, hash, &attributes.fields(), value_bytes),
-            Some(measure) => {
-                self.origin(measure, &self.epochs.pin(), key, hash, attributes.cost_us)
-            }
+            Some(measure) => self.origin(measure, key, hash, attributes.cost_us),
         };
         let fields = Fields { cost: origin.cost, ..attributes.fields() };
         self.reserve_costed(key, hash, fields, value_bytes, origin)
@@ -178,7 +176,7 @@ impl<'c> Session<'c> {
         let Some(measure) = &self.cache.measure else {
             return self.cache.reserve_fields(key, hash, &attributes.fields(), value_bytes);
         };
-        let origin = self.cache.origin(measure, &self.guard, key, hash, attributes.cost_us);
+        let origin = self.cache.origin(measure, key, hash, attributes.cost_us);
         let fields = Fields { cost: origin.cost, ..attributes.fields() };
         self.cache.reserve_costed(key, hash, fields, value_bytes, origin)
     }

@@ -56,6 +56,11 @@ struct Model {
 }
 
 impl Model {
+    fn new(policy: Policy) -> Self {
+        let (order, items) = (BTreeMap::new(), HashMap::new());
+        Self { policy, inflation: 0, time: 0, order, items }
+    }
+
     fn insert(&mut self, key: u64, units: u64) {
         self.remove(key);
         self.time += 1;
@@ -90,30 +95,36 @@ impl Model {
     }
 }
 
+/// A sequence that only the seed decides.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767);
+        (self.0 >> 33) % bound
+    }
+}
+
 #[test]
 fn every_victim_is_that_of_a_sorted_map() {
     for policy in ORDERED {
         let log = Arc::new(Log::default());
         let cache = builder(policy, 2 << 20).observer(log.clone()).build().unwrap();
-        let (order, items) = (BTreeMap::new(), HashMap::new());
-        let mut model = Model { policy, inflation: 0, time: 0, order, items };
-        let (mut random, mut evicted) = (7_u64, 0);
-        let mut below = |bound: u64| {
-            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767);
-            (random >> 33) % bound
-        };
+        let mut model = Model::new(policy);
+        let (mut random, mut evicted) = (Random(7), 0);
         // Least, ties after rounding, across the levels, the highest there is and beyond it.
         let costs = [1, 74, 75, 124, 125, 5_000, 12_800, 400_000, 50 * 65_535, u32::MAX];
-        for _ in 0..20_000 {
-            let key = below(3000);
-            if below(3) == 0 {
+        for _ in 0..30_000 {
+            let key = random.below(3000);
+            // What is there is read: what replaces an item may take longer to go.
+            if random.below(3) == 0 || model.items.contains_key(&key) {
                 let is_there = cache.get(&key.to_le_bytes()).is_some();
                 let item = model.items.get_mut(&key);
                 assert_eq!(is_there, item.is_some(), "{policy:?}, key {key}");
                 item.into_iter().for_each(|item| item.2 = true);
                 continue;
             }
-            let cost_us = costs[below(costs.len() as u64) as usize];
+            let cost_us = costs[random.below(costs.len() as u64) as usize];
             put(&cache, &key.to_le_bytes(), &[7; 2000], cost_us);
             for victim in log.0.lock().unwrap().drain(..) {
                 assert_eq!(model.evict(), victim, "{policy:?}, after {evicted}");
@@ -124,6 +135,57 @@ fn every_victim_is_that_of_a_sorted_map() {
         assert!(evicted > 5000, "{policy:?}: {evicted}");
         assert_eq!(cache.stats().items, model.items.len() as u64);
     }
+}
+
+/// What is stored in a chunk that is still in the order stays where the chunk is until that comes
+/// up, and may get one unit more than its cost: in sum that must not matter. The model holds as
+/// many items as the cache, and stores anew as GreedyDual does.
+#[test]
+fn overwrites_cost_no_more_than_with_a_sorted_map() {
+    // Equal costs, a wide range, and from the least to the highest there is.
+    let wide = [100, 1000, 10_000, 50_000];
+    let ends = [1, 74, 5_000, u32::MAX];
+    for (policy, costs) in [(Policy::Lru, [0; 4]), (Policy::GdWheel, wide), (Policy::GdWheel, ends)]
+    {
+        for sets_of_16 in [1, 8] {
+            let (paid, modelled) = replay_overwrites(policy, costs, sets_of_16);
+            let name = format!("{policy:?}, {costs:?}, {sets_of_16} sets in 16");
+            println!("{name}: paid {paid} rather than {modelled}");
+            assert!(paid * 100 < modelled * 101, "{name}: {paid} {modelled}");
+        }
+    }
+}
+
+/// Stores what is missed, and overwrites; returns what the misses cost, and cost the model.
+fn replay_overwrites(policy: Policy, costs: [u32; 4], sets_of_16: u64) -> (u64, u64) {
+    let log = Arc::new(Log::default());
+    let cache = builder(policy, 4 << 20).observer(log.clone()).build().unwrap();
+    let (mut model, mut random) = (Model::new(policy), Random(3));
+    let (mut paid, mut modelled) = (0, 0);
+    for _ in 0..120_000 {
+        // Low keys are asked for most.
+        let bound = 1 + random.below(8000);
+        let key = random.below(bound);
+        let cost_us = costs[key as usize % costs.len()];
+        let weight = u64::from(cost_us).clamp(1, u64::from(UNIT_US) * UNITS_MAX);
+        let is_set = random.below(16) < sets_of_16;
+        if is_set || cache.get(&key.to_le_bytes()).is_none() {
+            put(&cache, &key.to_le_bytes(), &[7; 2000], cost_us);
+            paid += if is_set { 0 } else { weight };
+        }
+        let modelled_hit = model.items.get_mut(&key).filter(|_| !is_set);
+        if let Some(item) = modelled_hit {
+            item.2 = true;
+            continue;
+        }
+        modelled += if is_set { 0 } else { weight };
+        model.store(key, cost_us);
+        while model.items.len() as u64 > cache.stats().items {
+            model.evict();
+        }
+    }
+    assert!(log.0.lock().unwrap().len() > 10_000, "{policy:?} evicts");
+    (paid, modelled)
 }
 
 /// Half of the items cost 2 ms and of the others nothing is known: neither half may push the other

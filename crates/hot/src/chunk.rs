@@ -232,7 +232,7 @@ fn prefetch_bytes(start: NonNull<u8>, bytes: usize) {
 
 /// Asks for one cache line.
 #[inline]
-pub(crate) fn prefetch_line(start: *const u8) {
+pub fn prefetch_line(start: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch is a hint; it reads nothing and never faults.
     unsafe {

@@ -426,7 +426,6 @@ impl Class {
     /// epoch on, so that limbo stays short: a store that replaces an item then finds a chunk that
     /// an earlier one has just left.
     pub(crate) fn retire(&mut self, zone: Zone<'_>, tag: Tag, place: Place) {
-        self.keeper.leave(zone, place);
         zone.leave_quota(place);
         self.limbo.push_back((tag, place));
         self.retired = self.retired.wrapping_add(1);

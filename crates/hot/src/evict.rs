@@ -13,7 +13,7 @@
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
-use memory::{ClassId, Guard, Place};
+use memory::{Arena, ClassId, Guard, Place};
 use policy::clock::RECENT;
 use policy::cost::Cost;
 use policy::rebalance::is_young;
@@ -247,7 +247,7 @@ impl Hot {
     /// over, and prefetches what unlinking them will need. Returns how many it found. All of them
     /// have to go: one that were passed over now would stay for another round, and the hand would
     /// soon come to what is newest. They are out of the order, if there is one, and stay out: what
-    /// cannot be unlinked any more is being retired by somebody else.
+    /// cannot be unlinked any more is in limbo, or somebody is about to retire it.
     pub(crate) fn gather(
         &self,
         guard: &Guard<'_>,
@@ -264,7 +264,7 @@ impl Hot {
             let choosy = *steps <= STEPS_MAX;
             let next = match class.keeper.order_mut() {
                 Some(order) if order.is_empty() => break,
-                Some(order) => order.pop(zone),
+                Some(order) => order.pop(zone, !choosy),
                 None => self.advance_hand(class, links),
             };
             let Some(judged_at) = next else {
@@ -406,30 +406,15 @@ impl Hot {
 
     /// The item that the chunk at `place` is or belongs to, if it is published. The caller holds
     /// the lock of the chunk's class, and keeps it while it reads the item.
+    #[inline]
     pub(crate) fn published<'g>(
         &self,
         guard: &'g Guard<'_>,
         place: Place,
     ) -> Option<(ItemRef<'g>, Place)> {
-        // Acquire: partner is the release in `Draft::publish`.
-        if slab::mark(&self.arena, place).load(Ordering::Acquire) == 0 {
-            return None;
-        }
-        // SAFETY: a mark that is set says that the chunk was laid out, visibly; it is cleared when
-        // the chunk is freed, which takes the lock that the caller holds.
-        let item = unsafe { self.item(guard, place) };
-        if !item.is_piece() {
-            return Some((item, place));
-        }
-        let owner = item.owner();
-        // SAFETY: a piece's mark is set when its owner is laid out. Whoever retires the owner first
-        // clears the marks of its pieces and sends each to limbo, under the lock that the caller
-        // holds, and only then the owner; so while this mark is set and the lock held, the owner's
-        // chunk is not free.
-        let owner_item = unsafe { self.item(guard, owner) };
-        // Acquire: partner is the release in `Draft::publish`, as above.
-        let owner_mark = owner_item.mark().load(Ordering::Acquire);
-        (owner_mark != 0).then_some((owner_item, owner))
+        let _ = guard;
+        // SAFETY: the caller holds the lock, and under the guard the chunk is not reused.
+        unsafe { published_in(&self.arena, place) }
     }
 
     /// Unlinks one victim and sends its chunk to limbo; chained ones are left to the caller, who
@@ -470,6 +455,33 @@ impl Hot {
         }
         pieces.max(1)
     }
+}
+
+/// [`Hot::published`] for who is not pinned.
+///
+/// # Safety
+/// The caller holds the lock of the chunk's class, during all of `'a` unless it is pinned as well.
+#[inline]
+pub(crate) unsafe fn published_in<'a>(arena: &Arena, place: Place) -> Option<(ItemRef<'a>, Place)> {
+    // Acquire: partner is the release in `Draft::publish`.
+    if slab::mark(arena, place).load(Ordering::Acquire) == 0 {
+        return None;
+    }
+    // SAFETY: a mark that is set says that the chunk was laid out, visibly; it is cleared when the
+    // chunk is freed, which takes the lock that the caller holds.
+    let item = unsafe { ItemRef::new(arena, place) };
+    if !item.is_piece() {
+        return Some((item, place));
+    }
+    let owner = item.owner();
+    // SAFETY: a piece's mark is set when its owner is laid out. Whoever retires the owner first
+    // clears the marks of its pieces and sends each to limbo, under the lock that the caller holds,
+    // and only then the owner; so while this mark is set and the lock held, the owner's chunk is
+    // not free.
+    let owner_item = unsafe { ItemRef::new(arena, owner) };
+    // Acquire: partner is the release in `Draft::publish`, as above.
+    let owner_mark = owner_item.mark().load(Ordering::Acquire);
+    (owner_mark != 0).then_some((owner_item, owner))
 }
 
 /// Fills in what comes as far as there is room; returns how much that is.

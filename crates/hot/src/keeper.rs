@@ -62,11 +62,6 @@ impl Replacement {
         matches!(self, Self::CostClock | Self::GdWheel)
     }
 
-    /// Whether it is told what an item costs when the item is drafted, and not later.
-    pub fn counts_costs_once(self) -> bool {
-        self == Self::GdWheel
-    }
-
     /// Whether it keeps the chunks of a class in an order, rather than going round with a hand.
     pub fn keeps_order(self) -> bool {
         matches!(self, Self::GdWheel | Self::Lru)
@@ -147,7 +142,7 @@ impl Keeper {
         }
     }
 
-    /// The chunk at a place is retired or released.
+    /// The chunk at a place is released, or is a piece that is retired.
     #[inline]
     pub(crate) fn leave(&mut self, zone: Zone<'_>, place: Place) {
         if let Self::Order(order) = self {
@@ -167,7 +162,9 @@ impl Keeper {
         match self {
             // The last credit is used up, the bit of a hit is taken and its charge is used up.
             Self::CostClock(_) => 2 * usize::from(CREDIT_MAX) + 1,
-            Self::Clock | Self::Order(_) => 2,
+            Self::Clock => 2,
+            // It came up early, its bit is taken, and it goes.
+            Self::Order(_) => 3,
         }
     }
 

@@ -41,8 +41,8 @@ use policy::gd_wheel::CHUNKS_MAX;
 use stdx::CachePadded;
 use stdx::sync::lock;
 
-pub use chunk::ChunkLayout;
 use chunk::{Chunk, Cut, Need};
+pub use chunk::{ChunkLayout, prefetch_line};
 pub use class::ClassCounters;
 use class::{Class, Zone};
 pub use draft::Draft;
@@ -348,7 +348,10 @@ impl Hot {
             let piece = item.piece(number);
             // From here on no hand follows the piece to its owner.
             slab::mark(&self.arena, piece).store(0, Ordering::Relaxed);
-            lock(self.class(self.class_at(piece))).retire(self.zone(), tag, piece);
+            let mut class = lock(self.class(self.class_at(piece)));
+            // In an order it would be renewed each time that it comes up, as a draft.
+            class.keeper.leave(self.zone(), piece);
+            class.retire(self.zone(), tag, piece);
         }
         lock(self.class(self.class_at(place))).retire(self.zone(), tag, place);
     }

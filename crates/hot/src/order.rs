@@ -8,18 +8,27 @@
 //!   a chunk's number = number of its slab in the arena * n + its number in the slab
 //! ```
 //!
-//! A chunk is in the order from when it is allocated until it is retired or released: so what is in
-//! it is never free. The front is *popped* and judged. What is expired goes, and what was not hit
-//! since it was judged last; all else is *renewed*, which is to enter it with its cost as if it
-//! were stored now. A hit only sets the mark's bit, so nothing here has to be told of it.
+//! A chunk enters the order when it is allocated, and what is in the order is not free. The front
+//! is *popped* and judged. What is expired goes, and what was not hit since it was judged last; all
+//! else is *renewed*, which is to enter it with its cost as if it were stored now. A hit only sets
+//! the mark's bit, so nothing here has to be told of it.
 //!
 //! To enter a chunk at once would take a store four cache lines that another thread had last: the
 //! wheels', the queue's, the chunk's link and its neighbour's. So chunks *wait* in a row, and are
 //! entered when the order is asked for something, which is when somebody evicts. Inflation rises
-//! only then, and they are entered as they came: each decision is what it would be otherwise.
+//! only then, and they are entered as they came. By then the item is stored as a rule, and says
+//! what it costs itself: nobody has to know that before.
 //!
-//! A draft that comes up is renewed as well: it will be newer than what is stored now. What is on
-//! its way from the index to limbo may be popped once more, and stays out. Of a chained item the
+//! A chunk whose item was replaced or removed stays in the order while it is in limbo, and as a
+//! rule the next store takes it from there. If what it holds then has no lower a priority than what
+//! it held, nothing is moved: its link says the new priority, and when it comes up, *too early*, it
+//! is put off until then (`Wheels::enter`). So an overwrite takes one link rather than those of two
+//! chunks and of their neighbours. Only a chunk that is released leaves the order at once, so that
+//! free chunks and slabs that leave have nothing to do with it.
+//!
+//! A draft that comes up is renewed as well: it will be newer than what is stored now. What is in
+//! limbo or on its way there may be popped, and stays out; but a piece there looks like a draft, so
+//! pieces leave when they are retired. Of a chained item the
 //! head and the pieces come up each in their class, but only where a hand would judge the item; the
 //! other pieces leave the order when they come up first, and are freed with their item.
 //!
@@ -31,6 +40,8 @@
 //! *Numbers* need no memory. They end at 2^31, which bounds the memory that such a class can have:
 //! [`Replacement::memory_bytes_max`](crate::Replacement::memory_bytes_max).
 
+#[cfg(test)]
+mod check;
 mod divisor;
 #[cfg(test)]
 mod hammer;
@@ -44,16 +55,16 @@ use policy::gd_wheel::{Link, LinkStore, Shape, Wheels};
 
 use crate::chunk::prefetch_line;
 use crate::class::Zone;
-use crate::evict::fill;
+use crate::evict::{fill, published_in};
 
 use divisor::Divisor;
 
 /// Bytes that a slab keeps for each chunk.
 pub(crate) const LINK_BYTES: usize = size_of::<Link>();
 
-/// Wheels for items that all count the same: one queue for those that are there and one for those
-/// that are renewed.
-const EQUAL_COSTS: Shape = Shape::new(1, 1);
+/// Wheels for items that all count the same: a queue for those that are there, one for those that
+/// are renewed, and one more for what was stored again in between (`Wheels::enter`).
+const EQUAL_COSTS: Shape = Shape::new(1, 2);
 
 /// The order of one class. Behind the class's lock.
 #[derive(Debug)]
@@ -75,7 +86,7 @@ struct Ranks {
     chunks_per_slab: Divisor,
 }
 
-/// A chunk that waits to be entered, with its item's cost in the lowest bits.
+/// A chunk that waits to be entered, with what its item's draft costs in the lowest bits.
 #[derive(Debug, Clone, Copy)]
 struct Entrant(u64);
 
@@ -92,8 +103,14 @@ impl Entrant {
         Place(self.0 >> Self::COST_BITS)
     }
 
-    fn cost(self) -> Cost {
-        Cost(self.0 as u16)
+    /// What the item costs. Once it is stored it says so itself: its draft may have known less.
+    fn cost_now(self, zone: Zone<'_>) -> Cost {
+        // SAFETY: the order is behind its class's lock, and the item is not looked at later.
+        match unsafe { published_in(zone.arena, self.place()) } {
+            Some((item, owner)) if owner == self.place() => item.cost(),
+            Some((item, _)) => item.cost_of_piece(),
+            None => Cost(self.0 as u16),
+        }
     }
 }
 
@@ -102,6 +119,9 @@ impl Entrant {
 const WAITING_MAX: usize = if cfg!(miri) { 16 } else { 256 };
 /// How many chunks ahead of the one that is entered a link is asked for.
 const ENTER_PREFETCH: usize = 8;
+
+/// Chunks that come up too early that a look ahead passes over.
+const EARLY_LOOKS_MAX: usize = 256;
 
 /// How costs become what wheels count in.
 #[derive(Debug, Clone, Copy)]
@@ -135,8 +155,9 @@ impl Order {
         unsafe { first.write_bytes(0, self.ranks.chunks_per_slab.get() as usize) };
     }
 
-    /// Enters a chunk that was allocated for an item with this cost. It waits until the order is
-    /// needed: inflation does not rise before, so that it gets the priority that it would get now.
+    /// Enters a chunk that was allocated for an item whose draft has this cost. It waits until the
+    /// order is needed: inflation does not rise before, so that it gets the priority that it would
+    /// get now. It may still be in the order for what it held before.
     #[cold]
     #[inline(never)]
     pub(crate) fn enter(&mut self, zone: Zone<'_>, place: Place, cost: Cost) {
@@ -156,21 +177,21 @@ impl Order {
         }
     }
 
-    /// Takes out a chunk that is retired or released, if it is in the order.
+    /// Takes out a chunk that is released, if it is in the order.
     #[cold]
     #[inline(never)]
     pub(crate) fn leave(&mut self, zone: Zone<'_>, place: Place) {
-        if !self.ranks.leave(zone, place) && !self.waiting.is_empty() {
-            self.enter_waiting(zone);
-            self.ranks.leave(zone, place);
-        }
+        // Whether it is in the order says nothing of whether it waits.
+        self.enter_waiting(zone);
+        self.ranks.leave(zone, place);
     }
 
-    /// Takes out the chunk that is to be judged next.
+    /// Takes out the chunk that is first. If it came up too early, which is where it was for what
+    /// it held before, it is put off instead, unless the caller takes what comes.
     #[inline]
-    pub(crate) fn pop(&mut self, zone: Zone<'_>) -> Option<Place> {
+    pub(crate) fn pop(&mut self, zone: Zone<'_>, takes_early: bool) -> Option<Place> {
         self.enter_waiting(zone);
-        self.ranks.pop(zone)
+        self.ranks.pop(zone, takes_early)
     }
 
     /// Enters a chunk once more that was popped and stays.
@@ -183,13 +204,22 @@ impl Order {
     /// Fills in the chunks that come up next, nearly in their order; returns how many there are.
     pub(crate) fn ahead(&self, zone: Zone<'_>, ahead: &mut [Place]) -> usize {
         let (ranks, links) = (self.ranks(), self.ranks.links(zone));
-        fill(ahead, ranks.wheels.ahead(&links).map(|number| ranks.place(zone, number)))
+        let due = ranks.wheels.due_ahead(&links, EARLY_LOOKS_MAX);
+        fill(ahead, due.map(|number| ranks.place(zone, number)))
+    }
+
+    /// All chunks in their queues, those that come up too early among them.
+    #[cfg(test)]
+    fn queued(&self, zone: Zone<'_>) -> Vec<Place> {
+        let (ranks, links) = (self.ranks(), self.ranks.links(zone));
+        ranks.wheels.ahead(&links).map(|number| ranks.place(zone, number)).collect()
     }
 
     /// How many of the chunks that come up next are so, until the first that is not.
     pub(crate) fn count_ahead(&self, zone: Zone<'_>, is_so: impl Fn(Place) -> bool) -> usize {
         let (ranks, links) = (self.ranks(), self.ranks.links(zone));
-        ranks.wheels.ahead(&links).take_while(|&number| is_so(ranks.place(zone, number))).count()
+        let due = ranks.wheels.due_ahead(&links, EARLY_LOOKS_MAX);
+        due.take_while(|&number| is_so(ranks.place(zone, number))).count()
     }
 
     /// What the class's items typically cost, in microseconds, if any cost is known.
@@ -240,7 +270,7 @@ impl Order {
 // What stores and evictions call is out of line: inlined, it would cost a `set` under the other
 // policies 4 % more instructions rather than 1.6.
 impl Ranks {
-    /// Enters chunks. An unknown cost counts as what is typical of the class: so items of unknown
+    /// Enters chunks, or gives those that are in the order their new priority. An unknown cost counts as what is typical of the class: so items of unknown
     /// cost go as early as others where some costs are known, and by age alone where none is.
     #[cold]
     #[inline(never)]
@@ -250,27 +280,32 @@ impl Ranks {
             if let Some(soon) = entrants.get(at + ENTER_PREFETCH) {
                 let number = self.number(zone, soon.place());
                 prefetch_line(links.pointer_of(number).as_ptr().cast());
+                prefetch_line(zone.arena.pointer(soon.place()).as_ptr());
             }
-            let units = self.costs.as_mut().map_or(1, |costs| costs.units(entrant.cost()));
+            let units = self.costs.as_mut().map_or(1, |costs| costs.units(entrant.cost_now(zone)));
             let number = self.number(zone, entrant.place());
-            self.wheels.insert(&mut links, number, units);
+            self.wheels.enter(&mut links, number, units);
         }
     }
 
-    fn leave(&mut self, zone: Zone<'_>, place: Place) -> bool {
+    fn leave(&mut self, zone: Zone<'_>, place: Place) {
         let number = self.number(zone, place);
-        self.wheels.remove(&mut self.links(zone), number)
+        self.wheels.remove(&mut self.links(zone), number);
     }
 
     #[cold]
     #[inline(never)]
-    fn pop(&mut self, zone: Zone<'_>) -> Option<Place> {
+    fn pop(&mut self, zone: Zone<'_>, takes_early: bool) -> Option<Place> {
         let mut links = self.links(zone);
-        let number = self.wheels.pop(&mut links)?;
+        let (number, left) = self.wheels.take_first(&mut links)?;
         // Links and items lie anywhere in memory, so each that is popped unasked for is waited for.
         if let Some(soon) = self.wheels.after_next(&links) {
             prefetch_line(links.pointer_of(soon).as_ptr().cast());
             prefetch_line(zone.arena.pointer(self.place(zone, soon)).as_ptr());
+        }
+        if left > 0 && !takes_early {
+            self.wheels.put_off(&mut links, number, left);
+            return None;
         }
         Some(self.place(zone, number))
     }
@@ -351,44 +386,5 @@ impl LinkStore for Links<'_> {
         // The reference borrows these links, which are the only ones while something changes: what
         // makes them takes the order exclusively then.
         unsafe { self.pointer_of(chunk).as_mut() }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Order, WAITING_MAX};
-    use crate::class::Zone;
-    use memory::{Arena, Epochs, Place, SlabId};
-    use policy::cost::Cost;
-
-    const CHUNK_BYTES: usize = 40;
-    const CHUNKS: usize = WAITING_MAX + 20;
-    /// Miri lays out all of it.
-    const ARENA_BYTES: usize = if cfg!(miri) { 1 << 20 } else { 512 << 20 };
-
-    #[test]
-    fn what_waits_is_entered_as_it_came_and_may_leave_before() {
-        let (arena, epochs) = (Arena::new(0, ARENA_BYTES, 0).expect("addresses"), Epochs::new());
-        let zone = Zone { arena: &arena, epochs: &epochs, slabs: &[], heat: None, quotas: None };
-        let place = |number: usize| arena.place(SlabId(1), number * CHUNK_BYTES);
-        // The dear half first: then the order is not that of entering.
-        let cost = |number| Cost::from_us(if number < CHUNKS / 2 { 300 } else { 20 });
-        for count in [1, WAITING_MAX - 1, WAITING_MAX, WAITING_MAX + 1, CHUNKS] {
-            let mut order = Order::new(Some(1), CHUNK_BYTES, CHUNKS);
-            order.adopt(zone, SlabId(1));
-            for number in 0..count {
-                order.enter(zone, place(number), cost(number));
-            }
-            assert_eq!(order.waiting.len(), (count - 1) % WAITING_MAX + 1);
-            assert!(!order.is_empty() && order.has(zone, place(count - 1)));
-            order.leave(zone, place(count - 1));
-            assert!(!order.has(zone, place(count - 1)));
-            let (dear, cheap): (Vec<usize>, Vec<usize>) =
-                (0..count - 1).partition(|&number| number < CHUNKS / 2);
-            let expected: Vec<Place> = cheap.into_iter().chain(dear).map(place).collect();
-            let popped: Vec<Place> = std::iter::from_fn(|| order.pop(zone)).collect();
-            assert_eq!(popped, expected, "{count} were entered");
-            assert!(order.is_empty());
-        }
     }
 }

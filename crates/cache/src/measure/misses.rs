@@ -93,6 +93,12 @@ impl Misses {
         if victim_age <= NOTE_US_MAX { Noted::Displaced } else { Noted::Fresh }
     }
 
+    /// Asks for the row that the key's note would be in.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        hot::prefetch_line(self.row(hash).as_ptr().cast());
+    }
+
     /// The key's note, if there is one.
     #[inline]
     pub(crate) fn find(&self, hash: u64) -> Option<Note> {

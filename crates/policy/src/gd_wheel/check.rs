@@ -55,6 +55,23 @@ impl Naive {
         self.remove(chunk);
         Some(chunk)
     }
+
+    /// What [`Wheels::enter`] promises: a priority that is higher than the one before by itself,
+    /// or by the one unit that it may be more; or else what it has when it is stored.
+    fn enter(&mut self, chunk: u32, cost: u32) {
+        let units = u64::from(cost.clamp(1, self.cost_max));
+        let before = self.entries[chunk as usize].map(|(priority, ..)| priority);
+        self.remove(chunk);
+        self.insert(chunk, cost);
+        let (priority, time, cost) = self.entries[chunk as usize].expect("it is there");
+        let tied = before.is_some_and(|before| before == priority || before == priority + 1);
+        let may_stay = self.inflation == 0 || units >= u64::from(super::STAYS_UNITS_MIN);
+        if tied && may_stay && units < u64::from(self.cost_max) {
+            self.order.remove(&(priority, time, chunk));
+            self.entries[chunk as usize] = Some((priority + 1, time, cost));
+            self.order.insert((priority + 1, time, chunk));
+        }
+    }
 }
 
 /// Both, side by side.
@@ -94,6 +111,24 @@ impl Pair {
         let found = self.wheels.remove(&mut self.links, chunk);
         assert_eq!(found, self.naive.remove(chunk).is_some(), "{}", self.name);
         found
+    }
+
+    fn enter(&mut self, chunk: u32, cost: u32) {
+        self.wheels.enter(&mut self.links, chunk, cost);
+        self.naive.enter(chunk, cost);
+        self.entered += 1;
+    }
+
+    /// Equals may go in another order once some stayed where they were.
+    fn pop_an_equal(&mut self) -> Option<u32> {
+        let victim = self.wheels.pop(&mut self.links);
+        let entry = victim.and_then(|chunk| self.naive.entries[chunk as usize]);
+        let lowest = self.naive.order.first().map(|&(priority, ..)| priority);
+        assert_eq!(entry.map(|(priority, ..)| priority), lowest, "{}", self.name);
+        self.naive.inflation = lowest.unwrap_or(self.naive.inflation);
+        victim.map(|chunk| self.naive.remove(chunk));
+        assert_eq!(self.wheels.inflation(), self.naive.inflation, "{}", self.name);
+        victim
     }
 
     fn pop(&mut self) -> Option<u32> {
@@ -203,6 +238,53 @@ fn every_victim_is_that_of_a_sorted_set() {
             compare(Shape::new(levels, bits), seed, STEPS);
         }
     }
+}
+
+#[test]
+fn what_stays_where_it_was_goes_by_its_new_priority() {
+    for &(levels, bits) in SHAPES {
+        let shape = Shape::new(levels, bits);
+        let mut pair = Pair::new(shape);
+        let mut random = Random(5);
+        for step in 0..STEPS / 4 {
+            let chunk = random.below(u64::from(CHUNKS)) as u32;
+            match random.below(8) {
+                0 => _ = pair.remove(chunk),
+                1 => _ = pair.renew(chunk, None),
+                2..=4 => pair.enter(chunk, random.cost(shape)),
+                5 if pair.naive.entries[chunk as usize].is_some() => {
+                    let cost = pair.links[chunk as usize].cost();
+                    pair.enter(chunk, u32::from(cost));
+                }
+                _ => _ = pair.pop_an_equal(),
+            }
+            if step % 64 == 0 {
+                pair.check(levels.into());
+            }
+        }
+        while pair.pop_an_equal().is_some() {}
+        pair.check(levels.into());
+    }
+}
+
+#[test]
+fn what_comes_too_early_is_put_off_and_not_ahead() {
+    let mut pair = Pair::new(Shape::default());
+    let ahead = |pair: &Pair, early_max| -> Vec<u32> {
+        pair.wheels.due_ahead(&pair.links, early_max).collect()
+    };
+    (0..6).for_each(|chunk| pair.insert(chunk, 5));
+    [(0, 9), (1, 5), (3, 2)].into_iter().for_each(|(chunk, cost)| pair.enter(chunk, cost));
+    // 3 got cheaper and was moved at once; 1 would have the priority that it had.
+    let queued: Vec<u32> = pair.wheels.ahead(&pair.links).collect();
+    assert_eq!(queued, [3, 0, 1, 2, 4, 5]);
+    assert_eq!((ahead(&pair, 2), ahead(&pair, 1)), (vec![3, 2, 4, 5], vec![3]));
+    assert_eq!(pair.wheels.take_first(&mut pair.links), Some((3, 0)));
+    assert_eq!(pair.wheels.take_first(&mut pair.links), Some((0, 4)));
+    pair.wheels.put_off(&mut pair.links, 0, 4);
+    assert_eq!(pair.wheels.left(&pair.links, 0), Some(4));
+    let popped: Vec<u32> = std::iter::from_fn(|| pair.wheels.pop(&mut pair.links)).collect();
+    assert_eq!(popped, [2, 4, 5, 1, 0]);
 }
 
 #[test]

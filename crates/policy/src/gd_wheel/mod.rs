@@ -45,6 +45,18 @@
 //! *Time.* An item migrates only downwards: at most `levels - 1` times for each time that it is
 //! stored or renewed. To find a queue takes a look at four words for each level.
 //!
+//! # What stays where it was
+//!
+//! To take a chunk out takes the links of both neighbours, to enter it elsewhere one more: that is
+//! most of what an overwrite takes. So [`Wheels::enter`] leaves a chunk whose priority rises where
+//! it is and changes nothing but its link. The invariant then holds for all others; of this one its
+//! place says only what its priority is at least. When it comes to the front, or its queue
+//! migrates, it goes where its priority calls for: every victim still has the lowest priority. Two
+//! things are not as in GreedyDual: among equals it counts from when it was moved, and where its
+//! priority would be what it was it gets one unit more, or it would go as early as if it had not
+//! been stored again. Where a cost is only a few units that matters, so once anything was evicted
+//! such chunks are taken out and entered anew.
+//!
 //! # What differs from the paper
 //!
 //! The paper itself was not at hand; known are the idea, hierarchical cost wheels, a limited range
@@ -71,6 +83,9 @@ pub use shape::Shape;
 use link::{NOWHERE, Reference, chunk_of, reference_to};
 use shape::{LEVELS_MAX, SLOTS_MAX};
 
+/// Once inflation rises, what costs fewer units is entered anew rather than left where it was: of
+/// its time one unit is more than a sixteenth.
+const STAYS_UNITS_MIN: u16 = 16;
 /// Words of one bit for each queue of a level.
 const WORDS: usize = SLOTS_MAX / u64::BITS as usize;
 
@@ -136,6 +151,28 @@ impl Wheels {
         self.items += 1;
     }
 
+    /// Enters a chunk that may still be in a queue for what it held before. If its new priority is
+    /// no lower, the chunk stays where it is, with that priority in its link, and is moved when it
+    /// comes up: so this takes one link, and not those of four neighbours. There it gets one unit
+    /// more than its cost if it would otherwise have the priority that it had: equals are in the
+    /// order in which they joined, and what stays has not joined anew.
+    pub fn enter(&mut self, store: &mut impl LinkStore, chunk: u32, cost: u32) {
+        let Some(left) = self.left(store, chunk) else {
+            return self.insert(store, chunk, cost);
+        };
+        let units = self.shape.clamp(cost);
+        let above = u32::from(units) + u32::from(left >= u32::from(units));
+        let may_stay = self.inflation == 0 || units >= STAYS_UNITS_MIN;
+        if may_stay && left <= above && above <= self.shape.cost_max() {
+            let link = store.link_mut(chunk);
+            link.cost = units;
+            link.priority = (self.inflation + u64::from(above)) as u16;
+        } else {
+            self.remove(store, chunk);
+            self.insert(store, chunk, cost);
+        }
+    }
+
     /// Notes a hit: the chunk's priority is what it would be if it were stored now. Returns whether
     /// it is in a queue; otherwise nothing happens.
     pub fn renew(&mut self, store: &mut impl LinkStore, chunk: u32) -> bool {
@@ -174,11 +211,31 @@ impl Wheels {
     /// rises to its priority. Who finds that it cannot go goes on with the next, and then gives
     /// what has to stay to [`Wheels::put_back`].
     pub fn pop(&mut self, store: &mut impl LinkStore) -> Option<u32> {
+        loop {
+            let (chunk, left) = self.take_first(store)?;
+            if left == 0 {
+                return Some(chunk);
+            }
+            self.put_off(store, chunk, left);
+        }
+    }
+
+    /// Takes out what is first, and says how far its priority is above the inflation, which rises
+    /// as far as the chunk's queue. That is nothing for the victim; what has stayed where it was
+    /// ([`Wheels::enter`]) may come up too early, and is for [`Wheels::put_off`].
+    pub fn take_first(&mut self, store: &mut impl LinkStore) -> Option<(u32, u32)> {
         let queue = self.settle(store)?;
         let chunk = chunk_of(self.queues[queue].front).expect("an occupied queue has a chunk");
-        let queued = self.remove(store, chunk);
-        debug_assert!(queued);
-        Some(chunk)
+        let left = self.left(store, chunk).expect("it is in that queue");
+        self.remove(store, chunk);
+        Some((chunk, left))
+    }
+
+    /// Enters a chunk that came up too early, which its link still says.
+    pub fn put_off(&mut self, store: &mut impl LinkStore, chunk: u32, left: u32) {
+        let cost = store.link(chunk).cost;
+        self.append(store, chunk, cost, self.inflation + u64::from(left));
+        self.items += 1;
     }
 
     /// Gives back what was just popped and cannot go: it is the next victim again, with its cost.
@@ -201,14 +258,43 @@ impl Wheels {
     /// is in no queue.
     pub fn left(&self, store: &impl LinkStore, chunk: u32) -> Option<u32> {
         let link = store.link(chunk);
-        // Priorities lie less than 2^16 above the inflation, so their lower bits suffice.
-        let left = link.priority.wrapping_sub(self.inflation as u16);
-        link.is_queued().then_some(u32::from(left))
+        link.is_queued().then_some(self.left_of(link))
+    }
+
+    /// The same of a link. Priorities lie less than 2^16 above the inflation, so their lower bits
+    /// suffice.
+    fn left_of(&self, link: Link) -> u32 {
+        u32::from(link.priority.wrapping_sub(self.inflation as u16))
     }
 
     /// What leaves next, without changing anything. The order is exact up to the first queue of a
-    /// level above 0; within such a queue it is that of renewal and not of priority.
+    /// level above 0; within such a queue it is that of renewal and not of priority. What stayed
+    /// where it was comes too early.
     pub fn ahead<'a, S: LinkStore>(&'a self, store: &'a S) -> impl Iterator<Item = u32> + 'a {
+        self.queued_ahead(store).map(|(_, chunk)| chunk)
+    }
+
+    /// The same without what comes too early, until there were so many of these.
+    pub fn due_ahead<'a, S: LinkStore>(
+        &'a self,
+        store: &'a S,
+        early_max: usize,
+    ) -> impl Iterator<Item = u32> + 'a {
+        let mut early = 0;
+        let looked_at = self.queued_ahead(store).map_while(move |(queue, chunk)| {
+            let priority = self.inflation + u64::from(self.left_of(store.link(chunk)));
+            let is_due = self.shape.place(self.inflation, priority) == queue;
+            early += usize::from(!is_due);
+            (early <= early_max).then_some(is_due.then_some(chunk))
+        });
+        looked_at.flatten()
+    }
+
+    /// All chunks, queue for queue from the hands on, with the queue.
+    fn queued_ahead<'a, S: LinkStore>(
+        &'a self,
+        store: &'a S,
+    ) -> impl Iterator<Item = (usize, u32)> + 'a {
         let queues = (0..self.shape.levels()).flat_map(move |level| {
             let words = (0..=WORDS).map(move |step| self.occupied_word(level, step));
             words.flat_map(move |(word, bits)| {
@@ -219,7 +305,8 @@ impl Wheels {
         });
         queues.flat_map(move |queue| {
             let first = chunk_of(self.queues[queue].front);
-            std::iter::successors(first, |&chunk| chunk_of(store.link(chunk).next))
+            let chunks = std::iter::successors(first, |&chunk| chunk_of(store.link(chunk).next));
+            chunks.map(move |chunk| (queue, chunk))
         })
     }
 
@@ -245,7 +332,7 @@ impl Wheels {
             if level == 0 {
                 return Some(queue);
             }
-            self.migrate(store, level, queue);
+            self.migrate(store, queue);
         }
     }
 
@@ -290,16 +377,15 @@ impl Wheels {
     }
 
     /// Spreads a queue, to whose first priority the hands have come, over the levels below.
-    fn migrate(&mut self, store: &mut impl LinkStore, level: usize, queue: usize) {
+    fn migrate(&mut self, store: &mut impl LinkStore, queue: usize) {
         let own = link::reference_to_queue(queue);
         let ends = std::mem::replace(&mut self.queues[queue], Queue { front: own, back: own });
         self.note(queue, false);
-        let low = (1 << self.shape.shift(level)) - 1;
         let mut next = chunk_of(ends.front);
         while let Some(chunk) = next {
             let link = store.link(chunk);
             next = chunk_of(link.next);
-            let priority = self.inflation | (u64::from(link.priority) & low);
+            let priority = self.inflation + u64::from(self.left_of(link));
             self.append(store, chunk, link.cost, priority);
             self.moves += 1;
         }

@@ -1,0 +1,106 @@
+//! One order, chunk by chunk: when what waits is entered, and what becomes of a chunk that holds
+//! something else when it comes up.
+
+use std::sync::Arc;
+
+use memory::{Arena, Epochs, Place, SizeClasses, SlabId};
+use policy::cost::Cost;
+use stdx::sync::lock;
+
+use super::hammer::Map;
+use super::{Order, WAITING_MAX};
+use crate::class::Zone;
+use crate::{ChunkLayout, Fields, Hot, Replacement};
+
+const CHUNK_BYTES: usize = 40;
+const CHUNKS: usize = WAITING_MAX + 20;
+/// Miri lays out all of it.
+const ARENA_BYTES: usize = if cfg!(miri) { 1 << 20 } else { 512 << 20 };
+
+fn popped(order: &mut Order, zone: Zone<'_>) -> Vec<Place> {
+    std::iter::from_fn(|| order.pop(zone, false)).collect()
+}
+
+#[test]
+fn what_waits_is_entered_as_it_came_and_may_leave_before() {
+    let (arena, epochs) = (Arena::new(0, ARENA_BYTES, 0).expect("addresses"), Epochs::new());
+    let zone = Zone { arena: &arena, epochs: &epochs, slabs: &[], heat: None, quotas: None };
+    let place = |number: usize| arena.place(SlabId(1), number * CHUNK_BYTES);
+    // The dear half first: then the order is not that of entering.
+    let cost = |number| Cost::from_us(if number < CHUNKS / 2 { 300 } else { 20 });
+    for count in [1, WAITING_MAX - 1, WAITING_MAX, WAITING_MAX + 1, CHUNKS] {
+        let mut order = Order::new(Some(1), CHUNK_BYTES, CHUNKS);
+        order.adopt(zone, SlabId(1));
+        for number in 0..count {
+            order.enter(zone, place(number), cost(number));
+        }
+        assert_eq!(order.waiting.len(), (count - 1) % WAITING_MAX + 1);
+        assert!(!order.is_empty() && order.has(zone, place(count - 1)));
+        order.leave(zone, place(count - 1));
+        assert!(!order.has(zone, place(count - 1)));
+        let (dear, cheap): (Vec<usize>, Vec<usize>) =
+            (0..count - 1).partition(|&number| number < CHUNKS / 2);
+        let expected: Vec<Place> = cheap.into_iter().chain(dear).map(place).collect();
+        assert_eq!(popped(&mut order, zone), expected, "{count} were entered");
+        assert!(order.is_empty());
+    }
+}
+
+#[test]
+fn a_chunk_that_was_not_freed_goes_by_what_it_holds_now() {
+    let (arena, epochs) = (Arena::new(0, ARENA_BYTES, 0).expect("addresses"), Epochs::new());
+    let zone = Zone { arena: &arena, epochs: &epochs, slabs: &[], heat: None, quotas: None };
+    let [dearer, cheaper, same, other, leaves] =
+        [0, 1, 2, 3, 4].map(|number| arena.place(SlabId(1), number * CHUNK_BYTES));
+    let mut order = Order::new(Some(1), CHUNK_BYTES, CHUNKS);
+    order.adopt(zone, SlabId(1));
+    for place in [dearer, cheaper, same, other, leaves] {
+        order.enter(zone, place, Cost::from_us(100));
+    }
+    order.enter_waiting(zone);
+    for (place, us) in [(dearer, 200), (cheaper, 20), (same, 100), (leaves, 100)] {
+        order.enter(zone, place, Cost::from_us(us));
+    }
+    // It is in the order, and waits to be entered once more.
+    order.leave(zone, leaves);
+    assert!(!order.has(zone, leaves));
+    let mut ahead = [Place(0); 8];
+    let count = order.ahead(zone, &mut ahead);
+    assert_eq!(ahead[..count], [cheaper, other]);
+    assert_eq!(order.count_ahead(zone, |place| place != other), 1);
+    assert_eq!(order.pop(zone, false), Some(cheaper));
+    // What comes too early is put off, or taken by who takes what comes.
+    assert_eq!(order.pop(zone, false), None);
+    assert_eq!(order.pop(zone, true), Some(same));
+    order.renew(zone, same);
+    assert_eq!(popped(&mut order, zone), [other, dearer, same]);
+}
+
+#[test]
+fn what_its_draft_did_not_know_an_item_says_once_it_is_stored() {
+    for value_bytes in [100, 30_000] {
+        let arena = Arc::new(Arena::new(0, 2 << 20, 8).expect("addresses are there"));
+        let replacement = Replacement::GdWheel;
+        let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, replacement.side_bits());
+        let layout = ChunkLayout::Inline;
+        let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, layout, replacement, 50, 1);
+        let fields = Fields { cost_reserved: true, ..Fields::default() };
+        let layout = hot.layout(&fields, 3, value_bytes);
+        let mut draft = hot.draft(layout, &fields, b"key", &Map::default()).expect("room");
+        draft.write(&vec![7; value_bytes]);
+        assert!(draft.set_cost(Cost::from_us(8000)));
+        let (guard, pieces) = (hot.epochs.pin(), layout.pieces());
+        let head = draft.publish(1, 0, 0);
+        // SAFETY: published just now, and never unlinked.
+        let item = unsafe { hot.item(&guard, head) };
+        let typical_us = |place: Place| {
+            let mut class = lock(hot.class(hot.class_at(place)));
+            class.keeper.enter_waiting(hot.zone());
+            class.keeper.order().expect("the policy keeps one").typical_us()
+        };
+        assert_eq!(typical_us(head), Some(8000.0));
+        let part = Cost::from_us(8000 / pieces.max(1) as u32).us();
+        assert!((0..pieces).all(|at| typical_us(item.piece(at)) == Some(part.into())));
+        assert!(pieces == 0 || pieces > 2);
+    }
+}
