@@ -40,7 +40,7 @@ fn key(number: u32) -> Vec<u8> {
 
 /// What compresses by half.
 fn value(number: u32, version: u32) -> Vec<u8> {
-    let mut random = Xorshift::seeded(u64::from(number) << 32 | u64::from(version) + 1);
+    let mut random = Xorshift::seeded((u64::from(number) << 32) + u64::from(version) + 1);
     (0..VALUE_BYTES).map(|_| b'a' + (random.draw() % 16) as u8).collect()
 }
 

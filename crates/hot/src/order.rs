@@ -270,8 +270,9 @@ impl Order {
 // What stores and evictions call is out of line: inlined, it would cost a `set` under the other
 // policies 4 % more instructions rather than 1.6.
 impl Ranks {
-    /// Enters chunks, or gives those that are in the order their new priority. An unknown cost counts as what is typical of the class: so items of unknown
-    /// cost go as early as others where some costs are known, and by age alone where none is.
+    /// Enters chunks, or gives those that are in the order their new priority. An unknown cost
+    /// counts as what is typical of the class: so items of unknown cost go as early as others where
+    /// some costs are known, and by age alone where none is.
     #[cold]
     #[inline(never)]
     fn enter(&mut self, zone: Zone<'_>, entrants: &[Entrant]) {
