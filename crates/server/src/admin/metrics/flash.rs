@@ -67,6 +67,12 @@ pub const METRICS: &[Metric] = &[
         tier(now, out, |it| it.spilled);
     }),
     counter(
+        "larder_flash_handed_items_total",
+        &[],
+        "Of those, moved by stores that the background was too slow for.",
+        |now, out| tier(now, out, |it| it.handed),
+    ),
+    counter(
         "larder_flash_promoted_items_total",
         &[],
         "Items that moved up into the hot zone.",
