@@ -25,6 +25,7 @@ pub(crate) struct Entrance {
     /// An [`Admission`], as a number.
     admission: AtomicU8,
     has_room: AtomicBool,
+    is_mostly_free: AtomicBool,
     /// Items that stayed outside, by the reason.
     pub(crate) over_budget: AtomicU64,
     pub(crate) expiring: AtomicU64,
@@ -38,6 +39,7 @@ impl Entrance {
             budget,
             admission: AtomicU8::new(Admission::All as u8),
             has_room: AtomicBool::new(false),
+            is_mostly_free: AtomicBool::new(false),
             over_budget: AtomicU64::new(0),
             expiring: AtomicU64::new(0),
         }
@@ -47,6 +49,8 @@ impl Entrance {
     pub(crate) fn look(&self, now_us: u64, stats: &FlashStats) {
         let has_room = stats.segments_free > room_taken_to(stats.segments);
         self.has_room.store(has_room, Ordering::Relaxed);
+        let is_mostly_free = stats.segments_free > stats.segments / 2;
+        self.is_mostly_free.store(is_mostly_free, Ordering::Relaxed);
         if let Some(budget) = &self.budget {
             let admission = lock(budget).look(now_us, stats.bytes_written);
             self.admission.store(admission as u8, Ordering::Relaxed);
@@ -68,10 +72,12 @@ impl Entrance {
         self.affords(is_wanted || fields.mark & FETCHED != 0)
     }
 
-    /// Whether everything comes in that leaves the hot zone, but for what expires soon.
+    /// Whether everything comes in that leaves the hot zone, but for what expires soon, and may
+    /// take its full length there. Where flash is half full, that would soon cost others their
+    /// place.
     pub(crate) fn takes_all(&self) -> bool {
         let admission = self.admission.load(Ordering::Relaxed);
-        self.has_room.load(Ordering::Relaxed) && admission == Admission::All as u8
+        self.is_mostly_free.load(Ordering::Relaxed) && admission == Admission::All as u8
     }
 
     fn affords(&self, is_read: bool) -> bool {
@@ -131,12 +137,17 @@ mod tests {
     #[test]
     fn past_the_zone_comes_what_is_wanted_and_the_rest_while_there_is_much_room() {
         let entrance = Entrance::new(None, 1 << 20);
+        for (segments_free, takes_all) in [(50, false), (51, true)] {
+            entrance.look(0, &FlashStats { segments: 100, segments_free, ..FlashStats::default() });
+            assert_eq!(entrance.takes_all(), takes_all);
+        }
         // Of few a quarter, of many twice what collection leaves.
         let cases = [(100, 25, false), (100, 26, true), (494, 32, false), (494, 33, true)];
         for (segments, segments_free, has_room) in cases {
             entrance.look(0, &FlashStats { segments, segments_free, ..FlashStats::default() });
             assert!(entrance.takes_past_the_zone(true));
             assert_eq!(entrance.takes_past_the_zone(false), has_room, "{segments_free}");
+            assert!(!entrance.takes_all(), "not in their full length");
         }
     }
 }

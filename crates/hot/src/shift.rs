@@ -34,7 +34,7 @@ use policy::cost::Cost;
 use policy::rebalance::{AGE_RATIO_MIN, Look, Worths, is_much_older, is_settled};
 use stdx::sync::lock;
 
-use crate::class::{Class, Room};
+use crate::class::{Class, LOW_SHARE, Room};
 use crate::evict::{GROUP, Made};
 use crate::slab::Slab;
 use crate::{Hot, Links, PRESSED_BEHIND, Shortage, slab};
@@ -375,15 +375,21 @@ impl Hot {
             let id = ClassId(number as u8);
             self.finish_draining(id, links);
             let full = self.is_full();
-            let missing = {
+            let (missing, is_low) = {
                 let mut class = lock(class);
                 class.sweep_limbo(self.zone());
                 let target = class.reserve_target();
                 let have = class.free + class.in_limbo();
-                if full && have <= target / 2 { target - have } else { 0 }
+                let missing = if full && have <= target / 2 { target - have } else { 0 };
+                (missing, have <= target / LOW_SHARE)
             };
             if missing > 0 && links.may_evict() {
-                is_behind = true;
+                // A store that had to help says so for the class that is low, and not for others,
+                // nor for longer: what moves meanwhile is not compressed.
+                if !is_low {
+                    self.pressed.fetch_and(!PRESSED_BEHIND, Ordering::Relaxed);
+                }
+                is_behind |= is_low;
                 more |= match self.make_room(id, missing.min(REFILL_BATCH), links) {
                     Made::Chunks(chunks) => chunks >= REFILL_BATCH,
                     Made::Slab | Made::Nothing => self.adopt_free_slab(&mut lock(class), links),
