@@ -27,7 +27,7 @@
 //!
 //! [pending]: crate::Lookup::Pending
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -44,10 +44,8 @@ use crate::stats::FlashTierStats;
 /// Bits of the filter of keys that changed while the tier was searched for its items: with a
 /// hundred thousand changes, one item in ten is left alone though its key did not change.
 const CHANGED_BITS: usize = 1 << 20;
-/// How long a store waits for a buffer to be written,
+/// How long a store that has to wait for memory waits for a buffer to be written.
 const PATIENCE: Duration = Duration::from_micros(250);
-/// and how often, before a batch of items is evicted.
-const DEFERRALS: u32 = 2;
 /// Bytes of that filter.
 pub(crate) const CHANGED_BYTES: usize = CHANGED_BITS / 8;
 
@@ -65,8 +63,6 @@ pub(crate) struct FlashTier {
     pub(crate) flushed: AtomicU64,
     pub(crate) purged: AtomicU64,
     pub(crate) entrance: Entrance,
-    /// How often a store was asked to wait.
-    deferred: AtomicU32,
     /// Told when something was written.
     room: (Mutex<()>, Condvar),
     pub(crate) read_costs: ReadCosts,
@@ -108,7 +104,6 @@ impl FlashTier {
             flushed: AtomicU64::new(0),
             purged: AtomicU64::new(0),
             entrance,
-            deferred: AtomicU32::new(0),
             room: (Mutex::new(()), Condvar::new()),
             read_costs: ReadCosts::default(),
             counters: Counters::default(),
@@ -144,12 +139,6 @@ impl FlashTier {
     /// Whether what leaves the hot zone may come in at once.
     pub(crate) fn takes_at_once(&self) -> bool {
         self.entrance.takes_all() && self.is_purged() && !self.flash.is_behind()
-    }
-
-    /// Whether it may soon, and it is not yet time to go on without: that is every so many times.
-    pub(crate) fn defers(&self) -> bool {
-        let may_soon = self.flash.is_behind() && self.entrance.takes_all() && self.is_purged();
-        may_soon && self.deferred.fetch_add(1, Ordering::Relaxed) % (DEFERRALS + 1) < DEFERRALS
     }
 
     /// Waits a moment until something that is full was written, if nothing may come in before.

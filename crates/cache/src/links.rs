@@ -54,10 +54,6 @@ impl Links for Cache {
         self.flash.as_deref().is_some_and(FlashTier::takes_at_once)
     }
 
-    fn defers(&self) -> bool {
-        self.flash.as_deref().is_some_and(FlashTier::defers)
-    }
-
     fn hand_down(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
         Cache::hand_down(self, guard, item, place)
     }

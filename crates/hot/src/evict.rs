@@ -152,9 +152,6 @@ impl Hot {
         {
             return Ok(room);
         }
-        if links.defers() {
-            return Err(Shortage::Pinned);
-        }
         for _ in 0..ATTEMPTS_MAX {
             let made = self.make_room(id, batch, links);
             let mut class = lock(self.class(id));

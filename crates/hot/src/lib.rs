@@ -63,8 +63,7 @@ const TEST_ARENA_BYTES: usize = if cfg!(miri) { 1 << 20 } else { 1 << 30 };
 /// Why no chunk could be had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shortage {
-    /// Memory was evicted, but pinned readers, perhaps the caller itself, may still see it; or
-    /// there is about to be some ([`Links::defers`]).
+    /// Memory was evicted, but pinned readers, perhaps the caller itself, may still see it.
     Pinned,
     /// There is nothing that could be evicted, or eviction is switched off.
     Nothing,
@@ -103,12 +102,6 @@ pub trait Links {
     }
     /// Whether a store may at this moment move down at once what it would evict otherwise.
     fn hands_down(&self) -> bool {
-        false
-    }
-    /// Whether a store that finds nothing free had better wait a moment, without its session, for
-    /// the tier below to take more. Said so often in a row at the most that whoever asks again and
-    /// again is not kept long.
-    fn defers(&self) -> bool {
         false
     }
     /// Moves an item to the tier below at once, for a store: removes it from the index and retires
