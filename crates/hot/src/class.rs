@@ -196,6 +196,12 @@ impl Class {
         self.limbo.len()
     }
 
+    /// Whether a chunk comes free for the class once readers have left: one of a slab that stays.
+    pub(crate) fn has_room_in_limbo(&self, zone: Zone<'_>) -> bool {
+        let slab = |place| zone.slab(zone.arena.locate(place).0);
+        self.limbo.iter().any(|&(_, place)| !slab(place).is_draining())
+    }
+
     /// The tag that has to be safe before the oldest chunk in limbo is free.
     pub(crate) fn oldest_tag(&self) -> Option<Tag> {
         self.limbo.front().map(|&(tag, _)| tag)

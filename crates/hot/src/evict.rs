@@ -161,15 +161,18 @@ impl Hot {
             if self.adopt_free_slab(&mut class, links) {
                 return class.allocate_for(zone, cost).ok_or(Shortage::Nothing);
             }
-            if class.in_limbo() > 0 || class.awaits.is_some() {
+            if class.has_room_in_limbo(zone) || class.awaits.is_some() {
                 return Err(Shortage::Pinned);
             }
             if made == Made::Nothing {
                 break;
             }
-            // Somebody else took it: the tier below a free slab, or the slab in which it was.
+            // Somebody else took it, the tier below a free slab; or it was all made in slabs that
+            // leave the class, through which a hand may have to go before it comes to one that
+            // stays.
         }
-        Err(Shortage::Nothing)
+        let is_coming = lock(self.class(id)).in_limbo() > 0;
+        Err(if is_coming { Shortage::Pinned } else { Shortage::Nothing })
     }
 
     /// Sees to it that a class whose last free chunks are being taken gets others: calls for the
@@ -490,3 +493,6 @@ pub(crate) fn fill(places: &mut [Place], come: impl Iterator<Item = Place>) -> u
 pub(crate) fn rounds_of(class: &Class) -> usize {
     class.keeper.rounds_max() * (class.chunks() + class.slabs.len())
 }
+
+#[cfg(test)]
+mod tests;

@@ -44,7 +44,7 @@
 mod check;
 mod divisor;
 #[cfg(test)]
-mod hammer;
+pub(crate) mod hammer;
 
 use std::ptr::NonNull;
 

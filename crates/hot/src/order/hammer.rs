@@ -25,11 +25,20 @@ const ITEM_BYTES_MAX: usize = 400_000;
 
 /// The index, and the time.
 #[derive(Default)]
-pub(super) struct Map {
-    places: Mutex<HashMap<Vec<u8>, Place>>,
-    mutations: AtomicU64,
+pub(crate) struct Map {
+    pub(crate) places: Mutex<HashMap<Vec<u8>, Place>>,
+    pub(crate) mutations: AtomicU64,
     now: AtomicU32,
     evicted: AtomicU64,
+    /// Stores move items down. There is nothing below, so they are evicted then.
+    hands_down: bool,
+}
+
+impl Map {
+    /// One for which stores move items down, or do not.
+    pub(crate) fn handing_down(hands_down: bool) -> Self {
+        Self { hands_down, ..Self::default() }
+    }
 }
 
 impl Links for Map {
@@ -57,6 +66,14 @@ impl Links for Map {
 
     fn evicted(&self, _: ItemRef<'_>, _: ClassId) {
         self.evicted.fetch_add(1, Relaxed);
+    }
+
+    fn hands_down(&self) -> bool {
+        self.hands_down
+    }
+
+    fn is_linked(&self, _: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
+        lock(&self.places).get(item.key()) == Some(&place)
     }
 
     fn unlink(&self, _: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
