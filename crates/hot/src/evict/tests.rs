@@ -12,6 +12,7 @@ use crate::{ChunkLayout, Fields, Replacement};
 const LAYOUT: ChunkLayout = ChunkLayout::Inline;
 /// Small items: a slab holds thousands, and the more there are the longer a hand is in one slab.
 const VALUE_BYTES: usize = if cfg!(miri) { 4000 } else { 30 };
+const MEMORY_BYTES: usize = if cfg!(miri) { 1 << 20 } else { 4 << 20 };
 /// Sessions in which a store is tried. A server gives up after 64.
 const TRIES_MAX: usize = 8;
 
@@ -33,7 +34,7 @@ fn store(hot: &Hot, map: &Map, number: u32) -> Result<Place, Shortage> {
 /// Fills the memory with one class, has the slab that the hand comes to leave it, and stores one
 /// item more.
 fn store_while_a_slab_leaves(replacement: Replacement, hands_down: bool) {
-    let arena = Arc::new(Arena::new(0, 4 << 20, 8).expect("addresses are there"));
+    let arena = Arc::new(Arena::new(0, MEMORY_BYTES, 8).expect("addresses are there"));
     let side_bits = replacement.side_bits();
     let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, side_bits);
     let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, LAYOUT, replacement, 0, 1);
