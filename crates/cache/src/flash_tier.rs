@@ -44,7 +44,7 @@ use crate::stats::FlashTierStats;
 /// Bits of the filter of keys that changed while the tier was searched for its items: with a
 /// hundred thousand changes, one item in ten is left alone though its key did not change.
 const CHANGED_BITS: usize = 1 << 20;
-/// How long a store that has to wait for memory waits for a buffer to be written.
+/// How long a store waits for a buffer to be written when it has to wait for memory anyway.
 const PATIENCE: Duration = Duration::from_micros(250);
 /// Bytes of that filter.
 pub(crate) const CHANGED_BYTES: usize = CHANGED_BITS / 8;

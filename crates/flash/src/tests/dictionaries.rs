@@ -110,7 +110,6 @@ fn dictionaries_change_with_what_comes_and_their_slots_are_used_again() {
     }
     let stats = world.flash.stats();
     assert!(stats.trained > 10 && stats.dictionaries <= 8 && stats.damaged == 0, "{stats:?}");
-    println!("{peak} {bound}");
     assert!(peak <= bound, "{peak} bytes for dictionaries and samples, {bound} foretold");
 }
 
