@@ -75,6 +75,10 @@ pub struct OwnCounts {
     pub staged: u64,
     /// Items that the tier did not take.
     pub refused: u64,
+    /// Items that stores moved here themselves.
+    pub handed: u64,
+    /// Items that went up into memory.
+    pub promoted: u64,
     /// Bytes of items in units before compression.
     pub raw_bytes: u64,
     /// Bytes of units.
@@ -129,6 +133,8 @@ pub fn own(server: &Server) -> Outcome<OwnCounts> {
         moved_bytes: number("bytes_moved")?,
         staged: number("spilled")? + number("restaged")?,
         refused: number("refused")?,
+        handed: number("handed")?,
+        promoted: number("promoted")?,
         raw_bytes: number("raw_bytes")?,
         stored_bytes: number("stored_bytes")?,
         reads: number("reads")?,

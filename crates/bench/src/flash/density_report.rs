@@ -23,7 +23,9 @@ pub fn document(machine: Machine, options: &DensityOptions, samples: &[Sample]) 
              bytes beside key and value and nothing is lost. Wanted are {ITEMS_WANTED} times its \
              items. A row is an item as it goes into a unit, with its head; refused are items that \
              the tier did not take since the start, because its words had their share of the \
-             memory or its buffers were full."
+             memory or its buffers were full. In each phase by itself: what went up into memory \
+             leaves its row here, dead until its segment is collected; what stores handed down \
+             is here uncompressed."
         )],
     );
     items.tables.push(items_table(options, samples));
@@ -72,6 +74,8 @@ fn between(before: &OwnCounts, after: &OwnCounts) -> OwnCounts {
         moved_bytes: after.moved_bytes - before.moved_bytes,
         staged: after.staged - before.staged,
         refused: after.refused - before.refused,
+        handed: after.handed - before.handed,
+        promoted: after.promoted - before.promoted,
         raw_bytes: after.raw_bytes - before.raw_bytes,
         stored_bytes: after.stored_bytes - before.stored_bytes,
         reads: after.reads - before.reads,
@@ -104,6 +108,8 @@ fn items_table(options: &DensityOptions, samples: &[Sample]) -> Table {
                 Cell::count(counts.segments - counts.segments_free),
                 Cell::count(counts.segments),
                 Cell::count(counts.refused),
+                Cell::count(own.promoted),
+                Cell::count(own.handed),
                 Cell::number(log, 0),
                 Cell::number(ratio, 3),
                 yes_or_no(ratio >= ITEMS_WANTED),
@@ -121,6 +127,8 @@ fn items_table(options: &DensityOptions, samples: &[Sample]) -> Table {
         "segments in use",
         "of",
         "refused",
+        "went up",
+        "handed down",
         "items of the log",
         "x the log",
         "met",
