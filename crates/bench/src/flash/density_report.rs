@@ -23,9 +23,9 @@ pub fn document(machine: Machine, options: &DensityOptions, samples: &[Sample]) 
              bytes beside key and value and nothing is lost. Wanted are {ITEMS_WANTED} times its \
              items. A row is an item as it goes into a unit, with its head; refused are items that \
              the tier did not take since the start, because its words had their share of the \
-             memory or its buffers were full. In each phase by itself: what went up into memory \
-             leaves its row here, dead until its segment is collected; what stores handed down \
-             is here uncompressed."
+             memory or its buffers were full. In each phase by itself: a promoted item leaves its \
+             row here, dead until its segment is collected; what stores handed down is here \
+             uncompressed."
         )],
     );
     items.tables.push(items_table(options, samples));
@@ -127,7 +127,7 @@ fn items_table(options: &DensityOptions, samples: &[Sample]) -> Table {
         "segments in use",
         "of",
         "refused",
-        "went up",
+        "promoted",
         "handed down",
         "items of the log",
         "x the log",
@@ -205,8 +205,10 @@ mod tests {
     #[test]
     fn what_rises_is_counted_from_the_start_of_a_phase_and_the_rest_as_it_is() {
         let before = OwnCounts { items: 5, collected: 2, moved_bytes: 10, ..OwnCounts::default() };
-        let after = OwnCounts { items: 3, collected: 9, moved_bytes: 10, ..before };
+        let before = OwnCounts { handed: 6, promoted: 1, ..before };
+        let after = OwnCounts { items: 3, collected: 9, promoted: 5, ..before };
         let found = between(&before, &after);
         assert_eq!((found.items, found.collected, found.moved_bytes), (3, 7, 0));
+        assert_eq!((found.handed, found.promoted), (0, 4));
     }
 }
