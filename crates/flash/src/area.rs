@@ -1,13 +1,13 @@
 //! The two areas of the tier.
 //!
 //! ```text
-//!              stage                      collected: what lives
-//!                |                    +--------------------------------------------+
-//!                v                    v                                            |
+//!              stage      collected: what was read           collected: what lives
+//!                |         +-----------+        +--------------------------------------------+
+//!                v         v           |        v                                            |
 //!   cold   units of rows compressed together            hot   rows as they are, in units of a page
 //!                |                                            ^
 //!                +--------------------------------------------+
-//!                 collected, or promoted: what was read since it was stored
+//!                 collected: what was read often; or promoted
 //! ```
 //!
 //! An item in the cold area costs the least room, one in the hot area the least time: one page, and

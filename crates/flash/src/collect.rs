@@ -2,13 +2,19 @@
 //!
 //! How few segments are free decides between the two ([`mod@crate::watermarks`]).
 //!
-//! *Recycling* takes the least recently used cold segment. The index is asked about each row of its
-//! item table: what it still leads to and was read since it was stored moves to the hot area, with
-//! its accesses at 0; the rest leaves the index. While the hot area has more segments than it is to
-//! have, its least recently used one is taken instead, and all that lives there is compressed into
-//! the cold area, with its accesses at 0 again. The paper lets go of what was not read in the hot
-//! area. But that may be small, and a stay there short: each read of an item is worth one more turn
-//! in the cold area, wherever it spends the time until then.
+//! *Recycling* takes the least recently used cold segment. The index is asked about each row of
+//! its item table: what it still leads to and was read since it was stored is staged again, with
+//! its accesses at 0; the rest leaves the index. What was read as often as the index can count
+//! moves to the hot area, and while that is to grow all that was read; the others go round in the
+//! cold area once more. While the hot area has more segments than it is to have, its least
+//! recently used one is taken instead, and all that lives there is compressed into the cold area,
+//! with its accesses at 0 again.
+//!
+//! The paper always moves what was read to the hot area, and lets go of what was not read there. But
+//! what collection meets is what was read longest ago: one read of it is no sign of many to come,
+//! and a row that is stored as it is, only to be compressed again, is written more than three times
+//! for once. And that area may be small, and a stay there short: each read of an item is worth one
+//! more turn in the cold area, wherever it spends the time until then.
 //!
 //! *Eviction*, when hardly any segment is free, takes the least recently used cold segment and
 //! moves nothing, so that stores find room: only the item table is read, to clean the index.
@@ -45,8 +51,19 @@ struct Victim {
     listed: ListedSegment,
     /// Flushes until it was chosen.
     flushes: u64,
-    /// Where what was read moves to; nowhere if hardly anything is free.
-    moves_to: Option<Area>,
+    /// What was read moves; not if hardly anything is free.
+    moves: bool,
+    /// What was read so many times moves to the hot area, if there is one.
+    hot_accesses: Option<u8>,
+}
+
+impl Victim {
+    /// Where a row moves that was read so many times.
+    fn moves_to(&self, accesses: u8) -> Area {
+        let was_cold = self.listed.entry.area == Area::Cold;
+        let is_hot = was_cold && self.hot_accesses.is_some_and(|wanted| accesses >= wanted);
+        if is_hot { Area::Hot } else { Area::Cold }
+    }
 }
 
 impl Flash {
@@ -96,7 +113,7 @@ impl Flash {
         match self.read_victim(&victim, &mut chores.pages) {
             // What the index still leads to there is a miss from now on.
             Err(Damaged) => {}
-            Ok(items) if victim.moves_to.is_none() => {
+            Ok(items) if !victim.moves => {
                 self.counters.evicted.add(1);
                 for item in items.iter().filter(|item| !item.is_dead) {
                     self.drop_item(links, item.hash, self.place_of(segment, item));
@@ -114,7 +131,7 @@ impl Flash {
         let ListedSegment { segment, entry } = victim.listed;
         let table_pages = (entry.table_bytes as usize).div_ceil(PAGE_BYTES);
         let before = self.geometry.segment_pages() - table_pages;
-        let first = if victim.moves_to.is_none() { before } else { 0 };
+        let first = if !victim.moves { before } else { 0 };
         let page = self.geometry.page_of(segment) + first as u64;
         if self.device.read(page, &mut pages.as_pages_mut()[first..]).is_err() {
             self.counters.io_errors.add(1);
@@ -150,10 +167,9 @@ impl Flash {
         let Some(listed) = [first, first.other()].into_iter().find_map(take) else {
             return Choice::Nothing;
         };
-        let other = listed.entry.area.other();
-        let to = if writer.hot_target.is_none() { Area::Cold } else { other };
-        let moves_to = (!is_pressed).then_some(to);
-        Choice::Victim(Victim { listed, flushes: writer.flushes, moves_to })
+        let hot_accesses = writer.hot_target.accesses(writer.segments(Area::Hot));
+        let flushes = writer.flushes;
+        Choice::Victim(Victim { listed, flushes, moves: !is_pressed, hot_accesses })
     }
 
     /// Decides about each item of a segment.
@@ -174,7 +190,7 @@ impl Flash {
                 match links.accesses(item.hash, place) {
                     None => {}
                     Some(accesses) if accesses > 0 || entry.area == Area::Hot => {
-                        wanted.push(index);
+                        wanted.push((index, victim.moves_to(accesses)));
                     }
                     Some(_) => self.drop_item(links, item.hash, place),
                 }
@@ -193,11 +209,11 @@ impl Flash {
             if rows.is_err() {
                 self.counters.damaged.add(1);
             }
-            for &index in &wanted {
+            for &(index, area) in &wanted {
                 let (item, place) = (&items[index], self.place_of(segment, &items[index]));
                 let row = rows.as_ref().ok().map(|rows| &rows[index]);
                 let row = row.filter(|row| !row.fields.is_expired(now));
-                if !row.is_some_and(|row| self.move_row(victim, item, row, links)) {
+                if !row.is_some_and(|row| self.move_row(victim, area, item, row, links)) {
                     self.drop_item(links, item.hash, place);
                 }
             }
@@ -206,8 +222,14 @@ impl Flash {
 
     /// Stages an item again, in the area that it moves to. `false` if there is no room for it, or
     /// if it was flushed.
-    fn move_row(&self, victim: &Victim, item: &Item, row: &Row<'_>, links: &dyn Links) -> bool {
-        let Some(area) = victim.moves_to else { return false };
+    fn move_row(
+        &self,
+        victim: &Victim,
+        area: Area,
+        item: &Item,
+        row: &Row<'_>,
+        links: &dyn Links,
+    ) -> bool {
         let ListedSegment { segment, entry } = victim.listed;
         let (hash, from) = (item.hash, self.place_of(segment, item));
         let record = Record { key: row.key, value: row.value, fields: row.fields };

@@ -13,6 +13,8 @@
 //! A step is made when it gains more than it loses by a margin, on the evidence of enough hits; a
 //! step back needs a larger margin than one onwards, so that it does not go to and fro.
 
+use crate::ACCESSES_MAX;
+
 /// What it takes to answer a read, in nanoseconds, all in all. Only differences matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Costs {
@@ -35,7 +37,7 @@ impl Default for Costs {
 /// Who decides how much of the tier is hot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Partition {
-    /// The cost model.
+    /// The cost model, from nothing to half of the segments.
     Adaptive,
     /// It is so many segments of a hundred. With 0 there is no hot area: what was read is
     /// compressed once more where it would have moved there.
@@ -106,14 +108,14 @@ pub(crate) struct HotTarget {
 impl HotTarget {
     /// Of so many segments, of which so many are kept free.
     pub(crate) fn new(segments: u32, free: u32, partition: Partition) -> Self {
-        let (percent, segments_min, is_fixed) = match partition {
-            Partition::Adaptive => (START_PERCENT, 1, false),
-            Partition::Fixed { hot_percent } => (hot_percent.into(), 0, true),
+        let (percent, is_fixed) = match partition {
+            Partition::Adaptive => (START_PERCENT, false),
+            Partition::Fixed { hot_percent } => (hot_percent.into(), true),
         };
         let segments_max = (segments.saturating_sub(free) / 2).max(1);
         // A share that is not 0 is a segment at least.
         let share = (u64::from(segments) * u64::from(percent)).div_ceil(100) as u32;
-        let segments = share.clamp(segments_min, segments_max);
+        let segments = share.min(segments_max);
         Self { segments, segments_max, is_fixed, last: Step::Stay }
     }
 
@@ -121,7 +123,7 @@ impl HotTarget {
         self.segments
     }
 
-    /// Nothing is ever hot.
+    /// Nothing becomes hot.
     pub(crate) fn is_none(&self) -> bool {
         self.segments == 0
     }
@@ -135,18 +137,31 @@ impl HotTarget {
         (self.segments / STEP_SHARE).max(1)
     }
 
-    /// Makes the step that pays.
-    pub(crate) fn adapt(&mut self, hits: &Hits, costs: &Costs) {
+    /// How often a cold row was read that becomes hot when it is collected, while the hot area has
+    /// so many segments; nothing if none does. An area that lacks segments takes whatever was read
+    /// if it is to grow, and else waits for what is worth it.
+    pub(crate) fn accesses(&self, hot_segments: usize) -> Option<u8> {
+        let lacks = hot_segments < self.segments as usize;
+        let fills = lacks && (self.is_fixed || self.last == Step::Grow);
+        (!self.is_none()).then_some(if fills { 1 } else { ACCESSES_MAX })
+    }
+
+    /// Makes the step that pays. While an area has fewer segments than it is to have, the last step
+    /// has not come true: there is no other.
+    pub(crate) fn adapt(&mut self, hits: &Hits, costs: &Costs, hot_segments: usize) {
         if self.is_fixed {
             return;
         }
         let step = decide(hits, costs, self.last);
+        if step == Step::Grow && hot_segments < self.segments as usize {
+            return;
+        }
         let segments = match step {
             Step::Grow => self.segments + self.step(),
             Step::Shrink => self.segments.saturating_sub(self.step()),
             Step::Stay => return,
         };
-        self.segments = segments.clamp(1, self.segments_max);
+        self.segments = segments.min(self.segments_max);
         self.last = step;
     }
 }
@@ -231,10 +246,10 @@ mod tests {
                     _ => (random.below(9) as f64 * 1e4, random.below(99) as f64),
                 };
                 let before = target;
-                target.adapt(&hits(up, down, 0.0), &COSTS);
-                assert!((1..=target.segments_max).contains(&target.segments()));
+                target.adapt(&hits(up, down, 0.0), &COSTS, usize::MAX);
+                assert!(target.segments() <= target.segments_max);
                 assert!(target.segments().abs_diff(before.segments()) <= before.step());
-                seen[0] |= target.segments() == 1;
+                seen[0] |= target.is_none();
                 seen[1] |= target.segments() == target.segments_max;
             }
             assert_eq!(seen, [true; 2], "{segments}");
@@ -242,10 +257,41 @@ mod tests {
     }
 
     #[test]
+    fn an_area_that_is_not_full_does_not_grow_but_shrinks() {
+        let mut target = HotTarget::new(100, 8, Partition::Adaptive);
+        let (grows, shrinks) = (hits(1e6, 0.0, 0.0), hits(0.0, 1e6, 0.0));
+        let mut segments_after = |hits, segments| {
+            target.adapt(hits, &COSTS, segments);
+            target.segments()
+        };
+        assert_eq!(segments_after(&grows, 4), 5);
+        assert_eq!(segments_after(&grows, 5), 6);
+        assert_eq!(segments_after(&shrinks, 0), 5);
+    }
+
+    #[test]
+    fn only_an_area_that_grows_takes_whatever_was_read() {
+        let often = Some(ACCESSES_MAX);
+        let mut target = HotTarget::new(100, 8, Partition::Adaptive);
+        let (grows, shrinks) = (hits(1e6, 0.0, 0.0), hits(0.0, 1e6, 0.0));
+        assert_eq!((target.accesses(0), target.accesses(5)), (often, often));
+        target.adapt(&grows, &COSTS, 5);
+        assert_eq!((target.accesses(5), target.accesses(6)), (Some(1), often));
+        for segments in (0..6).rev() {
+            target.adapt(&shrinks, &COSTS, 6);
+            let expected = if segments == 0 { None } else { often };
+            assert_eq!((target.segments(), target.accesses(0)), (segments, expected));
+        }
+        let fixed = |hot_percent| HotTarget::new(100, 8, Partition::Fixed { hot_percent });
+        assert_eq!((fixed(5).accesses(4), fixed(5).accesses(5)), (Some(1), often));
+        assert_eq!(fixed(0).accesses(0), None);
+    }
+
+    #[test]
     fn a_fixed_share_stays_and_may_be_nothing() {
         for (hot_percent, expected) in [(0, 0), (1, 1), (10, 10), (50, 46), (99, 46)] {
             let mut target = HotTarget::new(100, 8, Partition::Fixed { hot_percent });
-            target.adapt(&hits(1e6, 0.0, 0.0), &COSTS);
+            target.adapt(&hits(1e6, 0.0, 0.0), &COSTS, usize::MAX);
             assert_eq!((target.segments(), target.is_none()), (expected, expected == 0));
         }
     }

@@ -19,6 +19,7 @@ use stdx::sync::atomic::Ordering;
 use stdx::sync::lock;
 
 use crate::Flash;
+use crate::area::Area;
 use crate::partition::Hits;
 use crate::usage::{MARGINS, Margin};
 use crate::writer::{ListedSegment, Writer};
@@ -64,8 +65,8 @@ impl Flash {
                 cold_tail: of(Margin::ColdTail),
                 hot_tail: of(Margin::HotTail),
             };
-            let costs = writer.costs;
-            writer.hot_target.adapt(&hits, &costs);
+            let (costs, hot_segments) = (writer.costs, writer.segments(Area::Hot));
+            writer.hot_target.adapt(&hits, &costs, hot_segments);
         }
         let shares = self.mark_margins(&writer);
         *window = Window { hits, margins, sequence, shares };
