@@ -10,11 +10,11 @@
 //! recently used one is taken instead, and all that lives there is compressed into the cold area,
 //! with its accesses at 0 again.
 //!
-//! The paper always moves what was read to the hot area, and lets go of what was not read there. But
-//! what collection meets is what was read longest ago: one read of it is no sign of many to come,
-//! and a row that is stored as it is, only to be compressed again, is written more than three times
-//! for once. And that area may be small, and a stay there short: each read of an item is worth one
-//! more turn in the cold area, wherever it spends the time until then.
+//! The paper always moves what was read to the hot area, and lets go of what was not read there.
+//! But what collection meets is what was read longest ago: one read of it is no sign of many to
+//! come, and a row that is stored as it is, only to be compressed again, is written more than
+//! three times for once. And that area may be small, and a stay there short: each read of an item
+//! is worth one more turn in the cold area, wherever it spends the time until then.
 //!
 //! *Eviction*, when hardly any segment is free, takes the least recently used cold segment and
 //! moves nothing, so that stores find room: only the item table is read, to clean the index.
