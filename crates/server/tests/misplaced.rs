@@ -60,6 +60,7 @@ fn throw(address: SocketAddr, bytes: &[u8]) -> (Vec<u8>, usize) {
                     Ok(_) => break,
                     // It closed with bytes unread, which is an end too.
                     Err(error) if error.kind() == ErrorKind::ConnectionReset => break,
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     Err(error) => panic!("neither an answer nor an end: {error}"),
                 }
             }

@@ -54,6 +54,7 @@ impl Wire {
                 Ok(true)
             }
             Err(error) if is_closed(error.kind()) => Ok(false),
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(true),
             Err(error) if is_timeout(error.kind()) => fail("no answer in time"),
             Err(error) => Err(error.into()),
         }
