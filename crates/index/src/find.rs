@@ -28,24 +28,6 @@ pub(crate) struct Found {
     pub(crate) location: Location,
 }
 
-/// Whether a location's item has the sought key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Match {
-    /// It has not.
-    No,
-    /// Nobody can say without reading what is far away.
-    Perhaps,
-    /// It has.
-    Yes,
-}
-
-impl From<bool> for Match {
-    #[inline]
-    fn from(is_equal: bool) -> Self {
-        if is_equal { Self::Yes } else { Self::No }
-    }
-}
-
 impl<L: Layout> Engine<L> {
     /// See [`Index::prefetch`](crate::Index::prefetch).
     #[inline]
@@ -106,24 +88,6 @@ impl<L: Layout> Engine<L> {
 }
 
 impl<L: Layout> View<'_, L> {
-    /// A word whose item has the sought key; otherwise the first that perhaps has it.
-    #[inline]
-    pub(crate) fn scan_best<M: Into<Match>>(
-        &self,
-        rank: &mut impl FnMut(Location) -> M,
-    ) -> Option<Found> {
-        let mut perhaps = None;
-        let sure = L::scan(self, &mut |location| match rank(location).into() {
-            Match::Yes => true,
-            Match::No => false,
-            Match::Perhaps => {
-                perhaps.get_or_insert(location);
-                false
-            }
-        });
-        sure.or_else(|| perhaps.and_then(|best| L::scan(self, &mut |location| location == best)))
-    }
-
     /// One look at one bucket, for words that lie on `side` of it.
     #[inline]
     pub(crate) fn scan_bucket(

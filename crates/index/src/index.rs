@@ -7,12 +7,11 @@ use std::sync::Arc;
 
 use crate::cuckoo::Cuckoo;
 use crate::engine::Engine;
-use crate::find::Match;
 use crate::location::{Hash, Location};
 use crate::path::PATHS_MAX;
 use crate::stats::Stats;
 use crate::tree::Tree;
-use crate::update::{Change, Full};
+use crate::update::{Change, Full, Pair, Room};
 use memory::{Epochs, Guard, TableSpace};
 
 /// Where in a table the words of a key may lie.
@@ -185,15 +184,12 @@ impl Index {
     /// of the key's table. `decide` runs exactly once, unless the key is absent and there is no
     /// room for it: then it does not run at all. Neither closure may call the index; `eq` may be
     /// called more than once for a location.
-    ///
-    /// `eq` says it with a `bool` or a [`Match`]: only where no location's item has the key for
-    /// sure, `decide` gets one that perhaps has it.
     #[inline]
-    pub fn update<M: Into<Match>, R>(
+    pub fn update<R>(
         &self,
         guard: &Guard<'_>,
         hash: Hash,
-        eq: impl FnMut(Location) -> M,
+        eq: impl FnMut(Location) -> bool,
         decide: impl FnOnce(Option<Location>) -> (Change, R),
     ) -> Result<R, Full> {
         with_engine!(self, engine => engine.update(guard, hash, eq, decide))
@@ -212,16 +208,24 @@ impl Index {
         with_engine!(self, engine => engine.update_present(guard, hash, eq, decide))
     }
 
-    /// As [`Index::update_present`], but `decide` runs for an absent key too, under the same lock;
-    /// an absent key stays absent.
-    pub fn update_or_note<M: Into<Match>, R>(
+    /// As [`Index::update`], for a key that may have a companion, for whose location `is_companion`
+    /// says so, and `eq` does not: `decide` says what becomes of its word, and then what of the
+    /// companion. Where the key has no word, `room` says for what there has to be room before
+    /// `decide` runs; a word that it sets is the error of `decide` if none was asked for, and takes
+    /// the slot of a companion beside which none was: that one has to be removed.
+    #[inline]
+    pub fn update_pair<R>(
         &self,
         guard: &Guard<'_>,
         hash: Hash,
-        eq: impl FnMut(Location) -> M,
-        decide: impl FnOnce(Option<Location>) -> (Change, R),
-    ) -> R {
-        with_engine!(self, engine => engine.update_or_note(guard, hash, eq, decide))
+        eq: impl FnMut(Location) -> bool,
+        is_companion: Option<impl FnMut(Location) -> bool>,
+        room: Room,
+        decide: impl FnOnce(Pair) -> (Change, Change, R),
+    ) -> Result<R, Full> {
+        with_engine!(self, engine => {
+            engine.update_pair(guard, hash, eq, is_companion, room, decide)
+        })
     }
 
     /// Removes the word with exactly this location, without comparing keys. Returns whether it

@@ -59,8 +59,7 @@ mod tree;
 mod update;
 mod word;
 
-pub use find::Match;
 pub use index::{Index, IndexError, Kind, Options};
 pub use location::{Hash, LOCATION_BITS, Location, PLACE_BITS};
 pub use stats::Stats;
-pub use update::{Change, Full};
+pub use update::{Change, Full, Pair, Room};

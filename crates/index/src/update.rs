@@ -1,7 +1,12 @@
-//! Changes to single words: each under the lock of one table.
+//! Changes to the words of a key: each under the lock of one table.
+//!
+//! A key has one word. The caller may give it a second one, its *companion*, for what he wants to
+//! find only where the first is missing; the index looks for the two by what the caller says of
+//! their locations. Who changes a key with a companion changes both in one step, as every other
+//! update sees it. A lookup may see the companion as it is to be and the key's word as it was.
 
 use crate::engine::{Engine, View};
-use crate::find::{Found, Match};
+use crate::find::Found;
 use crate::layout::Layout;
 use crate::location::{Hash, Location};
 use crate::table::Locked;
@@ -19,6 +24,26 @@ pub enum Change {
     Remove,
 }
 
+/// What an update found of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pair {
+    /// Where its word leads.
+    pub own: Option<Location>,
+    /// Where its companion leads.
+    pub companion: Option<Location>,
+}
+
+/// For what an update of a key without a word makes room beforehand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    /// For nothing: the key stays without a word of its own.
+    Never,
+    /// For a word, if the key has no companion, whose slot the word may take.
+    Absent,
+    /// For a word, beside the companion if there is one.
+    Beside,
+}
+
 /// There is neither room for another key in its table nor memory to make the table grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Full;
@@ -34,27 +59,61 @@ impl std::error::Error for Full {}
 impl<L: Layout> Engine<L> {
     /// See [`Index::update`](crate::Index::update).
     #[inline]
-    pub(crate) fn update<M: Into<Match>, R>(
+    pub(crate) fn update<R>(
         &self,
         guard: &Guard<'_>,
         hash: Hash,
-        mut eq: impl FnMut(Location) -> M,
+        eq: impl FnMut(Location) -> bool,
         decide: impl FnOnce(Option<Location>) -> (Change, R),
+    ) -> Result<R, Full> {
+        let alone = None::<fn(Location) -> bool>;
+        self.update_pair(guard, hash, eq, alone, Room::Absent, |pair| {
+            let (change, result) = decide(pair.own);
+            (change, Change::Keep, result)
+        })
+    }
+
+    /// See [`Index::update_pair`](crate::Index::update_pair).
+    #[inline]
+    pub(crate) fn update_pair<R>(
+        &self,
+        guard: &Guard<'_>,
+        hash: Hash,
+        mut eq: impl FnMut(Location) -> bool,
+        mut is_companion: Option<impl FnMut(Location) -> bool>,
+        room: Room,
+        decide: impl FnOnce(Pair) -> (Change, Change, R),
     ) -> Result<R, Full> {
         loop {
             let view = self.view(guard, hash);
             let Some(locked) = view.table.lock() else {
                 continue;
             };
-            if let Some(found) = view.scan_best(&mut eq) {
-                let (change, result) = decide(Some(found.location));
-                view.apply(&locked, found, change);
+            let own = L::scan(&view, &mut eq);
+            let companion = is_companion.as_mut().and_then(|is_it| L::scan(&view, is_it));
+            let pair = Pair {
+                own: own.map(|found| found.location),
+                companion: companion.map(|found| found.location),
+            };
+            let has_slot = match room {
+                Room::Never => true,
+                Room::Absent => own.or(companion).is_some(),
+                Room::Beside => own.is_some(),
+            };
+            if has_slot {
+                let (change, companion_change, result) = decide(pair);
+                view.apply_pair(&locked, (own, companion), (change, companion_change));
                 return Ok(result);
             }
             let Some((locked, spot)) = self.room(&view, locked, hash)? else {
                 continue;
             };
-            let (change, result) = decide(None);
+            let (change, companion_change, result) = decide(pair);
+            // It may have been moved to make room.
+            let is_it = |location| Some(location) == pair.companion;
+            if let Some(companion) = L::scan(&view, &mut { is_it }) {
+                view.apply(&locked, companion, companion_change);
+            }
             if let Change::Set(location) = change {
                 L::insert(&view, &locked, spot, location);
             }
@@ -76,25 +135,6 @@ impl<L: Layout> Engine<L> {
         let (change, result) = decide(found.location);
         view.apply(&locked, found, change);
         Some(result)
-    }
-
-    /// See [`Index::update_or_note`](crate::Index::update_or_note).
-    pub(crate) fn update_or_note<M: Into<Match>, R>(
-        &self,
-        guard: &Guard<'_>,
-        hash: Hash,
-        mut eq: impl FnMut(Location) -> M,
-        decide: impl FnOnce(Option<Location>) -> (Change, R),
-    ) -> R {
-        let (view, locked) = self.locked_view(guard, hash);
-        let Some(found) = view.scan_best(&mut eq) else {
-            let (change, result) = decide(None);
-            assert!(!matches!(change, Change::Set(_)), "an absent key stays absent");
-            return result;
-        };
-        let (change, result) = decide(Some(found.location));
-        view.apply(&locked, found, change);
-        result
     }
 
     /// The table of `hash`, locked.
@@ -146,6 +186,32 @@ impl<L: Layout> Engine<L> {
 }
 
 impl<L: Layout> View<'_, L> {
+    /// Does to both words of a key what the changes say, to the companion first. A key without a
+    /// word of its own gets one only in the slot of its companion.
+    #[inline]
+    fn apply_pair(
+        &self,
+        locked: &Locked<'_>,
+        (own, companion): (Option<Found>, Option<Found>),
+        (change, companion_change): (Change, Change),
+    ) {
+        match (own, companion) {
+            (Some(own), None) => self.apply(locked, own, change),
+            (Some(own), Some(companion)) => {
+                self.apply(locked, companion, companion_change);
+                self.apply(locked, own, change);
+            }
+            (None, Some(companion)) if matches!(change, Change::Set(_)) => {
+                assert_eq!(companion_change, Change::Remove, "there is room for one of them");
+                self.apply(locked, companion, change);
+            }
+            (None, Some(companion)) => self.apply(locked, companion, companion_change),
+            (None, None) => {
+                assert!(!matches!(change, Change::Set(_)), "no room was asked for");
+            }
+        }
+    }
+
     /// Does to the word that was found what `change` says.
     #[inline]
     fn apply(&self, locked: &Locked<'_>, found: Found, change: Change) {

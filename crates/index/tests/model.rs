@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use common::{HeapSpace, mix};
-use larder_index::{Change, Full, Hash, Index, IndexError, Kind, Location, Options};
+use larder_index::{Change, Full, Hash, Index, IndexError, Kind, Location, Options, Pair, Room};
 use memory::Epochs;
 use proptest::prelude::*;
 
@@ -372,26 +372,74 @@ fn an_emptied_tree_takes_new_keys() {
     }
 }
 
-/// Of two that answer, the one that is sure wins, wherever it lies; only without it the other.
-#[test]
-fn what_has_the_key_for_sure_comes_before_what_perhaps_has_it() {
-    use larder_index::Match;
-    let orders = [(1, 2), (2, 1)];
-    for (kind, (first, second)) in KINDS.into_iter().flat_map(|kind| orders.map(|one| (kind, one)))
-    {
-        let (index, epochs, _space) = start(kind, 1 << 8);
-        let (guard, hash) = (epochs.pin(), Hash(mix(1)));
-        for tier in [first, second] {
-            let add = |_: Option<Location>| (Change::Set(Location::new(tier, 7)), ());
-            index.update(&guard, hash, |_| false, add).expect("there is room");
+/// A key's words, as a map has them: its own, and its companion.
+type Words = (Option<Location>, Option<Location>);
+
+/// One random change of a key's words: what it is to become of each, and for what room is asked.
+fn change_of_pair(key: u64, drawn: u64, (own, companion): Words) -> (Room, [Change; 2]) {
+    let room = [Room::Never, Room::Absent, Room::Beside][drawn as usize % 3];
+    let word = |tier: u8, drawn: u64| match drawn % 3 {
+        0 => Change::Keep,
+        1 => Change::Remove,
+        _ => Change::Set(Location::new(tier, key << 4 | (drawn >> 8 & 15))),
+    };
+    let mut changes = [word(1, drawn >> 8), word(2, drawn >> 24)];
+    if companion.is_none() {
+        changes[1] = Change::Keep;
+    }
+    if own.is_none() && matches!(changes[0], Change::Set(_)) {
+        match (room, companion) {
+            (Room::Beside, _) | (Room::Absent, None) => {}
+            (Room::Absent, Some(_)) => changes[1] = Change::Remove,
+            (Room::Never, _) => changes[0] = Change::Keep,
         }
-        let rank = |location: Location| match location.tier() {
-            1 => Match::Yes,
-            _ => Match::Perhaps,
-        };
-        let take = |found: Option<Location>| (Change::Remove, found.map(Location::tier));
-        assert_eq!(index.update_or_note(&guard, hash, rank, take), Some(1));
-        assert_eq!(index.update_or_note(&guard, hash, rank, take), Some(2));
-        assert_eq!(index.update_or_note(&guard, hash, rank, |found| (Change::Keep, found)), None);
+    }
+    (room, changes)
+}
+
+fn after(word: Option<Location>, change: Change) -> Option<Location> {
+    match change {
+        Change::Keep => word,
+        Change::Remove => None,
+        Change::Set(location) => Some(location),
+    }
+}
+
+/// Keys with companions that come, go and move to make room, beside a map, while tables grow.
+#[test]
+fn pairs_of_words_do_what_a_map_of_pairs_does() {
+    const KEYS: u64 = 20_000;
+    for kind in KINDS {
+        let (index, epochs, _space) = start(kind, usize::MAX >> 1);
+        let mut model: HashMap<u64, Words> = HashMap::new();
+        let own = |key| move |location: Location| location.tier() == 1 && is_of(key)(location);
+        let other = |key| move |location: Location| location.tier() == 2 && is_of(key)(location);
+        for step in 0..12 * KEYS {
+            let (key, drawn) = (mix(step) % KEYS, mix(step ^ 0x5eed));
+            let hash = Hash(mix(key));
+            // A companion comes as a word of its own, and is one from then on.
+            let words = model.entry(key).or_default();
+            if words.1.is_none() && drawn.is_multiple_of(7) {
+                let at = Location::new(2, key << 4);
+                let set = |_: Option<Location>| (Change::Set(at), ());
+                index.update(&epochs.pin(), hash, other(key), set).expect("there is room");
+                words.1 = Some(at);
+            }
+            let (room, changes) = change_of_pair(key, drawn, *words);
+            let decide = |pair: Pair| (changes[0], changes[1], (pair.own, pair.companion));
+            let (is_own, is_other) = (own(key), Some(other(key)));
+            let found = index.update_pair(&epochs.pin(), hash, is_own, is_other, room, decide);
+            assert_eq!(found, Ok(*words), "{kind:?}, step {step}");
+            *words = (after(words.0, changes[0]), after(words.1, changes[1]));
+        }
+        let count = |words: &Words| usize::from(words.0.is_some()) + usize::from(words.1.is_some());
+        let words: usize = model.values().map(count).sum();
+        assert!(words > KEYS as usize / 2, "{words}");
+        assert_eq!(index.stats().items, words as u64);
+        for (key, words) in model {
+            let (guard, hash) = (epochs.pin(), Hash(mix(key)));
+            let found = (index.find(&guard, hash, own(key)), index.find(&guard, hash, other(key)));
+            assert_eq!(found, words, "{kind:?}, key {key}");
+        }
     }
 }
