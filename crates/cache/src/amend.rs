@@ -307,7 +307,8 @@ impl<'c> Session<'c> {
                 if is_gone || self.cache.is_over(expiry) {
                     return (Fate::Remove, !is_gone);
                 }
-                (Fate::Keep, self.put_expiry(&seen, expiry))
+                let has_room = self.put_expiry(&seen, expiry);
+                (if has_room { Fate::Alter } else { Fate::Keep }, has_room)
             });
             if touched == Some(true) {
                 return Ok(Some(seen.found));

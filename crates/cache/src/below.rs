@@ -390,7 +390,7 @@ impl Session<'_> {
         // of the index.
         let mut pending = Some(draft.hot);
         let is_key = |item: ItemRef<'_>| item.has_key(row.key);
-        let raised = cache.update(&self.guard, hash, is_key, |present| {
+        let raised = cache.raise(&self.guard, hash, is_key, None, |present| {
             let sequence = cache.next_sequence();
             // After the number was taken: a flush that is not noticed here has a higher one.
             let unchanged = present.hot.is_none()

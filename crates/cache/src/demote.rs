@@ -208,11 +208,14 @@ impl Links for Downward<'_> {
         } = &mut **mover;
         let record = Record { key, value, fields: copied.snapshot.fields() };
         let to_flash = || {
+            let is_same = |item: ItemRef<'_>| copied.snapshot.is_same(cache, item);
+            let guard = cache.epochs.pin();
+            if cache.rest_hot(&guard, (copied.hash, copied.place), is_same) {
+                return true;
+            }
             if !cache.takes_on_flash(&record, copied.is_known) {
                 return false;
             }
-            let is_same = |item: ItemRef<'_>| copied.snapshot.is_same(cache, item);
-            let guard = cache.epochs.pin();
             let is_straight = cache.is_straight_to_flash();
             let haste = if is_straight { Haste::Behind } else { Haste::Usual };
             let from = (copied.hash, copied.place);
@@ -272,7 +275,8 @@ impl Downward<'_> {
         }
         // What the background had no time for, stores would have to do.
         let has_time = is_straight || mover.spill_allowance.has_any();
-        let goes = has_time && self.cache.flash_takes(is_wanted);
+        let goes = (has_time && self.cache.flash_takes(is_wanted))
+            || self.cache.has_spare(&self.cache.epochs.pin(), hash);
         self.cache.remember(hash, if goes { Left::Otherwise } else { left });
         goes.then_some(Destination::Flash)
     }
@@ -392,9 +396,10 @@ impl Cache {
             }
             let hash = self.hash(record.key);
             below.ghosts.add(hash.0);
-            let goes = self.takes_on_flash(record, false);
-            let spilled = goes.then(|| self.spill(guard, record, hash, || leaving.is_alive()));
-            if spilled == Some(Spilled::There) {
+            let is_there = self.rest_row(guard, record, hash, || leaving.is_alive())
+                || (self.takes_on_flash(record, false)
+                    && self.spill(guard, record, hash, || leaving.is_alive()) == Spilled::There);
+            if is_there {
                 leaving.bury();
                 below.counters.spilled.fetch_add(1, Ordering::Relaxed);
                 return;

@@ -10,6 +10,8 @@
 //! same, that of its index table. But such a word has no key at hand, only bits of the hash: it
 //! says *perhaps*. What follows:
 //!
+//! - A word for flash may stand beside one for a hot item of the same key, or be there while the
+//!   item is in the compressed zone: then what it leads to is spare ([`mod@crate::spare`]).
 //! - In a bucket there is one word for flash with the same bits of the hash at most. An item that
 //!   comes in takes the place of one that cannot be told from it, and a store, or a removal, of a
 //!   key takes out whatever is perhaps the key's. So some other item is lost once in many millions.
@@ -74,6 +76,10 @@ pub(crate) struct FlashTier {
 pub(crate) struct Counters {
     /// Words of the index that lead here.
     pub(crate) items: AtomicU64,
+    /// Of these, to rows that are spare: their items are in memory as well.
+    pub(crate) spare: AtomicU64,
+    /// Items that left memory for a row that was spare.
+    pub(crate) rested: AtomicU64,
     /// Reads that were served from here.
     pub(crate) hits: AtomicU64,
     /// Items that came in.
@@ -173,6 +179,16 @@ impl FlashTier {
         self.flash.forget(place, hash.0);
     }
 
+    /// Counts what becomes of a word that leads here.
+    #[inline]
+    pub(crate) fn count_spare(&self, was_spare: bool, is_spare: bool) {
+        match (was_spare, is_spare) {
+            (false, true) => _ = self.counters.spare.fetch_add(1, Ordering::Relaxed),
+            (true, false) => _ = self.counters.spare.fetch_sub(1, Ordering::Relaxed),
+            _ => {}
+        }
+    }
+
     /// Whether items are still being found.
     pub(crate) fn is_recovering(&self) -> bool {
         self.recovering.load(Ordering::Relaxed)
@@ -193,6 +209,8 @@ impl FlashTier {
         FlashTierStats {
             tier: self.flash.stats(),
             items: read(&self.counters.items),
+            spare: read(&self.counters.spare),
+            rested: read(&self.counters.rested),
             memory_bytes: self.memory_bytes() as u64,
             hits: read(&self.counters.hits),
             spilled: read(&self.counters.spilled),
@@ -233,6 +251,10 @@ impl ::flash::Links for Links<'_> {
         let guard = self.0.epochs.pin();
         let found = self.0.find_on_flash(&guard, Hash(hash));
         found.filter(|found| found.is_same(place)).map(Place::accesses)
+    }
+
+    fn is_spare(&self, hash: u64, place: Place) -> bool {
+        self.0.is_spare(&self.0.epochs.pin(), Hash(hash), place)
     }
 
     fn relocate(&self, hash: u64, from: Place, to: Place) -> bool {

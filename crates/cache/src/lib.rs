@@ -63,6 +63,7 @@ mod save;
 mod session;
 mod simple;
 mod snapshot;
+mod spare;
 mod spill;
 mod stats;
 mod store;

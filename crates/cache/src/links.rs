@@ -9,7 +9,6 @@ use memory::{ClassId, Guard, Place};
 use crate::admit::Left;
 use crate::cache::Cache;
 use crate::flash_tier::FlashTier;
-use crate::places::location_of;
 use crate::types::{Evicted, expiry_of};
 
 impl Links for Cache {
@@ -77,7 +76,7 @@ impl Links for Cache {
     }
 
     fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
-        self.index.remove_exact(guard, self.hash(item.key()), location_of(place))
+        self.unlink_at(guard, self.hash(item.key()), place)
     }
 }
 

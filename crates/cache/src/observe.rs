@@ -95,8 +95,11 @@ impl<'c> Session<'c> {
             if self.cache.is_over(expiry) {
                 return (Fate::Remove, Touch::Done);
             }
-            let has_room = self.put_expiry(seen, expiry);
-            (Fate::Keep, if has_room { Touch::Done } else { Touch::NoRoom })
+            if self.put_expiry(seen, expiry) {
+                (Fate::Alter, Touch::Done)
+            } else {
+                (Fate::Keep, Touch::NoRoom)
+            }
         });
         match touched {
             Some(Touch::Done) => Ok(true),

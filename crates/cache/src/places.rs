@@ -8,16 +8,17 @@
 #![allow(unsafe_code)]
 
 use hot::{Draft, ItemRef};
-use index::{Change, Full, Hash, Location, Match};
+use index::{Change, Full, Hash, Location, Pair, Room};
 use memory::{Guard, Place};
 
 use crate::cache::Cache;
-use crate::flash_tier::FlashTier;
 
 /// The tier of items in the hot zone, as locations carry it.
 const HOT: u8 = 1;
 /// The tier of items on flash.
 const FLASH: u8 = 2;
+/// The same, of an item that is in memory as well: its row is spare (`spare`).
+const SPARE: u8 = 3;
 
 /// An item and where the index found it, readable while the guard is pinned.
 #[derive(Debug, Clone, Copy)]
@@ -38,8 +39,8 @@ impl Found<'_> {
 pub(crate) struct Present<'g> {
     /// Its item in the hot zone, gone or not.
     pub(crate) hot: Option<Found<'g>>,
-    /// If it has none there: where on flash the key's item is, or one whose hash is too much like
-    /// the key's to be told from it. What is published or removed takes the place of this one.
+    /// Where on flash the key's item is, alone or beside the hot one, or one whose hash is too much
+    /// like the key's to be told from it. What is published or removed takes this one's place.
     pub(crate) flash: Option<flash::Place>,
 }
 
@@ -47,6 +48,8 @@ pub(crate) struct Present<'g> {
 pub(crate) enum Fate<'c> {
     /// It stays as it is.
     Keep,
+    /// Its hot item stays where it is, and was changed there: what flash has of it is older.
+    Alter,
     /// It is no longer there.
     Remove,
     /// It is this item from now on.
@@ -92,14 +95,25 @@ impl Cache {
 
     /// Where on flash the key's item may be.
     pub(crate) fn find_on_flash(&self, guard: &Guard<'_>, hash: Hash) -> Option<flash::Place> {
-        let tier = self.flash.as_deref()?;
-        let may_be = |location| !is_hot(location) && tier.may_be(flash_place(location), hash);
-        self.index.find(guard, hash, may_be).map(flash_place)
+        self.index.find(guard, hash, self.companion(hash)?).map(flash_place)
     }
 
     /// Whether the index still leads to this place on flash.
     pub(crate) fn is_on_flash(&self, guard: &Guard<'_>, hash: Hash, place: flash::Place) -> bool {
         self.index.find(guard, hash, |found| is_at(found, place)).is_some()
+    }
+
+    /// Whether the index leads to the key's item, or to one like it, on flash, where it is spare.
+    pub(crate) fn has_spare(&self, guard: &Guard<'_>, hash: Hash) -> bool {
+        let Some(may_be) = self.companion(hash) else { return false };
+        let is_it = |location| is_spare(location) && may_be(location);
+        self.index.find(guard, hash, is_it).is_some()
+    }
+
+    /// Whether the index leads to this place on flash, and the item is in memory as well.
+    pub(crate) fn is_spare(&self, guard: &Guard<'_>, hash: Hash, place: flash::Place) -> bool {
+        let is_it = |location| is_spare(location) && is_at(location, place);
+        self.index.find(guard, hash, is_it).is_some()
     }
 
     /// Decides whether a place on flash is to be another from now on, or none, under the lock of
@@ -114,33 +128,112 @@ impl Cache {
         let is_it = |found| is_at(found, place);
         self.index.update_present(guard, hash, is_it, |found| {
             let (to, result) = decide(flash_place(found));
-            let change = to.map_or(Change::Remove, |to| Change::Set(flash_location(to)));
-            (change, result)
+            let same_tier = |to: flash::Place| Change::Set(Location::new(found.tier(), to.0));
+            let change = to.map_or(Change::Remove, same_tier);
+            (self.count_spare(Some(found), change), result)
         })
     }
 
-    /// Publishes an item of the hot zone in the place of one on flash, under the lock of its index
-    /// table, if `agrees` says so there. Returns whether it did.
-    pub(crate) fn raise_from_flash<'c>(
+    /// Lets a row on flash be all there is of its item, if it was spare and `agrees` says so, under
+    /// the lock of its index table. Returns whether it is.
+    pub(crate) fn rest(
         &self,
         guard: &Guard<'_>,
         hash: Hash,
-        place: flash::Place,
-        decide: impl FnOnce() -> Fate<'c>,
+        agrees: impl FnOnce() -> bool,
     ) -> bool {
-        let raised = self.index.update_present(
-            guard,
-            hash,
-            |found| is_at(found, place),
-            |_| {
-                let change = self.change(decide());
-                (change, change != Change::Keep)
-            },
-        );
-        if raised == Some(true) {
-            self.forget_on_flash(place, hash);
+        let Some(may_be) = self.companion(hash) else { return false };
+        let is_it = |location| is_spare(location) && may_be(location);
+        let rested = self.index.update_present(guard, hash, is_it, |found| {
+            let change = if agrees() { only_on_flash(found) } else { Change::Keep };
+            (self.count_spare(Some(found), change), change != Change::Keep)
+        });
+        rested == Some(true)
+    }
+
+    /// The same when an item of the hot zone is to leave, whose memory is handed back.
+    pub(crate) fn exchange_for_spare(
+        &self,
+        guard: &Guard<'_>,
+        hash: Hash,
+        hot: Place,
+        agrees: impl FnOnce(ItemRef<'_>) -> bool,
+    ) -> bool {
+        let exchanged = self.update_at(guard, hash, hot, |item, companion| {
+            match companion.filter(|found| is_spare(*found)) {
+                Some(found) if agrees(item) => (Change::Remove, only_on_flash(found)),
+                _ => (Change::Keep, Change::Keep),
+            }
+        });
+        if exchanged {
+            self.retire(guard, location_of(hot));
         }
-        raised == Some(true)
+        exchanged
+    }
+
+    /// Takes an item that was in the hot zone at this place out of the index: one that is gone for
+    /// good, another as far as its row on flash is not spare. Returns whether it was there.
+    pub(crate) fn unlink_at(&self, guard: &Guard<'_>, hash: Hash, hot: Place) -> bool {
+        self.update_at(guard, hash, hot, |item, companion| {
+            let change = match companion {
+                Some(found) if is_spare(found) && !self.is_gone(item) => only_on_flash(found),
+                _ => Change::Remove,
+            };
+            (Change::Remove, change)
+        })
+    }
+
+    /// Decides about the item of the hot zone at this place, and about what the index knows of it on
+    /// flash, under the lock of its index table. Returns whether the item is there no more.
+    fn update_at(
+        &self,
+        guard: &Guard<'_>,
+        hash: Hash,
+        hot: Place,
+        decide: impl FnOnce(ItemRef<'_>, Option<Location>) -> (Change, Change),
+    ) -> bool {
+        let is_it = |location| location == location_of(hot);
+        let decide = |pair: Pair| {
+            let Some(own) = pair.own else { return (Change::Keep, Change::Keep, (false, None)) };
+            let (change, companion_change) = decide(self.item_at(guard, own), pair.companion);
+            let companion_change = self.count_spare(pair.companion, companion_change);
+            let left = pair.companion.filter(|_| companion_change == Change::Remove);
+            (change, companion_change, (change != Change::Keep, left))
+        };
+        let companion = self.companion(hash);
+        let updated = self.index.update_pair(guard, hash, is_it, companion, Room::Never, decide);
+        let (is_updated, left) = updated.expect("no room is asked for");
+        self.let_companion_go(hash, left);
+        is_updated
+    }
+
+    /// Publishes an item of the hot zone that comes up from below, as [`Self::update`] does, but
+    /// leaves it its row on flash, spare from now on: that at `from`, or one that was spare before.
+    /// Only where the index has no room for both, the row is forgotten.
+    pub(crate) fn raise<'c, 'g, R>(
+        &self,
+        guard: &'g Guard<'_>,
+        hash: Hash,
+        is_key: impl Fn(ItemRef<'g>) -> bool,
+        from: Option<flash::Place>,
+        decide: impl FnOnce(Present<'g>) -> (Fate<'c>, R),
+    ) -> Result<R, Full> {
+        let is_its = |found: Location| is_spare(found) || from.is_some_and(|at| is_at(found, at));
+        let mut decide = Some(decide);
+        let mut raise = |room| {
+            self.update_in(guard, hash, &is_key, room, |pair| {
+                let decide = decide.take().expect("an update decides once");
+                let (fate, result) = decide(self.present(guard, pair));
+                let change = self.change(fate);
+                let companion_change = match pair.companion {
+                    _ if change == Change::Keep => Change::Keep,
+                    Some(found) if room == Room::Beside && is_its(found) => spare(found),
+                    _ => Change::Remove,
+                };
+                (change, companion_change, result)
+            })
+        };
+        raise(Room::Beside).or_else(|Full| raise(Room::Absent))
     }
 
     /// Leads a key to a place on flash, under the lock of its index table, if it has no item in the
@@ -155,17 +248,12 @@ impl Cache {
         agrees: impl FnOnce(Option<flash::Place>) -> bool,
     ) -> Result<bool, Full> {
         let is_key = |item: ItemRef<'g>| key.is_none_or(|key| item.has_key(key));
-        let rank = |location| self.rank(guard, hash, &is_key, location);
-        let (led, before) = self.index.update(guard, hash, rank, |current| {
-            let present = self.present(guard, current);
-            let agrees = present.hot.is_none() && agrees(present.flash);
-            let change = if agrees { Change::Set(flash_location(place)) } else { Change::Keep };
-            (change, (agrees, present.flash))
-        })?;
-        if led && let Some(before) = before {
-            self.forget_on_flash(before, hash);
-        }
-        Ok(led)
+        self.update_in(guard, hash, is_key, Room::Absent, |pair| {
+            if pair.own.is_some() || !agrees(pair.companion.map(flash_place)) {
+                return (Change::Keep, Change::Keep, false);
+            }
+            (Change::Set(flash_location(place)), Change::Remove, true)
+        })
     }
 
     /// Leads to a place on flash where the index led to an item of the hot zone, and hands that
@@ -179,22 +267,18 @@ impl Cache {
         place: flash::Place,
         agrees: impl FnOnce(ItemRef<'_>) -> bool,
     ) -> bool {
-        // Two that cannot be told apart may not both be on flash.
-        if let Some(other) = self.find_on_flash(guard, hash)
-            && self.update_on_flash(guard, hash, other, |_| (None, ())).is_some()
-        {
-            self.forget_on_flash(other, hash);
-        }
-        let is_it = |location| location == location_of(hot);
-        let exchanged = self.index.update_present(guard, hash, is_it, |location| {
-            let goes = agrees(self.item_at(guard, location));
-            let change = if goes { Change::Set(flash_location(place)) } else { Change::Keep };
-            (change, goes)
+        let exchanged = self.update_at(guard, hash, hot, |item, _| {
+            if agrees(item) {
+                // Two that cannot be told apart may not both be on flash.
+                (Change::Set(flash_location(place)), Change::Remove)
+            } else {
+                (Change::Keep, Change::Keep)
+            }
         });
-        if exchanged == Some(true) {
+        if exchanged {
             self.retire(guard, location_of(hot));
         }
-        exchanged == Some(true)
+        exchanged
     }
 
     /// Removes all places on flash from one table of the index, the one that holds `hash`, and
@@ -206,42 +290,27 @@ impl Cache {
         count: &mut u64,
     ) -> Option<Hash> {
         self.index.remove_where(guard, hash, |location| {
-            *count += u64::from(!is_hot(location));
-            !is_hot(location)
+            let leaves = !is_hot(location);
+            if leaves {
+                *count += 1;
+                self.count_spare(Some(location), Change::Remove);
+            }
+            leaves
         })
     }
 
-    /// Whether a location's item has the key: on flash, perhaps.
+    /// What says of a location whether it is the key's on flash, for all that its word tells; none
+    /// where there is no tier.
     #[inline]
-    fn rank<'g>(
-        &self,
-        guard: &'g Guard<'_>,
-        hash: Hash,
-        is_key: &impl Fn(ItemRef<'g>) -> bool,
-        location: Location,
-    ) -> Match {
-        if is_hot(location) {
-            return Match::from(is_key(self.item_at(guard, location)));
-        }
-        self.rank_on_flash(hash, location)
-    }
-
-    #[cold]
-    fn rank_on_flash(&self, hash: Hash, location: Location) -> Match {
-        let may_be = |tier: &FlashTier| tier.may_be(flash_place(location), hash);
-        if self.flash.as_deref().is_some_and(may_be) { Match::Perhaps } else { Match::No }
+    fn companion(&self, hash: Hash) -> Option<impl Fn(Location) -> bool> {
+        let tier = self.flash.as_deref()?;
+        Some(move |location| !is_hot(location) && tier.may_be(flash_place(location), hash))
     }
 
     #[inline]
-    fn present<'g>(&self, guard: &'g Guard<'_>, current: Option<Location>) -> Present<'g> {
-        match current {
-            Some(location) if is_hot(location) => {
-                let item = self.item_at(guard, location);
-                Present { hot: Some(Found { location, item }), flash: None }
-            }
-            Some(location) => Present { hot: None, flash: Some(flash_place(location)) },
-            None => Present::default(),
-        }
+    fn present<'g>(&self, guard: &'g Guard<'_>, pair: Pair) -> Present<'g> {
+        let found = |location| Found { location, item: self.item_at(guard, location) };
+        Present { hot: pair.own.map(found), flash: pair.companion.map(flash_place) }
     }
 
     /// Decides what becomes of a key, under the lock of its index table: `decide` sees the item
@@ -255,20 +324,14 @@ impl Cache {
         is_key: impl Fn(ItemRef<'g>) -> bool,
         decide: impl FnOnce(Present<'g>) -> (Fate<'c>, R),
     ) -> Result<R, Full> {
-        let rank = |location| self.rank(guard, hash, &is_key, location);
-        let (result, unlinked) = self.index.update(guard, hash, rank, |current| {
-            let (fate, result) = decide(self.present(guard, current));
-            let change = self.change(fate);
-            let unlinked = if change == Change::Keep { None } else { current };
-            if change != Change::Keep {
+        self.update_in(guard, hash, is_key, Room::Absent, |pair| {
+            let (fate, result) = decide(self.present(guard, pair));
+            let (change, companion_change) = self.changes(fate);
+            if companion_change != Change::Keep {
                 self.note_change(hash);
             }
-            (change, (result, unlinked))
-        })?;
-        if let Some(location) = unlinked {
-            self.let_go(guard, hash, location);
-        }
-        Ok(result)
+            (change, companion_change, result)
+        })
     }
 
     /// The same without making room: a key that has no item gets none.
@@ -279,18 +342,13 @@ impl Cache {
         is_key: impl Fn(ItemRef<'g>) -> bool,
         decide: impl FnOnce(Present<'g>) -> (Fate<'c>, R),
     ) -> R {
-        let rank = |location| self.rank(guard, hash, &is_key, location);
-        let (result, unlinked) = self.index.update_or_note(guard, hash, rank, |current| {
+        let updated = self.update_in(guard, hash, is_key, Room::Never, |pair| {
             self.note_change(hash);
-            let (fate, result) = decide(self.present(guard, current));
-            let change = self.change(fate);
-            let unlinked = if change == Change::Keep { None } else { current };
-            (change, (result, unlinked))
+            let (fate, result) = decide(self.present(guard, pair));
+            let (change, companion_change) = self.changes(fate);
+            (change, companion_change, result)
         });
-        if let Some(location) = unlinked {
-            self.let_go(guard, hash, location);
-        }
-        result
+        updated.expect("no room is asked for")
     }
 
     /// The same for one particular item. `None`, and nothing decided, if it is no longer in the
@@ -302,16 +360,44 @@ impl Cache {
         found: &Found<'g>,
         decide: impl FnOnce() -> (Fate<'c>, R),
     ) -> Option<R> {
-        let is_it = |location| location == found.location;
-        let (result, changed) = self.index.update_present(guard, hash, is_it, |_| {
-            let (fate, result) = decide();
-            let change = self.change(fate);
-            (change, (result, change != Change::Keep))
-        })?;
+        let mut result = None;
+        let changed = self.update_at(guard, hash, found.place(), |_, _| {
+            let (fate, decided) = decide();
+            result = Some(decided);
+            self.changes(fate)
+        });
         if changed {
             self.retire(guard, found.location);
         }
-        Some(result)
+        result
+    }
+
+    /// Decides about both words of a key, under the lock of its index table, and lets go of what
+    /// they led to and do not any more.
+    #[inline]
+    fn update_in<'g, R>(
+        &self,
+        guard: &'g Guard<'_>,
+        hash: Hash,
+        is_key: impl Fn(ItemRef<'g>) -> bool,
+        room: Room,
+        decide: impl FnOnce(Pair) -> (Change, Change, R),
+    ) -> Result<R, Full> {
+        let is_own = |location| is_hot(location) && is_key(self.item_at(guard, location));
+        let companion = self.companion(hash);
+        let (result, own, companion) =
+            self.index.update_pair(guard, hash, is_own, companion, room, |pair| {
+                let (change, companion_change, result) = decide(pair);
+                let own = pair.own.filter(|_| change != Change::Keep);
+                let companion = pair.companion.filter(|_| companion_change == Change::Remove);
+                let companion_change = self.count_spare(pair.companion, companion_change);
+                (change, companion_change, (result, own, companion))
+            })?;
+        if let Some(location) = own {
+            self.retire(guard, location);
+        }
+        self.let_companion_go(hash, companion);
+        Ok(result)
     }
 
     /// Removes an item from the index and hands its memory back, if the index leads to one at this
@@ -377,14 +463,28 @@ impl Cache {
         self.is_still(guard, hash, place).then(|| Found { location: location_of(place), item })
     }
 
-    /// Hands back the memory of what has just left the index, or tells the flash tier.
+    /// Tells the flash tier of a word that has left the index.
     #[inline]
-    fn let_go(&self, guard: &Guard<'_>, hash: Hash, location: Location) {
-        if is_hot(location) {
-            self.retire(guard, location);
-        } else {
+    fn let_companion_go(&self, hash: Hash, companion: Option<Location>) {
+        if let Some(location) = companion {
             self.forget_on_flash(flash_place(location), hash);
         }
+    }
+
+    /// Keeps the number of spare rows right where such a change is made to a word on flash, and
+    /// returns the change. Under the lock of its index table.
+    #[inline]
+    fn count_spare(&self, word: Option<Location>, change: Change) -> Change {
+        if let (Some(word), Some(tier)) = (word, &self.flash) {
+            let was_spare = is_spare(word);
+            let is_spare = match change {
+                Change::Keep => was_spare,
+                Change::Remove => false,
+                Change::Set(location) => is_spare(location),
+            };
+            tier.count_spare(was_spare, is_spare);
+        }
+        change
     }
 
     /// Takes note of a change of a key: what is found of it on flash later is older. Under the lock
@@ -403,11 +503,20 @@ impl Cache {
         }
     }
 
+    /// What becomes of a key's word and of its companion.
+    #[inline]
+    fn changes(&self, fate: Fate<'_>) -> (Change, Change) {
+        match fate {
+            Fate::Keep => (Change::Keep, Change::Keep),
+            fate => (self.change(fate), Change::Remove),
+        }
+    }
+
     /// Publishes what is to be published.
     #[inline]
     fn change(&self, fate: Fate<'_>) -> Change {
         match fate {
-            Fate::Keep => Change::Keep,
+            Fate::Keep | Fate::Alter => Change::Keep,
             Fate::Remove => Change::Remove,
             Fate::Publish { draft, sequence, mark_bits } => {
                 Change::Set(location_of(draft.publish(sequence, mark_bits, self.now())))
@@ -415,9 +524,9 @@ impl Cache {
         }
     }
 
-    /// Removes an item if it is still where it was found.
+    /// Removes an item that is gone if it is still where it was found.
     pub(crate) fn remove_found(&self, guard: &Guard<'_>, hash: Hash, found: &Found<'_>) {
-        if self.index.remove_exact(guard, hash, found.location) {
+        if self.unlink_at(guard, hash, found.place()) {
             self.retire(guard, found.location);
         }
     }
@@ -458,6 +567,27 @@ fn flash_place(location: Location) -> flash::Place {
 
 fn flash_location(place: flash::Place) -> Location {
     Location::new(FLASH, place.0)
+}
+
+#[inline]
+fn is_spare(location: Location) -> bool {
+    location.tier() == SPARE
+}
+
+/// The word of an item on flash is to say that it is in memory as well.
+fn spare(location: Location) -> Change {
+    Change::Set(Location::new(SPARE, read_place(location).0))
+}
+
+/// The word of an item on flash is to say that it is nowhere else.
+fn only_on_flash(location: Location) -> Change {
+    Change::Set(flash_location(read_place(location)))
+}
+
+/// A place whose item was read since it was stored: collection does not let go of it for nothing.
+fn read_place(location: Location) -> flash::Place {
+    let place = flash_place(location);
+    place.with_accesses(place.accesses().max(1))
 }
 
 #[inline]

@@ -162,6 +162,9 @@ impl<F: FnMut() -> bool> Saving<'_, F> {
         let record = ::flash::Record { key: &key, value: &value, fields: snapshot.fields() };
         let flow = self.offer(&record, |record| {
             let is_same = |item: ItemRef<'_>| snapshot.is_same(cache, item);
+            if cache.rest_hot(guard, (hash, place), is_same) {
+                return Spilled::There;
+            }
             cache.spill_hot(guard, record, (hash, place), Haste::Usual, is_same)
         });
         (self.key, self.value) = (key, value);
@@ -180,6 +183,9 @@ impl<F: FnMut() -> bool> Saving<'_, F> {
                 |record, leaving| {
                     let hash: Hash = cache.hash(record.key);
                     let offered = self.offer(record, |record| {
+                        if cache.rest_row(&guard, record, hash, || leaving.is_alive()) {
+                            return Spilled::There;
+                        }
                         cache.spill(&guard, record, hash, || leaving.is_alive())
                     });
                     match offered {

@@ -86,11 +86,15 @@ impl Cache {
     ) -> bool {
         let (Some(tier), Some(value)) = (&self.flash, item.contiguous()) else { return false };
         let (hash, snapshot) = (self.hash(item.key()), Snapshot::of(item));
+        let is_same = |item: ItemRef<'_>| snapshot.is_same(self, item);
+        if self.rest_hot(guard, (hash, place), is_same) {
+            self.remember(hash, Left::Otherwise);
+            return true;
+        }
         let record = ::flash::Record { key: item.key(), value, fields: snapshot.fields() };
         if !self.takes_on_flash(&record, self.remembers(hash)) {
             return false;
         }
-        let is_same = |item: ItemRef<'_>| snapshot.is_same(self, item);
         let spilled = self.spill_hot(guard, &record, (hash, place), Haste::Store, is_same);
         let is_there = spilled == Spilled::There;
         if is_there {

@@ -78,6 +78,10 @@ pub struct FlashTierStats {
     pub tier: FlashStats,
     /// Items that the index leads to.
     pub items: u64,
+    /// Of these, in memory as well.
+    pub spare: u64,
+    /// Items that left memory for a row that was still here, without being written.
+    pub rested: u64,
     /// Bytes of memory that it takes beside the index.
     pub memory_bytes: u64,
     /// Reads served from it.
@@ -204,6 +208,8 @@ impl Cache {
             stats.compressed = Some(compressed);
         }
         stats.flash = self.flash.as_deref().map(FlashTier::stats);
+        let spare = stats.flash.as_ref().map_or(0, |flash| flash.spare);
+        stats.items = stats.items.saturating_sub(spare);
         stats
     }
 

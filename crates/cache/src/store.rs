@@ -324,7 +324,7 @@ impl<'c> Session<'c> {
     ) -> (Fate<'c>, Decision<'c>) {
         let Terms { hash, condition, mut mark_bits, flushes } = *terms;
         let found = in_index.hot;
-        if in_index.flash.is_some() && condition != Condition::Always {
+        if found.is_none() && in_index.flash.is_some() && condition != Condition::Always {
             return (Fate::Keep, Decision::Raise(draft));
         }
         let present = found.filter(|found| !self.cache.is_gone(found.item));

@@ -7,6 +7,8 @@ use std::sync::atomic::Ordering;
 
 use ::flash::{Look, Place, Reader, Ticket, Walked};
 use ::io::device::{PAGE_BYTES, Pages, ReadMethod};
+use hot::ItemRef;
+use hot::mark::FETCHED;
 use index::Hash;
 use stdx::sync::lock;
 
@@ -306,7 +308,8 @@ impl Session<'_> {
                     key: rows.alloc_slice_copy(key),
                     value: rows.alloc_slice_copy(reader.value()),
                     fields: hot_fields(&fields),
-                    mark: fields.mark,
+                    // A read is counted with its place, and not written.
+                    mark: fields.mark | if place.accesses() > 0 { FETCHED } else { 0 },
                 });
                 Seen::Here(row, source)
             }
@@ -370,18 +373,26 @@ impl Session<'_> {
             let tier = cache.flash.as_deref();
             tier.zip(source.ticket).is_none_or(|(tier, ticket)| tier.flash.is_current(&ticket))
         };
-        let raised = cache.raise_from_flash(&self.guard, hash, source.place, || {
+        let is_key = |item: ItemRef<'_>| item.has_key(row.key);
+        let raised = cache.raise(&self.guard, hash, is_key, Some(source.place), |present| {
             let sequence = cache.next_sequence();
+            let is_led_to = present.flash.is_some_and(|place| place.is_same(source.place));
             // After the number was taken: a flush that is not noticed here has a higher one.
-            if !cache.moment.flush.is_unchanged_since(flushes) || !is_current() {
-                return Fate::Keep;
+            let is_unchanged = present.hot.is_none()
+                && is_led_to
+                && cache.moment.flush.is_unchanged_since(flushes)
+                && is_current();
+            if !is_unchanged {
+                return (Fate::Keep, false);
             }
             // It may not have been buried yet where it came from.
             self.forget_below(row.key, hash);
             let draft = pending.take().expect("decided once");
-            Fate::Publish { draft, sequence: sequence as u32, mark_bits: row.mark }
+            (Fate::Publish { draft, sequence: sequence as u32, mark_bits: row.mark }, true)
         });
-        if raised && let Some(tier) = &cache.flash {
+        if raised == Ok(true)
+            && let Some(tier) = &cache.flash
+        {
             tier.counters.promoted.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())

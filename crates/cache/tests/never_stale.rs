@@ -636,11 +636,11 @@ fn run(
     let prefixes = operations / PREFIX_OPERATIONS;
     assert!(refused <= prefixes / 2, "{refused} of {prefixes} prefixes were not flushed");
     check_stats(&cache, tiers, operations);
-    check_quotas(&cache, operations);
+    check_end(&cache, operations);
 }
 
-/// That the quotas were full, and nothing is left of what was charged.
-fn check_quotas(cache: &Cache, operations: u64) {
+/// That the quotas were full, and nothing is left of what was charged, nor on flash.
+fn check_end(cache: &Cache, operations: u64) {
     cache.flush(None);
     let is_empty = || cache.quota_stats().iter().all(|quota| quota.bytes == 0);
     // A turn may also end because a step of a walk waits for the epoch, which the next one moves.
@@ -655,6 +655,8 @@ fn check_quotas(cache: &Cache, operations: u64) {
     for quota in quotas {
         assert_eq!((quota.bytes, quota.items), (0, 0), "nothing is left, and nobody at it");
     }
+    let flash = cache.stats().flash.map_or((0, 0), |flash| (flash.items, flash.spare));
+    assert_eq!(flash, (0, 0), "nothing is left on flash");
 }
 
 /// That enough has happened to mean anything.
@@ -665,6 +667,7 @@ fn check_stats(cache: &Cache, tiers: Tiers, operations: u64) {
         let flash = stats.flash.unwrap();
         assert!(flash.hits > operations / 2000, "too few hits on flash; {flash:?}");
         assert!(flash.tier.collected > 10 && flash.promoted > operations / 2000, "{flash:?}");
+        assert!(flash.rested > operations / 20_000, "too little rests on its row: {flash:?}");
     }
     if let Some(columns) = stats.repartition {
         let counts = columns.counts;

@@ -8,7 +8,8 @@
 //!
 //! What is in memory is copied under the writer's lock. For the rest a step says which pages it
 //! needs ([`Walked::Wait`]), and goes on when it gets them. Which rows are alive the index says
-//! ([`Links::accesses`]): a row counts if the index leads to it after it was read from a segment
+//! ([`Links::accesses`]), and which are in memory as well ([`Links::is_spare`]) and so are listed
+//! there: a row counts if the index leads to it after it was read from a segment
 //! that had the same sequence before and after.
 //!
 //! Items that are stored or moved while a walk goes on may be missed or come twice.
@@ -23,7 +24,7 @@ use crate::place::SPAN_LONG;
 use crate::table::{self, Entry, Item};
 use crate::unit::{self, Origin};
 use crate::writer::{StagedRow, Stream};
-use crate::{Flash, Links};
+use crate::{Flash, Links, Place};
 
 /// Bytes of units that a step reads, unless a single unit is longer.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -164,7 +165,7 @@ impl Flash {
         let mut rows = Rows::new(&walk.raw);
         for (hash, place) in staged {
             let row = rows.next_row().expect("as it was staged");
-            if links.accesses(hash, place).is_some() {
+            if is_only_here(links, hash, place) {
                 visit(&record(&row));
             }
         }
@@ -267,7 +268,7 @@ impl Flash {
     }
 
     fn is_led_to(&self, segment: u32, item: &Item, links: &dyn Links) -> bool {
-        !item.is_dead && links.accesses(item.hash, self.place_of(segment, item)).is_some()
+        !item.is_dead && is_only_here(links, item.hash, self.place_of(segment, item))
     }
 
     /// The next units; nothing behind the last.
@@ -351,6 +352,12 @@ impl Flash {
 fn wait(asked: &mut Option<(u64, usize)>, wanted: (u64, usize)) -> Walked {
     *asked = Some(wanted);
     Walked::Wait { page: wanted.0, pages: wanted.1 }
+}
+
+/// Whether the index leads to a place and to nothing else for the same item: what is in memory as
+/// well is listed there.
+fn is_only_here(links: &dyn Links, hash: u64, place: Place) -> bool {
+    links.accesses(hash, place).is_some() && !links.is_spare(hash, place)
 }
 
 fn record<'r>(row: &Row<'r>) -> Record<'r> {

@@ -59,6 +59,8 @@ pub struct TierCounts {
 pub struct OwnCounts {
     /// Items on flash.
     pub items: u64,
+    /// Of these, in memory as well.
+    pub spare: u64,
     /// Segments of the device.
     pub segments: u64,
     /// Bytes of a segment.
@@ -79,6 +81,8 @@ pub struct OwnCounts {
     pub handed: u64,
     /// Items that went up into memory.
     pub promoted: u64,
+    /// Items that left memory for a row that was still here, unwritten.
+    pub rested: u64,
     /// Bytes of items in units before compression.
     pub raw_bytes: u64,
     /// Bytes of units.
@@ -125,6 +129,7 @@ pub fn own(server: &Server) -> Outcome<OwnCounts> {
     let number = |name: &str| query::number(&flash, name);
     Ok(OwnCounts {
         items: number("items")?,
+        spare: number("spare")?,
         segments: number("segments")?,
         segment_bytes: number("segment_bytes")?,
         segments_free: number("segments_free")?,
@@ -135,6 +140,7 @@ pub fn own(server: &Server) -> Outcome<OwnCounts> {
         refused: number("refused")?,
         handed: number("handed")?,
         promoted: number("promoted")?,
+        rested: number("rested")?,
         raw_bytes: number("raw_bytes")?,
         stored_bytes: number("stored_bytes")?,
         reads: number("reads")?,

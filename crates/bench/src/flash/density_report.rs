@@ -23,9 +23,10 @@ pub fn document(machine: Machine, options: &DensityOptions, samples: &[Sample]) 
              bytes beside key and value and nothing is lost. Wanted are {ITEMS_WANTED} times its \
              items. A row is an item as it goes into a unit, with its head; refused are items that \
              the tier did not take since the start, because its words had their share of the \
-             memory or its buffers were full. In each phase by itself: a promoted item leaves its \
-             row here, dead until its segment is collected; what stores handed down is here \
-             uncompressed."
+             memory or its buffers were full. In each phase by itself: a promoted item keeps its \
+             row here until it changes or the segment is collected, and is in memory too; if it \
+             leaves memory before, it rests here and is not written again; what stores handed \
+             down is here uncompressed."
         )],
     );
     items.tables.push(items_table(options, samples));
@@ -76,6 +77,7 @@ fn between(before: &OwnCounts, after: &OwnCounts) -> OwnCounts {
         refused: after.refused - before.refused,
         handed: after.handed - before.handed,
         promoted: after.promoted - before.promoted,
+        rested: after.rested - before.rested,
         raw_bytes: after.raw_bytes - before.raw_bytes,
         stored_bytes: after.stored_bytes - before.stored_bytes,
         reads: after.reads - before.reads,
@@ -109,6 +111,8 @@ fn items_table(options: &DensityOptions, samples: &[Sample]) -> Table {
                 Cell::count(counts.segments),
                 Cell::count(counts.refused),
                 Cell::count(own.promoted),
+                Cell::count(own.rested),
+                Cell::count(counts.spare),
                 Cell::count(own.handed),
                 Cell::number(log, 0),
                 Cell::number(ratio, 3),
@@ -128,6 +132,8 @@ fn items_table(options: &DensityOptions, samples: &[Sample]) -> Table {
         "of",
         "refused",
         "promoted",
+        "rested",
+        "in memory too",
         "handed down",
         "items of the log",
         "x the log",
@@ -206,9 +212,12 @@ mod tests {
     fn what_rises_is_counted_from_the_start_of_a_phase_and_the_rest_as_it_is() {
         let before = OwnCounts { items: 5, collected: 2, moved_bytes: 10, ..OwnCounts::default() };
         let before = OwnCounts { handed: 6, promoted: 1, ..before };
-        let after = OwnCounts { items: 3, collected: 9, promoted: 5, ..before };
+        let before = OwnCounts { rested: 2, spare: 7, ..before };
+        let after =
+            OwnCounts { items: 3, collected: 9, promoted: 5, rested: 8, spare: 4, ..before };
         let found = between(&before, &after);
         assert_eq!((found.items, found.collected, found.moved_bytes), (3, 7, 0));
         assert_eq!((found.handed, found.promoted), (0, 4));
+        assert_eq!((found.rested, found.spare), (6, 4));
     }
 }

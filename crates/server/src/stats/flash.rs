@@ -48,6 +48,7 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     let tier = &flash.tier;
     stats.lines(&[
         ("items", flash.items),
+        ("spare", flash.spare),
         ("memory_bytes", flash.memory_bytes),
         ("hits", flash.hits),
         ("spilled", flash.spilled),
@@ -57,6 +58,7 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
         ("expiring", flash.expiring),
         ("spill_us", flash.spill_us),
         ("promoted", flash.promoted),
+        ("rested", flash.rested),
         ("reads", flash.reads),
         ("reads_failed", flash.reads_failed),
         ("fetch_bytes", flash.fetch_bytes),

@@ -36,6 +36,9 @@ pub const METRICS: &[Metric] = &[
     counter("larder_flash_area_hits_total", &["area"], "Looks that found an item.", |now, out| {
         areas(now, out, |it| [it.tier.hot.hits, it.tier.cold.hits]);
     }),
+    gauge("larder_flash_spare_items", &[], "Items on flash and in memory.", |now, out| {
+        tier(now, out, |it| it.spare);
+    }),
     gauge("larder_flash_memory_bytes", &[], "Memory beside -m that the tier takes.", |now, out| {
         tier(now, out, |it| it.memory_bytes);
     }),
@@ -77,6 +80,12 @@ pub const METRICS: &[Metric] = &[
         &[],
         "Items that moved up into the hot zone.",
         |now, out| tier(now, out, |it| it.promoted),
+    ),
+    counter(
+        "larder_flash_rested_items_total",
+        &[],
+        "Items that left memory for the row on flash that they had come up from, unwritten.",
+        |now, out| tier(now, out, |it| it.rested),
     ),
     counter("larder_flash_refused_items_total", &[], "Items it had no room for.", |now, out| {
         tier(now, out, |it| it.refused);

@@ -1,0 +1,196 @@
+//! Rows on flash that outlast that their items come up: what leaves memory unchanged is not written
+//! again, and what has changed is never found as it was.
+
+use std::collections::BTreeMap;
+
+use larder::{
+    Arithmetic, Attributes, Cache, Condition, DumpCursor, Dumped, Expiry, Lookup, Remove, Side,
+    Store,
+};
+
+use crate::fixture::{Fixture, NOW, SHAPES, TREE_SHAPES, key, long, value};
+
+/// Two reads of an item on flash.
+fn bring_up(cache: &Cache, key: &[u8], value: &[u8]) {
+    for _ in 0..2 {
+        assert_eq!(cache.get(key).as_deref(), Some(value));
+    }
+}
+
+/// The same of many, for which the background makes room in time.
+fn bring_all_up(fixture: &Fixture, numbers: &[u32]) {
+    for some in numbers.chunks(16) {
+        some.iter().for_each(|number| bring_up(&fixture.cache, &key(*number), &value(*number)));
+        fixture.maintain();
+    }
+}
+
+/// So many of the first fillers that are on flash.
+fn on_flash(fixture: &Fixture, count: usize) -> Vec<u32> {
+    let cache = &fixture.cache;
+    let is_pending = |number: &u32| {
+        let hash = cache.hash(&key(*number));
+        matches!(cache.session().look_up(&key(*number), hash), Lookup::Pending)
+    };
+    let found: Vec<u32> = (1..=fixture.fillers).filter(is_pending).take(count).collect();
+    assert_eq!(found.len(), count);
+    found
+}
+
+#[test]
+fn what_comes_up_and_does_not_change_leaves_memory_without_being_written() {
+    for shape in SHAPES.into_iter().chain(TREE_SHAPES) {
+        let mut fixture = Fixture::shaped(shape, 64 << 20);
+        fixture.fill(100_000);
+        let numbers = on_flash(&fixture, 2000);
+        let before = fixture.cache.stats();
+        bring_all_up(&fixture, &numbers);
+        let up = fixture.cache.stats();
+        let flash = up.flash.unwrap();
+        assert!(flash.spare > 1900, "{flash:?}");
+        assert_eq!(flash.spare, flash.promoted, "{flash:?}");
+        assert_eq!(up.items, before.items);
+        // Hardly anything of it is in memory any more when much more than fits was stored.
+        fixture.fill(150_000);
+        let left = fixture.cache.stats().flash.unwrap();
+        assert!(left.spare < 100 && left.rested > 1800, "{left:?}");
+        for number in numbers {
+            let there = fixture.cache.get(&key(number));
+            assert!(there.is_none_or(|there| there == value(number)), "{number}");
+        }
+    }
+}
+
+#[test]
+fn what_came_up_and_did_not_change_is_found_after_a_kill() {
+    for shape in SHAPES {
+        let mut fixture = Fixture::shaped(shape, 64 << 20);
+        fixture.fill(100_000);
+        let numbers = on_flash(&fixture, 1000);
+        bring_all_up(&fixture, &numbers);
+        let spare = fixture.cache.stats().flash.unwrap().spare;
+        assert!(spare > 900, "{spare}");
+        let after = fixture.killed();
+        let is_found = |number: &&u32| {
+            let found = after.cache.get(&key(**number));
+            assert!(found.as_ref().is_none_or(|found| *found == value(**number)), "{number}");
+            found.is_some()
+        };
+        let found = numbers.iter().filter(is_found).count();
+        assert!(found > 990, "{found}");
+    }
+}
+
+/// Whatever is done to an item that has come up, the row that it came from is dead before the reply:
+/// a process that is killed a moment later is followed by one that does not find it.
+#[test]
+fn no_change_of_what_came_up_leaves_its_row() {
+    const CHANGES: [&str; 9] = [
+        "set", "replaced", "appended", "compared", "counted", "touched", "gat", "stale", "removed",
+    ];
+    for shape in SHAPES {
+        let mut fixture = Fixture::shaped(shape, 64 << 20);
+        let expiring = Attributes { expiry: Expiry::at(NOW + 5000), ..Attributes::default() };
+        for name in CHANGES.into_iter().chain(["unchanged"]) {
+            fixture.put_on_flash(&long(name), b"41", expiring);
+        }
+        fixture.fill(30_000);
+        for name in CHANGES.into_iter().chain(["unchanged"]) {
+            bring_up(&fixture.cache, &long(name), b"41");
+        }
+        assert_eq!(fixture.cache.stats().flash.unwrap().spare, 10);
+        for (changed, name) in CHANGES.into_iter().enumerate() {
+            change(&fixture.cache, name);
+            let spare = fixture.cache.stats().flash.unwrap().spare;
+            assert_eq!(spare, 9 - changed as u64, "{name}");
+        }
+        assert_eq!(fixture.cache.get(&long("appended")).unwrap(), b"41!");
+        assert_eq!(fixture.cache.get(&long("counted")).unwrap(), b"42");
+        assert!(fixture.cache.get(&long("removed")).is_none());
+        let after = fixture.killed();
+        for name in CHANGES {
+            assert!(after.cache.get(&long(name)).is_none(), "{name}");
+        }
+        assert_eq!(after.cache.get(&long("unchanged")).unwrap(), b"41");
+    }
+}
+
+/// Does to the key what it is called by.
+fn change(cache: &Cache, name: &str) {
+    let key = long(name);
+    let hash = cache.hash(&key);
+    let later = Expiry::at(NOW + 9000);
+    let put = |condition| cache.put(&key, b"after", Attributes::default(), condition).unwrap();
+    match name {
+        "set" => _ = put(Condition::Always),
+        "replaced" => _ = put(Condition::Present),
+        "appended" => {
+            let appended = cache.with_memory(|session| {
+                let mut draft = cache.reserve(&key, Attributes::default(), 1)?;
+                draft.write(b"!");
+                let store = Store::when(Condition::Present);
+                session.concat(draft, Side::Back, store, None).map_err(|(_, refusal)| refusal)
+            });
+            appended.unwrap();
+        }
+        "compared" => {
+            let cas = cache.with_memory(|session| {
+                Ok(session.get_with_cas(&key, hash)?.map(|item| item.cas()))
+            });
+            _ = put(Condition::Unique(cas.unwrap().unwrap()));
+        }
+        "counted" => {
+            let arithmetic = Arithmetic::INCREMENT;
+            cache.with_memory(|session| session.arithmetic(&key, hash, &arithmetic)).unwrap();
+        }
+        "touched" => {
+            assert!(cache.with_memory(|session| session.touch(&key, hash, later)).unwrap());
+        }
+        "gat" => {
+            let got = cache
+                .with_memory(|session| Ok(session.get_and_touch(&key, hash, later)?.is_some()));
+            assert!(got.unwrap());
+        }
+        "stale" => {
+            let remove = Remove { invalidate: true, ..Remove::default() };
+            cache.with_memory(|session| session.remove(&key, hash, &remove)).unwrap();
+        }
+        "removed" => assert!(cache.remove(&key)),
+        _ => unreachable!("{name} is no change"),
+    }
+}
+
+/// How often each key is listed.
+fn listed(cache: &Cache) -> BTreeMap<Vec<u8>, u32> {
+    let (mut cursor, mut seen) = (DumpCursor::default(), BTreeMap::new());
+    let mut arrived = Vec::new();
+    loop {
+        let session = cache.session();
+        session.deliver(arrived.drain(..));
+        let dumped = session.dump(&mut cursor, 256, |item| {
+            *seen.entry(item.key().to_vec()).or_default() += 1;
+        });
+        let wanted = session.take_wanted();
+        drop(session);
+        match dumped {
+            Dumped::More => {}
+            Dumped::Pending => arrived = cache.read_wanted_now(wanted),
+            Dumped::End => return seen,
+        }
+    }
+}
+
+#[test]
+fn what_is_in_memory_and_on_flash_is_listed_and_counted_once() {
+    for shape in SHAPES {
+        let mut fixture = Fixture::shaped(shape, 64 << 20);
+        fixture.fill(100_000);
+        let before = listed(&fixture.cache);
+        bring_all_up(&fixture, &on_flash(&fixture, 1000));
+        assert!(fixture.cache.stats().flash.unwrap().spare > 900);
+        let after = listed(&fixture.cache);
+        assert!(after == before, "{} and {}", after.len(), before.len());
+        assert!(after.values().all(|count| *count == 1));
+        assert_eq!(fixture.cache.stats().items, after.len() as u64);
+    }
+}
