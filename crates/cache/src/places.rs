@@ -82,9 +82,7 @@ impl Cache {
     /// is to be read, and otherwise those that say whose it is.
     #[inline]
     pub(crate) fn prefetch_candidate(&self, guard: &Guard<'_>, hash: Hash, reads: bool) {
-        if let Some(location) = self.index.candidate(guard, hash)
-            && is_hot(location)
-        {
+        if let Some(location) = self.index.candidate(guard, hash, is_hot) {
             if reads {
                 self.hot.prefetch_whole(place_of(location));
             } else {

@@ -37,8 +37,13 @@ impl<L: Layout> Engine<L> {
 
     /// See [`Index::candidate`](crate::Index::candidate).
     #[inline]
-    pub(crate) fn candidate(&self, guard: &Guard<'_>, hash: Hash) -> Option<Location> {
-        let found = L::scan(&self.view(guard, hash), &mut |_| true);
+    pub(crate) fn candidate(
+        &self,
+        guard: &Guard<'_>,
+        hash: Hash,
+        mut is_wanted: impl FnMut(Location) -> bool,
+    ) -> Option<Location> {
+        let found = L::scan(&self.view(guard, hash), &mut is_wanted);
         found.map(|found| found.location)
     }
 

@@ -143,11 +143,16 @@ impl Index {
         with_engine!(self, engine => engine.prefetch(guard, hash));
     }
 
-    /// The first location whose tag matches, for fetching the item ahead. It may be another key's,
-    /// and `None` proves nothing.
+    /// The first location whose tag matches and that `is_wanted`, for fetching the item ahead. It
+    /// may be another key's, and `None` proves nothing.
     #[inline]
-    pub fn candidate(&self, guard: &Guard<'_>, hash: Hash) -> Option<Location> {
-        with_engine!(self, engine => engine.candidate(guard, hash))
+    pub fn candidate(
+        &self,
+        guard: &Guard<'_>,
+        hash: Hash,
+        is_wanted: impl FnMut(Location) -> bool,
+    ) -> Option<Location> {
+        with_engine!(self, engine => engine.candidate(guard, hash, is_wanted))
     }
 
     /// The location for which `eq` says that its item has the sought key. `eq` may be called more

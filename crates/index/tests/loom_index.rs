@@ -19,7 +19,7 @@ mod common;
 use std::sync::{Arc, Mutex};
 
 use common::{HeapSpace, mix};
-use larder_index::{Change, Full, Hash, Index, Kind, Location, Options, Stats};
+use larder_index::{Change, Full, Hash, Index, Kind, Location, Options, Pair, Room, Stats};
 use loom::thread;
 use memory::Epochs;
 
@@ -270,6 +270,93 @@ fn readers_see_the_old_or_the_new_location(start: Start, keys: &[u64]) {
         reader.join().expect("the reader found the key twice");
         assert_eq!(world.find(key), Some(location(key, 1)));
     });
+}
+
+/// A companion's tier, alone and beside a word of its key's own.
+const ALONE: u8 = 2;
+const BESIDE: u8 = 3;
+
+impl World {
+    /// A key that has nothing but a companion, in a table with some other keys.
+    fn with_companion(start: Start, key: u64, others: &[u64]) -> Arc<Self> {
+        let world = Self::new(start, others);
+        let set = |_: Option<Location>| (Change::Set(companion(key, ALONE)), ());
+        let guard = world.epochs.pin();
+        world.index.update(&guard, hash(key), |_| false, set).expect("there is room");
+        drop(guard);
+        world
+    }
+
+    /// Changes both words of a key in one step.
+    fn change_pair(&self, key: u64, change: Change, of_companion: Change) -> Pair {
+        let guard = self.epochs.pin();
+        let is_own = |location: Location| location.tier() == 1 && is_of(key)(location);
+        let is_companion = |location: Location| location.tier() > 1 && is_of(key)(location);
+        let decide = |pair| (change, of_companion, pair);
+        let room = Room::Beside;
+        let changed =
+            self.index.update_pair(&guard, hash(key), is_own, Some(is_companion), room, decide);
+        changed.expect("there is room")
+    }
+
+    /// The key's own word, or else its companion. Between the two looks the first may have come.
+    fn read(&self, key: u64) -> Option<Location> {
+        let guard = self.epochs.pin();
+        let look = |wanted: fn(u8) -> bool| {
+            let eq = |location: Location| wanted(location.tier()) && is_of(key)(location);
+            self.index.find(&guard, hash(key), eq)
+        };
+        look(|tier| tier == 1).or_else(|| look(|tier| tier > 1)).or_else(|| look(|tier| tier == 1))
+    }
+}
+
+fn companion(key: u64, tier: u8) -> Location {
+    Location::new(tier, key << 4)
+}
+
+#[test]
+fn a_reader_finds_a_key_whose_own_word_comes_and_goes() {
+    for start in [CUCKOO, TREE] {
+        model(3, move || {
+            let world = World::with_companion(start, 1, &[8]);
+            let reader = {
+                let world = world.clone();
+                spawn(move || assert!(world.read(1).is_some(), "it is there throughout"))
+            };
+            let own = Change::Set(location(1, 0));
+            let came = world.change_pair(1, own, Change::Set(companion(1, BESIDE)));
+            assert_eq!(came, Pair { own: None, companion: Some(companion(1, ALONE)) });
+            let went = world.change_pair(1, Change::Remove, Change::Set(companion(1, ALONE)));
+            let before = Pair { own: Some(location(1, 0)), companion: Some(companion(1, BESIDE)) };
+            assert_eq!(went, before);
+            reader.join().expect("the reader found the key");
+            assert_eq!(world.read(1), Some(companion(1, ALONE)));
+        });
+    }
+}
+
+#[test]
+fn who_has_read_what_a_key_was_changed_to_never_reads_its_companion() {
+    for start in [CUCKOO, TREE] {
+        model(3, move || {
+            let world = World::with_companion(start, 1, &[8]);
+            let reader = {
+                let world = world.clone();
+                spawn(move || {
+                    let new = location(1, 1);
+                    let first = world.read(1).expect("it is there throughout");
+                    let second = world.read(1).expect("it is there throughout");
+                    assert!(first != new || second == new, "an older location came back");
+                })
+            };
+            let own = Change::Set(location(1, 0));
+            world.change_pair(1, own, Change::Set(companion(1, BESIDE)));
+            world.change_pair(1, Change::Set(location(1, 1)), Change::Remove);
+            reader.join().expect("the reader found the key twice");
+            assert_eq!(world.read(1), Some(location(1, 1)));
+            assert_eq!(world.index.stats().items, 2);
+        });
+    }
 }
 
 #[test]

@@ -241,8 +241,8 @@ fn keys_that_share_every_hash_bit_fill_two_buckets_and_no_more() {
         let found = index.find(&epochs.pin(), Hash(mix(42)), is_of(key));
         assert_eq!(found, (key < 16).then(|| location(key, 0)));
     }
-    assert!(index.candidate(&epochs.pin(), Hash(mix(42))).is_some());
-    assert_eq!(index.candidate(&epochs.pin(), Hash(!mix(42))), None);
+    assert!(index.candidate(&epochs.pin(), Hash(mix(42)), |_| true).is_some());
+    assert_eq!(index.candidate(&epochs.pin(), Hash(!mix(42)), |_| true), None);
 }
 
 /// In a tree they make one long path, which ends with the pool of the largest table.
@@ -265,8 +265,8 @@ fn keys_that_share_every_hash_bit_make_a_path_as_long_as_the_largest_pool() {
             let found = index.find(&epochs.pin(), hash, is_of(key));
             assert_eq!(found, Some(location(key, 0)));
         }
-        assert!(index.candidate(&epochs.pin(), hash).is_some());
-        assert_eq!(index.candidate(&epochs.pin(), Hash(!mix(42))), None);
+        assert!(index.candidate(&epochs.pin(), hash, |_| true).is_some());
+        assert_eq!(index.candidate(&epochs.pin(), Hash(!mix(42)), |_| true), None);
     }
 }
 
