@@ -169,13 +169,15 @@ impl Cache {
         exchanged
     }
 
-    /// Takes an item that was in the hot zone at this place out of the index: one that is gone for
-    /// good, another as far as its row on flash is not spare. Returns whether it was there.
+    /// Takes the item of the hot zone at this place out of the index. If its row on flash is spare,
+    /// that one goes with it if the item is gone, and otherwise is all there is of it from now on.
+    /// Returns whether the item was there.
     pub(crate) fn unlink_at(&self, guard: &Guard<'_>, hash: Hash, hot: Place) -> bool {
         self.update_at(guard, hash, hot, |item, companion| {
-            let change = match companion {
-                Some(found) if is_spare(found) && !self.is_gone(item) => only_on_flash(found),
-                _ => Change::Remove,
+            let change = match companion.filter(|found| is_spare(*found)) {
+                Some(_) if self.is_gone(item) => Change::Remove,
+                Some(found) => only_on_flash(found),
+                None => Change::Keep,
             };
             (Change::Remove, change)
         })
@@ -322,6 +324,9 @@ impl Cache {
         is_key: impl Fn(ItemRef<'g>) -> bool,
         decide: impl FnOnce(Present<'g>) -> (Fate<'c>, R),
     ) -> Result<R, Full> {
+        if self.flash.is_none() {
+            return self.update_alone(guard, hash, is_key, decide);
+        }
         self.update_in(guard, hash, is_key, Room::Absent, |pair| {
             let (fate, result) = decide(self.present(guard, pair));
             let (change, companion_change) = self.changes(fate);
@@ -330,6 +335,27 @@ impl Cache {
             }
             (change, companion_change, result)
         })
+    }
+
+    /// The same where there is no tier on flash, so that no key has more than one word.
+    #[inline]
+    fn update_alone<'c, 'g, R>(
+        &self,
+        guard: &'g Guard<'_>,
+        hash: Hash,
+        is_key: impl Fn(ItemRef<'g>) -> bool,
+        decide: impl FnOnce(Present<'g>) -> (Fate<'c>, R),
+    ) -> Result<R, Full> {
+        let is_own = |location| is_key(self.item_at(guard, location));
+        let (result, left) = self.index.update(guard, hash, is_own, |own| {
+            let (fate, result) = decide(self.present(guard, Pair { own, companion: None }));
+            let change = self.change(fate);
+            (change, (result, own.filter(|_| change != Change::Keep)))
+        })?;
+        if let Some(location) = left {
+            self.retire(guard, location);
+        }
+        Ok(result)
     }
 
     /// The same without making room: a key that has no item gets none.
@@ -372,7 +398,7 @@ impl Cache {
 
     /// Decides about both words of a key, under the lock of its index table, and lets go of what
     /// they led to and do not any more.
-    #[inline]
+    #[inline(never)]
     fn update_in<'g, R>(
         &self,
         guard: &'g Guard<'_>,
