@@ -109,9 +109,9 @@ impl<L: Layout> Engine<L> {
                 continue;
             };
             let (change, companion_change, result) = decide(pair);
-            // It may have been moved to make room.
-            let is_it = |location| Some(location) == pair.companion;
-            if let Some(companion) = L::scan(&view, &mut { is_it }) {
+            // It has not moved to make room: a path begins in the key's own buckets, and comes to
+            // neither of them again.
+            if let Some(companion) = companion {
                 view.apply(&locked, companion, companion_change);
             }
             if let Change::Set(location) = change {

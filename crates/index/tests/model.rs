@@ -405,7 +405,7 @@ fn after(word: Option<Location>, change: Change) -> Option<Location> {
     }
 }
 
-/// Keys with companions that come, go and move to make room, beside a map, while tables grow.
+/// Keys with companions that come and go, beside a map, while tables grow.
 #[test]
 fn pairs_of_words_do_what_a_map_of_pairs_does() {
     const KEYS: u64 = 20_000;
@@ -442,4 +442,56 @@ fn pairs_of_words_do_what_a_map_of_pairs_does() {
             assert_eq!(found, words, "{kind:?}, key {key}");
         }
     }
+}
+
+/// To make room for a key's own word others move, and its companion does not: it is changed where it
+/// was found.
+#[test]
+fn making_room_for_a_key_leaves_its_companion_where_it_is() {
+    const ALONE: u8 = 2;
+    const BESIDE: u8 = 3;
+    let companion = |key: u64, tier| Location::new(tier, key << 4);
+    // Tables that may not grow become so full that most insertions move something.
+    let (index, epochs, _space) = start(Kind::Cuckoo, 1 << 8);
+    let mut keys = Vec::new();
+    for key in 0.. {
+        let set = |_: Option<Location>| (Change::Set(companion(key, ALONE)), ());
+        if index.update(&epochs.pin(), Hash(mix(key)), is_of(key), set).is_err() {
+            break;
+        }
+        keys.push(key);
+    }
+    // Every other one leaves room for the word of another.
+    let (left, gone): (Vec<u64>, Vec<u64>) = keys.iter().partition(|key| **key % 2 == 0);
+    for key in gone {
+        let at = companion(key, ALONE);
+        assert!(index.remove_exact(&epochs.pin(), Hash(mix(key)), at));
+    }
+    let before = index.stats().displacements;
+    let mut raised = 0;
+    for &key in &left {
+        let is_own = |location: Location| location.tier() == 1 && is_of(key)(location);
+        let is_other = |location: Location| location.tier() > 1 && is_of(key)(location);
+        let decide = |pair: Pair| {
+            assert_eq!(pair, Pair { own: None, companion: Some(companion(key, ALONE)) });
+            (Change::Set(location(key, 1)), Change::Set(companion(key, BESIDE)), ())
+        };
+        let (guard, hash) = (epochs.pin(), Hash(mix(key)));
+        let room = Room::Beside;
+        if index.update_pair(&guard, hash, is_own, Some(is_other), room, decide).is_err() {
+            assert!(index.contains_exact(&guard, hash, companion(key, ALONE)), "and undecided");
+            continue;
+        }
+        raised += 1;
+        assert!(index.contains_exact(&guard, hash, location(key, 1)));
+        assert!(index.contains_exact(&guard, hash, companion(key, BESIDE)));
+        assert!(!index.contains_exact(&guard, hash, companion(key, ALONE)));
+    }
+    let words = left.len() + raised;
+    assert_eq!(index.stats().items, words as u64);
+    assert!(raised > left.len() * 9 / 10, "{raised} of {}", left.len());
+    assert!(index.stats().displacements > before + 1000, "{}", index.stats().displacements);
+    let still_alone =
+        |key: &&u64| index.contains_exact(&epochs.pin(), Hash(mix(**key)), companion(**key, ALONE));
+    assert_eq!(left.iter().filter(still_alone).count(), left.len() - raised);
 }
