@@ -227,6 +227,32 @@ fn what_was_read_but_has_expired_is_not_staged_again() {
     assert_eq!((place(&world, EXPIRING), world.flash.stats().restaged), (None, 0));
 }
 
+/// Of what was read as often, collection moves what is here alone.
+#[test]
+fn what_is_in_memory_as_well_is_dropped_though_it_was_read() {
+    const READ: u64 = 20;
+    let world = World::new(PAGES);
+    for number in 0..READ {
+        world.put(number, &value(number, number, 300));
+        let place = place(&world, number).expect("it is there").with_accesses(1);
+        let mut state = world.index.state();
+        state.slots.insert(hash(number), Slot::Flash(place));
+        if number % 2 == 0 {
+            state.spare.insert(hash(number));
+        }
+    }
+    let mut number = READ;
+    while world.flash.stats().restaged == 0 {
+        world.put(number, &value(number, number, 300));
+        world.maintain();
+        number += 1;
+    }
+    for number in 0..READ {
+        assert_eq!(place(&world, number).is_none(), number % 2 == 0, "{number}");
+    }
+    assert_eq!(world.flash.stats().restaged, READ / 2);
+}
+
 #[test]
 fn when_hardly_anything_is_free_nothing_is_staged_again() {
     let world = World::new(PAGES);

@@ -18,6 +18,8 @@ pub(crate) struct State {
     pub(crate) slots: HashMap<u64, Slot>,
     /// Changed since the start.
     pub(crate) changed: HashSet<u64>,
+    /// What has come up into memory, and has its row here still.
+    pub(crate) spare: HashSet<u64>,
 }
 
 impl State {
@@ -45,6 +47,11 @@ impl FakeIndex {
 impl Links for FakeIndex {
     fn accesses(&self, hash: u64, place: Place) -> Option<u8> {
         self.state().leads_to(hash, place).map(Place::accesses)
+    }
+
+    fn is_spare(&self, hash: u64, place: Place) -> bool {
+        let state = self.state();
+        state.spare.contains(&hash) && state.leads_to(hash, place).is_some()
     }
 
     fn relocate(&self, hash: u64, from: Place, to: Place) -> bool {
