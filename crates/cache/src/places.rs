@@ -183,8 +183,8 @@ impl Cache {
         })
     }
 
-    /// Decides about the item of the hot zone at this place, and about what the index knows of it on
-    /// flash, under the lock of its index table. Returns whether the item is there no more.
+    /// Decides about the item of the hot zone at this place, and about what the index knows of it
+    /// on flash, under the lock of its index table. Returns whether the item is there no more.
     fn update_at(
         &self,
         guard: &Guard<'_>,

@@ -25,8 +25,8 @@
 //! - Marks of win tokens are no part of a change. An item that has one goes down as one without a
 //!   row does.
 //!
-//! It costs the word, nine bytes for each row that is spare. After a crash of the process what is in
-//! memory and has such a row is found again.
+//! It costs the word, nine bytes for each row that is spare. After a crash of the process what is
+//! in memory and has such a row is found again.
 
 use hot::ItemRef;
 use hot::mark::{SENT, STALE};

@@ -4,8 +4,8 @@
 //!
 //! *Recycling* takes the least recently used cold segment. The index is asked about each row of
 //! its item table: what it still leads to and was read since it was stored is staged again, with
-//! its accesses at 0, unless it is in memory as well; the rest leaves the index. What was read as often as the index can count
-//! moves to the hot area, and while that is to grow all that was read; the others go round in the
+//! its accesses at 0, unless it is in memory as well; the rest leaves the index. What was read as
+//! often as the index can count moves to the hot area, and while that is to grow all that was read; the others go round in the
 //! cold area once more. While the hot area has more segments than it is to have, its least
 //! recently used one is taken instead, and all that lives there is compressed into the cold area,
 //! with its accesses at 0 again.

@@ -6,8 +6,9 @@ use crate::Place;
 /// may take the locks of the index, and calls nothing of the tier but [`crate::Flash::forget`].
 ///
 /// Two places are the same if they are but for their accesses ([`Place::is_same`]). The index leads
-/// to at most one item of a key, here or in another tier, but for rows that are spare. What it does about a key, a call of
-/// [`crate::Flash::forget`] included, is one step for every other look at that key.
+/// to at most one item of a key, here or in another tier, but for rows that are spare. What it does
+/// about a key, a call of [`crate::Flash::forget`] included, is one step for every other look at
+/// that key.
 pub trait Links {
     /// How often the item was read since it was stored, or stored again by collection; nothing if
     /// the index does not lead to this place any more.

@@ -444,8 +444,8 @@ fn pairs_of_words_do_what_a_map_of_pairs_does() {
     }
 }
 
-/// To make room for a key's own word others move, and its companion does not: it is changed where it
-/// was found.
+/// To make room for a key's own word others move, and its companion does not: it is changed where
+/// it was found.
 #[test]
 fn making_room_for_a_key_leaves_its_companion_where_it_is() {
     const ALONE: u8 = 2;

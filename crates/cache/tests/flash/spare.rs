@@ -81,8 +81,8 @@ fn what_came_up_and_did_not_change_is_found_after_a_kill() {
     }
 }
 
-/// Whatever is done to an item that has come up, the row that it came from is dead before the reply:
-/// a process that is killed a moment later is followed by one that does not find it.
+/// Whatever is done to an item that has come up, the row that it came from is dead before the
+/// reply: a process that is killed a moment later is followed by one that does not find it.
 #[test]
 fn no_change_of_what_came_up_leaves_its_row() {
     const CHANGES: [&str; 9] = [
