@@ -7,8 +7,8 @@
 //! cold area, with its accesses at 0; the rest leaves the index. While the hot area is to take in
 //! segments that a step of its size has chosen ([`mod@crate::window`]), one of these is taken
 //! instead when there is room, and what was read there as often as the index can count is staged in
-//! the hot area. While the hot area has more segments than it is to have, one of those is taken, and
-//! all that lives there is compressed into the cold area, with its accesses at 0 again.
+//! the hot area. While the hot area has more segments than it is to have, one of those is taken,
+//! and all that lives there is compressed into the cold area, with its accesses at 0 again.
 //!
 //! The paper moves what was read to the hot area wherever collection meets it, and lets go of what
 //! was not read there. But what collection meets is what was read longest ago: it is hardly ever
@@ -185,8 +185,8 @@ impl Flash {
         if lacks && has_room { self.take_chosen(written) } else { None }
     }
 
-    /// Takes the least valuable segment off its list: of the hot area if that has more than it is to
-    /// have, unless room is needed at once.
+    /// Takes the least valuable segment off its list: of the hot area if that has more than it is
+    /// to have, unless room is needed at once.
     fn choose_usual(&self, writer: &mut Writer, is_pressed: bool) -> Option<ListedSegment> {
         let is_above = writer.segments(Area::Hot) > writer.hot_target.segments() as usize;
         let first = if is_above && !is_pressed { Area::Hot } else { Area::Cold };
