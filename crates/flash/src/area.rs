@@ -7,7 +7,7 @@
 //!   cold   units of rows compressed together            hot   rows as they are, in units of a page
 //!                |                                            ^
 //!                +--------------------------------------------+
-//!                 collected: what was read often; or promoted
+//!                 collected: what was read often, where a step chose it; or promoted
 //! ```
 //!
 //! An item in the cold area costs the least room, one in the hot area the least time: one page, and

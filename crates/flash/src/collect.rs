@@ -3,18 +3,23 @@
 //! How few segments are free decides between the two ([`mod@crate::watermarks`]).
 //!
 //! *Recycling* takes the least recently used cold segment. The index is asked about each row of
-//! its item table: what it still leads to and was read since it was stored is staged again, with
-//! its accesses at 0, unless it is in memory as well; the rest leaves the index. What was read as
-//! often as the index can count moves to the hot area, and while that is to grow all that was read; the others go round in the
-//! cold area once more. While the hot area has more segments than it is to have, its least
-//! recently used one is taken instead, and all that lives there is compressed into the cold area,
-//! with its accesses at 0 again.
+//! its item table: what it still leads to and was read since it was stored is staged again in the
+//! cold area, with its accesses at 0, unless it is in memory as well; the rest leaves the index.
+//! While the hot area is to take in segments that a step of its size has chosen
+//! ([`mod@crate::window`]), one of these is taken instead when there is room, and what was read
+//! there as often as the index can count is staged in the hot area. While the hot area has more
+//! segments than it is to have, one of those is taken, and all that lives there is compressed into
+//! the cold area, with its accesses at 0 again.
 //!
-//! The paper always moves what was read to the hot area, and lets go of what was not read there.
-//! But what collection meets is what was read longest ago: one read of it is no sign of many to
-//! come, and a row that is stored as it is, only to be compressed again, is written more than
-//! three times for once. And that area may be small, and a stay there short: each read of an item
-//! is worth one more turn in the cold area, wherever it spends the time until then.
+//! The paper moves what was read to the hot area wherever collection meets it, and lets go of what
+//! was not read there. But what collection meets is what was read longest ago: it is hardly ever
+//! read again, a row that is stored as it is, only to be compressed again, is written more than
+//! three times for once, and what is read most never comes to the hot area, since its segments are
+//! not collected. And that area may be small, and a stay there short: each read of an item is worth
+//! one more turn in the cold area, wherever it spends the time until then.
+//!
+//! A hot area of a fixed size has no steps. It takes in what was read as often as the index can
+//! count, and while it lacks segments all that was read, wherever collection meets it.
 //!
 //! *Eviction*, when hardly any segment is free, takes the least recently used cold segment and
 //! moves nothing, so that stores find room: only the item table is read, to clean the index.
@@ -35,7 +40,7 @@ use crate::stage::Intake;
 use crate::table::{self, Item};
 use crate::unit::{self, Origin};
 use crate::watermarks::{FREE_PRESSED, Watermarks};
-use crate::writer::ListedSegment;
+use crate::writer::{ListedSegment, Writer};
 use crate::{Flash, Links, Place, Refused};
 
 /// What collection has found to collect.
@@ -161,15 +166,37 @@ impl Flash {
             self.counters.collected.add(1);
             return Choice::Freed;
         }
-        let is_above = writer.segments(Area::Hot) > writer.hot_target.segments() as usize;
-        let first = if is_above && !is_pressed { Area::Hot } else { Area::Cold };
-        let take = |area| self.take_least_used(&mut writer.stream(area).written);
-        let Some(listed) = [first, first.other()].into_iter().find_map(take) else {
+        let chosen = if is_pressed { None } else { self.choose_for_hot(&mut writer) };
+        let is_chosen = chosen.is_some();
+        let Some(listed) = chosen.or_else(|| self.choose_usual(&mut writer, is_pressed)) else {
             return Choice::Nothing;
         };
-        let hot_accesses = writer.hot_target.accesses(writer.segments(Area::Hot));
+        let hot_segments = writer.segments(Area::Hot);
+        let hot_accesses = writer.hot_target.accesses(hot_segments, is_chosen);
         let flushes = writer.flushes;
         Choice::Victim(Victim { listed, flushes, moves: !is_pressed, hot_accesses })
+    }
+
+    /// Takes a segment off its list whose rows a step of the hot area's size takes in. They take up
+    /// more room there than they leave: others are collected first where little is free.
+    pub(crate) fn choose_for_hot(&self, writer: &mut Writer) -> Option<ListedSegment> {
+        let lacks = writer.hot_target.lacks(writer.segments(Area::Hot));
+        let has_room = writer.free_segments() >= self.watermarks.low;
+        let written = &mut writer.stream(Area::Cold).written;
+        if lacks && has_room { self.take_chosen(written) } else { None }
+    }
+
+    /// Takes the least valuable segment off its list: of the hot area if that has more than it is
+    /// to have, unless room is needed at once.
+    fn choose_usual(&self, writer: &mut Writer, is_pressed: bool) -> Option<ListedSegment> {
+        let is_above = writer.segments(Area::Hot) > writer.hot_target.segments() as usize;
+        let first = if is_above && !is_pressed { Area::Hot } else { Area::Cold };
+        let is_fixed = writer.hot_target.is_fixed();
+        [first, first.other()].into_iter().find_map(|area| {
+            let written = &mut writer.stream(area).written;
+            let is_taken_in = area == Area::Hot && !is_fixed;
+            if is_taken_in { self.take_last_in(written) } else { self.take_least_used(written) }
+        })
     }
 
     /// Decides about each item of a segment.

@@ -27,8 +27,8 @@ use crate::superblock::{self, SEQUENCE_MAX, SUPERBLOCK_BYTES, Superblock};
 use crate::table::{self, Entry};
 use crate::unit::{self, Origin};
 use crate::{
-    Compression, Fields, Flash, Links, Look, OpenError, Place, Promotion, Reader, Refused,
-    Settings, Walk, Walked, flushed, journal,
+    Compression, Fields, Flash, Links, Look, OpenError, Partition, Place, Promotion, Reader,
+    Refused, Settings, Walk, Walked, flushed, journal,
 };
 
 /// Pages of the device: enough for slots of dictionaries.
@@ -278,6 +278,8 @@ fn settings() -> Settings {
         segment_bytes: SEGMENT_BYTES_MIN,
         compression: Compression::Any,
         promotion: Promotion::Immediate,
+        // An adaptive one would begin with nothing hot.
+        partition: Partition::Fixed { hot_percent: 5 },
         ..Settings::new([7; 16], [1; 16])
     }
 }

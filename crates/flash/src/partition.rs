@@ -1,17 +1,20 @@
-//! How much of the tier is hot: SlimCache's cost model, a decision without state or side effects.
+//! How much of the tier is hot: SlimCache's cost model, a decision without side effects.
 //!
-//! One more step of segments for the hot area lets it take in what was used last of the cold area,
-//! whose hits then cost no decompression; and costs the cold area what was used least, whose hits
-//! become misses. One step less is the reverse at the other ends. With the hits of one window at
-//! those margins ([`Hits`]):
+//! One more step for the hot area takes in the rows at the head of the cold area, which were used
+//! last and whose hits then cost no decompression; they take up more room there, and so the cold
+//! area loses what was used least, whose hits become misses. One step less is the reverse at the
+//! other ends. With the hits of windows at those margins ([`Hits`]):
 //!
 //! ```text
 //!   grow     gains cold head x (cold read - hot read)   loses cold tail x (miss - cold read)
 //!   shrink   gains cold tail x (miss - cold read)       loses hot tail  x (cold read - hot read)
 //! ```
 //!
-//! A step is made when it gains more than it loses by a margin, on the evidence of enough hits; a
-//! step back needs a larger margin than one onwards, so that it does not go to and fro.
+//! A step is made when it gains more than it loses by a margin, and surely so; a step back needs a
+//! larger margin than one onwards, so that it does not go to and fro. One step after the other in
+//! the same direction doubles: the paper's steps are alike, and took the whole of a fast store's
+//! time to reach what pays. What the paper leaves out is that the rows which a step takes in leave
+//! room behind them in the cold area: its tail is of the difference.
 
 use crate::ACCESSES_MAX;
 
@@ -63,60 +66,134 @@ pub(crate) enum Step {
     Stay,
 }
 
-/// Fewer hits in favour of a step are no evidence.
-const EVIDENCE_HITS: f64 = 8.0;
 /// A step gains so much more than it loses.
 const MARGIN_ONWARDS: f64 = 1.25;
 /// And a step back.
 const MARGIN_BACK: f64 = 2.0;
+/// What is gained is at least so many standard deviations of what was counted: by chance alone one
+/// window of fifty would have that.
+const CONFIDENCE: f64 = 2.0;
+/// Of the hits so far this part counts beside a new window's: those of eight windows at most, since
+/// what is popular changes.
+const KEPT_EVIDENCE: f64 = 0.875;
+
+impl Hits {
+    /// Together with those of a window after these.
+    fn and(&self, later: &Hits) -> Hits {
+        let kept = self.scaled(KEPT_EVIDENCE);
+        Hits {
+            cold_head: kept.cold_head + later.cold_head,
+            cold_tail: kept.cold_tail + later.cold_tail,
+            hot_tail: kept.hot_tail + later.hot_tail,
+        }
+    }
+
+    fn scaled(&self, by: f64) -> Hits {
+        let Hits { cold_head, cold_tail, hot_tail } = self;
+        Hits { cold_head: cold_head * by, cold_tail: cold_tail * by, hot_tail: hot_tail * by }
+    }
+}
+
+/// So many hits, each worth so much.
+#[derive(Debug, Clone, Copy)]
+struct Worth {
+    hits: f64,
+    each: f64,
+}
+
+impl Worth {
+    fn all(self) -> f64 {
+        self.hits * self.each
+    }
+
+    /// Whether it is more than what is lost for it, by this margin, and surely so: hits come
+    /// independently of each other, so that their counts vary by their root. One more than was seen
+    /// is allowed for on the side that loses, where none may be chance.
+    fn pays(self, lost: Worth, margin: f64) -> bool {
+        let (gain, loss) = (self.all(), lost.all());
+        let variance = gain * self.each + (lost.hits + 1.0) * lost.each * lost.each;
+        gain > loss * margin && gain - loss > CONFIDENCE * variance.sqrt()
+    }
+}
 
 /// The step that pays, after the last one that was made.
-pub(crate) fn decide(hits: &Hits, costs: &Costs, last: Step) -> Step {
+fn decide(hits: &Hits, costs: &Costs, last: Step) -> Step {
     let decoding = costs.cold_read_ns.saturating_sub(costs.hot_read_ns) as f64;
     let missing = costs.miss_ns.saturating_sub(costs.cold_read_ns) as f64;
-    let faster = hits.cold_head * decoding;
-    let slower = hits.hot_tail * decoding;
-    let kept = hits.cold_tail * missing;
+    let faster = Worth { hits: hits.cold_head, each: decoding };
+    let slower = Worth { hits: hits.hot_tail, each: decoding };
+    let kept = Worth { hits: hits.cold_tail, each: missing };
     let margin = |back: Step| if last == back { MARGIN_BACK } else { MARGIN_ONWARDS };
-    let grows = hits.cold_head >= EVIDENCE_HITS && faster > kept * margin(Step::Shrink);
-    let shrinks = hits.cold_tail >= EVIDENCE_HITS && kept > slower * margin(Step::Grow);
+    let grows = faster.pays(kept, margin(Step::Shrink));
+    let shrinks = kept.pays(slower, margin(Step::Grow));
     match (grows, shrinks) {
         (true, false) => Step::Grow,
         (false, true) => Step::Shrink,
         // The hot area's tail is of no use, and the cold area's head would be.
-        (true, true) if faster - kept >= kept - slower => Step::Grow,
+        (true, true) if faster.all() - kept.all() >= kept.all() - slower.all() => Step::Grow,
         (true, true) => Step::Shrink,
         (false, false) => Step::Stay,
     }
 }
 
-/// Of so many hundredths of the segments the hot area begins with.
-const START_PERCENT: u32 = 5;
-/// A step is one part of so many of the hot area.
+/// The largest step is one part of so many of all segments. What is counted at the margins of a
+/// larger one says little about each of its segments: with a fourth of the tier a read took half a
+/// microsecond longer where a miss takes 100 (`docs/decisions/0012-two-areas-on-flash.md`).
 const STEP_SHARE: u32 = 10;
 
-/// The size that the hot area is to have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a step would move, in segments.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Stride {
+    /// Cold ones, whose rows are as many as those of a step of hot ones.
+    pub(crate) heads: u32,
+    /// Hot ones.
+    pub(crate) step: u32,
+    /// Cold ones that a step costs beyond the heads.
+    pub(crate) tail: f64,
+}
+
+/// What a window has shown.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) hits: Hits,
+    /// Whose margins they were at.
+    pub(crate) stride: Stride,
+    /// Segments that the hot area has.
+    pub(crate) hot_segments: u32,
+    /// Of the cold segments that the last step chose some are not collected.
+    pub(crate) has_chosen: bool,
+}
+
+/// The size that the hot area is to have. It begins with nothing: what costs room has to show first
+/// that it pays.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct HotTarget {
     segments: u32,
     /// It never gets more.
     segments_max: u32,
     is_fixed: bool,
     last: Step,
+    /// Cold segments whose rows the next step takes in, or gives back.
+    heads: u32,
+    /// A step has no more hot segments.
+    step_max: u32,
+    /// Since the last step.
+    hits: Hits,
 }
 
 impl HotTarget {
     /// Of so many segments, of which so many are kept free.
     pub(crate) fn new(segments: u32, free: u32, partition: Partition) -> Self {
-        let (percent, is_fixed) = match partition {
-            Partition::Adaptive => (START_PERCENT, false),
+        let (percent, is_fixed): (u32, bool) = match partition {
+            Partition::Adaptive => (0, false),
             Partition::Fixed { hot_percent } => (hot_percent.into(), true),
         };
         let segments_max = (segments.saturating_sub(free) / 2).max(1);
         // A share that is not 0 is a segment at least.
         let share = (u64::from(segments) * u64::from(percent)).div_ceil(100) as u32;
-        let segments = share.min(segments_max);
-        Self { segments, segments_max, is_fixed, last: Step::Stay }
+        let step_max = (segments / STEP_SHARE).max(1);
+        let (segments, hits) = (share.min(segments_max), Hits::default());
+        Self { segments, segments_max, is_fixed, last: Step::Stay, heads: 1, step_max, hits }
     }
 
     pub(crate) fn segments(&self) -> u32 {
@@ -132,37 +209,79 @@ impl HotTarget {
         self.is_fixed
     }
 
-    /// Segments of a step.
-    pub(crate) fn step(&self) -> u32 {
-        (self.segments / STEP_SHARE).max(1)
+    /// Of the next step, while the cold area compresses at this ratio.
+    pub(crate) fn stride(&self, ratio: f64) -> Stride {
+        let ratio = ratio.max(1.0);
+        let step = (f64::from(self.heads) * ratio).ceil() as u32;
+        let step = step.min(self.segments_max);
+        Stride { heads: self.heads, step, tail: f64::from(step) - f64::from(step) / ratio }
     }
 
-    /// How often a cold row was read that becomes hot when it is collected, while the hot area has
-    /// so many segments; nothing if none does. An area that lacks segments takes whatever was read
-    /// if it is to grow, and else waits for what is worth it.
-    pub(crate) fn accesses(&self, hot_segments: usize) -> Option<u8> {
-        let lacks = hot_segments < self.segments as usize;
-        let fills = lacks && (self.is_fixed || self.last == Step::Grow);
-        (!self.is_none()).then_some(if fills { 1 } else { ACCESSES_MAX })
+    /// Whether the hot area has fewer segments than it is to have.
+    pub(crate) fn lacks(&self, hot_segments: usize) -> bool {
+        hot_segments < self.segments as usize
     }
 
-    /// Makes the step that pays. While an area has fewer segments than it is to have, the last step
-    /// has not come true: there is no other.
-    pub(crate) fn adapt(&mut self, hits: &Hits, costs: &Costs, hot_segments: usize) {
+    /// How often a cold row was read that becomes hot when its segment is collected, while the hot
+    /// area has so many segments; nothing if none does. An adaptive area takes in what was read
+    /// often in a segment that a step chose, and nothing else: with all that was read there, as
+    /// many segments served 81 % of the hits, not 85. One of a fixed size takes whatever was read
+    /// while it lacks segments, and then waits for what is worth it.
+    pub(crate) fn accesses(&self, hot_segments: usize, is_chosen: bool) -> Option<u8> {
+        if !self.is_fixed {
+            return is_chosen.then_some(ACCESSES_MAX);
+        }
+        let accesses = if self.lacks(hot_segments) { 1 } else { ACCESSES_MAX };
+        (!self.is_none()).then_some(accesses)
+    }
+
+    /// Makes the step that pays, and returns it. It begins from what the area has, if that is less
+    /// than it was to have; and does not take in more before what was chosen last is there.
+    pub(crate) fn adapt(&mut self, seen: &Seen, costs: &Costs) -> Step {
         if self.is_fixed {
-            return;
+            return Step::Stay;
         }
-        let step = decide(hits, costs, self.last);
-        if step == Step::Grow && hot_segments < self.segments as usize {
-            return;
-        }
-        let segments = match step {
-            Step::Grow => self.segments + self.step(),
-            Step::Shrink => self.segments.saturating_sub(self.step()),
-            Step::Stay => return,
+        self.hits = self.hits.and(&seen.hits);
+        let segments = self.segments.min(seen.hot_segments);
+        let is_coming = seen.has_chosen && segments < self.segments;
+        self.segments = match decide(&self.hits, costs, self.last) {
+            Step::Grow if is_coming => return Step::Stay,
+            Step::Grow if segments < self.segments_max => {
+                self.made(Step::Grow, seen);
+                (segments + seen.stride.step).min(self.segments_max)
+            }
+            Step::Shrink if self.segments > 0 => {
+                self.made(Step::Shrink, seen);
+                segments.saturating_sub(seen.stride.step)
+            }
+            _ => {
+                self.halve();
+                return Step::Stay;
+            }
         };
-        self.segments = segments.min(self.segments_max);
+        self.last
+    }
+
+    /// Notes a step: one more in its direction has twice the segments.
+    fn made(&mut self, step: Step, seen: &Seen) {
+        let Stride { heads, step: hot, .. } = seen.stride;
+        let doubles = step == self.last && 2 * hot <= self.step_max;
+        self.heads = if step != self.last {
+            1
+        } else if doubles {
+            2 * heads
+        } else {
+            heads
+        };
         self.last = step;
+        self.hits = Hits::default();
+    }
+
+    /// Where no step pays, one of half its segments may, whose margins have half of the hits.
+    fn halve(&mut self) {
+        let heads = (self.heads / 2).max(1);
+        self.hits = self.hits.scaled(f64::from(heads) / f64::from(self.heads));
+        self.heads = heads;
     }
 }
 
@@ -171,35 +290,69 @@ mod tests {
     use super::*;
     use crate::tests::Random;
 
+    /// A hit in the tail is worth a hundred times one that is decoded.
     const COSTS: Costs = Costs { hot_read_ns: 100, cold_read_ns: 120, miss_ns: 2120 };
+    const RATIO: f64 = 2.5;
 
     fn hits(cold_head: f64, cold_tail: f64, hot_tail: f64) -> Hits {
         Hits { cold_head, cold_tail, hot_tail }
     }
 
+    fn adaptive(segments: u32) -> HotTarget {
+        HotTarget::new(segments, 8, Partition::Adaptive)
+    }
+
+    impl HotTarget {
+        /// As steps have made it.
+        pub(crate) fn grown_to(segments: u32, of: u32) -> Self {
+            Self { segments, last: Step::Grow, ..HotTarget::new(of, 4, Partition::Adaptive) }
+        }
+
+        /// Sees a window, and returns how large the area is to be.
+        fn after(&mut self, hits: Hits, hot_segments: u32, has_chosen: bool) -> u32 {
+            let stride = self.stride(RATIO);
+            self.adapt(&Seen { hits, stride, hot_segments, has_chosen }, &COSTS);
+            self.segments
+        }
+
+        /// The same, where the area has the segments that it is to have.
+        fn after_all(&mut self, hits: Hits) -> u32 {
+            self.after(hits, self.segments, false)
+        }
+    }
+
     #[test]
     fn a_step_is_made_when_it_gains_more_than_it_loses() {
-        let first = |hits: &Hits| decide(hits, &COSTS, Step::Stay);
-        // A hit in the tail is worth a hundred times one that is decoded.
-        assert_eq!(first(&hits(1000.0, 7.0, 1000.0)), Step::Grow);
-        assert_eq!(first(&hits(1000.0, 9.0, 1000.0)), Step::Stay);
-        assert_eq!(first(&hits(1000.0, 13.0, 1000.0)), Step::Shrink);
-        assert_eq!(first(&hits(0.0, 0.0, 0.0)), Step::Stay);
-        assert_eq!(first(&hits(7.0, 0.0, 0.0)), Step::Stay, "no evidence");
-        assert_eq!(first(&hits(8.0, 0.0, 0.0)), Step::Grow);
+        let first = |head, tail, hot| decide(&hits(head, tail, hot), &COSTS, Step::Stay);
+        assert_eq!(first(125_001.0, 1000.0, 125_000.0), Step::Grow);
+        assert_eq!(first(125_000.0, 1000.0, 125_000.0), Step::Stay);
+        assert_eq!(first(0.0, 1000.0, 79_999.0), Step::Shrink);
+        assert_eq!(first(0.0, 1000.0, 80_000.0), Step::Stay);
         // Both would pay: the one that pays more.
-        assert_eq!(first(&hits(2500.0, 10.0, 0.0)), Step::Grow);
-        assert_eq!(first(&hits(1500.0, 10.0, 0.0)), Step::Shrink);
+        assert_eq!(first(2000.0, 10.0, 0.0), Step::Grow);
+        assert_eq!(first(1999.0, 10.0, 0.0), Step::Shrink);
+    }
+
+    #[test]
+    fn a_step_is_not_made_by_chance() {
+        let first = |head, tail, hot| decide(&hits(head, tail, hot), &COSTS, Step::Stay);
+        assert_eq!(first(0.0, 0.0, 0.0), Step::Stay);
+        // None was seen in the tail, but one would outweigh a hundred in the head.
+        assert_eq!(first(202.0, 0.0, 0.0), Step::Stay);
+        assert_eq!(first(203.0, 0.0, 0.0), Step::Grow);
+        assert_eq!(first(0.0, 4.0, 0.0), Step::Stay);
+        assert_eq!(first(0.0, 5.0, 0.0), Step::Shrink);
+        // By more than the margin, but two deviations of sixteen hits are half of them.
+        assert_eq!(first(0.0, 16.0, 798.0), Step::Shrink);
+        assert_eq!(first(0.0, 16.0, 799.0), Step::Stay);
     }
 
     #[test]
     fn a_step_back_needs_a_larger_margin() {
-        let grows = hits(1300.0, 10.0, 1300.0);
-        assert_eq!(decide(&grows, &COSTS, Step::Grow), Step::Grow);
-        assert_eq!(decide(&grows, &COSTS, Step::Shrink), Step::Stay);
-        let shrinks = hits(700.0, 10.0, 700.0);
-        assert_eq!(decide(&shrinks, &COSTS, Step::Shrink), Step::Shrink);
-        assert_eq!(decide(&shrinks, &COSTS, Step::Grow), Step::Stay);
+        let grows = |head| decide(&hits(head, 1000.0, head), &COSTS, Step::Shrink);
+        assert_eq!((grows(200_000.0), grows(200_001.0)), (Step::Stay, Step::Grow));
+        let shrinks = |hot| decide(&hits(0.0, 1000.0, hot), &COSTS, Step::Grow);
+        assert_eq!((shrinks(50_000.0), shrinks(49_999.0)), (Step::Stay, Step::Shrink));
     }
 
     #[test]
@@ -230,10 +383,65 @@ mod tests {
     }
 
     #[test]
-    fn the_target_begins_small_and_keeps_its_bounds() {
+    fn evidence_gathers_over_windows_and_fades() {
+        let grown = || {
+            let mut target = adaptive(1000);
+            assert_eq!(target.after_all(hits(1e6, 0.0, 0.0)), 3);
+            target
+        };
+        // Three hits are not enough, and with seven eighths of three more they are.
+        let mut target = grown();
+        assert_eq!(target.after_all(hits(0.0, 3.0, 0.0)), 3);
+        assert_eq!(target.after_all(hits(0.0, 3.0, 0.0)), 0);
+        // Half a hit in each window never comes to more than four.
+        let mut target = grown();
+        let last = (0..1000).map(|_| target.after_all(hits(0.0, 0.5, 0.0))).last();
+        assert_eq!(last, Some(3));
+        // A step begins anew: what spoke for it says nothing about the next one.
+        let mut target = grown();
+        assert_eq!(target.after_all(hits(0.0, 0.0, 0.0)), 3);
+    }
+
+    #[test]
+    fn a_step_is_of_whole_cold_segments_and_costs_what_they_do_not_leave() {
+        let mut target = adaptive(1000);
+        assert_eq!(target.stride(RATIO), Stride { heads: 1, step: 3, tail: 1.8 });
+        // What does not compress takes no more room in the hot area.
+        assert_eq!(target.stride(0.9), Stride { heads: 1, step: 1, tail: 0.0 });
+        target.heads = 4;
+        assert_eq!(target.stride(RATIO), Stride { heads: 4, step: 10, tail: 6.0 });
+        let few = HotTarget::new(8, 4, Partition::Adaptive);
+        assert_eq!(few.stride(RATIO), Stride { heads: 1, step: 2, tail: 1.2 });
+    }
+
+    #[test]
+    fn steps_double_and_begin_small_again() {
+        let mut target = adaptive(1000);
+        let (grows, shrinks) = (hits(1e6, 0.0, 1e6), hits(0.0, 1e6, 0.0));
+        let steps: Vec<u32> = (0..8)
+            .map(|_| {
+                let before = target.segments;
+                target.after_all(grows) - before
+            })
+            .collect();
+        assert_eq!(steps, [3, 3, 5, 10, 20, 40, 80, 80], "a tenth of the tier at most");
+        // What was counted is of a large step, and what comes after it is not.
+        assert_eq!((target.after_all(shrinks), target.heads), (161, 1));
+        assert_eq!((target.after_all(shrinks), target.heads), (158, 2));
+        assert_eq!((target.after_all(shrinks), target.heads), (153, 4));
+        // Where none pays, the next one is half as large, and by half as much evidence.
+        target.hits = hits(8.0, 0.0, 8.0);
+        assert_eq!((target.after_all(Hits::default()), target.heads), (153, 2));
+        assert_eq!(target.hits, hits(3.5, 0.0, 3.5));
+        assert_eq!((target.after_all(Hits::default()), target.heads), (153, 1));
+        assert_eq!((target.after_all(Hits::default()), target.heads), (153, 1));
+    }
+
+    #[test]
+    fn the_target_begins_with_nothing_and_keeps_its_bounds() {
         let start = |segments, free| HotTarget::new(segments, free, Partition::Adaptive);
-        assert_eq!((start(8, 4).segments(), start(8, 4).segments_max), (1, 2));
-        assert_eq!((start(1000, 16).segments(), start(1000, 16).segments_max), (50, 492));
+        assert_eq!((start(8, 4).segments(), start(8, 4).segments_max), (0, 2));
+        assert_eq!((start(1000, 16).segments(), start(1000, 16).segments_max), (0, 492));
         let mut random = Random(2);
         for segments in [8, 9, 30, 64, 1000] {
             let mut target = start(segments, 4);
@@ -245,11 +453,12 @@ mod tests {
                     1 => (0.0, 1e6),
                     _ => (random.below(9) as f64 * 1e4, random.below(99) as f64),
                 };
-                let before = target;
-                target.adapt(&hits(up, down, 0.0), &COSTS, usize::MAX);
+                let (before, step) = (target.segments, target.stride(RATIO).step);
+                target.after_all(hits(up, down, 0.0));
                 assert!(target.segments() <= target.segments_max);
-                assert!(target.segments().abs_diff(before.segments()) <= before.step());
-                seen[0] |= target.is_none();
+                assert!(target.segments().abs_diff(before) <= step);
+                assert!(step <= 3.max(segments / STEP_SHARE), "{step} of {segments}");
+                seen[0] |= round >= 1000 && target.is_none();
                 seen[1] |= target.segments() == target.segments_max;
             }
             assert_eq!(seen, [true; 2], "{segments}");
@@ -257,42 +466,38 @@ mod tests {
     }
 
     #[test]
-    fn an_area_that_is_not_full_does_not_grow_but_shrinks() {
-        let mut target = HotTarget::new(100, 8, Partition::Adaptive);
-        let (grows, shrinks) = (hits(1e6, 0.0, 0.0), hits(0.0, 1e6, 0.0));
-        let mut segments_after = |hits, segments| {
-            target.adapt(hits, &COSTS, segments);
-            target.segments()
-        };
-        assert_eq!(segments_after(&grows, 4), 5);
-        assert_eq!(segments_after(&grows, 5), 6);
-        assert_eq!(segments_after(&shrinks, 0), 5);
+    fn an_area_grows_when_what_was_chosen_is_there_but_shrinks_at_once() {
+        let (grows, shrinks) = (hits(1e6, 0.0, 1e6), hits(0.0, 1e6, 0.0));
+        let mut target = adaptive(100);
+        assert_eq!(target.after(grows, 0, false), 3);
+        assert_eq!(target.after(grows, 2, true), 3, "some of it is to come");
+        let (mut coming, mut less) = (target, target);
+        assert_eq!(target.after(grows, 3, true), 6, "there is no room for the rest of it");
+        assert_eq!(less.after(grows, 2, false), 5, "there was less than was thought");
+        assert_eq!(coming.after(shrinks, 0, true), 0);
     }
 
     #[test]
-    fn only_an_area_that_grows_takes_whatever_was_read() {
-        let often = Some(ACCESSES_MAX);
-        let mut target = HotTarget::new(100, 8, Partition::Adaptive);
-        let (grows, shrinks) = (hits(1e6, 0.0, 0.0), hits(0.0, 1e6, 0.0));
-        assert_eq!((target.accesses(0), target.accesses(5)), (often, often));
-        target.adapt(&grows, &COSTS, 5);
-        assert_eq!((target.accesses(5), target.accesses(6)), (Some(1), often));
-        for segments in (0..6).rev() {
-            target.adapt(&shrinks, &COSTS, 6);
-            let expected = if segments == 0 { None } else { often };
-            assert_eq!((target.segments(), target.accesses(0)), (segments, expected));
+    fn an_adaptive_area_takes_in_what_was_chosen_and_a_fixed_one_what_was_read_often() {
+        let mut target = adaptive(100);
+        target.after_all(hits(1e6, 0.0, 0.0));
+        for hot_segments in [0, 3] {
+            assert_eq!(target.accesses(hot_segments, true), Some(ACCESSES_MAX));
+            assert_eq!(target.accesses(hot_segments, false), None);
         }
+        assert!(target.lacks(2) && !target.lacks(3));
         let fixed = |hot_percent| HotTarget::new(100, 8, Partition::Fixed { hot_percent });
-        assert_eq!((fixed(5).accesses(4), fixed(5).accesses(5)), (Some(1), often));
-        assert_eq!(fixed(0).accesses(0), None);
+        let accesses = |hot_segments| fixed(5).accesses(hot_segments, false);
+        assert_eq!((accesses(4), accesses(5)), (Some(1), Some(ACCESSES_MAX)));
+        assert_eq!(fixed(0).accesses(0, false), None);
     }
 
     #[test]
     fn a_fixed_share_stays_and_may_be_nothing() {
         for (hot_percent, expected) in [(0, 0), (1, 1), (10, 10), (50, 46), (99, 46)] {
             let mut target = HotTarget::new(100, 8, Partition::Fixed { hot_percent });
-            target.adapt(&hits(1e6, 0.0, 0.0), &COSTS, usize::MAX);
-            assert_eq!((target.segments(), target.is_none()), (expected, expected == 0));
+            assert_eq!(target.after_all(hits(1e6, 0.0, 0.0)), expected);
+            assert_eq!(target.is_none(), expected == 0);
         }
     }
 }

@@ -4,6 +4,7 @@
 //! hit leaves it in the segment's stamp, and writes only when the stamp differs: once for each
 //! segment between two openings. The segment with the lowest stamp is the least recently used one.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use stdx::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -22,10 +23,13 @@ pub(crate) enum Margin {
     ColdTail = 1,
     /// Of the least recently used of the hot area.
     HotTail = 2,
+    /// Of the head when a step was made that takes it in: collected before all others. Its hits
+    /// say nothing any more.
+    Chosen = 3,
 }
 
 /// Margins there are.
-pub(crate) const MARGINS: usize = 3;
+pub(crate) const MARGINS: usize = 4;
 /// At no margin.
 const INSIDE: u8 = MARGINS as u8;
 
@@ -49,6 +53,10 @@ impl Usage {
 
     pub(crate) fn stamp(&self) -> u64 {
         self.stamp.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_at(&self, margin: Margin) -> bool {
+        self.margin.load(Ordering::Relaxed) == margin as u8
     }
 
     pub(crate) fn set_margin(&self, margin: Option<Margin>) {
@@ -77,6 +85,18 @@ impl Flash {
         (self.segments[listed.segment as usize].usage.stamp(), listed.entry.sequence)
     }
 
+    /// What orders those that a step took in, the least valuable first. Of those that were used a
+    /// moment ago it is the one that came last: each step takes in what is read most of the rest.
+    pub(crate) fn taken_in(&self, listed: &ListedSegment) -> (u64, Reverse<u64>) {
+        let (stamp, sequence) = self.used(listed);
+        (stamp, Reverse(sequence))
+    }
+
+    /// Whether a step has chosen a segment.
+    pub(crate) fn is_chosen(&self, listed: &ListedSegment) -> bool {
+        self.segments[listed.segment as usize].usage.is_at(Margin::Chosen)
+    }
+
     /// Takes the least recently used segment off a list; the newest only if there is no other, for
     /// what is in it had no time to be read.
     pub(crate) fn take_least_used(
@@ -86,6 +106,25 @@ impl Flash {
         let older = written.len().saturating_sub(1).max(1);
         let listed = written.iter().take(older).enumerate();
         let (index, _) = listed.min_by_key(|(_, listed)| self.used(listed))?;
+        written.remove(index)
+    }
+
+    /// Takes the segment off a list that a step back gives up first.
+    pub(crate) fn take_last_in(
+        &self,
+        written: &mut VecDeque<ListedSegment>,
+    ) -> Option<ListedSegment> {
+        let listed = written.iter().enumerate();
+        let (index, _) = listed.min_by_key(|(_, listed)| self.taken_in(listed))?;
+        written.remove(index)
+    }
+
+    /// Takes the oldest chosen segment off a list.
+    pub(crate) fn take_chosen(
+        &self,
+        written: &mut VecDeque<ListedSegment>,
+    ) -> Option<ListedSegment> {
+        let index = written.iter().position(|listed| self.is_chosen(listed))?;
         written.remove(index)
     }
 }

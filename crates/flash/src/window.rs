@@ -1,16 +1,20 @@
 //! The windows in which hits are counted, and what follows from them for the hot area's size.
 //!
 //! When a window begins, the segments of each area are ordered by their last use, and those at the
-//! margins are marked: a step's worth of rows at the head of the cold area, a step of segments at
-//! its tail, and at that of the hot area. Of many that were used a moment ago the oldest are the
-//! head: the newest hold what was stored just now, which is read less than any other. Hits in
-//! marked segments are counted for their margin until the window ends. A count of each segment
-//! would be lost with a segment that is collected, and a segment that is hit does not stay at its
-//! tail; who is marked is settled beforehand.
+//! margins are marked: segments at the head of the cold area, at its tail what their rows would
+//! take up more if they were hot, and at the hot area's tail as many as they would take up. Of many
+//! that were used a moment ago the oldest are the head: the newest hold what was stored just now,
+//! which is read less than any other. Hits in marked segments are counted for their margin until
+//! the window ends. A count of each segment would be lost with a segment that is collected, and a
+//! segment that is hit does not stay at its tail; who is marked is settled beforehand.
 //!
-//! A window ends after so many hits that each margin had some, the head too, which is a part of a
-//! segment where a step is one: the longer, the better the cold area compresses. It does not end
-//! before a step's worth of segments was opened: until then the step before has not come true.
+//! When the hot area is to grow, the head is what is chosen to move there: those that were counted
+//! stay marked, and collection takes them first. So a step gains what was counted. Otherwise what
+//! is used most would not come to the hot area, because it is never collected for want of room.
+//!
+//! A window ends after so many hits that each margin had some: the longer, the better the cold area
+//! compresses. It does not end before a step's worth of segments was opened: until then the step
+//! before has not come true.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -20,12 +24,12 @@ use stdx::sync::lock;
 
 use crate::Flash;
 use crate::area::Area;
-use crate::partition::Hits;
+use crate::partition::{Hits, Seen, Step, Stride};
 use crate::usage::{MARGINS, Margin};
 use crate::writer::{ListedSegment, Writer};
 
 /// Hits in a window for each segment of the device, at a ratio of one. A margin of one segment then
-/// has that many, and at any ratio so has the head that one segment of hot rows takes.
+/// has that many, and at any ratio so have the rows that one segment of the hot area takes.
 const HITS_A_SEGMENT: u64 = 16;
 
 /// The window that is going on.
@@ -37,6 +41,8 @@ pub(crate) struct Window {
     margins: [u64; MARGINS],
     /// The next segment's sequence when it began; 0 before the first.
     sequence: u64,
+    /// What its margins are of.
+    stride: Stride,
     /// What was wanted of the margins as a part of what is marked.
     shares: [f64; MARGINS],
 }
@@ -47,29 +53,38 @@ impl Flash {
         let hits = self.counters.hits();
         let sequence = self.next_sequence.load(Ordering::Relaxed);
         let mut writer = lock(&self.writer);
-        let step = writer.hot_target.step();
-        let wanted = self.hits_wanted(writer.streams[0].fill.ratio());
-        let is_over = window.sequence == 0
-            || (hits - window.hits >= wanted && sequence - window.sequence >= step.into());
-        if writer.hot_target.is_fixed() || !is_over {
+        let ratio = writer.streams[0].fill.ratio();
+        let is_first = window.sequence == 0;
+        let is_over = hits - window.hits >= self.hits_wanted(ratio)
+            && sequence - window.sequence >= window.stride.step.into();
+        if writer.hot_target.is_fixed() || !(is_first || is_over) {
             return;
         }
-        let margins = [0, 1, 2].map(|margin| self.counters.margins[margin].get());
-        if window.sequence > 0 {
-            let of = |margin: Margin| {
-                let index = margin as usize;
-                (margins[index] - window.margins[index]) as f64 * window.shares[index]
-            };
-            let hits = Hits {
+        let margins = self.counters.margins.each_ref().map(|margin| margin.get());
+        let made = if is_first { Step::Stay } else { self.adapt(window, &margins, &mut writer) };
+        let stride = writer.hot_target.stride(ratio);
+        let shares = self.mark_margins(&writer, made, &stride);
+        *window = Window { hits, margins, sequence, stride, shares };
+    }
+
+    /// Makes the step that pays by the hits at the margins since the window began.
+    fn adapt(&self, window: &Window, margins: &[u64; MARGINS], writer: &mut Writer) -> Step {
+        let of = |margin: Margin| {
+            let index = margin as usize;
+            (margins[index] - window.margins[index]) as f64 * window.shares[index]
+        };
+        let seen = Seen {
+            hits: Hits {
                 cold_head: of(Margin::ColdHead),
                 cold_tail: of(Margin::ColdTail),
                 hot_tail: of(Margin::HotTail),
-            };
-            let (costs, hot_segments) = (writer.costs, writer.segments(Area::Hot));
-            writer.hot_target.adapt(&hits, &costs, hot_segments);
-        }
-        let shares = self.mark_margins(&writer);
-        *window = Window { hits, margins, sequence, shares };
+            },
+            stride: window.stride,
+            hot_segments: writer.segments(Area::Hot) as u32,
+            has_chosen: writer.streams[0].written.iter().any(|listed| self.is_chosen(listed)),
+        };
+        let costs = writer.costs;
+        writer.hot_target.adapt(&seen, &costs)
     }
 
     /// Hits in a window while the cold area compresses at this ratio.
@@ -77,28 +92,34 @@ impl Flash {
         (HITS_A_SEGMENT as f64 * f64::from(self.geometry.segments) * ratio.max(1.0)) as u64
     }
 
-    /// Marks the segments at the margins. The lock is the writer's: nothing else is listed or
-    /// opened meanwhile. That takes time with the number of segments, once in a window.
-    fn mark_margins(&self, writer: &Writer) -> [f64; MARGINS] {
-        self.segments.iter().for_each(|segment| segment.usage.set_margin(None));
-        let step = f64::from(writer.hot_target.step());
+    /// Marks the segments at the margins after a step. The lock is the writer's: nothing else is
+    /// listed or opened meanwhile. That takes time with the number of segments, once in a window.
+    fn mark_margins(&self, writer: &Writer, made: Step, stride: &Stride) -> [f64; MARGINS] {
+        for segment in &self.segments {
+            let is_chosen = match made {
+                Step::Grow => segment.usage.is_at(Margin::ColdHead),
+                Step::Shrink => false,
+                Step::Stay => segment.usage.is_at(Margin::Chosen),
+            };
+            segment.usage.set_margin(is_chosen.then_some(Margin::Chosen));
+        }
         let [cold, hot] = &writer.streams;
-        // So many cold segments have a step of hot ones' rows.
-        let head = step / cold.fill.ratio();
         let last_used = |listed: &_| self.used(listed);
         // Many were used a moment ago: first of these come those that have stood the test.
         let proven = |listed: &_| {
             let (stamp, sequence) = self.used(listed);
             (Reverse(stamp), sequence)
         };
-        let cold_tail = self.mark_first(&cold.written, last_used, step, Margin::ColdTail);
-        let cold_head = self.mark_first(&cold.written, proven, head, Margin::ColdHead);
-        let hot_tail = self.mark_first(&hot.written, last_used, step, Margin::HotTail);
-        [cold_head, cold_tail, hot_tail]
+        let taken_in = |listed: &_| self.taken_in(listed);
+        let (heads, step) = (f64::from(stride.heads), f64::from(stride.step));
+        let cold_tail = self.mark_first(&cold.written, last_used, stride.tail, Margin::ColdTail);
+        let cold_head = self.mark_first(&cold.written, proven, heads, Margin::ColdHead);
+        let hot_tail = self.mark_first(&hot.written, taken_in, step, Margin::HotTail);
+        [cold_head, cold_tail, hot_tail, 0.0]
     }
 
-    /// Marks as many segments as are wanted, rounded up, the first in this order, and returns which
-    /// part of them is wanted.
+    /// Marks as many segments as are wanted, rounded up, the first in this order that are not
+    /// chosen, and returns which part of them is wanted.
     fn mark_first<K: Ord>(
         &self,
         written: &VecDeque<ListedSegment>,
@@ -106,7 +127,7 @@ impl Flash {
         wanted: f64,
         margin: Margin,
     ) -> f64 {
-        let mut listed: Vec<_> = written.iter().collect();
+        let mut listed: Vec<_> = written.iter().filter(|it| !self.is_chosen(it)).collect();
         listed.sort_by_cached_key(|listed| order(listed));
         let mut marked = 0;
         for listed in listed.into_iter().take(wanted.ceil() as usize) {

@@ -7,7 +7,9 @@ use ::io::device::{Device, Pages};
 
 use super::cases::{get, place};
 use super::world::{key, phrases, value};
-use super::{Slot, World, hash, settings, settings_immediate};
+use super::{Slot, World, hash, settings, settings_hot, settings_immediate};
+use crate::partition::HotTarget;
+use crate::usage::Margin;
 use crate::{
     ACCESSES_MAX, Area, Costs, Fields, Look, Partition, Promotion, Reader, Record, Settings, Ticket,
 };
@@ -92,10 +94,19 @@ fn what_was_read_often_moves_to_the_hot_area_and_from_there_back_before_it_leave
     assert_eq!(stats.restaged - between, 1, "number 0 was read once in the cold area");
 }
 
+/// The hot area is to grow, by what is in the cold segments.
+fn choose_all(world: &World) {
+    let mut writer = stdx::sync::lock(&world.flash.writer);
+    writer.hot_target = HotTarget::grown_to(20, 50);
+    let segments = writer.streams[0].written.iter().map(|listed| listed.segment as usize);
+    segments.for_each(|it| world.flash.segments[it].usage.set_margin(Some(Margin::Chosen)));
+}
+
 #[test]
 fn what_was_read_now_and_then_goes_round_in_the_cold_area() {
-    let world = World::with(PAGES, settings());
+    let world = World::new(PAGES);
     let end = fill(&world, 0, 3);
+    choose_all(&world);
     for number in 0..end {
         mark_read(&world, number, (number % 4) as u8);
     }
@@ -125,7 +136,7 @@ fn what_was_read_now_and_then_goes_round_in_the_cold_area() {
 
 #[test]
 fn hot_items_are_found_in_a_buffer_and_on_the_device_and_after_a_kill() {
-    let world = World::with(PAGES, settings());
+    let world = World::with(PAGES, settings_hot());
     let end = fill(&world, 0, 3);
     (0..end).for_each(|number| mark_read(&world, number, ACCESSES_MAX));
     while world.flash.stats().hot.segments < 2 {
@@ -202,7 +213,7 @@ fn what_was_promoted_and_forgotten_is_not_found_after_a_kill() {
 fn merged_promotion_and_a_tier_without_a_hot_area_leave_items_where_they_are() {
     let partition = Partition::Fixed { hot_percent: 0 };
     let without = Settings { partition, promotion: Promotion::Immediate, ..settings() };
-    for settings in [settings(), without.clone()] {
+    for settings in [settings_hot(), without.clone()] {
         let world = World::with(PAGES, settings);
         fill(&world, 0, 2);
         assert!(get(&world, 0).is_some());
@@ -290,13 +301,17 @@ impl Course {
         self.world.flash.stats().hot_segments_target
     }
 
-    /// Puts and reads until the hot area is to be so large, and returns how large it is to be.
-    fn adapt(&mut self, costs: Costs, wanted: u64, value: impl Fn(u64) -> Vec<u8>) -> u64 {
+    /// Puts and reads until the hot area is to be as it is wanted, and returns how large that is.
+    fn adapt(
+        &mut self,
+        costs: Costs,
+        wanted: impl Fn(u64) -> bool,
+        value: impl Fn(u64) -> Vec<u8>,
+    ) -> u64 {
         self.world.flash.set_costs(costs);
         let (end, mut reader) = (self.puts + 100_000, Reader::new());
-        while self.puts < end && self.target() != wanted {
-            self.world.put(self.puts, &value(self.puts));
-            while self.world.flash.maintain(&self.world.index, self.world.now) {}
+        while self.puts < end && !wanted(self.target()) {
+            self.put(value(self.puts));
             for _ in 0..READS_A_PUT {
                 let span = self.read_back.end - self.read_back.start;
                 let back = self.read_back.start + self.random.below(span);
@@ -304,27 +319,109 @@ impl Course {
                     self.world.get(self.puts - back, &mut reader);
                 }
             }
-            self.puts += 1;
         }
         self.target()
+    }
+
+    fn put(&mut self, value: Vec<u8>) {
+        self.world.put(self.puts, &value);
+        while self.world.flash.maintain(&self.world.index, self.world.now) {}
+        self.puts += 1;
     }
 }
 
 #[test]
 fn the_hot_area_grows_where_decoding_is_slow_and_shrinks_where_a_miss_is_dear() {
     let halves = |number| value(number, number * 4 + 2, 400);
-    let mut near = Course::new(1600, 1..4000);
-    assert_eq!((near.target(), near.adapt(SLOW_TO_DECODE, 9, halves)), (5, 9));
-    let mut far = Course::new(1600, 1..40_000);
-    assert_eq!((far.target(), far.adapt(DEAR_TO_MISS, 1, halves)), (5, 1));
+    let mut course = Course::new(1600, 1..4000);
+    assert_eq!(course.target(), 0);
+    assert!(course.adapt(SLOW_TO_DECODE, |target| target >= 20, halves) >= 20);
+    course.read_back = 1..40_000;
+    assert_eq!(course.adapt(DEAR_TO_MISS, |target| target == 0, halves), 0);
+    let stats = course.world.flash.stats();
+    assert!(stats.hot.moved_in > 1000 && stats.cold.moved_in > 1000, "{stats:?}");
 }
 
 #[test]
-fn the_hot_area_grows_from_one_of_many_segments() {
+fn where_a_miss_is_dear_there_is_no_hot_area() {
     let thirds = |number| phrases(number % 4, number, 600);
     let mut course = Course::new(3600, 1..60_000);
-    assert_eq!(course.adapt(DEAR_TO_MISS, 1, thirds), 1);
+    course.world.flash.set_costs(Costs::default());
+    assert_eq!(course.adapt(Costs::default(), |target| target > 0, thirds), 0);
+    assert_eq!(course.world.flash.stats().hot.moved_in, 0);
     // As beside a memory that keeps what was read lately.
     course.read_back = 10_000..60_000;
-    assert_eq!(course.adapt(SLOW_TO_DECODE, 4, thirds), 4);
+    assert!(course.adapt(SLOW_TO_DECODE, |target| target >= 4, thirds) >= 4);
+}
+
+#[test]
+fn what_was_chosen_is_collected_first_if_there_is_room_and_the_rest_stays_cold() {
+    let world = World::new(PAGES);
+    let end = fill(&world, 0, 4);
+    (0..end).for_each(|number| mark_read(&world, number, ACCESSES_MAX));
+    let choose = || {
+        let mut writer = stdx::sync::lock(&world.flash.writer);
+        let [first, .., last] = writer.streams[0].written.make_contiguous() else { panic!("four") };
+        let (first, last) = (first.segment, last.segment);
+        world.flash.segments[last as usize].usage.set_margin(Some(Margin::Chosen));
+        (first, last, world.flash.choose_for_hot(&mut writer).map(|listed| listed.segment))
+    };
+    let (_, _, found) = choose();
+    assert_eq!(found, None, "nothing is to be hot");
+    stdx::sync::lock(&world.flash.writer).hot_target = HotTarget::grown_to(20, 50);
+    // Free ones but for as many as collection begins at, and one less.
+    let low = world.flash.watermarks.low;
+    let free = {
+        let mut writer = stdx::sync::lock(&world.flash.writer);
+        let spare = writer.free_segments() - (low - 1);
+        writer.free.drain(..spare).collect::<Vec<u32>>()
+    };
+    assert_eq!(choose().2, None, "little is free");
+    stdx::sync::lock(&world.flash.writer).free.push_back(free[0]);
+    let (_, last, found) = choose();
+    assert_eq!(found, Some(last));
+    stdx::sync::lock(&world.flash.writer).free.extend(&free[1..]);
+    assert!(world.flash.collect(&mut Default::default(), &world.index, world.now, false));
+    let stats = world.flash.stats();
+    assert!(stats.restaged > 0 && stats.hot.moved_in == 0, "nothing chose it: {stats:?}");
+}
+
+/// Segments of what is read all the time are never collected for want of room. Unless a step takes
+/// them in, the hot area gets what is read least of all that is read.
+#[test]
+fn a_step_takes_in_what_is_read_most() {
+    const POPULAR: u64 = 100;
+    let mut course = Course::new(1600, 1..4000);
+    course.world.flash.set_costs(SLOW_TO_DECODE);
+    let mut reader = Reader::new();
+    let hot = |course: &Course| {
+        let is_hot = |&number: &u64| area(&course.world, number) == Some(Area::Hot);
+        (0..POPULAR).filter(is_hot).count() as u64
+    };
+    while course.puts < 50_000 && hot(&course) < POPULAR / 2 {
+        course.put(value(course.puts, course.puts * 4 + 2, 400));
+        for _ in 0..READS_A_PUT {
+            let number = course.random.below(POPULAR);
+            course.world.get(number, &mut reader);
+        }
+    }
+    assert!(hot(&course) >= POPULAR / 2, "{} after {}", hot(&course), course.puts);
+    let stats = course.world.flash.stats();
+    assert!(stats.hot.moved_in < 4 * POPULAR, "little else moved there: {stats:?}");
+}
+
+#[test]
+fn a_step_back_gives_up_what_was_used_longest_ago_and_of_the_rest_what_came_last() {
+    let world = World::new(PAGES);
+    fill(&world, 0, 4);
+    let mut writer = stdx::sync::lock(&world.flash.writer);
+    let flash = &world.flash;
+    let written = &mut writer.streams[0].written;
+    let segments: Vec<u32> = written.iter().map(|listed| listed.segment).collect();
+    // All but the second were used since the last one was opened.
+    let used = segments.iter().enumerate().filter(|(index, _)| *index != 1);
+    used.for_each(|(_, &segment)| flash.note_hit(Area::Cold, Some(segment)));
+    let taken: Vec<u32> =
+        std::iter::from_fn(|| flash.take_last_in(written)).map(|listed| listed.segment).collect();
+    assert_eq!(taken, [1, 3, 2, 0].map(|index| segments[index]));
 }

@@ -52,15 +52,21 @@ pub(crate) fn settings() -> Settings {
     Settings { segment_bytes: 64 << 10, ..Settings::new([7; 16], [1; 16]) }
 }
 
-/// What is read moves at once.
+/// With a hot area that takes in what was read often from the start.
+pub(crate) fn settings_hot() -> Settings {
+    Settings { partition: Partition::Fixed { hot_percent: 5 }, ..settings() }
+}
+
+/// What is read moves there at once.
 pub(crate) fn settings_immediate() -> Settings {
-    Settings { promotion: Promotion::Immediate, ..settings() }
+    Settings { promotion: Promotion::Immediate, ..settings_hot() }
 }
 
 /// One of those that make a difference for where items lie.
 pub(crate) fn settings_of(seed: u64) -> Settings {
     match seed % 4 {
-        0 | 1 => settings(),
+        0 => settings(),
+        1 => settings_hot(),
         2 => settings_immediate(),
         _ => Settings { partition: Partition::Fixed { hot_percent: 50 }, ..settings_immediate() },
     }

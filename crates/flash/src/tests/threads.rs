@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::world::value;
-use super::{Random, World, settings, settings_immediate};
+use super::{Random, World, settings_hot, settings_immediate};
 use crate::{FlashStats, Promotion, Reader, Refused};
 
 const KEYS: u64 = 900;
@@ -49,7 +49,7 @@ fn write(world: &World, acknowledged: &[AtomicU64], writer: u64) {
 
 #[test]
 fn readers_find_nothing_older_than_what_was_acknowledged_before() {
-    for settings in [settings(), settings_immediate()] {
+    for settings in [settings_hot(), settings_immediate()] {
         let is_immediate = settings.promotion == Promotion::Immediate;
         let has_moved = (0..TORTURES_MAX).any(|_| {
             let stats = torture(World::with(200, settings.clone()));
