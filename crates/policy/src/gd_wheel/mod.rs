@@ -157,14 +157,15 @@ impl Wheels {
     /// more than its cost if it would otherwise have the priority that it had: equals are in the
     /// order in which they joined, and what stays has not joined anew.
     pub fn enter(&mut self, store: &mut impl LinkStore, chunk: u32, cost: u32) {
-        let Some(left) = self.left(store, chunk) else {
+        let link = store.link_mut(chunk);
+        if !link.is_queued() {
             return self.insert(store, chunk, cost);
-        };
+        }
+        let left = self.left_of(*link);
         let units = self.shape.clamp(cost);
         let above = u32::from(units) + u32::from(left >= u32::from(units));
         let may_stay = self.inflation == 0 || units >= STAYS_UNITS_MIN;
         if may_stay && left <= above && above <= self.shape.cost_max() {
-            let link = store.link_mut(chunk);
             link.cost = units;
             link.priority = (self.inflation + u64::from(above)) as u16;
         } else {
@@ -226,8 +227,15 @@ impl Wheels {
     pub fn take_first(&mut self, store: &mut impl LinkStore) -> Option<(u32, u32)> {
         let queue = self.settle(store)?;
         let chunk = chunk_of(self.queues[queue].front).expect("an occupied queue has a chunk");
-        let left = self.left(store, chunk).expect("it is in that queue");
-        self.remove(store, chunk);
+        let link = store.link_mut(chunk);
+        let (next, left) = (link.next, self.left_of(*link));
+        (link.previous, link.next) = (NOWHERE, NOWHERE);
+        self.queues[queue].front = next;
+        self.set_previous(store, next, link::reference_to_queue(queue));
+        if chunk_of(next).is_none() {
+            self.note(queue, false);
+        }
+        self.items -= 1;
         Some((chunk, left))
     }
 
@@ -400,7 +408,9 @@ impl Wheels {
         *store.link_mut(chunk) = Link { previous: back, next: own, cost, priority };
         self.set_next(store, back, reference_to(chunk));
         self.queues[queue].back = reference_to(chunk);
-        self.note(queue, true);
+        if back == own {
+            self.note(queue, true);
+        }
     }
 
     fn set_next(&mut self, store: &mut impl LinkStore, of: Reference, next: Reference) {
