@@ -55,6 +55,9 @@ impl Flash {
         self.prepare_ahead();
         self.scrub(&mut chores, links);
         self.repartition(&mut chores.window);
+        if self.collect_worn(&mut chores, links, now) {
+            return true;
+        }
         self.wants_collection(&mut chores)
             && self.collect(&mut chores, links, now, false)
             && self.wants_collection(&mut chores)

@@ -21,6 +21,10 @@
 //! A hot area of a fixed size has no steps. It takes in what was read as often as the index can
 //! count, and while it lacks segments all that was read, wherever collection meets it.
 //!
+//! A segment whose journal is nearly full, and which is dead for the most part, is collected
+//! however many are free, and all that lives there moves: when the journal has run over, the next
+//! start would not believe the segment.
+//!
 //! *Eviction*, when hardly any segment is free, takes the least recently used cold segment and
 //! moves nothing, so that stores find room: only the item table is read, to clean the index.
 //!
@@ -31,6 +35,7 @@
 use ::io::device::{PAGE_BYTES, Pages};
 use codec::record::{Record, Row, Rows};
 use codec::{Damaged, Decoder};
+use stdx::sync::atomic::Ordering;
 use stdx::sync::lock;
 
 use crate::area::Area;
@@ -58,6 +63,8 @@ struct Victim {
     flushes: u64,
     /// What was read moves; not if hardly anything is free.
     moves: bool,
+    /// So does what was not.
+    keeps_all: bool,
     /// What was read so many times moves to the hot area, if there is one.
     hot_accesses: Option<u8>,
 }
@@ -66,6 +73,9 @@ impl Victim {
     /// Where a row moves that was read so many times.
     fn moves_to(&self, accesses: u8) -> Area {
         let was_cold = self.listed.entry.area == Area::Cold;
+        if self.keeps_all {
+            return self.listed.entry.area;
+        }
         let is_hot = was_cold && self.hot_accesses.is_some_and(|wanted| accesses >= wanted);
         if is_hot { Area::Hot } else { Area::Cold }
     }
@@ -96,11 +106,36 @@ impl Flash {
         now: u32,
         evicts: bool,
     ) -> bool {
-        let victim = match self.choose_victim(evicts) {
-            Choice::Nothing => return false,
-            Choice::Freed => return true,
-            Choice::Victim(victim) => victim,
+        match self.choose_victim(evicts) {
+            Choice::Nothing => false,
+            Choice::Freed => true,
+            Choice::Victim(victim) => self.clear(chores, links, now, victim),
+        }
+    }
+
+    /// Collects a segment whose journal is nearly full. `false` if there is none, or no room for
+    /// what lives there, or the device refuses.
+    pub(crate) fn collect_worn(&self, chores: &mut Chores, links: &dyn Links, now: u32) -> bool {
+        if !self.has_worn.load(Ordering::Relaxed) {
+            return false;
+        }
+        let victim = {
+            let mut writer = lock(&self.writer);
+            if writer.free_segments() < self.watermarks.low {
+                return false;
+            }
+            // Before the look: what wears out meanwhile is seen next time.
+            self.has_worn.store(false, Ordering::Relaxed);
+            let Some(listed) = self.take_worn(&mut writer) else { return false };
+            self.has_worn.store(true, Ordering::Relaxed);
+            let flushes = writer.flushes;
+            Victim { listed, flushes, moves: true, keeps_all: true, hot_accesses: None }
         };
+        self.clear(chores, links, now, victim)
+    }
+
+    /// Moves what is to move out of a segment, and frees it. `false` if the device refuses.
+    fn clear(&self, chores: &mut Chores, links: &dyn Links, now: u32, victim: Victim) -> bool {
         let segment = victim.listed.segment;
         if self.invalidate(segment).is_err() {
             self.counters.io_errors.add(1);
@@ -174,7 +209,8 @@ impl Flash {
         let hot_segments = writer.segments(Area::Hot);
         let hot_accesses = writer.hot_target.accesses(hot_segments, is_chosen);
         let flushes = writer.flushes;
-        Choice::Victim(Victim { listed, flushes, moves: !is_pressed, hot_accesses })
+        let moves = !is_pressed;
+        Choice::Victim(Victim { listed, flushes, moves, keeps_all: false, hot_accesses })
     }
 
     /// Takes a segment off its list whose rows a step of the hot area's size takes in. They take up
@@ -184,6 +220,17 @@ impl Flash {
         let has_room = writer.free_segments() >= self.watermarks.low;
         let written = &mut writer.stream(Area::Cold).written;
         if lacks && has_room { self.take_chosen(written) } else { None }
+    }
+
+    /// Takes a segment off its list whose journal is nearly full.
+    fn take_worn(&self, writer: &mut Writer) -> Option<ListedSegment> {
+        let is_worn = |listed: &ListedSegment| {
+            self.segments[listed.segment as usize].journal.is_worn(self.journal_entries_max())
+        };
+        Area::ALL.into_iter().find_map(|area| {
+            let written = &mut writer.stream(area).written;
+            written.iter().position(is_worn).and_then(|index| written.remove(index))
+        })
     }
 
     /// Takes the least valuable segment off its list: of the hot area if that has more than it is
@@ -219,7 +266,9 @@ impl Flash {
                     Some(_) if links.is_spare(item.hash, place) => {
                         self.drop_item(links, item.hash, place);
                     }
-                    Some(accesses) if accesses > 0 || entry.area == Area::Hot => {
+                    Some(accesses)
+                        if accesses > 0 || victim.keeps_all || entry.area == Area::Hot =>
+                    {
                         wanted.push((index, victim.moves_to(accesses)));
                     }
                     Some(_) => self.drop_item(links, item.hash, place),

@@ -92,6 +92,8 @@ pub struct Flash {
     pub(crate) next_sequence: AtomicU64,
     /// A segment waits to be written. A hint.
     pub(crate) has_waiting: AtomicBool,
+    /// The journal of some segment is nearly full.
+    pub(crate) has_worn: AtomicBool,
     /// Somebody who could not wait found no room. A hint.
     pub(crate) is_behind: AtomicBool,
     /// Something died or was flushed, and the device does not know.

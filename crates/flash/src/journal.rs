@@ -17,7 +17,8 @@
 //! ```
 //!
 //! A segment whose journal has run over is *distrusted*: it is used as before, but what is in it
-//! will not be believed at the next start. The same goes for a segment of which an entry could not
+//! will not be believed at the next start. Before it comes to that the background collects it
+//! ([`mod@crate::collect`]). The same goes for a segment of which an entry could not
 //! be written. If even the mark cannot be written, all that is on the device is made void.
 
 use std::collections::HashSet;
@@ -36,6 +37,9 @@ const OPEN: u64 = 1 << 62;
 const DISTRUSTED: u64 = 1 << 63;
 
 const MARK: u32 = 1;
+/// Of a journal that is nearly full one entry in so many is left. Earlier, more would have to move
+/// that lives beside what is dead; later, the background might not come to it in time.
+const WORN_SHARE: u32 = 8;
 
 const _: () = assert!(TAKEN ^ UNDER_WAY ^ OPEN ^ DISTRUSTED == u64::MAX);
 
@@ -76,6 +80,12 @@ impl Journal {
                 Err(found) => word = found,
             }
         }
+    }
+
+    /// Whether it is nearly full: so little is left that the segment had better be collected.
+    pub(crate) fn is_worn(&self, entries_max: u32) -> bool {
+        let taken = (self.0.load(Ordering::Relaxed) & TAKEN) as u32;
+        taken >= entries_max - entries_max / WORN_SHARE
     }
 
     fn end(&self) {
@@ -159,7 +169,7 @@ impl Flash {
     /// Takes down that an item of a segment is dead. When it returns, the note is written.
     pub(crate) fn journal(&self, segment: u32, granule: u32, hash: u64) {
         let journal = &self.segments[segment as usize].journal;
-        let entries_max = (self.geometry.journal_bytes() / JOURNAL_ENTRY_BYTES - 1) as u32;
+        let entries_max = self.journal_entries_max();
         match journal.begin(entries_max) {
             Step::Nothing => return,
             Step::Mark => self.mark(segment),
@@ -178,6 +188,19 @@ impl Flash {
             }
         }
         journal.end();
+        self.note_wear(segment);
+    }
+
+    /// Tells the background if a journal is nearly full.
+    pub(crate) fn note_wear(&self, segment: u32) {
+        if self.segments[segment as usize].journal.is_worn(self.journal_entries_max()) {
+            self.has_worn.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Entries for which a journal has room.
+    pub(crate) fn journal_entries_max(&self) -> u32 {
+        (self.geometry.journal_bytes() / JOURNAL_ENTRY_BYTES - 1) as u32
     }
 
     fn mark(&self, segment: u32) {

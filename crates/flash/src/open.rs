@@ -234,6 +234,7 @@ impl Flash {
             writer: Mutex::new(writer),
             next_sequence: AtomicU64::new(next_sequence),
             has_waiting: AtomicBool::new(false),
+            has_worn: AtomicBool::new(false),
             is_behind: AtomicBool::new(false),
             unsound: AtomicBool::new(false),
             counters: Counters::default(),

@@ -109,6 +109,7 @@ impl Flash {
             known.set_state(State::Written(sequence), area);
             writer.stream(area).list(found);
         }
+        self.note_wear(found.segment);
         for items in items.chunks(ITEMS_A_LOCK) {
             let writer = lock(&self.writer);
             if writer.flushes != flushes {

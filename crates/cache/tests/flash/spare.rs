@@ -47,13 +47,14 @@ fn what_comes_up_and_does_not_change_leaves_memory_without_being_written() {
         bring_all_up(&fixture, &numbers);
         let up = fixture.cache.stats();
         let flash = up.flash.unwrap();
-        assert!(flash.spare > 1900, "{flash:?}");
-        assert_eq!(flash.spare, flash.promoted, "{flash:?}");
-        assert_eq!(up.items, before.items);
+        assert!(flash.promoted > 1900, "{flash:?}");
+        assert_eq!(flash.spare + flash.rested, flash.promoted, "{flash:?}");
+        // Some few may leave for want of time, and none is counted twice.
+        assert!(up.items <= before.items && up.items * 1000 > before.items * 995, "{up:?}");
         // Hardly anything of it is in memory any more when much more than fits was stored.
         fixture.fill(150_000);
         let left = fixture.cache.stats().flash.unwrap();
-        assert!(left.spare < 100 && left.rested > 1800, "{left:?}");
+        assert!(left.spare < 200 && left.rested > 1700, "{left:?}");
         for number in numbers {
             let there = fixture.cache.get(&key(number));
             assert!(there.is_none_or(|there| there == value(number)), "{number}");
@@ -96,6 +97,7 @@ fn no_change_of_what_came_up_leaves_its_row() {
         }
         fixture.fill(30_000);
         for name in CHANGES.into_iter().chain(["unchanged"]) {
+            fixture.maintain();
             bring_up(&fixture.cache, &long(name), b"41");
         }
         assert_eq!(fixture.cache.stats().flash.unwrap().spare, 10);
@@ -189,8 +191,10 @@ fn what_is_in_memory_and_on_flash_is_listed_and_counted_once() {
         bring_all_up(&fixture, &on_flash(&fixture, 1000));
         assert!(fixture.cache.stats().flash.unwrap().spare > 900);
         let after = listed(&fixture.cache);
-        assert!(after == before, "{} and {}", after.len(), before.len());
         assert!(after.values().all(|count| *count == 1));
         assert_eq!(fixture.cache.stats().items, after.len() as u64);
+        let is_left = |key: &&Vec<u8>| after.contains_key(*key);
+        let left = before.keys().filter(is_left).count();
+        assert!(left == after.len() && left * 1000 > before.len() * 995, "{left}");
     }
 }
