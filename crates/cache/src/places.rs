@@ -346,6 +346,7 @@ impl Cache {
         is_key: impl Fn(ItemRef<'g>) -> bool,
         decide: impl FnOnce(Present<'g>) -> (Fate<'c>, R),
     ) -> Result<R, Full> {
+        // Without a tier on flash every location is that of a hot item.
         let is_own = |location| is_key(self.item_at(guard, location));
         let (result, left) = self.index.update(guard, hash, is_own, |own| {
             let (fate, result) = decide(self.present(guard, Pair { own, companion: None }));

@@ -28,11 +28,12 @@
 //! It costs the word, nine bytes for each row that is spare. After a crash of the process what is
 //! in memory and has such a row is found again.
 
+use std::sync::atomic::Ordering;
+
 use hot::ItemRef;
 use hot::mark::{SENT, STALE};
 use index::Hash;
 use memory::{Guard, Place};
-use std::sync::atomic::Ordering;
 
 use crate::cache::Cache;
 

@@ -72,10 +72,10 @@ struct Victim {
 impl Victim {
     /// Where a row moves that was read so many times.
     fn moves_to(&self, accesses: u8) -> Area {
-        let was_cold = self.listed.entry.area == Area::Cold;
         if self.keeps_all {
             return self.listed.entry.area;
         }
+        let was_cold = self.listed.entry.area == Area::Cold;
         let is_hot = was_cold && self.hot_accesses.is_some_and(|wanted| accesses >= wanted);
         if is_hot { Area::Hot } else { Area::Cold }
     }

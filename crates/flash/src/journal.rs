@@ -18,8 +18,8 @@
 //!
 //! A segment whose journal has run over is *distrusted*: it is used as before, but what is in it
 //! will not be believed at the next start. Before it comes to that the background collects it
-//! ([`mod@crate::collect`]). The same goes for a segment of which an entry could not
-//! be written. If even the mark cannot be written, all that is on the device is made void.
+//! ([`mod@crate::collect`]). The same goes for a segment of which an entry could not be written. If
+//! even the mark cannot be written, all that is on the device is made void.
 
 use std::collections::HashSet;
 

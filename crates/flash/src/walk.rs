@@ -9,8 +9,8 @@
 //! What is in memory is copied under the writer's lock. For the rest a step says which pages it
 //! needs ([`Walked::Wait`]), and goes on when it gets them. Which rows are alive the index says
 //! ([`Links::accesses`]), and which are in memory as well ([`Links::is_spare`]) and so are listed
-//! there: a row counts if the index leads to it after it was read from a segment
-//! that had the same sequence before and after.
+//! there: a row counts if the index leads to it after it was read from a segment that had the same
+//! sequence before and after.
 //!
 //! Items that are stored or moved while a walk goes on may be missed or come twice.
 
