@@ -18,6 +18,10 @@
 //! once, as where a key ends in the line in which its value begins. What else they would keep, the
 //! last-level cache is seen to hit. What a real processor reads beside the store's data is not
 //! simulated: the stack, network buffers, the kernel.
+//!
+//! A line that was *asked for ahead* comes through the cache as any other, and takes a place there.
+//! Who reads it later hits if it is still there: so a processor's counters of loads have it, which
+//! know nothing of prefetches. That it came from memory is counted on its own.
 
 use std::ops::Sub;
 
@@ -89,6 +93,7 @@ impl Kind {
 pub struct Counts {
     fetched: [u64; 5],
     missed: [u64; 5],
+    ahead: [u64; 5],
 }
 
 impl Counts {
@@ -101,6 +106,11 @@ impl Counts {
     pub fn missed(&self, kinds: &[Kind]) -> u64 {
         kinds.iter().map(|kind| self.missed[*kind as usize]).sum()
     }
+
+    /// Lines that came from memory because they were asked for ahead, and are not among the others.
+    pub fn ahead(&self, kinds: &[Kind]) -> u64 {
+        kinds.iter().map(|kind| self.ahead[*kind as usize]).sum()
+    }
 }
 
 impl Sub for Counts {
@@ -111,6 +121,7 @@ impl Sub for Counts {
         Counts {
             fetched: less(self.fetched, before.fetched),
             missed: less(self.missed, before.missed),
+            ahead: less(self.ahead, before.ahead),
         }
     }
 }
@@ -121,6 +132,7 @@ pub struct Memory {
     tlb: Llc,
     pages: Pages,
     is_passing: bool,
+    is_asking: bool,
     last_line: u64,
     last_page: u64,
     pub counts: Counts,
@@ -137,6 +149,7 @@ impl Memory {
             tlb: Llc::new(&tlb),
             pages,
             is_passing: false,
+            is_asking: false,
             last_line: u64::MAX,
             last_page: u64::MAX,
             counts: Counts::default(),
@@ -156,6 +169,13 @@ impl Memory {
         for line in address >> LINE_BITS..=(address + bytes - 1) >> LINE_BITS {
             self.line(kind, line);
         }
+    }
+
+    /// Asks for so many bytes that are going to be read.
+    pub fn ask(&mut self, kind: Kind, address: u64, bytes: u64) {
+        self.is_asking = true;
+        self.read(kind, address, bytes);
+        self.is_asking = false;
     }
 
     fn line(&mut self, kind: Kind, line: u64) {
@@ -189,9 +209,13 @@ impl Memory {
 
     fn count(&mut self, kind: Kind, line: u64) {
         let is_passing = self.is_passing && kind != Kind::Walk;
-        let is_hit = self.cache.touch(line, is_passing);
-        self.counts.fetched[kind as usize] += 1;
-        self.counts.missed[kind as usize] += u64::from(!is_hit);
+        let is_missed = u64::from(!self.cache.touch(line, is_passing));
+        if self.is_asking {
+            self.counts.ahead[kind as usize] += is_missed;
+        } else {
+            self.counts.fetched[kind as usize] += 1;
+            self.counts.missed[kind as usize] += is_missed;
+        }
     }
 }
 
@@ -224,6 +248,19 @@ mod tests {
         assert_eq!((counts.fetched(&Kind::OWN), counts.missed(&Kind::OWN)), (4, 3));
         assert_eq!((counts.fetched(&[Kind::Key]), counts.missed(&[Kind::Key])), (1, 0));
         assert_eq!(counts.fetched(&[Kind::Walk]), 1);
+    }
+
+    #[test]
+    fn what_was_asked_for_ahead_is_hit_and_came_from_memory() {
+        let mut memory = memory(Pages::Huge);
+        memory.ask(Kind::Value, 640, 128);
+        memory.ask(Kind::Index, 6400, 1);
+        memory.read(Kind::Value, 640, 192);
+        let counts = memory.counts;
+        assert_eq!((counts.fetched(&Kind::OWN), counts.missed(&Kind::OWN)), (3, 1));
+        assert_eq!((counts.ahead(&[Kind::Value]), counts.ahead(&[Kind::Index])), (2, 1));
+        // The translation came with the first.
+        assert_eq!((counts.ahead(&[Kind::Walk]), counts.fetched(&[Kind::Walk])), (1, 0));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What placement costs: where it cannot help, by how often accesses count, and in work and memory.
 
+use policy::columns::{LIMITS, Limits};
+
 use super::memory::Kind;
 use super::placement::AREA;
 use super::run::{Figures, HUGE, Load, headings, row, usual};
@@ -16,13 +18,28 @@ const EVERY: [u64; 4] = [1, 4, 16, 64];
 const COLUMNS: Config = Config { placement: Placement::Columns(1), ..HUGE };
 const IN_AREA: Config = Config { placement: AREA, ..HUGE };
 
+/// Columns as the server has them: a sampled hit for each sixteenth chunk of a slab is one of
+/// 22,000 accesses where chunks have APP's sizes, and what moves is four hits warmer.
+const AS_SERVER: Config = Config {
+    heating: Heating {
+        every: 64,
+        is_in_header: false,
+        pass_accesses: 22_000,
+        limits: Limits { margin: 4, ..LIMITS },
+    },
+    ..COLUMNS
+};
+/// Requests for each item before they are counted, and then: passes are as rare as that.
+const SERVER_SHARES: [f64; 2] = [4.0, 4.0];
+
 /// Uniform requests: nobody is hot.
 pub fn uniform(scale: &Scale) -> Outcome<Findings> {
     let app = usual(scale, SizeChoice::App)?;
     let load = Load { choice: Choice::Uniform, ..Load::zipfian(scale, &app) };
     let rows = Config { placement: Placement::Rows(0.5), ..HUGE };
     let stores = [("as stored", HUGE), ("rows", rows), ("columns", COLUMNS), ("area", IN_AREA)];
-    let found: Vec<(&str, Figures)> = load.run_all(stores)?;
+    let mut found: Vec<(&str, Figures)> = load.run_all(stores)?;
+    found.push(("columns as the server's", load.run_for(AS_SERVER, SERVER_SHARES)?));
     let of = |at: usize| &found[at].1;
     let more = |at: usize| 100.0 * (of(at).misses(&Kind::ALL) / of(0).misses(&Kind::ALL) - 1.0);
     let cells = found.iter().map(|(name, it)| {
@@ -35,6 +52,7 @@ pub fn uniform(scale: &Scale) -> Outcome<Findings> {
             Cell::number(of(2).own_hits() - of(0).own_hits(), 2),
             Cell::number(more(2), 1),
             Cell::number(more(3), 1),
+            Cell::number(more(4), 1),
         ],
         text: vec![format!("{}.", load.in_words())],
         tables: vec![table(

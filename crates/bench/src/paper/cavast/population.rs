@@ -96,13 +96,20 @@ impl Population {
 
     /// [`Self::most_hits`] of zipfian requests for items like these in the paper's full size.
     pub fn most_hits_in_full(&self, beside_bytes: u64) -> f64 {
-        let full = geometry(1.0);
-        let bytes = |all: u64, item: &u8| all + u64::from(*item);
-        let keys = self.key_bytes.iter().fold(0, bytes);
+        let kept = geometry(1.0).bytes() as f64 / (self.item_bytes() + beside_bytes as f64);
+        weight(kept, SKEW) / weight(self.count_in_full(), SKEW)
+    }
+
+    /// How many items like these there are in the paper's full size.
+    pub fn count_in_full(&self) -> f64 {
+        data_bytes(&geometry(1.0), CACHE_SHARE) as f64 / self.item_bytes()
+    }
+
+    /// Bytes of a key and its value on the average.
+    fn item_bytes(&self) -> f64 {
+        let keys: u64 = self.key_bytes.iter().map(|key| u64::from(*key)).sum();
         let values: u64 = self.value_bytes.iter().map(|value| u64::from(*value)).sum();
-        let item = (keys + values) as f64 / f64::from(self.count());
-        let count = data_bytes(&full, CACHE_SHARE) as f64 / item;
-        weight(full.bytes() as f64 / (item + beside_bytes as f64), SKEW) / weight(count, SKEW)
+        (keys + values) as f64 / f64::from(self.count())
     }
 
     /// The share of the requests that whoever keeps the most popular items, whole and without a

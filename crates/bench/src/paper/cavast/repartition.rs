@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+use hdrhistogram::Histogram;
 use larder::{Ahead, Cache, Expiry, Hash, Repartition, RepartitionCounts};
 
 use super::stores::{BATCH, ITEM_BYTES, KEY_BYTES, Key, VALUE_BYTES, VALUE_LENGTHS};
@@ -19,6 +20,12 @@ use crate::report::model::Cell;
 const LOOKUPS: usize = 4_000_000;
 /// Rounds before the first that counts: what is hot has to get where it belongs.
 const WARM_UP: usize = 3;
+/// Of each batch of keys that are looked up, so many are stored anew when delays are looked for.
+const STORED: usize = 10;
+/// A delay that nobody may have.
+const DELAY_NS: u64 = 50_000;
+/// The longest store that is told from longer ones.
+const STORE_NS_MAX: u64 = 10_000_000_000;
 /// The caches that are compared.
 const NAMES: [&str; 2] = ["off", "on"];
 
@@ -84,15 +91,43 @@ impl Store {
         })
     }
 
+    /// How long stores take beside the background, in nanoseconds by the wall, among lookups that
+    /// give it something to do.
+    fn stores(&self, wanted: &[u32]) -> Outcome<Histogram<u64>> {
+        let mut taken = Histogram::new_with_max(STORE_NS_MAX, 3).expect("a valid range");
+        let mut refused = 0;
+        let work = || {
+            for ranks in wanted.chunks(BATCH) {
+                self.look_up(ranks);
+                for &rank in ranks.iter().step_by(BATCH / STORED) {
+                    let number = self.scattered(rank);
+                    let (key, value) = (key(number), value(number));
+                    let begun = Instant::now();
+                    let stored = self.cache.set(&key, &value, Expiry::NEVER);
+                    taken.saturating_record(begun.elapsed().as_nanos() as u64);
+                    refused += u32::from(stored.is_err());
+                }
+            }
+        };
+        beside(&self.cache, |maintain: &dyn Fn()| maintain(), work);
+        if refused > 0 {
+            return Err(Failure::Check(format!("{refused} stores were refused")));
+        }
+        Ok(taken)
+    }
+
+    /// The key of a rank: those that are popular lie anywhere.
+    fn scattered(&self, rank: u32) -> u64 {
+        u64::from(rank) * 0x1_0000_000f % self.count
+    }
+
     fn look_up(&self, wanted: &[u32]) -> usize {
         let (mut found, mut copy) = (0, Vec::new());
         let (mut keys, mut hashes): (Vec<Key>, Vec<Hash>) = Default::default();
         for ranks in wanted.chunks(BATCH) {
             let session = self.cache.session();
             keys.clear();
-            // Those that are popular lie anywhere.
-            let scattered = |&rank: &u32| key(u64::from(rank) * 0x1_0000_000f % self.count);
-            keys.extend(ranks.iter().map(scattered));
+            keys.extend(ranks.iter().map(|rank| key(self.scattered(*rank))));
             hashes.clear();
             hashes.extend(keys.iter().map(|key| self.cache.hash(key)));
             let mut ahead = Ahead::new(&hashes);
@@ -113,7 +148,7 @@ pub fn repartition(scale: &Scale) -> Outcome<Findings> {
     let repartition = Repartition::for_this_processor();
     let stores = [Store::filled(count, None)?, Store::filled(count, Some(repartition))?];
     let mut found = Findings::default();
-    let mut rows = Vec::new();
+    let (mut rows, mut delays) = (Vec::new(), Vec::new());
     for (name, choice) in [("uniform", Choice::Uniform), ("zipfian", Choice::Zipfian)] {
         let wanted = draw(choice, count, LOOKUPS.min(4 * count as usize), scale.seed);
         for store in stores.iter().flat_map(|store| [store; WARM_UP]) {
@@ -140,6 +175,15 @@ pub fn repartition(scale: &Scale) -> Outcome<Findings> {
             ]
         }));
     }
+    for (name, choice) in [("uniform", Choice::Uniform), ("zipfian", Choice::Zipfian)] {
+        let wanted = draw(choice, count, LOOKUPS.min(4 * count as usize), scale.seed);
+        for (which, store) in stores.iter().enumerate() {
+            let rounds = (0..scale.rounds).map(|_| store.stores(&wanted));
+            let rounds = rounds.collect::<Outcome<Vec<_>>>()?;
+            delays.push(delay_cells([name, NAMES[which]], &rounds));
+        }
+    }
+    found.tables.push(table("cavast-repartition-stores", &DELAYS, delays));
     let columns = [
         "lookups",
         "columns",
@@ -154,13 +198,32 @@ pub fn repartition(scale: &Scale) -> Outcome<Findings> {
     Ok(found)
 }
 
+const DELAYS: [&str; 7] =
+    ["stores", "columns", "p50, us", "p99.9", "p99.99", "longest", "over 50 us, of a million"];
+
+/// A row about how long stores took in each round.
+fn delay_cells(names: [&str; 2], rounds: &[Histogram<u64>]) -> Vec<Cell> {
+    let spread = |figure: &dyn Fn(&Histogram<u64>) -> f64| {
+        Spread::of(rounds.iter().map(figure).collect::<Vec<_>>())
+    };
+    let us = |quantile: f64| spread(&|it| it.value_at_quantile(quantile) as f64 / 1e3);
+    let over = |it: &Histogram<u64>| {
+        1e6 * it.count_between(DELAY_NS, STORE_NS_MAX) as f64 / it.len() as f64
+    };
+    let mut cells: Vec<Cell> = names.map(Cell::text).into();
+    cells.extend([0.5, 0.999, 0.9999, 1.0].map(|quantile| Cell::spread(us(quantile), 1)));
+    cells.push(Cell::spread(spread(&over), 1));
+    cells
+}
+
 fn describe(count: u64, store: &Store) -> String {
     let geometry = store.cache.stats().repartition.map(|it| it.geometry).unwrap_or_default();
     format!(
         "{count} items with keys of {KEY_BYTES} bytes and values of {VALUE_BYTES} to {}; which are \
          popular has nothing to do with where they lie. One thread looks up keys that are there, \
          in batches of {BATCH} as the server does, and copies each value, while another maintains \
-         the cache; {WARM_UP} rounds before the first do not count. Columns are for a cache of \
+         the cache; {WARM_UP} rounds before the first do not count. Stores are of a tenth of such \
+         keys, timed by the wall, so that whatever else the machine does delays them, too. Columns are for a cache of \
          {geometry} (slices, sets, ways, bytes of a line). Informative: times of one machine.",
         VALUE_BYTES + VALUE_LENGTHS - 1
     )

@@ -32,6 +32,7 @@ pub const STOCK: Config = Config {
     passes_cold: false,
     heating: Heating::USUAL,
     expiry: ExpiryKind::Never,
+    group: 1,
 };
 /// The same on huge pages: without these an application does not know the sets of its memory.
 pub const HUGE: Config = Config { pages: Pages::Huge, ..STOCK };
@@ -92,17 +93,22 @@ impl<'l> Load<'l> {
 
     /// Warms a store up and counts.
     pub fn run(&self, config: Config) -> Outcome<Figures> {
-        let mut store = Store::new(config, self.population, &self.geometry);
-        let share = if config.placement.is_by_heat() || config.expiry != ExpiryKind::Never {
+        let warm = if config.placement.is_by_heat() || config.expiry != ExpiryKind::Never {
             WARM_MOVING_SHARE
         } else {
             WARM_SHARE
         };
+        self.run_for(config, [warm, COUNTED_SHARE])
+    }
+
+    /// The same with so many requests for each item, before those that are counted and of them.
+    pub fn run_for(&self, config: Config, [warm, counted]: [f64; 2]) -> Outcome<Figures> {
+        let mut store = Store::new(config, self.population, &self.geometry);
         let (law, items) = ((&self.choice, self.skew), f64::from(self.population.count()));
         let warming = self.population.requests(law, self.seed, true)?;
-        warming.take((items * share) as usize).for_each(|item| store.get(item));
+        store.get_all(warming.take((items * warm) as usize));
         let mut requests = self.population.requests(law, self.seed, false)?;
-        Ok(count(&mut store, &mut requests, (items * COUNTED_SHARE) as usize))
+        Ok(count(&mut store, &mut requests, (items * counted) as usize))
     }
 
     /// Runs several stores, each with its name.
@@ -141,7 +147,7 @@ pub fn count(
     many: usize,
 ) -> Figures {
     let (counts, work, reclaimed) = (store.memory.counts, store.work, store.expiries.reclaimed);
-    requests.take(many).for_each(|item| store.get(item));
+    store.get_all(requests.take(many));
     Figures {
         requests: many as u64,
         counts: store.memory.counts - counts,
@@ -177,6 +183,11 @@ impl Figures {
     /// Of them, those that come from memory.
     pub fn misses(&self, kinds: &[Kind]) -> f64 {
         self.counts.missed(kinds) as f64 / self.requests as f64
+    }
+
+    /// Lines of a request that came from memory because they were asked for ahead.
+    pub fn ahead(&self) -> f64 {
+        self.counts.ahead(&Kind::ALL) as f64 / self.requests as f64
     }
 
     /// Hits in percent of the lines of these kinds.
@@ -256,6 +267,16 @@ mod tests {
             // Both buckets of a key are the same one now and then.
             assert!((1.99..=2.0).contains(&figures.lines(&[Kind::Index])));
         }
+    }
+
+    #[test]
+    fn what_is_asked_for_ahead_is_there_when_it_is_read_and_comes_once() {
+        let [alone, ahead] = [1, 4].map(|group| run(Config { group, ..LARDER }, Choice::Uniform));
+        assert!(alone.own_hits() < 5.0 && ahead.own_hits() > 99.0, "{}", ahead.own_hits());
+        assert!((alone.lines(&Kind::OWN) - ahead.lines(&Kind::OWN)).abs() < 0.01);
+        let from_memory = |it: &Figures| it.misses(&Kind::ALL) + it.ahead();
+        let more = from_memory(&ahead) / from_memory(&alone) - 1.0;
+        assert!(more.abs() < 0.02, "{more}");
     }
 
     #[test]

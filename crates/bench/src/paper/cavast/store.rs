@@ -28,6 +28,9 @@ use crate::random::Random;
 /// Items of a bucket of the front, on the average, and its bytes.
 const FRONT_LOAD: f64 = 6.0;
 const LINE_BYTES: u64 = 64;
+/// Bytes of an item that are asked for at the most, as in the server: of what is longer the
+/// processor sees where it is going.
+const ASKED_BYTES_MAX: u64 = 16 * LINE_BYTES;
 
 /// Everything that makes one store differ from another.
 #[derive(Debug, Clone, Copy)]
@@ -42,6 +45,8 @@ pub struct Config {
     pub passes_cold: bool,
     pub heating: Heating,
     pub expiry: ExpiryKind,
+    /// Requests whose lines are asked for together before they are read; 1 asks for nothing.
+    pub group: usize,
 }
 
 /// How temperatures are kept.
@@ -129,11 +134,59 @@ impl<'p> Store<'p> {
         }
     }
 
+    /// Reads of items, one at a time or in groups.
+    ///
+    /// In groups, three stages go on side by side as in the server (`crates/cache/src/ahead.rs`):
+    /// when a group is read, the items of the next one are asked for, by what its lines of the index
+    /// say, and the lines of the index of the one after it.
+    pub fn get_all(&mut self, mut requests: impl Iterator<Item = u32>) {
+        if self.config.group == 1 {
+            requests.for_each(|item| self.get(item));
+            return;
+        }
+        let [mut found, mut asked]: [Vec<u32>; 2] = [Vec::new(), Vec::new()];
+        loop {
+            let next: Vec<u32> = requests.by_ref().take(self.config.group).collect();
+            next.iter().for_each(|item| self.ask_index(*item));
+            for item in &asked {
+                self.search(*item);
+                self.ask_item(*item);
+            }
+            found.iter().for_each(|item| self.read(*item));
+            (found, asked) = (asked, next);
+            if found.is_empty() && asked.is_empty() {
+                return;
+            }
+        }
+    }
+
     /// A read of an item.
-    pub fn get(&mut self, item: u32) {
-        self.requests += 1;
-        let place = self.cells.place(item);
-        let is_hot = self.zones.is_hot(&self.cells, place);
+    fn get(&mut self, item: u32) {
+        self.search(item);
+        self.read(item);
+    }
+
+    /// Asks for what is known to be needed of the index: what a bucket links to is not.
+    fn ask_index(&mut self, item: u32) {
+        assert!(!self.config.has_front && !self.config.passes_cold, "the server has neither");
+        self.lookup.find(item, self.population, &mut self.steps);
+        let known = if self.config.index == IndexKind::Cuckoo { self.steps.len() } else { 1 };
+        for step in &self.steps[..known] {
+            if let Step::Index(address, bytes) = *step {
+                self.memory.ask(Kind::Index, address, bytes);
+            }
+        }
+    }
+
+    fn ask_item(&mut self, item: u32) {
+        let parts = self.cells.parts(self.population, item);
+        self.memory.ask(Kind::Key, parts.key, parts.key_bytes.min(ASKED_BYTES_MAX));
+        self.memory.ask(Kind::Value, parts.value, parts.value_bytes.min(ASKED_BYTES_MAX));
+    }
+
+    /// Finds where an item is.
+    fn search(&mut self, item: u32) {
+        let is_hot = self.zones.is_hot(&self.cells, self.cells.place(item));
         if self.config.has_front {
             self.memory.read(Kind::Index, self.front_line(item), LINE_BYTES);
         }
@@ -141,6 +194,13 @@ impl<'p> Store<'p> {
         if !(self.config.has_front && is_hot) {
             self.find(item, Kind::Index);
         }
+    }
+
+    /// Reads an item that was found, and does what follows from its being read.
+    fn read(&mut self, item: u32) {
+        self.requests += 1;
+        let place = self.cells.place(item);
+        let is_hot = self.zones.is_hot(&self.cells, place);
         let parts = self.cells.parts(self.population, item);
         self.memory.read(Kind::Key, parts.key, parts.key_bytes);
         self.memory.read(Kind::Value, parts.value, parts.value_bytes);
