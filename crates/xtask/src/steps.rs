@@ -52,10 +52,15 @@ const STAGES: &[Stage] = &[
             Ok(Count { passed: report.passed(), failed: report.failed() })
         }),
         ("admin", || admin::all(None).map(|passed| Count { passed, failed: 0 })),
-        ("memory-limit", || one(memory_limit())),
-        ("restarts", || one(restarts())),
     ]],
-    &[&[("comparison", || comparison().map(ran))], &[("papers", || one(papers()))]],
+    &[
+        &[
+            ("comparison", || comparison().map(ran)),
+            ("memory-limit", || one(memory_limit())),
+            ("restarts", || one(restarts())),
+        ],
+        &[("papers", || one(papers()))],
+    ],
 ];
 
 /// Lanes that have not ended by then hang.

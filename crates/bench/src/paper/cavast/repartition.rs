@@ -8,10 +8,9 @@ use larder::{Ahead, Cache, Expiry, Hash, Repartition, RepartitionCounts};
 
 use super::stores::{BATCH, ITEM_BYTES, KEY_BYTES, Key, VALUE_BYTES, VALUE_LENGTHS};
 use super::stores::{key, take, value};
-use crate::background::beside;
 use crate::drive::choice::{Choice, draw};
 use crate::failure::{Failure, Outcome};
-use crate::paper::measure::{cpu_seconds, in_rounds, millions_per_cpu_second, ratio};
+use crate::paper::measure::{in_rounds, maintained, millions_per_cpu_second, ratio};
 use crate::paper::{Findings, Scale, table};
 use crate::report::Spread;
 use crate::report::model::Cell;
@@ -70,14 +69,10 @@ impl Store {
     /// Looks up so many items beside the background.
     fn round(&self, wanted: &[u32]) -> Outcome<Round> {
         let before = self.counts();
-        let around = |maintain: &dyn Fn()| {
-            let began = (Instant::now(), cpu_seconds());
-            maintain();
-            100.0 * (cpu_seconds() - began.1) / began.0.elapsed().as_secs_f64()
-        };
-        let mut found = 0;
+        let (mut found, began) = (0, Instant::now());
         let work = || millions_per_cpu_second(wanted.len(), || found = self.look_up(wanted));
-        let (millions_per_cpu_second, background) = beside(&self.cache, around, work);
+        let (millions_per_cpu_second, background_s) = maintained(&self.cache, work);
+        let background = 100.0 * background_s / began.elapsed().as_secs_f64();
         if found != wanted.len() {
             return Err(Failure::Check(format!("{found} of {} found", wanted.len())));
         }
@@ -109,7 +104,7 @@ impl Store {
                 }
             }
         };
-        beside(&self.cache, |maintain: &dyn Fn()| maintain(), work);
+        maintained(&self.cache, work);
         if refused > 0 {
             return Err(Failure::Check(format!("{refused} stores were refused")));
         }
@@ -177,11 +172,9 @@ pub fn repartition(scale: &Scale) -> Outcome<Findings> {
     }
     for (name, choice) in [("uniform", Choice::Uniform), ("zipfian", Choice::Zipfian)] {
         let wanted = draw(choice, count, LOOKUPS.min(4 * count as usize), scale.seed);
-        for (which, store) in stores.iter().enumerate() {
-            let rounds = (0..scale.rounds).map(|_| store.stores(&wanted));
-            let rounds = rounds.collect::<Outcome<Vec<_>>>()?;
-            delays.push(delay_cells([name, NAMES[which]], &rounds));
-        }
+        let taken = in_rounds(scale.rounds, stores.len(), |which| stores[which].stores(&wanted))?;
+        delays
+            .extend((0..NAMES.len()).map(|which| delay_cells([name, NAMES[which]], &taken[which])));
     }
     found.tables.push(table("cavast-repartition-stores", &DELAYS, delays));
     let columns = [
@@ -221,8 +214,8 @@ fn describe(count: u64, store: &Store) -> String {
     format!(
         "{count} items with keys of {KEY_BYTES} bytes and values of {VALUE_BYTES} to {}; which are \
          popular has nothing to do with where they lie. One thread looks up keys that are there, \
-         in batches of {BATCH} as the server does, and copies each value, while another maintains \
-         the cache; {WARM_UP} rounds before the first do not count. Stores are of a tenth of such \
+         in batches of {BATCH} as the server does, and copies each value, while another, on the \
+         last core, maintains the cache; {WARM_UP} rounds before the first do not count. Stores are of a tenth of such \
          keys, timed by the wall, so that whatever else the machine does delays them, too. Columns are for a cache of \
          {geometry} (slices, sets, ways, bytes of a line). Informative: times of one machine.",
         VALUE_BYTES + VALUE_LENGTHS - 1
