@@ -215,9 +215,10 @@ fn describe(count: u64, store: &Store) -> String {
         "{count} items with keys of {KEY_BYTES} bytes and values of {VALUE_BYTES} to {}; which are \
          popular has nothing to do with where they lie. One thread looks up keys that are there, \
          in batches of {BATCH} as the server does, and copies each value, while another, on the \
-         last core, maintains the cache; {WARM_UP} rounds before the first do not count. Stores are of a tenth of such \
-         keys, timed by the wall, so that whatever else the machine does delays them, too. Columns are for a cache of \
-         {geometry} (slices, sets, ways, bytes of a line). Informative: times of one machine.",
+         last core, maintains the cache; {WARM_UP} rounds before the first do not count. Stores \
+         are of a tenth of such keys, timed by the wall, so that whatever else the machine does \
+         delays them, too. Columns are for a cache of {geometry} (slices, sets, ways, bytes of a \
+         line). Informative: times of one machine.",
         VALUE_BYTES + VALUE_LENGTHS - 1
     )
 }

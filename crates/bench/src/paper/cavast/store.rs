@@ -137,8 +137,8 @@ impl<'p> Store<'p> {
     /// Reads of items, one at a time or in groups.
     ///
     /// In groups, three stages go on side by side as in the server (`crates/cache/src/ahead.rs`):
-    /// when a group is read, the items of the next one are asked for, by what its lines of the index
-    /// say, and the lines of the index of the one after it.
+    /// when a group is read, the items of the next one are asked for, by what its lines of the
+    /// index say, and the lines of the index of the one after it.
     pub fn get_all(&mut self, mut requests: impl Iterator<Item = u32>) {
         if self.config.group == 1 {
             requests.for_each(|item| self.get(item));

@@ -75,8 +75,9 @@ pub fn warm_up(scale: &Scale) -> Outcome<Findings> {
             .collect(),
         text: vec![format!(
             "{}. Hits of what requests read for themselves, in windows of {window}, and swaps of a \
-             request. Caches begin empty, and all items cold. A window is {full:.1} million requests \
-             in the paper's full size, where cache, data and requests are as many times more.",
+             request. Caches begin empty, and all items cold. A window is {full:.1} million \
+             requests in the paper's full size, where cache, data and requests are as many times \
+             more.",
             load.in_words()
         )],
         tables: vec![table("cavast-warm-up", &columns, rows.collect())],
