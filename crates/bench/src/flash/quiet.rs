@@ -53,8 +53,8 @@ const WARM_UP_PART: f64 = 0.25;
 const WARM_UP_PARTS_GOOD: u32 = 3;
 /// or after so many parts in any case.
 const WARM_UP_PARTS_MAX: u32 = 48;
-/// Of a phase's gets of hot keys, so large a share may find nothing: those keys are not hot then, and
-/// the report counts them.
+/// Of a phase's gets of hot keys, so large a share may find nothing: those keys are not hot then,
+/// and the report counts them.
 const HOT_MISSED_MAX: f64 = 0.01;
 /// After it the load goes on at its own rate for so long, in which the background comes by the time
 /// again that the warm-up took from it.
