@@ -56,9 +56,10 @@ const WARM_UP_PARTS_MAX: u32 = 48;
 /// Of a phase's gets of hot keys, so large a share may find nothing: those keys are not hot then,
 /// and the report counts them.
 const HOT_MISSED_MAX: f64 = 0.01;
-/// After it the load goes on at its own rate for so long, in which the background comes by the time
-/// again that the warm-up took from it.
+/// After it the load goes on at its own rate for so long, or as long as ten phases if these are
+/// short: the background comes by the time again that the warm-up took from it.
 const REST_SECONDS: f64 = 10.0;
+const REST_PHASES: f64 = 10.0;
 /// With `--quick`.
 const QUICK_MEMORY_MB: u64 = 16;
 const QUICK_FLASH_MB: u64 = 32;
@@ -274,8 +275,8 @@ impl<'c> Course<'c> {
             }
         }
         show("resting".to_owned());
-        let rest =
-            (self.options.rate * REST_SECONDS.min(self.options.seconds * 10.0)).max(1.0) as u64;
+        let seconds = REST_SECONDS.min(self.options.seconds * REST_PHASES);
+        let rest = (self.options.rate * seconds).max(1.0) as u64;
         let slow = Pace { per_second: Some(self.options.rate), ..pace };
         send(server, subject, slow, (rest, Duration::MAX), |count| {
             self.loads(Situation::FlashBusy, count as u32)
