@@ -53,13 +53,6 @@ const WARM_UP_PART: f64 = 0.25;
 const WARM_UP_PARTS_GOOD: u32 = 3;
 /// or after so many parts in any case.
 const WARM_UP_PARTS_MAX: u32 = 48;
-/// Of a phase's gets of hot keys, so large a share may find nothing: those keys are not hot then,
-/// and the report counts them.
-const HOT_MISSED_MAX: f64 = 0.01;
-/// After it the load goes on at its own rate for so long, or as long as ten phases if these are
-/// short: the background comes by the time again that the warm-up took from it.
-const REST_SECONDS: f64 = 10.0;
-const REST_PHASES: f64 = 10.0;
 /// With `--quick`.
 const QUICK_MEMORY_MB: u64 = 16;
 const QUICK_FLASH_MB: u64 = 32;
@@ -274,14 +267,6 @@ impl<'c> Course<'c> {
                 break;
             }
         }
-        show("resting".to_owned());
-        let seconds = REST_SECONDS.min(self.options.seconds * REST_PHASES);
-        let rest = (self.options.rate * seconds).max(1.0) as u64;
-        let slow = Pace { per_second: Some(self.options.rate), ..pace };
-        send(server, subject, slow, (rest, Duration::MAX), |count| {
-            self.loads(Situation::FlashBusy, count as u32)
-        })?;
-        requests += rest;
         show("storing and reading hot keys".to_owned());
         let per_second = Some(self.options.probe_rate);
         let pace = Pace { connections: 1, depth: 1, per_second, fills_misses: false };
@@ -310,8 +295,7 @@ impl<'c> Course<'c> {
             fills_misses: false,
         };
         let (probe, load) = (
-            // A hot key that has left the cache shall not be missing in all later rounds.
-            Pace { fills_misses: true, ..pace(self.options.probe_rate, 1) },
+            pace(self.options.probe_rate, 1),
             pace(self.options.rate, self.options.connections as usize),
         );
         let probe_job = probe.job(server, self.subject, &probing);
@@ -323,8 +307,8 @@ impl<'c> Course<'c> {
         let mut found = found.map_err(|failure| server.explain(failure))?.into_iter();
         let server_ns = (usage::cpu_ns(server.pid())? - before_ns) as f64;
         let probe = found.next().expect("there is a result for every job");
-        let missed = probe.counts.gets - probe.counts.hits;
-        if missed as f64 > HOT_MISSED_MAX * probe.counts.gets as f64 {
+        if probe.counts.hits < probe.counts.gets {
+            let missed = probe.counts.gets - probe.counts.hits;
             return Err(Failure::Check(format!(
                 "{missed} gets of hot keys found nothing ({situation:?}, round {round})"
             )));

@@ -100,11 +100,6 @@ impl Sample {
         })
     }
 
-    /// Gets of hot keys that found nothing, in all.
-    fn missed(&self) -> u64 {
-        self.probe.counts.gets - self.probe.counts.hits
-    }
-
     fn waited_us(&self, share: f64) -> f64 {
         self.probe.get_ns.value_at_quantile(share) as f64 / 1e3
     }
@@ -143,11 +138,9 @@ fn latency_table(samples: &[Sample]) -> Table {
             Cell::spread(spread(&own, |sample| sample.waited_us(0.99)), 1),
             Cell::spread(spread(&own, |sample| sample.waited_us(0.999)), 0),
             Cell::number(spread(&own, |sample| 100.0 * sample.server_busy).median, 0),
-            Cell::count(own.iter().map(|sample| sample.missed()).sum()),
         ]
     };
-    let columns =
-        ["others", "p50 us", "p90 us", "p99 us", "p99.9 us", "server busy, %", "found nothing"];
+    let columns = ["others", "p50 us", "p90 us", "p99 us", "p99.9 us", "server busy, %"];
     table("latency", &columns, Situation::ALL.map(row).to_vec())
 }
 
