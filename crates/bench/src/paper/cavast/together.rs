@@ -19,8 +19,8 @@ use crate::report::model::Cell;
 use crate::workload::sizes::SizeChoice;
 
 const SIZES: [SizeChoice; 3] = [SizeChoice::App, SizeChoice::Sys, SizeChoice::Etc];
-/// Which of the steps are looked at beside the paper: its placement, one request at a time; the same
-/// asked for ahead; what misses least.
+/// Which of the steps are looked at beside the paper: its placement, one request at a time; the
+/// same asked for ahead; what misses least.
 const PAPERS: usize = 4;
 const AHEAD: usize = 6;
 const BEST: usize = 11;
