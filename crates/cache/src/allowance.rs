@@ -14,6 +14,10 @@ const WAIT_SHARE: i64 = 8;
 /// How much work is looked at, in microseconds; what was before it counts half.
 const WORK_US: i64 = 1_000_000;
 
+/// Of so many pieces of work, the time of one is taken, and stands for all: to ask for it takes a
+/// microsecond, a tenth of what a piece takes.
+pub(crate) const TIMED_SHARE: u64 = 8;
+
 /// Time that may be spent.
 #[derive(Debug, Default)]
 pub(crate) struct Allowance {
@@ -54,6 +58,20 @@ impl Allowance {
     /// Whether there is so little that only what was read deserves it.
     pub(crate) fn is_low(&self) -> bool {
         self.saved_us < SAVED_US_MAX / 2.0
+    }
+}
+
+/// Which pieces of work are timed.
+#[derive(Debug, Default)]
+pub(crate) struct Timing {
+    number: u64,
+}
+
+impl Timing {
+    /// Whether the next piece is one.
+    pub(crate) fn is_due(&mut self) -> bool {
+        self.number += 1;
+        self.number.is_multiple_of(TIMED_SHARE)
     }
 }
 

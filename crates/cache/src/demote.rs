@@ -14,7 +14,7 @@ use policy::cost::Cost;
 
 use crate::adapt::{Adaptation, BUDGET_SLABS_MIN};
 use crate::admit::{Left, Lottery};
-use crate::allowance::{Allowance, Contention};
+use crate::allowance::{Allowance, Contention, TIMED_SHARE, Timing};
 use crate::below::Below;
 use crate::cache::Cache;
 use crate::expire::Part;
@@ -41,6 +41,7 @@ pub(crate) struct Mover {
     /// The same for what moves past the compressed zone: there it costs a third, and whoever has
     /// no time for that either loses the item.
     spill_allowance: Allowance,
+    timing: Timing,
     contention: Contention,
     pub(crate) adaptation: Adaptation,
     expiry: Part,
@@ -193,7 +194,6 @@ impl Links for Downward<'_> {
 
     fn demote(&self) -> bool {
         let cache = self.cache;
-        let (began_us, began_at_us) = (cache.clock.thread_cpu_us(), cache.clock.monotonic_us());
         let mut mover = self.mover.borrow_mut();
         let Mover {
             writer,
@@ -202,10 +202,13 @@ impl Links for Downward<'_> {
             copied,
             allowance,
             spill_allowance,
+            timing,
             contention,
             is_hurried,
             ..
         } = &mut **mover;
+        let times = || (cache.clock.thread_cpu_us(), cache.clock.monotonic_us());
+        let began = timing.is_due().then(times);
         let record = Record { key, value, fields: copied.snapshot.fields() };
         let to_flash = || {
             let is_same = |item: ItemRef<'_>| copied.snapshot.is_same(cache, item);
@@ -233,14 +236,16 @@ impl Links for Downward<'_> {
                 (to_flash(), spill_us, spill_allowance)
             }
         };
-        let elapsed_us = cache.clock.monotonic_us().saturating_sub(began_at_us);
-        let us = cache.clock.thread_cpu_us().saturating_sub(began_us);
-        contention.note(us, elapsed_us);
-        if let Some(spent_us) = spent_us {
-            spent_us.fetch_add(us, Ordering::Relaxed);
-        }
-        if !*is_hurried {
-            allowance.spend(us);
+        if let Some((began_us, began_at_us)) = began {
+            let elapsed_us = cache.clock.monotonic_us().saturating_sub(began_at_us);
+            let us = cache.clock.thread_cpu_us().saturating_sub(began_us);
+            contention.note(us, elapsed_us);
+            if let Some(spent_us) = spent_us {
+                spent_us.fetch_add(us * TIMED_SHARE, Ordering::Relaxed);
+            }
+            if !*is_hurried {
+                allowance.spend(us * TIMED_SHARE);
+            }
         }
         // Stores may wait for it.
         cache.write_full();
