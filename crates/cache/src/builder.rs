@@ -35,6 +35,7 @@ use crate::maintain::Chores;
 use crate::measure::Measure;
 use crate::quotas::{self, Quota, QuotaRefused};
 use crate::repartition::Repartition;
+use crate::train::Training;
 use crate::types::{Observer, Policy};
 
 /// The fewest slabs a cache can work with: one for the index, one spare for it, and some for items
@@ -350,6 +351,7 @@ impl Builder {
             chores: Mutex::new(chores),
             is_walked: AtomicBool::new(false),
             work: (Mutex::new(false), Condvar::new()),
+            training: Training::default(),
         };
         cache.tick();
         cache.resume_plan();

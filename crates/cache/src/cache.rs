@@ -19,6 +19,7 @@ use crate::maintain::Chores;
 use crate::measure::Measure;
 use crate::quotas::Quota;
 use crate::repartition::Repartition;
+use crate::train::Training;
 use crate::types::{Expiry, Observer, expiry_of};
 
 /// A cache of keys and values within a memory limit. Shared by reference between threads.
@@ -61,6 +62,7 @@ pub struct Cache {
     /// waited for.
     pub(crate) is_walked: AtomicBool,
     pub(crate) work: (Mutex<bool>, Condvar),
+    pub(crate) training: Training,
 }
 
 /// What decides whether an item is still there. Read by every request, written rarely: a cache

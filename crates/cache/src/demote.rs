@@ -364,9 +364,8 @@ pub(crate) fn below_spare_slabs(slabs: usize) -> usize {
 }
 
 impl Cache {
-    /// Does the zone's own work; that which takes long, only if it `is_calm`. Returns whether there
-    /// is more to do at once.
-    pub(crate) fn maintain_below(&self, below: &Below, mover: &mut Mover, is_calm: bool) -> bool {
+    /// Does the zone's own work. Returns whether there is more to do at once.
+    pub(crate) fn maintain_below(&self, below: &Below, mover: &mut Mover) -> bool {
         let mut budget_slabs = self.adapt(below, &mut mover.adaptation);
         if mover.is_hurried {
             // A table that grows is there twice for a moment, for which nothing has to go.
@@ -377,16 +376,12 @@ impl Cache {
             mover.lottery.learn(remembered);
         }
         let idle = mover.writer.take().unwrap_or_else(|| Writer::new(&below.zone));
-        let trained = is_calm && below.zone.train();
-        if trained {
-            io::heap::trim();
-        }
         let mut leave = self.leave(below);
         let mut active = idle.with_sink(&mut leave);
         let more = below.zone.maintain(self.now(), &mut active);
         self.sweep_expired_below(below, &mut mover.expiry, &mut active);
         mover.writer = Some(active.without_sink());
-        more || trained
+        more
     }
 
     /// What becomes of an item that leaves the compressed zone to make room: it moves to flash, or

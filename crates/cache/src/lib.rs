@@ -17,7 +17,8 @@
 //!
 //! The memory limit bounds items, index and their metadata together. Nothing runs in the
 //! background unless the owner lets it: call [`Cache::maintain`] from a thread of yours, as the
-//! server does, to keep evictions and slab moves off the path of stores.
+//! server does, to keep evictions and slab moves off the path of stores, and [`Cache::train`] from
+//! another one, if dictionaries are to be trained beside that work rather than between it.
 //!
 //! # How it holds together
 //!
@@ -67,6 +68,7 @@ mod spare;
 mod spill;
 mod stats;
 mod store;
+mod train;
 mod types;
 mod wanted;
 

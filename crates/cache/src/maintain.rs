@@ -18,6 +18,7 @@ use crate::expire::HotSweep;
 use crate::flush::RENUMBER_MUTATIONS;
 use crate::places::Fate;
 use crate::repartition::Repartitioning;
+use crate::train::Calm;
 
 /// Chunks that the walk after a flush looks at in one turn.
 const WALK_CHUNKS: usize = 16 << 10;
@@ -25,8 +26,6 @@ const WALK_CHUNKS: usize = 16 << 10;
 const SLABS_PER_TURN_MAX: usize = 8;
 /// Every so many mutations somebody looks whether the background does its work.
 const OVERDUE_LOOK_MUTATIONS: u64 = 1 << 22;
-/// It is calm when no store has had to move an item down for so many microseconds.
-const CALM_US: u64 = 1_000_000;
 /// How often a thread that needs memory looks whether pinned readers have left before it goes on
 /// regardless.
 const WAIT_LOOKS: usize = 1000;
@@ -60,13 +59,6 @@ impl Chores {
         let renumbered = head.sequence.saturating_sub(RENUMBER_MUTATIONS);
         Self { mover: Mover::with_share(head.share()), ..Self::beginning_at(renumbered) }
     }
-}
-
-/// Since when no store has had to move an item down itself.
-#[derive(Debug, Default)]
-struct Calm {
-    handed: u64,
-    since_us: u64,
 }
 
 /// A walk over the whole zone, a part in each turn.
@@ -118,16 +110,16 @@ impl Cache {
         self.write_full();
         let mut more = self.walk(chores);
         self.sweep_expired(&mut chores.expiry);
+        more |= self.train_between(&mut chores.calm);
         if let Some(below) = &self.below {
-            let is_calm = self.is_calm(&mut chores.calm);
-            more |= self.maintain_below(below, &mut chores.mover, is_calm);
+            more |= self.maintain_below(below, &mut chores.mover);
         }
         more |= if self.below.is_some() || self.flash.is_some() {
             self.make_room(&Downward::new(self, &mut chores.mover))
         } else {
             self.make_room(self)
         };
-        more |= self.maintain_flash(self.is_calm(&mut chores.calm));
+        more |= self.maintain_flash();
         // What moves while a walk is under way could come to where the walk has been.
         if chores.walk.is_none() {
             self.repartition(&mut chores.repartitioning);
@@ -201,19 +193,6 @@ impl Cache {
             self.hot.give_up_slabs(1, self);
         }
         self.call_for_work();
-    }
-
-    /// Whether there is time for what takes tens of milliseconds: during a burst of stores nothing
-    /// would be written meanwhile.
-    fn is_calm(&self, calm: &mut Calm) -> bool {
-        let Some(tier) = &self.flash else { return true };
-        let handed = tier.counters.handed.load(Ordering::Relaxed);
-        if handed == calm.handed {
-            return handed == 0
-                || self.clock.monotonic_us().saturating_sub(calm.since_us) > CALM_US;
-        }
-        *calm = Calm { handed, since_us: self.clock.monotonic_us() };
-        false
     }
 
     /// Keeps reserves in the hot zone, and quotas, and takes slabs from it when the limit was

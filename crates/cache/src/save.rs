@@ -126,7 +126,7 @@ impl<F: FnMut() -> bool> Saving<'_, F> {
             if !(self.goes_on)() {
                 return Flow::Break(SaveEnd::Interrupted);
             }
-            self.cache.maintain_flash(true);
+            self.cache.maintain_flash();
         }
         let written_bytes = self.tier.flash.stats().bytes_written;
         self.written_bytes_max = written_bytes + self.tier.flash.turnover_bytes();

@@ -177,9 +177,8 @@ impl Cache {
         self.flash.as_ref().map_or(0, |tier| tier.counters.items.load(Ordering::Relaxed))
     }
 
-    /// The tier's own work; that which takes long, only if it `is_calm`. Returns whether there is
-    /// more to do at once.
-    pub(crate) fn maintain_flash(&self, is_calm: bool) -> bool {
+    /// The tier's own work. Returns whether there is more to do at once.
+    pub(crate) fn maintain_flash(&self) -> bool {
         let Some(tier) = &self.flash else { return false };
         if !tier.is_purged() {
             self.purge(tier);
@@ -189,9 +188,6 @@ impl Cache {
         let costs = self.measure.as_ref().map(|measure| measure.stats());
         let miss_us = costs.and_then(|costs| costs.mean_miss_us());
         tier.flash.set_costs(tier.read_costs.costs(miss_us.map(|us| us * 1000)));
-        if is_calm {
-            tier.flash.train();
-        }
         let mut more = tier.flash.maintain(&links, self.now());
         tier.tell_of_room();
         let stats = tier.flash.stats();

@@ -56,6 +56,8 @@ pub(crate) struct Dictionaries {
     countdown: AtomicU32,
     sampling: Mutex<Sampling>,
     training: Mutex<Training>,
+    /// How many were published.
+    trained: AtomicUsize,
     level: i32,
 }
 
@@ -82,7 +84,6 @@ struct Training {
     /// Slots whose last block went away, by the epoch at which that was seen.
     leaving: [Option<Tag>; DICTIONARIES_MAX],
     unlinked: Vec<Unlinked<Dictionary>>,
-    trained: usize,
 }
 
 /// What there is at one moment.
@@ -106,6 +107,7 @@ impl Dictionaries {
             countdown: AtomicU32::new(1),
             sampling: Mutex::new(Sampling { every: 1, pause: PAUSE_FIRST, ..Sampling::default() }),
             training: Mutex::default(),
+            trained: AtomicUsize::new(0),
             level,
         }
     }
@@ -175,7 +177,8 @@ impl Dictionaries {
 
     /// Trains a dictionary if the samples suffice, publishes it if it is better than the current
     /// one, and frees those that nobody needs. Training takes a few hundred milliseconds, during
-    /// which no lock is held that a store waits for. Returns whether anything was done.
+    /// which no lock is held that a store waits for, and nothing is pinned that it waits to have
+    /// free. Returns whether anything was done.
     pub(crate) fn maintain(&self, epochs: &Epochs, budget_bytes: usize) -> bool {
         let Ok(mut training) = self.training.try_lock() else { return false };
         self.retire_old(&mut training, epochs);
@@ -185,12 +188,11 @@ impl Dictionaries {
         let samples = std::mem::take(&mut lock(&self.sampling).samples);
         let better = dictionary_bytes(budget_bytes).and_then(|bytes| {
             let fresh = samples.train(bytes, self.level)?;
-            let guard = epochs.pin();
-            let number = self.current.load(Ordering::Relaxed);
-            let current = self.get(&guard, number).ok().flatten();
-            samples.prefers(&fresh, current, self.level).then_some(fresh)
+            let current = self.current_bytes(epochs);
+            let current = current.and_then(|it| Dictionary::from_bytes(&it, self.level).ok());
+            samples.prefers(&fresh, current.as_ref(), self.level).then_some(fresh)
         });
-        let published = better.is_some_and(|fresh| self.publish(fresh, &mut training));
+        let published = better.is_some_and(|fresh| self.publish(fresh));
         let mut sampling = lock(&self.sampling);
         sampling.every = EVERY;
         sampling.pause = if published { PAUSE_FIRST } else { (sampling.pause * 2).min(PAUSE_MAX) };
@@ -211,13 +213,13 @@ impl Dictionaries {
     /// than one for a zone with this budget. No samples are taken of the next `newcomers`, which it
     /// was trained from.
     pub(crate) fn adopt(&self, bytes: &[u8], newcomers: u64, budget_bytes: usize) -> bool {
-        let mut training = lock(&self.training);
+        let _training = lock(&self.training);
         let fits = dictionary_bytes(budget_bytes).is_some_and(|max| bytes.len() <= max);
         if !fits || self.current.load(Ordering::Relaxed) != 0 {
             return false;
         }
         let Ok(dictionary) = Dictionary::from_bytes(bytes, self.level) else { return false };
-        if !self.publish(dictionary, &mut training) {
+        if !self.publish(dictionary) {
             return false;
         }
         lock(&self.sampling).every = EVERY;
@@ -226,12 +228,13 @@ impl Dictionaries {
         true
     }
 
-    fn publish(&self, fresh: Dictionary, training: &mut Training) -> bool {
+    /// Makes a dictionary the current one. The lock of training is held.
+    fn publish(&self, fresh: Dictionary) -> bool {
         let is_free = |slot: &Slot| slot.memory_bytes.load(Ordering::Relaxed) == 0;
         let Some(index) = self.slots.iter().position(is_free) else { return false };
         self.slots[index].memory_bytes.store(fresh.memory_bytes(), Ordering::Relaxed);
         self.slots[index].dictionary.publish(Box::new(fresh));
-        training.trained += 1;
+        self.trained.fetch_add(1, Ordering::Relaxed);
         // Partner: `borrow`.
         self.current.store(index as u8 + 1, Ordering::SeqCst);
         true
@@ -267,7 +270,7 @@ impl Dictionaries {
         DictionaryStats {
             dictionaries: memory().filter(|&bytes| bytes != 0).count(),
             memory_bytes: memory().sum::<usize>() + samples_bytes,
-            trained: self.training.try_lock().map_or(0, |training| training.trained),
+            trained: self.trained.load(Ordering::Relaxed),
         }
     }
 

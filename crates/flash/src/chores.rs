@@ -41,6 +41,7 @@ impl Flash {
             return false;
         }
         self.heal();
+        self.publish_trained();
         {
             let mut writer = lock(&self.writer);
             self.end_flushes(&writer);

@@ -214,6 +214,7 @@ impl Flash {
             threshold: Threshold::default(),
             encoder: Encoder::new(settings.level),
             sampling: Sampling::new(false),
+            trained: None,
             dictionary: None,
             stored: Vec::new(),
             row: Vec::new(),

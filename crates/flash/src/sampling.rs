@@ -23,8 +23,17 @@ pub(crate) struct Sampling {
     countdown: u32,
     every: u32,
     pause: u32,
-    /// There are enough samples.
-    is_due: bool,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// There are not enough samples yet.
+    Gathering,
+    /// There are.
+    Due,
+    /// Somebody trains from them.
+    Taken,
 }
 
 impl Sampling {
@@ -32,24 +41,30 @@ impl Sampling {
     pub(crate) fn new(has_dictionary: bool) -> Self {
         let every = if has_dictionary { EVERY } else { 1 };
         let samples = Samples::default();
-        Self { samples, countdown: 1, every, pause: PAUSE_FIRST, is_due: false }
+        Self { samples, countdown: 1, every, pause: PAUSE_FIRST, stage: Stage::Gathering }
     }
 
     /// Offers a row, as part of a sample as long as a unit's rows.
     pub(crate) fn offer(&mut self, row: &[u8], unit_bytes: usize, dictionary_bytes: usize) {
-        if self.is_due || dictionary_bytes == 0 {
+        if self.stage != Stage::Gathering || dictionary_bytes == 0 {
             return;
         }
         self.countdown -= 1;
         if self.countdown == 0 {
             self.countdown = self.every;
-            self.is_due = !self.samples.add(row, unit_bytes, dictionary_bytes);
+            if !self.samples.add(row, unit_bytes, dictionary_bytes) {
+                self.stage = Stage::Due;
+            }
         }
     }
 
     /// The samples, if there are enough. There are no others until [`Sampling::resume`].
     pub(crate) fn take(&mut self) -> Option<Samples> {
-        self.is_due.then(|| std::mem::take(&mut self.samples))
+        let is_due = self.stage == Stage::Due;
+        is_due.then(|| {
+            self.stage = Stage::Taken;
+            std::mem::take(&mut self.samples)
+        })
     }
 
     /// Goes on, after a pause. So many rows were in the samples, of which came a dictionary that is
@@ -58,7 +73,7 @@ impl Sampling {
         self.pause = if is_published { PAUSE_FIRST } else { (self.pause * 2).min(PAUSE_MAX) };
         self.countdown = rows.saturating_mul(EVERY).saturating_mul(self.pause).max(1);
         self.every = EVERY;
-        self.is_due = false;
+        self.stage = Stage::Gathering;
     }
 
     /// Bytes of the samples.

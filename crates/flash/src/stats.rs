@@ -261,7 +261,9 @@ impl Flash {
         let writer = lock(&self.writer);
         let Writer { streams, waiting, idle, free, prepared, found, encoder, stored, row, .. } =
             &*writer;
-        let dictionaries = self.dictionaries.memory_bytes() + writer.sampling.memory_bytes();
+        let trained = writer.trained.as_ref().map_or(0, |it| it.dictionary.memory_bytes());
+        let samples = writer.sampling.memory_bytes();
+        let dictionaries = self.dictionaries.memory_bytes() + trained + samples;
         let (mut buffers, mut streams_bytes) = (idle.len() + waiting.len(), 0);
         for Stream { unit, open, written, .. } in streams {
             buffers += usize::from(open.is_some());

@@ -6,26 +6,44 @@ use stdx::sync::lock;
 use crate::Flash;
 use crate::writer::Writer;
 
+/// A dictionary that was trained, and from how many rows.
+pub(crate) struct Trained {
+    pub(crate) dictionary: Dictionary,
+    rows: u32,
+}
+
 impl Flash {
-    /// Trains a dictionary if there are samples enough, and makes it the current one if it is
-    /// better than that. Takes some tenths of a second then, in which items can be stored, but no
-    /// segment is written: for the background, and apart from [`Flash::maintain`], which whoever
-    /// needs room may call.
-    pub fn train(&self) {
-        // No segment is collected meanwhile, and none is given to the index.
-        let _chores = lock(&self.chores);
+    /// Trains a dictionary if there are samples enough, and lets it wait for [`Flash::maintain`],
+    /// which makes it the current one, if it is better than that. Takes some tenths of a second
+    /// then, in which nobody waits for it: a thread of its own may call it. Returns whether it
+    /// has trained one, used or not.
+    pub fn train(&self) -> bool {
         let (samples, current) = {
             let mut writer = lock(&self.writer);
-            let Some(samples) = writer.sampling.take() else { return };
+            let Some(samples) = writer.sampling.take() else { return false };
             (samples, writer.dictionary.clone())
         };
-        let bytes_max = self.dictionary_bytes_max();
-        let fresh = samples.train(bytes_max, self.level).filter(|fresh| {
+        let (bytes_max, rows) = (self.dictionary_bytes_max(), samples.rows());
+        let better = samples.train(bytes_max, self.level).filter(|fresh| {
             let current = current.as_ref().map(|known| &known.dictionary);
             samples.prefers(fresh, current, self.level)
         });
-        let is_published = fresh.is_some_and(|fresh| self.publish(fresh));
-        lock(&self.writer).sampling.resume(samples.rows(), is_published);
+        let mut writer = lock(&self.writer);
+        match better {
+            Some(dictionary) => writer.trained = Some(Trained { dictionary, rows }),
+            None => writer.sampling.resume(rows, false),
+        }
+        true
+    }
+
+    /// Makes the dictionary that waits for it, if there is one, the current one. The lock of chores
+    /// is held: no segment is collected meanwhile, and none is given to the index.
+    pub(crate) fn publish_trained(&self) {
+        let trained = lock(&self.writer).trained.take();
+        if let Some(Trained { dictionary, rows }) = trained {
+            let is_published = self.publish(dictionary);
+            lock(&self.writer).sampling.resume(rows, is_published);
+        }
     }
 
     /// The longest dictionary there may be.

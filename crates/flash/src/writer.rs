@@ -26,6 +26,7 @@ use crate::fill::Fill;
 use crate::geometry::{ADDRESS_BITS_MIN, Geometry};
 use crate::partition::HotTarget;
 use crate::sampling::Sampling;
+use crate::train::Trained;
 use crate::table::{self, Entry, Item};
 use crate::unit::{self, Compression, Head};
 
@@ -58,6 +59,8 @@ pub(crate) struct Writer {
     pub(crate) threshold: Threshold,
     pub(crate) encoder: Encoder,
     pub(crate) sampling: Sampling,
+    /// A dictionary that is better than the current one, until it is on the device.
+    pub(crate) trained: Option<Trained>,
     /// What new segments of the cold area are compressed with.
     pub(crate) dictionary: Option<Arc<Known>>,
     /// Bytes of a unit on its way into the open segment.

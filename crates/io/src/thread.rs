@@ -10,6 +10,8 @@ use std::mem::size_of;
 
 /// The shortest turn that the kernel grants.
 const TURN_NS: u64 = 100_000;
+/// Ten steps of priority below the usual, each of which is a fifth of a share.
+const LATE_NICE: i32 = 10;
 
 /// Asks for short turns for the calling thread, because somebody waits for it. Kernels before 6.12
 /// take no notice, and a thread that has a real-time policy keeps it. An error leaves everything as
@@ -19,6 +21,19 @@ pub fn ask_for_short_turns() -> io::Result<()> {
     let policy = attributes.sched_policy as i32;
     if policy == libc::SCHED_OTHER || policy == libc::SCHED_BATCH {
         attributes.sched_runtime = TURN_NS;
+        set(&attributes)?;
+    }
+    Ok(())
+}
+
+/// Lets the calling thread come after all others, because nobody waits for it: beside one that is
+/// always busy it has a tenth of a core. A thread that has a real-time policy keeps it, and one
+/// that comes later already its place. An error leaves everything as it was.
+pub fn step_back() -> io::Result<()> {
+    let mut attributes = attributes()?;
+    let policy = attributes.sched_policy as i32;
+    if policy == libc::SCHED_OTHER || policy == libc::SCHED_BATCH {
+        attributes.sched_nice = attributes.sched_nice.max(LATE_NICE);
         set(&attributes)?;
     }
     Ok(())
@@ -57,6 +72,22 @@ mod tests {
     use std::thread;
 
     use super::*;
+
+    #[test]
+    fn who_steps_back_has_a_lower_priority_and_never_a_higher_one() {
+        let nice_after = |nice: libc::c_int| {
+            let tried = thread::spawn(move || {
+                // SAFETY: a plain number, for the calling thread.
+                assert_eq!(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) }, 0);
+                step_back().expect("anybody may step back");
+                attributes().expect("anybody may ask").sched_nice
+            });
+            tried.join().expect("nothing panics there")
+        };
+        for (nice, after) in [(3, LATE_NICE), (LATE_NICE, LATE_NICE), (15, 15)] {
+            assert_eq!(nice_after(nice), after);
+        }
+    }
 
     #[test]
     fn short_turns_change_neither_the_policy_nor_the_share() {

@@ -140,6 +140,7 @@ fn run(
             spawn(scope, "logins".to_owned(), || logins::check_all(server));
         }
         spawn(scope, "maintain".to_owned(), || maintain(server));
+        spawn(scope, "train".to_owned(), || train(server));
         supervisor.ready(server);
         for signal in &mut signals {
             if signal == SIGHUP {
@@ -580,6 +581,17 @@ fn maintain(server: &Server) {
         server.evictions.pass_on(&server.watchers, &server.mailboxes);
         if is_done {
             server.cache.wait_for_work(MAINTAIN_PAUSE);
+        }
+    }
+}
+
+/// Trains dictionaries beside it.
+fn train(server: &Server) {
+    // Without it training takes its share of a core from others.
+    let _ = ::io::thread::step_back();
+    while !server.is_stopping() {
+        if !server.cache.train() {
+            thread::sleep(MAINTAIN_PAUSE);
         }
     }
 }

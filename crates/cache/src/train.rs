@@ -1,0 +1,74 @@
+//! When dictionaries are trained, and by whom.
+//!
+//! Training takes some tenths of a second of a processor. The background's thread, which moves
+//! items down, cannot do that while stores come: what it has no time for is evicted. So a thread of
+//! its own calls [`Cache::train`], if there is one, as in the server, and may have the lowest
+//! priority: it holds no lock meanwhile that anybody waits for. Without one the background trains
+//! by itself, as soon as it is calm.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::cache::Cache;
+
+/// It is calm when no store has had to move an item down for so many microseconds.
+const CALM_US: u64 = 1_000_000;
+
+/// What who trains and the background tell each other.
+#[derive(Debug, Default)]
+pub(crate) struct Training {
+    /// A thread of its own trains.
+    is_apart: AtomicBool,
+    /// Something was trained: the heap has grown for a moment.
+    has_trained: AtomicBool,
+}
+
+/// Since when no store has had to move an item down itself.
+#[derive(Debug, Default)]
+pub(crate) struct Calm {
+    handed: u64,
+    since_us: u64,
+}
+
+impl Cache {
+    /// Trains the dictionaries that are due, each in some tenths of a second. From the first call
+    /// on, [`Cache::maintain`] does not: call it now and then from a thread of its own, which may
+    /// have a low priority. Returns whether anything was done.
+    pub fn train(&self) -> bool {
+        self.training.is_apart.store(true, Ordering::Relaxed);
+        self.train_due()
+    }
+
+    /// The background's part: trains, if nobody else does and there is time for it, and has the
+    /// heap give back what training took. Returns whether there may be more to do at once.
+    pub(crate) fn train_between(&self, calm: &mut Calm) -> bool {
+        let is_apart = self.training.is_apart.load(Ordering::Relaxed);
+        let trained = !is_apart && self.is_calm(calm) && self.train_due();
+        if self.training.has_trained.swap(false, Ordering::Relaxed) {
+            ::io::heap::trim();
+        }
+        trained
+    }
+
+    /// Trains what there are samples enough for.
+    fn train_due(&self) -> bool {
+        let below = self.below.as_ref().is_some_and(|below| below.zone.train());
+        let flash = self.flash.as_ref().is_some_and(|tier| tier.flash.train());
+        if below || flash {
+            self.training.has_trained.store(true, Ordering::Relaxed);
+        }
+        below || flash
+    }
+
+    /// Whether there is time for what takes tens of milliseconds: during a burst of stores nothing
+    /// would be written meanwhile.
+    fn is_calm(&self, calm: &mut Calm) -> bool {
+        let Some(tier) = &self.flash else { return true };
+        let handed = tier.counters.handed.load(Ordering::Relaxed);
+        if handed == calm.handed {
+            return handed == 0
+                || self.clock.monotonic_us().saturating_sub(calm.since_us) > CALM_US;
+        }
+        *calm = Calm { handed, since_us: self.clock.monotonic_us() };
+        false
+    }
+}
