@@ -177,6 +177,11 @@ impl Links for Downward<'_> {
         let share = mover.contention.share();
         mover.allowance.refill(now_us, share);
         mover.spill_allowance.refill(now_us, share);
+        if let Some(tier) = &self.cache.flash {
+            // What moves on from the compressed zone takes of the first.
+            let is_low = mover.allowance.is_low() || mover.spill_allowance.is_low();
+            tier.hurry(is_low && !mover.is_hurried);
+        }
         let hash = self.cache.hash(item.key());
         let was_read = item.mark().load(Ordering::Relaxed) & FETCHED != 0;
         // What is restored to the hot zone is worth more than what is below already.

@@ -65,6 +65,8 @@ pub(crate) struct FlashTier {
     pub(crate) flushed: AtomicU64,
     pub(crate) purged: AtomicU64,
     pub(crate) entrance: Entrance,
+    /// Whether what moves here is compressed at a lower level, for lack of time.
+    is_hurried: AtomicBool,
     /// Told when something was written.
     room: (Mutex<()>, Condvar),
     pub(crate) read_costs: ReadCosts,
@@ -110,6 +112,7 @@ impl FlashTier {
             flushed: AtomicU64::new(0),
             purged: AtomicU64::new(0),
             entrance,
+            is_hurried: AtomicBool::new(false),
             room: (Mutex::new(()), Condvar::new()),
             read_costs: ReadCosts::default(),
             counters: Counters::default(),
@@ -120,6 +123,15 @@ impl FlashTier {
     pub(crate) fn flush(&self) {
         self.flushed.fetch_add(1, Ordering::Relaxed);
         self.flash.flush();
+    }
+
+    /// Says whether there is little time for what moves here.
+    pub(crate) fn hurry(&self, is_hurried: bool) {
+        self.is_hurried.store(is_hurried, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_hurried(&self) -> bool {
+        self.is_hurried.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_purged(&self) -> bool {

@@ -22,11 +22,11 @@ const WORDS_FREE_SHARE: usize = 32;
 /// How much time whoever stages an item has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Haste {
-    /// Enough to compress.
+    /// Enough to compress well, unless the tier is [hurried](FlashTier::hurry).
     Usual,
-    /// None to compress, but to write what is full.
+    /// Little: stores have to help.
     Behind,
-    /// Not even that: a client waits.
+    /// None: a client waits.
     Store,
 }
 
@@ -139,10 +139,13 @@ impl Cache {
             led
         };
         let stage = || match haste {
-            Haste::Usual => tier.flash.stage_with(hash.0, record, &links, counted),
-            Haste::Behind | Haste::Store => {
-                tier.flash.stage_at_once(hash.0, record, &links, counted)
+            Haste::Usual if !tier.is_hurried() => {
+                tier.flash.stage_with(hash.0, record, &links, counted)
             }
+            Haste::Usual | Haste::Behind => {
+                tier.flash.stage_hurried(hash.0, record, &links, counted)
+            }
+            Haste::Store => tier.flash.stage_at_once(hash.0, record, &links, counted),
         };
         let mut staged = stage();
         if staged == Err(Refused::Busy) && haste != Haste::Store {

@@ -13,7 +13,7 @@
 
 use zstd_safe::{CDict, DDict};
 
-use crate::encode::{LEVEL_MAX, LEVEL_MIN};
+use crate::encode::{LEVEL_HURRIED, LEVEL_MAX, LEVEL_MIN};
 use crate::lz4::{self, Digest};
 use crate::{Damaged, Encoder, Method};
 
@@ -44,7 +44,10 @@ pub struct Dictionary {
 /// What only encoding needs.
 struct Encoding {
     lz4: Digest,
+    level: i32,
     zstd: CDict<'static>,
+    /// For [`LEVEL_HURRIED`].
+    hurried: Option<CDict<'static>>,
 }
 
 impl Dictionary {
@@ -69,9 +72,20 @@ impl Dictionary {
         if bytes.len() > DICTIONARY_BYTES_MAX {
             return Err(Damaged);
         }
-        let zstd = CDict::try_create(bytes, level.clamp(LEVEL_MIN, LEVEL_MAX)).ok_or(Damaged)?;
-        let encoding = Some(Encoding { lz4: Digest::new(lz4::reachable(bytes)), zstd });
+        let level = level.clamp(LEVEL_MIN, LEVEL_MAX);
+        let zstd = CDict::try_create(bytes, level).ok_or(Damaged)?;
+        let lz4 = Digest::new(lz4::reachable(bytes));
+        let encoding = Some(Encoding { lz4, level, zstd, hurried: None });
         Ok(Self { encoding, ..Self::for_decoding(bytes)? })
+    }
+
+    /// The same, for encoders in a hurry, too ([`Encoder::hurry`]), if it is digested for a higher
+    /// level than theirs. Without memory for another digest it stays as it is.
+    pub fn with_hurried(mut self) -> Self {
+        if let Some(encoding) = self.encoding.as_mut().filter(|it| it.level > LEVEL_HURRIED) {
+            encoding.hurried = CDict::try_create(&self.bytes, LEVEL_HURRIED);
+        }
+        self
     }
 
     /// As [`Self::from_bytes`], without what encoding needs: an encoder panics with it.
@@ -95,17 +109,20 @@ impl Dictionary {
 
     /// All memory that it takes.
     pub fn memory_bytes(&self) -> usize {
-        let encoding = self.encoding.as_ref();
-        let encoding = encoding.map_or(0, |it| it.lz4.memory_bytes() + it.zstd.sizeof());
+        let digests = |it: &Encoding| {
+            let hurried = it.hurried.as_ref().map_or(0, |digest| digest.sizeof());
+            it.lz4.memory_bytes() + it.zstd.sizeof() + hurried
+        };
+        let encoding = self.encoding.as_ref().map_or(0, digests);
         size_of::<Self>() + self.bytes.len() + encoding + self.decoding.sizeof()
     }
 
-    /// [`Self::memory_bytes`] of a dictionary of so many bytes, which encodes at a level or only
-    /// decodes. Makes one to see it.
+    /// [`Self::memory_bytes`] of a dictionary of so many bytes, which encodes at a level and in a
+    /// hurry, or only decodes. Makes one to see it.
     pub fn memory_bytes_of(bytes: usize, level: Option<i32>) -> usize {
         let bytes = vec![0; bytes.min(DICTIONARY_BYTES_MAX)];
         let made = match level {
-            Some(level) => Self::from_bytes(&bytes, level),
+            Some(level) => Self::from_bytes(&bytes, level).map(Self::with_hurried),
             None => Self::for_decoding(&bytes),
         };
         made.map_or(0, |dictionary| dictionary.memory_bytes())
@@ -121,9 +138,10 @@ impl Dictionary {
         lz4::reachable(&self.bytes)
     }
 
-    /// What zstd needs of it to encode.
-    pub(crate) fn zstd(&self) -> &CDict<'static> {
-        &self.encoding().zstd
+    /// What zstd needs of it to encode, in a hurry if there is something for that.
+    pub(crate) fn zstd(&self, is_hurried: bool) -> &CDict<'static> {
+        let encoding = self.encoding();
+        encoding.hurried.as_ref().filter(|_| is_hurried).unwrap_or(&encoding.zstd)
     }
 
     fn encoding(&self) -> &Encoding {

@@ -32,7 +32,7 @@ mod samples;
 
 pub use decode::{Damaged, Decoder};
 pub use dictionary::{DICTIONARY_BYTES_MAX, Dictionary, SAMPLES_BYTES_MAX, SAMPLES_MIN};
-pub use encode::{Encoder, LEVEL_MAX, LEVEL_MIN};
+pub use encode::{Encoder, LEVEL_HURRIED, LEVEL_MAX, LEVEL_MIN};
 pub use samples::Samples;
 
 /// How an output is to be read. The codes are part of what is written to flash: they never change.

@@ -170,7 +170,7 @@ impl Dictionaries {
             return Err(Damaged);
         }
         let dictionary = if encodes {
-            Dictionary::from_bytes(bytes, self.level)
+            Dictionary::from_bytes(bytes, self.level).map(Dictionary::with_hurried)
         } else {
             Dictionary::for_decoding(bytes)
         };

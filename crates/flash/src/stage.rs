@@ -40,6 +40,8 @@ pub enum Refused {
 pub(crate) enum Intake {
     /// From a caller.
     Usual,
+    /// From a caller who has little time.
+    Hurried,
     /// From a caller who cannot wait.
     AtOnce,
     /// It was here before.
@@ -55,6 +57,7 @@ impl Writer {
         let known = open.as_ref().and_then(|open| open.dictionary.as_deref());
         let is_plain =
             intake == Intake::AtOnce && (rows.len() == 1 || raw.len() <= PLAIN_BYTES_MAX);
+        encoder.hurry(matches!(intake, Intake::Hurried | Intake::AtOnce));
         let method = match area {
             Area::Cold if !is_plain => compression.store(encoder, threshold, known, raw, stored),
             _ => encoder.encode(Method::Raw, None, raw, stored),
@@ -94,9 +97,22 @@ impl Flash {
         self.stage_by(Intake::Usual, hash, record, links, lead)
     }
 
+    /// As [`Flash::stage_with`], but a unit that has to be sealed for it is compressed at a lower
+    /// level, [`codec::LEVEL_HURRIED`].
+    pub fn stage_hurried(
+        &self,
+        hash: u64,
+        record: &Record<'_>,
+        links: &dyn Links,
+        lead: impl FnOnce(Place) -> bool,
+    ) -> Result<Option<Place>, Refused> {
+        self.stage_by(Intake::Hurried, hash, record, links, lead)
+    }
+
     /// As [`Flash::stage_with`], in a microsecond or two: a unit that has to be sealed for it is
-    /// stored as it is, and what is on the device is not touched. The tier is busy also while no
-    /// free segment is prepared, which [`Flash::maintain`] does.
+    /// stored as it is, unless others have gathered a longer one, and what is on the device is not
+    /// touched. The tier is busy also while no free segment is prepared, which [`Flash::maintain`]
+    /// does.
     pub fn stage_at_once(
         &self,
         hash: u64,

@@ -28,6 +28,7 @@ impl Flash {
             let current = current.as_ref().map(|known| &known.dictionary);
             samples.prefers(fresh, current, self.level)
         });
+        let better = better.map(Dictionary::with_hurried);
         let mut writer = lock(&self.writer);
         match better {
             Some(dictionary) => writer.trained = Some(Trained { dictionary, rows }),

@@ -26,8 +26,8 @@ use crate::fill::Fill;
 use crate::geometry::{ADDRESS_BITS_MIN, Geometry};
 use crate::partition::HotTarget;
 use crate::sampling::Sampling;
-use crate::train::Trained;
 use crate::table::{self, Entry, Item};
+use crate::train::Trained;
 use crate::unit::{self, Compression, Head};
 
 /// Buffers of a segment each: one of each area is filled while a third is written.
@@ -123,8 +123,11 @@ impl Stream {
         is_plain: bool,
     ) -> bool {
         let (rows, raw_bytes) = (self.unit.rows.len(), self.unit.raw.len() + row_bytes);
-        let target_bytes = self.target_bytes();
-        let target_bytes = if is_plain { target_bytes.min(PAGE_BYTES) } else { target_bytes };
+        let mut target_bytes = self.target_bytes();
+        // What has been gathered for a longer unit will be compressed all the same.
+        if is_plain && self.unit.raw.len() <= PAGE_BYTES {
+            target_bytes = target_bytes.min(PAGE_BYTES);
+        }
         let worst = unit::HEAD_BYTES + raw_bytes + table::table_bytes(1, rows + 1);
         let is_full = raw_bytes > target_bytes || rows == unit::ROWS_MAX || worst > segment_bytes;
         rows > 0 && is_full

@@ -221,7 +221,7 @@ fn a_request_for_an_item_on_flash_is_pending_until_that_is_delivered() {
     let mut fixture = Fixture::new(64 << 20);
     fixture.put_on_flash(&long("k"), b"v", Attributes::default());
     // Until it is in a segment that is written, it is read at once.
-    fixture.fill(30_000);
+    fixture.fill(60_000);
     let cache = &fixture.cache;
     let hash = cache.hash(&long("k"));
     let session = cache.session();
