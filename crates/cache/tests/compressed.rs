@@ -442,3 +442,21 @@ fn what_stores_evict_past_the_zone_is_counted() {
     assert!(zone.throttled > 1000 && zone.demoted == 0, "{zone:?}");
     assert_eq!(stats.items + zone.throttled, 200_000);
 }
+
+/// Whoever trains on a thread of its own does all of it.
+#[test]
+fn training_is_left_to_who_asks_for_it() {
+    let mut fixture = Fixture::new();
+    let trained = |fixture: &Fixture| {
+        let stats = fixture.cache.stats();
+        stats.compressed.expect("there is a zone").zone.dictionaries.trained
+    };
+    assert!(!fixture.cache.train(), "there is nothing yet to train from");
+    fixture.put_below(b"key", &[b'v'; 200], Attributes::default());
+    for _ in 0..100_000 {
+        fixture.fill();
+    }
+    assert_eq!(trained(&fixture), 0);
+    assert!(fixture.cache.train());
+    assert_eq!(trained(&fixture), 1);
+}

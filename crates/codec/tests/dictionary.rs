@@ -4,7 +4,7 @@ mod common;
 
 use common::{dictionary, noise, records};
 use larder_codec::{
-    DICTIONARY_BYTES_MAX, Damaged, Decoder, Dictionary, Encoder, Method, SAMPLES_MIN,
+    DICTIONARY_BYTES_MAX, Damaged, Decoder, Dictionary, Encoder, LEVEL_HURRIED, Method, SAMPLES_MIN,
 };
 
 fn samples(count: u64, bytes: usize) -> Vec<Vec<u8>> {
@@ -76,6 +76,29 @@ fn one_that_only_decodes_reads_what_the_other_wrote_and_takes_a_third_at_most() 
         assert_eq!(&again, input);
     }
     assert!(Dictionary::for_decoding(&vec![0; DICTIONARY_BYTES_MAX + 1]).is_err());
+}
+
+#[test]
+fn in_a_hurry_a_lower_level_is_used_with_a_dictionary_that_was_made_for_it() {
+    let at = |level| Dictionary::from_bytes(dictionary().bytes(), level).expect("its own bytes");
+    let input = records(77, 8000);
+    let encoded = |level, is_hurried, dictionary: Option<&Dictionary>| {
+        let (mut encoder, mut target) = (Encoder::new(level), Vec::new());
+        encoder.hurry(is_hurried);
+        assert_eq!(encoder.encode(Method::Zstd, dictionary, &input, &mut target), Method::Zstd);
+        target
+    };
+    let (usual, hurried) = (encoded(9, false, Some(&at(9))), encoded(3, false, Some(&at(3))));
+    assert!(usual.len() < hurried.len());
+    let made_for_it = at(9).with_hurried();
+    assert!(made_for_it.memory_bytes() > at(9).memory_bytes());
+    assert_eq!(encoded(9, true, Some(&made_for_it)), hurried);
+    assert_eq!(encoded(9, false, Some(&made_for_it)), usual);
+    assert_eq!(encoded(9, true, Some(&at(9))), usual);
+    assert_eq!(encoded(9, true, None), encoded(LEVEL_HURRIED, false, None));
+    // What is fast already stays so.
+    assert_eq!(at(1).with_hurried().memory_bytes(), at(1).memory_bytes());
+    assert_eq!(encoded(1, true, None), encoded(1, false, None));
 }
 
 #[test]

@@ -32,21 +32,22 @@ pub(crate) struct Cursor {
 
 impl Zone {
     /// Walks a few blocks of the slab that is being cleaned, unless another thread is at it.
-    pub(crate) fn clean_a_little(&self, writer: &mut Writer<'_>) {
+    pub(crate) fn clean_a_little(&self, now: u32, writer: &mut Writer<'_>) {
         if let Ok(mut cleaner) = self.cleaner.try_lock() {
-            self.walk_victim(&mut cleaner, STEP_BYTES, writer);
+            self.walk_victim(&mut cleaner, STEP_BYTES, now, writer);
         }
     }
 
     /// Walks a slab to its end. `false` if there is none.
-    pub(crate) fn clean(&self, writer: &mut Writer<'_>) -> bool {
-        self.walk_victim(&mut lock(&self.cleaner), usize::MAX, writer)
+    pub(crate) fn clean(&self, now: u32, writer: &mut Writer<'_>) -> bool {
+        self.walk_victim(&mut lock(&self.cleaner), usize::MAX, now, writer)
     }
 
     fn walk_victim(
         &self,
         cleaner: &mut Option<Cursor>,
         bytes_max: usize,
+        now: u32,
         writer: &mut Writer<'_>,
     ) -> bool {
         // Pinned first: what is closed now cannot be filled anew before the guard is dropped.
@@ -69,7 +70,7 @@ impl Zone {
                 return true;
             };
             let bytes = self.space.placed_bytes(block.head().block_bytes());
-            if self.move_block(&guard, &block, writer).is_err() {
+            if self.move_block(&guard, &block, now, writer).is_err() {
                 *cleaner = Some(cursor);
                 return false;
             }
@@ -87,6 +88,7 @@ impl Zone {
         &self,
         guard: &Guard<'_>,
         block: &Block<'_>,
+        now: u32,
         writer: &mut Writer<'_>,
     ) -> Result<(), NoRoom> {
         let hash = hash_of_owner(block.head().owner);
@@ -113,8 +115,7 @@ impl Zone {
             if self.space.waits_for_readers() {
                 return Err(NoRoom);
             }
-            Counters::count(&self.counters.dropped_leaves);
-            self.drop_leaf(guard, leaf);
+            self.drop_for_room(guard, leaf, now, writer);
             return Ok(());
         };
         self.dictionaries.share(block.head().dictionary);

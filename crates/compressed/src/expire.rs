@@ -98,7 +98,7 @@ impl Zone {
     /// index and is not pinned: a slab is cleaned if there is no room to write down what stays.
     pub fn sweep_expired(&self, leaves_max: usize, now: u32, writer: &mut Writer<'_>) -> bool {
         if self.space.room() < ROOM_BLOCKS * self.settings.block_bytes {
-            self.clean(writer);
+            self.clean(now, writer);
         }
         let found = self.take_expired(leaves_max, now, writer);
         if found.is_err() {

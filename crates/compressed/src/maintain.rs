@@ -70,7 +70,7 @@ impl Zone {
             if excess > 0 {
                 self.evict(excess.min(self.space.slab_bytes()), now, writer);
             }
-            if !self.clean(writer) {
+            if !self.clean(now, writer) {
                 self.space.tidy();
                 return false;
             }

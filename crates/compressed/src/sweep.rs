@@ -22,7 +22,7 @@ use crate::block::ROWS_MAX;
 use crate::expire::Found;
 use crate::raw::{Block, Reference};
 use crate::reader::{Reader, unpack_long};
-use crate::rewrite::{Gone, Kept, Leaving, Unbuilt, Why, Writer};
+use crate::rewrite::{Batch, Gone, Kept, Leaving, Unbuilt, Why, Writer};
 use crate::space::NoRoom;
 use crate::stats::Counters;
 use crate::trie::{Leaf, SHARD_BITS};
@@ -117,7 +117,7 @@ impl Zone {
                     break;
                 }
             }
-            self.clean_a_little(writer);
+            self.clean_a_little(now, writer);
             if self.space.room() >= wanted_bytes {
                 return;
             }
@@ -128,20 +128,20 @@ impl Zone {
         }
         // What is alive goes only for want of room: not for slabs that another thread has emptied
         // or is about to, nor for those that pinned readers still see.
-        if self.clean_for(wanted_bytes, writer) || self.space.waits_for_readers() {
+        if self.clean_for(wanted_bytes, now, writer) || self.space.waits_for_readers() {
             return;
         }
         self.sweep_for(attempt * wanted_bytes, SWEEP_LEAVES_MAX, now, writer);
-        self.clean_for(wanted_bytes, writer);
+        self.clean_for(wanted_bytes, now, writer);
     }
 
     /// Cleans until stores can append so much. Returns whether they can.
-    fn clean_for(&self, wanted_bytes: usize, writer: &mut Writer<'_>) -> bool {
+    fn clean_for(&self, wanted_bytes: usize, now: u32, writer: &mut Writer<'_>) -> bool {
         for _ in 0..=self.space.owned_slabs() {
             if self.space.tidy() >= wanted_bytes {
                 return true;
             }
-            if !self.clean(writer) {
+            if !self.clean(now, writer) {
                 break;
             }
         }
@@ -241,11 +241,28 @@ impl Zone {
             Err(Unbuilt::NoRoom) if !self.is_closing() => return Err(NoRoom),
             Err(_) if choice == Choice::Expired => return Err(NoRoom),
             Err(Unbuilt::NoRoom | Unbuilt::Crowded) => {
-                Counters::count(&self.counters.dropped_leaves);
-                self.drop_leaf(guard, leaf);
+                self.drop_for_room(guard, leaf, now, writer);
             }
         }
         Ok(())
+    }
+
+    /// Empties a leaf that there is no room to rewrite or to move: all its items are evicted. Under
+    /// the lock of its shard.
+    pub(crate) fn drop_for_room(
+        &self,
+        guard: &Guard<'_>,
+        leaf: Leaf,
+        now: u32,
+        writer: &mut Writer<'_>,
+    ) {
+        writer.batch.clear();
+        self.gather(guard, writer, leaf, now);
+        let Batch { kept, gone, .. } = &mut writer.batch;
+        gone.extend(kept.drain(..).map(|row| Gone { row, why: Why::Evicted }));
+        self.offer(guard, writer);
+        Counters::count(&self.counters.dropped_leaves);
+        self.drop_leaf(guard, leaf);
     }
 
     /// Whether the zone shall have next to nothing, or neither cleaning nor readers that leave

@@ -104,6 +104,7 @@ mod tests {
         let mut sampling = Sampling::new(false);
         let (offered, samples) = fill(&mut sampling);
         assert_eq!(offered, samples.rows() + 1);
+        assert!(sampling.take().is_none(), "whoever comes meanwhile trains nothing");
         assert_eq!(sampling.memory_bytes(), 0);
         sampling.resume(samples.rows(), true);
         let (offered, again) = fill(&mut sampling);

@@ -93,5 +93,6 @@ fn check_full_memory(compressed: &str) {
     }
     assert!(found > 10_000, "{found} are there");
     let evicted = server.stat("evictions");
-    assert!(found + evicted >= 60_000 && (compressed == "auto" || evicted > 10_000), "{evicted}");
+    let sums = format!("{found} found, {evicted} evicted");
+    assert!(found + evicted >= 60_000 && (compressed == "auto" || evicted > 10_000), "{sums}");
 }

@@ -5,6 +5,7 @@ mod common;
 use std::process::Command;
 
 use common::{Client, Server};
+use stdx::random::Xorshift;
 
 /// The numbers of `stats quotas` that are called so.
 fn quota(client: &mut Client, name: &str) -> u64 {
@@ -21,12 +22,15 @@ fn present(client: &mut Client, prefix: &str, count: usize) -> usize {
     client.read_to("END\r\n").matches("VALUE ").count()
 }
 
-/// Stores items and hears nothing of it.
+/// Stores items of letters in no order, which compressing makes little room of, and hears nothing
+/// of it.
 fn flood(client: &mut Client, prefix: &str, count: usize) {
-    let value = "v".repeat(1000);
+    let mut random = Xorshift::default();
+    let mut value =
+        || -> String { (0..1000).map(|_| char::from(b'@' + (random.draw() % 64) as u8)).collect() };
     for numbers in (0..count).collect::<Vec<_>>().chunks(100) {
         let store =
-            |number: &usize| format!("set {prefix}{number} 0 0 1000 noreply\r\n{value}\r\n");
+            |number: &usize| format!("set {prefix}{number} 0 0 1000 noreply\r\n{}\r\n", value());
         let lines: String = numbers.iter().map(store).collect();
         client.send(format!("{lines}mn\r\n").as_bytes());
         client.expect(b"MN\r\n");

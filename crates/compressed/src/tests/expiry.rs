@@ -168,7 +168,7 @@ fn cleaning_moves_summaries_as_they_are() {
         world.insert_until(&key(number), &value(number), 0).expect("room");
     }
     let mut writer = crate::Writer::new(&world.zone);
-    while world.zone.clean(&mut writer) {}
+    while world.zone.clean(0, &mut writer) {}
     assert!(world.zone.stats().space.moved_bytes > 0);
     assert!(before.iter().all(Option::is_some));
     world.check();

@@ -4,9 +4,11 @@ use super::{World, settings};
 use crate::block::ROWS_MAX;
 use crate::image::draw_moved;
 use crate::zone::{BLOCK_BYTES_RANGE, OVERFULL};
-use crate::{Refused, Settings};
+use crate::{Leaving, Refused, Settings, Writer};
 use codec::Method;
 use codec::record::{Fields, KEY_BYTES_MAX, Record};
+use memory::Guard;
+use stdx::random::Xorshift;
 
 #[test]
 fn a_damaged_block_is_a_counted_miss() {
@@ -229,6 +231,29 @@ fn a_slab_that_emptied_while_it_was_open_goes_back() {
     while world.maintain() {}
     assert_eq!(world.zone.slabs(), 0);
     world.check();
+}
+
+#[test]
+fn what_goes_because_it_cannot_be_written_down_is_evicted_like_the_rest() {
+    let mut world = World::small(8);
+    let (mut random, mut number) = (Xorshift::default(), 0_u32);
+    while world.zone.stats().evicted == 0 {
+        let value: Vec<u8> = (0..300).map(|_| random.draw() as u8).collect();
+        world.insert(&number.to_be_bytes(), &value).expect("room");
+        number += 1;
+    }
+    // Of what went before, and of what went since.
+    let (mut evicted, mut offered) = (world.zone.stats().evicted, 0);
+    world.zone.set_budget_slabs(1);
+    let mut count = |_: &Guard<'_>, _: &Record<'_>, _: &Leaving<'_, '_>| offered += 1;
+    let mut writer = Writer::new(&world.zone).with_sink(&mut count);
+    while world.zone.maintain(world.now, &mut writer) {}
+    world.check();
+    let stats = world.zone.stats();
+    assert!(stats.dropped_leaves > 0 && stats.damaged == 0, "{stats:?}");
+    assert_eq!(stats.items as u64 + stats.evicted, u64::from(number));
+    evicted = stats.evicted - evicted;
+    assert_eq!(offered, evicted);
 }
 
 #[test]

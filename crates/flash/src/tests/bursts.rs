@@ -1,10 +1,12 @@
 //! Items from callers who cannot wait: what they touch, and what becomes of it.
 
+use ::io::device::PAGE_BYTES;
 use stdx::sync::lock;
 
 use super::World;
 use super::world::value;
 use crate::area::Area;
+use crate::stage::Intake;
 use crate::writer::BUFFERS;
 use crate::{Reader, Refused};
 
@@ -75,6 +77,33 @@ fn a_burst_says_nothing_of_how_well_rows_compress() {
     }
     let stored = world.flash.stats().stored_bytes - stored;
     assert!(stored < first * LENGTH as u64 / 2, "and what comes later is compressed: {stored}");
+}
+
+#[test]
+fn who_cannot_wait_adds_to_the_longer_unit_that_others_gather() {
+    let world = World::new(PAGES);
+    world.maintain();
+    let stage = |number, intake| {
+        world.set(number, value(number, 1, LENGTH));
+        assert_eq!(world.demote_by(number, intake), Ok(true));
+    };
+    // Units are long where rows compress well.
+    (0..100).for_each(|number| stage(number, Intake::Usual));
+    let gathered = || lock(&world.flash.writer).stream(Area::Cold).unit.rows.len();
+    let mut next = 100..;
+    while !(5..8).contains(&gathered()) {
+        stage(next.next().expect("no end"), Intake::Hurried);
+    }
+    let (rows, before) = (gathered(), world.flash.stats());
+    stage(next.next().expect("no end"), Intake::AtOnce);
+    assert_eq!(gathered(), rows + 1, "more than a page, and not sealed");
+    while world.flash.stats().raw_bytes == before.raw_bytes {
+        stage(next.next().expect("no end"), Intake::AtOnce);
+    }
+    let after = world.flash.stats();
+    let (raw, stored) =
+        (after.raw_bytes - before.raw_bytes, after.stored_bytes - before.stored_bytes);
+    assert!(raw > 2 * PAGE_BYTES as u64 && stored * 2 < raw, "{stored} of {raw}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use super::world::{key, phrases, value};
 use super::{Random, Slot, World, hash, settings_of};
+use crate::stage::Intake;
 use crate::{Costs, FlashStats, Reader, Refused};
 
 const KEYS: u64 = 300;
@@ -115,9 +116,9 @@ impl Run {
 
     fn demote(&mut self, number: u64) {
         for _ in 0..2 {
-            // Every other key's callers cannot wait.
-            let at_once = number % 2 == 1;
-            match self.world.demote_by(number, at_once) {
+            // Callers of a third of the keys cannot wait, those of another have little time.
+            let intakes = [Intake::Usual, Intake::Hurried, Intake::AtOnce];
+            match self.world.demote_by(number, intakes[number as usize / 3 % 3]) {
                 Ok(_) => return,
                 Err(Refused::Busy) => self.world.maintain(),
                 Err(Refused::TooLarge) => {
@@ -230,7 +231,7 @@ impl Run {
 #[test]
 fn what_is_found_is_the_latest_value_across_flushes_and_clean_restarts() {
     let mut moves = Moves::default();
-    for seed in 0..20 {
+    for seed in 0..40 {
         let mut run = Run::new(seed);
         for _ in 0..4 {
             (0..4000).for_each(|_| run.step());

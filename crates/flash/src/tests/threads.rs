@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::world::value;
 use super::{Random, World, settings_hot, settings_immediate};
+use crate::stage::Intake;
 use crate::{FlashStats, Promotion, Reader, Refused};
 
 const KEYS: u64 = 900;
@@ -35,7 +36,8 @@ fn write(world: &World, acknowledged: &[AtomicU64], writer: u64) {
         // Sequentially consistent, for a test that is not about orders.
         acknowledged[number as usize].store(version, Ordering::SeqCst);
         if random.below(4) != 0 {
-            match world.demote_by(number, random.below(2) == 0) {
+            let intakes = [Intake::Usual, Intake::Hurried, Intake::AtOnce];
+            match world.demote_by(number, intakes[random.below(3) as usize]) {
                 Ok(_) => {}
                 Err(Refused::Busy) => _ = world.flash.maintain(&world.index, world.now),
                 Err(refused) => panic!("{refused:?}"),

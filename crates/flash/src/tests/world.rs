@@ -8,6 +8,7 @@ use stdx::sync::lock;
 
 use super::{FakeIndex, MemoryDevice, Slot, hash, settings};
 use crate::scrub::Scrub;
+use crate::stage::Intake;
 use crate::{Fields, Flash, Look, OpenError, Reader, Record, Refused, Settings};
 
 /// Keys that [`World::flush_prefix`] knows.
@@ -109,15 +110,15 @@ impl World {
 
     /// Moves an item from memory into the tier. `false` if there was none in memory.
     pub(crate) fn demote(&self, number: u64) -> Result<bool, Refused> {
-        self.demote_by(number, false)
+        self.demote_by(number, Intake::Usual)
     }
 
     /// The same by one who cannot wait.
     pub(crate) fn demote_at_once(&self, number: u64) -> Result<bool, Refused> {
-        self.demote_by(number, true)
+        self.demote_by(number, Intake::AtOnce)
     }
 
-    pub(crate) fn demote_by(&self, number: u64, at_once: bool) -> Result<bool, Refused> {
+    pub(crate) fn demote_by(&self, number: u64, intake: Intake) -> Result<bool, Refused> {
         let (key, hash) = (key(number), hash(number));
         let slot = self.index.state().slots.get(&hash).cloned();
         let Some(Slot::Hot(value)) = slot else { return Ok(false) };
@@ -131,12 +132,12 @@ impl World {
             }
             is_same
         };
-        let place = if at_once {
-            self.flash.stage_at_once(hash, &record, &self.index, lead)?
-        } else {
-            self.flash.stage_with(hash, &record, &self.index, lead)?
+        let place = match intake {
+            Intake::AtOnce => self.flash.stage_at_once(hash, &record, &self.index, lead),
+            Intake::Hurried => self.flash.stage_hurried(hash, &record, &self.index, lead),
+            _ => self.flash.stage_with(hash, &record, &self.index, lead),
         };
-        Ok(place.is_some())
+        Ok(place?.is_some())
     }
 
     /// Stores and demotes.
