@@ -17,12 +17,13 @@ pub enum Expiry {
 }
 
 impl ExpiryTime {
-    /// The point in time that the client means, `now_unix` being the Unix time in seconds.
-    pub fn resolve(self, now_unix: u64) -> Expiry {
+    /// The point in time that the client means. `now_unix` says what the Unix time is, in seconds,
+    /// and is asked only where that matters.
+    pub fn resolve(self, now_unix: impl FnOnce() -> u64) -> Expiry {
         match self.0 {
             0 => Expiry::Never,
-            seconds @ 1..=RELATIVE_SECONDS_MAX => Expiry::At(now_unix + seconds.unsigned_abs()),
-            seconds if seconds < 0 || seconds.unsigned_abs() <= now_unix => Expiry::Past,
+            seconds @ 1..=RELATIVE_SECONDS_MAX => Expiry::At(now_unix() + seconds.unsigned_abs()),
+            seconds if seconds < 0 || seconds.unsigned_abs() <= now_unix() => Expiry::Past,
             seconds => Expiry::At(seconds.unsigned_abs()),
         }
     }
@@ -46,7 +47,7 @@ mod tests {
             (1_800_000_001, Expiry::At(1_800_000_001)),
             (i64::MAX, Expiry::At(i64::MAX.unsigned_abs())),
         ] {
-            assert_eq!(ExpiryTime(written).resolve(now_unix), meant, "{written}");
+            assert_eq!(ExpiryTime(written).resolve(|| now_unix), meant, "{written}");
         }
     }
 }

@@ -138,9 +138,10 @@ impl Context<'_, '_> {
     }
 }
 
-/// The point in time that a client means.
+/// The point in time that a client means. The clock is read: a second may have begun since the
+/// session looked at it, and what is to last one would be gone as soon as it is stored.
 fn expiry(time: ExpiryTime, session: &Session<'_>) -> Expiry {
-    match time.resolve(u64::from(session.now())) {
+    match time.resolve(|| session.now_ms() / 1000) {
         protocol::Expiry::Never => Expiry::NEVER,
         protocol::Expiry::Past => Expiry::PAST,
         protocol::Expiry::At(unix_s) => Expiry::at(u32::try_from(unix_s).unwrap_or(u32::MAX)),
@@ -149,7 +150,8 @@ fn expiry(time: ExpiryTime, session: &Session<'_>) -> Expiry {
 
 /// How long an item still has, as meta's `t` shows it.
 fn expires_in_s(expiry: Expiry, session: &Session<'_>) -> Option<u64> {
-    (expiry != Expiry::NEVER).then(|| u64::from(expiry.second().saturating_sub(session.now())))
+    let left_s = || u64::from(expiry.second()).saturating_sub(session.now_ms() / 1000);
+    (expiry != Expiry::NEVER).then(left_s)
 }
 
 /// What `T` and `N` of a meta request say. Its flags act in the order in which they stand: `t`

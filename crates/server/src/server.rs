@@ -82,8 +82,8 @@ pub struct Server {
     pub started: Stopwatch,
     /// Where it listens, the first of them; for `stats settings`.
     pub listening: Vec<String>,
-    /// The time outside of a cache session.
-    pub clock: SystemClock,
+    /// The time outside of a cache session: the cache has the same clock.
+    pub clock: Arc<SystemClock>,
 }
 
 impl Server {

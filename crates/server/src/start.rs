@@ -362,7 +362,8 @@ fn build(
     let memory_bytes = options.memory_megabytes << 20;
     let evictions = Arc::new(EvictionLog::default());
     let flash_was_there = options.flash.as_ref().is_some_and(|(path, _)| holds_bytes(path));
-    let builder = builder(&options, memory_file, Arc::clone(&evictions))?;
+    let clock = Arc::new(SystemClock::new());
+    let builder = builder(&options, memory_file, Arc::clone(&evictions))?.clock(clock.clone());
     let cache = builder.build().map_err(|error| refused(&error, &options, flash_was_there))?;
     if let Some(machine_bytes) = io::map::physical_memory_bytes()
         && let Some(text) = beyond_the_machine(options.memory_megabytes, machine_bytes)
@@ -410,7 +411,7 @@ fn build(
         insight: Insight::new(sampled, memory_bytes),
         started: Stopwatch::start(),
         listening: doors.iter().map(|door| door.listener.name()).collect(),
-        clock: SystemClock::new(),
+        clock,
         live: Live::new(&options),
         options,
     })

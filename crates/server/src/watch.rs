@@ -263,7 +263,7 @@ pub fn item_store(
     key: &[u8],
     status: &str,
     command: &str,
-    ttl_s: u32,
+    ttl_s: u64,
     fd: i32,
     (class, value_bytes): (u32, usize),
 ) -> String {

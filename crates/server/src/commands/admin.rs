@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use io::Clock;
 use larder::{Expiry, MemoryLimitError, PrefixRefused};
 use protocol::reply;
 use protocol::request::{ExpiryTime, KeyRoom};
@@ -115,7 +116,7 @@ pub fn flush_at(context: &Context<'_, '_>, delay: ExpiryTime) -> bool {
         return false;
     }
     context.counters.cmd_flush.one();
-    let at = match delay.resolve(u64::from(server.now())) {
+    let at = match delay.resolve(|| server.clock.unix_ms() / 1000) {
         protocol::Expiry::At(unix_s) => Some(Expiry::at(u32::try_from(unix_s).unwrap_or(u32::MAX))),
         protocol::Expiry::Never | protocol::Expiry::Past => None,
     };

@@ -15,7 +15,8 @@ use protocol::request::{ExpiryTime, Key, MetaSet, Store, StoreMode};
 use protocol::{Request, binary, reply};
 
 use super::{
-    Again, Context, Flow, KeyRoom, Outcome, Target, answer, expiry, is_text_key, meta_set,
+    Again, Context, Flow, KeyRoom, Outcome, Target, answer, expires_in_s, expiry, is_text_key,
+    meta_set,
 };
 use crate::namespaces::Act;
 use crate::output::Output;
@@ -374,10 +375,7 @@ fn log(
         return;
     }
     let end = expiry(command.expiry, session);
-    let ttl_s = match end {
-        larder::Expiry::NEVER => 0,
-        end => end.second().saturating_sub(session.now()),
-    };
+    let ttl_s = expires_in_s(end, session).unwrap_or(0);
     // What was stored is there to look at, with what an append added to; what was not has no class.
     let shape = match status {
         "stored" => watch::shape(session, key, context.server.cache.hash(key)),

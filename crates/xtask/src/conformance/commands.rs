@@ -40,7 +40,7 @@ impl Choice {
         if self.reforms { KEYS } else { TEXT_KEYS }
     }
 }
-const EXPIRIES: &[&str] = &["0", "0", "0", "100", "-1", "2592000"];
+const EXPIRIES: &[&str] = &["0", "0", "0", "1", "100", "-1", "2592000"];
 const NUMBERS: &[&str] =
     &["0", "1", "5", "10", "99", "18446744073709551615", "18446744073709551616", "-1", "x", "7x"];
 const VALUES: &[&str] =

@@ -27,10 +27,11 @@ const SLABS: &str = "chunk_size chunks_per_page total_pages total_chunks used_ch
 const ITEMS: &str = "number age evicted evicted_time outofmemory";
 
 /// A reply of `STAT name value` lines.
-struct Stats(Vec<(String, String)>);
+pub struct Stats(Vec<(String, String)>);
 
 impl Stats {
-    fn ask(wire: &mut Wire, what: &str) -> Result<Stats> {
+    /// Asks for these statistics.
+    pub fn ask(wire: &mut Wire, what: &str) -> Result<Stats> {
         let reply = wire.ask(&format!("{what}\r\n"), "END\r\n")?;
         let mut rows = Vec::new();
         for line in reply.lines().filter(|line| *line != "END") {
@@ -53,7 +54,8 @@ impl Stats {
         }
     }
 
-    fn number(&self, name: &str) -> Result<u64> {
+    /// The value of this name.
+    pub fn number(&self, name: &str) -> Result<u64> {
         let value = self.get(name)?;
         value.parse().map_err(|_| crate::Failure(format!("{name} is {value:?}, not a number")))
     }

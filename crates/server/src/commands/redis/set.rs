@@ -172,7 +172,7 @@ impl<'s> Task<'_, '_, '_, 's, '_> {
             return;
         }
         let left_ms = deadline::unix_ms(end).map_or(0, |at| at - deadline::now_ms(self.session));
-        let ttl_s = u32::try_from(left_ms / deadline::SECOND_MS).unwrap_or(0);
+        let ttl_s = u64::try_from(left_ms / deadline::SECOND_MS).unwrap_or(0);
         let (status, shape) = match is_stored {
             true => ("stored", watch::shape(self.session, key, hash)),
             false => ("not_stored", (0, bytes)),
