@@ -59,6 +59,11 @@ impl Allowance {
     pub(crate) fn is_low(&self) -> bool {
         self.saved_us < SAVED_US_MAX / 2.0
     }
+
+    /// The same of work to which there is nothing cheaper: who gets none of it loses the item.
+    pub(crate) fn is_nearly_spent(&self) -> bool {
+        self.saved_us < SAVED_US_MAX / 8.0
+    }
 }
 
 /// Which pieces of work are timed.
@@ -111,8 +116,10 @@ mod tests {
     fn time_is_saved_up_to_a_bound() {
         let mut allowance = Allowance::default();
         allowance.refill(1_000_000, 0.25);
-        assert!(allowance.has_any() && allowance.is_low());
-        allowance.spend(250_001);
+        assert!(allowance.has_any() && allowance.is_low() && !allowance.is_nearly_spent());
+        allowance.spend(1);
+        assert!(allowance.has_any() && allowance.is_nearly_spent());
+        allowance.spend(250_000);
         assert!(!allowance.has_any());
         allowance.refill(1_000_000_000, 0.25);
         assert!(allowance.has_any() && !allowance.is_low());

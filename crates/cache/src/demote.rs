@@ -283,8 +283,10 @@ impl Downward<'_> {
             counter.fetch_add(1, Ordering::Relaxed);
             left = why;
         }
-        // What the background had no time for, stores would have to do.
-        let has_time = is_straight || mover.spill_allowance.has_any();
+        // What the background had no time for, stores would have to do. The last of its time is for
+        // what was read: all else may never be asked for.
+        let time = &mover.spill_allowance;
+        let has_time = is_straight || (time.has_any() && (is_wanted || !time.is_nearly_spent()));
         let goes = (has_time && self.cache.flash_takes(is_wanted))
             || self.cache.has_spare(&self.cache.epochs.pin(), hash);
         self.cache.remember(hash, if goes { Left::Otherwise } else { left });
@@ -437,9 +439,50 @@ impl Cache {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use ::io::ManualClock;
+    use ::io::device::{FakeDevice, Faults, PAGE_BYTES};
     use stdx::sync::lock;
 
     use crate::cache::Cache;
+    use crate::{Expiry, FlashSettings};
+
+    /// Time stands still, so that what is spent does not come back.
+    #[test]
+    fn the_last_of_the_background_s_time_is_for_what_was_read() {
+        let device = FakeDevice::new((64 << 20) / PAGE_BYTES as u64, 1, Faults::default());
+        let flash = FlashSettings { threads: 1, ..FlashSettings::new(Arc::new(device), [7; 16]) };
+        let clock = Arc::new(ManualClock::new(1_800_000_000));
+        let builder = Cache::builder().memory_bytes(8 << 20).compress(false).flash(flash);
+        let cache = builder.clock(clock).build().expect("a small cache");
+        let key = |number: u32| format!("item-{number}").into_bytes();
+        let store = |numbers: std::ops::Range<u32>| {
+            for number in numbers {
+                cache.set(&key(number), &[7; 500], Expiry::NEVER).expect("it is stored");
+                if number.is_multiple_of(8) {
+                    assert!(cache.get(&key(number)).is_some());
+                }
+                if number.is_multiple_of(32) {
+                    while cache.maintain() {}
+                }
+            }
+        };
+        let spilled = || cache.stats().flash.expect("it has a tier").spilled;
+        store(0..20_000);
+        let at_leisure = spilled();
+        assert!(at_leisure > 5000, "{at_leisure}");
+        // A tenth of a second is left.
+        lock(&cache.chores).mover.spill_allowance.spend(1_900_000);
+        store(20_000..40_000);
+        let when_short = spilled() - at_leisure;
+        // What was read is one in eight.
+        assert!((2000..3000).contains(&when_short), "{when_short}");
+        store(40_000..60_000);
+        let read = |number: &u32| number.is_multiple_of(8);
+        let found = (20_000..40_000).filter(read).filter(|n| cache.get(&key(*n)).is_some());
+        assert!(found.count() > 2400, "of 2500 that were read");
+    }
 
     #[test]
     fn a_new_cache_has_time_to_fill_its_zone() {
