@@ -24,43 +24,61 @@ type Lane = &'static [Step];
 
 /// Lanes that run beside each other, since one that waits for a network or has work for one core
 /// leaves room for another. The first has the terminal; what the others print is shown when all
-/// have ended. Tests and conformance have the machine for themselves: some of memcached's own tests
-/// go by the clock.
-type Stage = &'static [Lane];
+/// have ended.
+struct Stage {
+    lanes: &'static [Lane],
+    /// By how much all lanes but the first are nicer to others than usual. Conformance, in which
+    /// some of memcached's own tests go by the clock, leaves more than half of the machine idle,
+    /// and what runs beside it takes only that.
+    niceness: u32,
+}
 
 const STAGES: &[Stage] = &[
-    &[
-        &[
-            ("format", || one(Run::new("cargo fmt --all --check").run())),
-            ("clippy", || one(clippy())),
-            ("tidy", || one(tidy())),
+    Stage {
+        lanes: &[
+            &[
+                ("format", || one(Run::new("cargo fmt --all --check").run())),
+                ("clippy", || one(clippy())),
+                ("tidy", || one(tidy())),
+            ],
+            &[("install", || one(install::all()))],
         ],
-        &[("install", || one(install::all()))],
-    ],
-    &[&[("dependencies", || dependencies().map(ran)), ("tests", || one(own_tests::run()))]],
-    &[
-        &[("release", || one(release()))],
-        &[
-            ("loom", || loom().map(ran)),
-            ("miri", || miri().map(ran)),
-            ("deploy", || deploy::check().map(|passed| Count { passed, failed: 0 })),
+        niceness: 0,
+    },
+    Stage {
+        lanes: &[&[
+            ("dependencies", || dependencies().map(ran)),
+            ("tests", || one(own_tests::run())),
+        ]],
+        niceness: 0,
+    },
+    Stage {
+        lanes: &[
+            &[("release", || one(release()))],
+            &[("deploy", || deploy::check().map(|passed| Count { passed, failed: 0 }))],
         ],
-    ],
-    &[&[
-        ("conformance", || {
-            let report = conformance::run(&conformance::Options::default())?;
-            Ok(Count { passed: report.passed(), failed: report.failed() })
-        }),
-        ("admin", || admin::all(None).map(|passed| Count { passed, failed: 0 })),
-    ]],
-    &[
-        &[
-            ("comparison", || comparison().map(ran)),
-            ("memory-limit", || one(memory_limit())),
-            ("restarts", || one(restarts())),
+        niceness: 0,
+    },
+    Stage {
+        lanes: &[
+            &[
+                ("conformance", || {
+                    let report = conformance::run(&conformance::Options::default())?;
+                    Ok(Count { passed: report.passed(), failed: report.failed() })
+                }),
+                ("admin", || admin::all(None).map(|passed| Count { passed, failed: 0 })),
+                ("comparison", || comparison().map(ran)),
+                ("memory-limit", || one(memory_limit())),
+                ("restarts", || one(restarts())),
+            ],
+            &[
+                ("loom", || loom().map(ran)),
+                ("miri", || miri().map(ran)),
+                ("papers", || one(papers())),
+            ],
         ],
-        &[("papers", || one(papers()))],
-    ],
+        niceness: 19,
+    },
 ];
 
 /// Lanes that have not ended by then hang.
@@ -116,7 +134,7 @@ pub fn test(arguments: &[String]) -> Result {
     match arguments {
         [] => {
             for stage in STAGES {
-                run_stage(stage, &mut tally);
+                stage.run(&mut tally);
                 if tally.all.failed > 0 {
                     break;
                 }
@@ -130,42 +148,49 @@ pub fn test(arguments: &[String]) -> Result {
     tally.finish(started.elapsed())
 }
 
+/// Every step of every stage.
+fn steps() -> impl Iterator<Item = Step> {
+    STAGES.iter().flat_map(|stage| stage.lanes).copied().flatten().copied()
+}
+
 fn step_called(name: &str) -> Result<Step> {
-    let mut steps = STAGES.iter().copied().flatten().copied().flatten();
-    match steps.find(|(step, _)| *step == name) {
-        Some(step) => Ok(*step),
+    match steps().find(|(step, _)| *step == name) {
+        Some(step) => Ok(step),
         None => fail(format!("no step of the tests is called {name:?}")),
     }
 }
 
-/// Runs the lanes of a stage beside each other.
-fn run_stage(stage: Stage, tally: &mut Tally) {
-    let Some((first, others)) = stage.split_first() else { return };
-    std::thread::scope(|scope| {
-        let beside: Vec<_> = others
-            .iter()
-            .map(|lane| {
-                let names = lane.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(",");
-                println!("\n({names} beside what follows)");
-                scope.spawn(move || run_apart(names))
-            })
-            .collect();
-        tally.run(first.iter().copied());
-        for lane in beside {
-            let (names, time, text, count) = lane.join().expect("a lane does not panic");
-            println!("{text}");
-            tally.add(names, time, count);
-        }
-    });
+impl Stage {
+    /// Runs the lanes beside each other.
+    fn run(&self, tally: &mut Tally) {
+        let Some((first, others)) = self.lanes.split_first() else { return };
+        std::thread::scope(|scope| {
+            let beside: Vec<_> = others
+                .iter()
+                .map(|lane| {
+                    let names = lane.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(",");
+                    println!("\n({names} beside what follows)");
+                    scope.spawn(move || run_apart(names, self.niceness))
+                })
+                .collect();
+            tally.run(first.iter().copied());
+            for lane in beside {
+                let (names, time, text, count) = lane.join().expect("a lane does not panic");
+                println!("{text}");
+                tally.add(names, time, count);
+            }
+        });
+    }
 }
 
-/// Runs steps in a program of their own. Returns their names, what they took, all that they
+/// Runs steps in a program of their own, so much nicer to others. Returns their names, what they took, all that they
 /// printed, and what its last line counts.
-fn run_apart(names: String) -> (String, Duration, String, Count) {
+fn run_apart(names: String, niceness: u32) -> (String, Duration, String, Count) {
     let started = Instant::now();
     let program = std::env::current_exe().map(|path| path.to_string_lossy().into_owned());
     let outcome = program.map_err(crate::Failure::from).and_then(|program| {
-        Run::new(&program).arg("test").arg("--only").arg(&names).output(LANE_LIMIT)
+        let run = Run::new(&format!("nice -n {niceness}")).arg(&program);
+        run.arg("test").arg("--only").arg(&names).output(LANE_LIMIT)
     });
     let (text, count) = match outcome {
         Ok((succeeded, text)) => {
@@ -372,14 +397,13 @@ mod tests {
     #[test]
     fn a_program_that_ends_without_counting_has_failed() {
         // The test program itself does not know these arguments, and counts nothing.
-        let (names, _, text, count) = run_apart("format".to_owned());
+        let (names, _, text, count) = run_apart("format".to_owned(), 0);
         assert_eq!((names.as_str(), count), ("format", Count { passed: 0, failed: 1 }), "{text}");
     }
 
     #[test]
     fn a_step_is_found_by_its_name_alone() {
-        let mut names: Vec<&str> =
-            STAGES.iter().copied().flatten().copied().flatten().map(|(name, _)| *name).collect();
+        let mut names: Vec<&str> = steps().map(|(name, _)| name).collect();
         for name in &names {
             assert_eq!(step_called(name).expect("it is listed").0, *name);
         }
