@@ -62,7 +62,7 @@ impl Allowance {
 
     /// The same of work to which there is nothing cheaper: who gets none of it loses the item.
     pub(crate) fn is_nearly_spent(&self) -> bool {
-        self.saved_us < SAVED_US_MAX / 8.0
+        self.saved_us < SAVED_US_MAX / 32.0
     }
 }
 
@@ -117,9 +117,9 @@ mod tests {
         let mut allowance = Allowance::default();
         allowance.refill(1_000_000, 0.25);
         assert!(allowance.has_any() && allowance.is_low() && !allowance.is_nearly_spent());
-        allowance.spend(1);
+        allowance.spend(200_000);
         assert!(allowance.has_any() && allowance.is_nearly_spent());
-        allowance.spend(250_000);
+        allowance.spend(50_001);
         assert!(!allowance.has_any());
         allowance.refill(1_000_000_000, 0.25);
         assert!(allowance.has_any() && !allowance.is_low());

@@ -472,8 +472,8 @@ mod tests {
         store(0..20_000);
         let at_leisure = spilled();
         assert!(at_leisure > 5000, "{at_leisure}");
-        // A tenth of a second is left.
-        lock(&cache.chores).mover.spill_allowance.spend(1_900_000);
+        // A twentieth of a second is left.
+        lock(&cache.chores).mover.spill_allowance.spend(1_950_000);
         store(20_000..40_000);
         let when_short = spilled() - at_leisure;
         // What was read is one in eight.
