@@ -183,8 +183,8 @@ impl Stage {
     }
 }
 
-/// Runs steps in a program of their own, so much nicer to others. Returns their names, what they took, all that they
-/// printed, and what its last line counts.
+/// Runs steps in a program of their own, so much nicer to others. Returns their names, what they
+/// took, all that they printed, and what its last line counts.
 fn run_apart(names: String, niceness: u32) -> (String, Duration, String, Count) {
     let started = Instant::now();
     let program = std::env::current_exe().map(|path| path.to_string_lossy().into_owned());
