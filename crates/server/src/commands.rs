@@ -138,10 +138,15 @@ impl Context<'_, '_> {
     }
 }
 
-/// The point in time that a client means. The clock is read: a second may have begun since the
-/// session looked at it, and what is to last one would be gone as soon as it is stored.
+/// Unix seconds, read from the clock: a second may have begun since the session looked at it.
+fn exact_now(session: &Session<'_>) -> u64 {
+    session.now_ms() / 1000
+}
+
+/// The point in time that a client means: what is to last a second would be gone as soon as it is
+/// stored if that counted from one that is over.
 fn expiry(time: ExpiryTime, session: &Session<'_>) -> Expiry {
-    match time.resolve(|| session.now_ms() / 1000) {
+    match time.resolve(|| exact_now(session)) {
         protocol::Expiry::Never => Expiry::NEVER,
         protocol::Expiry::Past => Expiry::PAST,
         protocol::Expiry::At(unix_s) => Expiry::at(u32::try_from(unix_s).unwrap_or(u32::MAX)),
@@ -150,7 +155,7 @@ fn expiry(time: ExpiryTime, session: &Session<'_>) -> Expiry {
 
 /// How long an item still has, as meta's `t` shows it.
 fn expires_in_s(expiry: Expiry, session: &Session<'_>) -> Option<u64> {
-    let left_s = || u64::from(expiry.second()).saturating_sub(session.now_ms() / 1000);
+    let left_s = || u64::from(expiry.second()).saturating_sub(exact_now(session));
     (expiry != Expiry::NEVER).then(left_s)
 }
 
@@ -304,5 +309,41 @@ impl Target<'_, '_> {
         let mut room = KeyRoom::default();
         let remove = larder::Remove::default();
         self.session.remove(key.bytes(&mut room), self.hash, &remove).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use io::Clock;
+
+    use super::*;
+
+    /// At the first millisecond of a second, of which the coarse time knows nothing yet.
+    struct Turning;
+
+    const SECOND: u32 = 1_800_000_000;
+
+    impl Clock for Turning {
+        fn unix_seconds(&self) -> u32 {
+            SECOND - 1
+        }
+
+        fn unix_ms(&self) -> u64 {
+            u64::from(SECOND) * 1000
+        }
+    }
+
+    #[test]
+    fn what_is_to_last_a_second_lasts_while_the_next_one_begins() {
+        let builder = larder::Cache::builder().memory_bytes(8 << 20);
+        let cache = builder.clock(std::sync::Arc::new(Turning)).build().expect("a small cache");
+        let session = cache.session();
+        assert_eq!(session.now(), SECOND - 1);
+        let end = expiry(ExpiryTime(1), &session);
+        assert_eq!(end, Expiry::at(SECOND + 1));
+        assert_eq!(expires_in_s(end, &session), Some(1));
+        drop(session);
+        cache.set(b"brief", b"value", end).expect("it is stored");
+        assert!(cache.get(b"brief").is_some());
     }
 }

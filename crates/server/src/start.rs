@@ -582,10 +582,6 @@ fn maintain(server: &Server) {
         server.evictions.pass_on(&server.watchers, &server.mailboxes);
         if is_done {
             server.cache.wait_for_work(MAINTAIN_PAUSE);
-        } else {
-            // A worker on the same core would otherwise wait until the next tick of the kernel's, 4
-            // ms with most: this thread has more to do, and would go on.
-            thread::yield_now();
         }
     }
 }
