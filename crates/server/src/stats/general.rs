@@ -105,7 +105,7 @@ fn process(server: &Server, stats: &mut Stats<'_>) {
     let (user, system) = io::process::cpu_time();
     stats.line("pid", std::process::id());
     stats.line("uptime", server.started.elapsed().as_secs());
-    // To the millisecond, as expiry is judged: what has expired is not shown a second that is older.
+    // To the millisecond, as expiry is judged: it is never behind the second in which a key went.
     stats.line("time", server.clock.unix_ms() / 1000);
     stats.line("version", VERSION);
     stats.line("pointer_size", usize::BITS);
