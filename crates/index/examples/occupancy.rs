@@ -87,7 +87,7 @@ fn percent(part: u64, whole: u64) -> f64 {
 fn print_paths(paths: &[usize]) {
     const TABLES: u64 = 100;
     const LOADS: [u64; 7] = [80, 90, 93, 95, 97, 98, 99];
-    println!("One table of 4 units without memory to grow, {TABLES} tables:");
+    println!("One table of 12 units without memory to grow, {TABLES} tables:");
     print!("paths | full at, mean (min) | moves/insert |");
     LOADS.iter().for_each(|load| print!(" at {load} % |"));
     println!();
@@ -95,7 +95,7 @@ fn print_paths(paths: &[usize]) {
         let (mut full, mut full_min, mut moves, mut inserts) = (0.0, f64::MAX, 0, 0);
         let mut by_load = [(0, 0); LOADS.len()];
         for table in 0..TABLES {
-            let world = World::new(Options { paths, ..Options::default() }, 4);
+            let world = World::new(Options { paths, ..Options::default() }, 12);
             let slots = world.index.stats().slots;
             let mut before = 0;
             let mut items = 0;

@@ -6,8 +6,8 @@
 //! Only the numbers of words in buckets are kept, so that any share can be tried, and six slots as
 //! in the paper beside seven. Counts only, no time, so every run prints the same.
 
-/// Buckets of a table of 4 units.
-const BUCKETS: usize = 4 * 256 - 2;
+/// Buckets of a table of 12 units.
+const BUCKETS: usize = 12 * 32 - 2;
 const TABLES: u64 = 40;
 const LINKS: usize = 4;
 const LINE_BYTES: f64 = 64.0;

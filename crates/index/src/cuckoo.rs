@@ -7,7 +7,7 @@
 //!
 //! A bucket is a cache line of eight slots. All buckets are alike: each is the primary one of some
 //! keys and the alternate one of others, and a word's side says which it is in. A table is filled
-//! to 97 % before it grows (`docs/decisions/0001-index-tables-grow-by-quarters.md`); above, the
+//! to 98 % before it grows (`docs/decisions/0001-index-tables-grow-by-twelfths.md`); above, the
 //! search for a path gets long.
 //!
 //! A word that moves is in its new slot before it leaves the old one, but a scan may pass the new
@@ -30,7 +30,7 @@ pub(crate) const SLOTS: usize = if cfg!(loom) { 2 } else { WORDS };
 
 /// A table whose occupancy reaches this share of its slots grows. Above it the search for a path
 /// gets long: see `examples/occupancy.rs`.
-const GROW_AT_PERCENT: usize = 97;
+const GROW_AT_PERCENT: usize = 98;
 
 /// Two buckets for each key.
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +47,7 @@ impl Layout for Cuckoo {
     type Walk = ();
 
     const SLOTS: usize = SLOTS;
-    const GROW_RETRY: usize = 64;
+    const GROW_RETRY: usize = 16;
     const COMFORTABLE_PERCENT: usize = 80;
     const WORDS_MOVE: bool = true;
 

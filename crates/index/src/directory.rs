@@ -5,17 +5,17 @@
 //!               |    |     \   /      \   |    |  /
 //!               A    B       C             D               A, B: depth 3; C: 2; D: 1
 //!
-//!   entry    47                  14 13   9 8   6 5    0
-//!           | table's address / 16 Ki |     | units | depth |
+//!   entry    47                       11 10   6 5    0
+//!           | table's address / 2 Ki      | units | depth |
 //! ```
 //!
 //! A table of smaller depth than the directory's stands in several entries. An entry says
 //! everything a lookup needs to compute the addresses of both buckets, so the header of the table
-//! is not touched on the way. Tables are aligned to 16 KiB and lie below 2^48, which leaves room
+//! is not touched on the way. Tables are aligned to 2 KiB and lie below 2^48, which leaves room
 //! for units and depth in the same word.
 //!
 //! This is extendible hashing (Fagin et al. 1979). The directory never shrinks: it is 8 bytes for
-//! each table of at least 64 KiB.
+//! each table of at least 24 KiB.
 
 use std::ptr::NonNull;
 
@@ -24,7 +24,7 @@ use memory::space::TABLE_UNIT_BYTES;
 use stdx::sync::atomic::{AtomicU64, Ordering};
 
 const DEPTH_BITS: u32 = 6;
-const UNITS_BITS: u32 = 3;
+const UNITS_BITS: u32 = 5;
 const ADDRESS_MASK: u64 = !(TABLE_UNIT_BYTES as u64 - 1);
 const _: () = assert!(1 << (DEPTH_BITS + UNITS_BITS) <= TABLE_UNIT_BYTES);
 const _: () = assert!(UNITS_MAX < 1 << UNITS_BITS);
@@ -131,18 +131,19 @@ pub(crate) fn next_prefix(hash: u64, depth: u32) -> Option<u64> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::table::UNITS_MIN;
 
     fn table(number: usize) -> TableMemory {
         let start = std::ptr::without_provenance_mut(number * TABLE_UNIT_BYTES);
         TableMemory {
             start: NonNull::new(start).expect("tables are numbered from 1"),
-            units: 4 + number % 4,
+            units: UNITS_MIN + number % UNITS_MIN,
         }
     }
 
     #[test]
     fn an_entry_keeps_its_parts() {
-        for number in [1, 2, 3, (1 << 34) - 1] {
+        for number in [1, 2, 3, (1 << 37) - 1] {
             for depth in [0, 1, 63] {
                 let entry = Entry::new(table(number), depth);
                 assert_eq!((entry.memory(), entry.depth()), (table(number), depth));

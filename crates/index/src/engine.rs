@@ -14,8 +14,8 @@ use memory::{Epochs, Guard, TableSpace};
 use stdx::sync::atomic::{AtomicPtr, Ordering};
 use stdx::sync::{Mutex, lock};
 
-/// The deepest directory at the start: a million tables, 64 GiB, eight thousand million items.
-const START_DEPTH_MAX: u32 = 20;
+/// The deepest directory at the start: four million tables, 180 GiB, twenty thousand million items.
+const START_DEPTH_MAX: u32 = 22;
 
 /// How many times the number of tables may double after the start. The rest of a hash is then 14
 /// bits long, still ten times a table's buckets, so that these are used evenly.
@@ -179,8 +179,8 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "tables are smaller there")]
     fn an_index_starts_no_larger_than_it_must() {
-        check::<Cuckoo>(6_000, 11_000, 12_000);
-        check::<Tree>(3_000, 5_500, 6_500);
+        check::<Cuckoo>(2_400, 4_600, 4_800);
+        check::<Tree>(1_200, 2_400, 2_500);
     }
 
     fn check<L: Layout>(smallest: usize, largest: usize, two: usize) {

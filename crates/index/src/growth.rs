@@ -1,18 +1,18 @@
-//! How tables take the place of others: growth by a quarter, splits, and the wait of the old ones.
+//! How tables take the place of others: growth by a twelfth, splits, and the wait of the old ones.
 //!
 //! ```text
-//!   4 units -> 5 -> 6 -> 7 -> two of 4, one bit deeper -> ...
+//!   12 units -> 13 -> ... -> 23 -> two of 12, one bit deeper -> ...
 //! ```
 //!
 //! The writer that finds its table full builds the new one while it holds the old one's lock: some
-//! ten thousand words are copied in half a millisecond (a split takes 0.8), each to the bucket that
-//! the hash bits in the word and its position ask for, and no item is read. Lookups go on in the
+//! four thousand words are copied in a tenth of a millisecond, each to the bucket that the hash
+//! bits in the word and its position ask for, and no item is read. Lookups go on in the
 //! old table. Then the directory is changed, and the old table is retired and waits in *limbo*
 //! until nobody who saw it is pinned. A tree whose pool of sub-buckets was used up by items that
 //! have gone is built anew in the same size, in the same way.
 //!
-//! Growing by quarters copies each item five or six times while an index grows up, rather than
-//! once, and saves a quarter of the memory that doubling takes on average.
+//! Growing by twelfths copies each item seventeen times while an index grows up, rather than once,
+//! and saves more than a quarter of the memory that doubling takes on average.
 //!
 //! Order of locks: tables by rising prefix, then the growth lock.
 

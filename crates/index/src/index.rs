@@ -28,8 +28,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Bytes of tables for an item, on the average of all numbers of items while items come and go
-    /// (`examples/occupancy.rs`).
+    /// Bytes of tables for an item while items come and go: the most that a cuckoo index takes, and
+    /// what a tree takes on the average of all numbers of items (`examples/occupancy.rs`).
     pub const fn item_bytes(self) -> usize {
         match self {
             Self::Cuckoo => 9,

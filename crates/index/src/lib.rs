@@ -6,8 +6,8 @@
 //!
 //! ```text
 //!   hash -> directory -> table -> buckets of 64 bytes -> word -> location
-//!           8 bytes for   64 to   cuckoo: one of two,     tag beside the location
-//!           each prefix   112 KiB         8 words each
+//!           8 bytes for   24 to   cuckoo: one of two,     tag beside the location
+//!           each prefix   46 KiB          8 words each
 //!                                 tree:   a root and its
 //!                                         sub-buckets, 7
 //! ```
@@ -26,9 +26,9 @@
 //!
 //! What differs from the papers: a slot is one atomic word of tag and location (MemC3 has two
 //! arrays and a pointer); items are immutable once published, so a hit needs no version; there are
-//! thousands of writer locks instead of one; tables grow by quarters and split without reading
-//! keys (there: a fixed size, or doubled), for a cuckoo table at 9 bytes per item on average. The
-//! reasons and the figures are in `docs/decisions/0001-index-tables-grow-by-quarters.md` and
+//! thousands of writer locks instead of one; tables grow by twelfths and split without reading keys
+//! (there: a fixed size, or doubled), for a cuckoo table at less than 9 bytes per item at any time.
+//! The reasons and the figures are in `docs/decisions/0001-index-tables-grow-by-twelfths.md` and
 //! `docs/decisions/0017-cuckoo-beside-tree.md`.
 //!
 //! The rooms, in reading order: [`Location`] and `word`; `shape` (the arithmetic), `bucket`,

@@ -12,7 +12,7 @@
 //!
 //! Then the words move from the far end: each into a slot that is free by then, so no key is ever
 //! absent. Both steps are MemC3's. It searches outside the lock and checks the path again under
-//! it, because its table has one lock; here a table holds some ten thousand items and has a lock
+//! it, because its table has one lock; here a table holds a few thousand items and has a lock
 //! of its own, which the search may as well hold. Each bucket is visited once per search, so a path
 //! never crosses itself or another, and the search ends when every head is stuck.
 
@@ -24,8 +24,8 @@ use crate::table::{Locked, UNITS_MAX, buckets_of};
 pub(crate) const PATHS_MAX: usize = 2 * SLOTS;
 
 /// Buckets one search may visit; MemC3 gives up after 500 displacements. It is enough to fill a
-/// table to 99.5 % (`examples/occupancy.rs`), and one in four of the largest table's buckets.
-const VISITS_MAX: usize = if cfg!(loom) { 32 } else { 512 };
+/// table to 99.5 % (`examples/occupancy.rs`), and one in three of the largest table's buckets.
+const VISITS_MAX: usize = if cfg!(loom) { 32 } else { 256 };
 
 /// One bit for each bucket of the largest table.
 struct Visited([u64; buckets_of(UNITS_MAX).div_ceil(64)]);
@@ -40,21 +40,36 @@ impl Visited {
     }
 }
 
-/// A bucket on a path, and the slot of the bucket before it whose word would move here.
-#[derive(Clone, Copy)]
-struct Step {
-    bucket: u16,
-    before: u16,
-    slot: u8,
+/// The steps of all paths, each a bucket, the step before it, and the slot there whose word would
+/// move here. An array for each, since zeros are the quickest to begin with.
+struct Steps {
+    buckets: [u16; VISITS_MAX],
+    before: [u16; VISITS_MAX],
+    slots: [u8; VISITS_MAX],
+    count: usize,
 }
 
-/// The steps of all paths, each naming the one before it. The first two are the key's own buckets.
+impl Steps {
+    fn push(&mut self, bucket: usize, before: usize, slot: usize) -> usize {
+        let step = self.count;
+        self.buckets[step] = bucket as u16;
+        self.before[step] = before as u16;
+        self.slots[step] = slot as u8;
+        self.count += 1;
+        step
+    }
+
+    fn bucket(&self, step: usize) -> usize {
+        usize::from(self.buckets[step])
+    }
+}
+
+/// A search under way. The first two steps are the key's own buckets.
 struct Search<'l> {
     locked: &'l Locked<'l>,
     shape: Shape,
     visited: Visited,
-    steps: [Step; VISITS_MAX],
-    count: usize,
+    steps: Steps,
     /// Varies which slot of a bucket is tried first, so that paths do not all start alike.
     seed: u32,
 }
@@ -74,8 +89,12 @@ pub(crate) fn make_room(
         locked,
         shape,
         visited: Visited([0; _]),
-        steps: [Step { bucket: 0, before: 0, slot: 0 }; VISITS_MAX],
-        count: 0,
+        steps: Steps {
+            buckets: [0; VISITS_MAX],
+            before: [0; VISITS_MAX],
+            slots: [0; VISITS_MAX],
+            count: 0,
+        },
         seed,
     };
     let Some(last) = search.find(buckets, paths) else {
@@ -90,15 +109,18 @@ impl Search<'_> {
     fn find(&mut self, buckets: [usize; 2], paths: usize) -> Option<usize> {
         for bucket in buckets {
             self.visited.insert(bucket);
-            self.push(bucket, 0, 0);
+            self.steps.push(bucket, 0, 0);
         }
         let paths = paths.clamp(1, PATHS_MAX);
+        if paths == PATHS_MAX {
+            self.prefetch(buckets);
+        }
         let mut heads: [Option<usize>; PATHS_MAX] =
             std::array::from_fn(|path| (path < paths).then_some(path % 2));
         while heads.iter().any(Option::is_some) {
             for head in &mut heads[..paths] {
                 let Some(from) = *head else { continue };
-                if self.count == VISITS_MAX {
+                if self.steps.count == VISITS_MAX {
                     return None;
                 }
                 *head = self.extend(from);
@@ -112,9 +134,20 @@ impl Search<'_> {
         None
     }
 
+    /// Asks the processor for all buckets that are one step away, since as many paths begin with
+    /// each of them, and one after the other would be waited for.
+    fn prefetch(&self, buckets: [usize; 2]) {
+        for bucket in buckets {
+            for slot in 0..SLOTS {
+                let tag = self.locked.table.bucket(bucket).load(slot).tag();
+                self.locked.table.bucket(self.shape.other(bucket, tag)).prefetch();
+            }
+        }
+    }
+
     /// One step on from `from`: to a bucket no path has visited.
     fn extend(&mut self, from: usize) -> Option<usize> {
-        let bucket = usize::from(self.steps[from].bucket);
+        let bucket = self.steps.bucket(from);
         self.seed = self.seed.wrapping_mul(0x9e37_79b1).wrapping_add(0x7f4a_7c15);
         let first = (self.seed >> 16) as usize;
         for turn in 0..SLOTS {
@@ -122,34 +155,25 @@ impl Search<'_> {
             let word = self.locked.table.bucket(bucket).load(slot);
             let other = self.shape.other(bucket, word.tag());
             if self.visited.insert(other) {
-                return Some(self.push(other, from, slot));
+                return Some(self.steps.push(other, from, slot));
             }
         }
         None
     }
 
-    fn push(&mut self, bucket: usize, before: usize, slot: usize) -> usize {
-        self.steps[self.count] =
-            Step { bucket: bucket as u16, before: before as u16, slot: slot as u8 };
-        self.count += 1;
-        self.count - 1
-    }
-
     fn free_slot(&self, step: usize) -> Option<usize> {
-        let bucket = usize::from(self.steps[step].bucket);
-        self.locked.table.bucket(bucket).free_slot(SLOTS)
+        self.locked.table.bucket(self.steps.bucket(step)).free_slot(SLOTS)
     }
 
     /// Moves the words of the path that ends in step `last`, from its end to its beginning.
     fn execute(&self, last: usize) -> (usize, usize) {
         let free = self.free_slot(last).expect("the search ended at a free slot");
-        let mut target = (usize::from(self.steps[last].bucket), free);
+        let mut target = (self.steps.bucket(last), free);
         let mut at = last;
         // The first two steps are the key's own buckets: there the path began.
         while at >= 2 {
-            let step = self.steps[at];
-            let before = usize::from(step.before);
-            let source = (usize::from(self.steps[before].bucket), usize::from(step.slot));
+            let before = usize::from(self.steps.before[at]);
+            let source = (self.steps.bucket(before), usize::from(self.steps.slots[at]));
             self.locked.move_word(source, target);
             target = source;
             at = before;

@@ -21,7 +21,7 @@
 //! `2^(K - d) / n <= 2^23`, which is what [`REST_BITS_MAX`] sees to.
 //!
 //! MemC3 computes `b2 = b1 xor hash(tag)`, which needs a power of two of buckets. The difference
-//! modulo `n` is an involution for any `n`, so that a table may grow by a quarter of its size.
+//! modulo `n` is an involution for any `n`, so that a table may grow by a twelfth of its size.
 
 use crate::table::UNITS_MIN;
 use crate::tree::Tree;

@@ -3,7 +3,7 @@
 //! After a shift to larger values the cache holds fewer items, and the index should not keep the
 //! memory it once needed. A table shrinks to the smallest size in which it is comfortable, which is
 //! for a cuckoo table at most 80 % full; two smallest tables with the same prefix but for the last
-//! bit merge when one table holds both. Such a table grows at 97 %, so it does not go to and fro
+//! bit merge when one table holds both. Such a table grows at 98 %, so it does not go to and fro
 //! between two sizes.
 //!
 //! The same copying as in growth does it, so no item is read here either.

@@ -31,7 +31,7 @@ pub struct Stats {
     pub inserts: u64,
     /// Searches for room that found none: no path of a cuckoo table, an empty pool of a tree.
     pub searches_failed: u64,
-    /// Tables that grew by a quarter of the smallest.
+    /// Tables that grew to the next size.
     pub growths: u64,
     /// Tables that split in two.
     pub splits: u64,

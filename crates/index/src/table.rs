@@ -1,11 +1,11 @@
-//! One table: a header of two cache lines, then buckets, in 4 to 7 units of raw memory.
+//! One table: a header of two cache lines, then buckets, in 12 to 23 units of raw memory.
 //!
 //! ```text
 //!   line 0   | lock | count | grow_at | sub_buckets | displacements | inserts | ...          |
 //!   line 1   | version 0 | version 1 | ...                                   | version 15 |
 //!   line 2   | bucket 0                                                                     |
 //!   ...
-//!   line 256 * units - 1                                                    | last bucket   |
+//!   line 32 * units - 1                                                     | last bucket   |
 //! ```
 //!
 //! Line 0 belongs to the writer who holds the lock. Line 1 is read only by lookups that found
@@ -18,7 +18,7 @@
 //! that no lookup takes it for the last word about an absent key.
 //!
 //! Under loom a table is built of loom's atomics by value, with a few buckets of two slots. Under
-//! Miri it fills a sixteenth of its memory: Miri looks at every word behind a reference to a table,
+//! Miri it fills an eighth of its memory: Miri looks at every word behind a reference to a table,
 //! each time that one is passed on.
 
 use std::marker::PhantomData;
@@ -31,16 +31,17 @@ use stdx::sync::Backoff;
 use stdx::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use stdx::units::CACHE_LINE;
 
-/// The smallest table. Growing by quarters from here keeps a table between 3/4 and all of its
-/// capacity full; starting from 2 units would leave it 2/3 full after the first step.
-pub(crate) const UNITS_MIN: usize = 4;
+/// The smallest table. Growing by a twelfth of it at a time keeps a table between 12/13 and all of
+/// its capacity full (`docs/decisions/0001-index-tables-grow-by-twelfths.md`). A model checker gets
+/// a smaller one, of four buckets.
+pub(crate) const UNITS_MIN: usize = if cfg!(loom) { 4 } else { 12 };
 /// The largest table: the next step is two of the smallest.
 pub(crate) const UNITS_MAX: usize = 2 * UNITS_MIN - 1;
 
 const HEADER_LINES: usize = if cfg!(loom) { 0 } else { 2 };
 const LINES_PER_UNIT: usize = match (cfg!(loom), cfg!(miri)) {
     (true, _) => 1,
-    (_, true) => TABLE_UNIT_BYTES / CACHE_LINE / 16,
+    (_, true) => TABLE_UNIT_BYTES / CACHE_LINE / 8,
     _ => TABLE_UNIT_BYTES / CACHE_LINE,
 };
 
@@ -124,7 +125,7 @@ pub(crate) struct TableMemory {
 
 /// What stands at the start of a table's memory under loom.
 #[cfg(loom)]
-#[repr(align(16384))]
+#[repr(align(2048))]
 struct TableByValue {
     header: Header,
     buckets: Vec<Bucket>,

@@ -35,7 +35,7 @@
 //!   before and its old one afterwards. It was absent in between, and that is what the lookup says.
 //!
 //! What differs from the paper: seven slots in a bucket rather than six, since a table has fewer
-//! than 2^16 buckets and a link needs but two bytes (14 % less memory); tables of at most 112 KiB
+//! than 2^16 buckets and a link needs but two bytes (14 % less memory); tables of at most 46 KiB
 //! grow and split one by one where the paper doubles one table; a slot is one word of 23 tag bits
 //! and a place. The figures are in `docs/decisions/0017-cuckoo-beside-tree.md`.
 //!
@@ -48,7 +48,7 @@ use crate::find::Found;
 use crate::layout::Layout;
 use crate::location::Location;
 use crate::shape::Shape;
-use crate::table::{Locked, Table, UNITS_MAX, buckets_of};
+use crate::table::{Locked, Table, UNITS_MAX, UNITS_MIN, buckets_of};
 use crate::word::{Side, Word};
 
 /// Slots in a bucket: the last word holds the links.
@@ -67,6 +67,10 @@ const RESERVE_SHARE: usize = 16;
 const COMPACT_PERCENT: usize = 54;
 /// Bits of the tag that choose a link.
 const LINK_BITS: u32 = LINKS.ilog2();
+
+/// By how much a table grows: a quarter of the smallest. Finer steps would save less than they
+/// copy, since a pool is never full.
+const UNITS_STEP: usize = UNITS_MIN / 4;
 
 const _: () = assert!(buckets_of(UNITS_MAX) <= u16::MAX as usize, "a link has 16 bits");
 
@@ -252,7 +256,7 @@ impl Layout for Tree {
 
     fn units_next(units: usize, items: usize) -> usize {
         let is_worn = items * 100 <= Self::slots(units) * COMPACT_PERCENT;
-        if is_worn { units } else { units + 1 }
+        if is_worn { units } else { units + UNITS_STEP }
     }
 
     fn has_room(table: Table<'_>, shape: Shape) -> bool {
@@ -278,7 +282,7 @@ mod tests {
     const UNUSED_BITS: u32 = u64::BITS - REST_BITS_MAX;
 
     fn start(layout: Tree) -> Engine<Tree> {
-        let space = Arc::new(HeapSpace::new(64));
+        let space = Arc::new(HeapSpace::new(512));
         Engine::new(layout, 0, Arc::new(Epochs::new()), space).expect("there is memory")
     }
 

@@ -13,11 +13,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use common::{HeapSpace, mix};
+use common::{HeapSpace, TABLE_UNITS, mix};
 use larder_index::{Change, Hash, Index, Kind, Location, Options};
 use memory::Epochs;
 
-const PERMANENT: u64 = 4_000;
+const PERMANENT: u64 = 1_500;
 /// Numbers of keys that come and go begin here, those of keys that never come at twice this.
 const PASSING: u64 = 1 << 30;
 const ABSENT: u64 = 1 << 31;
@@ -118,9 +118,9 @@ fn run(world: &World, write: impl Fn(u64) + Sync) {
 
 #[test]
 fn permanent_keys_are_found_in_a_table_filled_to_the_brim() {
-    // One table without memory to grow: 8176 slots, always as full as they can be.
-    let world = World::new(Kind::Cuckoo, 4);
-    run(&world, |thread| world.churn(thread, 2_050, 400_000));
+    // One table without memory to grow: 3056 slots, always as full as they can be.
+    let world = World::new(Kind::Cuckoo, TABLE_UNITS[0]);
+    run(&world, |thread| world.churn(thread, 765, 400_000));
     let stats = world.index.stats();
     assert!(stats.displacements > 100_000, "{stats:?}");
 }
@@ -130,7 +130,7 @@ fn permanent_keys_are_found_in_a_table_filled_to_the_brim() {
 #[test]
 fn permanent_keys_are_found_in_a_tree_without_memory() {
     for kind in [Kind::Tree, Kind::List] {
-        let world = World::new(kind, 4);
+        let world = World::new(kind, TABLE_UNITS[0]);
         run(&world, |thread| {
             let refused = (0..200_000_u64).filter(|turn| {
                 let key = PASSING + (thread << 24) + turn;
@@ -142,7 +142,7 @@ fn permanent_keys_are_found_in_a_tree_without_memory() {
             assert!(refused.count() < 100_000, "most find room");
         });
         let stats = world.index.stats();
-        assert!(stats.sub_buckets > 200 && stats.growths == 0, "{stats:?}");
+        assert!(stats.sub_buckets > 75 && stats.growths == 0, "{stats:?}");
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::ptr::NonNull;
 
-/// The unit in which index tables are allocated: 16 to 128 of them make a slab.
-pub const TABLE_UNIT_BYTES: usize = 16 << 10;
+/// The unit in which index tables are allocated: 128 to 1024 of them make a slab.
+pub const TABLE_UNIT_BYTES: usize = 2 << 10;
 
 /// Memory for index tables, counted against the memory limit.
 pub trait TableSpace: Send + Sync {

@@ -1,8 +1,8 @@
-//! Memory for the index's tables: slabs of the arena, cut into units of 16 KiB.
+//! Memory for the index's tables: slabs of the arena, cut into units of 2 KiB.
 //!
-//! A table is a run of four to seven units. Each slab has a map of its 16 to 128 units as an
-//! integer; a run is the first that fits, in the oldest slab that has one, so that slabs empty out
-//! as tables grow away from them, and an empty slab goes back to the arena.
+//! A table is a run of a dozen units or two. Each slab has a map of its 64 to 1024 units, a bit for
+//! each; a run is the first that fits, in the oldest slab that has one, so that slabs empty out as
+//! tables grow away from them, and an empty slab goes back to the arena.
 
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
@@ -10,10 +10,14 @@ use std::sync::{Arc, Mutex};
 use stdx::sync::atomic::{AtomicBool, Ordering};
 use stdx::sync::lock;
 
-use crate::arena::{Arena, SLAB_BYTES_MAX, SlabId};
+use crate::arena::{Arena, SLAB_BYTES_MAX, SLAB_BYTES_MIN, SlabId};
 use crate::space::{TABLE_UNIT_BYTES, TableSpace};
 
-const _: () = assert!(SLAB_BYTES_MAX / TABLE_UNIT_BYTES == u128::BITS as usize);
+/// Integers of a map.
+const MAP_WORDS: usize = SLAB_BYTES_MAX / TABLE_UNIT_BYTES / WORD_UNITS;
+/// Units in each of them, and the most that a table may have.
+const WORD_UNITS: usize = u64::BITS as usize;
+const _: () = assert!(SLAB_BYTES_MIN / TABLE_UNIT_BYTES >= WORD_UNITS);
 
 /// The part of the arena that the index has.
 #[derive(Debug)]
@@ -26,8 +30,63 @@ pub struct ArenaTables {
 #[derive(Debug)]
 struct TableSlab {
     slab: SlabId,
-    /// Bit `i`: unit `i` belongs to a table.
-    taken: u128,
+    free: FreeUnits,
+    /// No run of free units is longer. It may be too high, and then a search in vain corrects it,
+    /// so that the slabs that are full are passed by.
+    run_max: usize,
+}
+
+/// Which units of a slab belong to no table.
+#[derive(Debug, Clone, Copy)]
+struct FreeUnits {
+    /// Bit `i % 64` of word `i / 64`: unit `i`. Bits behind the last unit are not set.
+    map: [u64; MAP_WORDS],
+}
+
+impl FreeUnits {
+    /// All of a slab of so many units.
+    fn all(slab_units: usize) -> Self {
+        debug_assert!(slab_units.is_multiple_of(WORD_UNITS));
+        let word = |at| if at < slab_units / WORD_UNITS { u64::MAX } else { 0 };
+        Self { map: std::array::from_fn(word) }
+    }
+
+    /// The words from this one on that a run which begins in it may reach, as one.
+    fn window(&self, word: usize) -> u128 {
+        let next = self.map.get(word + 1).copied().unwrap_or(0);
+        u128::from(next) << WORD_UNITS | u128::from(self.map[word])
+    }
+
+    /// Where the first run of `units` units begins.
+    fn first_run(&self, units: usize) -> Option<usize> {
+        (0..MAP_WORDS).find_map(|word| {
+            // Bit `i` stays while the `length` units from there on are free.
+            let (mut starts, mut length) = (self.window(word), 1);
+            while length < units {
+                let more = length.min(units - length);
+                starts &= starts >> more;
+                length += more;
+            }
+            let first = (starts as u64).trailing_zeros() as usize;
+            (first < WORD_UNITS).then_some(word * WORD_UNITS + first)
+        })
+    }
+
+    /// Changes whether the run that begins at `start` is free; it must have been the opposite.
+    fn set(&mut self, start: usize, units: usize, is_free: bool) {
+        let (word, run) = (start / WORD_UNITS, ((1_u128 << units) - 1) << (start % WORD_UNITS));
+        let before = if is_free { 0 } else { run };
+        assert_eq!(self.window(word) & run, before, "a table is given or taken once");
+        self.map[word] ^= run as u64;
+        let rest = (run >> WORD_UNITS) as u64;
+        if rest != 0 {
+            self.map[word + 1] ^= rest;
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.map.iter().map(|word| word.count_ones() as usize).sum()
+    }
 }
 
 impl ArenaTables {
@@ -43,7 +102,8 @@ impl ArenaTables {
 
     /// Bytes of the tables in them.
     pub fn taken_bytes(&self) -> usize {
-        let units = |slab: &TableSlab| slab.taken.count_ones() as usize;
+        let slab_units = self.slab_units();
+        let units = |slab: &TableSlab| slab_units - slab.free.count();
         lock(&self.slabs).iter().map(units).sum::<usize>() * TABLE_UNIT_BYTES
     }
 
@@ -51,49 +111,64 @@ impl ArenaTables {
     pub fn take_starved(&self) -> bool {
         self.starved.swap(false, Ordering::Relaxed)
     }
+
+    fn slab_units(&self) -> usize {
+        self.arena.slab_bytes() / TABLE_UNIT_BYTES
+    }
 }
 
-/// The first run of `units` free units in a map of `slab_units`.
-fn first_fit(taken: u128, slab_units: usize, units: usize) -> Option<u32> {
-    let run = (1_u128 << units) - 1;
-    (0..=(slab_units - units) as u32).find(|&at| taken & (run << at) == 0)
+impl TableSlab {
+    /// The first run of `units`, if there is one.
+    fn take(&mut self, units: usize) -> Option<usize> {
+        if units > self.run_max {
+            return None;
+        }
+        let start = self.free.first_run(units);
+        match start {
+            Some(start) => self.free.set(start, units, false),
+            None => self.run_max = units - 1,
+        }
+        start
+    }
+
+    /// Takes back a run.
+    fn give(&mut self, start: usize, units: usize) {
+        self.free.set(start, units, true);
+        self.run_max = WORD_UNITS;
+    }
 }
 
 impl TableSpace for ArenaTables {
     fn allocate(&self, units: usize) -> Option<NonNull<u8>> {
-        let slab_units = self.arena.slab_bytes() / TABLE_UNIT_BYTES;
-        assert!(units > 0 && units < slab_units);
-        let run = (1_u128 << units) - 1;
+        assert!(units > 0 && units <= WORD_UNITS);
         let mut slabs = lock(&self.slabs);
-        let fit = slabs.iter().position(|slab| first_fit(slab.taken, slab_units, units).is_some());
-        let number = fit.or_else(|| {
+        let fit = slabs.iter_mut().find_map(|slab| Some((slab.slab, slab.take(units)?)));
+        let fit = fit.or_else(|| {
             let slab = self.arena.take(0)?;
-            slabs.push(TableSlab { slab, taken: 0 });
-            Some(slabs.len() - 1)
+            let free = FreeUnits::all(self.slab_units());
+            let mut fresh = TableSlab { slab, free, run_max: WORD_UNITS };
+            let start = fresh.take(units);
+            slabs.push(fresh);
+            Some((slab, start?))
         });
-        let Some(number) = number else {
+        let Some((slab, start)) = fit else {
             self.starved.store(true, Ordering::Relaxed);
             return None;
         };
-        let slab = &mut slabs[number];
-        let at = first_fit(slab.taken, slab_units, units)?;
-        slab.taken |= run << at;
-        // SAFETY: `at + units` is at most the units of a slab, so the run lies in it.
-        Some(unsafe { self.arena.slab_start(slab.slab).add(at as usize * TABLE_UNIT_BYTES) })
+        // SAFETY: the run from there on lies in the slab, whose units are all that were ever free.
+        Some(unsafe { self.arena.slab_start(slab).add(start * TABLE_UNIT_BYTES) })
     }
 
     unsafe fn release(&self, start: NonNull<u8>, units: usize) {
         let id = self.arena.slab_of(start);
         let offset = start.as_ptr() as usize - self.arena.slab_start(id).as_ptr() as usize;
-        let run = ((1_u128 << units) - 1) << (offset / TABLE_UNIT_BYTES);
         let mut slabs = lock(&self.slabs);
         let number = slabs
             .iter()
             .position(|slab| slab.slab == id)
             .expect("a table lies in one of the index's slabs");
-        assert_eq!(slabs[number].taken & run, run, "a table is released once");
-        slabs[number].taken &= !run;
-        if slabs[number].taken == 0 {
+        slabs[number].give(offset / TABLE_UNIT_BYTES, units);
+        if slabs[number].free.count() == self.slab_units() {
             slabs.remove(number);
             // SAFETY: the slab was taken in `allocate`, no table lies in it any more, and the
             // caller promised that nobody reads the last one.
@@ -106,13 +181,44 @@ impl TableSpace for ArenaTables {
 mod tests {
     use super::*;
 
+    /// Runs come and go beside a list that says of each unit whether it is free.
+    #[test]
+    #[cfg_attr(miri, ignore = "safe code with 20,000 inputs")]
+    fn the_first_run_is_found_wherever_it_lies() {
+        const UNITS: usize = 3 * WORD_UNITS;
+        let mut free = FreeUnits::all(UNITS);
+        let mut model = [true; UNITS];
+        let mut taken = Vec::new();
+        let mut random = 1_u64;
+        let mut across_words = 0;
+        for turn in 0..20_000 {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(turn);
+            let units = 1 + (random >> 33) as usize % WORD_UNITS;
+            let first = free.first_run(units);
+            let expected = model.windows(units).position(|run| run.iter().all(|unit| *unit));
+            assert_eq!(first, expected, "of {units} units in turn {turn}");
+            if let Some(start) = first {
+                free.set(start, units, false);
+                model[start..start + units].fill(false);
+                taken.push((start, units));
+                across_words += u32::from(start / WORD_UNITS != (start + units - 1) / WORD_UNITS);
+            } else {
+                let (start, units) = taken.swap_remove((random >> 50) as usize % taken.len());
+                free.set(start, units, true);
+                model[start..start + units].fill(true);
+            }
+            assert_eq!(free.count(), model.iter().filter(|unit| **unit).count());
+        }
+        assert!(across_words > 1_000, "only {across_words}");
+    }
+
     #[test]
     fn tables_do_not_overlap_and_empty_slabs_go_back() {
         let arena = Arc::new(Arena::new(0, 2 << 20, 0).unwrap());
         let tables = ArenaTables::new(Arc::clone(&arena));
         let mut runs = Vec::new();
         for turn in 0.. {
-            let units = 4 + turn % 4;
+            let units = 12 + turn % 12;
             let Some(start) = tables.allocate(units) else {
                 break;
             };
@@ -120,7 +226,7 @@ mod tests {
         }
         assert!(tables.take_starved() && !tables.take_starved());
         let taken: usize = runs.iter().map(|(_, units)| units).sum();
-        assert!(taken > 80, "only {taken} units");
+        assert!(taken > 900, "only {taken} units");
         assert_eq!(tables.taken_bytes(), taken * TABLE_UNIT_BYTES);
         runs.sort_unstable();
         for pair in runs.windows(2) {

@@ -72,9 +72,9 @@ const STAGES: &[Stage] = &[
                 ("restarts", || one(restarts())),
             ],
             &[
+                ("papers", || one(papers())),
                 ("loom", || loom().map(ran)),
                 ("miri", || miri().map(ran)),
-                ("papers", || one(papers())),
             ],
         ],
         niceness: 19,

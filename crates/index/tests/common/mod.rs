@@ -10,7 +10,11 @@ use memory::space::TABLE_UNIT_BYTES;
 
 /// Bytes of a unit that a table uses: under Miri few, and there must be no others, or it would not
 /// see who reads beyond them.
-const UNIT_BYTES: usize = if cfg!(miri) { TABLE_UNIT_BYTES / 16 } else { TABLE_UNIT_BYTES };
+const UNIT_BYTES: usize = if cfg!(miri) { TABLE_UNIT_BYTES / 8 } else { TABLE_UNIT_BYTES };
+
+/// The smallest table and the largest, in units.
+#[allow(dead_code)]
+pub const TABLE_UNITS: [usize; 2] = [12, 23];
 
 /// Up to `limit` units of heap.
 pub struct HeapSpace {

@@ -18,7 +18,7 @@ mod paths;
 use super::{Experiment, Paper, claim, unknown};
 
 const ABSTRACT: &str = "the paper's abstract";
-const DECISION: &str = "quoted in docs/decisions/0001-index-tables-grow-by-quarters.md";
+const DECISION: &str = "quoted in docs/decisions/0001-index-tables-grow-by-twelfths.md";
 const AUTHORS_NOTE: &str = "an author's note, da-data.blogspot.com, March 2013";
 const AUTHORS_CODE: &str = "assoc_cuckoo.c of github.com/efficient/memc3";
 
