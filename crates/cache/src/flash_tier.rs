@@ -154,9 +154,14 @@ impl FlashTier {
         self.flash.may_be(place, hash.0)
     }
 
-    /// Whether what leaves the hot zone may come in at once.
+    /// Whether something that leaves the hot zone may come in at once.
     pub(crate) fn takes_at_once(&self) -> bool {
-        self.entrance.takes_all() && self.is_purged() && !self.flash.is_behind()
+        self.is_purged() && !self.flash.is_behind()
+    }
+
+    /// Whether all that leaves the hot zone may.
+    pub(crate) fn takes_all_at_once(&self) -> bool {
+        self.entrance.takes_all() && self.takes_at_once()
     }
 
     /// Waits a moment until something that is full was written, if nothing may come in before.

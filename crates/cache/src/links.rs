@@ -50,6 +50,10 @@ impl Links for Cache {
     }
 
     fn hands_down(&self) -> bool {
+        self.flash.as_deref().is_some_and(FlashTier::takes_all_at_once)
+    }
+
+    fn hands_down_wanted(&self) -> bool {
         self.flash.as_deref().is_some_and(FlashTier::takes_at_once)
     }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use ::flash::{Place, Refused};
 use hot::ItemRef;
+use hot::mark::FETCHED;
 use index::{Full, Hash};
 use memory::Guard;
 
@@ -76,8 +77,8 @@ impl Cache {
         })
     }
 
-    /// Moves an item of the hot zone to flash for a store that needs its memory. Returns whether it
-    /// did.
+    /// Moves an item of the hot zone to flash for a store that needs its memory: any while most of
+    /// flash is free, and later those that are wanted. Returns whether it did.
     pub(crate) fn hand_down(
         &self,
         guard: &Guard<'_>,
@@ -92,7 +93,9 @@ impl Cache {
             return true;
         }
         let record = ::flash::Record { key: item.key(), value, fields: snapshot.fields() };
-        if !self.takes_on_flash(&record, self.remembers(hash)) {
+        let is_known = self.remembers(hash);
+        let is_wanted = is_known || record.fields.mark & FETCHED != 0;
+        if !is_wanted && !tier.entrance.takes_all() || !self.takes_on_flash(&record, is_known) {
             return false;
         }
         let spilled = self.spill_hot(guard, &record, (hash, place), Haste::Store, is_same);

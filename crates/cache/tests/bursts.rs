@@ -21,7 +21,12 @@ const ITEMS: u32 = 20_000;
 const STORES_BETWEEN: u32 = 200;
 
 fn cache(compress: bool) -> Cache {
-    let device = FakeDevice::new(((128 << 20) / PAGE_BYTES) as u64, 1, Faults::default());
+    cache_beside(128, compress)
+}
+
+/// A cache of 8 MiB beside so many MiB of flash.
+fn cache_beside(flash_mib: usize, compress: bool) -> Cache {
+    let device = FakeDevice::new(((flash_mib << 20) / PAGE_BYTES) as u64, 1, Faults::default());
     let flash = FlashSettings { threads: 1, ..FlashSettings::new(Arc::new(device), [7; 16]) };
     let builder = Cache::builder().memory_bytes(8 << 20).compress(compress).flash(flash);
     let cache = builder.clock(Arc::new(ManualClock::new(NOW))).build().unwrap();
@@ -96,6 +101,45 @@ fn without_any_background_stores_fill_the_buffers_and_then_evict() {
     assert!(flash_of(&stats).tier.bytes_written > 0);
     assert_eq!(stats.items + stats.evicted, u64::from(ITEMS));
     assert_eq!(found(&cache, ITEMS, 0), stats.items);
+}
+
+/// Flash that is half full no longer takes all that stores need room for in its full length, but
+/// what was read it does.
+#[test]
+fn when_flash_is_half_full_stores_move_what_was_read_and_evict_the_rest() {
+    const BURSTS: u32 = 40;
+    /// More than there are free chunks, of which what was read is one in four.
+    const BURST: u32 = 600;
+    for compress in [true, false] {
+        let cache = cache_beside(32, compress);
+        for number in 0..2 * ITEMS {
+            put(&cache, number, 0);
+            if number % 50 == 0 {
+                maintain(&cache);
+            }
+        }
+        let before = flash_of(&cache.stats());
+        let (segments, free) = (before.tier.segments, before.tier.segments_free);
+        assert!(free < segments / 2 && free > segments / 8, "{before:?}");
+        let first = 2 * ITEMS;
+        let numbers = first..first + BURSTS * BURST;
+        for number in numbers.clone() {
+            put(&cache, number, 0);
+            if number % 4 == 0 {
+                assert!(cache.get(&key(number)).is_some());
+            }
+            if number % BURST == 0 {
+                maintain(&cache);
+            }
+        }
+        let stats = cache.stats();
+        let handed = flash_of(&stats).handed - before.handed;
+        assert!(handed > 1000 && stats.evicted > 1000, "{handed} handed down, {stats:?}");
+        let (read, others): (Vec<_>, Vec<_>) = numbers.partition(|number| number % 4 == 0);
+        let is_lost = |&&number: &&u32| cache.get(&key(number)).is_none();
+        let lost = [&read, &others].map(|keys| keys.iter().filter(is_lost).count());
+        assert_eq!(lost[0], 0, "of {} that were read, and {} of the others", read.len(), lost[1]);
+    }
 }
 
 #[test]

@@ -16,7 +16,11 @@ use stdx::sync::lock;
 
 use crate::class::Class;
 use crate::evict::{GROUP, rounds_of};
+use crate::rescue::RESCUES_MAX;
 use crate::{Hot, ItemRef, Links, PRESSED_BEHIND, PRESSED_CLASS};
+
+/// Chunks that a store hands down of a slab: what it rescues of one takes as long.
+const HANDED_MAX: usize = RESCUES_MAX;
 
 /// An item that was looked at, to be moved or evicted.
 struct Copied {
@@ -54,11 +58,12 @@ impl Hot {
         left
     }
 
-    /// Moves what is published in a draining slab of a class, as far as the tier below takes it.
-    pub(crate) fn demote_slab(&self, id: ClassId, slab_id: SlabId, links: &dyn Links) {
+    /// Moves what is published in a draining slab of a class, as far as the tier below takes it; for
+    /// a store, not more than it can wait for.
+    pub(crate) fn move_slab(&self, id: ClassId, slab_id: SlabId, links: &dyn Links) {
         let slab = self.zone().slab(slab_id);
-        let mut next = 0;
-        loop {
+        let (mut next, mut moved) = (0, 0);
+        while links.demotes() || moved < HANDED_MAX {
             let place = {
                 let guard = self.epochs.pin();
                 let _class = lock(self.class(id));
@@ -77,7 +82,11 @@ impl Hot {
                 next = number + 1;
                 owner
             };
-            self.demote_one(id, place, false, links);
+            if links.demotes() {
+                self.demote_one(id, place, false, links);
+            } else {
+                moved += self.hand_down_one(id, place, false, links);
+            }
         }
     }
 
@@ -112,21 +121,24 @@ impl Hot {
             let (wanted, mut steps) = (class.handful(), 0);
             self.gather(&guard, &mut class, links, &mut victims, wanted, &mut steps)
         };
-        let mut left = 0;
-        for &place in &victims[..found] {
-            let Some(item) = self.linked(&guard, place, links) else {
-                continue;
-            };
-            let (sequence, chunks) = (item.sequence(), item.layout().pieces().max(1));
-            if !links.is_gone(item) && links.hand_down(&guard, item, place) {
-                lock(self.class(id)).counters.demoted += 1;
-                left += chunks;
-            } else {
-                left += self.evict_one(place, sequence, links);
-            }
-        }
+        let victims = victims[..found].iter();
+        let left = victims.map(|&place| self.hand_down_one(id, place, true, links)).sum();
         lock(self.class(id)).evicted_since += left;
         left
+    }
+
+    /// As [`Hot::demote_one`], for a store.
+    fn hand_down_one(&self, id: ClassId, place: Place, evict: bool, links: &dyn Links) -> usize {
+        let guard = self.epochs.pin();
+        let Some(item) = self.linked(&guard, place, links) else {
+            return 0;
+        };
+        let (sequence, chunks) = (item.sequence(), item.layout().pieces().max(1));
+        if !links.is_gone(item) && links.hand_down(&guard, item, place) {
+            lock(self.class(id)).counters.demoted += 1;
+            return chunks;
+        }
+        if evict { self.evict_one(place, sequence, links) } else { 0 }
     }
 
     /// The class of a chunk whose place was remembered without a guard, locked: not the one that a

@@ -199,18 +199,28 @@ impl Hot {
         if self.seek_slab(id, links) {
             return Made::Slab;
         }
-        let handed = if links.hands_down() { self.hand_down(id, links) } else { 0 };
-        let made = if handed > 0 { handed } else { self.push_out(id, wanted, links) };
-        match made {
+        // To move a handful takes a store as long as it should take.
+        let wanted = if links.hands_down_wanted() { 1 } else { wanted };
+        match self.push_out(id, wanted, links) {
             0 => Made::Nothing,
             chunks => Made::Chunks(chunks),
         }
     }
 
-    /// Moves items of a class to the tier below, if there is one, or evicts them: see
-    /// [`Hot::evict`].
+    /// Moves items of a class to the tier below, if there is one that takes them, or evicts them:
+    /// see [`Hot::evict`].
     pub(crate) fn push_out(&self, id: ClassId, wanted: usize, links: &dyn Links) -> usize {
-        if links.demotes() { self.demote(id, wanted, links) } else { self.evict(id, wanted, links) }
+        if links.demotes() {
+            return self.demote(id, wanted, links);
+        }
+        let mut left = 0;
+        while left < wanted && links.hands_down_wanted() {
+            match self.hand_down(id, links) {
+                0 => break,
+                chunks => left += chunks,
+            }
+        }
+        if left == 0 { self.evict(id, wanted, links) } else { left }
     }
 
     /// Evicts items of a class until about `wanted` chunks are on their way to being free: they are

@@ -100,9 +100,14 @@ pub trait Links {
     fn leaves_demoting(&self) -> bool {
         false
     }
-    /// Whether a store may at this moment move down at once what it would evict otherwise.
+    /// Whether a store may at this moment move down at once what it would evict otherwise: then it
+    /// begins before the last chunk is taken.
     fn hands_down(&self) -> bool {
         false
+    }
+    /// Whether it may do so with what is wanted, at least, when there is no other chunk to be had.
+    fn hands_down_wanted(&self) -> bool {
+        self.hands_down()
     }
     /// Moves an item to the tier below at once, for a store: removes it from the index and retires
     /// it, if the index still points at exactly that item. Returns whether it did. That takes a

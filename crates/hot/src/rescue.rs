@@ -18,7 +18,7 @@ const LOOK_STEP: u32 = 256;
 /// Items that go at once to make room for what is rescued.
 const ROOM_BATCH: usize = 32;
 /// Items that are rescued from one slab at the most: a store may be waiting for it.
-const RESCUES_MAX: usize = 2048;
+pub(crate) const RESCUES_MAX: usize = 2048;
 
 /// What came of a look for something to rescue.
 enum Step {

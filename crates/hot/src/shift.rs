@@ -431,8 +431,8 @@ impl Hot {
 
     /// Evicts what is published in a draining slab of a class.
     fn empty_slab(&self, id: ClassId, slab_id: SlabId, links: &dyn Links) {
-        if links.demotes() {
-            self.demote_slab(id, slab_id, links);
+        if links.demotes() || links.hands_down_wanted() {
+            self.move_slab(id, slab_id, links);
         }
         let slab = self.zone().slab(slab_id);
         let mut begin = 0;
