@@ -58,8 +58,8 @@ impl Hot {
         left
     }
 
-    /// Moves what is published in a draining slab of a class, as far as the tier below takes it; for
-    /// a store, not more than it can wait for.
+    /// Moves what is published in a draining slab of a class, as far as the tier below takes it;
+    /// for a store, not more than it can wait for.
     pub(crate) fn move_slab(&self, id: ClassId, slab_id: SlabId, links: &dyn Links) {
         let slab = self.zone().slab(slab_id);
         let (mut next, mut moved) = (0, 0);
