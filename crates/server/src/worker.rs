@@ -5,13 +5,13 @@
 //! [`Mailbox`], whose waker also announces log lines for watchers and the end of the server.
 //!
 //! Who waits for flash does not hold up the others: its reads begin when the replies to all that
-//! was ready are written, and of what has come from flash a turn of the loop takes only so much,
-//! behind what is ready by then.
+//! was ready are written, and of what has come from flash by the end of a turn of the loop that
+//! takes only so much, behind what was ready.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::sync::Mutex;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ::io::moment::Stopwatch;
@@ -75,6 +75,8 @@ pub struct Mailbox {
     arrivals: Mutex<Vec<Arrival>>,
     /// What has come for connections that wait for it.
     deliveries: Mutex<Vec<Delivery>>,
+    /// Whether there are any, written under their lock.
+    has_deliveries: AtomicBool,
     waker: Waker,
 }
 
@@ -84,6 +86,7 @@ impl Mailbox {
         Ok(Self {
             arrivals: Mutex::default(),
             deliveries: Mutex::default(),
+            has_deliveries: AtomicBool::new(false),
             waker: Waker::new(poll.registry(), WAKE)?,
         })
     }
@@ -94,17 +97,31 @@ impl Mailbox {
         self.wake();
     }
 
-    /// Hands over what a connection waits for. The worker takes all there is at once, so only the
-    /// first wakes it.
+    /// Hands over what a connection waits for. The worker takes all there is at once, at the end of
+    /// each turn of its loop, so only the first wakes it.
     pub fn deliver(&self, delivery: Delivery) {
         let was_empty = {
             let mut deliveries = lock(&self.deliveries);
             deliveries.push(delivery);
+            self.has_deliveries.store(true, Ordering::Relaxed);
             deliveries.len() == 1
         };
         if was_empty {
             self.wake();
         }
+    }
+
+    /// Whether something was delivered. What is delivered at this very moment may be missed: it
+    /// wakes the worker.
+    fn has_deliveries(&self) -> bool {
+        self.has_deliveries.load(Ordering::Relaxed)
+    }
+
+    /// Moves what was delivered to `taken`.
+    fn take_deliveries(&self, taken: &mut VecDeque<Delivery>) {
+        let mut deliveries = lock(&self.deliveries);
+        taken.extend(deliveries.drain(..));
+        self.has_deliveries.store(false, Ordering::Relaxed);
     }
 
     /// Wakes the worker.
@@ -173,9 +190,11 @@ impl<'c, S: Sampling> Worker<'c, S> {
             self.take_queue();
             if is_woken {
                 self.take_arrivals();
-                let mailbox = &self.server.mailboxes[self.number];
-                self.deliveries.extend(lock(&mailbox.deliveries).drain(..));
                 self.turn_watchers();
+            }
+            let mailbox = &self.server.mailboxes[self.number];
+            if is_woken || mailbox.has_deliveries() {
+                mailbox.take_deliveries(&mut self.deliveries);
             }
             if !self.deliveries.is_empty() {
                 self.take_deliveries();
