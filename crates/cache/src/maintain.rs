@@ -22,6 +22,8 @@ use crate::train::Calm;
 
 /// Chunks that the walk after a flush looks at in one turn.
 const WALK_CHUNKS: usize = 16 << 10;
+/// Tables of the index that are looked at in one turn: some microseconds' worth.
+const TABLES_PER_TURN: usize = 64;
 /// Slabs taken from the hot zone in one turn, for the index or for a lowered limit.
 const SLABS_PER_TURN_MAX: usize = 8;
 /// Every so many mutations somebody looks whether the background does its work.
@@ -39,6 +41,8 @@ pub(crate) struct Chores {
     expiry: HotSweep,
     calm: Calm,
     repartitioning: Repartitioning,
+    /// The table of the index that is looked at next, if not the first.
+    table: Option<Hash>,
     /// The era in which what is old was last renumbered.
     renumbered_era: u64,
 }
@@ -124,7 +128,8 @@ impl Cache {
         if chores.walk.is_none() {
             self.repartition(&mut chores.repartitioning);
         }
-        self.index.maintain();
+        let begin = chores.table.unwrap_or(Hash(0));
+        (_, chores.table) = self.index.maintain_some(begin, TABLES_PER_TURN);
         self.arena.prepare();
         // Without readers the epoch moves on only when somebody asks.
         self.hot.sweep();

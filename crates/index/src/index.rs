@@ -272,7 +272,13 @@ impl Index {
     /// more. Returns how many bytes went back to the table space. To be called now and then by a
     /// thread that is not pinned.
     pub fn maintain(&self) -> usize {
-        with_engine!(self, engine => engine.maintain())
+        self.maintain_some(Hash(0), usize::MAX).0
+    }
+
+    /// The same for no more than so many tables, from that of `begin` on. Returns the bytes, and
+    /// where the next table begins, if this was not the last.
+    pub fn maintain_some(&self, begin: Hash, tables_max: usize) -> (usize, Option<Hash>) {
+        with_engine!(self, engine => engine.maintain(begin, tables_max))
     }
 
     /// The state of the index, summed over its tables.

@@ -19,9 +19,10 @@ use stdx::sync::lock;
 
 impl<L: Layout> Engine<L> {
     /// See [`Index::maintain`](crate::Index::maintain).
-    pub(crate) fn maintain(&self) -> usize {
-        let mut at = Some(Hash(0));
-        while let Some(hash) = at {
+    pub(crate) fn maintain(&self, begin: Hash, tables_max: usize) -> (usize, Option<Hash>) {
+        let mut at = Some(begin);
+        for _ in 0..tables_max {
+            let Some(hash) = at else { break };
             let guard = self.epochs.pin();
             self.shrink_table(&guard, hash);
             // The table of this prefix may have just been merged with the one behind it.
@@ -32,7 +33,7 @@ impl<L: Layout> Engine<L> {
         if let Some(tag) = newest {
             self.epochs.try_reach(tag);
         }
-        self.release_retired()
+        (self.release_retired(), at)
     }
 
     /// Makes the table that holds `hash` smaller if it is much too large.

@@ -189,6 +189,37 @@ fn tables_split_while_they_fill_and_merge_when_they_empty() {
     }
 }
 
+/// A few tables at a time come to the same.
+#[test]
+fn maintenance_in_parts_looks_at_every_table() {
+    for kind in KINDS {
+        const KEYS: u64 = 60_000;
+        let (index, epochs, space) = start(kind, usize::MAX >> 1);
+        for key in 0..KEYS {
+            assert_eq!(set(&index, &epochs, key, location(key, 0)), Ok(None));
+        }
+        let round = || {
+            let (mut calls, mut released, mut at) = (0, 0, Some(Hash(0)));
+            while let Some(begin) = at {
+                let (bytes, next) = index.maintain_some(begin, 3);
+                (calls, released, at) = (calls + 1, released + bytes, next);
+            }
+            (calls, released)
+        };
+        let tables = index.stats().tables;
+        assert!(tables > 6 && !tables.is_multiple_of(3), "{tables}");
+        assert_eq!(round().0, tables.div_ceil(3));
+        for key in 1_000..KEYS {
+            assert!(index.remove_exact(&epochs.pin(), Hash(mix(key)), location(key, 0)));
+        }
+        while round().1 > 0 {}
+        assert_eq!((index.stats().tables, space.used()), (1, TABLE_UNITS[0]));
+        for key in 0..1_000 {
+            assert_eq!(find(&index, &epochs, key), Some(location(key, 0)));
+        }
+    }
+}
+
 #[test]
 fn without_memory_a_table_fills_up_and_then_refuses_without_deciding() {
     for kind in KINDS {
