@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use index::{Change, Hash, Index, Kind, Location, Options, Stats};
-use memory::{Arena, ArenaTables, Epochs};
+use memory::{Arena, ArenaTables, Epochs, TableSpace};
 
 use super::{Items, Key, Table, Touched, hash};
 
@@ -13,10 +13,10 @@ use super::{Items, Key, Table, Touched, hash};
 const BATCH: usize = 100;
 /// The tier that all places here pretend to lie in.
 const TIER: u8 = 1;
-/// The arena in which two tables of the largest size fill the memory, so that neither can grow.
+/// Items for which an index starts with one table of the largest size.
+const ITEMS_OF_ONE: usize = 4600;
+/// A small arena, which such a table does not fill.
 const ARENA_BYTES_FIXED: usize = 256 << 10;
-/// Items for which an index starts with two tables of the largest size.
-const ITEMS_OF_TWO: usize = 22_000;
 
 /// The index with the items it leads to.
 pub struct LarderIndex {
@@ -35,19 +35,22 @@ impl LarderIndex {
     /// The same of another kind.
     pub fn of_kind(kind: Kind, items: Items, ahead: bool) -> LarderIndex {
         let arena_bytes = items.len() * 32 + (64 << 20);
-        LarderIndex::new(items, arena_bytes, Options { kind, ..Options::default() }, ahead)
+        let options = Options { kind, ..Options::default() };
+        LarderIndex::new(items, Arc::new(tables(arena_bytes)), options, ahead)
     }
 
-    /// An index of two tables that cannot grow.
+    /// An index of one table, of the largest size, that cannot grow.
     pub fn fixed(items: Items, paths: usize) -> LarderIndex {
-        let options = Options { initial_items: ITEMS_OF_TWO, paths, ..Options::default() };
-        LarderIndex::new(items, ARENA_BYTES_FIXED, options, false)
+        let options = Options { initial_items: ITEMS_OF_ONE, paths, ..Options::default() };
+        let space = Arc::new(tables(ARENA_BYTES_FIXED));
+        let index = LarderIndex::new(items, space.clone(), options, false);
+        // What is left of the arena is taken, so that there is nothing to grow into.
+        while space.allocate(1).is_some() {}
+        index
     }
 
-    fn new(items: Items, arena_bytes: usize, options: Options, ahead: bool) -> LarderIndex {
+    fn new(items: Items, space: Arc<dyn TableSpace>, options: Options, ahead: bool) -> LarderIndex {
         let epochs = Arc::new(Epochs::new());
-        let arena = Arena::new(arena_bytes, arena_bytes, 1).expect("addresses cost nothing");
-        let space = Arc::new(ArenaTables::new(Arc::new(arena)));
         let index = Index::new(options, Arc::clone(&epochs), space);
         LarderIndex { index: index.expect("there is memory to start"), epochs, items, ahead }
     }
@@ -78,6 +81,12 @@ impl LarderIndex {
         };
         wanted.iter().filter(found).count() as u64
     }
+}
+
+/// Tables in an arena of so many bytes.
+fn tables(arena_bytes: usize) -> ArenaTables {
+    let arena = Arena::new(arena_bytes, arena_bytes, 1).expect("addresses cost nothing");
+    ArenaTables::new(Arc::new(arena))
 }
 
 impl Table for LarderIndex {
@@ -122,6 +131,7 @@ mod tests {
         let count = (0..40_000).take_while(|place| index.insert(*place)).count() as u64;
         let stats = index.stats();
         assert_eq!((stats.slots, stats.growths, stats.splits), (slots, 0, 0), "{stats:?}");
+        assert_eq!(stats.tables, 1);
         assert!(count > slots * 98 / 100, "{count} of {slots}");
     }
 }

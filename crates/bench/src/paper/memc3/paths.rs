@@ -11,7 +11,7 @@ use crate::tables::{Cuckoo, LarderIndex, Locking, Settings, Table, VISITS_MAX, i
 const PATHS: [usize; 4] = [1, 2, 3, 4];
 /// More of them, which the index's larger buckets allow.
 const PATHS_LARDER: [usize; 6] = [1, 2, 3, 4, 8, 16];
-/// Buckets of MemC3's table: about as many slots as the index has in its two.
+/// Buckets of MemC3's table, of four slots each.
 const BUCKETS: usize = 8192;
 /// More items than either table has slots.
 const ITEMS: usize = 40_000;
@@ -161,9 +161,11 @@ pub fn table_2(scale: &Scale) -> Outcome<Findings> {
             Cell::count(VISITS_MAX as u64),
         ],
         text: vec![format!(
-            "{times} tables of about 30,000 slots for each row, filled from empty until an \
-             insertion finds no room. larder-index is given no memory to grow. Occupancy and moves \
-             are counts; the speed is informative, and the tables fit into a CPU's cache."
+            "{times} tables for each row, of {} slots, and of larder-index one of its largest, \
+             filled from empty until an insertion finds no room. larder-index is given no memory \
+             to grow. Occupancy and moves are counts; the speed is informative, and the tables fit \
+             into a CPU's cache.",
+            BUCKETS * 4,
         )],
         tables: vec![table("memc3-paths", &columns, rows.collect())],
         plots: Vec::new(),
