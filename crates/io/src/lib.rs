@@ -7,6 +7,7 @@ pub mod clock;
 pub mod device;
 pub mod frames;
 pub mod heap;
+pub mod lock;
 pub mod map;
 pub mod moment;
 pub mod net;

@@ -14,17 +14,19 @@
 //! - FILE comes into being whole or not at all: it is synced under another name first. The threads
 //!   that serve have ended by then, so it holds the last word on every key.
 //! - FILE.tmp is open and locked for as long as the server lives, and becomes FILE as it is. So a
-//!   second server with the same file is refused, also while the first one saves; and that the
-//!   folder can be written to is known at the start.
+//!   second server with the same file is refused, also while the first one saves, if that takes it
+//!   longer than a start waits ([`::io::lock`]); and that the folder can be written to is known at
+//!   the start.
 //!
 //! What is there and is no image of this format is never touched: the start is refused.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use ::io::lock::lock;
 use ::io::moment::Stopwatch;
 use larder::image_format::{self, MAGIC, OpenError};
 use larder::{Cache, ImageHead, ImageSaved, ImageSource, Restored};
@@ -156,12 +158,12 @@ fn open_locked(path: &Path) -> Result<File, String> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let file = options.open(path).map_err(failed)?;
-        match file.try_lock() {
+        match lock(&file) {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Err(format!("another server uses {} for --memory-file", path.display()));
             }
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
+            Err(error) => return Err(failed(error)),
         }
         let same = |found: &fs::Metadata| (found.dev(), found.ino());
         let opened = file.metadata().map_err(failed)?;

@@ -196,6 +196,16 @@ fn a_second_server_with_the_same_file_is_refused() {
 }
 
 #[test]
+fn a_server_that_starts_while_the_old_one_saves_waits_for_what_it_saves() {
+    let place = Place::new();
+    let mut old = place.start(&[]);
+    store_all(&mut old.connect(), 1);
+    old.signal("TERM");
+    assert_eq!(place.start(&[]).stat("curr_items"), ITEMS as u64);
+    assert!(old.wait().success());
+}
+
+#[test]
 fn a_folder_that_is_not_there_is_refused_at_the_start_and_flash_too() {
     let mut place = Place::new();
     let text = {

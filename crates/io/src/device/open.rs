@@ -22,10 +22,11 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, fstatvfs};
+use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
 use rustix::io::Errno;
 
 use super::{OpenError, PAGE_BYTES, Pages};
+use crate::lock::lock;
 
 /// What was found or made when a device was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,8 +111,7 @@ impl Request<'_> {
         if self.is_block(&found)? != is_block {
             return Err(self.replaced());
         }
-        flock(&notes, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|error| self.explain(error))?;
+        lock(&notes).map_err(|error| self.explain(error))?;
         Ok(notes)
     }
 

@@ -1,0 +1,56 @@
+//! Files that one process has to itself.
+
+use std::fs::File;
+use std::io;
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use crate::moment::Stopwatch;
+
+/// How long is waited for whoever has a file: who restarts a server may start the new one when the
+/// old one has been told to stop and has not ended yet.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How often is looked whether it is free.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Locks a file for as long as it is open. [`io::ErrorKind::WouldBlock`] where another opening has
+/// it, of this process or of any other, and keeps it for two seconds more.
+pub fn lock(file: &File) -> io::Result<()> {
+    lock_within(file, PATIENCE)
+}
+
+fn lock_within(file: &File, patience: Duration) -> io::Result<()> {
+    let began = Stopwatch::start();
+    loop {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if began.elapsed() < patience => std::thread::sleep(PAUSE),
+            ended => return ended.map_err(Into::into),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_becomes_free_meanwhile_is_locked() {
+        let place = tempfile::NamedTempFile::new().expect("writable");
+        let first = place.reopen().expect("readable");
+        lock(&first).expect("nobody has it");
+        let second = place.reopen().expect("readable");
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| lock_within(&second, Duration::MAX));
+            std::thread::sleep(10 * PAUSE);
+            assert!(!waits.is_finished(), "it has been locked twice");
+            drop(first);
+            waits.join().expect("no panic").expect("it is free");
+        });
+        let third = place.reopen().expect("readable");
+        let refused = lock_within(&third, Duration::ZERO).expect_err("it is kept");
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+    }
+}
