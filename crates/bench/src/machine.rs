@@ -1,7 +1,12 @@
 //! The machine that a figure was measured on, and the cores that its two sides run on.
 
 use std::fs;
+use std::hint::spin_loop;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::thread::{self, JoinHandle};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::Serialize;
@@ -67,6 +72,42 @@ pub fn pin(core: usize) -> Outcome<CpuSet> {
     set.set(core);
     sched_setaffinity(None, &set).map_err(Into::into).map_err(doing())?;
     Ok(before)
+}
+
+/// A core that is kept awake while this lives.
+#[derive(Debug)]
+pub struct Awake {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Keeps a core awake: a thread runs there whenever nobody else wants to. What wakes a core that
+/// sleeps waits for that, in a virtual machine as long as a request takes, and the less a core has
+/// to do the more often it sleeps; so latencies under different loads could not be compared.
+pub fn keep_awake(core: usize) -> Outcome<Awake> {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (sender, begun) = sync_channel(1);
+    let told = Arc::clone(&is_over);
+    let thread = thread::spawn(move || {
+        let doing = Failure::io("taking the idle time of a core");
+        let tried = pin(core).and_then(|_| io::thread::take_idle_time().map_err(doing));
+        let is_good = tried.is_ok();
+        // Who asked waits for it.
+        let _ = sender.send(tried);
+        while is_good && !told.load(Ordering::Relaxed) {
+            spin_loop();
+        }
+    });
+    let awake = Awake { is_over, thread: Some(thread) };
+    begun.recv().expect("the thread sends before it ends").map(|()| awake)
+}
+
+impl Drop for Awake {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        let joined = self.thread.take().map(JoinHandle::join);
+        debug_assert!(joined.is_none_or(|ended| ended.is_ok()), "it only spins");
+    }
 }
 
 /// Lets the calling thread run where it might before.

@@ -20,6 +20,7 @@ use crate::cache::Cache;
 use crate::expire::Part;
 use crate::snapshot::Snapshot;
 use crate::spill::{Haste, Spilled};
+use crate::turn::Turn;
 use crate::types::{Evicted, expiry_below};
 
 /// What moving items down may take in the beginning beyond its share, so that the compressed zone
@@ -48,6 +49,7 @@ pub(crate) struct Mover {
     lottery: Lottery,
     /// While items are restored, what leaves the hot zone moves down however long it takes.
     pub(crate) is_hurried: bool,
+    pub(crate) turn: Turn,
 }
 
 impl Mover {
@@ -152,6 +154,10 @@ impl Links for Downward<'_> {
         true
     }
 
+    fn pause(&self) {
+        self.mover.borrow_mut().turn.end_if_long(&*self.cache.clock);
+    }
+
     fn is_linked(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
         self.cache.is_still(guard, self.cache.hash(item.key()), place)
     }
@@ -210,8 +216,10 @@ impl Links for Downward<'_> {
             timing,
             contention,
             is_hurried,
+            turn,
             ..
         } = &mut **mover;
+        turn.end_if_long(&*cache.clock);
         let times = || (cache.clock.thread_cpu_us(), cache.clock.monotonic_us());
         let began = timing.is_due().then(times);
         let record = Record { key, value, fields: copied.snapshot.fields() };
@@ -244,7 +252,8 @@ impl Links for Downward<'_> {
         if let Some((began_us, began_at_us)) = began {
             let elapsed_us = cache.clock.monotonic_us().saturating_sub(began_at_us);
             let us = cache.clock.thread_cpu_us().saturating_sub(began_us);
-            contention.note(us, elapsed_us);
+            // What was waited between the pieces is that of all of them.
+            contention.note(us, elapsed_us + turn.take_waited_us() / TIMED_SHARE);
             if let Some(spent_us) = spent_us {
                 spent_us.fetch_add(us * TIMED_SHARE, Ordering::Relaxed);
             }

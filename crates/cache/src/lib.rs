@@ -69,6 +69,7 @@ mod spill;
 mod stats;
 mod store;
 mod train;
+mod turn;
 mod types;
 mod wanted;
 

@@ -115,15 +115,19 @@ impl Cache {
         let mut more = self.walk(chores);
         self.sweep_expired(&mut chores.expiry);
         more |= self.train_between(&mut chores.calm);
+        chores.mover.turn.end_if_long(&*self.clock);
         if let Some(below) = &self.below {
             more |= self.maintain_below(below, &mut chores.mover);
         }
+        chores.mover.turn.end_if_long(&*self.clock);
         more |= if self.below.is_some() || self.flash.is_some() {
             self.make_room(&Downward::new(self, &mut chores.mover))
         } else {
             self.make_room(self)
         };
+        chores.mover.turn.end_if_long(&*self.clock);
         more |= self.maintain_flash();
+        chores.mover.turn.end_if_long(&*self.clock);
         // What moves while a walk is under way could come to where the walk has been.
         if chores.walk.is_none() {
             self.repartition(&mut chores.repartitioning);

@@ -13,9 +13,9 @@ const TURN_NS: u64 = 100_000;
 /// Ten steps of priority below the usual, each of which is a fifth of a share.
 const LATE_NICE: i32 = 10;
 
-/// Asks for short turns for the calling thread, because somebody waits for it. Kernels before 6.12
-/// take no notice, and a thread that has a real-time policy keeps it. An error leaves everything as
-/// it was.
+/// Asks for short turns for the calling thread, because somebody waits for it, or because it
+/// yields: who does gives up what is left of a turn. Kernels before 6.12 take no notice, and a
+/// thread that has a real-time policy keeps it. An error leaves everything as it was.
 pub fn ask_for_short_turns() -> io::Result<()> {
     let mut attributes = attributes()?;
     let policy = attributes.sched_policy as i32;
@@ -37,6 +37,14 @@ pub fn step_back() -> io::Result<()> {
         set(&attributes)?;
     }
     Ok(())
+}
+
+/// Lets the calling thread run only where nobody else wants the core, and leave it at once when
+/// somebody does. An error leaves everything as it was.
+pub fn take_idle_time() -> io::Result<()> {
+    let mut attributes = attributes()?;
+    attributes.sched_policy = libc::SCHED_IDLE as u32;
+    set(&attributes)
 }
 
 /// What the calling thread has.
@@ -87,6 +95,16 @@ mod tests {
         for (nice, after) in [(3, LATE_NICE), (LATE_NICE, LATE_NICE), (15, 15)] {
             assert_eq!(nice_after(nice), after);
         }
+    }
+
+    #[test]
+    fn who_takes_idle_time_has_the_policy_for_it() {
+        let tried = thread::spawn(|| {
+            take_idle_time().expect("anybody may have less");
+            attributes().expect("anybody may ask").sched_policy
+        });
+        let policy = tried.join().expect("nothing panics there");
+        assert_eq!(policy, libc::SCHED_IDLE as u32);
     }
 
     #[test]

@@ -577,6 +577,9 @@ fn announce_columns(server: &Server) {
 
 /// The cache's background work.
 fn maintain(server: &Server) {
+    // It ends its turns itself, so that workers need not wait for it, and gives up what is left of
+    // them each time.
+    let _ = ::io::thread::ask_for_short_turns();
     while !server.is_stopping() {
         let is_done = !server.cache.maintain();
         server.evictions.pass_on(&server.watchers, &server.mailboxes);

@@ -18,7 +18,7 @@
 //! long. So the load is sent to the server with a tier, unmeasured, until it goes on collecting.
 //!
 //! Probe and load are sent by one thread (`load::run_together`), which never sleeps while something
-//! is nearly due. Latency counts from when a request was due.
+//! is nearly due, and the servers' core is kept awake. Latency counts from when a request was due.
 
 use std::time::Duration;
 
@@ -164,6 +164,7 @@ pub fn run(options: &QuietOptions) -> Outcome<()> {
     let memory = Server::start(&recipe, options.tier.memory_mb, servers.server_core)?;
     let mut course = Course::new(&options, &subject, &tiered.server, &memory)?;
     let warm_up = course.warm_up(|what| progress.set_message(what))?;
+    let _awake = machine::keep_awake(servers.server_core)?;
     let mut samples = Vec::new();
     for round in 0..options.rounds {
         for place in 0..Situation::ALL.len() {

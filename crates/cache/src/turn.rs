@@ -1,0 +1,73 @@
+//! The background ends its turns of the core itself.
+//!
+//! A thread that is woken while the background runs may have to wait until the kernel's next tick,
+//! some milliseconds, even if it has asked for short turns: the kernel lets who was chosen last
+//! finish what it is entitled to, and looks at that again only when somebody else is woken. So who
+//! has to answer requests on the same core would answer late, a little in a hundred times. Whoever
+//! yields gives up the rest of its turn, so that it should have asked for short ones
+//! (`io::thread::ask_for_short_turns`).
+
+use std::{mem, thread};
+
+use io::Clock;
+
+/// How long the background works, in microseconds, until others have the core if they want it.
+const TURN_US: u64 = 100;
+
+/// The turn that the background is in.
+#[derive(Debug, Default)]
+pub(crate) struct Turn {
+    began_us: u64,
+    /// How long it has waited for the next turn since somebody asked.
+    waited_us: u64,
+}
+
+impl Turn {
+    /// Lets others have the core if the turn was long. Called without any lock that they could
+    /// wait for, and by a thread that is not pinned.
+    pub(crate) fn end_if_long(&mut self, clock: &dyn Clock) {
+        let now_us = clock.monotonic_us();
+        if now_us.saturating_sub(self.began_us) >= TURN_US {
+            thread::yield_now();
+            self.began_us = clock.monotonic_us();
+            self.waited_us += self.began_us.saturating_sub(now_us);
+        }
+    }
+
+    /// For how many microseconds others have had the core meanwhile. Counts from 0 again.
+    pub(crate) fn take_waited_us(&mut self) -> u64 {
+        mem::take(&mut self.waited_us)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    /// Moves on by 40 microseconds whenever it is read.
+    #[derive(Default)]
+    struct Moving(AtomicU64);
+
+    impl Clock for Moving {
+        fn unix_seconds(&self) -> u32 {
+            0
+        }
+
+        fn monotonic_us(&self) -> u64 {
+            self.0.fetch_add(40, Ordering::Relaxed)
+        }
+    }
+
+    #[test]
+    fn a_turn_ends_when_it_was_long_and_another_begins_behind_the_wait() {
+        let (clock, mut turn) = (Moving::default(), Turn::default());
+        let mut waited_us = || {
+            turn.end_if_long(&clock);
+            turn.take_waited_us()
+        };
+        // It looks at 0, 40, 80 and 120, where it yields until 160, and then at 200.
+        assert_eq!([(); 5].map(|()| waited_us()), [0, 0, 0, 40, 0]);
+    }
+}
