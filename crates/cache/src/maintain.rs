@@ -99,7 +99,7 @@ impl Purpose {
 impl Cache {
     /// One turn of the background's work. Returns whether there is more to do at once. Call it
     /// from one thread in a loop with [`Cache::wait_for_work`]; a second thread's call returns at
-    /// once.
+    /// once. It yields the core every hundred microseconds, so that requests on it need not wait.
     pub fn maintain(&self) -> bool {
         let Ok(mut chores) = self.chores.try_lock() else {
             return false;
