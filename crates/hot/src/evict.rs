@@ -29,7 +29,7 @@ use crate::{Hot, Links, PRESSED_CLASS, Shortage, slab};
 pub(crate) const GROUP: usize = 16;
 /// Chunks that a hand looks at for one call before it stops being choosy.
 const STEPS_MAX: usize = 4096;
-/// Chunks that are looked at in a row while others may wait for the class: where nearly all were
+/// Chunks that are looked at in a row by who may let the class go in between: where nearly all were
 /// read lately, that many take some tens of microseconds.
 const STEPS_AT_ONCE: usize = 256;
 /// How many chunks ahead of a hand are asked for: a few looks take as long as one from memory.
@@ -227,7 +227,8 @@ impl Hot {
     }
 
     /// Evicts items of a class until about `wanted` chunks are on their way to being free: they are
-    /// once no reader can see them. Returns how many chunks that is.
+    /// once no reader can see them. Returns how many chunks that is. The class is not let go before
+    /// that: others who find no chunk either would evict as many each.
     pub fn evict(&self, id: ClassId, wanted: usize, links: &dyn Links) -> usize {
         let guard = self.epochs.pin();
         let mut chained = Vec::new();
@@ -239,11 +240,6 @@ impl Hot {
                 let left = wanted - evicted;
                 let mut victims = [Place(0); GROUP];
                 let found = self.gather(&guard, &mut class, links, &mut victims, left, &mut steps);
-                if found == 0 {
-                    // To find one takes long.
-                    drop(class);
-                    class = lock(self.class(id));
-                }
                 for &place in &victims[..found] {
                     evicted += self.unlink(&guard, &mut class, links, place, &mut chained);
                 }
