@@ -154,10 +154,6 @@ impl Links for Downward<'_> {
         true
     }
 
-    fn pause(&self) {
-        self.mover.borrow_mut().turn.end_if_long(&*self.cache.clock);
-    }
-
     fn is_linked(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
         self.cache.is_still(guard, self.cache.hash(item.key()), place)
     }

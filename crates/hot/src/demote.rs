@@ -37,7 +37,6 @@ impl Hot {
     pub(crate) fn demote(&self, id: ClassId, wanted: usize, links: &dyn Links) -> usize {
         let (mut left, mut steps) = (0, 0);
         while left < wanted {
-            links.pause();
             let mut victims = [Place(0); GROUP];
             let found = {
                 let guard = self.epochs.pin();
@@ -48,6 +47,9 @@ impl Hot {
                 let wanted = wanted - left;
                 self.gather(&guard, &mut class, links, &mut victims, wanted, &mut steps)
             };
+            if found == 0 {
+                break;
+            }
             for &place in &victims[..found] {
                 left += self.demote_one(id, place, true, links);
             }
@@ -114,15 +116,11 @@ impl Hot {
         self.press(PRESSED_CLASS | PRESSED_BEHIND);
         let guard = self.epochs.pin();
         let mut victims = [Place(0); GROUP];
-        let (mut found, mut steps) = (0, 0);
-        while found == 0 {
+        let found = {
             let mut class = lock(self.class(id));
-            let wanted = class.handful();
-            if wanted == 0 || steps >= rounds_of(&class) {
-                break;
-            }
-            found = self.gather(&guard, &mut class, links, &mut victims, wanted, &mut steps);
-        }
+            let (wanted, mut steps) = (class.handful(), 0);
+            self.gather(&guard, &mut class, links, &mut victims, wanted, &mut steps)
+        };
         let victims = victims[..found].iter();
         let left = victims.map(|&place| self.hand_down_one(id, place, true, links)).sum();
         lock(self.class(id)).evicted_since += left;

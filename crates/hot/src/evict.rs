@@ -29,9 +29,6 @@ use crate::{Hot, Links, PRESSED_CLASS, Shortage, slab};
 pub(crate) const GROUP: usize = 16;
 /// Chunks that a hand looks at for one call before it stops being choosy.
 const STEPS_MAX: usize = 4096;
-/// Chunks that are looked at in a row by who may let the class go in between: where nearly all were
-/// read lately, that many take some tens of microseconds.
-const STEPS_AT_ONCE: usize = 256;
 /// How many chunks ahead of a hand are asked for: a few looks take as long as one from memory.
 pub(crate) const HAND_PREFETCH: u32 = 6;
 /// Items evicted at once when a store has to do it itself: at most this many, and at most one in
@@ -227,8 +224,7 @@ impl Hot {
     }
 
     /// Evicts items of a class until about `wanted` chunks are on their way to being free: they are
-    /// once no reader can see them. Returns how many chunks that is. The class is not let go before
-    /// that: others who find no chunk either would evict as many each.
+    /// once no reader can see them. Returns how many chunks that is.
     pub fn evict(&self, id: ClassId, wanted: usize, links: &dyn Links) -> usize {
         let guard = self.epochs.pin();
         let mut chained = Vec::new();
@@ -236,10 +232,14 @@ impl Hot {
         {
             let mut class = lock(self.class(id));
             let mut steps = 0;
-            while evicted < wanted && steps < rounds_of(&class) {
+            let steps_max = rounds_of(&class);
+            while evicted < wanted && steps < steps_max {
                 let left = wanted - evicted;
                 let mut victims = [Place(0); GROUP];
                 let found = self.gather(&guard, &mut class, links, &mut victims, left, &mut steps);
+                if found == 0 {
+                    break;
+                }
                 for &place in &victims[..found] {
                     evicted += self.unlink(&guard, &mut class, links, place, &mut chained);
                 }
@@ -253,12 +253,11 @@ impl Hot {
         evicted
     }
 
-    /// Judges what is next until `victims` is full, or they have `wanted` chunks, or it has looked
-    /// at so many that others should have the class, or the rounds are over ([`rounds_of`]), and
-    /// prefetches what unlinking them will need. Returns how many it found. All of them have to go:
-    /// one that were passed over now would stay for another round, and the hand would soon come to
-    /// what is newest. They are out of the order, if there is one, and stay out: what cannot be
-    /// unlinked any more is in limbo, or somebody is about to retire it.
+    /// Judges what is next until `victims` is full, or they have `wanted` chunks, or the rounds are
+    /// over, and prefetches what unlinking them will need. Returns how many it found. All of them
+    /// have to go: one that were passed over now would stay for another round, and the hand would
+    /// soon come to what is newest. They are out of the order, if there is one, and stay out: what
+    /// cannot be unlinked any more is in limbo, or somebody is about to retire it.
     pub(crate) fn gather(
         &self,
         guard: &Guard<'_>,
@@ -270,15 +269,11 @@ impl Hot {
     ) -> usize {
         let (zone, mut found, mut chunks) = (self.zone(), 0, 0);
         let steps_max = rounds_of(class);
-        let steps_here = steps_max.min(*steps + STEPS_AT_ONCE);
-        while found < GROUP && chunks < wanted && *steps < steps_here {
+        while found < GROUP && chunks < wanted && *steps < steps_max {
             *steps += 1;
             let choosy = *steps <= STEPS_MAX;
             let next = match class.keeper.order_mut() {
-                Some(order) if order.is_empty() => {
-                    *steps = steps_max;
-                    break;
-                }
+                Some(order) if order.is_empty() => break,
                 Some(order) => order.pop(zone, !choosy),
                 None => self.advance_hand(class, links),
             };

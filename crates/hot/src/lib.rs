@@ -95,9 +95,6 @@ pub trait Links {
     fn demotes(&self) -> bool {
         false
     }
-    /// Called now and then by what makes room with a tier below, without any lock, and by a thread
-    /// that is not pinned: others may have the core.
-    fn pause(&self) {}
     /// Whether somebody else would move down what can only be evicted here: then nothing is evicted
     /// that need not be.
     fn leaves_demoting(&self) -> bool {
