@@ -57,6 +57,11 @@ pub struct Stats {
     pub index_slots: u64,
     /// Bytes of the index's tables and directory.
     pub index_bytes: u64,
+    /// Bytes of the slabs that its tables and those of the compressed zone lie in: what they take
+    /// of the memory.
+    pub table_slab_bytes: u64,
+    /// Tables of the index that moved so that such a slab could be given back.
+    pub index_moves: u64,
     /// Words the index has moved to make room for others.
     pub index_displacements: u64,
     /// Whether the arena is backed by huge pages, as far as the kernel has them.
@@ -178,6 +183,8 @@ impl Cache {
             prefixes_flushing: self.prefixes_flushing(),
             index_slots: index.slots,
             index_bytes: index.table_bytes + index.directory_bytes,
+            table_slab_bytes: (self.tables.slabs() * self.arena.slab_bytes()) as u64,
+            index_moves: index.moves,
             index_displacements: index.displacements,
             huge_pages: self.arena.huge_pages(),
             repartition: self.repartition_stats(),

@@ -208,3 +208,33 @@ fn what_is_dear_stays_when_sizes_mix() {
         assert!(with * 20 < without * 17, "{policy:?}: {with} us of {without}");
     }
 }
+
+/// Tables of the index grow at about the same time, each away from a gap that is too short for the
+/// next. When memory is full they move together, in slabs of 512 KiB and more.
+#[test]
+fn the_index_leaves_little_of_its_slabs_idle() {
+    let builder = Cache::builder().memory_bytes(256 * MIB).compress(false);
+    let cache = builder.build().expect("addresses are there");
+    let mut number = 0;
+    let mut store = |items: u64| {
+        for _ in 0..items {
+            let stored =
+                cache.put(&key(number), &[1; 24], Attributes::default(), Condition::Always);
+            assert!(stored.is_ok(), "{stored:?}");
+            number += 1;
+            if number.is_multiple_of(256) {
+                cache.maintain();
+            }
+        }
+        cache.stats()
+    };
+    let filling = store(3_800_000);
+    assert_eq!((filling.evicted, filling.index_moves), (0, 0), "{filling:?}");
+    assert!(filling.table_slab_bytes * 100 > filling.index_bytes * 115, "{filling:?}");
+    let full = store(600_000);
+    assert!(full.evicted > 100_000 && full.index_moves > 0, "{full:?}");
+    assert!(full.table_slab_bytes * 100 < full.index_bytes * 115, "{full:?}");
+    for number in number - 1000..number {
+        assert!(cache.get(&key(number)).is_some(), "{number}");
+    }
+}

@@ -3,8 +3,8 @@
 //! `cargo run --release -p larder-index --example occupancy`
 //!
 //! Prints MemC3's table 2 (occupancy and moves by the number of paths) and figure 6 (moves by
-//! load) for this index, and the bytes per item while it grows, for a tree and a list too. Counts
-//! only, no time, so every run prints the same.
+//! load) for this index, and the bytes per item while it grows, for a tree and a list too, and with
+//! the gaps between tables. Counts only, no time, so every run prints the same.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use larder_index::{Change, Hash, Index, Kind, Location, Options, Stats};
 use memory::space::TABLE_UNIT_BYTES;
-use memory::{Epochs, TableSpace};
+use memory::{Arena, ArenaTables, Epochs, TableSpace};
 
 /// A heap that refuses beyond `limit` units.
 struct Heap {
@@ -203,6 +203,53 @@ fn print_churn(options: Options, items: u64, rounds: u64) {
     );
 }
 
+/// Lets an index grow in the slabs of an arena for so many bytes, and says what an item costs there
+/// before its tables have moved and after that, for memory limits of which all that the index does
+/// not take is used by others.
+fn print_slabs(arena_bytes: usize, items: u64) {
+    let arena = Arc::new(Arena::new(0, arena_bytes, 0).expect("addresses are there"));
+    let tables = Arc::new(ArenaTables::new(Arc::clone(&arena)));
+    let epochs = Arc::new(Epochs::new());
+    let index = Index::new(Options::default(), epochs.clone(), tables.clone());
+    let world = World { index: index.expect("there is memory to start"), epochs };
+    println!(
+        "\nIn slabs of {} KiB:\n      items | bytes/item | in slabs, while there is memory | and \
+         when there is none | tables moved",
+        arena.slab_bytes() >> 10
+    );
+    let (mut key, mut next_print) = (0, items / 8);
+    while key < items {
+        assert!(world.insert(key), "there is memory to grow");
+        key += 1;
+        if key < next_print {
+            continue;
+        }
+        let per_item = |bytes: usize| bytes as f64 / key as f64;
+        let in_slabs = || per_item(tables.slabs() * arena.slab_bytes());
+        world.index.maintain();
+        let loose = in_slabs();
+        let before = world.index.stats().moves;
+        // As many stay in use as have a table, and one for those that move.
+        loop {
+            let moves = world.index.stats().moves;
+            let taken = arena.limit_slabs() - arena.free_slabs();
+            arena.set_limit_slabs(taken + 1);
+            world.index.maintain();
+            if world.index.stats().moves == moves {
+                break;
+            }
+        }
+        println!(
+            "{key:11} | {:10.2} | {loose:31.2} | {:22.2} | {}",
+            per_item(tables.taken_bytes()),
+            in_slabs(),
+            world.index.stats().moves - before,
+        );
+        arena.set_limit_slabs(arena.reserved_slabs());
+        next_print = (next_print as f64 * 1.25) as u64;
+    }
+}
+
 fn main() {
     print_paths(&[1, 2, 3, 4, 8, Options::PATHS_MAX]);
     let options = Options::default();
@@ -214,4 +261,7 @@ fn main() {
     for kind in [Kind::Cuckoo, Kind::Tree, Kind::List] {
         print_churn(Options { kind, ..options }, 200_000, 4);
     }
+    print_slabs(64 << 20, 500_000);
+    print_slabs(256 << 20, 2_000_000);
+    print_slabs(1 << 30, 8_000_000);
 }

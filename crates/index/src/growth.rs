@@ -44,6 +44,7 @@ pub(crate) struct GrowthCounts {
     pub(crate) compactions: u64,
     pub(crate) shrinks: u64,
     pub(crate) merges: u64,
+    pub(crate) moves: u64,
     /// Items and slots of the tables that grew or split, summed.
     pub(crate) full_items: u64,
     pub(crate) full_slots: u64,

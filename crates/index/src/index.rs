@@ -268,15 +268,20 @@ impl Index {
         with_engine!(self, engine => engine.remove_where(guard, hash, dismiss))
     }
 
-    /// Shrinks and merges tables that have become too large, and frees what nobody can see any
-    /// more. Returns how many bytes went back to the table space. To be called now and then by a
-    /// thread that is not pinned.
+    /// Shrinks and merges tables that have become too large, moves those that the table space wants
+    /// moved, and frees what nobody can see any more. Returns how many bytes went back to the table
+    /// space. To be called now and then by a thread that is not pinned.
     pub fn maintain(&self) -> usize {
-        self.maintain_some(Hash(0), usize::MAX).0
+        let (mut released, mut at) = (0, Some(Hash(0)));
+        while let Some(begin) = at {
+            let (bytes, next) = self.maintain_some(begin, usize::MAX);
+            (released, at) = (released + bytes, next);
+        }
+        released
     }
 
-    /// The same for no more than so many tables, from that of `begin` on. Returns the bytes, and
-    /// where the next table begins, if this was not the last.
+    /// The same for no more than so many tables, from that of `begin` on, of which the last may
+    /// move. Returns the bytes, and where the next table begins, if this was not the last.
     pub fn maintain_some(&self, begin: Hash, tables_max: usize) -> (usize, Option<Hash>) {
         with_engine!(self, engine => engine.maintain(begin, tables_max))
     }

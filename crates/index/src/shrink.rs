@@ -1,4 +1,5 @@
-//! Maintenance: tables that have become much too large give memory back.
+//! Maintenance: tables that have become much too large give memory back, and tables move where the
+//! space they lie in asks for it ([`TableSpace::wants_moved`](memory::TableSpace::wants_moved)).
 //!
 //! After a shift to larger values the cache holds fewer items, and the index should not keep the
 //! memory it once needed. A table shrinks to the smallest size in which it is comfortable, which is
@@ -10,7 +11,7 @@
 
 use crate::directory::{Entry, next_prefix};
 use crate::engine::{Engine, View};
-use crate::growth::{Fresh, comfortable_units};
+use crate::growth::{Fresh, GrowthCounts, comfortable_units};
 use crate::layout::Layout;
 use crate::location::Hash;
 use crate::table::{Counts, UNITS_MIN};
@@ -25,9 +26,14 @@ impl<L: Layout> Engine<L> {
             let Some(hash) = at else { break };
             let guard = self.epochs.pin();
             self.shrink_table(&guard, hash);
+            let is_moved = self.move_table(&guard, hash);
             // The table of this prefix may have just been merged with the one behind it.
             let depth = self.view(&guard, hash).entry.depth();
             at = next_prefix(hash.0, depth).map(Hash);
+            if is_moved {
+                // It took as long as all others, and its memory is to be had for the next.
+                break;
+            }
         }
         let newest = lock(&self.growth).newest_tag();
         if let Some(tag) = newest {
@@ -40,26 +46,43 @@ impl<L: Layout> Engine<L> {
     fn shrink_table(&self, guard: &Guard<'_>, hash: Hash) {
         let view = self.view(guard, hash);
         match comfortable_units::<L>(view.table.count()) {
-            Some(units) if units < view.entry.units() => self.shrink(&view, hash, units),
+            Some(units) if units < view.entry.units() => {
+                self.rebuild(&view, hash, units, |counts| counts.shrinks += 1);
+            }
             _ if view.entry.units() == UNITS_MIN => self.merge(guard, &view, hash),
             _ => {}
         }
     }
 
-    fn shrink(&self, view: &View<'_, L>, hash: Hash, units: usize) {
+    /// Moves the table that holds `hash` if its space asks for that. Returns whether it did.
+    fn move_table(&self, guard: &Guard<'_>, hash: Hash) -> bool {
+        let view = self.view(guard, hash);
+        let memory = view.entry.memory();
+        self.space.wants_moved(memory.start, memory.units)
+            && self.rebuild(&view, hash, memory.units, |counts| counts.moves += 1)
+    }
+
+    /// Puts a table of `units` in the place of this one. Returns whether it did.
+    fn rebuild(
+        &self,
+        view: &View<'_, L>,
+        hash: Hash,
+        units: usize,
+        count: impl FnOnce(&mut GrowthCounts),
+    ) -> bool {
         let Some(locked) = view.table.lock() else {
-            return;
+            return false;
         };
         let Some(fresh) = Fresh::new(self, units, view.entry.depth()) else {
-            return;
+            return false;
         };
         // Items that came before the lock was taken may have filled it after all.
         let sources = [(view.table, view.shape)];
-        if fresh.fill(&sources, view.table.counts(), |_, rest| Some(rest)) {
-            self.publish(vec![(hash, fresh)], vec![(locked, view.entry)], |counts| {
-                counts.shrinks += 1;
-            });
+        let is_filled = fresh.fill(&sources, view.table.counts(), |_, rest| Some(rest));
+        if is_filled {
+            self.publish(vec![(hash, fresh)], vec![(locked, view.entry)], count);
         }
+        is_filled
     }
 
     /// Merges the table with the one whose prefix differs from its own in the last bit.

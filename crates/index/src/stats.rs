@@ -41,6 +41,8 @@ pub struct Stats {
     pub shrinks: u64,
     /// Pairs of tables that became one.
     pub merges: u64,
+    /// Tables that moved so that memory could be given back.
+    pub moves: u64,
     /// Items in tables at the moment they grew or split, summed. Divided by `full_slots` it is the
     /// occupancy at which tables grow.
     pub full_items: u64,
@@ -80,6 +82,7 @@ impl<L: Layout> Engine<L> {
         stats.compactions = growth.counts.compactions;
         stats.shrinks = growth.counts.shrinks;
         stats.merges = growth.counts.merges;
+        stats.moves = growth.counts.moves;
         stats.full_items = growth.counts.full_items;
         stats.full_slots = growth.counts.full_slots;
         stats

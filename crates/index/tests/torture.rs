@@ -1,4 +1,4 @@
-//! Threads that insert, remove and look up while tables grow, split, shrink, merge and fill.
+//! Threads that insert, remove and look up while tables grow, split, shrink, merge, move and fill.
 //!
 //! A set of permanent keys must be found by every lookup, and a key that was never inserted by
 //! none. With a lookup that takes its first miss for final, permanent keys go missing within a
@@ -25,6 +25,7 @@ const ABSENT: u64 = 1 << 31;
 struct World {
     index: Index,
     epochs: Arc<Epochs>,
+    space: Arc<HeapSpace>,
     done: AtomicBool,
 }
 
@@ -34,8 +35,8 @@ impl World {
         let space = Arc::new(HeapSpace::new(units));
         // Two paths make the longest walks, and so the most moves.
         let options = Options { kind, initial_items: 0, paths: 2 };
-        let index = Index::new(options, epochs.clone(), space).expect("there is memory");
-        let world = Self { index, epochs, done: AtomicBool::new(false) };
+        let index = Index::new(options, epochs.clone(), space.clone()).expect("there is memory");
+        let world = Self { index, epochs, space, done: AtomicBool::new(false) };
         for key in 0..PERMANENT {
             assert!(world.insert(key));
         }
@@ -167,12 +168,15 @@ fn permanent_keys_are_found_while_tables_grow_split_shrink_and_merge(kind: Kind)
         for _ in 0..3 {
             world.churn(thread, 40_000, 100_000);
             if thread == 0 {
+                world.space.set_moves(true);
+                (0..8).for_each(|_| _ = world.index.maintain());
+                world.space.set_moves(false);
                 while world.index.maintain() > 0 {}
             }
         }
     });
     while world.index.maintain() > 0 {}
     let stats = world.index.stats();
-    assert!(stats.splits > 3 && stats.merges > 3, "{stats:?}");
+    assert!(stats.splits > 3 && stats.merges > 3 && stats.moves > 3, "{stats:?}");
     assert_eq!((stats.tables, stats.retired_bytes), (1, 0), "{stats:?}");
 }

@@ -17,4 +17,11 @@ pub trait TableSpace: Send + Sync {
     /// `start` came from `allocate(units)` of this space, was not released since, and no thread
     /// reads or writes it any more.
     unsafe fn release(&self, start: NonNull<u8>, units: usize);
+
+    /// Whether the owner of the run of `units` from `start` would do well to allocate another and
+    /// release this one, because memory could then be given back. It is asked of one run after the
+    /// other, again and again, by whoever has time; nobody asks for runs of one unit.
+    fn wants_moved(&self, _start: NonNull<u8>, _units: usize) -> bool {
+        false
+    }
 }

@@ -1,8 +1,14 @@
 //! Memory for the index's tables: slabs of the arena, cut into units of 2 KiB.
 //!
-//! A table is a run of a dozen units or two. Each slab has a map of its 64 to 1024 units, a bit for
-//! each; a run is the first that fits, in the oldest slab that has one, so that slabs empty out as
-//! tables grow away from them, and an empty slab goes back to the arena.
+//! A table is a run of a dozen units or two, a segment of a trie one unit. Each slab has a map of
+//! its 64 to 1024 units, a bit for each; a run is the first that fits, in the oldest slab that has
+//! one, so that slabs empty out as tables grow away from them, and an empty slab goes back to the
+//! arena.
+//!
+//! Tables grow at about the same time, so that the gap that one leaves is too short for the next,
+//! and a fifth of the slabs would lie idle in gaps. So once memory runs short the index is asked to
+//! move the tables of the slab with the fewest, which fill others without gaps until nothing would
+//! be gained any more: a slab is *cleared* as a segment of a log is.
 
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
@@ -18,19 +24,49 @@ const MAP_WORDS: usize = SLAB_BYTES_MAX / TABLE_UNIT_BYTES / WORD_UNITS;
 /// Units in each of them, and the most that a table may have.
 const WORD_UNITS: usize = u64::BITS as usize;
 const _: () = assert!(SLAB_BYTES_MIN / TABLE_UNIT_BYTES >= WORD_UNITS);
+/// One slab more than are needed, and one in so many, may lie idle in gaps: to clear one moves as
+/// many tables as fill so many slabs at the most.
+const LOOSE_SHARE: usize = 64;
+/// Memory runs short when no more than one slab is free, and one in so many.
+const SHORT_SHARE: usize = 64;
 
 /// The part of the arena that the index has.
 #[derive(Debug)]
 pub struct ArenaTables {
     arena: Arc<Arena>,
-    slabs: Mutex<Vec<TableSlab>>,
+    slabs: Mutex<TableSlabs>,
     starved: AtomicBool,
+}
+
+/// The slabs of the index, by age.
+#[derive(Debug, Default)]
+struct TableSlabs {
+    slabs: Vec<TableSlab>,
+    /// Units of all tables.
+    taken_units: usize,
+    /// Those where all that lies there can move.
+    movable: Movable,
+    /// The longest table that there ever was, in units.
+    units_max: usize,
+    /// The slab whose tables are being moved. It takes others only where there is no room at all.
+    cleared: Option<SlabId>,
+}
+
+/// Slabs where all that lies there can move.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Movable {
+    slabs: usize,
+    /// Units taken there.
+    units: usize,
 }
 
 #[derive(Debug)]
 struct TableSlab {
     slab: SlabId,
     free: FreeUnits,
+    taken_units: usize,
+    /// Of these, in runs of one, which do not move.
+    fixed_units: usize,
     /// No run of free units is longer. It may be too high, and then a search in vain corrects it,
     /// so that the slabs that are full are passed by.
     run_max: usize,
@@ -84,6 +120,7 @@ impl FreeUnits {
         }
     }
 
+    #[cfg(test)]
     fn count(&self) -> usize {
         self.map.iter().map(|word| word.count_ones() as usize).sum()
     }
@@ -97,14 +134,12 @@ impl ArenaTables {
 
     /// How many slabs the index has.
     pub fn slabs(&self) -> usize {
-        lock(&self.slabs).len()
+        lock(&self.slabs).slabs.len()
     }
 
     /// Bytes of the tables in them.
     pub fn taken_bytes(&self) -> usize {
-        let slab_units = self.slab_units();
-        let units = |slab: &TableSlab| slab_units - slab.free.count();
-        lock(&self.slabs).iter().map(units).sum::<usize>() * TABLE_UNIT_BYTES
+        lock(&self.slabs).taken_units * TABLE_UNIT_BYTES
     }
 
     /// Whether an allocation has failed since this was last asked: the index needs a slab.
@@ -118,6 +153,12 @@ impl ArenaTables {
 }
 
 impl TableSlab {
+    /// One with all its units free.
+    fn fresh(slab: SlabId, slab_units: usize) -> Self {
+        let free = FreeUnits::all(slab_units);
+        Self { slab, free, taken_units: 0, fixed_units: 0, run_max: WORD_UNITS }
+    }
+
     /// The first run of `units`, if there is one.
     fn take(&mut self, units: usize) -> Option<usize> {
         if units > self.run_max {
@@ -125,16 +166,102 @@ impl TableSlab {
         }
         let start = self.free.first_run(units);
         match start {
-            Some(start) => self.free.set(start, units, false),
+            Some(start) => {
+                self.free.set(start, units, false);
+                self.taken_units += units;
+                self.fixed_units += usize::from(units == 1);
+            }
             None => self.run_max = units - 1,
         }
         start
     }
 
+    /// Whether there is a run of `units`.
+    fn has_room(&self, units: usize) -> bool {
+        units <= self.run_max && self.free.first_run(units).is_some()
+    }
+
     /// Takes back a run.
     fn give(&mut self, start: usize, units: usize) {
         self.free.set(start, units, true);
+        self.taken_units -= units;
+        self.fixed_units -= usize::from(units == 1);
         self.run_max = WORD_UNITS;
+    }
+
+    /// What it adds to the sum of those where all can move.
+    fn movable(&self) -> Movable {
+        match self.fixed_units {
+            0 => Movable { slabs: 1, units: self.taken_units },
+            _ => Movable::default(),
+        }
+    }
+}
+
+impl TableSlabs {
+    /// Lets a slab give or take runs, and keeps the sums.
+    fn change<T>(&mut self, number: usize, change: impl FnOnce(&mut TableSlab) -> T) -> T {
+        let slab = &mut self.slabs[number];
+        let (taken_units, movable) = (slab.taken_units, slab.movable());
+        let changed = change(slab);
+        self.taken_units = self.taken_units - taken_units + slab.taken_units;
+        let now = slab.movable();
+        self.movable.slabs = self.movable.slabs - movable.slabs + now.slabs;
+        self.movable.units = self.movable.units - movable.units + now.units;
+        changed
+    }
+
+    fn add(&mut self, slab: TableSlab) {
+        self.movable.slabs += slab.movable().slabs;
+        self.slabs.push(slab);
+    }
+
+    /// The number of a slab that has no tables any more is no longer valid.
+    fn remove(&mut self, number: usize) -> SlabId {
+        let slab = self.slabs.remove(number);
+        self.movable.slabs -= slab.movable().slabs;
+        self.cleared.take_if(|cleared| *cleared == slab.slab);
+        slab.slab
+    }
+
+    /// A run of `units` in one of the slabs that are to be kept, or in the one that is being
+    /// cleared.
+    fn take(&mut self, units: usize, is_cleared: bool) -> Option<(SlabId, usize)> {
+        (0..self.slabs.len()).find_map(|number| {
+            let id = self.slabs[number].slab;
+            let is_meant = (Some(id) == self.cleared) == is_cleared;
+            let start = is_meant.then(|| self.change(number, |slab| slab.take(units)))??;
+            self.units_max = self.units_max.max(units);
+            Some((id, start))
+        })
+    }
+
+    /// Whether there is a run of `units` in one of the slabs that are to be kept.
+    fn has_room(&self, units: usize) -> bool {
+        let mut kept = self.slabs.iter().filter(|slab| Some(slab.slab) != self.cleared);
+        kept.any(|slab| slab.has_room(units))
+    }
+
+    /// Chooses the slab to clear: if tables that can move would fill many fewer, each until it has
+    /// no room for the longest, the one with the fewest of them. The youngest, as long as it has
+    /// room, is the one that is being filled.
+    fn choose(&mut self, slab_units: usize) -> Option<SlabId> {
+        let filled_units = (slab_units + 1).saturating_sub(self.units_max).max(1);
+        let needed = self.movable.units.div_ceil(filled_units);
+        let pays = self.movable.slabs > needed + 1 + needed / LOOSE_SHARE;
+        let (longest, last) = (self.units_max, self.slabs.len().saturating_sub(1));
+        let is_filled = |number, slab: &TableSlab| number < last || !slab.has_room(longest);
+        let clears = |slab: &TableSlab| slab.fixed_units == 0;
+        self.cleared = match self.cleared {
+            _ if !pays => None,
+            Some(id) if self.slabs.iter().any(|slab| slab.slab == id && clears(slab)) => Some(id),
+            _ => {
+                let filled = self.slabs.iter().enumerate().filter(|&(at, it)| is_filled(at, it));
+                let slabs = filled.map(|(_, slab)| slab).filter(|slab| clears(slab));
+                slabs.min_by_key(|slab| slab.taken_units).map(|slab| slab.slab)
+            }
+        };
+        self.cleared
     }
 }
 
@@ -142,15 +269,15 @@ impl TableSpace for ArenaTables {
     fn allocate(&self, units: usize) -> Option<NonNull<u8>> {
         assert!(units > 0 && units <= WORD_UNITS);
         let mut slabs = lock(&self.slabs);
-        let fit = slabs.iter_mut().find_map(|slab| Some((slab.slab, slab.take(units)?)));
-        let fit = fit.or_else(|| {
-            let slab = self.arena.take(0)?;
-            let free = FreeUnits::all(self.slab_units());
-            let mut fresh = TableSlab { slab, free, run_max: WORD_UNITS };
-            let start = fresh.take(units);
-            slabs.push(fresh);
-            Some((slab, start?))
-        });
+        let mut fit = slabs.take(units, false);
+        if fit.is_none() {
+            if let Some(slab) = self.arena.take(0) {
+                slabs.add(TableSlab::fresh(slab, self.slab_units()));
+                fit = slabs.take(units, false);
+            } else {
+                fit = slabs.take(units, true);
+            }
+        }
         let Some((slab, start)) = fit else {
             self.starved.store(true, Ordering::Relaxed);
             return None;
@@ -164,18 +291,32 @@ impl TableSpace for ArenaTables {
         let offset = start.as_ptr() as usize - self.arena.slab_start(id).as_ptr() as usize;
         let mut slabs = lock(&self.slabs);
         let number = slabs
+            .slabs
             .iter()
             .position(|slab| slab.slab == id)
             .expect("a table lies in one of the index's slabs");
-        slabs[number].give(offset / TABLE_UNIT_BYTES, units);
-        if slabs[number].free.count() == self.slab_units() {
-            slabs.remove(number);
+        slabs.change(number, |slab| slab.give(offset / TABLE_UNIT_BYTES, units));
+        if slabs.slabs[number].taken_units == 0 {
+            let id = slabs.remove(number);
             // SAFETY: the slab was taken in `allocate`, no table lies in it any more, and the
             // caller promised that nobody reads the last one.
             unsafe { self.arena.give(id) };
         }
     }
+
+    fn wants_moved(&self, start: NonNull<u8>, units: usize) -> bool {
+        let free_slabs = self.arena.free_slabs();
+        if free_slabs > 1 + self.arena.limit_slabs() / SHORT_SHARE {
+            return false;
+        }
+        let mut slabs = lock(&self.slabs);
+        slabs.choose(self.slab_units()) == Some(self.arena.slab_of(start))
+            && (slabs.has_room(units) || free_slabs > 0)
+    }
 }
+
+#[cfg(test)]
+mod moves;
 
 #[cfg(test)]
 mod tests {

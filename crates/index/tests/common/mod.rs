@@ -3,7 +3,7 @@
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use memory::TableSpace;
 use memory::space::TABLE_UNIT_BYTES;
@@ -16,15 +16,31 @@ const UNIT_BYTES: usize = if cfg!(miri) { TABLE_UNIT_BYTES / 8 } else { TABLE_UN
 #[allow(dead_code)]
 pub const TABLE_UNITS: [usize; 2] = [12, 23];
 
+/// Of so many tables that are asked for, one is to move.
+const MOVED_SHARE: usize = 5;
+
 /// Up to `limit` units of heap.
 pub struct HeapSpace {
     limit: usize,
     used: AtomicUsize,
+    asked: AtomicUsize,
+    moves: AtomicBool,
 }
 
 impl HeapSpace {
     pub fn new(limit: usize) -> Self {
-        Self { limit, used: AtomicUsize::new(0) }
+        Self {
+            limit,
+            used: AtomicUsize::new(0),
+            asked: AtomicUsize::new(0),
+            moves: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether tables are asked to move.
+    #[allow(dead_code)]
+    pub fn set_moves(&self, moves: bool) {
+        self.moves.store(moves, Ordering::Relaxed);
     }
 
     /// Units handed out and not given back.
@@ -60,6 +76,12 @@ impl TableSpace for HeapSpace {
             start.write_bytes(0xff, units * UNIT_BYTES);
             dealloc(start.as_ptr(), Self::layout(units));
         }
+    }
+
+    /// Now and then, so that every table moves in time.
+    fn wants_moved(&self, _: NonNull<u8>, _: usize) -> bool {
+        let asked = self.asked.fetch_add(1, Ordering::Relaxed);
+        self.moves.load(Ordering::Relaxed) && asked.is_multiple_of(MOVED_SHARE)
     }
 }
 

@@ -53,6 +53,18 @@ pub const METRICS: &[Metric] = &[
     gauge("larder_index_bytes", &[], "Bytes of the index.", |now, out| {
         out.one(now.snapshot.cache.index_bytes);
     }),
+    gauge(
+        "larder_table_slab_bytes",
+        &[],
+        "Bytes of the slabs that the tables of the index and of the compressed zone lie in.",
+        |now, out| out.one(now.snapshot.cache.table_slab_bytes),
+    ),
+    counter(
+        "larder_index_moves_total",
+        &[],
+        "Tables of the index that moved so that such a slab could be given back.",
+        |now, out| out.one(now.snapshot.cache.index_moves),
+    ),
     gauge("larder_index_slots", &[], "Slots of the index.", |now, out| {
         out.one(now.snapshot.cache.index_slots);
     }),
