@@ -192,7 +192,7 @@ impl Cache {
     }
 
     /// Items in the hot zone.
-    fn hot_items(&self) -> u64 {
+    pub(crate) fn hot_items(&self) -> u64 {
         self.index.stats().items.saturating_sub(self.flash_items())
     }
 

@@ -54,6 +54,8 @@ const ITEM_BYTES_MAX_RANGE: std::ops::RangeInclusive<usize> = KIB..=GIB;
 /// An average item when the index is first sized: it grows from there by itself, and one that is
 /// much too large would waste memory that items could use.
 const FIRST_ITEM_BYTES: usize = 16 * KIB;
+/// What an item takes at the least if the index is made for it before it comes.
+const EXPECTED_ITEM_BYTES: usize = 48;
 /// The default unit of costs, in microseconds. What a database makes costs 100 us to some seconds:
 /// with 50 us the cheapest of it are two units, told from what costs half or twice as much, and the
 /// range of 65,535 units ends at 3.3 s.
@@ -299,10 +301,7 @@ impl Builder {
         let arena = Arc::new(self.arena(tier_bytes, bytes_max)?);
         let epochs = Arc::new(Epochs::new());
         let tables = Arc::new(ArenaTables::new(Arc::clone(&arena)));
-        let initial_items = self.memory_bytes / FIRST_ITEM_BYTES;
-        let options = Options { kind: self.index, initial_items, ..Options::default() };
-        let space = Arc::clone(&tables) as Arc<dyn memory::TableSpace>;
-        let index = Index::new(options, Arc::clone(&epochs), space).map_err(BuildError::Index)?;
+        let index = self.make_index(&epochs, &tables)?;
         let slab_bytes = arena.slab_bytes();
         let has_room_below = self.evict && self.memory_bytes / slab_bytes >= BELOW_SLABS_MIN;
         let compresses = self.compress && has_room_below;
@@ -392,6 +391,29 @@ impl Builder {
     fn with_quotas(&self, hot: Hot, policy: Policy, limit_bytes: usize) -> Result<Hot, BuildError> {
         let quotas = quotas::check(&self.quotas, limit_bytes as u64).map_err(BuildError::Quota)?;
         Ok(if quotas.is_empty() { hot } else { hot.with_quotas(&quotas, policy) })
+    }
+
+    /// The index, with tables for the items that an image brings.
+    fn make_index(
+        &self,
+        epochs: &Arc<Epochs>,
+        tables: &Arc<ArenaTables>,
+    ) -> Result<Index, BuildError> {
+        let initial_items = self.memory_bytes / FIRST_ITEM_BYTES;
+        let options = Options { kind: self.index, initial_items, ..Options::default() };
+        let make = |expected_items| {
+            let space = Arc::clone(tables) as Arc<dyn memory::TableSpace>;
+            Index::new(Options { expected_items, ..options }, Arc::clone(epochs), space)
+        };
+        // Without room for what is expected, it grows as far as there is.
+        make(self.expected_items()).or_else(|_| make(0)).map_err(BuildError::Index)
+    }
+
+    /// Items of the hot zone that an image brings.
+    fn expected_items(&self) -> usize {
+        let head = self.image.as_ref().and_then(Option::as_ref);
+        let items = head.map_or(0, |head| head.expected_hot_items(self.memory_bytes as u64));
+        usize::try_from(items).unwrap_or(usize::MAX).min(self.memory_bytes / EXPECTED_ITEM_BYTES)
     }
 
     /// The number before the first, and where the background's work stands.

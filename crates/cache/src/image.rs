@@ -81,6 +81,8 @@ impl Cache {
             flush_at: self.moment.flush.planned(),
             sequence: self.sequence.load(Ordering::Relaxed),
             share_ppm: Head::ppm_of(chores.mover.adaptation.share()),
+            hot_items: self.hot_items(),
+            limit_bytes: self.limit_bytes() as u64,
         };
         let writer = Writer::new(target, &head, METHOD.0, METHOD.1)?;
         let mut saving = Saving { cache: self, writer, goes_on, looked_bytes: 0 };

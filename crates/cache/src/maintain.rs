@@ -132,8 +132,11 @@ impl Cache {
         if chores.walk.is_none() {
             self.repartition(&mut chores.repartitioning);
         }
-        let begin = chores.table.unwrap_or(Hash(0));
-        (_, chores.table) = self.index.maintain_some(begin, TABLES_PER_TURN);
+        if !chores.mover.is_hurried {
+            // Otherwise what tables of the index have too much is for items that are yet to come.
+            let begin = chores.table.unwrap_or(Hash(0));
+            (_, chores.table) = self.index.maintain_some(begin, TABLES_PER_TURN);
+        }
         self.arena.prepare();
         // Without readers the epoch moves on only when somebody asks.
         self.hot.sweep();

@@ -6,7 +6,8 @@
 //! it is packed directly, which is what moving it down would come to; if that has no room for it,
 //! it goes to the hot zone, and the background's turns, taken in between, move down what the hot
 //! zone has no room for. So the memory limit holds at every moment, as for stores. As much fits as
-//! did, because the zone begins with the dictionary and the share of the memory that it had.
+//! did, because the zone begins with the dictionary and the share of the memory that it had, and
+//! the index with the tables that it will need.
 //!
 //! Packing takes most of the time, and any number of threads do it. One fills the hot zone: of two,
 //! one evicts while the other moves items down to make room for both, which at 32 MiB lost up to

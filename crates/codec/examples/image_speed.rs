@@ -56,7 +56,15 @@ fn written(
     method: Method,
     level: i32,
 ) -> Result<(Vec<u8>, Totals), Box<dyn Error>> {
-    let head = Head { nonce: 1, saved_at: 0, flush_at: 0, sequence: 0, share_ppm: 0 };
+    let head = Head {
+        nonce: 1,
+        saved_at: 0,
+        flush_at: 0,
+        sequence: 0,
+        share_ppm: 0,
+        hot_items: 0,
+        limit_bytes: 0,
+    };
     let mut writer = Writer::new(Vec::new(), &head, method, level)?;
     let mut number = 0_u32;
     while let Some((length, rest)) = records.split_first_chunk() {

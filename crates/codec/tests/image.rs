@@ -13,8 +13,15 @@ use larder_codec::record::{Fields, Record};
 use policy::cost::Cost;
 use proptest::prelude::*;
 
-const HEAD: Head =
-    Head { nonce: 7, saved_at: 1_800_000_000, flush_at: 0, sequence: 1 << 40, share_ppm: 500_000 };
+const HEAD: Head = Head {
+    nonce: 7,
+    saved_at: 1_800_000_000,
+    flush_at: 0,
+    sequence: 1 << 40,
+    share_ppm: 500_000,
+    hot_items: 1 << 33,
+    limit_bytes: 1 << 40,
+};
 
 /// An item with all that belongs to it.
 #[derive(Debug, Clone, PartialEq)]
@@ -264,4 +271,16 @@ fn what_is_no_image_of_this_version_is_told_apart() {
         let opened = opened(&|bytes| bytes[at] ^= 0x10);
         assert!(matches!(opened, Err(OpenError::Damaged | OpenError::Version(_))), "{at}");
     }
+}
+
+#[test]
+fn what_an_image_says_of_its_items_is_no_more_than_an_estimate() {
+    let head = Head { hot_items: 900_000, limit_bytes: 1 << 30, ..HEAD };
+    assert_eq!(Head::parse(&head.to_bytes()).ok(), Some(head));
+    for (limit_bytes, items) in [(1 << 30, 900_000), (1 << 34, 900_000), (1 << 28, 225_000)] {
+        assert_eq!(head.expected_hot_items(limit_bytes), items);
+    }
+    // As images were before that had this.
+    let before = Head { hot_items: 0, limit_bytes: 0, ..HEAD };
+    assert_eq!(before.expected_hot_items(1 << 30), 0);
 }

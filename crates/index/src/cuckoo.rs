@@ -49,6 +49,7 @@ impl Layout for Cuckoo {
     const SLOTS: usize = SLOTS;
     const GROW_RETRY: usize = 16;
     const COMFORTABLE_PERCENT: usize = 80;
+    const EXPECTED_PERCENT: usize = 94;
     const WORDS_MOVE: bool = true;
 
     #[inline]

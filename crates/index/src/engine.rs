@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::directory::{Directory, Entry, next_prefix};
 use crate::growth::{Growth, allocate};
-use crate::index::IndexError;
+use crate::index::{IndexError, Options};
 use crate::layout::Layout;
 use crate::location::Hash;
 use crate::shape::{REST_BITS_MAX, Shape, tag_of};
@@ -46,14 +46,20 @@ pub(crate) struct View<'g, L: Layout> {
 }
 
 impl<L: Layout> Engine<L> {
-    /// An empty index with room for so many items.
+    /// An empty index with room for the items that the options say.
     pub(crate) fn new(
         layout: L,
-        initial_items: usize,
+        options: &Options,
         epochs: Arc<Epochs>,
         space: Arc<dyn TableSpace>,
     ) -> Result<Self, IndexError> {
-        let (depth, units) = start_size::<L>(initial_items)?;
+        let initial = start_size(options.initial_items, L::comfortable_items)?;
+        let expected = start_size(options.expected_items, L::expected_items)?;
+        let (depth, units) = initial.max(expected);
+        let hash_bits = initial.0 + REST_BITS_MAX;
+        if depth > initial.0 + DEEPER_MAX {
+            return Err(IndexError::TooManyItems);
+        }
         let mut entries = Vec::with_capacity(1 << depth);
         while entries.len() < 1 << depth {
             let Some(memory) = allocate::<L>(&*space, units) else {
@@ -69,7 +75,7 @@ impl<L: Layout> Engine<L> {
         let directory = Box::new(Directory::new(entries.into_iter()));
         Ok(Self {
             directory: AtomicPtr::new(Box::into_raw(directory)),
-            hash_bits: depth + REST_BITS_MAX,
+            hash_bits,
             layout,
             epochs,
             space,
@@ -127,7 +133,7 @@ impl<L: Layout> Engine<L> {
         Shape { buckets: L::primaries(entry.units()), rest_bits: self.hash_bits - entry.depth() }
     }
 
-    /// The depth every table had at the start: none is ever less deep.
+    /// The depth every table has that is made for the initial items: none is ever less deep.
     pub(crate) fn depth_min(&self) -> u32 {
         self.hash_bits - REST_BITS_MAX
     }
@@ -138,10 +144,10 @@ impl<L: Layout> Engine<L> {
     }
 }
 
-/// The depth and the units of the first tables.
-fn start_size<L: Layout>(items: usize) -> Result<(u32, usize), IndexError> {
+/// The depth and the units of tables for so many items, each of which takes so many.
+fn start_size(items: usize, items_of: fn(usize) -> usize) -> Result<(u32, usize), IndexError> {
     let mut depth = 0;
-    while items.div_ceil(1 << depth) > L::comfortable_items(UNITS_MAX) {
+    while items.div_ceil(1 << depth) > items_of(UNITS_MAX) {
         depth += 1;
         if depth > START_DEPTH_MAX {
             return Err(IndexError::TooManyItems);
@@ -149,7 +155,7 @@ fn start_size<L: Layout>(items: usize) -> Result<(u32, usize), IndexError> {
     }
     let items_per_table = items.div_ceil(1 << depth);
     let units = (UNITS_MIN..UNITS_MAX)
-        .find(|&units| items_per_table <= L::comfortable_items(units))
+        .find(|&units| items_per_table <= items_of(units))
         .unwrap_or(UNITS_MAX);
     Ok((depth, units))
 }
@@ -184,12 +190,13 @@ mod tests {
     }
 
     fn check<L: Layout>(smallest: usize, largest: usize, two: usize) {
-        assert_eq!(start_size::<L>(0), Ok((0, UNITS_MIN)));
-        assert_eq!(start_size::<L>(smallest), Ok((0, UNITS_MIN)));
-        assert_eq!(start_size::<L>(largest), Ok((0, UNITS_MAX)));
-        assert_eq!(start_size::<L>(two), Ok((1, UNITS_MIN)));
+        let start = |items| start_size(items, L::comfortable_items);
+        assert_eq!(start(0), Ok((0, UNITS_MIN)));
+        assert_eq!(start(smallest), Ok((0, UNITS_MIN)));
+        assert_eq!(start(largest), Ok((0, UNITS_MAX)));
+        assert_eq!(start(two), Ok((1, UNITS_MIN)));
         let items = L::comfortable_items(UNITS_MAX) << START_DEPTH_MAX;
-        assert_eq!(start_size::<L>(items), Ok((START_DEPTH_MAX, UNITS_MAX)));
-        assert_eq!(start_size::<L>(items + 1), Err(IndexError::TooManyItems));
+        assert_eq!(start(items), Ok((START_DEPTH_MAX, UNITS_MAX)));
+        assert_eq!(start(items + 1), Err(IndexError::TooManyItems));
     }
 }

@@ -171,7 +171,7 @@ mod models {
         fn run() {
             let epochs = Arc::new(Epochs::new());
             let layout = Cuckoo { paths: Options::default().paths };
-            let index = Engine::new(layout, 0, epochs, Arc::new(Consent));
+            let index = Engine::new(layout, &Options::default(), epochs, Arc::new(Consent));
             let index = Arc::new(index.expect("there is memory"));
             let guard = index.epochs.pin();
             let set = |_| (Change::Set(HOME), ());

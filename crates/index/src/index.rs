@@ -47,6 +47,10 @@ pub struct Options {
     /// tables, but keeps a hash bit less apart for each doubling: size it within a factor of a
     /// thousand of what will come.
     pub initial_items: usize,
+    /// Items that are known to come, all of them soon; 0 if nothing is known. There are tables for
+    /// them from the start, which thus need not grow and lie without gaps. How far the index can
+    /// grow or shrink follows from `initial_items` alone.
+    pub expected_items: usize,
     /// Cuckoo paths that an insertion into two full buckets searches side by side, from 1 to
     /// [`Options::PATHS_MAX`].
     pub paths: usize,
@@ -62,6 +66,7 @@ impl Default for Options {
         Self {
             kind: Kind::default(),
             initial_items: 0,
+            expected_items: 0,
             // As many as there are slots to start from: see docs/decisions/0001. With 2, as in
             // MemC3, an insertion moves twice as many words for the same occupancy.
             paths: PATHS_MAX,
@@ -115,12 +120,11 @@ impl Index {
         epochs: Arc<Epochs>,
         space: Arc<dyn TableSpace>,
     ) -> Result<Self, IndexError> {
-        let items = options.initial_items;
-        let tree = |layout, epochs, space| Engine::new(layout, items, epochs, space);
+        let tree = |layout, epochs, space| Engine::new(layout, &options, epochs, space);
         Ok(Self(match options.kind {
             Kind::Cuckoo => {
                 let layout = Cuckoo { paths: options.paths.clamp(1, PATHS_MAX) };
-                Engines::Cuckoo(Engine::new(layout, items, epochs, space)?)
+                Engines::Cuckoo(Engine::new(layout, &options, epochs, space)?)
             }
             Kind::Tree => Engines::Tree(tree(Tree::TREE, epochs, space)?),
             Kind::List => Engines::Tree(tree(Tree::LIST, epochs, space)?),

@@ -36,6 +36,9 @@ pub(crate) trait Layout: Debug + Copy + Send + Sync + 'static {
     const GROW_RETRY: usize;
     /// A table is not made fuller than this by choice, so that it does not grow again at once.
     const COMFORTABLE_PERCENT: usize;
+    /// How full the tables are to become that are made for items of which it is known how many come
+    /// and that it will be all: few of them grow then, and only little.
+    const EXPECTED_PERCENT: usize;
     /// Whether a word that is there may move to another slot of the table.
     const WORDS_MOVE: bool;
 
@@ -92,5 +95,10 @@ pub(crate) trait Layout: Debug + Copy + Send + Sync + 'static {
     /// The most items that a table of `units` is made to hold by choice.
     fn comfortable_items(units: usize) -> usize {
         Self::slots(units) * Self::COMFORTABLE_PERCENT / 100
+    }
+
+    /// How many of the items that are expected a table of `units` is made for.
+    fn expected_items(units: usize) -> usize {
+        Self::slots(units) * Self::EXPECTED_PERCENT / 100
     }
 }

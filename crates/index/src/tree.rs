@@ -153,6 +153,7 @@ impl Layout for Tree {
     const GROW_RETRY: usize = 4;
     /// The pool is empty at 60 % (`examples/roots.rs`), and this is 80 % of that.
     const COMFORTABLE_PERCENT: usize = 48;
+    const EXPECTED_PERCENT: usize = 52;
     const WORDS_MOVE: bool = false;
 
     #[inline]
@@ -273,6 +274,7 @@ mod tests {
     use super::*;
     use crate::common::{HeapSpace, mix};
     use crate::engine::Engine;
+    use crate::index::Options;
     use crate::shape::REST_BITS_MAX;
     use crate::update::Change;
     use crate::{Hash, PLACE_BITS};
@@ -283,7 +285,8 @@ mod tests {
 
     fn start(layout: Tree) -> Engine<Tree> {
         let space = Arc::new(HeapSpace::new(512));
-        Engine::new(layout, 0, Arc::new(Epochs::new()), space).expect("there is memory")
+        Engine::new(layout, &Options::default(), Arc::new(Epochs::new()), space)
+            .expect("there is memory")
     }
 
     /// A key whose tag ends in `bits`, with a number in those bits of its hash that say nothing.

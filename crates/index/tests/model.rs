@@ -17,9 +17,12 @@ use proptest::prelude::*;
 const KINDS: [Kind; 3] = [Kind::Cuckoo, Kind::Tree, Kind::List];
 
 fn start(kind: Kind, units: usize) -> (Index, Arc<Epochs>, Arc<HeapSpace>) {
+    start_with(Options { kind, ..Options::default() }, units)
+}
+
+fn start_with(options: Options, units: usize) -> (Index, Arc<Epochs>, Arc<HeapSpace>) {
     let epochs = Arc::new(Epochs::new());
     let space = Arc::new(HeapSpace::new(units));
-    let options = Options { kind, ..Options::default() };
     let index = Index::new(options, epochs.clone(), space.clone())
         .expect("there is room for the first table");
     (index, epochs, space)
@@ -324,6 +327,36 @@ fn a_tree_whose_items_come_and_go_does_not_grow() {
         }
         index.maintain();
         assert_eq!(space.used(), TABLE_UNITS[0]);
+    }
+}
+
+/// Tables are there for what is expected; what does not come leaves no more than its usual trace.
+#[test]
+#[cfg_attr(miri, ignore = "tables are smaller there")]
+fn an_index_that_expects_its_items_hardly_grows() {
+    for kind in KINDS {
+        const KEYS: u64 = 60_000;
+        let options = Options { kind, expected_items: KEYS as usize, ..Options::default() };
+        let (index, epochs, space) = start_with(options, usize::MAX >> 1);
+        let begun = index.stats();
+        for key in 0..KEYS {
+            assert_eq!(set(&index, &epochs, key, location(key, 0)), Ok(None));
+        }
+        let full = index.stats();
+        assert!(full.growths + full.splits <= full.tables / 4, "{full:?}");
+        assert!(full.table_bytes * 10 < begun.table_bytes * 11, "{full:?}");
+        let (grown, epochs_too, _space) = start(kind, usize::MAX >> 1);
+        for key in 0..KEYS {
+            assert_eq!(set(&grown, &epochs_too, key, location(key, 0)), Ok(None));
+        }
+        let percent_max = if kind == Kind::Cuckoo { 108 } else { 130 };
+        assert!(full.table_bytes * 100 < grown.stats().table_bytes * percent_max, "{full:?}");
+        for key in 0..KEYS {
+            assert_eq!(find(&index, &epochs, key), Some(location(key, 0)));
+            assert!(index.remove_exact(&epochs.pin(), Hash(mix(key)), location(key, 0)));
+        }
+        while index.maintain() > 0 {}
+        assert_eq!((index.stats().tables, space.used()), (1, TABLE_UNITS[0]));
     }
 }
 

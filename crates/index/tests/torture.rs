@@ -34,7 +34,7 @@ impl World {
         let epochs = Arc::new(Epochs::new());
         let space = Arc::new(HeapSpace::new(units));
         // Two paths make the longest walks, and so the most moves.
-        let options = Options { kind, initial_items: 0, paths: 2 };
+        let options = Options { kind, paths: 2, ..Options::default() };
         let index = Index::new(options, epochs.clone(), space.clone()).expect("there is memory");
         let world = Self { index, epochs, space, done: AtomicBool::new(false) };
         for key in 0..PERMANENT {

@@ -5,8 +5,8 @@
 //!
 //!   the most valuable items first, so that what was cut short for want of time holds the best
 //!
-//!   head    magic version 0  nonce saved_at flush_at sequence share_ppm 0  checksum
-//!   bytes     8      4    4    8      4        4        8         4     16     4       = 64
+//!   head    magic version 0  nonce saved_at flush_at sequence share_ppm items limit  checksum
+//!   bytes     8      4    4    8      4        4        8         4       8     8       4    = 64
 //!
 //!   block   marker kind method 0  number rows raw_bytes stored_bytes sum checksum | payload
 //!   bytes     4     1     1    2    8     4       4          4        4      4    |  stored_bytes
@@ -87,6 +87,11 @@ pub struct Head {
     pub sequence: u64,
     /// The compressed zone's share of the memory, in millionths.
     pub share_ppm: u32,
+    /// About how many items were in the hot zone; 0 if that is not known. Nothing but an estimate
+    /// of what is worth making ready depends on it.
+    pub hot_items: u64,
+    /// The memory limit, in bytes, with these items; 0 if that is not known.
+    pub limit_bytes: u64,
 }
 
 impl Head {
@@ -100,6 +105,8 @@ impl Head {
         bytes[28..32].copy_from_slice(&self.flush_at.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.sequence.to_le_bytes());
         bytes[40..44].copy_from_slice(&self.share_ppm.to_le_bytes());
+        bytes[44..52].copy_from_slice(&self.hot_items.to_le_bytes());
+        bytes[52..60].copy_from_slice(&self.limit_bytes.to_le_bytes());
         let sum = checksum(&bytes[..HEAD_BYTES - 4]);
         bytes[HEAD_BYTES - 4..].copy_from_slice(&sum.to_le_bytes());
         bytes
@@ -121,6 +128,8 @@ impl Head {
             flush_at: u32_at(bytes, 28),
             sequence: u64_at(bytes, 32),
             share_ppm: u32_at(bytes, 40),
+            hot_items: u64_at(bytes, 44),
+            limit_bytes: u64_at(bytes, 52),
         };
         let is_sound = checksum(&bytes[..HEAD_BYTES - 4]) == u32_at(bytes, HEAD_BYTES - 4)
             && head.sequence <= SEQUENCE_MAX
@@ -131,6 +140,12 @@ impl Head {
     /// The compressed zone's share of the memory.
     pub fn share(&self) -> f64 {
         f64::from(self.share_ppm) / f64::from(PPM)
+    }
+
+    /// How many items the hot zone may be expected to have again, with so much memory.
+    pub fn expected_hot_items(&self, limit_bytes: u64) -> u64 {
+        let share = limit_bytes as f64 / self.limit_bytes.max(1) as f64;
+        (self.hot_items as f64 * share.min(1.0)) as u64
     }
 
     /// A share as it is written.

@@ -434,8 +434,8 @@ pub const DECLARATIONS: &[Declaration] = &[
     valued(Some('e'), "memory-file",
         text("FILE", |o, v| { o.memory_file = Some(v.into()); Ok(()) }), None,
         "A file, not there yet, that a stop by SIGTERM or SIGINT saves memory to, and that the \
-         start after it reads and removes before it listens. Not with --flash, where memory is \
-         saved to."),
+         start after it reads and removes before it listens. A start waits two seconds for a \
+         server that has the file to end. Not with --flash, where memory is saved to."),
     valued(None, "save-seconds",
         numbered("seconds", 0, 3600, |o, n| o.save_seconds = n), Some("60"),
         "How long a stop by SIGTERM or SIGINT may take to save what is in memory, to flash or the \
