@@ -29,6 +29,7 @@
 //!
 //! [pending]: crate::Lookup::Pending
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -42,6 +43,7 @@ use crate::entrance::Entrance;
 use crate::fetches::Fetches;
 use crate::read_costs::ReadCosts;
 use crate::stats::FlashTierStats;
+use crate::turn::Turn;
 
 /// Bits of the filter of keys that changed while the tier was searched for its items: with a
 /// hundred thousand changes, one item in ten is left alone though its key did not change.
@@ -261,37 +263,58 @@ impl FlashTier {
 }
 
 /// The index as the tier's own work sees it.
-pub(crate) struct Links<'c>(pub(crate) &'c Cache);
+pub(crate) struct Links<'c> {
+    cache: &'c Cache,
+    /// The turn of the background, if that is who works.
+    turn: Option<RefCell<&'c mut Turn>>,
+}
+
+impl<'c> Links<'c> {
+    pub(crate) fn new(cache: &'c Cache) -> Self {
+        Self { cache, turn: None }
+    }
+
+    /// For the background, which ends its turn between pieces of work.
+    pub(crate) fn with_turn(cache: &'c Cache, turn: &'c mut Turn) -> Self {
+        Self { cache, turn: Some(RefCell::new(turn)) }
+    }
+}
 
 impl ::flash::Links for Links<'_> {
     fn accesses(&self, hash: u64, place: Place) -> Option<u8> {
-        let guard = self.0.epochs.pin();
-        let found = self.0.find_on_flash(&guard, Hash(hash));
+        let guard = self.cache.epochs.pin();
+        let found = self.cache.find_on_flash(&guard, Hash(hash));
         found.filter(|found| found.is_same(place)).map(Place::accesses)
     }
 
     fn is_spare(&self, hash: u64, place: Place) -> bool {
-        self.0.is_spare(&self.0.epochs.pin(), Hash(hash), place)
+        self.cache.is_spare(&self.cache.epochs.pin(), Hash(hash), place)
     }
 
     fn relocate(&self, hash: u64, from: Place, to: Place) -> bool {
-        let guard = self.0.epochs.pin();
-        self.0.update_on_flash(&guard, Hash(hash), from, |_| (Some(to), ())).is_some()
+        let guard = self.cache.epochs.pin();
+        self.cache.update_on_flash(&guard, Hash(hash), from, |_| (Some(to), ())).is_some()
     }
 
     fn remove(&self, hash: u64, place: Place) -> bool {
-        let guard = self.0.epochs.pin();
-        let removed = self.0.update_on_flash(&guard, Hash(hash), place, |_| (None, ()));
+        let guard = self.cache.epochs.pin();
+        let removed = self.cache.update_on_flash(&guard, Hash(hash), place, |_| (None, ()));
         if removed.is_some()
-            && let Some(tier) = &self.0.flash
+            && let Some(tier) = &self.cache.flash
         {
             tier.counters.items.fetch_sub(1, Ordering::Relaxed);
         }
         removed.is_some()
     }
 
+    fn rest(&self) {
+        if let Some(turn) = &self.turn {
+            turn.borrow_mut().end_if_long(&*self.cache.clock);
+        }
+    }
+
     fn insert(&self, hash: u64, place: Place) -> bool {
-        let (cache, hash) = (self.0, Hash(hash));
+        let (cache, hash) = (self.cache, Hash(hash));
         let Some(tier) = &cache.flash else { return false };
         let guard = cache.epochs.pin();
         let led = cache.lead_to_flash(&guard, hash, None, place, |present| {

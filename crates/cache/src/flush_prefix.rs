@@ -79,7 +79,7 @@ impl Cache {
                 .map_err(|_| PrefixRefused::TooMany)?;
             // Behind it, and before anybody may see a settled count, as with a whole flush.
             if let Some(tier) = tier {
-                tier.flash.flush_prefix(prefix, &Links(self));
+                tier.flash.flush_prefix(prefix, &Links::new(self));
             }
             Ok(())
         })?;

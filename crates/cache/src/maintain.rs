@@ -126,7 +126,7 @@ impl Cache {
             self.make_room(self)
         };
         chores.mover.turn.end_if_long(&*self.clock);
-        more |= self.maintain_flash();
+        more |= self.maintain_flash(&mut chores.mover.turn);
         chores.mover.turn.end_if_long(&*self.clock);
         // What moves while a walk is under way could come to where the walk has been.
         if chores.walk.is_none() {

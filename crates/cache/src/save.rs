@@ -30,6 +30,7 @@ use crate::cache::Cache;
 use crate::flash_tier::FlashTier;
 use crate::snapshot::Snapshot;
 use crate::spill::{Haste, Spilled};
+use crate::turn::Turn;
 
 /// Chunks of the hot zone whose items are saved under one guard.
 const CHUNKS_A_STEP: usize = 4096;
@@ -126,7 +127,7 @@ impl<F: FnMut() -> bool> Saving<'_, F> {
             if !(self.goes_on)() {
                 return Flow::Break(SaveEnd::Interrupted);
             }
-            self.cache.maintain_flash();
+            self.cache.maintain_flash(&mut Turn::default());
         }
         let written_bytes = self.tier.flash.stats().bytes_written;
         self.written_bytes_max = written_bytes + self.tier.flash.turnover_bytes();

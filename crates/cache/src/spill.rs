@@ -13,6 +13,7 @@ use crate::admit::Left;
 use crate::cache::Cache;
 use crate::flash_tier::{FlashTier, Links};
 use crate::snapshot::Snapshot;
+use crate::turn::Turn;
 
 /// Of the memory limit, the index may take one part in so many for items on flash.
 pub(crate) const INDEX_SHARE: usize = 2;
@@ -129,7 +130,7 @@ impl Cache {
             tier.counters.refused.fetch_add(1, Ordering::Relaxed);
             return Spilled::ShareFull;
         }
-        let (links, counters) = (Links(self), &tier.counters);
+        let (links, counters) = (Links::new(self), &tier.counters);
         let is_full = Cell::new(false);
         let counted = |place| {
             // Before the word can leave again.
@@ -184,13 +185,13 @@ impl Cache {
     }
 
     /// The tier's own work. Returns whether there is more to do at once.
-    pub(crate) fn maintain_flash(&self) -> bool {
+    pub(crate) fn maintain_flash(&self, turn: &mut Turn) -> bool {
         let Some(tier) = &self.flash else { return false };
         if !tier.is_purged() {
             self.purge(tier);
             return true;
         }
-        let links = Links(self);
+        let links = Links::with_turn(self, turn);
         let costs = self.measure.as_ref().map(|measure| measure.stats());
         let miss_us = costs.and_then(|costs| costs.mean_miss_us());
         tier.flash.set_costs(tier.read_costs.costs(miss_us.map(|us| us * 1000)));
@@ -220,7 +221,7 @@ impl Cache {
     /// Writes the segments that are full, if there are any.
     pub(crate) fn write_full(&self) {
         if let Some(tier) = &self.flash {
-            tier.write_full(&Links(self));
+            tier.write_full(&Links::new(self));
         }
     }
 
@@ -240,6 +241,6 @@ impl Cache {
     /// Writes all that is staged, and closes the tier cleanly: the next process finds everything.
     /// Nothing moves to flash after it.
     pub fn close_flash(&self) -> std::io::Result<()> {
-        self.flash.as_ref().map_or(Ok(()), |tier| tier.flash.close(&Links(self)))
+        self.flash.as_ref().map_or(Ok(()), |tier| tier.flash.close(&Links::new(self)))
     }
 }

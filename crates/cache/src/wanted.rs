@@ -221,7 +221,7 @@ impl Session<'_> {
             tier.flash.walk_past(walk);
         }
         let pages = arrived.as_ref().and_then(|arrived| arrived.pages.as_ref());
-        let walked = tier.flash.walk(walk, pages, &Links(self.cache), |record| {
+        let walked = tier.flash.walk(walk, pages, &Links::new(self.cache), |record| {
             if !self.cache.is_over(expiry_below(&record.fields)) {
                 let (fields, mark) = (hot_fields(&record.fields), record.fields.mark);
                 let row = Row { key: record.key, value: record.value, fields, mark };

@@ -155,8 +155,11 @@ impl Flash {
             Err(Damaged) => {}
             Ok(items) if !victim.moves => {
                 self.counters.evicted.add(1);
-                for item in items.iter().filter(|item| !item.is_dead) {
-                    self.drop_item(links, item.hash, self.place_of(segment, item));
+                for items in table::units(&items) {
+                    links.rest();
+                    for item in items.iter().filter(|item| !item.is_dead) {
+                        self.drop_item(links, item.hash, self.place_of(segment, item));
+                    }
                 }
             }
             Ok(items) => self.sort_out(&victim, &items, &chores.pages, links, now),
@@ -258,6 +261,7 @@ impl Flash {
         let ListedSegment { segment, entry } = victim.listed;
         let (mut decoder, mut raw, mut wanted) = (Decoder::new(), Vec::new(), Vec::new());
         for items in table::units(items) {
+            links.rest();
             wanted.clear();
             for (index, item) in items.iter().enumerate().filter(|(_, item)| !item.is_dead) {
                 let place = self.place_of(segment, item);

@@ -27,6 +27,10 @@ pub trait Links {
     /// Takes the item out of the index. `false` if it was not there any more.
     fn remove(&self, hash: u64, place: Place) -> bool;
 
+    /// Called between the pieces of work that takes long, without a lock that requests wait for:
+    /// whoever does it may let others have the core.
+    fn rest(&self) {}
+
     /// Leads to an item that was found at the start. `false` if its key was changed since, removals
     /// included, or is there already, or there is no room: then it is dead from now on.
     fn insert(&self, hash: u64, place: Place) -> bool;

@@ -207,6 +207,8 @@ fn collection_keeps_segments_free() {
     assert!(stats.dropped > 1000 && stats.evicted == 0, "{stats:?}");
     assert_eq!(stats.items, world.index.state().slots.len() as u64);
     assert_eq!((stats.restaged, stats.bytes_moved, stats.hot.segments), (0, 0, 0));
+    let rests = world.index.rests();
+    assert!(rests > 4 * stats.collected, "{rests} rests in {} segments", stats.collected);
 }
 
 #[test]

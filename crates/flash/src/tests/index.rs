@@ -1,6 +1,7 @@
 //! An index that is a map from hashes to what the cache would have there.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use crate::{Links, Place};
@@ -36,11 +37,19 @@ impl State {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct FakeIndex(Mutex<State>);
+pub(crate) struct FakeIndex {
+    state: Mutex<State>,
+    rests: AtomicU64,
+}
 
 impl FakeIndex {
+    /// How often long work has let others have the core.
+    pub(crate) fn rests(&self) -> u64 {
+        self.rests.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().expect("no test has died")
+        self.state.lock().expect("no test has died")
     }
 }
 
@@ -70,6 +79,10 @@ impl Links for FakeIndex {
             state.slots.remove(&hash);
         }
         is_there
+    }
+
+    fn rest(&self) {
+        self.rests.fetch_add(1, Ordering::Relaxed);
     }
 
     fn insert(&self, hash: u64, place: Place) -> bool {
