@@ -234,9 +234,11 @@ impl Links for Downward<'_> {
             let spilled = cache.spill_hot(&guard, &record, from, haste, is_same);
             spilled == Spilled::There
         };
+        let waited_before_us = turn.waited_us();
         let (moved, spent_us, allowance) = match (self.below, copied.to) {
             (Some(below), Destination::Compressed) => {
-                let moved = self.demote_below(below, writer, &record, copied);
+                let mut rest = || turn.end_if_long(&*cache.clock);
+                let moved = self.demote_below(below, writer, &record, copied, &mut rest);
                 // What the zone has no room for may find it there.
                 (moved.unwrap_or_else(|_| to_flash()), Some(&below.counters.demote_us), allowance)
             }
@@ -248,7 +250,8 @@ impl Links for Downward<'_> {
         if let Some((began_us, began_at_us)) = began {
             let elapsed_us = cache.clock.monotonic_us().saturating_sub(began_at_us);
             let us = cache.clock.thread_cpu_us().saturating_sub(began_us);
-            // What was waited between the pieces is that of all of them.
+            // What was waited at the ends of turns is that of all pieces.
+            let elapsed_us = elapsed_us.saturating_sub(turn.waited_us() - waited_before_us);
             contention.note(us, elapsed_us + turn.take_waited_us() / TIMED_SHARE);
             if let Some(spent_us) = spent_us {
                 spent_us.fetch_add(us * TIMED_SHARE, Ordering::Relaxed);
@@ -306,11 +309,12 @@ impl Downward<'_> {
         writer: &mut Option<Writer<'static>>,
         record: &Record<'_>,
         copied: &Copied,
+        rest: compressed::Rest<'_>,
     ) -> Result<bool, Refused> {
         let cache = self.cache;
         let idle = writer.take().unwrap_or_else(|| Writer::new(&below.zone));
         let mut leave = cache.leave(below);
-        let mut active = idle.with_sink(&mut leave);
+        let mut active = idle.with_sink(&mut leave).with_rest(rest);
         let Copied { hash, accesses, place, .. } = *copied;
         let mut moved = false;
         let mut insert = || {
@@ -389,7 +393,8 @@ impl Cache {
         }
         let idle = mover.writer.take().unwrap_or_else(|| Writer::new(&below.zone));
         let mut leave = self.leave(below);
-        let mut active = idle.with_sink(&mut leave);
+        let mut rest = || mover.turn.end_if_long(&*self.clock);
+        let mut active = idle.with_sink(&mut leave).with_rest(&mut rest);
         let more = below.zone.maintain(self.now(), &mut active);
         self.sweep_expired_below(below, &mut mover.expiry, &mut active);
         mover.writer = Some(active.without_sink());

@@ -34,7 +34,12 @@ impl Turn {
         }
     }
 
-    /// For how many microseconds others have had the core meanwhile. Counts from 0 again.
+    /// For how many microseconds others have had the core since that was last taken.
+    pub(crate) fn waited_us(&self) -> u64 {
+        self.waited_us
+    }
+
+    /// The same; counts from 0 again.
     pub(crate) fn take_waited_us(&mut self) -> u64 {
         mem::take(&mut self.waited_us)
     }

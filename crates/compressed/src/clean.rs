@@ -76,6 +76,9 @@ impl Zone {
             }
             cursor.at += bytes;
             walked += bytes;
+            if walked / STEP_BYTES > (walked - bytes) / STEP_BYTES {
+                writer.rest();
+            }
         }
         *cleaner = (cursor.at < end).then_some(cursor);
         drop(guard);

@@ -90,7 +90,7 @@ pub use {
     insert::{Newcomer, Refused},
     maintain::Cursor,
     reader::{Reader, ReaderCounts},
-    rewrite::{Leaving, Sink, Writer},
+    rewrite::{Leaving, Rest, Sink, Writer},
     space::SpaceStats,
     stats::ZoneStats,
     zone::{Settings, Zone},

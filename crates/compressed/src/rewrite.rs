@@ -37,6 +37,10 @@ use codec::record::{Fields, Record, Rows};
 /// not call the zone.
 pub type Sink<'s> = &'s mut (dyn FnMut(&Guard<'_>, &Record<'_>, &Leaving<'_, '_>) + Send);
 
+/// What is called between the pieces of work that takes long, with no lock of a shard: whoever does
+/// it may let others have the core.
+pub type Rest<'s> = &'s mut (dyn FnMut() + Send);
+
 /// An item that is about to leave the zone.
 pub struct Leaving<'z, 'g> {
     pub(crate) zone: &'z Zone,
@@ -77,6 +81,7 @@ pub struct Writer<'s> {
     pub(crate) image: Vec<u8>,
     pub(crate) batch: Batch,
     pub(crate) sink: Option<Sink<'s>>,
+    rest: Option<Rest<'s>>,
     pub(crate) random: Xorshift,
     /// What the rows typically cost that nobody accessed.
     pub(crate) typical: Typical,
@@ -169,6 +174,7 @@ impl Writer<'static> {
             image: Vec::new(),
             batch: Batch::default(),
             sink: None,
+            rest: None,
             random: Xorshift::default(),
             typical: Typical::default(),
         }
@@ -176,14 +182,25 @@ impl Writer<'static> {
 
     /// The same buffers, and what leaves to make room goes to `sink`.
     pub fn with_sink<'s>(self, sink: Sink<'s>) -> Writer<'s> {
-        Writer { sink: Some(sink), ..self }
+        Writer { sink: Some(sink), rest: None, ..self }
     }
 }
 
-impl Writer<'_> {
-    /// The same buffers without the sink.
+impl<'s> Writer<'s> {
+    /// The same, and `rest` is called between the pieces of what takes long.
+    pub fn with_rest(self, rest: Rest<'s>) -> Self {
+        Self { rest: Some(rest), ..self }
+    }
+
+    /// The same buffers without the sink, and without rests.
     pub fn without_sink(self) -> Writer<'static> {
-        Writer { sink: None, ..self }
+        Writer { sink: None, rest: None, ..self }
+    }
+
+    pub(crate) fn rest(&mut self) {
+        if let Some(rest) = &mut self.rest {
+            rest();
+        }
     }
 
     /// Bytes of codecs and buffers: at most a few blocks and the longest value twice, and what the

@@ -86,6 +86,7 @@ impl Zone {
     ) -> usize {
         let before = self.space.live_bytes();
         for step in 0..leaves_max {
+            writer.rest();
             let gone = before.saturating_sub(self.space.live_bytes());
             let done = gone >= wanted_bytes || self.space.live_bytes() == 0;
             let by_cost = step < self.trie.leaves() * ROUNDS_BY_COST;

@@ -245,9 +245,15 @@ fn what_goes_because_it_cannot_be_written_down_is_evicted_like_the_rest() {
     let (evicted_before, mut offered) = (world.zone.stats().evicted, 0);
     world.zone.set_budget_slabs(1);
     let mut count = |_: &Guard<'_>, _: &Record<'_>, _: &Leaving<'_, '_>| offered += 1;
-    let mut writer = Writer::new(&world.zone).with_sink(&mut count);
+    let (mut rests, shards) = (0, &world.zone.shards);
+    let mut rest = || {
+        rests += 1;
+        assert!(shards.iter().all(|shard| shard.try_lock().is_ok()), "no shard is locked");
+    };
+    let mut writer = Writer::new(&world.zone).with_sink(&mut count).with_rest(&mut rest);
     while world.zone.maintain(world.now, &mut writer) {}
     world.check();
+    assert!(rests > 100, "{rests} rests");
     let stats = world.zone.stats();
     assert!(stats.dropped_leaves > 0 && stats.damaged == 0, "{stats:?}");
     assert_eq!(stats.items as u64 + stats.evicted, u64::from(number));
