@@ -111,6 +111,7 @@ impl Flash {
         }
         self.note_wear(found.segment);
         for items in items.chunks(ITEMS_A_LOCK) {
+            links.rest();
             let writer = lock(&self.writer);
             if writer.flushes != flushes {
                 return;
