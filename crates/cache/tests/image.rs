@@ -175,6 +175,27 @@ fn nearly_all_that_fitted_uncompressed_fits_again() {
     all_but_one_in_100_is_back(shape, 120_000);
 }
 
+/// The index is made for what an image brings before anything has come, and for less where there is
+/// less memory; and it has what it needs, and no more, when all has come.
+#[test]
+fn an_index_begins_with_tables_for_what_comes() {
+    let shape = Shape { compress: false, ..Shape::of(32 * MIB) };
+    let (before, _) = shape.build(None, NOW);
+    fill(&before, 60_000);
+    let (image, saved) = save(&before);
+    assert!(saved.items > 50_000 && saved.items == before.stats().items, "{saved:?}");
+    let head = image_format::open(&image).unwrap();
+    let begun = |bytes| Shape { memory_bytes: bytes, ..shape }.build(Some(head), NOW).0.stats();
+    let slots = begun(32 * MIB).index_slots;
+    assert!((saved.items..saved.items * 5 / 4).contains(&slots), "{slots} of {saved:?}");
+    assert!(begun(8 * MIB).index_slots < saved.items / 2);
+    let (after, restored) = shape.restore(&image, NOW + 1);
+    while after.maintain() {}
+    assert_eq!(restored.items, saved.items);
+    let stats = after.stats();
+    assert!(stats.index_slots * 20 < slots * 21, "{stats:?} grew from {slots}");
+}
+
 #[test]
 fn with_less_memory_the_most_valuable_stay() {
     let (before, _) = Shape::of(32 * MIB).build(None, NOW);
