@@ -1,10 +1,13 @@
 //! Reads from flash for requests that wait, and how many bytes of them may be in memory at a time.
 //!
 //! ```text
-//!   batch --room?--> submitted --> a thread reads --> Arrived --> a session --> dropped
-//!     | no               ^                                                        |
-//!     +--> queue --------+--------------- its bytes come free --------------------+
+//!   batch --room?--> submitted --> is read --> Arrived --> a session --> dropped
+//!     | no               ^                                                 |
+//!     +--> queue --------+------------ its bytes come free ----------------+
 //! ```
+//!
+//! Who asks brings a ring of his thread's own to read through, or threads of a pool read. These
+//! also read what had to wait for room.
 //!
 //! A unit may be as long as a segment, and any number of connections may wait. So a batch of reads
 //! asks for its bytes before any of them is submitted, and has them until what was read is dropped
@@ -20,7 +23,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use ::io::device::{Device, Done, PAGE_BYTES, Pages, ReadMethod, ReadPool};
+use ::io::device::{Device, Done, PAGE_BYTES, Pages, ReadMethod, ReadPool, ReadRing};
 use stdx::sync::lock;
 
 /// Of the memory limit, what was read and is not dropped yet may take one part in so many.
@@ -120,8 +123,9 @@ impl Fetches {
         FetchCounts { used_bytes, peak_bytes, waiting: waiting.len() }
     }
 
-    /// Has batches read, each at once or when there is room for it.
-    pub(crate) fn submit(self: &Arc<Self>, batches: Vec<Vec<Fetch>>) {
+    /// Has batches read, each at once, through the ring if there is one, or when there is room for
+    /// it.
+    pub(crate) fn submit(self: &Arc<Self>, batches: Vec<Vec<Fetch>>, ring: Option<&mut ReadRing>) {
         let mut ready = Vec::with_capacity(batches.len());
         {
             let mut room = lock(&self.room);
@@ -135,11 +139,11 @@ impl Fetches {
                 }
             }
         }
-        self.start(ready);
+        self.start(ready, ring);
     }
 
-    /// Hands reads whose bytes are taken to the pool.
-    fn start(self: &Arc<Self>, batches: Vec<Batch>) {
+    /// Hands reads whose bytes are taken to the ring, and those that it does not take to the pool.
+    fn start(self: &Arc<Self>, batches: Vec<Batch>, ring: Option<&mut ReadRing>) {
         if batches.is_empty() {
             return;
         }
@@ -149,8 +153,15 @@ impl Fetches {
             let done: Done = Box::new(move |read| done(read.ok(), held));
             (page, pages, done)
         });
+        let reads = match ring {
+            Some(ring) => ring.submit_all(reads),
+            None => reads.collect::<Vec<_>>(),
+        };
+        if reads.is_empty() {
+            return;
+        }
         let refused: Vec<Done> = match self.pool() {
-            None => reads.map(|(_, _, done)| done).collect(),
+            None => reads.into_iter().map(|(_, _, done)| done).collect(),
             Some(pool) => pool.submit_all(reads),
         };
         for done in refused {
@@ -167,6 +178,12 @@ impl Fetches {
     /// The same, if it was started.
     pub(crate) fn method_now(&self) -> Option<ReadMethod> {
         self.pool.get().and_then(Option::as_ref).map(ReadPool::method)
+    }
+
+    /// A ring for the calling thread alone, if reads go through one and the kernel gives it.
+    pub(crate) fn ring(&self) -> Option<ReadRing> {
+        let is_allowed = self.method() == Some(ReadMethod::IoUring);
+        is_allowed.then(|| ReadRing::new(Arc::clone(&self.device)).ok())?
     }
 
     fn pool(&self) -> Option<&ReadPool> {
@@ -187,7 +204,7 @@ impl Fetches {
                 ready.extend(room.waiting.pop_front());
             }
         }
-        self.start(ready);
+        self.start(ready, None);
     }
 }
 
@@ -230,7 +247,7 @@ mod tests {
             let done = Box::new(move |read, held| sender.send((read, held)).expect("a receiver"));
             Fetch { page: 0, pages, done }
         };
-        fetches.submit(vec![pages.iter().map(fetch).collect()]);
+        fetches.submit(vec![pages.iter().map(fetch).collect()], None);
         receiver
     }
 

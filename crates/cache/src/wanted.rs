@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ::flash::{Look, Place, Reader, Ticket, Walked};
-use ::io::device::{PAGE_BYTES, Pages, ReadMethod};
+use ::io::device::{PAGE_BYTES, Pages, ReadMethod, ReadRing};
 use hot::ItemRef;
 use hot::mark::FETCHED;
 use index::Hash;
@@ -85,16 +85,28 @@ impl Cache {
         self.flash.as_ref().and_then(|tier| tier.fetches.method())
     }
 
+    /// A ring through which the calling thread alone has flash read, for
+    /// [`Cache::read_all_wanted`], so that its reads wake no other thread; it has to answer them.
+    /// Nothing where reads do not go through io_uring, or by a kernel that does not give such a
+    /// ring (Linux before 6.0): then other threads read. The process must not fork afterwards.
+    pub fn read_ring(&self) -> Option<ReadRing> {
+        self.flash.as_ref().and_then(|tier| tier.fetches.ring())
+    }
+
     /// Reads from flash what a session waits for, in other threads, and hands each read to `done`
     /// there, as soon as there is room for all of them.
     pub fn read_wanted(&self, wanted: Vec<Wanted>, done: impl Fn(Arrived) + Send + Sync + 'static) {
-        self.read_all_wanted([(wanted, done)]);
+        self.read_all_wanted([(wanted, done)], None);
     }
 
     /// The same for several sessions at once, each of which waits for room on its own. Whoever
-    /// reads is woken only once.
-    pub fn read_all_wanted<D>(&self, batches: impl IntoIterator<Item = (Vec<Wanted>, D)>)
-    where
+    /// reads is woken only once, or nobody where the calling thread has a `ring`: `done` is then
+    /// called when it answers that, though for what had to wait for room still in another thread.
+    pub fn read_all_wanted<D>(
+        &self,
+        batches: impl IntoIterator<Item = (Vec<Wanted>, D)>,
+        ring: Option<&mut ReadRing>,
+    ) where
         D: Fn(Arrived) + Send + Sync + 'static,
     {
         let asked_us = self.clock.monotonic_us();
@@ -110,7 +122,7 @@ impl Cache {
             let done = Arc::new(done);
             wanted.into_iter().map(|wanted| wanted.read(asked_us, Arc::clone(&done))).collect()
         };
-        tier.fetches.submit(batches.into_iter().map(batch).collect());
+        tier.fetches.submit(batches.into_iter().map(batch).collect(), ring);
     }
 
     /// The same, while the caller waits. He must have no session open, and nothing that arrived

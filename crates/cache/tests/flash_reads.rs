@@ -5,10 +5,13 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::thread;
 
-use io::device::{Device, FakeDevice, Faults, FileDevice, PAGE_BYTES, ReadMethod, ReadPool};
-use larder::{Attributes, BuildError, Builder, Cache, Condition, FlashSettings};
+use io::device::{
+    Device, FakeDevice, Faults, FileDevice, PAGE_BYTES, ReadMethod, ReadPool, ReadRing,
+};
+use larder::{Attributes, BuildError, Builder, Cache, Condition, FlashSettings, Lookup};
 
 const FLASH_BYTES: u64 = 64 << 20;
 /// Several times what the memory holds.
@@ -111,4 +114,67 @@ fn a_cache_that_insists_on_io_uring_is_not_built_without() {
     assert_eq!(takes_any.start_flash_reads(), Some(ReadMethod::Threads));
     let without = Cache::builder().memory_bytes(8 << 20).build().unwrap();
     assert_eq!(without.start_flash_reads(), None);
+}
+
+/// Looks for an item on flash through a ring of this thread's own.
+fn found_through(ring: &mut ReadRing, cache: &Cache, number: u32) -> Option<Vec<u8>> {
+    let hash = cache.hash(&key(number));
+    let mut arrived = Vec::new();
+    loop {
+        let wanted = {
+            let session = cache.session();
+            session.deliver(arrived.drain(..));
+            match session.look_up(&key(number), hash) {
+                Lookup::Hit(item) => return Some(item.to_vec()),
+                Lookup::Miss => return None,
+                Lookup::Pending => session.take_wanted(),
+            }
+        };
+        let (sender, receiver) = channel();
+        let this = thread::current().id();
+        let done = move |read| {
+            assert_eq!(thread::current().id(), this);
+            // Who receives waits for all of them.
+            let _ = sender.send(read);
+        };
+        let count = wanted.len();
+        cache.read_all_wanted([(wanted, done)], Some(ring));
+        while arrived.len() < count {
+            ring.answer();
+            arrived.extend(receiver.try_iter());
+            thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn a_thread_with_a_ring_of_its_own_finds_the_same_and_answers_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let device = Arc::new(FileDevice::open(&folder.path().join("flash"), FLASH_BYTES).unwrap().0);
+    let cache = builder(settings(device, None)).build().unwrap();
+    let Some(mut ring) = cache.read_ring() else {
+        return println!("not run: flash is read by {:?}", cache.start_flash_reads());
+    };
+    fill(&cache);
+    let before = cache.stats().flash.unwrap();
+    let mut found = 0;
+    for number in (0..ITEMS).step_by(5) {
+        if let Some(there) = found_through(&mut ring, &cache, number) {
+            assert_eq!(there, value(number));
+            found += 1;
+        }
+    }
+    let flash = cache.stats().flash.unwrap();
+    let hits = flash.hits - before.hits;
+    assert!(found > 0 && hits > u64::from(ITEMS) / 50, "{found} found, {hits} on flash");
+    assert_eq!((flash.fetch_bytes, flash.reads_failed), (0, 0));
+}
+
+#[test]
+fn threads_that_read_leave_nobody_a_ring() {
+    let folder = tempfile::tempdir().unwrap();
+    let device = Arc::new(FileDevice::open(&folder.path().join("flash"), FLASH_BYTES).unwrap().0);
+    let cache = builder(settings(device, Some(ReadMethod::Threads))).build().unwrap();
+    assert!(cache.read_ring().is_none());
+    assert!(Cache::builder().memory_bytes(8 << 20).build().unwrap().read_ring().is_none());
 }

@@ -6,19 +6,23 @@
 //! ```
 //!
 //! One thread submits, as a worker does: it takes everything that has come and submits as much
-//! again. CPU time is that of the whole process, the kernel's part included: this thread's, and
-//! that of those that read. The methods take turns, and what is shown is the median of the rounds
-//! with the lowest and the highest.
+//! again. It reads through a ring of its own, as a worker does where the kernel allows it, or has a
+//! thread with a ring or several that wait read. CPU time is that of the whole process, the
+//! kernel's part included: this thread's, and that of those that read. The methods take turns, and
+//! what is shown is the median of the rounds with the lowest and the highest.
 
 use std::env;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use larder_io::device::{Device, FileDevice, PAGE_BYTES, Pages, ReadMethod, ReadPool};
+use larder_io::device::{
+    Device, Done, FileDevice, PAGE_BYTES, Pages, ReadMethod, ReadPool, ReadRing,
+};
+use larder_io::poll::{Events, Interest, Poll, SourceFd, Token};
 use larder_io::process::cpu_time;
 
 /// Reads under way.
@@ -27,6 +31,79 @@ const DEPTHS: [usize; 3] = [1, 8, 32];
 const THREADS: usize = 16;
 /// Pages that are written at a time.
 const WRITTEN_PAGES: u64 = 256;
+
+/// Who reads.
+#[derive(Clone, Copy)]
+enum Method {
+    /// The thread that submits.
+    Own,
+    /// Others.
+    Pool(ReadMethod),
+}
+
+impl Method {
+    const ALL: [Self; 3] =
+        [Self::Own, Self::Pool(ReadMethod::IoUring), Self::Pool(ReadMethod::Threads)];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Own => "own ring",
+            Self::Pool(method) => method.name(),
+        }
+    }
+}
+
+/// The same with what it reads through.
+enum Reader {
+    Own(Box<ReadRing>, Poll),
+    Pool(ReadPool),
+}
+
+impl Reader {
+    fn new(device: &Arc<dyn Device>, method: Method, depth: usize) -> io::Result<Self> {
+        let device = Arc::clone(device);
+        match method {
+            Method::Pool(method) => {
+                ReadPool::new(device, Some(method), THREADS, depth).map(Self::Pool)
+            }
+            Method::Own => {
+                let (ring, poll) = (ReadRing::new(device)?, Poll::new()?);
+                let descriptor = ring.descriptor().expect("it is new");
+                let mut source = SourceFd(&descriptor);
+                poll.registry().register(&mut source, Token(0), Interest::READABLE)?;
+                Ok(Self::Own(Box::new(ring), poll))
+            }
+        }
+    }
+
+    fn submit(&mut self, reads: Vec<(u64, usize, Done)>) {
+        let refused = match self {
+            Self::Own(ring, _) => ring.submit_all(reads).len(),
+            Self::Pool(pool) => pool.submit_all(reads).len(),
+        };
+        assert_eq!(refused, 0, "there is room for all that are under way");
+    }
+
+    /// Waits for at least one, and takes all that have come.
+    fn take<T>(&mut self, receiver: &Receiver<T>) -> io::Result<Vec<T>> {
+        let Self::Own(ring, poll) = self else {
+            let first = receiver.recv().expect("every read is answered");
+            return Ok(std::iter::once(first).chain(receiver.try_iter()).collect());
+        };
+        let mut events = Events::with_capacity(1);
+        loop {
+            ring.answer();
+            let come: Vec<T> = receiver.try_iter().collect();
+            if !come.is_empty() {
+                return Ok(come);
+            }
+            match poll.poll(&mut events, None) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+        }
+    }
+}
 
 /// What a round came to.
 #[derive(Clone, Copy)]
@@ -70,13 +147,13 @@ fn measure(path: &Path, bytes: u64, length: Duration, rounds: u64) -> io::Result
     println!("{} MiB, {way}, {rounds} rounds of {length:?}; {THREADS} threads", bytes >> 20);
     println!("depth  method     reads/s (lowest, highest)      CPU us/read (lowest, highest)");
     for depth in DEPTHS {
-        let mut found = ReadMethod::ALL.map(|_| Vec::new());
+        let mut found = Method::ALL.map(|_| Vec::new());
         for round in 0..rounds {
-            for (method, found) in ReadMethod::ALL.into_iter().zip(&mut found) {
+            for (method, found) in Method::ALL.into_iter().zip(&mut found) {
                 found.push(run(&device, method, depth, length, round + 1)?);
             }
         }
-        for (method, found) in ReadMethod::ALL.into_iter().zip(&found) {
+        for (method, found) in Method::ALL.into_iter().zip(&found) {
             let speed = spread(found.iter().map(|round| round.reads_per_second));
             let cost = spread(found.iter().map(|round| round.cpu_us));
             println!(
@@ -98,35 +175,34 @@ fn measure(path: &Path, bytes: u64, length: Duration, rounds: u64) -> io::Result
 /// Keeps `depth` reads under way for so long.
 fn run(
     device: &Arc<dyn Device>,
-    method: ReadMethod,
+    method: Method,
     depth: usize,
     length: Duration,
     seed: u64,
 ) -> io::Result<Round> {
-    let pool = ReadPool::new(Arc::clone(device), Some(method), THREADS, depth)?;
+    let mut reader = Reader::new(device, method, depth)?;
     let (sender, receiver) = channel();
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let mut submit = || {
+    let mut read = |_| {
         state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         let (page, sender) = ((state >> 32) % device.pages(), sender.clone());
-        let done = move |result| _ = sender.send(result);
-        pool.submit(page, 1, Box::new(done)).expect("the queue holds all that are under way");
+        let done: Done = Box::new(move |result| _ = sender.send(result));
+        (page, 1, done)
     };
     let (started, cpu_before) = (Instant::now(), cpu());
-    (0..depth).for_each(|_| submit());
+    reader.submit((0..depth).map(&mut read).collect());
     let (mut reads, mut under_way) = (0_u64, depth);
     while under_way > 0 {
-        let first = receiver.recv().expect("every read is answered");
-        let mut come = 0;
-        for result in std::iter::once(first).chain(receiver.try_iter()) {
+        let come = reader.take(&receiver)?;
+        let count = come.len();
+        for result in come {
             let pages: Pages = result?;
             assert!(pages.bytes().len() == PAGE_BYTES && pages.bytes()[0] != 0);
-            come += 1;
         }
-        (reads, under_way) = (reads + come, under_way - come as usize);
+        (reads, under_way) = (reads + count as u64, under_way - count);
         if started.elapsed() < length {
-            (0..come).for_each(|_| submit());
-            under_way += come as usize;
+            reader.submit((0..count).map(&mut read).collect());
+            under_way += count;
         }
     }
     let (elapsed, cpu) = (started.elapsed(), cpu() - cpu_before);

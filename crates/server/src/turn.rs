@@ -18,6 +18,7 @@ use std::io::ErrorKind;
 use std::mem;
 use std::sync::Arc;
 
+use ::io::device::ReadRing;
 use larder::{Ahead, Dumped, Hash, Session, Wanted};
 use protocol::binary::parse::HEAD_BYTES_MAX;
 use protocol::parse::LINE_BYTES_MAX;
@@ -87,6 +88,8 @@ pub struct Turner<'c, S> {
     kept: Kept<'c>,
     /// What is to be read from flash, and for whom.
     reads: Vec<Waiting>,
+    /// Where they begin; nothing, if other threads read.
+    ring: Option<ReadRing>,
     sampling: S,
 }
 
@@ -139,6 +142,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
             hashes: Vec::new(),
             kept: Kept::default(),
             reads: Vec::new(),
+            ring: None,
             sampling,
         }
     }
@@ -661,6 +665,18 @@ impl<'c, S: Sampling> Turner<'c, S> {
         }
     }
 
+    /// From now on the calling thread, which made it, reads through this ring.
+    pub fn read_through(&mut self, ring: ReadRing) {
+        self.ring = Some(ring);
+    }
+
+    /// Delivers what the ring has read.
+    pub fn answer_reads(&mut self) {
+        if let Some(ring) = &mut self.ring {
+            ring.answer();
+        }
+    }
+
     #[cold]
     fn begin_reads_now(&mut self) {
         let mailbox = &self.server.mailboxes[self.worker];
@@ -671,7 +687,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
             };
             (wanted, deliver)
         });
-        self.server.cache.read_all_wanted(batches);
+        self.server.cache.read_all_wanted(batches, self.ring.as_mut());
     }
 
     /// Writes the replies; what the socket does not take is parked.

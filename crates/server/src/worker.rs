@@ -6,16 +6,19 @@
 //!
 //! Who waits for flash does not hold up the others: its reads begin when the replies to all that
 //! was ready are written, and of what has come from flash by the end of a turn of the loop that
-//! takes only so much, behind what was ready.
+//! takes only so much, behind what was ready. Where the kernel allows it the reads go through a
+//! ring of the worker's own, whose descriptor it waits for among the sockets, and otherwise through
+//! threads that deliver into the mailbox.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use ::io::moment::Stopwatch;
-use ::io::poll::{Events, Interest, Poll, Token, Waker};
+use ::io::poll::{Events, Interest, Poll, SourceFd, Token, Waker};
 use larder::Arrived as Fetched;
 use stdx::sync::lock;
 
@@ -31,6 +34,9 @@ use crate::watch::{CONNEVENTS, key_text};
 
 /// The waker's place among the tokens; connections have the numbers from 0 on.
 const WAKE: Token = Token(usize::MAX);
+
+/// The ring's place: reads from flash have ended.
+const RING: Token = Token(usize::MAX - 1);
 
 /// Events taken from the kernel at once.
 const EVENTS_MAX: usize = 256;
@@ -77,6 +83,8 @@ pub struct Mailbox {
     deliveries: Mutex<Vec<Delivery>>,
     /// Whether there are any, written under their lock.
     has_deliveries: AtomicBool,
+    /// The worker's thread, once it runs.
+    worker: OnceLock<ThreadId>,
     waker: Waker,
 }
 
@@ -87,6 +95,7 @@ impl Mailbox {
             arrivals: Mutex::default(),
             deliveries: Mutex::default(),
             has_deliveries: AtomicBool::new(false),
+            worker: OnceLock::new(),
             waker: Waker::new(poll.registry(), WAKE)?,
         })
     }
@@ -98,7 +107,8 @@ impl Mailbox {
     }
 
     /// Hands over what a connection waits for. The worker takes all there is at once, at the end of
-    /// each turn of its loop, so only the first wakes it.
+    /// each turn of its loop, so only the first wakes it; and it looks before it waits, so none
+    /// does that it delivers itself.
     pub fn deliver(&self, delivery: Delivery) {
         let was_empty = {
             let mut deliveries = lock(&self.deliveries);
@@ -106,7 +116,7 @@ impl Mailbox {
             self.has_deliveries.store(true, Ordering::Relaxed);
             deliveries.len() == 1
         };
-        if was_empty {
+        if was_empty && self.worker.get() != Some(&thread::current().id()) {
             self.wake();
         }
     }
@@ -175,9 +185,12 @@ impl<'c, S: Sampling> Worker<'c, S> {
     pub fn run(mut self) {
         // The background may have the same core. If the kernel refuses, clients wait longer.
         let _ = ::io::thread::ask_for_short_turns();
+        self.open_ring();
         let mut events = Events::with_capacity(EVENTS_MAX);
         while !self.server.is_stopping() {
-            let timeout = if !self.queue.is_empty() || !self.deliveries.is_empty() {
+            let mailbox = &self.server.mailboxes[self.number];
+            let has_deliveries = !self.deliveries.is_empty() || mailbox.has_deliveries();
+            let timeout = if !self.queue.is_empty() || has_deliveries {
                 Some(Duration::ZERO)
             } else if self.server.live.idle_timeout_s() > 0 || self.shaking > 0 {
                 Some(IDLE_LOOK)
@@ -192,7 +205,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
                 self.take_arrivals();
                 self.turn_watchers();
             }
-            let mailbox = &self.server.mailboxes[self.number];
+            self.turner.answer_reads();
             if is_woken || mailbox.has_deliveries() {
                 mailbox.take_deliveries(&mut self.deliveries);
             }
@@ -203,6 +216,20 @@ impl<'c, S: Sampling> Worker<'c, S> {
             self.kick_idle();
         }
         self.stop(&mut events);
+    }
+
+    /// Has reads from flash go through a ring of this thread's own, if they may.
+    fn open_ring(&mut self) {
+        let mailbox = &self.server.mailboxes[self.number];
+        mailbox.worker.set(thread::current().id()).expect("a worker runs once");
+        let Some(ring) = self.server.cache.read_ring() else { return };
+        let registered = ring.descriptor().map(|ring| {
+            self.poll.registry().register(&mut SourceFd(&ring), RING, Interest::READABLE)
+        });
+        // Without it other threads read.
+        if let Some(Ok(())) = registered {
+            self.turner.read_through(ring);
+        }
     }
 
     fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) {
@@ -221,6 +248,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
                 continue;
             }
             let place = event.token().0;
+            // The ring's event is nobody's: what was read is taken at the end of the turn.
             let Some(Some(connection)) = self.connections.get_mut(place) else {
                 continue;
             };

@@ -3,13 +3,15 @@
 
 mod common;
 
+use std::fs;
 use std::io::Read;
 use std::net::Shutdown;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use common::{Client, Server};
-use io::device::{FileDevice, PAGE_BYTES, ReadMethod, ReadPool};
+use io::device::{FileDevice, PAGE_BYTES, ReadMethod, ReadPool, ReadRing};
 use tempfile::TempDir;
 
 /// More than the memory holds.
@@ -114,6 +116,35 @@ fn left_to_itself_it_takes_what_the_kernel_allows_also_in_the_background() {
     other.send(b"shutdown\r\n");
     other.expect_end();
     used.expect("flash works in the background");
+}
+
+/// How often the thread of the server that others' reads go to has slept and was woken.
+fn rests_of_the_pool(server: &Server) -> u64 {
+    let tasks = fs::read_dir(format!("/proc/{}/task", server.id())).expect("the server runs");
+    let mut tasks = tasks.map(|task| task.expect("a thread").path());
+    let is_it = |path: &PathBuf| {
+        fs::read_to_string(path.join("comm")).is_ok_and(|name| name == "read-ring\n")
+    };
+    let pool = tasks.find(is_it).expect("it has been started");
+    let status = fs::read_to_string(pool.join("status")).expect("it runs");
+    let switches = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    switches.expect("the kernel counts").trim().parse().expect("a number")
+}
+
+#[test]
+fn a_worker_reads_through_a_ring_of_its_own_and_wakes_nobody_for_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let opened = FileDevice::open(&folder.path().join("probe"), PAGE_BYTES as u64);
+    let probe = opened.expect("a file can be made").0;
+    if let Err(error) = ReadPool::try_io_uring(&probe).and_then(|()| ReadRing::new(Arc::new(probe)))
+    {
+        return println!("not run: {error}");
+    }
+    let server = start(&folder, &[]);
+    let mut client = server.connect();
+    use_flash(&server, &mut client);
+    let rests = rests_of_the_pool(&server);
+    assert!(rests < HITS_WANTED / 10, "{rests}, with {} hits", server.stat("get_extstore"));
 }
 
 /// What waits for flash has been read from the socket before: nothing announces it again, nor the

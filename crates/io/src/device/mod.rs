@@ -23,7 +23,7 @@ pub use file::FileDevice;
 pub use open::Opened;
 pub use open_error::OpenError;
 pub use page::{PAGE_BYTES, Page, Pages};
-pub use pool::{Busy, Done, ReadMethod, ReadPool};
+pub use pool::{Busy, Done, ReadMethod, ReadPool, ReadRing};
 
 use std::fmt::Debug;
 use std::io;

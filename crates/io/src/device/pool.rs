@@ -12,10 +12,12 @@
 //!   it: containers often do not.
 //! - `threads`: several threads that each read and wait.
 //!
-//! Both share the `queue`, and with it what is promised above. What is called runs on a thread of
+//! Both share the `queue`, and with it what is promised above. Beside the pool a thread that waits
+//! for other things as well may have a ring of its `own`. What is called runs on a thread of
 //! the pool and holds up its reads, so it should hand the pages on and return. If it panics, the
 //! thread goes on with the next read, and the panic goes on in whoever drops the pool.
 
+mod own;
 mod queue;
 mod ring;
 #[cfg(test)]
@@ -30,6 +32,7 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
 
+pub use own::ReadRing;
 use queue::{Bell, Queue, Read};
 use ring::{Make, Ring};
 

@@ -425,9 +425,9 @@ pub const DECLARATIONS: &[Declaration] = &[
         "A third tier on a file, or a block device, of so many bytes (k, m, g): what leaves memory \
          is kept there, compressed, and found again after a restart."),
     valued(None, "flash-reads", text("auto|io_uring|threads", set_flash_reads), Some("auto"),
-        "How flash is read. io_uring: one thread, many reads with one system call; a kernel that \
-         refuses it is an error. threads: four for each worker. auto: io_uring where the kernel \
-         allows it, which containers often do not; stats settings says what it came to."),
+        "How flash is read. io_uring: by each worker, many reads with one system call; a kernel \
+         that refuses it is an error. threads: four for each worker. auto: io_uring where the \
+         kernel allows it, which containers often do not; stats settings says what it came to."),
     valued(None, "flash-write-limit", text("BYTES[/s|/h|/d]", set_flash_write_limit), None,
         "Write no more than this to flash in the long run (k, m, g), for its life's sake; what was \
          read goes first. Ten minutes' worth may be saved up. Without it there is no limit."),

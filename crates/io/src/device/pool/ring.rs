@@ -2,8 +2,8 @@
 //!
 //! Two rings of entries lie in memory that the kernel shares: what is to be done, and what has been
 //! done. One system call hands over everything new and waits until something has ended. Beside the
-//! reads the ring always has a read of a [`Bell`] under way, so that the same wait ends when
-//! another thread wants something.
+//! reads the ring of a pool always has a read of a [`Bell`] under way, so that the same wait ends
+//! when another thread wants something.
 //!
 //! The pages of a read are the kernel's to write to from the moment when the read is pushed to that
 //! when its end was seen. All that while they lie in `flights`, and a ring that is dropped waits
@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::fmt::{self, Debug, Formatter};
 use std::io;
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use io_uring::{IoUring, opcode, squeue, types};
 
@@ -37,11 +37,11 @@ const ASKED_BYTES_MAX: usize = 1 << 30;
 /// What makes the kernel's part; tests put one that is refused in its place.
 pub type Make = fn() -> io::Result<IoUring>;
 
-/// A ring that reads from `source` and hears a bell.
-pub struct Ring<'s> {
+/// A ring that reads from `source` and may hear a bell.
+pub struct Ring<'s, S: AsFd> {
     kernel: IoUring,
-    source: BorrowedFd<'s>,
-    bell: &'s Bell,
+    source: S,
+    bell: Option<&'s Bell>,
     /// Where the kernel writes what the bell's read finds. On the heap, so that it stays in its
     /// place and can be given up.
     rung: Box<[u8; 8]>,
@@ -67,8 +67,8 @@ struct Flight {
     retries: u32,
 }
 
-/// The ring that the server uses: served without interrupts, by the only thread that waits for it,
-/// where the kernel knows that (6.1), and otherwise a plain one.
+/// The ring of a pool: served without interrupts, by the only thread that waits for it, where the
+/// kernel knows that (6.1), and otherwise a plain one.
 pub fn make() -> io::Result<IoUring> {
     let wanted =
         IoUring::builder().dontfork().setup_single_issuer().setup_defer_taskrun().build(ENTRIES);
@@ -80,21 +80,18 @@ pub fn make() -> io::Result<IoUring> {
     }
 }
 
-impl<'s> Ring<'s> {
+/// The ring of a thread that waits for other things, too, and so is in the kernel often: what has
+/// ended is written then, and no processor is interrupted for it. `EINVAL` before Linux 6.0.
+pub fn make_own() -> io::Result<IoUring> {
+    IoUring::builder().dontfork().setup_single_issuer().setup_coop_taskrun().build(ENTRIES)
+}
+
+impl<'s, S: AsFd> Ring<'s, S> {
     /// A ring that was seen to work. An error says what the kernel refuses: io_uring as a whole
     /// (`ENOSYS`, `EPERM`), the memory for it (`ENOMEM`), or its kind of read (`EINVAL`).
-    pub fn new(source: BorrowedFd<'s>, bell: &'s Bell, make: Make) -> io::Result<Self> {
-        let mut ring = Self {
-            kernel: make()?,
-            source,
-            bell,
-            rung: Box::default(),
-            is_listening: false,
-            is_ending: false,
-            flights: (0..FLIGHTS_MAX).map(|_| None).collect(),
-            free: (0..FLIGHTS_MAX).rev().collect(),
-            told: VecDeque::new(),
-        };
+    pub fn new(source: S, bell: &'s Bell, make: Make) -> io::Result<Self> {
+        let mut ring = Self::without_bell(source, make)?;
+        ring.bell = Some(bell);
         // All that reads need, in one: an entry, a system call, a read, its end.
         ring.listen();
         bell.ring();
@@ -109,6 +106,27 @@ impl<'s> Ring<'s> {
             _ => return Err(io::Error::other("io_uring does not read what is there")),
         }
         Ok(ring)
+    }
+
+    /// A ring that hears no bell, and was not seen to work. Who waits for its reads waits for its
+    /// descriptor, among others.
+    pub fn without_bell(source: S, make: Make) -> io::Result<Self> {
+        Ok(Self {
+            kernel: make()?,
+            source,
+            bell: None,
+            rung: Box::default(),
+            is_listening: false,
+            is_ending: false,
+            flights: (0..FLIGHTS_MAX).map(|_| None).collect(),
+            free: (0..FLIGHTS_MAX).rev().collect(),
+            told: VecDeque::new(),
+        })
+    }
+
+    /// Becomes readable when a read has ended.
+    pub fn descriptor(&self) -> RawFd {
+        self.kernel.as_raw_fd()
     }
 
     /// How many more reads can be under way.
@@ -135,18 +153,40 @@ impl<'s> Ring<'s> {
     pub fn wait(&mut self) -> io::Result<()> {
         let entered = self.kernel.submit_and_wait(1);
         let told = self.told.len();
-        self.told.extend(self.kernel.completion().map(|entry| (entry.user_data(), entry.result())));
-        match entered.map_err(|error| (error.raw_os_error(), error)) {
-            Ok(_) | Err((Some(libc::EINTR), _)) => Ok(()),
-            // The kernel has no memory for more at the moment.
-            Err((Some(libc::EAGAIN | libc::EBUSY), _)) => {
-                if self.told.len() == told {
-                    std::thread::yield_now();
-                }
+        self.look();
+        match entered {
+            Err(error) if !is_passing(&error) => Err(error),
+            Err(error) if !is_interrupted(&error) && self.told.len() == told => {
+                std::thread::yield_now();
                 Ok(())
             }
-            Err((_, error)) => Err(error),
+            _ => Ok(()),
         }
+    }
+
+    /// Hands over what is new, and neither waits nor looks: the descriptor is readable for what has
+    /// ended at once, too. Fails as [`Ring::wait`] does.
+    pub fn hand_over(&mut self) -> io::Result<()> {
+        for _ in 0..RETRIES_MAX {
+            match self.kernel.submit() {
+                Ok(_) if !self.has_new() => return Ok(()),
+                Ok(_) => {}
+                Err(error) if is_passing(&error) => std::thread::yield_now(),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::Error::other("io_uring takes no more reads"))
+    }
+
+    /// Whether there is anything to hand over.
+    pub fn has_new(&mut self) -> bool {
+        !self.kernel.submission().is_empty()
+    }
+
+    /// Takes in what has ended, by a look at memory. What ends later makes the descriptor readable
+    /// anew.
+    pub fn look(&mut self) {
+        self.told.extend(self.kernel.completion().map(|entry| (entry.user_data(), entry.result())));
     }
 
     /// A read that has ended since, and how. What has not ended altogether goes on.
@@ -193,7 +233,8 @@ impl<'s> Ring<'s> {
 
     /// Begins a read of the bell.
     fn listen(&mut self) {
-        let bell = types::Fd(self.bell.as_fd().as_raw_fd());
+        let bell = self.bell.expect("only a ring with a bell listens");
+        let bell = types::Fd(bell.as_fd().as_raw_fd());
         let entry = opcode::Read::new(bell, self.rung.as_mut_ptr(), self.rung.len() as u32);
         let entry = entry.build().user_data(BELL);
         self.is_listening = true;
@@ -208,7 +249,7 @@ impl<'s> Ring<'s> {
         let flight = self.flights[number].as_mut().expect("the caller has just had it");
         let missing = &mut flight.pages.bytes_mut()[flight.filled..];
         let bytes = missing.len().min(ASKED_BYTES_MAX) as u32;
-        let source = types::Fd(self.source.as_raw_fd());
+        let source = types::Fd(self.source.as_fd().as_raw_fd());
         let entry = opcode::Read::new(source, missing.as_mut_ptr(), bytes);
         let entry = entry.offset(flight.at + flight.filled as u64).build();
         // SAFETY: the bytes are on the heap, in pages that the flight owns, and nobody touches
@@ -230,6 +271,16 @@ impl<'s> Ring<'s> {
         let pushed = unsafe { self.kernel.submission().push(entry) };
         pushed.expect("there are more entries than reads can be under way");
     }
+}
+
+fn is_interrupted(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EINTR)
+}
+
+/// Whether a call may work the next time: it was interrupted, or the kernel has no memory for more
+/// at the moment.
+fn is_passing(error: &io::Error) -> bool {
+    is_interrupted(error) || matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY))
 }
 
 impl Flight {
@@ -254,11 +305,13 @@ impl Flight {
 }
 
 /// Waits until the kernel writes nowhere any more.
-impl Drop for Ring<'_> {
+impl<S: AsFd> Drop for Ring<'_, S> {
     fn drop(&mut self) {
         self.is_ending = true;
-        if self.is_listening {
-            self.bell.ring();
+        if let Some(bell) = self.bell
+            && self.is_listening
+        {
+            bell.ring();
         }
         loop {
             while self.take_ended().is_some() {}
@@ -272,7 +325,7 @@ impl Drop for Ring<'_> {
     }
 }
 
-impl Debug for Ring<'_> {
+impl<S: AsFd> Debug for Ring<'_, S> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let under_way = FLIGHTS_MAX - self.free.len();
         f.debug_struct("Ring").field("under_way", &under_way).finish_non_exhaustive()
@@ -282,6 +335,7 @@ impl Debug for Ring<'_> {
 #[cfg(test)]
 mod tests {
     use std::io::{PipeWriter, Write, pipe};
+    use std::os::fd::BorrowedFd;
     use std::sync::mpsc::{Receiver, channel};
     use std::thread;
 
@@ -289,7 +343,7 @@ mod tests {
     use crate::device::PAGE_BYTES;
 
     /// Runs a test with a ring that reads from a pipe, if the kernel allows it.
-    fn with_pipe(test: impl FnOnce(Ring<'_>, PipeWriter)) {
+    fn with_pipe(test: impl FnOnce(Ring<'_, BorrowedFd<'_>>, PipeWriter)) {
         let ((reader, writer), bell) = (pipe().unwrap(), Bell::new().unwrap());
         match Ring::new(reader.as_fd(), &bell, make) {
             Ok(ring) => test(ring, writer),
@@ -371,7 +425,7 @@ mod tests {
     fn the_bell_ends_a_wait_each_time_it_is_rung() {
         with_pipe(|mut ring, _writer| {
             for _ in 0..100 {
-                ring.bell.ring();
+                ring.bell.unwrap().ring();
                 ring.wait().unwrap();
                 assert!(ring.take_ended().is_none());
             }

@@ -18,6 +18,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::device::{FakeDevice, Faults, FileDevice, PAGE_BYTES, Page};
+use crate::poll::{Events, Interest, Poll, SourceFd, Token};
 
 /// Pages of the file.
 const PAGES: u64 = 512;
@@ -402,4 +403,152 @@ fn when_the_ring_itself_fails_all_are_answered_and_the_thread_reads_by_itself() 
     for page in 3..100 {
         check(&next(&submit(&pool, page, 2)).unwrap(), page, 2);
     }
+}
+
+/// A ring of the calling thread's own and what it waits with, if the kernel gives one.
+fn own_ring(device: Arc<dyn Device>, make: Make) -> Option<(ReadRing, Poll)> {
+    match ReadRing::start(device, make) {
+        Ok(ring) => {
+            let poll = Poll::new().unwrap();
+            let descriptor = ring.descriptor().unwrap();
+            let mut source = SourceFd(&descriptor);
+            poll.registry().register(&mut source, Token(0), Interest::READABLE).unwrap();
+            Some((ring, poll))
+        }
+        Err(error) => {
+            println!("not run: {error}");
+            None
+        }
+    }
+}
+
+/// Waits for the descriptor and answers, until the receiver has so many.
+fn answers<T>(
+    ring: &mut ReadRing,
+    poll: &mut Poll,
+    receiver: &Receiver<T>,
+    count: usize,
+) -> Vec<T> {
+    let mut events = Events::with_capacity(4);
+    let mut answered = Vec::new();
+    loop {
+        answered.extend(receiver.try_iter());
+        if answered.len() >= count {
+            return answered;
+        }
+        match poll.poll(&mut events, Some(PATIENCE)) {
+            Ok(()) => assert!(!events.is_empty(), "{} of {count} have come", answered.len()),
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::Interrupted),
+        }
+        // Only here: what has ended before has to be announced, too.
+        ring.answer();
+    }
+}
+
+#[test]
+fn a_ring_of_ones_own_answers_every_read_where_it_is_asked_also_beyond_its_room() {
+    let fixture = Fixture::new(ReadMethod::IoUring);
+    let Some((mut ring, mut poll)) = own_ring(fixture.device, ring::make_own) else { return };
+    let this = thread::current().id();
+    let mut state = 7;
+    for round in 0..200 {
+        let (sender, receiver) = channel();
+        let count = 1 + random(&mut state) as usize % (3 * ring::FLIGHTS_MAX);
+        let reads = (0..count).map(|number| {
+            let pages = random(&mut state) as usize % 4;
+            let page = random(&mut state) % (PAGES - pages as u64 + 1);
+            let sender = sender.clone();
+            let done = move |result: io::Result<Pages>| {
+                assert_eq!(thread::current().id(), this);
+                check(&result.unwrap(), page, pages);
+                sender.send(number).unwrap();
+            };
+            (page, pages, Box::new(done) as Done)
+        });
+        let back = ring.submit_all(reads);
+        assert!(back.is_empty(), "round {round}");
+        let answered = answers(&mut ring, &mut poll, &receiver, count);
+        assert_eq!(answered.iter().collect::<HashSet<_>>().len(), count, "round {round}");
+        assert_eq!(answered.len(), count, "round {round}");
+    }
+}
+
+#[test]
+fn a_ring_of_ones_own_reads_what_comes_in_parts_and_nothing_beyond_the_device() {
+    let (reader, mut writer) = pipe().unwrap();
+    let pipe = Arc::new(Pipe(reader));
+    let Some((mut ring, mut poll)) = own_ring(pipe, ring::make_own) else { return };
+    let (done, beyond) = sending();
+    let (whole, answer) = sending();
+    assert!(ring.submit_all([(PAGES, 1, done), (0, 1, whole)]).is_empty());
+    assert_eq!(beyond.try_recv().unwrap().unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    let writing = thread::spawn(move || {
+        for part in [[7; PAGE_BYTES / 2], [8; PAGE_BYTES / 2]] {
+            writer.write_all(&part).unwrap();
+            thread::yield_now();
+        }
+        writer
+    });
+    let read = answers(&mut ring, &mut poll, &answer, 1).pop().unwrap().unwrap();
+    assert_eq!((read.bytes()[0], read.bytes()[PAGE_BYTES - 1]), (7, 8));
+    drop(writing.join().unwrap());
+}
+
+/// Its end is there as soon as the kernel has the read, and announced all the same.
+#[test]
+fn a_read_that_ends_while_it_is_handed_over_is_announced() {
+    let (reader, mut writer) = pipe().unwrap();
+    let Some((mut ring, mut poll)) = own_ring(Arc::new(Pipe(reader)), ring::make_own) else {
+        return;
+    };
+    for round in 0..20 {
+        writer.write_all(&[round; PAGE_BYTES]).unwrap();
+        let (done, answer) = sending();
+        assert!(ring.submit_all([(0, 1, done)]).is_empty());
+        let read = answers(&mut ring, &mut poll, &answer, 1).pop().unwrap().unwrap();
+        assert_eq!(read.bytes()[PAGE_BYTES - 1], round);
+    }
+}
+
+/// The descriptor of the ring that `remembered_own` made.
+static REMEMBERED_OWN: OnceLock<RawFd> = OnceLock::new();
+
+fn remembered_own() -> io::Result<IoUring> {
+    let made = ring::make_own()?;
+    REMEMBERED_OWN.set(made.as_raw_fd()).unwrap();
+    Ok(made)
+}
+
+#[test]
+fn when_a_ring_of_ones_own_fails_all_are_answered_and_the_next_are_given_back() {
+    let (reader, _writer) = pipe().unwrap();
+    let Some((mut ring, _poll)) = own_ring(Arc::new(Pipe(reader)), remembered_own) else { return };
+    let (under_way, first) = sending();
+    assert!(ring.submit_all([(0, 1, under_way)]).is_empty());
+    let nothing = File::open("/dev/null").unwrap();
+    // SAFETY: the number is that of the ring, which stays open by its mappings, and whose owner now
+    // closes what was put in its place.
+    let copied = unsafe { libc::dup2(nothing.as_raw_fd(), *REMEMBERED_OWN.get().unwrap()) };
+    assert_ne!(copied, -1);
+    let (done, second) = sending();
+    assert!(ring.submit_all([(1, 1, done)]).is_empty());
+    for answer in [first, second] {
+        answer.try_recv().unwrap().unwrap_err();
+    }
+    assert_eq!(ring.descriptor(), None);
+    let (done, third) = sending();
+    let back = ring.submit_all([(2, 3, done)]);
+    assert_eq!(back.iter().map(|(page, pages, _)| (*page, *pages)).collect::<Vec<_>>(), [(2, 3)]);
+    ring.answer();
+    assert!(third.try_recv().is_err());
+}
+
+#[test]
+fn without_a_descriptor_or_the_kernel_there_is_no_ring_of_ones_own() {
+    let fake = Arc::new(FakeDevice::new(PAGES, 1, Faults::default()));
+    assert_eq!(ReadRing::new(fake).unwrap_err().kind(), io::ErrorKind::Unsupported);
+    let fixture = Fixture::new(ReadMethod::IoUring);
+    let refuses: Make = || Err(io::Error::from_raw_os_error(libc::EINVAL));
+    let refused = ReadRing::start(fixture.device, refuses).unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(libc::EINVAL));
 }

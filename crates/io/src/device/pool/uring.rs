@@ -12,6 +12,7 @@
 //! thread reads by itself: slower, but whoever waits is answered.
 
 use std::io;
+use std::os::fd::AsFd;
 
 use super::queue::{Next, Queue, Read};
 use super::ring::Ring;
@@ -19,7 +20,7 @@ use super::{range, threads};
 use crate::device::{Device, Pages};
 
 /// Reads until the pool ends, nothing waits and nothing is under way.
-pub fn serve(queue: &Queue, device: &dyn Device, mut ring: Ring<'_>) {
+pub fn serve(queue: &Queue, device: &dyn Device, mut ring: Ring<'_, impl AsFd>) {
     let mut batch = Vec::new();
     loop {
         while let Some((done, result)) = ring.take_ended() {
@@ -45,7 +46,7 @@ pub fn serve(queue: &Queue, device: &dyn Device, mut ring: Ring<'_>) {
 }
 
 /// Begins a read, or answers it if the device has nothing to do with it.
-fn begin(queue: &Queue, device: &dyn Device, ring: &mut Ring<'_>, read: Read) {
+fn begin(queue: &Queue, device: &dyn Device, ring: &mut Ring<'_, impl AsFd>, read: Read) {
     let Read { page, count, done } = read;
     match range::of_pages(device.pages(), page, count) {
         Ok(_) if count == 0 => queue.answer(done, Ok(Pages::default())),
