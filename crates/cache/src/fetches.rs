@@ -182,8 +182,10 @@ impl Fetches {
 
     /// A ring for the calling thread alone, if reads go through one and the kernel gives it.
     pub(crate) fn ring(&self) -> Option<ReadRing> {
-        let is_allowed = self.method() == Some(ReadMethod::IoUring);
-        is_allowed.then(|| ReadRing::new(Arc::clone(&self.device)).ok())?
+        match self.method()? {
+            ReadMethod::IoUring => ReadRing::new(Arc::clone(&self.device)).ok(),
+            ReadMethod::Threads => None,
+        }
     }
 
     fn pool(&self) -> Option<&ReadPool> {
