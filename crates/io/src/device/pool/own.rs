@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 use super::queue::Read;
 use super::ring::{Make, Ring, make_own};
-use super::{Done, descriptor, range};
-use crate::device::{Device, Pages};
+use super::{Done, descriptor};
+use crate::device::Device;
 
 /// Reads of a device by the thread that made this. Dropping it waits for what the kernel has under
 /// way, whose `done` is dropped without being called.
@@ -92,12 +92,10 @@ impl ReadRing {
     fn begin(&mut self) {
         let Some(ring) = &mut self.ring else { return };
         while ring.room() > 0
-            && let Some(Read { page, count, done }) = self.waiting.pop_front()
+            && let Some(read) = self.waiting.pop_front()
         {
-            match range::of_pages(self.device.pages(), page, count) {
-                Ok(_) if count == 0 => done(Ok(Pages::default())),
-                Ok(at) => ring.read(at, Pages::zeroed(count), done),
-                Err(error) => done(Err(error)),
+            if let Some((done, result)) = ring.begin(&*self.device, read) {
+                done(result);
             }
         }
         if ring.has_new() && ring.hand_over().is_err() {

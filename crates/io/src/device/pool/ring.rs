@@ -17,9 +17,9 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use io_uring::{IoUring, opcode, squeue, types};
 
-use super::Done;
-use super::queue::Bell;
-use crate::device::Pages;
+use super::queue::{Bell, Read};
+use super::{Done, range};
+use crate::device::{Device, Pages};
 
 /// Reads under way at most. More than a drive takes at a time gain nothing: those of NVMe are at
 /// their best from 32 to 128 on.
@@ -139,8 +139,21 @@ impl<'s, S: AsFd> Ring<'s, S> {
         self.free.len() == FLIGHTS_MAX
     }
 
+    /// Begins a read of a device, which is the source. There must be room. What there is nothing to
+    /// do for is returned with how it has ended.
+    pub fn begin(&mut self, device: &dyn Device, read: Read) -> Option<(Done, io::Result<Pages>)> {
+        let Read { page, count, done } = read;
+        match range::of_pages(device.pages(), page, count) {
+            Ok(_) if count == 0 => return Some((done, Ok(Pages::default()))),
+            Ok(at) => self.read(at, Pages::zeroed(count), done),
+            Err(error) => return Some((done, Err(error))),
+        }
+        None
+    }
+
     /// Begins to fill `pages` from the byte `at` of the source on. There must be room, and
-    /// something to fill. The kernel hears of it with the next [`Ring::wait`].
+    /// something to fill. The kernel hears of it with the next [`Ring::wait`] or
+    /// [`Ring::hand_over`].
     pub fn read(&mut self, at: u64, pages: Pages, done: Done) {
         debug_assert!(!pages.bytes().is_empty(), "an end without a byte is the end of the source");
         let number = self.free.pop().expect("the caller has asked for room");

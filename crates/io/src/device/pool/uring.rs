@@ -14,10 +14,10 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use super::queue::{Next, Queue, Read};
+use super::queue::{Next, Queue};
 use super::ring::Ring;
-use super::{range, threads};
-use crate::device::{Device, Pages};
+use super::threads;
+use crate::device::Device;
 
 /// Reads until the pool ends, nothing waits and nothing is under way.
 pub fn serve(queue: &Queue, device: &dyn Device, mut ring: Ring<'_, impl AsFd>) {
@@ -31,7 +31,9 @@ pub fn serve(queue: &Queue, device: &dyn Device, mut ring: Ring<'_, impl AsFd>) 
             return;
         }
         for read in batch.drain(..) {
-            begin(queue, device, &mut ring, read);
+            if let Some((done, result)) = ring.begin(device, read) {
+                queue.answer(done, result);
+            }
         }
         let waited = ring.wait();
         queue.wake();
@@ -42,15 +44,5 @@ pub fn serve(queue: &Queue, device: &dyn Device, mut ring: Ring<'_, impl AsFd>) 
             queue.pass_to_threads();
             return threads::serve(queue, device);
         }
-    }
-}
-
-/// Begins a read, or answers it if the device has nothing to do with it.
-fn begin(queue: &Queue, device: &dyn Device, ring: &mut Ring<'_, impl AsFd>, read: Read) {
-    let Read { page, count, done } = read;
-    match range::of_pages(device.pages(), page, count) {
-        Ok(_) if count == 0 => queue.answer(done, Ok(Pages::default())),
-        Ok(at) => ring.read(at, Pages::zeroed(count), done),
-        Err(error) => queue.answer(done, Err(error)),
     }
 }
