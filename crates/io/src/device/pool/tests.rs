@@ -381,6 +381,15 @@ fn remembered() -> io::Result<IoUring> {
     Ok(made)
 }
 
+/// Has every call with the ring fail from now on.
+fn fail(ring: RawFd) {
+    let nothing = File::open("/dev/null").unwrap();
+    // SAFETY: the number is that of the ring, which stays open by its mappings, and whose owner now
+    // closes what was put in its place.
+    let copied = unsafe { libc::dup2(nothing.as_raw_fd(), ring) };
+    assert_ne!(copied, -1);
+}
+
 #[test]
 fn when_the_ring_itself_fails_all_are_answered_and_the_thread_reads_by_itself() {
     let fixture = Fixture::new(ReadMethod::IoUring);
@@ -390,11 +399,7 @@ fn when_the_ring_itself_fails_all_are_answered_and_the_thread_reads_by_itself() 
         Err(error) => return println!("not run by io_uring: {error}"),
     };
     let gate = hold(&pool);
-    let nothing = File::open("/dev/null").unwrap();
-    // SAFETY: the number is that of the ring, which stays open by its mappings, and whose owner now
-    // closes what was put in its place.
-    let copied = unsafe { libc::dup2(nothing.as_raw_fd(), *REMEMBERED.get().unwrap()) };
-    assert_ne!(copied, -1);
+    fail(*REMEMBERED.get().unwrap());
     let answers = [1, 2].map(|page| submit(&pool, page, 1));
     drop(gate);
     for answer in &answers {
@@ -406,8 +411,8 @@ fn when_the_ring_itself_fails_all_are_answered_and_the_thread_reads_by_itself() 
 }
 
 /// A ring of the calling thread's own and what it waits with, if the kernel gives one.
-fn own_ring(device: Arc<dyn Device>, make: Make) -> Option<(ReadRing, Poll)> {
-    match ReadRing::start(device, make) {
+fn own_ring(device: Arc<dyn Device>) -> Option<(ReadRing, Poll)> {
+    match ReadRing::new(device) {
         Ok(ring) => {
             let poll = Poll::new().unwrap();
             let descriptor = ring.descriptor().unwrap();
@@ -448,7 +453,7 @@ fn answers<T>(
 #[test]
 fn a_ring_of_ones_own_answers_every_read_where_it_is_asked_also_beyond_its_room() {
     let fixture = Fixture::new(ReadMethod::IoUring);
-    let Some((mut ring, mut poll)) = own_ring(fixture.device, ring::make_own) else { return };
+    let Some((mut ring, mut poll)) = own_ring(fixture.device) else { return };
     let this = thread::current().id();
     let mut state = 7;
     for round in 0..200 {
@@ -477,7 +482,7 @@ fn a_ring_of_ones_own_answers_every_read_where_it_is_asked_also_beyond_its_room(
 fn a_ring_of_ones_own_reads_what_comes_in_parts_and_nothing_beyond_the_device() {
     let (reader, mut writer) = pipe().unwrap();
     let pipe = Arc::new(Pipe(reader));
-    let Some((mut ring, mut poll)) = own_ring(pipe, ring::make_own) else { return };
+    let Some((mut ring, mut poll)) = own_ring(pipe) else { return };
     let (done, beyond) = sending();
     let (whole, answer) = sending();
     assert!(ring.submit_all([(PAGES, 1, done), (0, 1, whole)]).is_empty());
@@ -498,7 +503,7 @@ fn a_ring_of_ones_own_reads_what_comes_in_parts_and_nothing_beyond_the_device() 
 #[test]
 fn a_read_that_ends_while_it_is_handed_over_is_announced() {
     let (reader, mut writer) = pipe().unwrap();
-    let Some((mut ring, mut poll)) = own_ring(Arc::new(Pipe(reader)), ring::make_own) else {
+    let Some((mut ring, mut poll)) = own_ring(Arc::new(Pipe(reader))) else {
         return;
     };
     for round in 0..20 {
@@ -510,26 +515,13 @@ fn a_read_that_ends_while_it_is_handed_over_is_announced() {
     }
 }
 
-/// The descriptor of the ring that `remembered_own` made.
-static REMEMBERED_OWN: OnceLock<RawFd> = OnceLock::new();
-
-fn remembered_own() -> io::Result<IoUring> {
-    let made = ring::make_own()?;
-    REMEMBERED_OWN.set(made.as_raw_fd()).unwrap();
-    Ok(made)
-}
-
 #[test]
 fn when_a_ring_of_ones_own_fails_all_are_answered_and_the_next_are_given_back() {
     let (reader, _writer) = pipe().unwrap();
-    let Some((mut ring, _poll)) = own_ring(Arc::new(Pipe(reader)), remembered_own) else { return };
+    let Some((mut ring, _poll)) = own_ring(Arc::new(Pipe(reader))) else { return };
     let (under_way, first) = sending();
     assert!(ring.submit_all([(0, 1, under_way)]).is_empty());
-    let nothing = File::open("/dev/null").unwrap();
-    // SAFETY: the number is that of the ring, which stays open by its mappings, and whose owner now
-    // closes what was put in its place.
-    let copied = unsafe { libc::dup2(nothing.as_raw_fd(), *REMEMBERED_OWN.get().unwrap()) };
-    assert_ne!(copied, -1);
+    fail(ring.descriptor().unwrap());
     let (done, second) = sending();
     assert!(ring.submit_all([(1, 1, done)]).is_empty());
     for answer in [first, second] {
