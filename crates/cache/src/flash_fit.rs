@@ -17,7 +17,6 @@ use ::io::device::PAGE_BYTES;
 use index::Kind as IndexKind;
 use stdx::units::MIB;
 
-use crate::flash_tier::CHANGED_BYTES;
 use crate::spill::INDEX_SHARE;
 
 /// Of the memory limit, a tier's buffers may take one part in so many.
@@ -114,7 +113,7 @@ fn fit(memory_bytes: u64, flash_bytes: u64, index: IndexKind) -> Result<FlashFit
     if items > items_max {
         return Err(Shortage::Index { items, needed_bytes: items * item_bytes, item_bytes });
     }
-    let needed_bytes = sizing.memory_bytes + CHANGED_BYTES as u64;
+    let needed_bytes = sizing.memory_bytes;
     if needed_bytes > memory_bytes / BUFFERS_SHARE {
         return Err(Shortage::Buffers { needed_bytes });
     }

@@ -24,8 +24,8 @@
 //! again. A hit counts only if the index still leads to the place that was read.
 //!
 //! A process that begins with a tier that holds items finds them one segment after the other.
-//! Meanwhile keys change: their hashes are remembered in a filter, and what is found of them is
-//! left alone.
+//! Meanwhile keys change: the tier takes note of them ([`Flash::note_change`]), and what is found
+//! of them is left alone.
 //!
 //! [pending]: crate::Lookup::Pending
 
@@ -45,13 +45,8 @@ use crate::read_costs::ReadCosts;
 use crate::stats::FlashTierStats;
 use crate::turn::Turn;
 
-/// Bits of the filter of keys that changed while the tier was searched for its items: with a
-/// hundred thousand changes, one item in ten is left alone though its key did not change.
-const CHANGED_BITS: usize = 1 << 20;
 /// How long a store waits for a buffer to be written when it has to wait for memory anyway.
 const PATIENCE: Duration = Duration::from_micros(250);
-/// Bytes of that filter.
-pub(crate) const CHANGED_BYTES: usize = CHANGED_BITS / 8;
 
 /// The tier and what its users share.
 pub(crate) struct FlashTier {
@@ -59,9 +54,6 @@ pub(crate) struct FlashTier {
     pub(crate) fetches: Arc<Fetches>,
     /// Readers that no session has at the moment.
     pub(crate) readers: Mutex<Vec<Reader>>,
-    /// Whether there may be items that the index does not know yet.
-    pub(crate) recovering: AtomicBool,
-    changed: Box<[AtomicU64]>,
     /// How often the tier was flushed, and after how many of these the index was rid of what led
     /// here. Until it is, nothing comes in.
     pub(crate) flushed: AtomicU64,
@@ -104,13 +96,10 @@ pub(crate) struct Counters {
 impl FlashTier {
     /// With what reads from it, and who is let in.
     pub(crate) fn new(flash: Flash, fetches: Fetches, entrance: Entrance) -> Self {
-        let changed = (0..CHANGED_BITS / u64::BITS as usize).map(|_| AtomicU64::new(0)).collect();
         Self {
             flash,
             fetches: Arc::new(fetches),
             readers: Mutex::default(),
-            recovering: AtomicBool::new(true),
-            changed,
             flushed: AtomicU64::new(0),
             purged: AtomicU64::new(0),
             entrance,
@@ -142,13 +131,13 @@ impl FlashTier {
 
     /// The most bytes on the heap, as far as that is known at the start.
     pub(crate) fn memory_bytes_max(&self) -> usize {
-        self.flash.memory_bytes_max() + CHANGED_BYTES
+        self.flash.memory_bytes_max()
     }
 
     /// Bytes on the heap. What was read for those who wait comes and goes, and counts with the most
     /// that it ever was.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.flash.memory_bytes() + CHANGED_BYTES + self.fetches.counts().peak_bytes
+        self.flash.memory_bytes() + self.fetches.counts().peak_bytes
     }
 
     #[inline]
@@ -208,20 +197,6 @@ impl FlashTier {
         }
     }
 
-    /// Whether items are still being found.
-    pub(crate) fn is_recovering(&self) -> bool {
-        self.recovering.load(Ordering::Relaxed)
-    }
-
-    /// Remembers that a key changed, as long as items are being found. Under the key's lock.
-    #[inline]
-    pub(crate) fn note_change(&self, hash: Hash) {
-        if self.is_recovering() {
-            let (word, bit) = self.changed_bit(hash);
-            word.fetch_or(bit, Ordering::Relaxed);
-        }
-    }
-
     pub(crate) fn stats(&self) -> FlashTierStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let fetches = self.fetches.counts();
@@ -245,20 +220,9 @@ impl FlashTier {
             fetch_bytes_peak: fetches.peak_bytes as u64,
             fetch_bytes_max: self.fetches.bytes_max() as u64,
             fetches_waiting: fetches.waiting as u64,
-            recovering: self.is_recovering(),
+            recovering: self.flash.is_recovering(),
             reads_by: self.fetches.method_now(),
         }
-    }
-
-    fn has_changed(&self, hash: Hash) -> bool {
-        let (word, bit) = self.changed_bit(hash);
-        word.load(Ordering::Relaxed) & bit != 0
-    }
-
-    fn changed_bit(&self, hash: Hash) -> (&AtomicU64, u64) {
-        let at = hash.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 40;
-        let at = at % CHANGED_BITS;
-        (&self.changed[at / u64::BITS as usize], 1 << (at % u64::BITS as usize))
     }
 }
 
@@ -318,7 +282,7 @@ impl ::flash::Links for Links<'_> {
         let Some(tier) = &cache.flash else { return false };
         let guard = cache.epochs.pin();
         let led = cache.lead_to_flash(&guard, hash, None, place, |present| {
-            present.is_none() && !tier.has_changed(hash)
+            present.is_none() && !tier.flash.has_changed(hash.0)
         });
         let led = led == Ok(true);
         tier.counters.items.fetch_add(u64::from(led), Ordering::Relaxed);

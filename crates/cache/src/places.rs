@@ -517,7 +517,7 @@ impl Cache {
     #[inline]
     fn note_change(&self, hash: Hash) {
         if let Some(tier) = &self.flash {
-            tier.note_change(hash);
+            tier.flash.note_change(hash.0);
         }
     }
 

@@ -122,8 +122,8 @@ type Flow = ControlFlow<SaveEnd>;
 
 impl<F: FnMut() -> bool> Saving<'_, F> {
     fn run(&mut self) -> Flow {
-        // What is not recovered is void if the process is killed, and would be collected first.
-        while self.tier.is_recovering() || !self.tier.is_purged() {
+        // What is not recovered would be collected first.
+        while self.tier.flash.is_recovering() || !self.tier.is_purged() {
             if !(self.goes_on)() {
                 return Flow::Break(SaveEnd::Interrupted);
             }

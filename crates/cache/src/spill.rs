@@ -203,10 +203,8 @@ impl Cache {
         if self.flash_items() as usize > items_max - items_max / WORDS_FREE_SHARE {
             more |= tier.flash.evict(&links);
         }
-        if tier.is_recovering() {
-            let goes_on = tier.flash.recover(&links, self.now());
-            tier.recovering.store(goes_on, Ordering::Relaxed);
-            more |= goes_on;
+        if tier.flash.is_recovering() {
+            more |= tier.flash.recover(&links, self.now());
         }
         more
     }

@@ -7,6 +7,7 @@ use stdx::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use stdx::sync::{Mutex, lock};
 
 use crate::area::Area;
+use crate::changes::Changes;
 use crate::chores::Chores;
 use crate::dictionaries::Dictionaries;
 use crate::flushed::Flushed;
@@ -84,6 +85,10 @@ pub struct Flash {
     pub(crate) dictionaries: Dictionaries,
     /// Prefixes whose items are gone.
     pub(crate) flushed: Flushed,
+    /// Items of an earlier process are still being found.
+    pub(crate) is_recovering: AtomicBool,
+    /// What has changed meanwhile.
+    pub(crate) changes: Mutex<Option<Changes>>,
     pub(crate) superblock: Mutex<Superblock>,
     pub(crate) segments: Box<[Segment]>,
     pub(crate) chores: Mutex<Chores>,

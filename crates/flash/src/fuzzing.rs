@@ -212,7 +212,7 @@ fn change(bytes: &mut [u8], part: u8, which: u8, offset: usize, new: &[u8]) {
     let slot = which % DICTIONARIES_MAX as u8 + 1;
     let segment_at = geometry.page_of(segment) as usize * PAGE_BYTES;
     let segment_end = segment_at + geometry.segment_bytes;
-    let at = match part % 7 {
+    let at = match part % 8 {
         0 => offset % PAGE_BYTES,
         1 => geometry.entry_at(segment) as usize + offset % ENTRY_BYTES,
         2 => geometry.journal_at(segment) as usize + offset % geometry.journal_bytes(),
@@ -220,6 +220,7 @@ fn change(bytes: &mut [u8], part: u8, which: u8, offset: usize, new: &[u8]) {
         4 => segment_at + offset % geometry.segment_bytes,
         // Item tables are found from their ends.
         5 => segment_end - 1 - offset % geometry.segment_bytes,
+        6 => geometry.changes_at() as usize + offset % geometry.changes_bytes(),
         _ => segment_at + offset * geometry.granule_bytes() % geometry.segment_bytes,
     };
     for (byte, new) in bytes[at..].iter_mut().zip(new) {

@@ -1,12 +1,14 @@
 //! How a device is laid out, and how places name spots on it.
 //!
 //! ```text
-//!   page 0       1                                                          pages of 4 KiB
-//!   +------------+---------------+-------------------+--------------+-----------+----
-//!   | superblock | segment table | journals          | dictionaries | segment 0 | ...
-//!   |            | 16 B each     | 1/32 segment each | 8 or none    |           |
-//!   +------------+---------------+-------------------+--------------+-----------+----
-//!     notes        notes           notes               one write each
+//!   page 0       1                                                                pages of 4 KiB
+//!   +------------+---------------+----------+--------------+---------+-----------+----
+//!   | superblock | segment table | journals | dictionaries | changes | segment 0 | ...
+//!   |            | 16 B each     | 1/32 of  | 8 or none    | 1 to    |           |
+//!   |            |               | segments |              | 1024    |           |
+//!   +------------+---------------+----------+--------------+---------+-----------+----
+//!     notes        notes           notes      one write      notes
+//!                                             each
 //! ```
 //!
 //! Units begin at granules, 64 bytes where the device is small enough for a place to name each of
@@ -49,6 +51,14 @@ const SLOT_SHARE: u64 = 256;
 /// ... and less than 1 % from 64 MiB on, because a slot has at most so many.
 const SLOT_PAGES_MAX: u64 = 16;
 
+/// The changes have one page of so many of the device, until they have enough for some hundred
+/// thousand keys ...
+const CHANGES_SHARE: u64 = 512;
+const CHANGES_PAGES_ENOUGH: u64 = 32;
+/// ... and from there on one of so many, because a large device takes longer to recover.
+const CHANGES_SHARE_LARGE: u64 = 32 << 10;
+const CHANGES_PAGES_MAX: u64 = 1024;
+
 /// The layout of one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Geometry {
@@ -57,6 +67,8 @@ pub(crate) struct Geometry {
     granule_log2: u32,
     hash_bits: u32,
     journals_at: u64,
+    changes_page: u64,
+    changes_pages: u64,
     segments_page: u64,
     /// Pages of the slot of a dictionary; 0: there are none.
     pub(crate) slot_pages: usize,
@@ -76,15 +88,18 @@ impl Geometry {
         assert!(segment_bytes.is_power_of_two(), "the segments' size is a power of two");
         assert!((SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&segment_bytes), "and in range");
         let pages = pages.min(1 << ADDRESS_BITS_MAX);
+        let changes_pages = Self::changes_pages(pages);
         // Rather no dictionaries than no tier.
         let slot_pages = (pages / SLOT_SHARE).min(SLOT_PAGES_MAX) as usize;
-        let fit = [slot_pages, 0]
-            .map(|slot_pages| (Self::segments(pages, segment_bytes, slot_pages), slot_pages));
-        let enough = fit.into_iter().find(|(segments, _)| *segments >= SEGMENTS_MIN);
-        let Some((segments, slot_pages)) = enough else {
-            return Err(Self::end_page(SEGMENTS_MIN, segment_bytes, 0) * PAGE_BYTES as u64);
+        let fit = [slot_pages, 0].map(|slot_pages| {
+            let between_pages = (DICTIONARIES_MAX * slot_pages) as u64 + changes_pages;
+            (Self::segments(pages, segment_bytes, between_pages), slot_pages, between_pages)
+        });
+        let enough = fit.into_iter().find(|(segments, ..)| *segments >= SEGMENTS_MIN);
+        let Some((segments, slot_pages, between_pages)) = enough else {
+            return Err(Self::bytes_min(segment_bytes));
         };
-        let end = Self::end_page(segments, segment_bytes, slot_pages) * PAGE_BYTES as u64;
+        let end = Self::end_page(segments, segment_bytes, between_pages) * PAGE_BYTES as u64;
         let bits_of = |granule_log2: u32| u64::BITS - ((end - 1) >> granule_log2).leading_zeros();
         let granule_log2 = (GRANULE_LOG2_MIN..=GRANULE_LOG2_MAX)
             .find(|&granule_log2| bits_of(granule_log2) <= ADDRESS_BITS_MAX)
@@ -95,16 +110,36 @@ impl Geometry {
             granule_log2,
             hash_bits: SHARED_BITS - bits_of(granule_log2).max(ADDRESS_BITS_MIN),
             journals_at: Self::journals_page(segments) * PAGE_BYTES as u64,
-            segments_page: Self::segments_page(segments, segment_bytes, slot_pages),
+            changes_page: Self::segments_page(segments, segment_bytes, between_pages)
+                - changes_pages,
+            changes_pages,
+            segments_page: Self::segments_page(segments, segment_bytes, between_pages),
             slot_pages,
         })
     }
 
-    /// As many segments as there is room for.
-    fn segments(pages: u64, segment_bytes: usize, slot_pages: usize) -> u32 {
+    /// Bytes of the smallest device.
+    fn bytes_min(segment_bytes: usize) -> u64 {
+        let end_page =
+            |pages| Self::end_page(SEGMENTS_MIN, segment_bytes, Self::changes_pages(pages));
+        let mut pages = end_page(0);
+        while end_page(pages) > pages {
+            pages += 1;
+        }
+        pages * PAGE_BYTES as u64
+    }
+
+    /// Pages of the changes of a device of so many.
+    fn changes_pages(pages: u64) -> u64 {
+        let of_small = (pages / CHANGES_SHARE).clamp(1, CHANGES_PAGES_ENOUGH);
+        (pages / CHANGES_SHARE_LARGE).clamp(of_small, CHANGES_PAGES_MAX)
+    }
+
+    /// As many segments as there is room for, with so many pages between journals and segments.
+    fn segments(pages: u64, segment_bytes: usize, between_pages: u64) -> u32 {
         let each = (segment_bytes + segment_bytes / JOURNAL_SHARE + ENTRY_BYTES) as u64;
         let mut segments = (pages * PAGE_BYTES as u64 / each) as u32;
-        while segments > 0 && Self::end_page(segments, segment_bytes, slot_pages) > pages {
+        while segments > 0 && Self::end_page(segments, segment_bytes, between_pages) > pages {
             segments -= 1;
         }
         segments
@@ -119,14 +154,13 @@ impl Geometry {
         Self::journals_page(segments) + journals.div_ceil(PAGE_BYTES as u64)
     }
 
-    fn segments_page(segments: u32, segment_bytes: usize, slot_pages: usize) -> u64 {
-        let slots = (DICTIONARIES_MAX * slot_pages) as u64;
-        Self::slots_page(segments, segment_bytes) + slots
+    fn segments_page(segments: u32, segment_bytes: usize, between_pages: u64) -> u64 {
+        Self::slots_page(segments, segment_bytes) + between_pages
     }
 
-    fn end_page(segments: u32, segment_bytes: usize, slot_pages: usize) -> u64 {
+    fn end_page(segments: u32, segment_bytes: usize, between_pages: u64) -> u64 {
         let pages = (segment_bytes / PAGE_BYTES) as u64;
-        Self::segments_page(segments, segment_bytes, slot_pages) + u64::from(segments) * pages
+        Self::segments_page(segments, segment_bytes, between_pages) + u64::from(segments) * pages
     }
 
     /// The dictionaries of such a device, with nothing read yet.
@@ -153,6 +187,15 @@ impl Geometry {
 
     pub(crate) fn journal_bytes(&self) -> usize {
         self.segment_bytes / JOURNAL_SHARE
+    }
+
+    /// Where the changes lie, in bytes.
+    pub(crate) fn changes_at(&self) -> u64 {
+        self.changes_page * PAGE_BYTES as u64
+    }
+
+    pub(crate) fn changes_bytes(&self) -> usize {
+        self.changes_pages as usize * PAGE_BYTES
     }
 
     /// The first page of a segment.
@@ -281,7 +324,12 @@ mod tests {
             let table_end = geometry.entry_at(last) + ENTRY_BYTES as u64;
             let journals_end = geometry.journal_at(last) + geometry.journal_bytes() as u64;
             assert!(page(table_end) * PAGE_BYTES as u64 <= geometry.journal_at(0));
-            assert!(page(journals_end) <= geometry.page_of(0));
+            let first_slot = geometry.dictionaries(3).page_of(1);
+            assert!(page(journals_end) <= first_slot);
+            let slots_end = first_slot + (DICTIONARIES_MAX * geometry.slot_pages) as u64;
+            assert!(slots_end * PAGE_BYTES as u64 <= geometry.changes_at());
+            let changes_end = geometry.changes_at() + geometry.changes_bytes() as u64;
+            assert!(geometry.changes_bytes() > 0 && page(changes_end) <= geometry.page_of(0));
             let end = geometry.page_of(last) + geometry.segment_pages() as u64;
             assert!(end <= pages && end + 300 > pages, "{pages}: {end}");
         }

@@ -16,7 +16,7 @@
 //!             scrub what flushes of prefixes have taken                       (flushed, scrub)
 //!   train:    a dictionary from what came                     (sampling, train, dictionaries)
 //!   forget:   a note in the segment's journal                                 (journal)
-//!   open, recover: superblock, segment table, item tables, journals           (open, recover)
+//!   open, recover: superblock, segment table, item tables, journals  (open, recover, changes)
 //! ```
 //!
 //! The index is the caller's ([`Links`]): it leads from a hash to a [`Place`] of 38 bits, and the
@@ -43,7 +43,8 @@
 //! * Staged rows of one area never have the numbers of the other's, and no two of one unit have the
 //!   same: a place that is staged leads to one row.
 //! * The superblock names the segments that recovery has not reached. The items in them cannot be
-//!   journalled yet, so after another kill they are void ([`mod@recover`]).
+//!   journalled yet, so [`Flash::note_change`] has written which keys changed meanwhile, and after
+//!   another kill an item of one of these is dead ([`mod@changes`]).
 //! * A flush raises the sequence below which segments are void before it returns, and that of a
 //!   prefix has written the point up to which its keys' items are gone ([`mod@flushed`]).
 //! * A journal that runs over, or cannot be written, takes its whole segment with it.
@@ -56,14 +57,16 @@
 //!
 //! # Locks
 //!
-//! The lock of the chores, then the writer's, then those of the index (in [`Links`]), then the
-//! superblock's. [`Flash::forget`] is called under locks of the index and takes at most the last.
+//! The lock of the chores, then the writer's, then those of the index (in [`Links`]), then that of
+//! the changes, then the superblock's. [`Flash::forget`], [`Flash::note_change`] and
+//! [`Flash::has_changed`] are called under locks of the index and take at most the last two.
 //! That of a dictionary's slot comes behind all of them, and nothing is called while it is held. No
 //! page is read or written while the writer's lock is held; only notes are.
 
 #![forbid(unsafe_code)]
 
 mod area;
+mod changes;
 mod chores;
 mod collect;
 mod dictionaries;

@@ -3,7 +3,8 @@
 use crate::Place;
 
 /// The index, as the tier sees it. Most of this is called while the writer's lock is held, so it
-/// may take the locks of the index, and calls nothing of the tier but [`crate::Flash::forget`].
+/// may take the locks of the index, and calls nothing of the tier but [`crate::Flash::forget`] and
+/// [`crate::Flash::has_changed`].
 ///
 /// Two places are the same if they are but for their accesses ([`Place::is_same`]). The index leads
 /// to at most one item of a key, here or in another tier, but for rows that are spare. What it does
@@ -32,6 +33,7 @@ pub trait Links {
     fn rest(&self) {}
 
     /// Leads to an item that was found at the start. `false` if its key was changed since, removals
-    /// included, or is there already, or there is no room: then it is dead from now on.
+    /// included ([`crate::Flash::has_changed`]), or is there already, or there is no room: then it
+    /// is dead from now on.
     fn insert(&self, hash: u64, place: Place) -> bool;
 }

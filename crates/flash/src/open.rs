@@ -17,6 +17,7 @@ use stdx::sync::Mutex;
 use stdx::sync::atomic::{AtomicBool, AtomicU64};
 
 use crate::area::Area;
+use crate::changes::Changes;
 use crate::chores::Chores;
 use crate::dictionaries::{DICTIONARIES_MAX, Dictionaries, Known};
 use crate::fill::Fill;
@@ -135,6 +136,9 @@ impl Flash {
         // A segment that was opened before a flush may not have been written.
         let next = flushed.iter().map(|entry| entry.point.below).fold(next, u64::max);
         let first = found.front().map(|found| found.entry.sequence);
+        let unsettled = if is_trusted { before.unsettled() } else { 0..0 };
+        // Before the superblock names other segments that these are to be believed of.
+        let changes = first.map(|_| Changes::begin(&*device, &geometry, unsettled)).transpose()?;
         let superblock = Superblock {
             boot_id: settings.boot_id,
             clean: false,
@@ -151,6 +155,7 @@ impl Flash {
         // What says that it was closed cleanly must not outlive what comes now.
         device.sync()?;
         let mut flash = Self::new(device, settings, geometry, superblock, found, next);
+        (flash.is_recovering, flash.changes) = (changes.is_some().into(), Mutex::new(changes));
         let writer = flash.writer.get_mut().expect("nobody has locked it");
         (writer.sampling, writer.dictionary) = (Sampling::new(current.is_some()), current);
         (flash.dictionaries, flash.flushed) = (dictionaries, Flushed::new(flushed));
@@ -229,6 +234,8 @@ impl Flash {
             dictionary_bytes: settings.compression.dictionary_bytes(settings.dictionary_bytes),
             dictionaries: geometry.dictionaries(settings.level),
             flushed: Flushed::default(),
+            is_recovering: AtomicBool::new(false),
+            changes: Mutex::new(None),
             superblock: Mutex::new(superblock),
             segments: (0..geometry.segments).map(|_| Segment::new()).collect(),
             chores: Mutex::new(Chores::default()),

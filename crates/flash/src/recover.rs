@@ -4,9 +4,10 @@
 //! read, and the index is given every item that is not dead. What it does not take is dead from
 //! then on, on the device too: its key was changed since the start.
 //!
-//! Between the start and its turn an item can die without a note, because nobody knows yet where it
-//! lies. That is why the superblock names the segments whose turn is still to come as *unsettled*,
-//! and why a process that is killed before it finds them void when it starts again. A segment is
+//! Between the start and its turn an item can die without a note in its journal, because nobody
+//! knows yet where it lies. That is why the superblock names the segments whose turn is still to
+//! come as *unsettled*, and why keys that change meanwhile are noted ([`mod@crate::changes`]): if
+//! this process is killed before, the next one takes an item of such a key for dead. A segment is
 //! settled when the index has been given its items, or when its table entry is zeroed.
 
 use ::io::device::{PAGE_BYTES, Pages};
@@ -50,6 +51,9 @@ impl Flash {
         }
         let next = lock(&self.writer).found.front().map(|found| found.entry.sequence);
         self.settle_from(next);
+        if next.is_none() {
+            self.end_changes();
+        }
         next.is_some()
     }
 
@@ -117,7 +121,9 @@ impl Flash {
                 return;
             }
             for item in items.iter().filter(|item| !dead.contains(&self.geometry, item)) {
-                if links.insert(item.hash, self.place_of(found.segment, item)) {
+                let place = self.place_of(found.segment, item);
+                let is_older = self.has_changed_before(item.hash, found.entry.sequence);
+                if !is_older && links.insert(item.hash, place) {
                     self.counters.recovered.add(1);
                     self.counters.items_came(1);
                 } else {

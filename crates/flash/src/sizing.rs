@@ -16,7 +16,8 @@ const LIST_GROWTH: usize = 2;
 pub struct Sizing {
     /// Bytes of all segments together: what items, their units' heads and tables have.
     pub data_bytes: u64,
-    /// Bytes of memory for the buffers of segments, and for what is known of each segment.
+    /// Bytes of memory for the buffers of segments, for what is known of each segment, and for what
+    /// changes while a tier is searched for its items.
     pub memory_bytes: u64,
 }
 
@@ -31,7 +32,8 @@ impl Sizing {
         let segments = geometry.segments as usize;
         Some(Self {
             data_bytes: (segments * segment_bytes) as u64,
-            memory_bytes: (segments * known_bytes + buffers_bytes) as u64,
+            memory_bytes: (segments * known_bytes + buffers_bytes + geometry.changes_bytes())
+                as u64,
         })
     }
 }
@@ -39,11 +41,14 @@ impl Sizing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::{World, settings};
+    use crate::tests::{World, cases::fill_a_segment, settings};
 
     #[test]
     fn a_tier_takes_what_was_foretold_and_its_codec() {
+        // With something to find, so that what changes is kept.
         let world = World::new(4000);
+        fill_a_segment(&world, 500);
+        let world = world.killed();
         let segment_bytes = settings().segment_bytes;
         let sizing = Sizing::of(4000 * PAGE_BYTES as u64, segment_bytes).expect("large enough");
         let stats = world.flash.stats();

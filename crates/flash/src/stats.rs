@@ -255,7 +255,7 @@ impl Flash {
     }
 
     /// Bytes on the heap: the buffers of segments, that of collection too, the open units, the
-    /// encoder, and what is kept for each segment.
+    /// encoder, what is kept for each segment, and what has changed as long as that is kept.
     pub fn memory_bytes(&self) -> usize {
         let segments = std::mem::size_of_val(&*self.segments);
         let writer = lock(&self.writer);
@@ -282,5 +282,6 @@ impl Flash {
             + row.capacity()
             + encoder.memory_bytes()
             + dictionaries
+            + self.changes_memory_bytes()
     }
 }

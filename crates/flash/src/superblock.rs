@@ -11,18 +11,21 @@
 //!   +------------+----------------+-----------------+-----------------------+
 //! ```
 //!
-//! Which segments count, by their sequence: none below `void_below` (a flush raises it), and none
-//! from `unsettled_from` up to `unsettled_below`. The latter are those that were found at the last
-//! start and not yet given to the index. As long as a key's old item is among them, nobody can
-//! journal it dead when the key is changed, so a process that is killed then leaves them void.
+//! Which segments count, by their sequence: none below `void_below` (a flush raises it). Those from
+//! `unsettled_from` up to `unsettled_below` were found at the last start and not yet given to the
+//! index. As long as a key's old item is among them, nobody can journal it dead when the key is
+//! changed, so if the process is killed then, of these segments the next one believes only what is
+//! not among the changes ([`mod@crate::changes`]).
 //!
 //! `flush at` is the second, in Unix time, at which everything is to become void; 0 for none. It is
 //! here so that a plan outlasts the process that was asked for it.
 
+use std::ops::Range;
+
 use ::io::device::PAGE_BYTES;
 
 /// Raised with every change of what is on the device.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// No segment has a higher sequence, and nothing on a device names one: a device opens a segment in
 /// no less than some microseconds, so none gets there. What says otherwise is damage. That leaves
@@ -76,8 +79,12 @@ pub(crate) enum NoSuperblock {
 impl Superblock {
     /// Whether a segment with this sequence counts.
     pub(crate) fn counts(&self, sequence: u64) -> bool {
-        let is_unsettled = (self.unsettled_from..self.unsettled_below).contains(&sequence);
-        sequence != 0 && sequence >= self.void_below && !is_unsettled
+        sequence != 0 && sequence >= self.void_below
+    }
+
+    /// The sequences of those that were found, and not all given to the index.
+    pub(crate) fn unsettled(&self) -> Range<u64> {
+        self.unsettled_from..self.unsettled_below
     }
 
     pub(crate) fn encode(&self) -> [u8; SUPERBLOCK_BYTES] {
@@ -204,9 +211,10 @@ mod tests {
     }
 
     #[test]
-    fn void_and_unsettled_segments_do_not_count() {
+    fn void_segments_do_not_count() {
         let counts = |sequence| superblock().counts(sequence);
         assert!(!counts(0) && !counts(6) && counts(7) && counts(9));
-        assert!(!counts(10) && !counts(19) && counts(20));
+        let blank = Superblock { void_below: 0, ..superblock() };
+        assert!(!blank.counts(0) && blank.counts(1));
     }
 }

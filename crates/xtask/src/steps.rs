@@ -342,7 +342,11 @@ fn memory_limit() -> Result {
 
 /// Whether a server that is killed again and again finds what was on flash, and never what is old.
 fn restarts() -> Result {
-    Run::new("target/release/larder-bench restart --rounds 8 --memory-mb 16 --flash-mb 64").run()
+    Run::new(
+        "target/release/larder-bench restart --rounds 8 --interrupt-every 3 --memory-mb 16 \
+         --flash-mb 64",
+    )
+    .run()
 }
 
 /// Short comparisons with the peers, by requests, by traffic and with flash: that they run and that

@@ -102,16 +102,9 @@ impl Round {
         (self.in_memory > 0).then(|| self.found_in_memory as f64 / self.in_memory as f64)
     }
 
-    /// Whether what was in memory must be found: the server had the time to save it, and nobody
-    /// killed the next one.
-    pub fn saves(&self) -> bool {
-        self.stop == Stop::Terminate && !self.is_interrupted
-    }
-
-    /// Whether the share means something: what waits to be written dies with the process, and by
-    /// the tier's design so does what is not recovered when it is killed once more.
+    /// Whether the share means something: what waits to be written dies with the process.
     pub fn is_judged(&self) -> bool {
-        !self.is_interrupted && self.before.segments_written >= WRITTEN_SEGMENTS_MIN
+        self.before.segments_written >= WRITTEN_SEGMENTS_MIN
     }
 
     /// Whether a value was read that may not be.

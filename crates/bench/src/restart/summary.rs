@@ -54,7 +54,7 @@ pub fn judge(options: &RestartOptions, rounds: &[Round]) -> Outcome<()> {
     if !options.no_flash && !rounds.iter().any(Round::is_judged) {
         broken.push("too little was on flash to judge how much is found again".into());
     }
-    let is_tried = |round: &Round| round.saves() && round.in_memory > 0;
+    let is_tried = |round: &Round| saves(options, round) && round.in_memory > 0;
     if options.memory_file && !rounds.iter().any(is_tried) {
         broken.push("no round ended by SIGTERM with something in memory".into());
     }
@@ -64,9 +64,11 @@ pub fn judge(options: &RestartOptions, rounds: &[Round]) -> Outcome<()> {
     if broken.is_empty() { Ok(()) } else { Err(Failure::Check(broken.join("\n  "))) }
 }
 
-/// Whether what was in memory at the end of a round must be found.
+/// Whether what was in memory at the end of a round must be found: the server had the time to save
+/// it, and if a second one was killed, it was saved to flash. A memory file is used up by then.
 fn saves(options: &RestartOptions, round: &Round) -> bool {
-    round.saves() && (!options.no_flash || options.memory_file)
+    let is_kept = !options.no_flash || options.memory_file && !round.is_interrupted;
+    round.stop == Stop::Terminate && is_kept
 }
 
 /// The report.
@@ -78,7 +80,7 @@ pub fn document(
 ) -> Document {
     let mut total = Section::new("All rounds", Vec::<String>::new());
     let columns = ["what", "value"].map(String::from).to_vec();
-    total.tables.push(Table { name: "total".into(), columns, rows: total_rows(rounds) });
+    total.tables.push(Table { name: "total".into(), columns, rows: total_rows(options, rounds) });
     let mut each = Section::new("Each round", Vec::<String>::new());
     let columns = COLUMNS.map(String::from).to_vec();
     let rows = rounds.iter().map(cells).collect();
@@ -101,17 +103,17 @@ pub fn document(
     }
 }
 
-fn total_rows(rounds: &[Round]) -> Vec<Vec<Cell>> {
+fn total_rows(options: &RestartOptions, rounds: &[Round]) -> Vec<Vec<Cell>> {
     let sum = |of: fn(&Round) -> u64| Cell::count(rounds.iter().map(of).sum());
-    let spread = |of: fn(&Round) -> Option<f64>, digits| {
+    let spread = |of: &dyn Fn(&Round) -> Option<f64>, digits| {
         let mut values = rounds.iter().filter_map(of).peekable();
         let is_measured = values.peek().is_some();
         if is_measured { Cell::spread(Spread::of(values), digits) } else { Cell::Nothing }
     };
     let share = |round: &Round| Some(100.0 * round.share().filter(|_| round.is_judged())?);
-    let interrupted_share =
-        |round: &Round| Some(100.0 * round.share().filter(|_| round.is_interrupted)?);
-    let saved = |round: &Round| Some(100.0 * round.share_in_memory().filter(|_| round.saves())?);
+    let interrupted_share = |round: &Round| share(round).filter(|_| round.is_interrupted);
+    let saved =
+        |round: &Round| Some(100.0 * round.share_in_memory().filter(|_| saves(options, round))?);
     let first_hit = |round: &Round| round.first_hit_after.map(ms);
     [
         ("killed", sum(|round| u64::from(round.stop == Stop::Kill))),
@@ -122,13 +124,13 @@ fn total_rows(rounds: &[Round]) -> Vec<Vec<Cell>> {
         ("values checked", sum(|round| round.tally.checked)),
         ("stale values", sum(|round| round.tally.stale)),
         ("wrong values", sum(|round| round.tally.wrong)),
-        ("on flash before", spread(|round| Some(round.before.items as f64), 0)),
-        ("found of it, %", spread(share, 2)),
-        ("found after a second kill, %", spread(interrupted_share, 2)),
-        ("found of what a clean stop had in memory, %", spread(saved, 2)),
-        ("listens after, ms", spread(|round| Some(ms(round.listened_after)), 1)),
-        ("first hit after, ms", spread(first_hit, 1)),
-        ("recovered after, ms", spread(|round| Some(ms(round.recovered_after)), 1)),
+        ("on flash before", spread(&|round| Some(round.before.items as f64), 0)),
+        ("found of it, %", spread(&share, 2)),
+        ("found after a second kill, %", spread(&interrupted_share, 2)),
+        ("found of what a clean stop had in memory, %", spread(&saved, 2)),
+        ("listens after, ms", spread(&|round| Some(ms(round.listened_after)), 1)),
+        ("first hit after, ms", spread(&first_hit, 1)),
+        ("recovered after, ms", spread(&|round| Some(ms(round.recovered_after)), 1)),
         ("reads that found damage", sum(|round| round.after.damaged)),
         ("errors of the device", sum(|round| round.after.io_errors)),
         ("segments collected before", sum(|round| round.before.collected)),
@@ -239,6 +241,8 @@ mod tests {
     fn too_little_found_fails_at_the_limit() {
         assert_eq!(reason(&[], round(100, 95.0)), "");
         assert!(reason(&[], round(100, 94.9)).contains("only 95 of 100"));
+        let interrupted = Round { is_interrupted: true, ..round(100, 94.0) };
+        assert!(reason(&[], interrupted).contains("only 94 of 100"));
         assert_eq!(reason(&["--found-share-min", "0.5"], round(100, 50.0)), "");
     }
 
@@ -249,6 +253,8 @@ mod tests {
         assert_eq!(reason(&[], stopped(95)), "");
         assert!(reason(&[], stopped(94)).contains("only 94 of 100 found of what was in memory"));
         assert_eq!(reason(&[], Round { in_memory: 0, ..stopped(0) }), "", "nothing is known");
+        let killed_then = Round { is_interrupted: true, ..stopped(94) };
+        assert!(reason(&[], killed_then).contains("only 94 of 100 found of what was in memory"));
         let killed = Round { stop: Stop::Kill, ..stopped(0) };
         assert_eq!(reason(&[], killed), "");
     }
@@ -260,8 +266,6 @@ mod tests {
             let empty = Round { before, ..round(100, 100.0) };
             assert!(reason(&[], empty).contains("too little was on flash"));
         }
-        let interrupted = Round { is_interrupted: true, ..round(100, 100.0) };
-        assert!(reason(&[], interrupted).contains("too little was on flash"));
         let idle = Round { tally: Tally::default(), ..round(100, 100.0) };
         assert!(reason(&[], idle).contains("no value was ever read"));
     }
@@ -295,7 +299,7 @@ mod tests {
     #[test]
     fn the_report_shows_what_was_not_measured_as_nothing() {
         let rounds = [Round { is_interrupted: true, ..round(0, 0.0) }];
-        assert!(total_rows(&rounds).iter().any(|row| row[1] == Cell::Nothing));
+        assert!(total_rows(&options(&[]), &rounds).iter().any(|row| row[1] == Cell::Nothing));
         let text = report::text(&document(Machine::describe(), &options(&[]), 9, &rounds));
         assert!(text.contains("kill + kill"), "{text}");
     }

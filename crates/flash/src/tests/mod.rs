@@ -2,7 +2,7 @@
 
 mod areas;
 mod bursts;
-mod cases;
+pub(crate) mod cases;
 mod device;
 mod dictionaries;
 mod faults;
@@ -10,6 +10,7 @@ mod index;
 mod model;
 mod orders;
 mod prefixes;
+mod recovery;
 mod threads;
 mod walks;
 mod world;

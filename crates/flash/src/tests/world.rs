@@ -99,6 +99,7 @@ impl World {
         let hash = hash(number);
         let mut state = self.index.state();
         state.changed.insert(hash);
+        self.flash.note_change(hash);
         let before = match slot {
             Some(slot) => state.slots.insert(hash, slot),
             None => state.slots.remove(&hash),

@@ -1,0 +1,122 @@
+//! A process that is killed while it is still finding what an earlier one has left: nothing that
+//! was changed meanwhile comes back, and all else is found by the next one.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+use super::World;
+use super::world::value;
+use crate::Reader;
+
+/// Some sixty segments of 64 KiB.
+const PAGES: usize = 1000;
+const KEYS: u64 = 3000;
+
+/// A tier that was killed with these keys on the device, some more and some less in memory.
+fn killed() -> World {
+    let world = World::new(PAGES);
+    put(&world, 0..KEYS, 0);
+    world.killed()
+}
+
+/// One that does not compress.
+fn value_of(number: u64, version: u64) -> Vec<u8> {
+    value(number, (version * KEYS + number) * 4, 600)
+}
+
+/// Stores keys, and moves them to flash.
+fn put(world: &World, numbers: Range<u64>, version: u64) {
+    for number in numbers {
+        world.put(number, &value_of(number, version));
+        world.maintain();
+    }
+}
+
+/// How many keys are found, all of them with this version's value.
+fn found(world: &World, numbers: Range<u64>, version: u64) -> u64 {
+    let mut reader = Reader::new();
+    let is_found = |number: &u64| {
+        let found = world.get(*number, &mut reader);
+        let expected = value_of(*number, version);
+        assert!(found.as_ref().is_none_or(|found| *found == expected), "key {number} is stale");
+        found.is_some()
+    };
+    numbers.filter(is_found).count() as u64
+}
+
+#[test]
+fn a_kill_during_recovery_takes_only_what_was_changed_meanwhile() {
+    let all = found(&killed().recovered(), 0..KEYS, 0);
+    assert!(all > KEYS * 9 / 10);
+    let world = killed();
+    assert!(world.flash.recover(&world.index, 0), "there are more segments than one call reads");
+    let known = world.flash.stats().recovered;
+    assert!(known > 0 && known < all / 2);
+    (0..100).for_each(|number| world.delete(KEYS - 1 - number));
+    (100..200).for_each(|number| world.set(KEYS - 1 - number, b"in memory only".to_vec()));
+    let world = world.killed().recovered();
+    let unchanged = found(&world, 0..KEYS - 200, 0);
+    assert!(unchanged + 250 > all && world.flash.stats().recovered < all, "{unchanged} of {all}");
+    assert_eq!(found(&world, KEYS - 200..KEYS, 0), 0);
+    // What was found dead is noted where it lies: nothing of it is there the next time, either.
+    let world = world.killed().recovered();
+    assert_eq!(found(&world, 0..KEYS - 200, 0), unchanged);
+    assert_eq!(found(&world, KEYS - 200..KEYS, 0), 0);
+}
+
+#[test]
+fn what_was_stored_during_recovery_is_found_by_the_next_process() {
+    let world = killed();
+    assert!(world.flash.recover(&world.index, 0));
+    // Enough for some segments to be written.
+    put(&world, KEYS - 500..KEYS, 1);
+    let written = world.flash.stats().bytes_written;
+    assert!(written > 0 && world.flash.is_recovering());
+    let world = world.killed().recovered();
+    let unchanged = found(&world, 0..KEYS - 500, 0);
+    assert!(unchanged > (KEYS - 500) * 9 / 10, "{unchanged}");
+    let stored = found(&world, KEYS - 500..KEYS, 1);
+    assert!(stored > 300, "{stored}");
+}
+
+#[test]
+fn nothing_that_changed_before_the_second_kill_is_found_after_the_third() {
+    let mut world = killed();
+    for round in 1..=5 {
+        let changed = KEYS - 100 * round..KEYS - 100 * (round - 1);
+        changed.for_each(|number| world.delete(number));
+        world = world.killed();
+    }
+    let world = world.recovered();
+    assert_eq!(found(&world, KEYS - 500..KEYS, 0), 0);
+    let unchanged = found(&world, 0..KEYS - 500, 0);
+    assert!(unchanged > (KEYS - 500) * 9 / 10, "{unchanged}");
+}
+
+#[test]
+fn a_change_that_cannot_be_noted_voids_what_there_is() {
+    let world = killed();
+    world.device.refuses_notes.store(true, Ordering::Relaxed);
+    world.delete(KEYS / 2);
+    world.device.refuses_notes.store(false, Ordering::Relaxed);
+    assert!(world.flash.stats().io_errors > 0);
+    world.maintain();
+    let world = world.killed().recovered();
+    assert_eq!(world.flash.stats().recovered, 0);
+}
+
+#[test]
+fn what_is_kept_of_changes_is_let_go_with_the_last_segment() {
+    let world = killed();
+    world.delete(0);
+    let during = world.flash.memory_bytes();
+    let world = world.recovered();
+    assert!(!world.flash.is_recovering());
+    let log = |world: &World| world.device.log.lock().expect("no test has died").len();
+    let before = log(&world);
+    (0..KEYS).for_each(|number| world.flash.note_change(super::hash(number)));
+    assert_eq!(log(&world), before, "nothing is noted any more");
+    assert!(world.flash.memory_bytes() < during);
+    let blank = World::new(PAGES);
+    assert!(!blank.flash.is_recovering(), "there is nothing to find");
+}
