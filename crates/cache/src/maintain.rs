@@ -260,7 +260,8 @@ impl Cache {
             Purpose::Renumber(era) => chores.renumbered_era = era,
         }
         self.is_walked.store(false, Ordering::Relaxed);
-        false
+        // A flush that came meanwhile has its own walk, which is due now.
+        self.moment.flush.sequence() != 0
     }
 
     /// Goes on with a walk, over the hot zone and then the compressed one, if there is anything to
@@ -354,5 +355,25 @@ mod tests {
         drop(open_at_the_walk);
         maintain();
         assert!(cache.moment.flush.sequence() == 0 && cache.may_move(), "over");
+    }
+
+    /// The turn that ended the first walk used to say that there was nothing more to do.
+    #[test]
+    fn a_flush_that_comes_while_another_is_walked_has_its_walk_at_once() {
+        let cache = Cache::builder().memory_bytes(4 << 20).build().expect("a small cache");
+        let maintain = || while cache.maintain() {};
+        cache.set(b"k", b"v", Expiry::NEVER).expect("an empty cache has room");
+        cache.flush(None);
+        while cache.stats().items > 0 {
+            assert!(cache.maintain());
+        }
+        let open_at_the_walk = cache.session();
+        maintain();
+        assert!(cache.moment.flush.sequence() != 0, "not over");
+        cache.set(b"k", b"w", Expiry::NEVER).expect("there is room");
+        cache.flush(None);
+        drop(open_at_the_walk);
+        maintain();
+        assert_eq!((cache.stats().items, cache.moment.flush.sequence()), (0, 0));
     }
 }

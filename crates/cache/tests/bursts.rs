@@ -17,8 +17,8 @@ const VALUE_BYTES: usize = 1000;
 /// Three times the memory.
 const ITEMS: u32 = 20_000;
 /// Stores that come between two turns of the background: more than it keeps free chunks for, and no
-/// more than two buffers hold.
-const STORES_BETWEEN: u32 = 200;
+/// more than two buffers hold, with the items of a slab or two that the index takes meanwhile.
+const STORES_BETWEEN: u32 = 130;
 
 fn cache(compress: bool) -> Cache {
     cache_beside(128, compress)
