@@ -41,7 +41,7 @@ fn on_flash(fixture: &Fixture, count: usize) -> Vec<u32> {
 fn what_comes_up_and_does_not_change_leaves_memory_without_being_written() {
     for shape in SHAPES.into_iter().chain(TREE_SHAPES) {
         let mut fixture = Fixture::shaped(shape, 64 << 20);
-        fixture.fill(100_000);
+        fixture.fill(120_000);
         let numbers = on_flash(&fixture, 2000);
         let before = fixture.cache.stats();
         bring_all_up(&fixture, &numbers);
@@ -66,7 +66,7 @@ fn what_comes_up_and_does_not_change_leaves_memory_without_being_written() {
 fn what_came_up_and_did_not_change_is_found_after_a_kill() {
     for shape in SHAPES {
         let mut fixture = Fixture::shaped(shape, 64 << 20);
-        fixture.fill(100_000);
+        fixture.fill(120_000);
         let numbers = on_flash(&fixture, 1000);
         bring_all_up(&fixture, &numbers);
         let spare = fixture.cache.stats().flash.unwrap().spare;
@@ -186,7 +186,7 @@ fn listed(cache: &Cache) -> BTreeMap<Vec<u8>, u32> {
 fn what_is_in_memory_and_on_flash_is_listed_and_counted_once() {
     for shape in SHAPES {
         let mut fixture = Fixture::shaped(shape, 64 << 20);
-        fixture.fill(100_000);
+        fixture.fill(120_000);
         let before = listed(&fixture.cache);
         bring_all_up(&fixture, &on_flash(&fixture, 1000));
         assert!(fixture.cache.stats().flash.unwrap().spare > 900);
