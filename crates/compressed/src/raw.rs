@@ -318,7 +318,7 @@ impl<'g> Block<'g> {
     }
 }
 
-/// A segment of the trie: 4096 slots in a table unit.
+/// A segment of the trie: 512 slots in a table unit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Segment(NonNull<Slot>);
 

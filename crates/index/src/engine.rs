@@ -17,7 +17,7 @@ use stdx::sync::{Mutex, lock};
 /// The deepest directory at the start: four million tables, 180 GiB, twenty thousand million items.
 const START_DEPTH_MAX: u32 = 22;
 
-/// How many times the number of tables may double after the start. The rest of a hash is then 14
+/// How many times the number of tables may double after the start. The rest of a hash is then 13
 /// bits long, still ten times a table's buckets, so that these are used evenly.
 pub(crate) const DEEPER_MAX: u32 = 18;
 
