@@ -104,16 +104,16 @@ impl Geometry {
         let granule_log2 = (GRANULE_LOG2_MIN..=GRANULE_LOG2_MAX)
             .find(|&granule_log2| bits_of(granule_log2) <= ADDRESS_BITS_MAX)
             .expect("the pages are few enough for granules of a page");
+        let segments_page = Self::segments_page(segments, segment_bytes, between_pages);
         Ok(Self {
             segment_bytes,
             segments,
             granule_log2,
             hash_bits: SHARED_BITS - bits_of(granule_log2).max(ADDRESS_BITS_MIN),
             journals_at: Self::journals_page(segments) * PAGE_BYTES as u64,
-            changes_page: Self::segments_page(segments, segment_bytes, between_pages)
-                - changes_pages,
+            changes_page: segments_page - changes_pages,
             changes_pages,
-            segments_page: Self::segments_page(segments, segment_bytes, between_pages),
+            segments_page,
             slot_pages,
         })
     }
