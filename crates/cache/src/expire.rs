@@ -7,6 +7,7 @@ use hot::expire::Sweep;
 use crate::allowance::Allowance;
 use crate::below::Below;
 use crate::cache::Cache;
+use crate::turn::Turn;
 
 /// A sweep goes on no sooner than so long after its last part,
 const PAUSE_US: u64 = 20_000;
@@ -14,6 +15,11 @@ const PAUSE_US: u64 = 20_000;
 const STEPS: usize = 64;
 /// and takes no more than this share of a processor.
 const SHARE_MAX: f64 = 0.02;
+/// While one in so many of the chunks that are looked at is taken, that is as good a way to make
+/// room as any, and nobody asks how long it takes.
+const WORTH_SHARE: u64 = 8;
+/// So many chunks may be looked at in vain in each turn, to see whether that is so.
+const VAIN_LOOKS: u64 = 512;
 /// Leaves that a step below looks at, unless it finds one to rewrite before that.
 const LEAVES_A_STEP: usize = 256;
 
@@ -33,12 +39,33 @@ pub(crate) struct HotSweep {
 }
 
 impl Cache {
-    /// Takes what is expired from the hot zone, while room is made there by eviction.
-    pub(crate) fn sweep_expired(&self, expiry: &mut HotSweep) {
+    /// Takes what is expired from the hot zone, while room is made there by eviction. Returns
+    /// whether so much of it is found that nothing else need go at this moment.
+    pub(crate) fn sweep_expired(&self, expiry: &mut HotSweep, turn: &mut Turn) -> bool {
         let HotSweep { sweep, part } = expiry;
-        if self.may_evict && self.hot.is_full() {
-            self.sweep_part(part, || self.hot.sweep_expired(sweep, self));
+        if !self.may_evict || !self.hot.is_full() {
+            return false;
         }
+        self.sweep_part(part, || self.hot.sweep_expired(sweep, self));
+        self.hot.wants_room() && self.sweep_for_room(sweep, turn)
+    }
+
+    /// Goes on with the sweep for as long as that is worth it, but no longer than a part. Returns
+    /// whether it was until then.
+    fn sweep_for_room(&self, sweep: &mut Sweep, turn: &mut Turn) -> bool {
+        let before = sweep.found();
+        let taken = |sweep: &Sweep| sweep.found().taken - before.taken;
+        let is_worth_it = |sweep: &Sweep| {
+            let looks = sweep.found().looks - before.looks;
+            taken(sweep) * WORTH_SHARE + VAIN_LOOKS >= looks
+        };
+        for _ in 0..STEPS {
+            if !self.hot.sweep_expired(sweep, self) || !is_worth_it(sweep) {
+                return false;
+            }
+            turn.end_if_long(&*self.clock);
+        }
+        taken(sweep) > 0
     }
 
     /// Takes what is expired from the compressed zone, while that is as good as full.

@@ -113,7 +113,7 @@ impl Cache {
         self.flush_if_due();
         self.write_full();
         let mut more = self.walk(chores);
-        self.sweep_expired(&mut chores.expiry);
+        let room_comes = self.sweep_expired(&mut chores.expiry, &mut chores.mover.turn);
         more |= self.train_between(&mut chores.calm);
         chores.mover.turn.end_if_long(&*self.clock);
         if let Some(below) = &self.below {
@@ -121,9 +121,9 @@ impl Cache {
         }
         chores.mover.turn.end_if_long(&*self.clock);
         more |= if self.below.is_some() || self.flash.is_some() {
-            self.make_room(&Downward::new(self, &mut chores.mover))
+            self.make_room(room_comes, &Downward::new(self, &mut chores.mover))
         } else {
-            self.make_room(self)
+            self.make_room(room_comes, self)
         };
         chores.mover.turn.end_if_long(&*self.clock);
         more |= self.maintain_flash(&mut chores.mover.turn);
@@ -209,8 +209,9 @@ impl Cache {
 
     /// Keeps reserves in the hot zone, and quotas, and takes slabs from it when the limit was
     /// lowered, the index has none to grow into, or the tier below has fewer than it shall have.
-    /// Returns whether there is more to do at once.
-    fn make_room(&self, links: &dyn Links) -> bool {
+    /// Where there are expired items in plenty, nothing else goes that need not go at once. Returns
+    /// whether there is more to do at once.
+    fn make_room(&self, room_comes: bool, links: &dyn Links) -> bool {
         let excess = self.arena.excess_slabs();
         if self.may_evict {
             let starved = usize::from(self.tables.take_starved());
@@ -218,7 +219,9 @@ impl Cache {
             self.hot.give_up_slabs(wanted.min(SLABS_PER_TURN_MAX), links);
             self.hot.sweep();
         }
-        self.hot.maintain(links) | self.hot.keep_quotas(links) | (excess > SLABS_PER_TURN_MAX)
+        self.hot.maintain(room_comes, links)
+            | self.hot.keep_quotas(links)
+            | (excess > SLABS_PER_TURN_MAX)
     }
 
     /// Goes on with the walk that is due. Returns whether there is more to do at once.

@@ -100,6 +100,33 @@ fn what_is_alive_stays_while_what_has_expired_can_go() {
     }
 }
 
+/// The sweep has a share of a processor, which is soon used up: but what is expired is looked for
+/// all the same while it is found, and something alive would be evicted otherwise.
+#[test]
+fn what_is_alive_stays_however_fast_stores_come() {
+    const STORES: u32 = 80_000;
+    for policy in [Policy::Clock, Policy::CostClock, Policy::GdWheel, Policy::Lru] {
+        let fixture = Fixture::new(policy);
+        for number in 0..KEPT {
+            fixture.store(&format!("kept-{number}"), 100, 0);
+            fixture.store(&format!("short-{number}"), 100, NOW + 1);
+            fixture.store(&format!("short-too-{number}"), 100, NOW + 1);
+            fixture.store(&format!("and-short-{number}"), 100, NOW + 1);
+        }
+        fixture.clock.advance(1);
+        // The clock stands still meanwhile: no time is to be had.
+        for number in 0..STORES {
+            fixture.store(&format!("new-{number}"), 100, 0);
+            if number.is_multiple_of(BEHIND) {
+                fixture.maintain();
+            }
+        }
+        let stats = fixture.cache.stats();
+        assert_eq!(stats.evicted, 0, "{policy:?}: {stats:?}");
+        assert!(stats.swept > u64::from(STORES) / 4, "{policy:?}: {stats:?}");
+    }
+}
+
 #[test]
 fn where_nothing_expires_no_slab_is_looked_at() {
     let fixture = Fixture::new(Policy::Clock);

@@ -19,6 +19,7 @@ use crate::heat::Heat;
 use crate::keeper::Keeper;
 use crate::quota::Quotas;
 use crate::slab::{self, Slab};
+use crate::vacate::Vacating;
 
 /// A class asks for a slab when it has evicted one in so many of a slab's chunks since it last
 /// asked in vain. Asking looks at every class, which is not for every eviction.
@@ -91,8 +92,12 @@ pub(crate) struct Class {
     pub(crate) draining: usize,
     /// Those of them that nobody empties yet: they had the newest items among old ones.
     pub(crate) closed: Vec<SlabId>,
+    /// The slab of those that drain whose items move to free chunks.
+    pub(crate) vacating: Option<Vacating>,
+    /// The last one for which that was given up.
+    pub(crate) stuck: Option<SlabId>,
     /// Slabs with a free chunk that are not draining; the last is used first.
-    with_free: Vec<SlabId>,
+    pub(crate) with_free: Vec<SlabId>,
     /// Free chunks in those slabs.
     pub(crate) free: usize,
     /// Unlinked chunks that a reader may still see, oldest first.
@@ -167,6 +172,8 @@ impl Class {
             slabs: Vec::new(),
             draining: 0,
             closed: Vec::new(),
+            vacating: None,
+            stuck: None,
             with_free: Vec::new(),
             free: 0,
             limbo: VecDeque::new(),
@@ -216,6 +223,17 @@ impl Class {
     /// How many items a store hands down at once, if it does.
     pub(crate) fn handful(&self) -> usize {
         (HANDFUL_BYTES_MAX / self.cut.bytes).min(GROUP)
+    }
+
+    /// How many chunks the background has to make free, once there are so few that it does so.
+    pub(crate) fn missing(&self) -> usize {
+        let (target, have) = (self.reserve_target(), self.free + self.limbo.len());
+        if have <= target / 2 { target - have } else { 0 }
+    }
+
+    /// Whether so few chunks are free, or soon will be, that stores may have to wait for them.
+    pub(crate) fn is_nearly_out(&self) -> bool {
+        self.free + self.limbo.len() <= self.reserve_target() / LOW_SHARE
     }
 
     /// Whether so few chunks are free that the background is called.
@@ -487,6 +505,17 @@ impl Class {
         }
     }
 
+    /// Allocates from a draining slab again, and from all others first.
+    pub(crate) fn stop_draining(&mut self, zone: Zone<'_>, id: SlabId) {
+        let slab = zone.slab(id);
+        slab.stop_draining();
+        self.draining -= 1;
+        self.free += slab.free();
+        if slab.free() > 0 {
+            self.with_free.insert(0, id);
+        }
+    }
+
     /// Stops allocating from a slab, and leaves what is in it until that is old.
     pub(crate) fn close(&mut self, zone: Zone<'_>, id: SlabId, mutations: u64) {
         zone.slab(id).pass(mutations);
@@ -497,6 +526,7 @@ impl Class {
     /// Gives an empty slab back to the arena.
     fn disown(&mut self, zone: Zone<'_>, id: SlabId) {
         self.closed.retain(|&other| other != id);
+        self.vacating.take_if(|vacating| vacating.slab == id);
         let at = self
             .slabs
             .iter()

@@ -196,7 +196,7 @@ impl Hot {
     /// Makes room in a class: by a slab of another one that keeps much older items, or else by
     /// evicting about `wanted` chunks.
     pub(crate) fn make_room(&self, id: ClassId, wanted: usize, links: &dyn Links) -> Made {
-        if self.seek_slab(id, links) {
+        if self.seek_slab(id, true, links) {
             return Made::Slab;
         }
         // To move a handful takes a store as long as it should take.

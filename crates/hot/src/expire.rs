@@ -33,6 +33,24 @@ pub struct Sweep {
     /// Chunks of the slab that were taken so far.
     taken: u32,
     waits: Vec<Wait>,
+    /// Of all slabs.
+    found: Found,
+}
+
+/// What sweeping has come to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Chunks that were looked at.
+    pub looks: u64,
+    /// Of these, those that are free now, or will be when readers have left.
+    pub taken: u64,
+}
+
+impl Sweep {
+    /// What it came to since it began.
+    pub fn found(&self) -> Found {
+        self.found
+    }
 }
 
 /// How long a slab is left alone.
@@ -117,11 +135,14 @@ impl Hot {
                     let taken = self.unlink(&guard, &mut class, links, owner, &mut chained);
                     class.counters.swept += u64::from(taken > 0);
                     sweep.taken += taken as u32;
+                    sweep.found.taken += taken as u64;
                 } else if owner == place && item.expiry() != 0 {
                     sweep.earliest = sweep.earliest.min(item.expiry());
                 }
             }
-            class.counters.swept_looks += u64::from(end.saturating_sub(sweep.chunk));
+            let looks = u64::from(end.saturating_sub(sweep.chunk));
+            class.counters.swept_looks += looks;
+            sweep.found.looks += looks;
             if end < touched {
                 (sweep.chunk, is_over) = (end, false);
             } else {

@@ -32,8 +32,9 @@ pub mod repartition;
 mod rescue;
 pub mod shift;
 mod slab;
+mod vacate;
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
 use memory::{Arena, ClassId, Epochs, Guard, Place, SizeClasses};
@@ -175,6 +176,8 @@ pub struct Hot {
     spare_slabs: usize,
     /// A reserve is low, and whose: the background has work.
     pressed: AtomicU8,
+    /// Some class had a slab to spare when the background last came by.
+    may_vacate: AtomicBool,
     /// Only if items move to their columns.
     heat: Option<Box<Heat>>,
     /// Only if there are any.
@@ -242,6 +245,7 @@ impl Hot {
             slabs,
             spare_slabs,
             pressed,
+            may_vacate: AtomicBool::new(false),
             heat: None,
             quotas: None,
         }

@@ -1,6 +1,9 @@
 //! Moving slabs: to a class that would evict what is young from one that keeps what is old, to the
 //! index, or back to the system when the memory limit was lowered. And the background's round.
 //!
+//! Where a class has free chunks for all that is in one of its slabs, that one goes before any
+//! other ([`vacate`](crate::vacate)). Otherwise ages decide.
+//!
 //! A class that has to make room asks, once for each half slab of evictions, whether another class
 //! has a slab that a hand left alone for much longer than the age of its own next victims
 //! (`policy::rebalance`). It does so before it evicts, in a store as well as in the background, so
@@ -23,7 +26,8 @@
 //! A slab that shall leave is *drained*: nothing is allocated from it any more, what was read
 //! lately moves to other chunks of the class ([`rescue`](crate::rescue)), all else is evicted, and
 //! when the last of its chunks is out of limbo it goes back to the arena. A draft in it (a client
-//! that is half-way through a value) may hold it for a while; another slab is drained then.
+//! that is half-way through a value) may hold it for a while; another slab is drained then, and the
+//! item moves when it is published, if there is a free chunk for it.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -34,9 +38,10 @@ use policy::cost::Cost;
 use policy::rebalance::{AGE_RATIO_MIN, Look, Worths, is_much_older, is_settled};
 use stdx::sync::lock;
 
-use crate::class::{Class, LOW_SHARE, Room};
+use crate::class::{Class, Room};
 use crate::evict::{GROUP, Made};
 use crate::slab::Slab;
+use crate::vacate::Vacated;
 use crate::{Hot, Links, PRESSED_BEHIND, Shortage, slab};
 
 /// Chunks that are emptied before the class's lock is let go for a moment.
@@ -80,7 +85,7 @@ impl Hot {
             if self.waits_for_readers() {
                 return Err(Shortage::Pinned);
             }
-            if !self.drain_any(Some(own), links) {
+            if !self.empty_any(Some(own), links) {
                 break;
             }
         }
@@ -96,28 +101,42 @@ impl Hot {
         true
     }
 
-    /// Drains a slab for a class if it is much older than what the class would evict. Returns
-    /// whether the class had better wait for the slab than evict.
-    pub(crate) fn seek_slab(&self, id: ClassId, links: &dyn Links) -> bool {
-        let victims = {
-            let guard = self.epochs.pin();
+    /// Sees to a slab for a class: one that can be vacated, or else, if it `may_drain`, one that is
+    /// much older than what the class would evict. Returns whether the class had better wait for
+    /// the slab than evict.
+    pub(crate) fn seek_slab(&self, id: ClassId, may_drain: bool, links: &dyn Links) -> bool {
+        let may_ask = {
             let mut class = lock(self.class(id));
             match class.awaits.take() {
                 Some(tag) if !self.epochs.try_reach(tag) => {
                     class.awaits = Some(tag);
                     return true;
                 }
-                Some(_) => {}
-                None if !links.may_evict() || !class.may_ask() => return false,
-                None => {}
+                Some(_) => may_drain,
+                None => may_drain && class.may_ask(),
             }
-            Victims { age: self.victim_age(&guard, &mut class, links), density: class.density() }
         };
+        let may_vacate = self.may_vacate.load(Ordering::Relaxed);
+        if !links.may_evict() || !(may_ask || may_vacate) {
+            return false;
+        }
         self.sweep_draining();
         if !self.is_full() {
             return true;
         }
-        let Some(from) = self.drain_older(id, victims, links) else {
+        let from = match self.vacate(Some(id), false, links) {
+            Vacated::Slab(from) => Some(from),
+            // With no free chunk left, nobody waits.
+            Vacated::Partly => return lock(self.class(id)).free > 0,
+            Vacated::Nothing => {
+                self.may_vacate.store(false, Ordering::Relaxed);
+                if !may_ask {
+                    return false;
+                }
+                self.drain_older(id, links)
+            }
+        };
+        let Some(from) = from else {
             lock(self.class(id)).evicted_since = 0;
             return false;
         };
@@ -130,9 +149,14 @@ impl Hot {
         true
     }
 
-    /// Drains a slab that is much older than these victims, for what it keeps. Returns whose it
-    /// was.
-    fn drain_older(&self, id: ClassId, victims: Victims, links: &dyn Links) -> Option<ClassId> {
+    /// Drains a slab that is much older than what a class would evict, for what it keeps. Returns
+    /// whose it was.
+    fn drain_older(&self, id: ClassId, links: &dyn Links) -> Option<ClassId> {
+        let victims = {
+            let guard = self.epochs.pin();
+            let mut class = lock(self.class(id));
+            Victims { age: self.victim_age(&guard, &mut class, links), density: class.density() }
+        };
         let (offers, worths) = self.offers(links);
         let victim_age = worths.scaled(victims.age, victims.density);
         let settled = |offer: &&Offer| offer.is_closed && is_settled(offer.age, victim_age);
@@ -146,8 +170,11 @@ impl Hot {
         self.drain_unless_spared(older, Some(victim_age), links)
     }
 
-    /// Drains the slab that is missed least. Returns whether there was any.
-    fn drain_any(&self, except: Option<ClassId>, links: &dyn Links) -> bool {
+    /// Vacates a slab, or drains the one that is missed least. Returns whether there was any.
+    fn empty_any(&self, except: Option<ClassId>, links: &dyn Links) -> bool {
+        if self.vacate_whole(except, links) {
+            return true;
+        }
         let offers = || {
             let (mut offers, _) = self.offers(links);
             offers.retain(|offer| Some(offer.class) != except);
@@ -366,11 +393,17 @@ impl Hot {
         }
     }
 
-    /// One turn of the background's work: a reserve of free chunks in each class. Returns whether
-    /// there is more to do at once.
-    pub fn maintain(&self, links: &dyn Links) -> bool {
+    /// Whether some class has so few free chunks that the background makes room.
+    pub fn wants_room(&self) -> bool {
+        self.classes.iter().any(|class| lock(class).missing() > 0)
+    }
+
+    /// One turn of the background's work: a reserve of free chunks in each class. If `room_comes`
+    /// by other ways, nothing is evicted for a class that has some left. Returns whether there is
+    /// more to do at once.
+    pub fn maintain(&self, room_comes: bool, links: &dyn Links) -> bool {
         self.pressed.fetch_and(PRESSED_BEHIND, Ordering::Relaxed);
-        let (mut more, mut is_behind) = (false, false);
+        let (mut more, mut is_behind, mut may_vacate) = (false, false, false);
         for (number, class) in self.classes.iter().enumerate() {
             let id = ClassId(number as u8);
             self.finish_draining(id, links);
@@ -378,24 +411,30 @@ impl Hot {
             let (missing, is_low) = {
                 let mut class = lock(class);
                 class.sweep_limbo(self.zone());
-                let target = class.reserve_target();
-                let have = class.free + class.in_limbo();
-                let missing = if full && have <= target / 2 { target - have } else { 0 };
-                (missing, have <= target / LOW_SHARE)
+                may_vacate |= full && class.can_spare_slab(false);
+                (if full { class.missing() } else { 0 }, class.is_nearly_out())
             };
-            if missing > 0 && links.may_evict() {
-                // A store that had to help says so for the class that is low, and not for others,
-                // nor for longer: what moves meanwhile is not compressed.
-                if !is_low {
-                    self.pressed.fetch_and(!PRESSED_BEHIND, Ordering::Relaxed);
-                }
-                is_behind |= is_low;
-                more |= match self.make_room(id, missing.min(REFILL_BATCH), links) {
+            if missing == 0 || !links.may_evict() {
+                continue;
+            }
+            // A store that had to help says so for the class that is low, and not for others, nor
+            // for longer: what moves meanwhile is not compressed.
+            if !is_low {
+                self.pressed.fetch_and(!PRESSED_BEHIND, Ordering::Relaxed);
+            }
+            is_behind |= is_low;
+            more |= if room_comes && !is_low {
+                self.seek_slab(id, false, links);
+                true
+            } else {
+                match self.make_room(id, missing.min(REFILL_BATCH), links) {
                     Made::Chunks(chunks) => chunks >= REFILL_BATCH,
                     Made::Slab | Made::Nothing => self.adopt_free_slab(&mut lock(class), links),
-                };
-            }
+                }
+            };
         }
+        self.may_vacate.store(may_vacate, Ordering::Relaxed);
+        more |= self.go_on_vacating(links);
         if !is_behind {
             self.pressed.fetch_and(!PRESSED_BEHIND, Ordering::Relaxed);
         }
@@ -405,7 +444,7 @@ impl Hot {
     /// Frees `slabs` slabs for the index or the system, as far as that is possible at once.
     pub fn give_up_slabs(&self, slabs: usize, links: &dyn Links) {
         for _ in 0..slabs {
-            if !self.drain_any(None, links) {
+            if !self.empty_any(None, links) {
                 break;
             }
             self.sweep_draining();
@@ -420,11 +459,14 @@ impl Hot {
                 return;
             }
             let is_draining = |slab_id: &&SlabId| {
-                self.zone().slab(**slab_id).is_draining() && !class.closed.contains(slab_id)
+                let is_vacated = class.vacating.is_some_and(|it| it.slab == **slab_id);
+                let is_kept = is_vacated || class.closed.contains(slab_id);
+                self.zone().slab(**slab_id).is_draining() && !is_kept
             };
             class.slabs.iter().filter(is_draining).copied().collect()
         };
         for slab_id in draining {
+            self.move_to_spare(id, slab_id, links);
             self.empty_slab(id, slab_id, links);
         }
     }

@@ -144,6 +144,11 @@ impl Slab {
         self.draining.store(1, Relaxed);
     }
 
+    /// They are allocated again.
+    pub(crate) fn stop_draining(&self) {
+        self.draining.store(0, Relaxed);
+    }
+
     /// Notes that the hand, or what stands for it, came by after so many mutations.
     pub(crate) fn pass(&self, mutations: u64) {
         self.passed.store(mutations as u32, Relaxed);

@@ -1,0 +1,69 @@
+//! Free chunks of one size make room for another size before anything alive is evicted.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
+
+use std::sync::Arc;
+
+use io::ManualClock;
+use larder::{Attributes, Cache, Condition, Expiry, Policy};
+
+const NOW: u32 = 1_800_000_000;
+const MEMORY_BYTES: usize = 16 << 20;
+/// Small values come for some seconds each, first as many as fill most of the memory, then fewer.
+const SMALL_BYTES: usize = 150;
+const LIFE_SECONDS: u32 = 5;
+const MANY_A_SECOND: u32 = 10_000;
+const FEW_A_SECOND: u32 = 3_000;
+/// One in so many of them lives for ever: there are some in every slab.
+const KEPT_SHARE: u32 = 8;
+/// Then large ones come as well that live for ever, as many as fit beside the others.
+const LARGE_BYTES: usize = 700;
+const LARGE_A_SECOND: u32 = 500;
+const LARGE: u32 = 8_000;
+/// Stores before the background comes.
+const BEHIND: u32 = 100;
+
+fn nothing_alive_is_lost(policy: Policy) {
+    let clock = Arc::new(ManualClock::new(NOW));
+    let builder = Cache::builder().memory_bytes(MEMORY_BYTES).compress(false).policy(policy);
+    let cache = builder.clock(clock.clone()).build().unwrap();
+    let store = |key: String, bytes: usize, expiry: u32| {
+        let attributes = Attributes { expiry: Expiry::at(expiry), ..Attributes::default() };
+        cache.put(key.as_bytes(), &vec![b'v'; bytes], attributes, Condition::Always).unwrap();
+    };
+    let (mut small, mut large, mut second) = (0_u32, 0_u32, 0);
+    let mut store_for_a_second = |small_a_second: u32, large_a_second: u32| {
+        for number in 0..small_a_second {
+            let is_kept = small.is_multiple_of(KEPT_SHARE);
+            let expiry = if is_kept { 0 } else { NOW + second + LIFE_SECONDS };
+            store(format!("small-{small}"), SMALL_BYTES, expiry);
+            small += 1;
+            if large_a_second > 0 && number.is_multiple_of(small_a_second / large_a_second) {
+                store(format!("large-{large}"), LARGE_BYTES, 0);
+                large += 1;
+            }
+            if number.is_multiple_of(BEHIND) {
+                while cache.maintain() {}
+            }
+        }
+        clock.advance(1);
+        second += 1;
+        while cache.maintain() {}
+    };
+    (0..2 * LIFE_SECONDS).for_each(|_| store_for_a_second(MANY_A_SECOND, 0));
+    (0..2 * LIFE_SECONDS).for_each(|_| store_for_a_second(FEW_A_SECOND, 0));
+    let before = cache.stats();
+    (0..LARGE / LARGE_A_SECOND).for_each(|_| store_for_a_second(FEW_A_SECOND, LARGE_A_SECOND));
+    let stats = cache.stats();
+    assert_eq!(stats.evicted, before.evicted, "{policy:?}: {stats:?}");
+    let has = |number: u32| cache.get(format!("large-{number}").as_bytes()).is_some();
+    assert!((0..LARGE).all(has), "{policy:?}");
+    assert!(stats.slabs_moved > 20 && stats.rescued > 1_000, "{policy:?}: {stats:?}");
+}
+
+#[test]
+fn free_chunks_of_one_size_make_room_for_another() {
+    for policy in [Policy::Clock, Policy::CostClock, Policy::Lru, Policy::GdWheel] {
+        nothing_alive_is_lost(policy);
+    }
+}

@@ -1,0 +1,254 @@
+//! Vacating a slab: a class that has more free chunks than it needs gives up a slab, and what is
+//! alive in it moves to those. Nothing is evicted for it, so this comes before any slab is
+//! [drained](crate::shift), however old what is in that is. Chunks come free in all slabs of a
+//! class where items expire or are deleted, and no slab would ever be empty. memcached's page mover
+//! does the same for a class with two and a half slabs' worth of free chunks.
+//!
+//! The slab with the fewest items is vacated: nothing is allocated from it any more, and its items
+//! move, as in [`rescue`](crate::rescue), a few at a time and without a lock in between. If the
+//! class needs its free chunks itself meanwhile, or an item cannot move (one in pieces, or one for
+//! which a client holds a win token), the slab stays, with what is left in it.
+
+use memory::{ClassId, SlabId};
+use stdx::sync::lock;
+
+use crate::class::{Class, Zone};
+use crate::evict::GROUP;
+use crate::rescue::RESCUES_MAX;
+use crate::{Hot, Links};
+
+/// Items that move before a store, or the background, looks after other things.
+const MOVES_MAX: usize = RESCUES_MAX;
+/// Slabs with free chunks that are compared.
+const COMPARED_MAX: usize = 1024;
+/// Where others only want a slab, the class keeps free chunks for one in so many of a slab's, so
+/// that it does not want one itself at once.
+const KEPT_SHARE: usize = 2;
+
+/// What has become of the wish for a slab with nothing in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Vacated {
+    /// One of this class is empty, once readers have left.
+    Slab(ClassId),
+    /// One is on the way, and needs another call.
+    Partly,
+    /// No class has more free chunks than it needs.
+    Nothing,
+}
+
+/// The slab of a class that is being vacated.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Vacating {
+    pub(crate) slab: SlabId,
+    /// The chunk that is looked at next.
+    next: u32,
+}
+
+/// What came of the next chunks of a slab that leaves.
+enum Step {
+    Moved(usize),
+    /// All chunks were looked at.
+    End,
+    /// There is an item that cannot move, or not now, or there is no chunk for it.
+    Stuck,
+}
+
+impl Hot {
+    /// Vacates a slab of another class, or goes on with one. If it `must`, the class keeps no more
+    /// free chunks than its reserve.
+    pub(crate) fn vacate(&self, except: Option<ClassId>, must: bool, links: &dyn Links) -> Vacated {
+        let begun = self.vacating_class().or_else(|| self.start_vacating(except, must, links));
+        begun.map_or(Vacated::Nothing, |id| self.vacate_on(id, links))
+    }
+
+    /// Vacates a slab, and does not leave that to others. Returns whether there was one.
+    pub(crate) fn vacate_whole(&self, except: Option<ClassId>, links: &dyn Links) -> bool {
+        loop {
+            match self.vacate(except, true, links) {
+                Vacated::Slab(_) => return true,
+                Vacated::Partly => {}
+                Vacated::Nothing => return false,
+            }
+        }
+    }
+
+    /// Goes on with a slab that is being vacated. Returns whether there is more to do.
+    pub(crate) fn go_on_vacating(&self, links: &dyn Links) -> bool {
+        let begun = self.vacating_class();
+        begun.is_some_and(|id| self.vacate_on(id, links) == Vacated::Partly)
+    }
+
+    fn vacating_class(&self) -> Option<ClassId> {
+        let mut classes = self.classes.iter().map(|class| lock(class));
+        classes.find(|class| class.vacating.is_some()).map(|class| class.id)
+    }
+
+    /// Moves what is in the next chunks of the slab of a class that is being vacated.
+    fn vacate_on(&self, id: ClassId, links: &dyn Links) -> Vacated {
+        let mut moved = 0;
+        while moved < MOVES_MAX {
+            let Some(begun) = lock(self.class(id)).next_to_vacate() else {
+                // It is empty, or somebody else came to its end.
+                return Vacated::Slab(id);
+            };
+            match self.move_some(id, begun.slab, begun.next, links) {
+                Step::Moved(items) => moved += items.max(1),
+                Step::End => {
+                    lock(self.class(id)).end_vacating(begun.slab);
+                    return Vacated::Slab(id);
+                }
+                Step::Stuck => {
+                    lock(self.class(id)).stop_vacating(self.zone(), begun.slab);
+                    return Vacated::Nothing;
+                }
+            }
+        }
+        Vacated::Partly
+    }
+
+    /// Moves what is alive in a draining slab to other chunks of its class, as far as there are
+    /// some to spare and it can move.
+    pub(crate) fn move_to_spare(&self, id: ClassId, slab_id: SlabId, links: &dyn Links) {
+        let begins = (0..u32::MAX).step_by(GROUP);
+        let mut steps = begins.map(|begin| self.move_some(id, slab_id, begin, links));
+        while let Some(Step::Moved(_)) = steps.next() {}
+    }
+
+    /// Chooses the slab with the fewest bytes to move, and lets it be vacated from now on. Returns
+    /// whose it is.
+    fn start_vacating(
+        &self,
+        except: Option<ClassId>,
+        must: bool,
+        links: &dyn Links,
+    ) -> Option<ClassId> {
+        let zone = self.zone();
+        let mut best: Option<(usize, ClassId, SlabId)> = None;
+        for class in &self.classes {
+            let class = lock(class);
+            let offer = class.emptiest_slab(zone, must).filter(|_| Some(class.id) != except);
+            if let Some((bytes, slab)) = offer
+                && best.is_none_or(|(least, ..)| bytes < least)
+            {
+                best = Some((bytes, class.id, slab));
+            }
+        }
+        let (_, id, slab) = best.filter(|_| links.may_move())?;
+        let mut class = lock(self.class(id));
+        // Somebody else may have come first.
+        let is_there = class.stays(zone, slab) && class.vacating.is_none();
+        if is_there {
+            class.start_vacating(zone, slab);
+        }
+        is_there.then_some(id)
+    }
+
+    /// Moves the items of the next few chunks of a slab that leaves its class, from `begin` on.
+    fn move_some(&self, id: ClassId, slab_id: SlabId, begin: u32, links: &dyn Links) -> Step {
+        let (guard, zone) = (self.epochs.pin(), self.zone());
+        let slab = zone.slab(slab_id);
+        let (mut moves, mut gone, mut is_stuck) = (Vec::with_capacity(GROUP), Vec::new(), false);
+        {
+            let mut class = lock(self.class(id));
+            // While the lock was let go the slab may have left, and may even have come back.
+            let leaves = slab.belongs_to(id) && slab.is_draining();
+            let numbers = begin..slab.touched().min(begin.saturating_add(GROUP as u32));
+            if !leaves || numbers.is_empty() {
+                return Step::End;
+            }
+            // Asked for under the guard: a walk that is about to begin waits for it.
+            if !links.may_move() {
+                return Step::Stuck;
+            }
+            let place = |number| slab.place(&self.arena, slab_id, number);
+            let found = |number| self.published(&guard, place(number));
+            for (item, _) in numbers.clone().filter_map(found) {
+                links.prefetch(&guard, item);
+            }
+            for number in numbers {
+                let Some((item, owner)) = found(number) else {
+                    continue;
+                };
+                // What is in limbo looks published, and may be reused as soon as the lock is let
+                // go. What the index leads to while this guard is pinned stays until it is dropped.
+                if !links.is_linked(&guard, item, owner) {
+                    continue;
+                }
+                if links.is_gone(item) {
+                    self.unlink(&guard, &mut class, links, owner, &mut gone);
+                    continue;
+                }
+                let may_move = !item.layout().is_chained() && item.may_move();
+                let chunk = may_move.then(|| class.take_spare(zone, item.cost())).flatten();
+                let Some(chunk) = chunk else {
+                    is_stuck = true;
+                    break;
+                };
+                moves.push((item, owner, chunk));
+            }
+        }
+        for place in gone {
+            // SAFETY: unlinked just now, under this guard.
+            unsafe { self.retire(&guard, place) };
+        }
+        let mut moved = 0;
+        for (item, place, chunk) in moves {
+            // On failure the chunk goes back with the draft, and the item has left its place.
+            if links.relocate(&guard, item, place, self.copy_to(chunk, item)) {
+                moved += 1;
+                // SAFETY: the item was published there, and `relocate` has just taken the place out
+                // of the index, under this guard.
+                unsafe { self.retire(&guard, place) };
+            }
+        }
+        lock(self.class(id)).counters.rescued += moved as u64;
+        if is_stuck { Step::Stuck } else { Step::Moved(moved) }
+    }
+}
+
+impl Class {
+    /// Whether it has so many free chunks that the items of a slab find some in others and the
+    /// class keeps its reserve, and more than that unless it `must` give up a slab. Whichever slab
+    /// that is: the more free chunks it has itself, the fewer are needed in others.
+    pub(crate) fn can_spare_slab(&self, must: bool) -> bool {
+        let more = if must { 0 } else { self.chunks_per_slab.div_ceil(KEPT_SHARE) };
+        self.free >= self.chunks_per_slab + self.reserve_target() + more
+    }
+
+    /// The slab with the fewest items, and the bytes of these, if the class can spare it.
+    fn emptiest_slab(&self, zone: Zone<'_>, must: bool) -> Option<(usize, SlabId)> {
+        if !self.can_spare_slab(must) {
+            return None;
+        }
+        let with_free = self.with_free.iter().rev().take(COMPARED_MAX).copied();
+        let others = with_free.filter(|&slab| self.stuck != Some(slab));
+        let emptiest = others.min_by_key(|&slab| zone.slab(slab).used())?;
+        Some((zone.slab(emptiest).used() * self.cut.bytes, emptiest))
+    }
+
+    fn start_vacating(&mut self, zone: Zone<'_>, slab: SlabId) {
+        self.vacating = Some(Vacating { slab, next: 0 });
+        self.start_draining(zone, slab);
+    }
+
+    /// Where to go on with the slab that is being vacated, for the caller alone.
+    fn next_to_vacate(&mut self) -> Option<Vacating> {
+        let vacating = self.vacating.as_mut()?;
+        let begun = *vacating;
+        vacating.next = begun.next.saturating_add(GROUP as u32);
+        Some(begun)
+    }
+
+    /// All of a slab was looked at. Returns whether it was still the one that is being vacated.
+    fn end_vacating(&mut self, slab: SlabId) -> bool {
+        self.vacating.take_if(|vacating| vacating.slab == slab).is_some()
+    }
+
+    /// Lets a slab that was being vacated stay, with what is left in it, and remembers that.
+    fn stop_vacating(&mut self, zone: Zone<'_>, slab: SlabId) {
+        if self.end_vacating(slab) {
+            self.stop_draining(zone, slab);
+            self.stuck = Some(slab);
+        }
+    }
+}
