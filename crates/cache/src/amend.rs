@@ -354,30 +354,44 @@ impl<'c> Session<'c> {
         if remove.invalidate || remove.drop_value {
             return self.deface(key, hash, remove);
         }
-        // An item below has its unique only when it is asked for.
-        if remove.compare_cas.is_some() && self.see(key, hash)?.is_none() {
-            return Ok(Removed::NotFound);
+        loop {
+            // An item below has its unique only when it is asked for.
+            if remove.compare_cas.is_some() && self.see(key, hash)?.is_none() {
+                return Ok(Removed::NotFound);
+            }
+            if let Some(removed) = self.remove_where_it_is(key, hash, remove) {
+                return Ok(removed);
+            }
         }
+    }
+
+    /// Removes the key's item from whichever tier it is in. Nothing is decided if a unique is asked
+    /// for and the item has none there.
+    fn remove_where_it_is(&self, key: &[u8], hash: Hash, remove: &Remove) -> Option<Removed> {
         let is_key = |item: hot::ItemRef<'_>| item.has_key(key);
-        Ok(self.cache.update_or_note(&self.guard, hash, is_key, |present| {
+        self.cache.update_or_note(&self.guard, hash, is_key, |present| {
             let Some(found) = present.hot else {
-                let was_below = self.forget_below(key, hash) && !self.cache.is_flushed_below(key);
+                // It moved down since it was seen, or it is not there any more.
+                if remove.compare_cas.is_some() {
+                    return (Fate::Keep, None);
+                }
+                let was_below = self.forget_below(key, hash);
                 let was_on_flash =
                     present.flash.is_some_and(|place| !self.cache.is_flushed_on_flash(place, key));
                 let is_removed = was_below || was_on_flash;
                 let removed = if is_removed { Removed::Removed } else { Removed::NotFound };
                 let fate = if present.flash.is_some() { Fate::Remove } else { Fate::Keep };
-                return (fate, removed);
+                return (fate, Some(removed));
             };
             if self.cache.is_gone(found.item) {
                 self.cache.count_gone(found.item);
-                return (Fate::Remove, Removed::NotFound);
+                return (Fate::Remove, Some(Removed::NotFound));
             }
             if remove.compare_cas.is_some_and(|cas| cas != self.cache.cas_of(found.item)) {
-                return (Fate::Keep, Removed::Exists);
+                return (Fate::Keep, Some(Removed::Exists));
             }
-            (Fate::Remove, Removed::Removed)
-        }))
+            (Fate::Remove, Some(Removed::Removed))
+        })
     }
 
     /// Invalidates an item or drops its value: it stays, under a new number.
@@ -435,7 +449,53 @@ fn parse_number(value: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use io::ManualClock;
+
     use super::parse_number;
+    use crate::cache::Cache;
+    use crate::types::{Attributes, Condition, Expiry, Remove, Removed};
+
+    const NOW: u32 = 1_800_000_000;
+
+    /// A cache with some items that expire at `NOW + 100` in its compressed zone, and the key of
+    /// one of those.
+    fn with_an_item_below() -> (Cache, Arc<ManualClock>, Vec<u8>) {
+        let clock = Arc::new(ManualClock::new(NOW));
+        let builder = Cache::builder().memory_bytes(8 << 20).compress(true).clock(clock.clone());
+        let cache = builder.build().expect("a small cache");
+        let attributes = Attributes { expiry: Expiry::at(NOW + 100), ..Attributes::default() };
+        let key = |number: u32| format!("item-{number}").into_bytes();
+        for number in 0..20_000 {
+            let stored = cache.put(&key(number), &[7; 500], attributes, Condition::Always);
+            assert!(stored.is_ok() && cache.get(&key(number)).is_some());
+            if number.is_multiple_of(32) {
+                while cache.maintain() {}
+            }
+        }
+        let is_below = |key: &Vec<u8>| cache.session().is_below(key, cache.hash(key));
+        let found = (0..20_000).map(key).find(is_below).expect("most of them are below");
+        (cache, clock, found)
+    }
+
+    #[test]
+    fn a_removal_by_unique_decides_nothing_about_an_item_that_moved_down_since() {
+        let (cache, _, key) = with_an_item_below();
+        let (session, hash) = (cache.session(), cache.hash(&key));
+        let other = Remove { compare_cas: Some(1 << 60), ..Remove::default() };
+        assert_eq!(session.remove_where_it_is(&key, hash, &other), None);
+        assert!(session.is_below(&key, hash));
+        assert_eq!(session.remove(&key, hash, &other), Ok(Removed::Exists));
+    }
+
+    #[test]
+    fn what_has_expired_below_is_not_found_by_a_removal() {
+        let (cache, clock, key) = with_an_item_below();
+        clock.advance(200);
+        let remove = |key: &[u8]| cache.session().remove(key, cache.hash(key), &Remove::default());
+        assert_eq!(remove(&key), Ok(Removed::NotFound));
+    }
 
     #[test]
     fn a_number_is_decimal_and_fits_64_bits() {

@@ -299,13 +299,15 @@ impl Session<'_> {
     }
 
     /// Marks the key's item below dead. Only under the lock of the key's index table. Returns
-    /// whether there was one.
+    /// whether there was one that readers would have got.
     #[inline]
     pub(crate) fn forget_below(&self, key: &[u8], hash: Hash) -> bool {
         let Some(below) = self.lower.below else {
             return false;
         };
-        self.lower.with_reader(below, |reader| below.zone.remove(&self.guard, hash.0, key, reader))
+        let removed = |reader: &mut _| below.zone.remove(&self.guard, hash.0, key, reader);
+        let fields = self.lower.with_reader(below, removed);
+        fields.is_some_and(|fields| !self.cache.is_gone_below(key, &fields))
     }
 
     /// Visits the items of the zone's next leaves. Returns `false` at the end.

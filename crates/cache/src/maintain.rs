@@ -320,7 +320,10 @@ impl Cache {
             return;
         }
         let era = sequence / RENUMBER_MUTATIONS;
-        let mut chores = lock(&self.chores);
+        // Whoever holds it does the work.
+        let Ok(mut chores) = self.chores.try_lock() else {
+            return;
+        };
         if chores.renumbered_era + 2 <= era {
             let mut cursor = Cursor::default();
             let was_walked = self.is_walked.swap(true, Ordering::Relaxed);

@@ -370,7 +370,7 @@ impl<'c> Session<'c> {
             return (Fate::Keep, Decision::Widen(draft, cost));
         }
         let sequence = self.cache.next_sequence();
-        let depends = present.is_some() && condition != Condition::Always;
+        let depends = (present.is_some() || is_below) && condition != Condition::Always;
         if depends && !self.cache.moment.flush.is_unchanged_since(flushes) {
             return (Fate::Keep, Decision::Again(draft));
         }

@@ -99,25 +99,34 @@ impl Zone {
         Some(Hit { block, rank, fields: found.fields, reuse_ticks: None, was_accessed: false })
     }
 
-    /// Makes a key's item gone, if there is one. The caller holds the key's lock, so that no
-    /// newcomer of the key is revealed meanwhile.
-    pub fn remove(&self, guard: &Guard<'_>, hash: u64, key: &[u8], reader: &mut Reader) -> bool {
+    /// Makes a key's item gone, if there is one, and returns what it had beside its value. An item
+    /// that cannot be read any more may have been another key's; it goes as one that never expires.
+    /// The caller holds the key's lock, so that no newcomer of the key is revealed meanwhile.
+    pub fn remove(
+        &self,
+        guard: &Guard<'_>,
+        hash: u64,
+        key: &[u8],
+        reader: &mut Reader,
+    ) -> Option<Fields> {
         reader.value = Value::Nowhere;
         reader.counts.lookups += 1;
         let mut backoff = Backoff::default();
         loop {
-            let Some(block) = self.block_of(guard, hash) else { return false };
-            let mark = match self.search(guard, &block, hash, key, reader) {
-                Ok(None) => return false,
-                Ok(Some(found)) => mark(&block, found.rank),
-                Err(Damaged) => self.mark_unreadable(guard, &block, hash, reader),
+            let block = self.block_of(guard, hash)?;
+            let (mark, fields) = match self.search(guard, &block, hash, key, reader) {
+                Ok(None) => return None,
+                Ok(Some(found)) => (mark(&block, found.rank), found.fields),
+                Err(Damaged) => {
+                    (self.mark_unreadable(guard, &block, hash, reader), Fields::default())
+                }
             };
             match mark {
                 Mark::Killed => {
                     self.counters.items_gone(1);
-                    return true;
+                    return Some(fields);
                 }
-                Mark::WasDead => return false,
+                Mark::WasDead => return None,
                 Mark::Sealed => self.wait_for_successor(guard, hash, &block, &mut backoff),
             }
         }

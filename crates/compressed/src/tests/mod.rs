@@ -82,7 +82,7 @@ impl World {
 
     pub(crate) fn remove(&mut self, key: &[u8]) -> bool {
         let guard = self.epochs.pin();
-        self.zone.remove(&guard, hash(key), key, &mut self.reader)
+        self.zone.remove(&guard, hash(key), key, &mut self.reader).is_some()
     }
 
     pub(crate) fn evict(&mut self, bytes: usize) -> usize {

@@ -67,9 +67,9 @@ impl Arena {
     fn remove(&self, key: &Key, reader: &mut Reader) {
         let guard = self.epochs.pin();
         let mut present = key.present.lock().expect("no panic");
-        let removed = self.zone.remove(&guard, hash(&key.name), &key.name, reader);
-        assert!(!removed || *present != 0);
-        assert!(!self.zone.remove(&guard, hash(&key.name), &key.name, reader));
+        let mut remove = || self.zone.remove(&guard, hash(&key.name), &key.name, reader);
+        assert!(remove().is_none() || *present != 0);
+        assert!(remove().is_none());
         if *present != 0 {
             key.gone.store(*present, Ordering::Release);
             *present = 0;
