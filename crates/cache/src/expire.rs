@@ -39,11 +39,11 @@ pub(crate) struct HotSweep {
 }
 
 impl Cache {
-    /// Takes what is expired from the hot zone, while room is made there by eviction. Returns
-    /// whether so much of it is found that nothing else need go at this moment.
+    /// Takes what is expired from the hot zone, while that is full. Returns whether so much of it
+    /// is found that nothing else need go at this moment.
     pub(crate) fn sweep_expired(&self, expiry: &mut HotSweep, turn: &mut Turn) -> bool {
         let HotSweep { sweep, part } = expiry;
-        if !self.may_evict || !self.hot.is_full() {
+        if !self.hot.is_full() {
             return false;
         }
         self.sweep_part(part, || self.hot.sweep_expired(sweep, self));

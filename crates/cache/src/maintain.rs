@@ -201,9 +201,7 @@ impl Cache {
 
     /// Makes room for an index that cannot grow: a slab from the hot zone.
     pub(crate) fn make_room_for_index(&self) {
-        if self.may_evict {
-            self.hot.give_up_slabs(1, self);
-        }
+        self.hot.give_up_slabs(1, self);
         self.call_for_work();
     }
 
@@ -213,12 +211,10 @@ impl Cache {
     /// whether there is more to do at once.
     fn make_room(&self, room_comes: bool, links: &dyn Links) -> bool {
         let excess = self.arena.excess_slabs();
-        if self.may_evict {
-            let starved = usize::from(self.tables.take_starved());
-            let wanted = excess.max(starved).max(self.slabs_wanted_below());
-            self.hot.give_up_slabs(wanted.min(SLABS_PER_TURN_MAX), links);
-            self.hot.sweep();
-        }
+        let starved = usize::from(self.tables.take_starved());
+        let wanted = excess.max(starved).max(self.slabs_wanted_below());
+        self.hot.give_up_slabs(wanted.min(SLABS_PER_TURN_MAX), links);
+        self.hot.sweep();
         self.hot.maintain(room_comes, links)
             | self.hot.keep_quotas(links)
             | (excess > SLABS_PER_TURN_MAX)

@@ -28,8 +28,13 @@ struct Fixture {
 
 impl Fixture {
     fn new(policy: Policy) -> Self {
+        Self::with_eviction(policy, true)
+    }
+
+    fn with_eviction(policy: Policy, evict: bool) -> Self {
         let clock = Arc::new(ManualClock::new(NOW));
         let builder = Cache::builder().memory_bytes(MEMORY_BYTES).compress(false).policy(policy);
+        let builder = builder.evict(evict);
         Self { cache: builder.clock(clock.clone()).build().unwrap(), clock }
     }
 
@@ -124,6 +129,39 @@ fn what_is_alive_stays_however_fast_stores_come() {
         let stats = fixture.cache.stats();
         assert_eq!(stats.evicted, 0, "{policy:?}: {stats:?}");
         assert!(stats.swept > u64::from(STORES) / 4, "{policy:?}: {stats:?}");
+    }
+}
+
+/// Every other item expires, and then the memory of all of them is there for others.
+#[test]
+fn what_has_expired_makes_room_where_nothing_may_be_evicted() {
+    for policy in [Policy::Clock, Policy::CostClock, Policy::GdWheel, Policy::Lru] {
+        let fixture = Fixture::with_eviction(policy, false);
+        let put = |key: &str, expiry: u32| {
+            let attributes = Attributes { expiry: Expiry::at(expiry), ..Attributes::default() };
+            fixture.cache.put(key.as_bytes(), &[b'v'; 100], attributes, Condition::Always).is_ok()
+        };
+        let expiry = |number: u32| if number.is_multiple_of(2) { 0 } else { NOW + 5 };
+        let filled = (0..).take_while(|&number| put(&format!("first-{number}"), expiry(number)));
+        let filled = filled.count() as u32;
+        assert!(filled > 80_000, "{policy:?}: {filled}");
+        fixture.clock.advance(10);
+        let stored = (0..filled / 2).filter(|number| {
+            let is_stored = put(&format!("then-{number}"), 0);
+            if number.is_multiple_of(BEHIND) {
+                fixture.maintain();
+                fixture.clock.advance(1);
+            }
+            is_stored
+        });
+        let stored = stored.count() as u32;
+        assert!(
+            stored > filled / 2 - filled / 50,
+            "{policy:?}: {stored} of {} {:?}",
+            filled / 2,
+            fixture.cache.stats()
+        );
+        assert!((0..filled).step_by(2).all(|number| fixture.has(&format!("first-{number}"))));
     }
 }
 

@@ -198,7 +198,10 @@ impl Trie {
         let index = (level - LEVELS_SHARED) as usize;
         let segments = self.levels[index]
             .get_or_init(|| (0..1_usize << index).map(|_| SegmentSlot::default()).collect());
-        let Some(segment) = Segment::allocate(&*self.tables) else { return false };
+        let Some(segment) = Segment::allocate(&*self.tables) else {
+            self.tables.starve();
+            return false;
+        };
         let prefix = (node.0 ^ 1 << level) as usize;
         match segments[prefix / SEGMENT_SLOTS].publish(segment) {
             Ok(()) => {

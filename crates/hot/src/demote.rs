@@ -15,7 +15,7 @@ use memory::{ClassId, Guard, Place, SlabId};
 use stdx::sync::lock;
 
 use crate::class::Class;
-use crate::evict::{GROUP, rounds_of};
+use crate::evict::{GROUP, steps_max};
 use crate::rescue::RESCUES_MAX;
 use crate::{Hot, ItemRef, Links, PRESSED_BEHIND, PRESSED_CLASS};
 
@@ -41,7 +41,7 @@ impl Hot {
             let found = {
                 let guard = self.epochs.pin();
                 let mut class = lock(self.class(id));
-                if steps >= rounds_of(&class) {
+                if steps >= steps_max(&class, links) {
                     break;
                 }
                 let wanted = wanted - left;

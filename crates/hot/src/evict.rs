@@ -232,7 +232,7 @@ impl Hot {
         {
             let mut class = lock(self.class(id));
             let mut steps = 0;
-            let steps_max = rounds_of(&class);
+            let steps_max = steps_max(&class, links);
             while evicted < wanted && steps < steps_max {
                 let left = wanted - evicted;
                 let mut victims = [Place(0); GROUP];
@@ -268,7 +268,7 @@ impl Hot {
         steps: &mut usize,
     ) -> usize {
         let (zone, mut found, mut chunks) = (self.zone(), 0, 0);
-        let steps_max = rounds_of(class);
+        let steps_max = steps_max(class, links);
         while found < GROUP && chunks < wanted && *steps < steps_max {
             *steps += 1;
             let choosy = *steps <= STEPS_MAX;
@@ -499,9 +499,16 @@ pub(crate) fn fill(places: &mut [Place], come: impl Iterator<Item = Place>) -> u
     places.iter_mut().zip(come).map(|(place, next)| *place = next).count()
 }
 
-/// Steps of a hand in as many rounds as it may take until every item has lost what spares it.
-pub(crate) fn rounds_of(class: &Class) -> usize {
-    class.keeper.rounds_max() * (class.chunks() + class.slabs.len())
+/// Steps of a hand until it gives up: as many rounds as it may take until every item has lost what
+/// spares it, or one round without being choosy, in which it meets whatever there is. Where only
+/// what is gone may go, it goes on next time: or each store that is refused would see all chunks.
+pub(crate) fn steps_max(class: &Class, links: &dyn Links) -> usize {
+    let round = class.chunks() + class.slabs.len();
+    if links.may_evict() {
+        (class.keeper.rounds_max() * round).min(STEPS_MAX + round)
+    } else {
+        round.min(STEPS_MAX)
+    }
 }
 
 #[cfg(test)]

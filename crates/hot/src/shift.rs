@@ -66,10 +66,9 @@ impl Hot {
         cost: Cost,
         links: &dyn Links,
     ) -> Result<Room, Shortage> {
-        if !links.may_evict() {
-            return Err(Shortage::Nothing);
-        }
-        // Each turn either finds a chunk or drains one more slab, so it ends.
+        // Without eviction the index could not get another slab in the place of its spare one.
+        let left = if links.may_evict() { 0 } else { self.spare_slabs };
+        // Each turn either finds a chunk or empties one more slab, so it ends.
         for _ in 0..=self.arena.limit_slabs() {
             self.sweep();
             {
@@ -77,7 +76,7 @@ impl Hot {
                 if let Some(room) = class.allocate_for(self.zone(), cost) {
                     return Ok(room);
                 }
-                if let Some(slab) = self.arena.take(0) {
+                if let Some(slab) = self.arena.take(left) {
                     class.adopt(self.zone(), slab, links.mutations());
                     continue;
                 }
@@ -116,8 +115,7 @@ impl Hot {
                 None => may_drain && class.may_ask(),
             }
         };
-        let may_vacate = self.may_vacate.load(Ordering::Relaxed);
-        if !links.may_evict() || !(may_ask || may_vacate) {
+        if !may_ask && !self.may_vacate.load(Ordering::Relaxed) {
             return false;
         }
         self.sweep_draining();
@@ -133,7 +131,7 @@ impl Hot {
                 if !may_ask {
                     return false;
                 }
-                self.drain_older(id, links)
+                if links.may_evict() { self.drain_older(id, links) } else { None }
             }
         };
         let Some(from) = from else {
@@ -170,10 +168,14 @@ impl Hot {
         self.drain_unless_spared(older, Some(victim_age), links)
     }
 
-    /// Vacates a slab, or drains the one that is missed least. Returns whether there was any.
+    /// Vacates a slab, or drains the one that is missed least if anything may be evicted. Returns
+    /// whether there was any.
     fn empty_any(&self, except: Option<ClassId>, links: &dyn Links) -> bool {
         if self.vacate_whole(except, links) {
             return true;
+        }
+        if !links.may_evict() {
+            return false;
         }
         let offers = || {
             let (mut offers, _) = self.offers(links);
@@ -414,7 +416,7 @@ impl Hot {
                 may_vacate |= full && class.can_spare_slab(false);
                 (if full { class.missing() } else { 0 }, class.is_nearly_out())
             };
-            if missing == 0 || !links.may_evict() {
+            if missing == 0 {
                 continue;
             }
             // A store that had to help says so for the class that is low, and not for others, nor
@@ -423,7 +425,10 @@ impl Hot {
                 self.pressed.fetch_and(!PRESSED_BEHIND, Ordering::Relaxed);
             }
             is_behind |= is_low;
-            more |= if room_comes && !is_low {
+            more |= if !links.may_evict() {
+                self.seek_slab(id, false, links);
+                self.adopt_free_slab(&mut lock(class), links)
+            } else if room_comes && !is_low {
                 self.seek_slab(id, false, links);
                 true
             } else {

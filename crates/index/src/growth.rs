@@ -271,6 +271,7 @@ impl<L: Layout> Engine<L> {
     ) -> Result<(), Locked<'g>> {
         let (items, units) = (locked.table.count(), view.entry.units());
         let Some(fresh) = self.roomier(view, hash, L::units_next(units, items)) else {
+            self.space.starve();
             return Err(locked);
         };
         let fresh_units = match fresh.as_slice() {
@@ -292,7 +293,8 @@ impl<L: Layout> Engine<L> {
         Ok(())
     }
 
-    /// A table of `units` or more with everything that is in this one and room for more, or two.
+    /// A table of `units` or more with everything that is in this one and room for more, or two;
+    /// two as well if there is no run of memory that is long enough for one.
     fn roomier(
         &self,
         view: &View<'_, L>,
@@ -301,7 +303,9 @@ impl<L: Layout> Engine<L> {
     ) -> Option<Vec<(Hash, Fresh<'_, L>)>> {
         let sources = [(view.table, view.shape)];
         for units in units..=UNITS_MAX {
-            let fresh = Fresh::new(self, units, view.entry.depth())?;
+            let Some(fresh) = Fresh::new(self, units, view.entry.depth()) else {
+                break;
+            };
             if fresh.fill(&sources, view.table.counts(), |_, rest| Some(rest)) {
                 return Some(vec![(hash, fresh)]);
             }

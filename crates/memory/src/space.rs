@@ -11,6 +11,10 @@ pub trait TableSpace: Send + Sync {
     /// no room.
     fn allocate(&self, units: usize) -> Option<NonNull<u8>>;
 
+    /// The caller needs more memory than it was given, and has no other way: somebody should see to
+    /// it that there is some soon.
+    fn starve(&self) {}
+
     /// Takes back what `allocate(units)` returned.
     ///
     /// # Safety

@@ -142,7 +142,7 @@ impl ArenaTables {
         lock(&self.slabs).taken_units * TABLE_UNIT_BYTES
     }
 
-    /// Whether an allocation has failed since this was last asked: the index needs a slab.
+    /// Whether somebody starves since this was last asked: the index needs a slab.
     pub fn take_starved(&self) -> bool {
         self.starved.swap(false, Ordering::Relaxed)
     }
@@ -278,12 +278,13 @@ impl TableSpace for ArenaTables {
                 fit = slabs.take(units, true);
             }
         }
-        let Some((slab, start)) = fit else {
-            self.starved.store(true, Ordering::Relaxed);
-            return None;
-        };
+        let (slab, start) = fit?;
         // SAFETY: the run from there on lies in the slab, whose units are all that were ever free.
         Some(unsafe { self.arena.slab_start(slab).add(start * TABLE_UNIT_BYTES) })
+    }
+
+    fn starve(&self) {
+        self.starved.store(true, Ordering::Relaxed);
     }
 
     unsafe fn release(&self, start: NonNull<u8>, units: usize) {
@@ -365,6 +366,8 @@ mod tests {
             };
             runs.push((start.as_ptr() as usize, units));
         }
+        assert!(!tables.take_starved());
+        tables.starve();
         assert!(tables.take_starved() && !tables.take_starved());
         let taken: usize = runs.iter().map(|(_, units)| units).sum();
         assert!(taken > 900, "only {taken} units");
