@@ -99,9 +99,23 @@ impl Context<'_, '_> {
         if self.server.options.cas { cas } else { u64::MAX }
     }
 
+    /// What `C` compares in meta commands that take an item's unique for what it shows: without
+    /// uniques that is 0, which `C0` fits and nothing else does.
+    fn compared_as_shown(&self, cas: Option<u64>) -> Option<u64> {
+        match cas {
+            Some(0) if !self.server.options.cas => None,
+            cas => cas.map(|cas| self.compared_cas(cas)),
+        }
+    }
+
+    /// The CAS unique that a client chooses (`E`). Without uniques, no item has one of its own.
+    fn chosen_cas(&self, cas: Option<u64>) -> Option<u64> {
+        cas.filter(|_| self.server.options.cas)
+    }
+
     /// The CAS unique that a client sees.
     fn shown_cas(&self, cas: u64) -> u64 {
-        if self.server.options.cas { cas } else { 0 }
+        self.server.shown_cas(cas)
     }
 
     /// Whether anybody watches any of `mask`.

@@ -4,11 +4,12 @@
 //! comes when the socket has taken them. So it neither holds a cache session for long nor keeps the
 //! worker from its other connections. For items on flash the connection waits, as a get does.
 
-use larder::{Arrived, Cache, DumpCursor, Dumped, Expiry, Wanted};
+use larder::{Arrived, DumpCursor, Dumped, Expiry, Wanted};
 use protocol::reply;
 use protocol::reply::dump::{ItemFacts, metadump, mgdump};
 
 use crate::connection::DumpFormat;
+use crate::server::Server;
 
 /// Items that one turn visits: about 25 KiB of lines, some tens of microseconds.
 const ITEMS_PER_TURN: usize = 256;
@@ -16,13 +17,13 @@ const ITEMS_PER_TURN: usize = 256;
 /// Appends the next lines, with what was read for them. Returns what came of it, and what has to be
 /// read before it goes on.
 pub fn write_some(
-    cache: &Cache,
+    server: &Server,
     format: DumpFormat,
     cursor: &mut DumpCursor,
     fetched: impl IntoIterator<Item = Arrived>,
     out: &mut Vec<u8>,
 ) -> (Dumped, Vec<Wanted>) {
-    let session = cache.session();
+    let session = server.cache.session();
     session.deliver(fetched);
     let now_s = session.now();
     let dumped = session.dump(cursor, ITEMS_PER_TURN, |item| match format {
@@ -32,7 +33,7 @@ pub fn write_some(
             let facts = ItemFacts {
                 expiry: (expiry != Expiry::NEVER).then(|| u64::from(expiry.second())),
                 accessed: u64::from(now_s.saturating_sub(item.idle_seconds())),
-                cas: item.cas(),
+                cas: server.shown_cas(item.cas()),
                 fetched: item.fetched(),
                 size_class: item.class(),
                 item_bytes: item.chunk_bytes() as u64,

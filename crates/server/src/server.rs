@@ -223,6 +223,11 @@ impl Server {
         self.tls.as_ref().filter(|_| !self.options.admin_listen.starts_with(PLAIN_PREFIX))
     }
 
+    /// The CAS unique of an item as clients see it.
+    pub fn shown_cas(&self, cas: u64) -> u64 {
+        if self.options.cas { cas } else { 0 }
+    }
+
     /// The first TCP port that memcached's clients find it at.
     pub fn tcp_port(&self) -> Option<u16> {
         if self.options.unix_path.is_some() {

@@ -236,8 +236,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
         match &mut connection.state {
             State::Dump(format, cursor) => {
                 let fetched = connection.fetched.drain(..);
-                let cache = &self.server.cache;
-                match dump::write_some(cache, *format, cursor, fetched, &mut self.replies) {
+                match dump::write_some(self.server, *format, cursor, fetched, &mut self.replies) {
                     (Dumped::More, _) => {}
                     (Dumped::Pending, wanted) => fetch(&mut self.reads, connection, wanted),
                     (Dumped::End, _) => {

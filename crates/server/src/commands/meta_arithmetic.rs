@@ -25,8 +25,8 @@ pub fn count<'s, 'c>(
         increment: request.direction == Direction::Increment,
         create: expiries.of_created(request.flags).map(|expiry| (request.initial, expiry)),
         touch: expiries.touch,
-        compare_cas: request.compare_cas,
-        new_cas: request.new_cas,
+        compare_cas: request.compare_cas.map(|cas| context.compared_cas(cas)),
+        new_cas: context.chosen_cas(request.new_cas),
         base64_key: request.key.base64,
     };
     let mut room = KeyRoom::default();

@@ -18,11 +18,11 @@ pub fn delete<'s, 'c>(
     out: &mut Output<'_, 's>,
 ) -> Outcome<'c> {
     let remove = Remove {
-        compare_cas: delete.compare_cas,
+        compare_cas: context.compared_as_shown(delete.compare_cas),
         invalidate: delete.invalidate,
         touch: delete.touch.map(|time| expiry(time, target.session)),
         drop_value: delete.drop_value,
-        new_cas: delete.new_cas,
+        new_cas: context.chosen_cas(delete.new_cas),
     };
     let mut room = KeyRoom::default();
     let key = delete.key.bytes(&mut room);

@@ -31,7 +31,7 @@ pub fn get<'s, 'c>(
             .iter()
             .find(|(letter, _)| matches!(letter, b'T' | b'R'))
             .is_some_and(|(letter, _)| letter == b'T'),
-        new_cas: get.new_cas,
+        new_cas: context.chosen_cas(get.new_cas),
         quiet: get.flags.iter().any(|(letter, _)| letter == b'u'),
         base64_key: get.key.base64,
         with_history: get.known_cas.is_some()
@@ -90,7 +90,7 @@ fn hit<'s>(
         stale: tokens.stale,
         won: tokens.won,
     };
-    let has_value = get.value && get.known_cas != Some(item.cas());
+    let has_value = get.value && get.known_cas != Some(facts.cas);
     let code = if has_value { MetaCode::Value(item.value_bytes()) } else { MetaCode::Done };
     meta(out.bytes, MetaCommand::Get, code, get.flags, &facts);
     if has_value {

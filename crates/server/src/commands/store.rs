@@ -54,7 +54,7 @@ impl<'r, 'b> Command<'r, 'b> {
     pub fn of(context: &Context<'_, '_>, request: &'r Request<'b>) -> Self {
         match request {
             Request::Store(store) => Self::classic(context, store),
-            Request::MetaSet(set) => Self::meta(set),
+            Request::MetaSet(set) => Self::meta(context, set),
             _ => unreachable!("only storage requests come here"),
         }
     }
@@ -79,14 +79,20 @@ impl<'r, 'b> Command<'r, 'b> {
         }
     }
 
-    fn meta(set: &'r MetaSet<'b>) -> Self {
+    fn meta(context: &Context<'_, '_>, set: &'r MetaSet<'b>) -> Self {
+        let has_uniques = context.server.options.cas;
         let condition = match (set.mode, set.compare_cas) {
-            // An add finds no item that could have a unique; 0 is no unique to concatenate by.
+            // An add finds no item that could have a unique; 0 is no unique to concatenate by, nor
+            // is any without uniques.
             (StoreMode::Add, _) | (_, None) => condition_of(set.mode),
-            (StoreMode::Append | StoreMode::Prepend, Some(0)) => condition_of(set.mode),
+            (StoreMode::Append | StoreMode::Prepend, Some(cas)) if cas == 0 || !has_uniques => {
+                condition_of(set.mode)
+            }
             (StoreMode::Append | StoreMode::Prepend, Some(cas)) => Condition::Unique(cas),
-            (_, Some(cas)) if set.invalidate && cas != 0 => Condition::UniqueOrStale(cas),
-            (_, Some(cas)) => Condition::Unique(cas),
+            (_, Some(cas)) if set.invalidate && cas != 0 && has_uniques => {
+                Condition::UniqueOrStale(cas)
+            }
+            (_, Some(cas)) => Condition::Unique(context.compared_cas(cas)),
         };
         Self {
             form: Form::Meta(set),
@@ -97,7 +103,7 @@ impl<'r, 'b> Command<'r, 'b> {
             value_bytes: set.value_bytes,
             cost_us: set.cost_us,
             condition,
-            new_cas: set.new_cas,
+            new_cas: context.chosen_cas(set.new_cas),
             vivify: set.vivify,
             deletes_old: true,
         }

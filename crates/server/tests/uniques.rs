@@ -1,0 +1,59 @@
+//! CAS uniques of meta commands: on a server without any (`-C`), and 0.
+
+mod common;
+
+use common::{Client, Server};
+
+/// Each item has a unique inside, which nobody is shown and a client could yet guess.
+#[test]
+fn without_uniques_none_that_is_hidden_can_be_guessed() {
+    let server = Server::start(&["-C"]);
+    let mut client = server.connect();
+    client.ask("ms h 1\r\n0\r\n", "HD\r\n");
+    // More than this server has given.
+    for guess in 0..32 {
+        client.ask(&format!("ms h 1 C{guess}\r\nx\r\n"), "EX\r\n");
+        client.ask(&format!("ms h 1 C{guess} I\r\nx\r\n"), "EX\r\n");
+        client.ask(&format!("ma h C{}\r\n", guess + 1), "EX\r\n");
+        client.ask(&format!("md h C{}\r\n", guess + 1), "EX\r\n");
+        client.ask(&format!("md h C{} x\r\n", guess + 1), "EX\r\n");
+        client.ask(&format!("mg h v C{}\r\n", guess + 1), "VA 1\r\n0\r\n");
+    }
+    client.ask("ms none 1 C1\r\nx\r\n", "NF\r\n");
+    client.ask("mg h v\r\n", "VA 1\r\n0\r\n");
+}
+
+#[test]
+fn without_uniques_each_item_shows_0_and_0_fits_it() {
+    let server = Server::start(&["-C"]);
+    let mut client = server.connect();
+    for (request, answer) in [
+        ("ms a 1 E77 c\r\n1\r\n", "HD c0\r\n"),
+        ("ms a 1 C77\r\n2\r\n", "EX\r\n"),
+        ("ms a 1 E18446744073709551615\r\n1\r\n", "HD\r\n"),
+        ("ms a 1 C18446744073709551615\r\n2\r\n", "EX\r\n"),
+        ("ma a E78 c v\r\n", "VA 1 c0\r\n2\r\n"),
+        ("ma a C78\r\n", "EX\r\n"),
+        ("ma a C0 c\r\n", "HD c0\r\n"),
+        ("mg a v C0\r\n", "HD\r\n"),
+        // Nothing to compare with: they are as without `C`.
+        ("ms a 1 C77 MA c\r\n4\r\n", "HD c0\r\n"),
+        ("ms a 1 C78 MP c\r\n2\r\n", "HD c0\r\n"),
+        ("mg a v c\r\n", "VA 3 c0\r\n234\r\n"),
+        ("md a I C0\r\n", "HD\r\n"),
+        ("mg a c\r\n", "HD c0 X W\r\n"),
+        ("md a C0\r\n", "HD\r\n"),
+        ("mg a N0 E79 c\r\n", "HD c0 W\r\n"),
+    ] {
+        client.ask(request, answer);
+    }
+    assert!(dump(&mut client).contains(" cas=0 "));
+    client.send(b"me a\r\n");
+    assert!(client.read_to("\r\n").contains(" cas=0 "));
+}
+
+/// The lines of `metadump`.
+fn dump(client: &mut Client) -> String {
+    client.send(b"lru_crawler metadump all\r\n");
+    client.read_to("END\r\n")
+}
