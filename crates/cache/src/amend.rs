@@ -123,6 +123,19 @@ impl<'c> Session<'c> {
         store: Store,
         create: Option<Expiry>,
     ) -> Result<Stored, (Draft<'c>, Refusal)> {
+        Ok(self.concat_sized(draft, side, store, create)?.0)
+    }
+
+    /// [`Session::concat`] that also tells how many bytes the value has from now on; those of the
+    /// draft if nothing was stored.
+    pub fn concat_sized(
+        &self,
+        draft: Draft<'c>,
+        side: Side,
+        store: Store,
+        create: Option<Expiry>,
+    ) -> Result<(Stored, usize), (Draft<'c>, Refusal)> {
+        let added_bytes = draft.hot.item().value_bytes();
         let mut draft = draft;
         loop {
             let (key, hash, origin) = (draft.hot.item().key(), draft.hash, draft.origin);
@@ -132,13 +145,15 @@ impl<'c> Session<'c> {
             };
             let Some(seen) = seen else {
                 let Some(expiry) = create else {
-                    return Ok(Stored::NotStored);
+                    return Ok((Stored::NotStored, added_bytes));
                 };
                 draft = self.redraft(draft, |fields| {
                     expiry.put_in(Fields { custom_cas: store.new_cas, ..fields })
                 })?;
                 match self.enter(draft, Condition::Absent, 0)? {
-                    Entered::Stored(cas, _) => return Ok(Stored::Stored { cas }),
+                    Entered::Stored(cas, _) => {
+                        return Ok((Stored::Stored { cas }, added_bytes));
+                    }
                     Entered::Refused(_, hot) => draft = Draft { hot, hash, origin },
                 }
                 continue;
@@ -146,14 +161,15 @@ impl<'c> Session<'c> {
             if let Condition::Unique(cas) = store.condition
                 && cas != self.cache.cas_of(seen.found.item)
             {
-                return Ok(Stored::Exists);
+                return Ok((Stored::Exists, added_bytes));
             }
             let joined = match self.join(&seen, &draft, side, store.new_cas) {
                 Ok(joined) => joined,
                 Err(refusal) => return Err((draft, refusal)),
             };
             if let Some(cas) = self.amend(&seen, joined, Numbering::Next, Marks::NEW) {
-                return Ok(Stored::Stored { cas });
+                let value_bytes = seen.found.item.value_bytes() + added_bytes;
+                return Ok((Stored::Stored { cas }, value_bytes));
             }
         }
     }

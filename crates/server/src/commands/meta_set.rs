@@ -7,11 +7,11 @@ use protocol::request::MetaSet;
 use super::Context;
 use crate::output::Output;
 
-/// Answers; `q` keeps success silent.
+/// Answers, with the length of the value that is there now; `q` keeps success silent.
 pub fn reply(
     context: &Context<'_, '_>,
     set: &MetaSet<'_>,
-    stored: Stored,
+    (stored, value_bytes): (Stored, usize),
     out: &mut Output<'_, '_>,
 ) {
     context.counters.cmd_meta.one();
@@ -22,6 +22,6 @@ pub fn reply(
         Stored::Exists => (MetaCode::Exists, 0),
         Stored::NotFound => (MetaCode::NotFound, 0),
     };
-    let facts = MetaFacts { cas, value_bytes: set.value_bytes, ..MetaFacts::absent(set.key) };
+    let facts = MetaFacts { cas, value_bytes, ..MetaFacts::absent(set.key) };
     meta(out.bytes, MetaCommand::Set, code, set.flags, &facts);
 }

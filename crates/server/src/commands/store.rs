@@ -260,20 +260,23 @@ fn finish<'s, 'c>(
     let how = How { condition: command.condition, new_cas: command.new_cas };
     let vivify = command.vivify.map(|time| expiry(time, session));
     let stored = match command.mode {
-        StoreMode::Append => session.concat(draft, Side::Back, how, vivify).map(|it| (it, 0)),
-        StoreMode::Prepend => session.concat(draft, Side::Front, how, vivify).map(|it| (it, 0)),
-        _ => session.store_costed(draft, how),
+        StoreMode::Append => session.concat_sized(draft, Side::Back, how, vivify),
+        StoreMode::Prepend => session.concat_sized(draft, Side::Front, how, vivify),
+        _ => session.store_costed(draft, how).map(|(stored, cost_us)| {
+            context.counters.cost_stored_us.add(u64::from(cost_us));
+            (stored, command.value_bytes)
+        }),
     };
     match stored {
-        Ok((stored, cost_us)) => {
-            context.counters.cost_stored_us.add(u64::from(cost_us));
-            stored_or_not(context, session, command, stored, out);
+        Ok(outcome) => {
+            stored_or_not(context, session, command, outcome, out);
             Ok(())
         }
         Err((draft, refusal)) => match context.settle(refusal) {
             // The value that is there is good, and stays; only the addition has no room.
             Ok(_) if command.concatenates() => {
-                stored_or_not(context, session, command, Stored::NotStored, out);
+                let outcome = (Stored::NotStored, command.value_bytes);
+                stored_or_not(context, session, command, outcome, out);
                 Ok(())
             }
             Ok(refusal) => {
@@ -284,19 +287,19 @@ fn finish<'s, 'c>(
     }
 }
 
-/// Counts, logs and answers what became of a value.
+/// Counts, logs and answers what became of a value, and how long it is.
 fn stored_or_not(
     context: &Context<'_, '_>,
     session: &larder::Session<'_>,
     command: &Command<'_, '_>,
-    stored: Stored,
+    (stored, value_bytes): (Stored, usize),
     out: &mut Output<'_, '_>,
 ) {
     count(context, command, stored);
     log(context, session, command, word(stored));
     match command.form {
         Form::Classic { noreply } => answer(out, noreply, line(stored)),
-        Form::Meta(set) => meta_set::reply(context, set, stored, out),
+        Form::Meta(set) => meta_set::reply(context, set, (stored, value_bytes), out),
         Form::Binary(request) => super::binary::stored(context, request, stored, out),
     }
 }

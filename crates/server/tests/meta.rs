@@ -1,4 +1,4 @@
-//! CAS uniques of meta commands: on a server without any (`-C`), and 0.
+//! Meta commands: CAS uniques on a server without any (`-C`), and what a store answers.
 
 mod common;
 
@@ -50,6 +50,25 @@ fn without_uniques_each_item_shows_0_and_0_fits_it() {
     assert!(dump(&mut client).contains(" cas=0 "));
     client.send(b"me a\r\n");
     assert!(client.read_to("\r\n").contains(" cas=0 "));
+}
+
+/// An item that an append has made longer was answered with the length of what was added.
+#[test]
+fn an_append_answers_the_length_of_the_whole_value() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let long = "x".repeat(100_000);
+    for (request, answer) in [
+        ("ms a 2 s MA N0\r\nab\r\n", "HD s2\r\n"),
+        ("ms a 3 s MA\r\ncde\r\n", "HD s5\r\n"),
+        ("ms a 1 MP s\r\n-\r\n", "HD s6\r\n"),
+        ("ms a 1 MP s C1\r\n-\r\n", "EX s1\r\n"),
+        ("ms none 4 MP s\r\nabcd\r\n", "NS s4\r\n"),
+        (&format!("ms a 100000 MA s\r\n{long}\r\n"), "HD s100006\r\n"),
+        ("mg a s\r\n", "HD s100006\r\n"),
+    ] {
+        client.ask(request, answer);
+    }
 }
 
 /// The lines of `metadump`.
