@@ -161,7 +161,7 @@ proptest! {
     fn meta_sets(
         wire in keys(), value_bytes in 0..=i32::MAX as usize - 2, client_flags: u32,
         seconds in option::of(any::<i32>()), compare_cas in option::of(any::<u64>()),
-        new_cas in option::of(any::<u64>()), invalidate: bool,
+        new_cas in option::of(1..=u64::MAX), invalidate: bool,
         vivify in option::of(any::<i32>()), quiet: bool, cost_us: u32,
         (letter, mode) in select(vec![
             ("MS", StoreMode::Set), ("ME", StoreMode::Add), ("MR", StoreMode::Replace),

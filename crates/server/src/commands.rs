@@ -94,16 +94,17 @@ impl Context<'_, '_> {
         }
     }
 
-    /// The CAS unique to compare with. Without uniques, none can match: 2^64 - 1 is never given.
+    /// The CAS unique to compare with. 0 fits no item, and without uniques nothing does: 2^64 - 1
+    /// is never given, and an item has it only where a client has chosen it.
     fn compared_cas(&self, cas: u64) -> u64 {
-        if self.server.options.cas { cas } else { u64::MAX }
+        if self.server.options.cas && cas != 0 { cas } else { u64::MAX }
     }
 
-    /// What `C` compares in meta commands that take an item's unique for what it shows: without
-    /// uniques that is 0, which `C0` fits and nothing else does.
+    /// What `C` compares in meta commands that take an item's unique for what it shows: 0 fits one
+    /// that shows 0, which without uniques all do.
     fn compared_as_shown(&self, cas: Option<u64>) -> Option<u64> {
         match cas {
-            Some(0) if !self.server.options.cas => None,
+            Some(0) => self.server.options.cas.then_some(0),
             cas => cas.map(|cas| self.compared_cas(cas)),
         }
     }

@@ -52,6 +52,35 @@ fn without_uniques_each_item_shows_0_and_0_fits_it() {
     assert!(client.read_to("\r\n").contains(" cas=0 "));
 }
 
+/// `E0` gave an item the unique 0, which `C0` then fitted: a client that has no unique says 0.
+#[test]
+fn to_a_store_0_is_no_unique() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for store in ["ms a 1 E0 c\r\n1\r\n", "ms a 1 MA E0 c\r\n1\r\n", "ms b 1 MP N0 E0 c\r\n1\r\n"] {
+        client.send(store.as_bytes());
+        let answer = client.read_to("\r\n");
+        assert!(answer.starts_with("HD c") && answer != "HD c0\r\n", "{store}: {answer}");
+    }
+    // All others give it.
+    let vivified = ["mg k N0 E0 q\r\n", "ma k N0 E0 q\r\nma k E0 q\r\n"];
+    let kept = ["ms k 1 q\r\n1\r\nmd k I E0 q\r\n", "ms k 1 q\r\n1\r\nmd k x E0 q\r\n"];
+    for make in vivified.iter().chain(&kept) {
+        client.send(format!("md k q\r\n{make}mg k c\r\nmn\r\n").as_bytes());
+        let answer = client.read_to("MN\r\n");
+        assert!(answer.contains("HD c0"), "{make}: {answer}");
+        client.ask("ms k 1 C0\r\n5\r\n", "EX\r\n");
+        client.ask("ms k 1 C0 I\r\n5\r\n", "EX\r\n");
+        client.ask("ms k 1 C1 I\r\n5\r\n", "EX\r\n");
+        client.ask("ms k 1 MR C0\r\n5\r\n", "EX\r\n");
+        client.ask("cas k 0 0 1 0\r\n5\r\n", "EXISTS\r\n");
+        client.ask("md k C1\r\n", "EX\r\n");
+        client.ask("md k C0\r\n", "HD\r\n");
+        client.ask("ms k 1 C0\r\n5\r\n", "NF\r\n");
+        client.ask("cas k 0 0 1 0\r\n5\r\n", "NOT_FOUND\r\n");
+    }
+}
+
 /// An item that an append has made longer was answered with the length of what was added.
 #[test]
 fn an_append_answers_the_length_of_the_whole_value() {

@@ -276,7 +276,8 @@ fn stored<'b>(
         client_flags: options.client_flags,
         expiry: options.touch.unwrap_or_default(),
         compare_cas: options.compare_cas,
-        new_cas: options.new_cas,
+        // Here, and only here, 0 stands for none.
+        new_cas: options.new_cas.filter(|&unique| unique != 0),
         invalidate: options.has(b'I'),
         vivify: options.vivify,
         quiet: options.has(b'q'),
