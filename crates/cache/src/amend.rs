@@ -422,7 +422,7 @@ impl<'c> Session<'c> {
             }
             let old = item.fields();
             let (flags, expiry) = match remove.drop_value {
-                true => (0, Expiry::NEVER),
+                true => (remove.flags, Expiry::NEVER),
                 false => (old.flags, seen.expiry),
             };
             let expiry = remove.touch.unwrap_or(expiry);
@@ -432,8 +432,13 @@ impl<'c> Session<'c> {
             } else {
                 self.copy_with(key, hash, &fields, &seen)?
             };
-            // An empty item in the place of the old one has nothing to be recomputed.
-            let marks = if remove.invalidate { Marks::STALE } else { Marks::NEW };
+            let marks = match (remove.invalidate, remove.drop_value) {
+                (true, false) => Marks::STALE,
+                // Nobody has fetched the item that is empty.
+                (true, true) => Marks { added: STALE, ..Marks::NEW },
+                // Nor has it anything to be recomputed.
+                (false, _) => Marks::NEW,
+            };
             let entered = self.amend(&seen, draft, Numbering::Next, marks);
             if entered.is_some() {
                 return Ok(Removed::Removed);

@@ -239,6 +239,8 @@ pub struct Remove {
     pub touch: Option<Expiry>,
     /// Drop the value, client flags and expiry, keep the item.
     pub drop_value: bool,
+    /// With `drop_value`: the item's new client flags.
+    pub flags: u32,
     /// The CAS unique of an item that stays.
     pub new_cas: Option<u64>,
 }

@@ -327,6 +327,8 @@ pub struct MetaDelete<'b> {
     pub touch: Option<ExpiryTime>,
     /// `x`: drop the value and client flags, keep the item.
     pub drop_value: bool,
+    /// `F`: with `x`, the new client flags.
+    pub client_flags: u32,
     /// `q`: no answer to success.
     pub quiet: bool,
 }

@@ -214,6 +214,7 @@ fn deletes() {
         invalidate: false,
         touch: None,
         drop_value: false,
+        client_flags: 0,
         quiet: false,
     };
     for (line, delete) in [
@@ -224,6 +225,9 @@ fn deletes() {
             "md k x C1 E2\r\n",
             MetaDelete { drop_value: true, compare_cas: Some(1), new_cas: Some(2), ..delete },
         ),
+        ("md k F7 x\r\n", MetaDelete { drop_value: true, client_flags: 7, ..delete }),
+        // Here 0 is a unique, to compare and to give.
+        ("md k C0 E0\r\n", MetaDelete { compare_cas: Some(0), new_cas: Some(0), ..delete }),
     ] {
         let expected = MetaDelete { flags: flags(line, 2), ..delete };
         assert_eq!(request(line), Request::MetaDelete(expected), "{line:?}");

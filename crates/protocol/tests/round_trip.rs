@@ -188,16 +188,18 @@ proptest! {
     fn meta_deletes(
         wire in keys(), compare_cas in option::of(any::<u64>()),
         new_cas in option::of(any::<u64>()), invalidate: bool,
-        touch in option::of(any::<i32>()), drop_value: bool, quiet: bool, seed: usize,
+        touch in option::of(any::<i32>()), drop_value: bool, client_flags: u32, quiet: bool,
+        seed: usize,
     ) {
         let tokens = vec![
             lettered("I", invalidate), lettered("q", quiet), lettered("x", drop_value),
             numbered('T', &touch), numbered('E', &new_cas), numbered('C', &compare_cas),
+            numbered('F', &Some(client_flags)),
         ];
         let flags = shuffled(tokens, seed);
         let delete = MetaDelete {
             key: Key::plain(&wire), flags: MetaFlags(flags.as_bytes()), compare_cas, new_cas,
-            invalidate, touch: expiry(touch), drop_value, quiet,
+            invalidate, touch: expiry(touch), drop_value, client_flags, quiet,
         };
         check(&line("md", &wire, &format!(" {flags}")), Request::MetaDelete(delete))?;
     }

@@ -81,6 +81,23 @@ fn to_a_store_0_is_no_unique() {
     }
 }
 
+/// The item is another one, with the flags of the request, which nobody has fetched.
+#[test]
+fn an_item_without_its_value_has_new_flags_and_was_not_fetched() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for (drop, answer) in [
+        ("md k x", "HD f0 t-1 s0 h0\r\n"),
+        ("md k x F5", "HD f5 t-1 s0 h0\r\n"),
+        ("md k x I", "HD f0 t-1 s0 h0 X W\r\n"),
+        ("md k x I F4294967295", "HD f4294967295 t-1 s0 h0 X W\r\n"),
+        ("md k I F5", "HD f3 t-1 s1 h1 X W\r\n"),
+    ] {
+        client.ask("ms k 1 F3\r\n1\r\nmg k\r\n", "HD\r\nHD\r\n");
+        client.ask(&format!("{drop}\r\nmg k f t s h\r\n"), &format!("HD\r\n{answer}"));
+    }
+}
+
 /// An item that an append has made longer was answered with the length of what was added.
 #[test]
 fn an_append_answers_the_length_of_the_whole_value() {

@@ -298,6 +298,7 @@ pub(super) fn delete(arguments: &[u8]) -> Outcome<'_> {
         invalidate: options.has(b'I'),
         touch: options.touch,
         drop_value: options.has(b'x'),
+        client_flags: options.client_flags,
         quiet: options.has(b'q'),
     }))
 }

@@ -22,6 +22,7 @@ pub fn delete<'s, 'c>(
         invalidate: delete.invalidate,
         touch: delete.touch.map(|time| expiry(time, target.session)),
         drop_value: delete.drop_value,
+        flags: delete.client_flags,
         new_cas: context.chosen_cas(delete.new_cas),
     };
     let mut room = KeyRoom::default();
