@@ -24,7 +24,6 @@ mod usual;
 
 use crate::refusal::Refusal;
 use crate::request::{GetContinuation, Request};
-use crate::wire::BINARY_MAGIC;
 use tokens::{Tokens, space_index};
 
 /// A line that is not a multiget has to end within this many buffered bytes. A connection's
@@ -66,9 +65,6 @@ pub enum Parsed<'b> {
     },
     /// Close the connection without an answer: this is no client.
     Close,
-    /// The input starts like a request in the binary protocol. Only a connection's first byte
-    /// decides its protocol; later on a client has no reason to send this.
-    Binary,
 }
 
 /// Why a line is no request, before anybody has counted its bytes.
@@ -118,9 +114,6 @@ fn in_any_form(
     continuation: Option<GetContinuation>,
     dialect: Dialect,
 ) -> Parsed<'_> {
-    if continuation.is_none() && input.first() == Some(&BINARY_MAGIC) {
-        return Parsed::Binary;
-    }
     let Some(newline) = memchr::memchr(b'\n', input) else {
         return multiget::unfinished(input, continuation);
     };

@@ -11,7 +11,7 @@ pub enum Wire {
     Redis,
 }
 
-/// The first byte of a request in the binary protocol. No line of text begins with it.
+/// The first byte of a request in the binary protocol. No command of text begins with it.
 pub(crate) const BINARY_MAGIC: u8 = 0x80;
 
 impl Wire {

@@ -80,11 +80,13 @@ fn browsers_are_not_answered() {
     assert!(matches!(parse(b"GET / http/1.1\r\n", None), Parsed::Refused { .. }));
 }
 
+/// What begins as a packet of the binary protocol closed a connection of text. Only a connection's
+/// first byte says what it speaks.
 #[test]
-fn binary_is_known_by_its_first_byte() {
-    assert_eq!(parse(b"\x80", None), Parsed::Binary);
-    assert_eq!(parse(b"\x80\x00\r\n", None), Parsed::Binary);
-    assert!(matches!(parse(b"\x81\x00\r\n", None), Parsed::Refused { .. }));
+fn a_line_that_begins_as_a_packet_is_an_unknown_command() {
+    assert_eq!(parse(b"\x80", None), Parsed::Incomplete);
+    assert_eq!(parse(b"\x80\x00\r\n", None), refused(Refusal::UnknownCommand, 4));
+    assert_eq!(parse(b"\x81\x00\r\n", None), refused(Refusal::UnknownCommand, 4));
 }
 
 #[test]

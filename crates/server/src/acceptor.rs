@@ -151,7 +151,7 @@ impl<'c> Acceptor<'c> {
                 }
             },
         };
-        let (listener, wire) = (listener.name(), wire.or(server.options.protocol));
+        let listener = listener.name();
         let address = match stream.peer() {
             Some(peer) => format!("tcp:{peer}"),
             None => listener.clone(),
@@ -161,6 +161,6 @@ impl<'c> Acceptor<'c> {
         connections.enter(Arc::clone(&info));
         let worker = self.next_worker;
         self.next_worker = (worker + 1) % server.mailboxes.len();
-        server.mailboxes[worker].send(Arrival { stream, info, wire });
+        server.mailboxes[worker].send(Arrival { stream, info, wire: *wire });
     }
 }

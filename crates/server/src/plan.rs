@@ -243,8 +243,7 @@ impl<'b> Plan<'b> {
                         return End::Batch;
                     }
                 }
-                // A connection keeps the protocol that it began with.
-                Parsed::Close | Parsed::Binary => {
+                Parsed::Close => {
                     steps.push(Step::close(place));
                     return End::Batch;
                 }

@@ -413,7 +413,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
     /// how many bytes are done with.
     fn process(&mut self, connection: &mut Connection<'c>, input: &[u8]) -> Result<usize, Close> {
         let continuation = connection.continuation.take();
-        let Some(wire) = wire_of(connection, input) else {
+        let Some(wire) = wire_of(connection, input, self.server.options.protocol)? else {
             return Ok(0);
         };
         let mut plan = Plan::new(input, continuation, self.server.options.dialect(), wire);
@@ -706,12 +706,20 @@ impl<'c, S: Sampling> Turner<'c, S> {
     }
 }
 
-/// What a connection speaks; none if it has not said anything.
-fn wire_of(connection: &mut Connection<'_>, input: &[u8]) -> Option<Wire> {
+/// What a connection speaks, which its first byte says; none if it has not said anything. Where
+/// only one protocol is spoken, who begins with another has come to the wrong door.
+fn wire_of(
+    connection: &mut Connection<'_>,
+    input: &[u8],
+    only: Option<Wire>,
+) -> Result<Option<Wire>, Close> {
     if connection.wire.is_none() {
         connection.wire = input.first().map(|&byte| Wire::of_first_byte(byte));
+        if connection.wire.is_some() && only.is_some() && connection.wire != only {
+            return Err(Close::Error);
+        }
     }
-    connection.wire
+    Ok(connection.wire)
 }
 
 /// The request whose value has arrived.

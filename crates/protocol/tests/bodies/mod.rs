@@ -69,7 +69,7 @@ impl Connection {
                 self.event(format!("{error:?} {swallow_bytes} {quiet}"));
                 consumed
             }
-            Parsed::Close | Parsed::Binary => {
+            Parsed::Close => {
                 self.closed = true;
                 0
             }
