@@ -16,6 +16,7 @@ mod meta_set;
 pub mod redis;
 mod store;
 mod touch_delete;
+mod tuning;
 
 use std::sync::Arc;
 

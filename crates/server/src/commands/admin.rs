@@ -4,11 +4,12 @@ use std::sync::atomic::Ordering;
 
 use io::Clock;
 use larder::{Expiry, MemoryLimitError, PrefixRefused};
+use protocol::parse::tokens::Tokens;
 use protocol::reply;
 use protocol::request::{ExpiryTime, KeyRoom};
 use protocol::{Refusal, Request};
 
-use super::{Context, Flow, answer};
+use super::{Context, Flow, answer, tuning};
 use crate::connection::{Close, DumpFormat};
 use crate::live::is_allowed;
 use crate::output::Output;
@@ -25,8 +26,6 @@ const MEMORY_MEGABYTES_MIN: u64 = 8;
 const MEMORY_MEGABYTES_MAX: u64 = 1_000_000_000;
 
 const TOO_MANY_WATCHERS: &str = "WATCHER_TOO_MANY log watcher limit reached\r\n";
-const NO_SPARE_PAGES: &str = "NOSPARE source class has no spare pages\r\n";
-const BAD_WINDOW: &str = "CLIENT_ERROR automove window too low or too high\r\n";
 
 /// Why the memory limit stays as it is.
 #[derive(Debug, Clone, Copy)]
@@ -214,55 +213,20 @@ fn watch<'c>(context: &Context<'_, 'c>, arguments: &[u8], out: &mut Output<'_, '
     Flow::Next
 }
 
-/// `lru_crawler`, `lru`, `slabs`, `extstore`. There is nothing to tune behind most of them; what
-/// scripts send is answered as memcached would.
+/// `lru_crawler`, `lru`, `slabs`, `extstore`: dumps, and what there is nothing to tune behind.
 fn administration<'c>(
     context: &Context<'_, 'c>,
     line: &[u8],
     out: &mut Output<'_, '_>,
 ) -> Flow<'c> {
-    let mut words = [&b""[..]; 4];
-    let mut count = 0;
-    for word in line.split(|&byte| byte == b' ').filter(|word| !word.is_empty()) {
-        if let Some(place) = words.get_mut(count) {
-            *place = word;
+    let words: Vec<&[u8]> = Tokens::new(line).collect();
+    match words[..] {
+        [b"lru_crawler", b"metadump", classes] => dump(context, DumpFormat::Metadump, classes, out),
+        [b"lru_crawler", b"mgdump", classes] => dump(context, DumpFormat::Mgdump, classes, out),
+        _ => {
+            reply::line(out.bytes, tuning::answer(&words));
+            Flow::Next
         }
-        count += 1;
-    }
-    let text = match (words[0], words[1], count) {
-        (b"lru_crawler", b"metadump", 3) => {
-            return dump(context, DumpFormat::Metadump, words[2], out);
-        }
-        (b"lru_crawler", b"mgdump", 3) => return dump(context, DumpFormat::Mgdump, words[2], out),
-        (b"lru_crawler", b"enable" | b"disable", 2)
-        | (b"lru_crawler", b"crawl" | b"sleep" | b"tocrawl", 3)
-        | (b"lru", b"tune" | b"mode" | b"temp_ttl", 3..) => reply::OK,
-        (b"slabs", b"automove", _) => automove(words[2], words[3]),
-        (b"slabs", b"reassign", 4) => NO_SPARE_PAGES,
-        _ => reply::ERROR,
-    };
-    reply::line(out.bytes, text);
-    Flow::Next
-}
-
-/// What memcached answers to a wish about the automover, which does not exist here.
-fn automove(wish: &[u8], value: &[u8]) -> &'static str {
-    let bad_format = Refusal::BadCommandLineFormat.line();
-    let number = |word: &[u8]| str::from_utf8(word).ok()?.parse::<u32>().ok();
-    let share = |word: &[u8]| str::from_utf8(word).ok()?.parse::<f64>().ok();
-    match wish {
-        b"ratio" | b"freeratio" if share(value).is_some() => reply::OK,
-        b"ratio" | b"freeratio" => reply::ERROR,
-        b"window" => match number(value) {
-            Some(3..=1800) => reply::OK,
-            Some(_) => BAD_WINDOW,
-            None => bad_format,
-        },
-        _ => match number(wish) {
-            Some(0..=2) => reply::OK,
-            Some(_) => reply::ERROR,
-            None => bad_format,
-        },
     }
 }
 
