@@ -79,7 +79,7 @@ fn hit<'s>(
 ) {
     let mut encoded = Vec::new();
     let facts = MetaFacts {
-        key: key_of(item, get, &mut encoded),
+        key: key_of(item, get.key, &mut encoded),
         cas: context.shown_cas(item.cas()),
         client_flags: item.flags(),
         value_bytes: item.value_bytes(),
@@ -98,10 +98,11 @@ fn hit<'s>(
     }
 }
 
-/// The key as `k` shows it: in the form in which the item was stored, whatever the request's.
-fn key_of<'k>(item: &Item<'k>, get: &MetaGet<'k>, encoded: &'k mut Vec<u8>) -> Key<'k> {
-    if item.base64_key() == get.key.base64 {
-        return get.key;
+/// The key as `k` and `me` show it: in the form in which the item was stored, whatever the
+/// request's.
+fn key_of<'k>(item: &Item<'k>, requested: Key<'k>, encoded: &'k mut Vec<u8>) -> Key<'k> {
+    if item.base64_key() == requested.base64 {
+        return requested;
     }
     if !item.base64_key() {
         return Key::plain(item.key());
@@ -157,6 +158,7 @@ pub fn debug<'c>(
         client_flags: item.flags(),
         cost_us: item.cost_us(),
     };
-    debug_line(out.bytes, key, &facts);
+    let mut encoded = Vec::new();
+    debug_line(out.bytes, key_of(&item, key, &mut encoded), &facts);
     Ok(Flow::Next)
 }
