@@ -107,6 +107,9 @@ fn a_client_chooses_its_version() {
     client.ask("get none\r\nclient getname\r\n", "$-1\r\n$-1\r\n");
     client.ask("select 0\r\n", "+OK\r\n");
     client.ask("select 1\r\n", "-ERR DB index is out of range\r\n");
+    let beyond = "-ERR value is out of range, value must between -2147483648 and 2147483647\r\n";
+    client.ask("select 2147483648\r\n", beyond);
+    client.ask("select x\r\n", "-ERR value is not an integer or out of range\r\n");
     let (name, longer) = ("n".repeat(1024), "n".repeat(1025));
     client.ask(&format!("client setname {name}\r\n"), "+OK\r\n");
     client.ask(

@@ -4,8 +4,8 @@ use protocol::resp::number::integer;
 use protocol::resp::{Version, reply};
 
 use super::{
-    Again, Done, Ended, NOT_AN_INTEGER, SYNTAX, Stop, Task, help, info, unknown_subcommand,
-    unknown_word, wrong_number,
+    Again, Done, Ended, SYNTAX, Stop, Task, help, info, unknown_subcommand, unknown_word,
+    wrong_number,
 };
 use crate::output::Output;
 use crate::rights::Rights;
@@ -17,6 +17,8 @@ const USER: &[u8] = b"default";
 /// The longest name that is kept of a client.
 const NAME_BYTES_MAX: usize = 1 << 10;
 
+const BEYOND_32_BITS: &str =
+    "ERR value is out of range, value must between -2147483648 and 2147483647";
 const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the \
                            default user. Are you sure your configuration is correct?";
 const HELLO_UNKNOWN: &str = "NOAUTH HELLO must be called with the client already authenticated, \
@@ -66,7 +68,7 @@ pub(super) fn reset(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_
 pub(super) fn select(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
     let index = task.integer()?;
     if i32::try_from(index).is_err() {
-        return Err(NOT_AN_INTEGER.into());
+        return Err(BEYOND_32_BITS.into());
     }
     if index != 0 {
         return Err("ERR DB index is out of range".into());
