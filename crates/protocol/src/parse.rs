@@ -174,7 +174,7 @@ fn rare<'b>(line: &'b [u8], verb: &[u8], arguments: &'b [u8]) -> Outcome<'b> {
             Ok(Request::Administration { line: tokens::trim(line) })
         }
         b"cache_memlimit" => classic::cache_memlimit(arguments),
-        b"shutdown" => classic::shutdown(arguments),
+        b"shutdown" => Ok(classic::shutdown(arguments)),
         b"refresh_certs" => Ok(Request::RefreshCerts),
         _ => Err(unknown(line)),
     }

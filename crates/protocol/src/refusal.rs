@@ -33,8 +33,6 @@ pub enum Refusal {
     InvalidInitialValue,
     /// `D` with a bad number.
     InvalidDeltaValue,
-    /// `shutdown` in an unknown way.
-    InvalidShutdownMode,
 }
 
 impl Refusal {
@@ -56,7 +54,6 @@ impl Refusal {
             Refusal::InvalidArithmeticMode => "CLIENT_ERROR invalid mode for ma M token\r\n",
             Refusal::InvalidInitialValue => "CLIENT_ERROR invalid numeric initial value\r\n",
             Refusal::InvalidDeltaValue => "CLIENT_ERROR invalid numeric delta value\r\n",
-            Refusal::InvalidShutdownMode => "CLIENT_ERROR invalid shutdown mode\r\n",
         }
     }
 }

@@ -80,6 +80,8 @@ pub const NO_MEMORY_ITEM: &str = "SERVER_ERROR Out of memory allocating new item
 pub const NO_MEMORY_READ: &str = "SERVER_ERROR Out of memory during read\r\n";
 /// No `-A`.
 pub const SHUTDOWN_NOT_ENABLED: &str = "SERVER_ERROR: shutdown not enabled\r\n";
+/// `shutdown` in an unknown way.
+pub const INVALID_SHUTDOWN_MODE: &str = "CLIENT_ERROR invalid shutdown mode\r\n";
 /// There are `-c` connections already.
 pub const TOO_MANY_CONNECTIONS: &str = "ERROR Too many open connections\r\n";
 

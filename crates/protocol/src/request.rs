@@ -174,8 +174,9 @@ pub enum Request<'b> {
     },
     /// `shutdown [graceful]`.
     Shutdown {
-        /// Let the connections finish.
-        graceful: bool,
+        /// Let the connections finish; none if there is no such way to stop, which matters to who
+        /// may.
+        graceful: Option<bool>,
     },
     /// `refresh_certs`.
     RefreshCerts,

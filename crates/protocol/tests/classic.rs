@@ -343,8 +343,10 @@ fn administration() {
         ("extstore item_age 1\r\n", Request::Administration { line: b"extstore item_age 1" }),
         ("cache_memlimit 64\r\n", Request::CacheMemlimit { megabytes: 64, noreply }),
         ("cache_memlimit 64 noreply\n", Request::CacheMemlimit { megabytes: 64, noreply: true }),
-        ("shutdown\r\n", Request::Shutdown { graceful: false }),
-        ("shutdown graceful\r\n", Request::Shutdown { graceful: true }),
+        ("shutdown\r\n", Request::Shutdown { graceful: Some(false) }),
+        ("shutdown graceful\r\n", Request::Shutdown { graceful: Some(true) }),
+        ("shutdown now\r\n", Request::Shutdown { graceful: None }),
+        ("shutdown graceful x\r\n", Request::Shutdown { graceful: None }),
         ("refresh_certs\r\n", Request::RefreshCerts),
     ] {
         assert_eq!(request(line), expected, "{line:?}");
@@ -362,8 +364,6 @@ fn bad_administration() {
         ("verbosity noreply", Refusal::BadCommandLineFormat, true),
         ("cache_memlimit", Refusal::UnknownCommand, false),
         ("cache_memlimit x", Refusal::UnknownCommand, false),
-        ("shutdown now", Refusal::InvalidShutdownMode, false),
-        ("shutdown graceful x", Refusal::InvalidShutdownMode, false),
     ] {
         assert_eq!(refusal(line), (error, 0, quiet), "{line}");
     }

@@ -124,6 +124,7 @@ fn check_classic_commands(options: &[&str]) {
         ("cache_memlimit 64\r\n", "OK\r\n"),
         ("cache_memlimit 1\r\n", "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n"),
         ("shutdown\r\n", "SERVER_ERROR: shutdown not enabled\r\n"),
+        ("shutdown now\r\n", "SERVER_ERROR: shutdown not enabled\r\n"),
         ("flush_all\r\n", "OK\r\n"),
         ("get n t\r\n", "END\r\n"),
     ] {

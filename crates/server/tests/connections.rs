@@ -327,6 +327,7 @@ fn shutdown_ends_the_server_where_it_is_allowed() {
     for request in ["shutdown\r\n", "shutdown graceful\r\n"] {
         let mut server = Server::start(&["-A"]);
         let mut client = server.connect();
+        client.ask("shutdown now\r\n", "CLIENT_ERROR invalid shutdown mode\r\n");
         client.send(request.as_bytes());
         client.expect_end();
         assert!(server.wait().success());

@@ -203,13 +203,12 @@ pub(super) fn cache_memlimit(arguments: &[u8]) -> Outcome<'_> {
 }
 
 /// `shutdown [graceful]`, the word perhaps shortened.
-pub(super) fn shutdown(arguments: &[u8]) -> Outcome<'_> {
+pub(super) fn shutdown(arguments: &[u8]) -> Request<'_> {
     let mut tokens = Tokens::new(arguments);
-    match (tokens.next(), tokens.next()) {
-        (None, _) => Ok(Request::Shutdown { graceful: false }),
-        (Some(mode), None) if b"graceful".starts_with(mode) => {
-            Ok(Request::Shutdown { graceful: true })
-        }
-        _ => Err(Refusal::InvalidShutdownMode.into()),
-    }
+    let graceful = match (tokens.next(), tokens.next()) {
+        (None, _) => Some(false),
+        (Some(mode), None) if b"graceful".starts_with(mode) => Some(true),
+        _ => None,
+    };
+    Request::Shutdown { graceful }
 }

@@ -177,11 +177,19 @@ fn try_limit(server: &Server, megabytes: u64) -> Result<(), LimitRefused> {
 }
 
 /// Raises the signal that an operator would send, so that there is one way to stop.
-fn shutdown<'c>(context: &Context<'_, 'c>, graceful: bool, out: &mut Output<'_, '_>) -> Flow<'c> {
+fn shutdown<'c>(
+    context: &Context<'_, 'c>,
+    graceful: Option<bool>,
+    out: &mut Output<'_, '_>,
+) -> Flow<'c> {
     if !is_allowed(&context.server.live.shutdown_allowed) {
         reply::line(out.bytes, reply::SHUTDOWN_NOT_ENABLED);
         return Flow::Next;
     }
+    let Some(graceful) = graceful else {
+        reply::line(out.bytes, reply::INVALID_SHUTDOWN_MODE);
+        return Flow::Next;
+    };
     let signal = if graceful { signal_hook::consts::SIGUSR1 } else { signal_hook::consts::SIGINT };
     if let Err(error) = signal_hook::low_level::raise(signal) {
         context.server.log(0, &format!("cannot raise a signal: {error}"));
