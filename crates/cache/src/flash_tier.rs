@@ -181,7 +181,7 @@ impl FlashTier {
         has_room.notify_all();
     }
 
-    /// Takes note that the index does not lead here any more.
+    /// Takes note that the index is to lead here no more, before it does not.
     pub(crate) fn forget(&self, place: Place, hash: Hash) {
         self.counters.items.fetch_sub(1, Ordering::Relaxed);
         self.flash.forget(place, hash.0);

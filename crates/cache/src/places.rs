@@ -194,17 +194,14 @@ impl Cache {
     ) -> bool {
         let is_it = |location| location == location_of(hot);
         let decide = |pair: Pair| {
-            let Some(own) = pair.own else { return (Change::Keep, Change::Keep, (false, None)) };
+            let Some(own) = pair.own else { return (Change::Keep, Change::Keep, false) };
             let (change, companion_change) = decide(self.item_at(guard, own), pair.companion);
-            let companion_change = self.count_spare(pair.companion, companion_change);
-            let left = pair.companion.filter(|_| companion_change == Change::Remove);
-            (change, companion_change, (change != Change::Keep, left))
+            let companion_change = self.prepare_companion(hash, pair.companion, companion_change);
+            (change, companion_change, change != Change::Keep)
         };
         let companion = self.companion(hash);
         let updated = self.index.update_pair(guard, hash, is_it, companion, Room::Never, decide);
-        let (is_updated, left) = updated.expect("no room is asked for");
-        self.let_companion_go(hash, left);
-        is_updated
+        updated.expect("no room is asked for")
     }
 
     /// Publishes an item of the hot zone that comes up from below, as [`Self::update`] does, but
@@ -397,8 +394,8 @@ impl Cache {
         result
     }
 
-    /// Decides about both words of a key, under the lock of its index table, and lets go of what
-    /// they led to and do not any more.
+    /// Decides about both words of a key, under the lock of its index table, where it lets go of
+    /// what the one for flash leads to; of what the other led to, when the lock is open.
     #[inline(never)]
     fn update_in<'g, R>(
         &self,
@@ -410,18 +407,17 @@ impl Cache {
     ) -> Result<R, Full> {
         let is_own = |location| is_hot(location) && is_key(self.item_at(guard, location));
         let companion = self.companion(hash);
-        let (result, own, companion) =
+        let (result, own) =
             self.index.update_pair(guard, hash, is_own, companion, room, |pair| {
                 let (change, companion_change, result) = decide(pair);
                 let own = pair.own.filter(|_| change != Change::Keep);
-                let companion = pair.companion.filter(|_| companion_change == Change::Remove);
-                let companion_change = self.count_spare(pair.companion, companion_change);
-                (change, companion_change, (result, own, companion))
+                let companion_change =
+                    self.prepare_companion(hash, pair.companion, companion_change);
+                (change, companion_change, (result, own))
             })?;
         if let Some(location) = own {
             self.retire(guard, location);
         }
-        self.let_companion_go(hash, companion);
         Ok(result)
     }
 
@@ -488,12 +484,16 @@ impl Cache {
         self.is_still(guard, hash, place).then(|| Found { location: location_of(place), item })
     }
 
-    /// Tells the flash tier of a word that has left the index.
+    /// Does what comes before such a change of a key's word on flash, and returns the change: what
+    /// the word leads to is dead on the device before the word goes. Under the lock of its index
+    /// table, so that whoever sees the key without the word, and is told so, is told what outlasts
+    /// a kill.
     #[inline]
-    fn let_companion_go(&self, hash: Hash, companion: Option<Location>) {
-        if let Some(location) = companion {
+    fn prepare_companion(&self, hash: Hash, word: Option<Location>, change: Change) -> Change {
+        if let Some(location) = word.filter(|_| change == Change::Remove) {
             self.forget_on_flash(flash_place(location), hash);
         }
+        self.count_spare(word, change)
     }
 
     /// Keeps the number of spare rows right where such a change is made to a word on flash, and
@@ -521,7 +521,7 @@ impl Cache {
         }
     }
 
-    /// Tells the flash tier that an item has left the index.
+    /// Tells the flash tier that an item leaves the index. Under the lock of its index table.
     pub(crate) fn forget_on_flash(&self, place: flash::Place, hash: Hash) {
         if let Some(tier) = &self.flash {
             tier.forget(place, hash);

@@ -264,10 +264,10 @@ impl Session<'_> {
             }
             // It is in the way of whoever asks what is there.
             Seen::NotThis(place) => {
-                let removed = self.cache.update_on_flash(&self.guard, hash, place, |_| (None, ()));
-                if removed.is_some() {
-                    self.cache.forget_on_flash(place, hash);
-                }
+                self.cache.update_on_flash(&self.guard, hash, place, |found| {
+                    self.cache.forget_on_flash(found, hash);
+                    (None, ())
+                });
                 Ok(false)
             }
             Seen::Pending => Err(Refusal::Pending),

@@ -191,12 +191,13 @@ impl Flash {
         lock(&self.writer).costs = costs;
     }
 
-    /// Says that the key's item at this place is no longer its value. Takes no lock of the tier,
-    /// and writes at most one note: it may be called under a lock of the index. What it says is on
-    /// the device when it returns; only then may the change be acknowledged.
+    /// Says that the key's item at this place is no longer its value. Takes no lock of the tier but
+    /// the superblock's, and writes a note: it is called under the key's lock in the index, before
+    /// the index leads elsewhere. What it says is on the device when it returns; only then may
+    /// anybody see the change.
     ///
-    /// There is nothing to write for a staged place: its unit is not on the device, and when it is
-    /// sealed the index does not lead to the row any more.
+    /// There is nothing to write for a staged place: its unit is not on the device, and whoever
+    /// seals it asks the index under the key's lock, which does not lead to the row any more.
     pub fn forget(&self, place: Place, hash: u64) {
         self.counters.items_gone(1);
         if let Some(spot) = self.geometry.locate(place) {

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 
 mod fixture;
+mod notes;
 mod spare;
 
 use std::collections::HashMap;
