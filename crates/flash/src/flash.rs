@@ -237,12 +237,15 @@ impl Flash {
     pub fn plan_flush(&self, at: impl FnOnce() -> u32) {
         let mut superblock = lock(&self.superblock);
         let at = at();
-        if superblock.flush_at != at {
-            superblock.flush_at = at;
-            if !self.write_superblock(&superblock) {
-                // What a later process finds must not outlast the time that was named.
-                self.unsound.store(true, Ordering::Relaxed);
-            }
+        if superblock.flush_at == at {
+            return;
+        }
+        superblock.flush_at = at;
+        let is_written = self.write_superblock(&superblock);
+        drop(superblock);
+        if !is_written {
+            // What a later process finds must not outlast the time that was named.
+            self.void_device();
         }
     }
 

@@ -257,9 +257,9 @@ impl Flash {
 
     /// Makes everything stored so far void whose key has this prefix, on the device too. There has
     /// to be room for it, and nobody else flushes meanwhile. What the index leads to by then it may
-    /// go on leading to: it is not found there. `false` if the device does not know: then nothing
-    /// is taken until it does.
-    pub fn flush_prefix(&self, prefix: &[u8], links: &dyn Links) -> bool {
+    /// go on leading to: it is not found there. If it cannot be noted, all that is on the device is
+    /// made void for the next start.
+    pub fn flush_prefix(&self, prefix: &[u8], links: &dyn Links) {
         {
             let mut writer = lock(&self.writer);
             Area::ALL.iter().for_each(|&area| self.drop_staged(&mut writer, area, prefix, links));
@@ -270,7 +270,9 @@ impl Flash {
                 entries.push(Entry { prefix: prefix.into(), point, number });
             });
         }
-        self.keep_flushed()
+        if !self.write_flushed() {
+            self.void_device();
+        }
     }
 
     /// Whether a flush of its prefix has taken what lies at a place, if that is the key's.
@@ -339,15 +341,6 @@ impl Flash {
     }
 
     /// Writes the flushes of prefixes to the device. `false` if that fails.
-    fn keep_flushed(&self) -> bool {
-        let is_written = self.write_flushed();
-        if !is_written {
-            // Then all is made void there.
-            self.unsound.store(true, Ordering::Relaxed);
-        }
-        is_written
-    }
-
     fn write_flushed(&self) -> bool {
         // Whoever comes later writes what is there then.
         let _superblock = lock(&self.superblock);

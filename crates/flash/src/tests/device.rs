@@ -25,6 +25,8 @@ pub(crate) struct MemoryDevice {
     writes_left: AtomicU64,
     pub(crate) refuses_pages: AtomicBool,
     pub(crate) refuses_notes: AtomicBool,
+    /// So many notes are refused, and those behind them taken.
+    refused_notes: AtomicU64,
     pub(crate) refuses_reads: AtomicBool,
 }
 
@@ -37,6 +39,7 @@ impl MemoryDevice {
             writes_left: AtomicU64::new(u64::MAX),
             refuses_pages: AtomicBool::new(false),
             refuses_notes: AtomicBool::new(false),
+            refused_notes: AtomicU64::new(0),
             refuses_reads: AtomicBool::new(false),
         }
     }
@@ -44,6 +47,11 @@ impl MemoryDevice {
     /// Lets so many more writes reach the device.
     pub(crate) fn die_after(&self, writes: u64) {
         self.writes_left.store(writes, Ordering::Relaxed);
+    }
+
+    /// Refuses so many of the notes that come, and none behind them.
+    pub(crate) fn refuse_notes(&self, count: u64) {
+        self.refused_notes.store(count, Ordering::Relaxed);
     }
 
     pub(crate) fn is_dead(&self) -> bool {
@@ -116,6 +124,11 @@ impl Device for MemoryDevice {
 
     fn write_note(&self, at: u64, source: &[u8]) -> io::Result<()> {
         refused(&self.refuses_notes)?;
+        let left = self.refused_notes.load(Ordering::Relaxed);
+        if left > 0 {
+            self.refused_notes.store(left - 1, Ordering::Relaxed);
+            return Err(io::Error::other("refused"));
+        }
         self.log.lock().expect("no test has died").push(at);
         let range = at as usize..at as usize + source.len();
         if self.take_write(range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES), Kind::Notes) {

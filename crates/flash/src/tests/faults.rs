@@ -64,6 +64,21 @@ fn what_died_without_a_note_voids_the_device() {
     assert_eq!(world.flash.stats().recovered, 0);
 }
 
+/// The device was made void by the background only, some time after the flush was acknowledged.
+#[test]
+fn a_flush_that_cannot_be_noted_voids_the_device_before_it_returns() {
+    let flush_prefix = |world: &World| assert!(world.flush_prefix(b"key-1"));
+    let plan = |world: &World| world.flash.plan_flush(|| 5000);
+    for flush in [&flush_prefix as &dyn Fn(&World), &plan] {
+        let world = World::new(PAGES);
+        assert_eq!(fill(&world, 2), None);
+        world.device.refuse_notes(1);
+        flush(&world);
+        let world = world.killed().recovered();
+        assert_eq!(world.flash.stats().recovered, 0);
+    }
+}
+
 #[test]
 fn a_close_that_cannot_write_is_an_error_and_not_clean() {
     let world = World::new(PAGES);
