@@ -1,7 +1,5 @@
-//! What the background does: writing full segments, keeping segments free, and closing. One chore
-//! at a time, under a lock of their own, which is taken before the writer's.
-
-use std::io;
+//! What the background does: writing full segments, and keeping segments free. One chore at a time,
+//! under a lock of their own, which is taken before the writer's.
 
 use ::io::device::{PAGE_BYTES, Page, Pages};
 use stdx::sync::atomic::Ordering;
@@ -14,10 +12,7 @@ use crate::stage::FAILURES_MAX;
 use crate::table;
 use crate::window::Window;
 use crate::writer::{BUFFERS, FullSegment, ListedSegment, Writer};
-use crate::{Flash, Links, Refused};
-
-/// Closing gives up on what is staged after so many attempts to find room for it.
-const CLOSE_ATTEMPTS_MAX: usize = 4;
+use crate::{Flash, Links};
 
 /// What a chore keeps for the next one.
 #[derive(Debug, Default)]
@@ -184,52 +179,5 @@ impl Flash {
         self.segments[full.segment as usize].set_state(State::Written(sequence), area);
         let listed = ListedSegment { segment: full.segment, entry: full.entry };
         writer.stream(area).list(listed);
-    }
-
-    /// Gives the index what was found at the start, seals and writes all, and marks the device as
-    /// closed cleanly. Nothing is taken after it, and nothing may be forgotten after it: the device
-    /// would not believe the note.
-    pub fn close(&self, links: &dyn Links) -> io::Result<()> {
-        let mut chores = lock(&self.chores);
-        let errors_before = self.counters.io_errors.get();
-        while self.recover_some(links) {}
-        for attempt in 1.. {
-            let sealed = {
-                let mut writer = lock(&self.writer);
-                let seal = |area| {
-                    let sealed = self.seal(&mut writer, area, links);
-                    self.freeze(&mut writer, area);
-                    sealed
-                };
-                let [cold, hot] = Area::ALL.map(seal);
-                let sealed = cold.and(hot);
-                writer.is_closed = sealed.is_ok() || attempt == CLOSE_ATTEMPTS_MAX;
-                sealed
-            };
-            self.write_waiting(links);
-            if sealed.is_ok() || attempt == CLOSE_ATTEMPTS_MAX {
-                break;
-            }
-            if sealed == Err(Refused::Busy) && lock(&self.writer).free_segments() == 0 {
-                self.collect(&mut chores, links, 0, false);
-            }
-        }
-        if self.unsound.load(Ordering::Relaxed) {
-            self.void_device();
-        }
-        self.device.sync()?;
-        let is_sound = !self.unsound.load(Ordering::Relaxed);
-        if is_sound {
-            let mut superblock = lock(&self.superblock);
-            superblock.clean = true;
-            if self.write_superblock(&superblock) {
-                self.device.sync()?;
-            }
-        }
-        if is_sound && self.counters.io_errors.get() == errors_before {
-            Ok(())
-        } else {
-            Err(io::Error::other("a write failed while the flash tier was closed"))
-        }
     }
 }

@@ -16,6 +16,7 @@
 //!             scrub what flushes of prefixes have taken                       (flushed, scrub)
 //!   train:    a dictionary from what came                     (sampling, train, dictionaries)
 //!   forget:   a note in the segment's journal                                 (journal)
+//!   close:    all is written, and the device is clean                           (close)
 //!   open, recover: superblock, segment table, item tables, journals  (open, recover, changes)
 //! ```
 //!
@@ -68,6 +69,7 @@
 mod area;
 mod changes;
 mod chores;
+mod close;
 mod collect;
 mod dictionaries;
 mod fill;

@@ -27,7 +27,11 @@ pub(crate) struct MemoryDevice {
     pub(crate) refuses_notes: AtomicBool,
     /// So many notes are refused, and those behind them taken.
     refused_notes: AtomicU64,
+    /// The same of syncs.
+    refused_syncs: AtomicU64,
     pub(crate) refuses_reads: AtomicBool,
+    /// Nothing was written since it last synced.
+    pub(crate) is_synced: AtomicBool,
 }
 
 impl MemoryDevice {
@@ -40,6 +44,8 @@ impl MemoryDevice {
             refuses_pages: AtomicBool::new(false),
             refuses_notes: AtomicBool::new(false),
             refused_notes: AtomicU64::new(0),
+            refused_syncs: AtomicU64::new(0),
+            is_synced: AtomicBool::new(true),
             refuses_reads: AtomicBool::new(false),
         }
     }
@@ -52,6 +58,11 @@ impl MemoryDevice {
     /// Refuses so many of the notes that come, and none behind them.
     pub(crate) fn refuse_notes(&self, count: u64) {
         self.refused_notes.store(count, Ordering::Relaxed);
+    }
+
+    /// Refuses so many syncs.
+    pub(crate) fn refuse_syncs(&self, count: u64) {
+        self.refused_syncs.store(count, Ordering::Relaxed);
     }
 
     pub(crate) fn is_dead(&self) -> bool {
@@ -72,6 +83,7 @@ impl MemoryDevice {
             assert!(*found == Kind::Untouched || *found == kind, "pages and notes do not mix");
             *found = kind;
         }
+        self.is_synced.store(false, Ordering::Relaxed);
         let left = self.writes_left.load(Ordering::Relaxed);
         let next = if left == u64::MAX { left } else { left.saturating_sub(1) };
         self.writes_left.store(next, Ordering::Relaxed);
@@ -81,6 +93,13 @@ impl MemoryDevice {
 
 fn refused(flag: &AtomicBool) -> io::Result<()> {
     if flag.load(Ordering::Relaxed) { Err(io::Error::other("refused")) } else { Ok(()) }
+}
+
+/// Refuses if so many are still to be refused.
+fn refused_now(left: &AtomicU64) -> io::Result<()> {
+    let is_any = left.load(Ordering::Relaxed) > 0;
+    left.fetch_sub(is_any.into(), Ordering::Relaxed);
+    if is_any { Err(io::Error::other("refused")) } else { Ok(()) }
 }
 
 impl Device for MemoryDevice {
@@ -124,11 +143,7 @@ impl Device for MemoryDevice {
 
     fn write_note(&self, at: u64, source: &[u8]) -> io::Result<()> {
         refused(&self.refuses_notes)?;
-        let left = self.refused_notes.load(Ordering::Relaxed);
-        if left > 0 {
-            self.refused_notes.store(left - 1, Ordering::Relaxed);
-            return Err(io::Error::other("refused"));
-        }
+        refused_now(&self.refused_notes)?;
         self.log.lock().expect("no test has died").push(at);
         let range = at as usize..at as usize + source.len();
         if self.take_write(range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES), Kind::Notes) {
@@ -138,6 +153,9 @@ impl Device for MemoryDevice {
     }
 
     fn sync(&self) -> io::Result<()> {
-        refused(&self.refuses_notes)
+        refused(&self.refuses_notes)?;
+        refused_now(&self.refused_syncs)?;
+        self.is_synced.store(true, Ordering::Relaxed);
+        Ok(())
     }
 }

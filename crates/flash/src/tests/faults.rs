@@ -90,6 +90,26 @@ fn a_close_that_cannot_write_is_an_error_and_not_clean() {
     assert_eq!(world.get(5_000, &mut Reader::new()), None);
 }
 
+/// A sync that fails has said that notes may be lost, and the next one says nothing of them. The
+/// close ended with the error, and in the same boot the device was believed.
+#[test]
+fn a_close_that_cannot_sync_voids_the_device() {
+    for refused in 1..=4 {
+        let world = World::new(PAGES);
+        assert_eq!(fill(&world, 2), None);
+        world.device.refuse_syncs(refused);
+        assert!(world.flash.close(&world.index).is_err());
+        // The fourth is the last that is asked for.
+        assert_eq!(world.device.is_synced.load(Ordering::Relaxed), refused < 4, "{refused}");
+        let world = world.killed().recovered();
+        assert_eq!(world.flash.stats().recovered, 0, "{refused}");
+    }
+    let world = World::new(PAGES);
+    assert_eq!(fill(&world, 2), None);
+    assert!(world.flash.close(&world.index).is_ok());
+    assert!(world.device.is_synced.load(Ordering::Relaxed));
+}
+
 #[test]
 fn refusals_now_and_then_never_bring_an_older_value_back() {
     let (mut errors, mut to_hot, mut to_cold) = (0, 0, 0);

@@ -1,0 +1,81 @@
+//! Closing: all that is staged is written, and the device says that it was closed cleanly.
+//!
+//! A device that does not sync has said that notes may be lost, whichever these are, and the kernel
+//! says so once. So all that is on it is made void then, which is another note, and it has to sync
+//! that.
+
+use std::io;
+
+use stdx::sync::atomic::Ordering;
+use stdx::sync::lock;
+
+use crate::area::Area;
+use crate::{Flash, Links, Refused};
+
+/// Closing gives up after so many attempts to find room for what is staged, and as many to tell the
+/// device what it does not know.
+const ATTEMPTS_MAX: usize = 4;
+
+impl Flash {
+    /// Gives the index what was found at the start, seals and writes all, and marks the device as
+    /// closed cleanly. Nothing is taken after it, and nothing may be forgotten after it: the device
+    /// would not believe the note.
+    pub fn close(&self, links: &dyn Links) -> io::Result<()> {
+        let mut chores = lock(&self.chores);
+        let errors_before = self.counters.io_errors.get();
+        while self.recover_some(links) {}
+        for attempt in 1.. {
+            let sealed = {
+                let mut writer = lock(&self.writer);
+                let seal = |area| {
+                    let sealed = self.seal(&mut writer, area, links);
+                    self.freeze(&mut writer, area);
+                    sealed
+                };
+                let [cold, hot] = Area::ALL.map(seal);
+                let sealed = cold.and(hot);
+                writer.is_closed = sealed.is_ok() || attempt == ATTEMPTS_MAX;
+                sealed
+            };
+            self.write_waiting(links);
+            if sealed.is_ok() || attempt == ATTEMPTS_MAX {
+                break;
+            }
+            if sealed == Err(Refused::Busy) && lock(&self.writer).free_segments() == 0 {
+                self.collect(&mut chores, links, 0, false);
+            }
+        }
+        let is_sound = self.sync_or_void();
+        if is_sound {
+            let mut superblock = lock(&self.superblock);
+            superblock.clean = true;
+            if self.write_superblock(&superblock) {
+                self.device.sync()?;
+            }
+        }
+        if is_sound && self.counters.io_errors.get() == errors_before {
+            Ok(())
+        } else {
+            Err(io::Error::other("a write failed while the flash tier was closed"))
+        }
+    }
+
+    /// Makes sure that a crash of the machine leaves what the device was told; if it does not know
+    /// all, or does not sync, that it was told that all is void. `false` if neither can be had.
+    fn sync_or_void(&self) -> bool {
+        for _ in 0..ATTEMPTS_MAX {
+            if self.unsound.load(Ordering::Relaxed) {
+                self.void_device();
+            }
+            if self.device.sync().is_err() {
+                self.counters.io_errors.add(1);
+                self.unsound.store(true, Ordering::Relaxed);
+            } else if !self.unsound.load(Ordering::Relaxed) {
+                return true;
+            }
+        }
+        // What was written last may be kept all the same.
+        self.void_device();
+        false
+    }
+}
