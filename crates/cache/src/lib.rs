@@ -73,6 +73,7 @@ mod turn;
 mod types;
 mod wanted;
 
+pub use ::flash::CloseError;
 pub use ::hot::quota::QUOTAS_MAX;
 pub use ::policy::geometry::CacheGeometry;
 pub use ahead::Ahead;

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
-use ::flash::{Place, Refused};
+use ::flash::{CloseError, Place, Refused};
 use hot::ItemRef;
 use hot::mark::FETCHED;
 use index::{Full, Hash};
@@ -238,7 +238,14 @@ impl Cache {
 
     /// Writes all that is staged, and closes the tier cleanly: the next process finds everything.
     /// Nothing moves to flash after it.
-    pub fn close_flash(&self) -> std::io::Result<()> {
+    pub fn close_flash(&self) -> Result<(), CloseError> {
         self.flash.as_ref().map_or(Ok(()), |tier| tier.flash.close(&Links::new(self)))
+    }
+
+    /// Whether the device of the flash tier does not know of all that was deleted or replaced,
+    /// because it takes no notes. It is told again and again; if the process ends before, the next
+    /// one may find that in the same boot.
+    pub fn is_flash_unsound(&self) -> bool {
+        self.flash.as_ref().is_some_and(|tier| tier.flash.is_unsound())
     }
 }

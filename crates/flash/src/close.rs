@@ -4,7 +4,7 @@
 //! says so once. So all that is on it is made void then, which is another note, and it has to sync
 //! that.
 
-use std::io;
+use std::fmt;
 
 use stdx::sync::atomic::Ordering;
 use stdx::sync::lock;
@@ -16,11 +16,32 @@ use crate::{Flash, Links, Refused};
 /// device what it does not know.
 const ATTEMPTS_MAX: usize = 4;
 
+/// Why a device was not closed as it should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CloseError {
+    /// Something could not be written: what was not yet on the device is lost.
+    Incomplete,
+    /// The device does not know of all that died, and takes no note of it: in the same boot the
+    /// next start may find there what was deleted or replaced.
+    Unsound,
+}
+
+impl fmt::Display for CloseError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Incomplete => "a write failed while the flash tier was closed",
+            Self::Unsound => "the device takes no note of what was deleted or replaced",
+        })
+    }
+}
+
+impl std::error::Error for CloseError {}
+
 impl Flash {
     /// Gives the index what was found at the start, seals and writes all, and marks the device as
     /// closed cleanly. Nothing is taken after it, and nothing may be forgotten after it: the device
     /// would not believe the note.
-    pub fn close(&self, links: &dyn Links) -> io::Result<()> {
+    pub fn close(&self, links: &dyn Links) -> Result<(), CloseError> {
         let mut chores = lock(&self.chores);
         let errors_before = self.counters.io_errors.get();
         while self.recover_some(links) {}
@@ -45,19 +66,14 @@ impl Flash {
                 self.collect(&mut chores, links, 0, false);
             }
         }
-        let is_sound = self.sync_or_void();
-        if is_sound {
-            let mut superblock = lock(&self.superblock);
-            superblock.clean = true;
-            if self.write_superblock(&superblock) {
-                self.device.sync()?;
-            }
+        if !self.sync_or_void() {
+            return Err(CloseError::Unsound);
         }
-        if is_sound && self.counters.io_errors.get() == errors_before {
-            Ok(())
-        } else {
-            Err(io::Error::other("a write failed while the flash tier was closed"))
-        }
+        let mut superblock = lock(&self.superblock);
+        superblock.clean = true;
+        let is_clean = self.write_superblock(&superblock) && self.device.sync().is_ok();
+        let is_complete = is_clean && self.counters.io_errors.get() == errors_before;
+        if is_complete { Ok(()) } else { Err(CloseError::Incomplete) }
     }
 
     /// Makes sure that a crash of the machine leaves what the device was told; if it does not know

@@ -254,6 +254,13 @@ impl Flash {
         lock(&self.superblock).flush_at
     }
 
+    /// Whether something died or was flushed of which the device does not know, because it takes no
+    /// notes: not even that all on it is void, which [`Flash::maintain`] goes on telling it. Until
+    /// it knows, whoever opens it in the same boot may find there what was deleted or replaced.
+    pub fn is_unsound(&self) -> bool {
+        self.unsound.load(Ordering::Relaxed)
+    }
+
     /// Makes every segment void that was opened before this moment, for the next start: it needs a
     /// note, and without it nothing new is taken.
     pub(crate) fn void_device(&self) {

@@ -107,6 +107,7 @@ mod writer;
 pub use codec::record::{Fields, KEY_BYTES_MAX, Record};
 pub use {
     area::Area,
+    close::CloseError,
     flash::{Flash, LEVEL_DEFAULT, SEGMENT_BYTES_DEFAULT, Settings},
     links::Links,
     open::OpenError,

@@ -176,6 +176,8 @@ pub struct FlashStats {
     pub journalled: u64,
     /// Segments whose journal ran over.
     pub distrusted: u64,
+    /// Whether the device does not know of all that died ([`Flash::is_unsound`]).
+    pub unsound: bool,
 }
 
 impl Flash {
@@ -231,6 +233,7 @@ impl Flash {
             recovered: counters.recovered.get(),
             journalled: counters.journalled.get(),
             distrusted: counters.distrusted.get(),
+            unsound: self.is_unsound(),
         }
     }
 

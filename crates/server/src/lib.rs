@@ -31,6 +31,7 @@ mod commands;
 mod connection;
 mod counters;
 mod dump;
+mod flash_file;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;

@@ -41,6 +41,7 @@ use crate::acceptor::{self, Acceptor};
 use crate::admin::{self, AdminThread};
 use crate::commands::redis::Listings;
 use crate::counters::{CounterSets, Sums};
+use crate::flash_file;
 use crate::insight::{Insight, Lens};
 use crate::listen::{self, Door};
 use crate::lists::Lists;
@@ -155,14 +156,16 @@ fn run(
         server.stop();
     });
     let saved = save(server, memory_file, &mut signals);
-    let closed = server.cache.close_flash();
-    let closed = closed.map_err(|error| format!("what was not yet on flash is lost: {error}"));
+    let closed = flash_file::close(server);
     if let Some(path) = &server.options.unix_path {
         // Somebody else may have removed it; there is nothing more to do either way.
         let _ = fs::remove_file(path);
     }
     drop(pidfile);
-    saved.and(closed)
+    match (saved, closed) {
+        (Err(first), Err(second)) => Err(format!("{first}; {second}")),
+        (saved, closed) => saved.and(closed),
+    }
 }
 
 /// A worker's life. Where nobody asks for latencies its code has no place to take them.
@@ -577,12 +580,14 @@ fn announce_columns(server: &Server) {
 
 /// The cache's background work.
 fn maintain(server: &Server) {
+    let mut was_unsound = false;
     // It ends its turns itself, so that workers need not wait for it, and gives up what is left of
     // them each time.
     let _ = ::io::thread::ask_for_short_turns();
     while !server.is_stopping() {
         let is_done = !server.cache.maintain();
         server.evictions.pass_on(&server.watchers, &server.mailboxes);
+        flash_file::watch(server, &mut was_unsound);
         if is_done {
             server.cache.wait_for_work(MAINTAIN_PAUSE);
         }

@@ -3,6 +3,9 @@
 
 mod common;
 
+use std::io::{BufReader, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::process::Command;
 
 use common::{Client, Server};
@@ -158,6 +161,38 @@ fn nothing_is_saved_if_that_is_not_wanted() {
     stop(server, "TERM");
     let server = start(&folder, &[]);
     assert!(server.stat("curr_items") < ITEMS as u64 / 100);
+}
+
+/// A file system that has become read-only: nothing can be written that says what was deleted. The
+/// server ended as if all were well, and the next start brought it back.
+#[test]
+fn a_server_whose_flash_takes_no_writes_says_so_when_it_ends() {
+    let folder = tempfile::tempdir().expect("a folder for the device");
+    let server = start(&folder, &[]);
+    store_all(&mut server.connect());
+    stop(server, "TERM");
+    let flash = format!("{}:64m", folder.path().join("flash").display());
+    let (log, its_log) = UnixStream::pair().expect("a pair of sockets");
+    // A file may not be written where the limit of its size is, if nobody minds the signal.
+    let script = "trap '' XFSZ; exec \"$0\" -p 0 -m 64 --flash \"$1\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_larder"), &flash]);
+    let mut server = Server::start_by(command.stderr(OwnedFd::from(its_log)));
+    drop(command);
+    let mut client = server.connect();
+    while flash_stat(&mut client, "recovering") > 0 {
+        std::thread::yield_now();
+    }
+    let mut limit = Command::new("prlimit");
+    let limited = limit.args(["--fsize=0", "--pid", &server.id().to_string()]).status();
+    assert!(limited.expect("prlimit runs").success());
+    client.ask("delete key-17\r\n", "DELETED\r\n");
+    assert_eq!(flash_stat(&mut client, "unsound"), 1);
+    server.signal("TERM");
+    assert!(!server.wait().success());
+    let mut text = String::new();
+    BufReader::new(log).read_to_string(&mut text).expect("it has ended");
+    assert!(text.contains("remove the file") && text.contains(&flash[..flash.len() - 4]), "{text}");
 }
 
 #[test]

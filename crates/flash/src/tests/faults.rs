@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::world::value;
 use super::{Random, World, settings_of};
 use crate::stage::FAILURES_MAX;
-use crate::{Reader, Refused};
+use crate::{CloseError, Reader, Refused};
 
 const PAGES: usize = 200;
 
@@ -86,7 +86,7 @@ fn a_close_that_cannot_write_is_an_error_and_not_clean() {
     world.set(5_000, b"value".to_vec());
     assert_eq!(world.demote(5_000), Ok(true));
     refuse(&world.device.refuses_pages, true);
-    assert!(world.flash.close(&world.index).is_err());
+    assert_eq!(world.flash.close(&world.index), Err(CloseError::Incomplete));
     assert_eq!(world.get(5_000, &mut Reader::new()), None);
 }
 
@@ -108,6 +108,29 @@ fn a_close_that_cannot_sync_voids_the_device() {
     assert_eq!(fill(&world, 2), None);
     assert!(world.flash.close(&world.index).is_ok());
     assert!(world.device.is_synced.load(Ordering::Relaxed));
+}
+
+/// Nothing on the device can say so. Whoever closes it is told, and the device itself as soon as it
+/// takes that.
+#[test]
+fn a_device_that_takes_no_note_at_all_is_unsound_until_it_does() {
+    for takes_again in [false, true] {
+        let world = World::new(PAGES);
+        assert_eq!(fill(&world, 2), None);
+        refuse(&world.device.refuses_notes, true);
+        world.delete(0);
+        world.maintain();
+        assert!(world.flash.is_unsound() && world.flash.stats().unsound);
+        if takes_again {
+            refuse(&world.device.refuses_notes, false);
+            world.maintain();
+            assert!(!world.flash.is_unsound());
+            assert_eq!(world.flash.close(&world.index), Ok(()));
+            assert_eq!(world.killed().recovered().flash.stats().recovered, 0);
+        } else {
+            assert_eq!(world.flash.close(&world.index), Err(CloseError::Unsound));
+        }
+    }
 }
 
 #[test]

@@ -89,6 +89,7 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
         ("io_errors", tier.io_errors),
         ("journalled", tier.journalled),
         ("distrusted", tier.distrusted),
+        ("unsound", u64::from(tier.unsound)),
         ("flash_hot_segments_target", tier.hot_segments_target),
         ("flash_hot_read_us", tier.costs.hot_read_ns / 1000),
         ("flash_cold_read_us", tier.costs.cold_read_ns / 1000),

@@ -136,4 +136,12 @@ pub const METRICS: &[Metric] = &[
     counter("larder_flash_io_errors_total", &[], "Reads and writes that failed.", |now, out| {
         tier(now, out, |it| it.tier.io_errors);
     }),
+    gauge(
+        "larder_flash_unsound",
+        &[],
+        "1 while the device cannot be told what died.",
+        |now, out| {
+            tier(now, out, |it| it.tier.unsound.into());
+        },
+    ),
 ];
