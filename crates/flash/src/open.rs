@@ -36,6 +36,9 @@ use crate::{Costs, Flash, Settings};
 /// Bytes of the segment table that are read and zeroed at once.
 const TABLE_STEP_BYTES: usize = 64 << 10;
 
+/// Pages of a device that have to be blank before it is formatted.
+const BLANK_PAGES: usize = (1 << 20) / PAGE_BYTES;
+
 /// Pages of a unit at most.
 const UNIT_PAGES_MAX: usize = 4;
 
@@ -58,7 +61,7 @@ pub enum OpenError {
         /// How many it has.
         segments: u64,
     },
-    /// Its first page is neither blank nor what the tier writes.
+    /// It does not begin as what the tier writes, and is not blank.
     Damaged,
     /// It cannot be read or written.
     Io(io::Error),
@@ -79,7 +82,7 @@ impl fmt::Display for OpenError {
                  {segment_bytes} bytes"
             ),
             Self::Damaged => formatter.write_str(
-                "the device's first page is neither blank nor of a flash tier, or it is damaged",
+                "the device holds something else than a flash tier, or its first page is damaged",
             ),
             Self::Io(error) => write!(formatter, "the device cannot be used: {error}"),
         }
@@ -102,8 +105,8 @@ impl From<io::Error> for OpenError {
 }
 
 impl Flash {
-    /// Opens a device, and formats it if its first page is blank. What was stored on it is found
-    /// by [`Flash::recover`]. A device that is refused is left as it is.
+    /// Opens a device, and formats it if it is blank, as far as its first MiB says. What was stored
+    /// on it is found by [`Flash::recover`]. A device that is refused is left as it is.
     pub fn open(device: Arc<dyn Device>, settings: &Settings) -> Result<Self, OpenError> {
         let mut page = [0; PAGE_BYTES];
         if device.pages() > 0 {
@@ -111,9 +114,11 @@ impl Flash {
         }
         let before = match Superblock::decode(&page) {
             Ok(superblock) => superblock,
-            Err(NoSuperblock::Blank) => return Self::format(device, settings),
+            Err(NoSuperblock::Blank) if is_blank(&*device)? => {
+                return Self::format(device, settings);
+            }
             Err(NoSuperblock::Version(version)) => return Err(OpenError::OtherVersion(version)),
-            Err(NoSuperblock::Damaged) => return Err(OpenError::Damaged),
+            Err(NoSuperblock::Blank | NoSuperblock::Damaged) => return Err(OpenError::Damaged),
         };
         let geometry = Geometry::new(device.pages(), settings.segment_bytes).ok();
         let is_shape = |it: &Geometry| {
@@ -177,7 +182,7 @@ impl Flash {
             unsettled_from: 0,
             unsettled_below: 0,
         };
-        // Half-way through, the device is blank.
+        // Half-way through, the device is none that was formatted.
         device.write_note(0, &[0; PAGE_BYTES])?;
         let (found, next) = read_table(&*device, &geometry, |_| false)?;
         device.write_note(0, &superblock.encode())?;
@@ -248,6 +253,14 @@ impl Flash {
             counters: Counters::default(),
         }
     }
+}
+
+/// Whether a device whose first page is blank holds nothing. Others begin later: an array's member
+/// or a file system at 4, 16, 32 or 64 KiB.
+fn is_blank(device: &dyn Device) -> io::Result<bool> {
+    let mut pages = Pages::zeroed(BLANK_PAGES.min(device.pages() as usize));
+    device.read(0, pages.as_pages_mut())?;
+    Ok(pages.bytes().iter().all(|&byte| byte == 0))
 }
 
 /// Reads the segment table, zeroes the entries that do not count, and returns the others in the

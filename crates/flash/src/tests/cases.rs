@@ -124,6 +124,25 @@ fn a_device_of_another_version_or_shape_is_refused_and_left_as_it_is() {
     assert!(small.is_some_and(|it| it.to_string().contains("too small")));
 }
 
+/// What others have on a device need not begin with its first byte: the superblock of an array's
+/// member lies at 4 KiB, a pool's label at 16 KiB, and a file system's superblock at 64 KiB. All of
+/// that was formatted over.
+#[test]
+fn a_device_that_is_blank_only_at_its_beginning_is_refused_and_left_as_it_is() {
+    const MIB: usize = 1 << 20;
+    for at in [4 << 10, 16 << 10, 64 << 10, MIB - 1] {
+        let device = Arc::new(MemoryDevice::new(PAGES));
+        device.change(|bytes| bytes[at] = b'x');
+        let before = device.bytes();
+        let opened = Flash::open(Arc::clone(&device) as Arc<dyn Device>, &settings());
+        assert!(matches!(opened.err(), Some(OpenError::Damaged)), "{at}");
+        assert_eq!(device.bytes(), before);
+    }
+    let device = Arc::new(MemoryDevice::new(PAGES));
+    device.change(|bytes| bytes[MIB] = b'x');
+    assert!(Flash::open(device, &settings()).is_ok(), "old bytes of what was taken away");
+}
+
 #[test]
 fn every_damaged_byte_of_a_segment_is_a_miss_or_changes_nothing() {
     let world = World::new(PAGES);
