@@ -242,6 +242,13 @@ impl<'c> Links<'c> {
     pub(crate) fn with_turn(cache: &'c Cache, turn: &'c mut Turn) -> Self {
         Self { cache, turn: Some(RefCell::new(turn)) }
     }
+
+    fn count_removed(&self, is_removed: bool) -> bool {
+        if let Some(tier) = self.cache.flash.as_deref().filter(|_| is_removed) {
+            tier.counters.items.fetch_sub(1, Ordering::Relaxed);
+        }
+        is_removed
+    }
 }
 
 impl ::flash::Links for Links<'_> {
@@ -263,12 +270,12 @@ impl ::flash::Links for Links<'_> {
     fn remove(&self, hash: u64, place: Place) -> bool {
         let guard = self.cache.epochs.pin();
         let removed = self.cache.update_on_flash(&guard, Hash(hash), place, |_| (None, ()));
-        if removed.is_some()
-            && let Some(tier) = &self.cache.flash
-        {
-            tier.counters.items.fetch_sub(1, Ordering::Relaxed);
-        }
-        removed.is_some()
+        self.count_removed(removed.is_some())
+    }
+
+    fn remove_spare(&self, hash: u64, place: Place) -> bool {
+        let guard = self.cache.epochs.pin();
+        self.count_removed(self.cache.remove_spare(&guard, Hash(hash), place))
     }
 
     fn rest(&self) {

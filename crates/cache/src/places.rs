@@ -114,6 +114,14 @@ impl Cache {
         self.index.find(guard, hash, is_it).is_some()
     }
 
+    /// Takes a row on flash out of the index if its item is in memory as well, under the lock of
+    /// its index table. Returns whether it did.
+    pub(crate) fn remove_spare(&self, guard: &Guard<'_>, hash: Hash, place: flash::Place) -> bool {
+        let is_it = |location| is_spare(location) && is_at(location, place);
+        let remove = |found| (self.count_spare(Some(found), Change::Remove), ());
+        self.index.update_present(guard, hash, is_it, remove).is_some()
+    }
+
     /// Decides whether a place on flash is to be another from now on, or none, under the lock of
     /// its index table. `None` if the index does not lead there any more.
     pub(crate) fn update_on_flash<R>(

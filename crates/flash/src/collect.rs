@@ -267,9 +267,7 @@ impl Flash {
                 let place = self.place_of(segment, item);
                 match links.accesses(item.hash, place) {
                     None => {}
-                    Some(_) if links.is_spare(item.hash, place) => {
-                        self.drop_item(links, item.hash, place);
-                    }
+                    Some(_) if self.drop_spare(links, item.hash, place) => {}
                     Some(accesses)
                         if accesses > 0 || victim.keeps_all || entry.area == Area::Hot =>
                     {

@@ -290,7 +290,19 @@ impl Flash {
 
     /// Takes an item out of the index for good.
     pub(crate) fn drop_item(&self, links: &dyn Links, hash: u64, place: Place) {
-        if links.remove(hash, place) {
+        let is_removed = links.remove(hash, place);
+        self.count_dropped(is_removed);
+    }
+
+    /// The same of one that is in memory as well. Returns whether it was.
+    pub(crate) fn drop_spare(&self, links: &dyn Links, hash: u64, place: Place) -> bool {
+        let is_removed = links.remove_spare(hash, place);
+        self.count_dropped(is_removed);
+        is_removed
+    }
+
+    fn count_dropped(&self, is_dropped: bool) {
+        if is_dropped {
             self.counters.dropped.add(1);
             self.counters.items_gone(1);
         }

@@ -28,6 +28,12 @@ pub trait Links {
     /// Takes the item out of the index. `false` if it was not there any more.
     fn remove(&self, hash: u64, place: Place) -> bool;
 
+    /// The same of an item that is in memory as well. `false` if it is not, or not any more: then
+    /// what lies here may be all there is of it, and the index leads to it as before.
+    fn remove_spare(&self, _hash: u64, _place: Place) -> bool {
+        false
+    }
+
     /// Called between the pieces of work that takes long, without a lock that requests wait for:
     /// whoever does it may let others have the core.
     fn rest(&self) {}

@@ -1,7 +1,7 @@
 //! An index that is a map from hashes to what the cache would have there.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use crate::{Links, Place};
@@ -40,6 +40,8 @@ impl State {
 pub(crate) struct FakeIndex {
     state: Mutex<State>,
     rests: AtomicU64,
+    /// What is spare leaves memory in the moment in which collection comes to it.
+    pub(crate) leaves: AtomicBool,
 }
 
 impl FakeIndex {
@@ -59,8 +61,25 @@ impl Links for FakeIndex {
     }
 
     fn is_spare(&self, hash: u64, place: Place) -> bool {
-        let state = self.state();
-        state.spare.contains(&hash) && state.leads_to(hash, place).is_some()
+        let mut state = self.state();
+        let is_spare = state.spare.contains(&hash) && state.leads_to(hash, place).is_some();
+        if self.leaves.load(Ordering::Relaxed) {
+            // After the answer.
+            state.spare.remove(&hash);
+        }
+        is_spare
+    }
+
+    fn remove_spare(&self, hash: u64, place: Place) -> bool {
+        let mut state = self.state();
+        if self.leaves.load(Ordering::Relaxed) {
+            state.spare.remove(&hash);
+        }
+        let is_spare = state.spare.contains(&hash) && state.leads_to(hash, place).is_some();
+        if is_spare {
+            state.slots.remove(&hash);
+        }
+        is_spare
     }
 
     fn relocate(&self, hash: u64, from: Place, to: Place) -> bool {
