@@ -297,7 +297,8 @@ impl Builder {
         let policy = if self.evict { self.policy } else { Policy::Clock };
         let bytes_max = policy.memory_bytes_max(self.chunk_bytes_min);
         self.check(policy, bytes_max)?;
-        let (tier, tier_bytes) = self.tier()?;
+        let clock = self.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::new()));
+        let (tier, tier_bytes) = self.tier(clock.unix_seconds())?;
         let arena = Arc::new(self.arena(tier_bytes, bytes_max)?);
         let epochs = Arc::new(Epochs::new());
         let tables = Arc::new(ArenaTables::new(Arc::clone(&arena)));
@@ -323,7 +324,7 @@ impl Builder {
         let below = below.map(|zone| Box::new(Below::new(zone, self.split)));
         let has_tier = below.is_some() || tier.is_some();
         let remembered = has_tier.then(|| Remembered::new(self.memory_bytes));
-        let clock = self.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::new()));
+        let reached = tier.as_ref().map(|tier| tier.flash.reached());
         let (sequence, chores) = self.beginning(tier.is_some(), clock.unix_seconds());
         let cache = Cache {
             index,
@@ -342,7 +343,7 @@ impl Builder {
             quotas: Mutex::new(self.quotas.into_boxed_slice()),
             repartition: self.repartition,
             observer: self.observer,
-            moment: CachePadded(Moment::default()),
+            moment: CachePadded(Moment::at(reached.map_or(0, |reached| reached.now))),
             first_sequence: sequence,
             sequence: CachePadded(AtomicU64::new(sequence)),
             gone: CachePadded::default(),
@@ -353,6 +354,7 @@ impl Builder {
             training: Training::default(),
         };
         cache.tick();
+        cache.keep_reached(true);
         cache.resume_plan();
         Ok(cache)
     }
@@ -426,9 +428,9 @@ impl Builder {
         (first, Chores::filling(first, self.memory_bytes))
     }
 
-    /// The flash tier, if there shall be one, and what it takes of the memory.
-    fn tier(&self) -> Result<(Option<FlashTier>, usize), BuildError> {
-        let open = |settings| open_flash(settings, self.memory_bytes, self.index);
+    /// The flash tier, if there shall be one, and what it takes of the memory, at this time.
+    fn tier(&self, now: u32) -> Result<(Option<FlashTier>, usize), BuildError> {
+        let open = |settings| open_flash(settings, self.memory_bytes, self.index, now);
         let tier = self.flash.as_ref().map(open).transpose()?;
         let tier_bytes = tier.as_ref().map_or(0, FlashTier::memory_bytes_max);
         Ok((tier, tier_bytes))
@@ -473,6 +475,7 @@ fn open_flash(
     settings: &FlashSettings,
     memory_bytes: usize,
     index: IndexKind,
+    now: u32,
 ) -> Result<FlashTier, BuildError> {
     check_reads(settings).map_err(BuildError::FlashReads)?;
     let bytes = settings.device.pages() * PAGE_BYTES as u64;
@@ -482,6 +485,7 @@ fn open_flash(
     let inner = flash::Settings {
         segment_bytes: segment_bytes(bytes),
         dictionary_bytes: memory_bytes / DICTIONARY_SHARE,
+        now,
         ..flash::Settings::new(hash_seed, settings.boot_id)
     };
     let device = Arc::clone(&settings.device);

@@ -74,6 +74,13 @@ pub(crate) struct Moment {
     pub(crate) flush: Flush,
 }
 
+impl Moment {
+    /// One that does not come before `now`.
+    pub(crate) fn at(now: u32) -> Self {
+        Self { now: AtomicU32::new(now), ..Self::default() }
+    }
+}
+
 /// Items that were still there when a request asked for them, but no longer for readers.
 #[derive(Debug, Default)]
 pub(crate) struct Gone {

@@ -53,9 +53,10 @@ impl Session<'_> {
     }
 
     /// Milliseconds of Unix time, read from the clock: what an expiry between two seconds is
-    /// compared with. [`Session::now`] is no later.
+    /// compared with. [`Session::now`] is no later, also where that stands still for a clock that
+    /// was put back over a restart.
     pub fn now_ms(&self) -> u64 {
-        self.cache.clock.unix_ms()
+        self.cache.clock.unix_ms().max(u64::from(self.now()) * 1000)
     }
 
     /// How many flushes of everything there were so far, and have begun; modulo 2^32.

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
-use ::flash::{CloseError, Place, Refused};
+use ::flash::{CloseError, Place, Reached, Refused};
 use hot::ItemRef;
 use hot::mark::FETCHED;
 use index::{Full, Hash};
@@ -191,6 +191,7 @@ impl Cache {
             self.purge(tier);
             return true;
         }
+        self.keep_reached(false);
         let links = Links::with_turn(self, turn);
         let costs = self.measure.as_ref().map(|measure| measure.stats());
         let miss_us = costs.and_then(|costs| costs.mean_miss_us());
@@ -239,7 +240,18 @@ impl Cache {
     /// Writes all that is staged, and closes the tier cleanly: the next process finds everything.
     /// Nothing moves to flash after it.
     pub fn close_flash(&self) -> Result<(), CloseError> {
+        self.tick();
+        self.keep_reached(true);
         self.flash.as_ref().map_or(Ok(()), |tier| tier.flash.close(&Links::new(self)))
+    }
+
+    /// Keeps on flash what time it is, and what numbers were given, if that `is_needed` now or was
+    /// not done for a minute.
+    pub(crate) fn keep_reached(&self, is_needed: bool) {
+        if let Some(tier) = &self.flash {
+            let number = self.sequence.load(Ordering::Relaxed);
+            tier.flash.keep_reached(Reached { now: self.now(), number }, is_needed);
+        }
     }
 
     /// Whether the device of the flash tier does not know of all that was deleted or replaced,

@@ -293,7 +293,9 @@ impl Flash {
             for &(index, area) in &wanted {
                 let (item, place) = (&items[index], self.place_of(segment, &items[index]));
                 let row = rows.as_ref().ok().map(|rows| &rows[index]);
-                let row = row.filter(|row| !row.fields.is_expired(now));
+                let row = row.filter(|row| {
+                    !row.fields.is_expired(now) && !self.is_untimed(entry.sequence, &row.fields)
+                });
                 if !row.is_some_and(|row| self.move_row(victim, area, item, row, links)) {
                     self.drop_item(links, item.hash, place);
                 }

@@ -52,10 +52,12 @@ pub struct Settings {
     pub hash_seed: [u8; 16],
     /// What tells this boot of the machine from every other.
     pub boot_id: [u8; 16],
+    /// The wall clock, in Unix seconds.
+    pub now: u32,
 }
 
 impl Settings {
-    /// The default sizes and level.
+    /// The default sizes and level, in 1970.
     pub fn new(hash_seed: [u8; 16], boot_id: [u8; 16]) -> Self {
         Self {
             segment_bytes: SEGMENT_BYTES_DEFAULT,
@@ -69,6 +71,7 @@ impl Settings {
             dictionary_bytes: codec::DICTIONARY_BYTES_MAX,
             hash_seed,
             boot_id,
+            now: 0,
         }
     }
 }
@@ -90,6 +93,8 @@ pub struct Flash {
     /// What has changed meanwhile.
     pub(crate) changes: Mutex<Option<Changes>>,
     pub(crate) superblock: Mutex<Superblock>,
+    /// What has an expiry is over in segments with lower sequences.
+    pub(crate) untimed_below: u64,
     pub(crate) segments: Box<[Segment]>,
     pub(crate) chores: Mutex<Chores>,
     pub(crate) writer: Mutex<Writer>,

@@ -48,6 +48,7 @@
 //!   another kill an item of one of these is dead ([`mod@changes`]).
 //! * A flush raises the sequence below which segments are void before it returns, and that of a
 //!   prefix has written the point up to which its keys' items are gone ([`mod@flushed`]).
+//! * What has expired stays so where the clock was put back ([`mod@reached`]).
 //! * A journal that runs over, or cannot be written, takes its whole segment with it.
 //!
 //! After a crash of the machine nothing is believed but what was closed cleanly: the superblock
@@ -85,6 +86,7 @@ mod open;
 mod partition;
 mod place;
 mod promote;
+mod reached;
 mod reader;
 mod recover;
 mod sampling;
@@ -114,6 +116,7 @@ pub use {
     partition::{Costs, Partition},
     place::{ACCESSES_MAX, PLACE_BITS, Place},
     promote::Promotion,
+    reached::Reached,
     reader::{Look, Reader, Ticket},
     sizing::Sizing,
     stage::Refused,

@@ -31,7 +31,7 @@ use crate::superblock::{NoSuperblock, Superblock};
 use crate::table::Entry;
 use crate::watermarks::Watermarks;
 use crate::writer::{BUFFERS, ListedSegment, Stream, Writer};
-use crate::{Costs, Flash, Settings};
+use crate::{Costs, Flash, Reached, Settings};
 
 /// Bytes of the segment table that are read and zeroed at once.
 const TABLE_STEP_BYTES: usize = 64 << 10;
@@ -130,7 +130,11 @@ impl Flash {
             return Err(OpenError::OtherShape { segment_bytes, segments: before.segments });
         };
         let flushed = flushed::decode(&page);
-        let is_trusted = flushed.is_ok() && (before.clean || before.boot_id == settings.boot_id);
+        let (reached, knows_time) = before.reached.resumed(settings.now);
+        let is_flush_missed = !knows_time && before.flush_at != 0;
+        let is_trusted = flushed.is_ok()
+            && (before.clean || before.boot_id == settings.boot_id)
+            && !is_flush_missed;
         let is_flushed_damaged = flushed.is_err();
         let flushed = flushed.unwrap_or_default();
         let counts = |sequence| is_trusted && before.counts(sequence);
@@ -138,6 +142,7 @@ impl Flash {
         let dictionaries = geometry.dictionaries(settings.level);
         let current = read_dictionaries(&*device, &geometry, &dictionaries, &mut found)?;
         let next = next.max(before.void_below).max(before.unsettled_below);
+        let next = next.max(before.untimed_below);
         // A segment that was opened before a flush may not have been written.
         let next = flushed.iter().map(|entry| entry.point.below).fold(next, u64::max);
         let first = found.front().map(|found| found.entry.sequence);
@@ -147,6 +152,9 @@ impl Flash {
         let superblock = Superblock {
             boot_id: settings.boot_id,
             clean: false,
+            flush_at: if is_flush_missed { 0 } else { before.flush_at },
+            untimed_below: if knows_time { before.untimed_below } else { next },
+            reached,
             void_below: if is_trusted { before.void_below } else { next },
             unsettled_from: first.unwrap_or(0),
             unsettled_below: first.map_or(0, |_| next),
@@ -181,6 +189,8 @@ impl Flash {
             void_below: 1,
             unsettled_from: 0,
             unsettled_below: 0,
+            untimed_below: 0,
+            reached: Reached { now: settings.now, number: 0 },
         };
         // Half-way through, the device is none that was formatted.
         device.write_note(0, &[0; PAGE_BYTES])?;
@@ -241,6 +251,7 @@ impl Flash {
             flushed: Flushed::default(),
             is_recovering: AtomicBool::new(false),
             changes: Mutex::new(None),
+            untimed_below: superblock.untimed_below,
             superblock: Mutex::new(superblock),
             segments: (0..geometry.segments).map(|_| Segment::new()).collect(),
             chores: Mutex::new(Chores::default()),

@@ -160,6 +160,8 @@ impl Flash {
             // It was whole when it was read; its dictionary may have left with the segment.
             return self.miss();
         }
+        let is_timed = |fields: &Fields| !self.is_untimed(ticket.sequence, fields);
+        let found = found.map(|fields| fields.filter(is_timed));
         self.outcome(found, self.area_of(ticket), Some(segment))
     }
 

@@ -6,9 +6,9 @@
 //!   | magic | version | segment bytes | segments | hash seed | boot id | clean | flush at |
 //!   | 8     | u32     | u32           | u64      | 16        | 16      | u32   | u32      |
 //!   +-------+---------+---------------+----------+-----------+---------+-------+----------+
-//!   | void below | unsettled from | unsettled below | CRC-32C of all before |
-//!   | u64     64 | u64         72 | u64          80 | u32                88 |
-//!   +------------+----------------+-----------------+-----------------------+
+//!   | void below | unsettled from | unsettled below | untimed below | number | seen at | CRC-32C |
+//!   | u64     64 | u64         72 | u64          80 | u64        88 | u64 96 | u32 104 | u32 108 |
+//!   +------------+----------------+-----------------+---------------+--------+---------+---------+
 //! ```
 //!
 //! Which segments count, by their sequence: none below `void_below` (a flush raises it). Those from
@@ -19,18 +19,27 @@
 //!
 //! `flush at` is the second, in Unix time, at which everything is to become void; 0 for none. It is
 //! here so that a plan outlasts the process that was asked for it.
+//!
+//! `seen at` and `number` are what the processes so far have come to, in Unix seconds and numbers
+//! of mutations, as it was last kept ([`mod@crate::reached`]). What has an expiry and lies in a
+//! segment below `untimed below` is over: the clock was put back after it was written.
 
 use std::ops::Range;
 
 use ::io::device::PAGE_BYTES;
 
+use crate::Reached;
+
 /// Raised with every change of what is on the device.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 
 /// No segment has a higher sequence, and nothing on a device names one: a device opens a segment in
 /// no less than some microseconds, so none gets there. What says otherwise is damage. That leaves
 /// room for those that are opened after it, and for the bits beside it in a segment's word.
 pub(crate) const SEQUENCE_MAX: u64 = 1 << 60;
+
+/// No mutation has a higher number, for the same reason.
+const NUMBER_MAX: u64 = 1 << 62;
 
 const MAGIC: [u8; 8] = *b"LarderFL";
 const VERSION_AT: usize = 8;
@@ -43,7 +52,10 @@ const FLUSH_AT_AT: usize = 60;
 const VOID_BELOW_AT: usize = 64;
 const UNSETTLED_FROM_AT: usize = 72;
 const UNSETTLED_BELOW_AT: usize = 80;
-const CRC_AT: usize = 88;
+const UNTIMED_BELOW_AT: usize = 88;
+const NUMBER_AT: usize = 96;
+const SEEN_AT_AT: usize = 104;
+const CRC_AT: usize = 108;
 
 /// Bytes of the superblock.
 pub(crate) const SUPERBLOCK_BYTES: usize = CRC_AT + 4;
@@ -63,6 +75,8 @@ pub(crate) struct Superblock {
     pub(crate) void_below: u64,
     pub(crate) unsettled_from: u64,
     pub(crate) unsettled_below: u64,
+    pub(crate) untimed_below: u64,
+    pub(crate) reached: Reached,
 }
 
 /// Why a first page is none.
@@ -101,6 +115,9 @@ impl Superblock {
         put(VOID_BELOW_AT, &self.void_below.to_le_bytes());
         put(UNSETTLED_FROM_AT, &self.unsettled_from.to_le_bytes());
         put(UNSETTLED_BELOW_AT, &self.unsettled_below.to_le_bytes());
+        put(UNTIMED_BELOW_AT, &self.untimed_below.to_le_bytes());
+        put(NUMBER_AT, &self.reached.number.to_le_bytes());
+        put(SEEN_AT_AT, &self.reached.now.to_le_bytes());
         let sum = codec::checksum(&bytes[..CRC_AT]);
         bytes[CRC_AT..].copy_from_slice(&sum.to_le_bytes());
         bytes
@@ -132,9 +149,16 @@ impl Superblock {
             void_below: u64::from_le_bytes(part(page, VOID_BELOW_AT)),
             unsettled_from: u64::from_le_bytes(part(page, UNSETTLED_FROM_AT)),
             unsettled_below: u64::from_le_bytes(part(page, UNSETTLED_BELOW_AT)),
+            untimed_below: u64::from_le_bytes(part(page, UNTIMED_BELOW_AT)),
+            reached: Reached {
+                now: u32::from_le_bytes(part(page, SEEN_AT_AT)),
+                number: u64::from_le_bytes(part(page, NUMBER_AT)),
+            },
         };
-        let highest = superblock.void_below.max(superblock.unsettled_below);
-        if highest > SEQUENCE_MAX { Err(NoSuperblock::Damaged) } else { Ok(superblock) }
+        let Self { void_below, unsettled_below, untimed_below, .. } = superblock;
+        let highest = void_below.max(unsettled_below).max(untimed_below);
+        let is_damaged = highest > SEQUENCE_MAX || superblock.reached.number > NUMBER_MAX;
+        if is_damaged { Err(NoSuperblock::Damaged) } else { Ok(superblock) }
     }
 }
 
@@ -166,6 +190,8 @@ mod tests {
             void_below: 7,
             unsettled_from: 10,
             unsettled_below: 20,
+            untimed_below: 6,
+            reached: Reached { now: 30, number: 40 },
         }
     }
 
@@ -207,6 +233,8 @@ mod tests {
             assert_eq!(decoded(void).is_ok(), is_sound, "{sequence}");
             let unsettled = Superblock { unsettled_below: sequence, ..superblock() };
             assert_eq!(decoded(unsettled).is_ok(), is_sound, "{sequence}");
+            let untimed = Superblock { untimed_below: sequence, ..superblock() };
+            assert_eq!(decoded(untimed).is_ok(), is_sound, "{sequence}");
         }
     }
 

@@ -339,6 +339,7 @@ impl Flash {
                 let Origin { sequence, granule } = origin;
                 // In this order: a flush is forgotten only when the segment has another sequence.
                 if !self.flushed.takes(sequence, granule, row.key)
+                    && !self.is_untimed(sequence, &row.fields)
                     && self.segments[*segment as usize].state().sequence() == Some(sequence)
                     && self.is_led_to(*segment, item, links)
                 {

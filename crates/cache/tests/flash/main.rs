@@ -351,6 +351,57 @@ fn a_cas_unique_from_before_a_restart_is_no_items_after_it() {
     assert!(unique(&after.cache) > before);
 }
 
+/// The wall clock was put back while there was no process. What had been over was there again.
+#[test]
+fn what_has_expired_stays_so_though_the_clock_is_put_back() {
+    for (back, knows_time) in [(30, true), (5000, false)] {
+        let mut fixture = Fixture::shaped(SHAPES[1], 64 << 20);
+        for (name, expiry) in [("over", Expiry::at(NOW + 100)), ("later", Expiry::at(NOW + 90_000))]
+        {
+            let attributes = Attributes { expiry, ..Attributes::default() };
+            fixture.put_on_flash(&long(name), b"v", attributes);
+        }
+        fixture.put_on_flash(&long("never"), b"v", Attributes::default());
+        fixture.fill(60_000);
+        fixture.clock.advance(110);
+        fixture.maintain();
+        let get = |fixture: &Fixture| {
+            ["over", "later", "never"].map(|name| fixture.cache.get(&long(name)).is_some())
+        };
+        assert_eq!(get(&fixture), [false, true, true]);
+        let device = fixture.device.reopened(2, Faults::default());
+        drop(fixture);
+        let after = Fixture::at(NOW + 110 - back, SHAPES[1], device, BOOT);
+        after.maintain();
+        assert_eq!(get(&after), [false, knows_time, true], "{back}");
+        // What is to last a second counts from the time that stands still.
+        let soon = Expiry::at_ms(after.cache.session().now_ms() + 1000);
+        after.cache.set(b"soon", b"v", soon).unwrap();
+        assert!(after.cache.get(b"soon").is_some(), "{back}");
+    }
+}
+
+#[test]
+fn a_planned_flush_takes_all_where_nobody_knows_whether_its_time_has_come() {
+    for (back, is_taken) in [(30, false), (5000, true)] {
+        let mut fixture = Fixture::shaped(SHAPES[1], 64 << 20);
+        fixture.fill(60_000);
+        fixture.cache.flush(Some(Expiry::at(NOW + 90_000)));
+        fixture.clock.advance(110);
+        fixture.maintain();
+        let device = fixture.device.reopened(2, Faults::default());
+        drop(fixture);
+        let mut after = Fixture::at(NOW + 110 - back, SHAPES[1], device, BOOT);
+        after.maintain();
+        assert_eq!(after.found(60_000) == 0, is_taken, "{back}");
+        // It is carried out by that, and otherwise when its time has come.
+        after.fill(60_000);
+        after.clock.advance(100_000);
+        after.maintain();
+        assert_eq!(after.found(60_000) > 10_000, is_taken, "{back}");
+    }
+}
+
 #[test]
 fn a_machine_that_crashed_is_followed_by_an_empty_tier_and_a_clean_stop_by_a_full_one() {
     let mut fixture = Fixture::new(64 << 20);

@@ -8,7 +8,9 @@ use ::io::device::{Device, Pages};
 use super::world::{key, value};
 use super::{FakeIndex, MemoryDevice, Slot, World, hash, settings};
 use crate::superblock::VERSION;
-use crate::{Fields, Flash, Look, OpenError, Place, Reader, Record, Refused, Settings, Watermarks};
+use crate::{
+    Fields, Flash, Look, OpenError, Place, Reached, Reader, Record, Refused, Settings, Watermarks,
+};
 
 const PAGES: usize = 400;
 /// A key that no loop reaches.
@@ -269,6 +271,41 @@ fn what_was_read_but_has_expired_is_not_staged_again() {
         number += 1;
     }
     assert_eq!((place(&world, EXPIRING), world.flash.stats().restaged), (None, 0));
+}
+
+/// Nobody knows whether it is over. It is not found, and collection does not take it along; what
+/// has no expiry is as it was.
+#[test]
+fn what_has_an_expiry_is_over_for_a_clock_that_was_put_back() {
+    for (clock, knows_time) in [(5000, true), (1000, true), (500, false)] {
+        let mut world = World::new(PAGES);
+        let hash = hash(EXPIRING);
+        let fields = Fields { expiry: 100_000, ..Fields::default() };
+        let record = Record { key: &key(EXPIRING), value: b"short", fields };
+        let lead = |place: Place| {
+            world.index.state().slots.insert(hash, Slot::Flash(place));
+            true
+        };
+        assert!(world.flash.stage_with(hash, &record, &world.index, lead).is_ok());
+        let count = fill_a_segment(&world, 500);
+        world.flash.keep_reached(Reached { now: 1000, number: 7 }, true);
+        world = world.killed_at(clock).recovered();
+        assert_eq!(world.flash.reached(), Reached { now: clock, number: 7 });
+        let found = place(&world, EXPIRING).expect("it was recovered").with_accesses(1);
+        assert_eq!(matches!(look(&world, EXPIRING, found).0, Look::Found(_)), knows_time);
+        assert!((0..count / 2).all(|number| get(&world, number).is_some()));
+        // The next process has a clock that is right again, and does not know more.
+        world = world.killed_at(5000).recovered();
+        assert_eq!(matches!(look(&world, EXPIRING, found).0, Look::Found(_)), knows_time);
+        world.index.state().slots.insert(hash, Slot::Flash(found));
+        let mut number = count;
+        while world.flash.stats().collected == 0 {
+            world.put(number, &value(number, number * 4, 500));
+            world.maintain();
+            number += 1;
+        }
+        assert_eq!(place(&world, EXPIRING).is_some(), knows_time, "{clock}");
+    }
 }
 
 /// Of what was read as often, collection moves what is here alone. It asked first and dropped then,

@@ -75,6 +75,12 @@ impl World {
         Self::open(device, settings).expect("it was open before")
     }
 
+    /// The same when the wall clock says this.
+    pub(crate) fn killed_at(mut self, now: u32) -> Self {
+        self.settings.now = now;
+        self.killed()
+    }
+
     pub(crate) fn recovered(self) -> Self {
         while self.flash.recover(&self.index, self.now) {}
         self
