@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex};
 
 use compressed::{Settings, Zone};
-use flash::Flash;
+use flash::{Flash, Reached};
 use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
 use hot::heat::HEAT_BITS;
@@ -122,6 +122,10 @@ impl FlashSettings {
 /// A dictionary for what goes to flash has one byte of so many of the memory: with all that goes
 /// with dictionaries, that is a twentieth of it from 16 MiB on.
 const DICTIONARY_SHARE: usize = 2048;
+
+/// So many numbers more than it has kept on flash a process may have given: 16 million in each
+/// second of two minutes, in which it keeps them at least once.
+const NUMBERS_UNKEPT: u64 = 1 << 31;
 
 impl Default for Builder {
     fn default() -> Self {
@@ -325,7 +329,7 @@ impl Builder {
         let has_tier = below.is_some() || tier.is_some();
         let remembered = has_tier.then(|| Remembered::new(self.memory_bytes));
         let reached = tier.as_ref().map(|tier| tier.flash.reached());
-        let (sequence, chores) = self.beginning(tier.is_some(), clock.unix_seconds());
+        let (sequence, chores) = self.beginning(reached, clock.unix_ms());
         let cache = Cache {
             index,
             hot,
@@ -419,12 +423,14 @@ impl Builder {
     }
 
     /// The number before the first, and where the background's work stands.
-    fn beginning(&self, has_flash: bool, unix_seconds: u32) -> (u64, Chores) {
+    fn beginning(&self, reached: Option<Reached>, unix_ms: u64) -> (u64, Chores) {
         if let Some(Some(head)) = self.image {
             return (head.sequence, Chores::restoring(&head));
         }
-        let is_new = self.image.is_none() && !has_flash;
-        let first = if is_new { 0 } else { first_sequence(unix_seconds) };
+        let is_new = self.image.is_none() && reached.is_none();
+        let by_clock = if is_new { 0 } else { first_sequence(unix_ms) };
+        let kept = reached.filter(|reached| reached.number != 0);
+        let first = by_clock.max(kept.map_or(0, |kept| kept.number + NUMBERS_UNKEPT));
         (first, Chores::filling(first, self.memory_bytes))
     }
 
@@ -500,10 +506,12 @@ fn open_flash(
 }
 
 /// The first number of a cache whose items may be found by another one later: above all that an
-/// earlier process gave, unless it had more than 16 million mutations in each second of its life.
-/// So a CAS unique from before a restart is that of no item after it.
-fn first_sequence(unix_seconds: u32) -> u64 {
-    u64::from(unix_seconds) << 24
+/// earlier process gave, unless it had more than 16 thousand mutations in each millisecond of its
+/// life, or the clock was put back. So a CAS unique from before a restart is that of no item after
+/// it.
+fn first_sequence(unix_ms: u64) -> u64 {
+    // A second has 2^24 numbers, of which its milliseconds leave some at the end.
+    (unix_ms / 1000) << 24 | (unix_ms % 1000) << 14
 }
 
 /// Whether the device can be read as it shall be. What reads starts later, with the first read.

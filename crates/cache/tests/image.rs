@@ -350,19 +350,35 @@ fn what_comes_back_is_what_was_there(shape: Shape, seed: u64) {
 #[test]
 fn a_unique_from_before_a_crash_without_an_image_is_no_items_after_it() {
     let shape = Shape::of(16 * MIB);
-    let unique = |cache: &Cache| {
-        let stored = cache.put(b"k", b"", Attributes::default(), Condition::Always);
-        match stored.unwrap() {
-            Stored::Stored { cas } => cas,
-            other => panic!("{other:?}"),
-        }
-    };
     let (first, _) = shape.build(None, NOW);
     unique(&first);
     let (second, _) = shape.restore(&save(&first).0, NOW + 1);
     let before = unique(&second);
     let (third, _) = shape.build(None, NOW + 2);
     assert!(unique(&third) > before);
+}
+
+/// Numbers began at the clock's second, so two processes that began in one gave the same.
+#[test]
+fn a_process_that_begins_in_the_same_second_gives_other_uniques() {
+    let clock = Arc::new(ManualClock::new(NOW));
+    let begin = || {
+        let builder = Cache::builder().memory_bytes(16 * MIB).clock(clock.clone());
+        builder.image(None).build().unwrap()
+    };
+    let first = begin();
+    let before = (0..1000).map(|_| unique(&first)).last();
+    clock.advance_us(1000);
+    assert!(Some(unique(&begin())) > before);
+}
+
+/// That of what is stored now.
+fn unique(cache: &Cache) -> u64 {
+    let stored = cache.put(b"k", b"", Attributes::default(), Condition::Always);
+    match stored.unwrap() {
+        Stored::Stored { cas } => cas,
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
