@@ -1,13 +1,15 @@
-//! Files that one process has to itself.
+//! Files that one process, and one user, has to itself.
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::moment::Stopwatch;
+use crate::process::user;
 
 /// How long is waited for whoever has a file: who restarts a server may start the new one when the
 /// old one has been told to stop and has not ended yet.
@@ -20,6 +22,17 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// it, of this process or of any other, and keeps it for two seconds more.
 pub fn lock(file: &File) -> io::Result<()> {
     lock_within(file, PATIENCE)
+}
+
+/// Lets nobody but its owner read or write a file, if that is whom the process runs as. Anything
+/// but a regular file stays as it is.
+pub fn make_private(file: &File) -> io::Result<()> {
+    let found = file.metadata()?;
+    let is_ours = found.is_file() && found.uid() == user();
+    if is_ours && found.mode() & 0o177 != 0 {
+        file.set_permissions(PermissionsExt::from_mode(0o600))?;
+    }
+    Ok(())
 }
 
 fn lock_within(file: &File, patience: Duration) -> io::Result<()> {
@@ -35,6 +48,21 @@ fn lock_within(file: &File, patience: Duration) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_was_there_is_made_its_owners_alone() {
+        let place = tempfile::NamedTempFile::new().expect("writable");
+        for mode in [0o644, 0o660, 0o606, 0o700] {
+            place.as_file().set_permissions(PermissionsExt::from_mode(mode)).expect("ours");
+            make_private(place.as_file()).expect("ours");
+            let found = place.as_file().metadata().expect("it is there");
+            assert_eq!(found.mode() & 0o777, 0o600, "{mode:o}");
+        }
+        let folder = tempfile::tempdir().expect("writable");
+        let before = folder.path().metadata().expect("it is there").mode();
+        make_private(&File::open(folder.path()).expect("readable")).expect("nothing to do");
+        assert_eq!(folder.path().metadata().expect("it is there").mode(), before);
+    }
 
     #[test]
     fn a_file_that_becomes_free_meanwhile_is_locked() {

@@ -35,10 +35,15 @@ pub fn boot_id() -> io::Result<[u8; 16]> {
     if count == 2 * id.len() { Ok(id) } else { Err(io::ErrorKind::InvalidData.into()) }
 }
 
+/// The number of the user whom the process runs as.
+pub fn user() -> u32 {
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
 /// Whether the process runs as root.
 pub fn is_root() -> bool {
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    unsafe { libc::geteuid() == 0 }
+    user() == 0
 }
 
 /// A user of the system, with the main group.

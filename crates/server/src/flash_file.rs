@@ -1,13 +1,87 @@
-//! What the server says of the file or device of its flash tier while it serves and when it ends.
+//! The file or device of the flash tier: how it is opened, and what the server says of it while it
+//! serves and when it ends.
+//!
+//! A file that somebody has deleted goes with the server. That is said when it ends, instead of
+//! what was saved.
 //!
 //! A device that takes no writes any more, because its file system has become read-only, does not
 //! hear of what is deleted or replaced. It is told that all on it is void as soon as it takes that.
 //! If the process ends before, nobody but the log can say so: the next start in the same boot would
 //! believe what is there.
 
-use larder::CloseError;
+use std::sync::Arc;
 
+use io::device::FileDevice;
+use io::process;
+use larder::{CloseError, FlashFit, FlashSettings};
+
+use crate::options::Options;
+use crate::say;
 use crate::server::Server;
+
+/// Threads that read from flash, for each worker: what a drive of one queue serves at a time.
+const READERS_PER_WORKER: usize = 4;
+
+/// Opens the device of the flash tier, if there is to be one, unless it is too large for the
+/// memory.
+pub fn open(options: &Options) -> Result<Option<(Arc<FileDevice>, FlashSettings)>, String> {
+    let Some((path, bytes)) = &options.flash else { return Ok(None) };
+    fit(options, *bytes)?;
+    let opened = FileDevice::open(path, *bytes);
+    let (device, opened) = opened.map_err(|error| format!("cannot open --flash: {error}"))?;
+    if !opened.is_direct {
+        say::aside(format_args!("larder: {} is read through the page cache", path.display()));
+    }
+    let boot_id = process::boot_id().map_err(|error| {
+        format!("cannot tell this boot of the machine from another, for --flash: {error}")
+    })?;
+    let device = Arc::new(device);
+    let settings = FlashSettings {
+        device: Arc::<FileDevice>::clone(&device),
+        boot_id,
+        is_new: opened.is_new,
+        reads_by: options.flash_reads,
+        threads: options.threads * READERS_PER_WORKER,
+        write_limit: options.flash_write_limit,
+    };
+    Ok(Some((device, settings)))
+}
+
+/// Says what the index can lead to on flash, or why there is too much of it: before the file is
+/// made.
+fn fit(options: &Options, bytes: u64) -> Result<(), String> {
+    let memory_bytes = options.memory_megabytes << 20;
+    let fit = FlashFit::new(memory_bytes as u64, bytes, options.index);
+    let fit = fit.map_err(|misfit| format!("--flash is too large for -m: {misfit}"))?;
+    if options.verbosity > 0 {
+        let FlashFit { items_max, item_bytes_min } = fit;
+        say::aside(format_args!(
+            "larder: the index can lead to {items_max} items on flash: all of it is used if they \
+             take {item_bytes_min} bytes there on average, or more"
+        ));
+    }
+    Ok(())
+}
+
+/// Keeps a file from other users that was there before, once it is known to be a flash tier's.
+pub fn make_private(file: &FileDevice, options: &Options) {
+    if let (Err(error), Some((path, _))) = (file.make_private(), &options.flash) {
+        let path = path.display();
+        say::aside(format_args!("larder: --flash {path} may be read by other users: {error}"));
+    }
+}
+
+/// Whether what is saved to flash can be found again.
+pub fn check(server: &Server) -> Result<(), String> {
+    let is_deleted = server.flash_file.as_ref().is_some_and(|file| file.is_deleted());
+    if !is_deleted {
+        return Ok(());
+    }
+    Err(format!(
+        "--flash {} was deleted while the server ran: all that is there and in memory is lost",
+        path(server)
+    ))
+}
 
 /// Says in the log when the device begins or ends to be behind what was deleted. To be called now
 /// and then, with what it left there the last time; `false` at first.

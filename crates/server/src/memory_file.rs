@@ -26,7 +26,7 @@ use std::io::{self, Read, Seek};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use ::io::lock::lock;
+use ::io::lock::{lock, make_private};
 use ::io::moment::Stopwatch;
 use larder::image_format::{self, MAGIC, OpenError};
 use larder::{Cache, ImageHead, ImageSaved, ImageSource, Restored};
@@ -159,7 +159,7 @@ fn open_locked(path: &Path) -> Result<File, String> {
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let file = options.open(path).map_err(failed)?;
         match lock(&file) {
-            Ok(()) => {}
+            Ok(()) => make_private(&file).map_err(failed)?,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Err(format!("another server uses {} for --memory-file", path.display()));
             }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use io::device::FileDevice;
 use io::moment::Stopwatch;
 use io::poll::Waker;
 use io::{Clock, SystemClock};
@@ -34,6 +35,8 @@ use crate::worker::Mailbox;
 pub struct Server {
     /// The cache.
     pub cache: Cache,
+    /// The file or device of its flash tier.
+    pub flash_file: Option<Arc<FileDevice>>,
     /// What was chosen at the start.
     pub options: Options,
     /// What of that may have changed since.

@@ -26,13 +26,12 @@ use std::thread;
 use std::time::Duration;
 
 use ::io::SystemClock;
-use ::io::device::FileDevice;
 use ::io::moment::Stopwatch;
 use ::io::poll::{Poll, Waker};
 use ::io::process::{self, User};
 use larder::{
-    BuildError, Builder, Cache, FlashFit, FlashSettings, ImageHead, ImageSaved, Repartition,
-    Restored, SaveEnd, Saved,
+    BuildError, Builder, Cache, FlashSettings, ImageHead, ImageSaved, Repartition, Restored,
+    SaveEnd, Saved,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
@@ -65,9 +64,6 @@ use crate::worker::{Mailbox, Worker};
 
 /// Descriptors beside those of connections: standard streams, queues, wakers, listeners.
 pub const RESERVED_FILES: u64 = 64;
-
-/// Threads that read from flash, for each worker: what a drive of one queue serves at a time.
-const FLASH_READERS_PER_WORKER: usize = 4;
 
 /// Signals that stop the server are one request to stop as long as they come within this time from
 /// when saving begins. `timeout`, and whoever signals a process and then its group, sends two in a
@@ -155,7 +151,7 @@ fn run(
         supervisor.stopping(server);
         server.stop();
     });
-    let saved = save(server, memory_file, &mut signals);
+    let saved = flash_file::check(server).and_then(|()| save(server, memory_file, &mut signals));
     let closed = flash_file::close(server);
     if let Some(path) = &server.options.unix_path {
         // Somebody else may have removed it; there is nothing more to do either way.
@@ -366,8 +362,13 @@ fn build(
     let evictions = Arc::new(EvictionLog::default());
     let flash_was_there = options.flash.as_ref().is_some_and(|(path, _)| holds_bytes(path));
     let clock = Arc::new(SystemClock::new());
-    let builder = builder(&options, memory_file, Arc::clone(&evictions))?.clock(clock.clone());
-    let cache = builder.build().map_err(|error| refused(&error, &options, flash_was_there))?;
+    let (flash_file, flash) = flash_file::open(&options)?.unzip();
+    let builder = builder(&options, memory_file, flash, Arc::clone(&evictions));
+    let cache = builder.clock(clock.clone()).build();
+    let cache = cache.map_err(|error| refused(&error, &options, flash_was_there))?;
+    if let Some(file) = &flash_file {
+        flash_file::make_private(file, &options);
+    }
     if let Some(machine_bytes) = io::map::physical_memory_bytes()
         && let Some(text) = beyond_the_machine(options.memory_megabytes, machine_bytes)
     {
@@ -392,6 +393,7 @@ fn build(
     watchers.set_detail(options.delimiter.is_some());
     Ok(Server {
         cache,
+        flash_file,
         counters: CounterSets::new(options.threads),
         mailboxes,
         acceptor,
@@ -459,11 +461,11 @@ fn beyond_the_machine(memory_megabytes: usize, machine_bytes: usize) -> Option<S
 fn builder(
     options: &Options,
     memory_file: Option<Option<ImageHead>>,
+    flash: Option<FlashSettings>,
     evictions: Arc<EvictionLog>,
-) -> Result<Builder, String> {
-    let memory_bytes = options.memory_megabytes << 20;
+) -> Builder {
     let mut builder = Cache::builder()
-        .memory_bytes(memory_bytes)
+        .memory_bytes(options.memory_megabytes << 20)
         .item_bytes_max(options.item_bytes_max)
         .evict(options.evict)
         .policy(options.policy)
@@ -490,49 +492,13 @@ fn builder(
         // memcached means the bytes of key, value and flags; the header beside them is small.
         builder = builder.chunk_bytes_min(bytes);
     }
-    if let Some((path, bytes)) = &options.flash {
-        fit_flash(options, memory_bytes, *bytes)?;
-        builder = builder.flash(open_flash(path, *bytes, options)?);
+    if let Some(flash) = flash {
+        builder = builder.flash(flash);
     }
     if let Some(head) = memory_file {
         builder = builder.image(head);
     }
-    Ok(builder)
-}
-
-/// Says what the index can lead to on flash, or why there is too much of it: before the file is
-/// made.
-fn fit_flash(options: &Options, memory_bytes: usize, bytes: u64) -> Result<(), String> {
-    let fit = FlashFit::new(memory_bytes as u64, bytes, options.index);
-    let fit = fit.map_err(|misfit| format!("--flash is too large for -m: {misfit}"))?;
-    if options.verbosity > 0 {
-        let FlashFit { items_max, item_bytes_min } = fit;
-        say::aside(format_args!(
-            "larder: the index can lead to {items_max} items on flash: all of it is used if they \
-             take {item_bytes_min} bytes there on average, or more"
-        ));
-    }
-    Ok(())
-}
-
-/// Opens the device of the flash tier.
-fn open_flash(path: &Path, bytes: u64, options: &Options) -> Result<FlashSettings, String> {
-    let opened = FileDevice::open(path, bytes);
-    let (device, opened) = opened.map_err(|error| format!("cannot open --flash: {error}"))?;
-    if !opened.is_direct {
-        say::aside(format_args!("larder: {} is read through the page cache", path.display()));
-    }
-    let boot_id = process::boot_id().map_err(|error| {
-        format!("cannot tell this boot of the machine from another, for --flash: {error}")
-    })?;
-    Ok(FlashSettings {
-        device: Arc::new(device),
-        boot_id,
-        is_new: opened.is_new,
-        reads_by: options.flash_reads,
-        threads: options.threads * FLASH_READERS_PER_WORKER,
-        write_limit: options.flash_write_limit,
-    })
+    builder
 }
 
 /// Starts what reads from flash: not before the process has forked for the last time.

@@ -4,6 +4,7 @@
 mod common;
 
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Output};
 
@@ -171,6 +172,17 @@ fn what_is_not_ours_is_refused_and_stays() {
     fs::remove_file(place.temporary()).expect("it is there");
     fs::create_dir(&place.file).expect("writable");
     assert!(place.refusal(&[]).contains("no regular file"));
+}
+
+#[test]
+fn a_file_that_was_there_before_is_kept_from_other_users() {
+    let place = Place::new();
+    let left = fs::File::create(place.temporary()).expect("writable");
+    left.set_permissions(PermissionsExt::from_mode(0o644)).expect("ours");
+    let server = place.start(&[]);
+    store_all(&mut server.connect(), 1);
+    stop(server, "TERM");
+    assert_eq!(fs::metadata(&place.file).expect("saved").mode() & 0o777, 0o600);
 }
 
 #[test]

@@ -3,8 +3,10 @@
 
 mod common;
 
+use std::fs;
 use std::io::{BufReader, Read};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
@@ -193,6 +195,35 @@ fn a_server_whose_flash_takes_no_writes_says_so_when_it_ends() {
     let mut text = String::new();
     BufReader::new(log).read_to_string(&mut text).expect("it has ended");
     assert!(text.contains("remove the file") && text.contains(&flash[..flash.len() - 4]), "{text}");
+}
+
+/// It said how many items it had saved, and nothing was there.
+#[test]
+fn a_server_whose_flash_was_deleted_says_so_when_it_ends() {
+    let folder = tempfile::tempdir().expect("a folder for the device");
+    let path = folder.path().join("flash");
+    let flash = format!("{}:64m", path.display());
+    let (mut server, mut log) = Server::start_logged(&["-m", "64", "--flash", &flash]);
+    store_all(&mut server.connect());
+    fs::remove_file(&path).expect("it is there");
+    server.signal("TERM");
+    assert!(!server.wait().success());
+    let mut text = String::new();
+    log.read_to_string(&mut text).expect("it has ended");
+    assert!(text.contains("was deleted") && !text.contains("saved"), "{text}");
+}
+
+#[test]
+fn a_file_for_flash_that_was_there_before_is_kept_from_other_users() {
+    let folder = tempfile::tempdir().expect("a folder for the device");
+    let path = folder.path().join("flash");
+    for is_new in [true, false] {
+        let file = fs::File::options().create(true).append(true).open(&path).expect("ours");
+        file.set_permissions(PermissionsExt::from_mode(0o644)).expect("ours");
+        stop(start(&folder, &[]), "TERM");
+        let found = fs::metadata(&path).expect("it is there");
+        assert_eq!(found.mode() & 0o777, 0o600, "{is_new}");
+    }
 }
 
 #[test]

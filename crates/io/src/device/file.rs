@@ -9,11 +9,12 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use super::open::{Descriptors, Request};
 use super::{Device, OpenError, Opened, PAGE_BYTES, Page, range};
+use crate::lock::make_private;
 
 /// A file or block device, locked for as long as this lives.
 #[derive(Debug)]
@@ -40,6 +41,17 @@ impl FileDevice {
         assert!(request.bytes > 0 && request.bytes.is_multiple_of(PAGE_BYTES as u64));
         let (files, opened) = request.open()?;
         Ok((Self { files, pages: request.bytes / PAGE_BYTES as u64 }, opened))
+    }
+
+    /// Whether it is a file that has no name any more: then it goes with this.
+    pub fn is_deleted(&self) -> bool {
+        let found = self.files.notes.metadata();
+        found.is_ok_and(|found| found.is_file() && found.nlink() == 0)
+    }
+
+    /// Lets nobody but its owner read or write a file, if that is whom the process runs as.
+    pub fn make_private(&self) -> io::Result<()> {
+        make_private(&self.files.notes)
     }
 
     fn pages_file(&self) -> &File {
@@ -86,7 +98,7 @@ impl Device for FileDevice {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::{MetadataExt, symlink};
+    use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixListener;
 
     use tempfile::TempDir;
@@ -134,6 +146,18 @@ mod tests {
         let found = fs::metadata(&path).unwrap();
         assert_eq!((found.len(), found.mode() & 0o777), (BYTES, 0o600));
         assert!(found.blocks() * 512 >= BYTES);
+    }
+
+    #[test]
+    fn a_file_that_was_deleted_is_known_to_be() {
+        let folder = folder();
+        let path = folder.path().join("device");
+        let (device, _) = FileDevice::open(&path, BYTES).unwrap();
+        assert!(!device.is_deleted());
+        fs::rename(&path, folder.path().join("other")).unwrap();
+        assert!(!device.is_deleted());
+        fs::remove_file(folder.path().join("other")).unwrap();
+        assert!(device.is_deleted());
     }
 
     #[test]
