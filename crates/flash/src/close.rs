@@ -85,6 +85,8 @@ impl Flash {
             }
             if self.device.sync().is_err() {
                 self.counters.io_errors.add(1);
+                // Behind whoever is just making it void, of which it may have lost the note, too.
+                let _superblock = lock(&self.superblock);
                 self.unsound.store(true, Ordering::Relaxed);
             } else if !self.unsound.load(Ordering::Relaxed) {
                 return true;
