@@ -1,13 +1,16 @@
 //! SIGHUP: what a file of options says now is applied, or said to need a restart.
 
 mod common;
+#[path = "common/pages.rs"]
+mod pages;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::time::Instant;
 
-use common::Server;
+use common::{Client, PATIENCE, Server};
 
 /// A server with a file of options, and what it says.
 struct Scene {
@@ -129,6 +132,50 @@ fn what_can_change_changes_and_the_rest_waits_for_a_restart() {
     client.send(b"shutdown\r\n");
     client.expect_end();
     assert!(scene.server.wait().success());
+}
+
+/// The page of metrics and Redis' commands went by what was chosen at the start: a limit that was
+/// lowered for the sake of an alert was not the one that the alert compared with, and FLUSHALL and
+/// SCAN went on where flush_all and dumps were refused.
+#[test]
+fn what_has_changed_holds_for_the_admin_port_and_for_redis_clients() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("larder.toml");
+    fs::write(&path, "").expect("a file");
+    let config = path.to_str().expect("UTF-8");
+    let (mut server, address) =
+        Server::start_with_redis(&["--admin-port", "0", "--config", config]);
+    let page = pages::of(&mut server);
+    let text = "conn-limit = 70\nidle-timeout = 900\nmemory-limit = 32\n\
+                disable-flush-all = true\ndisable-dumping = true\n";
+    fs::write(&path, text).expect("a file");
+    server.signal("HUP");
+    let started = Instant::now();
+    let mut client = server.connect();
+    // The last that is applied.
+    let mut is_applied = || {
+        client.send(b"stats settings\r\n");
+        client.read_to("END\r\n").contains("STAT idle_timeout 900\r\n")
+    };
+    while !is_applied() {
+        assert!(started.elapsed() < PATIENCE);
+    }
+    let (_, _, metrics) = pages::get(page, "/metrics");
+    for line in ["memcached_max_connections 70", "memcached_limit_bytes 33554432"] {
+        assert!(metrics.lines().any(|known| known == line), "{line}: {metrics}");
+    }
+    let mut redis = Client::connect(address);
+    for (name, value) in [("maxclients", "70"), ("timeout", "900"), ("maxmemory", "33554432")] {
+        let answer = format!("${}\r\n{name}\r\n${}\r\n{value}\r\n", name.len(), value.len());
+        redis.ask(&format!("config get {name}\r\n"), &format!("*2\r\n{answer}"));
+    }
+    redis.send(b"info clients\r\n");
+    assert!(redis.read_to("blocked_clients:0\r\n\r\n").contains("maxclients:70\r\n"));
+    for command in ["flushall", "scan 0"] {
+        redis.send(format!("{command}\r\n").as_bytes());
+        let answer = redis.read_to("\r\n");
+        assert!(answer.contains("is not allowed"), "{command}: {answer}");
+    }
 }
 
 #[test]

@@ -285,7 +285,7 @@ impl Collector {
                 connections.rejected_by_address.load(Ordering::Relaxed),
             ],
             is_accepting: !connections.is_paused.load(Ordering::Relaxed),
-            connections_max: server.options.connections_max as u64,
+            connections_max: server.live.connections_max() as u64,
             threads: server.options.threads as u64,
             parked_bytes: server.parked.bytes() as u64,
             limit_bytes: server.memory_bytes.load(Ordering::Relaxed) as u64,

@@ -57,14 +57,14 @@ fn settings(server: &Server) -> Vec<(&'static str, String)> {
         ("bind", addresses),
         ("databases", "1".to_owned()),
         ("io-threads", options.threads.to_string()),
-        ("maxclients", options.connections_max.to_string()),
+        ("maxclients", server.live.connections_max().to_string()),
         ("maxmemory", server.memory_bytes.load(Ordering::Relaxed).to_string()),
         ("maxmemory-policy", policy(server).to_owned()),
         ("port", options.redis_port.to_string()),
         ("proto-max-bulk-len", BULK_BYTES_MAX.to_string()),
         ("save", String::new()),
         ("tcp-backlog", options.backlog.to_string()),
-        ("timeout", options.idle_timeout_s.to_string()),
+        ("timeout", server.live.idle_timeout_s().to_string()),
     ]
 }
 

@@ -80,7 +80,7 @@ fn server(server: &Server, lines: &mut Lines) {
 
 fn clients(server: &Server, lines: &mut Lines) {
     lines.line("connected_clients", server.connections.current.load(Ordering::Relaxed));
-    lines.line("maxclients", server.options.connections_max);
+    lines.line("maxclients", server.live.connections_max());
     lines.line("blocked_clients", 0);
 }
 

@@ -5,6 +5,7 @@ use protocol::resp::reply;
 
 use super::{Done, Ended, SYNTAX, Task};
 use crate::commands::admin::{self, Unflushed};
+use crate::live::is_allowed;
 use crate::namespaces::Act;
 use crate::output::Output;
 use crate::watch::{self, DELETIONS};
@@ -91,7 +92,7 @@ pub(super) fn flush(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_
         return Err(SYNTAX.into());
     }
     let server = task.context.server;
-    if !server.options.flush_allowed {
+    if !is_allowed(&server.live.flush_allowed) {
         let name = task.name;
         return Err(format!("ERR {name} is not allowed: the server was started with -F").into());
     }

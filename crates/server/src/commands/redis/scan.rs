@@ -20,6 +20,7 @@ use stdx::random::Xorshift;
 use stdx::sync::lock;
 
 use super::{Again, Done, Ended, NOT_AN_INTEGER, SYNTAX, Stop, Task};
+use crate::live::is_allowed;
 use crate::output::Output;
 
 /// Keys that a call returns about as many of, unless it says how many.
@@ -97,7 +98,7 @@ pub(super) fn scan(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>
     let number = unsigned(task.word()).ok_or("ERR invalid cursor")?;
     let filter = Filter::of(task)?;
     let server = task.context.server;
-    if !server.options.dump_allowed {
+    if !is_allowed(&server.live.dump_allowed) {
         return Err("ERR scan is not allowed: the server was started with -X".into());
     }
     let (mut keys, mut count, mut looked) = (Vec::new(), 0, 0);
