@@ -140,7 +140,7 @@ impl<'c> Acceptor<'c> {
             let _ = stream.write(line.as_bytes());
             return;
         }
-        let Door { listener, wire, is_tls } = &self.doors[number];
+        let Door { listener, wire, is_tls, option: _ } = &self.doors[number];
         let stream = match server.tls.as_ref().filter(|_| *is_tls) {
             None => stream,
             Some(tls) => match tls.wrap(stream) {

@@ -81,7 +81,7 @@ pub const FILES_MAX: u64 = CONNECTIONS_MAX as u64 + 16;
 /// Takes the addresses of the admin port; none if there is no such port.
 pub fn bind(options: &Options) -> Result<Vec<TcpListener>, String> {
     let Some(port) = options.admin_port else { return Ok(Vec::new()) };
-    let (name, _) = listen::plain(&options.admin_listen, options)?;
+    let (name, _) = listen::plain(&options.admin_listen);
     let failed =
         |error: io::Error| format!("cannot listen on {name} for --admin-port {port}: {error}");
     let mut listeners = Vec::new();

@@ -22,11 +22,10 @@ use crate::server::Server;
 /// Threads that read from flash, for each worker: what a drive of one queue serves at a time.
 const READERS_PER_WORKER: usize = 4;
 
-/// Opens the device of the flash tier, if there is to be one, unless it is too large for the
-/// memory.
+/// Opens the device of the flash tier, if there is to be one.
 pub fn open(options: &Options) -> Result<Option<(Arc<FileDevice>, FlashSettings)>, String> {
     let Some((path, bytes)) = &options.flash else { return Ok(None) };
-    fit(options, *bytes)?;
+    announce_fit(options);
     let opened = FileDevice::open(path, *bytes);
     let (device, opened) = opened.map_err(|error| format!("cannot open --flash: {error}"))?;
     if !opened.is_direct {
@@ -47,20 +46,15 @@ pub fn open(options: &Options) -> Result<Option<(Arc<FileDevice>, FlashSettings)
     Ok(Some((device, settings)))
 }
 
-/// Says what the index can lead to on flash, or why there is too much of it: before the file is
-/// made.
-fn fit(options: &Options, bytes: u64) -> Result<(), String> {
-    let memory_bytes = options.memory_megabytes << 20;
-    let fit = FlashFit::new(memory_bytes as u64, bytes, options.index);
-    let fit = fit.map_err(|misfit| format!("--flash is too large for -m: {misfit}"))?;
-    if options.verbosity > 0 {
-        let FlashFit { items_max, item_bytes_min } = fit;
-        say::aside(format_args!(
-            "larder: the index can lead to {items_max} items on flash: all of it is used if they \
-             take {item_bytes_min} bytes there on average, or more"
-        ));
-    }
-    Ok(())
+/// With `-v`, says what the index can lead to on flash. That it is not too much for it was seen when
+/// the options were read.
+fn announce_fit(options: &Options) {
+    let Some(Ok(fit)) = options.flash_fit().filter(|_| options.verbosity > 0) else { return };
+    let FlashFit { items_max, item_bytes_min } = fit;
+    say::aside(format_args!(
+        "larder: the index can lead to {items_max} items on flash: all of it is used if they take \
+         {item_bytes_min} bytes there on average, or more"
+    ));
 }
 
 /// Keeps a file from other users that was there before, once it is known to be a flash tier's.

@@ -1,7 +1,8 @@
 //! Where the server listens: `-l` and `-p`, or `-s`, made into listeners.
 
+use std::fmt::Display;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
 use ::io::net::Listener;
 use protocol::Wire;
@@ -23,6 +24,8 @@ pub struct Door {
     pub wire: Option<Wire>,
     /// Everything goes through TLS.
     pub is_tls: bool,
+    /// The option that asks for it.
+    pub option: &'static str,
 }
 
 /// Takes every address that the options name. Nobody can connect yet.
@@ -30,8 +33,8 @@ pub fn bind(options: &Options) -> Result<Vec<Door>, String> {
     let mut doors = Vec::new();
     if let Some(path) = &options.unix_path {
         let listener = Listener::bind_unix(path, options.unix_mode)
-            .map_err(|error| format!("cannot listen on {}: {error}", path.display()))?;
-        doors.push(Door { listener, wire: None, is_tls: false });
+            .map_err(|error| cannot_listen(path.display(), "unix-socket", &error))?;
+        doors.push(Door { listener, wire: None, is_tls: false, option: "unix-socket" });
     } else {
         bind_tcp(options, None, &mut doors)?;
     }
@@ -48,16 +51,15 @@ fn bind_tcp(
     redis_port: Option<u16>,
     doors: &mut Vec<Door>,
 ) -> Result<(), String> {
-    let default = [HOST_DEFAULT.to_owned()];
-    let names = if options.listen.is_empty() { &default[..] } else { &options.listen };
+    let option = option(options, redis_port);
     let mut taken: Vec<SocketAddr> = Vec::new();
-    for name in names {
-        let (name, is_plain) = plain(name, options)?;
+    for name in names(options) {
+        let (name, is_plain) = plain(name);
         let is_tls = match redis_port.and(options.redis_tls) {
             Some(is_tls) => is_tls,
             None => options.tls.is_on && !is_plain,
         };
-        let failed = |error: io::Error| format!("cannot listen on {name}: {error}");
+        let failed = |error: io::Error| cannot_listen(name, option, &error);
         for mut address in resolve(name, options.port).map_err(failed)? {
             if let Some(port) = redis_port {
                 address.set_port(port);
@@ -67,29 +69,118 @@ fn bind_tcp(
                 }
             }
             taken.push(address);
-            let failed = |error: io::Error| format!("cannot listen on {address}: {error}");
+            let failed = |error: io::Error| cannot_listen(address, option, &error);
             let listener = Listener::bind_tcp(address).map_err(failed)?;
-            doors.push(Door { listener, wire: redis_port.map(|_| Wire::Redis), is_tls });
+            doors.push(Door { listener, wire: redis_port.map(|_| Wire::Redis), is_tls, option });
         }
     }
     Ok(())
 }
 
-/// What stands behind [`PLAIN_PREFIX`], and whether that was there.
-pub fn plain<'n>(name: &'n str, options: &Options) -> Result<(&'n str, bool), String> {
-    match name.strip_prefix(PLAIN_PREFIX) {
-        None => Ok((name, false)),
-        Some(rest) if options.tls.is_on => Ok((rest, true)),
-        Some(_) => Err(format!("{name} says notls:, which is for a server with --enable-ssl")),
+/// The addresses of TCP that the options name.
+fn names(options: &Options) -> impl Iterator<Item = &str> {
+    let default = options.listen.is_empty().then_some(HOST_DEFAULT);
+    options.listen.iter().map(String::as_str).chain(default)
+}
+
+/// The option that has the server listen there.
+fn option(options: &Options, redis_port: Option<u16>) -> &'static str {
+    match redis_port {
+        Some(_) => "redis-port",
+        None if options.listen.is_empty() => "port",
+        None => "listen",
     }
+}
+
+fn cannot_listen(place: impl Display, option: &str, error: &io::Error) -> String {
+    format!("cannot listen on {place} for --{option}: {error}")
+}
+
+/// What stands behind [`PLAIN_PREFIX`], and whether that was there.
+pub fn plain(name: &str) -> (&str, bool) {
+    match name.strip_prefix(PLAIN_PREFIX) {
+        None => (name, false),
+        Some(rest) => (rest, true),
+    }
+}
+
+/// Says what is wrong with an address that nobody has to be asked about. Whether there is such a
+/// name, and whether this machine has such an address, shows at the start.
+pub fn check(name: &str) -> Result<(), String> {
+    let (host, _) = split(plain(name).0, 0).map_err(|error| error.to_string())?;
+    let is_wrong = match host {
+        "" => return Err("there is no address".to_owned()),
+        _ if host.contains(':') => {
+            let address = host.split_once('%').map_or(host, |(address, _)| address);
+            address.parse::<Ipv6Addr>().is_err()
+        }
+        _ if host.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') => {
+            // Of fewer numbers, as in 127.1, it is for the system to read.
+            let dots = host.matches('.').count();
+            dots > 3 || dots == 3 && host.split('.').any(|part| part.parse::<u8>().is_err())
+        }
+        _ => false,
+    };
+    if is_wrong { Err("it is no address".to_owned()) } else { Ok(()) }
+}
+
+/// Says which two places are one, as far as nobody has to be asked about names.
+pub fn check_places(options: &Options) -> Result<(), String> {
+    let mut places: Vec<(&str, SocketAddr)> = Vec::new();
+    let redis_port = Some(options.redis_port).filter(|port| *port != 0);
+    for name in names(options).map(|name| plain(name).0) {
+        let at = |port| split(name, port).ok().and_then(literal);
+        if options.unix_path.is_none() {
+            places.extend(at(options.port).map(|address| (option(options, None), address)));
+        }
+        if let Some(port) = redis_port
+            && let Some(mut address) = at(port)
+        {
+            address.set_port(port);
+            let place = (option(options, redis_port), address);
+            // One host with two ports for the others has one for these.
+            if !places.contains(&place) {
+                places.push(place);
+            }
+        }
+    }
+    if let Some(port) = options.admin_port {
+        let address = split(plain(&options.admin_listen).0, port).ok().and_then(literal);
+        places.extend(address.map(|address| ("admin-port", address)));
+    }
+    for (number, (option, address)) in places.iter().enumerate() {
+        if let Some((other, _)) = places[..number].iter().find(|(_, it)| overlap(it, address)) {
+            return Err(match option == other {
+                true => format!("--{option} asks for {address} twice"),
+                false => format!("--{other} and --{option} both ask for {address}"),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Whether only one of the two can be listened on.
+fn overlap(one: &SocketAddr, other: &SocketAddr) -> bool {
+    let is_any = one.ip().is_unspecified() || other.ip().is_unspecified();
+    let is_same = one.ip() == other.ip() || is_any && one.is_ipv4() == other.is_ipv4();
+    is_same && one.port() == other.port() && one.port() != 0
+}
+
+/// The address of a host that is none but in letters.
+fn literal((host, port): (&str, u16)) -> Option<SocketAddr> {
+    let ip = match host {
+        "*" => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        _ => host.parse().ok()?,
+    };
+    Some(SocketAddr::new(ip, port))
 }
 
 /// Lets connections come in.
 pub fn listen(doors: &[Door], options: &Options) -> Result<(), String> {
     let backlog = i32::try_from(options.backlog).unwrap_or(i32::MAX);
-    for Door { listener, .. } in doors {
+    for Door { listener, option, .. } in doors {
         let listening = listener.listen(backlog);
-        listening.map_err(|error| format!("cannot listen on {}: {error}", listener.name()))?;
+        listening.map_err(|error| cannot_listen(listener.name(), option, &error))?;
     }
     Ok(())
 }
@@ -97,20 +188,27 @@ pub fn listen(doors: &[Door], options: &Options) -> Result<(), String> {
 /// The addresses that a name stands for: `host`, `host:port`, `1.2.3.4`, `[::1]:port`, `::1`, `*`,
 /// each perhaps behind `tcp:`.
 pub fn resolve(name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    let name = name.strip_prefix("tcp:").unwrap_or(name);
-    let (host, port) = split_port(name, port)?;
-    if host == "*" {
-        return Ok(vec![SocketAddr::from(([0, 0, 0, 0], port))]);
+    let (host, port) = split(name, port)?;
+    if let Some(address) = literal((host, port)) {
+        return Ok(vec![address]);
     }
     Ok((host, port).to_socket_addrs()?.collect())
+}
+
+/// The host and the port of a name.
+fn split(name: &str, port: u16) -> io::Result<(&str, u16)> {
+    split_port(name.strip_prefix("tcp:").unwrap_or(name), port)
 }
 
 /// Cuts a port off. A bare IPv6 address has more than one colon and no port.
 fn split_port(name: &str, default: u16) -> io::Result<(&str, u16)> {
     let (host, port) = match name.strip_prefix('[') {
         Some(rest) => {
-            let (host, port) = rest.split_once(']').ok_or_else(|| invalid("there is no ]"))?;
-            (host, port.strip_prefix(':'))
+            let (host, rest) = rest.split_once(']').ok_or_else(|| invalid("there is no ]"))?;
+            match rest.strip_prefix(':') {
+                None if !rest.is_empty() => return Err(invalid("what is behind ] is no port")),
+                port => (host, port),
+            }
         }
         None => match name.split_once(':') {
             Some((host, port)) if !port.contains(':') => (host, Some(port)),
@@ -151,5 +249,83 @@ mod tests {
         }
         let any = resolve("tcp:*:9", 7).expect("no lookup needed");
         assert_eq!(any, [SocketAddr::from(([0, 0, 0, 0], 9))]);
+    }
+
+    #[test]
+    fn what_can_be_no_address_is_said_and_names_are_not_looked_up() {
+        for name in [
+            "*",
+            "h",
+            "h.example:7",
+            "notls:h",
+            "tcp:*:7",
+            "127.1",
+            "::",
+            "fe80::1%eth0",
+            "[::1]:7",
+            "notls:[::1]",
+            "0.0.0.0",
+            "1.example",
+            "host with spaces",
+        ] {
+            assert_eq!(check(name), Ok(()), "{name}");
+        }
+        for name in [
+            "",
+            ":7",
+            "notls:",
+            "999.1.1.1",
+            "127.0.0.",
+            "1.2.3.4.5",
+            "127.0.0.1:",
+            "h:70000",
+            "[::1",
+            "[::1]7",
+            "::g",
+            "1:2:3",
+            "[g::]:7",
+            "notls:1.2.3.256",
+        ] {
+            assert!(check(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn one_place_is_asked_for_once() {
+        let places = |line: &str| {
+            let mut options = Options { port: 7, ..Options::default() };
+            let words: Vec<&str> = line.split(' ').collect();
+            options.listen =
+                words[0].split(',').filter(|it| !it.is_empty()).map(str::to_owned).collect();
+            let port = |place: usize| words.get(place).and_then(|word| word.parse().ok());
+            options.redis_port = port(1).unwrap_or(0);
+            options.admin_port = port(2);
+            check_places(&options)
+        };
+        for line in [
+            "",
+            " 8 9",
+            "10.0.0.1 8 7",
+            "10.0.0.1,10.0.0.1:8",
+            "10.0.0.1,10.0.0.1:8 9",
+            "* 8 9",
+            "0.0.0.0,::",
+            "h,h",
+            "10.0.0.1:0,10.0.0.1:0",
+            "127.0.0.1 8 0",
+        ] {
+            assert_eq!(places(line), Ok(()), "{line}");
+        }
+        for (line, words) in [
+            (" 7", "--port and --redis-port both ask for 127.0.0.1:7"),
+            (" 0 7", "--port and --admin-port both ask for 127.0.0.1:7"),
+            (" 8 8", "--redis-port and --admin-port both ask for 127.0.0.1:8"),
+            ("* 0 7", "--listen and --admin-port both ask for 127.0.0.1:7"),
+            ("10.0.0.1,10.0.0.1:7", "--listen asks for 10.0.0.1:7 twice"),
+            ("::,[::1]:7", "--listen asks for [::1]:7 twice"),
+            ("10.0.0.1:8 8", "--listen and --redis-port both ask for 10.0.0.1:8"),
+        ] {
+            assert_eq!(places(line), Err(words.to_owned()), "{line}");
+        }
     }
 }

@@ -32,14 +32,20 @@ use declare::DECLARATIONS;
 pub use declare::{index_name, layout_name, policy_name};
 pub use environment::is_variable;
 use kind::Act;
-use larder::{CacheGeometry, ChunkLayout, IndexKind, Policy, Quota};
+use larder::{
+    BuildError, CacheGeometry, ChunkLayout, FlashFit, FlashMisfit, IndexKind, Policy, Quota,
+};
 pub use print::current;
 use protocol::{Dialect, Wire};
 pub use settings::Settings;
 use settings::Source;
 pub use tls::TlsOptions;
 
+use crate::listen;
 use crate::top::{self, TopOptions};
+
+/// So much memory a flash tier needs: the slabs of less are too few for it.
+const FLASH_MEGABYTES_MIN: usize = 8;
 
 /// Everything that can be chosen at the start.
 #[derive(Debug, Clone, PartialEq)]
@@ -247,7 +253,11 @@ impl Options {
         Quota::check_all(&self.quotas, (self.memory_megabytes as u64) << 20)
             .map_err(|refused| UsageError(format!("--quota: {refused}")))?;
         self.check_item_size()?;
+        self.check_flash().map_err(UsageError)?;
+        self.check_repartition().map_err(UsageError)?;
         tls::settle(self)?;
+        self.check_plain_addresses().map_err(UsageError)?;
+        listen::check_places(self).map_err(UsageError)?;
         self.settle_protocol()
     }
 
@@ -263,6 +273,43 @@ impl Options {
              megabytes: such an item would not stay"
         );
         Err(UsageError(text))
+    }
+
+    /// What the index can lead to on flash, or why there is too much of it; none without flash.
+    pub fn flash_fit(&self) -> Option<Result<FlashFit, FlashMisfit>> {
+        let (_, bytes) = self.flash.as_ref()?;
+        Some(FlashFit::new((self.memory_megabytes as u64) << 20, *bytes, self.index))
+    }
+
+    /// What the cache would refuse of a flash tier, before its file is made.
+    fn check_flash(&self) -> Result<(), String> {
+        let fit = self.flash_fit().transpose();
+        let fit = fit.map_err(|misfit| format!("--flash is too large for -m: {misfit}"))?;
+        if fit.is_some() && (!self.evict || self.memory_megabytes < FLASH_MEGABYTES_MIN) {
+            return Err(format!("--flash: {}", BuildError::FlashAlone));
+        }
+        Ok(())
+    }
+
+    /// What the cache would refuse of columns that items move to.
+    fn check_repartition(&self) -> Result<(), String> {
+        let refused = match self.repartition {
+            true if self.evict && self.policy.keeps_order() => BuildError::RepartitionOrder,
+            true if !self.quotas.is_empty() => BuildError::RepartitionQuotas,
+            _ => return Ok(()),
+        };
+        Err(format!("--repartition: {refused}"))
+    }
+
+    /// An address without TLS is one of a server with it.
+    fn check_plain_addresses(&self) -> Result<(), String> {
+        let mut names = self.listen.iter().chain([&self.admin_listen]);
+        match names.find(|name| listen::plain(name).1).filter(|_| !self.tls.is_on) {
+            Some(name) => {
+                Err(format!("{name} says notls:, which is for a server with --enable-ssl"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// With users, only protocols in which clients can say who they are.
@@ -414,6 +461,32 @@ mod tests {
         assert!(serve("-C --disable-cas=false").cas && !serve("--disable-cas=true").cas);
         refused("--disable-cas=no");
         assert_eq!(serve("--flash-save-seconds 7").save_seconds, 7);
+    }
+
+    /// `--check` said that these were in order, and no start with them succeeded; it ended with the
+    /// status after which systemd starts again.
+    #[test]
+    fn what_can_never_start_is_refused_while_options_are_read() {
+        for (line, words) in [
+            ("-m 64 --flash /f:100g", "--flash is too large for -m: 102400 MiB of flash"),
+            ("--flash /f:64m -M", "--flash: a flash tier gets what is evicted"),
+            ("-m 7 --flash /f:16m", "--flash: a flash tier gets what is evicted"),
+            ("--repartition --policy lru", "--repartition: items cannot move"),
+            ("--repartition --quota a=1m", "beside quotas"),
+            ("-l 999.1.1.1", "--listen: 999.1.1.1: it is no address"),
+            ("-l 127.0.0.1:", "--listen: 127.0.0.1:: the port is no number from 0 to 65535"),
+            ("--admin-port 1 --admin-listen ::x", "--admin-listen: ::x: it is no address"),
+            ("-l notls:127.0.0.1", "notls:, which is for a server with --enable-ssl"),
+            ("--admin-port 1 --admin-listen notls:::1", "notls:, which is for a server with"),
+            ("-p 7 --admin-port 7", "--port and --admin-port both ask for 127.0.0.1:7"),
+        ] {
+            let text = refused(line);
+            assert!(text.contains(words), "{line}: {text}");
+        }
+        serve("-m 8 --flash /f:16m");
+        serve("--repartition --policy lru -M");
+        serve("-Z --ssl-chain-cert c -l notls:127.0.0.1,::1");
+        serve("-s /s -p 7 --admin-port 7");
     }
 
     #[test]

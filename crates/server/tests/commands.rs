@@ -75,8 +75,8 @@ fn whether_items_move_to_their_columns_is_told_and_can_be_chosen() {
     }
     for (arguments, code, why) in [
         (["--cache-geometry", "2000x20x64"], 64, "2000x20x64 is not [SLICESx]SETSxWAYSxLINE"),
-        (["--policy", "gd-wheel"], 1, "cannot move to their columns under gd-wheel or lru"),
-        (["--policy", "lru"], 1, "cannot move to their columns under gd-wheel or lru"),
+        (["--policy", "gd-wheel"], 64, "cannot move to their columns under gd-wheel or lru"),
+        (["--policy", "lru"], 64, "cannot move to their columns under gd-wheel or lru"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
         let output = command.args(["-p", "0", "--repartition"]).args(arguments).output();

@@ -83,11 +83,17 @@ fn what_is_refused_is_named_with_what_to_do() {
         let said = ends(arguments);
         assert!(said.contains(words), "{said}");
     }
+    // So that the unit of systemd does not try again what cannot succeed.
+    let output = larder(&["-m", "64", "--flash", &place("100g")], &[]);
+    assert_eq!(output.status.code(), Some(64), "{}", text(&output.stderr));
+    assert!(!flash.exists());
     // A port that is taken is named.
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("an address").port().to_string();
     let said = ends(&["--admin-port", &port]);
     assert!(said.contains(&format!("for --admin-port {port}: ")), "{said}");
+    let said = ends(&["--redis-port", &port]);
+    assert!(said.contains(&format!("127.0.0.1:{port} for --redis-port: ")), "{said}");
     // A size that is too small leaves no file whose length is in the way of one that is not.
     let said = ends(&["--flash", &place("1m")]);
     assert!(said.contains("too small") && said.contains("asks for 1048576 of"), "{said}");

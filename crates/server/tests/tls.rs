@@ -445,7 +445,7 @@ fn a_server_without_good_files_does_not_start() {
     fs::remove_file(authority.path("chain.pem")).expect("it was there");
     assert!(start_failing(&good).1.contains("cannot read"));
     let (code, text) = start_failing(&["-l".to_owned(), "notls:127.0.0.1".to_owned()]);
-    assert_eq!(code, Some(1));
+    assert_eq!(code, Some(64));
     assert!(text.contains("--enable-ssl"), "{text}");
     assert_eq!(start_failing(&["-Z".to_owned()]).0, Some(64));
 }

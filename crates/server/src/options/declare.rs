@@ -9,6 +9,7 @@ use protocol::Wire;
 
 use super::kind::{Act, Declaration, Kind, number};
 use super::{Options, extended, help, reference, tls};
+use crate::listen;
 
 /// The longest idle timeout: a year.
 const IDLE_TIMEOUT_S_MAX: u64 = 365 * 24 * 3600;
@@ -237,8 +238,17 @@ fn set_growth_factor(options: &mut Options, value: &str) -> Result<(), String> {
 
 /// `-l`: addresses with commas between them; may be repeated.
 fn set_listen(options: &mut Options, value: &str) -> Result<(), String> {
-    let addresses = value.split(',').filter(|address| !address.is_empty());
-    options.listen.extend(addresses.map(str::to_owned));
+    for address in value.split(',').filter(|address| !address.is_empty()) {
+        listen::check(address).map_err(|why| format!("{address}: {why}"))?;
+        options.listen.push(address.to_owned());
+    }
+    Ok(())
+}
+
+/// `--admin-listen`: one address.
+fn set_admin_listen(options: &mut Options, value: &str) -> Result<(), String> {
+    listen::check(value).map_err(|why| format!("{value}: {why}"))?;
+    options.admin_listen = value.to_owned();
     Ok(())
 }
 
@@ -454,7 +464,7 @@ pub const DECLARATIONS: &[Declaration] = &[
          what larder top reads. Nothing there changes anything. 0 takes a free port and prints it. \
          Without it there is none, and no latencies are sampled."),
     valued(None, "admin-listen",
-        text("ADDRESS", |o, v| { o.admin_listen = v.to_owned(); Ok(()) }), Some("127.0.0.1"),
+        text("ADDRESS", set_admin_listen), Some("127.0.0.1"),
         "The address of --admin-port. It asks for no password: whoever can connect can read how \
          the cache is doing, and with measured costs the beginnings of keys."),
     valued(Some('Y'), "auth-file",
