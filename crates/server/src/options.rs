@@ -32,6 +32,7 @@ use declare::DECLARATIONS;
 pub use declare::{index_name, layout_name, policy_name};
 pub use environment::is_variable;
 use kind::Act;
+pub use kind::COUNT_MAX;
 use larder::{
     BuildError, CacheGeometry, ChunkLayout, FlashFit, FlashMisfit, IndexKind, Policy, Quota,
 };

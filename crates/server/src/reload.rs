@@ -1,16 +1,17 @@
 //! SIGHUP: the file of options is read again, and what can change while the server serves does.
 //!
 //! What holds is remembered option by option. A change that needs a restart is therefore said at
-//! every SIGHUP until there was one, and one that is refused is tried again. Arguments and
-//! variables are those of the start, and still go before the file. A file with an error changes
-//! nothing at all.
+//! every SIGHUP until there was one, and one that is refused is tried again. What a client has
+//! changed (`cache_memlimit`, `verbosity`) is what holds, and becomes again what the options say.
+//! Arguments and variables are those of the start, and still go before the file. A file with an
+//! error changes nothing at all.
 
 use std::sync::atomic::Ordering;
 
 use ::io::process;
 
 use crate::commands::limit_memory;
-use crate::options::{Command, Given, Options, Settings, UsageError, current};
+use crate::options::{COUNT_MAX, Command, Given, Options, Settings, UsageError, current};
 use crate::server::Server;
 use crate::start::files_wanted;
 use crate::tls::Tls;
@@ -91,6 +92,10 @@ pub fn reload(server: &Server, running: &mut Settings, given: &Given) {
             return server.log(0, "SIGHUP: nothing is changed, for what is said above");
         }
     };
+    let megabytes = server.memory_megabytes.load(Ordering::Relaxed);
+    running.hold("memory-limit", vec![megabytes.to_string()]);
+    let verbosity = server.verbosity.load(Ordering::Relaxed) as usize;
+    running.hold("verbose", vec![String::new(); verbosity.min(COUNT_MAX)]);
     let changes = running.changes(&newer);
     if changes.is_empty() {
         server.log(0, &format!("SIGHUP: nothing has changed in {}", file.display()));

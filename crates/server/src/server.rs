@@ -63,6 +63,8 @@ pub struct Server {
     pub verbosity: AtomicU32,
     /// `limit_maxbytes`, which `cache_memlimit` changes.
     pub memory_bytes: AtomicUsize,
+    /// What was last asked for, of which that is made.
+    pub memory_megabytes: AtomicU64,
     /// What `stats reset` subtracts.
     pub reset: Mutex<Sums>,
     /// Who it is, where TLS is spoken.

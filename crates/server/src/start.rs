@@ -20,7 +20,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::lchown;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
@@ -405,6 +405,7 @@ fn build(
         stopping: AtomicBool::new(false),
         verbosity: AtomicU32::new(options.verbosity),
         memory_bytes: AtomicUsize::new(memory_bytes),
+        memory_megabytes: AtomicU64::new(options.memory_megabytes as u64),
         reset: Mutex::new(Sums::default()),
         tls: None,
         users: None,

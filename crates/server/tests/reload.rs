@@ -134,6 +134,45 @@ fn what_can_change_changes_and_the_rest_waits_for_a_restart() {
     assert!(scene.server.wait().success());
 }
 
+/// SIGHUP compared with what it had applied last: an unchanged file left what a client had changed,
+/// and a changed one was said to replace what had not held any more.
+#[test]
+fn what_a_client_has_changed_is_again_as_the_file_says() {
+    let mut scene = Scene::new("memory-limit = 128\n");
+    let mut client = scene.server.connect();
+    client.ask("cache_memlimit 32\r\nverbosity 1\r\n", "OK\r\nOK\r\n");
+    let mut said = scene.reload("memory-limit = 128\n", 2);
+    said.sort();
+    assert_eq!(
+        said,
+        [
+            "larder: SIGHUP: memory-limit is now 128, it was 32",
+            "larder: SIGHUP: verbose is now 0, it was 1",
+        ]
+    );
+    assert_eq!(client.stat("limit_maxbytes"), 128 << 20);
+    client.ask("cache_memlimit 32\r\n", "OK\r\n");
+    let said = scene.reload("memory-limit = 48\n", 1);
+    assert_eq!(said, ["larder: SIGHUP: memory-limit is now 48, it was 32"]);
+    client.ask("cache_memlimit 48\r\n", "OK\r\n");
+    let said = scene.reload("memory-limit = 48\n", 1);
+    assert_eq!(said, ["larder: SIGHUP: nothing has changed in F"]);
+    assert_eq!(client.stat("limit_maxbytes"), 48 << 20);
+}
+
+/// The slabs of a large memory are large, and a cache keeps eight of them: `limit_maxbytes` told
+/// of 8 MiB where twice as much was used.
+#[test]
+fn a_memory_limit_that_is_raised_is_told_as_it_is() {
+    let mut scene = Scene::new("memory-limit = 1024\n");
+    let mut client = scene.server.connect();
+    client.ask("cache_memlimit 8\r\n", "OK\r\n");
+    assert_eq!(client.stat("limit_maxbytes"), 16 << 20);
+    let mut line = String::new();
+    scene.log.read_line(&mut line).expect("it says something");
+    assert_eq!(line, "larder: a memory limit of 8 MiB is too little; it is 16384 KiB\n");
+}
+
 /// The page of metrics and Redis' commands went by what was chosen at the start: a limit that was
 /// lowered for the sake of an alert was not the one that the alert compared with, and FLUSHALL and
 /// SCAN went on where flush_all and dumps were refused.

@@ -172,7 +172,15 @@ fn try_limit(server: &Server, megabytes: u64) -> Result<(), LimitRefused> {
     // A word has 64 bits; a limit that it does not hold would be beyond every bound.
     let bytes = usize::try_from(megabytes << 20).unwrap_or(usize::MAX);
     server.cache.set_memory_bytes(bytes).map_err(LimitRefused::OutOfBounds)?;
-    server.memory_bytes.store(bytes, Ordering::Relaxed);
+    server.memory_megabytes.store(megabytes, Ordering::Relaxed);
+    // A cache keeps some slabs, and their size is that of the start.
+    let limit_bytes = server.cache.stats().limit_bytes as usize;
+    if limit_bytes > bytes {
+        let used = limit_bytes >> 10;
+        server
+            .log(0, &format!("a memory limit of {megabytes} MiB is too little; it is {used} KiB"));
+    }
+    server.memory_bytes.store(bytes.max(limit_bytes), Ordering::Relaxed);
     Ok(())
 }
 

@@ -22,6 +22,8 @@ pub enum Source {
     Environment,
     /// The command line.
     Arguments,
+    /// A command while the server serves.
+    Client,
 }
 
 impl Source {
@@ -31,6 +33,7 @@ impl Source {
             Self::File => "file",
             Self::Environment => "environment",
             Self::Arguments => "arguments",
+            Self::Client => "client",
         }
     }
 }
@@ -155,15 +158,28 @@ impl Settings {
 
     /// The options in which these settings and `newer` ones differ by what they mean.
     pub fn changes(&self, newer: &Self) -> Vec<&'static Declaration> {
-        let alone = |settings: &Self, declaration: &'static Declaration| {
-            let mut options = Options::default();
-            if let Some((_, texts)) = settings.chosen(declaration) {
-                apply(declaration, &mut options, texts);
-            }
-            options
-        };
-        let differs = |known: &&'static Declaration| alone(self, known) != alone(newer, known);
+        let differs = |known: &&'static Declaration| self.alone(known) != newer.alone(known);
         DECLARATIONS.iter().filter(differs).collect()
+    }
+
+    /// Takes over what holds of one option because a client has said so.
+    pub fn hold(&mut self, long: &'static str, texts: Vec<String>) {
+        let declaration = find(long).expect("what a client changes is declared");
+        let mut held = Options::default();
+        apply(declaration, &mut held, &texts);
+        // What means the same stays as it was written.
+        if held != self.alone(declaration) {
+            self.chosen.insert(long, (Source::Client, texts));
+        }
+    }
+
+    /// Options of which nothing is said but this one.
+    fn alone(&self, declaration: &Declaration) -> Options {
+        let mut options = Options::default();
+        if let Some((_, texts)) = self.chosen(declaration) {
+            apply(declaration, &mut options, texts);
+        }
+        options
     }
 }
 
