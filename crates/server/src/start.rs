@@ -316,12 +316,15 @@ fn prepare_process(options: &Options) -> Result<(), String> {
         // Whether that sufficed shows when the memory is locked.
         let _ = process::raise_lock_limit();
     }
-    if let Some(name) = &options.user
-        && process::is_root()
-    {
-        become_user(name, options).map_err(|error| format!("cannot become {name}: {error}"))?;
+    match &options.user {
+        _ if !process::is_root() => Ok(()),
+        Some(name) => become_user(name, options)
+            .map_err(|error| format!("cannot become {name} for --user: {error}")),
+        None => {
+            say::aside("larder: it runs as root; -u names a user to become, who may do less");
+            Ok(())
+        }
     }
-    Ok(())
 }
 
 /// Becomes another user, whom the Unix socket then belongs to: by `-a` it is the owner's group that

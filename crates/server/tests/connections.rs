@@ -305,12 +305,26 @@ fn a_pidfile_that_another_server_has_written_stays() {
     assert_eq!(std::fs::read_to_string(&path).expect("still there"), "1\n");
 }
 
+/// It served as root without a word; memcached refuses to.
+#[test]
+fn a_server_that_stays_root_says_so() {
+    let says = |user: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+        // A start that comes to its end by itself.
+        command.args(["-p", "0", "-P", "/nowhere/at/all"]).args(user);
+        let output = command.output().expect("it runs");
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&output.stderr).contains("it runs as root; -u names a user")
+    };
+    assert_eq!(says(&[]), common::is_root());
+    assert!(!says(&["-u", "nobody"]) && !says(&["-u", "root"]));
+}
+
 #[test]
 fn a_unix_socket_belongs_to_the_user_of_u() {
     // It was root's, so that with -a 0660 the group of -u could not connect.
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("socket");
-    let is_root = std::fs::metadata(folder.path()).expect("it is there").uid() == 0;
     let path_text = path.to_str().expect("a path in UTF-8");
     // Who is not root stays who they are, whatever -u says.
     let _server = Server::start(&["-u", "nobody", "-a", "0660", "-s", path_text, "-v"]);
@@ -319,7 +333,7 @@ fn a_unix_socket_belongs_to_the_user_of_u() {
     let nobody = Command::new("id").args(["-u", "nobody"]).output().expect("id runs");
     let nobody = String::from_utf8_lossy(&nobody.stdout).trim().parse().expect("a number");
     let own = std::fs::metadata(folder.path()).expect("it is there").uid();
-    assert_eq!(found.uid(), if is_root { nobody } else { own });
+    assert_eq!(found.uid(), if common::is_root() { nobody } else { own });
 }
 
 #[test]

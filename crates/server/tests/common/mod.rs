@@ -9,6 +9,7 @@
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -43,7 +44,15 @@ impl Server {
         log.set_read_timeout(Some(PATIENCE)).expect("a socket option");
         let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
         command.args(["-p", "0"]).args(options).stderr(OwnedFd::from(its_log));
-        (Self::start_by(&mut command), BufReader::new(log))
+        let server = Self::start_by(&mut command);
+        let mut log = BufReader::new(log);
+        // Tests are about what it says next.
+        if is_root() && !options.contains(&"-u") {
+            let mut line = String::new();
+            log.read_line(&mut line).expect("it says something");
+            assert!(line.starts_with("larder: it runs as root; -u "), "{line}");
+        }
+        (server, log)
     }
 
     /// Starts one that speaks Redis' protocol too, and says where.
@@ -127,6 +136,11 @@ impl Drop for Server {
 /// A client.
 pub struct Client<S = TcpStream> {
     pub stream: S,
+}
+
+/// Whether the tests run as root, and the servers with them.
+pub fn is_root() -> bool {
+    std::fs::metadata("/proc/self").expect("Linux has it").uid() == 0
 }
 
 /// An address at which nobody listens now.
