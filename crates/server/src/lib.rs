@@ -39,6 +39,7 @@ mod insight;
 mod listen;
 mod lists;
 mod live;
+mod locked_file;
 mod logins;
 mod memory_file;
 mod namespaces;

@@ -16,23 +16,22 @@
 //! - FILE.tmp is open and locked for as long as the server lives, and becomes FILE as it is. So a
 //!   second server with the same file is refused, also while the first one saves, if that takes it
 //!   longer than a start waits ([`::io::lock`]); and that the folder can be written to is known at
-//!   the start.
+//!   the start. Where it does not become FILE, it is removed: no start that is refused leaves it.
 //!
 //! What is there and is no image of this format is never touched: the start is refused.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use ::io::lock::{lock, make_private};
+use ::io::lock::make_private;
 use ::io::moment::Stopwatch;
 use larder::image_format::{self, MAGIC, OpenError};
 use larder::{Cache, ImageHead, ImageSaved, ImageSource, Restored};
 
-/// How often FILE.tmp is opened anew because the server that had it renamed it meanwhile.
-const OPEN_ATTEMPTS: usize = 8;
+use crate::locked_file;
 
 /// The memory file of a server.
 #[derive(Debug)]
@@ -41,6 +40,8 @@ pub struct MemoryFile {
     temporary_path: PathBuf,
     /// FILE.tmp, locked.
     temporary: File,
+    /// It has become FILE.
+    is_saved: bool,
     /// FILE, as long as it is there.
     image: Option<(ImageFile, ImageHead)>,
 }
@@ -86,10 +87,14 @@ impl MemoryFile {
         if !MAGIC.starts_with(&first) {
             return Err(refusal(&temporary_path, &OpenError::Foreign));
         }
-        temporary.set_len(0).map_err(|error| refusal(&temporary_path, &error))?;
+        make_private(&temporary)
+            .and_then(|()| temporary.set_len(0))
+            .map_err(|error| refusal(&temporary_path, &error))?;
+        // From here on it is this server's, to be removed.
+        let mut opened = Self { path, temporary_path, temporary, is_saved: false, image: None };
         // Behind the lock: whoever has written this file has ended.
-        let image = find(&path)?;
-        Ok(Self { path, temporary_path, temporary, image })
+        opened.image = find(&opened.path)?;
+        Ok(opened)
     }
 
     /// What the image begins with, if there is one.
@@ -117,8 +122,7 @@ impl MemoryFile {
         })
     }
 
-    /// Writes what is in memory, as long as `goes_on` says so. After an error there is no file, and
-    /// FILE.tmp is for [`Self::leave`].
+    /// Writes what is in memory, as long as `goes_on` says so. After an error there is no file.
     pub fn save(
         &mut self,
         cache: &Cache,
@@ -132,6 +136,7 @@ impl MemoryFile {
         let (_, saved) = cache.save_image(&self.temporary, goes_on).map_err(failed)?;
         self.temporary.sync_all().map_err(failed)?;
         let named = fs::rename(&self.temporary_path, &self.path);
+        self.is_saved = named.is_ok();
         named.and_then(|()| sync_folder(&self.path)).map_err(|error| {
             format!(
                 "cannot rename {} to {}: {error}",
@@ -141,9 +146,14 @@ impl MemoryFile {
         })?;
         Ok(saved)
     }
+}
 
-    /// Leaves nothing behind.
-    pub fn leave(self) {
+/// Leaves nothing behind but what was saved.
+impl Drop for MemoryFile {
+    fn drop(&mut self) {
+        if self.is_saved {
+            return;
+        }
         // Room is given back even where the name stays.
         let _ = self.temporary.set_len(0);
         let _ = fs::remove_file(&self.temporary_path);
@@ -152,35 +162,19 @@ impl MemoryFile {
 
 /// Opens a file of this name and locks it; makes it if there is none.
 fn open_locked(path: &Path) -> Result<File, String> {
-    let failed = |error: io::Error| refusal(path, &error);
-    for _ in 0..OPEN_ATTEMPTS {
-        check_kind(path)?;
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let file = options.open(path).map_err(failed)?;
-        match lock(&file) {
-            Ok(()) => make_private(&file).map_err(failed)?,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Err(format!("another server uses {} for --memory-file", path.display()));
-            }
-            Err(error) => return Err(failed(error)),
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    locked_file::open(path, &options, || check_kind(path)).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            format!("another server uses {} for --memory-file", path.display())
         }
-        let same = |found: &fs::Metadata| (found.dev(), found.ino());
-        let opened = file.metadata().map_err(failed)?;
-        match fs::symlink_metadata(path) {
-            Ok(named) if same(&named) == same(&opened) => return Ok(file),
-            // Whoever had it has saved to it, and it has its other name now.
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(failed(error)),
-        }
-    }
-    Err(failed(io::Error::other("others take its place again and again")))
+        _ => refusal(path, &error),
+    })
 }
 
 /// The image of this name, if there is one. An empty file counts as none.
 fn find(path: &Path) -> Result<Option<(ImageFile, ImageHead)>, String> {
-    check_kind(path)?;
+    check_kind(path).map_err(|error| refusal(path, &error))?;
     let file = match File::open(path) {
         Ok(file) => ImageFile(file),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -194,12 +188,10 @@ fn find(path: &Path) -> Result<Option<(ImageFile, ImageHead)>, String> {
 }
 
 /// Refuses what is no file.
-fn check_kind(path: &Path) -> Result<(), String> {
+fn check_kind(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
-        Ok(found) if !found.is_file() => {
-            Err(refusal(path, &io::Error::other("it is no regular file")))
-        }
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(refusal(path, &error)),
+        Ok(found) if !found.is_file() => Err(io::Error::other("it is no regular file")),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
 }

@@ -220,10 +220,7 @@ fn save(
         !is_hurried && !began.rest_of(patience).is_zero()
     };
     let (text, is_cut) = match memory_file {
-        _ if patience.is_zero() => {
-            memory_file.into_iter().for_each(MemoryFile::leave);
-            return Ok(());
-        }
+        _ if patience.is_zero() => return Ok(()),
         Some(file) => save_to_file(server, file, goes_on)?,
         None if server.options.flash.is_some() => save_to_flash(server, goes_on)?,
         None => return Ok(()),
@@ -277,10 +274,7 @@ fn save_to_file(
             );
             Ok((text, is_interrupted))
         }
-        Err(error) => {
-            file.leave();
-            Err(format!("what is in memory is lost: {error}"))
-        }
+        Err(error) => Err(format!("what is in memory is lost: {error}")),
     }
 }
 

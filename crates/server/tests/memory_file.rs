@@ -256,3 +256,28 @@ fn a_damaged_file_gives_what_is_left_of_it() {
     assert!(lost > 0 && restored > 0 && restored + lost == ITEMS as u64, "{restored}, {lost}");
     assert_eq!(server.stat("curr_items"), restored);
 }
+
+/// A file of users, or a folder, that was named by mistake got an empty neighbour for each try.
+#[test]
+fn a_start_that_is_refused_leaves_no_file() {
+    let place = Place::new();
+    let folder = place.file.with_extension("folder");
+    fs::create_dir(&folder).expect("a folder");
+    fs::write(&place.file, "bob:secret\n").expect("a file");
+    let names = || {
+        let entries = fs::read_dir(folder.parent().expect("it has one")).expect("readable");
+        let mut names: Vec<_> = entries.map(|entry| entry.expect("readable").file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = names();
+    assert!(place.refusal(&[]).contains("is left as it is"));
+    assert!(place.refusal(&["-e", folder.to_str().expect("text")]).contains("no regular file"));
+    fs::remove_file(&place.file).expect("it is there");
+    assert!(place.refusal(&["-P", "/nowhere/at/all"]).contains("--pidfile"));
+    assert_eq!(names(), before[1..]);
+    // What is somebody else's stays.
+    fs::write(place.temporary(), "bob:secret\n").expect("a file");
+    assert!(place.refusal(&[]).contains("is left as it is"));
+    assert_eq!(fs::read(place.temporary()).expect("it stays"), b"bob:secret\n");
+}
