@@ -305,6 +305,43 @@ fn a_pidfile_that_another_server_has_written_stays() {
     assert_eq!(std::fs::read_to_string(&path).expect("still there"), "1\n");
 }
 
+/// Who sends a signal to the process of a pidfile meant the first server, and met the second one.
+#[test]
+fn a_second_server_with_the_same_pidfile_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pid");
+    let path_text = path.to_str().expect("a path in UTF-8");
+    let mut first = Server::start(&["-P", path_text]);
+    first.connect().ask("mn\r\n", "MN\r\n");
+    let second = || {
+        // One that is not refused would serve for ever.
+        let mut command = Command::new("timeout");
+        command.args(["20", env!("CARGO_BIN_EXE_larder"), "-p", "0", "-P", path_text]);
+        let output = command.output().expect("it runs");
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).expect("text")
+    };
+    let why = format!("another server has {path_text} for --pidfile: process {}\n", first.id());
+    assert!(second().ends_with(&why));
+    assert_eq!(
+        std::fs::read_to_string(&path).expect("it stays"),
+        format!("{}\n", first.id()),
+        "and the first one's number with it"
+    );
+    first.signal("TERM");
+    assert!(first.wait().success());
+    assert!(!path.exists());
+    // A process that is no server of ours has no lock, and a number may have become another's.
+    std::fs::write(&path, format!("{}\n", std::process::id())).expect("a file");
+    let (server, mut log) = Server::start_logged(&["-P", path_text]);
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut log, &mut line).expect("it says something");
+    assert!(line.contains(&format!("names process {}, which runs;", std::process::id())), "{line}");
+    server.connect().ask("mn\r\n", "MN\r\n");
+    let text = std::fs::read_to_string(&path).expect("it is written");
+    assert_eq!(text, format!("{}\n", server.id()));
+}
+
 /// It served as root without a word; memcached refuses to.
 #[test]
 fn a_server_that_stays_root_says_so() {

@@ -362,7 +362,8 @@ pub const DECLARATIONS: &[Declaration] = &[
         "Become this user when started as root."),
     valued(Some('P'), "pidfile",
         text("FILE", |o, v| { o.pidfile = Some(v.into()); Ok(()) }), None,
-        "Write the process id here, and remove the file at the end."),
+        "Write the process id here, and remove the file at the end. A second server with the same \
+         file is refused."),
     switch(Some('r'), "enable-coredumps", |o| o.core_dumps = true,
         "Raise the limit for core files."),
     valued(Some('v'), "verbose", Kind::Count(|o| o.verbosity += 1), None,
