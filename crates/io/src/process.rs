@@ -132,6 +132,11 @@ pub fn raise_file_limit(files: u64) -> io::Result<()> {
     check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &open) })
 }
 
+/// The most open files that may be allowed without being root.
+pub fn file_limit() -> io::Result<u64> {
+    Ok(limit(libc::RLIMIT_NOFILE)?.rlim_max)
+}
+
 /// Goes on in the background: a new process without a terminal, its standard streams to nowhere.
 /// To be called while there is one thread only.
 pub fn daemonize() -> io::Result<()> {

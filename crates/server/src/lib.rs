@@ -81,7 +81,11 @@ pub fn main() -> ExitCode {
         Ok((Command::Top(options), _)) => exit_code("larder top", top::run(&options)),
         Err(UsageError(text)) => {
             text.lines().for_each(|line| say::aside(format_args!("larder: {line}")));
-            say::aside("larder --help lists the options");
+            let is_of_top = std::env::args_os().nth(1).is_some_and(|word| word == "top");
+            say::aside(match is_of_top {
+                true => "larder top --help says what it takes",
+                false => "larder --help lists the options",
+            });
             ExitCode::from(EXIT_USAGE)
         }
     }

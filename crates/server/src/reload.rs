@@ -8,12 +8,10 @@
 
 use std::sync::atomic::Ordering;
 
-use ::io::process;
-
 use crate::commands::limit_memory;
 use crate::options::{COUNT_MAX, Command, Given, Options, Settings, UsageError, current};
 use crate::server::Server;
-use crate::start::files_wanted;
+use crate::start::allow_files;
 use crate::tls::Tls;
 use crate::users::Users;
 
@@ -133,9 +131,7 @@ fn reload_certificates(tls: &Tls, now_s: u32) -> String {
 
 /// `conn-limit`. Open connections stay when there are more.
 fn limit_connections(server: &Server, options: &Options) -> Result<(), String> {
-    let files = files_wanted(options.connections_max, &server.options);
-    process::raise_file_limit(files)
-        .map_err(|error| format!("{files} open files cannot be allowed: {error}"))?;
+    allow_files(options.connections_max, &server.options)?;
     server.live.connections_max.store(options.connections_max, Ordering::Relaxed);
     // It may have paused at the limit before.
     server.wake_acceptor();

@@ -291,18 +291,35 @@ fn spawn<'scope, 'env>(
 }
 
 /// How many files may have to be open at a time.
-pub fn files_wanted(connections_max: usize, options: &Options) -> u64 {
+fn files_wanted(connections_max: usize, options: &Options) -> u64 {
     let admin = if options.admin_port.is_some() { admin::FILES_MAX } else { 0 };
     connections_max as u64 + RESERVED_FILES + 4 * options.threads as u64 + admin
+}
+
+/// Has the system allow as many open files as that takes.
+pub fn allow_files(connections_max: usize, options: &Options) -> Result<(), String> {
+    let files = files_wanted(connections_max, options);
+    process::raise_file_limit(files).map_err(|error| {
+        let text = format!("cannot allow {files} open files for -c {connections_max}: {error}");
+        match process::file_limit() {
+            Ok(limit) => text + &enough_files(limit, files_wanted(0, options)),
+            Err(_) => text,
+        }
+    })
+}
+
+/// What there is to say of a limit on open files, of which some are not for connections.
+fn enough_files(limit: u64, others: u64) -> String {
+    match limit.saturating_sub(others) {
+        0 => format!("; {limit} are allowed (ulimit -Hn), and {others} are needed beside -c"),
+        fit => format!("; {limit} are allowed (ulimit -Hn), enough for -c {fit}"),
+    }
 }
 
 /// Limits and user.
 fn prepare_process(options: &Options) -> Result<(), String> {
     io::heap::keep_small();
-    let files = files_wanted(options.connections_max, options);
-    process::raise_file_limit(files).map_err(|error| {
-        format!("cannot allow {files} open files for -c (see ulimit -n): {error}")
-    })?;
+    allow_files(options.connections_max, options)?;
     if options.core_dumps {
         process::raise_core_limit().map_err(|error| format!("cannot allow core files: {error}"))?;
     }
@@ -578,6 +595,14 @@ mod tests {
         assert_eq!(beyond_the_machine(64, 64 << 20), None);
         let text = beyond_the_machine(65, 64 << 20).expect("one more");
         assert!(text.contains("-m 65 ") && text.contains(" 64 megabytes"), "{text}");
+    }
+
+    #[test]
+    fn how_many_connections_a_limit_of_files_is_enough_for_is_said() {
+        assert_eq!(enough_files(1024, 80), "; 1024 are allowed (ulimit -Hn), enough for -c 944");
+        assert_eq!(enough_files(81, 80), "; 81 are allowed (ulimit -Hn), enough for -c 1");
+        let none = "; 80 are allowed (ulimit -Hn), and 80 are needed beside -c";
+        assert_eq!(enough_files(80, 80), none);
     }
 
     #[test]

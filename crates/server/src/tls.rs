@@ -90,9 +90,13 @@ fn read(options: &TlsOptions) -> Result<Config, String> {
     let chain_path = options.chain_cert.as_deref().unwrap_or(Path::new(""));
     let key_path = options.key.as_deref().unwrap_or(chain_path);
     let ca_path = options.ca_cert.as_deref().unwrap_or(Path::new(""));
-    let chain = read_file(chain_path)?;
-    let key = if key_path == chain_path { chain.clone() } else { read_file(key_path)? };
-    let authorities = options.ca_cert.as_deref().map(read_file).transpose()?;
+    let chain = read_file(chain_path, "ssl-chain-cert")?;
+    let key = match key_path == chain_path {
+        true => chain.clone(),
+        false => read_file(key_path, "ssl-key")?,
+    };
+    let authorities = options.ca_cert.as_deref();
+    let authorities = authorities.map(|path| read_file(path, "ssl-ca-cert")).transpose()?;
     let settings = Settings {
         chain: &chain,
         key: &key,
@@ -112,8 +116,10 @@ fn read(options: &TlsOptions) -> Result<Config, String> {
 }
 
 /// A file's bytes, if they may be what they should be.
-fn read_file(path: &Path) -> Result<Vec<u8>, String> {
+fn read_file(path: &Path, option: &str) -> Result<Vec<u8>, String> {
     let bytes = bounded_file::read(path, FILE_BYTES_MAX)
-        .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-    bytes.ok_or_else(|| format!("{} is too long for certificates or keys", path.display()))
+        .map_err(|error| format!("cannot read {} for --{option}: {error}", path.display()))?;
+    bytes.ok_or_else(|| {
+        format!("{} for --{option} is too long for certificates or keys", path.display())
+    })
 }

@@ -223,7 +223,14 @@ async fn exchange(
     let request = Request::get(path).header(header::HOST, address).body(Empty::<Bytes>::new());
     let request = request.map_err(|error| said(&error))?;
     let asked = async move {
-        let answer = sender.send_request(request).await.map_err(|error| said(&error))?;
+        let answer =
+            sender.send_request(request).await.map_err(|error| match error.is_parse() {
+                true => format!(
+                    "it does not speak HTTP; an admin port with TLS is asked by larder top \
+                 https://{address} --ca-file FILE"
+                ),
+                false => said(&error),
+            })?;
         let status = answer.status();
         if status != StatusCode::OK {
             return Err(format!("it answers {status}; is this an admin port?"));

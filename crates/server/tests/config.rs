@@ -76,6 +76,9 @@ fn what_is_refused_is_named_with_what_to_do() {
         (&["-o", "idle_timeout"], "idle-timeout needs a value"),
         (&["-l", "127.0.0.1:abc"], "127.0.0.1:abc: the port is no number from 0 to 65535"),
         (&["-l", "[::1"], "[::1: there is no ]"),
+        (&["--max", "1"], "--max could be --max-item-size, --max-connections-per-address or"),
+        (&["--flash", "/f:0"], "/f:0 has a size of 0 bytes, and a page alone 4096"),
+        (&["--config", "/nowhere"], "/nowhere: cannot be read for --config: No such file"),
         // memcached refuses these, too. A value of 63 MB was stored, and not there afterwards.
         (&["-m", "64", "-I", "33m"], "--max-item-size 34603008 is more than half of"),
         (&["-m", "1", "-I", "2m"], "--memory-limit 1, the memory in megabytes"),
@@ -87,6 +90,8 @@ fn what_is_refused_is_named_with_what_to_do() {
     let output = larder(&["-m", "64", "--flash", &place("100g")], &[]);
     assert_eq!(output.status.code(), Some(64), "{}", text(&output.stderr));
     assert!(!flash.exists());
+    let output = larder(&["top", "foo", "--bar"], &[]);
+    assert!(text(&output.stderr).ends_with("\nlarder top --help says what it takes\n"));
     // A port that is taken is named.
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("an address").port().to_string();

@@ -443,7 +443,8 @@ fn a_server_without_good_files_does_not_start() {
     assert_eq!(code, Some(1));
     assert!(text.contains("chain.pem: there is no certificate in it"), "{text}");
     fs::remove_file(authority.path("chain.pem")).expect("it was there");
-    assert!(start_failing(&good).1.contains("cannot read"));
+    let text = start_failing(&good).1;
+    assert!(text.contains("chain.pem for --ssl-chain-cert: No such file"), "{text}");
     let (code, text) = start_failing(&["-l".to_owned(), "notls:127.0.0.1".to_owned()]);
     assert_eq!(code, Some(64));
     assert!(text.contains("--enable-ssl"), "{text}");
@@ -463,6 +464,22 @@ fn at_the_limit_a_connection_over_tls_is_closed_without_a_word() {
     assert!(read.is_ok() || read.is_err_and(|it| it.kind() == ErrorKind::ConnectionReset));
     assert!(said.is_empty(), "{said:?}");
     first.ask("mn\r\n", "MN\r\n");
+}
+
+/// What `openssl req -x509` makes is taken by curl, and was refused here in the words of a library.
+#[test]
+fn top_says_that_a_server_shows_the_certificate_of_an_authority() {
+    let authority = Authority::new("ours");
+    authority.write_server(&authority.itself());
+    let mut server = start(&authority, &["--admin-port", "0"]);
+    let line = server.next_line();
+    let address = line.trim().strip_prefix("admin page on ").expect("where the page is");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+    command.args(["top", address, "--once", "--ca-file"]).arg(authority.path("ca.pem"));
+    let refused = command.output().expect("it runs");
+    assert!(!refused.status.success());
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("the server shows the certificate of an authority, as "), "{said}");
 }
 
 #[test]
@@ -497,11 +514,17 @@ fn the_admin_port_speaks_it_too_and_top_understands() {
             assert!(String::from_utf8_lossy(&refused.stderr).contains("UnknownIssuer"));
             let refused = top(&[&localhost]);
             assert!(!refused.status.success());
+            let said = String::from_utf8_lossy(&refused.stderr);
+            let advice = format!("larder top https://{localhost} --ca-file FILE");
+            assert!(said.contains(&advice), "{said}");
         } else {
             let mut client = Client::connect(address);
             client.send(request.as_bytes());
             client.stream.read_to_string(&mut text).expect("an end");
             assert!(top(&[&localhost]).status.success());
+            let refused = top(&[&format!("https://{localhost}"), "--ca-file", ca_file]);
+            let said = String::from_utf8_lossy(&refused.stderr);
+            assert!(said.contains(&format!("without it: larder top {localhost}")), "{said}");
         }
         assert!(text.starts_with("HTTP/1.1 200 OK\r\n") && text.ends_with("ok\n"), "{text}");
     }

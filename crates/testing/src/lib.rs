@@ -58,6 +58,11 @@ impl Authority {
         Identity { chain, key: key.serialize_pem() }
     }
 
+    /// Its own, which is for signing others, and no server's.
+    pub fn itself(&self) -> Identity {
+        Identity { chain: self.certificate.clone(), key: self.issuer.key().serialize_pem() }
+    }
+
     /// A server's.
     pub fn server(&self) -> Identity {
         self.sign(ExtendedKeyUsagePurpose::ServerAuth, LAST_YEAR)

@@ -108,13 +108,17 @@ fn find(name: &str) -> Result<&'static Declaration, UsageError> {
     if let Some(exact) = super::settings::find(name) {
         return Ok(exact);
     }
-    let mut beginning = DECLARATIONS.iter().filter(|known| known.long.starts_with(name));
-    match (beginning.next(), beginning.next()) {
-        (Some(only), None) if !name.is_empty() => Ok(only),
-        (Some(_), Some(_)) if !name.is_empty() => {
-            Err(UsageError(format!("--{name} could be more than one option")))
+    let begins = |known: &&'static Declaration| !name.is_empty() && known.long.starts_with(name);
+    let beginning: Vec<&'static Declaration> = DECLARATIONS.iter().filter(begins).collect();
+    match &beginning[..] {
+        [only] => Ok(only),
+        [others @ .., last] => {
+            let others: Vec<String> =
+                others.iter().map(|other| format!("--{}", other.long)).collect();
+            let others = others.join(", ");
+            Err(UsageError(format!("--{name} could be {others} or --{}", last.long)))
         }
-        _ => {
+        [] => {
             let known = DECLARATIONS.iter().map(|known| known.long);
             let suggestion = suggestion(name, known, "--");
             Err(UsageError(format!("there is no option --{name}{suggestion}")))

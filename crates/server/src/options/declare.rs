@@ -176,10 +176,13 @@ fn set_hot_target(options: &mut Options, value: &str) -> Result<(), String> {
 /// `--flash`.
 pub(super) fn set_flash(options: &mut Options, value: &str) -> Result<(), String> {
     let (path, size) = value.rsplit_once(':').unwrap_or(("", ""));
-    let bytes = number(size).map(|bytes| bytes & !(PAGE_BYTES as u64 - 1));
-    match bytes {
-        Some(bytes) if bytes > 0 && !path.is_empty() => {
-            options.flash = Some((path.into(), bytes));
+    let page_bytes = PAGE_BYTES as u64;
+    match number(size).filter(|_| !path.is_empty()) {
+        Some(bytes) if bytes < page_bytes => {
+            Err(format!("{value} has a size of {bytes} bytes, and a page alone {page_bytes}"))
+        }
+        Some(bytes) => {
+            options.flash = Some((path.into(), bytes & !(page_bytes - 1)));
             Ok(())
         }
         _ => Err(format!("{value} is no path and size, as in /var/lib/larder/flash:100g")),

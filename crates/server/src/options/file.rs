@@ -44,7 +44,7 @@ pub fn read(path: &Path) -> File {
 
 /// What is in the file.
 fn bytes(path: &Path) -> Result<Vec<u8>, String> {
-    let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
+    let unreadable = |error: std::io::Error| format!("cannot be read for --config: {error}");
     let kind = fs::metadata(path).map_err(unreadable)?;
     if kind.is_dir() {
         return Err("is a directory; --config takes a file".to_owned());

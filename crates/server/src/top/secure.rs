@@ -1,6 +1,7 @@
 //! An admin port that speaks TLS: whom `larder top` takes for the server.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,7 +11,10 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::{CertificateError, ClientConfig, Error, RootCertStore};
+
+/// How it is said, below rustls, that a certificate is good for signing others only.
+const AUTHORITY_ITSELF: &str = "CaUsedAsEndEntity";
 
 /// Who has to have signed the server's certificate.
 pub struct Trust(TlsConnector);
@@ -43,6 +47,24 @@ impl Trust {
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let name = ServerName::try_from(host).map_err(|error| error.to_string())?;
-        self.0.connect(name, stream).await.map_err(|error| error.to_string())
+        self.0.connect(name, stream).await.map_err(|error| said(&error, address))
+    }
+}
+
+/// Why there is no connection over TLS, and what to do about it where that is known.
+fn said(error: &io::Error, address: &str) -> String {
+    let reason = error.get_ref().and_then(|reason| reason.downcast_ref());
+    match reason {
+        Some(Error::InvalidMessage(_)) => {
+            format!("it does not speak TLS; without it: larder top {address}")
+        }
+        Some(Error::InvalidCertificate(CertificateError::Other(other)))
+            if other.0.to_string().contains(AUTHORITY_ITSELF) =>
+        {
+            "the server shows the certificate of an authority, as openssl req -x509 makes it, and \
+             not one that an authority has signed; --ca-file is for who signed the server's"
+                .to_owned()
+        }
+        _ => error.to_string(),
     }
 }
