@@ -686,6 +686,14 @@ mod tests {
         for declaration in DECLARATIONS {
             assert!(text.contains(&format!("--{}", declaration.long)));
         }
-        assert!(text.lines().all(|line| line.len() <= 100));
+        assert!(text.lines().all(|line| line.len() <= 100 && line.trim_end() == line));
+        for words in [
+            "larder top https://ADDRESS --ca-file FILE",
+            "--flash-save-seconds N",
+            "Takes a port from 0 to 65535.",
+            "Takes 0 alone.",
+        ] {
+            assert!(text.contains(words), "no {words} in {text}");
+        }
     }
 }

@@ -38,7 +38,7 @@ fn a_check_says_all_that_is_wrong_and_where() {
         lines,
         [
             "larder: LARDER_CONN_LIMIT takes connections from 1 to 1000000, not none",
-            &format!("larder: {path}:1:8: port takes port from 0 to 65535, not 70000"),
+            &format!("larder: {path}:1:8: port takes a port from 0 to 65535, not 70000"),
             &format!("larder: {path}:2:1: there is no option threadz; is threads meant?"),
             "larder --help lists the options",
         ]

@@ -308,23 +308,26 @@ const fn list(unit: &'static str, set: fn(&mut Options, &str) -> Result<(), Stri
 pub const DECLARATIONS: &[Declaration] = &[
     valued(Some('m'), "memory-limit",
         numbered("megabytes", 1, 1 << 21, |o, n| o.memory_megabytes = usize_of(n)), Some("64"),
-        "Memory of the process for items, index and everything beside them."),
+        "Memory for items and index. Buffers, connections and the training of dictionaries come on \
+         top: 5 % and 32 MiB, where connections are few."),
     switch(Some('M'), "disable-evictions", |o| o.evict = false,
         "Answer stores with an error when memory is full instead of evicting."),
     valued(Some('I'), "max-item-size",
         numbered("bytes", 1 << 10, 1 << 30, |o, n| o.item_bytes_max = usize_of(n)), Some("1m"),
         "The largest item with its key and header, beyond 1m at most half of -m. A larger limit \
          lets one item evict many."),
-    valued(Some('p'), "port", numbered("port", 0, 65_535, |o, n| o.port = n as u16), Some("11211"),
-        "TCP port to listen on; 0 takes a free one and prints it."),
+    valued(Some('p'), "port", numbered("a port", 0, 65_535, |o, n| o.port = n as u16),
+        Some("11211"), "TCP port to listen on; 0 takes a free one and prints it."),
     valued(Some('l'), "listen", list("ADDRESS[:PORT],...", set_listen), None,
-        "Addresses to listen on. Without it only this machine can connect (127.0.0.1)."),
+        "Addresses to listen on, an address of IPv6 with a port as [::1]:11212. Behind notls: one \
+         is without TLS beside -Z. Without the option only this machine can connect \
+         (127.0.0.1)."),
     valued(Some('s'), "unix-socket",
         text("FILE", |o, v| { o.unix_path = Some(v.into()); Ok(()) }), None,
         "Unix socket to listen on instead of TCP."),
     valued(Some('a'), "unix-mask", text("OCTAL", set_unix_mode), Some("700"),
         "Access mask of the Unix socket."),
-    valued(Some('U'), "udp-port", numbered("port", 0, 0, |_, _| {}), Some("0"),
+    valued(Some('U'), "udp-port", numbered("a port", 0, 0, |_, _| {}), Some("0"),
         "UDP is not offered; 0 is accepted because start scripts write it."),
     valued(Some('b'), "listen-backlog",
         numbered("connections", 1, 65_535, |o, n| o.backlog = u32_of(n)), Some("1024"),
@@ -370,8 +373,9 @@ pub const DECLARATIONS: &[Declaration] = &[
     switch(Some('r'), "enable-coredumps", |o| o.core_dumps = true,
         "Raise the limit for core files."),
     valued(Some('v'), "verbose", Kind::Count(|o| o.verbosity += 1), None,
-        "Say more on standard error: what signals do, why TLS fails, who is cut off. More than one \
-         is accepted and says no more; watch shows requests."),
+        "Say more on standard error: what signals do, why TLS fails, and which client is closed \
+         for what it would have kept. More than one is accepted and says no more. Connections that \
+         are closed for idling or refused are counted in stats; watch shows requests."),
     valued(Some('B'), "protocol", text("auto|ascii|binary", set_protocol), Some("auto"),
         "The protocol that clients speak. auto: the first byte of a connection says which."),
     valued(Some('o'), "extended", list("NAME[=VALUE],...", extended::apply), None,
@@ -447,23 +451,23 @@ pub const DECLARATIONS: &[Declaration] = &[
          read goes first. Ten minutes' worth may be saved up. Without it there is no limit."),
     valued(Some('e'), "memory-file",
         text("FILE", |o, v| { o.memory_file = Some(v.into()); Ok(()) }), None,
-        "A file, not there yet, that a stop by SIGTERM or SIGINT saves memory to, and that the \
-         start after it reads and removes before it listens. A start waits two seconds for a \
-         server that has the file to end. Not with --flash, where memory is saved to."),
+        "A file, not there yet, that a stop by SIGTERM, SIGINT or SIGUSR1 saves memory to, and \
+         that the start after it reads and removes before it listens. A start waits two seconds \
+         for a server that has the file to end. Not with --flash, where memory is saved to."),
     valued(None, "save-seconds",
         numbered("seconds", 0, 3600, |o, n| o.save_seconds = n), Some("60"),
-        "How long a stop by SIGTERM or SIGINT may take to save what is in memory, to flash or the \
-         memory file, so that it is there after the start; what is left by then is given up. \
-         systemd is asked for that time where it listens (Type=notify), and kills after 90 seconds \
-         where it does not. 0 saves nothing."),
+        "How long a stop by SIGTERM, SIGINT or SIGUSR1 may take to save what is in memory, to \
+         flash or the memory file, so that it is there after the start; what is left by then is \
+         given up. systemd is asked for that time where it listens (Type=notify), and kills after \
+         90 seconds where it does not. 0 saves nothing."),
     valued(None, "flash-save-seconds", Kind::Alias("save-seconds"), None,
         "Another name of --save-seconds."),
     valued(None, "redis-port",
-        numbered("port", 0, 65_535, |o, n| o.redis_port = n as u16), Some("0"),
+        numbered("a port", 0, 65_535, |o, n| o.redis_port = n as u16), Some("0"),
         "Speak Redis' protocol at this port, at the addresses of -l; the items are the same. \
          0: not at all."),
     valued(None, "admin-port",
-        numbered("port", 0, 65_535, |o, n| o.admin_port = Some(n as u16)), None,
+        numbered("a port", 0, 65_535, |o, n| o.admin_port = Some(n as u16)), None,
         "Answer HTTP here: a page for people, /metrics for Prometheus, /healthz and /readyz, and \
          what larder top reads. Nothing there changes anything. 0 takes a free port and prints it. \
          Without it there is none, and no latencies are sampled."),
@@ -492,7 +496,7 @@ pub const DECLARATIONS: &[Declaration] = &[
     valued(None, "ssl-keyformat", text("PEM|DER", tls::set_key_format), Some("PEM"),
         "How the private key is written."),
     valued(None, "ssl-verify-mode",
-        numbered("mode", 0, 3, |o, n| o.tls.verify_mode = n as u8), Some("0"),
+        numbered("a mode", 0, 3, |o, n| o.tls.verify_mode = n as u8), Some("0"),
         "Whether clients have to show a certificate that follows from --ssl-ca-cert. 0: they are \
          not asked. 1: only a wrong one is refused. 2: they have to; 3 is the same, for there is \
          no second time to ask."),

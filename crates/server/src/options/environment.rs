@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(of("LARDER_DISABLE_CAS", "true").layer.last("disable-cas"), Some(""));
         assert_eq!(of("LARDER_CONFIG", "x").layer.last("config"), Some("x"));
         for (name, value, error) in [
-            ("LARDER_PORT", "x", "LARDER_PORT takes port from 0 to 65535, not x"),
+            ("LARDER_PORT", "x", "LARDER_PORT takes a port from 0 to 65535, not x"),
             ("LARDER_DISABLE_CAS", "yes", "LARDER_DISABLE_CAS takes true or false, not yes"),
             ("LARDER_USER", "", "LARDER_USER is empty; unset it, or give it a value"),
         ] {

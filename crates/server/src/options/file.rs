@@ -214,7 +214,7 @@ mod tests {
         for (text, error) in [
             ("memory_limit = 64", "1:1: there is no option memory_limit; is memory-limit meant?"),
             ("\n  banana = 1", "2:3: there is no option banana"),
-            ("port = 70000", "1:8: port takes port from 0 to 65535, not 70000"),
+            ("port = 70000", "1:8: port takes a port from 0 to 65535, not 70000"),
             ("disable-cas = 1", "1:15: disable-cas takes true or false"),
             ("disable-cas = \"true\"", "1:15: disable-cas takes true or false"),
             ("verbose = 10", "1:11: verbose takes a number from 0 to 9, not 10"),
@@ -243,7 +243,7 @@ mod tests {
             assert_eq!(errors(text), format!("f:{error}"), "{text}");
         }
         for text in ["port = true", "port = 0x1F", "port = 1.5", "port = [1]"] {
-            let wanted = "f:1:8: port takes port from 0 to 65535, as a decimal number or as text";
+            let wanted = "f:1:8: port takes a port from 0 to 65535, as a decimal number or as text";
             assert!(errors(text).starts_with(wanted), "{text}: {}", errors(text));
         }
         // All are said at once, from above.

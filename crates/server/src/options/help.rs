@@ -4,12 +4,23 @@ use std::fmt::Write;
 
 use super::declare::DECLARATIONS;
 use super::kind::{Declaration, Kind};
+use super::settings::find;
 
 /// Where the explanation of an option begins.
 const REASON_COLUMN: usize = 34;
 
 /// Lines are at most this long.
 const LINE_COLUMNS: usize = 100;
+
+/// What it is, and how it is started.
+const OPENING: &str = "\
+A cache server that speaks memcached's protocols and, with --redis-port, Redis's.
+
+larder [OPTION]...                                  serves
+larder top [ADDRESS] [--once]                       shows how a server with --admin-port is doing
+larder top https://ADDRESS --ca-file FILE [--once]  the same where that port speaks TLS
+
+";
 
 /// The version, as `--version` prints it.
 pub fn version() -> String {
@@ -24,11 +35,7 @@ pub fn license() -> String {
 /// One line or more for every option.
 pub fn help() -> String {
     let mut text = version();
-    text.push_str("A cache server that speaks memcached's protocols.\n\n");
-    text.push_str("larder [OPTION]...             serves\n");
-    text.push_str(
-        "larder top [ADDRESS] [--once]  shows how a server with --admin-port is doing\n\n",
-    );
+    text.push_str(OPENING);
     for declaration in DECLARATIONS {
         describe(&mut text, declaration);
     }
@@ -42,13 +49,15 @@ fn describe(text: &mut String, declaration: &Declaration) {
         None => format!("    --{}", declaration.long),
     };
     let mut reason = declaration.reason.to_owned();
+    if let Some(value) = value(declaration) {
+        let _ = write!(names, " {value}");
+    }
     match declaration.kind {
-        Kind::Number { unit, min, max, .. } => {
-            let _ = write!(names, " N");
-            let _ = write!(reason, " In {unit}, {min} to {max}.");
+        Kind::Number { min, max, .. } if min == max => {
+            let _ = write!(reason, " Takes {min} alone.");
         }
-        Kind::Text { unit, .. } | Kind::List { unit, .. } | Kind::Missing { unit: Some(unit) } => {
-            let _ = write!(names, " {unit}");
+        Kind::Number { unit, min, max, .. } => {
+            let _ = write!(reason, " Takes {unit} from {min} to {max}.");
         }
         _ => {}
     }
@@ -63,14 +72,28 @@ fn describe(text: &mut String, declaration: &Declaration) {
         line = format!("{names}\n{:REASON_COLUMN$}", "");
     }
     let mut column = REASON_COLUMN;
-    for word in reason.split(' ') {
-        if column + word.len() + 1 > LINE_COLUMNS {
+    for (number, word) in reason.split(' ').enumerate() {
+        if number > 0 && column + 1 + word.len() > LINE_COLUMNS {
             let _ = write!(line, "\n{:REASON_COLUMN$}", "");
             column = REASON_COLUMN;
+        } else if number > 0 {
+            line.push(' ');
+            column += 1;
         }
-        let _ = write!(line, "{word} ");
-        column += word.len() + 1;
+        line.push_str(word);
+        column += word.len();
     }
-    text.push_str(line.trim_end());
+    text.push_str(&line);
     text.push('\n');
+}
+
+/// What stands for the value, if it takes one.
+fn value(declaration: &Declaration) -> Option<&'static str> {
+    match declaration.kind {
+        Kind::Number { .. } => Some("N"),
+        Kind::Text { unit, .. } | Kind::List { unit, .. } => Some(unit),
+        Kind::Missing { unit } => unit,
+        Kind::Alias(other) => find(other).and_then(value),
+        Kind::Switch(_) | Kind::Count(_) | Kind::Print(_) | Kind::Act(_) => None,
+    }
 }

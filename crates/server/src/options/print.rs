@@ -82,6 +82,7 @@ pub fn wrap(text: &mut String, mark: &str, words: &str) {
 /// What a value may be, as a sentence behind the reason.
 fn range(declaration: &Declaration) -> String {
     match declaration.kind {
+        Kind::Number { min, max, .. } if min == max => format!(" Takes {min} alone."),
         Kind::Number { unit, min, max, .. } => format!(" Takes {unit} from {min} to {max}."),
         Kind::Text { unit, .. } => format!(" Takes {unit}."),
         Kind::List { unit, .. } => format!(" Takes an array, each {}.", each(unit)),

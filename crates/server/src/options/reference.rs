@@ -85,6 +85,7 @@ fn takes(declaration: &Declaration) -> String {
             "nothing".to_owned()
         }
         Kind::Count(_) => format!("nothing, several times; a number up to {COUNT_MAX} elsewhere"),
+        Kind::Number { min, max, .. } if min == max => format!("{min} alone"),
         Kind::Number { unit, min, max, .. } => format!("{unit}, {min} to {max}"),
         Kind::Text { unit, .. } | Kind::Missing { unit: Some(unit) } => format!("`{unit}`"),
         Kind::List { unit, .. } => format!("`{unit}`, several times"),
