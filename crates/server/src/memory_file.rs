@@ -11,7 +11,8 @@
 //!   request is read, so a process that is killed later, with the machine or alone, leaves nothing
 //!   that could be read. One that is killed before leaves FILE as it was, and no client has been
 //!   told anything since: reading it again is right.
-//! - FILE comes into being whole or not at all: it is synced under another name first. The threads
+//! - FILE comes into being whole, or as far as the disk has room, or not at all: it is synced under
+//!   another name first. The threads
 //!   that serve have ended by then, so it holds the last word on every key.
 //! - FILE.tmp is open and locked for as long as the server lives, and becomes FILE as it is. So a
 //!   second server with the same file is refused, also while the first one saves, if that takes it
@@ -53,6 +54,26 @@ pub struct Found {
     pub restored: Restored,
     /// How long that took.
     pub ms: u64,
+}
+
+/// What became of saving.
+#[derive(Debug)]
+pub enum Written {
+    /// Nothing stood in its way.
+    All(ImageSaved),
+    /// There was no room for more.
+    Part {
+        /// Bytes of the file, the most valuable items.
+        bytes: u64,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+/// Whether there is no room for what is to be written.
+fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 /// A file that is read at any place.
@@ -122,18 +143,29 @@ impl MemoryFile {
         })
     }
 
-    /// Writes what is in memory, as long as `goes_on` says so. After an error there is no file.
+    /// Writes what is in memory, as long as `goes_on` says so, and as there is room for it. After
+    /// an error there is no file.
     pub fn save(
         &mut self,
         cache: &Cache,
         goes_on: impl FnMut() -> bool,
-    ) -> Result<ImageSaved, String> {
+    ) -> Result<Written, String> {
         // Somebody may have put something there since it was removed.
         find(&self.path)?;
         let failed =
             |error: io::Error| format!("cannot write {}: {error}", self.temporary_path.display());
         self.temporary.set_len(0).and_then(|()| self.temporary.rewind()).map_err(failed)?;
-        let (_, saved) = cache.save_image(&self.temporary, goes_on).map_err(failed)?;
+        let written = match cache.save_image(&self.temporary, goes_on) {
+            Ok((_, saved)) => Written::All(saved),
+            // What is there is read as far as it goes. One without a head would be read as damaged.
+            Err(error)
+                if is_full(&error) && find(&self.temporary_path).is_ok_and(|it| it.is_some()) =>
+            {
+                let bytes = self.temporary.metadata().map_err(failed)?.len();
+                Written::Part { bytes, error }
+            }
+            Err(error) => return Err(failed(error)),
+        };
         self.temporary.sync_all().map_err(failed)?;
         let named = fs::rename(&self.temporary_path, &self.path);
         self.is_saved = named.is_ok();
@@ -144,7 +176,7 @@ impl MemoryFile {
                 self.path.display()
             )
         })?;
-        Ok(saved)
+        Ok(written)
     }
 }
 

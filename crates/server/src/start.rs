@@ -46,7 +46,7 @@ use crate::listen::{self, Door};
 use crate::lists::Lists;
 use crate::live::Live;
 use crate::logins::{self, Logins};
-use crate::memory_file::{Found, MemoryFile};
+use crate::memory_file::{Found, MemoryFile, Written};
 use crate::namespaces::{DELIMITER, Namespaces};
 use crate::notify::Supervisor;
 use crate::options::{Given, Options, Settings};
@@ -267,13 +267,17 @@ fn save_to_file(
     goes_on: impl FnMut() -> bool,
 ) -> Result<(String, bool), String> {
     match file.save(&server.cache, goes_on) {
-        Ok(saved) => {
+        Ok(Written::All(saved)) => {
             let ImageSaved { items, bytes, image_bytes, is_interrupted } = saved;
             let text = format!(
                 "saved {items} items of {bytes} bytes as {image_bytes} bytes to the memory file"
             );
             Ok((text, is_interrupted))
         }
+        Ok(Written::Part { bytes, error }) => Err(format!(
+            "{bytes} bytes are saved to the memory file, the most valuable items; the rest of what \
+             is in memory is lost: {error}"
+        )),
         Err(error) => Err(format!("what is in memory is lost: {error}")),
     }
 }

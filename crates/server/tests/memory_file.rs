@@ -281,3 +281,41 @@ fn a_start_that_is_refused_leaves_no_file() {
     assert!(place.refusal(&[]).contains("is left as it is"));
     assert_eq!(fs::read(place.temporary()).expect("it stays"), b"bob:secret\n");
 }
+
+/// A disk that was too small for all of it lost all of it.
+#[test]
+fn what_a_disk_has_room_for_is_saved() {
+    let place = Place::new();
+    // A file that may not grow beyond so much stands for a disk that is full. `-e` writes nothing
+    // else.
+    let start = |kib: u32| {
+        let mut command = Command::new("sh");
+        let limit = format!("trap '' XFSZ; ulimit -f {}; exec \"$@\"", kib * 2);
+        command.args(["-c", &limit, "sh", env!("CARGO_BIN_EXE_larder"), "-p", "0", "-m", "64"]);
+        Server::start_by(command.args(["-e", place.name()]))
+    };
+    let server = start(4096);
+    let mut client = server.connect();
+    let mut state = 1_u64;
+    for number in 0..8000 {
+        // Values that do not get shorter.
+        let value: String = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_041);
+            char::from(b'!' + (state >> 33) as u8 % 90)
+        })
+        .take(1000)
+        .collect();
+        client.ask(&format!("set key-{number} 0 0 1000\r\n{value}\r\n"), "STORED\r\n");
+    }
+    assert!(!end(server, "TERM").success(), "not all is saved");
+    assert!(!place.temporary().exists());
+    let server = place.start(&[]);
+    let restored = server.stat("restored_items");
+    assert!(restored > 3000 && restored < 8000, "{restored}");
+    // Less than there has to be of any is none, which no start refuses.
+    kill(server);
+    let server = start(0);
+    server.connect().ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
+    assert!(!end(server, "TERM").success());
+    assert!(!place.file.exists() && !place.temporary().exists());
+}
