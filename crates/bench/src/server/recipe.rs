@@ -18,6 +18,9 @@ use crate::failure::{Failure, Outcome};
 const PORT: &str = "{port}";
 const MEMORY_MB: &str = "{memory-mb}";
 
+/// Larder's binary, where it is not beside this program.
+const LARDER_BELOW: &str = "target/release/larder";
+
 /// A kind of server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -50,8 +53,9 @@ impl fmt::Display for Kind {
 /// Where the servers are, and with what they are started beside the usual.
 #[derive(Debug, Clone, Args)]
 pub struct ServerOptions {
-    /// Larder's binary.
-    #[arg(long, default_value = "target/release/larder")]
+    /// Larder's binary; by default the one beside this program, or else the release build of the
+    /// folder that it is started in.
+    #[arg(long, default_value_os_t = larder_beside(std::env::current_exe().ok()))]
     pub larder: PathBuf,
     /// Further arguments for Larder, separated by spaces.
     #[arg(long, default_value = "", allow_hyphen_values = true)]
@@ -78,6 +82,12 @@ pub struct ServerOptions {
     /// The core that the client is pinned to.
     #[arg(long, default_value_t = 1)]
     pub client_core: usize,
+}
+
+/// Where Larder's binary is, for a `program` that was built with it.
+fn larder_beside(program: Option<PathBuf>) -> PathBuf {
+    let beside = program.map(|program| program.with_file_name("larder"));
+    beside.filter(|beside| beside.is_file()).unwrap_or_else(|| LARDER_BELOW.into())
 }
 
 /// A server that this program does not know: its command was given.
@@ -288,7 +298,7 @@ pub fn find(wanted: &Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, Peer, Recipe, ServerOptions, find};
+    use super::{Kind, LARDER_BELOW, Peer, Recipe, ServerOptions, find, larder_beside};
     use crate::drive::encode::Dialect;
     use clap::{Args, Command, FromArgMatches};
     use std::path::Path;
@@ -305,6 +315,19 @@ mod tests {
         assert!(recipe.command_line(1, 2).contains("--save '' --appendonly no"));
         assert!(recipe.command_line(1, 2).ends_with("allkeys-lru"));
         assert!(recipe.refusing().command_line(1, 2).ends_with("--maxmemory-policy noeviction"));
+    }
+
+    #[test]
+    fn larder_is_looked_for_beside_this_program() {
+        let folder = std::env::temp_dir().join(format!("larder-beside-{}", std::process::id()));
+        std::fs::create_dir(&folder).expect("a folder");
+        let (program, beside) = (Some(folder.join("larder-bench")), folder.join("larder"));
+        let nowhere = [larder_beside(program.clone()), larder_beside(None)];
+        std::fs::write(&beside, "").expect("a file");
+        let found = larder_beside(program);
+        std::fs::remove_dir_all(&folder).expect("it is there");
+        assert_eq!(nowhere, [Path::new(LARDER_BELOW); 2]);
+        assert_eq!(found, beside);
     }
 
     #[test]
