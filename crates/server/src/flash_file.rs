@@ -46,8 +46,8 @@ pub fn open(options: &Options) -> Result<Option<(Arc<FileDevice>, FlashSettings)
     Ok(Some((device, settings)))
 }
 
-/// With `-v`, says what the index can lead to on flash. That it is not too much for it was seen when
-/// the options were read.
+/// With `-v`, says what the index can lead to on flash. That it is not too much for it was seen
+/// when the options were read.
 fn announce_fit(options: &Options) {
     let Some(Ok(fit)) = options.flash_fit().filter(|_| options.verbosity > 0) else { return };
     let FlashFit { items_max, item_bytes_min } = fit;

@@ -368,6 +368,15 @@ fn settle_process(options: &Options) -> Result<Option<PidFile>, String> {
     Ok(pidfile)
 }
 
+/// Says so if there is less memory in the machine than the limit allows.
+fn warn_beyond_the_machine(options: &Options) {
+    if let Some(machine_bytes) = io::map::physical_memory_bytes()
+        && let Some(text) = beyond_the_machine(options.memory_megabytes, machine_bytes)
+    {
+        say::aside(format_args!("larder: {text}"));
+    }
+}
+
 /// Builds the cache and what the threads share.
 fn build(
     options: Options,
@@ -387,11 +396,7 @@ fn build(
     if let Some(file) = &flash_file {
         flash_file::make_private(file, &options);
     }
-    if let Some(machine_bytes) = io::map::physical_memory_bytes()
-        && let Some(text) = beyond_the_machine(options.memory_megabytes, machine_bytes)
-    {
-        say::aside(format_args!("larder: {text}"));
-    }
+    warn_beyond_the_machine(&options);
     let limit_bytes = cache.stats().limit_bytes as usize;
     if limit_bytes > memory_bytes {
         let (asked, used) = (options.memory_megabytes, limit_bytes >> 10);
