@@ -4,6 +4,7 @@
 //! floor to compare with, `report` turns rounds into medians and shows them as text, JSON, CSV and
 //! HTML, `tables` holds the hash tables that papers compare with. The commands that put them
 //! together are `compare` (CPU time and throughput), `density` (items per byte of resident memory),
+//! `delayed` and `expiring` (what is kept that is still wanted),
 //! `rss` (whether `-m` means memory), `restart` (what is found after a server was killed),
 //! `flash` (what a flash tier holds, writes and costs),
 //! `instructions` (what a request costs the server's own code) and `paper` (the experiments of
@@ -22,6 +23,7 @@ mod compare;
 mod delayed;
 mod density;
 mod drive;
+mod expiring;
 mod failure;
 mod flash;
 mod instructions;
@@ -62,6 +64,8 @@ enum Command {
     Density(density::DensityOptions),
     /// Whether what was stored is still there when it is first read, long after.
     Delayed(delayed::DelayedOptions),
+    /// Whether memory that items leave when they expire goes to other sizes.
+    Expiring(expiring::ExpiringOptions),
     /// Whether resident memory stays within -m plus 5 % plus 32 MiB, whatever is stored.
     Rss(rss::RssOptions),
     /// Whether a restart finds what was on flash, and nothing older than was acknowledged.
@@ -104,6 +108,7 @@ fn main() -> ExitCode {
         Command::Compare(options) => compare::run(options),
         Command::Density(options) => density::run(options),
         Command::Delayed(options) => delayed::run(options),
+        Command::Expiring(options) => expiring::run(options),
         Command::Rss(options) => rss::run(options),
         Command::Restart(options) => restart::run(options),
         Command::Flash(options) => flash::run(options),

@@ -363,6 +363,7 @@ fn comparison() -> Result<bool> {
         .arg("make --keys 60000 --sizes etc --get-share 0.9")
         .run()?;
     Run::new("target/release/larder-bench delayed --quick").run()?;
+    Run::new("target/release/larder-bench expiring --quick").run()?;
     for work in ["beside", "burst", "density", "quiet"] {
         Run::new("target/release/larder-bench flash").arg(work).arg("--quick").run()?;
     }

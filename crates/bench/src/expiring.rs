@@ -1,0 +1,262 @@
+//! `larder-bench expiring`: does memory that items leave when they expire go to other sizes?
+//!
+//! Small items come at a steady rate and live for some seconds, but for one in so many that lives
+//! for ever: so chunks come free everywhere, and no slab is ever empty. First they come so fast
+//! that they fill most of the memory, and then three times as slowly. Large ones that live for ever
+//! come then as well, as many as there is room for beside the others. Whoever gives the memory of
+//! small items to them evicts nothing.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::failure::{Failure, Outcome};
+use crate::flash::send::{Pace, send};
+use crate::flash::subject::{Subject, SubjectOptions};
+use crate::machine::{self, Machine};
+use crate::report::model::{Cell, Document, Section, Table};
+use crate::report::{self, ReportOptions};
+use crate::server::recipe::{Kind, Recipe, ServerOptions};
+use crate::server::{Server, query};
+use crate::trace::copies::Copies;
+use crate::trace::{Operation, Request, Trace};
+
+/// Bytes of the values.
+const SMALL_BYTES: u32 = 150;
+const LARGE_BYTES: u32 = 700;
+const KEY_BYTES: u16 = 24;
+/// One in so many small items lives for ever.
+const KEPT_SHARE: u32 = 8;
+/// Seconds that the others live.
+const LIFE_S: u32 = 5;
+const QUICK_LIFE_S: u32 = 1;
+/// Small items in a life for each MiB of memory, at first and then, and large ones.
+const MANY: u32 = 3125;
+const FEW: u32 = 900;
+const LARGE: u32 = 150;
+/// Lives that each part of the run takes.
+const LIVES: [u32; 3] = [2, 2, 3];
+const QUICK_MEMORY_MB: u64 = 8;
+
+/// The servers, and their memory.
+#[derive(Debug, Args)]
+pub struct ExpiringOptions {
+    /// The servers.
+    #[arg(long, value_enum, value_delimiter = ',',
+        default_values_t = [Kind::Larder, Kind::Memcached])]
+    servers: Vec<Kind>,
+    /// Memory limit of each server in MiB.
+    #[arg(short, long = "memory-mb", default_value_t = 64,
+        value_parser = clap::value_parser!(u64).range(8..=1024))]
+    memory_mb: u64,
+    /// The seed of the values.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// A small memory limit and short lives, to see whether everything works.
+    #[arg(long)]
+    quick: bool,
+    #[command(flatten)]
+    report: ReportOptions,
+    #[command(flatten)]
+    servers_options: ServerOptions,
+}
+
+/// How much is stored, and for how long.
+#[derive(Debug, Clone, Copy)]
+struct Plan {
+    memory_mb: u64,
+    life_s: u32,
+}
+
+impl Plan {
+    fn of(options: &ExpiringOptions) -> Self {
+        match options.quick {
+            true => {
+                Self { memory_mb: options.memory_mb.min(QUICK_MEMORY_MB), life_s: QUICK_LIFE_S }
+            }
+            false => Self { memory_mb: options.memory_mb, life_s: LIFE_S },
+        }
+    }
+
+    /// Items in a second, of so many in a life for each MiB.
+    fn rate(self, a_life: u32) -> u32 {
+        a_life / self.life_s * self.memory_mb as u32
+    }
+
+    /// Seconds that each part of the run takes.
+    fn seconds(self) -> [u32; 3] {
+        LIVES.map(|lives| lives * self.life_s)
+    }
+}
+
+/// What one server had at the end.
+struct Sample {
+    server: String,
+    command: String,
+    items: u64,
+    evictions: u64,
+    /// Gets and hits of large items, and of small ones that live for ever.
+    found: [[u64; 2]; 2],
+}
+
+/// Runs the command.
+pub fn run(options: &ExpiringOptions) -> Outcome<()> {
+    if options.servers.contains(&Kind::Null) {
+        return Err(Failure::Usage("the null server keeps no items".into()));
+    }
+    let plan = Plan::of(options);
+    let stores = stores(plan);
+    let values = vec!["made:incompressible".parse().map_err(Failure::Usage)?];
+    let subject = SubjectOptions {
+        values,
+        made_bytes: SMALL_BYTES,
+        key_bytes: KEY_BYTES,
+        seed: options.seed,
+    };
+    let bytes = f64::from(SMALL_BYTES + u32::from(KEY_BYTES)) * stores.len() as f64;
+    let subject = subject.subjects(bytes)?.pop().expect("one kind of values");
+    let recipes = options.servers_options.recipes(&options.servers)?;
+    let machine = Machine::describe();
+    machine::pin(options.servers_options.client_core)?;
+    let progress = report::progress(recipes.len() as u64);
+    let mut samples = Vec::new();
+    for recipe in &recipes {
+        progress.set_message(recipe.name.clone());
+        samples.push(measure(options, recipe, plan, &subject, &stores)?);
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    let document = document(machine, plan, &samples);
+    println!("{}", report::text(&document));
+    options.report.write(&document)
+}
+
+/// All stores of a run, in order, with the second in which each comes.
+fn stores(plan: Plan) -> Vec<Request> {
+    let small = |object: u32| Request {
+        object,
+        value_bytes: SMALL_BYTES,
+        key_bytes: KEY_BYTES,
+        ttl_s: if object.is_multiple_of(KEPT_SHARE) { 0 } else { plan.life_s },
+        operation: Operation::Set,
+        ..Request::default()
+    };
+    let ([many, few, both], [many_rate, few_rate, large_rate]) =
+        (plan.seconds(), [MANY, FEW, LARGE].map(|a_life| plan.rate(a_life)));
+    let rates = [(many, many_rate, 0), (few, few_rate, 0), (both, few_rate, large_rate)];
+    let smalls: u32 = rates.iter().map(|(seconds, small_rate, _)| seconds * small_rate).sum();
+    let (mut next_small, mut next_large, mut began_s) = (0, smalls, 0);
+    let mut stores = Vec::new();
+    for (seconds, small_rate, large_rate) in rates {
+        for second in 0..seconds {
+            for number in 0..small_rate {
+                let time_s = began_s + second;
+                stores.push(Request { time_s, ..small(next_small) });
+                next_small += 1;
+                // As evenly as whole numbers allow.
+                let due = |number: u32| number * large_rate / small_rate;
+                if due(number + 1) > due(number) {
+                    let (object, value_bytes) = (next_large, LARGE_BYTES);
+                    stores.push(Request { object, value_bytes, ttl_s: 0, time_s, ..small(0) });
+                    next_large += 1;
+                }
+            }
+        }
+        began_s += seconds;
+    }
+    stores
+}
+
+fn measure(
+    options: &ExpiringOptions,
+    recipe: &Recipe,
+    plan: Plan,
+    subject: &Subject,
+    stores: &[Request],
+) -> Outcome<Sample> {
+    let server = Server::start(recipe, plan.memory_mb, options.servers_options.server_core)?;
+    let ask = |requests: Vec<Request>, per_second| {
+        let pace = Pace { connections: 1, depth: 64, per_second, fills_misses: false };
+        let (mut requests, limits) = (requests.into_iter(), (u64::MAX, Duration::MAX));
+        let phase = send(&server, subject, pace, limits, |count| {
+            trace(requests.by_ref().take(count as usize).collect(), stores.len() as u32)
+        })?;
+        Outcome::Ok([phase.found.counts.gets, phase.found.counts.hits])
+    };
+    let mut began_s = 0;
+    for seconds in plan.seconds() {
+        let part = began_s..began_s + seconds;
+        let part: Vec<_> = stores.iter().filter(|it| part.contains(&it.time_s)).copied().collect();
+        let rate = part.len() as f64 / f64::from(seconds);
+        ask(part, Some(rate))?;
+        began_s += seconds;
+    }
+    let query::Counts { items, evictions } = query::counts(server.address, server.dialect)?;
+    let gets = |is_large: bool| {
+        let bytes = if is_large { LARGE_BYTES } else { SMALL_BYTES };
+        let stays = stores.iter().filter(|it| it.ttl_s == 0 && it.value_bytes == bytes);
+        stays.map(|it| Request { operation: Operation::Get, ..*it }).collect()
+    };
+    let found = [ask(gets(true), None)?, ask(gets(false), None)?];
+    let (name, command) = (server.name.clone(), server.command_line.clone());
+    Ok(Sample { server: name, command, items, evictions, found })
+}
+
+fn trace(requests: Vec<Request>, objects: u32) -> Copies {
+    Trace { name: "expiring".into(), requests, objects }.into()
+}
+
+fn document(machine: Machine, plan: Plan, samples: &[Sample]) -> Document {
+    let life_s = plan.life_s;
+    let mut section = Section::new(
+        "Items that live for ever and were found at the end, percent",
+        [format!(
+            "Small items live for {life_s} seconds, but for one in {KEPT_SHARE}; large ones come when \
+             fewer small ones do. There is room for all that are alive. Every value that was found \
+             was compared."
+        )],
+    );
+    let columns = ["server", "large", "small", "evictions", "items"].map(String::from).to_vec();
+    let rows = samples.iter().map(|sample| {
+        let percent =
+            |[gets, hits]: [u64; 2]| Cell::number(100.0 * hits as f64 / gets.max(1) as f64, 1);
+        let [large, small] = sample.found.map(percent);
+        let counts = [sample.evictions, sample.items].map(Cell::count);
+        let mut row = vec![Cell::text(sample.server.clone()), large, small];
+        row.extend(counts);
+        row
+    });
+    section.tables.push(Table { name: "expiring".into(), columns, rows: rows.collect() });
+    let [many, few, large] = [MANY, FEW, LARGE].map(|a_life| plan.rate(a_life));
+    let mut facts = vec![
+        ("memory limit".to_owned(), format!("{} MiB", plan.memory_mb)),
+        ("small items".to_owned(), format!("{SMALL_BYTES} bytes, {many}/s and then {few}/s")),
+        ("large items".to_owned(), format!("{LARGE_BYTES} bytes, {large}/s at the end")),
+    ];
+    facts.extend(samples.iter().map(|sample| ("server".to_owned(), sample.command.clone())));
+    Document { title: "Where items expire".into(), machine, facts, sections: vec![section] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_object_is_stored_once_and_what_is_alive_at_the_end_has_room() {
+        for plan in [Plan { memory_mb: 8, life_s: 1 }, Plan { memory_mb: 64, life_s: 5 }] {
+            let stores = stores(plan);
+            let mut objects: Vec<u32> = stores.iter().map(|it| it.object).collect();
+            objects.sort_unstable();
+            assert!(objects.into_iter().eq(0..stores.len() as u32));
+            assert!(stores.is_sorted_by_key(|it| it.time_s));
+            let end: u32 = plan.seconds().iter().sum();
+            let alive = |it: &&Request| it.ttl_s == 0 || it.time_s + it.ttl_s >= end;
+            let bytes = |it: &Request| u64::from(it.value_bytes + u32::from(it.key_bytes));
+            let alive: u64 = stores.iter().filter(alive).map(bytes).sum();
+            let memory = plan.memory_mb << 20;
+            assert!((memory / 2..memory * 3 / 4).contains(&alive), "{alive} of {memory}");
+            let large = stores.iter().filter(|it| it.value_bytes == LARGE_BYTES).count() as u32;
+            assert_eq!(large, plan.rate(LARGE) * plan.seconds()[2]);
+        }
+    }
+}
