@@ -211,9 +211,9 @@ fn document(machine: Machine, plan: Plan, samples: &[Sample]) -> Document {
     let mut section = Section::new(
         "Items that live for ever and were found at the end, percent",
         [format!(
-            "Small items live for {life_s} seconds, but for one in {KEPT_SHARE}; large ones come when \
-             fewer small ones do. There is room for all that are alive. Every value that was found \
-             was compared."
+            "Small items live for {life_s} seconds, but for one in {KEPT_SHARE}; large ones come \
+             when fewer small ones do. There is room for all that are alive. Every value that was \
+             found was compared."
         )],
     );
     let columns = ["server", "large", "small", "evictions", "items"].map(String::from).to_vec();

@@ -4,11 +4,10 @@
 //! floor to compare with, `report` turns rounds into medians and shows them as text, JSON, CSV and
 //! HTML, `tables` holds the hash tables that papers compare with. The commands that put them
 //! together are `compare` (CPU time and throughput), `density` (items per byte of resident memory),
-//! `delayed` and `expiring` (what is kept that is still wanted),
-//! `rss` (whether `-m` means memory), `restart` (what is found after a server was killed),
-//! `flash` (what a flash tier holds, writes and costs),
-//! `instructions` (what a request costs the server's own code) and `paper` (the experiments of
-//! published systems).
+//! `delayed` and `expiring` (what is kept that is still wanted), `rss` (whether `-m` means memory),
+//! `restart` (what is found after a server was killed), `flash` (what a flash tier holds, writes
+//! and costs), `instructions` (what a request costs the server's own code) and `paper` (the
+//! experiments of published systems).
 //!
 //! `trace` reads, writes and captures traces, `workload` makes them, and `values` are what their
 //! objects hold. `load` sends one to a server; without a server, `mrc` simulates the `policies`
