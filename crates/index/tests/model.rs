@@ -258,6 +258,27 @@ fn without_memory_a_table_fills_up_and_then_refuses_without_deciding() {
     }
 }
 
+/// A table that has no longer run to grow into is split into gaps that are long enough for the
+/// smallest, and asks for no more memory than there is.
+#[test]
+fn where_there_are_only_gaps_tables_split_into_them() {
+    for kind in KINDS {
+        let (index, epochs, space) = start(kind, usize::MAX);
+        space.set_run_max(TABLE_UNITS[0]);
+        let keys = 8 * index.stats().slots;
+        for key in 0..keys {
+            assert_eq!(set(&index, &epochs, key, location(key, 0)), Ok(None), "{kind:?}");
+        }
+        assert!((0..keys).all(|key| find(&index, &epochs, key) == Some(location(key, 0))));
+        let stats = index.stats();
+        assert!(stats.splits > 7 && stats.growths == 0, "{stats:?}");
+        assert_eq!(space.starved(), 0);
+        space.set_run_max(0);
+        let refused = (keys..).find(|&key| set(&index, &epochs, key, location(key, 0)).is_err());
+        assert!(refused.is_some() && space.starved() > 0);
+    }
+}
+
 /// Only what shares every hash bit with many others is refused although there is memory.
 #[test]
 fn keys_that_share_every_hash_bit_fill_two_buckets_and_no_more() {

@@ -1,6 +1,7 @@
 //! A store that finds nothing free, in a class with a slab that leaves it.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 use memory::{Arena, Epochs, SizeClasses};
@@ -8,6 +9,46 @@ use memory::{Arena, Epochs, SizeClasses};
 use super::*;
 use crate::order::hammer::Map;
 use crate::{ChunkLayout, Fields, Replacement};
+
+/// An index from which nothing may be evicted, in which one item is gone, and how many items were
+/// looked at.
+#[derive(Default)]
+struct Kept {
+    map: Map,
+    gone: u32,
+    looks: AtomicUsize,
+}
+
+impl Links for Kept {
+    fn now(&self) -> u32 {
+        self.map.now()
+    }
+
+    fn may_evict(&self) -> bool {
+        false
+    }
+
+    fn mutations(&self) -> u64 {
+        Links::mutations(&self.map)
+    }
+
+    fn age(&self, item: ItemRef<'_>) -> u64 {
+        self.map.age(item)
+    }
+
+    fn prefetch(&self, _: &Guard<'_>, _: ItemRef<'_>) {}
+
+    fn is_gone(&self, item: ItemRef<'_>) -> bool {
+        self.looks.fetch_add(1, Relaxed);
+        item.key() == self.gone.to_le_bytes()
+    }
+
+    fn evicted(&self, _: ItemRef<'_>, _: ClassId) {}
+
+    fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
+        self.map.unlink(guard, item, place)
+    }
+}
 
 const LAYOUT: ChunkLayout = ChunkLayout::Inline;
 /// Small items: a slab holds thousands, and the more there are the longer a hand is in one slab.
@@ -31,23 +72,27 @@ fn store(hot: &Hot, map: &Map, number: u32) -> Result<Place, Shortage> {
     Ok(place)
 }
 
-/// Fills the memory with one class, has the slab that the hand comes to leave it, and stores one
-/// item more.
-fn store_while_a_slab_leaves(replacement: Replacement, hands_down: bool) {
+/// A zone whose memory is full of items of one class, which class, and how many there are.
+fn full(replacement: Replacement, map: &Map) -> (Hot, ClassId, u32) {
     let arena = Arc::new(Arena::new(0, MEMORY_BYTES, 8).expect("addresses are there"));
     let side_bits = replacement.side_bits();
     let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, side_bits);
     let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, LAYOUT, replacement, 0, 1);
-    let map = Map::handing_down(hands_down);
-    let mut number = 0;
-    let id = loop {
-        let place = store(&hot, &map, number).expect("the memory is not full");
-        number += 1;
+    for number in 0.. {
+        let place = store(&hot, map, number).expect("the memory is not full");
         let id = hot.class_at(place);
         if hot.is_full() && lock(hot.class(id)).free == 0 {
-            break id;
+            return (hot, id, number + 1);
         }
-    };
+    }
+    unreachable!("memory ends")
+}
+
+/// Has the slab that the hand comes to leave a class that has all of the memory, and stores one
+/// item more.
+fn store_while_a_slab_leaves(replacement: Replacement, hands_down: bool) {
+    let map = Map::handing_down(hands_down);
+    let (hot, id, number) = full(replacement, &map);
     {
         let mut class = lock(hot.class(id));
         let next = class.oldest_slab(hot.zone(), map.mutations.load(Relaxed));
@@ -71,5 +116,38 @@ fn a_store_does_not_fail_for_a_slab_that_leaves_its_class() {
         for hands_down in [false, true] {
             store_while_a_slab_leaves(replacement, hands_down);
         }
+    }
+}
+
+/// A store that is refused looked at every chunk of its class, each time.
+#[test]
+#[cfg_attr(miri, ignore = "a class of many items")]
+fn where_nothing_may_be_evicted_a_hand_looks_at_some_and_goes_on_next_time() {
+    for replacement in [Replacement::Clock, Replacement::CostClock, Replacement::Lru] {
+        let mut kept = Kept::default();
+        let (hot, id, items) = full(replacement, &kept.map);
+        assert!(items as usize > 4 * STEPS_MAX);
+        // The hand comes to what was stored last in the end.
+        kept.gone = items - 1;
+        let mut evicted = 0;
+        for _ in 0..items as usize / STEPS_MAX + 2 {
+            *kept.looks.get_mut() = 0;
+            evicted += hot.evict(id, 1, &kept);
+            let looks = kept.looks.load(Relaxed);
+            // The one that goes is looked at once more.
+            assert!(looks <= STEPS_MAX + 1, "{replacement:?}: {looks}");
+        }
+        assert_eq!(evicted, 1, "{replacement:?}");
+    }
+}
+
+/// Where unfinished values have all chunks, a hand finds nothing however often it goes round.
+#[test]
+fn a_hand_gives_up_after_a_round_that_is_not_choosy() {
+    for replacement in [Replacement::Clock, Replacement::CostClock, Replacement::Lru] {
+        let map = Map::default();
+        let (hot, id, _) = full(replacement, &map);
+        let class = lock(hot.class(id));
+        assert!(steps_max(&class, &map) <= STEPS_MAX + class.chunks() + class.slabs.len());
     }
 }

@@ -23,6 +23,9 @@ const MOVED_SHARE: usize = 5;
 pub struct HeapSpace {
     limit: usize,
     used: AtomicUsize,
+    /// No run is longer, in units.
+    run_max: AtomicUsize,
+    starved: AtomicUsize,
     asked: AtomicUsize,
     moves: AtomicBool,
 }
@@ -32,6 +35,8 @@ impl HeapSpace {
         Self {
             limit,
             used: AtomicUsize::new(0),
+            run_max: AtomicUsize::new(usize::MAX),
+            starved: AtomicUsize::new(0),
             asked: AtomicUsize::new(0),
             moves: AtomicBool::new(false),
         }
@@ -41,6 +46,18 @@ impl HeapSpace {
     #[allow(dead_code)]
     pub fn set_moves(&self, moves: bool) {
         self.moves.store(moves, Ordering::Relaxed);
+    }
+
+    /// From now on there are only gaps of so many units.
+    #[allow(dead_code)]
+    pub fn set_run_max(&self, units: usize) {
+        self.run_max.store(units, Ordering::Relaxed);
+    }
+
+    /// How often the index has asked for more than there is.
+    #[allow(dead_code)]
+    pub fn starved(&self) -> usize {
+        self.starved.load(Ordering::Relaxed)
     }
 
     /// Units handed out and not given back.
@@ -57,6 +74,9 @@ impl HeapSpace {
 
 impl TableSpace for HeapSpace {
     fn allocate(&self, units: usize) -> Option<NonNull<u8>> {
+        if units > self.run_max.load(Ordering::Relaxed) {
+            return None;
+        }
         let used = self.used.fetch_add(units, Ordering::Relaxed);
         if used + units > self.limit {
             self.used.fetch_sub(units, Ordering::Relaxed);
@@ -67,6 +87,10 @@ impl TableSpace for HeapSpace {
         // SAFETY: it was allocated with this size. Any content will do, so it is not zero.
         unsafe { start.write_bytes(0xa5, units * UNIT_BYTES) };
         Some(start)
+    }
+
+    fn starve(&self) {
+        self.starved.fetch_add(1, Ordering::Relaxed);
     }
 
     unsafe fn release(&self, start: NonNull<u8>, units: usize) {
