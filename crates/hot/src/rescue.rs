@@ -8,7 +8,7 @@
 use memory::{ClassId, Guard, Place, SlabId};
 use stdx::sync::lock;
 
-use crate::class::Class;
+use crate::class::{Class, Taken};
 use crate::item::ItemRef;
 use crate::shift::look_step;
 use crate::{Hot, Links};
@@ -129,14 +129,27 @@ impl Hot {
             *next = number + 1;
             (item, place, chunk)
         };
+        if self.move_item(&guard, item, place, chunk, links) { Step::Rescued } else { Step::Looked }
+    }
+
+    /// Moves the item at a place, which was linked under this guard, to a chunk that was taken for
+    /// it. Returns whether it did; if not, it has changed or gone, and the chunk is free again.
+    pub(crate) fn move_item(
+        &self,
+        guard: &Guard<'_>,
+        item: ItemRef<'_>,
+        place: Place,
+        chunk: Taken,
+        links: &dyn Links,
+    ) -> bool {
         // On failure the chunk goes back with the draft.
-        if !links.relocate(&guard, item, place, self.copy_to(chunk, item)) {
-            return Step::Looked;
+        if !links.relocate(guard, item, place, self.copy_to(chunk, item)) {
+            return false;
         }
         // SAFETY: the item was published there, and `relocate` has just taken the place out of the
         // index, under this guard.
-        unsafe { self.retire(&guard, place) };
-        Step::Rescued
+        unsafe { self.retire(guard, place) };
+        true
     }
 
     /// The item at a place of a class, whose lock the caller holds, if it is whole and the hand

@@ -193,13 +193,7 @@ impl Hot {
         }
         let mut moved = 0;
         for (item, place, chunk) in moves {
-            // On failure the chunk goes back with the draft, and the item has left its place.
-            if links.relocate(&guard, item, place, self.copy_to(chunk, item)) {
-                moved += 1;
-                // SAFETY: the item was published there, and `relocate` has just taken the place out
-                // of the index, under this guard.
-                unsafe { self.retire(&guard, place) };
-            }
+            moved += usize::from(self.move_item(&guard, item, place, chunk, links));
         }
         lock(self.class(id)).counters.rescued += moved as u64;
         if is_stuck { Step::Stuck } else { Step::Moved(moved) }
