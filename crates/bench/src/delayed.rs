@@ -100,14 +100,9 @@ pub fn run(options: &DelayedOptions) -> Outcome<()> {
     let recipes = options.servers_options.recipes(&options.servers)?;
     let machine = Machine::describe();
     machine::pin(options.servers_options.client_core)?;
-    let progress = report::progress(recipes.len() as u64);
-    let mut samples = Vec::new();
-    for recipe in &recipes {
-        progress.set_message(recipe.name.clone());
-        samples.push(measure(options, recipe, memory_mb, &subject, &delays)?);
-        progress.inc(1);
-    }
-    progress.finish_and_clear();
+    let samples = report::measured(&recipes, |recipe| {
+        measure(options, recipe, memory_mb, &subject, &delays)
+    })?;
     let document = document(machine, options, memory_mb, &subject, &delays, &samples);
     println!("{}", report::text(&document));
     options.report.write(&document)

@@ -118,14 +118,8 @@ pub fn run(options: &ExpiringOptions) -> Outcome<()> {
     let recipes = options.servers_options.recipes(&options.servers)?;
     let machine = Machine::describe();
     machine::pin(options.servers_options.client_core)?;
-    let progress = report::progress(recipes.len() as u64);
-    let mut samples = Vec::new();
-    for recipe in &recipes {
-        progress.set_message(recipe.name.clone());
-        samples.push(measure(options, recipe, plan, &subject, &stores)?);
-        progress.inc(1);
-    }
-    progress.finish_and_clear();
+    let samples =
+        report::measured(&recipes, |recipe| measure(options, recipe, plan, &subject, &stores))?;
     let document = document(machine, plan, &samples);
     println!("{}", report::text(&document));
     options.report.write(&document)

@@ -25,6 +25,9 @@ use comfy_table::{CellAlignment, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
+use crate::failure::Outcome;
+use crate::server::recipe::Recipe;
+
 pub use options::ReportOptions;
 pub use text::render as text;
 
@@ -78,6 +81,22 @@ pub fn table(header: &[&str], left: usize, rows: impl IntoIterator<Item = Vec<St
 pub fn progress(steps: u64) -> ProgressBar {
     let style = ProgressStyle::with_template(PROGRESS).expect("the template is valid");
     ProgressBar::new(steps).with_style(style)
+}
+
+/// What `measure` makes of each recipe, one after the other, with a progress line.
+pub fn measured<T>(
+    recipes: &[Recipe],
+    mut measure: impl FnMut(&Recipe) -> Outcome<T>,
+) -> Outcome<Vec<T>> {
+    let progress = progress(recipes.len() as u64);
+    let mut samples = Vec::with_capacity(recipes.len());
+    for recipe in recipes {
+        progress.set_message(recipe.name.clone());
+        samples.push(measure(recipe)?);
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    Ok(samples)
 }
 
 #[cfg(test)]
