@@ -16,7 +16,7 @@ use index::{Index, IndexError, Kind as IndexKind, Options};
 use io::device::{Device, PAGE_BYTES, ReadMethod, ReadPool};
 use io::frames::{FrameSource, Pagemap};
 use io::{Clock, SystemClock};
-use memory::arena::ARENA_BYTES_MAX;
+use memory::arena::{ARENA_BYTES_MAX, SLAB_BYTES_MIN};
 use memory::class::CHUNK_BYTES_MIN;
 use memory::{Arena, ArenaTables, Epochs, SizeClasses};
 use policy::split::Rule;
@@ -46,6 +46,8 @@ pub(crate) const SLABS_MIN: usize = 8;
 const GROWTH_MAX: usize = 64;
 /// The fewest slabs with which there is a tier below: with less there is too little to divide.
 const BELOW_SLABS_MIN: usize = 64;
+/// The least memory for a flash tier, which is one of those.
+pub const FLASH_MEMORY_BYTES_MIN: usize = BELOW_SLABS_MIN * SLAB_BYTES_MIN;
 /// With a compressed zone the hot zone has one slab in so many in the end, about, and its size
 /// classes are as fine as these allow.
 const HOT_SHARE: usize = 4;

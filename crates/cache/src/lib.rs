@@ -77,7 +77,7 @@ pub use ::flash::CloseError;
 pub use ::hot::quota::QUOTAS_MAX;
 pub use ::policy::geometry::CacheGeometry;
 pub use ahead::Ahead;
-pub use builder::{BuildError, Builder, FlashSettings, MemoryLimitError};
+pub use builder::{BuildError, Builder, FLASH_MEMORY_BYTES_MIN, FlashSettings, MemoryLimitError};
 pub use codec::image::{self as image_format, Head as ImageHead, Source as ImageSource};
 pub use dump::{DumpCursor, Dumped};
 pub use flash_fit::{FlashFit, FlashMisfit, Shortage};

@@ -12,8 +12,8 @@
 //!   that could be read. One that is killed before leaves FILE as it was, and no client has been
 //!   told anything since: reading it again is right.
 //! - FILE comes into being whole, or as far as the disk has room, or not at all: it is synced under
-//!   another name first. The threads
-//!   that serve have ended by then, so it holds the last word on every key.
+//!   another name first. The threads that serve have ended by then, so it holds the last word on
+//!   every key.
 //! - FILE.tmp is open and locked for as long as the server lives, and becomes FILE as it is. So a
 //!   second server with the same file is refused, also while the first one saves, if that takes it
 //!   longer than a start waits ([`::io::lock`]); and that the folder can be written to is known at

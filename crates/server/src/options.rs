@@ -34,7 +34,8 @@ pub use environment::is_variable;
 use kind::Act;
 pub use kind::COUNT_MAX;
 use larder::{
-    BuildError, CacheGeometry, ChunkLayout, FlashFit, FlashMisfit, IndexKind, Policy, Quota,
+    BuildError, CacheGeometry, ChunkLayout, FLASH_MEMORY_BYTES_MIN, FlashFit, FlashMisfit,
+    IndexKind, Policy, Quota,
 };
 pub use print::current;
 use protocol::{Dialect, Wire};
@@ -44,9 +45,6 @@ pub use tls::TlsOptions;
 
 use crate::listen;
 use crate::top::{self, TopOptions};
-
-/// So much memory a flash tier needs: the slabs of less are too few for it.
-const FLASH_MEGABYTES_MIN: usize = 8;
 
 /// Everything that can be chosen at the start.
 #[derive(Debug, Clone, PartialEq)]
@@ -286,7 +284,8 @@ impl Options {
     fn check_flash(&self) -> Result<(), String> {
         let fit = self.flash_fit().transpose();
         let fit = fit.map_err(|misfit| format!("--flash is too large for -m: {misfit}"))?;
-        if fit.is_some() && (!self.evict || self.memory_megabytes < FLASH_MEGABYTES_MIN) {
+        let has_memory = self.memory_megabytes << 20 >= FLASH_MEMORY_BYTES_MIN;
+        if fit.is_some() && !(self.evict && has_memory) {
             return Err(format!("--flash: {}", BuildError::FlashAlone));
         }
         Ok(())

@@ -94,7 +94,7 @@ pub(super) fn flush(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_
     let server = task.context.server;
     if !is_allowed(&server.live.flush_allowed) {
         let name = task.name;
-        return Err(format!("ERR {name} is not allowed: the server was started with -F").into());
+        return Err(format!("ERR {name} is not allowed: disable-flush-all is on").into());
     }
     task.context.counters.cmd_flush.one();
     server.cache.flush(None);
@@ -109,7 +109,7 @@ pub(super) fn flush_prefix(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output
         Ok(()) => reply::simple(out.bytes, "OK"),
         Err(Unflushed::NotAllowed) => {
             let name = task.name;
-            return Err(format!("ERR {name} is not allowed: the server was started with -F").into());
+            return Err(format!("ERR {name} is not allowed: disable-flush-all is on").into());
         }
         Err(Unflushed::Length) => return Err("ERR a prefix is 1 to 250 bytes here".into()),
         Err(Unflushed::TooMany) => {

@@ -99,7 +99,7 @@ pub(super) fn scan(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>
     let filter = Filter::of(task)?;
     let server = task.context.server;
     if !is_allowed(&server.live.dump_allowed) {
-        return Err("ERR scan is not allowed: the server was started with -X".into());
+        return Err("ERR scan is not allowed: disable-dumping is on".into());
     }
     let (mut keys, mut count, mut looked) = (Vec::new(), 0, 0);
     let mut next = 0;
