@@ -10,6 +10,7 @@ use flash::{Flash, Reached};
 use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
 use hot::heat::HEAT_BITS;
+use hot::magazine::PARKED_SHARE;
 use hot::quota::LABEL_BITS;
 use hot::{ChunkLayout, Hot};
 use index::{Index, IndexError, Kind as IndexKind, Options};
@@ -44,6 +45,8 @@ pub(crate) const SLABS_MIN: usize = 8;
 /// How many times as large as at the start the memory limit may become online. At 40 bytes for each
 /// slab that may come, this keeps what is known of slabs below a hundredth of the memory.
 const GROWTH_MAX: usize = 64;
+/// See [`Builder::threads`].
+const THREADS: usize = 4;
 /// The fewest slabs with which there is a tier below: with less there is too little to divide.
 const BELOW_SLABS_MIN: usize = 64;
 /// The least memory for a flash tier, which is one of those.
@@ -88,6 +91,8 @@ pub struct Builder {
     repartition: Option<Repartition>,
     frames: Option<Arc<dyn FrameSource>>,
     quotas: Vec<Quota>,
+    threads: usize,
+    parked_share: usize,
 }
 
 /// The flash tier that a cache is to have.
@@ -151,6 +156,8 @@ impl Default for Builder {
             repartition: None,
             frames: None,
             quotas: Vec::new(),
+            threads: THREADS,
+            parked_share: PARKED_SHARE,
         }
     }
 }
@@ -298,6 +305,21 @@ impl Builder {
         self
     }
 
+    /// How many threads store at the same time, by default four: so many, up to 64, have a few free
+    /// chunks for themselves, so that they seldom meet.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// One in so many chunks of a size class may wait for the next store of one of the
+    /// [`Builder::threads`], by default [`PARKED_SHARE`]: a small number is for tests of small
+    /// caches, in which no thread has any otherwise. At least 1.
+    pub fn parked_share(mut self, share: usize) -> Self {
+        self.parked_share = share.max(1);
+        self
+    }
+
     /// Builds the cache.
     pub fn build(self) -> Result<Cache, BuildError> {
         let policy = if self.evict { self.policy } else { Policy::Clock };
@@ -385,7 +407,8 @@ impl Builder {
         let spare_slabs = if compresses { 1 + below_spare_slabs(slabs) } else { 1 };
         let (arena, epochs) = (Arc::clone(arena), Arc::clone(epochs));
         let (layout, unit_us) = (self.layout, self.cost_unit_us);
-        let hot = Hot::new(arena, epochs, sizes, layout, policy, unit_us, spare_slabs);
+        let hot = Hot::new(arena, epochs, sizes, layout, policy, unit_us, spare_slabs)
+            .with_magazines(self.threads, self.parked_share);
         match &self.repartition {
             Some(repartition) => {
                 let frames = self.frames.clone().unwrap_or_else(|| Arc::<Pagemap>::default());

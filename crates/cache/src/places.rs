@@ -172,7 +172,7 @@ impl Cache {
             }
         });
         if exchanged {
-            self.retire(guard, location_of(hot));
+            self.retire_at_once(guard, location_of(hot));
         }
         exchanged
     }
@@ -281,7 +281,7 @@ impl Cache {
             }
         });
         if exchanged {
-            self.retire(guard, location_of(hot));
+            self.retire_at_once(guard, location_of(hot));
         }
         exchanged
     }
@@ -444,7 +444,7 @@ impl Cache {
             (if goes { Change::Remove } else { Change::Keep }, goes)
         });
         if unlinked == Some(true) {
-            self.retire(guard, location_of(place));
+            self.retire_at_once(guard, location_of(place));
         }
         unlinked == Some(true)
     }
@@ -571,11 +571,17 @@ impl Cache {
         unsafe { self.hot.item(guard, place_of(location)) }
     }
 
-    /// Hands an unlinked item's memory back.
+    /// Hands an unlinked item's memory back, for a request.
     fn retire(&self, guard: &Guard<'_>, location: Location) {
         // SAFETY: called once for each location, by whoever's update or removal took it out of the
         // index, under the guard under which that happened.
         unsafe { self.hot.retire(guard, place_of(location)) };
+    }
+
+    /// The same for who makes room, which others wait for.
+    fn retire_at_once(&self, guard: &Guard<'_>, location: Location) {
+        // SAFETY: as above.
+        unsafe { self.hot.retire_at_once(guard, place_of(location)) };
     }
 }
 

@@ -42,6 +42,10 @@ const SPARE_SHARE: usize = 2;
 /// costs about as much as one store, and the chunks of three moves stay in the first-level cache.
 const RETIRES_PER_MOVE: u32 = 32;
 
+/// Where all that is free waits for readers, one store in so many looks whether they have left. A
+/// look costs a full fence and a cache line of every thread.
+const WAITS_PER_LOOK: u32 = 8;
+
 /// What happened in a class since it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClassCounters {
@@ -123,6 +127,11 @@ pub(crate) struct Class {
     pub(crate) stores: bool,
     /// Chunks retired, modulo 2^32.
     retired: u32,
+    /// How often a store found that the oldest chunk in limbo is still to be waited for, modulo
+    /// 2^32.
+    waits: u32,
+    /// The latest tag there was when the magazines were last emptied.
+    collected: Option<Tag>,
     pub(crate) counters: ClassCounters,
     pub(crate) keeper: Keeper,
 }
@@ -132,6 +141,8 @@ pub(crate) struct Class {
 pub(crate) struct Room {
     pub(crate) place: Place,
     pub(crate) credit: u8,
+    /// Whether the order of its class, if that has one, has yet to be told of it.
+    pub(crate) is_unentered: bool,
 }
 
 /// A chunk that was taken: its mark is 0, and nobody else reads more of it, or writes it.
@@ -156,7 +167,7 @@ impl<'h> Zone<'h> {
 
     /// A chunk is retired or released: it counts for no quota any more.
     #[inline(always)]
-    fn leave_quota(self, place: Place) {
+    pub(crate) fn leave_quota(self, place: Place) {
         if let Some(quotas) = self.quotas {
             quotas.leave(self, place);
         }
@@ -188,6 +199,8 @@ impl Class {
             borrowed: 0,
             stores: false,
             retired: 0,
+            waits: 0,
+            collected: None,
             counters: ClassCounters::default(),
             keeper,
         }
@@ -236,9 +249,22 @@ impl Class {
         self.free + self.limbo.len() <= self.reserve_target() / LOW_SHARE
     }
 
+    /// So few free chunks are left when the background is called.
+    pub(crate) fn low(&self) -> usize {
+        self.reserve_target() / LOW_SHARE
+    }
+
     /// Whether so few chunks are free that the background is called.
     pub(crate) fn is_low(&self) -> bool {
-        self.free <= self.reserve_target() / LOW_SHARE
+        self.free <= self.low()
+    }
+
+    /// Whether the magazines are to be emptied before anything goes for a chunk. Readers of what
+    /// was retired since that was last done will not have left before the epoch moves.
+    pub(crate) fn is_collected_first(&mut self, zone: Zone<'_>, may_evict: bool) -> bool {
+        let tag = Some(zone.epochs.latest_tag());
+        let collected = std::mem::replace(&mut self.collected, tag);
+        collected != tag || !may_evict
     }
 
     /// Whether the store that has just taken a chunk of a low reserve hands a few items down: one
@@ -375,9 +401,24 @@ impl Class {
         if let Some(place) = self.reuse(zone) {
             return Some(place);
         }
-        if self.free == 0 {
+        if self.free == 0 && self.is_worth_a_look(zone) {
             self.sweep_limbo(zone);
         }
+        self.pop(zone)
+    }
+
+    /// Whether a store looks if readers have left limbo. Most often a long session is open, maybe
+    /// its own, and a look would be in vain: one in a few does.
+    fn is_worth_a_look(&mut self, zone: Zone<'_>) -> bool {
+        if self.oldest_tag().is_none_or(|tag| zone.epochs.is_safe(tag)) {
+            return true;
+        }
+        self.waits = self.waits.wrapping_add(1);
+        self.waits % WAITS_PER_LOOK == 1
+    }
+
+    /// A free chunk from a slab's list.
+    pub(crate) fn pop(&mut self, zone: Zone<'_>) -> Option<Place> {
         while let Some(&id) = self.with_free.last() {
             let slab = zone.slab(id);
             if let Some(place) = slab.pop(zone.arena, id) {
@@ -397,7 +438,8 @@ impl Class {
     #[inline(always)]
     pub(crate) fn allocate_for(&mut self, zone: Zone<'_>, cost: Cost) -> Option<Room> {
         let place = self.allocate(zone)?;
-        Some(Room { place, credit: self.keeper.enter(zone, place, cost) })
+        let credit = self.keeper.enter(zone, place, cost);
+        Some(Room { place, credit, is_unentered: false })
     }
 
     /// A free chunk for an item that moves, with this cost.
@@ -431,7 +473,7 @@ impl Class {
     }
 
     /// The oldest chunk in limbo, if it is safe and stays in the class.
-    fn reuse(&mut self, zone: Zone<'_>) -> Option<Place> {
+    pub(crate) fn reuse(&mut self, zone: Zone<'_>) -> Option<Place> {
         let &(tag, place) = self.limbo.front()?;
         if !zone.epochs.is_safe(tag) {
             return None;
@@ -451,6 +493,11 @@ impl Class {
     /// an earlier one has just left.
     pub(crate) fn retire(&mut self, zone: Zone<'_>, tag: Tag, place: Place) {
         zone.leave_quota(place);
+        self.retire_free_of_quotas(zone, tag, place);
+    }
+
+    /// The same of a chunk that no quota knows of any more.
+    pub(crate) fn retire_free_of_quotas(&mut self, zone: Zone<'_>, tag: Tag, place: Place) {
         self.limbo.push_back((tag, place));
         self.retired = self.retired.wrapping_add(1);
         if self.retired.is_multiple_of(RETIRES_PER_MOVE) {

@@ -190,7 +190,7 @@ impl Hot {
         };
         for place in chained {
             // SAFETY: unlinked just now, under this guard.
-            unsafe { self.retire(&guard, place) };
+            unsafe { self.retire_at_once(&guard, place) };
         }
         chunks
     }

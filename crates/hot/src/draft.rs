@@ -28,6 +28,8 @@ pub struct Draft<'h> {
     written: u32,
     /// Pieces that are allocated: all of them, except while the draft is being made.
     pieces: u32,
+    /// Whether the order of its class has yet to be told of the chunk.
+    is_unentered: bool,
 }
 
 impl Hot {
@@ -47,7 +49,8 @@ impl Hot {
     ) -> Result<Draft<'_>, Shortage> {
         let need = layout.need(self.largest.is_split);
         let quota = self.quota_for(key, &layout)?;
-        let Room { place, credit } = self.allocate_under(quota, false, need, fields.cost, links)?;
+        let room = self.allocate_under(quota, false, need, fields.cost, links)?;
+        let Room { place, credit, is_unentered } = room;
         debug_assert!(self.slab_at(place).cut().holds(need));
         let tail_bytes_away = if self.largest.is_split {
             // SAFETY: the chunk was allocated just now, for what this layout needs.
@@ -58,14 +61,20 @@ impl Hot {
             unsafe { item::write_header(chunk, layout, fields, credit, key) };
             0
         };
-        let mut draft = Draft { hot: self, place, tail_bytes_away, layout, written: 0, pieces: 0 };
+        let (written, pieces) = (0, 0);
+        let mut draft =
+            Draft { hot: self, place, tail_bytes_away, layout, written, pieces, is_unentered };
         // Each piece is worth its part of the item.
         let cost_us = fields.cost.us() / layout.pieces().max(1) as u32;
         for number in 0..layout.pieces() {
             // On failure the draft gives back what it has so far.
             let need = layout.piece_need(number);
             let cost = Cost::from_us(cost_us);
-            let piece = self.allocate_under(quota, true, need, cost, links)?.place;
+            let room = self.allocate_under(quota, true, need, cost, links)?;
+            let piece = room.place;
+            if room.is_unentered {
+                lock(self.class(self.class_at(piece))).keeper.enter(self.zone(), piece, cost);
+            }
             debug_assert!(self.slab_at(piece).cut().holds(need));
             // SAFETY: both chunks were allocated by this draft, and the header of the first was
             // written with this layout.
@@ -107,7 +116,9 @@ impl Hot {
         // SAFETY: the chunk was taken, and holds what this layout needs.
         let tail_bytes_away =
             unsafe { self.write_header(place, layout, &item.fields(), credit, item.key()) };
-        let mut draft = Draft { hot: self, place, tail_bytes_away, layout, written: 0, pieces: 0 };
+        let (written, pieces, is_unentered) = (0, 0, false);
+        let mut draft =
+            Draft { hot: self, place, tail_bytes_away, layout, written, pieces, is_unentered };
         draft.copy_value(item);
         draft
     }
@@ -234,6 +245,9 @@ impl<'h> Draft<'h> {
         item.mark().store(mark | mark_bits, Ordering::Release);
         let place = self.place;
         self.hot.note_expiry(place, item.expiry());
+        if self.is_unentered {
+            self.hot.enter_later(place);
+        }
         std::mem::forget(self);
         place
     }

@@ -128,21 +128,33 @@ impl Hot {
         cost: Cost,
         links: &dyn Links,
     ) -> Result<Room, Shortage> {
+        if let Some(room) = self.take_parked(id, cost) {
+            return Ok(room);
+        }
         let zone = self.zone();
-        let batch = {
+        let (batch, collects) = {
             let mut class = lock(self.class(id));
             let free_before = class.free;
             if let Some(room) = class.allocate_for(zone, cost) {
                 if class.free < free_before && class.is_low() {
                     self.refill_soon(class, links);
+                } else {
+                    self.stock(&mut class);
                 }
                 return Ok(room);
             }
             if self.adopt_free_slab(&mut class, links) {
                 return class.allocate_for(zone, cost).ok_or(Shortage::Nothing);
             }
-            class.chunks().div_ceil(INLINE_SHARE).min(INLINE_BATCH_MAX)
+            let batch = class.chunks().div_ceil(INLINE_SHARE).min(INLINE_BATCH_MAX);
+            (batch, class.is_collected_first(zone, links.may_evict()))
         };
+        if collects
+            && self.collect(id)
+            && let Some(room) = lock(self.class(id)).allocate_for(zone, cost)
+        {
+            return Ok(room);
+        }
         if batch == 0 {
             return Err(Shortage::Nothing);
         }
@@ -248,7 +260,7 @@ impl Hot {
         }
         for place in chained {
             // SAFETY: unlinked by this call, under this guard.
-            unsafe { self.retire(&guard, place) };
+            unsafe { self.retire_at_once(&guard, place) };
         }
         evicted
     }

@@ -112,6 +112,16 @@ impl Keeper {
         if let Self::Order(order) = self { Some(order) } else { None }
     }
 
+    /// Lets the policy learn what was stored out of a magazine, and the magazine give credits as
+    /// the policy does now.
+    #[inline]
+    pub(crate) fn settle(&mut self, credits: &mut Credits) {
+        if let Self::CostClock(policy) = self {
+            credits.stored.drain(..).for_each(|cost_us| _ = policy.store(cost_us));
+            credits.policy = Some(*policy);
+        }
+    }
+
     /// Prepares for the chunks of a slab that the class has just got.
     pub(crate) fn adopt(&mut self, zone: Zone<'_>, slab: SlabId) {
         if let Self::Order(order) = self {
@@ -231,6 +241,29 @@ impl Keeper {
             }),
         };
         is_recent || has_credit
+    }
+}
+
+/// The credits that a magazine gives: those that the policy of its class gave when it was last
+/// filled, if it gives any. What the policy has not learned yet is kept for it until then.
+#[derive(Debug, Default)]
+pub(crate) struct Credits {
+    policy: Option<CostClock>,
+    /// Costs of items, in microseconds.
+    stored: Vec<u32>,
+}
+
+impl Credits {
+    /// The credit of an item with this cost that is about to be stored.
+    #[inline(always)]
+    pub(crate) fn of(&mut self, cost: Cost) -> u8 {
+        if cost.is_known() { self.of_known(cost.us()) } else { 0 }
+    }
+
+    fn of_known(&mut self, cost_us: u32) -> u8 {
+        let Some(policy) = &self.policy else { return 0 };
+        self.stored.push(cost_us);
+        credit_of(policy.charge(cost_us))
     }
 }
 

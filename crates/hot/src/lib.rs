@@ -25,6 +25,7 @@ mod hot_pages;
 pub mod item;
 mod keeper;
 pub mod layout;
+pub mod magazine;
 pub mod mark;
 mod order;
 pub mod quota;
@@ -54,6 +55,7 @@ pub use item::ItemRef;
 use keeper::Keeper;
 pub use keeper::Replacement;
 pub use layout::{Fields, Layout};
+use magazine::Magazines;
 use quota::Quotas;
 use slab::Slab;
 
@@ -182,6 +184,8 @@ pub struct Hot {
     heat: Option<Box<Heat>>,
     /// Only if there are any.
     quotas: Option<Box<Quotas>>,
+    /// Only if several threads store.
+    magazines: Option<Magazines>,
 }
 
 /// A size class as statistics show it.
@@ -248,6 +252,7 @@ impl Hot {
             may_vacate: AtomicBool::new(false),
             heat: None,
             quotas: None,
+            magazines: None,
         }
     }
 
@@ -342,7 +347,7 @@ impl Hot {
     /// # Safety
     /// The item at `place` was published and has just been unlinked, by the caller; it is retired
     /// once; `guard` was pinned before.
-    pub unsafe fn retire(&self, guard: &Guard<'_>, place: Place) {
+    pub unsafe fn retire_at_once(&self, guard: &Guard<'_>, place: Place) {
         // SAFETY: the caller was pinned when it unlinked the item.
         let item = unsafe { self.item(guard, place) };
         let tag = guard.tag();

@@ -576,7 +576,7 @@ impl Hot {
         };
         for place in chained {
             // SAFETY: unlinked by this call, under this guard.
-            unsafe { self.retire(&guard, place) };
+            unsafe { self.retire_at_once(&guard, place) };
         }
         is_over
     }

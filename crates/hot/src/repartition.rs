@@ -372,7 +372,7 @@ impl Hot {
         heat.counters.swaps.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the item was published there, and `relocate` has just taken the place out of the
         // index, under this guard.
-        unsafe { self.retire(guard, from) };
+        unsafe { self.retire_at_once(guard, from) };
         true
     }
 

@@ -148,7 +148,7 @@ impl Hot {
         }
         // SAFETY: the item was published there, and `relocate` has just taken the place out of the
         // index, under this guard.
-        unsafe { self.retire(guard, place) };
+        unsafe { self.retire_at_once(guard, place) };
         true
     }
 

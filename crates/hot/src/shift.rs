@@ -70,6 +70,7 @@ impl Hot {
         let left = if links.may_evict() { 0 } else { self.spare_slabs };
         // Each turn either finds a chunk or empties one more slab, so it ends.
         for _ in 0..=self.arena.limit_slabs() {
+            self.sizes.iter().for_each(|id| _ = self.collect(id));
             self.sweep();
             {
                 let mut class = lock(self.class(own));
@@ -140,6 +141,7 @@ impl Hot {
         };
         // Read after everything in the slab was unlinked.
         let tag = self.epochs.latest_tag();
+        self.collect(from);
         lock(self.class(from)).sweep_limbo(self.zone());
         if self.is_full() {
             lock(self.class(id)).awaits = Some(tag);
@@ -269,6 +271,8 @@ impl Hot {
 
     /// Looks at a slab and decides whether it stays.
     fn spare(&self, offer: &Offer, times: f64, looks: &mut usize, links: &dyn Links) -> Verdict {
+        // What waits in magazines would look like drafts.
+        self.collect(offer.class);
         let guard = self.epochs.pin();
         let zone = self.zone();
         let mut class = lock(self.class(offer.class));
@@ -387,10 +391,16 @@ impl Hot {
 
     /// The same in classes of which a slab is leaving.
     fn sweep_draining(&self) {
-        for class in &self.classes {
-            let mut class = lock(class);
-            if class.draining > 0 {
-                class.sweep_limbo(self.zone());
+        for id in self.sizes.iter() {
+            let (leaving, draining) = {
+                let class = lock(self.class(id));
+                (class.draining - class.closed.len(), class.draining)
+            };
+            if leaving > 0 {
+                self.collect(id);
+            }
+            if draining > 0 {
+                lock(self.class(id)).sweep_limbo(self.zone());
             }
         }
     }
@@ -406,6 +416,7 @@ impl Hot {
     pub fn maintain(&self, room_comes: bool, links: &dyn Links) -> bool {
         self.pressed.fetch_and(PRESSED_BEHIND, Ordering::Relaxed);
         let (mut more, mut is_behind, mut may_vacate) = (false, false, false);
+        self.collect_idle(links);
         for (number, class) in self.classes.iter().enumerate() {
             let id = ClassId(number as u8);
             self.finish_draining(id, links);
@@ -470,6 +481,9 @@ impl Hot {
             };
             class.slabs.iter().filter(is_draining).copied().collect()
         };
+        if !draining.is_empty() {
+            self.collect(id);
+        }
         for slab_id in draining {
             self.move_to_spare(id, slab_id, links);
             self.empty_slab(id, slab_id, links);
@@ -502,7 +516,7 @@ impl Hot {
             };
             for place in chained {
                 // SAFETY: unlinked just now, under this guard.
-                unsafe { self.retire(&guard, place) };
+                unsafe { self.retire_at_once(&guard, place) };
             }
             match end {
                 Some(end) => begin = end,

@@ -189,7 +189,7 @@ impl Hot {
         }
         for place in gone {
             // SAFETY: unlinked just now, under this guard.
-            unsafe { self.retire(&guard, place) };
+            unsafe { self.retire_at_once(&guard, place) };
         }
         let mut moved = 0;
         for (item, place, chunk) in moves {

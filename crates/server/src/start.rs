@@ -498,7 +498,8 @@ fn builder(
         .cost_unit_us(options.cost_unit_us)
         .compress(options.compressed)
         .quotas(options.quotas.clone())
-        .observer(evictions);
+        .observer(evictions)
+        .threads(options.threads);
     if options.repartition {
         let given = options.cache_geometry.map(Repartition::given);
         builder = builder.repartition(given.unwrap_or_else(Repartition::for_this_processor));

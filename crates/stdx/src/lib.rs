@@ -1,9 +1,12 @@
 //! What std lacks, and nothing else: one place that decides between std's and loom's atomics, a
-//! wrapper that keeps a value on cache lines of its own, random numbers, and the units of size.
+//! wrapper that keeps a value on cache lines of its own, numbers of threads, random numbers, and the
+//! units of size.
 
 pub mod pad;
 pub mod random;
 pub mod sync;
+pub mod thread;
 pub mod units;
 
 pub use pad::CachePadded;
+pub use thread::thread_number;

@@ -1,0 +1,276 @@
+//! Magazines: what lets stores of several threads take and retire chunks without the lock of their
+//! class. A thread has a magazine for each class, with a few free chunks in it and a few that it
+//! retired; it goes to the class for the next few of the one, and with the last few of the other.
+//!
+//! ```text
+//!   store  <-  free     <-  class: limbo, or the lists of slabs      several at once, under its lock
+//!   store  ->  retired  ->  class: limbo
+//! ```
+//!
+//! A free chunk in a magazine is what a draft's is: its mark is 0, and the class counts it as used.
+//! A retired one is as if whoever unlinked it had not come to retire it yet. So nothing that holds
+//! the lock of a class sees anything new: what looks published is not used again before it has gone
+//! through limbo, under that lock.
+//!
+//! Where a class keeps an order, it is told of a chunk out of a magazine once the item in it is
+//! published: until then nobody knows for sure what it costs, and a draft that comes up in an order
+//! is only put off. So a magazine also keeps what is to be *entered*, until its thread next goes to
+//! the class. What has left by then is passed over: its mark is 0, or its slab another's.
+//!
+//! This is Bonwick's and Adams's layer of magazines, with the class for their depot. Theirs hands
+//! whole magazines back and forth; here it is places, so that a class takes back what it is out of
+//! ([`Hot::collect`]), and a class that is small has none. What waits in all magazines of a class is
+//! at most one in [`PARKED_SHARE`] of its chunks, or as many once more that are retired.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use memory::{ClassId, Guard, Place, Tag};
+use policy::cost::Cost;
+use stdx::sync::lock;
+use stdx::{CachePadded, thread_number};
+
+use crate::class::{Class, Room, Zone};
+use crate::keeper::Credits;
+use crate::{Hot, Links, slab};
+
+/// One in so many chunks of a class may be free in the magazines of all threads.
+pub const PARKED_SHARE: usize = 256;
+/// The most free chunks in a magazine, and the most retired ones: with fewer, threads meet at the
+/// class; more are too many to be passed on under one lock.
+const CHUNKS_MAX: usize = 16;
+/// The most threads with magazines of their own. Others share them.
+const THREADS_MAX: usize = 64;
+
+/// The magazines of all threads and classes.
+#[derive(Debug)]
+pub(crate) struct Magazines {
+    /// A power of two.
+    threads: usize,
+    classes: usize,
+    /// See [`PARKED_SHARE`].
+    share: usize,
+    /// Whether classes keep an order.
+    keeps_order: bool,
+    /// Those of one thread lie side by side.
+    all: Box<[CachePadded<Slot>]>,
+    /// Unix seconds at which what was left alone was taken back.
+    collected: AtomicU32,
+}
+
+/// The magazine of a thread for a class.
+#[derive(Debug, Default)]
+struct Slot {
+    /// How many chunks it may have of either kind, as the class last said.
+    room: AtomicU32,
+    magazine: Mutex<Magazine>,
+}
+
+#[derive(Debug, Default)]
+struct Magazine {
+    free: Vec<Place>,
+    retired: Vec<(Tag, Place)>,
+    /// Chunks with items that the order of the class is to be told of.
+    unentered: Vec<Place>,
+    credits: Credits,
+    /// Something was put in or taken out since it was last asked.
+    is_used: bool,
+}
+
+impl Magazines {
+    /// Empty ones for so many threads, which hold one in `share` of a class's chunks.
+    fn new(threads: usize, classes: usize, share: usize, keeps_order: bool) -> Self {
+        let threads = threads.clamp(1, THREADS_MAX).next_power_of_two();
+        let all = (0..threads * classes).map(|_| CachePadded::default()).collect();
+        Self { threads, classes, share, keeps_order, all, collected: AtomicU32::new(0) }
+    }
+
+    /// This thread's magazine for a class.
+    #[inline]
+    fn own(&self, class: ClassId) -> &Slot {
+        let thread = thread_number() & (self.threads - 1);
+        &self.all[thread * self.classes + usize::from(class.0)]
+    }
+
+    /// Those of all threads.
+    fn of_class(&self, class: ClassId) -> impl Iterator<Item = &Slot> {
+        self.all.iter().skip(usize::from(class.0)).step_by(self.classes).map(|slot| &slot.0)
+    }
+
+    /// How many chunks of either kind a magazine of a class with so many may have.
+    fn room(&self, chunks: usize) -> usize {
+        (chunks / (self.share * self.threads)).min(CHUNKS_MAX)
+    }
+}
+
+impl Hot {
+    /// The zone with magazines for so many threads that store, which have one in `share` of the
+    /// chunks of a class: [`PARKED_SHARE`], or fewer so that also small classes have some.
+    pub fn with_magazines(mut self, threads: usize, share: usize) -> Self {
+        let keeps_order = lock(&self.classes[0]).keeper.order().is_some();
+        self.magazines = Some(Magazines::new(threads, self.sizes.count(), share, keeps_order));
+        self
+    }
+
+    /// A chunk out of this thread's magazine for a class.
+    #[inline(always)]
+    pub(crate) fn take_parked(&self, id: ClassId, cost: Cost) -> Option<Room> {
+        let magazines = self.magazines.as_ref()?;
+        let slot = magazines.own(id);
+        // Whoever is told late goes to the class.
+        if slot.room.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let zone = self.zone();
+        loop {
+            let mut magazine = lock(&slot.magazine);
+            let place = magazine.free.pop()?;
+            magazine.is_used = true;
+            if let Some(&next) = magazine.free.last() {
+                // It is written next.
+                self.chunk(next).prefetch_for_writing();
+            }
+            if !zone.slab(zone.arena.locate(place).0).is_draining() {
+                let credit = magazine.credits.of(cost);
+                return Some(Room { place, credit, is_unentered: magazines.keeps_order });
+            }
+            drop(magazine);
+            lock(self.class(id)).release(zone, place);
+        }
+    }
+
+    /// Fills this thread's magazine for a class from which it has just taken a chunk.
+    #[inline]
+    pub(crate) fn stock(&self, class: &mut Class) {
+        let Some(magazines) = &self.magazines else { return };
+        let slot = magazines.own(class.id);
+        let room = magazines.room(class.staying() * class.chunks_per_slab);
+        if slot.room.load(Ordering::Relaxed) != room as u32 {
+            slot.room.store(room as u32, Ordering::Relaxed);
+        }
+        if room > 0 {
+            let (zone, mut magazine) = (self.zone(), lock(&slot.magazine));
+            let Magazine { free, unentered, credits, .. } = &mut *magazine;
+            class.keeper.settle(credits);
+            class.enter_all(zone, unentered.drain(..));
+            class.take_more(zone, room, free);
+        }
+    }
+
+    /// Has the order of its class told of a chunk out of a magazine, in which an item has just been
+    /// published. Takes no lock of a class: the caller holds that of an index table.
+    #[inline(never)]
+    pub(crate) fn enter_later(&self, place: Place) {
+        let magazines = self.magazines.as_ref().expect("the chunk came out of a magazine");
+        let mut magazine = lock(&magazines.own(self.class_at(place)).magazine);
+        magazine.is_used = true;
+        magazine.unentered.push(place);
+    }
+
+    /// Takes an item that the index no longer points at, as [`Hot::retire_at_once`]; but its chunk
+    /// may wait in this thread's magazine.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline]
+    pub unsafe fn retire(&self, guard: &Guard<'_>, place: Place) {
+        // SAFETY: the caller was pinned when it unlinked the item.
+        let is_chained = unsafe { self.item(guard, place) }.layout().is_chained();
+        let id = self.class_at(place);
+        let slot = self.magazines.as_ref().map(|magazines| magazines.own(id));
+        let room = slot.map_or(0, |slot| slot.room.load(Ordering::Relaxed) as usize);
+        let Some(slot) = slot.filter(|_| room > 0 && !is_chained) else {
+            // SAFETY: as promised by the caller.
+            return unsafe { self.retire_at_once(guard, place) };
+        };
+        let zone = self.zone();
+        zone.leave_quota(place);
+        let newest = (guard.tag(), place);
+        let mut magazine = lock(&slot.magazine);
+        magazine.is_used = true;
+        magazine.retired.push(newest);
+        if magazine.retired.len() < room {
+            return;
+        }
+        // Nobody waits for a class who holds the lock of a magazine.
+        let (mut all, count) = ([newest; CHUNKS_MAX], magazine.retired.len().min(CHUNKS_MAX));
+        all[..count].copy_from_slice(&magazine.retired[..count]);
+        magazine.retired.drain(..count);
+        drop(magazine);
+        lock(self.class(id)).retire_all(zone, all[..count].iter().copied());
+    }
+
+    /// Takes back what waits in the magazines of a class. Returns whether there was anything.
+    pub(crate) fn collect(&self, id: ClassId) -> bool {
+        self.collect_from(id, |_| true)
+    }
+
+    /// The same of the magazines that `is_due` says so of.
+    fn collect_from(&self, id: ClassId, is_due: impl Fn(&mut Magazine) -> bool) -> bool {
+        let Some(magazines) = &self.magazines else { return false };
+        let (mut free, mut retired, mut unentered) = (Vec::new(), Vec::new(), Vec::new());
+        for slot in magazines.of_class(id) {
+            let mut magazine = lock(&slot.magazine);
+            if is_due(&mut magazine) {
+                free.append(&mut magazine.free);
+                retired.append(&mut magazine.retired);
+                unentered.append(&mut magazine.unentered);
+            }
+        }
+        if free.is_empty() && retired.is_empty() && unentered.is_empty() {
+            return false;
+        }
+        let (mut class, zone) = (lock(self.class(id)), self.zone());
+        class.enter_all(zone, unentered.into_iter());
+        free.into_iter().for_each(|place| class.release(zone, place));
+        class.retire_all(zone, retired.into_iter());
+        true
+    }
+
+    /// The same of all classes, of magazines that nobody has used for a second or two.
+    pub(crate) fn collect_idle(&self, links: &dyn Links) {
+        let Some(magazines) = &self.magazines else { return };
+        let now = links.now();
+        if magazines.collected.swap(now, Ordering::Relaxed) != now {
+            for id in self.sizes.iter() {
+                self.collect_from(id, |magazine| {
+                    // Who publishes what others drafted never comes to the class.
+                    !std::mem::take(&mut magazine.is_used) || magazine.unentered.len() > CHUNKS_MAX
+                });
+            }
+        }
+    }
+}
+
+impl Class {
+    /// Takes chunks from limbo, as far as readers have left them, and free ones beyond those at
+    /// which the background is called, until there are so many.
+    fn take_more(&mut self, zone: Zone<'_>, count: usize, taken: &mut Vec<Place>) {
+        while taken.len() < count {
+            let is_plenty = self.free > self.low() + 1;
+            let place = self.reuse(zone).or_else(|| if is_plenty { self.pop(zone) } else { None });
+            let Some(place) = place else { break };
+            taken.push(place);
+        }
+    }
+
+    /// Tells the order of the class of chunks with items in them, those that are still there.
+    fn enter_all(&mut self, zone: Zone<'_>, places: impl Iterator<Item = Place>) {
+        for place in places {
+            let slab = zone.slab(zone.arena.locate(place).0);
+            let is_there = slab.belongs_to(self.id)
+                && slab.has_used(zone.arena, place)
+                // Acquire: partner is the release in `Draft::publish`.
+                && slab::mark(zone.arena, place).load(Ordering::Acquire) != 0;
+            if is_there {
+                // The item says by now what it costs.
+                self.keeper.enter(zone, place, Cost::UNKNOWN);
+            }
+        }
+    }
+
+    /// Takes chunks that were unlinked with these tags, of which no quota knows any more.
+    fn retire_all(&mut self, zone: Zone<'_>, chunks: impl Iterator<Item = (Tag, Place)>) {
+        chunks.for_each(|(tag, place)| self.retire_free_of_quotas(zone, tag, place));
+    }
+}
