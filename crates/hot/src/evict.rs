@@ -132,7 +132,7 @@ impl Hot {
             return Ok(room);
         }
         let zone = self.zone();
-        let (batch, collects) = {
+        let (batch, collects, is_coming) = {
             let mut class = lock(self.class(id));
             let free_before = class.free;
             if let Some(room) = class.allocate_for(zone, cost) {
@@ -147,7 +147,11 @@ impl Hot {
                 return class.allocate_for(zone, cost).ok_or(Shortage::Nothing);
             }
             let batch = class.chunks().div_ceil(INLINE_SHARE).min(INLINE_BATCH_MAX);
-            (batch, class.is_collected_first(zone, links.may_evict()))
+            let collects = class.is_collected_first(zone, links.may_evict());
+            // As many as there may be who wait for one each.
+            let enough = batch.min(GROUP).max(self.storing_threads());
+            let is_coming = class.in_limbo() >= enough && class.has_room_in_limbo(zone);
+            (batch, collects, is_coming)
         };
         if collects
             && self.collect(id)
@@ -159,6 +163,10 @@ impl Hot {
             return Err(Shortage::Nothing);
         }
         self.press(PRESSED_CLASS);
+        // What has gone for others comes free once readers have left. Nothing more need go.
+        if is_coming {
+            return Err(Shortage::Pinned);
+        }
         if links.leaves_demoting()
             && let Some(room) = self.take_free_above(id, need, cost)
         {

@@ -112,6 +112,11 @@ impl Hot {
         self
     }
 
+    /// How many threads store at the same time, as far as is known.
+    pub(crate) fn storing_threads(&self) -> usize {
+        self.magazines.as_ref().map_or(1, |magazines| magazines.threads)
+    }
+
     /// A chunk out of this thread's magazine for a class.
     #[inline(always)]
     pub(crate) fn take_parked(&self, id: ClassId, cost: Cost) -> Option<Room> {
