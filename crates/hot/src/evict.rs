@@ -163,15 +163,27 @@ impl Hot {
             return Err(Shortage::Nothing);
         }
         self.press(PRESSED_CLASS);
-        // What has gone for others comes free once readers have left. Nothing more need go.
-        if is_coming {
-            return Err(Shortage::Pinned);
-        }
         if links.leaves_demoting()
             && let Some(room) = self.take_free_above(id, need, cost)
         {
             return Ok(room);
         }
+        // What has gone for others comes free once readers have left. Nothing more need go.
+        if is_coming {
+            return Err(Shortage::Pinned);
+        }
+        self.allocate_in_the_place_of_others(id, batch, cost, links)
+    }
+
+    /// The same when there is nothing free: `batch` chunks go for it at a time.
+    fn allocate_in_the_place_of_others(
+        &self,
+        id: ClassId,
+        batch: usize,
+        cost: Cost,
+        links: &dyn Links,
+    ) -> Result<Room, Shortage> {
+        let zone = self.zone();
         for _ in 0..ATTEMPTS_MAX {
             let made = self.make_room(id, batch, links);
             let mut class = lock(self.class(id));

@@ -3,7 +3,7 @@
 //! retired; it goes to the class for the next few of the one, and with the last few of the other.
 //!
 //! ```text
-//!   store  <-  free     <-  class: limbo, or the lists of slabs      several at once, under its lock
+//!   store  <-  free     <-  class: limbo, or lists of slabs     several at once, under its lock
 //!   store  ->  retired  ->  class: limbo
 //! ```
 //!
@@ -19,8 +19,8 @@
 //!
 //! This is Bonwick's and Adams's layer of magazines, with the class for their depot. Theirs hands
 //! whole magazines back and forth; here it is places, so that a class takes back what it is out of
-//! ([`Hot::collect`]), and a class that is small has none. What waits in all magazines of a class is
-//! at most one in [`PARKED_SHARE`] of its chunks, or as many once more that are retired.
+//! ([`Hot::collect`]), and a class that is small has none. What is free in all magazines of a class
+//! is at most one in [`PARKED_SHARE`] of its chunks, and what is retired as many again.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};

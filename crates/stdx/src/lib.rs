@@ -1,6 +1,6 @@
 //! What std lacks, and nothing else: one place that decides between std's and loom's atomics, a
-//! wrapper that keeps a value on cache lines of its own, numbers of threads, random numbers, and the
-//! units of size.
+//! wrapper that keeps a value on cache lines of its own, numbers of threads, random numbers, and
+//! the units of size.
 
 pub mod pad;
 pub mod random;

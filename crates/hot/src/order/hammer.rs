@@ -1,6 +1,6 @@
 //! Threads that store, read, remove and drop drafts half-way, while slabs move between classes and
-//! back to the arena: whatever happens, no item is in a free chunk, what is in an order is not free,
-//! and what is not free is in the order, if there is one. The index is a map behind a lock.
+//! back to the arena: whatever happens, no item is in a free chunk, what is in an order is not
+//! free, and what is not free is in the order, if there is one. The index is a map behind a lock.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
