@@ -24,8 +24,8 @@ use io::ManualClock;
 use io::device::{FakeDevice, Faults, PAGE_BYTES};
 use larder::{
     Arithmetic, Attributes, Cache, CacheGeometry, ChunkLayout, Condition, Counted, Expiry, Fetch,
-    FlashSettings, IndexKind, Limits, Policy, Quota, QuotaSize, Refusal, Remove, Removed,
-    Repartition, Session, Side, Store, Stored,
+    FlashSettings, IndexKind, Limits, PARKED_SHARE, Policy, Quota, QuotaSize, Refusal, Remove,
+    Removed, Repartition, Session, Side, Store, Stored,
 };
 
 const THREADS: u64 = 4;
@@ -583,7 +583,10 @@ fn run(
     operations: u64,
 ) {
     let clock = Arc::new(ManualClock::new(NOW));
+    // So little memory that threads have chunks for themselves only if many may wait there.
+    let parked_share = if (index, layout) == FORMS[0] { PARKED_SHARE } else { 4 };
     let builder = Cache::builder().memory_bytes(8 << 20).policy(policy);
+    let builder = builder.threads(THREADS as usize).parked_share(parked_share);
     let mut builder = builder.index(index).layout(layout).clock(clock.clone());
     match extra {
         Extra::None => {}

@@ -279,3 +279,6 @@ impl Class {
         chunks.for_each(|(tag, place)| self.retire_free_of_quotas(zone, tag, place));
     }
 }
+
+#[cfg(test)]
+mod tests;

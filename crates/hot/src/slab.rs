@@ -11,8 +11,9 @@
 //! number says where they begin. Where chunks are split (see [`chunk`](crate::chunk)), this picture
 //! is of the row of heads, and the tails go with them.
 //!
-//! Everything here is guarded by the lock of the class that owns the slab. The fields are relaxed
-//! atomics because the owner of a slab may change and Rust cannot see that lock.
+//! Everything here is guarded by the lock of the class that owns the slab, except where a field
+//! says otherwise. The fields are relaxed atomics because the owner of a slab may change and Rust
+//! cannot see that lock.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicU32};
@@ -29,6 +30,7 @@ pub(crate) struct Slab {
     class: AtomicU8,
     /// Whether it belongs to that class now, rather than to nobody or another tier.
     owned: AtomicU8,
+    /// Also read without the lock, by who has a free chunk of the slab in a magazine.
     draining: AtomicU8,
     chunk_bytes: AtomicU32,
     /// Bytes from one place to the next: fewer than a chunk has if chunks are split.
