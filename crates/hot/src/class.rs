@@ -261,10 +261,9 @@ impl Class {
 
     /// Whether the magazines are to be emptied before anything goes for a chunk. Readers of what
     /// was retired since that was last done will not have left before the epoch moves.
-    pub(crate) fn is_collected_first(&mut self, zone: Zone<'_>, may_evict: bool) -> bool {
+    pub(crate) fn is_collected_first(&mut self, zone: Zone<'_>) -> bool {
         let tag = Some(zone.epochs.latest_tag());
-        let collected = std::mem::replace(&mut self.collected, tag);
-        collected != tag || !may_evict
+        std::mem::replace(&mut self.collected, tag) != tag
     }
 
     /// Whether the store that has just taken a chunk of a low reserve hands a few items down: one

@@ -147,7 +147,7 @@ impl Hot {
                 return class.allocate_for(zone, cost).ok_or(Shortage::Nothing);
             }
             let batch = class.chunks().div_ceil(INLINE_SHARE).min(INLINE_BATCH_MAX);
-            let collects = class.is_collected_first(zone, links.may_evict());
+            let collects = class.is_collected_first(zone);
             // As many as there may be who wait for one each.
             let enough = batch.min(GROUP).max(self.storing_threads());
             let is_coming = class.in_limbo() >= enough && class.has_room_in_limbo(zone);

@@ -98,30 +98,36 @@ fn stores_go_to_their_class_for_several_chunks_at_once() {
     }
 }
 
-#[test]
-fn what_waits_in_the_magazine_of_another_thread_is_stored_in_before_a_store_is_refused() {
-    for replacement in POLICIES {
-        let (hot, map) = (zone(replacement, THREADS_MAX, 1), Map::default());
-        let links = Kept(&map);
-        // Two for each of a few threads, so that all have free chunks.
-        let mut number = 0;
-        for _ in 0..4 {
-            std::thread::scope(|scope| {
-                scope.spawn(|| {
-                    for _ in 0..2 {
-                        store(&hot, &map, &links, number).expect("there is room");
-                        number += 1;
-                    }
-                });
+/// Four threads that take two chunks each leave others in their magazines. All of them hold items
+/// before one is evicted, or a store refused.
+fn fill(replacement: Replacement, may_evict: bool) {
+    let (hot, map) = (zone(replacement, THREADS_MAX, 1), Map::default());
+    let kept = Kept(&map);
+    let links: &(dyn Links + Sync) = if may_evict { &map } else { &kept };
+    let mut stored = 0;
+    for _ in 0..4 {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..2 {
+                    store(&hot, &map, links, stored).expect("there is room");
+                    stored += 1;
+                }
             });
-        }
-        while let Ok(place) = store(&hot, &map, &links, number) {
-            number += 1;
-            let class = lock(hot.class(hot.class_at(place)));
-            assert!(number as usize <= class.chunks());
-        }
-        let stored = lock(&map.places).len();
-        let chunks: usize = hot.stats().iter().map(|it| it.slabs * it.chunks_per_slab).sum();
-        assert_eq!(stored, chunks, "{replacement:?}");
+        });
+    }
+    let chunks = || hot.stats().iter().map(|it| it.slabs * it.chunks_per_slab).sum::<usize>();
+    while !hot.is_full() || (stored as usize) < chunks() {
+        store(&hot, &map, links, stored).expect("there is room");
+        stored += 1;
+    }
+    let found = lock(&map.places).len();
+    assert_eq!(found, stored as usize, "{replacement:?}, evicts: {may_evict}");
+    assert!(may_evict || store(&hot, &map, links, stored).is_err());
+}
+
+#[test]
+fn what_waits_in_magazines_of_other_threads_is_stored_in_before_anything_goes() {
+    for replacement in POLICIES {
+        [false, true].into_iter().for_each(|may_evict| fill(replacement, may_evict));
     }
 }
