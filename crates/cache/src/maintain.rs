@@ -199,25 +199,6 @@ impl Cache {
         }
     }
 
-    /// Waits a moment before something is tried again that was refused as
-    /// [`Refusal::SessionTooLong`](crate::Refusal::SessionTooLong): until the epoch has moved once,
-    /// with which some of what waits for readers may be free, and not for all that waits, which
-    /// takes every other thread the rest of its session and one more. The caller must have no
-    /// session open.
-    pub fn wait_to_retry(&self) {
-        let tag = self.epochs.latest_tag();
-        let mut backoff = Backoff::default();
-        for _ in 0..WAIT_LOOKS {
-            if self.epochs.advance() || self.epochs.latest_tag() != tag {
-                break;
-            }
-            backoff.wait();
-        }
-        if let Some(tier) = &self.flash {
-            tier.wait_for_room();
-        }
-    }
-
     /// Makes room for an index that cannot grow: a slab from the hot zone.
     pub(crate) fn make_room_for_index(&self) {
         self.hot.give_up_slabs(1, self);

@@ -66,7 +66,7 @@ impl Cache {
             // Nobody waits with a session open.
             drop(session);
             match outcome {
-                Err(Refusal::SessionTooLong) => self.wait_to_retry(),
+                Err(Refusal::SessionTooLong) => self.wait_for_memory(),
                 Err(Refusal::Pending) => arrived = self.read_wanted_now(wanted),
                 outcome => return outcome,
             }

@@ -132,7 +132,7 @@ impl Hot {
             return Ok(room);
         }
         let zone = self.zone();
-        let (batch, collects, is_coming) = {
+        let (batch, collects) = {
             let mut class = lock(self.class(id));
             let free_before = class.free;
             if let Some(room) = class.allocate_for(zone, cost) {
@@ -147,11 +147,7 @@ impl Hot {
                 return class.allocate_for(zone, cost).ok_or(Shortage::Nothing);
             }
             let batch = class.chunks().div_ceil(INLINE_SHARE).min(INLINE_BATCH_MAX);
-            let collects = class.is_collected_first(zone);
-            // As many as there may be who wait for one each.
-            let enough = batch.min(GROUP).max(self.storing_threads());
-            let is_coming = class.in_limbo() >= enough && class.has_room_in_limbo(zone);
-            (batch, collects, is_coming)
+            (batch, class.is_collected_first(zone))
         };
         if collects
             && self.collect(id)
@@ -167,10 +163,6 @@ impl Hot {
             && let Some(room) = self.take_free_above(id, need, cost)
         {
             return Ok(room);
-        }
-        // What has gone for others comes free once readers have left. Nothing more need go.
-        if is_coming {
-            return Err(Shortage::Pinned);
         }
         self.allocate_in_the_place_of_others(id, batch, cost, links)
     }

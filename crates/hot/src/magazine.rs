@@ -112,11 +112,6 @@ impl Hot {
         self
     }
 
-    /// How many threads store at the same time, as far as is known.
-    pub(crate) fn storing_threads(&self) -> usize {
-        self.magazines.as_ref().map_or(1, |magazines| magazines.threads)
-    }
-
     /// A chunk out of this thread's magazine for a class.
     #[inline(always)]
     pub(crate) fn take_parked(&self, id: ClassId, cost: Cost) -> Option<Room> {
@@ -232,7 +227,12 @@ impl Hot {
         true
     }
 
-    /// The same of all classes, of magazines that nobody has used for a second or two.
+    /// The same of all classes.
+    pub(crate) fn collect_all(&self) {
+        self.sizes.iter().for_each(|id| _ = self.collect(id));
+    }
+
+    /// The same, of magazines that nobody has used for a second or two.
     pub(crate) fn collect_idle(&self, links: &dyn Links) {
         let Some(magazines) = &self.magazines else { return };
         let now = links.now();

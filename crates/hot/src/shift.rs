@@ -42,7 +42,7 @@ use crate::class::{Class, Room};
 use crate::evict::{GROUP, Made};
 use crate::slab::Slab;
 use crate::vacate::Vacated;
-use crate::{Hot, Links, PRESSED_BEHIND, Shortage, slab};
+use crate::{Hot, Links, PRESSED_BEHIND, PRESSED_CLASS, Shortage, slab};
 
 /// Chunks that are emptied before the class's lock is let go for a moment.
 const DRAIN_STEP: u32 = 512;
@@ -70,7 +70,7 @@ impl Hot {
         let left = if links.may_evict() { 0 } else { self.spare_slabs };
         // Each turn either finds a chunk or empties one more slab, so it ends.
         for _ in 0..=self.arena.limit_slabs() {
-            self.sizes.iter().for_each(|id| _ = self.collect(id));
+            self.collect_all();
             self.sweep();
             {
                 let mut class = lock(self.class(own));
@@ -414,9 +414,13 @@ impl Hot {
     /// by other ways, nothing is evicted for a class that has some left. Returns whether there is
     /// more to do at once.
     pub fn maintain(&self, room_comes: bool, links: &dyn Links) -> bool {
-        self.pressed.fetch_and(PRESSED_BEHIND, Ordering::Relaxed);
+        let pressed = self.pressed.fetch_and(PRESSED_BEHIND, Ordering::Relaxed);
         let (mut more, mut is_behind, mut may_vacate) = (false, false, false);
-        self.collect_idle(links);
+        if pressed & PRESSED_CLASS == 0 {
+            self.collect_all();
+        } else {
+            self.collect_idle(links);
+        }
         for (number, class) in self.classes.iter().enumerate() {
             let id = ClassId(number as u8);
             self.finish_draining(id, links);

@@ -549,7 +549,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
                 fetch(&mut self.reads, connection, wanted);
                 return;
             }
-            self.server.cache.wait_to_retry();
+            self.server.cache.wait_for_memory();
         }
     }
 
@@ -632,7 +632,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
             }
             tries = if next == before { tries_of(tries, client.as_deref_mut()) } else { 0 };
             if next < steps.len() {
-                self.server.cache.wait_to_retry();
+                self.server.cache.wait_for_memory();
             }
         }
         Ok(Ran::Whole)
