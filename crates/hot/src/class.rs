@@ -42,10 +42,6 @@ const SPARE_SHARE: usize = 2;
 /// costs about as much as one store, and the chunks of three moves stay in the first-level cache.
 const RETIRES_PER_MOVE: u32 = 32;
 
-/// Where all that is free waits for readers, one store in so many looks whether they have left. A
-/// look costs a full fence and a cache line of every thread.
-const WAITS_PER_LOOK: u32 = 8;
-
 /// What happened in a class since it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClassCounters {
@@ -127,9 +123,6 @@ pub(crate) struct Class {
     pub(crate) stores: bool,
     /// Chunks retired, modulo 2^32.
     retired: u32,
-    /// How often a store found that the oldest chunk in limbo is still to be waited for, modulo
-    /// 2^32.
-    waits: u32,
     /// The latest tag there was when the magazines were last emptied.
     collected: Option<Tag>,
     pub(crate) counters: ClassCounters,
@@ -199,7 +192,6 @@ impl Class {
             borrowed: 0,
             stores: false,
             retired: 0,
-            waits: 0,
             collected: None,
             counters: ClassCounters::default(),
             keeper,
@@ -400,20 +392,12 @@ impl Class {
         if let Some(place) = self.reuse(zone) {
             return Some(place);
         }
-        if self.free == 0 && self.is_worth_a_look(zone) {
+        // What the caller's own session holds back is not looked at, or each store of a long one
+        // would, in vain.
+        if self.free == 0 && self.oldest_tag().is_some_and(|tag| zone.epochs.may_reach(tag)) {
             self.sweep_limbo(zone);
         }
         self.pop(zone)
-    }
-
-    /// Whether a store looks if readers have left limbo. Most often a long session is open, maybe
-    /// its own, and a look would be in vain: one in a few does.
-    fn is_worth_a_look(&mut self, zone: Zone<'_>) -> bool {
-        if self.oldest_tag().is_none_or(|tag| zone.epochs.is_safe(tag)) {
-            return true;
-        }
-        self.waits = self.waits.wrapping_add(1);
-        self.waits % WAITS_PER_LOOK == 1
     }
 
     /// A free chunk from a slab's list.

@@ -250,7 +250,7 @@ impl Keeper {
 pub(crate) struct Credits {
     policy: Option<CostClock>,
     /// Costs of items, in microseconds.
-    stored: Vec<u32>,
+    pub(crate) stored: Vec<u32>,
 }
 
 impl Credits {

@@ -55,7 +55,7 @@ pub use item::ItemRef;
 use keeper::Keeper;
 pub use keeper::Replacement;
 pub use layout::{Fields, Layout};
-use magazine::Magazines;
+use magazine::{Magazines, Parked};
 use quota::Quotas;
 use slab::Slab;
 
@@ -365,7 +365,11 @@ impl Hot {
 
     /// What every class has and did.
     pub fn stats(&self) -> Vec<ClassStats> {
-        self.classes.iter().map(|class| stats_of(&lock(class))).collect()
+        let stats = |class: &CachePadded<Mutex<Class>>| {
+            let class = lock(class);
+            stats_of(&class, self.parked(class.id))
+        };
+        self.classes.iter().map(stats).collect()
     }
 
     /// Begins the counters of every class anew.
@@ -381,8 +385,12 @@ impl Hot {
 
     /// Bytes of all chunks that hold something.
     pub fn used_bytes(&self) -> usize {
-        let used = |class: &Class| (class.chunks() - class.free) * class.cut.bytes;
-        self.classes.iter().map(|class| used(&lock(class))).sum()
+        let used = |class: &Class| {
+            let parked = self.parked(class.id);
+            class.chunks() - class.free - parked.free - parked.retired
+        };
+        let bytes = |class: &Class| used(class) * class.cut.bytes;
+        self.classes.iter().map(|class| bytes(&lock(class))).sum()
     }
 
     /// Whether some class's reserve, or that of a quota, is low and the background has not come
@@ -433,14 +441,14 @@ impl Hot {
     }
 }
 
-fn stats_of(class: &Class) -> ClassStats {
+fn stats_of(class: &Class, parked: Parked) -> ClassStats {
     ClassStats {
         number: u32::from(class.id.0) + 1,
         chunk_bytes: class.cut.bytes,
         chunks_per_slab: class.chunks_per_slab,
         slabs: class.slabs.len(),
-        used_chunks: class.chunks() - class.free,
-        free_chunks: class.free,
+        used_chunks: class.chunks() - class.free - parked.free - parked.retired,
+        free_chunks: class.free + parked.free,
         round_seconds: class.round_seconds,
         counters: class.counters,
     }

@@ -77,6 +77,13 @@ struct Magazine {
     is_used: bool,
 }
 
+/// What waits in all magazines of a class.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Parked {
+    pub(crate) free: usize,
+    pub(crate) retired: usize,
+}
+
 impl Magazines {
     /// Empty ones for so many threads, which hold one in `share` of a class's chunks.
     fn new(threads: usize, classes: usize, share: usize, keeps_order: bool) -> Self {
@@ -110,6 +117,18 @@ impl Hot {
         let keeps_order = lock(&self.classes[0]).keeper.order().is_some();
         self.magazines = Some(Magazines::new(threads, self.sizes.count(), share, keeps_order));
         self
+    }
+
+    /// How many chunks wait in the magazines of a class, whose lock the caller holds: the class
+    /// counts all of them as used.
+    pub(crate) fn parked(&self, id: ClassId) -> Parked {
+        let mut parked = Parked::default();
+        for slot in self.magazines.iter().flat_map(|magazines| magazines.of_class(id)) {
+            let magazine = lock(&slot.magazine);
+            parked.free += magazine.free.len();
+            parked.retired += magazine.retired.len();
+        }
+        parked
     }
 
     /// A chunk out of this thread's magazine for a class.

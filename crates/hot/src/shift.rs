@@ -390,7 +390,7 @@ impl Hot {
     }
 
     /// The same in classes of which a slab is leaving.
-    fn sweep_draining(&self) {
+    pub(crate) fn sweep_draining(&self) {
         for id in self.sizes.iter() {
             let (leaving, draining) = {
                 let class = lock(self.class(id));

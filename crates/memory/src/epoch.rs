@@ -12,8 +12,8 @@
 //! ```
 //!
 //! This is Fraser's scheme with three differences. Threads do not register: a pin claims any free
-//! slot, starting from one its thread used before, so a pin is one compare-and-swap and a fence,
-//! and a cache can be used from any thread. There are no bags of garbage here: who unlinks keeps
+//! slot, starting from its thread's own, so a pin is one compare-and-swap and a fence, and a cache
+//! can be used from any thread. There are no bags of garbage here: who unlinks keeps
 //! the tagged memory itself, in the size class it will return to. And a thread that blocks must
 //! not be pinned, which makes it quiescent by construction.
 //!
@@ -71,40 +71,22 @@ pub struct Guard<'e> {
     epoch: u64,
 }
 
-/// The slot a thread claimed last: free again, most likely, and in its core's cache.
+/// Slots of a thread's own: one for its session, and one for who pins once more under that.
+const SLOTS_PER_THREAD: usize = 2;
+
+/// The first slot of a thread's own, as long as there are enough. It is always the same: if each
+/// pin were to begin where the last one was, a second pin under a first would move its thread on by
+/// one slot each time, until all slots were in use and `advance` looked at every one of them.
 #[cfg(not(loom))]
-mod slot_hint {
-    use super::PINS_MAX;
-    use std::cell::Cell;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    static THREADS: AtomicUsize = AtomicUsize::new(0);
-
-    thread_local! {
-        /// Each thread starts at a slot of its own, as long as there are enough.
-        static HINT: Cell<usize> =
-            Cell::new(THREADS.fetch_add(1, Ordering::Relaxed) % PINS_MAX);
-    }
-
-    #[inline]
-    pub(super) fn get() -> usize {
-        HINT.get()
-    }
-
-    #[inline]
-    pub(super) fn set(slot: usize) {
-        HINT.set(slot);
-    }
+#[inline]
+fn own_slot() -> usize {
+    stdx::thread_number() * SLOTS_PER_THREAD % PINS_MAX
 }
 
-/// Under loom all threads of all executions share one thread's locals, so there is no hint.
+/// Under loom all threads of all executions share one thread's locals, so they begin at one slot.
 #[cfg(loom)]
-mod slot_hint {
-    pub(super) fn get() -> usize {
-        0
-    }
-
-    pub(super) fn set(_slot: usize) {}
+fn own_slot() -> usize {
+    0
 }
 
 impl Default for Epochs {
@@ -126,7 +108,7 @@ impl Epochs {
 
     /// Pins the current epoch until the guard is dropped.
     pub fn pin(&self) -> Guard<'_> {
-        let mut slot = slot_hint::get();
+        let mut slot = own_slot();
         let mut backoff = Backoff::default();
         for attempt in 0_usize.. {
             if attempt > 0 && attempt.is_multiple_of(PINS_MAX) {
@@ -148,7 +130,6 @@ impl Epochs {
             }
             slot = (slot + 1) % PINS_MAX;
         }
-        slot_hint::set(slot);
         // Relaxed, like the claim: the fence makes both visible together.
         if slot >= self.slots_used.load(Ordering::Relaxed) {
             self.slots_used.fetch_max(slot + 1, Ordering::Relaxed);
@@ -199,6 +180,14 @@ impl Epochs {
             Ordering::Relaxed,
         );
         true
+    }
+
+    /// Whether trying to make `tag` safe may succeed, as far as one pinned thread can say: this one,
+    /// if it has a session open. Much cheaper than the attempt.
+    pub fn may_reach(&self, tag: Tag) -> bool {
+        let pinned = self.slots[own_slot()].load(Ordering::Relaxed);
+        // Who pinned `e` lets the epoch come to `e + 1`, and no further.
+        pinned == QUIESCENT || tag.0 < pinned
     }
 
     /// Tries for a moment to make `tag` safe: enough when the pinned threads are between batches.
@@ -316,6 +305,32 @@ mod tests {
         assert!(epochs.advance());
         assert!(epochs.is_safe(tag));
         drop(reader);
+    }
+
+    #[test]
+    fn a_pin_under_another_leaves_no_slot_behind_that_is_looked_at() {
+        let epochs = Epochs::new();
+        for _ in 0..100 {
+            let _outer = epochs.pin();
+            let _inner = epochs.pin();
+        }
+        let used = epochs.slots_used.load(Ordering::Relaxed);
+        assert_eq!(used, own_slot() + SLOTS_PER_THREAD);
+    }
+
+    #[test]
+    fn a_thread_knows_what_its_own_pin_holds_back() {
+        let epochs = Epochs::new();
+        let before = epochs.tag();
+        assert!(epochs.advance());
+        let session = epochs.pin();
+        let tag = session.tag();
+        assert!(epochs.may_reach(before) && epochs.try_reach(before));
+        assert!(!epochs.may_reach(tag) && !epochs.try_reach(tag));
+        drop(epochs.pin());
+        assert!(!epochs.may_reach(tag));
+        drop(session);
+        assert!(epochs.may_reach(tag) && epochs.try_reach(tag));
     }
 
     #[test]

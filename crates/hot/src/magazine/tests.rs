@@ -1,133 +1,272 @@
-//! What stores do without the lock of their class, and what comes back to it.
+//! What waits in magazines, in one thread's: where a slab leaves, where the class runs out, and in
+//! what is counted.
+
+mod stores;
 
 use std::sync::Arc;
-use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::sync::atomic::Ordering::Relaxed;
 
 use memory::{Arena, Epochs, SizeClasses};
 
 use super::*;
 use crate::order::hammer::Map;
-use crate::{ChunkLayout, Fields, ItemRef, Replacement, Shortage};
+use crate::{ChunkLayout, Draft, Fields, PRESSED_CLASS, Replacement, Shortage};
 
-const VALUE_BYTES: usize = if cfg!(miri) { 1000 } else { 100 };
 const MEMORY_BYTES: usize = if cfg!(miri) { 1 << 20 } else { 4 << 20 };
-const POLICIES: [Replacement; 4] =
-    [Replacement::Clock, Replacement::CostClock, Replacement::Lru, Replacement::GdWheel];
+const VALUE_BYTES: usize = if cfg!(miri) { 1000 } else { 30 };
 
-fn zone(replacement: Replacement, threads: usize, share: usize) -> Hot {
+/// A zone with one magazine for all threads, which has one in so many chunks of a class.
+fn zone_with(replacement: Replacement, share: usize) -> Hot {
     let arena = Arc::new(Arena::new(0, MEMORY_BYTES, 8).expect("addresses are there"));
-    let side_bits = replacement.side_bits();
-    let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, side_bits);
-    let (epochs, layout) = (Arc::new(Epochs::new()), ChunkLayout::Inline);
-    Hot::new(arena, epochs, sizes, layout, replacement, 50, 1).with_magazines(threads, share)
+    let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, replacement.side_bits());
+    let epochs = Arc::new(Epochs::new());
+    let layout = ChunkLayout::Inline;
+    Hot::new(arena, epochs, sizes, layout, replacement, 50, 1).with_magazines(1, share)
 }
 
-/// Stores an item with a cost, and retires the one that it replaces.
-fn store(hot: &Hot, map: &Map, links: &dyn Links, number: u32) -> Result<Place, Shortage> {
-    let (fields, key) =
-        (Fields { cost: Cost::from_us(70), ..Fields::default() }, number.to_le_bytes());
-    let layout = hot.layout(&fields, key.len(), VALUE_BYTES);
-    let mut draft = hot.draft(layout, &fields, &key, links)?;
-    draft.write(&[7; VALUE_BYTES]);
+fn draft<'h>(hot: &'h Hot, map: &Map, number: u32, bytes: usize) -> Result<Draft<'h>, Shortage> {
+    let (fields, key) = (Fields::default(), number.to_le_bytes());
+    let layout = hot.layout(&fields, key.len(), bytes);
+    let mut draft = hot.draft(layout, &fields, &key, map)?;
+    draft.write(&vec![7; bytes]);
+    Ok(draft)
+}
+
+fn publish(map: &Map, number: u32, draft: Draft<'_>) -> Place {
+    let sequence = map.mutations.fetch_add(1, Relaxed) + 1;
+    let mut places = lock(&map.places);
+    let place = draft.publish(sequence as u32, 0, 0);
+    places.insert(number.to_le_bytes().to_vec(), place);
+    place
+}
+
+fn store(hot: &Hot, map: &Map, number: u32) -> Place {
+    publish(map, number, draft(hot, map, number, VALUE_BYTES).expect("there is room"))
+}
+
+fn remove(hot: &Hot, map: &Map, number: u32) {
     let guard = hot.epochs.pin();
-    let (place, replaced) = {
-        let mut places = lock(&map.places);
-        let sequence = map.mutations.fetch_add(1, Ordering::Relaxed) + 1;
-        let place = draft.publish(sequence as u32, 0, 1_800_000_000);
-        (place, places.insert(key.to_vec(), place))
-    };
+    let removed = lock(&map.places).remove(&number.to_le_bytes()[..]);
     // SAFETY: the map led to it until just now, under this guard.
-    replaced.into_iter().for_each(|place| unsafe { hot.retire(&guard, place) });
-    Ok(place)
+    removed.into_iter().for_each(|place| unsafe { hot.retire(&guard, place) });
 }
 
-/// Memory that is full stays so: nothing may be evicted.
-struct Kept<'m>(&'m Map);
+/// Stores two items: with the first the class gets a slab, with the second the magazine chunks.
+fn store_two(hot: &Hot, map: &Map) -> ClassId {
+    store(hot, map, 0);
+    hot.class_at(store(hot, map, 1))
+}
 
-impl Links for Kept<'_> {
-    fn now(&self) -> u32 {
-        self.0.now()
-    }
+/// The magazine, for a look.
+fn parked(hot: &Hot, id: ClassId) -> (Vec<Place>, usize, usize) {
+    let magazine = lock(&hot.magazines.as_ref().expect("there are some").own(id).magazine);
+    (magazine.free.clone(), magazine.retired.len(), magazine.unentered.len())
+}
 
-    fn may_evict(&self) -> bool {
-        false
-    }
-
-    fn mutations(&self) -> u64 {
-        Links::mutations(self.0)
-    }
-
-    fn age(&self, item: ItemRef<'_>) -> u64 {
-        self.0.age(item)
-    }
-
-    fn prefetch(&self, _: &Guard<'_>, _: ItemRef<'_>) {}
-
-    fn is_gone(&self, _: ItemRef<'_>) -> bool {
-        false
-    }
-
-    fn evicted(&self, _: ItemRef<'_>, _: ClassId) {}
-
-    fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
-        self.0.unlink(guard, item, place)
-    }
+/// `stats` said of one item that there were 17.
+#[test]
+fn what_waits_in_magazines_holds_no_item() {
+    let (hot, map) = (zone_with(Replacement::Clock, 256), Map::default());
+    let id = store_two(&hot, &map);
+    assert!(!parked(&hot, id).0.is_empty(), "the magazine is stocked");
+    let of_class = || {
+        let stats = hot.stats()[usize::from(id.0)];
+        assert_eq!(hot.used_bytes(), stats.used_chunks * stats.chunk_bytes);
+        (stats.used_chunks, stats.free_chunks)
+    };
+    let chunks = lock(hot.class(id)).chunks_per_slab;
+    assert_eq!(of_class(), (2, chunks - 2));
+    remove(&hot, &map, 1);
+    assert_eq!((parked(&hot, id).1, of_class()), (1, (1, chunks - 2)));
 }
 
 #[test]
-fn stores_go_to_their_class_for_several_chunks_at_once() {
-    for replacement in POLICIES {
-        let (hot, map) = (zone(replacement, 1, 4), Map::default());
-        // With the first the class says how many a magazine may have; the second takes as many.
-        let place = (0..2).map(|number| store(&hot, &map, &map, number)).last();
-        let id = hot.class_at(place.expect("two are stored").expect("there is room"));
-        std::thread::scope(|scope| {
-            let (class, (end, ended)) = (lock(hot.class(id)), channel());
-            let (hot, map) = (&hot, &map);
-            scope.spawn(move || {
-                (0..CHUNKS_MAX as u32 - 1)
-                    .for_each(|number| _ = store(hot, map, map, number).expect("in a magazine"));
-                end.send(()).expect("somebody waits");
-            });
-            let outcome = ended.recv_timeout(Duration::from_secs(60));
+fn no_chunk_of_a_slab_that_leaves_is_handed_out_and_it_leaves_with_the_last() {
+    for by_maintenance in [false, true] {
+        let (hot, map) = (zone_with(Replacement::Clock, 64), Map::default());
+        let id = store_two(&hot, &map);
+        let (free, ..) = parked(&hot, id);
+        let (slab, _) = hot.arena.locate(free[0]);
+        {
+            // Another one that stays.
+            let mut class = lock(hot.class(id));
+            assert!(hot.adopt_free_slab(&mut class, &map));
+            class.start_draining(hot.zone(), slab);
+        }
+        let place = store(&hot, &map, 2);
+        assert_ne!(hot.arena.locate(place).0, slab, "nothing is allocated in a slab that leaves");
+        // One more of it is parked: as if it had been retired by a thread that then slept.
+        [0, 1].into_iter().for_each(|number| remove(&hot, &map, number));
+        assert!(hot.zone().slab(slab).belongs_to(id) && parked(&hot, id).1 == 2);
+        if by_maintenance {
+            for _ in 0..4 {
+                hot.maintain(false, &map);
+                hot.sweep();
+            }
+        } else {
+            hot.sweep_draining();
+        }
+        assert!(!hot.zone().slab(slab).belongs_to(id), "by maintenance: {by_maintenance}");
+    }
+}
+
+/// What is to be entered is looked at again: its chunk may be free by then, or its slab another's.
+#[test]
+fn what_has_left_before_the_order_was_told_is_not_entered() {
+    for comes_back in [false, true] {
+        let (hot, map) = (zone_with(Replacement::Lru, 64), Map::default());
+        // Two come from the class, what follows out of the magazine.
+        let id = store_two(&hot, &map);
+        let place = store(&hot, &map, 2);
+        let (slab, _) = hot.arena.locate(place);
+        assert_eq!(parked(&hot, id).2, 1, "the order knows nothing of it");
+        let unentered = |place| {
+            let magazines = hot.magazines.as_ref().expect("there are some");
+            lock(&magazines.own(id).magazine).unentered = vec![place];
+        };
+        [0, 1, 2].into_iter().for_each(|number| remove(&hot, &map, number));
+        hot.collect(id);
+        hot.sweep();
+        let place = hot.arena.place(slab, 0);
+        // The one that is entered too late is free.
+        unentered(place);
+        hot.collect(id);
+        let is_in = |class: &Class| class.keeper.order().expect("LRU").has(hot.zone(), place);
+        assert!(!is_in(&lock(hot.class(id))), "it is free");
+        {
+            let mut class = lock(hot.class(id));
+            class.start_draining(hot.zone(), slab);
+            assert!(class.slabs.is_empty());
+        }
+        let owner = if comes_back { id } else { ClassId(id.0 + 5) };
+        let mut class = lock(hot.class(owner));
+        let zone = hot.zone();
+        class.adopt(zone, hot.arena.take(0).expect("the slab that left"), 0);
+        assert_eq!(class.slabs, [slab]);
+        if !comes_back {
+            // Something else begins at the very place: the first of the slab in every class.
+            while class.pop(zone).is_some() {}
+        }
+        // What is left of another's bytes.
+        slab::mark(&hot.arena, place).store(1, Relaxed);
+        drop(class);
+        unentered(place);
+        hot.collect(id);
+        let mut class = lock(hot.class(id));
+        assert!(class.keeper.order().expect("LRU").is_empty(), "comes back: {comes_back}");
+        class.keeper.enter_waiting(zone);
+    }
+}
+
+/// A magazine takes neither more than its share nor the last free chunks of a class.
+#[test]
+fn a_magazine_leaves_the_class_what_is_its() {
+    for share in [64, 1 << 14, 1 << 20] {
+        let (hot, map) = (zone_with(Replacement::Clock, share), Map::default());
+        let id = hot.class_at(store(&hot, &map, 0));
+        for number in 1.. {
+            let (free, retired, _) = parked(&hot, id);
+            let class = lock(hot.class(id));
+            let chunks = class.staying() * class.chunks_per_slab;
+            assert!(free.len() <= chunks / share && free.len() <= CHUNKS_MAX && retired == 0);
+            assert!(free.is_empty() || class.free >= class.low(), "{} free", class.free);
+            if hot.is_full() && class.free == 0 {
+                break;
+            }
             drop(class);
-            assert!(outcome.is_ok(), "{replacement:?}: a store waits for the lock of its class");
-        });
-        assert_eq!(lock(&map.places).len(), CHUNKS_MAX - 1);
+            store(&hot, &map, number);
+        }
     }
 }
 
-/// Four threads that take two chunks each leave others in their magazines. All of them hold items
-/// before one is evicted, or a store refused.
-fn fill(replacement: Replacement, may_evict: bool) {
-    let (hot, map) = (zone(replacement, THREADS_MAX, 1), Map::default());
-    let kept = Kept(&map);
-    let links: &(dyn Links + Sync) = if may_evict { &map } else { &kept };
-    let mut stored = 0;
-    for _ in 0..4 {
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                for _ in 0..2 {
-                    store(&hot, &map, links, stored).expect("there is room");
-                    stored += 1;
-                }
-            });
-        });
+/// Costs of what is stored out of a magazine are learned.
+#[test]
+fn the_policy_learns_what_is_stored_out_of_a_magazine() {
+    let (hot, map) = (zone_with(Replacement::CostClock, 64), Map::default());
+    let fields = Fields { cost: Cost::from_us(5000), ..Fields::default() };
+    let layout = hot.layout(&fields, 4, VALUE_BYTES);
+    let mut learned = Vec::new();
+    for number in 0..3 * CHUNKS_MAX as u32 {
+        let key = number.to_le_bytes();
+        let mut draft = hot.draft(layout, &fields, &key, &map).expect("there is room");
+        draft.write(&[7; VALUE_BYTES]);
+        let id = hot.class_at(publish(&map, number, draft));
+        let magazine = lock(&hot.magazines.as_ref().expect("some").own(id).magazine);
+        learned.push(magazine.credits.stored.len());
     }
-    let chunks = || hot.stats().iter().map(|it| it.slabs * it.chunks_per_slab).sum::<usize>();
-    while !hot.is_full() || (stored as usize) < chunks() {
-        store(&hot, &map, links, stored).expect("there is room");
-        stored += 1;
+    let most = learned.iter().copied().max();
+    let is_kept_a_while = most > Some(0) && most <= Some(CHUNKS_MAX);
+    assert!(learned.contains(&0) && is_kept_a_while, "{learned:?}");
+}
+
+/// What a thread retired goes to the next store before anything is evicted for that.
+#[test]
+fn nothing_is_evicted_where_a_magazine_has_a_retired_chunk() {
+    let (hot, map) = (zone_with(Replacement::Clock, 64), Map::default());
+    let id = store_two(&hot, &map);
+    let mut number = 1;
+    while !hot.is_full() || lock(hot.class(id)).free > 0 || !parked(&hot, id).0.is_empty() {
+        number += 1;
+        store(&hot, &map, number);
     }
-    let found = lock(&map.places).len();
-    assert_eq!(found, stored as usize, "{replacement:?}, evicts: {may_evict}");
-    assert!(may_evict || store(&hot, &map, links, stored).is_err());
+    assert_eq!(map.evicted.load(Relaxed), 0);
+    remove(&hot, &map, 0);
+    assert_eq!(parked(&hot, id).1, 1);
+    store(&hot, &map, number + 1);
+    assert_eq!(map.evicted.load(Relaxed), 0);
 }
 
 #[test]
-fn what_waits_in_magazines_of_other_threads_is_stored_in_before_anything_goes() {
-    for replacement in POLICIES {
-        [false, true].into_iter().for_each(|may_evict| fill(replacement, may_evict));
+fn a_magazine_that_is_left_alone_is_emptied_in_a_second_or_two_while_a_reserve_is_low() {
+    let (hot, map) = (zone_with(Replacement::Lru, 64), Map::default());
+    let id = store_two(&hot, &map);
+    store(&hot, &map, 2);
+    remove(&hot, &map, 0);
+    let (free, retired, unentered) = parked(&hot, id);
+    assert!(!free.is_empty() && retired == 1 && unentered == 1);
+    for second in 1..=2 {
+        map.now.store(second, Relaxed);
+        hot.press(PRESSED_CLASS);
+        hot.maintain(false, &map);
+    }
+    assert_eq!(parked(&hot, id), (Vec::new(), 0, 0));
+}
+
+/// Who publishes what others drafted never fills its magazine, and so never empties it.
+#[test]
+fn who_only_publishes_has_few_chunks_that_are_to_be_entered() {
+    let (hot, map) = (zone_with(Replacement::Lru, 64), Map::default());
+    let id = store_two(&hot, &map);
+    let place = *lock(&map.places).values().next().expect("there are two");
+    for second in 1..100 {
+        hot.enter_later(place);
+        map.now.store(second, Relaxed);
+        hot.press(PRESSED_CLASS);
+        hot.maintain(false, &map);
+        assert!(parked(&hot, id).2 <= CHUNKS_MAX + 1);
+    }
+}
+
+/// Nobody is pinned, and what was retired is free once somebody looks.
+#[test]
+fn who_is_not_pinned_is_not_told_that_somebody_is() {
+    let (hot, map) = (zone_with(Replacement::Clock, 64), Map::default());
+    let id = hot.class_at(store(&hot, &map, 0));
+    let mut last = 0;
+    while !hot.is_full() || lock(hot.class(id)).free > 0 || !parked(&hot, id).0.is_empty() {
+        last += 1;
+        store(&hot, &map, last);
+    }
+    for number in 0..last {
+        let first = number * 40;
+        if first + 40 > last {
+            break;
+        }
+        (first..first + 40).for_each(|number| remove(&hot, &map, number));
+        for new in 0..40 {
+            let made = draft(&hot, &map, last + 1 + first + new, VALUE_BYTES);
+            let made = made.unwrap_or_else(|shortage| panic!("{shortage:?} in round {number}"));
+            publish(&map, last + 1 + first + new, made);
+        }
     }
 }

@@ -30,8 +30,8 @@ const SHARE: usize = if cfg!(miri) { 2 } else { 8 };
 pub(crate) struct Map {
     pub(crate) places: Mutex<HashMap<Vec<u8>, Place>>,
     pub(crate) mutations: AtomicU64,
-    now: AtomicU32,
-    evicted: AtomicU64,
+    pub(crate) now: AtomicU32,
+    pub(crate) evicted: AtomicU64,
     /// Stores move items down. There is nothing below, so they are evicted then.
     hands_down: bool,
 }

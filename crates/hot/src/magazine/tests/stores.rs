@@ -1,0 +1,133 @@
+//! What stores do without the lock of their class, and what comes back to it.
+
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use memory::{Arena, Epochs, SizeClasses};
+
+use super::super::*;
+use crate::order::hammer::Map;
+use crate::{ChunkLayout, Fields, ItemRef, Replacement, Shortage};
+
+const VALUE_BYTES: usize = if cfg!(miri) { 1000 } else { 100 };
+const MEMORY_BYTES: usize = if cfg!(miri) { 1 << 20 } else { 4 << 20 };
+const POLICIES: [Replacement; 4] =
+    [Replacement::Clock, Replacement::CostClock, Replacement::Lru, Replacement::GdWheel];
+
+fn zone(replacement: Replacement, threads: usize, share: usize) -> Hot {
+    let arena = Arc::new(Arena::new(0, MEMORY_BYTES, 8).expect("addresses are there"));
+    let side_bits = replacement.side_bits();
+    let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, side_bits);
+    let (epochs, layout) = (Arc::new(Epochs::new()), ChunkLayout::Inline);
+    Hot::new(arena, epochs, sizes, layout, replacement, 50, 1).with_magazines(threads, share)
+}
+
+/// Stores an item with a cost, and retires the one that it replaces.
+fn store(hot: &Hot, map: &Map, links: &dyn Links, number: u32) -> Result<Place, Shortage> {
+    let (fields, key) =
+        (Fields { cost: Cost::from_us(70), ..Fields::default() }, number.to_le_bytes());
+    let layout = hot.layout(&fields, key.len(), VALUE_BYTES);
+    let mut draft = hot.draft(layout, &fields, &key, links)?;
+    draft.write(&[7; VALUE_BYTES]);
+    let guard = hot.epochs.pin();
+    let (place, replaced) = {
+        let mut places = lock(&map.places);
+        let sequence = map.mutations.fetch_add(1, Ordering::Relaxed) + 1;
+        let place = draft.publish(sequence as u32, 0, 1_800_000_000);
+        (place, places.insert(key.to_vec(), place))
+    };
+    // SAFETY: the map led to it until just now, under this guard.
+    replaced.into_iter().for_each(|place| unsafe { hot.retire(&guard, place) });
+    Ok(place)
+}
+
+/// Memory that is full stays so: nothing may be evicted.
+struct Kept<'m>(&'m Map);
+
+impl Links for Kept<'_> {
+    fn now(&self) -> u32 {
+        self.0.now()
+    }
+
+    fn may_evict(&self) -> bool {
+        false
+    }
+
+    fn mutations(&self) -> u64 {
+        Links::mutations(self.0)
+    }
+
+    fn age(&self, item: ItemRef<'_>) -> u64 {
+        self.0.age(item)
+    }
+
+    fn prefetch(&self, _: &Guard<'_>, _: ItemRef<'_>) {}
+
+    fn is_gone(&self, _: ItemRef<'_>) -> bool {
+        false
+    }
+
+    fn evicted(&self, _: ItemRef<'_>, _: ClassId) {}
+
+    fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
+        self.0.unlink(guard, item, place)
+    }
+}
+
+#[test]
+fn stores_go_to_their_class_for_several_chunks_at_once() {
+    for replacement in POLICIES {
+        let (hot, map) = (zone(replacement, 1, 4), Map::default());
+        // With the first the class says how many a magazine may have; the second takes as many.
+        let place = (0..2).map(|number| store(&hot, &map, &map, number)).last();
+        let id = hot.class_at(place.expect("two are stored").expect("there is room"));
+        std::thread::scope(|scope| {
+            let (class, (end, ended)) = (lock(hot.class(id)), channel());
+            let (hot, map) = (&hot, &map);
+            scope.spawn(move || {
+                (0..CHUNKS_MAX as u32 - 1)
+                    .for_each(|number| _ = store(hot, map, map, number).expect("in a magazine"));
+                end.send(()).expect("somebody waits");
+            });
+            let outcome = ended.recv_timeout(Duration::from_secs(60));
+            drop(class);
+            assert!(outcome.is_ok(), "{replacement:?}: a store waits for the lock of its class");
+        });
+        assert_eq!(lock(&map.places).len(), CHUNKS_MAX - 1);
+    }
+}
+
+/// Four threads that take two chunks each leave others in their magazines. All of them hold items
+/// before one is evicted, or a store refused.
+fn fill(replacement: Replacement, may_evict: bool) {
+    let (hot, map) = (zone(replacement, THREADS_MAX, 1), Map::default());
+    let kept = Kept(&map);
+    let links: &(dyn Links + Sync) = if may_evict { &map } else { &kept };
+    let mut stored = 0;
+    for _ in 0..4 {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..2 {
+                    store(&hot, &map, links, stored).expect("there is room");
+                    stored += 1;
+                }
+            });
+        });
+    }
+    let chunks = || hot.stats().iter().map(|it| it.slabs * it.chunks_per_slab).sum::<usize>();
+    while !hot.is_full() || (stored as usize) < chunks() {
+        store(&hot, &map, links, stored).expect("there is room");
+        stored += 1;
+    }
+    let found = lock(&map.places).len();
+    assert_eq!(found, stored as usize, "{replacement:?}, evicts: {may_evict}");
+    assert!(may_evict || store(&hot, &map, links, stored).is_err());
+}
+
+#[test]
+fn what_waits_in_magazines_of_other_threads_is_stored_in_before_anything_goes() {
+    for replacement in POLICIES {
+        [false, true].into_iter().for_each(|may_evict| fill(replacement, may_evict));
+    }
+}
