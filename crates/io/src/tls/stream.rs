@@ -41,7 +41,7 @@ use super::Config;
 const RECORD_BYTES_MAX: usize = 5 + (16 << 10) + 2048;
 
 /// What sealing adds to a record of 16 KiB and less, in any of the suites that there are.
-const RECORD_EXTRA_BYTES: usize = 64;
+pub(super) const RECORD_EXTRA_BYTES: usize = 64;
 
 /// So much is received at once, as without TLS.
 const RECEIVE_BYTES: usize = 64 << 10;
@@ -174,7 +174,15 @@ impl TlsStream {
             let mut receives = 0;
             while filled < target.len() && !self.is_ended && receives < RECEIVES_MAX {
                 receives += 1;
-                filled += self.receive(&mut scratch.incoming, &mut target[filled..])?;
+                match self.receive(&mut scratch.incoming, &mut target[filled..]) {
+                    Ok(received) => filled += received,
+                    // What came before it counts, as without TLS; the next read meets the end.
+                    Err(_) if filled > 0 => {
+                        self.is_drained = false;
+                        break;
+                    }
+                    Err(error) => return Err(error),
+                }
                 if self.is_drained {
                     break;
                 }

@@ -4,11 +4,13 @@
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::{ClientConfig, ClientConnection};
 use stdx::random::Xorshift;
 use testing::{Authority, Identity, VERSIONS, session};
 
+use super::stream::RECORD_EXTRA_BYTES;
 use super::*;
 
 /// More turns than any exchange here takes.
@@ -567,4 +569,26 @@ fn what_is_wrong_with_a_file_is_said() {
     let der = pem.secret_der();
     Config::new(&Settings { key: der, key_format: KeyFormat::Der, ..good() }).expect("a key");
     wrong(Settings { key: b"no DER", key_format: KeyFormat::Der, ..good() });
+}
+
+/// The read that met the end of a socket forgot what it had opened before.
+#[test]
+fn what_came_before_a_reset_is_read() {
+    let mut scene = Scene::shaken(&rustls::version::TLS13);
+    // With what sealing adds, these are as many bytes as the socket is asked for at once, so that
+    // it is asked again, by a read that has room for more.
+    let target_bytes = 18_400;
+    let wanted = target_bytes + RECORD_EXTRA_BYTES - 4 * 22;
+    for bytes in [4600, 4600, 4600, wanted - 3 * 4600] {
+        scene.client.writer().write_all(&vec![7; bytes]).expect("memory takes it");
+    }
+    scene.turn_client();
+    let linger = rustix::net::sockopt::set_socket_linger(&scene.wire, Some(Duration::ZERO));
+    linger.expect("a socket option");
+    drop(scene.wire);
+    let mut target = vec![0; target_bytes];
+    assert_eq!(scene.server.read(&mut target).expect("what was sent"), wanted);
+    assert!(scene.server.holds_input());
+    // The socket tells of its end once, as an error or as an end.
+    assert!(matches!(scene.server.read(&mut target), Ok(0) | Err(_)));
 }
