@@ -156,7 +156,12 @@ impl Namespaces {
     pub fn dump(&self, out: &mut Vec<u8>) {
         for (name, Counts { gets, hits, sets, deletes }) in self.sums().0 {
             out.extend_from_slice(b"PREFIX ");
-            out.extend_from_slice(&name);
+            // Keys of the binary protocol and of Redis' may hold what ends a word or a line.
+            if name.iter().any(|byte| matches!(byte, b' ' | b'\n')) {
+                out.extend_from_slice(key_text(&name).as_bytes());
+            } else {
+                out.extend_from_slice(&name);
+            }
             let counts = format!(" get {gets} hit {hits} set {sets} del {deletes}\r\n");
             out.extend_from_slice(counts.as_bytes());
         }
@@ -213,6 +218,18 @@ mod tests {
         assert_eq!(dump(&namespaces), "");
         namespaces.count(0, b"user:1", Act::Delete);
         assert_eq!(dump(&namespaces), "PREFIX user get 0 hit 0 set 0 del 1\r\n");
+    }
+
+    /// A client read such a name as the end of the dump, and what followed as its next reply.
+    #[test]
+    fn a_name_ends_neither_its_line_nor_the_dump() {
+        let namespaces = Namespaces::new(1, b':');
+        for key in [&b"x\r\nEND\r\n:1"[..], b"a get 5:1", b"caf\xc3\xa9:1"] {
+            namespaces.count(0, key, Act::Set);
+        }
+        let counts = "get 0 hit 0 set 1 del 0\r\n";
+        let names = ["a%20get%205", "caf\u{e9}", "x%0D%0AEND%0D%0A"];
+        assert_eq!(dump(&namespaces), names.map(|it| format!("PREFIX {it} {counts}")).concat());
     }
 
     #[test]
