@@ -200,6 +200,10 @@ impl ParkedLimit {
     /// What is allowed beside a share of `-m`.
     const BYTES_BASE: usize = 16 << 20;
 
+    /// Whoever has not said who it is gets nothing more once one part in so many is taken: anybody
+    /// can be that, and shall not have those closed who may be here.
+    const STRANGERS_PART: usize = 4;
+
     /// 3 % of the memory and 16 MiB; but one reply of any size that the item limit allows must be
     /// possible, or a large item could never be read by a slow client.
     pub fn new(memory_bytes: usize, item_bytes_max: usize) -> Self {
@@ -217,9 +221,10 @@ impl ParkedLimit {
         self.bytes_max
     }
 
-    fn take(&self, bytes: usize) -> bool {
+    fn take(&self, bytes: usize, is_stranger: bool) -> bool {
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        if before + bytes > self.bytes_max {
+        let parts = if is_stranger { Self::STRANGERS_PART } else { 1 };
+        if before + bytes > self.bytes_max / parts {
             self.give_back(bytes);
             return false;
         }
@@ -240,6 +245,8 @@ pub struct Parked {
     held_bytes: usize,
     /// Bytes of a command that has not arrived in full.
     kept_bytes: usize,
+    /// Its client has not said who it is.
+    is_stranger: bool,
 }
 
 impl Parked {
@@ -248,13 +255,18 @@ impl Parked {
         self.bytes.is_empty()
     }
 
+    /// Whether its client has yet to say who it is, and so may have less.
+    pub fn set_stranger(&mut self, is_stranger: bool) {
+        self.is_stranger = is_stranger;
+    }
+
     /// Keeps `slices`; an error of kind `OutOfMemory` says that the limit forbids it.
     pub fn park(&mut self, slices: &[&[u8]], limit: &ParkedLimit) -> io::Result<()> {
         let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
         if bytes == 0 {
             return Ok(());
         }
-        if !limit.take(bytes) {
+        if !limit.take(bytes, self.is_stranger) {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
         self.bytes.reserve_exact(bytes);
@@ -266,7 +278,7 @@ impl Parked {
 
     /// Counts `bytes` of input that have to wait for the output.
     pub fn hold(&mut self, bytes: usize, limit: &ParkedLimit) -> io::Result<()> {
-        if !limit.take(bytes) {
+        if !limit.take(bytes, self.is_stranger) {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
         self.held_bytes += bytes;
@@ -287,7 +299,7 @@ impl Parked {
         let before = std::mem::replace(&mut self.kept_bytes, bytes);
         if bytes <= before {
             limit.give_back(before - bytes);
-        } else if !limit.take(bytes - before) {
+        } else if !limit.take(bytes - before, self.is_stranger) {
             self.kept_bytes = before;
             return Err(io::ErrorKind::OutOfMemory.into());
         }
@@ -313,7 +325,8 @@ impl Parked {
     /// Forgets the output, as when the connection closes.
     pub fn discard(&mut self, limit: &ParkedLimit) {
         limit.give_back(self.bytes.len() + self.held_bytes);
-        *self = Self { kept_bytes: self.kept_bytes, ..Self::default() };
+        let Self { kept_bytes, is_stranger, .. } = *self;
+        *self = Self { kept_bytes, is_stranger, ..Self::default() };
     }
 }
 
@@ -332,6 +345,21 @@ mod tests {
         parked.discard(&limit);
         assert_eq!(limit.bytes(), 0);
         other.park(&[b"x"], &limit).expect("there is room again");
+    }
+
+    #[test]
+    fn strangers_leave_most_of_it_to_others() {
+        let limit = ParkedLimit { bytes: AtomicUsize::new(0), bytes_max: 40 };
+        let (mut stranger, mut known) = (Parked::default(), Parked::default());
+        stranger.set_stranger(true);
+        stranger.keep(6, &limit).expect("room");
+        stranger.park(&[b"1234"], &limit).expect("exactly their part");
+        assert!(stranger.keep(7, &limit).is_err() && stranger.hold(1, &limit).is_err());
+        known.keep(30, &limit).expect("all that is left");
+        stranger.discard(&limit);
+        assert!(stranger.park(&[b"1"], &limit).is_err(), "it is still one");
+        stranger.set_stranger(false);
+        stranger.park(&[b"1234"], &limit).expect("and now it is none");
     }
 
     #[test]

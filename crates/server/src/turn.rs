@@ -34,6 +34,7 @@ use crate::insight::Ended;
 use crate::logins::Claim;
 use crate::output::{self, OUTPUT_BYTES_MAX, Output};
 use crate::plan::{Action, BATCH_KEYS_MAX, End, Place, Plan, Step, recycle};
+use crate::rights::Rights;
 use crate::sampling::Sampling;
 use crate::server::Server;
 use crate::tls;
@@ -450,6 +451,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
                 return Ok(plan.place());
             }
             plan.rights = connection.rights();
+            connection.parked.set_stranger(plan.rights == Rights::None);
             let end = plan.fill(&self.server.cache, steps, &mut self.hashes);
             if let Ran::Until(place) = self.run(connection, plan, steps)? {
                 return Ok(place);

@@ -487,3 +487,38 @@ fn with_users_a_client_has_to_say_who_it_is() {
         assert!(stats.contains(counted), "{counted} in {stats}");
     }
 }
+
+/// They filled all that is kept of commands, and who was logged in was closed for it.
+#[test]
+fn strangers_do_not_have_others_closed() {
+    let folder = tempfile::TempDir::new().expect("a folder");
+    let file = folder.path().join("users");
+    std::fs::write(&file, "bob:secret\n").expect("a file");
+    let (server, address) = Server::start_with_redis(&["-Y", file.to_str().expect("UTF-8")]);
+    let mut text = server.connect();
+    text.ask("set any 0 0 10\r\nbob secret\r\n", "STORED\r\n");
+    let mut bob = Client::connect(address);
+    bob.ask("auth bob secret\r\n", "+OK\r\n");
+    let value = "x".repeat(500_000);
+    let set = array(&[b"set", b"a", value.as_bytes()]);
+    let (begin, end) = set.split_at(300_000);
+    // Nearly the longest command that a stranger may send: 130 are 3 MB more than there is for all.
+    let word = [b'x'; 16 << 10];
+    let long = array(&[&word[..]; 10]);
+    let part = &long[..long.len() - 10];
+    let mut strangers: Vec<_> = (0..130).map(|_| Client::connect(address)).collect();
+    strangers[0].send(part);
+    text.wait_for_stat("output_parked_bytes", |bytes| bytes >= part.len() as u64);
+    for stranger in &mut strangers[1..] {
+        // Most of them are closed, perhaps before they have said all of it.
+        let _ = std::io::Write::write_all(&mut stranger.stream, part);
+    }
+    text.wait_for_stat("curr_connections", |count| count < 50);
+    bob.send(begin);
+    bob.send(end);
+    bob.expect(b"+OK\r\n");
+    // The first has had room.
+    strangers[0].send(&long[part.len()..]);
+    strangers[0].send(&array(&[b"auth", b"bob", b"secret"]));
+    strangers[0].expect(b"-ERR unknown command");
+}
