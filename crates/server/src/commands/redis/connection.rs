@@ -22,7 +22,7 @@ const BEYOND_32_BITS: &str =
 const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the \
                            default user. Are you sure your configuration is correct?";
 const HELLO_UNKNOWN: &str = "NOAUTH HELLO must be called with the client already authenticated, \
-                             otherwise the HELLO <proto> AUTH <user> <pass> option can be used to \
+                             otherwise the HELLO AUTH <user> <pass> option can be used to \
                              authenticate the client and select the RESP protocol version at the \
                              same time";
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
