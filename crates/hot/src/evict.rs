@@ -134,6 +134,7 @@ impl Hot {
         let zone = self.zone();
         let (batch, collects) = {
             let mut class = lock(self.class(id));
+            self.enter_parked(&mut class);
             let free_before = class.free;
             if let Some(room) = class.allocate_for(zone, cost) {
                 if class.free < free_before && class.is_low() {

@@ -169,10 +169,22 @@ impl Hot {
         }
         if room > 0 {
             let (zone, mut magazine) = (self.zone(), lock(&slot.magazine));
-            let Magazine { free, unentered, credits, .. } = &mut *magazine;
+            let Magazine { free, credits, .. } = &mut *magazine;
             class.keeper.settle(credits);
-            class.enter_all(zone, unentered.drain(..));
             class.take_more(zone, room, free);
+            // The first that was taken goes first: what is stored one after the other lies in one
+            // slab then, which an order that is emptied from its front leaves as a whole.
+            free.reverse();
+        }
+    }
+
+    /// Tells the order of a class, if it has one, of what this thread has published out of its
+    /// magazine: before of anything that comes later.
+    #[inline]
+    pub(crate) fn enter_parked(&self, class: &mut Class) {
+        if let Some(magazines) = self.magazines.as_ref().filter(|it| it.keeps_order) {
+            let mut magazine = lock(&magazines.own(class.id).magazine);
+            class.enter_all(self.zone(), magazine.unentered.drain(..));
         }
     }
 

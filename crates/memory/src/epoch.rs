@@ -182,8 +182,8 @@ impl Epochs {
         true
     }
 
-    /// Whether trying to make `tag` safe may succeed, as far as one pinned thread can say: this one,
-    /// if it has a session open. Much cheaper than the attempt.
+    /// Whether trying to make `tag` safe may succeed, as far as one thread that is pinned can say:
+    /// this one, if it has a session open. Much cheaper than the attempt.
     pub fn may_reach(&self, tag: Tag) -> bool {
         let pinned = self.slots[own_slot()].load(Ordering::Relaxed);
         // Who pinned `e` lets the epoch come to `e + 1`, and no further.
