@@ -79,7 +79,7 @@ pub struct Sample {
     pub found: Found,
     /// What it holds at the end.
     pub held: Held,
-    /// CPU seconds of the server over the whole trace, warm-up included, per million requests.
+    /// CPU seconds of the server for what counts, fills included, per million requests of it.
     pub server_cpu: f64,
     /// The same of the client.
     pub client_cpu: f64,
@@ -157,12 +157,13 @@ fn measure(
         fills_misses: options.trace.fills_misses(),
         ..options.pace.job(protocol, trace, values, WARM_UP)
     };
-    let spread = Spread { connections: options.pace.connections as usize, cores: Vec::new() };
-    let server_before = usage::cpu_ns(server.pid())?;
-    let found = load::run(&job, server.address, &spread).map_err(|error| server.explain(error))?;
+    let spread = Spread::here(options.pace.connections as usize);
+    let server_cpu = || usage::cpu_ns(server.pid());
+    let (found, server_before) = load::run_noting(&job, server.address, &spread, server_cpu)
+        .map_err(|error| server.explain(error))?;
     let client_ns = found.cpu_ns as f64;
     let server_ns = (usage::cpu_ns(server.pid())? - server_before) as f64;
-    let requests = trace.len() as f64;
+    let requests = (found.counts.gets + found.counts.others).max(1) as f64;
     Ok(Sample {
         server: server.name.clone(),
         command_line: server.command_line.clone(),

@@ -125,8 +125,8 @@ fn hits(rows: &[Row], data_bytes: u64) -> Section {
 
 fn work(rows: &[Row]) -> Section {
     let text = [
-        "CPU time is that of the whole trace, warm-up and fills included, for each million of its \
-         requests. Latency is that of gets.",
+        "CPU time is that of what counts, fills included, for each million of its requests in the \
+         trace. Latency is that of gets.",
     ];
     let mut section = Section::new("What it takes", text);
     let columns = [

@@ -278,7 +278,7 @@ impl Subject {
             check: Check::Whole,
             silence_max: SILENCE_MAX,
         };
-        let spread = Spread { connections: CONNECTIONS, cores: Vec::new() };
+        let spread = Spread::here(CONNECTIONS);
         Ok(load::run(&job, server.address, &spread)?.counts)
     }
 }

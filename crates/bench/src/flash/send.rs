@@ -74,7 +74,7 @@ pub fn send(
     mut next: impl FnMut(u64) -> Copies,
 ) -> Outcome<Phase> {
     let (started, before_ns) = (Instant::now(), usage::cpu_ns(server.pid())?);
-    let spread = Spread { connections: pace.connections, cores: Vec::new() };
+    let spread = Spread::here(pace.connections);
     let mut phase = Phase { found: Found::new(), elapsed: Duration::ZERO, server_ns: 0 };
     let mut left = requests;
     while left > 0 && started.elapsed() < longest {

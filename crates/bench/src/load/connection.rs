@@ -44,6 +44,8 @@ pub struct Connection<'t> {
     pub stream: TcpStream,
     share: &'t Share<'t>,
     next: usize,
+    /// The first request that has to wait.
+    end: usize,
     flight: VecDeque<Flight>,
     inbox: Inbox,
     outbox: Vec<u8>,
@@ -59,6 +61,7 @@ impl<'t> Connection<'t> {
             stream,
             share,
             next: 0,
+            end: share.len(),
             flight: VecDeque::new(),
             inbox: Inbox::new(),
             outbox: Vec::new(),
@@ -68,9 +71,14 @@ impl<'t> Connection<'t> {
         }
     }
 
-    /// Whether everything was sent and answered.
+    /// Lets it send all requests before the one at this place in the trace.
+    pub fn go_on_before(&mut self, position: u32) {
+        self.end = self.share.before(position);
+    }
+
+    /// Whether everything that it may send was sent and answered.
     pub fn is_done(&self) -> bool {
-        self.next == self.share.len() && self.flight.is_empty()
+        self.next >= self.end && self.flight.is_empty()
     }
 
     /// Whether the server owes it a reply.
@@ -80,6 +88,9 @@ impl<'t> Connection<'t> {
 
     /// When its next request is due, if there is one and there is room for it.
     pub fn next_due(&self, job: &Job<'_>) -> Option<Duration> {
+        if self.next >= self.end {
+            return None;
+        }
         let position = self.share.request(self.next)?.position;
         match job.per_second {
             None => (self.flight.len() < job.depth).then_some(Duration::ZERO),

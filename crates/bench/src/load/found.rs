@@ -36,7 +36,7 @@ pub struct Found {
     pub get_ns: Histogram<u64>,
     /// Nanoseconds until the reply to anything else.
     pub other_ns: Histogram<u64>,
-    /// CPU time of the threads that sent, from when all were connected.
+    /// CPU time of the threads that sent, without the warm-up.
     pub cpu_ns: u64,
     /// The words of the first refusal.
     pub refusal: Option<String>,

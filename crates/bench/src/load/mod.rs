@@ -9,6 +9,10 @@
 //!
 //! Objects that a get misses are stored at once if the workload fills misses, as a client does that
 //! keeps a database's results in the cache.
+//!
+//! What warms up is sent and answered, on every connection, before the first request that counts is
+//! sent. So there is a moment when neither side has anything to do, and CPU time that is read then
+//! and at the end is that of what counts and of nothing else, however many threads send.
 
 pub mod command;
 pub mod connection;
@@ -32,7 +36,7 @@ use crate::machine;
 use connection::Connection;
 use found::Found;
 use job::Job;
-use schedule::{Share, split};
+use schedule::{Deal, Share, due, split};
 
 /// Connections of one load: a limit far above what saturates a server.
 pub const CONNECTIONS_MAX: usize = 16_384;
@@ -48,27 +52,70 @@ pub struct Spread {
     pub connections: usize,
     /// The core of each thread; empty: one thread, wherever it runs.
     pub cores: Vec<usize>,
+    /// What each connection sends.
+    pub deal: Deal,
+}
+
+impl Spread {
+    /// So many connections, all of them of the thread that asks for it.
+    pub fn here(connections: usize) -> Spread {
+        Spread { connections, cores: Vec::new(), deal: Deal::ByObject }
+    }
 }
 
 /// Sends the whole job to the server at `address` and waits for all replies.
 pub fn run(job: &Job<'_>, address: SocketAddr, spread: &Spread) -> Outcome<Found> {
+    Ok(run_noting(job, address, spread, || Ok(()))?.0)
+}
+
+/// The same; returns also what `note` does when the warm-up is answered and nothing else is sent:
+/// such as the CPU time of the server so far.
+pub fn run_noting<N>(
+    job: &Job<'_>,
+    address: SocketAddr,
+    spread: &Spread,
+    note: impl FnOnce() -> Outcome<N>,
+) -> Outcome<(Found, N)> {
     assert!((1..=CONNECTIONS_MAX).contains(&spread.connections), "connections out of range");
-    let shares = split(job.trace, spread.connections);
-    if spread.cores.is_empty() {
-        return one(Worker::connect(address, &[(job, &shares)])?.run(Instant::now())?);
-    }
-    let per_thread = shares.len().div_ceil(spread.cores.len());
-    let workers: Vec<_> = shares
+    let shares = split(job.trace, spread.connections, spread.deal);
+    let per_thread = shares.len().div_ceil(spread.cores.len().max(1));
+    let mut workers: Vec<_> = shares
         .chunks(per_thread)
         .map(|shares| Worker::connect(address, &[(job, shares)]))
         .collect::<Outcome<_>>()?;
-    let started = Instant::now();
-    let found: Vec<Outcome<Found>> = thread::scope(|scope| {
+    if job.warm_up > 0 {
+        send_all(&mut workers, &spread.cores, job.warm_up, Instant::now())?;
+    }
+    let noted = note()?;
+    // The pace of an open loop goes on with the next request: what passed until all was answered
+    // is no delay of the requests that count.
+    let sent = job.per_second.map(|per_second| due(job.warm_up, per_second));
+    let started = Instant::now() - sent.unwrap_or_default();
+    send_all(&mut workers, &spread.cores, u32::MAX, started)?;
+    let mut all = Found::new();
+    for worker in workers {
+        all.add(one(worker))?;
+    }
+    Ok((all, noted))
+}
+
+/// Sends all requests before the one at this place in the trace, and waits for their replies: on
+/// these cores, or else on the thread that asks for it.
+fn send_all<'j, 't: 'j>(
+    workers: &mut [Worker<'j, 't>],
+    cores: &[usize],
+    end: u32,
+    started: Instant,
+) -> Outcome<()> {
+    if cores.is_empty() {
+        return workers.iter_mut().try_for_each(|worker| worker.run(end, started));
+    }
+    let sent: Vec<Outcome<()>> = thread::scope(|scope| {
         let mut threads = Vec::new();
-        for (worker, core) in workers.into_iter().zip(spread.cores.iter().copied()) {
+        for (worker, core) in workers.iter_mut().zip(cores.iter().copied()) {
             threads.push(scope.spawn(move || {
                 machine::pin(core)?;
-                one(worker.run(started)?)
+                worker.run(end, started)
             }));
         }
         let join = |thread: thread::ScopedJoinHandle<'_, _>| {
@@ -76,26 +123,28 @@ pub fn run(job: &Job<'_>, address: SocketAddr, spread: &Spread) -> Outcome<Found
         };
         threads.into_iter().map(join).collect()
     });
-    let mut all = Found::new();
-    for found in found {
-        all.add(found?)?;
-    }
-    Ok(all)
+    sent.into_iter().collect()
 }
 
 /// Sends several jobs at once from this thread, each over so many connections of its own; returns
-/// what each found. The thread's CPU time is with the first.
+/// what each found. The thread's CPU time is with the first. None of them warms up.
 pub fn run_together(jobs: &[(&Job<'_>, usize)], address: SocketAddr) -> Outcome<Vec<Found>> {
-    let shares: Vec<Vec<Share<'_>>> =
-        jobs.iter().map(|(job, connections)| split(job.trace, *connections)).collect();
+    assert!(jobs.iter().all(|(job, _)| job.warm_up == 0), "there is no moment that ends them all");
+    let shares: Vec<Vec<Share<'_>>> = jobs
+        .iter()
+        .map(|(job, connections)| split(job.trace, *connections, Deal::ByObject))
+        .collect();
     let parts: Vec<_> =
         jobs.iter().zip(&shares).map(|((job, _), shares)| (*job, shares.as_slice())).collect();
-    Worker::connect(address, &parts)?.run(Instant::now())
+    let mut worker = Worker::connect(address, &parts)?;
+    worker.run(u32::MAX, Instant::now())?;
+    Ok(worker.parts.into_iter().map(|part| part.found).collect())
 }
 
 /// What the only part found.
-fn one(found: Vec<Found>) -> Outcome<Found> {
-    Ok(found.into_iter().next().expect("a worker has at least one part"))
+fn one(worker: Worker<'_, '_>) -> Found {
+    let part = worker.parts.into_iter().next().expect("a worker has at least one part");
+    part.found
 }
 
 /// One thread's connections.
@@ -138,10 +187,12 @@ impl<'j, 't: 'j> Worker<'j, 't> {
         Ok(Worker { poll, connections, parts })
     }
 
-    fn run(mut self, started: Instant) -> Outcome<Vec<Found>> {
+    /// Sends all requests before the one at this place in the trace, and waits for their replies.
+    fn run(&mut self, end: u32, started: Instant) -> Outcome<()> {
         let mut events = Events::with_capacity(EVENTS_MAX);
         let mut heard = Instant::now();
         let cpu_before_ns = thread_cpu_ns();
+        self.connections.iter_mut().for_each(|(_, connection)| connection.go_on_before(end));
         let mut open = self.connections.iter().filter(|(_, it)| !it.is_done()).count();
         let is_paced = self.parts.iter().any(|part| part.job.per_second.is_some());
         let silences = self.parts.iter().map(|part| part.job.silence_max);
@@ -172,7 +223,7 @@ impl<'j, 't: 'j> Worker<'j, 't> {
             }
         }
         self.parts[0].found.cpu_ns = thread_cpu_ns() - cpu_before_ns;
-        Ok(self.parts.into_iter().map(|part| part.found).collect())
+        Ok(())
     }
 
     fn send_due(&mut self, started: Instant) -> Outcome<()> {
@@ -206,11 +257,12 @@ mod tests {
     use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
     use std::sync::{Arc, Mutex};
     use std::thread;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use super::exchange::Protocol;
     use super::job::{Check, Job, SILENCE_MAX};
-    use super::{Spread, run};
+    use super::schedule::Deal;
+    use super::{Spread, run, run_noting};
     use crate::failure::{Failure, Outcome};
     use crate::load::found::Found;
     use crate::trace::copies::Copies;
@@ -224,10 +276,9 @@ mod tests {
 
     /// A server for `get` and `set` that is too simple to be wrong, unless it is asked to damage
     /// values or to refuse sets.
-    fn serve(connections: usize, fault: Fault) -> SocketAddr {
+    fn serve(connections: usize, fault: Fault, items: Items) -> SocketAddr {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = listener.local_addr().expect("it is bound");
-        let items = Items::default();
         thread::spawn(move || {
             for stream in listener.incoming().take(connections).flatten() {
                 let items = items.clone();
@@ -306,22 +357,38 @@ mod tests {
         }
     }
 
-    fn load(fault: Fault, depth: usize, per_second: Option<f64>, warm_up: u32) -> Outcome<Found> {
+    fn two_threads() -> Spread {
+        Spread { cores: vec![0, 0], ..Spread::here(5) }
+    }
+
+    fn trace() -> Copies {
         let requests = (0..3000).map(|number| get(number % 1000)).collect();
-        let trace = Copies::from(Trace { name: "t".into(), requests, objects: 1000 });
+        Trace { name: "t".into(), requests, objects: 1000 }.into()
+    }
+
+    fn load(fault: Fault, depth: usize, per_second: Option<f64>, warm_up: u32) -> Outcome<Found> {
+        let (trace, values) = (trace(), Values::random());
         let job = Job {
-            protocol: Protocol::Text,
-            trace: &trace,
-            values: &Values::random(),
-            fills_misses: true,
             depth,
             per_second,
+            silence_max: if fault == Fault::Silence { SILENCE } else { SILENCE_MAX },
+            ..job(&trace, &values, warm_up)
+        };
+        run(&job, serve(5, fault, Items::default()), &two_threads())
+    }
+
+    fn job<'t>(trace: &'t Copies, values: &'t Values, warm_up: u32) -> Job<'t> {
+        Job {
+            protocol: Protocol::Text,
+            trace,
+            values,
+            fills_misses: true,
+            depth: 1,
+            per_second: None,
             warm_up,
             check: Check::Whole,
-            silence_max: if fault == Fault::Silence { SILENCE } else { SILENCE_MAX },
-        };
-        let spread = Spread { connections: 5, cores: vec![0, 0] };
-        run(&job, serve(5, fault), &spread)
+            silence_max: SILENCE_MAX,
+        }
     }
 
     #[test]
@@ -337,6 +404,33 @@ mod tests {
     fn a_warm_up_is_sent_and_not_counted() {
         let found = load(Fault::None, 1, None, 1000).expect("a well-behaved server");
         assert_eq!((found.counts.gets, found.counts.hits, found.counts.fills), (2000, 2000, 0));
+    }
+
+    /// What counts began on one connection while others still warmed up, and CPU time was that of
+    /// both.
+    #[test]
+    fn a_warm_up_is_over_everywhere_before_anything_counts() {
+        let (trace, values) = (trace(), Values::random());
+        for (depth, per_second, cores, deal) in [
+            (1, None, vec![], Deal::ByObject),
+            (100, None, vec![0, 0], Deal::ByObject),
+            (100, None, vec![0, 0], Deal::InTurn),
+            (1, Some(50_000.0), vec![0, 0], Deal::ByObject),
+        ] {
+            let items = Items::default();
+            let stored = || items.lock().expect("unpoisoned").len();
+            let threads = cores.len().max(1) as u32;
+            let job = Job { depth, per_second, ..job(&trace, &values, 500) };
+            let spread = Spread { connections: 5, cores, deal };
+            let address = serve(5, Fault::None, items.clone());
+            let note = || Ok((stored(), Instant::now()));
+            let (found, noted) = run_noting(&job, address, &spread, note).expect("it behaves well");
+            assert_eq!((noted.0, stored()), (500, 1000));
+            // With many in flight an object may be asked for again before it is stored.
+            assert!(found.counts.gets == 2500 && found.counts.fills >= 500, "{:?}", found.counts);
+            // No thread can have run for longer than has passed.
+            assert!(Duration::from_nanos(found.cpu_ns) <= threads * noted.1.elapsed());
+        }
     }
 
     #[test]

@@ -5,7 +5,9 @@
 //! made while they are sent and cost no memory.
 //!
 //! All requests for one object and its copies go over one connection, so that they arrive in the
-//! order of the trace. Without a rate each connection sends as soon as replies come (a closed
+//! order of the trace. Then the connection of a popular key has more to send than the others, and
+//! no two threads of a server meet at one key. Where that matters and order does not, requests are
+//! dealt out in turn. Without a rate each connection sends as soon as replies come (a closed
 //! loop). With a rate, every request has a time at which it should be sent, whatever the server
 //! does (an open loop), and its latency counts from then: a server that stalls is charged for all
 //! that had to wait, not only for the one request that met the stall (coordinated omission).
@@ -17,6 +19,15 @@ use crate::trace::{Operation, Request};
 
 /// Spreads objects over connections; any odd number with well-mixed upper bits.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Which connection sends which request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deal {
+    /// All requests for one object are sent by one.
+    ByObject,
+    /// Each request is sent by the next, so that all send equally many.
+    InTurn,
+}
 
 /// What one connection sends.
 #[derive(Debug, Clone)]
@@ -44,6 +55,19 @@ impl Share<'_> {
         let value_bytes = self.rule.value_bytes(object, original.value_bytes);
         Some(Planned { position, object, value_bytes, ..original })
     }
+
+    /// How many of the requests stand before this place in the trace.
+    pub fn before(&self, position: u32) -> usize {
+        let (copies, place) = (self.rule.count(), position as usize);
+        let last = |it: &Planned| self.rule.number(it.position, copies as u32 - 1) as usize;
+        let whole = self.originals.partition_point(|it| last(it) < place);
+        // Of the next original some copies may stand before it.
+        let rest = self
+            .originals
+            .get(whole)
+            .map_or(0, |it| place.saturating_sub(self.rule.number(it.position, 0) as usize));
+        whole * copies + rest
+    }
 }
 
 /// A request of a trace that one connection sends.
@@ -66,11 +90,16 @@ pub struct Planned {
 const _: () = assert!(size_of::<Planned>() == 20);
 
 /// Splits a trace over `connections`.
-pub fn split(trace: &Copies, connections: usize) -> Vec<Share<'_>> {
+pub fn split(trace: &Copies, connections: usize, deal: Deal) -> Vec<Share<'_>> {
     let mut shares = vec![Share { originals: Vec::new(), rule: trace.rule() }; connections];
     for (position, request) in trace.trace().requests.iter().enumerate() {
-        let mixed = (u64::from(request.object).wrapping_add(1)).wrapping_mul(SPREAD) >> 32;
-        let connection = ((mixed * connections as u64) >> 32) as usize;
+        let connection = match deal {
+            Deal::ByObject => {
+                let mixed = (u64::from(request.object).wrapping_add(1)).wrapping_mul(SPREAD) >> 32;
+                ((mixed * connections as u64) >> 32) as usize
+            }
+            Deal::InTurn => position % connections,
+        };
         let Request { object, value_bytes, ttl_s, key_bytes, operation, .. } = *request;
         let position = position as u32;
         let planned = Planned { position, object, value_bytes, ttl_s, key_bytes, operation };
@@ -86,7 +115,7 @@ pub fn due(position: u32, per_second: f64) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::{due, split};
+    use super::{Deal, due, split};
     use crate::trace::copies::{Copies, CopyOptions};
     use crate::trace::{Operation, Request, Trace};
 
@@ -108,28 +137,35 @@ mod tests {
             let requests = (0..30_000).map(|number| request(number % 10_000)).collect();
             let trace = Trace { name: "t".into(), requests, objects: 10_000 };
             let trace = CopyOptions { copies }.of(trace).expect("few enough");
-            every_request_is_sent_once(&trace);
+            every_request_is_sent_once(&trace, Deal::ByObject);
+            every_request_is_sent_once(&trace, Deal::InTurn);
         }
     }
 
-    fn every_request_is_sent_once(trace: &Copies) {
+    fn every_request_is_sent_once(trace: &Copies, deal: Deal) {
         let requests: Vec<Request> = trace.iter().collect();
-        let shares = split(trace, 7);
+        let shares = split(trace, 7, deal);
         let mut seen = vec![false; requests.len()];
         let mut owner = vec![None; trace.objects() as usize];
         for (connection, share) in shares.iter().enumerate() {
             let planned = (0..share.len()).map(|number| share.request(number).expect("in range"));
             assert!(planned.clone().is_sorted_by_key(|planned| planned.position));
             assert!(share.request(share.len()).is_none());
+            for place in [0, 1, 2, 10_000, 29_999, requests.len() as u32, u32::MAX] {
+                let before = planned.clone().filter(|planned| planned.position < place).count();
+                assert_eq!(share.before(place), before);
+            }
             for planned in planned {
                 let position = planned.position as usize;
                 assert!(!std::mem::replace(&mut seen[position], true));
                 assert_eq!(planned.object, requests[position].object);
                 let object = planned.object as usize;
-                assert_eq!(*owner[object].get_or_insert(connection), connection);
+                let owner = *owner[object].get_or_insert(connection);
+                assert!(deal == Deal::InTurn || owner == connection);
             }
             let even = requests.len() / shares.len();
             assert!((even / 2..even * 2).contains(&share.len()), "about even");
+            assert!(deal == Deal::ByObject || share.len().abs_diff(even) <= trace.rule().count());
         }
         assert!(seen.iter().all(|seen| *seen));
     }
