@@ -64,12 +64,30 @@ pub fn check_memory(bytes: u64) -> Outcome<()> {
     Err(Failure::Usage(format!("{wanted_mb} MiB are asked for and the machine has {machine_mb}")))
 }
 
+/// The cores that the calling thread may run on, from the lowest.
+pub fn cores() -> Outcome<Vec<usize>> {
+    let doing = Failure::io("asking for the cores of this process");
+    let set = sched_getaffinity(None).map_err(Into::into).map_err(doing)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect())
+}
+
 /// Pins the calling thread, and whatever it starts, to one core; returns where it might run before.
 pub fn pin(core: usize) -> Outcome<CpuSet> {
-    let doing = || Failure::io(format!("pinning to core {core}"));
+    pin_to(&[core])
+}
+
+/// The same to several cores.
+pub fn pin_to(cores: &[usize]) -> Outcome<CpuSet> {
+    let doing = || Failure::io(format!("pinning to cores {cores:?}"));
     let before = sched_getaffinity(None).map_err(Into::into).map_err(doing())?;
     let mut set = CpuSet::new();
-    set.set(core);
+    for &core in cores {
+        // Beyond the last, a set has no place for it.
+        if core >= CpuSet::MAX_CPU {
+            return Err(Failure::Usage(format!("there is no core {core}")));
+        }
+        set.set(core);
+    }
     sched_setaffinity(None, &set).map_err(Into::into).map_err(doing())?;
     Ok(before)
 }
@@ -128,7 +146,7 @@ fn commit() -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Machine, cpu_name, pin, restore};
+    use super::{Machine, cores, cpu_name, pin, restore};
     use rustix::thread::sched_getaffinity;
 
     #[test]
@@ -141,7 +159,7 @@ mod tests {
     #[test]
     fn a_pinned_thread_is_on_one_core_until_it_is_restored() {
         let before = pin(0).expect("core 0 exists");
-        assert_eq!(sched_getaffinity(None).expect("readable").count(), 1);
+        assert_eq!(cores().expect("readable"), [0]);
         restore(&before).expect("it ran there before");
         assert_eq!(sched_getaffinity(None).expect("readable"), before);
     }

@@ -61,18 +61,32 @@ pub struct Server {
 impl Server {
     /// Starts a server on a free port, pinned to `core`, and waits until it listens.
     pub fn start(recipe: &Recipe, memory_mb: u64, core: usize) -> Outcome<Server> {
+        Server::start_across(recipe, memory_mb, &[core])
+    }
+
+    /// The same, pinned to all of these cores together.
+    pub fn start_across(recipe: &Recipe, memory_mb: u64, cores: &[usize]) -> Outcome<Server> {
         let _starting = lock_starts()?;
-        Server::start_on(free_port()?, recipe, memory_mb, core)
+        Server::start_pinned(free_port()?, recipe, memory_mb, cores)
     }
 
     /// The same on a port that is known to be free, such as that of a server that has ended.
     pub fn start_on(port: u16, recipe: &Recipe, memory_mb: u64, core: usize) -> Outcome<Server> {
+        Server::start_pinned(port, recipe, memory_mb, &[core])
+    }
+
+    fn start_pinned(
+        port: u16,
+        recipe: &Recipe,
+        memory_mb: u64,
+        cores: &[usize],
+    ) -> Outcome<Server> {
         machine::check_memory(memory_mb.saturating_mul(1 << 20))?;
         let mut command = recipe.command(port, memory_mb);
         let log = Log::new(port)?;
         command.stdin(Stdio::null()).stdout(log.writer()?).stderr(log.writer()?);
-        // A child inherits its parent's core, with all its threads: pin, start, pin back.
-        let before = machine::pin(core)?;
+        // A child inherits its parent's cores, with all its threads: pin, start, pin back.
+        let before = machine::pin_to(cores)?;
         let child = Guard::spawn(&mut command);
         machine::restore(&before)?;
         let mut server = Server {

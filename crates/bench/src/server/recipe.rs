@@ -1,4 +1,5 @@
-//! How each kind of server is found and started, with one thread and a memory limit.
+//! How each kind of server is found and started, with a memory limit and one thread, or as many as
+//! a measurement asks for (`Recipe::with_threads`).
 //!
 //! Redis keeps its default of refusing what does not fit only where a measurement asks for it
 //! (`Recipe::refusing`); otherwise it evicts by LRU, as the others do.
@@ -17,6 +18,7 @@ use crate::failure::{Failure, Outcome};
 /// The places in a peer's command for what differs from run to run.
 const PORT: &str = "{port}";
 const MEMORY_MB: &str = "{memory-mb}";
+const THREADS: &str = "{threads}";
 
 /// Larder's binary, where it is not beside this program.
 const LARDER_BELOW: &str = "target/release/larder";
@@ -50,9 +52,22 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Where the servers are, and with what they are started beside the usual.
+/// Where the servers are, with what they are started beside the usual, and where they run.
 #[derive(Debug, Clone, Args)]
 pub struct ServerOptions {
+    #[command(flatten)]
+    programs: ProgramOptions,
+    /// The core that servers are pinned to.
+    #[arg(long, default_value_t = 0)]
+    pub server_core: usize,
+    /// The core that the client is pinned to.
+    #[arg(long, default_value_t = 1)]
+    pub client_core: usize,
+}
+
+/// Where the servers are, and with what they are started beside the usual.
+#[derive(Debug, Clone, Args)]
+pub struct ProgramOptions {
     /// Larder's binary; by default the one beside this program, or else the release build of the
     /// folder that it is started in.
     #[arg(long, default_value_os_t = larder_beside(std::env::current_exe().ok()))]
@@ -73,15 +88,10 @@ pub struct ServerOptions {
     #[arg(long, default_value = "", allow_hyphen_values = true)]
     pub redis_args: String,
     /// Another server to compare with, as NAME=COMMAND, or NAME:resp=COMMAND if it speaks Redis's
-    /// protocol; {port} and {memory-mb} in the command are filled in. Can be given several times.
+    /// protocol; {port}, {memory-mb} and {threads} in the command are filled in. Can be given
+    /// several times.
     #[arg(long = "peer", value_name = "NAME=COMMAND")]
     pub peers: Vec<Peer>,
-    /// The core that servers are pinned to.
-    #[arg(long, default_value_t = 0)]
-    pub server_core: usize,
-    /// The core that the client is pinned to.
-    #[arg(long, default_value_t = 1)]
-    pub client_core: usize,
 }
 
 /// Where Larder's binary is, for a `program` that was built with it.
@@ -135,11 +145,24 @@ pub struct Recipe {
     /// The binary, found.
     pub program: PathBuf,
     extra: Vec<String>,
+    threads: u32,
     /// Program and arguments that the server is started under, if any.
     wrapper: Vec<String>,
 }
 
 impl ServerOptions {
+    /// Finds the binary of `kind`, or says how to get it.
+    pub fn recipe(&self, kind: Kind) -> Outcome<Recipe> {
+        self.programs.recipe(kind)
+    }
+
+    /// The recipes of these kinds and of all peers that were given.
+    pub fn recipes(&self, kinds: &[Kind]) -> Outcome<Vec<Recipe>> {
+        self.programs.recipes(kinds)
+    }
+}
+
+impl ProgramOptions {
     /// Finds the binary of `kind`, or says how to get it.
     pub fn recipe(&self, kind: Kind) -> Outcome<Recipe> {
         let (wanted, extra, remedy) = match kind {
@@ -194,7 +217,22 @@ impl ServerOptions {
 impl Recipe {
     fn new(kind: Kind, program: PathBuf, extra: Vec<String>) -> Recipe {
         let dialect = if kind == Kind::Redis { Dialect::Resp } else { Dialect::Text };
-        Recipe { kind, name: kind.to_string(), dialect, program, extra, wrapper: Vec::new() }
+        let (name, wrapper) = (kind.to_string(), Vec::new());
+        Recipe { kind, name, dialect, program, extra, threads: 1, wrapper }
+    }
+
+    /// Whether the server can be told how many worker threads it shall have.
+    pub fn takes_threads(&self) -> bool {
+        match self.kind {
+            Kind::Larder | Kind::Memcached => true,
+            Kind::Peer => self.extra.iter().any(|word| word.contains(THREADS)),
+            Kind::Redis | Kind::Null => false,
+        }
+    }
+
+    /// The same server with so many worker threads.
+    pub fn with_threads(self, threads: u32) -> Recipe {
+        Recipe { threads, ..self }
     }
 
     /// A server that refuses what does not fit, where it can be told to.
@@ -241,13 +279,14 @@ impl Recipe {
 
     /// The arguments for a port and a memory limit in MiB.
     pub fn arguments(&self, port: u16, memory_mb: u64) -> Vec<String> {
+        let threads = self.threads;
         let mut line = match self.kind {
-            Kind::Larder => format!("-p {port} -m {memory_mb} -t 1"),
+            Kind::Larder => format!("-p {port} -m {memory_mb} -t {threads}"),
             Kind::Memcached => {
                 // memcached refuses to run as root unless it is told whom to run as.
                 let root = rustix::process::geteuid().is_root();
                 let user = if root { " -u root" } else { "" };
-                format!("-p {port} -m {memory_mb} -t 1 -U 0 -l 127.0.0.1{user}")
+                format!("-p {port} -m {memory_mb} -t {threads} -U 0 -l 127.0.0.1{user}")
             }
             Kind::Redis => format!(
                 "--port {port} --bind 127.0.0.1 --save '' --appendonly no --maxmemory \
@@ -255,8 +294,14 @@ impl Recipe {
             ),
             Kind::Null => format!("null-server --port {port}"),
             Kind::Peer => {
+                let places = [
+                    (PORT, port.to_string()),
+                    (MEMORY_MB, memory_mb.to_string()),
+                    (THREADS, threads.to_string()),
+                ];
                 let fill = |word: &String| {
-                    word.replace(PORT, &port.to_string()).replace(MEMORY_MB, &memory_mb.to_string())
+                    let word = word.clone();
+                    places.iter().fold(word, |word, (place, figure)| word.replace(place, figure))
                 };
                 return self.extra.iter().map(fill).collect();
             }
@@ -340,6 +385,20 @@ mod tests {
         let wrapped = recipe.under("time".into(), ["-v".to_owned()]);
         assert_eq!(wrapped.command_line(7, 64), "time -v larder -p 7 -m 64 -t 1 -u root");
         assert_eq!(wrapped.command(7, 64).get_program(), "time");
+    }
+
+    #[test]
+    fn threads_are_told_to_whoever_takes_them() {
+        let larder = Recipe::new(Kind::Larder, "larder".into(), vec![]).with_threads(8);
+        assert_eq!(larder.command_line(7, 64), "larder -p 7 -m 64 -t 8");
+        let memcached = Recipe::new(Kind::Memcached, "memcached".into(), vec![]).with_threads(8);
+        assert!(memcached.command_line(7, 64).contains(" -t 8 "));
+        let peers = ["--peer", "one=sh {port}", "--peer", "many=sh {port} -x={threads}"];
+        let recipes = options(&peers).expect("valid").recipes(&[]).expect("sh is there");
+        assert_eq!([false, true], [0, 1].map(|peer: usize| recipes[peer].takes_threads()));
+        assert_eq!(recipes[1].arguments(7, 64), ["7", "-x=1"]);
+        assert_eq!(recipes[1].clone().with_threads(8).arguments(7, 64), ["7", "-x=8"]);
+        assert!(!Recipe::new(Kind::Redis, "redis".into(), vec![]).takes_threads());
     }
 
     #[test]
