@@ -4,10 +4,10 @@
 //! floor to compare with, `report` turns rounds into medians and shows them as text, JSON, CSV and
 //! HTML, `tables` holds the hash tables that papers compare with. The commands that put them
 //! together are `compare` (CPU time and throughput), `density` (items per byte of resident memory),
-//! `delayed` and `expiring` (what is kept that is still wanted), `rss` (whether `-m` means memory),
-//! `restart` (what is found after a server was killed), `flash` (what a flash tier holds, writes
-//! and costs), `instructions` (what a request costs the server's own code) and `paper` (the
-//! experiments of published systems).
+//! `scaling` (what more worker threads bring), `delayed` and `expiring` (what is kept that is still
+//! wanted), `rss` (whether `-m` means memory), `restart` (what is found after a server was killed),
+//! `flash` (what a flash tier holds, writes and costs), `instructions` (what a request costs the
+//! server's own code) and `paper` (the experiments of published systems).
 //!
 //! `trace` reads, writes and captures traces, `workload` makes them, and `values` are what their
 //! objects hold. `load` sends one to a server; without a server, `mrc` simulates the `policies`
@@ -37,6 +37,7 @@ mod replay;
 mod report;
 mod restart;
 mod rss;
+mod scaling;
 mod server;
 mod tables;
 mod trace;
@@ -59,6 +60,8 @@ struct Options {
 enum Command {
     /// CPU time and throughput of Larder, memcached, Redis and the null server, in turn.
     Compare(Box<compare::CompareOptions>),
+    /// Throughput, CPU time and latency with one worker thread and with more.
+    Scaling(scaling::ScalingOptions),
     /// Items kept per GiB of resident memory.
     Density(density::DensityOptions),
     /// Whether what was stored is still there when it is first read, long after.
@@ -105,6 +108,7 @@ fn main() -> ExitCode {
     }
     let outcome = match &options.command {
         Command::Compare(options) => compare::run(options),
+        Command::Scaling(options) => scaling::run(options),
         Command::Density(options) => density::run(options),
         Command::Delayed(options) => delayed::run(options),
         Command::Expiring(options) => expiring::run(options),

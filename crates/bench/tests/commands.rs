@@ -16,10 +16,13 @@ fn installed(name: &str) -> Option<PathBuf> {
 
 fn bench(arguments: &[&str]) -> Output {
     let client_core =
-        std::thread::available_parallelism().map_or(0, |cores| cores.get().min(2) - 1);
+        std::thread::available_parallelism().map_or(0, |cores| cores.get().min(2) - 1).to_string();
+    // It takes the cores that there are.
+    let cores =
+        if arguments[0] == "scaling" { vec![] } else { vec!["--client-core", &client_core] };
     Command::new(env!("CARGO_BIN_EXE_larder-bench"))
         .args(arguments)
-        .args(["--client-core", &client_core.to_string()])
+        .args(cores)
         .output()
         .expect("the binary was built for this test")
 }
@@ -111,6 +114,54 @@ fn copies_go_to_every_server_in_a_share_of_their_bytes() {
         let beside = row["misses beside memcached's, percent"]["value"].as_f64();
         let expected = misses(row).zip(misses(&found[1])).map(|(own, its)| own / its - 1.0);
         assert!((beside.expect("a share") - 100.0 * expected.expect("misses")).abs() < 1e-6);
+    }
+}
+
+#[test]
+fn scaling_sends_every_load_to_every_server_with_each_number_of_threads() {
+    let arguments = ["scaling", "--loads", "get", "evict-set", "hot", "--threads", "2,1"];
+    let Some(report) = report_of(&arguments, "scaling.json") else {
+        return;
+    };
+    for (load, hits) in [("get", Some(100.0)), ("evict-set", None), ("hot", Some(100.0))] {
+        let found = rows(&report, load);
+        let place = |row: &BTreeMap<String, Value>| {
+            (row["server"].as_str().map(str::to_owned), row["threads"]["value"].as_f64())
+        };
+        let places: Vec<_> = found.iter().map(place).collect();
+        let wanted = [("larder", 1.0), ("larder", 2.0), ("memcached", 1.0), ("memcached", 2.0)];
+        assert_eq!(places, wanted.map(|(server, threads)| (Some(server.into()), Some(threads))));
+        for row in &found {
+            assert_eq!(row["hits, percent"]["value"].as_f64(), hits, "{load}: {row:?}");
+            for name in ["M requests/s", "server CPU us / request", "p99 us"] {
+                assert!(row[name]["spread"]["median"].as_f64() > Some(0.0), "{load}: {row:?}");
+            }
+        }
+    }
+    // More threads are sent more, and all servers the same; what does not fit is evicted.
+    let rounds = rows(&report, "rounds");
+    let counts = |name: &str, load: &str| -> Vec<Option<f64>> {
+        let rows = rounds.iter().filter(|row| row["load"] == load);
+        rows.map(|row| row[name]["value"].as_f64()).collect()
+    };
+    let requests = counts("requests", "hot");
+    assert!(requests[0] == requests[1] && requests[1] < requests[2], "{requests:?}");
+    assert!(counts("evicted", "evict-set").iter().all(|evicted| *evicted > Some(0.0)));
+    assert!(counts("evicted", "get").iter().all(|evicted| *evicted == Some(0.0)));
+}
+
+#[test]
+fn scaling_is_refused_with_a_line_where_it_cannot_be_measured() {
+    let cases: [(&[&str], &str); 3] = [
+        (&["--servers", "null"], "null cannot be told its threads"),
+        (&["--threads", "0"], "--threads"),
+        (&["--threads", "65"], "--threads"),
+    ];
+    for (arguments, expected) in cases {
+        let output = bench(&[&["scaling"], arguments].concat());
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains(expected), "{message}");
     }
 }
 

@@ -349,8 +349,8 @@ fn restarts() -> Result {
     .run()
 }
 
-/// Short comparisons with the peers, by requests, by traffic and with flash: that they run and that
-/// no reply is wrong. Their times decide nothing. False where a peer is not installed.
+/// Short comparisons with the peers, by requests, by traffic, by threads and with flash: that they
+/// run and that no reply is wrong. Their times decide nothing. False where a peer is not installed.
 fn comparison() -> Result<bool> {
     for peer in ["memcached", "redis-server"] {
         if find(peer).is_none() {
@@ -362,6 +362,7 @@ fn comparison() -> Result<bool> {
     Run::new("target/release/larder-bench compare trace --quick -m 16")
         .arg("make --keys 60000 --sizes etc --get-share 0.9")
         .run()?;
+    Run::new("target/release/larder-bench scaling --quick").run()?;
     Run::new("target/release/larder-bench delayed --quick").run()?;
     Run::new("target/release/larder-bench expiring --quick").run()?;
     for work in ["beside", "burst", "density", "quiet"] {
