@@ -11,6 +11,7 @@ thread_local! {
 
 /// This thread's number: 0 for the first that asks, and so on. Threads that begin one after the
 /// other have numbers that follow one another, so that modulo a power of two they meet late.
+/// Nobody gets the number of a thread that has ended.
 #[inline]
 pub fn thread_number() -> usize {
     NUMBER.get()
