@@ -66,6 +66,9 @@ struct Slot {
     magazine: Mutex<Magazine>,
 }
 
+/// What `ARCHITECTURE.md` says of memory outside the limit.
+const _: () = assert!(size_of::<CachePadded<Slot>>() <= 256);
+
 #[derive(Debug, Default)]
 struct Magazine {
     free: Vec<Place>,
