@@ -72,6 +72,7 @@ pub struct Guard<'e> {
 }
 
 /// Slots of a thread's own: one for its session, and one for who pins once more under that.
+#[cfg(not(loom))]
 const SLOTS_PER_THREAD: usize = 2;
 
 /// The first slot of a thread's own, as long as there are enough. It is always the same: if each

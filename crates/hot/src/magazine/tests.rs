@@ -13,7 +13,9 @@ use crate::order::hammer::Map;
 use crate::{ChunkLayout, Draft, Fields, PRESSED_CLASS, Replacement, Shortage};
 
 const MEMORY_BYTES: usize = if cfg!(miri) { 1 << 20 } else { 4 << 20 };
-const VALUE_BYTES: usize = if cfg!(miri) { 1000 } else { 30 };
+const VALUE_BYTES: usize = if cfg!(miri) { 4000 } else { 30 };
+/// So that a magazine of a class with one slab may have more than a few chunks.
+const SHARE: usize = if cfg!(miri) { 2 } else { 64 };
 
 /// A zone with one magazine for all threads, which has one in so many chunks of a class.
 fn zone_with(replacement: Replacement, share: usize) -> Hot {
@@ -66,7 +68,7 @@ fn parked(hot: &Hot, id: ClassId) -> (Vec<Place>, usize, usize) {
 /// `stats` said of one item that there were 17.
 #[test]
 fn what_waits_in_magazines_holds_no_item() {
-    let (hot, map) = (zone_with(Replacement::Clock, 256), Map::default());
+    let (hot, map) = (zone_with(Replacement::Clock, SHARE), Map::default());
     let id = store_two(&hot, &map);
     assert!(!parked(&hot, id).0.is_empty(), "the magazine is stocked");
     let of_class = || {
@@ -83,7 +85,7 @@ fn what_waits_in_magazines_holds_no_item() {
 #[test]
 fn no_chunk_of_a_slab_that_leaves_is_handed_out_and_it_leaves_with_the_last() {
     for by_maintenance in [false, true] {
-        let (hot, map) = (zone_with(Replacement::Clock, 64), Map::default());
+        let (hot, map) = (zone_with(Replacement::Clock, SHARE), Map::default());
         let id = store_two(&hot, &map);
         let (free, ..) = parked(&hot, id);
         let (slab, _) = hot.arena.locate(free[0]);
@@ -114,7 +116,7 @@ fn no_chunk_of_a_slab_that_leaves_is_handed_out_and_it_leaves_with_the_last() {
 #[test]
 fn what_has_left_before_the_order_was_told_is_not_entered() {
     for comes_back in [false, true] {
-        let (hot, map) = (zone_with(Replacement::Lru, 64), Map::default());
+        let (hot, map) = (zone_with(Replacement::Lru, SHARE), Map::default());
         // Two come from the class, what follows out of the magazine.
         let id = store_two(&hot, &map);
         let place = store(&hot, &map, 2);
@@ -138,7 +140,8 @@ fn what_has_left_before_the_order_was_told_is_not_entered() {
             class.start_draining(hot.zone(), slab);
             assert!(class.slabs.is_empty());
         }
-        let owner = if comes_back { id } else { ClassId(id.0 + 5) };
+        let other = (usize::from(id.0) + 5) % hot.sizes.count();
+        let owner = if comes_back { id } else { ClassId(other as u8) };
         let mut class = lock(hot.class(owner));
         let zone = hot.zone();
         class.adopt(zone, hot.arena.take(0).expect("the slab that left"), 0);
@@ -161,7 +164,7 @@ fn what_has_left_before_the_order_was_told_is_not_entered() {
 /// A magazine takes neither more than its share nor the last free chunks of a class.
 #[test]
 fn a_magazine_leaves_the_class_what_is_its() {
-    for share in [64, 1 << 14, 1 << 20] {
+    for share in [SHARE, 1 << 14, 1 << 20] {
         let (hot, map) = (zone_with(Replacement::Clock, share), Map::default());
         let id = hot.class_at(store(&hot, &map, 0));
         for number in 1.. {
@@ -182,7 +185,7 @@ fn a_magazine_leaves_the_class_what_is_its() {
 /// Costs of what is stored out of a magazine are learned.
 #[test]
 fn the_policy_learns_what_is_stored_out_of_a_magazine() {
-    let (hot, map) = (zone_with(Replacement::CostClock, 64), Map::default());
+    let (hot, map) = (zone_with(Replacement::CostClock, SHARE), Map::default());
     let fields = Fields { cost: Cost::from_us(5000), ..Fields::default() };
     let layout = hot.layout(&fields, 4, VALUE_BYTES);
     let mut learned = Vec::new();
@@ -202,7 +205,7 @@ fn the_policy_learns_what_is_stored_out_of_a_magazine() {
 /// What a thread retired goes to the next store before anything is evicted for that.
 #[test]
 fn nothing_is_evicted_where_a_magazine_has_a_retired_chunk() {
-    let (hot, map) = (zone_with(Replacement::Clock, 64), Map::default());
+    let (hot, map) = (zone_with(Replacement::Clock, SHARE), Map::default());
     let id = store_two(&hot, &map);
     let mut number = 1;
     while !hot.is_full() || lock(hot.class(id)).free > 0 || !parked(&hot, id).0.is_empty() {
@@ -218,7 +221,7 @@ fn nothing_is_evicted_where_a_magazine_has_a_retired_chunk() {
 
 #[test]
 fn a_magazine_that_is_left_alone_is_emptied_in_a_second_or_two_while_a_reserve_is_low() {
-    let (hot, map) = (zone_with(Replacement::Lru, 64), Map::default());
+    let (hot, map) = (zone_with(Replacement::Lru, SHARE), Map::default());
     let id = store_two(&hot, &map);
     store(&hot, &map, 2);
     remove(&hot, &map, 0);
@@ -235,10 +238,10 @@ fn a_magazine_that_is_left_alone_is_emptied_in_a_second_or_two_while_a_reserve_i
 /// Who publishes what others drafted never fills its magazine, and so never empties it.
 #[test]
 fn who_only_publishes_has_few_chunks_that_are_to_be_entered() {
-    let (hot, map) = (zone_with(Replacement::Lru, 64), Map::default());
+    let (hot, map) = (zone_with(Replacement::Lru, SHARE), Map::default());
     let id = store_two(&hot, &map);
     let place = *lock(&map.places).values().next().expect("there are two");
-    for second in 1..100 {
+    for second in 1..if cfg!(miri) { 30 } else { 100 } {
         hot.enter_later(place);
         map.now.store(second, Relaxed);
         hot.press(PRESSED_CLASS);
@@ -250,7 +253,7 @@ fn who_only_publishes_has_few_chunks_that_are_to_be_entered() {
 /// Nobody is pinned, and what was retired is free once somebody looks.
 #[test]
 fn who_is_not_pinned_is_not_told_that_somebody_is() {
-    let (hot, map) = (zone_with(Replacement::Clock, 64), Map::default());
+    let (hot, map) = (zone_with(Replacement::Clock, SHARE), Map::default());
     let id = hot.class_at(store(&hot, &map, 0));
     let mut last = 0;
     while !hot.is_full() || lock(hot.class(id)).free > 0 || !parked(&hot, id).0.is_empty() {
