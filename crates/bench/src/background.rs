@@ -31,6 +31,8 @@ pub fn beside<R, B: Send>(
 ) -> (R, B) {
     let is_over = AtomicBool::new(false);
     let maintain = || {
+        // As in the server, too. If the kernel refuses, it comes late.
+        let _ = io::thread::ask_for_short_turns();
         while !is_over.load(Ordering::Relaxed) {
             if !cache.maintain() {
                 cache.wait_for_work(MAINTAIN_PAUSE);

@@ -188,27 +188,33 @@ impl Chunk {
     #[inline]
     pub(crate) fn prefetch(self) {
         let bytes = if self.is_split() { HEAD_BYTES } else { FIRST_BYTES };
-        prefetch_bytes(self.head, bytes);
+        lines(self.head, bytes).for_each(prefetch_line);
     }
 
-    /// The same for who is about to write an item: the head, and where the value begins.
-    #[inline]
-    pub(crate) fn prefetch_for_writing(self) {
-        self.prefetch();
-        self.tail.iter().for_each(|tail| prefetch_line(tail.as_ptr()));
-    }
-
-    /// Asks for the cache lines of a chunk of so many bytes.
+    /// Asks for the cache lines of a chunk of so many bytes, to read them.
     #[inline]
     pub(crate) fn prefetch_whole(self, bytes: usize) {
+        self.for_each_line(bytes, prefetch_line);
+    }
+
+    /// The same for who is about to write an item. The value is written right behind the header,
+    /// and what has to wait for these writes, as whoever reads a draft that was filled, waits for
+    /// all lines that are not there.
+    #[inline]
+    pub(crate) fn prefetch_for_writing(self, bytes: usize) {
+        self.for_each_line(bytes, prefetch_line_for_writing);
+    }
+
+    #[inline(always)]
+    fn for_each_line(self, bytes: usize, mut ask: impl FnMut(*const u8)) {
         let Some(tail) = self.tail else {
-            return prefetch_bytes(self.head, bytes.min(WHOLE_PREFETCH_BYTES_MAX));
+            return lines(self.head, bytes.min(WHOLE_PREFETCH_BYTES_MAX)).for_each(ask);
         };
-        prefetch_line(self.head.as_ptr());
+        ask(self.head.as_ptr());
         // From the start of the line in which the tail begins, so that its last line is one too.
         let in_line = tail.as_ptr() as usize % CACHE_LINE;
         let bytes = in_line + (bytes - HEAD_BYTES).min(WHOLE_PREFETCH_BYTES_MAX);
-        prefetch_bytes(tail, bytes);
+        lines(tail, bytes).for_each(ask);
     }
 
     /// Where a piece has its part of a value.
@@ -225,9 +231,24 @@ const FIRST_BYTES: usize = 2 * CACHE_LINE;
 /// which sees where it is going.
 const WHOLE_PREFETCH_BYTES_MAX: usize = 16 * CACHE_LINE;
 
+/// Where the cache lines of so many bytes are.
+#[inline(always)]
+fn lines(start: NonNull<u8>, bytes: usize) -> impl Iterator<Item = *const u8> {
+    (0..bytes).step_by(CACHE_LINE).map(move |at| start.as_ptr().wrapping_add(at).cast_const())
+}
+
+/// Asks for one cache line, to write it: takes it away from other cores.
 #[inline]
-fn prefetch_bytes(start: NonNull<u8>, bytes: usize) {
-    (0..bytes).step_by(CACHE_LINE).for_each(|at| prefetch_line(start.as_ptr().wrapping_add(at)));
+fn prefetch_line_for_writing(start: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch is a hint; it neither reads nor writes, and never faults. A processor that
+    // does not know this one does nothing.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_ET0>(start.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = start;
 }
 
 /// Asks for one cache line.

@@ -117,6 +117,8 @@ pub(crate) struct Class {
     pub(crate) evicted_since: usize,
     /// A slab that was drained for the class comes when this is safe.
     pub(crate) awaits: Option<Tag>,
+    /// The background makes chunks free until the reserve is what it should be.
+    refills: bool,
     /// Chunks of larger classes that were allocated since the class last got a slab.
     pub(crate) borrowed: usize,
     /// A chunk was allocated since somebody last looked whether the class needs its last slab.
@@ -189,6 +191,7 @@ impl Class {
             stay_mutations: u64::MAX,
             evicted_since: chunks_per_slab,
             awaits: None,
+            refills: false,
             borrowed: 0,
             stores: false,
             retired: 0,
@@ -231,9 +234,11 @@ impl Class {
     }
 
     /// How many chunks the background has to make free, once there are so few that it does so.
-    pub(crate) fn missing(&self) -> usize {
+    pub(crate) fn missing(&mut self) -> usize {
         let (target, have) = (self.reserve_target(), self.free + self.limbo.len());
-        if have <= target / 2 { target - have } else { 0 }
+        let goal = target - target / 4;
+        self.refills = have < goal && (self.refills || have <= target / 2);
+        if self.refills { goal - have } else { 0 }
     }
 
     /// Whether so few chunks are free, or soon will be, that stores may have to wait for them.

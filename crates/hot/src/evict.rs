@@ -249,25 +249,45 @@ impl Hot {
     }
 
     /// Evicts items of a class until about `wanted` chunks are on their way to being free: they are
-    /// once no reader can see them. Returns how many chunks that is.
+    /// once no reader can see them. Returns how many chunks that is. Between groups it lets the
+    /// class and its readers' epoch go, so that a store waits for one group at most.
     pub fn evict(&self, id: ClassId, wanted: usize, links: &dyn Links) -> usize {
+        let (mut evicted, mut steps) = (0, 0);
+        while evicted < wanted {
+            match self.evict_group(id, wanted - evicted, links, &mut steps) {
+                Some(chunks) => evicted += chunks,
+                None => break,
+            }
+        }
+        evicted
+    }
+
+    /// The same of a group at most, after so many steps. Nothing if there was none to be had.
+    fn evict_group(
+        &self,
+        id: ClassId,
+        wanted: usize,
+        links: &dyn Links,
+        steps: &mut usize,
+    ) -> Option<usize> {
         let guard = self.epochs.pin();
-        let mut chained = Vec::new();
-        let mut evicted = 0;
+        let mut victims = [Place(0); GROUP];
+        let found = {
+            let mut class = lock(self.class(id));
+            self.gather(&guard, &mut class, links, &mut victims, wanted, steps)
+        };
+        if found == 0 {
+            return None;
+        }
+        // The index is as slow as memory is: stores have the class meanwhile.
+        let unlink = |&place: &Place| self.unlink_from_index(&guard, links, place);
+        let unlinked: [_; GROUP] =
+            std::array::from_fn(|at| victims[..found].get(at).and_then(unlink));
+        let (mut chained, mut evicted) = (Vec::new(), 0);
         {
             let mut class = lock(self.class(id));
-            let mut steps = 0;
-            let steps_max = steps_max(&class, links);
-            while evicted < wanted && steps < steps_max {
-                let left = wanted - evicted;
-                let mut victims = [Place(0); GROUP];
-                let found = self.gather(&guard, &mut class, links, &mut victims, left, &mut steps);
-                if found == 0 {
-                    break;
-                }
-                for &place in &victims[..found] {
-                    evicted += self.unlink(&guard, &mut class, links, place, &mut chained);
-                }
+            for victim in unlinked.into_iter().flatten() {
+                evicted += self.take_unlinked(&guard, &mut class, links, victim, &mut chained);
             }
             class.evicted_since += evicted;
         }
@@ -275,7 +295,7 @@ impl Hot {
             // SAFETY: unlinked by this call, under this guard.
             unsafe { self.retire_at_once(&guard, place) };
         }
-        evicted
+        Some(evicted)
     }
 
     /// Judges what is next until `victims` is full, or they have `wanted` chunks, or the rounds are
@@ -463,13 +483,36 @@ impl Hot {
         place: Place,
         chained: &mut Vec<Place>,
     ) -> usize {
+        self.unlink_from_index(guard, links, place)
+            .map_or(0, |unlinked| self.take_unlinked(guard, class, links, unlinked, chained))
+    }
+
+    /// The first half: needs no lock of a class. Nothing if it was not in the index any more.
+    fn unlink_from_index(
+        &self,
+        guard: &Guard<'_>,
+        links: &dyn Links,
+        place: Place,
+    ) -> Option<Unlinked> {
         // SAFETY: the place was found published under the same guard.
         let item = unsafe { self.item(guard, place) };
         let is_gone = links.is_gone(item);
         let mark = item.mark().load(Ordering::Relaxed);
-        if !links.unlink(guard, item, place) {
-            return 0;
-        }
+        links.unlink(guard, item, place).then_some(Unlinked { place, is_gone, mark })
+    }
+
+    /// The other half.
+    fn take_unlinked(
+        &self,
+        guard: &Guard<'_>,
+        class: &mut Class,
+        links: &dyn Links,
+        unlinked: Unlinked,
+        chained: &mut Vec<Place>,
+    ) -> usize {
+        let Unlinked { place, is_gone, mark } = unlinked;
+        // SAFETY: it was unlinked under the same guard, and nobody has retired it yet.
+        let item = unsafe { self.item(guard, place) };
         let counters = &mut class.counters;
         let fetched = mark & FETCHED != 0;
         if is_gone {
@@ -490,6 +533,14 @@ impl Hot {
         }
         pieces.max(1)
     }
+}
+
+/// A victim that is out of the index, of which its class knows nothing yet.
+struct Unlinked {
+    place: Place,
+    is_gone: bool,
+    /// As it was when it went.
+    mark: u8,
 }
 
 /// [`Hot::published`] for who is not pinned.

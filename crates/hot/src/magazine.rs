@@ -150,7 +150,7 @@ impl Hot {
             magazine.is_used = true;
             if let Some(&next) = magazine.free.last() {
                 // It is written next.
-                self.chunk(next).prefetch_for_writing();
+                self.chunk(next).prefetch_for_writing(self.sizes.chunk_bytes(id));
             }
             if !zone.slab(zone.arena.locate(place).0).is_draining() {
                 let credit = magazine.credits.of(cost);

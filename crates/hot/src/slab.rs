@@ -224,7 +224,8 @@ impl Slab {
             self.free_head.store(next, Relaxed);
             if next != NONE {
                 // Whoever comes next reads the link there first, and then writes an item.
-                self.chunk(arena, self.place(arena, id, next)).prefetch_for_writing();
+                let chunk = self.chunk(arena, self.place(arena, id, next));
+                chunk.prefetch_for_writing(self.cut().bytes);
             }
             place
         } else {

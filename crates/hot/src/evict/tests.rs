@@ -151,3 +151,79 @@ fn a_hand_gives_up_after_a_round_that_is_not_choosy() {
         assert!(steps_max(&class, &map) <= STEPS_MAX + class.chunks() + class.slabs.len());
     }
 }
+
+/// An index that looks, at each victim, at what an eviction holds.
+struct Watching<'h> {
+    map: &'h Map,
+    hot: &'h Hot,
+    id: ClassId,
+    moves: AtomicUsize,
+}
+
+impl Links for Watching<'_> {
+    fn now(&self) -> u32 {
+        self.map.now()
+    }
+
+    fn may_evict(&self) -> bool {
+        true
+    }
+
+    fn mutations(&self) -> u64 {
+        Links::mutations(self.map)
+    }
+
+    fn age(&self, item: ItemRef<'_>) -> u64 {
+        self.map.age(item)
+    }
+
+    fn prefetch(&self, _: &Guard<'_>, _: ItemRef<'_>) {}
+
+    fn is_gone(&self, _: ItemRef<'_>) -> bool {
+        false
+    }
+
+    fn evicted(&self, _: ItemRef<'_>, _: ClassId) {}
+
+    fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
+        assert!(self.hot.class(self.id).try_lock().is_ok(), "a store would wait for the index");
+        self.moves.fetch_add(usize::from(self.hot.epochs.advance()), Relaxed);
+        self.map.unlink(guard, item, place)
+    }
+}
+
+/// The background evicts some hundred items at a time, and stores need the class meanwhile, and
+/// what it has made free.
+#[test]
+fn an_eviction_keeps_neither_its_class_nor_the_epoch_for_more_than_a_group() {
+    const GROUPS: usize = 5;
+    for replacement in [Replacement::Clock, Replacement::CostClock, Replacement::Lru] {
+        let map = Map::default();
+        let (hot, id, _) = full(replacement, &map);
+        let links = Watching { map: &map, hot: &hot, id, moves: AtomicUsize::new(0) };
+        assert_eq!(hot.evict(id, GROUPS * GROUP, &links), GROUPS * GROUP);
+        let moves = links.moves.into_inner();
+        assert!(moves >= GROUPS, "{replacement:?}: the epoch moved {moves} times");
+    }
+}
+
+/// The background filled half of a reserve and a little, so that stores soon evicted themselves.
+#[test]
+fn a_reserve_that_is_low_is_filled_as_far_as_it_goes() {
+    let map = Map::default();
+    let (hot, id, _) = full(Replacement::Clock, &map);
+    let have = || {
+        let class = lock(hot.class(id));
+        (class.free + class.in_limbo(), class.reserve_target())
+    };
+    assert!(have().0 <= have().1 / 2);
+    while hot.maintain(false, &map) {}
+    let (filled, target) = have();
+    assert!(filled >= target - target / 4 && filled <= target, "{filled} of {target}");
+    hot.sweep();
+    // And then it is left alone until half of it is gone.
+    (0..filled - target / 2 - 1).for_each(|_| _ = lock(hot.class(id)).pop(hot.zone()));
+    let left = have().0;
+    assert!(!hot.maintain(false, &map));
+    assert_eq!(have().0, left);
+}
