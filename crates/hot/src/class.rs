@@ -98,7 +98,11 @@ pub(crate) struct Class {
     pub(crate) stuck: Option<SlabId>,
     /// Slabs with a free chunk that are not draining; the last is used first.
     pub(crate) with_free: Vec<SlabId>,
-    /// Free chunks in those slabs.
+    /// Free chunks that lie at hand rather than in the list of their slab: of all chunks the first
+    /// to be used. They came out of limbo, and to go through a slab's list would take a look at the
+    /// memory of each, one after the other. Never more than a reserve, of slabs that stay.
+    at_hand: VecDeque<Place>,
+    /// Free chunks: those, and what is in the lists of slabs that stay.
     pub(crate) free: usize,
     /// Unlinked chunks that a reader may still see, oldest first.
     limbo: VecDeque<(Tag, Place)>,
@@ -181,6 +185,7 @@ impl Class {
             vacating: None,
             stuck: None,
             with_free: Vec::new(),
+            at_hand: VecDeque::new(),
             free: 0,
             limbo: VecDeque::new(),
             hand: Hand::default(),
@@ -405,8 +410,13 @@ impl Class {
         self.pop(zone)
     }
 
-    /// A free chunk from a slab's list.
+    /// A free chunk that is at hand, or else from a slab's list.
     pub(crate) fn pop(&mut self, zone: Zone<'_>) -> Option<Place> {
+        if let Some(place) = self.at_hand.pop_front() {
+            self.free -= 1;
+            self.stores = true;
+            return Some(place);
+        }
         while let Some(&id) = self.with_free.last() {
             let slab = zone.slab(id);
             if let Some(place) = slab.pop(zone.arena, id) {
@@ -513,6 +523,18 @@ impl Class {
     pub(crate) fn release(&mut self, zone: Zone<'_>, place: Place) {
         self.keeper.leave(zone, place);
         zone.leave_quota(place);
+        let slab = zone.slab(zone.arena.locate(place).0);
+        if self.at_hand.len() < self.reserve_target() && !slab.is_draining() {
+            slab::mark(zone.arena, place).store(0, Ordering::Relaxed);
+            self.at_hand.push_back(place);
+            self.free += 1;
+            return;
+        }
+        self.push(zone, place);
+    }
+
+    /// Puts a free chunk into its slab's list.
+    fn push(&mut self, zone: Zone<'_>, place: Place) {
         let (id, _) = zone.arena.locate(place);
         let slab = zone.slab(id);
         slab.push(zone.arena, place);
@@ -528,8 +550,29 @@ impl Class {
         }
     }
 
+    /// Puts what is at hand into the lists of its slabs, for who looks at what these have.
+    pub(crate) fn settle(&mut self, zone: Zone<'_>) {
+        while let Some(place) = self.at_hand.pop_front() {
+            self.free -= 1;
+            self.push(zone, place);
+        }
+    }
+
+    /// How many chunks of a slab are not free.
+    pub(crate) fn used_in(&self, zone: Zone<'_>, id: SlabId) -> usize {
+        let at_hand = self.at_hand.iter().filter(|&&place| zone.arena.locate(place).0 == id);
+        zone.slab(id).used() - at_hand.count()
+    }
+
+    /// What is free and in no list.
+    #[cfg(test)]
+    pub(crate) fn at_hand(&self) -> impl Iterator<Item = Place> {
+        self.at_hand.iter().copied()
+    }
+
     /// Stops allocating from a slab. If nothing is in it, it leaves at once.
     pub(crate) fn start_draining(&mut self, zone: Zone<'_>, id: SlabId) {
+        self.settle(zone);
         let slab = zone.slab(id);
         slab.start_draining();
         self.draining += 1;

@@ -253,6 +253,11 @@ impl Hot {
     /// class and its readers' epoch go, so that a store waits for one group at most.
     pub fn evict(&self, id: ClassId, wanted: usize, links: &dyn Links) -> usize {
         let (mut evicted, mut steps) = (0, 0);
+        while lock(self.class(id))
+            .keeper
+            .order_mut()
+            .is_some_and(|order| order.enter_some(self.zone()))
+        {}
         while evicted < wanted {
             match self.evict_group(id, wanted - evicted, links, &mut steps) {
                 Some(chunks) => evicted += chunks,
@@ -271,23 +276,18 @@ impl Hot {
         steps: &mut usize,
     ) -> Option<usize> {
         let guard = self.epochs.pin();
-        let mut victims = [Place(0); GROUP];
-        let found = {
-            let mut class = lock(self.class(id));
-            self.gather(&guard, &mut class, links, &mut victims, wanted, steps)
-        };
-        if found == 0 {
-            return None;
-        }
-        // The index is as slow as memory is: stores have the class meanwhile.
-        let unlink = |&place: &Place| self.unlink_from_index(&guard, links, place);
-        let unlinked: [_; GROUP] =
-            std::array::from_fn(|at| victims[..found].get(at).and_then(unlink));
         let (mut chained, mut evicted) = (Vec::new(), 0);
         {
             let mut class = lock(self.class(id));
-            for victim in unlinked.into_iter().flatten() {
-                evicted += self.take_unlinked(&guard, &mut class, links, victim, &mut chained);
+            let mut victims = [Place(0); GROUP];
+            let found = self.gather(&guard, &mut class, links, &mut victims, wanted, steps);
+            if found == 0 {
+                return None;
+            }
+            // Under the same lock: what was found may have been in limbo before this guard was
+            // pinned, and without the lock it may be another item, or in another class, by now.
+            for &place in &victims[..found] {
+                evicted += self.unlink(&guard, &mut class, links, place, &mut chained);
             }
             class.evicted_since += evicted;
         }
@@ -483,36 +483,13 @@ impl Hot {
         place: Place,
         chained: &mut Vec<Place>,
     ) -> usize {
-        self.unlink_from_index(guard, links, place)
-            .map_or(0, |unlinked| self.take_unlinked(guard, class, links, unlinked, chained))
-    }
-
-    /// The first half: needs no lock of a class. Nothing if it was not in the index any more.
-    fn unlink_from_index(
-        &self,
-        guard: &Guard<'_>,
-        links: &dyn Links,
-        place: Place,
-    ) -> Option<Unlinked> {
         // SAFETY: the place was found published under the same guard.
         let item = unsafe { self.item(guard, place) };
         let is_gone = links.is_gone(item);
         let mark = item.mark().load(Ordering::Relaxed);
-        links.unlink(guard, item, place).then_some(Unlinked { place, is_gone, mark })
-    }
-
-    /// The other half.
-    fn take_unlinked(
-        &self,
-        guard: &Guard<'_>,
-        class: &mut Class,
-        links: &dyn Links,
-        unlinked: Unlinked,
-        chained: &mut Vec<Place>,
-    ) -> usize {
-        let Unlinked { place, is_gone, mark } = unlinked;
-        // SAFETY: it was unlinked under the same guard, and nobody has retired it yet.
-        let item = unsafe { self.item(guard, place) };
+        if !links.unlink(guard, item, place) {
+            return 0;
+        }
         let counters = &mut class.counters;
         let fetched = mark & FETCHED != 0;
         if is_gone {
@@ -533,14 +510,6 @@ impl Hot {
         }
         pieces.max(1)
     }
-}
-
-/// A victim that is out of the index, of which its class knows nothing yet.
-struct Unlinked {
-    place: Place,
-    is_gone: bool,
-    /// As it was when it went.
-    mark: u8,
 }
 
 /// [`Hot::published`] for who is not pinned.

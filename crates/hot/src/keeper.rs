@@ -170,9 +170,11 @@ impl Keeper {
     /// How many rounds over a class it takes at most until something goes that is not hit.
     pub(crate) fn rounds_max(&self) -> usize {
         match self {
-            // The last credit is used up, the bit of a hit is taken and its charge is used up.
-            Self::CostClock(_) => 2 * usize::from(CREDIT_MAX) + 1,
-            Self::Clock => 2,
+            // It is young, the last credit is used up, the bit of a hit is taken and its charge is
+            // used up.
+            Self::CostClock(_) => 2 * usize::from(CREDIT_MAX) + 2,
+            // It is young, its bit is taken, and it goes.
+            Self::Clock => 3,
             // It came up early, its bit is taken, and it goes.
             Self::Order(_) => 3,
         }

@@ -46,7 +46,11 @@ impl Hot {
                 return 0;
             }
             let wanted = self.rescues_wanted(&guard, &class, slab_id, links);
-            let own = if class.stays(zone, slab_id) { zone.slab(slab_id).free() } else { 0 };
+            let own = if class.stays(zone, slab_id) {
+                class.chunks_per_slab - class.used_in(zone, slab_id)
+            } else {
+                0
+            };
             wanted.saturating_sub(class.free - own)
         };
         let wanted = missing();

@@ -377,7 +377,7 @@ impl Hot {
         }
         if step == 1 {
             // What is used and not published is a draft, newer than all else, or in limbo.
-            look.add_drafts(slab.used().saturating_sub(published));
+            look.add_drafts(class.used_in(self.zone(), slab_id).saturating_sub(published));
         }
         look
     }

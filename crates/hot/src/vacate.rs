@@ -125,7 +125,7 @@ impl Hot {
         let zone = self.zone();
         let mut best: Option<(usize, ClassId, SlabId)> = None;
         for class in &self.classes {
-            let class = lock(class);
+            let mut class = lock(class);
             let offer = class.emptiest_slab(zone, must).filter(|_| Some(class.id) != except);
             if let Some((bytes, slab)) = offer
                 && best.is_none_or(|(least, ..)| bytes < least)
@@ -210,10 +210,11 @@ impl Class {
     }
 
     /// The slab with the fewest items, and the bytes of these, if the class can spare it.
-    fn emptiest_slab(&self, zone: Zone<'_>, must: bool) -> Option<(usize, SlabId)> {
+    fn emptiest_slab(&mut self, zone: Zone<'_>, must: bool) -> Option<(usize, SlabId)> {
         if !self.can_spare_slab(must) {
             return None;
         }
+        self.settle(zone);
         let with_free = self.with_free.iter().rev().take(COMPARED_MAX).copied();
         let others = with_free.filter(|&slab| self.stuck != Some(slab));
         let emptiest = others.min_by_key(|&slab| zone.slab(slab).used())?;

@@ -229,6 +229,7 @@ fn check(hot: &Hot, is_quiet: bool) -> usize {
     for class in &hot.classes {
         let mut class = lock(class);
         let zone = hot.zone();
+        let at_hand: HashSet<Place> = class.at_hand().collect();
         let order = class.keeper.order();
         let mut queued = 0;
         for &id in &class.slabs {
@@ -236,7 +237,8 @@ fn check(hot: &Hot, is_quiet: bool) -> usize {
             let free = slab.free_chunks(zone.arena, id);
             for number in 0..class.chunks_per_slab as u32 {
                 let place = slab.place(zone.arena, id, number);
-                let is_used = number < slab.touched() && !free.contains(&number);
+                let is_used =
+                    number < slab.touched() && !free.contains(&number) && !at_hand.contains(&place);
                 let is_in = order.map_or(is_used, |order| order.has(zone, place));
                 assert!(is_used || !is_in, "chunk {number} of {id:?} is free and in the order");
                 let is_judged = is_used && hot.judged_here(&guard, class.id, place).is_some();
