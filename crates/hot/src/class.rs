@@ -403,9 +403,16 @@ impl Class {
             return Some(place);
         }
         // What the caller's own session holds back is not looked at, or each store of a long one
-        // would, in vain.
-        if self.free == 0 && self.oldest_tag().is_some_and(|tag| zone.epochs.may_reach(tag)) {
-            self.sweep_limbo(zone);
+        // would, in vain. The rest is left in limbo, for those who come next.
+        if self.free == 0
+            && let Some(tag) = self.oldest_tag().filter(|&tag| zone.epochs.may_reach(tag))
+            && zone.epochs.try_reach(tag)
+        {
+            while self.oldest_tag().is_some_and(|tag| zone.epochs.is_safe(tag)) {
+                if let Some(place) = self.reuse(zone) {
+                    return Some(place);
+                }
+            }
         }
         self.pop(zone)
     }
