@@ -208,13 +208,10 @@ impl Chunk {
     #[inline(always)]
     fn for_each_line(self, bytes: usize, mut ask: impl FnMut(*const u8)) {
         let Some(tail) = self.tail else {
-            return lines(self.head, bytes.min(WHOLE_PREFETCH_BYTES_MAX)).for_each(ask);
+            return all_lines(self.head, bytes.min(WHOLE_PREFETCH_BYTES_MAX)).for_each(ask);
         };
         ask(self.head.as_ptr());
-        // From the start of the line in which the tail begins, so that its last line is one too.
-        let in_line = tail.as_ptr() as usize % CACHE_LINE;
-        let bytes = in_line + (bytes - HEAD_BYTES).min(WHOLE_PREFETCH_BYTES_MAX);
-        lines(tail, bytes).for_each(ask);
+        all_lines(tail, (bytes - HEAD_BYTES).min(WHOLE_PREFETCH_BYTES_MAX)).for_each(ask);
     }
 
     /// Where a piece has its part of a value.
@@ -231,24 +228,36 @@ const FIRST_BYTES: usize = 2 * CACHE_LINE;
 /// which sees where it is going.
 const WHOLE_PREFETCH_BYTES_MAX: usize = 16 * CACHE_LINE;
 
-/// Where the cache lines of so many bytes are.
+/// Where the cache lines of so many bytes are, but for one if they do not begin with a line.
 #[inline(always)]
 fn lines(start: NonNull<u8>, bytes: usize) -> impl Iterator<Item = *const u8> {
     (0..bytes).step_by(CACHE_LINE).map(move |at| start.as_ptr().wrapping_add(at).cast_const())
 }
 
+/// The same with the last one: from the start of the first.
+#[inline(always)]
+fn all_lines(start: NonNull<u8>, bytes: usize) -> impl Iterator<Item = *const u8> {
+    let in_line = start.as_ptr().addr() % CACHE_LINE;
+    let first = start.as_ptr().wrapping_sub(in_line).cast_const();
+    (0..in_line + bytes).step_by(CACHE_LINE).map(move |at| first.wrapping_add(at))
+}
+
 /// Asks for one cache line, to write it: takes it away from other cores.
 #[inline]
 fn prefetch_line_for_writing(start: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch is a hint; it neither reads nor writes, and never faults. A processor that
-    // does not know this one does nothing.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch is a hint; it neither reads nor writes, and never faults. Processors of 64
+    // bits that do not know this one take it for a `nop`. The compiler has a name for it only where
+    // it may take the processor to know it.
     unsafe {
-        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_ET0>(start.cast());
+        std::arch::asm!(
+            "prefetchw [{}]",
+            in(reg) start,
+            options(nostack, preserves_flags, readonly),
+        );
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = start;
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    prefetch_line(start);
 }
 
 /// Asks for one cache line.

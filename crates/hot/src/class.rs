@@ -96,7 +96,7 @@ pub(crate) struct Class {
     pub(crate) vacating: Option<Vacating>,
     /// The last one for which that was given up.
     pub(crate) stuck: Option<SlabId>,
-    /// Slabs with a free chunk that are not draining; the last is used first.
+    /// Slabs with a free chunk in their list that are not draining; the last is used first.
     pub(crate) with_free: Vec<SlabId>,
     /// Free chunks that lie at hand rather than in the list of their slab: of all chunks the first
     /// to be used. They came out of limbo, and to go through a slab's list would take a look at the
@@ -227,8 +227,8 @@ impl Class {
         self.limbo.front().map(|&(tag, _)| tag)
     }
 
-    /// How many free chunks the background keeps: enough for a burst of sets, never much of a
-    /// small class. Slabs that are leaving do not count.
+    /// How many free chunks the background keeps at most: enough for a burst of sets, never much of
+    /// a small class. Slabs that are leaving do not count.
     pub(crate) fn reserve_target(&self) -> usize {
         (self.staying() * self.chunks_per_slab / 32).min(1024)
     }
@@ -335,7 +335,7 @@ impl Class {
         };
         let mut ahead = [Place(0); VICTIM_LOOKS];
         let count = order.ahead(zone, &mut ahead);
-        let empty = self.with_free.iter().copied().filter(|&id| zone.slab(id).used() == 0);
+        let empty = self.with_free.iter().copied().filter(|&id| self.is_empty(zone, id));
         ahead[..count]
             .iter()
             .map(|&place| zone.arena.locate(place).0)
@@ -395,24 +395,17 @@ impl Class {
     }
 
     /// A free chunk: the one that has been in limbo for longest, if no reader can see it any more,
-    /// or one from a slab's list. What was retired a moment ago is still in the processor's cache,
-    /// and passing it on directly spares the way through its slab's list.
+    /// or one that is at hand or in a slab's list. What was retired a moment ago is still in the
+    /// processor's cache.
     #[inline(never)]
     fn allocate(&mut self, zone: Zone<'_>) -> Option<Place> {
         if let Some(place) = self.reuse(zone) {
             return Some(place);
         }
         // What the caller's own session holds back is not looked at, or each store of a long one
-        // would, in vain. The rest is left in limbo, for those who come next.
-        if self.free == 0
-            && let Some(tag) = self.oldest_tag().filter(|&tag| zone.epochs.may_reach(tag))
-            && zone.epochs.try_reach(tag)
-        {
-            while self.oldest_tag().is_some_and(|tag| zone.epochs.is_safe(tag)) {
-                if let Some(place) = self.reuse(zone) {
-                    return Some(place);
-                }
-            }
+        // would, in vain.
+        if self.free == 0 && self.oldest_tag().is_some_and(|tag| zone.epochs.may_reach(tag)) {
+            self.sweep_limbo(zone);
         }
         self.pop(zone)
     }
@@ -420,6 +413,10 @@ impl Class {
     /// A free chunk that is at hand, or else from a slab's list.
     pub(crate) fn pop(&mut self, zone: Zone<'_>) -> Option<Place> {
         if let Some(place) = self.at_hand.pop_front() {
+            if let Some(&next) = self.at_hand.front() {
+                let chunk = zone.slab(zone.arena.locate(next).0).chunk(zone.arena, next);
+                chunk.prefetch_for_writing(self.cut.bytes);
+            }
             self.free -= 1;
             self.stores = true;
             return Some(place);
@@ -569,6 +566,11 @@ impl Class {
     pub(crate) fn used_in(&self, zone: Zone<'_>, id: SlabId) -> usize {
         let at_hand = self.at_hand.iter().filter(|&&place| zone.arena.locate(place).0 == id);
         zone.slab(id).used() - at_hand.count()
+    }
+
+    /// Whether all chunks of a slab that stays are free.
+    fn is_empty(&self, zone: Zone<'_>, id: SlabId) -> bool {
+        zone.slab(id).used() <= self.at_hand.len() && self.used_in(zone, id) == 0
     }
 
     /// What is free and in no list.

@@ -253,11 +253,6 @@ impl Hot {
     /// class and its readers' epoch go, so that a store waits for one group at most.
     pub fn evict(&self, id: ClassId, wanted: usize, links: &dyn Links) -> usize {
         let (mut evicted, mut steps) = (0, 0);
-        while lock(self.class(id))
-            .keeper
-            .order_mut()
-            .is_some_and(|order| order.enter_some(self.zone()))
-        {}
         while evicted < wanted {
             match self.evict_group(id, wanted - evicted, links, &mut steps) {
                 Some(chunks) => evicted += chunks,

@@ -3,7 +3,7 @@
 //! retired; it goes to the class for the next few of the one, and with the last few of the other.
 //!
 //! ```text
-//!   store  <-  free     <-  class: limbo, or lists of slabs     several at once, under its lock
+//!   store  <-  free     <-  class: limbo, at hand, slabs' lists   several at once, under its lock
 //!   store  ->  retired  ->  class: limbo
 //! ```
 //!

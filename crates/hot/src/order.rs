@@ -116,9 +116,7 @@ impl Entrant {
 
 /// Chunks that wait, at most: more than the background evicts at a time, so that as a rule it
 /// enters them and a store does not. Miri has no time for as many.
-const WAITING_MAX: usize = if cfg!(miri) { 16 } else { 1024 };
-/// How many of them are entered under one lock by who does not need all of them.
-const ENTERED_AT_ONCE: usize = 32;
+const WAITING_MAX: usize = if cfg!(miri) { 16 } else { 256 };
 /// How many chunks ahead of the one that is entered a link is asked for.
 const ENTER_PREFETCH: usize = 8;
 
@@ -177,14 +175,6 @@ impl Order {
             self.ranks.enter(zone, &self.waiting);
             self.waiting.clear();
         }
-    }
-
-    /// Enters some of what waits, those that came first. Returns whether others still wait.
-    pub(crate) fn enter_some(&mut self, zone: Zone<'_>) -> bool {
-        let some = self.waiting.len().min(ENTERED_AT_ONCE);
-        self.ranks.enter(zone, &self.waiting[..some]);
-        self.waiting.drain(..some);
-        !self.waiting.is_empty()
     }
 
     /// Takes out a chunk that is released, if it is in the order.

@@ -40,7 +40,7 @@ pub(crate) struct Slab {
     free_head: AtomicU32,
     /// Chunks from this number on were never used.
     fresh: AtomicU32,
-    /// Chunks that are neither free nor fresh.
+    /// Chunks that are neither in the list nor fresh.
     used: AtomicU32,
     /// How many mutations there had been when the hand last came to the slab, or when it was
     /// adopted or spared: the low half.
@@ -180,7 +180,7 @@ impl Slab {
         self.first_expiry.load(Relaxed)
     }
 
-    /// Chunks that hold something, or held it until a moment ago.
+    /// Chunks that hold something, or held it until a moment ago, or are at hand in their class.
     pub(crate) fn used(&self) -> usize {
         self.used.load(Relaxed) as usize
     }

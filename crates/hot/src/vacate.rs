@@ -122,18 +122,23 @@ impl Hot {
         must: bool,
         links: &dyn Links,
     ) -> Option<ClassId> {
+        if !links.may_move() {
+            return None;
+        }
         let zone = self.zone();
         let mut best: Option<(usize, ClassId, SlabId)> = None;
         for class in &self.classes {
             let mut class = lock(class);
-            let offer = class.emptiest_slab(zone, must).filter(|_| Some(class.id) != except);
-            if let Some((bytes, slab)) = offer
+            if Some(class.id) == except {
+                continue;
+            }
+            if let Some((bytes, slab)) = class.emptiest_slab(zone, must)
                 && best.is_none_or(|(least, ..)| bytes < least)
             {
                 best = Some((bytes, class.id, slab));
             }
         }
-        let (_, id, slab) = best.filter(|_| links.may_move())?;
+        let (_, id, slab) = best?;
         let mut class = lock(self.class(id));
         // Somebody else may have come first.
         let is_there = class.stays(zone, slab) && class.vacating.is_none();

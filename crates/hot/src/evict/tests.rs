@@ -265,3 +265,51 @@ fn what_is_young_and_was_read_goes_if_there_is_nothing_else() {
         assert!(hot.evict(id, 1, &map) > 0, "{replacement:?}");
     }
 }
+
+/// Whoever stores calls the background while there are free chunks, or it comes too late.
+#[test]
+fn the_background_is_called_before_a_store_has_to_evict() {
+    for &replacement in POLICIES {
+        let map = Map::default();
+        let (hot, id, first) = full_of(4000, replacement, &map);
+        let target = lock(hot.class(id)).reserve_target();
+        assert!(target > 4);
+        hot.evict(id, target, &map);
+        let before = map.evicted.load(Relaxed);
+        hot.pressed.store(0, Relaxed);
+        for number in first.. {
+            if hot.is_pressed() {
+                break;
+            }
+            let (fields, key) = (Fields::default(), number.to_le_bytes());
+            let layout = hot.layout(&fields, key.len(), 4000);
+            let mut draft = hot.draft(layout, &fields, &key, &map).expect("there is room");
+            draft.write(&[7; 4000]);
+            let sequence = map.mutations.fetch_add(1, Relaxed) + 1;
+            let mut places = lock(&map.places);
+            places.insert(key.to_vec(), draft.publish(sequence as u32, 0, 0));
+        }
+        assert_eq!(map.evicted.load(Relaxed), before, "{replacement:?}");
+    }
+}
+
+/// What is at hand counts as used by its slab, and is free.
+#[test]
+fn a_slab_of_which_the_last_chunks_are_at_hand_is_empty() {
+    let map = Map::default();
+    let (hot, id, _) = full(Replacement::Lru, &map);
+    let slab = lock(hot.class(id)).slabs[0];
+    let guard = hot.epochs.pin();
+    let gone: Vec<_> = lock(&map.places)
+        .extract_if(|_, place| hot.arena.locate(*place).0 == slab)
+        .map(|(_, place)| place)
+        .collect();
+    // SAFETY: the map led to them until just now, under this guard.
+    gone.iter().for_each(|&place| unsafe { hot.retire_at_once(&guard, place) });
+    drop(guard);
+    (0..3).for_each(|_| hot.sweep());
+    let mut class = lock(hot.class(id));
+    assert!(class.at_hand().any(|place| hot.arena.locate(place).0 == slab));
+    assert_eq!(class.used_in(hot.zone(), slab), 0);
+    assert_eq!(class.oldest_slab(hot.zone(), map.mutations.load(Relaxed)), Some(slab));
+}
