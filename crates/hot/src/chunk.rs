@@ -197,9 +197,8 @@ impl Chunk {
         self.for_each_line(bytes, prefetch_line);
     }
 
-    /// The same for who is about to write an item. The value is written right behind the header,
-    /// and what has to wait for these writes, as whoever reads a draft that was filled, waits for
-    /// all lines that are not there.
+    /// The same for who is about to write an item. Otherwise the writes of its value wait for each
+    /// line, and whatever is read next of what was written before them waits as well.
     #[inline]
     pub(crate) fn prefetch_for_writing(self, bytes: usize) {
         self.for_each_line(bytes, prefetch_line_for_writing);
@@ -223,7 +222,7 @@ impl Chunk {
 }
 
 /// Bytes of a whole chunk that hold header, key and a short value.
-const FIRST_BYTES: usize = 2 * CACHE_LINE;
+pub(crate) const FIRST_BYTES: usize = 2 * CACHE_LINE;
 /// Bytes that are asked for at the most: whoever copies more than that has them from the processor,
 /// which sees where it is going.
 const WHOLE_PREFETCH_BYTES_MAX: usize = 16 * CACHE_LINE;

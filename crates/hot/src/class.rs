@@ -407,16 +407,18 @@ impl Class {
         if self.free == 0 && self.oldest_tag().is_some_and(|tag| zone.epochs.may_reach(tag)) {
             self.sweep_limbo(zone);
         }
-        self.pop(zone)
+        let place = self.pop(zone);
+        if let Some(&next) = self.at_hand.front() {
+            // Where there is no magazine it is written next.
+            let chunk = zone.slab(zone.arena.locate(next).0).chunk(zone.arena, next);
+            chunk.prefetch_for_writing(self.cut.bytes);
+        }
+        place
     }
 
     /// A free chunk that is at hand, or else from a slab's list.
     pub(crate) fn pop(&mut self, zone: Zone<'_>) -> Option<Place> {
         if let Some(place) = self.at_hand.pop_front() {
-            if let Some(&next) = self.at_hand.front() {
-                let chunk = zone.slab(zone.arena.locate(next).0).chunk(zone.arena, next);
-                chunk.prefetch_for_writing(self.cut.bytes);
-            }
             self.free -= 1;
             self.stores = true;
             return Some(place);

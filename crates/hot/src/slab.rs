@@ -18,7 +18,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicU32};
 
-use crate::chunk::{Chunk, Cut, HEAD_BYTES};
+use crate::chunk::{Chunk, Cut, FIRST_BYTES, HEAD_BYTES};
 use memory::{Arena, ClassId, Place, SlabId};
 
 /// In `free_head`: no free chunk.
@@ -225,7 +225,7 @@ impl Slab {
             if next != NONE {
                 // Whoever comes next reads the link there first, and then writes an item.
                 let chunk = self.chunk(arena, self.place(arena, id, next));
-                chunk.prefetch_for_writing(self.cut().bytes);
+                chunk.prefetch_for_writing(self.cut().bytes.min(FIRST_BYTES));
             }
             place
         } else {
