@@ -138,10 +138,16 @@ fn cpu_name(cpuinfo: &str) -> Option<&str> {
     line.split_once(": ").map(|(_, name)| name)
 }
 
+/// The commit of the folder that the command runs in, and whether files were changed since.
 fn commit() -> Option<String> {
-    let output = Command::new("git").args(["rev-parse", "--short=12", "HEAD"]).output().ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    (output.status.success() && !text.trim().is_empty()).then(|| text.trim().to_owned())
+    let asked = |arguments: &[&str]| {
+        let output = Command::new("git").args(arguments).output().ok()?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        output.status.success().then(|| text.trim().to_owned())
+    };
+    let commit = asked(&["rev-parse", "--short=12", "HEAD"]).filter(|text| !text.is_empty())?;
+    let changed = asked(&["status", "--porcelain", "--untracked-files=no"])?;
+    Some(if changed.is_empty() { commit } else { format!("{commit}, with changes") })
 }
 
 #[cfg(test)]

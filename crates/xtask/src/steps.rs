@@ -343,8 +343,8 @@ fn memory_limit() -> Result {
 /// Whether a server that is killed again and again finds what was on flash, and never what is old.
 fn restarts() -> Result {
     Run::new(
-        "target/release/larder-bench restart --rounds 8 --interrupt-every 3 --memory-mb 16 \
-         --flash-mb 64",
+        "target/release/larder-bench restart --rounds 8 --interrupt-every 3 --flush-every 4 \
+         --memory-mb 16 --flash-mb 64",
     )
     .run()
 }
