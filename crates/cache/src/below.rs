@@ -24,6 +24,7 @@ use std::sync::{Arc, Mutex};
 
 use bumpalo::Bump;
 use compressed::{Hit, Reader, ReaderCounts, Zone};
+use hot::mark::FETCHED;
 use hot::{Fields, ItemRef};
 use index::Hash;
 use policy::split::Rule;
@@ -272,7 +273,7 @@ impl Session<'_> {
         }
         if self.cache.deserves_promotion(row, &hit) {
             // What finds no memory stays where it is.
-            let _ = self.raise_row(below, hash, row, &hit, flushes);
+            let _ = self.raise_row(below, hash, row, row.mark | FETCHED, &hit, flushes);
         }
         Some(Item::below(self.cache, row))
     }
@@ -291,7 +292,7 @@ impl Session<'_> {
         if let Some(below) = self.lower.below
             && let Some((row, hit)) = self.read_below(below, key, hash, Trace::None)
         {
-            self.raise_row(below, hash, row, &hit, flushes)?;
+            self.raise_row(below, hash, row, row.mark, &hit, flushes)?;
             return Ok(true);
         }
         let raised = self.cache.flash.is_some() && self.raise_on_flash(key, hash, flushes)?;
@@ -376,12 +377,14 @@ impl Session<'_> {
         })
     }
 
-    /// Moves a row up if it is still alive, and if nothing was flushed since before it was read.
+    /// Moves a row up, with these bits of its mark, if it is still alive and nothing was flushed
+    /// since before it was read.
     fn raise_row(
         &self,
         below: &Below,
         hash: Hash,
         row: &Row<'_>,
+        mark_bits: u8,
         hit: &Hit<'_>,
         flushes: u64,
     ) -> Result<(), Refusal> {
@@ -402,7 +405,7 @@ impl Session<'_> {
                 return (Fate::Keep, false);
             }
             let draft = pending.take().expect("decided once");
-            (Fate::Publish { draft, sequence: sequence as u32, mark_bits: row.mark }, true)
+            (Fate::Publish { draft, sequence: sequence as u32, mark_bits }, true)
         });
         match raised {
             Ok(raised) => {

@@ -105,6 +105,33 @@ fn the_same_memory_keeps_more_and_every_value_is_right() {
     assert!(share > 1.8, "{share:.2} times the limit in keys and values; {stats:?}");
 }
 
+/// An item that came up for a read had not been read as far as `mg k h` and evictions knew.
+#[test]
+fn what_comes_up_for_a_read_was_read() {
+    let mut fixture = Fixture::new();
+    let was_read = |fixture: &Fixture, key: &[u8]| {
+        let session = fixture.cache.session();
+        session.peek(key, fixture.cache.hash(key)).map(|item| item.fetched())
+    };
+    let unread = loop {
+        (0..1000).for_each(|_| fixture.fill());
+        assert!(fixture.fillers < FILLERS_MAX, "none went down; {:?}", fixture.cache.stats());
+        let mut keys = (1..=fixture.fillers).map(filler_key);
+        if let Some(key) = keys.find(|key| fixture.is_compressed(key)) {
+            break key;
+        }
+    };
+    assert_eq!(was_read(&fixture, &unread), Some(false));
+    for _ in 0..100 {
+        assert!(fixture.cache.get(&unread).is_some());
+        if !fixture.is_compressed(&unread) {
+            break;
+        }
+    }
+    assert!(!fixture.is_compressed(&unread), "it never came up");
+    assert_eq!(was_read(&fixture, &unread), Some(true));
+}
+
 /// Hits of a skewed load with items of many sizes, which are stored when they are missed.
 fn hits(compress: bool) -> u32 {
     let clock = Arc::new(ManualClock::new(NOW));

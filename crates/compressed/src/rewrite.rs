@@ -341,13 +341,16 @@ impl Zone {
         generation: u16,
     ) -> Result<(), Unbuilt> {
         let batch = &mut writer.batch;
-        if !self.fits(&batch.kept, node) {
+        // Asked for once: leaves elsewhere are divided meanwhile. If what was held to fit here were
+        // held not to fit below, rows would be divided that are in no order.
+        let level_max = self.trie.level_wanted_max();
+        if !self.fits(&batch.kept, node, level_max) {
             for kept in &mut batch.kept {
                 kept.hash = (self.settings.hash)(&batch.bytes[kept.key.clone()]);
             }
             batch.kept.sort_by_key(|kept| kept.hash);
         }
-        self.divide(batch, node, 0..batch.kept.len())?;
+        self.divide(batch, node, 0..batch.kept.len(), level_max)?;
         for index in 0..writer.batch.built.len() {
             let Built { leaf, rows } = &writer.batch.built[index];
             let (node, rows) = (leaf.node, rows.clone());
@@ -362,28 +365,35 @@ impl Zone {
         Ok(())
     }
 
-    fn fits(&self, rows: &[Kept], node: Node) -> bool {
+    /// Whether rows are for one leaf, if those of this level and below are rather over-full.
+    fn fits(&self, rows: &[Kept], node: Node, level_max: u32) -> bool {
         let bytes: usize = rows.iter().map(|kept| kept.bytes.len()).sum();
-        let deep = node.level() >= self.trie.level_wanted_max();
+        let deep = node.level() >= level_max;
         let bytes_max = self.settings.block_bytes * if deep { OVERFULL } else { 1 };
         bytes <= bytes_max && rows.len() <= ROWS_MAX
     }
 
     /// Divides rows, which are in the order of their hashes if they do not fit one leaf, among the
     /// leaves below a node.
-    fn divide(&self, batch: &mut Batch, node: Node, rows: Range<usize>) -> Result<(), Unbuilt> {
-        if self.fits(&batch.kept[rows.clone()], node) {
+    fn divide(
+        &self,
+        batch: &mut Batch,
+        node: Node,
+        rows: Range<usize>,
+        level_max: u32,
+    ) -> Result<(), Unbuilt> {
+        if self.fits(&batch.kept[rows.clone()], node, level_max) {
             batch.built.push(Built { leaf: Leaf { node, block: None }, rows });
             return Ok(());
         }
-        if node.level() >= self.trie.level_wanted_max() {
+        if node.level() >= level_max {
             return Err(Unbuilt::Crowded);
         }
         let lefts = batch.kept[rows.clone()].partition_point(|kept| node.side(kept.hash) == 0);
         let middle = rows.start + lefts;
         let [left, right] = node.children();
-        self.divide(batch, left, rows.start..middle)?;
-        self.divide(batch, right, middle..rows.end)
+        self.divide(batch, left, rows.start..middle, level_max)?;
+        self.divide(batch, right, middle..rows.end, level_max)
     }
 
     /// Retires what was built in vain.

@@ -105,7 +105,8 @@ impl World {
         look(self.zone.space.ground.block(&guard, reference).expect("its head is sound"));
     }
 
-    /// Decodes a leaf, and compares what its rows say with what its summary says.
+    /// Decodes a leaf, and compares what its rows say with what its summary says, and where their
+    /// keys lead.
     fn check_summary(&self, leaf: Leaf, block: &Block<'_>) {
         let mut writer = Writer::new(&self.zone);
         self.zone.gather(&self.epochs.pin(), &mut writer, leaf, 0);
@@ -115,6 +116,11 @@ impl World {
         let expires = expiries.iter().any(|&expiry| expiry != 0);
         if writer.batch.has_lost() {
             return;
+        }
+        for row in writer.batch.kept.iter().chain(writer.batch.gone.iter().map(|gone| &gone.row)) {
+            let hash = (self.zone.settings.hash)(&writer.batch.bytes[row.key.clone()]);
+            let found = self.zone.trie.leaf(hash);
+            assert_eq!(found.node, leaf.node, "a row is where nobody looks for it");
         }
         assert_eq!(block.summary().is_some(), expires);
         let Some(summary) = block.summary() else { return };
