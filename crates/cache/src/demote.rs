@@ -221,8 +221,7 @@ impl Links for Downward<'_> {
         let record = Record { key, value, fields: copied.snapshot.fields() };
         let to_flash = || {
             let is_same = |item: ItemRef<'_>| copied.snapshot.is_same(cache, item);
-            let guard = cache.epochs.pin();
-            if cache.rest_hot(&guard, (copied.hash, copied.place), is_same) {
+            if cache.rest_hot(&cache.epochs.pin(), (copied.hash, copied.place), is_same) {
                 return true;
             }
             if !cache.takes_on_flash(&record, copied.is_known) {
@@ -231,13 +230,12 @@ impl Links for Downward<'_> {
             let is_straight = cache.is_straight_to_flash();
             let haste = if is_straight { Haste::Behind } else { Haste::Usual };
             let from = (copied.hash, copied.place);
-            let spilled = cache.spill_hot(&guard, &record, from, haste, is_same);
-            spilled == Spilled::There
+            cache.spill_hot(&record, from, haste, is_same) == Spilled::There
         };
         let waited_before_us = turn.waited_us();
         let (moved, spent_us, allowance) = match (self.below, copied.to) {
             (Some(below), Destination::Compressed) => {
-                let mut rest = || turn.end_if_long(&*cache.clock);
+                let mut rest = || cache.rest_background(turn);
                 let moved = self.demote_below(below, writer, &record, copied, &mut rest);
                 // What the zone has no room for may find it there.
                 (moved.unwrap_or_else(|_| to_flash()), Some(&below.counters.demote_us), allowance)
@@ -393,12 +391,20 @@ impl Cache {
         }
         let idle = mover.writer.take().unwrap_or_else(|| Writer::new(&below.zone));
         let mut leave = self.leave(below);
-        let mut rest = || mover.turn.end_if_long(&*self.clock);
+        let mut rest = || self.rest_background(&mut mover.turn);
         let mut active = idle.with_sink(&mut leave).with_rest(&mut rest);
         let more = below.zone.maintain(self.now(), &mut active);
         self.sweep_expired_below(below, &mut mover.expiry, &mut active);
         mover.writer = Some(active.without_sink());
         more
+    }
+
+    /// What the background does between the pieces of the zone's work: it sees to it that the next
+    /// one, which is done pinned and under a lock, need not wait for the device of the flash tier,
+    /// and lets others have the core.
+    fn rest_background(&self, turn: &mut Turn) {
+        self.make_ready_to_stage();
+        turn.end_if_long(&*self.clock);
     }
 
     /// What becomes of an item that leaves the compressed zone to make room: it moves to flash, or

@@ -174,6 +174,15 @@ impl FlashTier {
         }
     }
 
+    /// The same, and collects a segment if there is none to open.
+    pub(crate) fn make_ready(&self, links: &Links<'_>, now: u32) {
+        self.write_full(links);
+        if !self.flash.has_room_to_open() {
+            self.flash.maintain(links, now);
+            self.tell_of_room();
+        }
+    }
+
     /// Wakes whoever waits for it.
     pub(crate) fn tell_of_room(&self) {
         let (lock_of_room, has_room) = &self.room;

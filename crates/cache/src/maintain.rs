@@ -28,9 +28,13 @@ const TABLES_PER_TURN: usize = 64;
 const SLABS_PER_TURN_MAX: usize = 8;
 /// Every so many mutations somebody looks whether the background does its work.
 const OVERDUE_LOOK_MUTATIONS: u64 = 1 << 22;
-/// How often a thread that needs memory looks whether pinned readers have left before it goes on
-/// regardless.
+/// How often a thread that needs memory looks whether pinned readers have left,
 const WAIT_LOOKS: usize = 1000;
+/// and how often it pauses then before it goes on regardless: who is pinned may have lost its core,
+/// or wait for a lock.
+const WAIT_PAUSES: usize = 8;
+/// See [`WAIT_PAUSES`].
+const WAIT_PAUSE: Duration = Duration::from_millis(1);
 
 /// Where the background's work stands.
 #[derive(Debug, Default)]
@@ -188,11 +192,15 @@ impl Cache {
     pub fn wait_for_memory(&self) {
         let tag = self.epochs.latest_tag();
         let mut backoff = Backoff::default();
-        for _ in 0..WAIT_LOOKS {
+        for look in 0..WAIT_LOOKS + WAIT_PAUSES {
             if self.epochs.try_reach(tag) {
                 break;
             }
-            backoff.wait();
+            if look < WAIT_LOOKS {
+                backoff.wait();
+            } else {
+                io::thread::pause(WAIT_PAUSE);
+            }
         }
         if let Some(tier) = &self.flash {
             tier.wait_for_room();

@@ -64,17 +64,18 @@ impl Cache {
         })
     }
 
-    /// The same for an item of the hot zone; `is_same` is asked of it under the key's lock.
+    /// The same for an item of the hot zone; `is_same` is asked of it under the key's lock. Unless
+    /// it is for a store it may wait for the device, so that the caller is not pinned then: stores
+    /// wait for who is.
     pub(crate) fn spill_hot(
         &self,
-        guard: &Guard<'_>,
         record: &::flash::Record<'_>,
         (hash, hot): (Hash, memory::Place),
         haste: Haste,
         is_same: impl Fn(ItemRef<'_>) -> bool,
     ) -> Spilled {
         self.stage(haste, record, hash, |place| {
-            Ok(self.exchange_for_flash(guard, hash, hot, place, &is_same))
+            Ok(self.exchange_for_flash(&self.epochs.pin(), hash, hot, place, &is_same))
         })
     }
 
@@ -99,7 +100,7 @@ impl Cache {
         if !is_wanted && !tier.entrance.takes_all() || !self.takes_on_flash(&record, is_known) {
             return false;
         }
-        let spilled = self.spill_hot(guard, &record, (hash, place), Haste::Store, is_same);
+        let spilled = self.spill_hot(&record, (hash, place), Haste::Store, is_same);
         let is_there = spilled == Spilled::There;
         if is_there {
             self.remember(hash, Left::Otherwise);
@@ -217,6 +218,15 @@ impl Cache {
         self.hot.is_behind() && self.flash.as_deref().is_some_and(takes_all)
     }
 
+    /// Writes the segments that are full, and collects one if there is none to open, so that what
+    /// is staged next need not wait for the device: it may have to do so while it is pinned. The
+    /// caller is not.
+    pub(crate) fn make_ready_to_stage(&self) {
+        if let Some(tier) = &self.flash {
+            tier.make_ready(&Links::new(self), self.now());
+        }
+    }
+
     /// Writes the segments that are full, if there are any.
     pub(crate) fn write_full(&self) {
         if let Some(tier) = &self.flash {
@@ -261,3 +271,6 @@ impl Cache {
         self.flash.as_ref().is_some_and(|tier| tier.flash.is_unsound())
     }
 }
+
+#[cfg(test)]
+mod tests;

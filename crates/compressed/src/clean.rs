@@ -5,8 +5,8 @@
 //! like any other block, seal and all; but nothing is decoded. A long block is found among those of
 //! the leaf's block, and only its slot changes. Blocks of a flushed generation are dropped.
 //!
-//! The work comes in steps, so that an insertion pays a little each time, or in whole slabs in the
-//! background.
+//! The work comes in steps, so that an insertion pays a little each time; the background takes one
+//! behind the other until a slab is done.
 
 use memory::Guard;
 use stdx::sync::lock;
@@ -20,7 +20,7 @@ use crate::stats::Counters;
 use crate::trie::Leaf;
 use crate::zone::Zone;
 
-/// Bytes of a slab that an insertion walks when cleaning has to keep step.
+/// Bytes of a slab that are walked in a step.
 pub(crate) const STEP_BYTES: usize = 16 << 10;
 
 /// Where a slab's cleaning goes on.
@@ -38,9 +38,16 @@ impl Zone {
         }
     }
 
-    /// Walks a slab to its end. `false` if there is none.
+    /// Walks a slab to its end, in parts between which nothing is pinned. `false` if there is none.
     pub(crate) fn clean(&self, now: u32, writer: &mut Writer<'_>) -> bool {
-        self.walk_victim(&mut lock(&self.cleaner), usize::MAX, now, writer)
+        let mut cleaner = lock(&self.cleaner);
+        while self.walk_victim(&mut cleaner, STEP_BYTES, now, writer) {
+            if cleaner.is_none() {
+                return true;
+            }
+            writer.rest();
+        }
+        false
     }
 
     fn walk_victim(
@@ -76,9 +83,6 @@ impl Zone {
             }
             cursor.at += bytes;
             walked += bytes;
-            if walked / STEP_BYTES > (walked - bytes) / STEP_BYTES {
-                writer.rest();
-            }
         }
         *cleaner = (cursor.at < end).then_some(cursor);
         drop(guard);

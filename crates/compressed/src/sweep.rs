@@ -86,7 +86,6 @@ impl Zone {
     ) -> usize {
         let before = self.space.live_bytes();
         for step in 0..leaves_max {
-            writer.rest();
             let gone = before.saturating_sub(self.space.live_bytes());
             let done = gone >= wanted_bytes || self.space.live_bytes() == 0;
             let by_cost = step < self.trie.leaves() * ROUNDS_BY_COST;
@@ -186,6 +185,7 @@ impl Zone {
     }
 
     fn sweep_one(&self, now: u32, by_cost: bool, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+        writer.rest();
         match self.take_expired(EXPIRY_LEAVES, now, writer) {
             Ok(Found::Something) => return Ok(()),
             Err(NoRoom) if !self.is_closing() => return Err(NoRoom),

@@ -122,6 +122,12 @@ impl Flash {
         self.has_waiting.load(Ordering::Relaxed)
     }
 
+    /// Whether there are a segment and a buffer for what no open segment has room for.
+    pub fn has_room_to_open(&self) -> bool {
+        let writer = lock(&self.writer);
+        !writer.idle.is_empty() && writer.free_segments() > 0
+    }
+
     /// Whether [`Flash::stage_at_once`] has found no room since a segment was last written.
     pub fn is_behind(&self) -> bool {
         self.is_behind.load(Ordering::Relaxed)

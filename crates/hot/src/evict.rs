@@ -1,11 +1,12 @@
 //! Making room inside a class: the allocation of chunks, and the hand that evicts, or the front of
 //! the order where the policy keeps one ([`order`](crate::order)).
 //!
-//! The hand of a class goes round its slabs, chunk by chunk. It passes over what is not published,
-//! takes what is expired or flushed, and lets the policy judge the rest by their marks; a chained
-//! item is judged at one of its chunks only. What was stored long after the hand came by last is
-//! passed over, too: its chunk was freed out of turn, by an overwrite or with a chained item, and
-//! it has had no round to itself. Victims are gathered in small groups whose index lines
+//! The hand of a class goes round its slabs, chunk by chunk, but for those that leave the class:
+//! what goes in there makes no room for a store before all of it has. It passes over what is not
+//! published, takes what is expired or flushed, and lets the policy judge the rest by their marks;
+//! a chained item is judged at one of its chunks only. What was stored long after the hand came by
+//! last is passed over, too: its chunk was freed out of turn, by an overwrite or with a chained
+//! item, and it has had no round to itself. Victims are gathered in small groups whose index lines
 //! are prefetched together, since each removal from the index is a cache miss. After [`STEPS_MAX`]
 //! chunks without enough victims it takes what comes: when nearly everything was read lately, which
 //! of it goes matters less than that a store is not kept waiting.
@@ -40,6 +41,8 @@ const INLINE_SHARE: usize = 32;
 const VICTIMS: usize = 5;
 /// See [`VICTIMS`].
 pub(crate) const VICTIM_LOOKS: usize = 64;
+/// Slabs in which these are, at the most.
+const AHEAD_SLABS: usize = 3;
 /// An item may take a chunk up to this many times its size when its own class has nothing.
 const BORROW_RATIO: usize = 2;
 /// How often a store makes room that others take before it gives up.
@@ -177,6 +180,15 @@ impl Hot {
         links: &dyn Links,
     ) -> Result<Room, Shortage> {
         let zone = self.zone();
+        {
+            // Where enough waits for readers to leave, stores that come meanwhile wait for them,
+            // too, rather than that each evicts as much again.
+            let mut class = lock(self.class(id));
+            if class.in_limbo() >= batch && class.has_room_in_limbo(zone) {
+                class.sweep_limbo(zone);
+                return class.allocate_for(zone, cost).ok_or(Shortage::Pinned);
+            }
+        }
         for _ in 0..ATTEMPTS_MAX {
             let made = self.make_room(id, batch, links);
             let mut class = lock(self.class(id));
@@ -368,7 +380,9 @@ impl Hot {
         number == 0 || !is_largest
     }
 
-    /// The chunk under the hand; the hand moves on. `None` at the end of a slab.
+    /// The chunk under the hand; the hand moves on. `None` at the end of a slab, and instead of one
+    /// that leaves the class: nothing in there makes room for a store before all of it has gone,
+    /// and that is seen to by who drains it.
     fn advance_hand(&self, class: &mut Class, links: &dyn Links) -> Option<Place> {
         if class.hand.slab >= class.slabs.len() {
             class.hand = crate::class::Hand::default();
@@ -380,6 +394,11 @@ impl Hot {
         }
         let &id = class.slabs.get(class.hand.slab)?;
         let slab = self.zone().slab(id);
+        if slab.is_draining() {
+            class.hand.slab += 1;
+            class.hand.chunk = 0;
+            return None;
+        }
         if class.hand.chunk == 0 {
             class.hand_came = links.mutations();
             class.hand_found = slab.age(class.hand_came);
@@ -445,8 +464,11 @@ impl Hot {
     fn ahead_of_hand(&self, class: &Class, ahead: &mut [Place]) -> usize {
         let zone = self.zone();
         let count = class.slabs.len();
-        let from_hand = (0..count.min(2) + usize::from(count > 0)).flat_map(|at| {
-            let id = class.slabs[(class.hand.slab + at) % count];
+        // The slab that the hand is in comes once more at the end of the round.
+        let round = (0..count + usize::from(count > 0))
+            .map(|at| (at, class.slabs[(class.hand.slab + at) % count]))
+            .filter(|&(_, id)| !zone.slab(id).is_draining());
+        let from_hand = round.take(AHEAD_SLABS).flat_map(|(at, id)| {
             let begin = if at == 0 { class.hand.chunk } else { 0 };
             (begin..zone.slab(id).touched())
                 .map(move |number| zone.slab(id).place(zone.arena, id, number))

@@ -7,6 +7,7 @@
 
 use std::io;
 use std::mem::size_of;
+use std::time::Duration;
 
 /// The shortest turn that the kernel grants.
 const TURN_NS: u64 = 100_000;
@@ -45,6 +46,12 @@ pub fn take_idle_time() -> io::Result<()> {
     let mut attributes = attributes()?;
     attributes.sched_policy = libc::SCHED_IDLE as u32;
     set(&attributes)
+}
+
+/// Leaves the core to others for so long: for a thread that waits for what no other one could tell
+/// it of without being slower for it.
+pub fn pause(duration: Duration) {
+    std::thread::sleep(duration);
 }
 
 /// What the calling thread has.

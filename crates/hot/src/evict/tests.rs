@@ -222,6 +222,47 @@ fn an_eviction_holds_the_epoch_back_for_no_more_than_a_group() {
 }
 
 /// The background filled half of a reserve and a little, so that stores soon evicted themselves.
+/// What is in a slab that leaves makes no room before all of it has gone.
+#[test]
+fn a_hand_passes_over_a_slab_that_leaves() {
+    let map = Map::default();
+    let (hot, id, _) = full(Replacement::CostClock, &map);
+    let next = {
+        let mut class = lock(hot.class(id));
+        let next = class.oldest_slab(hot.zone(), 0).expect("the class has slabs");
+        class.close(hot.zone(), next, map.mutations.load(Relaxed));
+        next
+    };
+    let in_slab = || {
+        let places = lock(&map.places);
+        places.values().filter(|&&place| hot.arena.locate(place).0 == next).count()
+    };
+    let before = in_slab();
+    assert!(before > 0);
+    while hot.evict(id, GROUP, &map) > 0 {}
+    assert_eq!((in_slab(), lock(&map.places).len()), (before, before));
+}
+
+/// A store for which enough has been evicted, and which a reader keeps from having it, evicts no
+/// more.
+#[test]
+fn what_a_reader_holds_back_is_not_evicted_again_by_each_store() {
+    for &replacement in POLICIES {
+        let map = Map::default();
+        let (hot, id, number) = full(replacement, &map);
+        let reader = hot.epochs.pin();
+        let refused = (0..10).map(|_| {
+            assert_eq!(store(&hot, &map, number), Err(Shortage::Pinned));
+            lock(hot.class(id)).counters.evicted
+        });
+        let evicted: Vec<u64> = refused.collect();
+        assert!(evicted[0] > 0 && evicted.iter().all(|&it| it == evicted[0]), "{evicted:?}");
+        drop(reader);
+        assert!(hot.epochs.try_reach(hot.epochs.latest_tag()));
+        assert!(store(&hot, &map, number).is_ok(), "{replacement:?}");
+    }
+}
+
 #[test]
 fn a_reserve_that_is_low_is_filled_as_far_as_it_goes() {
     let map = Map::default();

@@ -322,10 +322,13 @@ fn hammer(replacement: Replacement, layout: ChunkLayout, has_magazines: bool, se
     let evicted = map.evicted.load(Relaxed);
     let counts = format!("{evicted} evicted, {moved} slabs moved, {rescued} items rescued");
     assert!(cfg!(miri) || (evicted > 10_000 && moved > 100 && rescued > 500), "{counts}");
-    // Everything goes, and then nothing is left in any order.
+    // Everything goes, what is in slabs that leave with these, and then nothing is left in any
+    // order.
     for class in hot.sizes().iter() {
         while hot.evict(class, usize::MAX, &map) > 0 {}
     }
+    assert!(lock(&map.places).values().all(|&place| hot.slab_at(place).is_draining()));
+    hot.give_up_slabs(slabs, &map);
     settle(&hot);
     assert_eq!((lock(&map.places).len(), check(&hot, true)), (0, 0));
 }

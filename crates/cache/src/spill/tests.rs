@@ -1,0 +1,96 @@
+//! The background is not pinned while it waits for the device of the flash tier: stores wait for
+//! who is.
+
+use std::io;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
+
+use ::io::ManualClock;
+use ::io::device::{Device, FakeDevice, Faults, PAGE_BYTES, Page};
+use memory::Epochs;
+use stdx::random::Xorshift;
+
+use super::*;
+use crate::{Attributes, Condition, FlashSettings};
+
+const FLASH_BYTES: usize = 24 << 20;
+/// Three times what memory and flash hold.
+const ITEMS: u32 = 30_000;
+const VALUE_BYTES: usize = 3000;
+const STORES_BETWEEN: u32 = 20;
+
+/// A device that looks at each write of pages whether the thread that writes is pinned.
+#[derive(Debug)]
+struct Watching {
+    inner: FakeDevice,
+    epochs: OnceLock<Arc<Epochs>>,
+    unpinned: AtomicU64,
+    pinned: AtomicU64,
+}
+
+impl Device for Watching {
+    fn pages(&self) -> u64 {
+        self.inner.pages()
+    }
+
+    fn read(&self, page: u64, target: &mut [Page]) -> io::Result<()> {
+        self.inner.read(page, target)
+    }
+
+    fn write(&self, page: u64, source: &[Page]) -> io::Result<()> {
+        if let Some(epochs) = self.epochs.get() {
+            let may_move_on = epochs.try_reach(epochs.latest_tag());
+            let count = if may_move_on { &self.unpinned } else { &self.pinned };
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        self.inner.write(page, source)
+    }
+
+    fn read_note(&self, at: u64, target: &mut [u8]) -> io::Result<()> {
+        self.inner.read_note(at, target)
+    }
+
+    fn write_note(&self, at: u64, source: &[u8]) -> io::Result<()> {
+        self.inner.write_note(at, source)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.inner.sync()
+    }
+}
+
+/// How many writes a cache makes of a device that is too small for all that leaves memory, pinned
+/// and not.
+fn writes(compress: bool) -> (u64, u64) {
+    let inner = FakeDevice::new((FLASH_BYTES / PAGE_BYTES) as u64, 1, Faults::default());
+    let (epochs, unpinned, pinned) = Default::default();
+    let device = Arc::new(Watching { inner, epochs, unpinned, pinned });
+    let flash = FlashSettings { threads: 1, ..FlashSettings::new(device.clone(), [7; 16]) };
+    let builder = Cache::builder().memory_bytes(16 << 20).compress(compress).flash(flash);
+    let cache = builder.clock(Arc::new(ManualClock::new(1_800_000_000))).build().expect("it fits");
+    device.epochs.set(cache.epochs.clone()).expect("set once");
+    let mut random = Xorshift::default();
+    for number in 0..ITEMS {
+        let value: Vec<u8> = (0..VALUE_BYTES).map(|_| (random.draw() % 64) as u8).collect();
+        let stored =
+            cache.put(&number.to_be_bytes(), &value, Attributes::default(), Condition::Always);
+        assert!(stored.is_ok(), "{stored:?}");
+        // What was read is wanted on flash.
+        assert!(cache.get(&number.to_be_bytes()).is_some());
+        if number % STORES_BETWEEN == 0 {
+            while cache.maintain() {}
+        }
+    }
+    let stats = cache.stats();
+    let flash = stats.flash.expect("there is a tier");
+    assert!(flash.tier.collected > 0, "{flash:?}");
+    (device.pinned.load(Ordering::Relaxed), device.unpinned.load(Ordering::Relaxed))
+}
+
+#[test]
+fn who_writes_a_segment_is_not_pinned() {
+    for compress in [true, false] {
+        let (pinned, unpinned) = writes(compress);
+        assert!(pinned == 0 && unpinned > 100, "{pinned} of {}, {compress}", pinned + unpinned);
+    }
+}
