@@ -71,11 +71,9 @@ const STAGES: &[Stage] = &[
                 ("memory-limit", || one(memory_limit())),
                 ("restarts", || one(restarts())),
             ],
-            &[
-                ("papers", || one(papers())),
-                ("loom", || loom().map(ran)),
-                ("miri", || miri().map(ran)),
-            ],
+            &[("papers", || one(papers())), ("loom", || loom().map(ran))],
+            // The longest of it has one thread: it would be left alone at the end.
+            &[("miri", || miri().map(ran))],
         ],
         niceness: 19,
     },
