@@ -239,7 +239,7 @@ impl<'c> Session<'c> {
         let (hash, mut origin) = (draft.hash, draft.origin);
         // The comparison of keys needs the draft until the moment the decision takes it.
         let pending = RefCell::new(Some(draft.hot));
-        let mut room_attempts = 0;
+        let (mut room_attempts, mut room_comes) = (0, false);
         while room_attempts < INDEX_ROOM_ATTEMPTS {
             let flushes = self.cache.moment.flush.settled_count();
             let terms = Terms { hash, condition, mark_bits, flushes };
@@ -275,17 +275,13 @@ impl<'c> Session<'c> {
                 }
                 Err(index::Full) => {
                     room_attempts += 1;
-                    self.cache.make_room_for_index();
+                    room_comes = self.cache.make_room_for_index();
                 }
             }
         }
         let hot = pending.take().expect("never decided");
         // The slabs that were drained for the index may still be visible to this very session.
-        let refusal = if self.cache.hot.waits_for_readers() {
-            Refusal::SessionTooLong
-        } else {
-            Refusal::NoMemory
-        };
+        let refusal = if room_comes { Refusal::SessionTooLong } else { Refusal::NoMemory };
         Err((Draft { hot, hash, origin }, refusal))
     }
 

@@ -94,8 +94,11 @@ pub(crate) struct Class {
     pub(crate) closed: Vec<SlabId>,
     /// The slab of those that drain whose items move to free chunks.
     pub(crate) vacating: Option<Vacating>,
-    /// The last one for which that was given up.
-    pub(crate) stuck: Option<SlabId>,
+    /// The last few for which that was given up, the latest behind the others.
+    pub(crate) stuck: Vec<SlabId>,
+    /// Those of them that were emptied and are not gone: what was used there waits for readers to
+    /// leave, or was a draft then.
+    pub(crate) emptied: Vec<SlabId>,
     /// Slabs with a free chunk in their list that are not draining; the last is used first.
     pub(crate) with_free: Vec<SlabId>,
     /// Free chunks that lie at hand rather than in the list of their slab: of all chunks the first
@@ -121,6 +124,11 @@ pub(crate) struct Class {
     pub(crate) evicted_since: usize,
     /// A slab that was drained for the class comes when this is safe.
     pub(crate) awaits: Option<Tag>,
+    /// How often a store was told to wait for readers since chunks last came free that they left.
+    pub(crate) waiting: usize,
+    /// How often in a row one of its slabs was to leave, and chunks for what is rescued were to come
+    /// first.
+    pub(crate) rescues_waited: u32,
     /// The background makes chunks free until the reserve is what it should be.
     refills: bool,
     /// Chunks of larger classes that were allocated since the class last got a slab.
@@ -183,7 +191,8 @@ impl Class {
             draining: 0,
             closed: Vec::new(),
             vacating: None,
-            stuck: None,
+            stuck: Vec::new(),
+            emptied: Vec::new(),
             with_free: Vec::new(),
             at_hand: VecDeque::new(),
             free: 0,
@@ -196,6 +205,8 @@ impl Class {
             stay_mutations: u64::MAX,
             evicted_since: chunks_per_slab,
             awaits: None,
+            waiting: 0,
+            rescues_waited: 0,
             refills: false,
             borrowed: 0,
             stores: false,
@@ -216,10 +227,48 @@ impl Class {
         self.limbo.len()
     }
 
-    /// Whether a chunk comes free for the class once readers have left: one of a slab that stays.
-    pub(crate) fn has_room_in_limbo(&self, zone: Zone<'_>) -> bool {
+    /// How many chunks come free for the class once readers have left, those of slabs that stay:
+    /// up to so many.
+    pub(crate) fn room_in_limbo(&self, zone: Zone<'_>, most: usize) -> usize {
+        if self.draining == 0 {
+            return self.limbo.len().min(most);
+        }
         let slab = |place| zone.slab(zone.arena.locate(place).0);
-        self.limbo.iter().any(|&(_, place)| !slab(place).is_draining())
+        self.limbo.iter().filter(|&&(_, place)| !slab(place).is_draining()).take(most).count()
+    }
+
+    /// How many slabs leave the class without that anybody has to do more for it than he is about
+    /// to: they are being emptied, or readers have yet to leave what is in them.
+    pub(crate) fn leaving(&self, zone: Zone<'_>) -> usize {
+        let being_vacated = usize::from(self.vacating.is_some());
+        let held = self.emptied.iter().filter(|&&id| {
+            let in_limbo = self.limbo.iter().filter(|&&(_, at)| zone.arena.locate(at).0 == id);
+            in_limbo.count() < zone.slab(id).used()
+        });
+        (self.draining - self.closed.len()).saturating_sub(being_vacated + held.count())
+    }
+
+    /// Takes note that all that was published in a slab that leaves has been unlinked.
+    pub(crate) fn note_emptied(&mut self, id: SlabId) {
+        if !self.emptied.contains(&id) {
+            self.emptied.push(id);
+        }
+    }
+
+    /// Whether the hand comes by a slab of the class.
+    pub(crate) fn is_for_hand(&self, slab: &Slab, id: SlabId) -> bool {
+        !slab.is_draining() || self.emptied.contains(&id)
+    }
+
+    /// Whether there is one by which it comes.
+    pub(crate) fn has_for_hand(&self) -> bool {
+        self.staying() > 0 || !self.emptied.is_empty()
+    }
+
+    /// Allocates from a closed slab again if the class has no other. Returns whether it does.
+    pub(crate) fn reopen(&mut self, zone: Zone<'_>) -> bool {
+        let reopened = if self.staying() == 0 { self.closed.pop() } else { None };
+        reopened.inspect(|&id| self.stop_draining(zone, id)).is_some()
     }
 
     /// The tag that has to be safe before the oldest chunk in limbo is free.
@@ -522,6 +571,9 @@ impl Class {
             self.limbo.pop_front();
             self.release(zone, place);
         }
+        if self.limbo.len() < before {
+            self.waiting = 0;
+        }
         self.limbo.len() < before
     }
 
@@ -615,6 +667,7 @@ impl Class {
     /// Gives an empty slab back to the arena.
     fn disown(&mut self, zone: Zone<'_>, id: SlabId) {
         self.closed.retain(|&other| other != id);
+        self.emptied.retain(|&other| other != id);
         self.vacating.take_if(|vacating| vacating.slab == id);
         let at = self
             .slabs

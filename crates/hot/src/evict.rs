@@ -181,12 +181,20 @@ impl Hot {
     ) -> Result<Room, Shortage> {
         let zone = self.zone();
         {
-            // Where enough waits for readers to leave, stores that come meanwhile wait for them,
-            // too, rather than that each evicts as much again.
             let mut class = lock(self.class(id));
-            if class.in_limbo() >= batch && class.has_room_in_limbo(zone) {
+            if class.reopen(zone)
+                && let Some(room) = class.allocate_for(zone, cost)
+            {
+                return Ok(room);
+            }
+            // Where enough waits for readers to leave, stores that come meanwhile wait for them,
+            // too, rather than that each evicts as much again; but as many as wait get some.
+            let enough = batch + class.waiting;
+            if class.room_in_limbo(zone, enough) == enough {
                 class.sweep_limbo(zone);
-                return class.allocate_for(zone, cost).ok_or(Shortage::Pinned);
+                let room = class.allocate_for(zone, cost);
+                class.waiting += usize::from(room.is_none());
+                return room.ok_or(Shortage::Pinned);
             }
         }
         for _ in 0..ATTEMPTS_MAX {
@@ -198,7 +206,7 @@ impl Hot {
             if self.adopt_free_slab(&mut class, links) {
                 return class.allocate_for(zone, cost).ok_or(Shortage::Nothing);
             }
-            if class.has_room_in_limbo(zone) || class.awaits.is_some() {
+            if class.room_in_limbo(zone, 1) > 0 || class.awaits.is_some() {
                 return Err(Shortage::Pinned);
             }
             if made == Made::Nothing {
@@ -264,8 +272,12 @@ impl Hot {
     /// once no reader can see them. Returns how many chunks that is. Between groups it lets the
     /// class and its readers' epoch go, so that a store waits for one group at most.
     pub fn evict(&self, id: ClassId, wanted: usize, links: &dyn Links) -> usize {
-        let (mut evicted, mut steps) = (0, 0);
+        let (mut evicted, mut steps, mut paid) = (0, 0, 0);
         while evicted < wanted {
+            // What a hand may look at before it takes what comes is for so many.
+            if evicted - paid >= INLINE_BATCH_MAX {
+                (steps, paid) = (0, evicted);
+            }
             match self.evict_group(id, wanted - evicted, links, &mut steps) {
                 Some(chunks) => evicted += chunks,
                 None => break,
@@ -320,7 +332,8 @@ impl Hot {
         steps: &mut usize,
     ) -> usize {
         let (zone, mut found, mut chunks) = (self.zone(), 0, 0);
-        let steps_max = steps_max(class, links);
+        let has_any = class.keeper.order().is_some() || class.has_for_hand();
+        let steps_max = if has_any { steps_max(class, links) } else { 0 };
         while found < GROUP && chunks < wanted && *steps < steps_max {
             *steps += 1;
             let choosy = *steps <= STEPS_MAX;
@@ -382,7 +395,8 @@ impl Hot {
 
     /// The chunk under the hand; the hand moves on. `None` at the end of a slab, and instead of one
     /// that leaves the class: nothing in there makes room for a store before all of it has gone,
-    /// and that is seen to by who drains it.
+    /// and that is seen to by who drains it. What he has left there, a draft that was published
+    /// since, goes like all else.
     fn advance_hand(&self, class: &mut Class, links: &dyn Links) -> Option<Place> {
         if class.hand.slab >= class.slabs.len() {
             class.hand = crate::class::Hand::default();
@@ -394,7 +408,7 @@ impl Hot {
         }
         let &id = class.slabs.get(class.hand.slab)?;
         let slab = self.zone().slab(id);
-        if slab.is_draining() {
+        if !class.is_for_hand(slab, id) {
             class.hand.slab += 1;
             class.hand.chunk = 0;
             return None;

@@ -418,12 +418,10 @@ impl Hot {
         }
     }
 
-    /// Whether memory waits for pinned readers to leave.
-    pub fn waits_for_readers(&self) -> bool {
-        self.classes.iter().any(|class| {
-            let oldest = lock(class).oldest_tag();
-            oldest.is_some_and(|tag| !self.epochs.try_reach(tag))
-        })
+    /// How many slabs are about to leave their classes, as soon as readers have: who needs one
+    /// waits for it rather than that another is emptied.
+    pub(crate) fn slabs_leaving(&self) -> usize {
+        self.classes.iter().map(|class| lock(class).leaving(self.zone())).sum()
     }
 
     #[inline]

@@ -29,17 +29,27 @@ enum Step {
     End,
 }
 
+/// Whether a class has chunks for what is to be rescued from a slab.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RescueRoom {
+    There,
+    /// Once readers have left.
+    Coming,
+    /// Not as far as can be seen.
+    Short,
+}
+
 impl Hot {
     /// Sees to it that the class has chunks for what is to be rescued from a slab: evicts as much
-    /// elsewhere. Returns whether it has; if not, these may come free in a moment, when readers
-    /// have left.
+    /// elsewhere.
     pub(crate) fn make_room_for_rescues(
         &self,
         id: ClassId,
         slab_id: SlabId,
         links: &dyn Links,
-    ) -> bool {
-        let missing = || {
+    ) -> RescueRoom {
+        // With what readers have yet to leave, or without.
+        let missing = |with_limbo: bool| {
             let guard = self.epochs.pin();
             let (class, zone) = (lock(self.class(id)), self.zone());
             if !zone.slab(slab_id).belongs_to(id) {
@@ -51,11 +61,19 @@ impl Hot {
             } else {
                 0
             };
-            wanted.saturating_sub(class.free - own)
+            let missing = wanted.saturating_sub(class.free - own);
+            let coming = if with_limbo { class.room_in_limbo(zone, missing) } else { 0 };
+            missing - coming
         };
-        let wanted = missing();
-        if wanted == 0 {
-            return true;
+        let room = || match missing(false) {
+            0 => RescueRoom::There,
+            _ if missing(true) == 0 => RescueRoom::Coming,
+            _ => RescueRoom::Short,
+        };
+        lock(self.class(id)).sweep_limbo(self.zone());
+        let before = room();
+        if before != RescueRoom::Short {
+            return before;
         }
         {
             // The hand comes to other slabs first.
@@ -64,9 +82,9 @@ impl Hot {
                 class.spare(self.zone(), slab_id, links.mutations());
             }
         }
-        self.push_out(id, wanted, links);
+        self.push_out(id, missing(true), links);
         lock(self.class(id)).sweep_limbo(self.zone());
-        missing() == 0
+        room()
     }
 
     /// How many items are to be rescued from a slab, judging by some.

@@ -40,6 +40,7 @@ use stdx::sync::lock;
 
 use crate::class::{Class, Room};
 use crate::evict::{GROUP, Made};
+use crate::rescue::RescueRoom;
 use crate::slab::Slab;
 use crate::vacate::Vacated;
 use crate::{Hot, Links, PRESSED_BEHIND, PRESSED_CLASS, Shortage, slab};
@@ -48,6 +49,8 @@ use crate::{Hot, Links, PRESSED_BEHIND, PRESSED_CLASS, Shortage, slab};
 const DRAIN_STEP: u32 = 512;
 /// Slabs that are looked at for one request before it goes on without.
 const LOOKS_MAX: usize = 4;
+/// How often in a row a slab is not drained because chunks for what is rescued of it are to come.
+const RESCUE_WAITS_MAX: u32 = 8;
 /// How often that is repeated for a request that has to have a slab.
 const ANY_ROUNDS_MAX: usize = 4;
 /// Slabs of one class that may be closed at a time.
@@ -82,14 +85,26 @@ impl Hot {
                     continue;
                 }
             }
-            if self.waits_for_readers() {
+            if self.is_room_coming(own, links) {
                 return Err(Shortage::Pinned);
             }
-            if !self.empty_any(Some(own), links) {
-                break;
+            match self.empty_any(Some(own), links) {
+                Drained::Leaves => {}
+                Drained::Waits => return Err(Shortage::Pinned),
+                Drained::Stays => break,
             }
         }
         Err(Shortage::Nothing)
+    }
+
+    /// Whether a class without room gets some once readers have left: a slab, or chunks of its own.
+    /// What others have unlinked in their classes is of no use to it, and if many store there is
+    /// always some; but where nothing is evicted it is all that ever comes, and may be borrowed.
+    fn is_room_coming(&self, own: ClassId, links: &dyn Links) -> bool {
+        let has_room = |id| lock(self.class(id)).room_in_limbo(self.zone(), 1) > 0;
+        has_room(own)
+            || self.slabs_leaving() > 0
+            || (!links.may_evict() && self.sizes.iter().any(has_room))
     }
 
     /// Gives a class a slab of the arena if one can be spared.
@@ -160,24 +175,28 @@ impl Hot {
         let (offers, worths) = self.offers(links);
         let victim_age = worths.scaled(victims.age, victims.density);
         let settled = |offer: &&Offer| offer.is_closed && is_settled(offer.age, victim_age);
-        if let Some(offer) = offers.iter().find(settled)
-            && self.drain(offer, false, links)
-        {
-            return Some(offer.class);
+        if let Some(offer) = offers.iter().find(settled) {
+            match self.drain(offer, false, links) {
+                Drained::Leaves => return Some(offer.class),
+                Drained::Waits => return None,
+                Drained::Stays => {}
+            }
         }
         let older = offers.iter().filter(|offer| !offer.is_closed && offer.class != id);
         let older = older.take_while(|offer| is_much_older(offer.age, victim_age));
-        self.drain_unless_spared(older, Some(victim_age), links)
+        match self.drain_unless_spared(older, Some(victim_age), links) {
+            (Drained::Leaves, from) => from,
+            _ => None,
+        }
     }
 
-    /// Vacates a slab, or drains the one that is missed least if anything may be evicted. Returns
-    /// whether there was any.
-    fn empty_any(&self, except: Option<ClassId>, links: &dyn Links) -> bool {
+    /// Vacates a slab, or drains the one that is missed least if anything may be evicted.
+    fn empty_any(&self, except: Option<ClassId>, links: &dyn Links) -> Drained {
         if self.vacate_whole(except, links) {
-            return true;
+            return Drained::Leaves;
         }
         if !links.may_evict() {
-            return false;
+            return Drained::Stays;
         }
         let offers = || {
             let (mut offers, _) = self.offers(links);
@@ -189,37 +208,41 @@ impl Hot {
             let offers = offers();
             // What was spared meanwhile is not old any more.
             let open = offers.iter().filter(|offer| !offer.is_closed && offer.age > old);
-            if self.drain_unless_spared(open, None, links).is_some() {
-                return true;
+            match self.drain_unless_spared(open, None, links) {
+                (Drained::Stays, _) => {}
+                (drained, _) => return drained,
             }
         }
         // A class with one slab is asked last: without it, it can store nothing.
         let mut offers = offers();
         offers.sort_by_key(|offer| offer.is_last);
-        offers.iter().any(|offer| self.drain(offer, true, links))
+        let mut drained = offers.iter().map(|offer| self.drain(offer, true, links));
+        drained.find(|drained| *drained != Drained::Stays).unwrap_or(Drained::Stays)
     }
 
     /// Drains the first of these slabs that is not spared for what is in it, when otherwise what is
-    /// of this age would be evicted. Returns whose it was.
+    /// of this age would be evicted. Returns whether one leaves, and whose it was.
     fn drain_unless_spared<'o>(
         &self,
         offers: impl Iterator<Item = &'o Offer>,
         victim_age: Option<u64>,
         links: &dyn Links,
-    ) -> Option<ClassId> {
+    ) -> (Drained, Option<ClassId>) {
         let mut looks = 0;
         for offer in offers {
             let least = offer.age / AGE_RATIO_MIN;
             let times = offer.age as f64 / victim_age.unwrap_or(least).max(1) as f64;
-            let spared = self.is_spared(offer, times, &mut looks, links);
-            if !spared && self.drain(offer, false, links) {
-                return Some(offer.class);
+            if !self.is_spared(offer, times, &mut looks, links) {
+                match self.drain(offer, false, links) {
+                    Drained::Stays => {}
+                    drained => return (drained, Some(offer.class)),
+                }
             }
             if looks == LOOKS_MAX {
                 break;
             }
         }
-        None
+        (Drained::Stays, None)
     }
 
     /// The slabs that each class would miss least, the oldest first, and what ages are worth.
@@ -241,7 +264,7 @@ impl Hot {
                 } else {
                     self.slab_age(&guard, &mut class, slab, links)
                 };
-                let is_last = class.staying() == 1;
+                let is_last = !is_closed && class.staying() == 1;
                 offers.push(Offer { class: class.id, slab, age, density, is_closed, is_last });
             };
             closed.into_iter().for_each(|slab| push(slab, true));
@@ -300,26 +323,33 @@ impl Hot {
         Verdict::Stays { next: class.next_in_slab(zone, offer.slab) }
     }
 
-    /// Evicts what is in a slab, but for what is rescued; the slab leaves its class then. It stays
-    /// if it need not go, and there is no room for what should be rescued. Returns whether it goes.
-    fn drain(&self, offer: &Offer, must: bool, links: &dyn Links) -> bool {
-        if !self.make_room_for_rescues(offer.class, offer.slab, links) && !must {
-            return false;
-        }
+    /// Evicts what is in a slab, but for what is rescued; the slab leaves its class then. Unless it
+    /// has to go it waits until there is room for what should be rescued.
+    fn drain(&self, offer: &Offer, must: bool, links: &dyn Links) -> Drained {
+        let room = self.make_room_for_rescues(offer.class, offer.slab, links);
         {
             let zone = self.zone();
             let mut class = lock(self.class(offer.class));
+            match room {
+                // Whoever stores in the class takes of what comes: that is not waited for for ever.
+                RescueRoom::Coming if !must && class.rescues_waited < RESCUE_WAITS_MAX => {
+                    class.rescues_waited += 1;
+                    return Drained::Waits;
+                }
+                RescueRoom::Short if !must => return Drained::Stays,
+                _ => class.rescues_waited = 0,
+            }
             if class.closed.contains(&offer.slab) {
                 class.closed.retain(|&other| other != offer.slab);
             } else if class.stays(zone, offer.slab) {
                 class.start_draining(zone, offer.slab);
             } else {
-                return false;
+                return Drained::Stays;
             }
         }
         self.rescue(offer.class, offer.slab, links);
         self.empty_slab(offer.class, offer.slab, links);
-        true
+        Drained::Leaves
     }
 
     /// For how many mutations a slab was left alone. Without a hand, no longer than what is next to
@@ -461,34 +491,31 @@ impl Hot {
         more
     }
 
-    /// Frees `slabs` slabs for the index or the system, as far as that is possible at once.
-    pub fn give_up_slabs(&self, slabs: usize, links: &dyn Links) {
-        for _ in 0..slabs {
-            if !self.empty_any(None, links) {
-                break;
-            }
-            self.sweep_draining();
+    /// Frees `slabs` slabs for the index or the system, as far as that is possible at once. Those
+    /// that are about to leave their classes are among them. Returns whether something comes of it
+    /// once readers have left.
+    pub fn give_up_slabs(&self, slabs: usize, links: &dyn Links) -> bool {
+        if slabs == 0 {
+            return false;
         }
+        self.sweep_draining();
+        for _ in self.slabs_leaving()..slabs {
+            match self.empty_any(None, links) {
+                Drained::Leaves => self.sweep_draining(),
+                Drained::Waits => return true,
+                Drained::Stays => break,
+            }
+        }
+        self.slabs_leaving() > 0
     }
 
     /// Empties draining slabs once more: of drafts that were published after the first time.
     fn finish_draining(&self, id: ClassId, links: &dyn Links) {
-        let draining: Vec<_> = {
-            let class = lock(self.class(id));
-            if class.draining == 0 {
-                return;
-            }
-            let is_draining = |slab_id: &&SlabId| {
-                let is_vacated = class.vacating.is_some_and(|it| it.slab == **slab_id);
-                let is_kept = is_vacated || class.closed.contains(slab_id);
-                self.zone().slab(**slab_id).is_draining() && !is_kept
-            };
-            class.slabs.iter().filter(is_draining).copied().collect()
-        };
-        if !draining.is_empty() {
+        let emptied = lock(self.class(id)).emptied.clone();
+        if !emptied.is_empty() {
             self.collect(id);
         }
-        for slab_id in draining {
+        for slab_id in emptied {
             self.move_to_spare(id, slab_id, links);
             self.empty_slab(id, slab_id, links);
         }
@@ -515,6 +542,9 @@ impl Hot {
                 for group in (begin..end).step_by(GROUP) {
                     let numbers = group..end.min(group + GROUP as u32);
                     self.empty_chunks(&guard, &mut class, slab_id, numbers, links, &mut chained);
+                }
+                if end == touched {
+                    class.note_emptied(slab_id);
                 }
                 (end < touched).then_some(end)
             };
@@ -601,6 +631,17 @@ impl Hot {
 /// A look at a slab is at one in so many chunks.
 pub(crate) fn look_step(slab: &Slab) -> usize {
     (slab.touched() as usize).div_ceil(LOOK_CHUNKS_MAX).max(1)
+}
+
+/// What became of the wish that a slab leaves its class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Drained {
+    /// It does, once readers have left what was in it.
+    Leaves,
+    /// It will: once readers have left, its class has chunks for what is to be rescued of it.
+    Waits,
+    /// It does not.
+    Stays,
 }
 
 /// What a class would evict next.

@@ -21,6 +21,9 @@ use crate::{Hot, Links};
 const MOVES_MAX: usize = RESCUES_MAX;
 /// Slabs with free chunks that are compared.
 const COMPARED_MAX: usize = 1024;
+/// So many slabs that cannot be vacated are passed over: as long as what keeps one lives, it would
+/// be tried again and again, and those that could be were never reached.
+const STUCK_MAX: usize = 16;
 /// Where others only want a slab, the class keeps free chunks for one in so many of a slab's, so
 /// that it does not want one itself at once.
 const KEPT_SHARE: usize = 2;
@@ -94,7 +97,10 @@ impl Hot {
             match self.move_some(id, begun.slab, begun.next, links) {
                 Step::Moved(items) => moved += items.max(1),
                 Step::End => {
-                    lock(self.class(id)).end_vacating(begun.slab);
+                    let mut class = lock(self.class(id));
+                    if class.end_vacating(begun.slab) {
+                        class.note_emptied(begun.slab);
+                    }
                     return Vacated::Slab(id);
                 }
                 Step::Stuck => {
@@ -221,7 +227,7 @@ impl Class {
         }
         self.settle(zone);
         let with_free = self.with_free.iter().rev().take(COMPARED_MAX).copied();
-        let others = with_free.filter(|&slab| self.stuck != Some(slab));
+        let others = with_free.filter(|slab| !self.stuck.contains(slab));
         let emptiest = others.min_by_key(|&slab| zone.slab(slab).used())?;
         Some((zone.slab(emptiest).used() * self.cut.bytes, emptiest))
     }
@@ -239,7 +245,7 @@ impl Class {
         Some(begun)
     }
 
-    /// All of a slab was looked at. Returns whether it was still the one that is being vacated.
+    /// Nobody goes on with this slab. Returns whether it was still the one that is being vacated.
     fn end_vacating(&mut self, slab: SlabId) -> bool {
         self.vacating.take_if(|vacating| vacating.slab == slab).is_some()
     }
@@ -248,7 +254,10 @@ impl Class {
     fn stop_vacating(&mut self, zone: Zone<'_>, slab: SlabId) {
         if self.end_vacating(slab) {
             self.stop_draining(zone, slab);
-            self.stuck = Some(slab);
+            if self.stuck.len() == STUCK_MAX {
+                self.stuck.remove(0);
+            }
+            self.stuck.push(slab);
         }
     }
 }

@@ -54,6 +54,8 @@ impl Links for Kept {
 const LAYOUT: ChunkLayout = ChunkLayout::Inline;
 /// Small items: a slab holds thousands, and the more there are the longer a hand is in one slab.
 const VALUE_BYTES: usize = if cfg!(miri) { 4000 } else { 30 };
+/// Those of items of another class.
+const OTHER_BYTES: usize = if cfg!(miri) { 2000 } else { 500 };
 const MEMORY_BYTES: usize = if cfg!(miri) { 1 << 20 } else { 4 << 20 };
 /// Policies with a hand, and with an order. Miri has no time for more than one zone a test.
 const POLICIES: &[Replacement] = if cfg!(miri) {
@@ -243,8 +245,8 @@ fn a_hand_passes_over_a_slab_that_leaves() {
     assert_eq!((in_slab(), lock(&map.places).len()), (before, before));
 }
 
-/// A store for which enough has been evicted, and which a reader keeps from having it, evicts no
-/// more.
+/// Stores for which enough has been evicted, and which a reader keeps from having it, evict no more
+/// each time that they are tried.
 #[test]
 fn what_a_reader_holds_back_is_not_evicted_again_by_each_store() {
     for &replacement in POLICIES {
@@ -256,10 +258,72 @@ fn what_a_reader_holds_back_is_not_evicted_again_by_each_store() {
             lock(hot.class(id)).counters.evicted
         });
         let evicted: Vec<u64> = refused.collect();
-        assert!(evicted[0] > 0 && evicted.iter().all(|&it| it == evicted[0]), "{evicted:?}");
+        // Once more for all that wait, since others may take what comes first.
+        assert!(evicted[0] > 0 && evicted[9] <= 2 * evicted[0], "{evicted:?}");
         drop(reader);
         assert!(hot.epochs.try_reach(hot.epochs.latest_tag()));
         assert!(store(&hot, &map, number).is_ok(), "{replacement:?}");
+    }
+}
+
+/// There is always something that others have unlinked and readers have yet to leave: that is no
+/// slab, and who needs one does not wait for it.
+#[test]
+fn a_size_without_memory_gets_a_slab_while_others_store() {
+    for &replacement in POLICIES {
+        let map = Map::default();
+        let (hot, id, number) = full(replacement, &map);
+        // The slab that is spared for the index.
+        assert!(store_bytes(&hot, &map, number, OTHER_BYTES).is_ok());
+        let tries = (1..=TRIES_MAX).find(|_| {
+            let _other = hot.epochs.pin();
+            assert!(hot.evict(id, 1, &map) > 0);
+            store_bytes(&hot, &map, number + 1, 2 * OTHER_BYTES).is_ok()
+        });
+        assert!(tries.is_some(), "{replacement:?}");
+        let lost = lock(hot.class(id)).counters.slabs_lost;
+        assert_eq!(lost, 1, "{replacement:?}, {tries:?} tries: no more than it needs");
+    }
+}
+
+/// All slabs of a class were closed, for others that wanted them; and nobody does any more.
+#[test]
+fn a_class_with_nothing_but_closed_slabs_opens_one() {
+    for &replacement in POLICIES {
+        let map = Map::default();
+        let (hot, id, number) = full(replacement, &map);
+        assert!(hot.arena.take(0).is_some(), "the index has the slab that is spared for it");
+        {
+            let mut class = lock(hot.class(id));
+            let mutations = map.mutations.load(Relaxed);
+            for slab in class.slabs.clone() {
+                class.close(hot.zone(), slab, mutations);
+            }
+            class.evicted_since = 0;
+            assert_eq!(class.staying(), 0);
+        }
+        let tries = (1..=TRIES_MAX).find(|_| store(&hot, &map, number).is_ok());
+        assert!(tries.is_some(), "{replacement:?}");
+    }
+}
+
+/// Nobody runs the background, and a client sends its value while the slab is emptied.
+#[test]
+fn what_is_published_in_a_slab_that_was_emptied_is_evicted_like_the_rest() {
+    for &replacement in POLICIES {
+        let map = Map::default();
+        let (hot, id, number) = full(replacement, &map);
+        let (fields, key) = (Fields::default(), number.to_le_bytes());
+        let layout = hot.layout(&fields, key.len(), VALUE_BYTES);
+        assert!(hot.evict(id, 1, &map) > 0 && hot.epochs.try_reach(hot.epochs.latest_tag()));
+        let mut draft = hot.draft(layout, &fields, &key, &map).expect("a chunk is free");
+        draft.write(&[7; VALUE_BYTES]);
+        hot.give_up_slabs(usize::MAX, &map);
+        assert!(lock(&map.places).is_empty() && hot.slab_at(draft.place()).is_draining());
+        let place = draft.publish(1, 0, 0);
+        lock(&map.places).insert(key.to_vec(), place);
+        assert!(hot.evict(id, 1, &map) > 0, "{replacement:?}");
+        assert!(lock(&map.places).is_empty());
     }
 }
 
