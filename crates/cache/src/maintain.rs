@@ -22,6 +22,8 @@ use crate::train::Calm;
 
 /// Chunks that the walk after a flush looks at in one turn.
 const WALK_CHUNKS: usize = 16 << 10;
+/// Of these, so many while it is pinned.
+const PINNED_CHUNKS: usize = 1 << 10;
 /// Tables of the index that are looked at in one turn: some microseconds' worth.
 const TABLES_PER_TURN: usize = 64;
 /// Slabs taken from the hot zone in one turn, for the index or for a lowered limit.
@@ -207,10 +209,12 @@ impl Cache {
         }
     }
 
-    /// Makes room for an index that cannot grow: a slab from the hot zone.
-    pub(crate) fn make_room_for_index(&self) {
-        self.hot.give_up_slabs(1, self);
+    /// Makes room for an index that cannot grow: a slab from the hot zone. Returns whether one comes
+    /// once readers have left, the caller among them.
+    pub(crate) fn make_room_for_index(&self) -> bool {
+        let comes = self.hot.give_up_slabs(1, self);
         self.call_for_work();
+        comes
     }
 
     /// Keeps reserves in the hot zone, and quotas, and takes slabs from it when the limit was
@@ -284,11 +288,16 @@ impl Cache {
 
     /// Removes what is expired or flushed in the next part of the zone, and renumbers what is old.
     fn walk_some(&self, cursor: &mut Cursor) -> bool {
+        (0..WALK_CHUNKS / PINNED_CHUNKS).all(|_| self.walk_few(cursor))
+    }
+
+    /// The same of a few chunks.
+    fn walk_few(&self, cursor: &mut Cursor) -> bool {
         let guard = self.epochs.pin();
         let flushes = self.moment.flush.settled_count();
         let mut gone: Vec<(Hash, _)> = Vec::new();
         let mut old: Vec<(Hash, _)> = Vec::new();
-        let more = self.hot.walk(&guard, cursor, WALK_CHUNKS, |item, place| {
+        let more = self.hot.walk(&guard, cursor, PINNED_CHUNKS, |item, place| {
             let is_gone = self.is_gone(item);
             if is_gone || self.age(item) > RENUMBER_MUTATIONS {
                 let hash = self.hash(item.key());

@@ -52,6 +52,10 @@ const ROUNDS_MAX: usize = 8;
 /// After so many rounds it goes by costs no more, only by accesses, which are used up by then.
 const ROUNDS_BY_COST: usize = 4;
 
+/// Bytes of long values that are evicted from a leaf at once, unless it is one value: half of the
+/// smallest segment of flash, in which they may have to find room while others wait.
+const LONG_BYTES_MAX: usize = 64 << 10;
+
 /// Before anything that is alive goes, so many leaves are looked at for what is expired: that takes
 /// about a tenth of the time of a rewrite.
 const EXPIRY_LEAVES: usize = 64;
@@ -220,7 +224,7 @@ impl Zone {
         writer.batch.clear();
         self.gather(guard, writer, leaf, now);
         if let Choice::Unused { by_cost } = choice {
-            drop_unused(by_cost, writer);
+            self.drop_unused(guard, by_cost, writer);
         }
         let mut node = leaf.node;
         if let Some(sibling) = self.mergeable(guard, leaf, generation, writer) {
@@ -296,6 +300,29 @@ impl Zone {
         (bytes <= bytes_max && rows <= ROWS_MAX).then_some(sibling)
     }
 
+    /// Chooses who goes: every row that was not accessed since the sweep last came by, but for
+    /// those that cost much, if it goes by costs. Of long values no more go at once than the sink
+    /// can take without having to wait for a device; the others are still unused next time.
+    fn drop_unused(&self, guard: &Guard<'_>, by_cost: bool, writer: &mut Writer<'_>) {
+        let Writer { batch, random, typical, .. } = writer;
+        let mut long_bytes = 0;
+        let unused = |kept: &mut Kept| {
+            if kept.accesses > 0 {
+                kept.accesses -= 1;
+                return false;
+            }
+            if by_cost && !random.chance(typical.leaves(kept.fields.cost)) {
+                return false;
+            }
+            let bytes = self.long_bytes(guard, kept.long);
+            let goes = long_bytes == 0 || long_bytes + bytes <= LONG_BYTES_MAX;
+            long_bytes += if goes { bytes } else { 0 };
+            goes
+        };
+        let gone = batch.kept.extract_if(.., unused);
+        batch.gone.extend(gone.map(|row| Gone { row, why: Why::Evicted }));
+    }
+
     /// Hands the rows that are to be evicted to the sink, before the commit.
     pub(crate) fn offer(&self, guard: &Guard<'_>, writer: &mut Writer<'_>) {
         let Writer { batch, sink, reader: Reader { long, decoder, .. }, .. } = writer;
@@ -324,19 +351,4 @@ impl Zone {
             sink(guard, &Record { key: row.key, value, fields: row.fields }, &leaving);
         }
     }
-}
-
-/// Chooses who goes: every row that was not accessed since the sweep last came by, but for those
-/// that cost much, if it goes by costs.
-fn drop_unused(by_cost: bool, writer: &mut Writer<'_>) {
-    let Writer { batch, random, typical, .. } = writer;
-    let unused = |kept: &mut Kept| {
-        if kept.accesses > 0 {
-            kept.accesses -= 1;
-            return false;
-        }
-        !by_cost || random.chance(typical.leaves(kept.fields.cost))
-    };
-    let gone = batch.kept.extract_if(.., unused);
-    batch.gone.extend(gone.map(|row| Gone { row, why: Why::Evicted }));
 }
