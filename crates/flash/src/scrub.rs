@@ -68,7 +68,9 @@ impl Flash {
             return;
         }
         let Scrub { number, below, next, .. } = chores.scrub;
-        match self.scrub_step(&mut lock(&self.writer), next..below) {
+        // Not in what is matched: the lock would be held until the step is done.
+        let step = self.scrub_step(&mut lock(&self.writer), next..below);
+        match step {
             Step::Wait => {}
             Step::Segment(listed) => match self.scrub_segment(listed, &mut chores.pages, links) {
                 Ok(()) => chores.scrub.next = listed.entry.sequence + 1,

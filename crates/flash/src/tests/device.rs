@@ -30,6 +30,9 @@ pub(crate) struct MemoryDevice {
     /// The same of syncs.
     refused_syncs: AtomicU64,
     pub(crate) refuses_reads: AtomicBool,
+    /// Reads of pages that have begun, and wait while somebody holds this.
+    pub(crate) reads: AtomicU64,
+    pub(crate) holds_reads: Mutex<()>,
     /// Nothing was written since it last synced.
     pub(crate) is_synced: AtomicBool,
 }
@@ -47,6 +50,8 @@ impl MemoryDevice {
             refused_syncs: AtomicU64::new(0),
             is_synced: AtomicBool::new(true),
             refuses_reads: AtomicBool::new(false),
+            reads: AtomicU64::new(0),
+            holds_reads: Mutex::default(),
         }
     }
 
@@ -109,6 +114,8 @@ impl Device for MemoryDevice {
 
     fn read(&self, page: u64, target: &mut [Page]) -> io::Result<()> {
         refused(&self.refuses_reads)?;
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        drop(self.holds_reads.lock().expect("no test has died"));
         let bytes = self.bytes.lock().expect("no test has died");
         for (index, target) in target.iter_mut().enumerate() {
             let at = (page as usize + index) * PAGE_BYTES;

@@ -179,6 +179,31 @@ fn scrubbing_ends_a_flush_and_what_it_took_is_dead_after_a_kill_too() {
     assert_eq!(world.flash.stats().damaged, 0);
 }
 
+/// While the device is read for a pass, others stage, and look at what is staged.
+#[test]
+fn who_scrubs_does_not_keep_others_waiting_for_the_device() {
+    let world = World::new(PAGES);
+    let count = fill_a_segment(&world, 500);
+    assert!(world.flush_prefix(b"key-1"));
+    let (device, before) = (&world.device, world.device.reads.load(Ordering::Relaxed));
+    let held = device.holds_reads.lock().expect("nobody reads");
+    std::thread::scope(|scope| {
+        let turns = scope.spawn(|| {
+            while world.flash.prefixes_flushed() > 0 {
+                world.maintain();
+            }
+        });
+        while device.reads.load(Ordering::Relaxed) == before {
+            std::thread::yield_now();
+        }
+        let is_free = world.flash.writer.try_lock().is_ok();
+        drop(held);
+        turns.join().expect("the pass ends");
+        assert!(is_free, "nobody else may stage anything");
+    });
+    assert!(count > 10 && world.flash.prefixes_flushed() == 0);
+}
+
 #[test]
 fn a_flush_of_everything_ends_those_of_prefixes() {
     let world = World::new(PAGES);
