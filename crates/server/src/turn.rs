@@ -587,7 +587,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
             deliver(connection, &session, &mut self.sampling);
             let context = self.context(connection, tries);
             let mut out = Output::new(&mut self.replies);
-            let mut is_over = false;
+            let (mut is_over, mut waits) = (false, false);
             while !is_over && next < steps.len() && connection.closing.is_none() {
                 let step = &mut steps[next];
                 let begun = self.sampling.begin(step, &session, self.counters);
@@ -600,6 +600,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
                 let ended = Ended::of(step, &flow, &session, self.counters, ahead.hashes());
                 self.sampling.end(begun, &ended, connection.serial);
                 is_over = flow.is_err() || session.is_long();
+                waits = matches!(flow, Err(Again::Session));
                 let fetches = matches!(flow, Err(Again::Fetch));
                 let must_flush = is_over || matches!(flow, Ok(Flow::Flush)) || out.is_full();
                 if let Ok(flow) = flow {
@@ -633,7 +634,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
                 return Ok(stop_at(plan, steps, next));
             }
             tries = if next == before { tries_of(tries, client.as_deref_mut()) } else { 0 };
-            if next < steps.len() {
+            if waits {
                 self.server.cache.wait_for_memory();
             }
         }
