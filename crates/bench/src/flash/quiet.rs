@@ -305,7 +305,9 @@ impl<'c> Course<'c> {
         jobs.extend(load_job.iter().map(|job| (job, load.connections)));
         let (before, before_ns) = (tier()?, usage::cpu_ns(server.pid())?);
         let found = load::run_together(&jobs, server.address);
-        let mut found = found.map_err(|failure| server.explain(failure))?.into_iter();
+        let found = found.map_err(|failure| server.explain(failure))?;
+        found.iter().try_for_each(|it| it.all_done(&server.name))?;
+        let mut found = found.into_iter();
         let server_ns = (usage::cpu_ns(server.pid())? - before_ns) as f64;
         let probe = found.next().expect("there is a result for every job");
         if probe.counts.hits < probe.counts.gets {

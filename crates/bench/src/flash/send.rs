@@ -64,8 +64,8 @@ impl Pace {
     }
 }
 
-/// Sends up to `requests` requests for up to `longest`. `next` makes the next so many of them, and
-/// none when there are no more.
+/// Sends up to `requests` requests for up to `longest`, of which none may be refused. `next` makes
+/// the next so many of them, and none when there are no more.
 pub fn send(
     server: &Server,
     subject: &Subject,
@@ -86,6 +86,7 @@ pub fn send(
         left = left.saturating_sub(sent);
         let found = load::run(&pace.job(server, subject, &trace), server.address, &spread)
             .map_err(|failure| server.explain(failure))?;
+        found.all_done(&server.name)?;
         phase.elapsed += found.elapsed();
         phase.found.add(found)?;
     }

@@ -87,6 +87,18 @@ impl Found {
         *last = answered.max(*last);
     }
 
+    /// An error if a server of this name refused anything: what was refused was not done, and
+    /// figures of it would flatter.
+    pub fn all_done(&self, server: &str) -> Outcome<()> {
+        match &self.refusal {
+            None => Ok(()),
+            Some(words) => {
+                let refused = self.counts.refused;
+                Err(Failure::Reply(format!("{server} refused {refused} requests: {words}")))
+            }
+        }
+    }
+
     /// Adds what another thread found.
     pub fn add(&mut self, other: Found) -> Outcome<()> {
         let (mine, its) = (&mut self.counts, other.counts);

@@ -473,5 +473,9 @@ mod tests {
         let found = load(Fault::Refuse, 4, None, 0).expect("errors are findings");
         assert_eq!((found.counts.hits, found.counts.refused), (0, 3000));
         assert_eq!(found.refusal.as_deref(), Some("SERVER_ERROR out of memory"));
+        let failure = found.all_done("one").expect_err("nothing was done").to_string();
+        assert!(failure.contains("one refused 3000 requests: SERVER_ERROR"), "{failure}");
+        let found = load(Fault::None, 4, None, 0).expect("all is well");
+        assert!(found.all_done("one").is_ok());
     }
 }

@@ -240,11 +240,7 @@ fn measure(
     let server_cpu = || usage::cpu_ns(server.pid());
     let (found, before_ns) = load::run_noting(&job, server.address, &spread, server_cpu)?;
     let server_ns = (server_cpu()? - before_ns) as f64;
-    if let Some(words) = &found.refusal {
-        // What was refused was not done: figures of it would flatter.
-        let (name, refused) = (&server.name, found.counts.refused);
-        return Err(Failure::Reply(format!("{name} refused {refused} requests: {words}")));
-    }
+    found.all_done(&server.name)?;
     let (requests, elapsed_ns) = (found.requests(), found.elapsed().as_nanos().max(1) as f64);
     let waited_ns = all_ns(&found)?;
     let waited_us = |share| waited_ns.value_at_quantile(share) as f64 / 1e3;
