@@ -54,8 +54,12 @@ const STAGES: &[Stage] = &[
     },
     Stage {
         lanes: &[
+            // The last of it, which takes longest, has one thread.
             &[("release", || one(release()))],
-            &[("deploy", || deploy::check().map(|passed| Count { passed, failed: 0 }))],
+            &[
+                ("deploy", || deploy::check().map(|passed| Count { passed, failed: 0 })),
+                ("loom", || loom().map(ran)),
+            ],
         ],
         niceness: 0,
     },
@@ -71,9 +75,7 @@ const STAGES: &[Stage] = &[
                 ("memory-limit", || one(memory_limit())),
                 ("restarts", || one(restarts())),
             ],
-            &[("papers", || one(papers())), ("loom", || loom().map(ran))],
-            // The longest of it has one thread: it would be left alone at the end.
-            &[("miri", || miri().map(ran))],
+            &[("papers", || one(papers())), ("miri", || miri().map(ran))],
         ],
         niceness: 19,
     },
