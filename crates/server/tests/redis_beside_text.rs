@@ -1,0 +1,63 @@
+//! What clients of Redis' protocol do, as memcached's clients see it.
+
+mod common;
+
+use common::{Client, Server};
+
+/// A command as an array.
+fn array(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+/// `k` and `me` showed it as it is, and what stood behind its line end was taken for an answer.
+#[test]
+fn a_key_that_no_line_can_hold_is_shown_in_base64() {
+    let (server, address) = Server::start_with_redis(&[]);
+    let (mut text, mut redis) = (server.connect(), Client::connect(address));
+    let keys: [(&[u8], &str); 4] =
+        [(b"x\r\nHD", "eA0KSEQ="), (b"a b", "YSBi"), (b"\x01", "AQ=="), (b"d\x7f", "ZH8=")];
+    for (key, wire) in keys {
+        // All ways in which an item comes to be, or takes another's place.
+        let commands: [(&[&[u8]], &str); 11] = [
+            (&[b"set", key, b"1"], "+OK\r\n"),
+            (&[b"set", key, b"1", b"get"], "$1\r\n1\r\n"),
+            (&[b"getset", key, b"1"], "$1\r\n1\r\n"),
+            (&[b"setex", key, b"100", b"1"], "+OK\r\n"),
+            (&[b"mset", key, b"1", b"plain", b"1"], "+OK\r\n"),
+            (&[b"append", key, b"0"], ":2\r\n"),
+            (&[b"incr", key], ":11\r\n"),
+            (&[b"getdel", key], "$2\r\n11\r\n"),
+            (&[b"incr", key], ":1\r\n"),
+            (&[b"del", key], ":1\r\n"),
+            (&[b"setrange", key, b"0", b"1"], ":1\r\n"),
+        ];
+        for (command, answer) in commands {
+            redis.send(&array(command));
+            redis.expect(answer.as_bytes());
+            if matches!(command[0], b"getdel" | b"del") {
+                text.ask(&format!("mg {wire} b k\r\n"), &format!("EN k{wire} b\r\n"));
+                continue;
+            }
+            text.ask(&format!("mg {wire} b k\r\nmn\r\n"), &format!("HD k{wire} b\r\nMN\r\n"));
+            text.send(format!("me {wire} b\r\n").as_bytes());
+            let line = text.read_to("\r\n");
+            assert!(line.starts_with(&format!("ME {wire} exp=")), "{line}");
+        }
+    }
+    redis.send(b"set \"x\\r\\nHD\" v\r\n");
+    redis.expect(b"+OK\r\n");
+    text.ask("mg eA0KSEQ= b k v\r\nmn\r\n", "VA 1 keA0KSEQ= b\r\nv\r\nMN\r\n");
+    // What a line can hold is shown as it was stored.
+    text.ask("mg cGxhaW4= b k\r\nmg plain k\r\n", "HD kplain\r\nHD kplain\r\n");
+    text.send(b"lru_crawler mgdump all\r\n");
+    let dump = text.read_to("EN\r\n");
+    for line in ["mg plain\r\n", "mg eA0KSEQ= b\r\n", "mg YSBi b\r\n", "mg AQ== b\r\n"] {
+        assert!(dump.contains(line), "{line} in {dump}");
+    }
+}
