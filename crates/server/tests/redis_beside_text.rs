@@ -61,3 +61,17 @@ fn a_key_that_no_line_can_hold_is_shown_in_base64() {
         assert!(dump.contains(line), "{line} in {dump}");
     }
 }
+
+/// The name of such a line was two words, and its value the second of them.
+#[test]
+fn a_prefix_with_a_space_is_one_word_of_its_line() {
+    let (server, address) = Server::start_with_redis(&[]);
+    let mut redis = Client::connect(address);
+    redis.send(b"get \"a b:1\"\r\nset \"a b:1\" v\r\n");
+    redis.expect(b"$-1\r\n+OK\r\n");
+    let mut text = server.connect();
+    text.send(b"stats costs\r\n");
+    let stats = text.read_to("END\r\n");
+    assert!(stats.contains("STAT prefix_misses:a\\x20b: 1\r\n"), "{stats}");
+    assert!(stats.lines().all(|line| line == "END" || line.split(' ').count() == 3), "{stats}");
+}
