@@ -62,6 +62,25 @@ fn a_key_that_no_line_can_hold_is_shown_in_base64() {
     }
 }
 
+/// The key was there, and counted as a miss because nothing was to be changed.
+#[test]
+fn a_key_that_is_there_is_a_hit_though_its_expiry_stays() {
+    let (server, address) = Server::start_with_redis(&[]);
+    let (mut text, mut redis) = (server.connect(), Client::connect(address));
+    redis.ask("set lasting v\r\nset brief v ex 1000\r\n", "+OK\r\n+OK\r\n");
+    let unchanged = ["expire lasting 10 xx", "expire lasting 10 gt", "pexpire brief 10 nx"];
+    for command in unchanged.into_iter().chain(["expire brief 2000 lt", "persist lasting"]) {
+        redis.ask(&format!("{command}\r\n"), ":0\r\n");
+    }
+    let counts =
+        |text: &mut Client| ["cmd_touch", "touch_hits", "touch_misses"].map(|name| text.stat(name));
+    assert_eq!(counts(&mut text), [5, 5, 0]);
+    redis.ask("expire brief 500 lt\r\npersist brief\r\n", ":1\r\n:1\r\n");
+    assert_eq!(counts(&mut text), [7, 7, 0]);
+    redis.ask("expire none 10\r\nexpire none 10 nx\r\npersist none\r\n", ":0\r\n:0\r\n:0\r\n");
+    assert_eq!(counts(&mut text), [10, 7, 3]);
+}
+
 /// The name of such a line was two words, and its value the second of them.
 #[test]
 fn a_prefix_with_a_space_is_one_word_of_its_line() {
