@@ -391,12 +391,12 @@ impl<'c, S: Sampling> Turner<'c, S> {
         }
         let mut steps = recycle(mem::take(&mut self.steps));
         let place = self.process_plan(connection, &mut plan, &mut steps);
+        if let (Ok(place), Some(client)) = (&place, &mut connection.redis) {
+            client.scan = plan.scan_at(*place, &steps);
+        }
         self.steps = recycle(steps);
         let place = place?;
         connection.continuation = place.continuation;
-        if let Some(client) = &mut connection.redis {
-            client.scan = plan.scan_at(place);
-        }
         Ok(place.offset)
     }
 

@@ -4,6 +4,17 @@ mod common;
 
 use common::{Client, Server};
 
+/// A command as an array.
+fn array(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
 /// What the kernel says under this name of the server's memory.
 fn memory_bytes(server: &Server, name: &str) -> u64 {
     let path = format!("/proc/{}/status", server.id());
@@ -42,4 +53,45 @@ fn a_command_that_has_not_arrived_takes_the_memory_that_is_counted() {
         client.ask("\r\nping\r\n", "+OK\r\n+PONG\r\n");
     }
     text.wait_for_stat("output_parked_bytes", |bytes| bytes == 0);
+}
+
+#[test]
+fn a_command_of_many_keys_goes_on_behind_what_it_has_answered() {
+    const KEYS: usize = 30_000;
+    let (_server, address) = Server::start_with_redis(&["-I", "1m"]);
+    let mut client = Client::connect(address);
+    let keys: Vec<String> = (0..KEYS).map(|number| format!("k{}", number % 1000)).collect();
+    // The first is not there, and each has its own value.
+    for key in &keys[1..1000] {
+        client.ask(&format!("set {key} {key}{}\r\n", "v".repeat(1000)), "+OK\r\n");
+    }
+    let mut words: Vec<&[u8]> = vec![b"mget"];
+    words.extend(keys.iter().map(String::as_bytes));
+    let mget = array(&words);
+    let mut answer = format!("*{KEYS}\r\n");
+    for key in &keys {
+        match key.as_str() {
+            "k0" => answer.push_str("$-1\r\n"),
+            _ => {
+                let value = format!("{key}{}", "v".repeat(1000));
+                answer.push_str(&format!("${}\r\n{value}\r\n", value.len()));
+            }
+        }
+    }
+    // Nothing is read before all is sent: the answers have to wait, and so has what is behind them.
+    client.send(&[&mget[..], b"ping\r\n", &mget, b"ping\r\n"].concat());
+    client.expect(format!("{answer}+PONG\r\n{answer}+PONG\r\n").as_bytes());
+    client.send(&[b"multi\r\n", &mget[..], b"incr n\r\nexec\r\nping\r\n"].concat());
+    client.expect(b"+OK\r\n+QUEUED\r\n+QUEUED\r\n");
+    client.expect(format!("*2\r\n{answer}:1\r\n+PONG\r\n").as_bytes());
+    for (name, answer) in [(&b"exists"[..], 29_970), (b"touch", 29_970), (b"del", 999)] {
+        words[0] = name;
+        client.send(&array(&words));
+        client.expect(format!(":{answer}\r\n").as_bytes());
+    }
+    // A key that is too long is found behind any number of others.
+    let long = [b'x'; 251];
+    words.push(&long);
+    client.send(&array(&words));
+    client.expect(b"-ERR a key is 1 to 250 bytes here\r\n");
 }

@@ -27,10 +27,11 @@ impl<'c, S: Sampling> Turner<'c, S> {
         let scan = connection.redis.as_ref().map_or_else(Scan::default, |client| client.scan);
         let wanted = scan.wanted_bytes();
         let mut is_ended = false;
-        // Longer than a header, what is here and not begun to be looked at is whole commands that
-        // parked output kept from being executed: they come first.
-        let is_begun = scan != Scan::default();
-        if connection.is_readable && (is_begun || input.len() <= READ_BYTES) {
+        // A command that is whole, and what is longer than a header and not begun to be looked at,
+        // is what parked output kept from being executed: that comes first.
+        let is_begun = scan != Scan::default() && !scan.is_whole(input.len());
+        let is_short = scan == Scan::default() && input.len() <= READ_BYTES;
+        if connection.is_readable && (is_begun || is_short) {
             is_ended = self.read_on(connection, &mut input, wanted)?;
         }
         if input.len() >= wanted {
