@@ -95,3 +95,31 @@ fn a_command_of_many_keys_goes_on_behind_what_it_has_answered() {
     client.send(&array(&words));
     client.expect(b"-ERR a key is 1 to 250 bytes here\r\n");
 }
+
+/// Their answers, many times as long as the requests, were made in one piece.
+#[test]
+fn descriptions_of_many_commands_are_made_in_parts() {
+    const NAMES: usize = 100_000;
+    let (server, address) = Server::start_with_redis(&["-I", "1m"]);
+    let mut client = Client::connect(address);
+    let info = "*10\r\n$3\r\nget\r\n:2\r\n*2\r\n+readonly\r\n+fast\r\n:1\r\n:1\r\n:1\r\n\
+        *3\r\n+@read\r\n+@string\r\n+@fast\r\n*0\r\n*0\r\n*0\r\n";
+    let docs = "$3\r\nget\r\n*6\r\n$7\r\nsummary\r\n$27\r\nReturns the value of a key.\r\n\
+        $5\r\nsince\r\n$5\r\n1.0.0\r\n$5\r\ngroup\r\n$6\r\nstring\r\n";
+    let mut words: Vec<&[u8]> = vec![b"get"; NAMES];
+    (words[0], words[NAMES - 1]) = (b"command", b"nonsense");
+    let known = NAMES - 3;
+    let before = memory_bytes(&server, "VmHWM");
+    for (subcommand, answer) in [
+        (&b"info"[..], format!("*{}\r\n{}*-1\r\n", known + 1, info.repeat(known))),
+        (b"docs", format!("*{}\r\n{}", 2 * known, docs.repeat(known))),
+    ] {
+        words[1] = subcommand;
+        client.send(&array(&words));
+        client.expect(answer.as_bytes());
+    }
+    let grown = memory_bytes(&server, "VmHWM") - before;
+    assert!(grown < 6 << 20, "{grown} bytes");
+    client.ask("command docs get nonsense\r\n", &format!("*2\r\n{docs}"));
+    client.ask("command docs nonsense\r\nping\r\n", "*0\r\n+PONG\r\n");
+}
