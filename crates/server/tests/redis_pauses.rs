@@ -96,6 +96,36 @@ fn a_command_of_many_keys_goes_on_behind_what_it_has_answered() {
     client.expect(b"-ERR a key is 1 to 250 bytes here\r\n");
 }
 
+/// While memory makes room, a command ends its session and goes on in another.
+#[test]
+fn commands_that_store_many_values_go_on_where_they_were() {
+    const KEYS: usize = 200;
+    let options = ["-m", "16", "-I", "1m", "--compressed", "off"];
+    let (_server, address) = Server::start_with_redis(&options);
+    let mut client = Client::connect(address);
+    let filler = "v".repeat(4_000);
+    for round in 0..60 {
+        let keys: Vec<String> = (0..KEYS).map(|number| format!("k{round}:{number}")).collect();
+        let values: Vec<String> = keys.iter().map(|key| format!("{key}{filler}")).collect();
+        let pairs = keys.iter().zip(&values).flat_map(|(key, value)| [key, value]);
+        let mut words: Vec<&[u8]> = vec![b"msetnx"];
+        words.extend(pairs.map(|word| word.as_bytes()));
+        client.send(&array(&words));
+        client.expect(b":1\r\n");
+        words[0] = b"mset";
+        client.send(&array(&words));
+        client.expect(b"+OK\r\n");
+        // The last of them have not had to go.
+        let (key, value) = (&keys[KEYS - 1], &values[KEYS - 1]);
+        client.ask(&format!("get {key}\r\n"), &format!("${}\r\n{value}\r\n", value.len()));
+        words.truncate(2 * KEYS - 1);
+        words[0] = b"msetnx";
+        words.extend([key.as_bytes(), b"other"]);
+        client.send(&array(&words));
+        client.expect(b":0\r\n");
+    }
+}
+
 /// Their answers, many times as long as the requests, were made in one piece.
 #[test]
 fn descriptions_of_many_commands_are_made_in_parts() {
