@@ -20,4 +20,4 @@ mod words;
 
 pub use reply::Version;
 pub use scan::{BULK_BYTES_MAX, Refusal, Scan, Scanned, scan, scan_of_stranger};
-pub use words::{Command, Words};
+pub use words::{Command, Rest, Words};

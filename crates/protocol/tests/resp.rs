@@ -177,3 +177,52 @@ proptest! {
         prop_assert_eq!(resp_bodies::commands(&stream, &[7]), wanted);
     }
 }
+
+#[test]
+fn a_command_that_was_looked_at_is_found_without_another_look() {
+    let input = b"*4\r\n$4\r\nMGET\r\n$1\r\na\r\n$0\r\n\r\n$3\r\nb\r\n\r\nPING\r\n";
+    let Scanned::Command(command, consumed) = first(input) else {
+        panic!("it is whole");
+    };
+    let known = Scan::of_whole(command, input);
+    assert!(known.is_whole(consumed) && !known.is_whole(consumed - 1));
+    assert!(!Scan::default().is_whole(consumed));
+    // With what stands in it damaged, only another look would tell.
+    let mut damaged = input.to_vec();
+    damaged[4..consumed].fill(b'x');
+    let mut scan_of_damaged = known;
+    let found = scan(&damaged, &mut scan_of_damaged, 1 << 20);
+    assert!(matches!(found, Scanned::Command(command, bytes)
+        if command.count() == 4 && bytes == consumed));
+    assert_eq!(scan_of_damaged, Scan::default());
+    // A line is looked at anew.
+    let Scanned::Command(line, _) = first(b"get a\r\n") else {
+        panic!("it is whole");
+    };
+    assert_eq!(Scan::of_whole(line, b"get a\r\n"), Scan::default());
+}
+
+#[test]
+fn words_go_on_without_a_look_at_those_before() {
+    let input = b"*4\r\n$4\r\nMGET\r\n$1\r\na\r\n$0\r\n\r\n$3\r\nb\r\n\r\n";
+    let wanted: [&[u8]; 4] = [b"MGET", b"a", b"", b"b\r\n"];
+    for taken in 0..=4 {
+        let Scanned::Command(command, consumed) = first(input) else {
+            panic!("it is whole");
+        };
+        let mut words = command.words();
+        words.by_ref().take(taken).for_each(drop);
+        let (rest, known) = (words.rest(), Scan::of_whole(command, input));
+        let left: usize = wanted[taken..].iter().map(|word| word.len() + 6).sum();
+        let mut damaged = input.to_vec();
+        damaged[4..consumed - left].fill(b'x');
+        let found = scan(&damaged, &mut { known }, 1 << 20);
+        let Scanned::Command(command, _) = found else {
+            panic!("{found:?}");
+        };
+        let mut words = command.words();
+        words.go_on(rest);
+        assert_eq!(words.len(), 4 - taken);
+        assert_eq!(words.collect::<Vec<_>>(), wanted[taken..]);
+    }
+}

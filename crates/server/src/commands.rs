@@ -209,7 +209,8 @@ impl Expiries {
     }
 }
 
-/// Whether a key of the binary protocol could stand in a line of text. Dumps show others in base64.
+/// Whether a key of the binary protocol or of Redis' could stand in a line of text. Dumps and
+/// answers show others in base64.
 fn is_text_key(key: &[u8]) -> bool {
     key.iter().all(|&byte| byte > b' ' && byte != 0x7f)
 }

@@ -14,6 +14,8 @@
 //! same: the connection goes to the end of its worker's queue, so that no client that never stops
 //! sending can keep the others waiting for longer than a buffer's worth of requests.
 
+mod behind;
+
 use std::io::ErrorKind;
 use std::mem;
 use std::sync::Arc;
@@ -22,7 +24,6 @@ use ::io::device::ReadRing;
 use larder::{Ahead, Dumped, Hash, Session, Wanted};
 use protocol::binary::parse::HEAD_BYTES_MAX;
 use protocol::parse::LINE_BYTES_MAX;
-use protocol::resp::Scan;
 use protocol::{Dialect, Parsed, Wire, binary, parse_as};
 
 use crate::commands::redis::{self, Client};
@@ -299,39 +300,6 @@ impl<'c, S: Sampling> Turner<'c, S> {
         Ok(())
     }
 
-    /// Reads once behind the part of a long command that is here, without moving that, and executes
-    /// what is there when it has come to the command's end.
-    fn read_behind(&mut self, connection: &mut Connection<'c>) -> Result<(), Close> {
-        let mut input = mem::take(&mut connection.unread);
-        let scan = connection.redis.as_ref().map_or_else(Scan::default, |client| client.scan);
-        let wanted = scan.wanted_bytes();
-        let missing = wanted.saturating_sub(input.len());
-        let mut is_ended = false;
-        // Longer than a header, what is here and not begun to be looked at is whole commands that
-        // parked output kept from being executed: they come first.
-        let is_begun = scan != Scan::default();
-        if connection.is_readable && (is_begun || input.len() <= READ_BYTES) {
-            let start = input.len();
-            input.reserve_exact(missing);
-            input.resize(start + missing.clamp(READ_BYTES, DIRECT_BYTES_MAX), 0);
-            let read = connection.read(&mut input[start..], self.counters)?;
-            is_ended = read == Some(0);
-            input.truncate(start + read.unwrap_or(0));
-        }
-        if input.len() >= wanted {
-            let consumed = self.process(connection, &input)?;
-            if connection.parked.is_empty() {
-                self.flush(connection)?;
-            }
-            if consumed > 0 {
-                input.drain(..consumed);
-                input.shrink_to_fit();
-            }
-        }
-        connection.unread = input;
-        self.settle(connection, is_ended)
-    }
-
     /// Executes what was read; returns how many bytes are done with.
     fn execute_read(
         &mut self,
@@ -351,7 +319,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
     /// What follows from how much of the replies the socket took.
     fn settle(&self, connection: &mut Connection<'c>, is_ended: bool) -> Result<(), Close> {
         if let Some(client) = &connection.redis {
-            let kept_bytes = connection.unread.len() + client.queue_bytes();
+            let kept_bytes = connection.unread.capacity() + client.queue_bytes();
             connection.parked.keep(kept_bytes, &self.server.parked)?;
         } else if !connection.parked.is_empty() {
             connection.parked.hold(connection.unread.len(), &self.server.parked)?;
@@ -423,12 +391,12 @@ impl<'c, S: Sampling> Turner<'c, S> {
         }
         let mut steps = recycle(mem::take(&mut self.steps));
         let place = self.process_plan(connection, &mut plan, &mut steps);
+        if let (Ok(place), Some(client)) = (&place, &mut connection.redis) {
+            client.scan = plan.scan_at(*place, &steps);
+        }
         self.steps = recycle(steps);
         let place = place?;
         connection.continuation = place.continuation;
-        if let Some(client) = &mut connection.redis {
-            client.scan = plan.scan_at(place);
-        }
         Ok(place.offset)
     }
 

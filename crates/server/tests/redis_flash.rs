@@ -109,6 +109,8 @@ fn commands_wait_for_flash_and_do_nothing_twice() {
         let keys = first..first + KEYS;
         client.send(command("exists", keys.clone()).as_bytes());
         let exists = integer(&mut client);
+        client.send(command("touch", keys.clone()).as_bytes());
+        assert!((1..=exists).contains(&integer(&mut client)));
         client.send(command("del", keys.clone()).as_bytes());
         let removed = integer(&mut client);
         assert!(removed <= exists && exists < KEYS, "{removed} of {exists}");

@@ -81,6 +81,23 @@ pub enum Refusal {
 }
 
 impl Scan {
+    /// What a look at `input` comes to that begins with the whole of this command: with it another
+    /// look finds the command at once. A line is looked at anew, for it is short.
+    pub fn of_whole(command: Command<'_>, input: &[u8]) -> Self {
+        match memchr::memchr(b'\r', input) {
+            Some(end) if command.is_plain() => {
+                let (scanned, count) = (end + 2 + command.bytes(), command.count());
+                Self { scanned, forgotten: 0, bulks: Some((count, 0)) }
+            }
+            _ => Self::default(),
+        }
+    }
+
+    /// Whether all of the command is among so many bytes of input.
+    pub fn is_whole(&self, bytes: usize) -> bool {
+        matches!(self.bulks, Some((_, 0))) && self.scanned <= bytes
+    }
+
     /// How many bytes of input there must be before it makes sense to look again.
     pub fn wanted_bytes(&self) -> usize {
         // Behind the last bulk there is no header.

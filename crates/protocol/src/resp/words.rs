@@ -24,6 +24,11 @@ impl<'b> Command<'b> {
         Self { bytes, count, is_inline: true }
     }
 
+    /// The bytes of its words, with what stands around them.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// How many words it has, its name included: at least one.
     pub fn count(&self) -> usize {
         self.count
@@ -63,6 +68,27 @@ impl<'b> Command<'b> {
 pub struct Words<'b> {
     bytes: &'b [u8],
     left: usize,
+}
+
+/// The words of a command that have not been gone over, wherever the command lies then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rest {
+    bytes: usize,
+    left: usize,
+}
+
+impl Words<'_> {
+    /// What is left of them.
+    pub fn rest(&self) -> Rest {
+        Rest { bytes: self.bytes.len(), left: self.left }
+    }
+
+    /// Goes on with what was left of the same command's words, without a look at those before.
+    pub fn go_on(&mut self, rest: Rest) {
+        debug_assert!(rest.left <= self.left, "they are words of the same command");
+        self.bytes = &self.bytes[self.bytes.len() - rest.bytes..];
+        self.left = rest.left;
+    }
 }
 
 impl<'b> Iterator for Words<'b> {

@@ -6,7 +6,9 @@ use protocol::reply::meta::{MetaCode, MetaCommand, MetaFacts, meta};
 use protocol::request::{Key, MetaGet};
 use protocol::{base64_key, reply};
 
-use super::{Again, Context, Expiries, Flow, KeyRoom, Outcome, Target, expires_in_s, expiry};
+use super::{
+    Again, Context, Expiries, Flow, KeyRoom, Outcome, Target, expires_in_s, expiry, is_text_key,
+};
 use crate::output::Output;
 use crate::watch::{DETAIL, FETCHERS};
 
@@ -99,16 +101,21 @@ fn hit<'s>(
 }
 
 /// The key as `k` and `me` show it: in the form in which the item was stored, whatever the
-/// request's.
+/// request's; in base64 in any case if no line of text can hold it. Redis' clients may store such
+/// keys, and do not say how they are to be shown.
 fn key_of<'k>(item: &Item<'k>, requested: Key<'k>, encoded: &'k mut Vec<u8>) -> Key<'k> {
     if item.base64_key() == requested.base64 {
         return requested;
     }
-    if !item.base64_key() {
-        return Key::plain(item.key());
+    match requested.base64 {
+        // It has one form in base64.
+        true if !is_text_key(item.key()) => requested,
+        true => Key::plain(item.key()),
+        false => {
+            base64_key::encode(encoded, item.key());
+            Key { wire: encoded, base64: true }
+        }
     }
-    base64_key::encode(encoded, item.key());
-    Key { wire: encoded, base64: true }
 }
 
 /// Counts a get, or a touch where the item got another expiry.

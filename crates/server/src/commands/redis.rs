@@ -179,6 +179,21 @@ impl<'b, 's> Task<'_, '_, 'b, 's, '_> {
         }
     }
 
+    /// Passes over the words that are done with, if the command was begun before.
+    fn go_on(&mut self) {
+        if let Some((rest, keys)) = self.client.progress.behind {
+            self.words.go_on(rest);
+            self.keys = keys;
+        }
+    }
+
+    /// What was taken last is done with.
+    fn advance(&mut self) {
+        let progress = &mut self.client.progress;
+        progress.keys += 1;
+        progress.behind = Some((self.words.rest(), self.keys));
+    }
+
     /// Whether a command of many keys has to make way before its next one.
     fn must_pause(&self, out: &Output<'_, 's>) -> bool {
         out.is_full() || self.session.is_long()
@@ -217,7 +232,7 @@ pub fn execute<'s, 'c>(
     };
     let mut room = Vec::new();
     let command = command.unquoted(&mut room);
-    let permitted = match lookup.entry(command) {
+    let permitted = match lookup.entry(command, client.progress.is_begun()) {
         Ok(entry) if client.rights != Rights::All => {
             check_rights(client, entry, command).map(|()| entry)
         }

@@ -17,9 +17,18 @@ impl<'b> Plan<'b> {
         self.scan = scan;
     }
 
-    /// How far the command has been looked at that begins at `place`, where the plan was left.
-    pub fn scan_at(&self, place: Place) -> Scan {
-        if place == self.place { self.scan } else { Scan::default() }
+    /// How far the command has been looked at that begins at `place`, where the plan was left: at
+    /// its end, or before one of its last `steps`.
+    pub fn scan_at(&self, place: Place, steps: &[Step<'b>]) -> Scan {
+        if place == self.place {
+            return self.scan;
+        }
+        match steps.iter().find(|step| step.place == place).map(|step| step.action) {
+            Some(Action::Redis(Call::Command(command, _))) => {
+                Scan::of_whole(command, &self.input[place.offset..])
+            }
+            _ => Scan::default(),
+        }
     }
 
     /// [`Plan::fill`] of Redis' protocol.

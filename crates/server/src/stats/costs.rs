@@ -46,9 +46,9 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
 }
 
 fn one(prefix: &CostPrefix, stats: &mut Stats<'_>) {
-    // A key may hold what a line may not.
-    let name = prefix.prefix.escape_ascii();
-    let name = if prefix.prefix.is_empty() { "(none)".to_owned() } else { name.to_string() };
+    // A key may hold what a line may not, and a space, which a name in one may not.
+    let name = prefix.prefix.escape_ascii().to_string().replace(' ', r"\x20");
+    let name = if prefix.prefix.is_empty() { "(none)".to_owned() } else { name };
     stats.line(format_args!("prefix_misses:{name}"), prefix.misses);
     stats.line(format_args!("prefix_miss_seconds:{name}"), seconds(prefix.miss_cost_us));
     stats.line(format_args!("prefix_typical_us:{name}"), prefix.typical_us);

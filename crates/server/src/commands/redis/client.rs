@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use larder::DumpCursor;
-use protocol::resp::{Scan, Version};
+use protocol::resp::{Rest, Scan, Version};
 
 use super::Queue;
 use crate::connection::Info;
@@ -13,10 +13,20 @@ use crate::rights::Rights;
 /// How far a command of many keys has come that is executed again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
-    /// Keys that are done with.
+    /// Keys, or other words, that are done with.
     pub keys: usize,
     /// How many of them count.
     pub count: i64,
+    /// The words behind them, and how many keys stand before these, once one is done with: who goes
+    /// on after each part of a long answer would pass over half of its words in all every time.
+    pub behind: Option<(Rest, usize)>,
+}
+
+impl Progress {
+    /// Whether something of the command is done with, so that its words have been looked at.
+    pub fn is_begun(&self) -> bool {
+        self.behind.is_some()
+    }
 }
 
 /// What becomes of what a client says of who it is. To check that may take long

@@ -1,6 +1,6 @@
 //! When keys end: EXPIRE and its kin, TTL and its kin, PERSIST.
 
-use larder::Expiry;
+use larder::{Expiry, Hash};
 use protocol::resp::number::integer;
 use protocol::resp::reply;
 
@@ -139,38 +139,38 @@ fn set_expiry(task: &mut Task<'_, '_, '_, '_, '_>, span: Span, out: &mut Output<
     let amount = integer(amount).ok_or(NOT_AN_INTEGER)?;
     let unix_ms = span.unix_ms(amount, task).ok_or_else(|| invalid(task.name))?;
     let expiry = deadline::expiry_at(unix_ms);
-    let is_set = loop {
-        let observed = task.session.observe(key, hash).map_err(|refusal| task.refused(refusal))?;
-        let Some(observed) = observed else {
-            break false;
-        };
-        if !conditions.hold(observed.item().expiry(), expiry) {
-            break false;
-        }
-        let touched = task.session.touch_observed(&observed, expiry);
-        if touched.map_err(|refusal| task.refused(refusal))? {
-            break true;
-        }
-    };
-    task.count_touch(is_set);
-    reply::integer(out.bytes, i64::from(is_set));
-    Ok(Done::Next)
+    change_expiry(task, (key, hash), expiry, |before| conditions.hold(before, expiry), out)
 }
 
 /// `PERSIST key`.
 pub(super) fn persist(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
     let (key, hash) = task.bare_key();
-    let is_changed = loop {
+    change_expiry(task, (key, hash), Expiry::NEVER, |before| before != Expiry::NEVER, out)
+}
+
+/// Gives a key that is there another expiry if `is_wanted` of the one before, and answers whether
+/// it did. A key whose expiry stays is a hit all the same.
+fn change_expiry(
+    task: &mut Task<'_, '_, '_, '_, '_>,
+    (key, hash): (&[u8], Hash),
+    expiry: Expiry,
+    is_wanted: impl Fn(Expiry) -> bool,
+    out: &mut Output<'_, '_>,
+) -> Ended {
+    let (is_there, is_changed) = loop {
         let observed = task.session.observe(key, hash).map_err(|refusal| task.refused(refusal))?;
-        let Some(observed) = observed.filter(|it| it.item().expiry() != Expiry::NEVER) else {
-            break false;
+        let Some(observed) = observed else {
+            break (false, false);
         };
-        let touched = task.session.touch_observed(&observed, Expiry::NEVER);
+        if !is_wanted(observed.item().expiry()) {
+            break (true, false);
+        }
+        let touched = task.session.touch_observed(&observed, expiry);
         if touched.map_err(|refusal| task.refused(refusal))? {
-            break true;
+            break (true, true);
         }
     };
-    task.count_touch(is_changed);
+    task.count_touch(is_there);
     reply::integer(out.bytes, i64::from(is_changed));
     Ok(Done::Next)
 }

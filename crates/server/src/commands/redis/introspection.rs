@@ -7,7 +7,7 @@ use super::{Done, Ended, SYNTAX, Task, help, unknown_subcommand, wrong_number};
 use crate::output::Output;
 
 /// `COMMAND`, `COMMAND COUNT`, `COMMAND INFO name ...`, `COMMAND DOCS name ...`, `COMMAND LIST`.
-pub(super) fn command(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
+pub(super) fn command<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 's>) -> Ended {
     let version = task.version();
     let Some(subcommand) = task.words.next() else {
         reply::array(out.bytes, TABLE.len());
@@ -26,20 +26,37 @@ pub(super) fn command(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, 
             reply::array(out.bytes, TABLE.len());
             TABLE.iter().for_each(|entry| describe(entry, version, out.bytes));
         }
-        b"info" => {
-            reply::array(out.bytes, task.words.len());
-            for name in task.words {
-                match find(name) {
-                    Some(number) => describe(&TABLE[number], version, out.bytes),
-                    None => reply::null_array(out.bytes, version),
-                }
-            }
+        b"info" => return describe_each(task, out),
+        b"docs" if task.words.len() == 0 => {
+            reply::map(out.bytes, version, TABLE.len());
+            TABLE.iter().for_each(|entry| document(entry, version, out.bytes));
         }
-        b"docs" => document(task, out),
+        b"docs" => return document_each(task, out),
         b"help" if task.words.len() == 0 => {
             help(task.name, "COUNT, DOCS [<name> ...], INFO [<name> ...], LIST.", out);
         }
         _ => return Err(unknown_subcommand(task.name, subcommand)),
+    }
+    Ok(Done::Next)
+}
+
+/// `COMMAND INFO name ...`, whose answer is ten times as long: its progress is how many of the
+/// names have been answered.
+fn describe_each<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 's>) -> Ended {
+    let (version, count) = (task.version(), task.words.len());
+    task.go_on();
+    while task.words.len() > 0 {
+        if task.must_pause(out) {
+            return Ok(Done::Flush);
+        }
+        if !task.client.progress.is_begun() {
+            reply::array(out.bytes, count);
+        }
+        match find(task.word()) {
+            Some(number) => describe(&TABLE[number], version, out.bytes),
+            None => reply::null_array(out.bytes, version),
+        }
+        task.advance();
     }
     Ok(Done::Next)
 }
@@ -74,19 +91,33 @@ fn categories(entry: &Entry) -> Vec<&'static str> {
     categories
 }
 
-fn document(task: &Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) {
-    let asked: Vec<&Entry> = match task.words.len() {
-        0 => TABLE.iter().collect(),
-        _ => task.words.filter_map(find).map(|number| &TABLE[number]).collect(),
-    };
-    reply::map(out.bytes, task.version(), asked.len());
-    for entry in asked {
-        reply::bulk(out.bytes, entry.name.as_bytes());
-        let facts = [("summary", entry.summary), ("since", entry.since), ("group", entry.group)];
-        reply::map(out.bytes, task.version(), facts.len());
-        for (name, text) in facts {
-            reply::bulk(out.bytes, name.as_bytes());
-            reply::bulk(out.bytes, text.as_bytes());
+/// `COMMAND DOCS name ...`, likewise. What is not known is left out, so that all are looked for
+/// before the first is answered.
+fn document_each<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 's>) -> Ended {
+    let (version, names) = (task.version(), task.words);
+    task.go_on();
+    while task.words.len() > 0 {
+        if task.must_pause(out) {
+            return Ok(Done::Flush);
         }
+        if !task.client.progress.is_begun() {
+            reply::map(out.bytes, version, names.filter_map(find).count());
+        }
+        if let Some(number) = find(task.word()) {
+            document(&TABLE[number], version, out.bytes);
+        }
+        task.advance();
+    }
+    Ok(Done::Next)
+}
+
+/// What COMMAND DOCS says of one command.
+fn document(entry: &Entry, version: Version, out: &mut Vec<u8>) {
+    reply::bulk(out, entry.name.as_bytes());
+    let facts = [("summary", entry.summary), ("since", entry.since), ("group", entry.group)];
+    reply::map(out, version, facts.len());
+    for (name, text) in facts {
+        reply::bulk(out, name.as_bytes());
+        reply::bulk(out, text.as_bytes());
     }
 }

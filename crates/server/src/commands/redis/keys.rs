@@ -33,16 +33,14 @@ impl Task<'_, '_, '_, '_, '_> {
         out: &mut Output<'_, '_>,
         mut act: impl FnMut(&Self, &[u8], larder::Hash) -> Result<bool, super::Stop>,
     ) -> Ended {
-        for number in 0..self.words.len() {
-            let (key, hash) = self.bare_key();
-            if number < self.client.progress.keys {
-                continue;
-            }
+        self.go_on();
+        while self.words.len() > 0 {
             if self.session.is_long() {
                 return Ok(Done::Flush);
             }
+            let (key, hash) = self.bare_key();
             let counts = act(self, key, hash)?;
-            self.client.progress.keys += 1;
+            self.advance();
             self.client.progress.count += i64::from(counts);
         }
         reply::integer(out.bytes, self.client.progress.count);

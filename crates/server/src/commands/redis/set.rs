@@ -250,12 +250,13 @@ fn store_for(task: &mut Task<'_, '_, '_, '_, '_>, span: Span, out: &mut Output<'
 
 /// `MSET key value ...`: its progress is how many values have been stored.
 pub(super) fn mset(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
-    store_pairs(task, 0)?;
-    if task.client.progress.keys == task.keys {
-        reply::simple(out.bytes, "OK");
-        return Ok(Done::Next);
+    pairs(task)?;
+    task.go_on();
+    if !store_pairs(task)? {
+        return Ok(Done::Flush);
     }
-    Ok(Done::Flush)
+    reply::simple(out.bytes, "OK");
+    Ok(Done::Next)
 }
 
 /// `MSETNX key value ...`: looks at every key first. Its progress is how many keys have been looked
@@ -263,28 +264,27 @@ pub(super) fn mset(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>
 pub(super) fn msetnx(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
     let pairs = pairs(task)?;
     let words = task.words;
-    for number in 0..pairs {
-        let (key, hash) = task.bare_key();
-        task.word();
-        if number < task.client.progress.keys {
-            continue;
-        }
+    task.go_on();
+    while task.client.progress.keys < pairs {
         if task.session.is_long() {
             return Ok(Done::Flush);
         }
+        let (key, hash) = task.bare_key();
+        task.word();
         if task.peek(key, hash)?.is_some() {
             reply::integer(out.bytes, 0);
             return Ok(Done::Next);
         }
-        task.client.progress.keys += 1;
+        task.advance();
     }
-    (task.words, task.keys) = (words, 0);
-    store_pairs(task, pairs)?;
-    if task.client.progress.keys == 2 * pairs {
-        reply::integer(out.bytes, 1);
-        return Ok(Done::Next);
+    if task.client.progress.keys == pairs {
+        (task.words, task.keys) = (words, 0);
     }
-    Ok(Done::Flush)
+    if !store_pairs(task)? {
+        return Ok(Done::Flush);
+    }
+    reply::integer(out.bytes, 1);
+    Ok(Done::Next)
 }
 
 /// How many pairs of keys and values there are, if none is without a value.
@@ -293,21 +293,18 @@ fn pairs(task: &Task<'_, '_, '_, '_, '_>) -> Result<usize, Stop> {
     if words.is_multiple_of(2) { Ok(words / 2) } else { Err(task.wrong_number()) }
 }
 
-/// Stores the values whose keys come behind the first `before` steps of progress, until all are
-/// stored or the session has to end.
-fn store_pairs(task: &mut Task<'_, '_, '_, '_, '_>, before: usize) -> Result<(), Stop> {
-    for number in 0..pairs(task)? {
+/// Stores the values that are left, until all are stored or the session has to end; whether all
+/// are.
+fn store_pairs(task: &mut Task<'_, '_, '_, '_, '_>) -> Result<bool, Stop> {
+    while task.words.len() > 0 {
+        if task.session.is_long() {
+            return Ok(false);
+        }
         let key = task.bare_key();
         let value = task.word();
-        if before + number < task.client.progress.keys {
-            continue;
-        }
-        if task.session.is_long() {
-            return Ok(());
-        }
         // If one is refused, those before it stay, as for whoever sends them one by one.
         task.store(key, value, &How::default())?;
-        task.client.progress.keys += 1;
+        task.advance();
     }
-    Ok(())
+    Ok(true)
 }

@@ -8,6 +8,10 @@ use super::{Again, Done, Ended, SYNTAX, Stop, Task, deadline};
 use crate::output::Output;
 use crate::watch::{DETAIL, FETCHERS};
 
+/// So many keys of MGET are read from flash together. A session ends with a megabyte of values, and
+/// what it was not asked for is read again: that is little if they have a kilobyte each.
+const WANTED_KEYS_MAX: usize = 1024;
+
 impl<'s> Task<'_, '_, '_, 's, '_> {
     /// The key's item, counted as a get.
     pub(super) fn look_up(&self, key: &[u8], hash: larder::Hash) -> Result<Option<Item<'s>>, Stop> {
@@ -76,14 +80,12 @@ pub(super) fn strlen<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'
 /// `MGET key ...`: its progress is how many answers have been written.
 pub(super) fn mget<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 's>) -> Ended {
     let count = task.words.len();
-    for number in 0..count {
-        let (key, hash) = task.key();
-        if number < task.client.progress.keys {
-            continue;
-        }
+    task.go_on();
+    while task.words.len() > 0 {
         if task.must_pause(out) {
             return Ok(Done::Flush);
         }
+        let (key, hash) = task.key();
         let item = match task.look_up(key, hash) {
             Ok(item) => item,
             Err(stop) => {
@@ -91,19 +93,19 @@ pub(super) fn mget<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_,
                 return Err(stop);
             }
         };
-        if number == 0 {
+        if !task.client.progress.is_begun() {
             reply::array(out.bytes, count);
         }
         task.answer_item(item.as_ref(), out);
-        task.client.progress.keys += 1;
+        task.advance();
     }
     Ok(Done::Next)
 }
 
-/// Has what the rest of the keys will wait for read meanwhile.
+/// Has what the next keys will wait for read meanwhile.
 #[cold]
 fn want_rest(task: &mut Task<'_, '_, '_, '_, '_>) {
-    while task.words.len() > 0 {
+    for _ in 0..task.words.len().min(WANTED_KEYS_MAX) {
         let (key, hash) = task.bare_key();
         task.session.want(key, hash);
     }

@@ -106,15 +106,20 @@ impl Lookup {
         self.number.map_or(!command.is_plain(), |number| number == RESET)
     }
 
-    /// The command, if it is one that can be executed.
-    pub(super) fn entry(&self, command: Command<'_>) -> Result<&'static Entry, Stop> {
+    /// The command, if it is one that can be executed. The keys of one that was begun before have
+    /// been looked at then.
+    pub(super) fn entry(
+        &self,
+        command: Command<'_>,
+        is_begun: bool,
+    ) -> Result<&'static Entry, Stop> {
         let number = self.number.or_else(|| number_of(command));
         let entry = number.map(|number| &TABLE[number]).ok_or_else(|| unknown(command))?;
         if !has_arity(entry, command) {
             return Err(wrong_number(entry.name));
         }
         let is_key = |key: &[u8]| (1..=KEY_BYTES_MAX).contains(&key.len());
-        if !entry.keys.of(command).all(is_key) {
+        if !is_begun && !entry.keys.of(command).all(is_key) {
             return Err(BAD_KEY.into());
         }
         Ok(entry)

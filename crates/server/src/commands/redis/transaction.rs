@@ -38,6 +38,8 @@ pub struct Queue {
     is_flawed: bool,
     /// Where the one begins that is executed next, once EXEC has begun.
     next: Option<usize>,
+    /// How far that one has been looked at.
+    scan: Scan,
 }
 
 impl Queue {
@@ -84,14 +86,18 @@ impl Queue {
             if task.must_pause(out) {
                 return Ok(Done::Flush);
             }
-            let scanned = scan(&self.bytes[next..], &mut Scan::default(), usize::MAX);
+            let rest = &self.bytes[next..];
+            let scanned = scan(rest, &mut self.scan, usize::MAX);
             let Scanned::Command(command, consumed) = scanned else {
                 unreachable!("the queue has whole commands");
             };
             match run_one(task, command, out) {
                 Ok(Done::Next) => {}
                 Err(Stop::Error(text)) => reply::error(out.bytes, &text),
-                not_yet => return not_yet,
+                not_yet => {
+                    self.scan = Scan::of_whole(command, rest);
+                    return not_yet;
+                }
             }
             task.client.end_command();
             next += consumed;
@@ -106,7 +112,7 @@ fn run_one<'s>(
     command: Command<'_>,
     out: &mut Output<'_, 's>,
 ) -> Ended {
-    let entry = Lookup::of(command).entry(command)?;
+    let entry = Lookup::of(command).entry(command, task.client.progress.is_begun())?;
     let mut words = command.words();
     words.next();
     let mut inner = Task {

@@ -1,0 +1,155 @@
+//! Long commands of Redis', and long answers: what the server keeps of them, and where it goes on.
+
+mod common;
+
+use common::{Client, Server};
+
+/// A command as an array.
+fn array(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+/// What the kernel says under this name of the server's memory.
+fn memory_bytes(server: &Server, name: &str) -> u64 {
+    let path = format!("/proc/{}/status", server.id());
+    let text = std::fs::read_to_string(path).expect("it runs");
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("Linux has it");
+    let kib = line.trim_start_matches(':').trim().trim_end_matches(" kB");
+    kib.parse::<u64>().expect("a number") << 10
+}
+
+/// Each had up to a megabyte behind what had come, zeroed and not counted.
+#[test]
+fn a_command_that_has_not_arrived_takes_the_memory_that_is_counted() {
+    const CLIENTS: usize = 100;
+    let (server, address) = Server::start_with_redis(&["-m", "64", "-I", "1m"]);
+    let mut text = server.connect();
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| Client::connect(address)).collect();
+    for client in &mut clients {
+        client.ask("ping\r\n", "+PONG\r\n");
+    }
+    let before = memory_bytes(&server, "VmRSS");
+    let (mut sent, value) = (0, [b'x'; 5_000]);
+    // What comes second is read behind the first, which is too long for the worker's buffer.
+    for part in
+        [[&b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000000\r\n"[..], &value].concat(), value.into()]
+    {
+        clients.iter_mut().for_each(|client| client.send(&part));
+        sent += CLIENTS * part.len();
+        text.wait_for_stat("output_parked_bytes", |bytes| bytes >= sent as u64);
+    }
+    let counted = text.stat("output_parked_bytes");
+    let taken = memory_bytes(&server, "VmRSS").saturating_sub(before);
+    assert!(taken <= counted + (8 << 20), "{taken} bytes, of which {counted} are counted");
+    assert!(counted <= 2 * sent as u64, "{counted} bytes for {sent}");
+    for client in &mut clients {
+        client.send(&[b'x'; 990_000]);
+        client.ask("\r\nping\r\n", "+OK\r\n+PONG\r\n");
+    }
+    text.wait_for_stat("output_parked_bytes", |bytes| bytes == 0);
+}
+
+#[test]
+fn a_command_of_many_keys_goes_on_behind_what_it_has_answered() {
+    const KEYS: usize = 30_000;
+    let (_server, address) = Server::start_with_redis(&["-I", "1m"]);
+    let mut client = Client::connect(address);
+    let keys: Vec<String> = (0..KEYS).map(|number| format!("k{}", number % 1000)).collect();
+    // The first is not there, and each has its own value.
+    for key in &keys[1..1000] {
+        client.ask(&format!("set {key} {key}{}\r\n", "v".repeat(1000)), "+OK\r\n");
+    }
+    let mut words: Vec<&[u8]> = vec![b"mget"];
+    words.extend(keys.iter().map(String::as_bytes));
+    let mget = array(&words);
+    let mut answer = format!("*{KEYS}\r\n");
+    for key in &keys {
+        match key.as_str() {
+            "k0" => answer.push_str("$-1\r\n"),
+            _ => {
+                let value = format!("{key}{}", "v".repeat(1000));
+                answer.push_str(&format!("${}\r\n{value}\r\n", value.len()));
+            }
+        }
+    }
+    // Nothing is read before all is sent: the answers have to wait, and so has what is behind them.
+    client.send(&[&mget[..], b"ping\r\n", &mget, b"ping\r\n"].concat());
+    client.expect(format!("{answer}+PONG\r\n{answer}+PONG\r\n").as_bytes());
+    client.send(&[b"multi\r\n", &mget[..], b"incr n\r\nexec\r\nping\r\n"].concat());
+    client.expect(b"+OK\r\n+QUEUED\r\n+QUEUED\r\n");
+    client.expect(format!("*2\r\n{answer}:1\r\n+PONG\r\n").as_bytes());
+    for (name, answer) in [(&b"exists"[..], 29_970), (b"touch", 29_970), (b"del", 999)] {
+        words[0] = name;
+        client.send(&array(&words));
+        client.expect(format!(":{answer}\r\n").as_bytes());
+    }
+    // A key that is too long is found behind any number of others.
+    let long = [b'x'; 251];
+    words.push(&long);
+    client.send(&array(&words));
+    client.expect(b"-ERR a key is 1 to 250 bytes here\r\n");
+}
+
+/// While memory makes room, a command ends its session and goes on in another.
+#[test]
+fn commands_that_store_many_values_go_on_where_they_were() {
+    const KEYS: usize = 200;
+    let options = ["-m", "16", "-I", "1m", "--compressed", "off"];
+    let (_server, address) = Server::start_with_redis(&options);
+    let mut client = Client::connect(address);
+    let filler = "v".repeat(4_000);
+    for round in 0..60 {
+        let keys: Vec<String> = (0..KEYS).map(|number| format!("k{round}:{number}")).collect();
+        let values: Vec<String> = keys.iter().map(|key| format!("{key}{filler}")).collect();
+        let pairs = keys.iter().zip(&values).flat_map(|(key, value)| [key, value]);
+        let mut words: Vec<&[u8]> = vec![b"msetnx"];
+        words.extend(pairs.map(|word| word.as_bytes()));
+        client.send(&array(&words));
+        client.expect(b":1\r\n");
+        words[0] = b"mset";
+        client.send(&array(&words));
+        client.expect(b"+OK\r\n");
+        // The last of them have not had to go.
+        let (key, value) = (&keys[KEYS - 1], &values[KEYS - 1]);
+        client.ask(&format!("get {key}\r\n"), &format!("${}\r\n{value}\r\n", value.len()));
+        words.truncate(2 * KEYS - 1);
+        words[0] = b"msetnx";
+        words.extend([key.as_bytes(), b"other"]);
+        client.send(&array(&words));
+        client.expect(b":0\r\n");
+    }
+}
+
+/// Their answers, many times as long as the requests, were made in one piece.
+#[test]
+fn descriptions_of_many_commands_are_made_in_parts() {
+    const NAMES: usize = 100_000;
+    let (server, address) = Server::start_with_redis(&["-I", "1m"]);
+    let mut client = Client::connect(address);
+    let info = "*10\r\n$3\r\nget\r\n:2\r\n*2\r\n+readonly\r\n+fast\r\n:1\r\n:1\r\n:1\r\n\
+        *3\r\n+@read\r\n+@string\r\n+@fast\r\n*0\r\n*0\r\n*0\r\n";
+    let docs = "$3\r\nget\r\n*6\r\n$7\r\nsummary\r\n$27\r\nReturns the value of a key.\r\n\
+        $5\r\nsince\r\n$5\r\n1.0.0\r\n$5\r\ngroup\r\n$6\r\nstring\r\n";
+    let mut words: Vec<&[u8]> = vec![b"get"; NAMES];
+    (words[0], words[NAMES - 1]) = (b"command", b"nonsense");
+    let known = NAMES - 3;
+    let before = memory_bytes(&server, "VmHWM");
+    for (subcommand, answer) in [
+        (&b"info"[..], format!("*{}\r\n{}*-1\r\n", known + 1, info.repeat(known))),
+        (b"docs", format!("*{}\r\n{}", 2 * known, docs.repeat(known))),
+    ] {
+        words[1] = subcommand;
+        client.send(&array(&words));
+        client.expect(answer.as_bytes());
+    }
+    let grown = memory_bytes(&server, "VmHWM") - before;
+    assert!(grown < 6 << 20, "{grown} bytes");
+    client.ask("command docs get nonsense\r\n", &format!("*2\r\n{docs}"));
+    client.ask("command docs nonsense\r\nping\r\n", "*0\r\n+PONG\r\n");
+}
