@@ -153,10 +153,6 @@ fn run(
     });
     let saved = flash_file::check(server).and_then(|()| save(server, memory_file, &mut signals));
     let closed = flash_file::close(server);
-    if let Some(path) = &server.options.unix_path {
-        // Somebody else may have removed it; there is nothing more to do either way.
-        let _ = fs::remove_file(path);
-    }
     drop(pidfile);
     match (saved, closed) {
         (Err(first), Err(second)) => Err(format!("{first}; {second}")),

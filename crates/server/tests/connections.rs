@@ -262,6 +262,19 @@ fn a_unix_socket_serves_and_is_removed() {
     std::fs::remove_dir_all(&folder).expect("clean up");
 }
 
+/// Who was restarted with the next one begun already lost the next one's socket, at its own end.
+#[test]
+fn a_unix_socket_that_another_server_has_by_then_stays() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("socket");
+    let mut server = Server::start(&["-v", "-s", path.to_str().expect("a path in UTF-8")]);
+    std::fs::remove_file(&path).expect("it is there");
+    let _newer = std::os::unix::net::UnixListener::bind(&path).expect("the name is free");
+    server.signal("TERM");
+    assert!(server.wait().success());
+    UnixStream::connect(&path).expect("the newer one listens there");
+}
+
 #[test]
 fn a_signal_ends_the_server_in_order() {
     for signal in ["INT", "TERM", "USR1"] {
