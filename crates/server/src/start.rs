@@ -40,6 +40,7 @@ use crate::acceptor::{self, Acceptor};
 use crate::admin::{self, AdminThread};
 use crate::commands::redis::Listings;
 use crate::counters::{CounterSets, Sums};
+use crate::dump::Dumps;
 use crate::flash_file;
 use crate::insight::{Insight, Lens};
 use crate::listen::{self, Door};
@@ -432,6 +433,7 @@ fn build(
         found: OnceLock::new(),
         phase: PhaseCell::default(),
         listings: Listings::default(),
+        dumps: Dumps::default(),
         samples: Lists::new(sampled, SAMPLES_MAX),
         insight: Insight::new(sampled, memory_bytes),
         started: Stopwatch::start(),
