@@ -417,5 +417,5 @@ fn statistics_count() {
     }
     client.ask("stats reset\r\n", "RESET\r\n");
     client.ask("stats nonsense\r\n", "ERROR\r\n");
-    assert_eq!(server.stat("cmd_get"), 0);
+    assert_eq!((server.stat("cmd_get"), server.stat("total_items")), (0, 0));
 }

@@ -182,6 +182,10 @@ fn at_the_limit_accepting_may_wait_instead() {
     first.ask("mn\r\n", "MN\r\n");
     drop(first);
     second.expect(b"MN\r\n");
+    // Once for each of the two, of whom the second is the last that may come in.
+    second.wait_for_stat("listen_disabled_num", |pauses| pauses == 2);
+    second.ask("stats reset\r\n", "RESET\r\n");
+    assert_eq!(second.stat("listen_disabled_num"), 0);
 }
 
 #[test]
