@@ -342,8 +342,11 @@ fn slow_clients_are_cut_off_and_many_wait_their_turn() {
             stream
         })
         .collect();
-    // All places are taken: this one waits until they are given up.
+    // All places are taken: this one waits until they are given up, which is soon enough for who
+    // asks whether the server is well.
+    let began = Instant::now();
     assert_eq!(get(address, "/healthz").0, 200);
+    assert!(began.elapsed() < Duration::from_secs(5));
     for mut stream in slow {
         let mut rest = Vec::new();
         // A reset is an end too.
