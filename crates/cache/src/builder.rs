@@ -375,6 +375,7 @@ impl Builder {
             first_sequence: sequence,
             sequence: CachePadded(AtomicU64::new(sequence)),
             gone: CachePadded::default(),
+            before: Mutex::default(),
             measure: measures.then(|| Box::new(Measure::new())),
             chores: Mutex::new(chores),
             is_walked: AtomicBool::new(false),

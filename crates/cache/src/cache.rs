@@ -19,6 +19,7 @@ use crate::maintain::Chores;
 use crate::measure::Measure;
 use crate::quotas::Quota;
 use crate::repartition::Repartition;
+use crate::stats::Lasting;
 use crate::train::Training;
 use crate::types::{Expiry, Observer, expiry_of};
 
@@ -54,6 +55,8 @@ pub struct Cache {
     pub(crate) sequence: CachePadded<AtomicU64>,
     /// Counted where requests find what is gone.
     pub(crate) gone: CachePadded<Gone>,
+    /// What had been counted when the statistics last began anew.
+    pub(crate) before: Mutex<Lasting>,
     /// Only if costs are measured.
     pub(crate) measure: Option<Box<Measure>>,
     pub(crate) chores: Mutex<Chores>,

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use ::io::device::ReadMethod;
+use stdx::sync::lock;
 
 use crate::cache::Cache;
 use crate::flash_tier::FlashTier;
@@ -18,7 +19,7 @@ pub use hot::ClassStats;
 pub struct Stats {
     /// Items in the cache.
     pub items: u64,
-    /// Mutations so far: stores, and changes that gave an item a new CAS unique.
+    /// Mutations: stores, and changes that gave an item a new CAS unique.
     pub mutations: u64,
     /// Bytes of the chunks that hold items.
     pub item_bytes: u64,
@@ -168,13 +169,57 @@ pub struct CompressedStats {
     pub grown: u64,
 }
 
+impl Stats {
+    /// Expired or flushed items whose memory was taken back by others than the sweeps. What both
+    /// numbers are of goes on while they are read.
+    pub fn reclaimed(&self) -> u64 {
+        self.expired.saturating_sub(self.swept)
+    }
+}
+
+/// What is counted and does not begin anew, since it numbers items or says what became of the
+/// compressed zone. [`Cache::reset_stats`] remembers it, to be subtracted.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Lasting {
+    mutations: u64,
+    evicted: u64,
+    expired: u64,
+    swept: u64,
+}
+
+impl Lasting {
+    fn of(cache: &Cache, compressed: Option<&CompressedStats>) -> Self {
+        let mutations = cache.sequence.load(Ordering::Relaxed) - cache.first_sequence;
+        let Some(CompressedStats { zone, spilled, .. }) = compressed else {
+            return Self { mutations, ..Self::default() };
+        };
+        Self {
+            mutations,
+            // What leaves the compressed zone and does not move on leaves the cache.
+            evicted: zone.evicted.saturating_sub(*spilled),
+            expired: zone.expired,
+            swept: zone.expired_swept,
+        }
+    }
+
+    /// What came since `before`. Who moves on to flash may be counted a moment after it has left,
+    /// so that less than before is nothing.
+    fn since(self, before: Self) -> Self {
+        Self {
+            mutations: self.mutations.saturating_sub(before.mutations),
+            evicted: self.evicted.saturating_sub(before.evicted),
+            expired: self.expired.saturating_sub(before.expired),
+            swept: self.swept.saturating_sub(before.swept),
+        }
+    }
+}
+
 impl Cache {
     /// The cache as a whole.
     pub fn stats(&self) -> Stats {
         let index = self.index.stats();
         let mut stats = Stats {
             items: index.items,
-            mutations: self.sequence.load(Ordering::Relaxed) - self.first_sequence,
             item_bytes: self.hot.used_bytes() as u64,
             limit_bytes: self.limit_bytes() as u64,
             used_bytes: (self.arena.used_slabs() * self.arena.slab_bytes()) as u64,
@@ -208,12 +253,13 @@ impl Cache {
         if let Some(below) = &self.below {
             let compressed = CompressedStats { demoted, ..below.stats() };
             stats.items += compressed.zone.items as u64;
-            // What leaves the compressed zone and does not move on leaves the cache.
-            stats.evicted += compressed.zone.evicted.saturating_sub(compressed.spilled);
-            stats.expired += compressed.zone.expired;
-            stats.swept += compressed.zone.expired_swept;
             stats.compressed = Some(compressed);
         }
+        let lasting = Lasting::of(self, stats.compressed.as_ref()).since(*lock(&self.before));
+        stats.mutations = lasting.mutations;
+        stats.evicted += lasting.evicted;
+        stats.expired += lasting.expired;
+        stats.swept += lasting.swept;
         stats.flash = self.flash.as_deref().map(FlashTier::stats);
         let spare = stats.flash.as_ref().map_or(0, |flash| flash.spare);
         stats.items = stats.items.saturating_sub(spare);
@@ -225,13 +271,30 @@ impl Cache {
         self.hot.stats()
     }
 
-    /// Begins the counters of evictions, expiries, slab moves and costs anew.
+    /// Begins the counters of mutations, evictions, expiries, slab moves and costs anew, but not
+    /// those that tell of a tier below alone.
     pub fn reset_stats(&self) {
+        let below = self.below.as_ref().map(|below| below.stats());
+        *lock(&self.before) = Lasting::of(self, below.as_ref());
         self.gone.expired.store(0, Ordering::Relaxed);
         self.gone.flushed.store(0, Ordering::Relaxed);
         self.hot.reset_counters();
         if let Some(measure) = &self.measure {
             measure.reset();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `reclaimed` was nearly 2^64 where a sweep came in between.
+    #[test]
+    fn a_sweep_between_two_looks_makes_no_number_negative() {
+        let stats = Stats { expired: 5, swept: 7, ..Stats::default() };
+        assert_eq!(stats.reclaimed(), 0);
+        let (now, before) = (Lasting::default(), Lasting { evicted: 1, ..Lasting::default() });
+        assert_eq!(now.since(before).evicted, 0);
     }
 }

@@ -170,3 +170,32 @@ fn what_was_restored_is_swept_as_well() {
     assert!(zone.expired_swept >= 1000, "{zone:?}");
     assert!(kept.iter().all(|name| fixture.is_alive(name)));
 }
+
+/// What the compressed zone counts stayed in the totals that `stats reset` sets to 0.
+#[test]
+fn totals_begin_anew_with_a_compressed_zone_too() {
+    let fixture = Fixture::new();
+    let mut stored = 0;
+    let totals = || {
+        let stats = fixture.cache.stats();
+        let zone = stats.compressed.unwrap().zone;
+        ([stats.mutations, stats.evicted, stats.expired, stats.swept], zone)
+    };
+    while totals().1.evicted < 1000 || totals().1.expired < 100 {
+        assert!(stored < 600_000, "{:?}", totals());
+        let expiry = if stored < 100_000 { NOW + 1000 } else { 0 };
+        fixture.store(&format!("item-{stored}"), stored, expiry);
+        stored += 1;
+        if stored == 100_000 {
+            fixture.clock.advance(1000);
+        }
+    }
+    let (before, zone) = totals();
+    assert!(before.iter().all(|&total| total > 0), "{before:?}");
+    fixture.cache.reset_stats();
+    let (after, zone_after) = totals();
+    assert_eq!(after, [0; 4]);
+    assert_eq!((zone_after.evicted, zone_after.expired), (zone.evicted, zone.expired));
+    fixture.store("one-more", 1, 0);
+    assert!((1..10).contains(&totals().0[0]), "{:?}", totals());
+}

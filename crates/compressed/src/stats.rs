@@ -111,6 +111,8 @@ impl Zone {
         let counters = &self.counters;
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (trie_bytes, trie_heap_bytes) = self.trie.memory_bytes();
+        // Before the number that it is a part of, and that is counted first.
+        let expired_swept = count(&counters.expired_swept);
         ZoneStats {
             items: counters.items.load(Ordering::Relaxed).max(0) as usize,
             rows: counters.rows.load(Ordering::Relaxed),
@@ -126,7 +128,7 @@ impl Zone {
             refused: count(&counters.refused),
             evicted: count(&counters.evicted),
             expired: count(&counters.expired),
-            expired_swept: count(&counters.expired_swept),
+            expired_swept,
             expiry_looks: count(&counters.expiry_looks),
             expiry_rewrites: count(&counters.expiry_rewrites),
             expiry_drops: count(&counters.expiry_drops),

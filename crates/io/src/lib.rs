@@ -14,6 +14,7 @@ pub mod net;
 pub mod poll;
 pub mod process;
 pub mod processor;
+pub mod regular;
 pub mod supervisor;
 pub mod thread;
 pub mod tls;

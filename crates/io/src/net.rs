@@ -10,7 +10,7 @@ use std::fs;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use mio::event::Source;
@@ -25,8 +25,41 @@ use crate::tls::{self, SEALED_BYTES_MAX, TlsStream};
 pub enum Listener {
     /// A TCP port.
     Tcp(mio::net::TcpListener, SocketAddr),
-    /// A Unix domain socket.
-    Unix(mio::net::UnixListener, PathBuf),
+    /// A Unix domain socket. Its name goes before it is closed.
+    Unix(SocketFile, mio::net::UnixListener),
+}
+
+/// The name of a listening socket, which goes when this is dropped unless another socket has it by
+/// then: a server that starts while this one ends takes a name at which nobody listens.
+///
+/// To be dropped while the socket is open: until then its number in the file system is nobody
+/// else's, and who asks whether somebody listens there leaves it alone.
+#[derive(Debug)]
+pub struct SocketFile {
+    path: PathBuf,
+    /// The device and the number of the file.
+    id: (u64, u64),
+}
+
+impl SocketFile {
+    /// The name of a socket that was bound just now.
+    fn of(path: &Path) -> io::Result<Self> {
+        Ok(Self { path: path.to_path_buf(), id: id(&fs::symlink_metadata(path)?) })
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|found| id(&found) == self.id) {
+            // Whoever the process has become may not be allowed to; then the next start does it.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// What tells a file from all others that are there.
+fn id(found: &fs::Metadata) -> (u64, u64) {
+    (found.dev(), found.ino())
 }
 
 impl Listener {
@@ -46,9 +79,9 @@ impl Listener {
         Ok(Self::Tcp(listener, address))
     }
 
-    /// Takes `path`, which gets the permission bits `mode`. A socket that is left there from an
-    /// earlier run is removed; one that a process listens at and any other file are errors. Nobody
-    /// can connect before [`Listener::listen`].
+    /// Takes `path`, which gets the permission bits `mode`, for as long as the listener is there. A
+    /// socket that is left there from an earlier run is removed; one that a process listens at and
+    /// any other file are errors. Nobody can connect before [`Listener::listen`].
     pub fn bind_unix(path: &Path, mode: u32) -> io::Result<Self> {
         if let Ok(found) = fs::symlink_metadata(path) {
             if !found.file_type().is_socket() {
@@ -61,9 +94,10 @@ impl Listener {
         }
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         crate::process::with_file_mode(mode, || socket.bind(&SockAddr::unix(path)?))?;
+        let file = SocketFile::of(path)?;
         socket.set_nonblocking(true)?;
         let listener = mio::net::UnixListener::from_std(socket.into());
-        Ok(Self::Unix(listener, path.to_path_buf()))
+        Ok(Self::Unix(file, listener))
     }
 
     /// Lets connections come in; the kernel keeps up to `backlog` of them that nobody has accepted.
@@ -71,7 +105,7 @@ impl Listener {
     pub fn listen(&self, backlog: i32) -> io::Result<()> {
         match self {
             Self::Tcp(listener, _) => rustix::net::listen(listener, backlog)?,
-            Self::Unix(listener, _) => rustix::net::listen(listener, backlog)?,
+            Self::Unix(_, listener) => rustix::net::listen(listener, backlog)?,
         }
         Ok(())
     }
@@ -84,7 +118,7 @@ impl Listener {
                 stream.set_nodelay(true)?;
                 Ok(Stream::Tcp(stream, peer))
             }
-            Self::Unix(listener, _) => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
+            Self::Unix(_, listener) => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
         }
     }
 
@@ -92,7 +126,7 @@ impl Listener {
     pub fn name(&self) -> String {
         match self {
             Self::Tcp(_, address) => format!("tcp:{address}"),
-            Self::Unix(_, path) => format!("unix:{}", path.display()),
+            Self::Unix(file, _) => format!("unix:{}", file.path.display()),
         }
     }
 }
@@ -116,7 +150,7 @@ impl AsRawFd for Listener {
     fn as_raw_fd(&self) -> RawFd {
         match self {
             Self::Tcp(listener, _) => listener.as_raw_fd(),
-            Self::Unix(listener, _) => listener.as_raw_fd(),
+            Self::Unix(_, listener) => listener.as_raw_fd(),
         }
     }
 }
@@ -247,7 +281,7 @@ macro_rules! forward_source {
     };
 }
 
-forward_source!(Listener, self, Self::Tcp(it, _) => it, Self::Unix(it, _) => it);
+forward_source!(Listener, self, Self::Tcp(it, _) => it, Self::Unix(_, it) => it);
 forward_source!(
     Stream, self, Self::Tcp(it, _) => it, Self::Unix(it) => it, Self::Tls(it) => it.socket_mut()
 );
@@ -277,12 +311,28 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("larder-net-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         let path = folder.join("socket");
-        drop(Listener::bind_unix(&path, 0o700).expect("bind"));
-        Listener::bind_unix(&path, 0o700).expect("bind again over the left-over socket");
-        fs::remove_file(&path).expect("remove the socket");
+        // What std binds stays.
+        drop(std::os::unix::net::UnixListener::bind(&path).expect("bind"));
+        drop(Listener::bind_unix(&path, 0o700).expect("bind again over the left-over socket"));
         fs::write(&path, "precious").expect("write a file");
         Listener::bind_unix(&path, 0o700).expect_err("a file is no socket");
         fs::remove_dir_all(&folder).expect("clean up");
+    }
+
+    /// A server that ended removed what the next one listened at.
+    #[test]
+    fn a_socket_goes_with_its_listener_and_what_has_taken_its_name_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("socket");
+        let first = Listener::bind_unix(&path, 0o700).expect("bind");
+        // It does not listen.
+        let second = Listener::bind_unix(&path, 0o700).expect("bind over it");
+        second.listen(8).expect("listen");
+        drop(first);
+        let file = fs::symlink_metadata(&path).expect("it stays");
+        assert!(file.file_type().is_socket());
+        drop(second);
+        assert!(!path.exists(), "it goes with its own");
     }
 
     #[test]

@@ -60,8 +60,10 @@ const CONNECTIONS_MAX: usize = 32;
 /// MiB over a bad line.
 const CONNECTION_PATIENCE: Duration = Duration::from_secs(10);
 
-/// So long the header of a request may take.
-const HEADER_PATIENCE: Duration = Duration::from_secs(5);
+/// So long the header of a request may take from when its connection came or, over TLS, from the
+/// end of the handshake, which may take as long. Those who say nothing keep others from asking
+/// whether the server is well; and a segment of TCP that is lost comes again in that time.
+const HEADER_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The longest header of a request; the least that hyper takes.
 const HEADER_BYTES_MAX: usize = 8 << 10;
@@ -198,8 +200,9 @@ async fn converse(stream: TcpStream, site: &Site<'_>) {
             None => answer(stream, site).await,
             Some(tls) => {
                 let acceptor = TlsAcceptor::from(tls.config().rustls());
+                let handshake = tokio::time::timeout(HEADER_PATIENCE, acceptor.accept(stream));
                 // Who does not get through the handshake has no answer to get.
-                if let Ok(stream) = acceptor.accept(stream).await {
+                if let Ok(Ok(stream)) = handshake.await {
                     answer(stream, site).await;
                 }
             }

@@ -1,14 +1,15 @@
-//! Files that operators name, read up to a limit: a wrong name, such as a device's, does not fill
-//! the memory.
+//! Files that operators name, read up to a limit: a wrong name does not fill the memory, and nobody
+//! waits for what is behind a FIFO's.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
+
+use ::io::regular;
 
 /// What is in a file; none if it is longer than `bytes_max`.
 pub fn read(path: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    regular::open(path)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
     Ok(Some(bytes).filter(|bytes| bytes.len() as u64 <= bytes_max))
 }
 
@@ -26,9 +27,23 @@ mod tests {
         assert!(read(folder.path(), 5).is_err());
     }
 
-    /// The length that the system tells of a device is 0, and there is no end of it.
+    /// The length that the system tells of a device is 0, and there is no end of it; and a worker
+    /// that read a certificate again waited for somebody to write to the FIFO in its place.
     #[test]
-    fn what_has_no_end_is_too_long() {
-        assert_eq!(read(Path::new("/dev/zero"), 1000).expect("it can be read"), None);
+    fn what_is_no_file_is_refused_at_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let fifo = folder.path().join("fifo");
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+        assert!(made.expect("mkfifo runs").success());
+        for path in [Path::new("/dev/zero"), &fifo, folder.path()] {
+            let refused = read(path, 1000).expect_err("it is no file");
+            assert_eq!(refused.to_string(), "it is no regular file");
+        }
+        std::os::unix::fs::symlink("file", folder.path().join("link")).expect("a link");
+        std::fs::write(folder.path().join("file"), "12345").expect("a file");
+        assert_eq!(
+            read(&folder.path().join("link"), 5).expect("a file").as_deref(),
+            Some(&b"12345"[..])
+        );
     }
 }

@@ -25,8 +25,9 @@ use protocol::binary::Command;
 use protocol::request::{ExpiryTime, Key, KeyRoom, MetaFlags};
 use protocol::{Request, reply};
 
-use crate::connection::{Close, DumpFormat};
+use crate::connection::Close;
 use crate::counters::Counters;
+use crate::dump::Dump;
 use crate::namespaces::Act;
 use crate::output::Output;
 use crate::plan::{Action, Payload, Step};
@@ -69,7 +70,7 @@ pub enum Flow<'c> {
     /// The connection watches.
     Watch(Arc<Log>),
     /// The connection lists every item.
-    Dump(DumpFormat),
+    Dump(Box<Dump<'c>>),
 }
 
 /// Why the same has to be executed again, in another session.

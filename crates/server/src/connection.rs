@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use ::io::net::Stream;
-use larder::{Arrived as Fetched, Draft, DumpCursor};
+use larder::{Arrived as Fetched, Draft};
 use protocol::Wire;
 use protocol::request::GetContinuation;
 
@@ -27,6 +27,7 @@ use crate::address::Address;
 use crate::commands::Login;
 use crate::commands::redis::Client;
 use crate::counters::Counters;
+use crate::dump::Dump;
 use crate::logins::{Attempt, Claim, Verdict};
 use crate::output::Parked;
 use crate::rights::Rights;
@@ -126,15 +127,6 @@ impl<'c> Incoming<'c> {
     }
 }
 
-/// Which lines a dump writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DumpFormat {
-    /// Facts about the item.
-    Metadump,
-    /// A request that fetches it.
-    Mgdump,
-}
-
 /// What a connection is in the middle of.
 pub enum State<'c> {
     /// Nothing: the next bytes are a request.
@@ -148,7 +140,7 @@ pub enum State<'c> {
     /// Who the client says it is has to be checked.
     Login(Box<Login>),
     /// Every item is listed.
-    Dump(DumpFormat, Box<DumpCursor>),
+    Dump(Box<Dump<'c>>),
     /// Log lines are sent, and nothing is read.
     Watch(Arc<Log>),
 }

@@ -3,30 +3,75 @@
 //! A dump goes on in its connection's turns: each writes a bounded number of lines, and the next
 //! comes when the socket has taken them. So it neither holds a cache session for long nor keeps the
 //! worker from its other connections. For items on flash the connection waits, as a get does.
+//!
+//! What a dump keeps of flash lies outside of the memory limit, and for as long as its client takes
+//! to read: so there are [`DUMPS_MAX`] at one time, of all connections together.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use larder::{Arrived, DumpCursor, Dumped, Expiry, Wanted};
 use protocol::reply;
 use protocol::reply::dump::{ItemFacts, metadump, mgdump};
 
-use crate::connection::DumpFormat;
 use crate::server::Server;
+
+/// Dumps at one time. Each may keep the items of a segment of flash, some hundred KiB. memcached
+/// has one; a few leave room for others beside one whose client does not read.
+pub const DUMPS_MAX: usize = 4;
 
 /// Items that one turn visits: about 25 KiB of lines, some tens of microseconds.
 const ITEMS_PER_TURN: usize = 256;
+
+/// Which lines a dump writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DumpFormat {
+    /// Facts about the item.
+    Metadump,
+    /// A request that fetches it.
+    Mgdump,
+}
+
+/// How many dumps there are.
+#[derive(Debug, Default)]
+pub struct Dumps(AtomicUsize);
+
+impl Dumps {
+    /// Begins one; none where there are as many as may be.
+    pub fn begin(&self, format: DumpFormat) -> Option<Dump<'_>> {
+        let more = |count| (count < DUMPS_MAX).then_some(count + 1);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(Dump { format, cursor: DumpCursor::default(), dumps: self })
+    }
+}
+
+/// One that is under way, until it is dropped: whether it has come to its end or its connection
+/// has.
+#[derive(Debug)]
+pub struct Dump<'c> {
+    format: DumpFormat,
+    cursor: DumpCursor,
+    dumps: &'c Dumps,
+}
+
+impl Drop for Dump<'_> {
+    fn drop(&mut self) {
+        self.dumps.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// Appends the next lines, with what was read for them. Returns what came of it, and what has to be
 /// read before it goes on.
 pub fn write_some(
     server: &Server,
-    format: DumpFormat,
-    cursor: &mut DumpCursor,
+    dump: &mut Dump<'_>,
     fetched: impl IntoIterator<Item = Arrived>,
     out: &mut Vec<u8>,
 ) -> (Dumped, Vec<Wanted>) {
     let session = server.cache.session();
     session.deliver(fetched);
     let now_s = session.now();
-    let dumped = session.dump(cursor, ITEMS_PER_TURN, |item| match format {
+    let format = dump.format;
+    let dumped = session.dump(&mut dump.cursor, ITEMS_PER_TURN, |item| match format {
         DumpFormat::Mgdump => mgdump(out, item.key()),
         DumpFormat::Metadump => {
             let expiry = item.expiry();
@@ -51,4 +96,19 @@ pub fn write_some(
         reply::line(out, end);
     }
     (dumped, session.take_wanted())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_holds_at_its_edge_and_what_ends_makes_room() {
+        let dumps = Dumps::default();
+        let begun: Vec<_> = (0..DUMPS_MAX).map(|_| dumps.begin(DumpFormat::Mgdump)).collect();
+        assert!(begun.iter().all(Option::is_some));
+        assert!(dumps.begin(DumpFormat::Metadump).is_none());
+        drop(begun);
+        assert!(dumps.begin(DumpFormat::Metadump).is_some());
+    }
 }

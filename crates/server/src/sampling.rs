@@ -8,7 +8,8 @@
 //! The time is that of serving: from when the request begins to be executed, among those that came
 //! with it, until its reply is ready to be written. Network, parsing and the wait behind others are
 //! not in it; a read from flash is. A request that has to be executed again for another reason, or
-//! whose value arrives in pieces, gives no sample.
+//! whose value arrives in pieces, gives no sample; nor does a command of Redis' that was refused or
+//! kept for EXEC, and neither does EXEC.
 //!
 //! The distance between two samples is drawn anew each time, so that clients whose requests come
 //! in a rhythm are not always caught at the same beat. The keys of a request that was drawn, which
@@ -23,9 +24,10 @@ use std::collections::VecDeque;
 
 use ::io::moment::Stopwatch;
 use larder::{Cache, Hash, Session};
-use protocol::Request;
+use protocol::{Request, binary};
 use stdx::random::Xorshift;
 
+use crate::commands::redis::Call;
 use crate::commands::{Again, Flow};
 use crate::counters::Counters;
 use crate::insight::{Before, Ended, Lens};
@@ -102,13 +104,50 @@ impl Command {
 
     /// What a step is; nothing if it is not sampled.
     fn of(action: &Action<'_>) -> Option<Self> {
-        let Action::Request(request) = action else { return None };
+        match action {
+            Action::Request(request) => Self::of_text(request),
+            Action::Binary(request) => Self::of_packet(&request.command),
+            Action::Redis(Call::Command(command, lookup)) => {
+                Self::of_redis(lookup.name()?, command.count())
+            }
+            _ => None,
+        }
+    }
+
+    fn of_text(request: &Request<'_>) -> Option<Self> {
         match request {
             Request::Get(_) | Request::MetaGet(_) => Some(Self::Get),
             Request::Store(_) | Request::MetaSet(_) => Some(Self::Store),
             Request::Delete { .. } | Request::MetaDelete(_) => Some(Self::Delete),
             Request::Touch { .. } => Some(Self::Touch),
             Request::Arithmetic { .. } | Request::MetaArithmetic(_) => Some(Self::Arithmetic),
+            _ => None,
+        }
+    }
+
+    fn of_packet(command: &binary::Command<'_>) -> Option<Self> {
+        match command {
+            binary::Command::Get(get) if get.with_value => Some(Self::Get),
+            binary::Command::Get(_) => Some(Self::Touch),
+            binary::Command::Store(_) => Some(Self::Store),
+            binary::Command::Delete { .. } => Some(Self::Delete),
+            binary::Command::Arithmetic(_) => Some(Self::Arithmetic),
+            _ => None,
+        }
+    }
+
+    /// By a command's name and how many words it has with it.
+    fn of_redis(name: &str, words: usize) -> Option<Self> {
+        match name {
+            "mget" if words > 2 => Some(Self::Multiget),
+            "get" | "mget" | "getex" | "getdel" | "getrange" | "substr" => Some(Self::Get),
+            "set" | "setex" | "psetex" | "setnx" | "getset" | "mset" | "msetnx" | "append"
+            | "setrange" => Some(Self::Store),
+            "del" | "unlink" => Some(Self::Delete),
+            "expire" | "expireat" | "pexpire" | "pexpireat" | "persist" | "touch" => {
+                Some(Self::Touch)
+            }
+            "incr" | "incrby" | "decr" | "decrby" | "incrbyfloat" => Some(Self::Arithmetic),
             _ => None,
         }
     }
@@ -205,6 +244,10 @@ pub struct Timed {
     command: Command,
     clock: Stopwatch,
     has_waited: bool,
+    /// In text how many keys there are shows only when they have been asked for.
+    is_text: bool,
+    /// What was counted before, if whether anything is shows whether it was executed.
+    counted: Option<u64>,
     keys: u64,
     hits: u64,
     lower_bytes: usize,
@@ -263,6 +306,8 @@ impl<'c> Sampler<'c> {
         Some(Timed {
             command: Command::of(action)?,
             has_waited: resumed.is_some(),
+            is_text: matches!(action, Action::Request(_)),
+            counted: matches!(action, Action::Redis(_)).then(|| counted(counters)),
             keys: keys(counters),
             hits: hits(counters),
             lower_bytes: session.lower_bytes(),
@@ -284,10 +329,15 @@ impl<'c> Sampler<'c> {
             }
             _ => return,
         }
+        if timed.counted == Some(counted(counters)) {
+            return;
+        }
         let ns = timed.clock.elapsed().as_nanos();
         let is_hit = hits(counters) > timed.hits;
         let series = match timed.command {
-            Command::Get if keys(counters) - timed.keys != 1 => (Command::Multiget, Tier::Any),
+            Command::Get if timed.is_text && keys(counters) - timed.keys != 1 => {
+                (Command::Multiget, Tier::Any)
+            }
             Command::Get if !is_hit => (Command::Get, Tier::Miss),
             Command::Get if timed.has_waited => (Command::Get, Tier::Flash),
             Command::Get if session.lower_bytes() != timed.lower_bytes => {
@@ -310,6 +360,14 @@ fn keys(counters: &Counters) -> u64 {
 /// Keys that it found.
 fn hits(counters: &Counters) -> u64 {
     counters.get_hits.get() + counters.touch_hits.get()
+}
+
+/// What a worker has done to keys, in a way that rises with each command that does anything.
+fn counted(counters: &Counters) -> u64 {
+    let deletes = counters.delete_hits.get() + counters.delete_misses.get();
+    let increments = counters.incr_hits.get() + counters.incr_misses.get();
+    let decrements = counters.decr_hits.get() + counters.decr_misses.get();
+    keys(counters) + counters.cmd_set.get() + deletes + increments + decrements
 }
 
 impl Sampling for Sampler<'_> {

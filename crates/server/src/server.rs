@@ -15,6 +15,7 @@ use crate::address;
 use crate::commands::redis::Listings;
 use crate::connection::Info;
 use crate::counters::{CounterSets, Sums};
+use crate::dump::Dumps;
 use crate::insight::Insight;
 use crate::listen::PLAIN_PREFIX;
 use crate::lists::Lists;
@@ -79,6 +80,8 @@ pub struct Server {
     pub phase: PhaseCell,
     /// What is kept of scans on flash.
     pub listings: Listings,
+    /// Dumps that are under way.
+    pub dumps: Dumps,
     /// What requests took, by a sample, with `--admin-port`.
     pub samples: Lists<Sample>,
     /// What happens to keys, likewise.

@@ -8,6 +8,9 @@
 //! A memory file is read before anybody can connect, and removed as the very last thing before
 //! somebody is served ([`crate::memory_file`]): whatever fails before leaves it to the next start.
 //!
+//! Signals are taken over before all that. One that says stop ends a process that is yet to serve
+//! at once; SIGHUP waits until it serves.
+//!
 //! When a signal says stop, the threads end first. Then what is in memory moves to flash, or is
 //! written to the memory file, if there is one of them, until that is done, its time is over, or
 //! another signal comes, a second or more later.
@@ -34,12 +37,14 @@ use larder::{
     SaveEnd, Saved,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
 use crate::acceptor::{self, Acceptor};
 use crate::admin::{self, AdminThread};
 use crate::commands::redis::Listings;
 use crate::counters::{CounterSets, Sums};
+use crate::dump::Dumps;
 use crate::flash_file;
 use crate::insight::{Insight, Lens};
 use crate::listen::{self, Door};
@@ -70,11 +75,15 @@ pub const RESERVED_FILES: u64 = 64;
 /// row, and means no more by it.
 const ONE_STOP: Duration = Duration::from_secs(1);
 
+/// Signals that stop the server.
+const STOPS: [i32; 3] = [SIGINT, SIGTERM, SIGUSR1];
+
 /// The background thread looks for work at least this often.
 const MAINTAIN_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until a signal says stop.
 pub fn serve(settings: Settings, given: &Given) -> Result<(), String> {
+    let signals = hear_signals()?;
     let options = settings.options.clone();
     let supervisor = Supervisor::of_the_environment()?;
     for warning in &options.warnings {
@@ -109,7 +118,8 @@ pub fn serve(settings: Settings, given: &Given) -> Result<(), String> {
         announce_columns(&server);
         admin.start(scope)?;
         start_flash(&server)?;
-        run(&server, polls, acceptor, (memory_file, pidfile), (settings, given, supervisor))
+        let asked = (settings, given, signals, supervisor);
+        run(&server, polls, acceptor, (memory_file, pidfile), asked)
     })
 }
 
@@ -119,10 +129,9 @@ fn run(
     polls: Vec<Poll>,
     acceptor: Acceptor<'_>,
     (memory_file, pidfile): (Option<MemoryFile>, Option<PidFile>),
-    (mut settings, given, supervisor): (Settings, &Given, Supervisor),
+    (mut settings, given, heard, supervisor): (Settings, &Given, Heard, Supervisor),
 ) -> Result<(), String> {
-    // From here on the signals wait in a pipe, so that none can end the process half started.
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1, SIGHUP]).map_err(failed)?;
+    let mut signals = heard.wait_from_now_on();
     let pidfile = pidfile.map(PidFile::write).transpose()?;
     let memory_file = memory_file.map(discard).transpose()?;
 
@@ -153,14 +162,38 @@ fn run(
     });
     let saved = flash_file::check(server).and_then(|()| save(server, memory_file, &mut signals));
     let closed = flash_file::close(server);
-    if let Some(path) = &server.options.unix_path {
-        // Somebody else may have removed it; there is nothing more to do either way.
-        let _ = fs::remove_file(path);
-    }
     drop(pidfile);
     match (saved, closed) {
         (Err(first), Err(second)) => Err(format!("{first}; {second}")),
         (saved, closed) => saved.and(closed),
+    }
+}
+
+/// Signals, while the process starts.
+struct Heard {
+    signals: Signals,
+    /// Whether those that stop end the process at once.
+    are_final: Arc<AtomicBool>,
+}
+
+/// Takes the signals over. One that stops ends the process wherever it is, as long as it starts: a
+/// memory file takes a while to load, and is still there afterwards, as after a kill. The first
+/// process of a container would not end by a signal that nobody takes. SIGHUP, which would end any
+/// other, waits.
+fn hear_signals() -> Result<Heard, String> {
+    let are_final = Arc::new(AtomicBool::new(true));
+    for signal in STOPS {
+        flag::register_conditional_shutdown(signal, 0, Arc::clone(&are_final)).map_err(failed)?;
+    }
+    let signals = Signals::new(STOPS.iter().chain(&[SIGHUP])).map_err(failed)?;
+    Ok(Heard { signals, are_final })
+}
+
+impl Heard {
+    /// From here on all of them wait in a pipe, so that none can end the process half started.
+    fn wait_from_now_on(self) -> Signals {
+        self.are_final.store(false, Ordering::Relaxed);
+        self.signals
     }
 }
 
@@ -436,6 +469,7 @@ fn build(
         found: OnceLock::new(),
         phase: PhaseCell::default(),
         listings: Listings::default(),
+        dumps: Dumps::default(),
         samples: Lists::new(sampled, SAMPLES_MAX),
         insight: Insight::new(sampled, memory_bytes),
         started: Stopwatch::start(),

@@ -108,6 +108,7 @@ pub fn reset(server: &Server) {
     server.connections.total.store(0, Ordering::Relaxed);
     server.connections.rejected.store(0, Ordering::Relaxed);
     server.connections.rejected_by_address.store(0, Ordering::Relaxed);
+    server.connections.pauses.store(0, Ordering::Relaxed);
     server.cache.reset_stats();
     server.namespaces.reset();
 }

@@ -236,9 +236,9 @@ impl<'c, S: Sampling> Turner<'c, S> {
             return Ok(After::Wait);
         }
         match &mut connection.state {
-            State::Dump(format, cursor) => {
+            State::Dump(dump) => {
                 let fetched = connection.fetched.drain(..);
-                match dump::write_some(self.server, *format, cursor, fetched, &mut self.replies) {
+                match dump::write_some(self.server, dump, fetched, &mut self.replies) {
                     (Dumped::More, _) => {}
                     (Dumped::Pending, wanted) => fetch(&mut self.reads, connection, wanted),
                     (Dumped::End, _) => {
@@ -759,6 +759,6 @@ fn follow<'c>(connection: &mut Connection<'c>, flow: Flow<'c>, wire: Wire, line:
         Flow::Login(login) => State::Login(Box::new(login)),
         Flow::Certificates => State::Certificates,
         Flow::Watch(log) => State::Watch(log),
-        Flow::Dump(format) => State::Dump(format, Box::default()),
+        Flow::Dump(dump) => State::Dump(dump),
     };
 }

@@ -2,6 +2,8 @@
 //! clients do not keep it from answering.
 
 mod common;
+#[path = "common/packets.rs"]
+mod packets;
 #[path = "common/pages.rs"]
 mod pages;
 
@@ -10,7 +12,8 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, Server};
+use common::{Client, PATIENCE, Server};
+use packets::Packet;
 use pages::{exchange, get, start, stats};
 use serde_json::Value;
 
@@ -202,6 +205,72 @@ fn latencies_are_sampled_by_command_and_tier() {
     assert!(text.contains(&last), "{text}");
 }
 
+/// What was sampled, by command and tier, when each was asked for some thousands of times.
+fn sampled(address: std::net::SocketAddr) -> Vec<(String, String)> {
+    let latency = &stats(address)["latency"];
+    let kinds = latency.as_array().expect("a list").iter().map(|kind| {
+        assert!((4..=40).contains(&kind["samples"].as_u64().expect("a number")), "{kind}");
+        let name = |of: &str| kind[of].as_str().expect("a name").to_owned();
+        (name("command"), name("tier"))
+    });
+    kinds.collect()
+}
+
+/// Only what came in text was.
+#[test]
+fn latencies_are_of_all_protocols() {
+    const REQUESTS: usize = 2000;
+    let named = |kinds: &[(&str, &str)]| {
+        kinds.iter().map(|(one, two)| ((*one).to_owned(), (*two).to_owned())).collect::<Vec<_>>()
+    };
+    let (mut server, redis) = Server::start_with_redis(&["--admin-port", "0"]);
+    let address = pages::of(&mut server);
+    let mut client = Client::connect(redis);
+    // As a client sends them; a line for people is not looked up ahead.
+    let mut ask = |line: &str, answer: &str, times: usize| {
+        let words: Vec<_> = line.split(' ').collect();
+        let bulk = |word: &&str| format!("${}\r\n{word}\r\n", word.len());
+        let words_text: String = words.iter().map(bulk).collect();
+        let request = format!("*{}\r\n{words_text}", words.len());
+        client.ask(&request.repeat(times), &answer.repeat(times));
+    };
+    // What waits for EXEC is not executed, and what is refused is nothing either.
+    ask("multi", "+OK\r\n", 1);
+    ask("set a 2", "+QUEUED\r\n", REQUESTS);
+    ask("discard", "+OK\r\n", 1);
+    ask("set word x", "+OK\r\n", 1);
+    ask("incr word", "-ERR value is not an integer or out of range\r\n", REQUESTS);
+    assert_eq!(sampled(address), []);
+    ask("get word", "$1\r\nx\r\n", REQUESTS);
+    ask("mget none", "*1\r\n$-1\r\n", REQUESTS);
+    ask("mget none none", "*2\r\n$-1\r\n$-1\r\n", REQUESTS);
+    ask("setex b 100 x", "+OK\r\n", REQUESTS);
+    ask("del none", ":0\r\n", REQUESTS);
+    ask("expire b 100", ":1\r\n", REQUESTS);
+    (1..=REQUESTS).for_each(|number| ask("incr c", &format!(":{number}\r\n"), 1));
+    let mut all = vec![("get", "hot"), ("get", "miss"), ("multiget", "any"), ("store", "any")];
+    all.extend([("delete", "any"), ("touch", "any"), ("arithmetic", "any")]);
+    assert_eq!(sampled(address), named(&all));
+    drop(server);
+
+    let (server, address) = start(&[]);
+    let mut client = server.connect();
+    let (key, delta) = (b"a", [&[0; 7], &[1][..], &[0; 12]].concat());
+    for packet in [
+        Packet { opcode: 0x00, key, ..Packet::default() },
+        Packet { opcode: 0x01, key, extras: &[0; 8], value: b"x", ..Packet::default() },
+        Packet { opcode: 0x00, key, ..Packet::default() },
+        Packet { opcode: 0x1c, key, extras: &[0; 4], ..Packet::default() },
+        Packet { opcode: 0x04, key, ..Packet::default() },
+        Packet { opcode: 0x05, key: b"c", extras: &delta, ..Packet::default() },
+    ] {
+        client.send(&packet.bytes().repeat(REQUESTS));
+        (0..REQUESTS).for_each(|_| drop(client.answer()));
+    }
+    all.retain(|(command, _)| *command != "multiget");
+    assert_eq!(sampled(address), named(&all));
+}
+
 /// How many reads are on flash depends on when the background comes to move items down, so items
 /// are stored and read until a sample has met one.
 #[test]
@@ -273,8 +342,11 @@ fn slow_clients_are_cut_off_and_many_wait_their_turn() {
             stream
         })
         .collect();
-    // All places are taken: this one waits until they are given up.
+    // All places are taken: this one waits until they are given up, which is soon enough for who
+    // asks whether the server is well.
+    let began = Instant::now();
     assert_eq!(get(address, "/healthz").0, 200);
+    assert!(began.elapsed() < Duration::from_secs(5));
     for mut stream in slow {
         let mut rest = Vec::new();
         // A reset is an end too.

@@ -264,6 +264,42 @@ fn dumps_list_every_item() {
     assert_eq!(text.matches("exp=-1 ").count(), 2000);
 }
 
+/// Any number of connections could have a dump each under way, and never read it.
+#[test]
+fn a_few_dumps_go_on_at_one_time_and_each_end_makes_room() {
+    const DUMPS_MAX: usize = 4;
+    const BUSY: &str = "BUSY currently processing crawler request\r\n";
+    let server = Server::start(&["-t", "2"]);
+    let mut client = server.connect();
+    // More than sockets take of lines that nobody reads.
+    let tail = "x".repeat(240);
+    for number in 0..40_000 {
+        client.send(format!("set {number}-{tail} 0 0 1 noreply\r\nx\r\n").as_bytes());
+    }
+    client.ask("mn\r\n", "MN\r\n");
+    let begin = || {
+        let mut silent = server.connect();
+        silent.ask("lru_crawler mgdump all\r\n", "OK\r\n");
+        silent
+    };
+    let mut silent: Vec<_> = (0..DUMPS_MAX).map(|_| begin()).collect();
+    client.ask("lru_crawler metadump all\r\n", BUSY);
+    client.ask("lru_crawler mgdump hash\r\n", BUSY);
+    // One reads to the end.
+    silent[0].read_to("EN\r\n");
+    silent[0].ask("mn\r\n", "MN\r\n");
+    silent[0] = begin();
+    client.ask("lru_crawler mgdump all\r\n", BUSY);
+    // One goes, of which the server hears after a while.
+    drop(silent.pop());
+    let mut begun = String::from(BUSY);
+    while begun == BUSY {
+        client.send(b"lru_crawler mgdump all\r\n");
+        begun = client.read_to("\n");
+    }
+    assert!(begun.starts_with("OK\r\n"), "{begun}");
+}
+
 #[test]
 fn watchers_hear_what_they_ask_for() {
     let server = Server::start(&[]);
@@ -381,5 +417,5 @@ fn statistics_count() {
     }
     client.ask("stats reset\r\n", "RESET\r\n");
     client.ask("stats nonsense\r\n", "ERROR\r\n");
-    assert_eq!(server.stat("cmd_get"), 0);
+    assert_eq!((server.stat("cmd_get"), server.stat("total_items")), (0, 0));
 }

@@ -182,6 +182,10 @@ fn at_the_limit_accepting_may_wait_instead() {
     first.ask("mn\r\n", "MN\r\n");
     drop(first);
     second.expect(b"MN\r\n");
+    // Once for each of the two, of whom the second is the last that may come in.
+    second.wait_for_stat("listen_disabled_num", |pauses| pauses == 2);
+    second.ask("stats reset\r\n", "RESET\r\n");
+    assert_eq!(second.stat("listen_disabled_num"), 0);
 }
 
 #[test]
@@ -260,6 +264,19 @@ fn a_unix_socket_serves_and_is_removed() {
     assert!(child.wait().expect("its end").success());
     assert!(!path.exists());
     std::fs::remove_dir_all(&folder).expect("clean up");
+}
+
+/// Who was restarted with the next one begun already lost the next one's socket, at its own end.
+#[test]
+fn a_unix_socket_that_another_server_has_by_then_stays() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("socket");
+    let mut server = Server::start(&["-v", "-s", path.to_str().expect("a path in UTF-8")]);
+    std::fs::remove_file(&path).expect("it is there");
+    let _newer = std::os::unix::net::UnixListener::bind(&path).expect("the name is free");
+    server.signal("TERM");
+    assert!(server.wait().success());
+    UnixStream::connect(&path).expect("the newer one listens there");
 }
 
 #[test]

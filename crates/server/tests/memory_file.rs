@@ -4,9 +4,10 @@
 mod common;
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus, Output};
+use std::process::{Command, ExitStatus, Output, Stdio};
 
 use common::{Client, Server};
 use tempfile::TempDir;
@@ -215,6 +216,48 @@ fn a_server_that_starts_while_the_old_one_saves_waits_for_what_it_saves() {
     old.signal("TERM");
     assert_eq!(place.start(&[]).stat("curr_items"), ITEMS as u64);
     assert!(old.wait().success());
+}
+
+/// SIGHUP ended a server that was yet to serve, as it does to who does not know it; and the first
+/// process of a container would not have ended at SIGTERM.
+#[test]
+fn signals_during_the_start_are_heard() {
+    let place = Place::new();
+    let server = place.start(&[]);
+    store_all(&mut server.connect(), 1);
+    stop(server, "TERM");
+    for (signal, ends) in [("TERM", true), ("INT", true), ("HUP", false)] {
+        // Whoever has this keeps the start waiting.
+        let lock = fs::File::create(place.temporary()).expect("writable");
+        lock.lock().expect("nobody has it");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+        command.args(["-p", "0", "-m", "64", "-e", place.name()]);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut output = BufReader::new(child.stdout.take().expect("it is piped"));
+        let waits = || {
+            let open = fs::read_dir(format!("/proc/{}/fd", child.id())).expect("it runs");
+            let mut open = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+            open.any(|path| path == place.temporary())
+        };
+        while !waits() {
+            std::thread::yield_now();
+        }
+        let id = child.id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &id]).status().expect("kill").success());
+        if ends {
+            assert!(child.wait().expect("its end").success());
+            assert!(place.file.exists(), "it is left to the next start");
+            continue;
+        }
+        drop(lock);
+        let mut line = String::new();
+        output.read_line(&mut line).expect("it says where it listens");
+        let address = line.trim().strip_prefix("listening on tcp:").expect("it goes on to serve");
+        let address = address.parse().expect("an address");
+        assert_eq!(Client::connect(address).stat("curr_items"), ITEMS as u64);
+        assert!(Command::new("kill").args(["-s", "TERM", &id]).status().expect("kill").success());
+        assert!(child.wait().expect("its end").success());
+    }
 }
 
 #[test]

@@ -10,7 +10,8 @@ use protocol::request::{ExpiryTime, KeyRoom};
 use protocol::{Refusal, Request};
 
 use super::{Context, Flow, answer, tuning};
-use crate::connection::{Close, DumpFormat};
+use crate::connection::Close;
+use crate::dump::DumpFormat;
 use crate::live::is_allowed;
 use crate::output::Output;
 use crate::server::Server;
@@ -24,6 +25,9 @@ const MEMORY_MEGABYTES_MIN: u64 = 8;
 
 /// More than this `cache_memlimit` takes for bytes.
 const MEMORY_MEGABYTES_MAX: u64 = 1_000_000_000;
+
+/// As many dumps are under way as may be.
+const BUSY_DUMPING: &str = "BUSY currently processing crawler request\r\n";
 
 const TOO_MANY_WATCHERS: &str = "WATCHER_TOO_MANY log watcher limit reached\r\n";
 
@@ -253,15 +257,18 @@ fn dump<'c>(
     out: &mut Output<'_, '_>,
 ) -> Flow<'c> {
     let is_metadump = format == DumpFormat::Metadump;
-    let refusal = if !is_allowed(&context.server.live.dump_allowed) {
+    let server = context.server;
+    let refusal = if !is_allowed(&server.live.dump_allowed) {
         if is_metadump { reply::METADUMP_NOT_ALLOWED } else { reply::MGDUMP_NOT_ALLOWED }
     } else if !out.is_empty() {
         if is_metadump { reply::PIPELINED_METADUMP } else { reply::PIPELINED_MGDUMP }
-    } else if matches!(classes, b"all" | b"hash") {
-        reply::line(out.bytes, reply::OK);
-        return Flow::Dump(format);
-    } else {
+    } else if !matches!(classes, b"all" | b"hash") {
         "BADCLASS invalid class id\r\n"
+    } else if let Some(dump) = server.dumps.begin(format) {
+        reply::line(out.bytes, reply::OK);
+        return Flow::Dump(Box::new(dump));
+    } else {
+        BUSY_DUMPING
     };
     reply::line(out.bytes, refusal);
     Flow::Next

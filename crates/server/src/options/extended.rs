@@ -24,6 +24,9 @@ pub const FOLLOWED: &[(&str, &str)] = &[
     ("ssl_session_cache", "ssl-session-cache"),
 ];
 
+/// Of [`FOLLOWED`], what memcached takes several of, and Larder one.
+pub const ALONE: &str = "ext_path";
+
 /// Accepted without effect, with or without `no_` before it.
 const WITHOUT_EFFECT: &[&str] = &[
     "hashpower",

@@ -42,6 +42,8 @@ impl Source {
 #[derive(Debug, Default)]
 pub struct Layer {
     texts: BTreeMap<&'static str, Vec<String>>,
+    /// What [`extended::ALONE`] has said.
+    alone: Option<String>,
 }
 
 impl Layer {
@@ -85,6 +87,7 @@ impl Layer {
     ) -> Result<(), String> {
         for entry in list.split(',').filter(|entry| !entry.is_empty()) {
             if let Some((long, value)) = extended::followed(entry) {
+                self.check_alone(entry, value, name)?;
                 let own = find(long).expect("what is followed is declared");
                 self.add(own, value, &format!("{name}: {long}"))?;
                 continue;
@@ -95,6 +98,20 @@ impl Layer {
             self.texts.entry(declaration.long).or_default().push(entry.to_owned());
         }
         Ok(())
+    }
+
+    /// Refuses another device for flash: less than half of what is asked for would be there.
+    fn check_alone(&mut self, entry: &str, value: &str, name: &str) -> Result<(), String> {
+        if entry.split('=').next() != Some(extended::ALONE) {
+            return Ok(());
+        }
+        match self.alone.replace(value.to_owned()) {
+            Some(before) if before != value => Err(format!(
+                "{name}: flash is one file or device, and {} names {before} and {value}",
+                extended::ALONE
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Says that a list is there, even if nothing is in it.
@@ -269,6 +286,25 @@ mod tests {
         let waits = [("disable-maxconns-fast", "true")];
         assert!(!options(&waits, &[], &[]).connections_fast);
         assert!(options(&waits, &[], &[("extended", "maxconns_fast")]).connections_fast);
+    }
+
+    /// Only the last was used, and nobody said so.
+    #[test]
+    fn a_second_device_of_flash_is_refused() {
+        let refusal = |entries: &[&str]| {
+            let (mut layer, extended) = (Layer::default(), find("extended").expect("declared"));
+            entries.iter().find_map(|entry| layer.add(extended, entry, "-o").err())
+        };
+        let text = "-o: flash is one file or device, and ext_path names /a:8k and /b:8k";
+        for two in [&["ext_path=/a:8k", "ext_path=/b:8k"][..], &["ext_path=/a:8k,ext_path=/b:8k"]] {
+            assert_eq!(refusal(two).as_deref(), Some(text));
+        }
+        assert_eq!(refusal(&["ext_path=/a:8k", "ext_path=/a:8k,ext_threads=2"]), None);
+        // One place goes before another, as ever.
+        let flash = |path: &str| format!("ext_path={path}:8k");
+        let (file, said) = (flash("/a"), flash("/b"));
+        let options = options(&[("extended", &file)], &[], &[("extended", &said)]);
+        assert_eq!(options.flash.expect("the last").0, Path::new("/b"));
     }
 
     #[test]

@@ -192,7 +192,7 @@ fn memory(cache: &larder::Stats, stats: &mut Stats<'_>) {
         ("evicted_unfetched", cache.evicted_unfetched),
         ("evicted_active", cache.evicted_recent),
         ("evictions", cache.evicted),
-        ("reclaimed", cache.expired - cache.swept),
+        ("reclaimed", cache.reclaimed()),
         ("crawler_reclaimed", cache.swept),
         ("crawler_items_checked", cache.swept_looks),
         ("lrutail_reflocked", 0),

@@ -25,7 +25,7 @@ pub fn write_items(server: &Server, stats: &mut Stats<'_>) {
             ("evicted_time", u64::from(class.round_seconds)),
             ("outofmemory", class.counters.out_of_memory),
             ("tailrepairs", 0),
-            ("reclaimed", class.counters.expired - class.counters.swept),
+            ("reclaimed", class.counters.expired.saturating_sub(class.counters.swept)),
             ("expired_unfetched", class.counters.expired_unfetched),
             ("evicted_unfetched", class.counters.evicted_unfetched),
             ("evicted_active", class.counters.evicted_recent),

@@ -94,7 +94,7 @@ pub const METRICS: &[Metric] = &[
         "memcached_items_reclaimed_total",
         &[],
         "Expired items whose memory stores took back.",
-        |now, out| out.one(now.snapshot.cache.expired.saturating_sub(now.snapshot.cache.swept)),
+        |now, out| out.one(now.snapshot.cache.reclaimed()),
     ),
     counter("memcached_item_too_large_total", &[], "Values over the item limit.", |now, out| {
         out.one(now.snapshot.sums.store_too_large);

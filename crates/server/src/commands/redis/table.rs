@@ -95,6 +95,11 @@ impl Lookup {
         Self { number, hashed: 0 }
     }
 
+    /// The command's name, as far as it is known.
+    pub fn name(&self) -> Option<&'static str> {
+        self.number.map(|number| TABLE[number].name)
+    }
+
     /// Where the keys are that can be hashed ahead.
     pub fn keys(&self) -> Keys {
         self.number.map_or(Keys::NONE, |number| TABLE[number].keys)
