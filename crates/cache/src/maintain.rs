@@ -209,8 +209,8 @@ impl Cache {
         }
     }
 
-    /// Makes room for an index that cannot grow: a slab from the hot zone. Returns whether one comes
-    /// once readers have left, the caller among them.
+    /// Makes room for an index that cannot grow: a slab from the hot zone. Returns whether one
+    /// comes once readers have left, the caller among them.
     pub(crate) fn make_room_for_index(&self) -> bool {
         let comes = self.hot.give_up_slabs(1, self);
         self.call_for_work();

@@ -126,8 +126,8 @@ pub(crate) struct Class {
     pub(crate) awaits: Option<Tag>,
     /// How often a store was told to wait for readers since chunks last came free that they left.
     pub(crate) waiting: usize,
-    /// How often in a row one of its slabs was to leave, and chunks for what is rescued were to come
-    /// first.
+    /// How often in a row one of its slabs was to leave, and chunks for what is rescued were to
+    /// come first.
     pub(crate) rescues_waited: u32,
     /// The background makes chunks free until the reserve is what it should be.
     refills: bool,

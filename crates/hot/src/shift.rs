@@ -27,7 +27,9 @@
 //! lately moves to other chunks of the class ([`rescue`](crate::rescue)), all else is evicted, and
 //! when the last of its chunks is out of limbo it goes back to the arena. A draft in it (a client
 //! that is half-way through a value) may hold it for a while; another slab is drained then, and the
-//! item moves when it is published, if there is a free chunk for it.
+//! item moves when it is published, if there is a free chunk for it. No hand comes by a slab that
+//! leaves, but for such a late item. Who needs a slab waits for one that is about to leave, and for
+//! chunks of a class from which one is to leave and something to be rescued.
 
 use std::cmp::Reverse;
 use std::ops::Range;
