@@ -54,9 +54,10 @@ pub(crate) struct FlashTier {
     pub(crate) fetches: Arc<Fetches>,
     /// Readers that no session has at the moment.
     pub(crate) readers: Mutex<Vec<Reader>>,
-    /// How often the tier was flushed, and after how many of these the index was rid of what led
-    /// here. Until it is, nothing comes in.
+    /// How often the tier was to be flushed, how many of these were done, and after how many the
+    /// index was rid of what led here. Until it is, nothing comes in.
     pub(crate) flushed: AtomicU64,
+    pub(crate) voided: AtomicU64,
     pub(crate) purged: AtomicU64,
     pub(crate) entrance: Entrance,
     /// Whether what moves here is compressed at a lower level, for lack of time.
@@ -101,6 +102,7 @@ impl FlashTier {
             fetches: Arc::new(fetches),
             readers: Mutex::default(),
             flushed: AtomicU64::new(0),
+            voided: AtomicU64::new(0),
             purged: AtomicU64::new(0),
             entrance,
             is_hurried: AtomicBool::new(false),
@@ -114,6 +116,8 @@ impl FlashTier {
     pub(crate) fn flush(&self) {
         self.flushed.fetch_add(1, Ordering::Relaxed);
         self.flash.flush();
+        // Release: partner is the acquire in `Cache::purge`.
+        self.voided.fetch_add(1, Ordering::Release);
     }
 
     /// Says whether there is little time for what moves here.

@@ -237,6 +237,11 @@ impl Cache {
     /// Takes what a flush has made void out of the index.
     fn purge(&self, tier: &FlashTier) {
         let flushed = tier.flushed.load(Ordering::Relaxed);
+        // Who finds nothing of a key writes no note: all has to be void on the device before.
+        // Acquire: partner is the release in `FlashTier::flush`.
+        if tier.voided.load(Ordering::Acquire) < flushed {
+            return;
+        }
         // Whoever stages something looks whether this is over, and a store may have looked before.
         tier.flash.wait_for_stagers();
         let (mut at, mut count) = (Some(Hash(0)), 0);

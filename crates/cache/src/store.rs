@@ -275,7 +275,10 @@ impl<'c> Session<'c> {
                 }
                 Err(index::Full) => {
                     room_attempts += 1;
-                    room_comes = self.cache.make_room_for_index();
+                    // Another slab would be as little use: this session sees both.
+                    if !room_comes {
+                        room_comes = self.cache.make_room_for_index();
+                    }
                 }
             }
         }

@@ -41,13 +41,18 @@ impl Zone {
     /// Walks a slab to its end, in parts between which nothing is pinned. `false` if there is none.
     pub(crate) fn clean(&self, now: u32, writer: &mut Writer<'_>) -> bool {
         let mut cleaner = lock(&self.cleaner);
+        let mut begun = None;
         while self.walk_victim(&mut cleaner, STEP_BYTES, now, writer) {
-            if cleaner.is_none() {
+            let Some(Cursor { victim: Victim { number, .. }, .. }) = *cleaner else {
+                return true;
+            };
+            // Nothing was left of the first, and this is another.
+            if *begun.get_or_insert(number) != number {
                 return true;
             }
             writer.rest();
         }
-        false
+        begun.is_some() && cleaner.is_none()
     }
 
     fn walk_victim(

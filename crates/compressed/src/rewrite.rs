@@ -102,6 +102,8 @@ pub(crate) struct Batch {
     /// Long blocks of rows that could not be read.
     lost_longs: Vec<u32>,
     built: Vec<Built>,
+    /// Of what is to be evicted some has to wait for another time.
+    pub(crate) has_more: bool,
 }
 
 /// A row that stays.
@@ -225,6 +227,7 @@ impl Batch {
         self.damaged.clear();
         self.lost_longs.clear();
         self.built.clear();
+        self.has_more = false;
     }
 
     /// Whether a source has rows that are neither kept nor known to be gone.

@@ -208,7 +208,11 @@ impl Zone {
             Some(summary) if summary.begins() <= now && !self.is_closing() => Choice::Expired,
             _ => Choice::Unused { by_cost },
         };
-        self.sweep(&guard, leaf, now, choice, writer)
+        self.sweep(&guard, leaf, now, choice, writer)?;
+        if writer.batch.has_more {
+            self.hand.store(hash, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Sweeps a leaf, under the lock of its shard.
@@ -301,26 +305,31 @@ impl Zone {
     }
 
     /// Chooses who goes: every row that was not accessed since the sweep last came by, but for
-    /// those that cost much, if it goes by costs. Of long values no more go at once than the sink
-    /// can take without having to wait for a device; the others are still unused next time.
+    /// those that cost much, if it goes by costs.
+    ///
+    /// Of long values no more go at once than the sink can take without having to wait for a
+    /// device. If there are more, the others go when the sweep comes again, which is next, and
+    /// nobody has lost an access before.
     fn drop_unused(&self, guard: &Guard<'_>, by_cost: bool, writer: &mut Writer<'_>) {
         let Writer { batch, random, typical, .. } = writer;
-        let mut long_bytes = 0;
-        let unused = |kept: &mut Kept| {
+        let unused = batch.kept.iter().filter(|kept| kept.accesses == 0);
+        let long_bytes: usize = unused.map(|kept| self.long_bytes(guard, kept.long)).sum();
+        let are_too_many = long_bytes > LONG_BYTES_MAX;
+        let mut taken_bytes = 0;
+        let goes = |kept: &mut Kept| {
             if kept.accesses > 0 {
-                kept.accesses -= 1;
-                return false;
-            }
-            if by_cost && !random.chance(typical.leaves(kept.fields.cost)) {
+                kept.accesses -= u8::from(!are_too_many);
                 return false;
             }
             let bytes = self.long_bytes(guard, kept.long);
-            let goes = long_bytes == 0 || long_bytes + bytes <= LONG_BYTES_MAX;
-            long_bytes += if goes { bytes } else { 0 };
+            let fits = bytes == 0 || taken_bytes == 0 || taken_bytes + bytes <= LONG_BYTES_MAX;
+            let goes = fits && (!by_cost || random.chance(typical.leaves(kept.fields.cost)));
+            taken_bytes += if goes { bytes } else { 0 };
             goes
         };
-        let gone = batch.kept.extract_if(.., unused);
+        let gone = batch.kept.extract_if(.., goes);
         batch.gone.extend(gone.map(|row| Gone { row, why: Why::Evicted }));
+        batch.has_more = are_too_many && taken_bytes > 0;
     }
 
     /// Hands the rows that are to be evicted to the sink, before the commit.

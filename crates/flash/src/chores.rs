@@ -51,12 +51,21 @@ impl Flash {
         self.prepare_ahead();
         self.scrub(&mut chores, links);
         self.repartition(&mut chores.window);
+        if self.is_failing() {
+            // Nothing that would move finds a place.
+            return false;
+        }
         if self.collect_worn(&mut chores, links, now) {
             return true;
         }
         self.wants_collection(&mut chores)
             && self.collect(&mut chores, links, now, false)
             && self.wants_collection(&mut chores)
+    }
+
+    /// Whether nothing new is taken, because the device takes no pages or no notes.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.unsound.load(Ordering::Relaxed) || lock(&self.writer).failures >= FAILURES_MAX
     }
 
     /// Tries again what a device refused.

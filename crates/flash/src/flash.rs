@@ -214,6 +214,9 @@ impl Flash {
     /// nowhere. The index is the caller's to empty.
     pub fn flush(&self) {
         let mut writer = lock(&self.writer);
+        // First, while all journals take notes: what dies before this is on the device has to be
+        // dead there for whoever starts after a kill. No segment is opened meanwhile.
+        self.void_device();
         writer.flushes += 1;
         for area in Area::ALL {
             let stream = writer.stream(area);
@@ -233,7 +236,6 @@ impl Flash {
         self.segments.iter().for_each(|segment| segment.set_state(State::Free, Area::Cold));
         self.counters.no_items();
         self.end_all_flushes();
-        self.void_device();
     }
 
     /// Keeps on the device when all is to be flushed, in Unix seconds, or 0 for no such plan: what

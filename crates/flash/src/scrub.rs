@@ -150,11 +150,17 @@ impl Flash {
         Ok(())
     }
 
+    /// Takes an item out of the index, and notes its death before: who asks for the key may be told
+    /// that there is none as soon as the index leads nowhere.
     fn scrub_item(&self, segment: u32, item: &Item, links: &dyn Links) {
-        if !item.is_dead && links.remove(item.hash, self.place_of(segment, item)) {
+        let place = self.place_of(segment, item);
+        if item.is_dead || links.accesses(item.hash, place).is_none() {
+            return;
+        }
+        self.journal(segment, item.granule, item.hash);
+        if links.remove(item.hash, place) {
             self.counters.dropped.add(1);
             self.counters.items_gone(1);
-            self.journal(segment, item.granule, item.hash);
         }
     }
 

@@ -126,9 +126,6 @@ pub(crate) struct Class {
     pub(crate) awaits: Option<Tag>,
     /// How often a store was told to wait for readers since chunks last came free that they left.
     pub(crate) waiting: usize,
-    /// How often in a row one of its slabs was to leave, and chunks for what is rescued were to
-    /// come first.
-    pub(crate) rescues_waited: u32,
     /// The background makes chunks free until the reserve is what it should be.
     refills: bool,
     /// Chunks of larger classes that were allocated since the class last got a slab.
@@ -206,7 +203,6 @@ impl Class {
             evicted_since: chunks_per_slab,
             awaits: None,
             waiting: 0,
-            rescues_waited: 0,
             refills: false,
             borrowed: 0,
             stores: false,
@@ -237,15 +233,13 @@ impl Class {
         self.limbo.iter().filter(|&&(_, place)| !slab(place).is_draining()).take(most).count()
     }
 
-    /// How many slabs leave the class without that anybody has to do more for it than he is about
-    /// to: they are being emptied, or readers have yet to leave what is in them.
+    /// How many slabs leave the class as soon as readers have: all that is used there is in limbo.
     pub(crate) fn leaving(&self, zone: Zone<'_>) -> usize {
-        let being_vacated = usize::from(self.vacating.is_some());
-        let held = self.emptied.iter().filter(|&&id| {
+        let leaves = |&&id: &&SlabId| {
             let in_limbo = self.limbo.iter().filter(|&&(_, at)| zone.arena.locate(at).0 == id);
-            in_limbo.count() < zone.slab(id).used()
-        });
-        (self.draining - self.closed.len()).saturating_sub(being_vacated + held.count())
+            in_limbo.count() == zone.slab(id).used()
+        };
+        self.emptied.iter().filter(leaves).count()
     }
 
     /// Takes note that all that was published in a slab that leaves has been unlinked.
@@ -668,6 +662,7 @@ impl Class {
     fn disown(&mut self, zone: Zone<'_>, id: SlabId) {
         self.closed.retain(|&other| other != id);
         self.emptied.retain(|&other| other != id);
+        self.stuck.retain(|&other| other != id);
         self.vacating.take_if(|vacating| vacating.slab == id);
         let at = self
             .slabs

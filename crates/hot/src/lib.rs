@@ -35,7 +35,7 @@ pub mod shift;
 mod slab;
 mod vacate;
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use memory::{Arena, ClassId, Epochs, Guard, Place, SizeClasses};
@@ -180,6 +180,8 @@ pub struct Hot {
     pressed: AtomicU8,
     /// Some class had a slab to spare when the background last came by.
     may_vacate: AtomicBool,
+    /// How often in a row a slab was to leave, and chunks for what is rescued were to come first.
+    rescues_waited: AtomicU32,
     /// Only if items move to their columns.
     heat: Option<Box<Heat>>,
     /// Only if there are any.
@@ -250,6 +252,7 @@ impl Hot {
             spare_slabs,
             pressed,
             may_vacate: AtomicBool::new(false),
+            rescues_waited: AtomicU32::new(0),
             heat: None,
             quotas: None,
             magazines: None,

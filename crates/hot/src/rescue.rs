@@ -52,7 +52,8 @@ impl Hot {
         let missing = |with_limbo: bool| {
             let guard = self.epochs.pin();
             let (class, zone) = (lock(self.class(id)), self.zone());
-            if !zone.slab(slab_id).belongs_to(id) {
+            // Of the last slab nothing can be rescued.
+            if !zone.slab(slab_id).belongs_to(id) || class.staying() == 0 {
                 return 0;
             }
             let wanted = self.rescues_wanted(&guard, &class, slab_id, links);

@@ -51,7 +51,7 @@ use crate::{Hot, Links, PRESSED_BEHIND, PRESSED_CLASS, Shortage, slab};
 const DRAIN_STEP: u32 = 512;
 /// Slabs that are looked at for one request before it goes on without.
 const LOOKS_MAX: usize = 4;
-/// How often in a row a slab is not drained because chunks for what is rescued of it are to come.
+/// How often in a row slabs stay because chunks for what is rescued of them are to come first.
 const RESCUE_WAITS_MAX: u32 = 8;
 /// How often that is repeated for a request that has to have a slab.
 const ANY_ROUNDS_MAX: usize = 4;
@@ -177,7 +177,7 @@ impl Hot {
         let (offers, worths) = self.offers(links);
         let victim_age = worths.scaled(victims.age, victims.density);
         let settled = |offer: &&Offer| offer.is_closed && is_settled(offer.age, victim_age);
-        if let Some(offer) = offers.iter().find(settled) {
+        for offer in offers.iter().filter(settled) {
             match self.drain(offer, false, links) {
                 Drained::Leaves => return Some(offer.class),
                 Drained::Waits => return None,
@@ -332,14 +332,15 @@ impl Hot {
         {
             let zone = self.zone();
             let mut class = lock(self.class(offer.class));
+            let waited = self.rescues_waited.load(Ordering::Relaxed);
             match room {
                 // Whoever stores in the class takes of what comes: that is not waited for for ever.
-                RescueRoom::Coming if !must && class.rescues_waited < RESCUE_WAITS_MAX => {
-                    class.rescues_waited += 1;
+                RescueRoom::Coming if !must && waited < RESCUE_WAITS_MAX => {
+                    self.rescues_waited.store(waited + 1, Ordering::Relaxed);
                     return Drained::Waits;
                 }
                 RescueRoom::Short if !must => return Drained::Stays,
-                _ => class.rescues_waited = 0,
+                _ => self.rescues_waited.store(0, Ordering::Relaxed),
             }
             if class.closed.contains(&offer.slab) {
                 class.closed.retain(|&other| other != offer.slab);
@@ -494,21 +495,24 @@ impl Hot {
     }
 
     /// Frees `slabs` slabs for the index or the system, as far as that is possible at once. Those
-    /// that are about to leave their classes are among them. Returns whether something comes of it
-    /// once readers have left.
+    /// that are about to leave their classes are among them. Returns whether something comes of it,
+    /// perhaps once readers have left.
     pub fn give_up_slabs(&self, slabs: usize, links: &dyn Links) -> bool {
         if slabs == 0 {
             return false;
         }
         self.sweep_draining();
-        for _ in self.slabs_leaving()..slabs {
+        let leaving = self.slabs_leaving();
+        let mut comes = leaving > 0;
+        for _ in leaving..slabs {
             match self.empty_any(None, links) {
-                Drained::Leaves => self.sweep_draining(),
+                Drained::Leaves => comes = true,
                 Drained::Waits => return true,
                 Drained::Stays => break,
             }
+            self.sweep_draining();
         }
-        self.slabs_leaving() > 0
+        comes
     }
 
     /// Empties draining slabs once more: of drafts that were published after the first time.

@@ -228,7 +228,11 @@ impl Class {
         self.settle(zone);
         let with_free = self.with_free.iter().rev().take(COMPARED_MAX).copied();
         let others = with_free.filter(|slab| !self.stuck.contains(slab));
-        let emptiest = others.min_by_key(|&slab| zone.slab(slab).used())?;
+        let Some(emptiest) = others.min_by_key(|&slab| zone.slab(slab).used()) else {
+            // What kept them may be over.
+            self.stuck.clear();
+            return None;
+        };
         Some((zone.slab(emptiest).used() * self.cut.bytes, emptiest))
     }
 

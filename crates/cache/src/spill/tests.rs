@@ -1,5 +1,5 @@
 //! The background is not pinned while it waits for the device of the flash tier: stores wait for
-//! who is.
+//! who is. And the index leads to flash until all there is void.
 
 use std::io;
 use std::sync::atomic::AtomicU64;
@@ -97,4 +97,30 @@ fn who_writes_a_segment_is_not_pinned() {
         let all = pinned + unpinned;
         assert!(pinned == 0 && unpinned > 100, "{pinned} of {all}, {value_bytes}, {compress}");
     }
+}
+
+/// A flush that was begun has been counted, and has yet to come to the device.
+#[test]
+fn the_index_leads_to_flash_until_the_device_knows_of_a_flush() {
+    let device = FakeDevice::new((FLASH_BYTES / PAGE_BYTES) as u64, 1, Faults::default());
+    let flash = FlashSettings { threads: 1, ..FlashSettings::new(Arc::new(device), [7; 16]) };
+    let builder = Cache::builder().memory_bytes(8 << 20).compress(false).flash(flash);
+    let cache = builder.clock(Arc::new(ManualClock::new(1_800_000_000))).build().expect("it fits");
+    for number in 0..10_000_u32 {
+        let stored =
+            cache.put(&number.to_be_bytes(), &[7; 1500], Attributes::default(), Condition::Always);
+        assert!(stored.is_ok(), "{stored:?}");
+        if number % STORES_BETWEEN == 0 {
+            while cache.maintain() {}
+        }
+    }
+    let before = cache.flash_items();
+    let tier = cache.flash.as_deref().expect("there is a tier");
+    tier.flushed.fetch_add(1, Ordering::Relaxed);
+    (0..10).for_each(|_| _ = cache.maintain());
+    assert!(before > 1000 && cache.flash_items() == before, "{before}, {}", cache.flash_items());
+    tier.flash.flush();
+    tier.voided.fetch_add(1, Ordering::Release);
+    while cache.maintain() {}
+    assert_eq!(cache.flash_items(), 0);
 }

@@ -336,3 +336,32 @@ fn what_nobody_accessed_leaves_at_once_and_what_was_wanted_before_later() {
     });
     assert_eq!(left, [1, 1, 0]);
 }
+
+/// The sink may have to find room for them while others wait.
+#[test]
+fn long_values_go_a_few_at_a_time_and_cost_nobody_an_access() {
+    const LONG: &[u8] = &[b'v'; 8 << 10];
+    let mut world = World::small(8);
+    // All in one leaf.
+    let keys = (0_u32..).map(u32::to_be_bytes).filter(|key| super::hash(key) >> 52 == 0);
+    let keys: Vec<_> = keys.take(40).collect();
+    let World { zone, writer, now, .. } = &mut world;
+    for (number, key) in keys.iter().enumerate() {
+        let record = Record { key, value: LONG, fields: Fields::default() };
+        zone.insert(super::hash(key), &record, *now, writer, |_, newcomer| {
+            newcomer.was_accessed(if number % 2 == 0 { 2 } else { 0 });
+            newcomer.reveal();
+        })
+        .expect("room");
+    }
+    let mut round = |again: usize| {
+        for _ in 0..zone.stats().leaves + again {
+            let before = zone.stats().items;
+            zone.sweep_next(*now, writer).expect("there is room");
+            assert!(before - zone.stats().items <= 8, "64 KiB at a time");
+        }
+        zone.stats().items
+    };
+    assert_eq!([round(2), round(0), round(2)], [20, 20, 0]);
+    world.check();
+}

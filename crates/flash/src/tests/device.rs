@@ -33,6 +33,9 @@ pub(crate) struct MemoryDevice {
     /// Reads of pages that have begun, and wait while somebody holds this.
     pub(crate) reads: AtomicU64,
     pub(crate) holds_reads: Mutex<()>,
+    /// The same of writes of the superblock.
+    pub(crate) superblocks: AtomicU64,
+    pub(crate) holds_superblocks: Mutex<()>,
     /// Nothing was written since it last synced.
     pub(crate) is_synced: AtomicBool,
 }
@@ -52,6 +55,8 @@ impl MemoryDevice {
             refuses_reads: AtomicBool::new(false),
             reads: AtomicU64::new(0),
             holds_reads: Mutex::default(),
+            superblocks: AtomicU64::new(0),
+            holds_superblocks: Mutex::default(),
         }
     }
 
@@ -151,6 +156,10 @@ impl Device for MemoryDevice {
     fn write_note(&self, at: u64, source: &[u8]) -> io::Result<()> {
         refused(&self.refuses_notes)?;
         refused_now(&self.refused_notes)?;
+        if at == 0 {
+            self.superblocks.fetch_add(1, Ordering::Relaxed);
+            drop(self.holds_superblocks.lock().expect("no test has died"));
+        }
         self.log.lock().expect("no test has died").push(at);
         let range = at as usize..at as usize + source.len();
         if self.take_write(range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES), Kind::Notes) {

@@ -179,6 +179,33 @@ fn scrubbing_ends_a_flush_and_what_it_took_is_dead_after_a_kill_too() {
     assert_eq!(world.flash.stats().damaged, 0);
 }
 
+/// A flush of everything waits for the device, somebody deletes a key and is told so, and then the
+/// process is killed.
+#[test]
+fn what_dies_while_everything_is_flushed_stays_dead_after_a_kill() {
+    let world = World::new(PAGES);
+    let count = fill_a_segment(&world, 500);
+    let number = (0..count).find(|&it| place(&world, it).is_some_and(|place| !place.is_staged()));
+    let number = number.expect("some are on the device");
+    let (device, before) = (&world.device, world.device.superblocks.load(Ordering::Relaxed));
+    let held = device.holds_superblocks.lock().expect("nobody writes it");
+    let left = std::thread::scope(|scope| {
+        let flush = scope.spawn(|| world.flash.flush());
+        while device.superblocks.load(Ordering::Relaxed) == before {
+            std::thread::yield_now();
+        }
+        world.delete(number);
+        let left = device.bytes();
+        drop(held);
+        flush.join().expect("it ends");
+        left
+    });
+    device.change(|bytes| bytes.copy_from_slice(&left));
+    let world = world.killed().recovered();
+    let found = found(&world, 0..count);
+    assert!(!found.contains(&number) && found.len() > 1, "the flush was not answered: {found:?}");
+}
+
 /// While the device is read for a pass, others stage, and look at what is staged.
 #[test]
 fn who_scrubs_does_not_keep_others_waiting_for_the_device() {
