@@ -296,7 +296,14 @@ impl Session<'_> {
             return Ok(true);
         }
         let raised = self.cache.flash.is_some() && self.raise_on_flash(key, hash, flushes)?;
-        Ok(raised || (self.has_lower() && self.find_present(key, hash).is_some()))
+        if raised || !self.has_lower() {
+            return Ok(raised);
+        }
+        // Who brings it up, or replaces it, lets the row below die before the index leads to what
+        // comes instead: for that moment it is in neither.
+        let is_key = |item: ItemRef<'_>| item.has_key(key);
+        Ok(self.find_present(key, hash).is_some()
+            || self.cache.is_hot_decided(&self.guard, hash, is_key))
     }
 
     /// Marks the key's item below dead. Only under the lock of the key's index table. Returns

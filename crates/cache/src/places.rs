@@ -381,8 +381,24 @@ impl Cache {
         updated.expect("no room is asked for")
     }
 
-    /// The same for one particular item. `None`, and nothing decided, if it is no longer in the
-    /// index.
+    /// Whether the hot zone has the key's item when whoever decides about the key at this moment
+    /// has done so: it is asked under the lock of its index table.
+    pub(crate) fn is_hot_decided<'g>(
+        &self,
+        guard: &'g Guard<'_>,
+        hash: Hash,
+        is_key: impl Fn(ItemRef<'g>) -> bool,
+    ) -> bool {
+        let decided = self.update_in(guard, hash, is_key, Room::Never, |pair| {
+            let found = self.present(guard, pair).hot;
+            let is_there = found.is_some_and(|found| !self.is_gone(found.item));
+            (Change::Keep, Change::Keep, is_there)
+        });
+        decided.expect("no room is asked for")
+    }
+
+    /// [`Cache::update`] for one particular item. `None`, and nothing decided, if it is no longer
+    /// in the index.
     pub(crate) fn update_found<'c, 'g, R>(
         &self,
         guard: &'g Guard<'_>,

@@ -189,8 +189,7 @@ impl Cache {
     pub(crate) fn maintain_flash(&self, turn: &mut Turn) -> bool {
         let Some(tier) = &self.flash else { return false };
         if !tier.is_purged() {
-            self.purge(tier);
-            return true;
+            return self.purge(tier);
         }
         self.keep_reached(false);
         let links = Links::with_turn(self, turn);
@@ -234,13 +233,13 @@ impl Cache {
         }
     }
 
-    /// Takes what a flush has made void out of the index.
-    fn purge(&self, tier: &FlashTier) {
+    /// Takes what a flush has made void out of the index. Returns whether it is void.
+    fn purge(&self, tier: &FlashTier) -> bool {
         let flushed = tier.flushed.load(Ordering::Relaxed);
         // Who finds nothing of a key writes no note: all has to be void on the device before.
         // Acquire: partner is the release in `FlashTier::flush`.
         if tier.voided.load(Ordering::Acquire) < flushed {
-            return;
+            return false;
         }
         // Whoever stages something looks whether this is over, and a store may have looked before.
         tier.flash.wait_for_stagers();
@@ -250,6 +249,7 @@ impl Cache {
         }
         tier.counters.items.fetch_sub(count, Ordering::Relaxed);
         tier.purged.store(flushed, Ordering::Relaxed);
+        true
     }
 
     /// Writes all that is staged, and closes the tier cleanly: the next process finds everything.

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use io::ManualClock;
 use larder::{
@@ -82,6 +83,57 @@ fn filler_value(number: u32) -> Vec<u8> {
         number % 37
     )
     .into_bytes()
+}
+
+/// Two clients count the same keys at the same moment. Each brings what is below up, and a key that
+/// one of them finds the other finds as well.
+#[test]
+fn what_comes_up_is_there_for_all_at_every_moment() {
+    const KEYS: usize = 20_000;
+    let mut fixture = Fixture::new();
+    let keys: Vec<Vec<u8>> = (0..KEYS).map(|number| format!("n-{number}").into_bytes()).collect();
+    for (number, key) in keys.iter().enumerate() {
+        fixture.put(key, b"1", Attributes::default(), Condition::Always);
+        assert!(fixture.cache.session().get(key, fixture.cache.hash(key)).is_some());
+        if number.is_multiple_of(64) {
+            while fixture.cache.maintain() {}
+        }
+    }
+    for _ in 0..200_000 {
+        // There is time to move things down.
+        fixture.clock.advance_us(1000);
+        fixture.fill();
+    }
+    let below = keys.iter().filter(|key| fixture.is_compressed(key)).count();
+    assert!(below > KEYS / 4, "{below}");
+    let (cache, turn, keys) = (&fixture.cache, &AtomicUsize::new(0), &keys);
+    // One of them a little later, by as much as it takes to bring something up.
+    let count = |is_late: bool| {
+        let mut found = Vec::new();
+        for (number, key) in keys.iter().enumerate() {
+            // Each waits until the other has come to this key as well.
+            turn.fetch_add(1, Ordering::Relaxed);
+            let mut looks = 0;
+            while turn.load(Ordering::Relaxed) < 2 * (number + 1) {
+                looks += 1;
+                // On one core the other has to have it.
+                if looks < 1000 { std::hint::spin_loop() } else { std::thread::yield_now() }
+            }
+            (0..if is_late { number % 250 } else { 0 }).for_each(|_| std::hint::spin_loop());
+            let hash = cache.hash(key);
+            let counted = cache
+                .with_memory(|session| session.arithmetic(key, hash, &Arithmetic::INCREMENT))
+                .unwrap();
+            found.push(!matches!(counted, Counted::NotFound));
+        }
+        found
+    };
+    let (one, other) = std::thread::scope(|scope| {
+        let other = scope.spawn(|| count(true));
+        (count(false), other.join().unwrap())
+    });
+    let missed = one.iter().zip(&other).filter(|(one, other)| one != other).count();
+    assert_eq!(missed, 0, "of {below} that came up");
 }
 
 #[test]
@@ -325,7 +377,7 @@ fn large_and_incompressible_values_are_right_too() {
     for (number, value) in values.iter().enumerate() {
         fixture.put(&[b'v', number as u8], value, Attributes::default(), Condition::Always);
     }
-    for _ in 0..60_000 {
+    for _ in 0..200_000 {
         fixture.fill();
     }
     let mut found = 0;

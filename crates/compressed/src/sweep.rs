@@ -231,7 +231,13 @@ impl Zone {
             self.drop_unused(guard, by_cost, writer);
         }
         let mut node = leaf.node;
-        if let Some(sibling) = self.mergeable(guard, leaf, generation, writer) {
+        // The sweep would come to what it has just passed.
+        let sibling = if writer.batch.has_more {
+            None
+        } else {
+            self.mergeable(guard, leaf, generation, writer)
+        };
+        if let Some(sibling) = sibling {
             self.gather(guard, writer, sibling, now);
             node = node.parent();
         } else if writer.batch.gone.is_empty() && !writer.batch.has_lost() {
@@ -308,8 +314,9 @@ impl Zone {
     /// those that cost much, if it goes by costs.
     ///
     /// Of long values no more go at once than the sink can take without having to wait for a
-    /// device. If there are more, the others go when the sweep comes again, which is next, and
-    /// nobody has lost an access before.
+    /// device. If there are more, the others go when the sweep comes again, which is next. Nobody
+    /// has lost an access before, and who was spared for what it costs has one until then, so that
+    /// it is drawn for once a round.
     fn drop_unused(&self, guard: &Guard<'_>, by_cost: bool, writer: &mut Writer<'_>) {
         let Writer { batch, random, typical, .. } = writer;
         let unused = batch.kept.iter().filter(|kept| kept.accesses == 0);
@@ -322,14 +329,22 @@ impl Zone {
                 return false;
             }
             let bytes = self.long_bytes(guard, kept.long);
-            let fits = bytes == 0 || taken_bytes == 0 || taken_bytes + bytes <= LONG_BYTES_MAX;
-            let goes = fits && (!by_cost || random.chance(typical.leaves(kept.fields.cost)));
-            taken_bytes += if goes { bytes } else { 0 };
-            goes
+            if bytes > 0 && taken_bytes > 0 && taken_bytes + bytes > LONG_BYTES_MAX {
+                return false;
+            }
+            if by_cost && !random.chance(typical.leaves(kept.fields.cost)) {
+                kept.accesses = u8::from(are_too_many);
+                return false;
+            }
+            taken_bytes += bytes;
+            true
         };
         let gone = batch.kept.extract_if(.., goes);
         batch.gone.extend(gone.map(|row| Gone { row, why: Why::Evicted }));
         batch.has_more = are_too_many && taken_bytes > 0;
+        if are_too_many && !batch.has_more {
+            batch.kept.iter_mut().for_each(|kept| kept.accesses = kept.accesses.saturating_sub(1));
+        }
     }
 
     /// Hands the rows that are to be evicted to the sink, before the commit.

@@ -51,8 +51,8 @@ impl Flash {
         self.prepare_ahead();
         self.scrub(&mut chores, links);
         self.repartition(&mut chores.window);
-        if self.is_failing() {
-            // Nothing that would move finds a place.
+        if self.is_failing() && lock(&self.writer).free_segments() > 0 {
+            // Nothing that would move finds a place, and there is a segment to try.
             return false;
         }
         if self.collect_worn(&mut chores, links, now) {

@@ -365,3 +365,26 @@ fn long_values_go_a_few_at_a_time_and_cost_nobody_an_access() {
     assert_eq!([round(2), round(0), round(2)], [20, 20, 0]);
     world.check();
 }
+
+/// The sweep stays at a leaf until its long values have gone, and draws once for what is dear.
+#[test]
+fn dear_long_values_are_drawn_for_once_a_round() {
+    const LONG: &[u8] = &[b'v'; 8 << 10];
+    let mut world = World::small(8);
+    let keys = (0_u32..).map(u32::to_be_bytes).filter(|key| super::hash(key) >> 52 == 0);
+    let keys: Vec<_> = keys.take(40).collect();
+    for (number, key) in keys.iter().enumerate() {
+        // One in ten of those leaves that are ten times as dear.
+        let cost = policy::cost::Cost::from_us(if number % 2 == 0 { 10 } else { 100 });
+        let record = Record { key, value: LONG, fields: Fields { cost, ..Fields::default() } };
+        world.insert_record(&record, true).expect("room");
+    }
+    for _ in 0..world.zone.stats().leaves {
+        world.zone.sweep_next(world.now, &mut world.writer).expect("there is room");
+    }
+    let left = |world: &mut World, odd: usize| {
+        (odd..40).step_by(2).filter(|&at| world.find(&keys[at]).is_some()).count()
+    };
+    let (cheap, dear) = (left(&mut world, 0), left(&mut world, 1));
+    assert!(cheap == 0 && dear > 12, "{cheap} cheap, {dear} dear");
+}
