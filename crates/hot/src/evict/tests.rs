@@ -55,7 +55,7 @@ const LAYOUT: ChunkLayout = ChunkLayout::Inline;
 /// Small items: a slab holds thousands, and the more there are the longer a hand is in one slab.
 const VALUE_BYTES: usize = if cfg!(miri) { 4000 } else { 30 };
 /// Those of items of another class.
-const OTHER_BYTES: usize = if cfg!(miri) { 2000 } else { 500 };
+const OTHER_BYTES: usize = 500;
 const MEMORY_BYTES: usize = if cfg!(miri) { 1 << 20 } else { 4 << 20 };
 /// Policies with a hand, and with an order. Miri has no time for more than one zone a test.
 const POLICIES: &[Replacement] = if cfg!(miri) {
@@ -226,6 +226,7 @@ fn an_eviction_holds_the_epoch_back_for_no_more_than_a_group() {
 /// The background filled half of a reserve and a little, so that stores soon evicted themselves.
 /// What is in a slab that leaves makes no room before all of it has gone.
 #[test]
+#[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
 fn a_hand_passes_over_a_slab_that_leaves() {
     let map = Map::default();
     let (hot, id, _) = full(Replacement::CostClock, &map);
@@ -248,6 +249,7 @@ fn a_hand_passes_over_a_slab_that_leaves() {
 /// Stores for which enough has been evicted, and which a reader keeps from having it, evict no more
 /// each time that they are tried.
 #[test]
+#[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
 fn what_a_reader_holds_back_is_not_evicted_again_by_each_store() {
     for &replacement in POLICIES {
         let map = Map::default();
@@ -269,6 +271,7 @@ fn what_a_reader_holds_back_is_not_evicted_again_by_each_store() {
 /// There is always something that others have unlinked and readers have yet to leave: that is no
 /// slab, and who needs one does not wait for it.
 #[test]
+#[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
 fn a_size_without_memory_gets_a_slab_while_others_store() {
     for &replacement in POLICIES {
         let map = Map::default();
@@ -288,6 +291,7 @@ fn a_size_without_memory_gets_a_slab_while_others_store() {
 
 /// All slabs of a class were closed, for others that wanted them; and nobody does any more.
 #[test]
+#[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
 fn a_class_with_nothing_but_closed_slabs_opens_one() {
     for &replacement in POLICIES {
         let map = Map::default();
@@ -309,6 +313,7 @@ fn a_class_with_nothing_but_closed_slabs_opens_one() {
 
 /// Nobody runs the background, and a client sends its value while the slab is emptied.
 #[test]
+#[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
 fn what_is_published_in_a_slab_that_was_emptied_is_evicted_like_the_rest() {
     for &replacement in POLICIES {
         let map = Map::default();
