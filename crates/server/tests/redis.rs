@@ -4,18 +4,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Client, Server};
-
-/// A command as an array.
-fn array(words: &[&[u8]]) -> Vec<u8> {
-    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        bytes.extend_from_slice(word);
-        bytes.extend_from_slice(b"\r\n");
-    }
-    bytes
-}
+use common::{Client, Server, array};
 
 /// Reads a bulk and returns it.
 fn bulk(client: &mut Client) -> String {

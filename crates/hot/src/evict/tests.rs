@@ -223,7 +223,6 @@ fn an_eviction_holds_the_epoch_back_for_no_more_than_a_group() {
     }
 }
 
-/// The background filled half of a reserve and a little, so that stores soon evicted themselves.
 /// What is in a slab that leaves makes no room before all of it has gone.
 #[test]
 #[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
@@ -332,6 +331,7 @@ fn what_is_published_in_a_slab_that_was_emptied_is_evicted_like_the_rest() {
     }
 }
 
+/// The background filled half of a reserve and a little, so that stores soon evicted themselves.
 #[test]
 fn a_reserve_that_is_low_is_filled_as_far_as_it_goes() {
     let map = Map::default();

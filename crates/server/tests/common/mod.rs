@@ -23,6 +23,17 @@ const LOOKS_MAX: usize = 1_000_000;
 /// So many ports are not taken by others one after the other.
 const PORTS_MAX: usize = 20;
 
+/// A command of Redis' as an array.
+pub fn array(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
 /// A running server.
 pub struct Server {
     child: Child,
