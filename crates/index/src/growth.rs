@@ -253,6 +253,15 @@ impl Part {
     }
 }
 
+/// What became of filling a table with a part of another.
+enum Filled<'i, L: Layout> {
+    Fits(Fresh<'i, L>),
+    /// It does not fit into the largest table for which there is memory; two smaller ones may do.
+    TooFull,
+    /// There is not even memory for the smallest table.
+    NoMemory,
+}
+
 /// The smallest table that is comfortable with `items`, if one is.
 pub(crate) fn comfortable_units<L: Layout>(items: usize) -> Option<usize> {
     (UNITS_MIN..=UNITS_MAX).find(|&units| items <= L::comfortable_items(units))
@@ -335,23 +344,33 @@ impl<L: Layout> Engine<L> {
         if depth > self.depth_max() {
             return None;
         }
-        let sources = [(view.table, view.shape)];
         for number in [lower.number, lower.number + 1] {
             let part = Part { number, ..lower };
-            let route = |_, rest| part.route(rest, view.shape.rest_bits);
-            let filled = (UNITS_MIN..=UNITS_MAX).find_map(|units| {
-                let fresh = Fresh::new(self, units, depth)?;
-                fresh.fill(&sources, *counts, route).then_some(fresh)
-            });
-            match filled {
-                Some(fresh) => {
+            match self.filled_with(view, part, *counts) {
+                Filled::Fits(fresh) => {
                     *counts = Counts::default();
                     parts.push((part.hash(hash, depth), fresh));
                 }
-                None => self.divide(view, hash, part.lower_half(), counts, parts)?,
+                Filled::TooFull => self.divide(view, hash, part.lower_half(), counts, parts)?,
+                Filled::NoMemory => return None,
             }
         }
         Some(())
+    }
+
+    /// The smallest fresh table that has room for this part of a table.
+    fn filled_with<'i>(&'i self, view: &View<'_, L>, part: Part, counts: Counts) -> Filled<'i, L> {
+        let depth = view.entry.depth() + part.bits;
+        let sources = [(view.table, view.shape)];
+        for units in UNITS_MIN..=UNITS_MAX {
+            let Some(fresh) = Fresh::new(self, units, depth) else {
+                return if units == UNITS_MIN { Filled::NoMemory } else { Filled::TooFull };
+            };
+            if fresh.fill(&sources, counts, |_, rest| part.route(rest, view.shape.rest_bits)) {
+                return Filled::Fits(fresh);
+            }
+        }
+        Filled::TooFull
     }
 
     /// Puts the `fresh` tables, each under the prefix its hash begins with, in the place of the

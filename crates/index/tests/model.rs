@@ -279,6 +279,23 @@ fn where_there_are_only_gaps_tables_split_into_them() {
     }
 }
 
+/// Otherwise a store that is refused would hold its table's lock while it looks for memory for each
+/// of the parts that the table could be divided into.
+#[test]
+fn without_memory_a_full_table_is_not_divided_further() {
+    for kind in KINDS {
+        let (index, epochs, space) = start(kind, usize::MAX);
+        space.set_run_max(0);
+        let mut key = 0;
+        while set(&index, &epochs, key, location(key, 0)).is_ok() {
+            assert_eq!(space.refused(), 0, "{kind:?}");
+            key += 1;
+        }
+        // Once for a larger table and once for its half, and again with what waited in limbo.
+        assert_eq!((space.refused(), space.starved()), (4, 1), "{kind:?}");
+    }
+}
+
 /// Only what shares every hash bit with many others is refused although there is memory.
 #[test]
 fn keys_that_share_every_hash_bit_fill_two_buckets_and_no_more() {

@@ -25,6 +25,7 @@ pub struct HeapSpace {
     used: AtomicUsize,
     /// No run is longer, in units.
     run_max: AtomicUsize,
+    refused: AtomicUsize,
     starved: AtomicUsize,
     asked: AtomicUsize,
     moves: AtomicBool,
@@ -36,6 +37,7 @@ impl HeapSpace {
             limit,
             used: AtomicUsize::new(0),
             run_max: AtomicUsize::new(usize::MAX),
+            refused: AtomicUsize::new(0),
             starved: AtomicUsize::new(0),
             asked: AtomicUsize::new(0),
             moves: AtomicBool::new(false),
@@ -60,6 +62,12 @@ impl HeapSpace {
         self.starved.load(Ordering::Relaxed)
     }
 
+    /// How often there was no memory for a table.
+    #[allow(dead_code)]
+    pub fn refused(&self) -> usize {
+        self.refused.load(Ordering::Relaxed)
+    }
+
     /// Units handed out and not given back.
     #[allow(dead_code)]
     pub fn used(&self) -> usize {
@@ -75,11 +83,13 @@ impl HeapSpace {
 impl TableSpace for HeapSpace {
     fn allocate(&self, units: usize) -> Option<NonNull<u8>> {
         if units > self.run_max.load(Ordering::Relaxed) {
+            self.refused.fetch_add(1, Ordering::Relaxed);
             return None;
         }
         let used = self.used.fetch_add(units, Ordering::Relaxed);
         if used + units > self.limit {
             self.used.fetch_sub(units, Ordering::Relaxed);
+            self.refused.fetch_add(1, Ordering::Relaxed);
             return None;
         }
         // SAFETY: the size is not zero.
