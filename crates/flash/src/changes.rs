@@ -24,6 +24,7 @@ use stdx::sync::lock;
 
 use crate::Flash;
 use crate::geometry::Geometry;
+use crate::stats::Counters;
 
 const WORD_BYTES: usize = size_of::<u64>();
 const WORD_BITS: usize = u64::BITS as usize;
@@ -37,6 +38,11 @@ struct Filter(Box<[u64]>);
 impl Filter {
     fn empty(geometry: &Geometry) -> Self {
         Self(vec![0; geometry.changes_bytes() / WORD_BYTES].into())
+    }
+
+    /// One that may have any hash.
+    fn full(geometry: &Geometry) -> Self {
+        Self(vec![u64::MAX; geometry.changes_bytes() / WORD_BYTES].into())
     }
 
     fn read(device: &dyn Device, geometry: &Geometry) -> io::Result<Self> {
@@ -73,17 +79,24 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    /// None yet, beside those that were noted for segments with these sequences.
+    /// None yet, beside those that were noted for segments with these sequences. If these cannot be
+    /// read, any key may have changed.
     pub(crate) fn begin(
         device: &dyn Device,
         geometry: &Geometry,
         unsettled: Range<u64>,
+        counters: &Counters,
     ) -> io::Result<Self> {
         let before = if unsettled.is_empty() {
             device.write_note(geometry.changes_at(), &vec![0; geometry.changes_bytes()])?;
             None
         } else {
-            Some((Filter::read(device, geometry)?, unsettled))
+            let read = || Filter::read(device, geometry);
+            let before = read().or_else(|_| read()).unwrap_or_else(|_| {
+                counters.io_errors.add(1);
+                Filter::full(geometry)
+            });
+            Some((before, unsettled))
         };
         Ok(Self { now: Filter::empty(geometry), before })
     }
@@ -175,6 +188,10 @@ mod tests {
         (MemoryDevice::new(PAGES), geometry)
     }
 
+    fn begin(device: &MemoryDevice, geometry: &Geometry, unsettled: Range<u64>) -> Changes {
+        Changes::begin(device, geometry, unsettled, &Counters::default()).expect("it works")
+    }
+
     fn note(device: &MemoryDevice, geometry: &Geometry, changes: &mut Changes, hash: u64) {
         if let Some((number, word)) = changes.insert(hash) {
             let at = geometry.changes_at() + (number * WORD_BYTES) as u64;
@@ -187,12 +204,12 @@ mod tests {
         let (device, geometry) = device();
         let mut random = Random(5);
         let hashes: Vec<u64> = (0..600).map(|_| random.draw()).collect();
-        let mut changes = Changes::begin(&device, &geometry, 0..0).expect("it works");
+        let mut changes = begin(&device, &geometry, 0..0);
         for part in hashes.chunks(200) {
             part.iter().for_each(|&hash| note(&device, &geometry, &mut changes, hash));
             assert!(part.iter().all(|&hash| changes.now.contains(hash)));
             assert!(part.iter().all(|&hash| changes.insert(hash).is_none()), "nothing twice");
-            changes = Changes::begin(&device, &geometry, 3..7).expect("it works");
+            changes = begin(&device, &geometry, 3..7);
             let (before, unsettled) = changes.before.as_ref().expect("something is unsettled");
             let end = hashes.iter().position(|hash| hash == part.last().expect("not empty"));
             assert!(hashes[..=end.expect("there")].iter().all(|&hash| before.contains(hash)));
@@ -203,7 +220,7 @@ mod tests {
         });
         // 600 of 32,768 bits are set: 1.8 % of 10,000.
         assert!((100..300).contains(&others.count()));
-        let changes = Changes::begin(&device, &geometry, 0..0).expect("it works");
+        let changes = begin(&device, &geometry, 0..0);
         assert!(changes.before.is_none());
         assert_eq!(Filter::read(&device, &geometry).expect("it works"), Filter::empty(&geometry));
     }

@@ -36,6 +36,11 @@ const JOURNAL_SHARE: usize = 32;
 /// Places have at least so many bits of the hash.
 const HASH_BITS_MIN: u32 = 2;
 const ADDRESS_BITS_MAX: u32 = SHARED_BITS - HASH_BITS_MIN;
+/// An index of places compares at least so many upper bits of two keys' hashes, and all bits that
+/// its places have, before it takes one of them for the other. What a journal says of an item has
+/// no other bits: the note is written by whoever takes the item out of the index, and he may hold
+/// a key that cannot be told from the item's.
+pub const INDEX_HASH_BITS: u32 = 31;
 /// Numbers of staged rows come again only after a million others, however small the device.
 pub(crate) const ADDRESS_BITS_MIN: u32 = 20;
 const GRANULE_LOG2_MIN: u32 = 6;
@@ -45,6 +50,10 @@ const _: () = assert!(PAGE_BYTES.is_power_of_two() && ADDRESS_BITS_MAX == 31);
 const _: () = assert!((SEGMENT_BYTES_MIN / JOURNAL_SHARE).is_multiple_of(JOURNAL_ENTRY_BYTES));
 /// The highest bit of a journal's entry is always set.
 const _: () = assert!(SEGMENT_BYTES_MAX >> GRANULE_LOG2_MIN <= 1 << 17);
+/// And an entry's hash bits are among those that an index compares.
+const _: () = assert!(
+    u32::BITS - 1 - (SEGMENT_BYTES_MIN >> GRANULE_LOG2_MAX).trailing_zeros() <= INDEX_HASH_BITS
+);
 
 /// A dictionary's slot has one page of so many of the device: all of them take 3 % at most...
 const SLOT_SHARE: u64 = 256;
@@ -208,11 +217,18 @@ impl Geometry {
         self.segment_bytes / PAGE_BYTES
     }
 
-    /// What a journal says of the item with this hash in the unit at this granule. Never 0.
+    /// What a journal says of the item with this hash in the unit at this granule, and of all that
+    /// an index cannot tell from it ([`INDEX_HASH_BITS`]). Never 0.
+    ///
+    /// It has the hash bits of a place, and the lowest of the upper ones: a unit's items come in
+    /// the order of their hashes, and have most of the others in common.
     pub(crate) fn journal_entry(&self, granule: u32, hash: u64) -> u32 {
         let granule_bits = (self.segment_bytes >> self.granule_log2).trailing_zeros();
         let hash_bits = u32::BITS - 1 - granule_bits;
-        1 << (u32::BITS - 1) | granule << hash_bits | (hash & low_bits(hash_bits)) as u32
+        let place_bits = self.hash_bits.min(hash_bits);
+        let upper = hash >> (u64::BITS - INDEX_HASH_BITS) & low_bits(hash_bits - place_bits);
+        let hash = upper << place_bits | hash & low_bits(place_bits);
+        1 << (u32::BITS - 1) | granule << hash_bits | hash as u32
     }
 
     /// The place of an item in a sealed unit of so many bytes, its head included.
@@ -284,6 +300,10 @@ mod tests {
                     assert!(entry >> 31 == 1);
                     assert_ne!(entry, geometry.journal_entry(granule ^ 1, hash));
                     assert_ne!(entry, geometry.journal_entry(granule, hash ^ 1));
+                    assert_ne!(entry, geometry.journal_entry(granule, hash ^ 1 << 33));
+                    // Between the two the index may have compared nothing.
+                    let unknown = low_bits(33) & !low_bits(geometry.hash_bits);
+                    assert_eq!(entry, geometry.journal_entry(granule, hash ^ unknown));
                 }
             }
         }

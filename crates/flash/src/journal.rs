@@ -8,6 +8,9 @@
 //!   +--------+---------+---------+----
 //! ```
 //!
+//! An entry's hash bits are of those by which the index told the item from others: an item goes in
+//! the name of a key that the index took for it, and to be dead it has to be found so in its own.
+//!
 //! An entry is one note, written before [`crate::Flash::forget`] returns and without a lock: a
 //! compare-and-swap of the segment's word takes a slot. The word also counts the notes that are
 //! under way, so that a journal is made empty only when no late note can still fall into it:

@@ -11,8 +11,8 @@ use std::io;
 use std::sync::Arc;
 
 use ::io::device::{Device, PAGE_BYTES, Pages};
-use codec::Encoder;
 use codec::entropy::Threshold;
+use codec::{Damaged, Encoder};
 use stdx::sync::Mutex;
 use stdx::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -38,6 +38,9 @@ const TABLE_STEP_BYTES: usize = 64 << 10;
 
 /// Pages of a device that have to be blank before it is formatted.
 const BLANK_PAGES: usize = (1 << 20) / PAGE_BYTES;
+
+/// What a device that does not sync may have lost is told to it so often.
+const ATTEMPTS_MAX: usize = 4;
 
 /// Pages of a unit at most.
 const UNIT_PAGES_MAX: usize = 4;
@@ -140,7 +143,8 @@ impl Flash {
         let counts = |sequence| is_trusted && before.counts(sequence);
         let (mut found, next) = read_table(&*device, &geometry, counts)?;
         let dictionaries = geometry.dictionaries(settings.level);
-        let current = read_dictionaries(&*device, &geometry, &dictionaries, &mut found)?;
+        let counters = Counters::default();
+        let current = read_dictionaries(&*device, &geometry, &dictionaries, &mut found, &counters)?;
         let next = next.max(before.void_below).max(before.unsettled_below);
         let next = next.max(before.untimed_below);
         // A segment that was opened before a flush may not have been written.
@@ -148,7 +152,8 @@ impl Flash {
         let first = found.front().map(|found| found.entry.sequence);
         let unsettled = if is_trusted { before.unsettled() } else { 0..0 };
         // Before the superblock names other segments that these are to be believed of.
-        let changes = first.map(|_| Changes::begin(&*device, &geometry, unsettled)).transpose()?;
+        let changes =
+            first.map(|_| Changes::begin(&*device, &geometry, unsettled, &counters)).transpose()?;
         let superblock = Superblock {
             boot_id: settings.boot_id,
             clean: false,
@@ -166,12 +171,13 @@ impl Flash {
             flushed::write_none(&*device)?;
         }
         // What says that it was closed cleanly must not outlive what comes now.
-        device.sync()?;
+        sync_or_void(&*device, &superblock, next)?;
         let mut flash = Self::new(device, settings, geometry, superblock, found, next);
         (flash.is_recovering, flash.changes) = (changes.is_some().into(), Mutex::new(changes));
         let writer = flash.writer.get_mut().expect("nobody has locked it");
         (writer.sampling, writer.dictionary) = (Sampling::new(current.is_some()), current);
         (flash.dictionaries, flash.flushed) = (dictionaries, Flushed::new(flushed));
+        flash.counters = counters;
         Ok(flash)
     }
 
@@ -196,7 +202,7 @@ impl Flash {
         device.write_note(0, &[0; PAGE_BYTES])?;
         let (found, next) = read_table(&*device, &geometry, |_| false)?;
         device.write_note(0, &superblock.encode())?;
-        device.sync()?;
+        sync_or_void(&*device, &superblock, next)?;
         Ok(Self::new(device, settings, geometry, superblock, found, next))
     }
 
@@ -266,6 +272,19 @@ impl Flash {
     }
 }
 
+/// Makes sure that what was written outlasts the machine. A device that does not sync may have lost
+/// any note of this process and of the one before, and the kernel says so once. So the next start
+/// is to believe nothing of it, unless it takes no note of that either.
+fn sync_or_void(device: &dyn Device, superblock: &Superblock, next: u64) -> io::Result<()> {
+    let synced = device.sync();
+    if synced.is_err() {
+        let void = Superblock { void_below: next, ..*superblock }.encode();
+        let tell = || device.write_note(0, &void).and_then(|()| device.sync());
+        let _is_told = (0..ATTEMPTS_MAX).any(|_| tell().is_ok());
+    }
+    synced
+}
+
 /// Whether a device whose first page is blank holds nothing. Others begin later: an array's member
 /// or a file system at 4, 16, 32 or 64 KiB.
 fn is_blank(device: &dyn Device) -> io::Result<bool> {
@@ -308,12 +327,14 @@ fn read_table(
 }
 
 /// Reads the dictionaries that segments name, and returns the one that the latest of them does. A
-/// segment whose dictionary is damaged is void.
+/// segment whose dictionary is damaged is void, and so is one whose dictionary cannot be read, also
+/// when that is tried again: nothing names its slot then, and the next dictionary is written there.
 fn read_dictionaries(
     device: &dyn Device,
     geometry: &Geometry,
     dictionaries: &Dictionaries,
     found: &mut VecDeque<ListedSegment>,
+    counters: &Counters,
 ) -> io::Result<Option<Arc<Known>>> {
     let mut current = None;
     let mut read = [0; DICTIONARIES_MAX + 1].map(|_: u8| None);
@@ -321,7 +342,11 @@ fn read_dictionaries(
         let Some(outcome) = read.get_mut(usize::from(number)).filter(|it| it.is_none()) else {
             continue;
         };
-        let known = dictionaries.read(device, number, current.is_none())?;
+        let read = || dictionaries.read(device, number, current.is_none());
+        let known = read().or_else(|_| read()).unwrap_or_else(|_| {
+            counters.io_errors.add(1);
+            Err(Damaged)
+        });
         *outcome = Some(known.is_ok());
         current = current.or(known.ok());
     }

@@ -31,7 +31,7 @@ use ::io::device::PAGE_BYTES;
 use crate::Reached;
 
 /// Raised with every change of what is on the device.
-pub(crate) const VERSION: u32 = 4;
+pub(crate) const VERSION: u32 = 5;
 
 /// No segment has a higher sequence, and nothing on a device names one: a device opens a segment in
 /// no less than some microseconds, so none gets there. What says otherwise is damage. That leaves

@@ -61,5 +61,6 @@ mod word;
 
 pub use index::{Index, IndexError, Kind, Options};
 pub use location::{Hash, LOCATION_BITS, Location, PLACE_BITS};
+pub use shape::REST_BITS_MAX as HASH_BITS_MIN;
 pub use stats::Stats;
 pub use update::{Change, Full, Pair, Room};

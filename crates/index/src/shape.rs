@@ -29,8 +29,9 @@ use crate::word::{Side, TAG_BITS, TAG_MASK, Word};
 
 /// The fewest primary buckets: the roots of the smallest tree.
 const BUCKETS_MIN: usize = Tree::roots(UNITS_MIN);
-/// The longest rest: the tag and one bit for each doubling up to the smallest table's buckets.
-pub(crate) const REST_BITS_MAX: u32 = TAG_BITS + BUCKETS_MIN.ilog2();
+/// The longest rest: the tag and one bit for each doubling up to the smallest table's buckets. That
+/// is how many upper bits of a hash a lookup compares at least.
+pub const REST_BITS_MAX: u32 = TAG_BITS + BUCKETS_MIN.ilog2();
 const _: () = assert!((1_u64 << REST_BITS_MAX).div_ceil(BUCKETS_MIN as u64) <= 1 << TAG_BITS);
 
 /// 2^64 over the golden ratio: its multiples are spread evenly (Knuth, volume 3, section 6.4).

@@ -2,6 +2,7 @@
 //! them.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -30,6 +31,8 @@ pub(crate) struct MemoryDevice {
     /// The same of syncs.
     refused_syncs: AtomicU64,
     pub(crate) refuses_reads: AtomicBool,
+    /// No page from here on can be read, nor what was noted there, up to there.
+    unreadable: Mutex<Range<u64>>,
     /// Reads of pages that have begun, and wait while somebody holds this.
     pub(crate) reads: AtomicU64,
     pub(crate) holds_reads: Mutex<()>,
@@ -53,6 +56,7 @@ impl MemoryDevice {
             refused_syncs: AtomicU64::new(0),
             is_synced: AtomicBool::new(true),
             refuses_reads: AtomicBool::new(false),
+            unreadable: Mutex::new(0..0),
             reads: AtomicU64::new(0),
             holds_reads: Mutex::default(),
             superblocks: AtomicU64::new(0),
@@ -73,6 +77,20 @@ impl MemoryDevice {
     /// Refuses so many syncs.
     pub(crate) fn refuse_syncs(&self, count: u64) {
         self.refused_syncs.store(count, Ordering::Relaxed);
+    }
+
+    /// Reads of any of these pages, and of no others, fail from now on.
+    pub(crate) fn make_unreadable(&self, pages: Range<u64>) {
+        *self.unreadable.lock().expect("no test has died") = pages;
+    }
+
+    /// Refuses a read of so many bytes from some byte on, if one of its pages is unreadable.
+    fn refused_bytes(&self, at: u64, bytes: usize) -> io::Result<()> {
+        let unreadable = self.unreadable.lock().expect("no test has died");
+        let page = |at: u64| at / PAGE_BYTES as u64;
+        let reads = page(at)..page(at + bytes as u64 - 1) + 1;
+        let is_refused = reads.start < unreadable.end && unreadable.start < reads.end;
+        if is_refused { Err(io::Error::other("unreadable")) } else { Ok(()) }
     }
 
     pub(crate) fn is_dead(&self) -> bool {
@@ -119,6 +137,7 @@ impl Device for MemoryDevice {
 
     fn read(&self, page: u64, target: &mut [Page]) -> io::Result<()> {
         refused(&self.refuses_reads)?;
+        self.refused_bytes(page * PAGE_BYTES as u64, size_of_val(target))?;
         self.reads.fetch_add(1, Ordering::Relaxed);
         drop(self.holds_reads.lock().expect("no test has died"));
         let bytes = self.bytes.lock().expect("no test has died");
@@ -148,6 +167,7 @@ impl Device for MemoryDevice {
 
     fn read_note(&self, at: u64, target: &mut [u8]) -> io::Result<()> {
         refused(&self.refuses_reads)?;
+        self.refused_bytes(at, target.len())?;
         let bytes = self.bytes.lock().expect("no test has died");
         target.copy_from_slice(&bytes[at as usize..at as usize + target.len()]);
         Ok(())

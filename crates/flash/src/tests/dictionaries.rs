@@ -5,7 +5,7 @@ use ::io::device::PAGE_BYTES;
 use stdx::sync::lock;
 
 use super::world::phrases;
-use super::{World, hash, settings};
+use super::{MemoryDevice, World, hash, settings};
 use crate::{Reader, Settings};
 
 /// The slot of a dictionary has 8 pages.
@@ -70,23 +70,29 @@ fn what_rows_have_in_common_is_stored_once_and_found_again_after_any_restart() {
     }
 }
 
+/// A slot that could not be read kept the server from starting, each time.
 #[test]
-fn a_damaged_dictionary_costs_the_segments_that_name_it() {
-    let world = World::new(PAGES);
-    put(&world, 1, 0, 12_000);
-    assert_eq!(world.flash.stats().dictionaries, 1);
-    let at = world.flash.dictionaries.page_of(1) as usize * PAGE_BYTES + 2000;
-    world.flash.close(&world.index).expect("it works");
-    let device = std::sync::Arc::clone(&world.device);
-    device.change(|bytes| bytes[at] ^= 1);
-    let world = world.killed().recovered();
-    let stats = world.flash.stats();
-    assert_eq!(stats.dictionaries, 0);
-    let left = found(&world, 1, 0, 12_000);
-    assert!((100..6000).contains(&left), "those from before the dictionary: {left}");
-    put(&world, 2, 20_000, 8000);
-    assert_eq!(world.flash.stats().trained, 1, "its slot is used again");
-    assert!(found(&world, 2, 20_000, 8000) > 7000);
+fn a_dictionary_that_is_damaged_or_cannot_be_read_costs_the_segments_that_name_it() {
+    let damage = |device: &MemoryDevice, page: u64| {
+        device.change(|bytes| bytes[page as usize * PAGE_BYTES + 2000] ^= 1);
+    };
+    let refuse = |device: &MemoryDevice, page: u64| device.make_unreadable(page..page + 1);
+    for (harm, errors) in [(&damage as &dyn Fn(&MemoryDevice, u64), 0), (&refuse, 1)] {
+        let world = World::new(PAGES);
+        put(&world, 1, 0, 12_000);
+        assert_eq!(world.flash.stats().dictionaries, 1);
+        let page = world.flash.dictionaries.page_of(1);
+        world.flash.close(&world.index).expect("it works");
+        harm(&world.device, page);
+        let world = world.killed().recovered();
+        let stats = world.flash.stats();
+        assert_eq!((stats.dictionaries, stats.io_errors), (0, errors));
+        let left = found(&world, 1, 0, 12_000);
+        assert!((100..6000).contains(&left), "those from before the dictionary: {left}");
+        put(&world, 2, 20_000, 8000);
+        assert_eq!(world.flash.stats().trained, 1, "its slot is used again");
+        assert!(found(&world, 2, 20_000, 8000) > 7000);
+    }
 }
 
 #[test]

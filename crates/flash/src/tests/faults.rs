@@ -1,11 +1,14 @@
 //! A device that refuses: never an older value, never a panic, and all works again afterwards.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ::io::device::{Device, PAGE_BYTES};
+
 use super::world::value;
-use super::{Random, World, settings_of};
+use super::{FakeIndex, Random, World, settings, settings_of};
 use crate::stage::FAILURES_MAX;
-use crate::{CloseError, Reader, Refused};
+use crate::{CloseError, Flash, OpenError, Reader, Refused};
 
 const PAGES: usize = 200;
 
@@ -108,6 +111,45 @@ fn a_close_that_cannot_sync_voids_the_device() {
     assert_eq!(fill(&world, 2), None);
     assert!(world.flash.close(&world.index).is_ok());
     assert!(world.device.is_synced.load(Ordering::Relaxed));
+}
+
+/// The kernel had lost what the killed process wrote, said so to the next one, which ended with the
+/// error, and to the one behind that nothing: it believed what was there.
+#[test]
+fn a_start_that_cannot_sync_leaves_nothing_to_believe() {
+    for refused in [1, 2] {
+        let world = World::new(PAGES);
+        assert_eq!(fill(&world, 2), None);
+        let device = Arc::clone(&world.device);
+        drop(world);
+        device.refuse_syncs(refused);
+        let open = || Flash::open(Arc::clone(&device) as Arc<dyn Device>, &settings());
+        assert!(matches!(open(), Err(OpenError::Io(_))));
+        assert!(device.is_synced.load(Ordering::Relaxed), "and that is there to stay");
+        let flash = open().expect("it works again");
+        let index = FakeIndex::default();
+        while flash.recover(&index, 0) {}
+        assert_eq!(flash.stats().recovered, 0, "{refused}");
+    }
+}
+
+#[test]
+fn a_format_that_cannot_sync_leaves_nothing_to_believe() {
+    let world = World::new(PAGES);
+    assert_eq!(fill(&world, 2), None);
+    let before = world.device.bytes();
+    let device = Arc::clone(&world.device);
+    drop(world);
+    device.refuse_syncs(1);
+    let format = || Flash::format(Arc::clone(&device) as Arc<dyn Device>, &settings());
+    assert!(matches!(format(), Err(OpenError::Io(_))));
+    // The segment table as it was: what was written there is lost.
+    let table = PAGE_BYTES..2 * PAGE_BYTES;
+    device.change(|bytes| bytes[table.clone()].copy_from_slice(&before[table.clone()]));
+    let flash = Flash::open(Arc::clone(&device) as Arc<dyn Device>, &settings()).expect("it works");
+    let index = FakeIndex::default();
+    while flash.recover(&index, 0) {}
+    assert_eq!(flash.stats().recovered, 0);
 }
 
 /// Nothing on the device can say so. Whoever closes it is told, and the device itself as soon as it
