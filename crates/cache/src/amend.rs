@@ -12,6 +12,7 @@ use hot::mark::{FETCHED, SENT, STALE};
 use index::Hash;
 use policy::clock::RECENT;
 
+use crate::below::Raised;
 use crate::places::{Fate, Found};
 use crate::session::Session;
 use crate::store::{Draft, Entered};
@@ -67,7 +68,7 @@ impl<'c> Session<'c> {
                 let (expiry, sequence) = (expiry_of(found.item), found.item.sequence());
                 return Ok(Some(Seen { found, expiry, sequence, flushes }));
             }
-            if !self.raise(key, hash)? {
+            if self.raise(key, hash)? == Raised::Nowhere {
                 return Ok(None);
             }
         }

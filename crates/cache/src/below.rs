@@ -107,6 +107,18 @@ enum Trace {
     None,
 }
 
+/// Where an item was that somebody wants in the hot zone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Raised {
+    /// In the compressed zone.
+    Compressed,
+    /// On flash.
+    Flash,
+    /// Somebody else has brought it up, or is about to: it is worth looking once more.
+    Already,
+    Nowhere,
+}
+
 /// What a session reads with, lent by [`Below`] when it is first needed.
 pub(crate) struct Lower<'c> {
     below: Option<&'c Below>,
@@ -260,8 +272,7 @@ impl Session<'_> {
         let Some((row, hit)) = self.read_below(below, key, hash, Trace::Leave) else {
             // It may have come up since the index was looked at.
             let Some(found) = self.find_present(key, hash) else {
-                below.ghosts.miss(hash.0);
-                self.cache.missed(hash);
+                self.note_miss_below(hash);
                 return None;
             };
             return Some(Item::hot(self.cache, found, self.mark_hit(found)));
@@ -284,26 +295,50 @@ impl Session<'_> {
         Some(Item::below(self.cache, row))
     }
 
-    /// Brings the key's item up into the hot zone if it is below. Returns whether it is worth
-    /// looking for it in the index once more.
-    pub(crate) fn raise(&self, key: &[u8], hash: Hash) -> Result<bool, Refusal> {
+    /// Brings the key's item up into the hot zone if it is below.
+    pub(crate) fn raise(&self, key: &[u8], hash: Hash) -> Result<Raised, Refusal> {
         // Before the item is looked at: a flush from here on must be noticed.
         let flushes = self.cache.moment.flush.settled_count();
         if let Some(below) = self.lower.below
             && let Some((row, hit)) = self.read_below(below, key, hash, Trace::None)
         {
             self.raise_row(below, hash, row, row.mark, &hit, flushes)?;
-            return Ok(true);
+            return Ok(Raised::Compressed);
         }
-        let raised = self.cache.flash.is_some() && self.raise_on_flash(key, hash, flushes)?;
-        if raised || !self.has_lower() {
-            return Ok(raised);
+        if self.cache.flash.is_some() && self.raise_on_flash(key, hash, flushes)? {
+            return Ok(Raised::Flash);
+        }
+        if !self.has_lower() {
+            return Ok(Raised::Nowhere);
         }
         // Who brings it up, or replaces it, lets the row below die before the index leads to what
         // comes instead: for that moment it is in neither.
         let is_key = |item: ItemRef<'_>| item.has_key(key);
-        Ok(self.find_present(key, hash).is_some()
-            || self.cache.is_hot_decided(&self.guard, hash, is_key))
+        let is_above = self.find_present(key, hash).is_some()
+            || self.cache.is_hot_decided(&self.guard, hash, is_key);
+        Ok(if is_above { Raised::Already } else { Raised::Nowhere })
+    }
+
+    /// Counts what a reader was served who has it in the hot zone, by where it was before.
+    #[inline]
+    pub(crate) fn count_served(&self, raised: Option<Raised>) {
+        match (raised, self.lower.below, &self.cache.flash) {
+            (Some(Raised::Compressed), Some(below), _) => {
+                below.counters.hits.fetch_add(1, Ordering::Relaxed);
+            }
+            (Some(Raised::Flash), _, Some(tier)) => {
+                tier.counters.hits.fetch_add(1, Ordering::Relaxed);
+            }
+            _ => self.lower.count_hot(),
+        }
+    }
+
+    /// Takes note for the zone's size that a reader found nothing in memory.
+    pub(crate) fn note_miss_below(&self, hash: Hash) {
+        if let Some(below) = self.lower.below {
+            below.ghosts.miss(hash.0);
+            self.cache.missed(hash);
+        }
     }
 
     /// Marks the key's item below dead. Only under the lock of the key's index table. Returns

@@ -86,10 +86,11 @@ impl Session<'_> {
         hash: Hash,
         expiry: Expiry,
     ) -> Result<Option<Item<'_>>, Refusal> {
-        let found = self.touch_found(key, hash, expiry)?;
-        if found.is_none() {
-            self.cache.note_miss(hash, 0);
+        if self.find_wanted(key, hash)?.is_none() {
+            return Ok(None);
         }
+        // Gone by now, if somebody was faster.
+        let found = self.touch_found(key, hash, expiry)?;
         Ok(found.map(|found| Item::hot(self.cache, found, self.mark_hit(found))))
     }
 

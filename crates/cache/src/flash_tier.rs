@@ -49,8 +49,8 @@ use crate::turn::Turn;
 /// How long a store waits for a buffer to be written when it has to wait for memory anyway.
 const PATIENCE: Duration = Duration::from_micros(250);
 
-/// What is noted of an item's death must not hang on bits by which the index did not find it. Models
-/// and interpreters get smaller tables, and never read a note.
+/// What is noted of an item's death must not hang on bits by which the index did not find it.
+/// Models and interpreters get smaller tables, and never read a note.
 const _: () = assert!(
     ::flash::INDEX_HASH_BITS <= index::HASH_BITS_MIN || cfg!(any(miri, loom)),
     "a word of the index stands for keys that have so many bits in common"

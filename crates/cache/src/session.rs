@@ -6,7 +6,7 @@ use hot::mark::hit_mark;
 use index::Hash;
 use memory::Guard;
 
-use crate::below::Lower;
+use crate::below::{Lower, Raised};
 use crate::cache::Cache;
 use crate::item::Item;
 use crate::places::Found;
@@ -155,17 +155,26 @@ impl Session<'_> {
     }
 
     /// The key's item in the hot zone, where it is brought if it is below; for a reader who wants
-    /// it: a miss is noted.
+    /// it: a hit counts where it was, and a miss is noted.
     pub(crate) fn find_wanted(&self, key: &[u8], hash: Hash) -> Result<Option<Found<'_>>, Refusal> {
+        let mut raised = None;
         loop {
             let gone_us = match self.look(key, hash) {
-                Ok(found) => return Ok(Some(found)),
+                Ok(found) => {
+                    self.count_served(raised);
+                    return Ok(Some(found));
+                }
                 Err(gone_us) => gone_us,
             };
-            if !self.raise(key, hash)? {
+            let from = self.raise(key, hash)?;
+            if matches!(from, Raised::Flash | Raised::Nowhere) {
+                self.note_miss_below(hash);
+            }
+            if from == Raised::Nowhere {
                 self.cache.note_miss(hash, gone_us);
                 return Ok(None);
             }
+            raised = Some(from);
         }
     }
 

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use io::ManualClock;
 use larder::{
-    Arithmetic, Attributes, Cache, Condition, Counted, DumpCursor, Dumped, Expiry, Fetch, Remove,
-    Removed, Side, Store, Stored,
+    Arithmetic, Attributes, Cache, Condition, Counted, DumpCursor, Dumped, Expiry, Fetch, Hash,
+    Remove, Removed, Session, Side, Store, Stored,
 };
 
 const NOW: u32 = 1_800_000_000;
@@ -326,6 +326,43 @@ fn values_below_can_be_changed() {
     drop(session);
     fixture.clock.advance(10);
     assert_eq!((fixture.cache.get(b"t"), fixture.cache.get(b"u")), (None, None));
+}
+
+/// Only plain gets did: whoever asked for uniques, or used meta's commands, told the zone that
+/// nothing was read in the hot one, and it was made small.
+#[test]
+fn every_read_counts_in_the_zone_where_the_item_was() {
+    type Read = fn(&Session<'_>, &[u8], Hash) -> bool;
+    let reads: [(&str, Read); 5] = [
+        ("get", |session, key, hash| session.get(key, hash).is_some()),
+        ("gets", |session, key, hash| session.get_with_cas(key, hash).unwrap().is_some()),
+        ("mg", |session, key, hash| {
+            session.fetch(key, hash, &Fetch::default()).unwrap().0.is_some()
+        }),
+        ("mg T", |session, key, hash| {
+            let fetch = Fetch { touch: Some(Expiry::NEVER), ..Fetch::default() };
+            session.fetch(key, hash, &fetch).unwrap().0.is_some()
+        }),
+        ("gat", |session, key, hash| {
+            session.get_and_touch(key, hash, Expiry::NEVER).unwrap().is_some()
+        }),
+    ];
+    let counts = |fixture: &Fixture| {
+        let stats = fixture.cache.stats().compressed.unwrap();
+        [stats.hot_hits, stats.hits]
+    };
+    for (name, read) in reads {
+        let mut fixture = Fixture::new();
+        fixture.put_below(b"below", b"value", Attributes::default());
+        fixture.put(b"hot", b"value", Attributes::default(), Condition::Always);
+        for (key, expected) in [(&b"hot"[..], [1, 0]), (b"below", [0, 1]), (b"absent", [0, 0])] {
+            let before = counts(&fixture);
+            let is_found = read(&fixture.cache.session(), key, fixture.cache.hash(key));
+            let after = counts(&fixture);
+            assert_eq!(is_found, expected != [0, 0], "{name} {key:?}");
+            assert_eq!([after[0] - before[0], after[1] - before[1]], expected, "{name} {key:?}");
+        }
+    }
 }
 
 #[test]

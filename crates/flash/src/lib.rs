@@ -32,8 +32,8 @@
 //! they were written. So at every moment the device says of each item that is not its key's value
 //! any more that it is dead, or says nothing of it:
 //!
-//! * [`Flash::forget`] has written its journal entry when it returns, and the entry says so of every
-//!   key that the index may have taken for the item's ([`INDEX_HASH_BITS`]).
+//! * [`Flash::forget`] has written its journal entry when it returns, and the entry says so of
+//!   every key that the index may have taken for the item's ([`INDEX_HASH_BITS`]).
 //! * Before a segment is used again its table entry is zeroed, then its journal; only then is a
 //!   place in it handed out, for from then on there are entries to be written.
 //! * A segment's table entry is written after its pages, and nothing else makes it valid.
