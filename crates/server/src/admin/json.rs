@@ -159,13 +159,14 @@ fn insight(keys: &Keys, snapshot: &Snapshot) -> Json {
     })
 }
 
-/// The first keys: what they have in a second, at most and at least, and at least of all.
+/// The first keys: what they have in a second, at most and at least, and at least of all. Who was
+/// drawn too seldom to tell is none of them.
 fn top(keys: &Keys, top: &Top) -> Json {
     let is_told = |entry: &&Entry| entry.least() >= top.total() * SHARE_SHOWN;
     let shown = top.first(KEYS_SHOWN).into_iter().filter(is_told).map(|entry| {
         json!({
             "key": shown_key(&entry.key),
-            "most": real(keys.per_second(entry.weight)),
+            "most": real(keys.per_second(entry.most())),
             "least": real(keys.per_second(entry.least())),
             "share": real(entry.least() / top.total().max(1e-9)),
         })
