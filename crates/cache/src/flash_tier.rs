@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use ::flash::{Flash, Place, Reader};
+use ::flash::{Flash, Inserted, Place, Reader};
 use index::Hash;
 use stdx::sync::lock;
 
@@ -305,18 +305,27 @@ impl ::flash::Links for Links<'_> {
         }
     }
 
-    fn insert(&self, hash: u64, place: Place) -> bool {
+    fn insert(&self, hash: u64, place: Place) -> Inserted {
         let (cache, hash) = (self.cache, Hash(hash));
-        let Some(tier) = &cache.flash else { return false };
+        let Some(tier) = &cache.flash else { return Inserted::Outdated };
         let guard = cache.epochs.pin();
         // Before the word can leave again.
         tier.counters.items.fetch_add(1, Ordering::Relaxed);
         let led = cache.lead_to_flash(&guard, hash, None, place, |present| {
             present.is_none() && !tier.flash.has_changed(hash.0)
         });
-        let led = led == Ok(true);
-        tier.counters.items.fetch_sub(u64::from(!led), Ordering::Relaxed);
-        led
+        tier.counters.items.fetch_sub(u64::from(led != Ok(true)), Ordering::Relaxed);
+        match led {
+            Ok(true) => Inserted::There,
+            Ok(false) => Inserted::Outdated,
+            Err(index::Full) => Inserted::Full,
+        }
+    }
+
+    fn make_room(&self) {
+        self.cache.make_room_for_index();
+        self.cache.wait_for_memory();
+        self.cache.hot.sweep();
     }
 }
 

@@ -10,7 +10,7 @@
 //! would be reached.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -27,8 +27,8 @@ use crate::superblock::{self, SEQUENCE_MAX, SUPERBLOCK_BYTES, Superblock};
 use crate::table::{self, Entry};
 use crate::unit::{self, Origin};
 use crate::{
-    Compression, Fields, Flash, Links, Look, OpenError, Partition, Place, Promotion, Reader,
-    Refused, Settings, Walk, Walked, flushed, journal,
+    Compression, Fields, Flash, Inserted, Links, Look, OpenError, Partition, Place, Promotion,
+    Reader, Refused, Settings, Walk, Walked, flushed, journal,
 };
 
 /// Pages of the device: enough for slots of dictionaries.
@@ -521,13 +521,14 @@ impl Links for Index {
         self.at(hash, place, |map, _| map.remove(&hash)).is_some()
     }
 
-    fn insert(&self, hash: u64, place: Place) -> bool {
-        let mut map = lock(&self.0);
-        let is_free = !map.contains_key(&hash);
-        if is_free {
-            map.insert(hash, place);
+    fn insert(&self, hash: u64, place: Place) -> Inserted {
+        match lock(&self.0).entry(hash) {
+            btree_map::Entry::Occupied(_) => Inserted::Outdated,
+            btree_map::Entry::Vacant(entry) => {
+                entry.insert(place);
+                Inserted::There
+            }
         }
-        is_free
     }
 }
 

@@ -113,7 +113,7 @@ pub use {
     close::CloseError,
     flash::{Flash, LEVEL_DEFAULT, SEGMENT_BYTES_DEFAULT, Settings},
     geometry::INDEX_HASH_BITS,
-    links::Links,
+    links::{Inserted, Links},
     open::OpenError,
     partition::{Costs, Partition},
     place::{ACCESSES_MAX, PLACE_BITS, Place},

@@ -38,8 +38,21 @@ pub trait Links {
     /// whoever does it may let others have the core.
     fn rest(&self) {}
 
-    /// Leads to an item that was found at the start. `false` if its key was changed since, removals
-    /// included ([`crate::Flash::has_changed`]), or is there already, or there is no room: then it
-    /// is dead from now on.
-    fn insert(&self, hash: u64, place: Place) -> bool;
+    /// Leads to an item that was found at the start.
+    fn insert(&self, hash: u64, place: Place) -> Inserted;
+
+    /// Makes room for what found none. Called without a lock but that of the chores.
+    fn make_room(&self) {}
+}
+
+/// What became of an item that was found at the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Inserted {
+    /// The index leads to it.
+    There,
+    /// Its key was changed since the start, removals included ([`crate::Flash::has_changed`]), or is
+    /// there already: the item is dead from now on.
+    Outdated,
+    /// There was no room.
+    Full,
 }

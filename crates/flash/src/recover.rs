@@ -2,7 +2,8 @@
 //!
 //! The segments come in the order of their sequences. For each, the item table and the journal are
 //! read, and the index is given every item that is not dead. What it does not take is dead from
-//! then on, on the device too: its key was changed since the start.
+//! then on, on the device too: its key was changed since the start. An index that has no room for an
+//! item is asked to make some: memory may have filled up meanwhile with what clients store.
 //!
 //! Between the start and its turn an item can die without a note in its journal, because nobody
 //! knows yet where it lies. That is why the superblock names the segments whose turn is still to
@@ -18,12 +19,14 @@ use crate::flash::State;
 use crate::journal::{self, Dead, Found};
 use crate::table::{self, Entry, Item};
 use crate::writer::ListedSegment;
-use crate::{Flash, Links};
+use crate::{Flash, Inserted, Links};
 
 /// Segments that a call reads.
 const SEGMENTS_A_CALL: usize = 8;
 /// Items that the index is given while the writer's lock is held.
 const ITEMS_A_LOCK: usize = 256;
+/// So often an index that is full is asked to make room for an item.
+const ROOM_ATTEMPTS: usize = 16;
 
 impl Flash {
     /// Gives the index the items of the next few segments of those found at the start, the oldest
@@ -114,23 +117,50 @@ impl Flash {
             writer.stream(area).list(found);
         }
         self.note_wear(found.segment);
-        for items in items.chunks(ITEMS_A_LOCK) {
+        let alive = items.iter().filter(|item| !dead.contains(&self.geometry, item));
+        let alive: Vec<Item> = alive.copied().collect();
+        let (mut given, mut attempts) = (0, 0);
+        while given < alive.len() {
             links.rest();
-            let writer = lock(&self.writer);
-            if writer.flushes != flushes {
-                return;
-            }
-            for item in items.iter().filter(|item| !dead.contains(&self.geometry, item)) {
-                let place = self.place_of(found.segment, item);
-                let is_older = self.has_changed_before(item.hash, found.entry.sequence);
-                if !is_older && links.insert(item.hash, place) {
-                    self.counters.recovered.add(1);
-                    self.counters.items_came(1);
-                } else {
+            let before = given;
+            {
+                let writer = lock(&self.writer);
+                if writer.flushes != flushes {
+                    return;
+                }
+                let end = alive.len().min(given + ITEMS_A_LOCK);
+                given += self.give_some(found, &alive[given..end], links);
+                if given == before && attempts == ROOM_ATTEMPTS {
+                    let item = alive[given];
                     self.journal(found.segment, item.granule, item.hash);
+                    given += 1;
                 }
             }
+            attempts = if given > before { 0 } else { attempts + 1 };
+            if attempts > 0 {
+                links.make_room();
+            }
         }
+    }
+
+    /// Gives the index items of a segment, up to the first for which it has no room; returns how
+    /// many it was given. What it does not want is dead, on the device too.
+    fn give_some(&self, found: ListedSegment, items: &[Item], links: &dyn Links) -> usize {
+        for (number, item) in items.iter().enumerate() {
+            let place = self.place_of(found.segment, item);
+            let is_older = self.has_changed_before(item.hash, found.entry.sequence);
+            let outcome =
+                if is_older { Inserted::Outdated } else { links.insert(item.hash, place) };
+            match outcome {
+                Inserted::There => {
+                    self.counters.recovered.add(1);
+                    self.counters.items_came(1);
+                }
+                Inserted::Outdated => self.journal(found.segment, item.granule, item.hash),
+                Inserted::Full => return number,
+            }
+        }
+        items.len()
     }
 
     /// Notes that all segments found at the start are settled but those from a sequence on.

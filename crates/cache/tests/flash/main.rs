@@ -331,6 +331,35 @@ fn a_killed_process_is_followed_by_one_that_finds_what_was_written() {
     }
 }
 
+/// The index had no room for what was found then, and each item for which there was none was noted
+/// as dead: a restart under load cost a part of what was on flash.
+#[test]
+fn what_is_on_flash_is_found_though_memory_is_full_by_then() {
+    for shape in [SHAPES[0], SHAPES[1], TREE_SHAPES[1]] {
+        let mut fixture = Fixture::shaped(shape, 64 << 20);
+        fixture.fill(200_000);
+        let device = || fixture.device.reopened(2, Faults::default());
+        let at_rest = Fixture::at(NOW, shape, device(), BOOT);
+        at_rest.maintain();
+        let expected = at_rest.cache.stats().flash.unwrap().tier.recovered;
+        drop(at_rest);
+        let under_load = Fixture::at(NOW, shape, device(), BOOT);
+        for number in 0..100_000 {
+            under_load.put(format!("later-{number}").as_bytes(), &value(number), Condition::Always);
+        }
+        assert!(under_load.cache.stats().evicted > 0, "memory is full");
+        under_load.maintain();
+        let flash = under_load.cache.stats().flash.unwrap();
+        assert!(!flash.recovering && expected > 50_000);
+        // Of keys that have not changed, some have a bit of the changes by chance.
+        assert!(
+            flash.tier.recovered * 100 >= expected * 85,
+            "{} of {expected}",
+            flash.tier.recovered
+        );
+    }
+}
+
 /// Numbers began at 0 again, and a unique from before could have been that of a later value.
 #[test]
 fn a_cas_unique_from_before_a_restart_is_no_items_after_it() {

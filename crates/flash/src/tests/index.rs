@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use crate::{Links, Place};
+use crate::{Inserted, Links, Place};
 
 /// Where a key's item is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +21,11 @@ pub(crate) struct State {
     pub(crate) changed: HashSet<u64>,
     /// What has come up into memory, and has its row here still.
     pub(crate) spare: HashSet<u64>,
+    /// For so many items there is room, if that is limited, ...
+    pub(crate) room: Option<u64>,
+    /// ... and for so many more each third time that room is asked for.
+    pub(crate) makes: u64,
+    asked: u64,
 }
 
 impl State {
@@ -104,12 +109,23 @@ impl Links for FakeIndex {
         self.rests.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn insert(&self, hash: u64, place: Place) -> bool {
+    fn insert(&self, hash: u64, place: Place) -> Inserted {
         let mut state = self.state();
-        let is_free = !state.changed.contains(&hash) && !state.slots.contains_key(&hash);
-        if is_free {
-            state.slots.insert(hash, Slot::Flash(place));
+        if state.changed.contains(&hash) || state.slots.contains_key(&hash) {
+            return Inserted::Outdated;
         }
-        is_free
+        if let Some(room) = &mut state.room {
+            let Some(left) = room.checked_sub(1) else { return Inserted::Full };
+            *room = left;
+        }
+        state.slots.insert(hash, Slot::Flash(place));
+        Inserted::There
+    }
+
+    fn make_room(&self) {
+        let mut state = self.state();
+        state.asked += 1;
+        let more = if state.asked % 3 == 0 { state.makes } else { 0 };
+        state.room = state.room.map(|room| room + more);
     }
 }

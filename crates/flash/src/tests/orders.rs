@@ -7,7 +7,7 @@ use super::cases::{fill_a_segment, get, place};
 use super::world::{key, value};
 use super::{FakeIndex, MemoryDevice, Slot, World, hash, settings_immediate};
 use crate::geometry::{ENTRY_BYTES, Geometry};
-use crate::{Area, Links, Place, Record};
+use crate::{Area, Inserted, Links, Place, Record};
 
 const PAGES: usize = 400;
 
@@ -31,7 +31,7 @@ impl<F: Fn(u64, Place)> Links for Watched<'_, F> {
         self.index.remove(hash, place)
     }
 
-    fn insert(&self, hash: u64, place: Place) -> bool {
+    fn insert(&self, hash: u64, place: Place) -> Inserted {
         self.index.insert(hash, place)
     }
 }
@@ -180,5 +180,5 @@ fn a_key_that_changed_before_its_turn_in_recovery_stays_changed() {
     again.delete(1);
     let again = again.recovered().killed().recovered();
     assert_eq!((get(&again, 1), get(&again, 2)), (None, Some(value(2, 8, 500))));
-    assert!(again.index.insert(hash(77_777), Place(0)));
+    assert_eq!(again.index.insert(hash(77_777), Place(0)), Inserted::There);
 }

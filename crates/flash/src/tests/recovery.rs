@@ -127,6 +127,33 @@ fn a_change_that_cannot_be_noted_voids_what_there_is() {
     assert_eq!(world.flash.stats().recovered, 0);
 }
 
+/// What clients store while the items are being found fills memory, and a large index wants more of
+/// it than is free at once. What found no room was noted as dead, a segment's items in one go.
+#[test]
+fn an_index_that_is_full_for_a_moment_costs_nothing() {
+    let all = killed().recovered().flash.stats().recovered;
+    let world = killed();
+    {
+        let mut state = world.index.state();
+        (state.room, state.makes) = (Some(100), 70);
+    }
+    let world = world.recovered();
+    assert_eq!(world.flash.stats().recovered, all);
+    assert_eq!(found(&world, 0..KEYS, 0), all);
+    let world = world.killed().recovered();
+    assert_eq!(world.flash.stats().recovered, all, "nor at the next start");
+}
+
+#[test]
+fn what_finds_no_room_at_all_is_dead_and_what_found_some_is_there() {
+    let world = killed();
+    world.index.state().room = Some(100);
+    let world = world.recovered();
+    assert_eq!(world.flash.stats().recovered, 100);
+    let world = world.killed().recovered();
+    assert_eq!(found(&world, 0..KEYS, 0), 100);
+}
+
 /// That kept the server from starting, each time.
 #[test]
 fn changes_that_cannot_be_read_count_for_all_that_was_not_found() {
