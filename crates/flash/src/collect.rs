@@ -135,7 +135,7 @@ impl Flash {
     }
 
     /// Moves what is to move out of a segment, and frees it. `false` if the device refuses.
-    fn clear(&self, chores: &mut Chores, links: &dyn Links, now: u32, victim: Victim) -> bool {
+    fn clear(&self, chores: &mut Chores, links: &dyn Links, now: u32, mut victim: Victim) -> bool {
         let segment = victim.listed.segment;
         if self.invalidate(segment).is_err() {
             self.counters.io_errors.add(1);
@@ -150,7 +150,13 @@ impl Flash {
         if chores.pages.as_pages().is_empty() {
             chores.pages = Pages::zeroed(self.geometry.segment_pages());
         }
-        match self.read_victim(&victim, &mut chores.pages) {
+        let mut read = self.read_victim(&victim, &mut chores.pages);
+        if read.is_err() && victim.moves {
+            // Nothing can be moved, but what the item table alone names leaves the index.
+            victim.moves = false;
+            read = self.read_victim(&victim, &mut chores.pages);
+        }
+        match read {
             // What the index still leads to there is a miss from now on.
             Err(Damaged) => {}
             Ok(items) if !victim.moves => {

@@ -50,8 +50,8 @@ pub trait Links {
 pub enum Inserted {
     /// The index leads to it.
     There,
-    /// Its key was changed since the start, removals included ([`crate::Flash::has_changed`]), or is
-    /// there already: the item is dead from now on.
+    /// Its key was changed since the start, removals included ([`crate::Flash::has_changed`]), or
+    /// is there already: the item is dead from now on.
     Outdated,
     /// There was no room.
     Full,

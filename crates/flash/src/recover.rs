@@ -2,8 +2,8 @@
 //!
 //! The segments come in the order of their sequences. For each, the item table and the journal are
 //! read, and the index is given every item that is not dead. What it does not take is dead from
-//! then on, on the device too: its key was changed since the start. An index that has no room for an
-//! item is asked to make some: memory may have filled up meanwhile with what clients store.
+//! then on, on the device too: its key was changed since the start. An index that has no room for
+//! an item is asked to make some: memory may have filled up meanwhile with what clients store.
 //!
 //! Between the start and its turn an item can die without a note in its journal, because nobody
 //! knows yet where it lies. That is why the superblock names the segments whose turn is still to

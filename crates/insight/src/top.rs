@@ -188,7 +188,7 @@ mod tests {
                 let is_hot = request % 2 == 0;
                 let first = if is_hot { request / 2 % 10 } else { 1000 + request * 100 };
                 (first..first + keys).for_each(|key| *exact.entry(key).or_insert(0.0) += 1.0);
-                if random.draw() % 100 == 0 {
+                if random.draw().is_multiple_of(100) {
                     let key = first + random.draw() % keys;
                     top.add(&key.to_le_bytes(), key, 100.0 * keys as f64);
                 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ::io::device::{Device, PAGE_BYTES};
 
 use super::world::value;
-use super::{FakeIndex, Random, World, settings, settings_of};
+use super::{FakeIndex, Random, Slot, World, settings, settings_of};
 use crate::stage::FAILURES_MAX;
 use crate::{CloseError, Flash, OpenError, Reader, Refused};
 
@@ -150,6 +150,41 @@ fn a_format_that_cannot_sync_leaves_nothing_to_believe() {
     let index = FakeIndex::default();
     while flash.recover(&index, 0) {}
     assert_eq!(flash.stats().recovered, 0);
+}
+
+/// The index went on leading to all that was in the segment.
+#[test]
+fn an_unreadable_page_costs_the_items_of_its_segment_and_no_words_of_the_index() {
+    let world = World::new(PAGES);
+    assert_eq!(fill(&world, 2), None);
+    let geometry = world.flash.geometry;
+    let of_first = || {
+        let state = world.index.state();
+        let places = state.slots.values().filter_map(|slot| match slot {
+            Slot::Flash(place) => geometry.locate(*place),
+            Slot::Hot(_) => None,
+        });
+        places.filter(|spot| spot.segment == 0).count()
+    };
+    let dropped = of_first() as u64;
+    assert!(dropped > 30);
+    let page = geometry.page_of(0);
+    world.device.make_unreadable(page..page + 1);
+    // What is there is read, so that it is to move.
+    for number in 0..40 {
+        world.get(number, &mut Reader::new());
+    }
+    let left = of_first() as u64;
+    for number in 10_000.. {
+        world.put(number, &value(number, number * 4, 900));
+        world.maintain();
+        if world.flash.stats().io_errors > 0 {
+            break;
+        }
+    }
+    let stats = world.flash.stats();
+    assert_eq!((stats.io_errors, of_first()), (1, 0));
+    assert!(left > 30 && stats.dropped >= left, "{left} of {dropped}; {stats:?}");
 }
 
 /// Nothing on the device can say so. Whoever closes it is told, and the device itself as soon as it
