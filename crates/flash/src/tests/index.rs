@@ -125,7 +125,7 @@ impl Links for FakeIndex {
     fn make_room(&self) {
         let mut state = self.state();
         state.asked += 1;
-        let more = if state.asked % 3 == 0 { state.makes } else { 0 };
+        let more = if state.asked.is_multiple_of(3) { state.makes } else { 0 };
         state.room = state.room.map(|room| room + more);
     }
 }
