@@ -40,7 +40,8 @@ impl Session<'_> {
             } else {
                 self.mark_hit(found)
             };
-            let tokens = self.tokens(found, hash, fetch);
+            let expiry_before = expiry_of(found.item);
+            // First, for it may be refused, and what was won before would be nobody's.
             let found = match fetch.touch {
                 None => found,
                 Some(expiry) => match self.touch_found(key, hash, expiry)? {
@@ -48,6 +49,7 @@ impl Session<'_> {
                     None => continue,
                 },
             };
+            let tokens = self.tokens(found, hash, fetch, expiry_before);
             return Ok((Some(Item::hot(self.cache, found, before)), tokens));
         }
     }
@@ -94,12 +96,12 @@ impl Session<'_> {
         Ok(found.map(|found| Item::hot(self.cache, found, self.mark_hit(found))))
     }
 
-    /// What this reader is told beside the item; the first who may be is told to recompute it.
-    fn tokens(&self, found: Found<'_>, hash: Hash, fetch: &Fetch) -> Tokens {
+    /// What this reader is told beside an item that had this expiry; the first who may be is told to
+    /// recompute it.
+    fn tokens(&self, found: Found<'_>, hash: Hash, fetch: &Fetch, expiry_before: Expiry) -> Tokens {
         let mark = found.item.mark();
         let now = mark.load(Ordering::Relaxed);
         let stale = now & STALE != 0;
-        let expiry_before = expiry_of(found.item);
         let expiry = fetch.touch.filter(|_| fetch.touch_first).unwrap_or(expiry_before);
         let before_ms = fetch.recache_before.and_then(Expiry::unix_ms);
         let is_due = expiry.unix_ms().zip(before_ms).is_some_and(|(ms, before)| ms < before);

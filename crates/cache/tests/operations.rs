@@ -195,6 +195,27 @@ fn one_of_many_readers_wins_the_token() {
     assert_eq!(fetch(&recache), (Some(b"w".to_vec()), false, false, true));
 }
 
+/// The token was given before the expiry was, for which there may be no room: nobody had it then,
+/// and all others were told that somebody recomputes the item.
+#[test]
+fn a_win_token_is_not_lost_with_a_touch_that_is_refused() {
+    let fixture = Fixture::new();
+    let (cache, hash) = (&fixture.cache, fixture.cache.hash(b"k"));
+    // So long that it has no room for an expiry.
+    let fits = |bytes: &usize| cache.reserve(b"k", Attributes::default(), *bytes).is_ok();
+    let bytes = (0..=1 << 20).rev().find(fits).unwrap();
+    fixture.put(b"k", &vec![b'v'; bytes], Condition::Always);
+    let stale = Remove { invalidate: true, ..Remove::default() };
+    assert_eq!(cache.session().remove(b"k", hash, &stale), Ok(Removed::Removed));
+    let session = cache.session();
+    let touch = Fetch { touch: Some(Expiry::at(NOW + 30)), ..Fetch::default() };
+    assert_eq!(session.fetch(b"k", hash, &touch).map(|_| ()), Err(Refusal::TooLarge));
+    let tokens = session.fetch(b"k", hash, &Fetch::default()).unwrap().1;
+    assert!(tokens.won && tokens.stale, "{tokens:?}");
+    let tokens = session.fetch(b"k", hash, &Fetch::default()).unwrap().1;
+    assert!(!tokens.won && tokens.sent, "{tokens:?}");
+}
+
 #[test]
 fn a_late_store_leaves_the_item_stale() {
     let fixture = Fixture::new();
