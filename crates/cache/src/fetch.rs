@@ -96,8 +96,8 @@ impl Session<'_> {
         Ok(found.map(|found| Item::hot(self.cache, found, self.mark_hit(found))))
     }
 
-    /// What this reader is told beside an item that had this expiry; the first who may be is told to
-    /// recompute it.
+    /// What this reader is told beside an item that had this expiry; the first who may be is told
+    /// to recompute it.
     fn tokens(&self, found: Found<'_>, hash: Hash, fetch: &Fetch, expiry_before: Expiry) -> Tokens {
         let mark = found.item.mark();
         let now = mark.load(Ordering::Relaxed);
