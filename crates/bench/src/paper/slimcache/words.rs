@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use ::flash::{Links, Place};
+use ::flash::{Inserted, Links, Place};
 
 use crate::random::Random;
 
@@ -85,18 +85,18 @@ impl Links for Words {
         is_there
     }
 
-    fn insert(&self, hash: u64, place: Place) -> bool {
-        let is_absent = self.get(hash).is_none();
-        if is_absent {
-            self.lead(hash, place);
+    fn insert(&self, hash: u64, place: Place) -> Inserted {
+        if self.get(hash).is_some() {
+            return Inserted::Outdated;
         }
-        is_absent
+        self.lead(hash, place);
+        Inserted::There
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Links, Place, Words, hash};
+    use super::{Inserted, Links, Place, Words, hash};
 
     #[test]
     fn only_the_very_place_is_led_elsewhere_or_taken_out() {
@@ -106,7 +106,9 @@ mod tests {
         assert_eq!(words.accesses(one, first), Some(2));
         assert_eq!((words.accesses(one, second), words.accesses(two, first)), (None, None));
         assert!(!words.relocate(one, second, first) && words.relocate(one, first, second));
-        assert!(!words.remove(one, first) && !words.insert(one, first) && words.insert(two, first));
+        assert!(!words.remove(one, first));
+        assert_eq!(words.insert(one, first), Inserted::Outdated);
+        assert_eq!(words.insert(two, first), Inserted::There);
         assert!(words.remove(one, second) && words.len() == 1);
     }
 }
