@@ -185,7 +185,7 @@ fn memory(cache: &larder::Stats, stats: &mut Stats<'_>) {
         ("lru_crawler_starts", 0),
         ("lru_maintainer_juggles", 0),
         ("malloc_fails", 0),
-        ("bytes", cache.item_bytes),
+        ("bytes", cache.held_bytes()),
         ("curr_items", cache.items),
         ("total_items", cache.mutations),
         ("expired_unfetched", cache.expired_unfetched),
