@@ -155,6 +155,9 @@ impl Settings {
             apply(declaration, &mut options, texts);
         }
         options.settle()?;
+        if options.unix_path.is_some() {
+            warn_beside_unix(&mut options, |long| chosen.contains_key(long));
+        }
         Ok(Self { options, file: file.map(Path::to_owned), chosen })
     }
 
@@ -204,6 +207,18 @@ impl Settings {
 fn apply(declaration: &Declaration, options: &mut Options, texts: &[String]) {
     for text in texts {
         declaration.apply(options, text).expect("a layer holds what was checked");
+    }
+}
+
+/// Says which addresses of TCP were asked for and are not listened on. memcached's way to say that
+/// there shall be none, port 0, is heard; and those of `-l` are still those of Redis' clients.
+fn warn_beside_unix(options: &mut Options, is_said: impl Fn(&str) -> bool) {
+    let is_port_idle = is_said("port") && options.port != 0;
+    let is_listen_idle = !options.listen.is_empty() && options.redis_port == 0;
+    for (long, is_idle) in [("port", is_port_idle), ("listen", is_listen_idle)] {
+        if is_idle {
+            options.warnings.push(format!("--{long} has no effect beside --unix-socket"));
+        }
     }
 }
 
@@ -319,6 +334,23 @@ mod tests {
         let sizes = [("max-item-size", "1048576"), ("max-item-size", "2m")];
         assert_eq!(changed(&sizes[..1], &sizes[1..]), ["max-item-size"]);
         assert_eq!(changed(&[("verbose", "1")], &[("port", "1")]), ["port", "verbose"]);
+    }
+
+    /// A server that listens on less than it was asked to did not say so.
+    #[test]
+    fn addresses_beside_a_unix_socket_are_said_to_have_no_effect() {
+        let socket = ("unix-socket", "/s");
+        let warnings = |said: Said<'_>| options(&[socket], &[], said).warnings;
+        let idle = |long: &str| format!("--{long} has no effect beside --unix-socket");
+        assert_eq!(warnings(&[]), [""; 0]);
+        assert_eq!(warnings(&[("port", "11211")]), [idle("port")]);
+        let both = [("listen", "0.0.0.0"), ("port", "7")];
+        assert_eq!(warnings(&both), [idle("port"), idle("listen")]);
+        // Redis' clients come there.
+        let redis = [("listen", "0.0.0.0"), ("redis-port", "6379")];
+        assert_eq!(warnings(&redis), [""; 0]);
+        assert_eq!(warnings(&[("port", "0")]), [""; 0], "as in memcached, no port is what it says");
+        assert_eq!(options(&[], &[], &both).warnings, [""; 0]);
     }
 
     #[test]
