@@ -362,6 +362,9 @@ fn what_tools_ask_first_is_answered() {
     {
         assert!(info.contains(&format!("\r\n{line}")), "{line} in {info}");
     }
+    let resident = info.lines().find_map(|line| line.strip_prefix("used_memory_rss:"));
+    let resident: u64 = resident.expect("the kernel tells").parse().expect("a number");
+    assert!(resident > 1 << 20, "{info}");
     client.send(b"info server clients\r\n");
     let info = bulk(&mut client);
     assert!(

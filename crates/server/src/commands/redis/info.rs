@@ -140,7 +140,7 @@ fn cpu(_: &Server, lines: &mut Lines) {
     lines.line("used_cpu_user", format_args!("{:.6}", user.as_secs_f64()));
 }
 
-/// How many keys have an expiry is not counted.
+/// How many keys have an expiry is not counted: the zeros are there for who reads the line whole.
 fn keyspace(server: &Server, lines: &mut Lines) {
     let keys = server.cache.stats().items;
     if keys > 0 {
