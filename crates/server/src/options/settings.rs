@@ -310,13 +310,13 @@ mod tests {
             let (mut layer, extended) = (Layer::default(), find("extended").expect("declared"));
             entries.iter().find_map(|entry| layer.add(extended, entry, "-o").err())
         };
-        let text = "-o: flash is one file or device, and ext_path names /a:8k and /b:8k";
-        for two in [&["ext_path=/a:8k", "ext_path=/b:8k"][..], &["ext_path=/a:8k,ext_path=/b:8k"]] {
+        let text = "-o: flash is one file or device, and ext_path names /a:2m and /b:2m";
+        for two in [&["ext_path=/a:2m", "ext_path=/b:2m"][..], &["ext_path=/a:2m,ext_path=/b:2m"]] {
             assert_eq!(refusal(two).as_deref(), Some(text));
         }
-        assert_eq!(refusal(&["ext_path=/a:8k", "ext_path=/a:8k,ext_threads=2"]), None);
+        assert_eq!(refusal(&["ext_path=/a:2m", "ext_path=/a:2m,ext_threads=2"]), None);
         // One place goes before another, as ever.
-        let flash = |path: &str| format!("ext_path={path}:8k");
+        let flash = |path: &str| format!("ext_path={path}:2m");
         let (file, said) = (flash("/a"), flash("/b"));
         let options = options(&[("extended", &file)], &[], &[("extended", &said)]);
         assert_eq!(options.flash.expect("the last").0, Path::new("/b"));
@@ -355,6 +355,6 @@ mod tests {
 
     #[test]
     fn what_does_not_go_together_is_refused_wherever_it_stands() {
-        assert!(laid(&[("flash", "/f:8k")], &[], &[("memory-file", "/m")]).is_err());
+        assert!(laid(&[("flash", "/f:2m")], &[], &[("memory-file", "/m")]).is_err());
     }
 }
