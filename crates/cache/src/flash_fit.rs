@@ -93,6 +93,11 @@ impl FlashFit {
     }
 }
 
+/// How many bytes of flash a tier needs at least, if so many are too few.
+pub fn flash_shortage(flash_bytes: u64) -> Option<u64> {
+    Sizing::shortage(flash_bytes, segment_bytes(flash_bytes))
+}
+
 /// The first number of MiB of which something is not true that is true up to somewhere.
 fn first_not(is_true: impl Fn(u64) -> bool) -> u64 {
     let (mut low, mut high) = (0, SUGGESTED_MIB_MAX);

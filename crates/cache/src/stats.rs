@@ -21,7 +21,7 @@ pub struct Stats {
     pub items: u64,
     /// Mutations: stores, and changes that gave an item a new CAS unique.
     pub mutations: u64,
-    /// Bytes of the chunks that hold items.
+    /// Bytes of the chunks that hold items, which is those of the hot zone alone.
     pub item_bytes: u64,
     /// The memory limit, in bytes.
     pub limit_bytes: u64,
@@ -174,6 +174,19 @@ impl Stats {
     /// numbers are of goes on while they are read.
     pub fn reclaimed(&self) -> u64 {
         self.expired.saturating_sub(self.swept)
+    }
+
+    /// Bytes of the memory limit that are taken by items, in chunks and in the compressed zone.
+    /// With what finds them and what lies free between them this is [`Self::used_bytes`].
+    pub fn held_bytes(&self) -> u64 {
+        self.item_bytes + self.compressed.map_or(0, |it| it.bytes())
+    }
+}
+
+impl CompressedStats {
+    /// Bytes of the zone's slabs: what it takes of the memory.
+    pub fn bytes(&self) -> u64 {
+        (self.zone.space.slabs * self.zone.space.slab_bytes) as u64
     }
 }
 

@@ -22,10 +22,19 @@ pub struct Sizing {
 }
 
 impl Sizing {
+    /// How many bytes a tier would need at least, if a device of so many is too small for any.
+    pub fn shortage(device_bytes: u64, segment_bytes: usize) -> Option<u64> {
+        Self::geometry(device_bytes, segment_bytes).err()
+    }
+
+    fn geometry(device_bytes: u64, segment_bytes: usize) -> Result<Geometry, u64> {
+        Geometry::new(device_bytes / PAGE_BYTES as u64, segment_bytes)
+    }
+
     /// The tier on a device of so many bytes, with segments of so many; nothing if it is too small
     /// for any.
     pub fn of(device_bytes: u64, segment_bytes: usize) -> Option<Self> {
-        let geometry = Geometry::new(device_bytes / PAGE_BYTES as u64, segment_bytes).ok()?;
+        let geometry = Self::geometry(device_bytes, segment_bytes).ok()?;
         let known_bytes =
             size_of::<Segment>() + size_of::<u32>() + LIST_GROWTH * size_of::<ListedSegment>();
         let buffers_bytes = (BUFFERS + BUFFERS_BESIDE) * segment_bytes;
@@ -58,5 +67,8 @@ mod tests {
         let rest = (memory_bytes - codec_bytes).abs_diff(sizing.memory_bytes);
         assert!(rest * 10 < sizing.memory_bytes, "{memory_bytes}, {codec_bytes}, {sizing:?}");
         assert_eq!(Sizing::of(1 << 16, segment_bytes), None);
+        let least = Sizing::shortage(1 << 16, segment_bytes).expect("too small");
+        assert_eq!(Sizing::shortage(least - 1, segment_bytes), Some(least));
+        assert_eq!(Sizing::shortage(least, segment_bytes), None);
     }
 }

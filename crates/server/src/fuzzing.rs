@@ -18,7 +18,7 @@ mod tests {
         "hot-target = 1e-1\n",
         "# \u{e4}\n",
         "user = '''\n",
-        "flash = \"a:8k\"\n",
+        "flash = \"a:2m\"\n",
         "-vvvvvvvvvvvv\n",
         "-m64\n",
         "--memory-l\n64\n",

@@ -52,6 +52,9 @@ pub struct MemoryFile {
 pub struct Found {
     /// What came of its items.
     pub restored: Restored,
+    /// Items that were evicted meanwhile: most of them had been restored, into less memory than
+    /// they came from.
+    pub evicted: u64,
     /// How long that took.
     pub ms: u64,
 }
@@ -129,7 +132,9 @@ impl MemoryFile {
         let began = Stopwatch::start();
         let restored = cache.restore(image, head, threads);
         let restored = restored.map_err(|error| refusal(&self.path, &error))?;
-        Ok(Some(Found { restored, ms: began.elapsed().as_millis() as u64 }))
+        // Nobody else has the cache yet.
+        let evicted = cache.stats().evicted;
+        Ok(Some(Found { restored, evicted, ms: began.elapsed().as_millis() as u64 }))
     }
 
     /// Removes it: from now on what it holds may be old.

@@ -282,6 +282,14 @@ impl Options {
 
     /// What the cache would refuse of a flash tier, before its file is made.
     fn check_flash(&self) -> Result<(), String> {
+        if let Some((path, bytes)) = &self.flash
+            && let Some(least) = larder::flash_shortage(*bytes)
+        {
+            return Err(format!(
+                "--flash asks for {bytes} bytes of {}, and a flash tier needs at least {least}",
+                path.display()
+            ));
+        }
         let fit = self.flash_fit().transpose();
         let fit = fit.map_err(|misfit| format!("--flash is too large for -m: {misfit}"))?;
         let has_memory = self.memory_megabytes << 20 >= FLASH_MEMORY_BYTES_MIN;
@@ -469,6 +477,11 @@ mod tests {
     fn what_can_never_start_is_refused_while_options_are_read() {
         for (line, words) in [
             ("-m 64 --flash /f:100g", "--flash is too large for -m: 102400 MiB of flash"),
+            (
+                "--flash /f:4k",
+                "--flash asks for 4096 bytes of /f, and a flash tier needs at least 1093632",
+            ),
+            ("--flash /f:1093631", "asks for 1089536 bytes of /f, and"),
             ("--flash /f:64m -M", "--flash: a flash tier gets what is evicted"),
             ("-m 7 --flash /f:16m", "--flash: a flash tier gets what is evicted"),
             ("--repartition --policy lru", "--repartition: items cannot move"),
@@ -484,6 +497,7 @@ mod tests {
             assert!(text.contains(words), "{line}: {text}");
         }
         serve("-m 8 --flash /f:16m");
+        serve("--flash /f:1093632");
         serve("--repartition --policy lru -M");
         serve("-Z --ssl-chain-cert c -l notls:127.0.0.1,::1");
         serve("-s /s -p 7 --admin-port 7");
@@ -494,7 +508,7 @@ mod tests {
         let options = serve("-o idle_timeout=0,watcher_logbuf_size=1");
         assert_eq!(options.watcher_bytes_max, 1024);
         assert_eq!(serve("-o idle_timeout=31536000").idle_timeout_s, 31_536_000);
-        assert_eq!(serve("-o ext_path=/f:8k").flash, Some(("/f".into(), 8192)));
+        assert_eq!(serve("-o ext_path=/f:2m").flash, Some(("/f".into(), 2 << 20)));
         for bad in ["idle_timeout=31536001", "idle_timeout", "watcher_logbuf_size=0", "ext_path=a"]
         {
             refused(&format!("-o {bad}"));

@@ -217,19 +217,28 @@ fn restore(server: &Server, file: Option<&MemoryFile>) -> Result<(), String> {
     let Some(file) = file else { return Ok(()) };
     server.phase.set(Phase::Restoring);
     if let Some(found) = file.restore(&server.cache, server.options.threads)? {
-        let Found { restored, ms } = *server.found.get_or_init(|| found);
+        let Found { restored, evicted, ms } = *server.found.get_or_init(|| found);
         let Restored { items, bytes, expired, refused, lost, is_whole } = restored;
         // What is lost is said to everybody.
         server.log(
             u32::from(is_whole),
             &format!(
                 "restored {items} items of {bytes} bytes from the memory file in {ms} ms; \
-                 {expired} were over, {refused} did not fit, {lost} were damaged{}",
+                 {expired} were over, {refused} did not fit{}, {lost} were damaged{}",
+                evicted_again(evicted),
                 if is_whole { "" } else { ", or more: the file is not whole" }
             ),
         );
     }
     Ok(())
+}
+
+/// What there is to say of items for which there was memory until others came.
+fn evicted_again(evicted: u64) -> String {
+    match evicted {
+        0 => String::new(),
+        _ => format!(", {evicted} had to go again for others"),
+    }
 }
 
 /// Removes what was restored from, for good.

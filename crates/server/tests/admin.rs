@@ -75,6 +75,32 @@ fn a_class_without_items_tells_of_its_memory_alone() {
     }
 }
 
+/// `bytes` was of the hot zone alone, beside items of all tiers: an alert on memory that is nine
+/// tenths full never came while there was a compressed zone.
+#[test]
+fn bytes_are_those_of_the_compressed_zone_too() {
+    let (server, address) = start(&["-m", "16"]);
+    let mut client = server.connect();
+    let value = "some words of a value ".repeat(15);
+    for number in 0..80_000 {
+        let line = format!("set key-{number} 0 0 {} noreply\r\n{value}\r\n", value.len());
+        client.send(line.as_bytes());
+    }
+    client.ask("mn\r\n", "MN\r\n");
+    // Items move on in the background until there is room enough.
+    let started = Instant::now();
+    loop {
+        let metrics = stats(address)["metrics"].take();
+        let [items, zone] = ["items", "compressed"]
+            .map(|owner| metrics["larder_memory_bytes"][owner].as_u64().expect("bytes"));
+        let told = (metrics["memcached_current_bytes"].as_u64(), client.stat("bytes"));
+        if zone > 0 && told == (Some(items + zone), items + zone) {
+            break;
+        }
+        assert!(started.elapsed() < PATIENCE, "{told:?}, {items} and {zone}");
+    }
+}
+
 #[test]
 fn every_page_is_there_and_nothing_from_elsewhere_is_allowed() {
     let (_server, address) = start(&[]);

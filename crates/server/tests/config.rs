@@ -100,8 +100,11 @@ fn what_is_refused_is_named_with_what_to_do() {
     let said = ends(&["--redis-port", &port]);
     assert!(said.contains(&format!("127.0.0.1:{port} for --redis-port: ")), "{said}");
     // A size that is too small leaves no file whose length is in the way of one that is not.
-    let said = ends(&["--flash", &place("1m")]);
-    assert!(said.contains("too small") && said.contains("asks for 1048576 of"), "{said}");
+    let small = place("1m");
+    let said = ends(&["--flash", &small]);
+    assert!(said.contains("asks for 1048576 bytes of") && !flash.exists(), "{said}");
+    // --check said that it was in order.
+    assert_eq!(larder(&["--check", "--flash", &small], &[]).status.code(), Some(64));
     drop(Server::start(&["--flash", &place("64m")]));
     let said = ends(&["--flash", &place("128m")]);
     assert!(said.contains("give its size, or remove it"), "{said}");

@@ -300,6 +300,35 @@ fn a_damaged_file_gives_what_is_left_of_it() {
     assert_eq!(server.stat("curr_items"), restored);
 }
 
+/// They counted as restored, and none as one that did not fit.
+#[test]
+fn what_had_to_go_again_in_less_memory_is_counted_and_said() {
+    let place = Place::new();
+    let start = |memory: &str| {
+        Server::start_logged(&["-v", "-m", memory, "-e", place.name(), "--compressed", "off"])
+    };
+    let (server, _log) = start("16");
+    let mut client = server.connect();
+    for number in 0..10_000 {
+        let line = format!("set key-{number} 0 0 1000 noreply\r\n{number:01000}\r\n");
+        client.send(line.as_bytes());
+    }
+    client.ask("mn\r\n", "MN\r\n");
+    assert_eq!(client.stat("evictions"), 0);
+    stop(server, "TERM");
+    let (server, mut log) = start("8");
+    let [restored, evicted, items] =
+        ["restored_items", "restored_evicted", "curr_items"].map(|name| server.stat(name));
+    assert!(restored == 10_000 && evicted > 1000, "{restored} came, {evicted} went");
+    assert_eq!(restored - evicted, items);
+    let mut line = String::new();
+    while !line.contains("restored 10000 items") {
+        line.clear();
+        assert!(log.read_line(&mut line).expect("it says more") > 0);
+    }
+    assert!(line.contains(&format!("0 did not fit, {evicted} had to go again for others, 0 were")));
+}
+
 /// A file of users, or a folder, that was named by mistake got an empty neighbour for each try.
 #[test]
 fn a_start_that_is_refused_leaves_no_file() {

@@ -156,6 +156,11 @@ fn what_is_too_large_is_refused_and_the_connection_goes_on() {
         assert!(answer.starts_with("-ERR "), "{answer}");
         client.ask("get key\r\n", "$3\r\nold\r\n");
     }
+    // It told Redis' 512 MiB, whatever the limit was.
+    client.ask(
+        "config get proto-max-bulk-len\r\n",
+        "*2\r\n$18\r\nproto-max-bulk-len\r\n$6\r\n102400\r\n",
+    );
     client.ask(
         "setrange key 200000 x\r\n",
         "-ERR string exceeds maximum allowed size \
@@ -357,6 +362,9 @@ fn what_tools_ask_first_is_answered() {
     {
         assert!(info.contains(&format!("\r\n{line}")), "{line} in {info}");
     }
+    let resident = info.lines().find_map(|line| line.strip_prefix("used_memory_rss:"));
+    let resident: u64 = resident.expect("the kernel tells").parse().expect("a number");
+    assert!(resident > 1 << 20, "{info}");
     client.send(b"info server clients\r\n");
     let info = bulk(&mut client);
     assert!(

@@ -119,7 +119,7 @@ impl Snapshot {
             (of_classes(|it| it.used_chunks), of_classes(|it| it.free_chunks));
         let (mut compressed, mut index) = (0, cache.index_bytes);
         if let Some(below) = &cache.compressed {
-            compressed = (below.zone.space.slabs * below.zone.space.slab_bytes) as u64;
+            compressed = below.bytes();
             index += below.zone.trie_bytes as u64;
         }
         let known = items + chunks_free + compressed + index;

@@ -324,7 +324,8 @@ pub const DECLARATIONS: &[Declaration] = &[
          (127.0.0.1)."),
     valued(Some('s'), "unix-socket",
         text("FILE", |o, v| { o.unix_path = Some(v.into()); Ok(()) }), None,
-        "Unix socket to listen on instead of TCP."),
+        "Unix socket to listen on instead of TCP: -p has no effect then. --redis-port and \
+         --admin-port stay on TCP, that of Redis at the addresses of -l."),
     valued(Some('a'), "unix-mask", text("OCTAL", set_unix_mode), Some("700"),
         "Access mask of the Unix socket."),
     valued(Some('U'), "udp-port", numbered("a port", 0, 0, |_, _| {}), Some("0"),

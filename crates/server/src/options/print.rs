@@ -219,7 +219,7 @@ mod tests {
             ("layout", _) => "split",
             ("measure-costs" | "compressed", _) => "off",
             ("quota", _) => "a \"b:=1k,c=0.5%",
-            ("flash", _) => "a \"b\":8k",
+            ("flash", _) => "a \"b\":2m",
             ("flash-reads", _) => "threads",
             ("flash-write-limit", _) => "40g/d",
             ("protocol", _) => "ascii",

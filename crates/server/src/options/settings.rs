@@ -155,6 +155,9 @@ impl Settings {
             apply(declaration, &mut options, texts);
         }
         options.settle()?;
+        if options.unix_path.is_some() {
+            warn_beside_unix(&mut options, |long| chosen.contains_key(long));
+        }
         Ok(Self { options, file: file.map(Path::to_owned), chosen })
     }
 
@@ -204,6 +207,18 @@ impl Settings {
 fn apply(declaration: &Declaration, options: &mut Options, texts: &[String]) {
     for text in texts {
         declaration.apply(options, text).expect("a layer holds what was checked");
+    }
+}
+
+/// Says which addresses of TCP were asked for and are not listened on. memcached's way to say that
+/// there shall be none, port 0, is heard; and those of `-l` are still those of Redis' clients.
+fn warn_beside_unix(options: &mut Options, is_said: impl Fn(&str) -> bool) {
+    let is_port_idle = is_said("port") && options.port != 0;
+    let is_listen_idle = !options.listen.is_empty() && options.redis_port == 0;
+    for (long, is_idle) in [("port", is_port_idle), ("listen", is_listen_idle)] {
+        if is_idle {
+            options.warnings.push(format!("--{long} has no effect beside --unix-socket"));
+        }
     }
 }
 
@@ -295,13 +310,13 @@ mod tests {
             let (mut layer, extended) = (Layer::default(), find("extended").expect("declared"));
             entries.iter().find_map(|entry| layer.add(extended, entry, "-o").err())
         };
-        let text = "-o: flash is one file or device, and ext_path names /a:8k and /b:8k";
-        for two in [&["ext_path=/a:8k", "ext_path=/b:8k"][..], &["ext_path=/a:8k,ext_path=/b:8k"]] {
+        let text = "-o: flash is one file or device, and ext_path names /a:2m and /b:2m";
+        for two in [&["ext_path=/a:2m", "ext_path=/b:2m"][..], &["ext_path=/a:2m,ext_path=/b:2m"]] {
             assert_eq!(refusal(two).as_deref(), Some(text));
         }
-        assert_eq!(refusal(&["ext_path=/a:8k", "ext_path=/a:8k,ext_threads=2"]), None);
+        assert_eq!(refusal(&["ext_path=/a:2m", "ext_path=/a:2m,ext_threads=2"]), None);
         // One place goes before another, as ever.
-        let flash = |path: &str| format!("ext_path={path}:8k");
+        let flash = |path: &str| format!("ext_path={path}:2m");
         let (file, said) = (flash("/a"), flash("/b"));
         let options = options(&[("extended", &file)], &[], &[("extended", &said)]);
         assert_eq!(options.flash.expect("the last").0, Path::new("/b"));
@@ -321,8 +336,25 @@ mod tests {
         assert_eq!(changed(&[("verbose", "1")], &[("port", "1")]), ["port", "verbose"]);
     }
 
+    /// A server that listens on less than it was asked to did not say so.
+    #[test]
+    fn addresses_beside_a_unix_socket_are_said_to_have_no_effect() {
+        let socket = ("unix-socket", "/s");
+        let warnings = |said: Said<'_>| options(&[socket], &[], said).warnings;
+        let idle = |long: &str| format!("--{long} has no effect beside --unix-socket");
+        assert_eq!(warnings(&[]), [""; 0]);
+        assert_eq!(warnings(&[("port", "11211")]), [idle("port")]);
+        let both = [("listen", "0.0.0.0"), ("port", "7")];
+        assert_eq!(warnings(&both), [idle("port"), idle("listen")]);
+        // Redis' clients come there.
+        let redis = [("listen", "0.0.0.0"), ("redis-port", "6379")];
+        assert_eq!(warnings(&redis), [""; 0]);
+        assert_eq!(warnings(&[("port", "0")]), [""; 0], "as in memcached, no port is what it says");
+        assert_eq!(options(&[], &[], &both).warnings, [""; 0]);
+    }
+
     #[test]
     fn what_does_not_go_together_is_refused_wherever_it_stands() {
-        assert!(laid(&[("flash", "/f:8k")], &[], &[("memory-file", "/m")]).is_err());
+        assert!(laid(&[("flash", "/f:2m")], &[], &[("memory-file", "/m")]).is_err());
     }
 }

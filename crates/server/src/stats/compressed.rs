@@ -23,7 +23,7 @@ fn contents(compressed: &CompressedStats, stats: &mut Stats<'_>) {
         ("slabs", space.slabs as u64),
         ("slabs_idle", space.idle_slabs as u64),
         ("slabs_budget", compressed.budget_slabs as u64),
-        ("bytes", (space.slabs * space.slab_bytes) as u64),
+        ("bytes", compressed.bytes()),
         ("live_bytes", space.live_bytes as u64),
         ("raw_bytes", raw_bytes as u64),
     ]);

@@ -90,13 +90,14 @@ fn repartition(found: RepartitionStats, stats: &mut Stats<'_>) {
 
 /// What the start found in the memory file; all 0 if there was none.
 fn memory_file(found: Found, stats: &mut Stats<'_>) {
-    let Found { restored, ms } = found;
+    let Found { restored, evicted, ms } = found;
     stats.lines(&[
         ("restored_items", restored.items),
         ("restored_bytes", restored.bytes),
         ("restored_expired", restored.expired),
         ("restored_refused", restored.refused),
         ("restored_lost", restored.lost),
+        ("restored_evicted", evicted),
         ("restored_ms", ms),
     ]);
 }
@@ -185,7 +186,7 @@ fn memory(cache: &larder::Stats, stats: &mut Stats<'_>) {
         ("lru_crawler_starts", 0),
         ("lru_maintainer_juggles", 0),
         ("malloc_fails", 0),
-        ("bytes", cache.item_bytes),
+        ("bytes", cache.held_bytes()),
         ("curr_items", cache.items),
         ("total_items", cache.mutations),
         ("expired_unfetched", cache.expired_unfetched),

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::format::{count, percent};
 
-/// Lines that it takes, with its borders.
-pub const LINES: u16 = 8;
+/// Lines that it takes, with its borders: all that is told of other memory, with three tiers.
+pub const LINES: u16 = 11;
 
 /// Sizes of memory that are shown, as parts of the present.
 const SIZES: [(f64, &str); 4] = [(0.5, "1/2"), (1.0, "now"), (2.0, "2 ×"), (4.0, "4 ×")];
@@ -34,6 +34,11 @@ pub fn draw(insight: &Value, frame: &mut Frame<'_>, area: Rect) {
     let sizes = SIZES
         .into_iter()
         .filter_map(|(size, name)| Some([format!("misses, {name}"), percent(miss(size)?)]));
+    // Beside what is predicted: what really missed, and twice the standard error, as on the page.
+    let share = |name: &str| curve[name].as_f64();
+    let measured = share("measured").map(|it| ["measured, now".to_owned(), percent(it)]);
+    let error = share("error").map(|it| ["misses, now ±".to_owned(), percent(2.0 * it)]);
+    let sizes = measured.into_iter().chain(sizes).chain(error);
     let more = curve["more"].as_array().map_or(&[][..], Vec::as_slice).iter().map(|more| {
         let tier = more["tier"].as_str().unwrap_or_default();
         [format!("GiB {tier}"), format!("+{}/s", count(number(&more["hits"])))]

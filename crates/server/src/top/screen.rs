@@ -28,7 +28,7 @@ use super::insight;
 const POINTS_MAX: usize = 600;
 
 /// From so many lines on there is room for what keys tell.
-const TALL_LINES: u16 = 36;
+const TALL_LINES: u16 = 39;
 
 /// Who has memory, what they are called here, and how they are drawn.
 const OWNERS: [(&str, &str, &str, Color); 6] = [
@@ -313,6 +313,7 @@ mod tests {
                 "by_requests": [{ "key": "<b>\u{1b}[2Jhot", "least": 1500.0, "share": 0.25 }],
                 "curve": {
                     "points": [[0.5, 0.4, 0.0, 0.0], [1.0, 0.3, 0.0, 0.0]],
+                    "predicted": 0.3, "error": 0.011, "measured": 0.175,
                     "more": [{ "tier": "hot", "hits": 12.5, "saved_s": 0.1 }],
                 },
                 "reasons": [["never", 1.0], ["evicted", 3.0]],
@@ -347,6 +348,10 @@ mod tests {
             "1.50 k/s",
             "misses, now",
             "30.0 %",
+            "measured, now",
+            "17.5 %",
+            "misses, now ±",
+            "2.2 %",
             "+12.5/s",
             "evicted",
             "75.0 %",

@@ -69,9 +69,12 @@ pub const METRICS: &[Metric] = &[
     gauge("memcached_accepting_connections", &[], "Whether connections are taken.", |now, out| {
         out.one(u64::from(now.snapshot.is_accepting));
     }),
-    gauge("memcached_current_bytes", &[], "Bytes of chunks that hold items.", |now, out| {
-        out.one(now.snapshot.cache.item_bytes);
-    }),
+    gauge(
+        "memcached_current_bytes",
+        &[],
+        "Bytes of chunks that hold items, and of the compressed zone; neither the index nor flash.",
+        |now, out| out.one(now.snapshot.cache.held_bytes()),
+    ),
     gauge("memcached_limit_bytes", &[], "The limit of memory, -m.", |now, out| {
         out.one(now.snapshot.limit_bytes);
     }),

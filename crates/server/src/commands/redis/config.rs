@@ -2,8 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use protocol::resp::{BULK_BYTES_MAX, glob, reply};
+use protocol::resp::{glob, reply};
 
+use super::ranges::value_bytes_max;
 use super::{Done, Ended, Task, help, unknown_subcommand, wrong_number};
 use crate::output::Output;
 use crate::server::Server;
@@ -61,7 +62,7 @@ fn settings(server: &Server) -> Vec<(&'static str, String)> {
         ("maxmemory", server.memory_bytes.load(Ordering::Relaxed).to_string()),
         ("maxmemory-policy", policy(server).to_owned()),
         ("port", options.redis_port.to_string()),
-        ("proto-max-bulk-len", BULK_BYTES_MAX.to_string()),
+        ("proto-max-bulk-len", value_bytes_max(server).to_string()),
         ("save", String::new()),
         ("tcp-backlog", options.backlog.to_string()),
         ("timeout", server.live.idle_timeout_s().to_string()),

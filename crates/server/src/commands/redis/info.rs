@@ -89,7 +89,10 @@ fn memory(server: &Server, lines: &mut Lines) {
     let max_bytes = server.memory_bytes.load(Ordering::Relaxed);
     lines.line("used_memory", cache.used_bytes);
     lines.line("used_memory_human", human(cache.used_bytes));
-    lines.line("used_memory_dataset", cache.item_bytes);
+    if let Some(bytes) = ::io::process::resident_bytes() {
+        lines.line("used_memory_rss", bytes);
+    }
+    lines.line("used_memory_dataset", cache.held_bytes());
     lines.line("maxmemory", max_bytes);
     lines.line("maxmemory_human", human(max_bytes as u64));
     lines.line("maxmemory_policy", policy(server));
@@ -137,7 +140,7 @@ fn cpu(_: &Server, lines: &mut Lines) {
     lines.line("used_cpu_user", format_args!("{:.6}", user.as_secs_f64()));
 }
 
-/// How many keys have an expiry is not counted.
+/// How many keys have an expiry is not counted: the zeros are there for who reads the line whole.
 fn keyspace(server: &Server, lines: &mut Lines) {
     let keys = server.cache.stats().items;
     if keys > 0 {

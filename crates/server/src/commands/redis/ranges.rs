@@ -6,6 +6,7 @@ use protocol::resp::{BULK_BYTES_MAX, reply};
 use super::{Done, Ended, Stop, TOO_LARGE, Task};
 use crate::namespaces::Act;
 use crate::output::Output;
+use crate::server::Server;
 
 /// `GETRANGE key start end`: both ends included, negative ones counted from the end.
 pub(super) fn getrange(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
@@ -46,10 +47,14 @@ fn copy_part(item: &Item<'_>, skip: usize, take: usize, target: &mut Vec<u8>) {
     }
 }
 
+/// A longer value no command can store: one word is no longer, and neither is an item.
+pub(super) fn value_bytes_max(server: &Server) -> usize {
+    server.cache.item_bytes_max().min(BULK_BYTES_MAX as usize)
+}
+
 /// The length of a value that is to be stored, unless no command could store it.
 fn checked(task: &Task<'_, '_, '_, '_, '_>, bytes: usize) -> Result<usize, Stop> {
-    let bytes_max = task.context.server.cache.item_bytes_max().min(BULK_BYTES_MAX as usize);
-    if bytes > bytes_max {
+    if bytes > value_bytes_max(task.context.server) {
         task.context.counters.store_too_large.one();
         return Err(TOO_LARGE.into());
     }
