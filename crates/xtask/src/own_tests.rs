@@ -4,10 +4,10 @@
 //! for clocks of whole seconds, for the last of their threads.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Instant;
 
-use crate::command::Run;
+use crate::command::{Run, command};
 use crate::{Result, beside, fail};
 
 /// Those that take minutes.
@@ -56,7 +56,7 @@ pub fn run() -> Result {
 fn build() -> Result<Vec<Program>> {
     let words = ["test", "--quiet", "--workspace", "--no-run"];
     println!("$ cargo {}", words.join(" "));
-    let output = Command::new("cargo")
+    let output = command("cargo")
         .args(words)
         .arg("--message-format=json-render-diagnostics")
         .stdin(Stdio::null())
