@@ -231,7 +231,11 @@ struct Client<'t> {
     refused: u64,
 }
 
-impl Client<'_> {
+impl<'t> Client<'t> {
+    fn name(&self, key: u64) -> &'t [u8] {
+        &self.model.names[key as usize]
+    }
+
     fn step(&mut self, number: u64) {
         let key = self.random.below(KEYS);
         // A third of the keys each: records, records that expire, counters.
@@ -295,8 +299,8 @@ impl Client<'_> {
     fn read(&mut self, key: u64) {
         let floor = self.model.floors[key as usize].load(SeqCst);
         let clock = io::Clock::unix_ms(self.clock);
-        let name = name(key);
-        let Some(value) = self.cache.get(&name) else {
+        let name = self.name(key);
+        let Some(value) = self.cache.get(name) else {
             return;
         };
         self.hits += 1;
@@ -314,7 +318,7 @@ impl Client<'_> {
         // A third of unknown cost, the others from next to nothing to beyond what is counted.
         let cost_us = [0, 1 << (op.number % 24), 1000][op.number as usize % 3];
         let attributes = Attributes { expiry, cost_us, ..Attributes::default() };
-        let outcome = self.cache.put(&name(key), &value, attributes, condition);
+        let outcome = self.cache.put(self.name(key), &value, attributes, condition);
         self.ended(key, &op, outcome);
     }
 
@@ -344,22 +348,22 @@ impl Client<'_> {
     }
 
     fn compare_and_swap(&mut self, key: u64) {
-        let name = name(key);
-        let hash = self.cache.hash(&name);
-        let cas = self.cache.session().get(&name, hash).map(|item| item.cas());
+        let name = self.name(key);
+        let hash = self.cache.hash(name);
+        let cas = self.cache.session().get(name, hash).map(|item| item.cas());
         let Some(cas) = cas else { return };
         let op = self.model.begin(key);
         let value = self.record(key, &op, Expiry::NEVER);
         let condition = Condition::Unique(cas);
-        let outcome = self.cache.put(&name, &value, Attributes::default(), condition);
+        let outcome = self.cache.put(name, &value, Attributes::default(), condition);
         self.ended(key, &op, outcome);
     }
 
     fn append(&mut self, key: u64) {
         let op = self.model.begin(key);
         let value = self.record(key, &op, Expiry::NEVER);
-        let name = name(key);
-        let outcome = self.with_draft(&name, &value, |session, draft| {
+        let name = self.name(key);
+        let outcome = self.with_draft(name, &value, |session, draft| {
             let store = Store::when(Condition::Present);
             session.concat(draft, Side::Back, store, None).map_err(|(_, refusal)| refusal)
         });
@@ -388,18 +392,17 @@ impl Client<'_> {
 
     fn remove(&mut self, key: u64) {
         let op = self.model.begin(key);
-        self.cache.remove(&name(key));
+        self.cache.remove(self.name(key));
         self.model.end(key, &op);
     }
 
     fn touch(&mut self, key: u64) {
-        let name = name(key);
-        let hash = self.cache.hash(&name);
+        let name = self.name(key);
+        let hash = self.cache.hash(name);
         // Into the past is a removal; otherwise the value stays what it is.
         if self.random.below(3) == 0 {
             let op = self.model.begin(key);
-            let touched =
-                self.cache.with_memory(|session| session.touch(&name, hash, Expiry::PAST));
+            let touched = self.cache.with_memory(|session| session.touch(name, hash, Expiry::PAST));
             if touched.is_ok() {
                 self.model.end(key, &op);
             } else {
@@ -410,28 +413,28 @@ impl Client<'_> {
                 0 => Expiry::at(NOW + (1 << 30)),
                 _ => Expiry::at_ms(u64::from(NOW) * 2000 + self.random.below(3000)),
             };
-            let touched = self.cache.with_memory(|session| session.touch(&name, hash, expiry));
+            let touched = self.cache.with_memory(|session| session.touch(name, hash, expiry));
             assert!(matches!(touched, Ok(_) | Err(Refusal::NoMemory)));
         }
     }
 
     fn invalidate(&mut self, key: u64) {
-        let name = name(key);
-        let hash = self.cache.hash(&name);
+        let name = self.name(key);
+        let hash = self.cache.hash(name);
         let remove = Remove { invalidate: true, ..Remove::default() };
-        let removed = self.cache.with_memory(|session| session.remove(&name, hash, &remove));
+        let removed = self.cache.with_memory(|session| session.remove(name, hash, &remove));
         let allowed = [Ok(Removed::Removed), Ok(Removed::NotFound), Err(Refusal::NoMemory)];
         assert!(allowed.contains(&removed));
     }
 
     fn vivify(&mut self, key: u64) {
-        let name = name(key);
-        let hash = self.cache.hash(&name);
+        let name = self.name(key);
+        let hash = self.cache.hash(name);
         let fetch = Fetch { vivify: Some(Expiry::NEVER), ..Fetch::default() };
         let floor = self.model.floors[key as usize].load(SeqCst);
         let clock = io::Clock::unix_ms(self.clock);
         let value = self.cache.with_memory(|session| {
-            let (item, _) = session.fetch(&name, hash, &fetch)?;
+            let (item, _) = session.fetch(name, hash, &fetch)?;
             Ok(item.map(|item| item.to_vec()))
         });
         match value {
@@ -452,7 +455,7 @@ impl Client<'_> {
 
     /// Of a key's name the first bytes: those of a few others too, now and then of most of them.
     fn flush_prefix(&mut self, key: u64) {
-        let name = name(key);
+        let name = self.name(key);
         let dropped = match self.random.below(40) {
             0 => self.random.below(name.len() as u64),
             _ => self.random.below(3).min(name.len() as u64 - 1),
@@ -476,15 +479,19 @@ impl Client<'_> {
     fn write_counter(&mut self, key: u64) {
         let op = self.model.begin(key);
         let value = (op.number * COUNTER_SCALE).to_string();
-        let outcome =
-            self.cache.put(&name(key), value.as_bytes(), Attributes::default(), Condition::Always);
+        let outcome = self.cache.put(
+            self.name(key),
+            value.as_bytes(),
+            Attributes::default(),
+            Condition::Always,
+        );
         self.ended(key, &op, outcome);
     }
 
     fn read_counter(&mut self, key: u64) {
         let floor = self.model.floors[key as usize].load(SeqCst);
         let count = self.model.counts[key as usize].load(SeqCst);
-        if let Some(value) = self.cache.get(&name(key)) {
+        if let Some(value) = self.cache.get(self.name(key)) {
             let value = String::from_utf8(value).unwrap().trim().parse().unwrap();
             self.check_count(key, value, floor, count);
         }
@@ -493,11 +500,11 @@ impl Client<'_> {
     fn increment(&mut self, key: u64) {
         let floor = self.model.floors[key as usize].load(SeqCst);
         let count = self.model.counts[key as usize].load(SeqCst);
-        let name = name(key);
-        let hash = self.cache.hash(&name);
+        let name = self.name(key);
+        let hash = self.cache.hash(name);
         let counted = self
             .cache
-            .with_memory(|session| session.arithmetic(&name, hash, &Arithmetic::INCREMENT));
+            .with_memory(|session| session.arithmetic(name, hash, &Arithmetic::INCREMENT));
         match counted {
             Ok(Counted::Value { value, .. }) => {
                 assert!(value > count || value / COUNTER_SCALE != count / COUNTER_SCALE);
@@ -519,23 +526,26 @@ impl Client<'_> {
 }
 
 /// What stands behind a record: of every other op noise, which does not compress, so that blocks
-/// and segments fill up.
+/// and segments fill up. It goes by whole words, or a quarter of the run would be spent on this.
 fn fill(op: u64, target: &mut [u8]) {
     if op.is_multiple_of(2) {
         return target.fill(op as u8);
     }
     let mut noise = Random(op);
-    for word in target.chunks_mut(8) {
-        word.copy_from_slice(&noise.next().to_le_bytes()[..word.len()]);
-    }
+    let (words, rest) = target.as_chunks_mut();
+    words.fill_with(|| noise.next().to_le_bytes());
+    rest.copy_from_slice(&noise.next().to_le_bytes()[..rest.len()]);
 }
 
 fn is_filler(op: u64, found: &[u8]) -> bool {
+    let (words, rest) = found.as_chunks::<8>();
     if op.is_multiple_of(2) {
-        return found.iter().all(|&byte| byte == op as u8);
+        let byte = op as u8;
+        return words.iter().all(|word| *word == [byte; 8]) && rest.iter().all(|it| *it == byte);
     }
     let mut noise = Random(op);
-    found.chunks(8).all(|word| *word == noise.next().to_le_bytes()[..word.len()])
+    words.iter().all(|word| *word == noise.next().to_le_bytes())
+        && *rest == noise.next().to_le_bytes()[..rest.len()]
 }
 
 fn name(key: u64) -> Vec<u8> {

@@ -24,6 +24,33 @@ pub fn find(program: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
+/// What cargo tells a program about the one package that it is of, besides all of `CARGO_PKG_`.
+const OF_A_PACKAGE: [&str; 6] = [
+    "CARGO_BIN_NAME",
+    "CARGO_CRATE_NAME",
+    "CARGO_MANIFEST_DIR",
+    "CARGO_MANIFEST_LINKS",
+    "CARGO_MANIFEST_PATH",
+    "CARGO_PRIMARY_PACKAGE",
+];
+
+fn is_of_a_package(variable: &str) -> bool {
+    variable.starts_with("CARGO_PKG_") || OF_A_PACKAGE.contains(&variable)
+}
+
+/// A program without arguments, which is not told what `cargo xtask` told this one about its own
+/// package. Some libraries are built again whenever that changes: a cargo started from here and
+/// one started by hand would never agree on what is built.
+pub fn command(program: &str) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(is_of_a_package) {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
 /// One program with its arguments, about to be started.
 pub struct Run {
     command: Command,
@@ -34,7 +61,7 @@ impl Run {
     /// The program with arguments separated by spaces; `arg` adds one that holds spaces.
     pub fn new(words: &str) -> Run {
         let mut words_left = words.split(' ').filter(|word| !word.is_empty());
-        let mut command = Command::new(words_left.next().unwrap_or("true"));
+        let mut command = command(words_left.next().unwrap_or("true"));
         command.args(words_left);
         Run { command, shown: words.to_string() }
     }
@@ -115,5 +142,34 @@ impl Run {
             text.push_str(&format!("\n(ended after {} seconds)\n", limit.as_secs()));
         }
         Ok((status.is_some_and(|status| status.success()), text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_started_is_not_told_of_this_package_but_of_all_else() {
+        let folder = env!("CARGO_MANIFEST_DIR");
+        let path = std::env::var("PATH").expect("programs are searched for");
+        let listed = |run: Run| run.capture(Duration::from_secs(20)).expect("env is installed");
+        let found = listed(Run::new("env").env("CARGO_PROFILE_TEST_OPT_LEVEL", "0"));
+        let names = found.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name);
+        assert_eq!(names.filter(|name| is_of_a_package(name)).count(), 0, "{found}");
+        for line in ["CARGO_PROFILE_TEST_OPT_LEVEL=0".to_owned(), format!("PATH={path}")] {
+            assert!(found.lines().any(|found| found == line), "no {line}: {found}");
+        }
+        // A test program is told on purpose.
+        let told = listed(Run::new("env").env("CARGO_MANIFEST_DIR", folder));
+        assert!(told.contains(&format!("CARGO_MANIFEST_DIR={folder}\n")), "{told}");
+    }
+
+    #[test]
+    fn what_a_user_tells_cargo_is_kept() {
+        for name in ["CARGO", "CARGO_HOME", "CARGO_TARGET_DIR", "CARGO_BUILD_JOBS"] {
+            assert!(!is_of_a_package(name), "{name}");
+        }
+        assert!(is_of_a_package("CARGO_PKG_VERSION") && is_of_a_package("CARGO_MANIFEST_PATH"));
     }
 }

@@ -31,7 +31,8 @@ cargo xtask CHORE
   test                 everything below, from quick to slow, stopping at the first failure
       --only STEPS       some of its steps, as its table names them, separated by commas
   tidy                 the rules of style that a program can check
-  tests                the workspace's own tests, several programs at a time
+  tests                the workspace's own tests, several programs at a time, but for those that
+                       run larder-bench from end to end
   loom                 the models of the lock-free parts, under loom
   miri                 the unit tests of the unsafe rooms, under miri where it is installed
   dependencies         what deny.toml says of the crates in use, where cargo-deny is installed

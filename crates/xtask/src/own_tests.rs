@@ -4,35 +4,43 @@
 //! for clocks of whole seconds, for the last of their threads.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Instant;
 
-use crate::command::Run;
+use crate::command::{Run, command};
 use crate::{Result, beside, fail};
 
 /// Those that take minutes.
-const LONGEST: [&str; 4] =
-    ["cache: never_stale", "bench: commands", "cache: flash", "cache: sizes"];
+const LONGEST: [&str; 3] = ["cache: never_stale", "cache: flash", "cache: sizes"];
 
-/// The tests of the papers' experiments, for which a later step has an optimised program.
-pub const PAPERS: &str = "papers";
+/// The room whose tests are of larder-bench from end to end. They run later, when it is built.
+const BENCH: &str = "bench-tests";
+
+/// Among them those of the papers' experiments.
+const PAPERS: &str = "papers";
 
 /// One test program, as cargo reports it.
 #[derive(Debug, PartialEq)]
 struct Program {
-    /// The package and the target, as people call it.
-    name: String,
+    /// The package as people call it.
+    room: String,
+    target: String,
     executable: PathBuf,
     /// The package's folder, in which its tests run.
     folder: PathBuf,
 }
 
 impl Program {
+    /// The package and the target, as people call it.
+    fn name(&self) -> String {
+        format!("{}: {}", self.room, self.target)
+    }
+
     /// What is to be run beside others.
     fn into_job(self) -> beside::Job {
         let run = Run::new(&self.executable.to_string_lossy()).arg("--quiet");
         let run = run.folder(&self.folder.to_string_lossy());
-        beside::Job { name: self.name, run: run.env("CARGO_MANIFEST_DIR", &self.folder) }
+        beside::Job { name: self.name(), run: run.env("CARGO_MANIFEST_DIR", &self.folder) }
     }
 }
 
@@ -41,10 +49,10 @@ pub fn run() -> Result {
     let started = Instant::now();
     let mut programs = build()?;
     println!("built in {:.1} s", started.elapsed().as_secs_f64());
-    programs.retain(|program| program.name != format!("bench: {PAPERS}"));
+    programs.retain(|program| program.room != BENCH);
     // So that no long one is left alone at the end.
     programs.sort_by_key(|program| {
-        let long = LONGEST.iter().position(|name| *name == program.name);
+        let long = LONGEST.iter().position(|name| *name == program.name());
         let bytes = program.executable.metadata().map_or(0, |file| file.len());
         (long.unwrap_or(LONGEST.len()), std::cmp::Reverse(bytes))
     });
@@ -52,11 +60,38 @@ pub fn run() -> Result {
     Run::new("cargo test --quiet --workspace --doc").run()
 }
 
+/// Runs larder-bench's tests from end to end, but for the papers', on the release build.
+pub fn bench() -> Result {
+    beside::run_all(on_release(|target| target != PAPERS)?)
+}
+
+/// Each paper's experiments, small and one at a time: that they run, and what they find that does
+/// not hang on their size. Their times decide nothing.
+pub fn papers() -> Result {
+    let jobs = on_release(|target| target == PAPERS)?.into_iter();
+    let jobs = jobs.map(|job| beside::Job { run: job.run.arg("--test-threads=1"), ..job });
+    beside::run_all(jobs.collect())
+}
+
+/// Those of larder-bench's tests from end to end whose target is wanted. They are built along with
+/// all others: for them alone, some libraries would be built once more with fewer features.
+fn on_release(is_wanted: fn(&str) -> bool) -> Result<Vec<beside::Job>> {
+    let bench = std::path::absolute("target/release/larder-bench")?;
+    let programs = build()?.into_iter();
+    let wanted = programs.filter(|program| program.room == BENCH && is_wanted(&program.target));
+    let on_release = |program: Program| {
+        let job = program.into_job();
+        beside::Job { run: job.run.env("LARDER_BENCH", &bench), ..job }
+    };
+    let jobs: Vec<beside::Job> = wanted.map(on_release).collect();
+    if jobs.is_empty() { fail("cargo named no test program of larder-bench") } else { Ok(jobs) }
+}
+
 /// Builds every test program of the workspace.
 fn build() -> Result<Vec<Program>> {
     let words = ["test", "--quiet", "--workspace", "--no-run"];
     println!("$ cargo {}", words.join(" "));
-    let output = Command::new("cargo")
+    let output = command("cargo")
         .args(words)
         .arg("--message-format=json-render-diagnostics")
         .stdin(Stdio::null())
@@ -85,8 +120,8 @@ fn program(line: &str) -> Option<Program> {
     let folder = Path::new(value(line, "manifest_path")?).parent()?.to_path_buf();
     let (_, target) = line.split_once(r#""target":{"#)?;
     let room = folder.file_name()?.to_string_lossy().into_owned();
-    let name = format!("{room}: {}", value(target, "name")?);
-    Some(Program { name, executable, folder })
+    let target = value(target, "name")?.to_owned();
+    Some(Program { room, target, executable, folder })
 }
 
 /// The text behind a name in a line of JSON; none of those asked for here hold anything escaped.
@@ -111,7 +146,8 @@ mod tests {
             r#""executable":"/l/target/debug/deps/fault-1","fresh":true}"#,
         );
         let expected = Program {
-            name: "io: fault".to_owned(),
+            room: "io".to_owned(),
+            target: "fault".to_owned(),
             executable: PathBuf::from("/l/target/debug/deps/fault-1"),
             folder: PathBuf::from("/l/crates/io"),
         };

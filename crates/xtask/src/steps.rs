@@ -75,7 +75,11 @@ const STAGES: &[Stage] = &[
                 ("memory-limit", || one(memory_limit())),
                 ("restarts", || one(restarts())),
             ],
-            &[("papers", || one(papers())), ("miri", || miri().map(ran))],
+            &[
+                ("bench", || one(own_tests::bench())),
+                ("papers", || one(own_tests::papers())),
+                ("miri", || miri().map(ran)),
+            ],
         ],
         niceness: 19,
     },
@@ -369,18 +373,6 @@ fn comparison() -> Result<bool> {
         Run::new("target/release/larder-bench flash").arg(work).arg("--quick").run()?;
     }
     Ok(true)
-}
-
-/// Each paper's experiments, small: that they run, and what they find that does not hang on their
-/// size. Their times decide nothing.
-fn papers() -> Result {
-    let program = std::path::absolute("target/release/larder-bench")?;
-    Run::new("cargo test --quiet -p larder-bench --test")
-        .arg(own_tests::PAPERS)
-        .arg("--")
-        .arg("--test-threads=1")
-        .env("LARDER_BENCH", &program)
-        .run()
 }
 
 fn release() -> Result {

@@ -22,7 +22,8 @@ pub const UNSAFE_ROOMS: &[&str] = &["stdx", "io", "memory", "index", "hot"];
 /// Other files in which a decision allows unsafe code; their crates deny it elsewhere.
 pub const UNSAFE_FILES: &[&str] = &["crates/cache/src/places.rs", "crates/compressed/src/raw.rs"];
 const ATOMIC_ROOMS: &[&str] = &["stdx", "memory", "index", "hot", "compressed", "flash", "cache"];
-const BINARY_ROOMS: &[&str] = &["server", "bench", "xtask"];
+/// The rooms of programs, and the one that only tests a program.
+const BINARY_ROOMS: &[&str] = &["server", "bench", "bench-tests", "xtask"];
 /// Those macros panic where a write fails, which no server should.
 const PRINTING_ROOMS: &[&str] = &["bench", "xtask"];
 const STRONG_ORDERINGS: &[&str] = &["Acquire", "Release", "AcqRel", "SeqCst"];

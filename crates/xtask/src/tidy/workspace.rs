@@ -40,6 +40,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "stdx",
         ],
     ),
+    ("bench-tests", &[]),
     ("xtask", &[]),
 ];
 

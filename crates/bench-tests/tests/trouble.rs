@@ -7,16 +7,18 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use larder_bench_tests::program;
+
 const SOON: Duration = Duration::from_secs(20);
 
 fn bench(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_larder-bench"));
+    let mut command = Command::new(program());
     command.args(arguments).args(["--client-core", "0"]);
     command
 }
 
 fn output(arguments: &[&str]) -> Output {
-    bench(arguments).output().expect("the binary was built for this test")
+    bench(arguments).output().expect("the program can be run")
 }
 
 fn message(output: &Output) -> String {
@@ -64,7 +66,7 @@ fn endless() -> Child {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
-        .expect("the binary was built for this test")
+        .expect("the program can be run")
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::servers::{Ended, Server};
+use larder_bench_tests::program;
 
 fn connect(port: u16) -> TcpStream {
     TcpStream::connect(("127.0.0.1", port)).expect("the server listens")
@@ -24,13 +25,13 @@ fn what_clients_do_becomes_a_trace() {
     let Some(Server { port, .. }) = &server else { return };
     let mut client = connect(*port);
     let trace = Path::new(env!("CARGO_TARGET_TMPDIR")).join("recorded.csv");
-    let recorder = Command::new(env!("CARGO_BIN_EXE_larder-bench"))
+    let recorder = Command::new(program())
         .args(["record", "--seconds", "30", "--limit", "3", "--server"])
         .arg(format!("127.0.0.1:{port}"))
         .arg(&trace)
         .stdout(Stdio::piped())
         .spawn()
-        .expect("the binary was built for this test");
+        .expect("the program can be run");
     // Nobody knows when the watcher is there: ask until it has what it wants.
     let mut recorder = Ended(recorder);
     while recorder.0.try_wait().expect("it is a child").is_none() {

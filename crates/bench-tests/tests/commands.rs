@@ -1,12 +1,10 @@
 //! The commands from end to end, with memcached in Larder's place, where the peers are installed.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::rows;
+use larder_bench_tests::{program, rows};
 use serde_json::Value;
 
 fn installed(name: &str) -> Option<PathBuf> {
@@ -20,11 +18,7 @@ fn bench(arguments: &[&str]) -> Output {
     // It takes the cores that there are.
     let cores =
         if arguments[0] == "scaling" { vec![] } else { vec!["--client-core", &client_core] };
-    Command::new(env!("CARGO_BIN_EXE_larder-bench"))
-        .args(arguments)
-        .args(cores)
-        .output()
-        .expect("the binary was built for this test")
+    Command::new(program()).args(arguments).args(cores).output().expect("the program can be run")
 }
 
 fn report_of(arguments: &[&str], name: &str) -> Option<Value> {
@@ -321,11 +315,11 @@ fn a_paper_is_reported_in_every_form() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("paper");
     std::fs::create_dir_all(&folder).expect("the target folder can be written to");
     let path = |name: &str| folder.join(name).to_str().expect("a plain name").to_owned();
-    let output = Command::new(env!("CARGO_BIN_EXE_larder-bench"))
+    let output = Command::new(program())
         .args(["paper", "memc3", "table-1", "figure-6", "--quick"])
         .args(["--json", &path("json"), "--html", &path("html"), "--csv", &path("csv")])
         .output()
-        .expect("the binary was built for this test");
+        .expect("the program can be run");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).expect("text");
     assert!(text.contains("## table-1") && text.contains("not available here"), "{text}");
@@ -339,10 +333,10 @@ fn a_paper_is_reported_in_every_form() {
 
 #[test]
 fn an_experiment_of_another_paper_is_refused() {
-    let output = Command::new(env!("CARGO_BIN_EXE_larder-bench"))
+    let output = Command::new(program())
         .args(["paper", "gd-wheel", "figure-5"])
         .output()
-        .expect("the binary was built for this test");
+        .expect("the program can be run");
     assert_eq!(output.status.code(), Some(2));
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(message.contains("gd-wheel has no experiment figure-5"), "{message}");
@@ -350,10 +344,10 @@ fn an_experiment_of_another_paper_is_refused() {
 
 #[test]
 fn an_experiment_that_no_paper_has_is_refused() {
-    let output = Command::new(env!("CARGO_BIN_EXE_larder-bench"))
+    let output = Command::new(program())
         .args(["paper", "memc3", "figure-99"])
         .output()
-        .expect("the binary was built for this test");
+        .expect("the program can be run");
     assert_eq!(output.status.code(), Some(2));
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(message.contains("figure-99") && message.contains("figure-8"), "{message}");

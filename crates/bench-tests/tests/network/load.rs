@@ -7,17 +7,18 @@ use std::process::{Command, Output};
 use std::thread;
 
 use crate::servers::{Server, free_port};
+use larder_bench_tests::program;
 use serde_json::Value;
 
 /// Gets and sets of values between some bytes and a few KiB.
 const WORKLOAD: &str = "make --keys 2000 --requests 20000 --sizes etc --get-share 0.9 --seed 3";
 
 fn load(port: u16, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_larder-bench"))
+    Command::new(program())
         .args(["load", "--connections", "4", "--address", &format!("127.0.0.1:{port}")])
         .args(arguments)
         .output()
-        .expect("the binary was built for this test")
+        .expect("the program can be run")
 }
 
 fn message(output: &Output) -> String {

@@ -1,30 +1,25 @@
 //! Every experiment of every paper, in small: that it runs, and that it finds what does not hang on
 //! its size.
 //!
-//! They take minutes where nothing is optimised. `cargo xtask test` runs them on the release build,
-//! which `LARDER_BENCH` names.
+//! One at a time is enough for them: `cargo test -p larder-bench-tests --test papers --
+//! --test-threads=1`.
 
-mod common;
-
-use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-use common::rows;
+use larder_bench_tests::{program, rows};
 use serde_json::Value;
 
 /// The report of all experiments of a paper.
 fn report(paper: &str, more: &[&str]) -> Value {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{paper}.json"));
-    let program = std::env::var_os("LARDER_BENCH")
-        .unwrap_or_else(|| OsString::from(env!("CARGO_BIN_EXE_larder-bench")));
-    let output = Command::new(program)
+    let output = Command::new(program())
         .args(["paper", paper, "all", "--quick"])
         .args(more)
         .arg("--json")
         .arg(&path)
         .output()
-        .expect("the program is there");
+        .expect("the program can be run");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = std::fs::read_to_string(path).expect("it was written");
     serde_json::from_str(&text).expect("the report is JSON")

@@ -4,11 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use larder_bench_tests::program;
+
 fn bench(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_larder-bench"))
-        .args(arguments)
-        .output()
-        .expect("the binary was built for this test")
+    Command::new(program()).args(arguments).output().expect("the program can be run")
 }
 
 fn file(name: &str, bytes: &[u8]) -> PathBuf {

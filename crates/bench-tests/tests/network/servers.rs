@@ -2,9 +2,11 @@
 //! built is left out, and the test says so.
 
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use larder_bench_tests::program;
 
 /// How long a server may take to listen.
 const START_MAX: Duration = Duration::from_secs(10);
@@ -45,16 +47,14 @@ impl Server {
         Server::start(installed("redis-server")?, &arguments)
     }
 
-    /// Larder, if it was built beside this test or in release.
+    /// Larder, if it was built beside the program under test.
     pub fn larder() -> Option<Server> {
-        let beside = Path::new(env!("CARGO_BIN_EXE_larder-bench"));
-        let target = beside.parent().and_then(Path::parent).expect("a folder of the target");
-        let folders = [beside.parent().expect("a folder").to_owned(), target.join("release")];
-        let found = folders.map(|folder| folder.join("larder")).into_iter().find(|it| it.is_file());
-        if found.is_none() {
+        let larder = program().with_file_name("larder");
+        if !larder.is_file() {
             eprintln!("larder is not built: not tested");
+            return None;
         }
-        Server::start(found?, &["-t", "1", "-p"])
+        Server::start(larder, &["-t", "1", "-p"])
     }
 
     fn start(program: PathBuf, arguments: &[&str]) -> Option<Server> {
