@@ -2,8 +2,8 @@
 //! it. Each part says `not run` where its tool is missing.
 //!
 //! The unit is started by a systemd of its own, which needs root. The container that
-//! `deploy/Containerfile` describes takes its base from a registry, and the manifests for
-//! Kubernetes need a cluster: neither is tried here.
+//! `deploy/Containerfile` describes takes its base from a registry, so that only its health check
+//! is tried, and the manifests for Kubernetes need a cluster.
 
 mod service;
 
@@ -34,6 +34,7 @@ pub fn check() -> Result<usize> {
         ("unit", unit as fn() -> Result<Option<String>>),
         ("static program", static_program),
         ("service", || with_program(|program| service::check(program, FOLDER))),
+        ("health check", || with_program(health_check)),
         ("container", container),
     ] {
         match part()? {
@@ -108,6 +109,37 @@ fn with_program(part: fn(&str) -> Result<Option<String>>) -> Result<Option<Strin
     } else {
         missing("there is no static program")
     }
+}
+
+/// What the other container asks its server finds one that serves, whoever may use it, at the port
+/// of the variable, and none that has ended.
+fn health_check(program: &str) -> Result<Option<String>> {
+    if find("nc").is_none() {
+        return missing("nc is not installed");
+    }
+    let file = std::fs::read_to_string("deploy/Containerfile")?;
+    let Some(check) = file.lines().find_map(|line| line.trim().strip_prefix("CMD ")) else {
+        return fail("deploy/Containerfile has no health check");
+    };
+    let users = format!("{FOLDER}/users.txt");
+    std::fs::write(&users, "bob:secret\n")?;
+    for options in ["-m 16", &format!("-m 16 -Y {users}")] {
+        let server = Recipe::new(program, &[]).start(options)?;
+        let port = server.port;
+        let healthy = || {
+            let mut shell = std::process::Command::new("sh");
+            let status = shell.args(["-c", check]).env("LARDER_PORT", port.to_string()).status();
+            status.map(|it| it.success())
+        };
+        if !healthy()? {
+            return fail(format!("the health check fails with {options}"));
+        }
+        server.stop(LIMIT)?;
+        if healthy()? {
+            return fail(format!("the health check passes without a server of {options}"));
+        }
+    }
+    Ok(None)
 }
 
 /// The container is built of it, and the program starts there.
