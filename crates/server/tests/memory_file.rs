@@ -320,7 +320,8 @@ fn what_had_to_go_again_in_less_memory_is_counted_and_said() {
     let [restored, evicted, items] =
         ["restored_items", "restored_evicted", "curr_items"].map(|name| server.stat(name));
     assert!(restored == 10_000 && evicted > 1000, "{restored} came, {evicted} went");
-    assert_eq!(restored - evicted, items);
+    // Afterwards the background makes room for those who come.
+    assert!(items <= restored - evicted && server.stat("evictions") >= evicted, "{items} stay");
     let mut line = String::new();
     while !line.contains("restored 10000 items") {
         line.clear();

@@ -2,8 +2,8 @@
 //! it. Each part says `not run` where its tool is missing.
 //!
 //! The unit is started by a systemd of its own, which needs root. The container that
-//! `deploy/Containerfile` describes takes its base from a registry, so that only its health check is
-//! tried, and the manifests for Kubernetes need a cluster.
+//! `deploy/Containerfile` describes takes its base from a registry, so that only its health check
+//! is tried, and the manifests for Kubernetes need a cluster.
 
 mod service;
 
