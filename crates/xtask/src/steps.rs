@@ -56,10 +56,7 @@ const STAGES: &[Stage] = &[
         lanes: &[
             // The last of it, which takes longest, has one thread.
             &[("release", || one(release()))],
-            &[
-                ("deploy", || deploy::check().map(|passed| Count { passed, failed: 0 })),
-                ("loom", || loom().map(ran)),
-            ],
+            &[("deploy", || deploy::check().map(|passed| Count { passed, failed: 0 }))],
         ],
         niceness: 0,
     },
@@ -78,6 +75,7 @@ const STAGES: &[Stage] = &[
             &[
                 ("bench", || one(own_tests::bench())),
                 ("papers", || one(own_tests::papers())),
+                ("loom", || loom().map(ran)),
                 ("miri", || miri().map(ran)),
             ],
         ],
