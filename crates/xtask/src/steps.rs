@@ -46,17 +46,15 @@ const STAGES: &[Stage] = &[
         niceness: 0,
     },
     Stage {
-        lanes: &[&[
-            ("dependencies", || dependencies().map(ran)),
-            ("tests", || one(own_tests::run())),
-        ]],
-        niceness: 0,
-    },
-    Stage {
         lanes: &[
-            // The last of it, which takes longest, has one thread.
-            &[("release", || one(release()))],
-            &[("deploy", || deploy::check().map(|passed| Count { passed, failed: 0 }))],
+            // The last of the release, which takes longest, has one thread, and the models have one
+            // each.
+            &[("tests", || one(own_tests::run())), ("release", || one(release()))],
+            &[
+                ("dependencies", || dependencies().map(ran)),
+                ("deploy", || deploy::check().map(|passed| Count { passed, failed: 0 })),
+                ("loom", || loom().map(ran)),
+            ],
         ],
         niceness: 0,
     },
@@ -75,7 +73,6 @@ const STAGES: &[Stage] = &[
             &[
                 ("bench", || one(own_tests::bench())),
                 ("papers", || one(own_tests::papers())),
-                ("loom", || loom().map(ran)),
                 ("miri", || miri().map(ran)),
             ],
         ],
