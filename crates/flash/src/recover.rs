@@ -25,7 +25,8 @@ use crate::{Flash, Inserted, Links};
 const SEGMENTS_A_CALL: usize = 8;
 /// Items that the index is given while the writer's lock is held.
 const ITEMS_A_LOCK: usize = 256;
-/// So often an index that is full is asked to make room for an item.
+/// So often an index that is full is asked to make room for the items of a segment, one after
+/// another of which found none.
 const ROOM_ATTEMPTS: usize = 16;
 
 impl Flash {
@@ -122,21 +123,23 @@ impl Flash {
         let (mut given, mut attempts) = (0, 0);
         while given < alive.len() {
             links.rest();
-            let before = given;
-            {
+            let taken = {
                 let writer = lock(&self.writer);
                 if writer.flushes != flushes {
                     return;
                 }
                 let end = alive.len().min(given + ITEMS_A_LOCK);
-                given += self.give_some(found, &alive[given..end], links);
-                if given == before && attempts == ROOM_ATTEMPTS {
-                    let item = alive[given];
-                    self.journal(found.segment, item.granule, item.hash);
+                let taken = self.give_some(found, &alive[given..end], links);
+                if taken == 0 && attempts == ROOM_ATTEMPTS {
+                    // Those behind it do not wait any more, until one finds room.
+                    self.journal(found.segment, alive[given].granule, alive[given].hash);
                     given += 1;
+                    continue;
                 }
-            }
-            attempts = if given > before { 0 } else { attempts + 1 };
+                taken
+            };
+            given += taken;
+            attempts = if taken > 0 { 0 } else { attempts + 1 };
             if attempts > 0 {
                 links.make_room();
             }

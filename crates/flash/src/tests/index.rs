@@ -25,7 +25,7 @@ pub(crate) struct State {
     pub(crate) room: Option<u64>,
     /// ... and for so many more each third time that room is asked for.
     pub(crate) makes: u64,
-    asked: u64,
+    pub(crate) asked: u64,
 }
 
 impl State {

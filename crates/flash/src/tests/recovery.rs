@@ -150,6 +150,8 @@ fn what_finds_no_room_at_all_is_dead_and_what_found_some_is_there() {
     world.index.state().room = Some(100);
     let world = world.recovered();
     assert_eq!(world.flash.stats().recovered, 100);
+    let segments = world.flash.stats().segments;
+    assert!(world.index.state().asked <= segments * 16, "not for each item");
     let world = world.killed().recovered();
     assert_eq!(found(&world, 0..KEYS, 0), 100);
 }
