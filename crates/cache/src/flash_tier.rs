@@ -323,9 +323,7 @@ impl ::flash::Links for Links<'_> {
     }
 
     fn make_room(&self) {
-        self.cache.make_room_for_index();
-        self.cache.wait_for_memory();
-        self.cache.hot.sweep();
+        self.cache.give_slabs_to_index();
     }
 }
 

@@ -26,6 +26,8 @@ const WALK_CHUNKS: usize = 16 << 10;
 const PINNED_CHUNKS: usize = 1 << 10;
 /// Tables of the index that are looked at in one turn: some microseconds' worth.
 const TABLES_PER_TURN: usize = 64;
+/// Slabs of the hot zone that an index that is full gets at once.
+const INDEX_SLABS: usize = 2;
 /// Slabs taken from the hot zone in one turn, for the index or for a lowered limit.
 const SLABS_PER_TURN_MAX: usize = 8;
 /// Every so many mutations somebody looks whether the background does its work.
@@ -215,6 +217,14 @@ impl Cache {
         let comes = self.hot.give_up_slabs(1, self);
         self.call_for_work();
         comes
+    }
+
+    /// Gives an index that is full slabs of the hot zone, and waits for readers to leave them. The
+    /// caller must have no session open, and be pinned by nothing else.
+    pub(crate) fn give_slabs_to_index(&self) {
+        self.hot.give_up_slabs(INDEX_SLABS, self);
+        self.wait_for_memory();
+        self.hot.sweep();
     }
 
     /// Keeps reserves in the hot zone, and quotas, and takes slabs from it when the limit was

@@ -38,8 +38,6 @@ const CHUNKS_A_STEP: usize = 4096;
 const LOOK_BYTES: u64 = 64 << 10;
 /// What an item counts for there beside its key and value, so that small ones count too.
 const ITEM_BYTES: u64 = 64;
-/// Slabs of the hot zone that the index gets when it is full.
-const INDEX_SLABS: usize = 2;
 /// How often in a row room is made, in the index or by writing, before an item is left out.
 const ROOM_ATTEMPTS: u32 = 4;
 
@@ -209,7 +207,7 @@ impl<F: FnMut() -> bool> Saving<'_, F> {
             outcome?;
             attempts = if is_index_full { attempts + 1 } else { 0 };
             if is_index_full {
-                self.make_room_for_index();
+                self.cache.give_slabs_to_index();
             }
             if !more {
                 return outcome;
@@ -263,13 +261,5 @@ impl<F: FnMut() -> bool> Saving<'_, F> {
             return Flow::Break(SaveEnd::Full);
         }
         Flow::Continue(())
-    }
-
-    /// Gives the index slabs of the hot zone. Nobody may be pinned here.
-    fn make_room_for_index(&self) {
-        let cache = self.cache;
-        cache.hot.give_up_slabs(INDEX_SLABS, cache);
-        cache.wait_for_memory();
-        cache.hot.sweep();
     }
 }

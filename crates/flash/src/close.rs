@@ -14,7 +14,7 @@ use crate::{Flash, Links, Refused};
 
 /// Closing gives up after so many attempts to find room for what is staged, and as many to tell the
 /// device what it does not know.
-const ATTEMPTS_MAX: usize = 4;
+pub(crate) const ATTEMPTS_MAX: usize = 4;
 
 /// Why a device was not closed as it should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -19,6 +19,7 @@ use stdx::sync::atomic::{AtomicBool, AtomicU64};
 use crate::area::Area;
 use crate::changes::Changes;
 use crate::chores::Chores;
+use crate::close::ATTEMPTS_MAX;
 use crate::dictionaries::{DICTIONARIES_MAX, Dictionaries, Known};
 use crate::fill::Fill;
 use crate::flash::Segment;
@@ -38,9 +39,6 @@ const TABLE_STEP_BYTES: usize = 64 << 10;
 
 /// Pages of a device that have to be blank before it is formatted.
 const BLANK_PAGES: usize = (1 << 20) / PAGE_BYTES;
-
-/// What a device that does not sync may have lost is told to it so often.
-const ATTEMPTS_MAX: usize = 4;
 
 /// Pages of a unit at most.
 const UNIT_PAGES_MAX: usize = 4;

@@ -351,6 +351,7 @@ fn what_is_on_flash_is_found_though_memory_is_full_by_then() {
         under_load.maintain();
         let flash = under_load.cache.stats().flash.unwrap();
         assert!(!flash.recovering && expected > 50_000);
+        println!("{} of {expected} were found", flash.tier.recovered);
         // Of keys that have not changed, some have a bit of the changes by chance.
         assert!(
             flash.tier.recovered * 100 >= expected * 85,
