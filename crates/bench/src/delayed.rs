@@ -115,7 +115,7 @@ fn measure(
     subject: &Subject,
     delays: &[u32],
 ) -> Outcome<Sample> {
-    let server = Server::start(recipe, memory_mb, options.servers_options.server_core)?;
+    let server = Server::start(recipe, memory_mb, &options.servers_options.server_cores)?;
     let stores =
         Pace { connections: 1, depth: 1, per_second: Some(options.rate), fills_misses: false };
     let reads = Pace { per_second: None, depth: 64, ..stores };

@@ -168,7 +168,7 @@ fn measure(
     subject: &Subject,
     stores: &[Request],
 ) -> Outcome<Sample> {
-    let server = Server::start(recipe, plan.memory_mb, options.servers_options.server_core)?;
+    let server = Server::start(recipe, plan.memory_mb, &options.servers_options.server_cores)?;
     let ask = |requests: Vec<Request>, per_second| {
         let pace = Pace { connections: 1, depth: 64, per_second, fills_misses: false };
         let (mut requests, limits) = (requests.into_iter(), (u64::MAX, Duration::MAX));

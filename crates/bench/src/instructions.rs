@@ -148,7 +148,7 @@ fn count(
         format!("--callgrind-out-file={}", file.display()),
     ];
     let recipe = recipe.clone().under(valgrind.to_owned(), arguments);
-    let server = Server::start(&recipe, options.memory_mb, options.servers_options.server_core)?;
+    let server = Server::start(&recipe, options.memory_mb, &options.servers_options.server_cores)?;
     let items = items(options);
     let dialect = server.dialect;
     if server.kind != Kind::Null {

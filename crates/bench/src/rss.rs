@@ -112,8 +112,8 @@ pub fn run(options: &RssOptions) -> Outcome<()> {
     for memory_mb in limits {
         for plan in &plans {
             progress.set_message(format!("-m {memory_mb} {plan:?}"));
-            let core = options.servers_options.server_core;
-            rows.extend(run_plan(&recipe, *memory_mb, plan, core)?);
+            let cores = &options.servers_options.server_cores;
+            rows.extend(run_plan(&recipe, *memory_mb, plan, cores)?);
             progress.inc(plan.len() as u64);
         }
     }
@@ -125,8 +125,8 @@ pub fn run(options: &RssOptions) -> Outcome<()> {
 }
 
 /// Fills one server with one kind after the other.
-fn run_plan(recipe: &Recipe, memory_mb: u64, plan: &[Fill], core: usize) -> Outcome<Vec<Row>> {
-    let server = Server::start(recipe, memory_mb, core)?;
+fn run_plan(recipe: &Recipe, memory_mb: u64, plan: &[Fill], cores: &[usize]) -> Outcome<Vec<Row>> {
+    let server = Server::start(recipe, memory_mb, cores)?;
     let mut rows = Vec::new();
     let mut next = 0;
     for (number, fill) in plan.iter().enumerate() {

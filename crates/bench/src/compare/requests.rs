@@ -111,10 +111,10 @@ fn start_all(options: &RequestsOptions, identity: Option<&Identity>) -> Outcome<
     let mut servers = Vec::new();
     for recipe in &recipes {
         progress.set_message(format!("filling {}", recipe.name));
-        let core = options.servers_options.server_core;
+        let cores = &options.servers_options.server_cores;
         let server = match identity {
-            None => Server::start(recipe, options.memory_mb, core)?,
-            Some(identity) => identity.start(recipe, options.memory_mb, core)?,
+            None => Server::start(recipe, options.memory_mb, cores)?,
+            Some(identity) => identity.start(recipe, options.memory_mb, cores)?,
         };
         if recipe.kind != Kind::Null {
             let filled = options.items.fill(server.address, server.dialect);

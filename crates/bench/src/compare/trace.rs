@@ -151,7 +151,7 @@ fn measure(
     trace: &Copies,
     values: &Values,
 ) -> Outcome<Sample> {
-    let server = Server::start(recipe, memory_mb, options.servers_options.server_core)?;
+    let server = Server::start(recipe, memory_mb, &options.servers_options.server_cores)?;
     let protocol = Protocol::of(recipe.dialect);
     let job = Job {
         fills_misses: options.trace.fills_misses(),

@@ -128,7 +128,7 @@ fn fill_all(options: &DensityOptions) -> Outcome<Document> {
     for lengths in &options.sizes {
         for recipe in &recipes {
             progress.set_message(format!("{} {:?}", recipe.name, lengths));
-            let server = Server::start(recipe, memory_mb, options.servers_options.server_core)?;
+            let server = Server::start(recipe, memory_mb, &options.servers_options.server_cores)?;
             let row = measure(&server, *lengths, memory_mb);
             rows.push(row.map_err(|failure| server.explain(failure))?);
             progress.inc(1);

@@ -162,7 +162,7 @@ pub fn run(
             for place in 0..recipes.len() {
                 let recipe = &recipes[(place + round as usize) % recipes.len()];
                 progress.set_message(format!("{} {}", recipe.name, subject.name));
-                let server = Server::start(recipe, memory_mb, servers.server_core)?;
+                let server = Server::start(recipe, memory_mb, &servers.server_cores)?;
                 let sample =
                     subject.measure(options, &server, round, |requests| progress.inc(requests));
                 samples.push(sample.map_err(|failure| server.explain(failure))?);

@@ -33,7 +33,7 @@ use crate::failure::{Failure, Outcome};
 use crate::load;
 use crate::load::found::Found;
 use crate::load::pace;
-use crate::machine::{self, Machine};
+use crate::machine::{self, Awake, Machine};
 use crate::random::Random;
 use crate::report::{self, ReportOptions};
 use crate::server::recipe::Kind;
@@ -161,10 +161,12 @@ pub fn run(options: &QuietOptions) -> Outcome<()> {
     let progress = report::progress(options.rounds * Situation::ALL.len() as u64);
     progress.set_message("filling");
     let tiered = options.tier.start(&recipe)?;
-    let memory = Server::start(&recipe, options.tier.memory_mb, servers.server_core)?;
+    let memory = Server::start(&recipe, options.tier.memory_mb, &servers.server_cores)?;
     let mut course = Course::new(&options, &subject, &tiered.server, &memory)?;
     let warm_up = course.warm_up(|what| progress.set_message(what))?;
-    let _awake = machine::keep_awake(servers.server_core)?;
+    let awake: Outcome<Vec<Awake>> =
+        servers.server_cores.iter().map(|&core| machine::keep_awake(core)).collect();
+    let _awake = awake?;
     let mut samples = Vec::new();
     for round in 0..options.rounds {
         for place in 0..Situation::ALL.len() {

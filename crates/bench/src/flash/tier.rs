@@ -80,8 +80,7 @@ impl TierOptions {
         };
         // What was said on the command line comes last.
         let recipe = recipe.clone().with_first([arguments]);
-        let core = self.servers_options.server_core;
-        let server = Server::start(&recipe, self.memory_mb, core)?;
+        let server = Server::start(&recipe, self.memory_mb, &self.servers_options.server_cores)?;
         Ok(Tiered { server, file })
     }
 }

@@ -121,8 +121,8 @@ impl<'c> Course<'c> {
         content: &'c Content,
         keys: u32,
     ) -> Outcome<Course<'c>> {
-        let core = options.servers_options.server_core;
-        let server = Server::start(&recipe, options.memory_mb, core)?;
+        let cores = &options.servers_options.server_cores;
+        let server = Server::start(&recipe, options.memory_mb, cores)?;
         let owners = 0..options.connections;
         let owners = owners.map(|at| Owner::new(content, at, options.connections, keys)).collect();
         let random = Random::new(options.seed);
@@ -276,9 +276,10 @@ impl<'c> Course<'c> {
 
     /// Starts another server in the place of the one that has ended.
     fn start_again(&mut self) -> Outcome<()> {
-        let (memory_mb, core) = (self.options.memory_mb, self.options.servers_options.server_core);
+        let (memory_mb, cores) =
+            (self.options.memory_mb, &self.options.servers_options.server_cores);
         let port = self.server.address.port();
-        self.server = Server::start_on(port, &self.recipe, memory_mb, core)?;
+        self.server = Server::start_on(port, &self.recipe, memory_mb, cores)?;
         Ok(())
     }
 

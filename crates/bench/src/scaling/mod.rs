@@ -203,7 +203,7 @@ fn measure_all(
                     let recipe = &recipes[(place + round as usize) % recipes.len()];
                     progress.set_message(format!("{name}, {} -t {threads}", recipe.name));
                     let recipe = recipe.clone().with_threads(threads);
-                    let server = Server::start_across(&recipe, load.memory_mb, &cores.server)?;
+                    let server = Server::start(&recipe, load.memory_mb, &cores.server)?;
                     let senders = cores.senders(threads);
                     let sample = measure(options, &server, &load, &trace, senders)
                         .map_err(|failure| server.explain(failure))?;

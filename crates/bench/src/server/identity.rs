@@ -56,7 +56,7 @@ impl Identity {
 
     /// Starts a server that speaks TLS, and without it at the address that it is filled and asked
     /// for statistics at.
-    pub fn start(&self, recipe: &Recipe, memory_mb: u64, core: usize) -> Outcome<Server> {
+    pub fn start(&self, recipe: &Recipe, memory_mb: u64, cores: &[usize]) -> Outcome<Server> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
         let plain = listener.and_then(|it| it.local_addr()).map_err(Failure::io("a free port"))?;
         // memcached's recipe has the first address.
@@ -71,7 +71,7 @@ impl Identity {
             chain.display(),
             key.display()
         )]);
-        let mut server = Server::start(&recipe, memory_mb, core)?;
+        let mut server = Server::start(&recipe, memory_mb, cores)?;
         server.tls_address = Some(std::mem::replace(&mut server.address, plain));
         Ok(server)
     }

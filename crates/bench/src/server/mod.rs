@@ -59,23 +59,15 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server on a free port, pinned to `core`, and waits until it listens.
-    pub fn start(recipe: &Recipe, memory_mb: u64, core: usize) -> Outcome<Server> {
-        Server::start_across(recipe, memory_mb, &[core])
-    }
-
-    /// The same, pinned to all of these cores together.
-    pub fn start_across(recipe: &Recipe, memory_mb: u64, cores: &[usize]) -> Outcome<Server> {
+    /// Starts a server on a free port, pinned to all of these cores together, and waits until it
+    /// listens.
+    pub fn start(recipe: &Recipe, memory_mb: u64, cores: &[usize]) -> Outcome<Server> {
         let _starting = lock_starts()?;
-        Server::start_pinned(free_port()?, recipe, memory_mb, cores)
+        Server::start_on(free_port()?, recipe, memory_mb, cores)
     }
 
     /// The same on a port that is known to be free, such as that of a server that has ended.
-    pub fn start_on(port: u16, recipe: &Recipe, memory_mb: u64, core: usize) -> Outcome<Server> {
-        Server::start_pinned(port, recipe, memory_mb, &[core])
-    }
-
-    fn start_pinned(
+    pub fn start_on(
         port: u16,
         recipe: &Recipe,
         memory_mb: u64,

@@ -57,9 +57,16 @@ impl fmt::Display for Kind {
 pub struct ServerOptions {
     #[command(flatten)]
     programs: ProgramOptions,
-    /// The core that servers are pinned to.
-    #[arg(long, default_value_t = 0)]
-    pub server_core: usize,
+    /// The cores that servers are pinned to, one worker thread and what works in the background:
+    /// with one core they share it.
+    #[arg(
+        long,
+        alias = "server-core",
+        value_name = "CORES",
+        value_delimiter = ',',
+        default_value = "0"
+    )]
+    pub server_cores: Vec<usize>,
     /// The core that the client is pinned to.
     #[arg(long, default_value_t = 1)]
     pub client_core: usize,
