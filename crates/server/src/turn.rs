@@ -635,6 +635,15 @@ impl<'c, S: Sampling> Turner<'c, S> {
         }
     }
 
+    /// The same before replies are written, if this thread reads through a ring of its own: then
+    /// the device reads while they are written, and no other thread wants the core for it.
+    #[inline]
+    pub fn begin_own_reads(&mut self) {
+        if self.ring.is_some() {
+            self.begin_reads();
+        }
+    }
+
     /// From now on the calling thread, which made it, reads through this ring.
     pub fn read_through(&mut self, ring: ReadRing) {
         self.ring = Some(ring);

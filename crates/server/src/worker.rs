@@ -291,6 +291,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
             }
         }
         self.turner.end_together();
+        self.turner.begin_own_reads();
         let mut replies = &batch.replies[..];
         for read in &batch.reads {
             let (own, others) = replies.split_at(read.reply_bytes);
