@@ -7,7 +7,7 @@ use ::io::device::{Device, Pages};
 
 use super::cases::{get, place};
 use super::world::{key, phrases, value};
-use super::{Slot, World, hash, settings, settings_hot, settings_immediate};
+use super::{World, hash, settings, settings_hot, settings_immediate};
 use crate::partition::HotTarget;
 use crate::usage::Margin;
 use crate::{
@@ -19,7 +19,7 @@ const PAGES: usize = 800;
 /// Says that an item was read so many times, without a read.
 fn mark_read(world: &World, number: u64, accesses: u8) {
     let place = place(world, number).expect("it is there");
-    world.index.state().slots.insert(hash(number), Slot::Flash(place.with_accesses(accesses)));
+    world.index.state().lead(hash(number), place.with_accesses(accesses));
 }
 
 /// In which area an item's segment is; nothing if it is not in a segment.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use ::io::device::{Device, Pages};
 
 use super::world::{key, value};
-use super::{FakeIndex, MemoryDevice, Slot, World, hash, settings};
+use super::{FakeIndex, MemoryDevice, World, hash, settings};
 use crate::superblock::VERSION;
 use crate::{
     Fields, Flash, Look, OpenError, Place, Reached, Reader, Record, Refused, Settings, Watermarks,
@@ -228,7 +228,7 @@ fn collection_keeps_segments_free() {
     assert!(get(&world, 20).is_none() && get(&world, number - 1).is_some());
     let stats = world.flash.stats();
     assert!(stats.dropped > 1000 && stats.evicted == 0, "{stats:?}");
-    assert_eq!(stats.items, world.index.state().slots.len() as u64);
+    assert_eq!(stats.items, world.index.state().len() as u64);
     assert_eq!((stats.restaged, stats.bytes_moved, stats.hot.segments), (0, 0, 0));
     let rests = world.index.rests();
     assert!(rests > 4 * stats.collected, "{rests} rests in {} segments", stats.collected);
@@ -259,7 +259,7 @@ fn what_was_read_but_has_expired_is_not_staged_again() {
     let fields = Fields { expiry: world.now + 10, ..Fields::default() };
     let record = Record { key: &key(EXPIRING), value: b"short", fields };
     let lead = |place: Place| {
-        world.index.state().slots.insert(hash, Slot::Flash(place.with_accesses(3)));
+        world.index.state().lead(hash, place.with_accesses(3));
         true
     };
     assert!(world.flash.stage_with(hash, &record, &world.index, lead).is_ok());
@@ -283,7 +283,7 @@ fn what_has_an_expiry_is_over_for_a_clock_that_was_put_back() {
         let fields = Fields { expiry: 100_000, ..Fields::default() };
         let record = Record { key: &key(EXPIRING), value: b"short", fields };
         let lead = |place: Place| {
-            world.index.state().slots.insert(hash, Slot::Flash(place));
+            world.index.state().lead(hash, place);
             true
         };
         assert!(world.flash.stage_with(hash, &record, &world.index, lead).is_ok());
@@ -297,7 +297,7 @@ fn what_has_an_expiry_is_over_for_a_clock_that_was_put_back() {
         // The next process has a clock that is right again, and does not know more.
         world = world.killed_at(5000).recovered();
         assert_eq!(matches!(look(&world, EXPIRING, found).0, Look::Found(_)), knows_time);
-        world.index.state().slots.insert(hash, Slot::Flash(found));
+        world.index.state().lead(hash, found);
         let mut number = count;
         while world.flash.stats().collected == 0 {
             world.put(number, &value(number, number * 4, 500));
@@ -325,7 +325,7 @@ fn drops_what_is_in_memory_as_well(leaves: bool) {
         world.put(number, &value(number, number, 300));
         let place = place(&world, number).expect("it is there").with_accesses(1);
         let mut state = world.index.state();
-        state.slots.insert(hash(number), Slot::Flash(place));
+        state.lead(hash(number), place);
         if number % 2 == 0 {
             state.spare.insert(hash(number));
         }
@@ -354,8 +354,7 @@ fn when_hardly_anything_is_free_nothing_is_staged_again() {
             Err(refused) => break refused,
         }
         if let Some(place) = place(&world, number) {
-            let slot = Slot::Flash(place.with_accesses(1));
-            world.index.state().slots.insert(hash(number), slot);
+            world.index.state().lead(hash(number), place.with_accesses(1));
         }
         // Writes without collecting.
         world.flash.write_waiting(&world.index);

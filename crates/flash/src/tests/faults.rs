@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ::io::device::{Device, PAGE_BYTES};
 
 use super::world::value;
-use super::{FakeIndex, Random, Slot, World, settings, settings_of};
+use super::{FakeIndex, Random, World, settings, settings_of};
 use crate::stage::FAILURES_MAX;
 use crate::{CloseError, Flash, OpenError, Reader, Refused};
 
@@ -160,10 +160,7 @@ fn an_unreadable_page_costs_the_items_of_its_segment_and_no_words_of_the_index()
     let geometry = world.flash.geometry;
     let of_first = || {
         let state = world.index.state();
-        let places = state.slots.values().filter_map(|slot| match slot {
-            Slot::Flash(place) => geometry.locate(*place),
-            Slot::Hot(_) => None,
-        });
+        let places = state.places().filter_map(|place| geometry.locate(place));
         places.filter(|spot| spot.segment == 0).count()
     };
     let dropped = of_first() as u64;

@@ -1,24 +1,20 @@
-//! An index that is a map from hashes to what the cache would have there.
+//! An index that is two maps: what is in memory by its hash, and what is on flash by those bits of it
+//! that an index compares.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
+use super::TOLD_APART;
 use crate::{Inserted, Links, Place};
-
-/// Where a key's item is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Slot {
-    /// In memory, and this is its value.
-    Hot(Vec<u8>),
-    Flash(Place),
-}
 
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    pub(crate) slots: HashMap<u64, Slot>,
+    /// The values of what is in memory.
+    pub(crate) memory: HashMap<u64, Vec<u8>>,
+    places: HashMap<u64, Place>,
     /// Changed since the start.
-    pub(crate) changed: HashSet<u64>,
+    changed: HashSet<u64>,
     /// What has come up into memory, and has its row here still.
     pub(crate) spare: HashSet<u64>,
     /// For so many items there is room, if that is limited, ...
@@ -29,15 +25,52 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Where the key's item is, or that of a key which cannot be told from it.
     pub(crate) fn place(&self, hash: u64) -> Option<Place> {
-        match self.slots.get(&hash) {
-            Some(Slot::Flash(place)) => Some(*place),
-            _ => None,
-        }
+        self.places.get(&(hash & TOLD_APART)).copied()
+    }
+
+    /// Leads to a place, and returns where it led before.
+    pub(crate) fn lead(&mut self, hash: u64, place: Place) -> Option<Place> {
+        self.places.insert(hash & TOLD_APART, place)
+    }
+
+    /// Leads nowhere any more; returns where it led.
+    pub(crate) fn forget(&mut self, hash: u64) -> Option<Place> {
+        self.places.remove(&(hash & TOLD_APART))
+    }
+
+    /// Takes note of a change since the start.
+    pub(crate) fn note_change(&mut self, hash: u64) {
+        self.changed.insert(hash & TOLD_APART);
+    }
+
+    /// All places on flash.
+    pub(crate) fn places(&self) -> impl Iterator<Item = Place> {
+        self.places.values().copied()
+    }
+
+    /// Items, wherever they are.
+    pub(crate) fn len(&self) -> usize {
+        self.memory.len() + self.places.len()
+    }
+
+    /// Drops everything, which changes it.
+    pub(crate) fn clear(&mut self) {
+        self.changed.extend(self.memory.keys().map(|hash| hash & TOLD_APART));
+        self.changed.extend(self.places.keys());
+        self.memory.clear();
+        self.places.clear();
     }
 
     fn leads_to(&self, hash: u64, place: Place) -> Option<Place> {
         self.place(hash).filter(|found| found.is_same(place))
+    }
+
+    /// Whether something in memory cannot be told from it.
+    fn is_in_memory(&self, hash: u64) -> bool {
+        let twins = [hash, hash & TOLD_APART, hash | !TOLD_APART];
+        twins.iter().any(|hash| self.memory.contains_key(hash))
     }
 }
 
@@ -82,7 +115,7 @@ impl Links for FakeIndex {
         }
         let is_spare = state.spare.contains(&hash) && state.leads_to(hash, place).is_some();
         if is_spare {
-            state.slots.remove(&hash);
+            state.forget(hash);
         }
         is_spare
     }
@@ -91,7 +124,7 @@ impl Links for FakeIndex {
         let mut state = self.state();
         let is_there = state.leads_to(hash, from).is_some();
         if is_there {
-            state.slots.insert(hash, Slot::Flash(to));
+            state.lead(hash, to);
         }
         is_there
     }
@@ -100,7 +133,7 @@ impl Links for FakeIndex {
         let mut state = self.state();
         let is_there = state.leads_to(hash, place).is_some();
         if is_there {
-            state.slots.remove(&hash);
+            state.forget(hash);
         }
         is_there
     }
@@ -111,14 +144,15 @@ impl Links for FakeIndex {
 
     fn insert(&self, hash: u64, place: Place) -> Inserted {
         let mut state = self.state();
-        if state.changed.contains(&hash) || state.slots.contains_key(&hash) {
+        let is_changed = state.changed.contains(&(hash & TOLD_APART));
+        if is_changed || state.place(hash).is_some() || state.is_in_memory(hash) {
             return Inserted::Outdated;
         }
         if let Some(room) = &mut state.room {
             let Some(left) = room.checked_sub(1) else { return Inserted::Full };
             *room = left;
         }
-        state.slots.insert(hash, Slot::Flash(place));
+        state.lead(hash, place);
         Inserted::There
     }
 

@@ -16,7 +16,7 @@ mod walks;
 mod world;
 
 pub(crate) use device::MemoryDevice;
-pub(crate) use index::{FakeIndex, Slot};
+pub(crate) use index::FakeIndex;
 pub(crate) use world::World;
 
 use crate::{Partition, Promotion, Settings};
@@ -43,9 +43,19 @@ fn mix(number: u64) -> u64 {
     number ^ number >> 31
 }
 
+/// The bits of a hash that an index compares, in a tier as small as these are.
+pub(crate) const TOLD_APART: u64 = !(1 << 32 | 1 << 16);
+
+/// From here on a key with an even number and the next one cannot be told apart by an index.
+pub(crate) const TWINS: u64 = 1 << 32;
+
 /// The hash of the key with this number.
 pub(crate) fn hash(key: u64) -> u64 {
-    mix(key ^ 0x5555)
+    if key < TWINS {
+        return mix(key ^ 0x5555);
+    }
+    let shared = mix(key / 2) & TOLD_APART;
+    if key.is_multiple_of(2) { shared } else { shared | !TOLD_APART }
 }
 
 /// Segments of 64 KiB.

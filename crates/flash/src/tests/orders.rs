@@ -5,7 +5,7 @@ use ::io::device::Device;
 use super::areas::read;
 use super::cases::{fill_a_segment, get, place};
 use super::world::{key, value};
-use super::{FakeIndex, MemoryDevice, Slot, World, hash, settings_immediate};
+use super::{FakeIndex, MemoryDevice, World, hash, settings_immediate};
 use crate::geometry::{ENTRY_BYTES, Geometry};
 use crate::{Area, Inserted, Links, Place, Record};
 
@@ -79,8 +79,7 @@ fn a_segment_is_not_valid_any_more_when_its_first_item_is_staged_again() {
     let count = fill_a_segment(&world, 500);
     for number in 0..count {
         let Some(place) = place(&world, number) else { continue };
-        let slot = Slot::Flash(place.with_accesses(1));
-        world.index.state().slots.insert(hash(number), slot);
+        world.index.state().lead(hash(number), place.with_accesses(1));
     }
     let before_relocate = |_, from| {
         if let Some(spot) = world.flash.geometry.locate(from) {

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 
 use ::io::device::PAGE_BYTES;
 
-use super::World;
 use super::world::value;
+use super::{TOLD_APART, World};
 use crate::Reader;
 
 /// Some sixty segments of 64 KiB.
@@ -75,9 +75,9 @@ fn what_went_for_a_key_that_cannot_be_told_from_it_stays_dead() {
     for number in 0..KEYS / 4 {
         let hash = super::hash(number);
         let Some(place) = world.index.state().place(hash) else { continue };
-        let other = hash ^ 1 << 32 ^ 1 << 16;
+        let other = hash ^ !TOLD_APART;
         assert!(world.flash.may_be(place, other));
-        world.index.state().slots.remove(&hash);
+        world.index.state().forget(hash);
         world.flash.forget(place, other);
     }
     let world = world.killed().recovered();

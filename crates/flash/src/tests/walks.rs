@@ -73,7 +73,7 @@ fn every_item_comes_once_and_dead_ones_do_not() {
         let world = world.reopened().recovered();
         // Journals that ran over have taken their segments with them.
         let (visited, _) = walked(&world);
-        assert_eq!(visited.len(), world.index.state().slots.len());
+        assert_eq!(visited.len(), world.index.state().len());
         assert!(visited.iter().all(|(key, values)| wanted.get(key) == Some(values)), "{length}");
         assert!(length == 30 || visited == wanted, "{length}");
         world.flush();

@@ -6,12 +6,12 @@ use ::io::device::{Device, Pages};
 
 use stdx::sync::lock;
 
-use super::{FakeIndex, MemoryDevice, Slot, hash, settings};
+use super::{FakeIndex, MemoryDevice, TWINS, hash, settings};
 use crate::scrub::Scrub;
 use crate::stage::Intake;
 use crate::{Fields, Flash, Look, OpenError, Reader, Record, Refused, Settings};
 
-/// Keys that [`World::flush_prefix`] knows.
+/// Keys that [`World::flush_prefix`] knows, and as many twins.
 const NUMBERS_MAX: u64 = 2000;
 
 pub(crate) struct World {
@@ -94,23 +94,24 @@ impl World {
 
     /// A store into memory.
     pub(crate) fn set(&self, number: u64, value: Vec<u8>) {
-        self.replace(number, Some(Slot::Hot(value)));
+        self.replace(number, Some(value));
     }
 
     pub(crate) fn delete(&self, number: u64) {
         self.replace(number, None);
     }
 
-    fn replace(&self, number: u64, slot: Option<Slot>) {
+    /// What is on flash goes, also if it is that of a key which cannot be told from this one.
+    fn replace(&self, number: u64, value: Option<Vec<u8>>) {
         let hash = hash(number);
         let mut state = self.index.state();
-        state.changed.insert(hash);
+        state.note_change(hash);
         self.flash.note_change(hash);
-        let before = match slot {
-            Some(slot) => state.slots.insert(hash, slot),
-            None => state.slots.remove(&hash),
-        };
-        if let Some(Slot::Flash(place)) = before {
+        match value {
+            Some(value) => _ = state.memory.insert(hash, value),
+            None => _ = state.memory.remove(&hash),
+        }
+        if let Some(place) = state.forget(hash) {
             self.flash.forget(place, hash);
         }
     }
@@ -127,15 +128,18 @@ impl World {
 
     pub(crate) fn demote_by(&self, number: u64, intake: Intake) -> Result<bool, Refused> {
         let (key, hash) = (key(number), hash(number));
-        let slot = self.index.state().slots.get(&hash).cloned();
-        let Some(Slot::Hot(value)) = slot else { return Ok(false) };
+        let Some(value) = self.index.state().memory.get(&hash).cloned() else { return Ok(false) };
         let fields = Fields { flags: number as u32, ..Fields::default() };
         let record = Record { key: &key, value: &value, fields };
         let lead = |place| {
             let mut state = self.index.state();
-            let is_same = state.slots.get(&hash) == Some(&Slot::Hot(value.clone()));
+            let is_same = state.memory.get(&hash) == Some(&value);
             if is_same {
-                state.slots.insert(hash, Slot::Flash(place));
+                state.memory.remove(&hash);
+                // Two that cannot be told apart may not both be there.
+                if let Some(other) = state.lead(hash, place) {
+                    self.flash.forget(other, hash);
+                }
             }
             is_same
         };
@@ -157,10 +161,12 @@ impl World {
     pub(crate) fn get(&self, number: u64, reader: &mut Reader) -> Option<Vec<u8>> {
         let (key, hash) = (key(number), hash(number));
         loop {
-            let place = match self.index.state().slots.get(&hash)? {
-                Slot::Hot(value) => return Some(value.clone()),
-                Slot::Flash(place) => *place,
-            };
+            let state = self.index.state();
+            if let Some(value) = state.memory.get(&hash) {
+                return Some(value.clone());
+            }
+            let place = state.place(hash)?;
+            drop(state);
             assert!(self.flash.may_be(place, hash));
             let mut look = self.flash.look(place, &key, reader);
             let mut read = None;
@@ -179,7 +185,7 @@ impl World {
             if let Look::Found(fields) = look {
                 assert_eq!(fields.flags, number as u32);
                 let place = same.with_accesses(same.accesses() + 1);
-                state.slots.insert(hash, Slot::Flash(place));
+                state.lead(hash, place);
                 drop(state);
                 if let Some(ticket) = read {
                     let record = Record { key: &key, value: reader.value(), fields };
@@ -188,8 +194,11 @@ impl World {
                 }
                 return Some(reader.value().to_vec());
             }
-            state.slots.remove(&hash);
-            self.flash.forget(place, hash);
+            // Who only reads leaves it: it may be another key's.
+            if number < TWINS || number.is_multiple_of(4) {
+                state.forget(hash);
+                self.flash.forget(place, hash);
+            }
             return None;
         }
     }
@@ -212,9 +221,9 @@ impl World {
         self.flash.flush_prefix(prefix, &self.index);
         let hashes = self.hashes_of(prefix);
         let mut state = self.index.state();
-        state.changed.extend(&hashes);
+        hashes.iter().for_each(|hash| state.note_change(*hash));
         // What is on flash the index may go on leading to.
-        state.slots.retain(|hash, slot| !hashes.contains(hash) || matches!(slot, Slot::Flash(_)));
+        state.memory.retain(|hash, _| !hashes.contains(hash));
         true
     }
 
@@ -222,15 +231,14 @@ impl World {
     fn hashes_of(&self, prefix: &[u8]) -> Vec<u64> {
         let state = self.index.state();
         let has_prefix = |number: &u64| key(*number).starts_with(prefix);
-        let hashes = (0..NUMBERS_MAX).filter(has_prefix).map(hash);
-        hashes.filter(|hash| state.slots.contains_key(hash)).collect()
+        let numbers = (0..NUMBERS_MAX).chain(TWINS..TWINS + NUMBERS_MAX);
+        let hashes = numbers.filter(has_prefix).map(hash);
+        let is_known = |hash: &u64| state.memory.contains_key(hash) || state.place(*hash).is_some();
+        hashes.filter(is_known).collect()
     }
 
     pub(crate) fn flush(&self) {
         self.flash.flush();
-        let mut state = self.index.state();
-        let hashes: Vec<u64> = state.slots.keys().copied().collect();
-        state.changed.extend(hashes);
-        state.slots.clear();
+        self.index.state().clear();
     }
 }
