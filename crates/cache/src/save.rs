@@ -164,7 +164,7 @@ impl<F: FnMut() -> bool> Saving<'_, F> {
             if cache.rest_hot(guard, (hash, place), is_same) {
                 return Spilled::There;
             }
-            cache.spill_hot(record, (hash, place), Haste::Usual, is_same)
+            cache.spill_hot(None, record, (hash, place), Haste::Usual, is_same)
         });
         (self.key, self.value) = (key, value);
         flow.map_continue(|_| ())

@@ -66,16 +66,26 @@ impl Cache {
 
     /// The same for an item of the hot zone; `is_same` is asked of it under the key's lock. Unless
     /// it is for a store it may wait for the device, so that the caller is not pinned then: stores
-    /// wait for who is.
+    /// wait for who is. For a store it brings its guard: another pin, under the tier's lock, might
+    /// wait for those of stores that wait for that lock.
     pub(crate) fn spill_hot(
         &self,
+        guard: Option<&Guard<'_>>,
         record: &::flash::Record<'_>,
         (hash, hot): (Hash, memory::Place),
         haste: Haste,
         is_same: impl Fn(ItemRef<'_>) -> bool,
     ) -> Spilled {
         self.stage(haste, record, hash, |place| {
-            Ok(self.exchange_for_flash(&self.epochs.pin(), hash, hot, place, &is_same))
+            let pin;
+            let guard = match guard {
+                Some(guard) => guard,
+                None => {
+                    pin = self.epochs.pin();
+                    &pin
+                }
+            };
+            Ok(self.exchange_for_flash(guard, hash, hot, place, &is_same))
         })
     }
 
@@ -100,7 +110,7 @@ impl Cache {
         if !is_wanted && !tier.entrance.takes_all() || !self.takes_on_flash(&record, is_known) {
             return false;
         }
-        let spilled = self.spill_hot(&record, (hash, place), Haste::Store, is_same);
+        let spilled = self.spill_hot(Some(guard), &record, (hash, place), Haste::Store, is_same);
         let is_there = spilled == Spilled::There;
         if is_there {
             self.remember(hash, Left::Otherwise);

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use io::ManualClock;
-use larder::{Attributes, Cache, Condition, Expiry, Policy};
+use larder::{Attributes, Cache, Condition, Expiry, Policy, Store, Stored};
 
 const NOW: u32 = 1_800_000_000;
 const MEMORY_BYTES: usize = 16 << 20;
@@ -66,4 +66,41 @@ fn free_chunks_of_one_size_make_room_for_another() {
     for policy in [Policy::Clock, Policy::CostClock, Policy::Lru, Policy::GdWheel] {
         nothing_alive_is_lost(policy);
     }
+}
+
+/// A value that was on its way while its slab was vacated, and for which there was no chunk left
+/// in the others when it was stored, went with the slab: its client had been told that it is there.
+#[test]
+fn what_arrives_in_a_slab_that_was_vacated_stays_where_nothing_may_be_evicted() {
+    let builder = Cache::builder().memory_bytes(4 << 20).compress(false).evict(false);
+    let cache = builder.clock(Arc::new(ManualClock::new(NOW))).build().unwrap();
+    let key = |number: u32| format!("key-{number:06}");
+    let value = [b'v'; 100];
+    let put = |key: String, value: &[u8]| {
+        let stored = cache.put(key.as_bytes(), value, Attributes::default(), Condition::Always);
+        stored.is_ok()
+    };
+    let mut late = cache.reserve(b"key-late", Attributes::default(), value.len()).unwrap();
+    let stored = (0..).find(|&number| !put(key(number), &value)).unwrap();
+    assert!(stored > 10_000);
+    let slab_items = stored / 16;
+    for number in (0..slab_items).chain((slab_items..stored).step_by(2)) {
+        assert!(cache.remove(key(number).as_bytes()));
+    }
+    assert!(put("large".to_owned(), &[b'v'; 5000]), "a slab is vacated for it");
+    while cache.maintain() {}
+    let mut next = stored;
+    while put(key(next), &value) {
+        next += 1;
+    }
+    late.write(&value);
+    let stored_late = cache.session().store(late, Store::when(Condition::Always));
+    assert!(matches!(stored_late, Ok(Stored::Stored { .. })));
+    (0..4).for_each(|_| while cache.maintain() {});
+    assert!(cache.get(b"key-late").is_some());
+    let alive =
+        |number: &u32| *number >= stored || *number >= slab_items && (number - slab_items) % 2 == 1;
+    let lost =
+        (0..next).filter(alive).filter(|&number| cache.get(key(number).as_bytes()).is_none());
+    assert_eq!(lost.count(), 0);
 }

@@ -644,6 +644,7 @@ impl Class {
     pub(crate) fn stop_draining(&mut self, zone: Zone<'_>, id: SlabId) {
         let slab = zone.slab(id);
         slab.stop_draining();
+        self.emptied.retain(|&other| other != id);
         self.draining -= 1;
         self.free += slab.free();
         if slab.free() > 0 {

@@ -85,7 +85,8 @@ impl Hot {
             if links.demotes() {
                 self.demote_one(id, place, false, links);
             } else {
-                moved += self.hand_down_one(id, place, false, links);
+                let guard = self.epochs.pin();
+                moved += self.hand_down_one(&guard, id, place, false, links);
             }
         }
     }
@@ -106,7 +107,8 @@ impl Hot {
             lock(self.class(id)).counters.demoted += 1;
             return copied.chunks;
         }
-        if evict { self.evict_one(place, copied.sequence, links) } else { 0 }
+        let sequence = copied.sequence;
+        if evict { self.evict_one(&self.epochs.pin(), place, sequence, links) } else { 0 }
     }
 
     /// Moves a few items of a class down for a store that needs their memory, as far as the tier
@@ -122,23 +124,30 @@ impl Hot {
             self.gather(&guard, &mut class, links, &mut victims, wanted, &mut steps)
         };
         let victims = victims[..found].iter();
-        let left = victims.map(|&place| self.hand_down_one(id, place, true, links)).sum();
+        let left = victims.map(|&place| self.hand_down_one(&guard, id, place, true, links)).sum();
         lock(self.class(id)).evicted_since += left;
         left
     }
 
-    /// As [`Hot::demote_one`], for a store.
-    fn hand_down_one(&self, id: ClassId, place: Place, evict: bool, links: &dyn Links) -> usize {
-        let guard = self.epochs.pin();
-        let Some(item) = self.linked(&guard, place, links) else {
+    /// As [`Hot::demote_one`], for a store, under one pin beside its session's: there are no more
+    /// for each thread ([`memory::epoch::PINS_MAX`]), and it waits for others here.
+    fn hand_down_one(
+        &self,
+        guard: &Guard<'_>,
+        id: ClassId,
+        place: Place,
+        evict: bool,
+        links: &dyn Links,
+    ) -> usize {
+        let Some(item) = self.linked(guard, place, links) else {
             return 0;
         };
         let (sequence, chunks) = (item.sequence(), item.layout().pieces().max(1));
-        if !links.is_gone(item) && links.hand_down(&guard, item, place) {
+        if !links.is_gone(item) && links.hand_down(guard, item, place) {
             lock(self.class(id)).counters.demoted += 1;
             return chunks;
         }
-        if evict { self.evict_one(place, sequence, links) } else { 0 }
+        if evict { self.evict_one(guard, place, sequence, links) } else { 0 }
     }
 
     /// The class of a chunk whose place was remembered without a guard, locked: not the one that a
@@ -173,24 +182,29 @@ impl Hot {
     }
 
     /// Evicts the item at a place, if it is still the one of this number.
-    fn evict_one(&self, place: Place, sequence: u32, links: &dyn Links) -> usize {
-        let guard = self.epochs.pin();
+    fn evict_one(
+        &self,
+        guard: &Guard<'_>,
+        place: Place,
+        sequence: u32,
+        links: &dyn Links,
+    ) -> usize {
         let mut chained = Vec::new();
         let chunks = {
             let Some(mut class) = self.class_of_remembered(place) else {
                 return 0;
             };
-            let Some((item, owner)) = self.published(&guard, place) else {
+            let Some((item, owner)) = self.published(guard, place) else {
                 return 0;
             };
             if owner != place || sequence != item.sequence() {
                 return 0;
             }
-            self.unlink(&guard, &mut class, links, place, &mut chained)
+            self.unlink(guard, &mut class, links, place, &mut chained)
         };
         for place in chained {
             // SAFETY: unlinked just now, under this guard.
-            unsafe { self.retire_at_once(&guard, place) };
+            unsafe { self.retire_at_once(guard, place) };
         }
         chunks
     }

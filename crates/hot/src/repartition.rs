@@ -32,11 +32,11 @@
 //!
 //! [`heat`]: crate::heat
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 
 use io::frames::FrameSource;
-use memory::{Guard, Place, SlabId, Tag};
+use memory::{Arena, ClassId, Guard, Place, SlabId, Tag};
 use policy::columns::{Chooser, Seen, Swap};
 use policy::pages::PageSet;
 use policy::temperatures::{Sixteen, TEMPERATURE_MAX};
@@ -63,10 +63,12 @@ const WAIT_LOOKS: usize = 64;
 /// How far re-partitioning has come.
 #[derive(Debug, Default)]
 pub struct Passes {
-    /// The slab that is looked at next, or whose items move.
+    /// The slab that is looked at next.
     slab: u32,
     /// Slabs that were passed by since one was due.
     passed: usize,
+    /// The slab whose items move.
+    subject: Option<Subject>,
     /// What is still to change places there, the most worthwhile last.
     swaps: Vec<Swap>,
     /// Some reader stayed pinned; nothing moves until this is safe.
@@ -74,6 +76,27 @@ pub struct Passes {
     words: Vec<Sixteen>,
     chooser: Chooser,
     random: Xorshift,
+}
+
+/// A slab while it belongs to a class, and how that cuts it. Between two looks it may come to
+/// another, whose chunks begin elsewhere.
+#[derive(Debug, Clone, Copy)]
+struct Subject {
+    id: SlabId,
+    class: ClassId,
+    /// See [`Slab::life`](slab::Slab::life).
+    life: u32,
+    /// Bytes from one place to the next.
+    stride: usize,
+    /// Chunks that were used at least once by then.
+    touched: u32,
+}
+
+impl Subject {
+    /// The place of a chunk, which is in the slab whatever has become of that.
+    fn place(&self, arena: &Arena, number: u32) -> Place {
+        arena.place(self.id, number as usize * self.stride)
+    }
 }
 
 /// What became of the cold item of a swap.
@@ -152,8 +175,10 @@ impl Hot {
             return false;
         }
         passes.awaits = None;
-        if !passes.swaps.is_empty() {
-            self.swap_some(heat, passes, links);
+        if let Some(subject) = passes.subject
+            && !passes.swaps.is_empty()
+        {
+            self.swap_some(heat, passes, &subject, links);
             return true;
         }
         for _ in 0..PASSED_MAX {
@@ -175,13 +200,14 @@ impl Hot {
 
     /// A pass over a slab: its temperatures are taken, and those that differ enough are paired.
     fn choose(&self, heat: &Heat, passes: &mut Passes, id: SlabId) {
-        let slab = &self.slabs[id.0 as usize];
-        let Some(touched) = self.take_temperatures(heat, passes, id) else {
+        passes.subject = self.take_temperatures(heat, passes, id);
+        let Some(subject) = passes.subject else {
             return;
         };
         let Repartition { limits, .. } = heat.settings;
-        let place = |number| slab.place(&self.arena, id, number);
-        let hot = heat.hot_pages.look(&self.arena, id, slab);
+        let touched = subject.touched;
+        let place = |number| subject.place(&self.arena, number);
+        let hot = heat.hot_pages.look(&self.arena, id, &self.slabs[id.0 as usize]);
         let is_hot = |number| hot.has_byte(self.arena.locate(place(number)).1);
         let temperature = |number: u32| passes.words[number as usize / Sixteen::COUNT];
         let is_warm = |&number: &u32| {
@@ -195,7 +221,7 @@ impl Hot {
         if !near.any(|number| is_warm(&number)) {
             return;
         }
-        let Some(empty) = self.empty_in_hot_pages(&hot, id, touched) else {
+        let Some(empty) = self.empty_in_hot_pages(&hot, &subject) else {
             return;
         };
         let seen = |number: u32| {
@@ -211,30 +237,39 @@ impl Hot {
         passes.swaps.reverse();
     }
 
-    /// Reads the temperatures of a slab. Returns how many of its chunks were ever used; nothing if
-    /// it is not, or does not stay, in the hot zone.
-    fn take_temperatures(&self, heat: &Heat, passes: &mut Passes, id: SlabId) -> Option<u32> {
+    /// Reads the temperatures of a slab. Nothing if it is not, or does not stay, in the hot zone.
+    fn take_temperatures(&self, heat: &Heat, passes: &mut Passes, id: SlabId) -> Option<Subject> {
         let slab = &self.slabs[id.0 as usize];
         passes.words.clear();
-        let (chunks, touched) = (slab.chunks(), slab.touched());
-        for begin in (0..words(chunks)).step_by(WORDS_STEP) {
+        let subject = {
             let class = lock(self.class(slab.class()));
-            if !class.stays(self.zone(), id) || slab.chunks() != chunks {
+            if !class.stays(self.zone(), id) {
                 return None;
             }
-            if begin == 0 {
-                heat.begin_pass(id);
-            }
+            heat.begin_pass(id);
+            let (life, touched) = (slab.life(), slab.touched());
+            Subject { id, class: class.id, life, stride: slab.cut().stride(), touched }
+        };
+        let chunks = self.sizes.chunks_per_slab(subject.class) as u32;
+        for begin in (0..words(chunks)).step_by(WORDS_STEP) {
+            let _class = self.class_of_subject(&subject)?;
             let end = words(chunks).min(begin + WORDS_STEP);
             heat.take(&self.arena, id, chunks, begin..end, &mut passes.words);
         }
-        Some(touched)
+        Some(subject)
+    }
+
+    /// The class of a slab, locked. Nothing if the slab leaves, or has left, also if it came back.
+    fn class_of_subject(&self, subject: &Subject) -> Option<MutexGuard<'_, Class>> {
+        let class = lock(self.class(subject.class));
+        let is_same = self.slabs[subject.id.0 as usize].life() == subject.life;
+        (is_same && class.stays(self.zone(), subject.id)).then_some(class)
     }
 
     /// The chunks of a slab's hot columns that hold nothing; nothing if the slab leaves.
-    fn empty_in_hot_pages(&self, hot: &PageSet, id: SlabId, touched: u32) -> Option<Vec<u32>> {
-        let slab = &self.slabs[id.0 as usize];
-        let place = |number| slab.place(&self.arena, id, number);
+    fn empty_in_hot_pages(&self, hot: &PageSet, subject: &Subject) -> Option<Vec<u32>> {
+        let touched = subject.touched;
+        let place = |number| subject.place(&self.arena, number);
         let is_hot = |number: &u32| hot.has_byte(self.arena.locate(place(*number)).1);
         let mut empty = Vec::new();
         for begin in (0..touched).step_by(MARKS_STEP) {
@@ -242,10 +277,7 @@ impl Hot {
             let Some(first) = numbers.next() else {
                 continue;
             };
-            let class = lock(self.class(slab.class()));
-            if !class.stays(self.zone(), id) {
-                return None;
-            }
+            let _class = self.class_of_subject(subject)?;
             let is_empty =
                 |&number: &u32| slab::mark(&self.arena, place(number)).load(Ordering::Relaxed) == 0;
             empty.extend(std::iter::once(first).chain(numbers).filter(is_empty));
@@ -254,12 +286,11 @@ impl Hot {
     }
 
     /// Moves some of what is to change places.
-    fn swap_some(&self, heat: &Heat, passes: &mut Passes, links: &dyn Links) {
-        let id = SlabId(passes.slab);
+    fn swap_some(&self, heat: &Heat, passes: &mut Passes, subject: &Subject, links: &dyn Links) {
         let mut kept = Vec::with_capacity(BATCH);
         let mut given_up = 0;
         for swap in (0..BATCH).map_while(|_| passes.swaps.pop()) {
-            match self.clear(heat, id, swap, links) {
+            match self.clear(heat, subject, swap, links) {
                 Cleared::Kept(chunk) => kept.push(chunk),
                 Cleared::Moved => {}
                 Cleared::GivenUp => given_up += 1,
@@ -290,11 +321,11 @@ impl Hot {
 
     /// Moves the cold item of a swap elsewhere, and keeps its chunk aside. If the chunk that is
     /// free lies in a hot column itself, the hot item goes there instead.
-    fn clear(&self, heat: &Heat, id: SlabId, swap: Swap, links: &dyn Links) -> Cleared {
+    fn clear(&self, heat: &Heat, subject: &Subject, swap: Swap, links: &dyn Links) -> Cleared {
         let guard = self.epochs.pin();
-        let slab = &self.slabs[id.0 as usize];
-        let [warm, cold] = [swap.warm, swap.cold].map(|number| slab.place(&self.arena, id, number));
-        let Some((items, free)) = self.movable_pair(heat, &guard, (warm, cold), links) else {
+        let [warm, cold] = [swap.warm, swap.cold].map(|number| subject.place(&self.arena, number));
+        let pair = self.movable_pair(heat, &guard, subject, (warm, cold), links);
+        let Some((items, free)) = pair else {
             return Cleared::GivenUp;
         };
         if self.is_hot(heat, free.0) {
@@ -317,14 +348,11 @@ impl Hot {
         &self,
         heat: &Heat,
         guard: &'g Guard<'_>,
+        subject: &Subject,
         (warm, cold): (Place, Place),
         links: &dyn Links,
     ) -> Option<((ItemRef<'g>, ItemRef<'g>), Taken)> {
-        let id = self.arena.locate(cold).0;
-        let mut class = lock(self.class(self.slabs[id.0 as usize].class()));
-        if !class.stays(self.zone(), id) {
-            return None;
-        }
+        let mut class = self.class_of_subject(subject)?;
         let warm = self.movable(heat, guard, &mut class, warm, links)?;
         let cold = self.movable(heat, guard, &mut class, cold, links)?;
         let free = class.take_spare(self.zone(), cold.cost())?;
@@ -404,5 +432,87 @@ impl Hot {
             return None;
         }
         item.may_move().then_some(item)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use io::frames::Pagemap;
+    use memory::{Arena, Epochs, SizeClasses};
+    use policy::columns::Limits;
+    use policy::geometry::CacheGeometry;
+
+    use super::*;
+    use crate::heat::HEAT_BITS;
+    use crate::order::hammer::Map;
+    use crate::{ChunkLayout, Fields, Replacement};
+
+    const SMALL_BYTES: usize = 20;
+    const LARGE_BYTES: usize = 3000;
+    const MEMORY_BYTES: usize = if cfg!(miri) { 1 << 20 } else { 4 << 20 };
+
+    /// A span of 8 KiB, a sixteenth of a slab, and as much as can be made to move.
+    fn zone() -> Hot {
+        let geometry: CacheGeometry = "128x16x64".parse().expect("sets, ways, bytes of a line");
+        let settings = Repartition {
+            sampling: 1,
+            pass_hits: 1,
+            pass_chunks: 0,
+            limits: Limits { margin: 1, swaps_max: 1000 },
+            ..Repartition::new(geometry)
+        };
+        let arena = Arc::new(Arena::new(0, MEMORY_BYTES, 8).expect("addresses are there"));
+        let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, HEAT_BITS);
+        let (layout, policy) = (ChunkLayout::Inline, Replacement::Clock);
+        let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, layout, policy, 0, 1);
+        hot.with_repartition(settings, Arc::<Pagemap>::default())
+    }
+
+    fn store(hot: &Hot, map: &Map, number: u32, bytes: usize) -> Option<Place> {
+        let (fields, key) = (Fields::default(), number.to_le_bytes());
+        let layout = hot.layout(&fields, key.len(), bytes);
+        let mut draft = hot.draft(layout, &fields, &key, map).ok()?;
+        draft.write(&vec![0xff; bytes]);
+        let sequence = map.mutations.fetch_add(1, Relaxed) + 1;
+        let mut places = lock(&map.places);
+        let place = draft.publish(sequence as u32, 0, 0);
+        places.insert(key.to_vec(), place);
+        Some(place)
+    }
+
+    /// Chunks that are to change places are remembered by their numbers between two steps. The slab
+    /// may belong to another class by then, whose chunks begin elsewhere: the numbers led to what
+    /// is no chunk, and beyond the slab.
+    #[test]
+    fn what_was_to_change_places_is_let_go_of_when_its_slab_leaves() {
+        let (hot, map, mut passes) = (zone(), Map::default(), Passes::default());
+        let places: Vec<Place> =
+            (0..8000).map_while(|number| store(&hot, &map, number, SMALL_BYTES)).collect();
+        let guard = hot.epochs.pin();
+        for &place in places.iter().filter(|place| !hot.is_in_hot_column(**place)) {
+            // SAFETY: published above, and nothing was removed since.
+            (0..8).for_each(|_| unsafe { hot.heat(&guard, place) });
+        }
+        drop(guard);
+        while passes.swaps.is_empty() {
+            assert!(hot.repartition(&mut passes, &map), "there is something to do");
+        }
+        let (left, id) = (passes.swaps.len() as u64, passes.slab as usize);
+        let class = hot.slabs[id].class();
+        assert!(left > BATCH as u64 && hot.slabs[id].belongs_to(class));
+        for _ in 0..100 {
+            hot.give_up_slabs(hot.slabs.len(), &map);
+            hot.sweep();
+        }
+        let large = |number| store(&hot, &map, number, LARGE_BYTES).is_some();
+        assert!((10_000..10_000 + (MEMORY_BYTES / LARGE_BYTES / 2) as u32).all(large));
+        assert!(hot.slabs[id].class() != class, "it has come to the other class");
+        while !passes.swaps.is_empty() {
+            hot.repartition(&mut passes, &map);
+        }
+        let counts = hot.repartition_counts().expect("items move");
+        assert_eq!((counts.given_up, counts.swaps), (left, 0));
     }
 }

@@ -515,15 +515,20 @@ impl Hot {
         comes
     }
 
-    /// Empties draining slabs once more: of drafts that were published after the first time.
+    /// Empties draining slabs once more: of drafts that were published after the first time. Where
+    /// nothing may be evicted, what cannot move keeps its slab.
     fn finish_draining(&self, id: ClassId, links: &dyn Links) {
         let emptied = lock(self.class(id)).emptied.clone();
         if !emptied.is_empty() {
             self.collect(id);
         }
         for slab_id in emptied {
-            self.move_to_spare(id, slab_id, links);
-            self.empty_slab(id, slab_id, links);
+            let is_empty = self.move_to_spare(id, slab_id, links);
+            if links.may_evict() {
+                self.empty_slab(id, slab_id, links);
+            } else if !is_empty {
+                self.stop_leaving(id, slab_id);
+            }
         }
     }
 

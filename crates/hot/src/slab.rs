@@ -36,6 +36,9 @@ pub(crate) struct Slab {
     /// Bytes from one place to the next: fewer than a chunk has if chunks are split.
     stride: AtomicU32,
     chunks: AtomicU32,
+    /// How often it came to a class: what is remembered of its chunks without the lock is void when
+    /// this has changed.
+    life: AtomicU32,
     /// Number of the first free chunk.
     free_head: AtomicU32,
     /// Chunks from this number on were never used.
@@ -61,6 +64,7 @@ impl Slab {
             chunk_bytes: AtomicU32::new(0),
             stride: AtomicU32::new(0),
             chunks: AtomicU32::new(0),
+            life: AtomicU32::new(0),
             free_head: AtomicU32::new(NONE),
             fresh: AtomicU32::new(0),
             used: AtomicU32::new(0),
@@ -78,6 +82,7 @@ impl Slab {
         self.chunk_bytes.store(cut.bytes as u32, Relaxed);
         self.stride.store(cut.stride() as u32, Relaxed);
         self.chunks.store(chunks as u32, Relaxed);
+        self.life.store(self.life().wrapping_add(1), Relaxed);
         self.free_head.store(NONE, Relaxed);
         self.fresh.store(0, Relaxed);
         self.used.store(0, Relaxed);
@@ -95,6 +100,11 @@ impl Slab {
         // In this order. If it came to another class a moment ago, it is seen to be that one's.
         // Acquire: partner is the release in `adopt`.
         self.owned.load(Acquire) != 0 && self.class() == class
+    }
+
+    /// Which time this is that it belongs to a class.
+    pub(crate) fn life(&self) -> u32 {
+        self.life.load(Relaxed)
     }
 
     /// Whether the slab belonged to the hot zone at any time.

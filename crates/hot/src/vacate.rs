@@ -113,11 +113,21 @@ impl Hot {
     }
 
     /// Moves what is alive in a draining slab to other chunks of its class, as far as there are
-    /// some to spare and it can move.
-    pub(crate) fn move_to_spare(&self, id: ClassId, slab_id: SlabId, links: &dyn Links) {
+    /// some to spare and it can move. Returns whether that is all.
+    pub(crate) fn move_to_spare(&self, id: ClassId, slab_id: SlabId, links: &dyn Links) -> bool {
         let begins = (0..u32::MAX).step_by(GROUP);
         let mut steps = begins.map(|begin| self.move_some(id, slab_id, begin, links));
-        while let Some(Step::Moved(_)) = steps.next() {}
+        !matches!(steps.find(|step| !matches!(step, Step::Moved(_))), Some(Step::Stuck))
+    }
+
+    /// Lets a slab of a class stay that was vacated, if something is alive in it that cannot move:
+    /// a value that was on its way and is stored by now.
+    pub(crate) fn stop_leaving(&self, id: ClassId, slab_id: SlabId) {
+        let mut class = lock(self.class(id));
+        let slab = self.zone().slab(slab_id);
+        if slab.belongs_to(id) && slab.is_draining() {
+            class.stop_vacating(self.zone(), slab_id);
+        }
     }
 
     /// Chooses the slab with the fewest bytes to move, and lets it be vacated from now on. Returns
@@ -256,7 +266,8 @@ impl Class {
 
     /// Lets a slab that was being vacated stay, with what is left in it, and remembers that.
     fn stop_vacating(&mut self, zone: Zone<'_>, slab: SlabId) {
-        if self.end_vacating(slab) {
+        // Others may have come to its end, and passed over what one was about to move.
+        if self.end_vacating(slab) || self.emptied.contains(&slab) {
             self.stop_draining(zone, slab);
             if self.stuck.len() == STUCK_MAX {
                 self.stuck.remove(0);
