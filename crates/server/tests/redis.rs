@@ -373,7 +373,7 @@ fn what_tools_ask_first_is_answered() {
     client.send(b"command info get nonsense\r\n");
     client.expect(
         b"*2\r\n*10\r\n$3\r\nget\r\n:2\r\n*2\r\n+readonly\r\n+fast\r\n:1\r\n:1\r\n:1\r\n*3\r\n\
-          +@read\r\n+@string\r\n+@fast\r\n*0\r\n*0\r\n*0\r\n*-1\r\n",
+          +@read\r\n+@string\r\n+@fast\r\n*0\r\n*0\r\n*0\r\n$-1\r\n",
     );
     client.send(b"client info\r\n");
     assert!(bulk(&mut client).contains(" cmd=client|info "));

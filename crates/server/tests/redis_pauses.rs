@@ -130,7 +130,7 @@ fn descriptions_of_many_commands_are_made_in_parts() {
     let known = NAMES - 3;
     let before = memory_bytes(&server, "VmHWM");
     for (subcommand, answer) in [
-        (&b"info"[..], format!("*{}\r\n{}*-1\r\n", known + 1, info.repeat(known))),
+        (&b"info"[..], format!("*{}\r\n{}$-1\r\n", known + 1, info.repeat(known))),
         (b"docs", format!("*{}\r\n{}", 2 * known, docs.repeat(known))),
     ] {
         words[1] = subcommand;

@@ -76,6 +76,77 @@ fn a_transaction_ends_in_several_ways() {
     Client::connect(address).ask("get a\r\n", "$1\r\n1\r\n");
 }
 
+/// It stayed open after an EXEC with too many words, and kept what came then.
+#[test]
+fn an_exec_that_is_refused_ends_the_transaction() {
+    let (_server, address) = Server::start_with_redis(&[]);
+    let mut client = Client::connect(address);
+    let refused = "-EXECABORT Transaction discarded because of: wrong number of arguments for \
+                   'exec' command\r\n";
+    client.ask("multi\r\nset a 1\r\nexec x\r\n", &format!("+OK\r\n+QUEUED\r\n{refused}"));
+    client.ask("set a 2\r\nexec\r\n", "+OK\r\n-ERR EXEC without MULTI\r\n");
+    client.ask("exec x\r\n", refused);
+    client.ask(
+        "multi\r\ndiscard x\r\n",
+        "+OK\r\n-ERR wrong number of arguments for 'discard' command\r\n",
+    );
+    client.ask("exec\r\nget a\r\n", &format!("{ABORTED}$1\r\n2\r\n"));
+}
+
+/// They were looked at when EXEC came to them, and the others were executed.
+#[test]
+fn a_subcommand_that_there_is_not_is_refused_as_it_comes() {
+    let (_server, address) = Server::start_with_redis(&[]);
+    let mut client = Client::connect(address);
+    for (command, error) in [
+        ("client foo", "unknown subcommand 'foo'. Try CLIENT HELP."),
+        ("client setname", "wrong number of arguments for 'client|setname' command"),
+        ("Config Get", "wrong number of arguments for 'config|get' command"),
+        ("config set a b", "unknown subcommand 'set'. Try CONFIG HELP."),
+        ("command foo", "unknown subcommand 'foo'. Try COMMAND HELP."),
+        ("command count x", "wrong number of arguments for 'command|count' command"),
+    ] {
+        let refused = format!("-ERR {error}\r\n");
+        client.ask(&format!("{command}\r\n"), &refused);
+        client.ask("multi\r\nset a 1\r\n", "+OK\r\n+QUEUED\r\n");
+        client
+            .ask(&format!("{command}\r\nexec\r\nget a\r\n"), &format!("{refused}{ABORTED}$-1\r\n"));
+    }
+    let queued = "+OK\r\n+QUEUED\r\n+QUEUED\r\n";
+    client.ask("multi\r\nclient getname\r\nconfig get save\r\n", queued);
+    client.ask("exec\r\n", "*2\r\n$-1\r\n*2\r\n$4\r\nsave\r\n$0\r\n\r\n");
+}
+
+/// Who had queued more than connections may keep was told that it was, and then closed.
+#[test]
+fn who_can_queue_no_more_is_told_so() {
+    let (_server, address) = Server::start_with_redis(&["-m", "64"]);
+    let large = format!("multi\r\nset large {}\r\n", "v".repeat(60_000));
+    let more = format!("append large {}\r\n", "v".repeat(60_000));
+    let mut clients = Vec::new();
+    let refused = loop {
+        let mut client = Client::connect(address);
+        client.ask(&large, "+OK\r\n+QUEUED\r\n");
+        let mut answers = (1..9).map(|_| {
+            client.send(more.as_bytes());
+            client.read_to("\r\n")
+        });
+        let refused = answers.find(|answer| answer != "+QUEUED\r\n");
+        drop(answers);
+        clients.push(client);
+        assert!(clients.len() < 200, "3 % of the memory and 16 MiB are less");
+        if let Some(refused) = refused {
+            break refused;
+        }
+    };
+    assert!(refused.starts_with("-OOM "), "{refused}");
+    assert!(clients.len() > 10);
+    clients.pop().expect("the one that was refused").ask("exec\r\n", ABORTED);
+    let mut first = clients.remove(0);
+    first.send(b"exec\r\n");
+    assert!(first.read_to(":540000\r\n").starts_with("*9\r\n+OK\r\n"));
+}
+
 #[test]
 fn a_long_exec_goes_on_where_it_was_interrupted() {
     let (_server, address) = Server::start_with_redis(&[]);

@@ -1,5 +1,5 @@
-//! An index that is two maps: what is in memory by its hash, and what is on flash by those bits of it
-//! that an index compares.
+//! An index that is two maps: what is in memory by its hash, and what is on flash by those bits of
+//! it that an index compares.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

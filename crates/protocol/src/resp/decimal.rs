@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Redis adds in the machine's longest binary numbers and shows 17 places, which for numbers of
-//! many digits shows that they are binary. What has more places than 17, or is larger than 10^20,
-//! is added as numbers of 64 bits here.
+//! many digits shows that they are binary. What has more places than 17 is rounded to these here,
+//! and what is larger than 10^20 is added as numbers of 64 bits.
 
 /// Places behind the point that are kept.
 const PLACES: u32 = 17;
@@ -25,7 +25,7 @@ const TEXT_BYTES_MAX: usize = 5 << 10;
 pub enum Decimal {
     /// In units of the last place.
     Units(i128),
-    /// Too large or too long for that.
+    /// Too large for that.
     Binary(f64),
 }
 
@@ -43,7 +43,7 @@ pub fn read(text: &[u8]) -> Option<Decimal> {
     Some(units(text).map_or(Decimal::Binary(binary), Decimal::Units))
 }
 
-/// The number in units, if it is one of them.
+/// The number in units, to the nearest, if it is not too large for them.
 fn units(text: &str) -> Option<i128> {
     let (text, exponent) = match text.split_once(['e', 'E']) {
         Some((text, exponent)) => (text, exponent.parse::<i32>().ok()?),
@@ -54,21 +54,23 @@ fn units(text: &str) -> Option<i128> {
         None => (text.strip_prefix('+').unwrap_or(text), false),
     };
     let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
-    let part = part.trim_end_matches('0');
-    let mut number = 0_i128;
-    for digit in whole.bytes().chain(part.bytes()) {
-        let digit = digit.is_ascii_digit().then_some(i128::from(digit.wrapping_sub(b'0')))?;
-        number = number.checked_mul(10)?.checked_add(digit)?;
+    if !whole.bytes().chain(part.bytes()).all(|digit| digit.is_ascii_digit()) {
+        return None;
     }
-    let shift = i64::from(PLACES) + i64::from(exponent) - part.len() as i64;
-    let units = match u32::try_from(shift) {
-        _ if number == 0 => 0,
-        Ok(shift) => number.checked_mul(10_i128.checked_pow(shift)?)?,
-        Err(_) => {
-            let divisor = 10_i128.checked_pow(u32::try_from(-shift).ok()?)?;
-            (number % divisor == 0).then_some(number / divisor)?
+    // Digits down to the last place that is kept; one more says which way to round.
+    let kept = whole.len() as i64 + i64::from(exponent) + i64::from(PLACES);
+    let mut digits = whole.bytes().chain(part.bytes()).map(|digit| i128::from(digit - b'0'));
+    let mut units = 0_i128;
+    for _ in 0..kept {
+        let digit = digits.next();
+        if digit.is_none() && units == 0 {
+            break;
         }
-    };
+        units = units.checked_mul(10)?.checked_add(digit.unwrap_or(0))?;
+    }
+    if kept >= 0 && digits.next().is_some_and(|next| next >= 5) {
+        units += 1;
+    }
     (units <= UNITS_MAX).then_some(if is_negative { -units } else { units })
 }
 
@@ -121,6 +123,19 @@ mod tests {
             ("3", "1.200", Some("4.2")),
             ("+1", ".5", Some("1.5")),
             ("1e-17", "0", Some("0.00000000000000001")),
+            ("1e-18", "0", Some("0")),
+            ("5e-18", "0", Some("0.00000000000000001")),
+            ("-3.14159265358979323846", "0", Some("-3.14159265358979324")),
+            ("100000", "3.14159265358979323846", Some("100003.14159265358979324")),
+            (
+                "1000000000000000",
+                "0.123456789012345678",
+                Some("1000000000000000.12345678901234568"),
+            ),
+            ("0.99999999999999999999", "0", Some("1")),
+            ("0e2000000000", "1e-2000000000", Some("0")),
+            ("00000000000000000000000000000000000000000000.5", "1", Some("1.5")),
+            ("123456789012345678901", "0", Some("123456789012345680000")),
             ("1e300", "1e300", Some("2000")),
             ("inf", "1", None),
             ("1", "", None),

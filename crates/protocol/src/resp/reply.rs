@@ -56,14 +56,6 @@ pub fn null(out: &mut Vec<u8>, version: Version) {
     });
 }
 
-/// Appends what stands for no array.
-pub fn null_array(out: &mut Vec<u8>, version: Version) {
-    out.extend_from_slice(match version {
-        Version::Two => b"*-1\r\n",
-        Version::Three => b"_\r\n",
-    });
-}
-
 /// Appends what stands before so many answers.
 #[inline]
 pub fn array(out: &mut Vec<u8>, answers: usize) {
@@ -152,12 +144,11 @@ mod tests {
     #[test]
     fn what_the_versions_have_in_common_and_what_not() {
         for (version, wanted) in [
-            (Version::Two, "$-1\r\n*-1\r\n*2\r\n*4\r\n$1\r\nx\r\n"),
-            (Version::Three, "_\r\n_\r\n~2\r\n%2\r\n=5\r\ntxt:x\r\n"),
+            (Version::Two, "$-1\r\n*2\r\n*4\r\n$1\r\nx\r\n"),
+            (Version::Three, "_\r\n~2\r\n%2\r\n=5\r\ntxt:x\r\n"),
         ] {
             let mut out = Vec::new();
             null(&mut out, version);
-            null_array(&mut out, version);
             set(&mut out, version, 2);
             map(&mut out, version, 2);
             verbatim(&mut out, version, b"x");

@@ -253,7 +253,7 @@ pub fn execute<'s, 'c>(
         }
         Err(stop) => {
             client.spoil_queue();
-            Err(stop)
+            Err(transaction::refused(client, command, stop))
         }
     };
     end(context, client, ended, out)
@@ -324,6 +324,26 @@ fn help(name: &str, subcommands: &str, out: &mut Output<'_, '_>) {
     let first = format!("{name} <subcommand> [<arg> [value] ...]. Subcommands are:");
     reply::simple(out.bytes, &first);
     reply::simple(out.bytes, subcommands);
+}
+
+/// The subcommands of a command, in small letters, with how many words they have at least, and at
+/// most.
+type Subcommands = [(&'static str, usize, usize)];
+
+/// Which of a command's subcommands a client means, if that may have so many words.
+fn subcommand(
+    name: &str,
+    word: &[u8],
+    words: usize,
+    known: &Subcommands,
+) -> Result<&'static str, Stop> {
+    let is_meant =
+        |(name, ..): &&(&'static str, usize, usize)| name.as_bytes().eq_ignore_ascii_case(word);
+    match known.iter().find(is_meant) {
+        None => Err(unknown_subcommand(name, word)),
+        Some((found, least, most)) if (*least..=*most).contains(&words) => Ok(found),
+        Some((found, ..)) => Err(wrong_number(&format!("{name}|{found}"))),
+    }
 }
 
 /// The error of a subcommand that there is not.

@@ -5,29 +5,25 @@ use std::sync::atomic::Ordering;
 use protocol::resp::{glob, reply};
 
 use super::ranges::value_bytes_max;
-use super::{Done, Ended, Task, help, unknown_subcommand, wrong_number};
+use super::{Done, Ended, Subcommands, Task, help, subcommand};
 use crate::output::Output;
 use crate::server::Server;
 use crate::stats;
 
+/// Those of CONFIG.
+pub(super) const CONFIG: &Subcommands =
+    &[("get", 1, usize::MAX), ("resetstat", 0, 0), ("help", 0, 0)];
+
 /// `CONFIG GET pattern ...`, `CONFIG RESETSTAT`, `CONFIG HELP`.
 pub(super) fn config(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
-    let subcommand = task.word();
-    if subcommand.eq_ignore_ascii_case(b"get") {
-        if task.words.len() == 0 {
-            return Err(wrong_number("config|get"));
+    let word = task.word();
+    match subcommand(task.name, word, task.words.len(), CONFIG)? {
+        "get" => get(task, out),
+        "resetstat" => {
+            stats::reset(task.context.server);
+            reply::simple(out.bytes, "OK");
         }
-        get(task, out);
-    } else if subcommand.eq_ignore_ascii_case(b"resetstat") {
-        if task.words.len() > 0 {
-            return Err(wrong_number("config|resetstat"));
-        }
-        stats::reset(task.context.server);
-        reply::simple(out.bytes, "OK");
-    } else if subcommand.eq_ignore_ascii_case(b"help") && task.words.len() == 0 {
-        help(task.name, "GET <pattern> ..., RESETSTAT. Settings change by SIGHUP.", out);
-    } else {
-        return Err(unknown_subcommand(task.name, subcommand));
+        _ => help(task.name, "GET <pattern> ..., RESETSTAT. Settings change by SIGHUP.", out),
     }
     Ok(Done::Next)
 }

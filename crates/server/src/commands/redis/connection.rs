@@ -4,8 +4,7 @@ use protocol::resp::number::integer;
 use protocol::resp::{Version, reply};
 
 use super::{
-    Again, Done, Ended, SYNTAX, Stop, Task, help, info, unknown_subcommand, unknown_word,
-    wrong_number,
+    Again, Done, Ended, SYNTAX, Stop, Subcommands, Task, help, info, subcommand, unknown_word,
 };
 use crate::output::Output;
 use crate::rights::Rights;
@@ -179,36 +178,36 @@ fn checked<'b>(name: &'b [u8], what: &str) -> Result<&'b [u8], Stop> {
     Err(format!("ERR {what} cannot contain spaces, newlines or special characters.").into())
 }
 
+/// Those of CLIENT.
+pub(super) const CLIENT: &Subcommands = &[
+    ("id", 0, 0),
+    ("getname", 0, 0),
+    ("info", 0, 0),
+    ("help", 0, 0),
+    ("setname", 1, 1),
+    ("no-evict", 1, 1),
+    ("setinfo", 2, 2),
+];
+
 /// `CLIENT subcommand ...`.
 pub(super) fn client(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
     let word = task.word();
-    let subcommand = word.to_ascii_lowercase();
-    let words = match subcommand.as_slice() {
-        b"id" | b"getname" | b"info" | b"help" => 0,
-        b"setname" | b"no-evict" => 1,
-        b"setinfo" => 2,
-        _ => return Err(unknown_subcommand(task.name, word)),
-    };
-    if task.words.len() != words {
-        let subcommand = String::from_utf8_lossy(&subcommand);
-        return Err(wrong_number(&format!("client|{subcommand}")));
-    }
-    match subcommand.as_slice() {
-        b"id" => reply::integer(out.bytes, task.client.id as i64),
-        b"getname" if task.client.name.is_empty() => reply::null(out.bytes, task.version()),
-        b"getname" => reply::bulk(out.bytes, &task.client.name),
-        b"info" => reply::verbatim(out.bytes, task.version(), describe(task).as_bytes()),
-        b"help" => help(
+    match subcommand(task.name, word, task.words.len(), CLIENT)? {
+        "id" => reply::integer(out.bytes, task.client.id as i64),
+        "getname" if task.client.name.is_empty() => reply::null(out.bytes, task.version()),
+        "getname" => reply::bulk(out.bytes, &task.client.name),
+        "info" => reply::verbatim(out.bytes, task.version(), describe(task).as_bytes()),
+        "help" => help(
             task.name,
             "GETNAME, ID, INFO, NO-EVICT (ON|OFF), SETINFO (LIB-NAME|LIB-VER) <value>, \
              SETNAME <name>.",
             out,
         ),
-        b"setname" => {
+        "setname" => {
             task.client.name = checked(task.word(), "Client names")?.to_vec();
             reply::simple(out.bytes, "OK");
         }
-        b"no-evict" => {
+        "no-evict" => {
             let word = task.word();
             if !word.eq_ignore_ascii_case(b"on") && !word.eq_ignore_ascii_case(b"off") {
                 return Err(SYNTAX.into());

@@ -3,39 +3,56 @@
 use protocol::resp::{Version, reply};
 
 use super::table::{Entry, TABLE, find};
-use super::{Done, Ended, SYNTAX, Task, help, unknown_subcommand, wrong_number};
+use super::{Done, Ended, SYNTAX, Subcommands, Task, help, subcommand};
 use crate::output::Output;
+
+/// Those of COMMAND.
+pub(super) const COMMAND: &Subcommands = &[
+    ("count", 0, 0),
+    ("list", 0, usize::MAX),
+    ("info", 0, usize::MAX),
+    ("docs", 0, usize::MAX),
+    ("help", 0, 0),
+];
+
+/// The commands that clients are told of.
+fn listed() -> impl Iterator<Item = &'static Entry> {
+    TABLE.iter().filter(|entry| entry.is_listed())
+}
+
+/// The one of them with this name.
+fn listed_as(name: &[u8]) -> Option<&'static Entry> {
+    find(name).map(|number| &TABLE[number]).filter(|entry| entry.is_listed())
+}
 
 /// `COMMAND`, `COMMAND COUNT`, `COMMAND INFO name ...`, `COMMAND DOCS name ...`, `COMMAND LIST`.
 pub(super) fn command<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 's>) -> Ended {
     let version = task.version();
-    let Some(subcommand) = task.words.next() else {
-        reply::array(out.bytes, TABLE.len());
-        TABLE.iter().for_each(|entry| describe(entry, version, out.bytes));
+    let (count, name) = (listed().count(), task.name);
+    let describe_all = |out: &mut Output<'_, 's>| {
+        reply::array(out.bytes, count);
+        listed().for_each(|entry| describe(entry, version, out.bytes));
+    };
+    let Some(word) = task.words.next() else {
+        describe_all(out);
         return Ok(Done::Next);
     };
-    match subcommand.to_ascii_lowercase().as_slice() {
-        b"count" if task.words.len() > 0 => return Err(wrong_number("command|count")),
-        b"count" => reply::integer(out.bytes, TABLE.len() as i64),
-        b"list" if task.words.len() > 0 => return Err(SYNTAX.into()),
-        b"list" => {
-            reply::array(out.bytes, TABLE.len());
-            TABLE.iter().for_each(|entry| reply::bulk(out.bytes, entry.name.as_bytes()));
+    let words = task.words.len();
+    match subcommand(name, word, words, COMMAND)? {
+        "count" => reply::integer(out.bytes, count as i64),
+        "list" if words > 0 => return Err(SYNTAX.into()),
+        "list" => {
+            reply::array(out.bytes, count);
+            listed().for_each(|entry| reply::bulk(out.bytes, entry.name.as_bytes()));
         }
-        b"info" if task.words.len() == 0 => {
-            reply::array(out.bytes, TABLE.len());
-            TABLE.iter().for_each(|entry| describe(entry, version, out.bytes));
+        "info" if words == 0 => describe_all(out),
+        "info" => return describe_each(task, out),
+        "docs" if words == 0 => {
+            reply::map(out.bytes, version, count);
+            listed().for_each(|entry| document(entry, version, out.bytes));
         }
-        b"info" => return describe_each(task, out),
-        b"docs" if task.words.len() == 0 => {
-            reply::map(out.bytes, version, TABLE.len());
-            TABLE.iter().for_each(|entry| document(entry, version, out.bytes));
-        }
-        b"docs" => return document_each(task, out),
-        b"help" if task.words.len() == 0 => {
-            help(task.name, "COUNT, DOCS [<name> ...], INFO [<name> ...], LIST.", out);
-        }
-        _ => return Err(unknown_subcommand(task.name, subcommand)),
+        "docs" => return document_each(task, out),
+        _ => help(name, "COUNT, DOCS [<name> ...], INFO [<name> ...], LIST.", out),
     }
     Ok(Done::Next)
 }
@@ -52,9 +69,9 @@ fn describe_each<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, '
         if !task.client.progress.is_begun() {
             reply::array(out.bytes, count);
         }
-        match find(task.word()) {
-            Some(number) => describe(&TABLE[number], version, out.bytes),
-            None => reply::null_array(out.bytes, version),
+        match listed_as(task.word()) {
+            Some(entry) => describe(entry, version, out.bytes),
+            None => reply::null(out.bytes, version),
         }
         task.advance();
     }
@@ -101,10 +118,10 @@ fn document_each<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, '
             return Ok(Done::Flush);
         }
         if !task.client.progress.is_begun() {
-            reply::map(out.bytes, version, names.filter_map(find).count());
+            reply::map(out.bytes, version, names.filter_map(listed_as).count());
         }
-        if let Some(number) = find(task.word()) {
-            document(&TABLE[number], version, out.bytes);
+        if let Some(entry) = listed_as(task.word()) {
+            document(entry, version, out.bytes);
         }
         task.advance();
     }

@@ -7,7 +7,8 @@ use protocol::resp::{Command, Words};
 
 use super::{
     BAD_KEY, Ended, KEY_BYTES_MAX, Stop, Task, config, connection, counters, expiry, info,
-    introspection, keys, ranges, scan, set, strings, transaction, unknown, wrong_number,
+    introspection, keys, ranges, scan, set, strings, subcommand, transaction, unknown,
+    wrong_number,
 };
 use crate::output::Output;
 
@@ -50,6 +51,25 @@ impl Entry {
     /// Whether a client may ask for it that has not said who it is.
     pub(super) fn is_for_anybody(&self) -> bool {
         self.flags.contains(&"no_auth")
+    }
+
+    /// Whether clients are told of it: what browsers send is none of Redis' commands.
+    pub(super) fn is_listed(&self) -> bool {
+        !self.since.is_empty()
+    }
+
+    /// Whether a command of this entry names one of its subcommands, with as many words as that
+    /// may have.
+    pub(super) fn check_subcommand(&self, command: Command<'_>) -> Result<(), Stop> {
+        let known = match self.name {
+            "client" => connection::CLIENT,
+            "config" => config::CONFIG,
+            "command" => introspection::COMMAND,
+            _ => return Ok(()),
+        };
+        let mut words = command.words().skip(1);
+        let Some(word) = words.next() else { return Ok(()) };
+        subcommand(self.name, word, words.count(), known).map(|_| ())
     }
 
     /// Whether it is kept until EXEC when its client has said MULTI.
@@ -323,7 +343,7 @@ mod tests {
     /// The table of `docs/redis.md`.
     fn documented() -> String {
         let mut text = String::from("| command | group | since | |\n| --- | --- | --- | --- |\n");
-        for entry in TABLE.iter().filter(|entry| !entry.since.is_empty()) {
+        for entry in TABLE.iter().filter(|entry| entry.is_listed()) {
             let Entry { group, since, summary, .. } = entry;
             let name = entry.name.to_uppercase();
             text.push_str(&format!("| `{name}` | {group} | {since} | {summary} |\n"));

@@ -16,7 +16,9 @@
 
 use protocol::resp::{Command, Scan, Scanned, reply, scan};
 
-use super::{Client, Context, Done, Ended, Entry, Lookup, Stop, Task};
+use std::borrow::Cow;
+
+use super::{Client, Context, Done, Ended, Entry, Lookup, OUT_OF_MEMORY, Stop, Task};
 use crate::output::Output;
 use crate::plan::redis::COMMAND_BYTES_BASE;
 
@@ -24,7 +26,10 @@ const NESTED: &str = "ERR MULTI calls can not be nested";
 const NO_EXEC: &str = "ERR EXEC without MULTI";
 const NO_DISCARD: &str = "ERR DISCARD without MULTI";
 const ABORTED: &str = "EXECABORT Transaction discarded because of previous errors.";
+const ABORTED_FOR: &[u8] = b"EXECABORT Transaction discarded because of: ";
 const FORBIDDEN: &str = "ERR Command not allowed inside a transaction";
+/// What stands around a word at most: its type, its length and two ends of a line.
+const WORD_BYTES: usize = 1 + 20 + 2 + 2;
 const TOO_LARGE: &str = "ERR transaction is larger than the item limit allows";
 
 /// What came since MULTI.
@@ -45,7 +50,7 @@ pub struct Queue {
 impl Queue {
     /// The bytes that it keeps.
     pub fn bytes(&self) -> usize {
-        self.bytes.len()
+        self.bytes.capacity()
     }
 
     /// How many of them are done with.
@@ -62,6 +67,10 @@ impl Queue {
     fn push(&mut self, command: Command<'_>, bytes_max: usize) -> Result<(), Stop> {
         if self.is_flawed {
             return Ok(());
+        }
+        let bytes: usize = command.words().map(|word| word.len() + WORD_BYTES).sum();
+        if bytes + WORD_BYTES > self.bytes.capacity() - self.bytes.len() {
+            self.bytes.reserve_exact((bytes + WORD_BYTES).max(self.bytes.len() / 4));
         }
         reply::array(&mut self.bytes, command.count());
         for word in command.words() {
@@ -139,14 +148,40 @@ pub(super) fn enqueue(
     out: &mut Output<'_, '_>,
 ) -> Ended {
     let queue = client.queue.as_mut().expect("the client has said MULTI");
+    if let Err(stop) = entry.check_subcommand(command) {
+        queue.spoil();
+        return Err(stop);
+    }
     // Who a client is does not change within what it may do.
     if entry.is_for_anybody() {
         queue.spoil();
         return Err(FORBIDDEN.into());
     }
     queue.push(command, context.server.cache.item_bytes_max() + COMMAND_BYTES_BASE)?;
+    // It is counted when all that has come is executed, and who is over the limit then is closed:
+    // whoever can still be told is. What it kept before counts twice.
+    let parked = &context.server.parked;
+    if parked.bytes() + queue.bytes() > parked.bytes_max() {
+        queue.spoil();
+        return Err(OUT_OF_MEMORY.into());
+    }
     reply::simple(out.bytes, "QUEUED");
     Ok(Done::Next)
+}
+
+/// The error of a command that was refused before it was executed or kept. An EXEC ends what came
+/// since MULTI also then.
+#[cold]
+pub(super) fn refused(client: &mut Client, command: Command<'_>, stop: Stop) -> Stop {
+    let is_exec = command.words().next().is_some_and(|name| name.eq_ignore_ascii_case(b"exec"));
+    match stop {
+        Stop::Error(text) if is_exec => {
+            client.queue = None;
+            let text = text.strip_prefix(b"ERR ").unwrap_or(&text);
+            Stop::Error(Cow::Owned([ABORTED_FOR, text].concat()))
+        }
+        stop => stop,
+    }
 }
 
 /// `MULTI`.
