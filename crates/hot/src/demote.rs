@@ -10,6 +10,7 @@
 //! still the one that was copied. What is not taken is evicted.
 
 use std::sync::MutexGuard;
+use std::sync::atomic::Ordering::Relaxed;
 
 use memory::{ClassId, Guard, Place, SlabId};
 use stdx::sync::lock;
@@ -17,7 +18,7 @@ use stdx::sync::lock;
 use crate::class::Class;
 use crate::evict::{GROUP, steps_max};
 use crate::rescue::RESCUES_MAX;
-use crate::{Hot, ItemRef, Links, PRESSED_BEHIND, PRESSED_CLASS};
+use crate::{Hot, ItemRef, Links, PRESSED_BEHIND, PRESSED_CLASS, slab};
 
 /// Chunks that a store hands down of a slab: what it rescues of one takes as long.
 const HANDED_MAX: usize = RESCUES_MAX;
@@ -51,7 +52,11 @@ impl Hot {
                 break;
             }
             for &place in &victims[..found] {
-                left += self.demote_one(id, place, true, links);
+                let chunks = self.demote_one(id, place, true, links);
+                if chunks == 0 {
+                    self.put_back(place);
+                }
+                left += chunks;
             }
         }
         lock(self.class(id)).evicted_since += left;
@@ -123,10 +128,27 @@ impl Hot {
             let (wanted, mut steps) = (class.handful(), 0);
             self.gather(&guard, &mut class, links, &mut victims, wanted, &mut steps)
         };
-        let victims = victims[..found].iter();
-        let left = victims.map(|&place| self.hand_down_one(&guard, id, place, true, links)).sum();
+        let mut left = 0;
+        for &place in &victims[..found] {
+            let chunks = self.hand_down_one(&guard, id, place, true, links);
+            if chunks == 0 {
+                self.put_back(place);
+            }
+            left += chunks;
+        }
         lock(self.class(id)).evicted_since += left;
         left
+    }
+
+    /// Enters what was gathered once more, in an order, if it is there still. It was published a
+    /// moment ago, and the index leads to it only in a moment; or a walk has given it another
+    /// number.
+    fn put_back(&self, place: Place) {
+        if let Some(mut class) = self.class_of_remembered(place)
+            && slab::mark(&self.arena, place).load(Relaxed) != 0
+        {
+            class.keeper.renew(self.zone(), place);
+        }
     }
 
     /// As [`Hot::demote_one`], for a store, under one pin beside its session's: there are no more

@@ -7,6 +7,7 @@ use std::time::Duration;
 use memory::{Arena, Epochs, SizeClasses};
 
 use super::super::*;
+use crate::keeper::Keeper;
 use crate::order::hammer::Map;
 use crate::{ChunkLayout, Fields, ItemRef, Replacement, Shortage};
 
@@ -137,5 +138,30 @@ fn fill(replacement: Replacement, may_evict: bool) {
 fn what_waits_in_magazines_of_other_threads_is_stored_in_before_anything_goes() {
     for &replacement in POLICIES {
         [false, true].into_iter().for_each(|may_evict| fill(replacement, may_evict));
+    }
+}
+
+/// An item is published before the index leads to it. What came up in between was no victim, and
+/// stayed out of its order for as long as it lived.
+#[test]
+fn what_comes_up_before_the_index_leads_to_it_stays_in_its_order() {
+    const ITEMS: u32 = 40;
+    for replacement in [Replacement::Lru, Replacement::GdWheel] {
+        let map = Map::default();
+        let hot = zone(replacement, 1, 1 << 20);
+        let (fields, key) = (Fields::default(), u32::MAX.to_le_bytes());
+        let layout = hot.layout(&fields, key.len(), VALUE_BYTES);
+        let mut draft = hot.draft(layout, &fields, &key, &map).expect("there is memory");
+        draft.write(&[7; VALUE_BYTES]);
+        let place = draft.publish(1, 0, 0);
+        for number in 0..ITEMS {
+            store(&hot, &map, &map, number).expect("there is memory");
+        }
+        let id = hot.class_at(place);
+        assert!(hot.demote(id, ITEMS as usize, &map) > 0);
+        lock(&map.places).insert(key.to_vec(), place);
+        let class = lock(hot.class(id));
+        let Keeper::Order(order) = &class.keeper else { panic!("the policy keeps an order") };
+        assert!(order.has(hot.zone(), place), "{replacement:?}");
     }
 }
