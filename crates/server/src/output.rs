@@ -58,15 +58,25 @@ impl<'o, 's> Output<'o, 's> {
                 self.bytes.reserve(value.len() + 2);
                 self.bytes.extend_from_slice(value);
             }
-            _ => self.borrow(item),
+            _ => self.part(item, 0, item.value_bytes()),
         }
     }
 
+    /// Appends `take` bytes of an item's value from behind the first `skip`.
     #[inline(never)]
-    fn borrow(&mut self, item: &Item<'s>) {
+    pub fn part(&mut self, item: &Item<'s>, mut skip: usize, mut take: usize) {
+        let is_copied = take < BORROWED_VALUE_BYTES_MIN;
         for piece in item.pieces() {
-            self.borrowed.push((self.bytes.len(), piece));
-            self.borrowed_bytes += piece.len();
+            let passed = skip.min(piece.len());
+            let piece = &piece[passed..];
+            let piece = &piece[..take.min(piece.len())];
+            (skip, take) = (skip - passed, take - piece.len());
+            if is_copied {
+                self.bytes.extend_from_slice(piece);
+            } else if !piece.is_empty() {
+                self.borrowed.push((self.bytes.len(), piece));
+                self.borrowed_bytes += piece.len();
+            }
         }
     }
 

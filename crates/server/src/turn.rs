@@ -152,11 +152,11 @@ impl<'c, S: Sampling> Turner<'c, S> {
     /// One turn of one connection.
     pub fn turn(&mut self, connection: &mut Connection<'c>) -> Result<After, Close> {
         let after = self.take_turn(connection);
-        if after.is_err() {
-            // What this connection will not get is not for the next one either.
-            self.replies.clear();
-        }
-        debug_assert!(self.replies.is_empty(), "replies are written or parked within their turn");
+        debug_assert!(
+            after.is_err() || self.replies.is_empty(),
+            "replies are written or parked within their turn"
+        );
+        self.forget_replies();
         after
     }
 
@@ -174,9 +174,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
         together: &mut Vec<u8>,
     ) -> Result<usize, Close> {
         let executed = self.execute_ahead_or_close(connection, input, together);
-        if executed.is_err() {
-            self.replies.clear();
-        }
+        self.forget_replies();
         executed
     }
 
@@ -194,7 +192,6 @@ impl<'c, S: Sampling> Turner<'c, S> {
             return Ok(0);
         }
         together.extend_from_slice(&self.replies);
-        self.replies.clear();
         Ok(bytes)
     }
 
@@ -673,16 +670,19 @@ impl<'c, S: Sampling> Turner<'c, S> {
     fn flush(&mut self, connection: &mut Connection<'c>) -> Result<(), Close> {
         let mut out = Output::new(&mut self.replies);
         let Connection { stream, parked, .. } = connection;
-        let flushed = out.flush(stream, parked, self.counters, &self.server.parked);
-        if self.replies.capacity() > REPLIES_KEPT_BYTES_MAX {
-            self.replies = Vec::new();
-        }
-        self.replies.clear();
-        flushed?;
+        out.flush(stream, parked, self.counters, &self.server.parked)?;
         match connection.closing {
             Some(close) if connection.parked.is_empty() => Err(close),
             _ => Ok(()),
         }
+    }
+
+    /// Ends a turn: what its connection will not get is not for the next one either.
+    fn forget_replies(&mut self) {
+        if self.replies.capacity() > REPLIES_KEPT_BYTES_MAX {
+            self.replies = Vec::new();
+        }
+        self.replies.clear();
     }
 }
 

@@ -284,6 +284,23 @@ fn a_scan_lists_every_key_and_a_random_key_is_one_of_them() {
     client.ask("scan 3\r\n", "*2\r\n$1\r\n0\r\n*0\r\n");
 }
 
+/// For every byte of every key the whole class was gone over: a worker stood still for minutes, and
+/// held its session meanwhile.
+#[test]
+fn a_scan_takes_no_longer_for_what_its_pattern_is() {
+    let (_server, address) = Server::start_with_redis(&["-I", "1m"]);
+    let mut client = Client::connect(address);
+    for number in 0..500 {
+        client.ask(&format!("set {}{number:05} v\r\n", "c".repeat(200)), "+OK\r\n");
+    }
+    let pattern = format!("*[{}]", "a".repeat(900_000));
+    client.send(&array(&[b"scan", b"0", b"count", b"1000", b"match", pattern.as_bytes()]));
+    client.send(&array(&[b"config", b"get", pattern.as_bytes(), b"*policy"]));
+    assert_eq!(line(&mut client), "*2\r\n");
+    bulk(&mut client);
+    client.expect(b"*0\r\n*2\r\n$16\r\nmaxmemory-policy\r\n");
+}
+
 #[test]
 fn a_prefix_is_flushed() {
     let (_server, address) = Server::start_with_redis(&[]);

@@ -142,3 +142,42 @@ fn descriptions_of_many_commands_are_made_in_parts() {
     client.ask("command docs get nonsense\r\n", &format!("*2\r\n{docs}"));
     client.ask("command docs nonsense\r\nping\r\n", "*0\r\n+PONG\r\n");
 }
+
+/// A part of a value was copied in one piece first. What a client did not take of it, or of any
+/// long answer, was parked beside that or closed its connection; and then the worker kept the copy.
+#[test]
+fn long_answers_are_neither_copied_nor_kept() {
+    const BYTES: usize = 30 << 20;
+    let (server, address) = Server::start_with_redis(&["-m", "64", "-I", "32m", "-t", "1"]);
+    let mut client = Client::connect(address);
+    let value: Vec<u8> = (0..BYTES).map(|number| (number / 1000 % 251) as u8).collect();
+    client.send(&array(&[b"set", b"big", &value]));
+    client.expect(b"+OK\r\n");
+    client.send(&array(&[b"get", b"big"]));
+    client.expect(&[format!("${BYTES}\r\n").as_bytes(), &value, b"\r\n"].concat());
+    for (start, end) in [(0, BYTES - 1), (70_001, 80_000), (70_001, 90_000), (5, BYTES - 70_001)] {
+        client.send(format!("getrange big {start} {end}\r\nping\r\n").as_bytes());
+        client.expect(format!("${}\r\n", end + 1 - start).as_bytes());
+        client.expect(&value[start..=end]);
+        client.expect(b"\r\n+PONG\r\n");
+    }
+    // The kernel takes some of an answer that nobody reads, and the rest is parked: one of them.
+    let peak = memory_bytes(&server, "VmHWM");
+    let mut others: Vec<Client> = (0..4).map(|_| Client::connect(address)).collect();
+    for other in &mut others {
+        other.send(b"getrange big 0 -1\r\n");
+    }
+    server.connect().wait_for_stat("output_kicks", |count| count >= 3);
+    let grown = memory_bytes(&server, "VmHWM") - peak;
+    assert!(grown < 8 << 20, "{grown} bytes beside what the first clients were given");
+    drop(others);
+    server.connect().wait_for_stat("output_parked_bytes", |bytes| bytes == 0);
+    // What a client says is copied, and is too long to be kept twice.
+    let before = memory_bytes(&server, "VmRSS");
+    let mut other = Client::connect(address);
+    other.send(&array(&[b"echo", &value[..24 << 20]]));
+    server.connect().wait_for_stat("output_kicks", |count| count >= 4);
+    client.ask("ping\r\n", "+PONG\r\n");
+    let kept = memory_bytes(&server, "VmRSS").saturating_sub(before);
+    assert!(kept < 8 << 20, "{kept} bytes are kept");
+}

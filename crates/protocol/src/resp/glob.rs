@@ -1,77 +1,229 @@
 //! Patterns of keys, as SCAN's MATCH and CONFIG GET take them: `*`, `?`, `[a-z]`, `[^a]`, `\`.
 //!
-//! A `*` takes as little as it can; when what comes behind it does not fit, it takes one byte more.
-//! Only the last `*` can be asked to, so the time is bounded by the product of both lengths.
+//! A pattern is read once, into atoms that take one byte each, and matched by Shift-And
+//! (Baeza-Yates and Gonnet, "A new approach to text searching", 1992), all its atoms at a time:
+//!
+//! ```text
+//! user:*[ab]    atoms    u  s  e  r  :  [ab]
+//!               bits   0  1  2  3  4  5     6    so many atoms have taken what was read so far
+//!                                     *          bit 5 stays whatever comes
+//! ```
+//!
+//! So a byte of a text costs the same whatever the pattern is. To try again behind every `*` would
+//! cost the product of both lengths, times that of a class, and who sends the pattern may choose
+//! all three. It takes 8 KiB for each pattern.
 
-/// Whether `text` is what `pattern` describes.
-pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut pattern, mut text) = (pattern, text);
-    // The pattern behind the last `*`, and the text from where that has been tried.
-    let mut star: Option<(&[u8], &[u8])> = None;
-    loop {
-        if let [b'*', behind @ ..] = pattern {
-            star = Some((behind, text));
-            pattern = behind;
-            continue;
-        }
-        if text.is_empty() && pattern.is_empty() {
-            return true;
-        }
-        if let Some((behind, rest)) = one(pattern, text) {
-            (pattern, text) = (behind, rest);
-            continue;
-        }
-        match star {
-            Some((behind, [_, rest @ ..])) => {
-                star = Some((behind, rest));
-                (pattern, text) = (behind, rest);
+use crate::request::KEY_BYTES_MAX;
+
+/// A set of atoms, and of what is behind the last; or a set of bytes.
+type Bits = [u128; 2];
+
+const HALF_BITS: usize = u128::BITS as usize;
+
+const _: () = assert!(KEY_BYTES_MAX < 2 * HALF_BITS);
+
+/// A pattern that has been read.
+pub struct Pattern {
+    /// The atoms that take each byte.
+    takers: Box<[Bits; 256]>,
+    /// The numbers of atoms behind which there is a `*`.
+    stars: Bits,
+    /// How many atoms there are; none if there are more than a key has bytes.
+    atoms: Option<usize>,
+}
+
+impl Pattern {
+    /// Reads a pattern. What is behind more atoms than a key has bytes does not matter any more.
+    pub fn new(pattern: &[u8]) -> Self {
+        let mut read = Self { takers: Box::new([[0; 2]; 256]), stars: [0; 2], atoms: None };
+        let (mut rest, mut atoms) = (pattern, 0);
+        while let [first, behind @ ..] = rest {
+            rest = behind;
+            if *first == b'*' {
+                set(&mut read.stars, atoms);
+                continue;
             }
-            _ => return false,
+            if atoms == KEY_BYTES_MAX {
+                return read;
+            }
+            match (first, behind) {
+                (b'?', _) => read.take_all_of([u128::MAX; 2], atoms),
+                (b'[', _) => {
+                    let class;
+                    (class, rest) = read_class(behind);
+                    read.take_all_of(class, atoms);
+                }
+                (b'\\', [wanted, behind @ ..]) => {
+                    set(&mut read.takers[usize::from(*wanted)], atoms);
+                    rest = behind;
+                }
+                _ => set(&mut read.takers[usize::from(*first)], atoms),
+            }
+            atoms += 1;
         }
+        read.atoms = Some(atoms);
+        read
+    }
+
+    /// An atom takes these bytes.
+    fn take_all_of(&mut self, bytes: Bits, atom: usize) {
+        for (byte, takers) in self.takers.iter_mut().enumerate() {
+            if has(&bytes, byte) {
+                set(takers, atom);
+            }
+        }
+    }
+
+    /// Whether `text`, which is no longer than a key, is what the pattern describes.
+    pub fn matches(&self, text: &[u8]) -> bool {
+        debug_assert!(text.len() <= KEY_BYTES_MAX);
+        let Some(atoms) = self.atoms else {
+            return false;
+        };
+        let mut reached: Bits = [1, 0];
+        for &byte in text {
+            let takers = &self.takers[usize::from(byte)];
+            let [low, high] = [reached[0] & takers[0], reached[1] & takers[1]];
+            let shifted = [low << 1, high << 1 | low >> (HALF_BITS - 1)];
+            reached =
+                [shifted[0] | reached[0] & self.stars[0], shifted[1] | reached[1] & self.stars[1]];
+            if reached == [0; 2] {
+                return false;
+            }
+        }
+        has(&reached, atoms)
     }
 }
 
-/// Takes one byte of the text by what describes it; what is left of both.
-fn one<'p, 't>(pattern: &'p [u8], text: &'t [u8]) -> Option<(&'p [u8], &'t [u8])> {
-    let (&byte, rest) = text.split_first()?;
-    let (fits, behind) = match pattern {
-        [] => return None,
-        [b'?', behind @ ..] => (true, behind),
-        [b'[', behind @ ..] => class(behind, byte),
-        [b'\\', wanted, behind @ ..] => (*wanted == byte, behind),
-        [wanted, behind @ ..] => (*wanted == byte, behind),
-    };
-    fits.then_some((behind, rest))
-}
-
-/// Whether a byte is in the class behind a `[`, and what comes behind it. A class that is not
-/// closed ends with the pattern.
-fn class(pattern: &[u8], byte: u8) -> (bool, &[u8]) {
+/// The bytes of the class behind a `[`, and what comes behind it. A class that is not closed ends
+/// with the pattern.
+fn read_class(pattern: &[u8]) -> (Bits, &[u8]) {
     let (mut rest, is_inverted) = match pattern {
         [b'^', rest @ ..] => (rest, true),
         _ => (pattern, false),
     };
-    let mut fits = false;
+    let mut bytes: Bits = [0; 2];
     loop {
-        let (low, high);
-        (low, high, rest) = match rest {
+        rest = match rest {
             [] => break,
             [b']', behind @ ..] => {
                 rest = behind;
                 break;
             }
-            [b'\\', wanted, behind @ ..] => (*wanted, *wanted, behind),
-            [low, b'-', high, behind @ ..] => (*low.min(high), *low.max(high), behind),
-            [wanted, behind @ ..] => (*wanted, *wanted, behind),
+            [b'\\', wanted, behind @ ..] => {
+                set(&mut bytes, usize::from(*wanted));
+                behind
+            }
+            [first, b'-', last, behind @ ..] => {
+                let upto = below(usize::from(*first.max(last)) + 1);
+                let before = below(usize::from(*first.min(last)));
+                bytes[0] |= upto[0] & !before[0];
+                bytes[1] |= upto[1] & !before[1];
+                behind
+            }
+            [wanted, behind @ ..] => {
+                set(&mut bytes, usize::from(*wanted));
+                behind
+            }
         };
-        fits |= (low..=high).contains(&byte);
     }
-    (fits != is_inverted, rest)
+    let bytes = if is_inverted { [!bytes[0], !bytes[1]] } else { bytes };
+    (bytes, rest)
+}
+
+fn set(bits: &mut Bits, number: usize) {
+    bits[number / HALF_BITS] |= 1 << (number % HALF_BITS);
+}
+
+fn has(bits: &Bits, number: usize) -> bool {
+    bits[number / HALF_BITS] >> (number % HALF_BITS) & 1 != 0
+}
+
+/// All numbers below this one, which is 256 at the most.
+fn below(number: usize) -> Bits {
+    let half = |count: usize| match count {
+        HALF_BITS.. => u128::MAX,
+        _ => (1 << count) - 1,
+    };
+    [half(number), half(number.saturating_sub(HALF_BITS))]
 }
 
 #[cfg(test)]
 mod tests {
-    use super::matches;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    use super::*;
+
+    fn matches(pattern: &[u8], text: &[u8]) -> bool {
+        Pattern::new(pattern).matches(text)
+    }
+
+    /// Matching too simple to be wrong: every `*` tries all that it could take.
+    fn naive(pattern: &[u8], text: &[u8]) -> bool {
+        if let [b'*', behind @ ..] = pattern {
+            return (0..=text.len()).any(|taken| naive(behind, &text[taken..]));
+        }
+        let Some((&byte, rest)) = text.split_first() else {
+            return pattern.is_empty();
+        };
+        let (fits, behind) = match pattern {
+            [] => return false,
+            [b'?', behind @ ..] => (true, behind),
+            [b'[', behind @ ..] => naive_class(behind, byte),
+            [b'\\', wanted, behind @ ..] => (*wanted == byte, behind),
+            [wanted, behind @ ..] => (*wanted == byte, behind),
+        };
+        fits && naive(behind, rest)
+    }
+
+    fn naive_class(pattern: &[u8], byte: u8) -> (bool, &[u8]) {
+        if let [b'^', rest @ ..] = pattern {
+            let (fits, behind) = naive_members(rest, byte);
+            return (!fits, behind);
+        }
+        naive_members(pattern, byte)
+    }
+
+    fn naive_members(pattern: &[u8], byte: u8) -> (bool, &[u8]) {
+        let (fits, rest) = match pattern {
+            [] => return (false, pattern),
+            [b']', behind @ ..] => return (false, behind),
+            [b'\\', wanted, rest @ ..] => (*wanted == byte, rest),
+            [first, b'-', last, rest @ ..] => {
+                let (first, last) = (*first, *last);
+                (first <= byte && byte <= last || last <= byte && byte <= first, rest)
+            }
+            [wanted, rest @ ..] => (*wanted == byte, rest),
+        };
+        let (others, behind) = naive_members(rest, byte);
+        (fits || others, behind)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn patterns_describe_what_the_naive_way_says(
+            pattern in vec(select(&b"**??[[]]^^--\\\\aabbcdz\x00\x80\xff"[..]), 0..14),
+            text in vec(select(&b"aabbcdz[]^-\\*?\x00\x80\xff"[..]), 0..10),
+        ) {
+            prop_assert_eq!(matches(&pattern, &text), naive(&pattern, &text));
+        }
+
+        /// Atoms on both sides of where one number ends and the next begins.
+        #[test]
+        fn long_patterns_describe_what_the_naive_way_says(
+            before in 110_usize..130,
+            pattern in vec(select(&b"*?[a]b"[..]), 0..14),
+            text in vec(select(&b"ab"[..]), 0..10),
+        ) {
+            let long = vec![b'a'; before];
+            let (pattern, text) = ([&long, &pattern[..]].concat(), [&long, &text[..]].concat());
+            prop_assert_eq!(matches(&pattern, &text), naive(&pattern, &text));
+        }
+    }
 
     #[test]
     fn patterns_describe_keys() {
@@ -94,6 +246,9 @@ mod tests {
             ("h\\*llo", "hello", false),
             ("[\\]]", "]", true),
             ("[abc", "b", true),
+            ("[a-]", "]", true),
+            ("[", "[", false),
+            ("[^", "a", true),
             ("key:*:end", "key:1:2:end", true),
             ("a\\", "a\\", true),
         ] {
@@ -102,8 +257,30 @@ mod tests {
     }
 
     #[test]
-    fn many_stars_do_not_take_for_ever() {
-        let pattern = "a*".repeat(50) + "b";
-        assert!(!matches(pattern.as_bytes(), "a".repeat(250).as_bytes()));
+    fn patterns_are_as_long_as_keys() {
+        let key = [b'a'; KEY_BYTES_MAX];
+        for atom in ["a", "?", "[ab]", "\\a", "*a"] {
+            let pattern = atom.repeat(KEY_BYTES_MAX);
+            assert!(matches(pattern.as_bytes(), &key), "{atom}");
+            assert!(matches(format!("{pattern}***").as_bytes(), &key), "{atom}");
+            assert!(!matches(pattern.as_bytes(), &key[1..]), "{atom}");
+            // One more describes no key, and no part of one either.
+            assert!(!matches(format!("{pattern}*a").as_bytes(), &key), "{atom}");
+        }
+    }
+
+    /// A class was gone over for every byte of every key, and again behind a `*`: one SCAN stopped
+    /// a worker for a minute. This took longer than any test may.
+    #[test]
+    fn a_long_class_is_gone_over_once() {
+        for pattern in [
+            format!("*[{}]", "a".repeat(1 << 20)),
+            format!("*[{}]", "a-b".repeat(1 << 19)),
+            format!("{}a", "*a".repeat(1 << 19)),
+            format!("*{}b", "a".repeat(120)),
+        ] {
+            let (pattern, key) = (Pattern::new(pattern.as_bytes()), [b'c'; KEY_BYTES_MAX]);
+            assert!((0..20_000).all(|_| !pattern.matches(&key)));
+        }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use protocol::resp::{glob, reply};
+use protocol::resp::glob::Pattern;
+use protocol::resp::reply;
 
 use super::ranges::value_bytes_max;
 use super::{Done, Ended, Subcommands, Task, help, subcommand};
@@ -29,14 +30,17 @@ pub(super) fn config(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '
 }
 
 fn get(task: &Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) {
-    let is_asked = |name: &str| {
-        let mut patterns = task.words;
-        patterns.any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
-    };
-    let mut settings = settings(task.context.server);
-    settings.retain(|(name, _)| is_asked(name));
-    reply::map(out.bytes, task.version(), settings.len());
-    for (name, value) in settings {
+    let settings = settings(task.context.server);
+    let mut is_asked = vec![false; settings.len()];
+    for pattern in task.words {
+        let pattern = Pattern::new(&pattern.to_ascii_lowercase());
+        for (is_asked, (name, _)) in is_asked.iter_mut().zip(&settings) {
+            *is_asked |= pattern.matches(name.as_bytes());
+        }
+    }
+    let asked = is_asked.iter().filter(|&&is_asked| is_asked).count();
+    reply::map(out.bytes, task.version(), asked);
+    for ((name, value), _) in settings.iter().zip(is_asked).filter(|&(_, is_asked)| is_asked) {
         reply::bulk(out.bytes, name.as_bytes());
         reply::bulk(out.bytes, value.as_bytes());
     }

@@ -9,7 +9,7 @@ use crate::output::Output;
 use crate::server::Server;
 
 /// `GETRANGE key start end`: both ends included, negative ones counted from the end.
-pub(super) fn getrange(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
+pub(super) fn getrange<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 's>) -> Ended {
     let (key, hash) = task.key();
     let (start, end) = (task.integer()?, task.integer()?);
     let item = task.look_up(key, hash)?;
@@ -17,7 +17,7 @@ pub(super) fn getrange(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_,
     let (skip, take) = range(start, end, length);
     reply::bulk_header(out.bytes, take);
     if let Some(item) = item {
-        copy_part(&item, skip, take, out.bytes);
+        out.part(&item, skip, take);
     }
     out.bytes.extend_from_slice(b"\r\n");
     Ok(Done::Next)

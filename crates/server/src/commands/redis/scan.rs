@@ -14,8 +14,9 @@ use std::sync::Mutex;
 
 use ::io::Clock;
 use larder::{DumpCursor, Dumped};
+use protocol::resp::glob::Pattern;
 use protocol::resp::number::unsigned;
-use protocol::resp::{glob, reply};
+use protocol::resp::reply;
 use stdx::random::Xorshift;
 use stdx::sync::lock;
 
@@ -61,16 +62,17 @@ impl Listings {
 }
 
 /// What SCAN is asked for.
-struct Filter<'b> {
+struct Filter {
     count: usize,
-    pattern: Option<&'b [u8]>,
+    pattern: Option<Pattern>,
     /// There are strings only.
     is_string: bool,
 }
 
-impl<'b> Filter<'b> {
-    fn of(task: &mut Task<'_, '_, 'b, '_, '_>) -> Result<Self, Stop> {
+impl Filter {
+    fn of(task: &mut Task<'_, '_, '_, '_, '_>) -> Result<Self, Stop> {
         let mut filter = Self { count: COUNT_DEFAULT, pattern: None, is_string: true };
+        let mut pattern = None;
         while let Some(word) = task.words.next() {
             let value = task.words.next().ok_or(SYNTAX)?;
             if word.eq_ignore_ascii_case(b"count") {
@@ -78,18 +80,19 @@ impl<'b> Filter<'b> {
                 let count = usize::try_from(count).ok().filter(|&count| count > 0).ok_or(SYNTAX)?;
                 filter.count = count.min(COUNT_MAX);
             } else if word.eq_ignore_ascii_case(b"match") {
-                filter.pattern = Some(value);
+                pattern = Some(value);
             } else if word.eq_ignore_ascii_case(b"type") {
                 filter.is_string = value.eq_ignore_ascii_case(b"string");
             } else {
                 return Err(SYNTAX.into());
             }
         }
+        filter.pattern = pattern.map(Pattern::new);
         Ok(filter)
     }
 
     fn fits(&self, key: &[u8]) -> bool {
-        self.is_string && self.pattern.is_none_or(|pattern| glob::matches(pattern, key))
+        self.is_string && self.pattern.as_ref().is_none_or(|pattern| pattern.matches(key))
     }
 }
 
