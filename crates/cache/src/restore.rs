@@ -9,6 +9,11 @@
 //! did, because the zone begins with the dictionary and the share of the memory that it had, and
 //! the index with the tables that it will need.
 //!
+//! Where nothing may be evicted, blocks are taken from the beginning instead: what comes first
+//! stays, and so it has to be the most valuable. When a size class has refused some items, others
+//! for it are left out without a try: nothing leaves meanwhile, and each try looks through
+//! thousands of chunks for what is over. 40,000 items without room took 40 seconds otherwise.
+//!
 //! Packing takes most of the time, and any number of threads do it. One fills the hot zone: of two,
 //! one evicts while the other moves items down to make room for both, which at 32 MiB lost up to
 //! 1.5 % of all items, where one thread loses 0.1 %.
@@ -23,6 +28,7 @@
 //! behind the moment of saving, it says nothing of how long that was: what has an expiry might be
 //! over, and does not come back, and nothing does if a flush was planned.
 
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -48,6 +54,9 @@ const KEY_BYTES_MAX: usize = 250;
 const ROOM_ATTEMPTS: u32 = 8;
 /// Turns of the background before an item at the most, as long as memory is short.
 const TURNS_MAX: u32 = 8;
+/// Items that a size class, or the index, refuses where nothing may be evicted, before it counts as
+/// full. More than one, for a class may wait for a slab that the index gives up.
+const REFUSALS_MAX: u8 = 8;
 
 /// What restoring came to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -104,7 +113,7 @@ struct Restoring<'c> {
     source: &'c dyn Source,
     table: Table,
     /// Blocks of items that nobody has taken yet.
-    left: Mutex<usize>,
+    left: Mutex<Range<usize>>,
     /// Whether the clock says how much time has passed.
     knows_time: bool,
 }
@@ -129,7 +138,7 @@ impl Cache {
             return Ok(Restored { expired: items, is_whole, ..Restored::default() });
         }
         self.begin_restoring(table.dictionary(source), items);
-        let left = Mutex::new(table.groups());
+        let left = Mutex::new(0..table.groups());
         let restoring = Restoring { cache: self, source, table, left, knows_time };
         let mut restored = thread::scope(|scope| {
             let help = || restoring.work(false);
@@ -163,7 +172,13 @@ impl Cache {
 
     /// Puts an item that was restored into the hot zone, where it has this number if it had one.
     /// Its whole value is in the draft, or nothing is stored.
-    fn enter_restored(&self, draft: Draft<'_>, number: Option<u32>, mark: u8) -> bool {
+    fn enter_restored(
+        &self,
+        draft: Draft<'_>,
+        number: Option<u32>,
+        mark: u8,
+        full: &mut Full,
+    ) -> bool {
         let hash = draft.hash;
         let key = draft.key().to_vec();
         if draft.remaining() > 0 {
@@ -172,7 +187,9 @@ impl Cache {
         // Taken only to be published: dropping it takes a class's lock, which comes before those
         // of the index.
         let mut pending = Some(draft.hot);
-        for attempt in 0..ROOM_ATTEMPTS {
+        // A table that is full may have a neighbour that is not.
+        let attempts = if self.is_full(full.index) { 1 } else { ROOM_ATTEMPTS };
+        for attempt in 0..attempts {
             let guard = self.epochs.pin();
             let is_key = |item: ItemRef<'_>| item.has_key(&key);
             let entered = self.update(&guard, hash, is_key, |present| {
@@ -205,12 +222,29 @@ impl Cache {
                 }
             }
         }
+        full.index = full.index.saturating_add(1);
         false
     }
 
+    /// Whether what has refused so many items will refuse the others.
+    fn is_full(&self, refusals: u8) -> bool {
+        !self.may_evict && refusals >= REFUSALS_MAX
+    }
+
     /// Memory for an item that is restored.
-    fn reserve_restored(&self, row: &Row<'_>) -> Option<Draft<'_>> {
+    fn reserve_restored(&self, row: &Row<'_>, full: &mut Full) -> Option<Draft<'_>> {
+        if row.value_bytes > self.item_bytes_max {
+            return None;
+        }
         let (hash, fields) = (self.hash(row.key), hot_fields(&row.fields));
+        let layout = self.hot.layout(&fields, row.key.len(), row.value_bytes);
+        let refusals = match layout.is_chained() {
+            true => &mut full.pieces,
+            false => &mut full.classes[usize::from(self.hot.class_of(&layout).0)],
+        };
+        if self.is_full(*refusals) {
+            return None;
+        }
         // What a store would evict moves down instead.
         for _ in 0..TURNS_MAX {
             if self.below.is_none()
@@ -230,8 +264,17 @@ impl Cache {
                 }
             }
         }
+        *refusals = refusals.saturating_add(1);
         None
     }
+}
+
+/// How many items were refused, by what had no room for them.
+struct Full {
+    classes: [u8; 1 << u8::BITS],
+    /// Items of several chunks.
+    pieces: u8,
+    index: u8,
 }
 
 impl Restoring<'_> {
@@ -241,6 +284,7 @@ impl Restoring<'_> {
             restoring: self,
             reader: Reader::new(),
             pieces: Reader::new(),
+            full: Full { classes: [0; 1 << u8::BITS], pieces: 0, index: 0 },
             packer: self
                 .cache
                 .below
@@ -263,11 +307,15 @@ impl Restoring<'_> {
 
     fn next(&self, is_first: bool) -> Option<usize> {
         let mut left = lock(&self.left);
-        let next = left.checked_sub(1)?;
+        if left.is_empty() {
+            return None;
+        }
+        let from_the_end = self.cache.may_evict;
+        let next = if from_the_end { left.end - 1 } else { left.start };
         if !is_first && self.table.group(next).0.tier() == Some(Tier::Hot) {
             return None;
         }
-        *left = next;
+        *left = if from_the_end { left.start..next } else { next + 1..left.end };
         Some(next)
     }
 }
@@ -277,6 +325,7 @@ struct Worker<'r> {
     restoring: &'r Restoring<'r>,
     reader: Reader,
     pieces: Reader,
+    full: Full,
     /// The compressed zone, what it is changed with, and a long value for it.
     packer: Option<(&'r Below, compressed::Writer<'static>, Vec<u8>)>,
 }
@@ -288,7 +337,8 @@ impl Worker<'_> {
         let (block, pieces) = table.group(group);
         let Some(tier) = block.tier() else { return };
         let Ok(items) = self.reader.items(*source, block) else { return };
-        let mut to = To { cache, source: *source, pieces: &mut self.pieces };
+        let (pieces_reader, full) = (&mut self.pieces, &mut self.full);
+        let mut to = To { cache, source: *source, pieces: pieces_reader, full };
         for (note, row) in items {
             let is_expired =
                 row.fields.expiry != 0 && (!knows_time || row.fields.is_expired(cache.now()));
@@ -314,12 +364,14 @@ struct To<'w> {
     cache: &'w Cache,
     source: &'w dyn Source,
     pieces: &'w mut Reader,
+    full: &'w mut Full,
 }
 
 impl To<'_> {
     /// Puts an item into the hot zone.
     fn hot(&mut self, row: &Row<'_>, number: Option<u32>, pieces: &[Block]) -> Came {
-        let Some(mut draft) = self.cache.reserve_restored(row) else { return Came::Refused };
+        let draft = self.cache.reserve_restored(row, self.full);
+        let Some(mut draft) = draft else { return Came::Refused };
         if row.long {
             for piece in pieces {
                 let Ok(bytes) = self.pieces.piece(self.source, piece) else { return Came::Lost };
@@ -331,7 +383,7 @@ impl To<'_> {
         } else {
             draft.write(row.value);
         }
-        let is_there = self.cache.enter_restored(draft, number, row.fields.mark);
+        let is_there = self.cache.enter_restored(draft, number, row.fields.mark, self.full);
         if is_there { back(row) } else { Came::Refused }
     }
 

@@ -24,6 +24,7 @@ const POLICIES: [Policy; 4] = [Policy::Clock, Policy::CostClock, Policy::GdWheel
 struct Shape {
     memory_bytes: usize,
     compress: bool,
+    evict: bool,
     hot_target: Option<f64>,
     policy: Policy,
     index: IndexKind,
@@ -34,14 +35,14 @@ impl Shape {
     fn of(memory_bytes: usize) -> Self {
         let (policy, index) = (Policy::CostClock, IndexKind::Cuckoo);
         let layout = ChunkLayout::Inline;
-        Self { memory_bytes, compress: true, hot_target: None, policy, index, layout }
+        Self { memory_bytes, compress: true, evict: true, hot_target: None, policy, index, layout }
     }
 
     fn build(self, head: Option<ImageHead>, now: u32) -> (Cache, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::new(now));
         let builder = Cache::builder().memory_bytes(self.memory_bytes).policy(self.policy);
         let builder = builder.index(self.index).layout(self.layout).compress(self.compress);
-        let mut builder = builder.clock(clock.clone()).image(head);
+        let mut builder = builder.evict(self.evict).clock(clock.clone()).image(head);
         if let Some(share) = self.hot_target {
             builder = builder.hot_target(share);
         }
@@ -215,6 +216,36 @@ fn with_less_memory_the_most_valuable_stay() {
     // Half of what is in the hot zone is as valuable by its marks.
     assert!(there * 100 >= read.len() * 90, "{there} of {}; {restored:?}", read.len());
     assert!(stats.items < saved.items, "{stats:?}");
+}
+
+/// The least valuable came first and stayed, and each of the others was tried eight times: a start
+/// with `-M` and a quarter of the memory took a minute.
+#[test]
+fn with_less_memory_and_no_eviction_the_most_valuable_come_and_the_rest_is_soon_left_out() {
+    let shape = Shape { compress: false, ..Shape::of(32 * MIB) };
+    let (before, _) = shape.build(None, NOW);
+    (0..60_000).for_each(|number| put(&before, &key(number), &value(number, 1), <_>::default()));
+    let read = 20_000..24_000;
+    assert!(read.clone().all(|number| before.get(&key(number)).is_some()));
+    put(&before, b"long", &noise(1, 900_000), Attributes::default());
+    let (image, saved) = save(&before);
+    for (threads, compress) in [(1, false), (4, true)] {
+        let less = Shape { memory_bytes: 8 * MIB, evict: false, compress, ..shape };
+        let (after, restored) = less.restore_with(&image, NOW + 1, threads);
+        let stats = after.stats();
+        assert!(stats.used_bytes <= stats.limit_bytes, "{stats:?}");
+        assert_eq!((stats.evicted, stats.items), (0, restored.items));
+        assert!(read.clone().all(|number| after.get(&key(number)).is_some()), "{restored:?}");
+        assert_eq!(restored.items + restored.refused, saved.items, "{restored:?}");
+        assert!(restored.refused > 20_000 && restored.is_whole, "{restored:?}");
+        // Some tries for each size, and none for most items.
+        assert!(stats.out_of_memory < 5000, "{stats:?}");
+    }
+    // As much as there was has room again.
+    let same = Shape { evict: false, ..shape };
+    let (after, restored) = same.restore(&image, NOW + 1);
+    assert!(restored.items * 100 >= saved.items * 99, "{restored:?} of {saved:?}");
+    assert_eq!(after.stats().evicted, 0);
 }
 
 /// What an item is to be after the restart.

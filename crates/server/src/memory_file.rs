@@ -126,6 +126,11 @@ impl MemoryFile {
         self.image.as_ref().map(|(_, head)| *head)
     }
 
+    /// Bytes of the image, if there is one.
+    pub fn image_bytes(&self) -> Option<u64> {
+        self.image.as_ref().and_then(|(image, _)| image.bytes().ok())
+    }
+
     /// Stores its items in a cache that was built with its head.
     pub fn restore(&self, cache: &Cache, threads: usize) -> Result<Option<Found>, String> {
         let Some((image, head)) = &self.image else { return Ok(None) };

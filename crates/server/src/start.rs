@@ -110,7 +110,7 @@ pub fn serve(settings: Settings, given: &Given) -> Result<(), String> {
             // It says that memory is being restored. A process that is yet to fork has no threads.
             admin.start(scope)?;
         }
-        restore(&server, memory_file.as_ref())?;
+        restore(&server, memory_file.as_ref(), &supervisor)?;
         listen::listen(&doors, &server.options)?;
         let acceptor = Acceptor::new(&server, doors, accept_poll).map_err(failed)?;
         announce(&server, &admin);
@@ -213,9 +213,16 @@ fn failed(error: std::io::Error) -> String {
 }
 
 /// Stores what the memory file holds.
-fn restore(server: &Server, file: Option<&MemoryFile>) -> Result<(), String> {
+fn restore(
+    server: &Server,
+    file: Option<&MemoryFile>,
+    supervisor: &Supervisor,
+) -> Result<(), String> {
     let Some(file) = file else { return Ok(()) };
     server.phase.set(Phase::Restoring);
+    if let Some(bytes) = file.image_bytes() {
+        supervisor.restoring(server, bytes);
+    }
     if let Some(found) = file.restore(&server.cache, server.options.threads)? {
         let Found { restored, evicted, ms } = *server.found.get_or_init(|| found);
         let Restored { items, bytes, expired, refused, lost, is_whole } = restored;
