@@ -24,9 +24,18 @@
 //!
 //! # Time
 //!
-//! Expiry is absolute, so time passes for items while there is no process. But if the wall clock is
-//! behind the moment of saving, it says nothing of how long that was: what has an expiry might be
-//! over, and does not come back, and nothing does if a flush was planned.
+//! Expiry is absolute, so time passes for items while there is no process. A process goes by the
+//! wall clock as it was when that process began, so what another one says of times is moved:
+//!
+//! - If the wall clock was put back while that one ran, its times are ahead of the clock by so
+//!   much, and become that much less. If it was put forward, or the machine slept, they stay: what
+//!   a client gave as a date is over at that date, and what was to live for some time no later than
+//!   it should.
+//! - If the wall clock is behind the moment of saving by a minute at most, as after it was set by a
+//!   better one, time stood still since: times become so much less.
+//! - If it is behind by more, it says nothing of how long that was: what has an expiry might be
+//!   over, and does not come back, and nothing does if a flush was planned. Flash has the same
+//!   rule.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -67,6 +76,8 @@ pub struct Restored {
     pub bytes: u64,
     /// Items whose time is over, or may be, because the clock went backwards.
     pub expired: u64,
+    /// Seconds that the clock is behind the moment of saving.
+    pub behind_s: u32,
     /// Items that are too long now, or for which there was no memory.
     pub refused: u64,
     /// Items that were damaged.
@@ -107,6 +118,32 @@ impl Restored {
     }
 }
 
+/// What the times in an image mean here.
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    /// Whether the clock says how much time has passed.
+    are_known: bool,
+    /// They are so many seconds ahead.
+    ahead_s: u32,
+    /// The clock is so many seconds behind the moment of saving.
+    behind_s: u32,
+}
+
+impl Times {
+    /// Those of an image with this head, for a process whose clock says `now`.
+    fn new(head: &Head, now: u32) -> Self {
+        let wall_at = head.wall_at.unwrap_or(head.saved_at);
+        let behind_s = wall_at.saturating_sub(now);
+        let ahead_s = head.saved_at.saturating_sub(wall_at.min(now));
+        Self { are_known: behind_s <= flash::STANDSTILL_MAX_S, ahead_s, behind_s }
+    }
+
+    /// A time of the image, in seconds, as this process has it; 0 is none.
+    fn moved(self, second: u32) -> u32 {
+        if second == 0 { 0 } else { second.saturating_sub(self.ahead_s).max(1) }
+    }
+}
+
 /// An image that is being read.
 struct Restoring<'c> {
     cache: &'c Cache,
@@ -114,8 +151,7 @@ struct Restoring<'c> {
     table: Table,
     /// Blocks of items that nobody has taken yet.
     left: Mutex<Range<usize>>,
-    /// Whether the clock says how much time has passed.
-    knows_time: bool,
+    times: Times,
 }
 
 impl Cache {
@@ -131,19 +167,20 @@ impl Cache {
         self.tick();
         let table = Table::new(source, head)?;
         let is_whole = table.is_whole();
-        let knows_time = self.clock.unix_seconds() >= head.saved_at;
-        let items = table.items();
-        let is_flushed = head.flush_at != 0 && (!knows_time || head.flush_at <= self.now());
-        if is_flushed {
-            return Ok(Restored { expired: items, is_whole, ..Restored::default() });
+        let times = Times::new(head, self.clock.unix_seconds());
+        let (items, flush_at) = (table.items(), times.moved(head.flush_at));
+        let restored = Restored { behind_s: times.behind_s, ..Restored::default() };
+        if flush_at != 0 && (!times.are_known || flush_at <= self.now()) {
+            return Ok(Restored { expired: items, is_whole, ..restored });
         }
         self.begin_restoring(table.dictionary(source), items);
         let left = Mutex::new(0..table.groups());
-        let restoring = Restoring { cache: self, source, table, left, knows_time };
+        let restoring = Restoring { cache: self, source, table, left, times };
         let mut restored = thread::scope(|scope| {
             let help = || restoring.work(false);
             let others: Vec<_> = (1..threads).map(|_| scope.spawn(help)).collect();
-            let mut restored = restoring.work(true);
+            let mut restored = restored;
+            restored.add(&restoring.work(true));
             for other in others {
                 restored.add(&other.join().expect("a thread that restores does not panic"));
             }
@@ -152,7 +189,7 @@ impl Cache {
         lock(&self.chores).mover.is_hurried = false;
         io::heap::trim();
         // Only now, so that what was read after a flush cannot have escaped it.
-        self.moment.flush.plan(head.flush_at);
+        self.moment.flush.plan(flush_at);
         let came = restored.items + restored.expired + restored.refused;
         restored.lost = items.saturating_sub(came);
         restored.is_whole = is_whole && restored.lost == 0;
@@ -333,15 +370,16 @@ struct Worker<'r> {
 impl Worker<'_> {
     /// Restores the items of a block.
     fn restore(&mut self, group: usize, restored: &mut Restored) {
-        let Restoring { cache, source, table, knows_time, .. } = self.restoring;
+        let Restoring { cache, source, table, times, .. } = self.restoring;
         let (block, pieces) = table.group(group);
         let Some(tier) = block.tier() else { return };
         let Ok(items) = self.reader.items(*source, block) else { return };
         let (pieces_reader, full) = (&mut self.pieces, &mut self.full);
         let mut to = To { cache, source: *source, pieces: pieces_reader, full };
-        for (note, row) in items {
+        for (note, mut row) in items {
+            row.fields.expiry = times.moved(row.fields.expiry);
             let is_expired =
-                row.fields.expiry != 0 && (!knows_time || row.fields.is_expired(cache.now()));
+                row.fields.expiry != 0 && (!times.are_known || row.fields.is_expired(cache.now()));
             let came = if !(1..=KEY_BYTES_MAX).contains(&row.key.len()) {
                 Came::Lost
             } else if is_expired {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use io::ManualClock;
+use io::{Clock, ManualClock};
 use larder::{
     Attributes, Cache, ChunkLayout, Condition, Expiry, ImageHead, ImageSaved, IndexKind, Policy,
     Remove, Removed, Restored, Store, Stored, image_format,
@@ -427,7 +427,7 @@ fn a_planned_flush_still_happens() {
     clock.advance(50);
     assert!(after.get(b"k").is_none() && after.get(b"stored later").is_none());
     // While nobody served, or at a time that cannot be told.
-    for now in [NOW + 100, NOW - 1] {
+    for now in [NOW + 100, NOW - 61] {
         let (after, restored) = shape.restore(&image, now);
         assert_eq!((restored.items, restored.expired), (0, 1));
         assert!(after.get(b"k").is_none());
@@ -442,11 +442,101 @@ fn what_has_an_expiry_does_not_come_back_if_the_clock_went_backwards() {
     put(&before, b"expires", b"v", expires);
     put(&before, b"stays", b"v", Attributes::default());
     let (image, _) = save(&before);
-    for (now, is_there) in [(NOW, true), (NOW - 1, false)] {
+    for (now, is_there) in [(NOW, true), (NOW - 60, true), (NOW - 61, false)] {
         let (after, restored) = shape.restore(&image, now);
         assert!(after.get(b"stays").is_some());
         assert_eq!(after.get(b"expires").is_some(), is_there);
-        assert_eq!(restored.expired, u64::from(!is_there));
+        assert_eq!((restored.expired, restored.behind_s), (u64::from(!is_there), NOW - now));
+    }
+}
+
+/// All that had an expiry was gone when the clock was set by a better one that was a second behind.
+#[test]
+fn time_stands_still_for_a_clock_that_is_a_little_behind() {
+    let shape = Shape::of(16 * MIB);
+    let (before, _) = shape.build(None, NOW);
+    let expires = Attributes { expiry: Expiry::at(NOW + 100), ..Attributes::default() };
+    put(&before, b"expires", b"v", expires);
+    before.flush(Some(Expiry::at(NOW + 200)));
+    let (image, _) = save(&before);
+    let head = image_format::open(&image).unwrap();
+    let (after, clock) = shape.build(Some(head), NOW - 40);
+    assert_eq!(after.restore(&image, &head, 1).unwrap().items, 1);
+    put(&after, b"stays", b"v", Attributes::default());
+    // As long as was left to them, and no longer.
+    for (seconds, expires, stays) in [(99, true, true), (1, false, true), (100, false, false)] {
+        clock.advance(seconds);
+        let there = (after.get(b"expires").is_some(), after.get(b"stays").is_some());
+        assert_eq!(there, (expires, stays), "{seconds} s later");
+    }
+}
+
+/// A clock with a wall clock that was set since it was made.
+struct SetClock(ManualClock, i64);
+
+impl Clock for SetClock {
+    fn unix_seconds(&self) -> u32 {
+        self.0.unix_seconds()
+    }
+
+    fn unix_ms(&self) -> u64 {
+        self.0.unix_ms()
+    }
+
+    fn wall_ms(&self) -> u64 {
+        self.0.unix_ms().saturating_add_signed(self.1)
+    }
+}
+
+/// A machine's clock was ahead until it was set by another one, and what was stored lived as much
+/// longer after the restart.
+#[test]
+fn times_that_were_ahead_of_the_wall_clock_come_back_right() {
+    let attributes = |second| Attributes { expiry: Expiry::at(second), ..Attributes::default() };
+    // Milliseconds that the wall clock was put forward, and how many seconds times are ahead then.
+    for (set_ms, ahead_s) in [(-3_600_000, 3600), (-1, 1), (0, 0), (999, 0), (3_600_000, 0)] {
+        let clock = Arc::new(SetClock(ManualClock::new(NOW), set_ms));
+        let builder = Cache::builder().memory_bytes(16 * MIB).clock(clock).image(None);
+        let before = builder.build().unwrap();
+        put(&before, b"soon", b"v", attributes(NOW + 6));
+        put(&before, b"later", b"v", attributes(NOW + 100));
+        put(&before, b"stays", b"v", Attributes::default());
+        before.flush(Some(Expiry::at(NOW + 200)));
+        let (image, _) = save(&before);
+        let head = image_format::open(&image).unwrap();
+        let wall_at = (i64::from(NOW) + set_ms.div_euclid(1000)) as u32;
+        assert_eq!((head.saved_at, head.wall_at), (NOW, Some(wall_at)));
+        let now = NOW - ahead_s + 10;
+        let (after, clock) = Shape::of(16 * MIB).build(Some(head), now.max(wall_at));
+        let restored = after.restore(&image, &head, 1).unwrap();
+        let passed = now.max(wall_at) - (NOW - ahead_s);
+        let there = |key: &[u8]| after.get(key).is_some();
+        assert_eq!(there(b"later"), passed < 100, "{set_ms}");
+        assert!(!there(b"soon") && restored.behind_s == 0, "{set_ms}: {restored:?}");
+        assert_eq!(there(b"stays"), passed < 200, "{set_ms}");
+        for (second, key) in [(100, b"later"), (200, b"stays")] {
+            if passed < 100 {
+                clock.advance(second - 1 - (clock.unix_seconds() - (NOW - ahead_s)));
+                assert!(there(key), "{set_ms}");
+                clock.advance(1);
+                assert!(!there(key), "{set_ms}");
+            }
+        }
+    }
+}
+
+/// An image of the version that did not tell what the wall clock said is taken at its word.
+#[test]
+fn times_of_an_image_of_the_version_before_stay() {
+    let shape = Shape::of(16 * MIB);
+    let (before, _) = shape.build(None, NOW);
+    let expires = Attributes { expiry: Expiry::at(NOW + 100), ..Attributes::default() };
+    put(&before, b"expires", b"v", expires);
+    let (mut image, _) = save(&before);
+    let head = ImageHead { wall_at: None, ..image_format::open(&image).unwrap() };
+    image.splice(..64, head.to_bytes());
+    for (now, is_there) in [(NOW + 99, true), (NOW + 100, false)] {
+        assert_eq!(shape.restore(&image, now).0.get(b"expires").is_some(), is_there);
     }
 }
 

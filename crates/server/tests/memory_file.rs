@@ -156,7 +156,7 @@ fn a_start_that_fails_before_it_serves_leaves_the_file_to_the_next() {
 
 #[test]
 fn what_is_not_ours_is_refused_and_stays() {
-    for content in [&b"#!/bin/sh\n"[..], b"LARDERIM\x02\0\0\0 and more", b"LARDERIM"] {
+    for content in [&b"#!/bin/sh\n"[..], b"LARDERIM\x03\0\0\0 and more", b"LARDERIM"] {
         let place = Place::new();
         fs::write(&place.file, content).expect("writable");
         let padded = [content, &[0; 100]].concat();
