@@ -78,6 +78,8 @@ pub struct Restored {
     pub expired: u64,
     /// Seconds that the clock is behind the moment of saving.
     pub behind_s: u32,
+    /// Whether these are so many that what has an expiry, or all, counts as over.
+    pub is_untimed: bool,
     /// Items that are too long now, or for which there was no memory.
     pub refused: u64,
     /// Items that were damaged.
@@ -169,7 +171,8 @@ impl Cache {
         let is_whole = table.is_whole();
         let times = Times::new(head, self.clock.unix_seconds());
         let (items, flush_at) = (table.items(), times.moved(head.flush_at));
-        let restored = Restored { behind_s: times.behind_s, ..Restored::default() };
+        let Times { behind_s, are_known, .. } = times;
+        let restored = Restored { behind_s, is_untimed: !are_known, ..Restored::default() };
         if flush_at != 0 && (!times.are_known || flush_at <= self.now()) {
             return Ok(Restored { expired: items, is_whole, ..restored });
         }

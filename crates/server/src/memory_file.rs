@@ -32,7 +32,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use ::io::moment::Stopwatch;
+use ::io::moment::{Stopwatch, unix_time};
 use larder::image_format::{self, OpenError};
 use larder::{Cache, ImageHead, ImageSaved, ImageSource, Restored};
 
@@ -57,6 +57,8 @@ pub struct Found {
     /// Items that were evicted meanwhile: most of them had been restored, into less memory than
     /// they came from.
     pub evicted: u64,
+    /// Seconds since they were saved.
+    pub age_s: u64,
     /// How long that took.
     pub ms: u64,
 }
@@ -131,7 +133,9 @@ impl MemoryFile {
         let restored = restored.map_err(|error| refusal(&self.path, &error))?;
         // Nobody else has the cache yet.
         let evicted = cache.stats().evicted;
-        Ok(Some(Found { restored, evicted, ms: began.elapsed().as_millis() as u64 }))
+        let saved_at = head.wall_at.unwrap_or(head.saved_at);
+        let age_s = unix_time().as_secs().saturating_sub(saved_at.into());
+        Ok(Some(Found { restored, evicted, age_s, ms: began.elapsed().as_millis() as u64 }))
     }
 
     /// Removes it: from now on what it holds may be old.

@@ -346,7 +346,7 @@ fn a_damaged_file_gives_what_is_left_of_it() {
 fn what_had_to_go_again_in_less_memory_is_counted_and_said() {
     let place = Place::new();
     let start = |memory: &str| {
-        Server::start_logged(&["-v", "-m", memory, "-e", place.name(), "--compressed", "off"])
+        Server::start_logged(&["-m", memory, "-e", place.name(), "--compressed", "off"])
     };
     let (server, _log) = start("16");
     let mut client = server.connect();
