@@ -383,6 +383,7 @@ fn enough_files(limit: u64, others: u64) -> String {
 /// Limits and user.
 fn prepare_process(options: &Options) -> Result<(), String> {
     io::heap::keep_small();
+    process::survive_file_limit().map_err(failed)?;
     allow_files(options.connections_max, options)?;
     if options.core_dumps {
         process::raise_core_limit().map_err(|error| format!("cannot allow core files: {error}"))?;
