@@ -17,6 +17,7 @@ use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
+use ::io::Clock;
 use codec::Method;
 use codec::image::{Head, Tier, Totals, Writer};
 use hot::mark::FETCHED;
@@ -75,9 +76,11 @@ impl Cache {
         let chores = lock(&self.chores);
         self.tick();
         self.flush_if_due();
+        let saved_at = self.now();
         let head = Head {
             nonce: RandomState::new().hash_one(0_u8),
-            saved_at: self.now(),
+            saved_at,
+            wall_at: Some(wall_at(&*self.clock, saved_at)),
             flush_at: self.moment.flush.planned(),
             sequence: self.sequence.load(Ordering::Relaxed),
             share_ppm: Head::ppm_of(chores.mover.adaptation.share()),
@@ -180,6 +183,16 @@ impl<W: Write, F: FnMut() -> bool> Saving<'_, W, F> {
         }
         Flow::Continue(())
     }
+}
+
+/// What the wall clock says when it is `now` by the clock that expiries go by. Where it is ahead by
+/// less than a second, it is not taken to be ahead; the other way round it is taken to be a second
+/// behind, so that nothing is served too long.
+fn wall_at(clock: &dyn Clock, now: u32) -> u32 {
+    // In this order, which is that of a clock that nobody has set: it is no moment behind itself.
+    let (unix_ms, wall_ms) = (clock.unix_ms(), clock.wall_ms());
+    let ahead_s = (wall_ms as i64 - unix_ms as i64).div_euclid(1000);
+    (i64::from(now) + ahead_s).clamp(0, u32::MAX.into()) as u32
 }
 
 /// How many ranks there are, from the most valuable.

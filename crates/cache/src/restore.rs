@@ -9,6 +9,11 @@
 //! did, because the zone begins with the dictionary and the share of the memory that it had, and
 //! the index with the tables that it will need.
 //!
+//! Where nothing may be evicted, blocks are taken from the beginning instead: what comes first
+//! stays, and so it has to be the most valuable. When a size class has refused some items, others
+//! for it are left out without a try: nothing leaves meanwhile, and each try looks through
+//! thousands of chunks for what is over. 40,000 items without room took 40 seconds otherwise.
+//!
 //! Packing takes most of the time, and any number of threads do it. One fills the hot zone: of two,
 //! one evicts while the other moves items down to make room for both, which at 32 MiB lost up to
 //! 1.5 % of all items, where one thread loses 0.1 %.
@@ -19,10 +24,20 @@
 //!
 //! # Time
 //!
-//! Expiry is absolute, so time passes for items while there is no process. But if the wall clock is
-//! behind the moment of saving, it says nothing of how long that was: what has an expiry might be
-//! over, and does not come back, and nothing does if a flush was planned.
+//! Expiry is absolute, so time passes for items while there is no process. A process goes by the
+//! wall clock as it was when that process began, so what another one says of times is moved:
+//!
+//! - If the wall clock was put back while that one ran, its times are ahead of the clock by so
+//!   much, and become that much less. If it was put forward, or the machine slept, they stay: what
+//!   a client gave as a date is over at that date, and what was to live for some time no later than
+//!   it should.
+//! - If the wall clock is behind the moment of saving by a minute at most, as after it was set by a
+//!   better one, time stood still since: times become so much less.
+//! - If it is behind by more, it says nothing of how long that was: what has an expiry might be
+//!   over, and does not come back, and nothing does if a flush was planned. Flash has the same
+//!   rule.
 
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -48,6 +63,9 @@ const KEY_BYTES_MAX: usize = 250;
 const ROOM_ATTEMPTS: u32 = 8;
 /// Turns of the background before an item at the most, as long as memory is short.
 const TURNS_MAX: u32 = 8;
+/// Items that a size class, or the index, refuses where nothing may be evicted, before it counts as
+/// full. More than one, for a class may wait for a slab that the index gives up.
+const REFUSALS_MAX: u8 = 8;
 
 /// What restoring came to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -58,6 +76,10 @@ pub struct Restored {
     pub bytes: u64,
     /// Items whose time is over, or may be, because the clock went backwards.
     pub expired: u64,
+    /// Seconds that the clock is behind the moment of saving.
+    pub behind_s: u32,
+    /// Whether these are so many that what has an expiry, or all, counts as over.
+    pub is_untimed: bool,
     /// Items that are too long now, or for which there was no memory.
     pub refused: u64,
     /// Items that were damaged.
@@ -98,15 +120,40 @@ impl Restored {
     }
 }
 
+/// What the times in an image mean here.
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    /// Whether the clock says how much time has passed.
+    are_known: bool,
+    /// They are so many seconds ahead.
+    ahead_s: u32,
+    /// The clock is so many seconds behind the moment of saving.
+    behind_s: u32,
+}
+
+impl Times {
+    /// Those of an image with this head, for a process whose clock says `now`.
+    fn new(head: &Head, now: u32) -> Self {
+        let wall_at = head.wall_at.unwrap_or(head.saved_at);
+        let behind_s = wall_at.saturating_sub(now);
+        let ahead_s = head.saved_at.saturating_sub(wall_at.min(now));
+        Self { are_known: behind_s <= flash::STANDSTILL_MAX_S, ahead_s, behind_s }
+    }
+
+    /// A time of the image, in seconds, as this process has it; 0 is none.
+    fn moved(self, second: u32) -> u32 {
+        if second == 0 { 0 } else { second.saturating_sub(self.ahead_s).max(1) }
+    }
+}
+
 /// An image that is being read.
 struct Restoring<'c> {
     cache: &'c Cache,
     source: &'c dyn Source,
     table: Table,
     /// Blocks of items that nobody has taken yet.
-    left: Mutex<usize>,
-    /// Whether the clock says how much time has passed.
-    knows_time: bool,
+    left: Mutex<Range<usize>>,
+    times: Times,
 }
 
 impl Cache {
@@ -122,19 +169,21 @@ impl Cache {
         self.tick();
         let table = Table::new(source, head)?;
         let is_whole = table.is_whole();
-        let knows_time = self.clock.unix_seconds() >= head.saved_at;
-        let items = table.items();
-        let is_flushed = head.flush_at != 0 && (!knows_time || head.flush_at <= self.now());
-        if is_flushed {
-            return Ok(Restored { expired: items, is_whole, ..Restored::default() });
+        let times = Times::new(head, self.clock.unix_seconds());
+        let (items, flush_at) = (table.items(), times.moved(head.flush_at));
+        let Times { behind_s, are_known, .. } = times;
+        let restored = Restored { behind_s, is_untimed: !are_known, ..Restored::default() };
+        if flush_at != 0 && (!times.are_known || flush_at <= self.now()) {
+            return Ok(Restored { expired: items, is_whole, ..restored });
         }
         self.begin_restoring(table.dictionary(source), items);
-        let left = Mutex::new(table.groups());
-        let restoring = Restoring { cache: self, source, table, left, knows_time };
+        let left = Mutex::new(0..table.groups());
+        let restoring = Restoring { cache: self, source, table, left, times };
         let mut restored = thread::scope(|scope| {
             let help = || restoring.work(false);
             let others: Vec<_> = (1..threads).map(|_| scope.spawn(help)).collect();
-            let mut restored = restoring.work(true);
+            let mut restored = restored;
+            restored.add(&restoring.work(true));
             for other in others {
                 restored.add(&other.join().expect("a thread that restores does not panic"));
             }
@@ -143,7 +192,7 @@ impl Cache {
         lock(&self.chores).mover.is_hurried = false;
         io::heap::trim();
         // Only now, so that what was read after a flush cannot have escaped it.
-        self.moment.flush.plan(head.flush_at);
+        self.moment.flush.plan(flush_at);
         let came = restored.items + restored.expired + restored.refused;
         restored.lost = items.saturating_sub(came);
         restored.is_whole = is_whole && restored.lost == 0;
@@ -163,7 +212,13 @@ impl Cache {
 
     /// Puts an item that was restored into the hot zone, where it has this number if it had one.
     /// Its whole value is in the draft, or nothing is stored.
-    fn enter_restored(&self, draft: Draft<'_>, number: Option<u32>, mark: u8) -> bool {
+    fn enter_restored(
+        &self,
+        draft: Draft<'_>,
+        number: Option<u32>,
+        mark: u8,
+        full: &mut Full,
+    ) -> bool {
         let hash = draft.hash;
         let key = draft.key().to_vec();
         if draft.remaining() > 0 {
@@ -172,7 +227,9 @@ impl Cache {
         // Taken only to be published: dropping it takes a class's lock, which comes before those
         // of the index.
         let mut pending = Some(draft.hot);
-        for attempt in 0..ROOM_ATTEMPTS {
+        // A table that is full may have a neighbour that is not.
+        let attempts = if self.is_full(full.index) { 1 } else { ROOM_ATTEMPTS };
+        for attempt in 0..attempts {
             let guard = self.epochs.pin();
             let is_key = |item: ItemRef<'_>| item.has_key(&key);
             let entered = self.update(&guard, hash, is_key, |present| {
@@ -205,12 +262,29 @@ impl Cache {
                 }
             }
         }
+        full.index = full.index.saturating_add(1);
         false
     }
 
+    /// Whether what has refused so many items will refuse the others.
+    fn is_full(&self, refusals: u8) -> bool {
+        !self.may_evict && refusals >= REFUSALS_MAX
+    }
+
     /// Memory for an item that is restored.
-    fn reserve_restored(&self, row: &Row<'_>) -> Option<Draft<'_>> {
+    fn reserve_restored(&self, row: &Row<'_>, full: &mut Full) -> Option<Draft<'_>> {
+        if row.value_bytes > self.item_bytes_max {
+            return None;
+        }
         let (hash, fields) = (self.hash(row.key), hot_fields(&row.fields));
+        let layout = self.hot.layout(&fields, row.key.len(), row.value_bytes);
+        let refusals = match layout.is_chained() {
+            true => &mut full.pieces,
+            false => &mut full.classes[usize::from(self.hot.class_of(&layout).0)],
+        };
+        if self.is_full(*refusals) {
+            return None;
+        }
         // What a store would evict moves down instead.
         for _ in 0..TURNS_MAX {
             if self.below.is_none()
@@ -230,8 +304,17 @@ impl Cache {
                 }
             }
         }
+        *refusals = refusals.saturating_add(1);
         None
     }
+}
+
+/// How many items were refused, by what had no room for them.
+struct Full {
+    classes: [u8; 1 << u8::BITS],
+    /// Items of several chunks.
+    pieces: u8,
+    index: u8,
 }
 
 impl Restoring<'_> {
@@ -241,6 +324,7 @@ impl Restoring<'_> {
             restoring: self,
             reader: Reader::new(),
             pieces: Reader::new(),
+            full: Full { classes: [0; 1 << u8::BITS], pieces: 0, index: 0 },
             packer: self
                 .cache
                 .below
@@ -263,11 +347,15 @@ impl Restoring<'_> {
 
     fn next(&self, is_first: bool) -> Option<usize> {
         let mut left = lock(&self.left);
-        let next = left.checked_sub(1)?;
+        if left.is_empty() {
+            return None;
+        }
+        let from_the_end = self.cache.may_evict;
+        let next = if from_the_end { left.end - 1 } else { left.start };
         if !is_first && self.table.group(next).0.tier() == Some(Tier::Hot) {
             return None;
         }
-        *left = next;
+        *left = if from_the_end { left.start..next } else { next + 1..left.end };
         Some(next)
     }
 }
@@ -277,6 +365,7 @@ struct Worker<'r> {
     restoring: &'r Restoring<'r>,
     reader: Reader,
     pieces: Reader,
+    full: Full,
     /// The compressed zone, what it is changed with, and a long value for it.
     packer: Option<(&'r Below, compressed::Writer<'static>, Vec<u8>)>,
 }
@@ -284,14 +373,16 @@ struct Worker<'r> {
 impl Worker<'_> {
     /// Restores the items of a block.
     fn restore(&mut self, group: usize, restored: &mut Restored) {
-        let Restoring { cache, source, table, knows_time, .. } = self.restoring;
+        let Restoring { cache, source, table, times, .. } = self.restoring;
         let (block, pieces) = table.group(group);
         let Some(tier) = block.tier() else { return };
         let Ok(items) = self.reader.items(*source, block) else { return };
-        let mut to = To { cache, source: *source, pieces: &mut self.pieces };
-        for (note, row) in items {
+        let (pieces_reader, full) = (&mut self.pieces, &mut self.full);
+        let mut to = To { cache, source: *source, pieces: pieces_reader, full };
+        for (note, mut row) in items {
+            row.fields.expiry = times.moved(row.fields.expiry);
             let is_expired =
-                row.fields.expiry != 0 && (!knows_time || row.fields.is_expired(cache.now()));
+                row.fields.expiry != 0 && (!times.are_known || row.fields.is_expired(cache.now()));
             let came = if !(1..=KEY_BYTES_MAX).contains(&row.key.len()) {
                 Came::Lost
             } else if is_expired {
@@ -314,12 +405,14 @@ struct To<'w> {
     cache: &'w Cache,
     source: &'w dyn Source,
     pieces: &'w mut Reader,
+    full: &'w mut Full,
 }
 
 impl To<'_> {
     /// Puts an item into the hot zone.
     fn hot(&mut self, row: &Row<'_>, number: Option<u32>, pieces: &[Block]) -> Came {
-        let Some(mut draft) = self.cache.reserve_restored(row) else { return Came::Refused };
+        let draft = self.cache.reserve_restored(row, self.full);
+        let Some(mut draft) = draft else { return Came::Refused };
         if row.long {
             for piece in pieces {
                 let Ok(bytes) = self.pieces.piece(self.source, piece) else { return Came::Lost };
@@ -331,7 +424,7 @@ impl To<'_> {
         } else {
             draft.write(row.value);
         }
-        let is_there = self.cache.enter_restored(draft, number, row.fields.mark);
+        let is_there = self.cache.enter_restored(draft, number, row.fields.mark, self.full);
         if is_there { back(row) } else { Came::Refused }
     }
 

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use io::ManualClock;
+use io::{Clock, ManualClock};
 use larder::{
     Attributes, Cache, ChunkLayout, Condition, Expiry, ImageHead, ImageSaved, IndexKind, Policy,
     Remove, Removed, Restored, Store, Stored, image_format,
@@ -24,6 +24,7 @@ const POLICIES: [Policy; 4] = [Policy::Clock, Policy::CostClock, Policy::GdWheel
 struct Shape {
     memory_bytes: usize,
     compress: bool,
+    evict: bool,
     hot_target: Option<f64>,
     policy: Policy,
     index: IndexKind,
@@ -34,14 +35,14 @@ impl Shape {
     fn of(memory_bytes: usize) -> Self {
         let (policy, index) = (Policy::CostClock, IndexKind::Cuckoo);
         let layout = ChunkLayout::Inline;
-        Self { memory_bytes, compress: true, hot_target: None, policy, index, layout }
+        Self { memory_bytes, compress: true, evict: true, hot_target: None, policy, index, layout }
     }
 
     fn build(self, head: Option<ImageHead>, now: u32) -> (Cache, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::new(now));
         let builder = Cache::builder().memory_bytes(self.memory_bytes).policy(self.policy);
         let builder = builder.index(self.index).layout(self.layout).compress(self.compress);
-        let mut builder = builder.clock(clock.clone()).image(head);
+        let mut builder = builder.evict(self.evict).clock(clock.clone()).image(head);
         if let Some(share) = self.hot_target {
             builder = builder.hot_target(share);
         }
@@ -215,6 +216,36 @@ fn with_less_memory_the_most_valuable_stay() {
     // Half of what is in the hot zone is as valuable by its marks.
     assert!(there * 100 >= read.len() * 90, "{there} of {}; {restored:?}", read.len());
     assert!(stats.items < saved.items, "{stats:?}");
+}
+
+/// The least valuable came first and stayed, and each of the others was tried eight times: a start
+/// with `-M` and a quarter of the memory took a minute.
+#[test]
+fn with_less_memory_and_no_eviction_the_most_valuable_come_and_the_rest_is_soon_left_out() {
+    let shape = Shape { compress: false, ..Shape::of(32 * MIB) };
+    let (before, _) = shape.build(None, NOW);
+    (0..60_000).for_each(|number| put(&before, &key(number), &value(number, 1), <_>::default()));
+    let read = 20_000..24_000;
+    assert!(read.clone().all(|number| before.get(&key(number)).is_some()));
+    put(&before, b"long", &noise(1, 900_000), Attributes::default());
+    let (image, saved) = save(&before);
+    for (threads, compress) in [(1, false), (4, true)] {
+        let less = Shape { memory_bytes: 8 * MIB, evict: false, compress, ..shape };
+        let (after, restored) = less.restore_with(&image, NOW + 1, threads);
+        let stats = after.stats();
+        assert!(stats.used_bytes <= stats.limit_bytes, "{stats:?}");
+        assert_eq!((stats.evicted, stats.items), (0, restored.items));
+        assert!(read.clone().all(|number| after.get(&key(number)).is_some()), "{restored:?}");
+        assert_eq!(restored.items + restored.refused, saved.items, "{restored:?}");
+        assert!(restored.refused > 20_000 && restored.is_whole, "{restored:?}");
+        // Some tries for each size, and none for most items.
+        assert!(stats.out_of_memory < 5000, "{stats:?}");
+    }
+    // As much as there was has room again.
+    let same = Shape { evict: false, ..shape };
+    let (after, restored) = same.restore(&image, NOW + 1);
+    assert!(restored.items * 100 >= saved.items * 99, "{restored:?} of {saved:?}");
+    assert_eq!(after.stats().evicted, 0);
 }
 
 /// What an item is to be after the restart.
@@ -396,7 +427,7 @@ fn a_planned_flush_still_happens() {
     clock.advance(50);
     assert!(after.get(b"k").is_none() && after.get(b"stored later").is_none());
     // While nobody served, or at a time that cannot be told.
-    for now in [NOW + 100, NOW - 1] {
+    for now in [NOW + 100, NOW - 61] {
         let (after, restored) = shape.restore(&image, now);
         assert_eq!((restored.items, restored.expired), (0, 1));
         assert!(after.get(b"k").is_none());
@@ -411,11 +442,101 @@ fn what_has_an_expiry_does_not_come_back_if_the_clock_went_backwards() {
     put(&before, b"expires", b"v", expires);
     put(&before, b"stays", b"v", Attributes::default());
     let (image, _) = save(&before);
-    for (now, is_there) in [(NOW, true), (NOW - 1, false)] {
+    for (now, is_there) in [(NOW, true), (NOW - 60, true), (NOW - 61, false)] {
         let (after, restored) = shape.restore(&image, now);
         assert!(after.get(b"stays").is_some());
         assert_eq!(after.get(b"expires").is_some(), is_there);
-        assert_eq!(restored.expired, u64::from(!is_there));
+        assert_eq!((restored.expired, restored.behind_s), (u64::from(!is_there), NOW - now));
+    }
+}
+
+/// All that had an expiry was gone when the clock was set by a better one that was a second behind.
+#[test]
+fn time_stands_still_for_a_clock_that_is_a_little_behind() {
+    let shape = Shape::of(16 * MIB);
+    let (before, _) = shape.build(None, NOW);
+    let expires = Attributes { expiry: Expiry::at(NOW + 100), ..Attributes::default() };
+    put(&before, b"expires", b"v", expires);
+    before.flush(Some(Expiry::at(NOW + 200)));
+    let (image, _) = save(&before);
+    let head = image_format::open(&image).unwrap();
+    let (after, clock) = shape.build(Some(head), NOW - 40);
+    assert_eq!(after.restore(&image, &head, 1).unwrap().items, 1);
+    put(&after, b"stays", b"v", Attributes::default());
+    // As long as was left to them, and no longer.
+    for (seconds, expires, stays) in [(99, true, true), (1, false, true), (100, false, false)] {
+        clock.advance(seconds);
+        let there = (after.get(b"expires").is_some(), after.get(b"stays").is_some());
+        assert_eq!(there, (expires, stays), "{seconds} s later");
+    }
+}
+
+/// A clock with a wall clock that was set since it was made.
+struct SetClock(ManualClock, i64);
+
+impl Clock for SetClock {
+    fn unix_seconds(&self) -> u32 {
+        self.0.unix_seconds()
+    }
+
+    fn unix_ms(&self) -> u64 {
+        self.0.unix_ms()
+    }
+
+    fn wall_ms(&self) -> u64 {
+        self.0.unix_ms().saturating_add_signed(self.1)
+    }
+}
+
+/// A machine's clock was ahead until it was set by another one, and what was stored lived as much
+/// longer after the restart.
+#[test]
+fn times_that_were_ahead_of_the_wall_clock_come_back_right() {
+    let attributes = |second| Attributes { expiry: Expiry::at(second), ..Attributes::default() };
+    // Milliseconds that the wall clock was put forward, and how many seconds times are ahead then.
+    for (set_ms, ahead_s) in [(-3_600_000, 3600), (-1, 1), (0, 0), (999, 0), (3_600_000, 0)] {
+        let clock = Arc::new(SetClock(ManualClock::new(NOW), set_ms));
+        let builder = Cache::builder().memory_bytes(16 * MIB).clock(clock).image(None);
+        let before = builder.build().unwrap();
+        put(&before, b"soon", b"v", attributes(NOW + 6));
+        put(&before, b"later", b"v", attributes(NOW + 100));
+        put(&before, b"stays", b"v", Attributes::default());
+        before.flush(Some(Expiry::at(NOW + 200)));
+        let (image, _) = save(&before);
+        let head = image_format::open(&image).unwrap();
+        let wall_at = (i64::from(NOW) + set_ms.div_euclid(1000)) as u32;
+        assert_eq!((head.saved_at, head.wall_at), (NOW, Some(wall_at)));
+        let now = NOW - ahead_s + 10;
+        let (after, clock) = Shape::of(16 * MIB).build(Some(head), now.max(wall_at));
+        let restored = after.restore(&image, &head, 1).unwrap();
+        let passed = now.max(wall_at) - (NOW - ahead_s);
+        let there = |key: &[u8]| after.get(key).is_some();
+        assert_eq!(there(b"later"), passed < 100, "{set_ms}");
+        assert!(!there(b"soon") && restored.behind_s == 0, "{set_ms}: {restored:?}");
+        assert_eq!(there(b"stays"), passed < 200, "{set_ms}");
+        for (second, key) in [(100, b"later"), (200, b"stays")] {
+            if passed < 100 {
+                clock.advance(second - 1 - (clock.unix_seconds() - (NOW - ahead_s)));
+                assert!(there(key), "{set_ms}");
+                clock.advance(1);
+                assert!(!there(key), "{set_ms}");
+            }
+        }
+    }
+}
+
+/// An image of the version that did not tell what the wall clock said is taken at its word.
+#[test]
+fn times_of_an_image_of_the_version_before_stay() {
+    let shape = Shape::of(16 * MIB);
+    let (before, _) = shape.build(None, NOW);
+    let expires = Attributes { expiry: Expiry::at(NOW + 100), ..Attributes::default() };
+    put(&before, b"expires", b"v", expires);
+    let (mut image, _) = save(&before);
+    let head = ImageHead { wall_at: None, ..image_format::open(&image).unwrap() };
+    image.splice(..64, head.to_bytes());
+    for (now, is_there) in [(NOW + 99, true), (NOW + 100, false)] {
+        assert_eq!(shape.restore(&image, now).0.get(b"expires").is_some(), is_there);
     }
 }
 

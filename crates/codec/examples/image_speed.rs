@@ -59,6 +59,7 @@ fn written(
     let head = Head {
         nonce: 1,
         saved_at: 0,
+        wall_at: Some(0),
         flush_at: 0,
         sequence: 0,
         share_ppm: 0,

@@ -16,6 +16,7 @@ use proptest::prelude::*;
 const HEAD: Head = Head {
     nonce: 7,
     saved_at: 1_800_000_000,
+    wall_at: Some(1_799_999_990),
     flush_at: 0,
     sequence: 1 << 40,
     share_ppm: 500_000,
@@ -265,12 +266,23 @@ fn what_is_no_image_of_this_version_is_told_apart() {
         let opened = opened(&|bytes| *bytes = foreign.to_vec());
         assert!(matches!(opened, Err(OpenError::Foreign)), "{opened:?}");
     }
-    assert!(matches!(opened(&|bytes| bytes[8] = 2), Err(OpenError::Version(2))));
+    assert!(matches!(opened(&|bytes| bytes[8] = 3), Err(OpenError::Version(3))));
     assert!(matches!(opened(&|bytes| bytes.truncate(63)), Err(OpenError::Damaged)));
     for at in (12..64).chain([9]) {
         let opened = opened(&|bytes| bytes[at] ^= 0x10);
         assert!(matches!(opened, Err(OpenError::Damaged | OpenError::Version(_))), "{at}");
     }
+}
+
+/// A server that is replaced by a newer one saves what that is to read.
+#[test]
+fn an_image_of_the_version_before_is_read() {
+    let head = Head { wall_at: None, ..HEAD };
+    let (items, image) = (some_items(300), write(&some_items(300), &head, Method::Zstd));
+    assert_eq!((&image[8..12], &image[12..16]), (&[1, 0, 0, 0][..], &[0; 4][..]));
+    assert_eq!(open(&image).expect("as it was written"), head);
+    let (found, is_whole) = read(&image).expect("as it was written");
+    assert!(is_whole && found == written(&items));
 }
 
 #[test]

@@ -118,7 +118,7 @@ pub use {
     partition::{Costs, Partition},
     place::{ACCESSES_MAX, PLACE_BITS, Place},
     promote::Promotion,
-    reached::Reached,
+    reached::{Reached, STANDSTILL_MAX_S},
     reader::{Look, Reader, Ticket},
     sizing::Sizing,
     stage::Refused,

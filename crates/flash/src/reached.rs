@@ -19,7 +19,7 @@ use crate::Flash;
 const KEPT_S: u32 = 60;
 /// So many seconds a clock that is behind makes time stand still, rather than that it is taken for
 /// unknown.
-const STANDSTILL_MAX_S: u32 = 60;
+pub const STANDSTILL_MAX_S: u32 = 60;
 
 /// The time and the number that a process has come to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -23,6 +23,13 @@ pub trait Clock: Send + Sync {
         u64::from(self.unix_seconds()) * MILLISECONDS
     }
 
+    /// Milliseconds since 1970 as the machine's wall clock says, which may have been set since the
+    /// others began to count: for what another process is to go by. A clock that nobody sets says
+    /// the same as [`Clock::unix_ms`].
+    fn wall_ms(&self) -> u64 {
+        self.unix_ms()
+    }
+
     /// Microseconds since some moment before. Never goes backwards. A clock that knows seconds only
     /// counts these.
     fn monotonic_us(&self) -> u64 {
@@ -85,6 +92,11 @@ impl Clock for SystemClock {
     fn unix_ms(&self) -> u64 {
         let (seconds, nanoseconds) = self.unix(libc::CLOCK_MONOTONIC);
         seconds * MILLISECONDS + nanoseconds / (NANOSECONDS as u64 / MILLISECONDS)
+    }
+
+    fn wall_ms(&self) -> u64 {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(unix.as_millis()).unwrap_or(u64::MAX)
     }
 
     fn monotonic_us(&self) -> u64 {

@@ -137,6 +137,14 @@ pub fn file_limit() -> io::Result<u64> {
     Ok(limit(libc::RLIMIT_NOFILE)?.rlim_max)
 }
 
+/// Has a write beyond the longest that a file may be (`ulimit -f`) fail, as one on a full disk
+/// does, rather than end the process.
+pub fn survive_file_limit() -> io::Result<()> {
+    // SAFETY: no code runs at a signal that is ignored, and this one has no other use.
+    let before = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    if before == libc::SIG_ERR { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Goes on in the background: a new process without a terminal, its standard streams to nowhere.
 /// To be called while there is one thread only.
 pub fn daemonize() -> io::Result<()> {

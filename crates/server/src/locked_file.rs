@@ -37,7 +37,8 @@ pub fn open(
     Err(io::Error::other("others take its place again and again"))
 }
 
-fn is_same(one: &fs::Metadata, other: &fs::Metadata) -> bool {
+/// Whether two names, or openings, lead to one file.
+pub fn is_same(one: &fs::Metadata, other: &fs::Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 

@@ -18,29 +18,31 @@
 //!   second server with the same file is refused, also while the first one saves, if that takes it
 //!   longer than a start waits ([`::io::lock`]); and that the folder can be written to is known at
 //!   the start. Where it does not become FILE, it is removed: no start that is refused leaves it.
+//!   If it was removed meanwhile, it is made anew, unless another server has done so
+//!   (`memory_file/temporary.rs`).
 //!
 //! What is there and is no image of this format is never touched: the start is refused.
 
+mod temporary;
+
+use std::borrow::Borrow;
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use ::io::lock::make_private;
-use ::io::moment::Stopwatch;
-use larder::image_format::{self, MAGIC, OpenError};
+use ::io::moment::{Stopwatch, unix_time};
+use larder::image_format::{self, OpenError};
 use larder::{Cache, ImageHead, ImageSaved, ImageSource, Restored};
 
-use crate::locked_file;
+use temporary::Temporary;
 
 /// The memory file of a server.
 #[derive(Debug)]
 pub struct MemoryFile {
     path: PathBuf,
-    temporary_path: PathBuf,
-    /// FILE.tmp, locked.
-    temporary: File,
+    temporary: Temporary,
     /// It has become FILE.
     is_saved: bool,
     /// FILE, as long as it is there.
@@ -55,6 +57,8 @@ pub struct Found {
     /// Items that were evicted meanwhile: most of them had been restored, into less memory than
     /// they came from.
     pub evicted: u64,
+    /// Seconds since they were saved.
+    pub age_s: u64,
     /// How long that took.
     pub ms: u64,
 }
@@ -81,15 +85,18 @@ fn is_full(error: &io::Error) -> bool {
 
 /// A file that is read at any place.
 #[derive(Debug)]
-struct ImageFile(File);
+struct Opened<F>(F);
 
-impl ImageSource for ImageFile {
+/// One that is this process's own.
+type ImageFile = Opened<File>;
+
+impl<F: Borrow<File> + Sync> ImageSource for Opened<F> {
     fn bytes(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+        Ok(self.0.borrow().metadata()?.len())
     }
 
     fn read_at(&self, offset: u64, target: &mut [u8]) -> io::Result<()> {
-        self.0.read_exact_at(target, offset)
+        self.0.borrow().read_exact_at(target, offset)
     }
 }
 
@@ -100,22 +107,9 @@ impl MemoryFile {
         let path = std::path::absolute(path).map_err(|error| refusal(path, &error))?;
         let mut name = OsString::from(&path);
         name.push(".tmp");
-        let temporary_path = PathBuf::from(name);
-        let mut temporary = open_locked(&temporary_path)?;
-        let mut first = Vec::new();
-        let length = MAGIC.len() as u64;
-        (&mut temporary)
-            .take(length)
-            .read_to_end(&mut first)
-            .map_err(|error| refusal(&temporary_path, &error))?;
-        if !MAGIC.starts_with(&first) {
-            return Err(refusal(&temporary_path, &OpenError::Foreign));
-        }
-        make_private(&temporary)
-            .and_then(|()| temporary.set_len(0))
-            .map_err(|error| refusal(&temporary_path, &error))?;
         // From here on it is this server's, to be removed.
-        let mut opened = Self { path, temporary_path, temporary, is_saved: false, image: None };
+        let temporary = Temporary::take(PathBuf::from(name))?;
+        let mut opened = Self { path, temporary, is_saved: false, image: None };
         // Behind the lock: whoever has written this file has ended.
         opened.image = find(&opened.path)?;
         Ok(opened)
@@ -126,6 +120,11 @@ impl MemoryFile {
         self.image.as_ref().map(|(_, head)| *head)
     }
 
+    /// Bytes of the image, if there is one.
+    pub fn image_bytes(&self) -> Option<u64> {
+        self.image.as_ref().and_then(|(image, _)| image.bytes().ok())
+    }
+
     /// Stores its items in a cache that was built with its head.
     pub fn restore(&self, cache: &Cache, threads: usize) -> Result<Option<Found>, String> {
         let Some((image, head)) = &self.image else { return Ok(None) };
@@ -134,7 +133,9 @@ impl MemoryFile {
         let restored = restored.map_err(|error| refusal(&self.path, &error))?;
         // Nobody else has the cache yet.
         let evicted = cache.stats().evicted;
-        Ok(Some(Found { restored, evicted, ms: began.elapsed().as_millis() as u64 }))
+        let saved_at = head.wall_at.unwrap_or(head.saved_at);
+        let age_s = unix_time().as_secs().saturating_sub(saved_at.into());
+        Ok(Some(Found { restored, evicted, age_s, ms: began.elapsed().as_millis() as u64 }))
     }
 
     /// Removes it: from now on what it holds may be old.
@@ -155,32 +156,27 @@ impl MemoryFile {
         cache: &Cache,
         goes_on: impl FnMut() -> bool,
     ) -> Result<Written, String> {
-        // Somebody may have put something there since it was removed.
-        find(&self.path)?;
-        let failed =
-            |error: io::Error| format!("cannot write {}: {error}", self.temporary_path.display());
-        self.temporary.set_len(0).and_then(|()| self.temporary.rewind()).map_err(failed)?;
-        let written = match cache.save_image(&self.temporary, goes_on) {
+        let is_there = self.temporary.begin()?;
+        // Somebody may have put something there since it was removed. Saved items are older than
+        // these, but if FILE.tmp was gone, another server may have saved them.
+        if find(&self.path)?.is_some() && !is_there {
+            let path = self.path.display();
+            return Err(format!("{path} is there, and perhaps another server saved it"));
+        }
+        let file = self.temporary.file();
+        let failed = |error: io::Error| self.temporary.failed(&error);
+        let written = match cache.save_image(file, goes_on) {
             Ok((_, saved)) => Written::All(saved),
             // What is there is read as far as it goes. One without a head would be read as damaged.
-            Err(error)
-                if is_full(&error) && find(&self.temporary_path).is_ok_and(|it| it.is_some()) =>
-            {
-                let bytes = self.temporary.metadata().map_err(failed)?.len();
+            Err(error) if is_full(&error) && image_format::open(&Opened(file)).is_ok() => {
+                let bytes = file.metadata().map_err(failed)?.len();
                 Written::Part { bytes, error }
             }
             Err(error) => return Err(failed(error)),
         };
-        self.temporary.sync_all().map_err(failed)?;
-        let named = fs::rename(&self.temporary_path, &self.path);
-        self.is_saved = named.is_ok();
-        named.and_then(|()| sync_folder(&self.path)).map_err(|error| {
-            format!(
-                "cannot rename {} to {}: {error}",
-                self.temporary_path.display(),
-                self.path.display()
-            )
-        })?;
+        file.sync_all().map_err(failed)?;
+        self.temporary.become_file(&self.path)?;
+        self.is_saved = true;
         Ok(written)
     }
 }
@@ -188,32 +184,17 @@ impl MemoryFile {
 /// Leaves nothing behind but what was saved.
 impl Drop for MemoryFile {
     fn drop(&mut self) {
-        if self.is_saved {
-            return;
+        if !self.is_saved {
+            self.temporary.remove();
         }
-        // Room is given back even where the name stays.
-        let _ = self.temporary.set_len(0);
-        let _ = fs::remove_file(&self.temporary_path);
     }
-}
-
-/// Opens a file of this name and locks it; makes it if there is none.
-fn open_locked(path: &Path) -> Result<File, String> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    locked_file::open(path, &options, || check_kind(path)).map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock => {
-            format!("another server uses {} for --memory-file", path.display())
-        }
-        _ => refusal(path, &error),
-    })
 }
 
 /// The image of this name, if there is one. An empty file counts as none.
 fn find(path: &Path) -> Result<Option<(ImageFile, ImageHead)>, String> {
     check_kind(path).map_err(|error| refusal(path, &error))?;
     let file = match File::open(path) {
-        Ok(file) => ImageFile(file),
+        Ok(file) => Opened(file),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(refusal(path, &error)),
     };

@@ -1,8 +1,9 @@
 //! What systemd is told where it asks to be told (`Type=notify`): that the server serves, and that
-//! it stops and how long that may take.
+//! it restores memory or stops, and how long that may take.
 //!
-//! A stop that saves takes as long as `save-seconds` says, which the unit's own limit need not
-//! know: the server asks for that time as it stops.
+//! A stop that saves takes as long as `save-seconds` says, and a start as long as there is to read,
+//! which the unit's own limits need not know: the server asks for that time. A limit of the unit
+//! that is longer holds.
 
 use std::sync::atomic::Ordering;
 
@@ -15,6 +16,13 @@ const VARIABLE: &str = "NOTIFY_SOCKET";
 
 /// Seconds that a stop may take beside saving: replies are sent, and the last write ends.
 const STOP_SECONDS: u64 = 30;
+
+/// Seconds that a start may take beside restoring: memory is reserved, and the file removed.
+const START_SECONDS: u64 = 30;
+
+/// Bytes of a memory file that are restored in a second at the least. Two threads on a machine with
+/// other work restored 17 MB.
+const RESTORED_BYTES_PER_S: u64 = 1 << 20;
 
 /// Who started the server and wants to hear of it, if anybody does.
 pub struct Supervisor(Option<SupervisorSocket>);
@@ -29,6 +37,12 @@ impl Supervisor {
         Ok(Self(socket.transpose()?))
     }
 
+    /// The server restores a memory file of so many bytes before it serves.
+    pub fn restoring(&self, server: &Server, file_bytes: u64) {
+        let seconds = START_SECONDS + file_bytes.div_ceil(RESTORED_BYTES_PER_S);
+        self.tell(server, &format!("STATUS=Restoring memory\n{}", extension(seconds)));
+    }
+
     /// The server serves.
     pub fn ready(&self, server: &Server) {
         let places = server.listening.join(" ");
@@ -38,11 +52,7 @@ impl Supervisor {
     /// The server stops, and saves what is in memory if it is to.
     pub fn stopping(&self, server: &Server) {
         let seconds = server.live.save_seconds.load(Ordering::Relaxed) + STOP_SECONDS;
-        let lines = format!(
-            "STOPPING=1\nSTATUS=Stopping\nEXTEND_TIMEOUT_USEC={}",
-            seconds.saturating_mul(1_000_000)
-        );
-        self.tell(server, &lines);
+        self.tell(server, &format!("STOPPING=1\nSTATUS=Stopping\n{}", extension(seconds)));
     }
 
     /// A server that nobody hears of serves all the same.
@@ -53,4 +63,9 @@ impl Supervisor {
             server.log(0, &format!("the supervisor of {VARIABLE} does not hear: {error}"));
         }
     }
+}
+
+/// Asks for so much time.
+fn extension(seconds: u64) -> String {
+    format!("EXTEND_TIMEOUT_USEC={}", seconds.saturating_mul(1_000_000))
 }

@@ -110,7 +110,7 @@ pub fn serve(settings: Settings, given: &Given) -> Result<(), String> {
             // It says that memory is being restored. A process that is yet to fork has no threads.
             admin.start(scope)?;
         }
-        restore(&server, memory_file.as_ref())?;
+        restore(&server, memory_file.as_ref(), &supervisor)?;
         listen::listen(&doors, &server.options)?;
         let acceptor = Acceptor::new(&server, doors, accept_poll).map_err(failed)?;
         announce(&server, &admin);
@@ -213,24 +213,42 @@ fn failed(error: std::io::Error) -> String {
 }
 
 /// Stores what the memory file holds.
-fn restore(server: &Server, file: Option<&MemoryFile>) -> Result<(), String> {
+fn restore(
+    server: &Server,
+    file: Option<&MemoryFile>,
+    supervisor: &Supervisor,
+) -> Result<(), String> {
     let Some(file) = file else { return Ok(()) };
     server.phase.set(Phase::Restoring);
+    if let Some(bytes) = file.image_bytes() {
+        supervisor.restoring(server, bytes);
+    }
     if let Some(found) = file.restore(&server.cache, server.options.threads)? {
-        let Found { restored, evicted, ms } = *server.found.get_or_init(|| found);
-        let Restored { items, bytes, expired, refused, lost, is_whole } = restored;
-        // What is lost is said to everybody.
-        server.log(
-            u32::from(is_whole),
-            &format!(
-                "restored {items} items of {bytes} bytes from the memory file in {ms} ms; \
-                 {expired} were over, {refused} did not fit{}, {lost} were damaged{}",
-                evicted_again(evicted),
-                if is_whole { "" } else { ", or more: the file is not whole" }
-            ),
-        );
+        // To everybody: a file of long ago may be one that a start without it left behind.
+        server.log(0, &restored_text(server.found.get_or_init(|| found)));
     }
     Ok(())
+}
+
+/// What there is to say of what was restored.
+fn restored_text(found: &Found) -> String {
+    let Found { restored, evicted, age_s, ms } = *found;
+    let Restored { items, bytes, expired, refused, lost, is_whole, behind_s, is_untimed } =
+        restored;
+    let when = match (behind_s, is_untimed) {
+        (0, _) => format!("saved {age_s} s ago"),
+        (_, false) => format!("saved at a time that the clock will come to in {behind_s} s"),
+        (_, true) => format!(
+            "saved at a time that the clock will come to in {behind_s} s, so that what has an \
+             expiry counts as over"
+        ),
+    };
+    format!(
+        "restored {items} items of {bytes} bytes from the memory file in {ms} ms, {when}; \
+         {expired} were over, {refused} did not fit{}, {lost} were damaged{}",
+        evicted_again(evicted),
+        if is_whole { "" } else { ", or more: the file is not whole" }
+    )
 }
 
 /// What there is to say of items for which there was memory until others came.
@@ -365,6 +383,7 @@ fn enough_files(limit: u64, others: u64) -> String {
 /// Limits and user.
 fn prepare_process(options: &Options) -> Result<(), String> {
     io::heap::keep_small();
+    process::survive_file_limit().map_err(failed)?;
     allow_files(options.connections_max, options)?;
     if options.core_dumps {
         process::raise_core_limit().map_err(|error| format!("cannot allow core files: {error}"))?;
@@ -656,6 +675,20 @@ mod tests {
         assert_eq!(enough_files(81, 80), "; 81 are allowed (ulimit -Hn), enough for -c 1");
         let none = "; 80 are allowed (ulimit -Hn), and 80 are needed beside -c";
         assert_eq!(enough_files(80, 80), none);
+    }
+
+    /// The log was silent, or said that they were over.
+    #[test]
+    fn a_clock_that_is_behind_is_said_with_what_that_cost() {
+        let restored = Restored { items: 7, expired: 5, is_whole: true, ..Restored::default() };
+        let of = |behind_s, is_untimed| {
+            let restored = Restored { behind_s, is_untimed, ..restored };
+            restored_text(&Found { restored, age_s: 3, ..Found::default() })
+        };
+        assert!(of(0, false).contains(" saved 3 s ago; 5 were over, 0 did not fit, "));
+        assert!(of(60, false).contains(" the clock will come to in 60 s; 5 were over, "));
+        let text = of(61, true);
+        assert!(text.contains(" in 61 s, so that what has an expiry counts as over; 5 were"));
     }
 
     #[test]

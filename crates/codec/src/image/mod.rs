@@ -5,8 +5,8 @@
 //!
 //!   the most valuable items first, so that what was cut short for want of time holds the best
 //!
-//!   head    magic version 0  nonce saved_at flush_at sequence share_ppm items limit  checksum
-//!   bytes     8      4    4    8      4        4        8         4       8     8       4    = 64
+//!   head    magic version wall_at nonce saved_at flush_at sequence share_ppm items limit checksum
+//!   bytes     8      4       4      8      4        4        8         4       8     8      4
 //!
 //!   block   marker kind method 0  number rows raw_bytes stored_bytes sum checksum | payload
 //!   bytes     4     1     1    2    8     4       4          4        4      4    |  stored_bytes
@@ -18,10 +18,12 @@
 //!                                   with it, so that as much fits again as did; there may be none
 //! ```
 //!
-//! All numbers are little-endian. A block holds a few hundred KiB and nothing that refers to
-//! another, but for a long value: its row stands alone in a block, with its pieces right behind.
-//! A *note* is what its tier knows of an item beside its record ([`Tier`]). Whoever knows no
-//! dictionaries ends with the end, and reads all items.
+//! All numbers are little-endian. The head has 64 bytes. A block holds a few hundred KiB and
+//! nothing that refers to another, but for a long value: its row stands alone in a block, with its
+//! pieces right behind. A *note* is what its tier knows of an item beside its record ([`Tier`]).
+//! Whoever knows no dictionaries ends with the end, and reads all items.
+//!
+//! The first version had 0 in the place of `wall_at`, and is read as well.
 //!
 //! # Damage
 //!
@@ -45,8 +47,10 @@ use crate::{Method, checksum};
 
 /// The first bytes of every image.
 pub const MAGIC: [u8; 8] = *b"LARDERIM";
-/// The format that is written, and the only one that is read.
-pub const VERSION: u32 = 1;
+/// The format that is written.
+pub const VERSION: u32 = 2;
+/// The one before, without [`Head::wall_at`].
+const VERSION_BEFORE: u32 = 1;
 
 /// A block is full with so many bytes of notes and rows. With more it hardly compresses better.
 const BLOCK_BYTES: usize = 256 << 10;
@@ -79,9 +83,12 @@ pub enum Tier {
 pub struct Head {
     /// Drawn for each image.
     pub nonce: u64,
-    /// Unix seconds.
+    /// Unix seconds by the clock that expiries go by: it was right when its process began, and may
+    /// have been ahead of the wall clock or behind it since.
     pub saved_at: u32,
-    /// Unix seconds at which everything is to be flushed; 0 never.
+    /// The same by the wall clock. None in an image of the version that did not tell.
+    pub wall_at: Option<u32>,
+    /// Seconds, by the former, at which everything is to be flushed; 0 never.
     pub flush_at: u32,
     /// The last number of the sequence of mutations.
     pub sequence: u64,
@@ -99,7 +106,9 @@ impl Head {
     pub fn to_bytes(self) -> [u8; HEAD_BYTES] {
         let mut bytes = [0; HEAD_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        let version = if self.wall_at.is_some() { VERSION } else { VERSION_BEFORE };
+        bytes[8..12].copy_from_slice(&version.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.wall_at.unwrap_or(0).to_le_bytes());
         bytes[16..24].copy_from_slice(&self.nonce.to_le_bytes());
         bytes[24..28].copy_from_slice(&self.saved_at.to_le_bytes());
         bytes[28..32].copy_from_slice(&self.flush_at.to_le_bytes());
@@ -119,12 +128,15 @@ impl Head {
         }
         let bytes: &[u8; HEAD_BYTES] = bytes.first_chunk().ok_or(OpenError::Damaged)?;
         let version = u32_at(bytes, 8);
-        if version != VERSION {
-            return Err(OpenError::Version(version));
-        }
+        let wall_at = match version {
+            VERSION => Some(u32_at(bytes, 12)),
+            VERSION_BEFORE => None,
+            _ => return Err(OpenError::Version(version)),
+        };
         let head = Self {
             nonce: u64_at(bytes, 16),
             saved_at: u32_at(bytes, 24),
+            wall_at,
             flush_at: u32_at(bytes, 28),
             sequence: u64_at(bytes, 32),
             share_ppm: u32_at(bytes, 40),

@@ -53,7 +53,11 @@ impl fmt::Display for OpenError {
         match self {
             Self::Foreign => f.write_str("it holds something else than saved items"),
             Self::Version(version) => {
-                write!(f, "its format is {version}, and only {} is known", super::VERSION)
+                write!(
+                    f,
+                    "its format is {version}, and the newest that is known is {}",
+                    super::VERSION
+                )
             }
             Self::Damaged => f.write_str("its first bytes are damaged"),
             Self::Io(error) => write!(f, "it cannot be read: {error}"),

@@ -453,8 +453,10 @@ pub const DECLARATIONS: &[Declaration] = &[
     valued(Some('e'), "memory-file",
         text("FILE", |o, v| { o.memory_file = Some(v.into()); Ok(()) }), None,
         "A file, not there yet, that a stop by SIGTERM, SIGINT or SIGUSR1 saves memory to, and \
-         that the start after it reads and removes before it listens. A start waits two seconds \
-         for a server that has the file to end. Not with --flash, where memory is saved to."),
+         that the start after it reads and removes before it listens. Use it at every start: what \
+         changes in a run without it, or with another file, is undone when the next run reads it. \
+         A start waits two seconds for a server that has the file to end. Not with --flash, where \
+         memory is saved to."),
     valued(None, "save-seconds",
         numbered("seconds", 0, 3600, |o, n| o.save_seconds = n), Some("60"),
         "How long a stop by SIGTERM, SIGINT or SIGUSR1 may take to save what is in memory, to \

@@ -90,7 +90,7 @@ fn repartition(found: RepartitionStats, stats: &mut Stats<'_>) {
 
 /// What the start found in the memory file; all 0 if there was none.
 fn memory_file(found: Found, stats: &mut Stats<'_>) {
-    let Found { restored, evicted, ms } = found;
+    let Found { restored, evicted, ms, .. } = found;
     stats.lines(&[
         ("restored_items", restored.items),
         ("restored_bytes", restored.bytes),
