@@ -177,6 +177,9 @@ impl MemoryFile {
         file.sync_all().map_err(failed)?;
         self.temporary.become_file(&self.path)?;
         self.is_saved = true;
+        sync_folder(&self.path).map_err(|error| {
+            format!("cannot say that the name of {} lasts: {error}", self.path.display())
+        })?;
         Ok(written)
     }
 }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use ::io::lock::make_private;
 use larder::image_format::{MAGIC, OpenError};
 
-use super::{check_kind, refusal, sync_folder};
+use super::{check_kind, refusal};
 use crate::locked_file::{self, is_same};
 
 /// FILE.tmp, locked.
@@ -77,13 +77,12 @@ impl Temporary {
         Ok(is_there)
     }
 
-    /// Gives it another name, for good.
+    /// Gives it another name, for good. It is to be kept from then on, whatever fails behind that.
     pub fn become_file(&self, path: &Path) -> Result<(), String> {
         if self.named() != Named::This {
             return Err(format!("{} was removed while it was written", self.path.display()));
         }
-        let named = fs::rename(&self.path, path).and_then(|()| sync_folder(path));
-        named.map_err(|error| {
+        fs::rename(&self.path, path).map_err(|error| {
             format!("cannot rename {} to {}: {error}", self.path.display(), path.display())
         })
     }
