@@ -437,7 +437,6 @@ impl Hot {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering::Relaxed;
 
     use io::frames::Pagemap;
     use memory::{Arena, Epochs, SizeClasses};
@@ -447,7 +446,7 @@ mod tests {
     use super::*;
     use crate::heat::HEAT_BITS;
     use crate::order::hammer::Map;
-    use crate::{ChunkLayout, Fields, Replacement};
+    use crate::{ChunkLayout, Replacement};
 
     const SMALL_BYTES: usize = 20;
     const LARGE_BYTES: usize = 3000;
@@ -470,18 +469,6 @@ mod tests {
         hot.with_repartition(settings, Arc::<Pagemap>::default())
     }
 
-    fn store(hot: &Hot, map: &Map, number: u32, bytes: usize) -> Option<Place> {
-        let (fields, key) = (Fields::default(), number.to_le_bytes());
-        let layout = hot.layout(&fields, key.len(), bytes);
-        let mut draft = hot.draft(layout, &fields, &key, map).ok()?;
-        draft.write(&vec![0xff; bytes]);
-        let sequence = map.mutations.fetch_add(1, Relaxed) + 1;
-        let mut places = lock(&map.places);
-        let place = draft.publish(sequence as u32, 0, 0);
-        places.insert(key.to_vec(), place);
-        Some(place)
-    }
-
     /// Chunks that are to change places are remembered by their numbers between two steps. The slab
     /// may belong to another class by then, whose chunks begin elsewhere: the numbers led to what
     /// is no chunk, and beyond the slab.
@@ -489,7 +476,7 @@ mod tests {
     fn what_was_to_change_places_is_let_go_of_when_its_slab_leaves() {
         let (hot, map, mut passes) = (zone(), Map::default(), Passes::default());
         let places: Vec<Place> =
-            (0..8000).map_while(|number| store(&hot, &map, number, SMALL_BYTES)).collect();
+            (0..8000).map_while(|number| map.store(&hot, number, SMALL_BYTES).ok()).collect();
         let guard = hot.epochs.pin();
         for &place in places.iter().filter(|place| !hot.is_in_hot_column(**place)) {
             // SAFETY: published above, and nothing was removed since.
@@ -506,7 +493,7 @@ mod tests {
             hot.give_up_slabs(hot.slabs.len(), &map);
             hot.sweep();
         }
-        let large = |number| store(&hot, &map, number, LARGE_BYTES).is_some();
+        let large = |number| map.store(&hot, number, LARGE_BYTES).is_ok();
         assert!((10_000..10_000 + (MEMORY_BYTES / LARGE_BYTES / 2) as u32).all(large));
         assert!(hot.slabs[id].class() != class, "it has come to the other class");
         while !passes.swaps.is_empty() {

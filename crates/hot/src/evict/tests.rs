@@ -66,24 +66,9 @@ const POLICIES: &[Replacement] = if cfg!(miri) {
 /// Sessions in which a store is tried. A server gives up after 64.
 const TRIES_MAX: usize = 8;
 
-/// Stores an item as a connection does that has a session open: nothing that becomes free while the
-/// draft is made can be reused under it.
+/// Stores an item of the usual size.
 fn store(hot: &Hot, map: &Map, number: u32) -> Result<Place, Shortage> {
-    store_bytes(hot, map, number, VALUE_BYTES)
-}
-
-/// The same of a value with so many bytes.
-fn store_bytes(hot: &Hot, map: &Map, number: u32, bytes: usize) -> Result<Place, Shortage> {
-    let (fields, key) = (Fields::default(), number.to_le_bytes());
-    let layout = hot.layout(&fields, key.len(), bytes);
-    let _session = hot.epochs.pin();
-    let mut draft = hot.draft(layout, &fields, &key, map)?;
-    draft.write(&vec![7; bytes]);
-    let sequence = map.mutations.fetch_add(1, Relaxed) + 1;
-    let mut places = lock(&map.places);
-    let place = draft.publish(sequence as u32, 0, 0);
-    places.insert(key.to_vec(), place);
-    Ok(place)
+    map.store(hot, number, VALUE_BYTES)
 }
 
 /// A zone whose memory is full of items of one class, which class, and how many there are.
@@ -98,7 +83,7 @@ fn full_of(bytes: usize, replacement: Replacement, map: &Map) -> (Hot, ClassId, 
     let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, side_bits);
     let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, LAYOUT, replacement, 0, 1);
     for number in 0.. {
-        let place = store_bytes(&hot, map, number, bytes).expect("the memory is not full");
+        let place = map.store(&hot, number, bytes).expect("the memory is not full");
         let id = hot.class_at(place);
         if hot.is_full() && lock(hot.class(id)).free == 0 {
             return (hot, id, number + 1);
@@ -276,11 +261,11 @@ fn a_size_without_memory_gets_a_slab_while_others_store() {
         let map = Map::default();
         let (hot, id, number) = full(replacement, &map);
         // The slab that is spared for the index.
-        assert!(store_bytes(&hot, &map, number, OTHER_BYTES).is_ok());
+        assert!(map.store(&hot, number, OTHER_BYTES).is_ok());
         let tries = (1..=TRIES_MAX).find(|_| {
             let _other = hot.epochs.pin();
             assert!(hot.evict(id, 1, &map) > 0);
-            store_bytes(&hot, &map, number + 1, 2 * OTHER_BYTES).is_ok()
+            map.store(&hot, number + 1, 2 * OTHER_BYTES).is_ok()
         });
         assert!(tries.is_some(), "{replacement:?}");
         let lost = lock(hot.class(id)).counters.slabs_lost;

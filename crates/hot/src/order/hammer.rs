@@ -13,7 +13,7 @@ use policy::cost::Cost;
 use stdx::sync::lock;
 
 use crate::mark::hit_mark;
-use crate::{ChunkLayout, Draft, Fields, Hot, ItemRef, Links, Replacement, slab};
+use crate::{ChunkLayout, Draft, Fields, Hot, ItemRef, Links, Replacement, Shortage, slab};
 
 const THREADS: u64 = if cfg!(miri) { 2 } else { 4 };
 const STEPS: u64 = if cfg!(miri) { 40 } else { 400_000 };
@@ -40,6 +40,26 @@ impl Map {
     /// One for which stores move items down, or do not.
     pub(crate) fn handing_down(hands_down: bool) -> Self {
         Self { hands_down, ..Self::default() }
+    }
+
+    /// Stores an item as a connection does that has a session open: nothing that becomes free while
+    /// the draft is made can be reused under it.
+    pub(crate) fn store(
+        &self,
+        hot: &Hot,
+        number: u32,
+        value_bytes: usize,
+    ) -> Result<Place, Shortage> {
+        let (fields, key) = (Fields::default(), number.to_le_bytes());
+        let layout = hot.layout(&fields, key.len(), value_bytes);
+        let _session = hot.epochs.pin();
+        let mut draft = hot.draft(layout, &fields, &key, self)?;
+        draft.write(&vec![0xff; value_bytes]);
+        let sequence = self.mutations.fetch_add(1, Relaxed) + 1;
+        let mut places = lock(&self.places);
+        let place = draft.publish(sequence as u32, 0, 0);
+        places.insert(key.to_vec(), place);
+        Ok(place)
     }
 }
 
