@@ -437,7 +437,6 @@ impl Hot {
 
 #[cfg(test)]
 mod tests {
-
     use io::frames::Pagemap;
     use memory::{Arena, Epochs, SizeClasses};
     use policy::columns::Limits;

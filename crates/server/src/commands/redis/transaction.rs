@@ -14,9 +14,9 @@
 //! EXEC may be executed again from its start like every command; its queue knows which of them is
 //! next.
 
-use protocol::resp::{Command, Scan, Scanned, reply, scan};
-
 use std::borrow::Cow;
+
+use protocol::resp::{Command, Scan, Scanned, reply, scan};
 
 use super::{Client, Context, Done, Ended, Entry, Lookup, OUT_OF_MEMORY, Stop, Task};
 use crate::output::Output;
