@@ -10,15 +10,14 @@
 //! still the one that was copied. What is not taken is evicted.
 
 use std::sync::MutexGuard;
-use std::sync::atomic::Ordering::Relaxed;
 
 use memory::{ClassId, Guard, Place, SlabId};
 use stdx::sync::lock;
 
 use crate::class::Class;
-use crate::evict::{GROUP, steps_max};
+use crate::evict::{GROUP, Victim, steps_max};
 use crate::rescue::RESCUES_MAX;
-use crate::{Hot, ItemRef, Links, PRESSED_BEHIND, PRESSED_CLASS, slab};
+use crate::{Hot, ItemRef, Links, PRESSED_BEHIND, PRESSED_CLASS};
 
 /// Chunks that a store hands down of a slab: what it rescues of one takes as long.
 const HANDED_MAX: usize = RESCUES_MAX;
@@ -38,7 +37,7 @@ impl Hot {
     pub(crate) fn demote(&self, id: ClassId, wanted: usize, links: &dyn Links) -> usize {
         let (mut left, mut steps) = (0, 0);
         while left < wanted {
-            let mut victims = [Place(0); GROUP];
+            let mut victims = [Victim::NONE; GROUP];
             let found = {
                 let guard = self.epochs.pin();
                 let mut class = lock(self.class(id));
@@ -51,10 +50,10 @@ impl Hot {
             if found == 0 {
                 break;
             }
-            for &place in &victims[..found] {
+            for &Victim { place, came_up } in &victims[..found] {
                 let chunks = self.demote_one(id, place, true, links);
                 if chunks == 0 {
-                    self.put_back(place);
+                    self.put_back_remembered(came_up);
                 }
                 left += chunks;
             }
@@ -122,17 +121,17 @@ impl Hot {
     pub(crate) fn hand_down(&self, id: ClassId, links: &dyn Links) -> usize {
         self.press(PRESSED_CLASS | PRESSED_BEHIND);
         let guard = self.epochs.pin();
-        let mut victims = [Place(0); GROUP];
+        let mut victims = [Victim::NONE; GROUP];
         let found = {
             let mut class = lock(self.class(id));
             let (wanted, mut steps) = (class.handful(), 0);
             self.gather(&guard, &mut class, links, &mut victims, wanted, &mut steps)
         };
         let mut left = 0;
-        for &place in &victims[..found] {
+        for &Victim { place, came_up } in &victims[..found] {
             let chunks = self.hand_down_one(&guard, id, place, true, links);
             if chunks == 0 {
-                self.put_back(place);
+                self.put_back_remembered(came_up);
             }
             left += chunks;
         }
@@ -140,14 +139,11 @@ impl Hot {
         left
     }
 
-    /// Enters what was gathered once more, in an order, if it is there still. It was published a
-    /// moment ago, and the index leads to it only in a moment; or a walk has given it another
-    /// number.
-    fn put_back(&self, place: Place) {
-        if let Some(mut class) = self.class_of_remembered(place)
-            && slab::mark(&self.arena, place).load(Relaxed) != 0
-        {
-            class.keeper.renew(self.zone(), place);
+    /// [`Hot::put_back`] of what came up before the class's lock was let go. Others may have entered
+    /// it meanwhile, for another item.
+    fn put_back_remembered(&self, came_up: Place) {
+        if let Some(mut class) = self.class_of_remembered(came_up) {
+            self.put_back(&mut class, came_up);
         }
     }
 

@@ -48,6 +48,20 @@ const BORROW_RATIO: usize = 2;
 /// How often a store makes room that others take before it gives up.
 const ATTEMPTS_MAX: usize = 64;
 
+/// An item that is to go.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Victim {
+    /// Where the item begins.
+    pub(crate) place: Place,
+    /// The chunk of it that came up, in the class that it came up in.
+    pub(crate) came_up: Place,
+}
+
+impl Victim {
+    /// What an array of victims has where there are none.
+    pub(crate) const NONE: Self = Self { place: Place(0), came_up: Place(0) };
+}
+
 /// What has been made of the wish for room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Made {
@@ -298,15 +312,19 @@ impl Hot {
         let (mut chained, mut evicted) = (Vec::new(), 0);
         {
             let mut class = lock(self.class(id));
-            let mut victims = [Place(0); GROUP];
+            let mut victims = [Victim::NONE; GROUP];
             let found = self.gather(&guard, &mut class, links, &mut victims, wanted, steps);
             if found == 0 {
                 return None;
             }
             // Under the same lock: what was found may have been in limbo before this guard was
             // pinned, and without the lock it may be another item, or in another class, by now.
-            for &place in &victims[..found] {
-                evicted += self.unlink(&guard, &mut class, links, place, &mut chained);
+            for &Victim { place, came_up } in &victims[..found] {
+                let chunks = self.unlink(&guard, &mut class, links, place, &mut chained);
+                if chunks == 0 {
+                    self.put_back(&mut class, came_up);
+                }
+                evicted += chunks;
             }
             class.evicted_since += evicted;
         }
@@ -320,14 +338,14 @@ impl Hot {
     /// Judges what is next until `victims` is full, or they have `wanted` chunks, or the rounds are
     /// over, and prefetches what unlinking them will need. Returns how many it found. All of them
     /// have to go: one that were passed over now would stay for another round, and the hand would
-    /// soon come to what is newest. They are out of the order, if there is one, and stay out: what
-    /// cannot be unlinked any more is in limbo, or somebody is about to retire it.
+    /// soon come to what is newest. They are out of the order, if there is one: what does not go
+    /// after all is for [`Hot::put_back`].
     pub(crate) fn gather(
         &self,
         guard: &Guard<'_>,
         class: &mut Class,
         links: &dyn Links,
-        victims: &mut [Place; GROUP],
+        victims: &mut [Victim; GROUP],
         wanted: usize,
         steps: &mut usize,
     ) -> usize {
@@ -357,16 +375,26 @@ impl Hot {
             let young = choosy && is_young(links.age(item), class.hand_found);
             let lets_go = |class: &Class| !choosy || class.keeper.judge(item);
             let goes = links.is_gone(item) || (links.may_evict() && !young && lets_go(class));
-            if !goes || victims[..found].contains(&place) {
+            if !goes || victims[..found].iter().any(|victim| victim.place == place) {
                 class.keeper.renew(zone, judged_at);
                 continue;
             }
             links.prefetch(guard, item);
-            victims[found] = place;
+            victims[found] = Victim { place, came_up: judged_at };
             found += 1;
             chunks += item.layout().pieces().max(1);
         }
         found
+    }
+
+    /// Enters what came up for an item that was to go once more, in an order, if it is there still
+    /// and not in the order again. The item was published a moment ago, and the index leads to it
+    /// only in a moment; or a walk has given it another number. What is in limbo may be in the
+    /// order until its chunk is reused, but for pieces, whose mark says that they are.
+    pub(crate) fn put_back(&self, class: &mut Class, came_up: Place) {
+        if slab::mark(&self.arena, came_up).load(Ordering::Relaxed) != 0 {
+            class.keeper.put_back(self.zone(), came_up);
+        }
     }
 
     /// The item that the hand of class `id` has to judge at `place`, if there is one. A chained

@@ -167,6 +167,13 @@ impl Keeper {
         }
     }
 
+    /// A chunk stays that was popped, and may have been entered since.
+    pub(crate) fn put_back(&mut self, zone: Zone<'_>, place: Place) {
+        if let Self::Order(order) = self {
+            order.put_back(zone, place);
+        }
+    }
+
     /// How many rounds over a class it takes at most until something goes that is not hit.
     pub(crate) fn rounds_max(&self) -> usize {
         match self {

@@ -26,11 +26,13 @@
 //! chunks and of their neighbours. Only a chunk that is released leaves the order at once, so that
 //! free chunks and slabs that leave have nothing to do with it.
 //!
-//! A draft that comes up is renewed as well: it will be newer than what is stored now. What is in
-//! limbo or on its way there may be popped, and stays out; but a piece there looks like a draft, so
-//! pieces leave when they are retired. Of a chained item the
-//! head and the pieces come up each in their class, but only where a hand would judge the item; the
-//! other pieces leave the order when they come up first, and are freed with their item.
+//! A draft that comes up is renewed as well: it will be newer than what is stored now. What was to
+//! go and does not is *put back*: it was published a moment before the index leads to it. What is
+//! in limbo or on its way there may be popped, and is put back or not: it is the same to who
+//! enters or releases it. But a piece there looks like a draft, so pieces leave when they are
+//! retired. Of a chained item the head and the pieces come up each in their class, but only where
+//! a hand would judge the item; the other pieces leave the order when they come up first, and are
+//! freed with their item.
 //!
 //! *Links lie behind the chunks*, not in them: a chunk has all of its bytes for the item, so that
 //! layouts, classes and limits know nothing of them; five links share a cache line, and to change
@@ -201,6 +203,13 @@ impl Order {
         self.ranks.renew(zone, place);
     }
 
+    /// The same of one that may have been entered since.
+    pub(crate) fn put_back(&mut self, zone: Zone<'_>, place: Place) {
+        if !self.has(zone, place) {
+            self.renew(zone, place);
+        }
+    }
+
     /// Fills in the chunks that come up next, nearly in their order; returns how many there are.
     pub(crate) fn ahead(&self, zone: Zone<'_>, ahead: &mut [Place]) -> usize {
         let (ranks, links) = (self.ranks(), self.ranks.links(zone));
@@ -239,7 +248,7 @@ impl Order {
         (age as f64 * typical_us / (f64::from(units) * f64::from(costs.unit_us))) as u64
     }
 
-    /// Whether a chunk is in the order, or waits for that. For assertions.
+    /// Whether a chunk is in the order, or waits for that.
     pub(crate) fn has(&self, zone: Zone<'_>, place: Place) -> bool {
         let waits = self.waiting.iter().any(|entrant| entrant.place() == place);
         waits || self.ranks.links(zone).link(self.ranks.number(zone, place)).is_queued()
