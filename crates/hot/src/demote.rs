@@ -139,8 +139,8 @@ impl Hot {
         left
     }
 
-    /// [`Hot::put_back`] of what came up before the class's lock was let go. Others may have entered
-    /// it meanwhile, for another item.
+    /// [`Hot::put_back`] of what came up before the class's lock was let go. Others may have
+    /// entered it meanwhile, for another item.
     fn put_back_remembered(&self, came_up: Place) {
         if let Some(mut class) = self.class_of_remembered(came_up) {
             self.put_back(&mut class, came_up);
