@@ -29,7 +29,7 @@ use crate::commands::redis::Client;
 use crate::counters::Counters;
 use crate::dump::Dump;
 use crate::logins::{Attempt, Claim, Verdict};
-use crate::output::Parked;
+use crate::parked::Parked;
 use crate::rights::Rights;
 use crate::users::FAILURES_MAX;
 use crate::watch::Log;

@@ -12,7 +12,8 @@
 //!            -> turn         one connection: read, plan, execute, write
 //!               -> plan      bytes to a batch of requests, memory fetched ahead
 //!               -> commands  requests to the cache, replies to the output
-//!               -> output    replies to the socket, or parked
+//!               -> output    replies to the socket, or
+//!               -> parked    what it has not taken, and the limit for all of it
 //!               -> sampling  what requests took, where the admin page asks for it
 //!               -> insight   what happens to some keys, likewise
 //!      -> top                `larder top`: the page's numbers in a terminal
@@ -46,6 +47,7 @@ mod namespaces;
 mod notify;
 mod options;
 mod output;
+mod parked;
 mod pidfile;
 mod plan;
 mod reload;

@@ -11,13 +11,12 @@
 //! the socket does not take is copied into the connection's [`Parked`] output before the session
 //! ends, so no connection can hold a session open.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use ::io::net::Stream;
 use larder::Item;
 use std::io::{self, IoSlice};
 
 use crate::counters::Counters;
+use crate::parked::{Parked, ParkedLimit};
 
 /// Values from this size on are written from where they lie. Below it, a copy is cheaper than the
 /// gathering write's bookkeeping and the early flush that a borrowed slice forces.
@@ -159,7 +158,7 @@ impl<'o, 's> Output<'o, 's> {
 
 impl Counters {
     /// Counts bytes that a socket took.
-    fn add_written(&self, bytes: usize) {
+    pub fn add_written(&self, bytes: usize) {
         self.bytes_written.add(bytes as u64);
     }
 }
@@ -186,7 +185,7 @@ pub fn write(
 }
 
 /// Writes until the socket takes no more; returns how much it took.
-fn write_some(stream: &mut Stream, source: &[u8]) -> io::Result<usize> {
+pub fn write_some(stream: &mut Stream, source: &[u8]) -> io::Result<usize> {
     let mut written = 0;
     while written < source.len() {
         match stream.write(&source[written..]) {
@@ -197,194 +196,4 @@ fn write_some(stream: &mut Stream, source: &[u8]) -> io::Result<usize> {
         }
     }
     Ok(written)
-}
-
-/// How much output all connections together may have parked.
-#[derive(Debug)]
-pub struct ParkedLimit {
-    bytes: AtomicUsize,
-    bytes_max: usize,
-}
-
-impl ParkedLimit {
-    /// What is allowed beside a share of `-m`.
-    const BYTES_BASE: usize = 16 << 20;
-
-    /// Whoever has not said who it is gets nothing more once one part in so many is taken: anybody
-    /// can be that, and shall not have those closed who may be here.
-    const STRANGERS_PART: usize = 4;
-
-    /// 3 % of the memory and 16 MiB; but one reply of any size that the item limit allows must be
-    /// possible, or a large item could never be read by a slow client.
-    pub fn new(memory_bytes: usize, item_bytes_max: usize) -> Self {
-        let share = memory_bytes / 100 * 3 + Self::BYTES_BASE;
-        Self { bytes: AtomicUsize::new(0), bytes_max: share.max(item_bytes_max + OUTPUT_BYTES_MAX) }
-    }
-
-    /// Bytes parked now.
-    pub fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed)
-    }
-
-    /// The most that may be.
-    pub fn bytes_max(&self) -> usize {
-        self.bytes_max
-    }
-
-    fn take(&self, bytes: usize, is_stranger: bool) -> bool {
-        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let parts = if is_stranger { Self::STRANGERS_PART } else { 1 };
-        if before + bytes > self.bytes_max / parts {
-            self.give_back(bytes);
-            return false;
-        }
-        true
-    }
-
-    fn give_back(&self, bytes: usize) {
-        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
-    }
-}
-
-/// A connection's output that its socket has not taken yet. Holds no memory when empty.
-#[derive(Debug, Default)]
-pub struct Parked {
-    bytes: Vec<u8>,
-    written: usize,
-    /// Bytes of unexecuted input that the connection keeps meanwhile.
-    held_bytes: usize,
-    /// Bytes of a command that has not arrived in full.
-    kept_bytes: usize,
-    /// Its client has not said who it is.
-    is_stranger: bool,
-}
-
-impl Parked {
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
-    /// Whether its client has yet to say who it is, and so may have less.
-    pub fn set_stranger(&mut self, is_stranger: bool) {
-        self.is_stranger = is_stranger;
-    }
-
-    /// Keeps `slices`; an error of kind `OutOfMemory` says that the limit forbids it.
-    pub fn park(&mut self, slices: &[&[u8]], limit: &ParkedLimit) -> io::Result<()> {
-        let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
-        if bytes == 0 {
-            return Ok(());
-        }
-        if !limit.take(bytes, self.is_stranger) {
-            return Err(io::ErrorKind::OutOfMemory.into());
-        }
-        self.bytes.reserve_exact(bytes);
-        for slice in slices {
-            self.bytes.extend_from_slice(slice);
-        }
-        Ok(())
-    }
-
-    /// Counts `bytes` of input that have to wait for the output.
-    pub fn hold(&mut self, bytes: usize, limit: &ParkedLimit) -> io::Result<()> {
-        if !limit.take(bytes, self.is_stranger) {
-            return Err(io::ErrorKind::OutOfMemory.into());
-        }
-        self.held_bytes += bytes;
-        Ok(())
-    }
-
-    /// Counts what the stream may keep beside it.
-    fn hold_sealed(&mut self, stream: &Stream, limit: &ParkedLimit) -> io::Result<()> {
-        match stream.unsent_bytes_max() {
-            bytes if bytes > 0 && !self.is_empty() => self.hold(bytes, limit),
-            _ => Ok(()),
-        }
-    }
-
-    /// Counts `bytes` of a command that has not arrived in full, instead of those that it had
-    /// before. Fewer are always allowed.
-    pub fn keep(&mut self, bytes: usize, limit: &ParkedLimit) -> io::Result<()> {
-        let before = std::mem::replace(&mut self.kept_bytes, bytes);
-        if bytes <= before {
-            limit.give_back(before - bytes);
-        } else if !limit.take(bytes - before, self.is_stranger) {
-            self.kept_bytes = before;
-            return Err(io::ErrorKind::OutOfMemory.into());
-        }
-        Ok(())
-    }
-
-    /// Writes what the socket takes.
-    pub fn flush(
-        &mut self,
-        stream: &mut Stream,
-        counters: &Counters,
-        limit: &ParkedLimit,
-    ) -> io::Result<()> {
-        let written = write_some(stream, &self.bytes[self.written..])?;
-        counters.add_written(written);
-        self.written += written;
-        if self.written == self.bytes.len() {
-            self.discard(limit);
-        }
-        Ok(())
-    }
-
-    /// Forgets the output, as when the connection closes.
-    pub fn discard(&mut self, limit: &ParkedLimit) {
-        limit.give_back(self.bytes.len() + self.held_bytes);
-        let Self { kept_bytes, is_stranger, .. } = *self;
-        *self = Self { kept_bytes, is_stranger, ..Self::default() };
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_limit_holds_at_its_edge() {
-        let limit = ParkedLimit { bytes: AtomicUsize::new(0), bytes_max: 10 };
-        let mut parked = Parked::default();
-        parked.park(&[b"12345", b"67890"], &limit).expect("exactly the limit");
-        let mut other = Parked::default();
-        let error = other.park(&[b"x"], &limit).expect_err("one too many");
-        assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
-        parked.discard(&limit);
-        assert_eq!(limit.bytes(), 0);
-        other.park(&[b"x"], &limit).expect("there is room again");
-    }
-
-    #[test]
-    fn strangers_leave_most_of_it_to_others() {
-        let limit = ParkedLimit { bytes: AtomicUsize::new(0), bytes_max: 40 };
-        let (mut stranger, mut known) = (Parked::default(), Parked::default());
-        stranger.set_stranger(true);
-        stranger.keep(6, &limit).expect("room");
-        stranger.park(&[b"1234"], &limit).expect("exactly their part");
-        assert!(stranger.keep(7, &limit).is_err() && stranger.hold(1, &limit).is_err());
-        known.keep(30, &limit).expect("all that is left");
-        stranger.discard(&limit);
-        assert!(stranger.park(&[b"1"], &limit).is_err(), "it is still one");
-        stranger.set_stranger(false);
-        stranger.park(&[b"1234"], &limit).expect("and now it is none");
-    }
-
-    #[test]
-    fn what_is_kept_of_commands_counts_once() {
-        let limit = ParkedLimit { bytes: AtomicUsize::new(0), bytes_max: 10 };
-        let mut parked = Parked::default();
-        parked.keep(7, &limit).expect("room");
-        parked.keep(10, &limit).expect("exactly the limit");
-        assert!(parked.keep(11, &limit).is_err());
-        assert_eq!(limit.bytes(), 10);
-        parked.keep(4, &limit).expect("fewer");
-        parked.park(&[b"123456"], &limit).expect("room again");
-        parked.discard(&limit);
-        assert_eq!(limit.bytes(), 4, "output has gone, input has not");
-        parked.keep(0, &limit).expect("fewer");
-        assert_eq!(limit.bytes(), 0);
-    }
 }

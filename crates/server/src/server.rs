@@ -24,7 +24,7 @@ use crate::logins::Logins;
 use crate::memory_file::Found;
 use crate::namespaces::Namespaces;
 use crate::options::Options;
-use crate::output::ParkedLimit;
+use crate::parked::ParkedLimit;
 use crate::sampling::Sample;
 use crate::say;
 use crate::tls::Tls;

@@ -55,7 +55,7 @@ use crate::memory_file::{Found, MemoryFile, Written};
 use crate::namespaces::{DELIMITER, Namespaces};
 use crate::notify::Supervisor;
 use crate::options::{Given, Options, Settings};
-use crate::output::ParkedLimit;
+use crate::parked::ParkedLimit;
 use crate::pidfile::PidFile;
 use crate::reload::reload;
 use crate::sampling::{SAMPLES_MAX, Sampler, Unsampled};

@@ -25,7 +25,7 @@ use stdx::sync::lock;
 use crate::ahead::ReadAhead;
 use crate::connection::{Arrival, Close, Connection, State};
 use crate::logins::Verdict;
-use crate::output::ParkedLimit;
+use crate::parked::ParkedLimit;
 use crate::rights::Rights;
 use crate::sampling::Sampling;
 use crate::server::Server;
