@@ -45,7 +45,7 @@ pub struct Info {
     pub source: Address,
     /// The address it came in at.
     pub listen_address: String,
-    /// Unix seconds of the last bytes that came in.
+    /// Unix seconds of the last bytes that came in, or of parked output of which the last went out.
     pub active_s: AtomicU32,
     state: AtomicU8,
 }
@@ -156,6 +156,10 @@ pub enum Close {
     Idle,
     /// Its replies would not fit the limit for parked output.
     Output,
+    /// It took none of its replies, and others needed the room.
+    Stalled,
+    /// The same of a dump, of which others wanted the place.
+    StalledDump,
     /// No TLS session came of it in time.
     Handshake,
     /// The server ends.
@@ -167,7 +171,9 @@ impl Close {
     pub fn word(self) -> &'static str {
         match self {
             Self::Normal => "normal",
-            Self::Error | Self::Output | Self::Handshake => "error",
+            Self::Error | Self::Output | Self::Stalled | Self::StalledDump | Self::Handshake => {
+                "error"
+            }
             Self::Idle => "idle_timeout",
             Self::Shutdown => "shutdown",
         }

@@ -1,20 +1,97 @@
 //! Output that sockets have not taken yet, and how much of it all connections may have together.
 //!
+//! ```text
+//! worker 0   connection   Parked --+
+//!            connection   Parked --|--+
+//! worker 1   connection   Parked --|--|--+
+//!                                  v  v  v
+//!            ParkedLimit   list of Waiting: the bytes, and since when the socket took none
+//! ```
+//!
+//! Where there is no room for more, clients that take nothing of their replies make it, those first
+//! that have not for longest, whichever worker they are with: their output is dropped at once, and
+//! their worker hears through its mailbox that it has to close them. Only if they do not have
+//! enough is the one who needs room refused. So nobody who reads is closed in place of one who does
+//! not, and at no moment is there more than the limit allows.
+//!
 //! Input that has to wait, for that output or for the rest of a command, counts with it.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use ::io::moment::Stopwatch;
 use ::io::net::Stream;
+use stdx::sync::lock;
 
+use crate::connection::Close;
 use crate::counters::Counters;
 use crate::output::{OUTPUT_BYTES_MAX, write_some};
+use crate::worker::{Brought, Delivery, Mailbox};
 
-/// How much output all connections together may have parked.
+/// A client that has taken nothing for so long makes room for others who need it. Until that is
+/// over others are refused, so it is short; [`TRY_AFTER`] sees to it that whoever takes its replies
+/// slowly is not among them.
+const STALLED_AFTER: Duration = Duration::from_secs(1);
+
+/// The same for the place of a dump, for which others can ask again and lose nothing by that.
+const DUMP_STALLED_AFTER: Duration = Duration::from_secs(10);
+
+/// So long after a socket has last taken something it is tried without an event, and again and
+/// again. The kernel tells of room when a third of a socket's buffer is free, which with a slow
+/// client may be many seconds from now, and it would look as if it took nothing.
+pub const TRY_AFTER: Duration = Duration::from_millis(250);
+
+/// How much output all connections together may have parked, and who has some.
 #[derive(Debug)]
 pub struct ParkedLimit {
     bytes: AtomicUsize,
     bytes_max: usize,
+    /// All that has output parked, by their [`Slot::number`].
+    list: Mutex<List>,
+    /// Where workers hear of connections that have to be closed.
+    mailboxes: Vec<Arc<Mailbox>>,
+    /// What progress is told by.
+    clock: Stopwatch,
+}
+
+/// All parked output.
+#[derive(Debug, Default)]
+struct List {
+    next_number: u64,
+    waiting: BTreeMap<u64, Arc<Mutex<Waiting>>>,
+}
+
+/// Which connection it is.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Owner {
+    /// Its worker.
+    pub worker: usize,
+    /// Which of its worker's connections.
+    pub place: usize,
+    /// Which of those that had this place.
+    pub serial: u64,
+}
+
+/// A connection's parked output.
+#[derive(Debug)]
+struct Waiting {
+    bytes: Vec<u8>,
+    written: usize,
+    /// What else its connection has that counts, and that only its worker can give back.
+    beside_bytes: usize,
+    owner: Owner,
+    /// When the socket last took something, by [`ParkedLimit::clock`].
+    progressed: Duration,
+    /// When it was last tried. What counts is how long after `progressed` it still took nothing: a
+    /// worker that has no time makes nobody look as if it did not read.
+    tried: Duration,
+    /// It belongs to a dump, which has a place.
+    is_dump: bool,
+    /// The output is dropped, and its worker has to close the connection.
+    is_ended: bool,
 }
 
 impl ParkedLimit {
@@ -27,9 +104,16 @@ impl ParkedLimit {
 
     /// 3 % of the memory and 16 MiB; but one reply of any size that the item limit allows must be
     /// possible, or a large item could never be read by a slow client.
-    pub fn new(memory_bytes: usize, item_bytes_max: usize) -> Self {
+    pub fn new(memory_bytes: usize, item_bytes_max: usize, mailboxes: &[Arc<Mailbox>]) -> Self {
         let share = memory_bytes / 100 * 3 + Self::BYTES_BASE;
-        Self { bytes: AtomicUsize::new(0), bytes_max: share.max(item_bytes_max + OUTPUT_BYTES_MAX) }
+        let bytes_max = share.max(item_bytes_max + OUTPUT_BYTES_MAX);
+        Self {
+            bytes: AtomicUsize::new(0),
+            bytes_max,
+            list: Mutex::default(),
+            mailboxes: mailboxes.to_vec(),
+            clock: Stopwatch::start(),
+        }
     }
 
     /// Bytes parked now.
@@ -42,10 +126,18 @@ impl ParkedLimit {
         self.bytes_max
     }
 
+    /// Takes room, for which others may have to go unless a stranger asks.
     fn take(&self, bytes: usize, is_stranger: bool) -> bool {
+        if is_stranger {
+            return self.try_take(bytes, self.bytes_max / Self::STRANGERS_PART);
+        }
+        self.try_take(bytes, self.bytes_max)
+            || (self.make_room(bytes) && self.try_take(bytes, self.bytes_max))
+    }
+
+    fn try_take(&self, bytes: usize, bytes_max: usize) -> bool {
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let parts = if is_stranger { Self::STRANGERS_PART } else { 1 };
-        if before + bytes > self.bytes_max / parts {
+        if before + bytes > bytes_max {
             self.give_back(bytes);
             return false;
         }
@@ -55,30 +147,162 @@ impl ParkedLimit {
     fn give_back(&self, bytes: usize) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
+
+    /// Whether so many bytes more may be kept now, if need be because those go who take nothing.
+    pub fn make_room(&self, bytes: usize) -> bool {
+        bytes <= self.bytes_max.saturating_sub(self.bytes()) || self.end_stalled(bytes)
+    }
+
+    /// Which connections of a worker have to be tried.
+    pub fn to_be_tried(&self, worker: usize) -> Vec<usize> {
+        let now = self.clock.elapsed();
+        let list = lock(&self.list);
+        let waiting = list.waiting.values().filter_map(|waiting| {
+            // If it is locked, its worker is just writing to it, or somebody looks as we do.
+            let waiting = waiting.try_lock().ok()?;
+            let is_due = waiting.owner.worker == worker && waiting.is_quiet(now, TRY_AFTER);
+            is_due.then_some(waiting.owner.place)
+        });
+        waiting.collect()
+    }
+
+    /// Ends those who have taken nothing for longest, until there is room for so many bytes. If
+    /// they have too little together they stay: to close them would help nobody.
+    #[cold]
+    fn end_stalled(&self, bytes: usize) -> bool {
+        let missing = || (self.bytes() + bytes).saturating_sub(self.bytes_max);
+        let list = lock(&self.list);
+        let mut stalled: Vec<_> = list
+            .waiting
+            .values()
+            .filter_map(|waiting| {
+                // If it is locked, its worker is just writing to its socket.
+                let locked = waiting.try_lock().ok()?;
+                let counted = locked.bytes.len() + locked.beside_bytes;
+                locked.is_stalled(STALLED_AFTER).then(|| (locked.progressed, counted, waiting))
+            })
+            .collect();
+        if stalled.iter().map(|(_, counted, _)| counted).sum::<usize>() < missing() {
+            return false;
+        }
+        stalled.sort_unstable_by_key(|(progressed, ..)| *progressed);
+        // What comes back once their workers have closed them. Until then there may be too little.
+        let mut coming_bytes = 0;
+        let mut ended = Vec::new();
+        for (_, _, waiting) in stalled {
+            if missing() <= coming_bytes {
+                break;
+            }
+            let Ok(mut waiting) = waiting.try_lock() else { continue };
+            if waiting.is_stalled(STALLED_AFTER) {
+                coming_bytes += waiting.beside_bytes;
+                ended.push(waiting.owner);
+                self.give_back(waiting.end());
+            }
+        }
+        drop(list);
+        ended.into_iter().for_each(|owner| self.have_closed(owner, Close::Stalled));
+        missing() == 0
+    }
+
+    /// Ends the dump whose client has taken nothing for longest, if it has not for long: another
+    /// one asks for its place, and gets it once the worker has closed the connection.
+    #[cold]
+    pub fn end_stalled_dump(&self) {
+        let list = lock(&self.list);
+        let dumps = list
+            .waiting
+            .values()
+            .filter_map(|waiting| waiting.try_lock().ok().filter(|waiting| waiting.is_dump));
+        let dumps: Vec<_> = dumps.collect();
+        // Its place is about to be free.
+        if dumps.iter().any(|waiting| waiting.is_ended) {
+            return;
+        }
+        let stalled = dumps.into_iter().filter(|waiting| waiting.is_stalled(DUMP_STALLED_AFTER));
+        let Some(mut waiting) = stalled.min_by_key(|waiting| waiting.progressed) else { return };
+        let owner = waiting.owner;
+        self.give_back(waiting.end());
+        drop(waiting);
+        drop(list);
+        self.have_closed(owner, Close::StalledDump);
+    }
+
+    fn have_closed(&self, owner: Owner, close: Close) {
+        let Owner { worker, place, serial } = owner;
+        if let Some(mailbox) = self.mailboxes.get(worker) {
+            mailbox.deliver(Delivery { place, serial, brought: Brought::End(close) });
+        }
+    }
+}
+
+impl Waiting {
+    /// Whether the socket took nothing so long after it had last taken something.
+    fn is_stalled(&self, patience: Duration) -> bool {
+        !self.is_ended && self.tried.saturating_sub(self.progressed) >= patience
+    }
+
+    /// Whether it last took something so long ago, for all that is known.
+    fn is_quiet(&self, now: Duration, patience: Duration) -> bool {
+        !self.is_ended && now.saturating_sub(self.progressed) >= patience
+    }
+
+    /// Drops the output; returns how many bytes that were.
+    fn end(&mut self) -> usize {
+        self.is_ended = true;
+        self.written = 0;
+        std::mem::take(&mut self.bytes).len()
+    }
 }
 
 /// A connection's output that its socket has not taken yet. Holds no memory when empty.
 #[derive(Debug, Default)]
 pub struct Parked {
-    bytes: Vec<u8>,
-    written: usize,
-    /// Bytes of unexecuted input that the connection keeps meanwhile.
+    slot: Option<Slot>,
+    owner: Owner,
+    /// What its stream keeps meanwhile.
     held_bytes: usize,
-    /// Bytes of a command that has not arrived in full.
+    /// Bytes of input that wait, for the output or for the rest of a command.
     kept_bytes: usize,
     /// Its client has not said who it is.
     is_stranger: bool,
 }
 
+/// Parked output and its number in the list.
+#[derive(Debug)]
+struct Slot {
+    number: u64,
+    waiting: Arc<Mutex<Waiting>>,
+}
+
 impl Parked {
-    /// Whether there is none.
+    /// Whether there is none. What was dropped to make room is some until the connection closes.
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.slot.is_none()
+    }
+
+    /// Whose it is.
+    pub fn set_owner(&mut self, owner: Owner) {
+        self.owner = owner;
     }
 
     /// Whether its client has yet to say who it is, and so may have less.
     pub fn set_stranger(&mut self, is_stranger: bool) {
         self.is_stranger = is_stranger;
+    }
+
+    /// Whether what is parked is of a dump, which has a place that others may want.
+    pub fn set_dump(&self, is_dump: bool) {
+        if let Some(slot) = &self.slot {
+            lock(&slot.waiting).is_dump = is_dump;
+        }
+    }
+
+    /// Whether there is output of which the socket took nothing when it was tried last, so long
+    /// after it had taken something.
+    pub fn is_stalled(&self, patience: Duration) -> bool {
+        self.slot.as_ref().is_some_and(|slot| lock(&slot.waiting).is_stalled(patience))
     }
 
     /// Keeps `slices`; an error of kind `OutOfMemory` says that the limit forbids it.
@@ -87,44 +311,66 @@ impl Parked {
         if bytes == 0 {
             return Ok(());
         }
+        debug_assert!(self.is_empty(), "output would overtake parked output");
         if !limit.take(bytes, self.is_stranger) {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
-        self.bytes.reserve_exact(bytes);
-        for slice in slices {
-            self.bytes.extend_from_slice(slice);
-        }
-        Ok(())
-    }
-
-    /// Counts `bytes` of input that have to wait for the output.
-    pub fn hold(&mut self, bytes: usize, limit: &ParkedLimit) -> io::Result<()> {
-        if !limit.take(bytes, self.is_stranger) {
-            return Err(io::ErrorKind::OutOfMemory.into());
-        }
-        self.held_bytes += bytes;
+        let now = limit.clock.elapsed();
+        let waiting = Arc::new(Mutex::new(Waiting {
+            bytes: slices.concat(),
+            written: 0,
+            beside_bytes: self.held_bytes + self.kept_bytes,
+            owner: self.owner,
+            progressed: now,
+            tried: now,
+            is_dump: false,
+            is_ended: false,
+        }));
+        let mut list = lock(&limit.list);
+        let number = list.next_number;
+        list.next_number += 1;
+        list.waiting.insert(number, Arc::clone(&waiting));
+        self.slot = Some(Slot { number, waiting });
         Ok(())
     }
 
     /// Counts what the stream may keep beside it.
     pub fn hold_sealed(&mut self, stream: &Stream, limit: &ParkedLimit) -> io::Result<()> {
-        match stream.unsent_bytes_max() {
-            bytes if bytes > 0 && !self.is_empty() => self.hold(bytes, limit),
-            _ => Ok(()),
+        let bytes = stream.unsent_bytes_max();
+        if bytes == 0 || self.is_empty() {
+            return Ok(());
         }
+        if !limit.take(bytes, self.is_stranger) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        self.held_bytes += bytes;
+        self.tell_beside();
+        Ok(())
     }
 
-    /// Counts `bytes` of a command that has not arrived in full, instead of those that it had
-    /// before. Fewer are always allowed.
+    /// Counts `bytes` of input that have to wait, instead of those that it had before. Fewer are
+    /// always allowed.
+    #[inline]
     pub fn keep(&mut self, bytes: usize, limit: &ParkedLimit) -> io::Result<()> {
-        let before = std::mem::replace(&mut self.kept_bytes, bytes);
+        if bytes == self.kept_bytes { Ok(()) } else { self.change_kept(bytes, limit) }
+    }
+
+    fn change_kept(&mut self, bytes: usize, limit: &ParkedLimit) -> io::Result<()> {
+        let before = self.kept_bytes;
         if bytes <= before {
             limit.give_back(before - bytes);
         } else if !limit.take(bytes - before, self.is_stranger) {
-            self.kept_bytes = before;
             return Err(io::ErrorKind::OutOfMemory.into());
         }
+        self.kept_bytes = bytes;
+        self.tell_beside();
         Ok(())
+    }
+
+    fn tell_beside(&self) {
+        if let Some(slot) = &self.slot {
+            lock(&slot.waiting).beside_bytes = self.held_bytes + self.kept_bytes;
+        }
     }
 
     /// Writes what the socket takes.
@@ -134,10 +380,21 @@ impl Parked {
         counters: &Counters,
         limit: &ParkedLimit,
     ) -> io::Result<()> {
-        let written = write_some(stream, &self.bytes[self.written..])?;
+        let Some(slot) = &self.slot else { return Ok(()) };
+        let mut waiting = lock(&slot.waiting);
+        if waiting.is_ended {
+            return Ok(());
+        }
+        let written = write_some(stream, &waiting.bytes[waiting.written..])?;
         counters.add_written(written);
-        self.written += written;
-        if self.written == self.bytes.len() {
+        waiting.written += written;
+        waiting.tried = limit.clock.elapsed();
+        if written > 0 {
+            waiting.progressed = waiting.tried;
+        }
+        let is_done = waiting.written == waiting.bytes.len();
+        drop(waiting);
+        if is_done {
             self.discard(limit);
         }
         Ok(())
@@ -145,9 +402,11 @@ impl Parked {
 
     /// Forgets the output, as when the connection closes.
     pub fn discard(&mut self, limit: &ParkedLimit) {
-        limit.give_back(self.bytes.len() + self.held_bytes);
-        let Self { kept_bytes, is_stranger, .. } = *self;
-        *self = Self { kept_bytes, is_stranger, ..Self::default() };
+        limit.give_back(std::mem::take(&mut self.held_bytes));
+        if let Some(Slot { number, waiting }) = self.slot.take() {
+            lock(&limit.list).waiting.remove(&number);
+            limit.give_back(lock(&waiting).end());
+        }
     }
 }
 
@@ -155,9 +414,30 @@ impl Parked {
 mod tests {
     use super::*;
 
+    fn limit(bytes_max: usize) -> ParkedLimit {
+        ParkedLimit { bytes_max, ..ParkedLimit::new(0, 0, &[]) }
+    }
+
+    /// So long ago it was that a client has taken something when it was tried last.
+    fn set_stalled(parked: &Parked, ago: Duration) {
+        let mut waiting = lock(&parked.slot.as_ref().expect("it has output").waiting);
+        waiting.tried = Duration::from_secs(1000);
+        waiting.progressed = waiting.tried - ago;
+    }
+
+    fn is_ended(parked: &Parked) -> bool {
+        lock(&parked.slot.as_ref().expect("it has output").waiting).is_ended
+    }
+
+    fn park(bytes: usize, limit: &ParkedLimit) -> Parked {
+        let mut parked = Parked::default();
+        parked.park(&[&vec![0; bytes]], limit).expect("room");
+        parked
+    }
+
     #[test]
     fn the_limit_holds_at_its_edge() {
-        let limit = ParkedLimit { bytes: AtomicUsize::new(0), bytes_max: 10 };
+        let limit = limit(10);
         let mut parked = Parked::default();
         parked.park(&[b"12345", b"67890"], &limit).expect("exactly the limit");
         let mut other = Parked::default();
@@ -168,14 +448,90 @@ mod tests {
         other.park(&[b"x"], &limit).expect("there is room again");
     }
 
+    /// Whoever came last was refused, and was the one who reads.
+    #[test]
+    fn who_takes_nothing_for_longest_makes_room_for_others() {
+        let limit = limit(10);
+        let mut hogs: Vec<Parked> = (0..4).map(|_| park(2, &limit)).collect();
+        for (number, seconds) in [(0, 2), (1, 4), (2, 3)] {
+            set_stalled(&hogs[number], Duration::from_secs(seconds));
+        }
+        set_stalled(&hogs[3], STALLED_AFTER - Duration::from_nanos(1));
+        let mut reader = park(5, &limit);
+        let are_ended: Vec<bool> = hogs.iter().map(is_ended).collect();
+        assert_eq!(
+            are_ended,
+            [false, true, true, false],
+            "no more than it takes, the longest first"
+        );
+        assert_eq!(limit.bytes(), 9);
+        hogs.iter_mut().for_each(|hog| hog.discard(&limit));
+        reader.discard(&limit);
+        assert_eq!(limit.bytes(), 0, "what was dropped is given back once");
+    }
+
+    #[test]
+    fn nobody_goes_in_vain_nor_for_a_stranger() {
+        let limit = limit(8);
+        let (hog, _reader) = (park(3, &limit), park(5, &limit));
+        set_stalled(&hog, Duration::from_secs(100));
+        let mut other = Parked::default();
+        assert!(other.park(&[b"1234"], &limit).is_err() && !is_ended(&hog));
+        other.set_stranger(true);
+        assert!(other.keep(1, &limit).is_err() && !is_ended(&hog));
+        other.set_stranger(false);
+        other.keep(3, &limit).expect("that is what it had");
+        assert!(is_ended(&hog));
+    }
+
+    /// What only its worker can give back must not save one who has little besides.
+    #[test]
+    fn what_comes_back_later_counts_as_on_its_way() {
+        let limit = limit(10);
+        let mut hogs = [park(1, &limit), park(1, &limit)];
+        for hog in &mut hogs {
+            hog.keep(4, &limit).expect("room");
+            set_stalled(hog, STALLED_AFTER);
+        }
+        let mut reader = Parked::default();
+        assert!(reader.keep(5, &limit).is_err(), "it has not come yet");
+        assert!(is_ended(&hogs[0]) && !is_ended(&hogs[1]));
+        assert_eq!(limit.bytes(), 9);
+        hogs[0].discard(&limit);
+        hogs[0].keep(0, &limit).expect("fewer");
+        reader.keep(5, &limit).expect("now it has");
+    }
+
+    #[test]
+    fn of_dumps_the_one_that_takes_nothing_for_longest_ends() {
+        let limit = limit(10);
+        let mut waiting: Vec<Parked> = (0..4).map(|_| park(1, &limit)).collect();
+        waiting[1..].iter().for_each(|dump| dump.set_dump(true));
+        set_stalled(&waiting[0], 5 * DUMP_STALLED_AFTER);
+        set_stalled(&waiting[1], DUMP_STALLED_AFTER);
+        set_stalled(&waiting[2], 2 * DUMP_STALLED_AFTER);
+        set_stalled(&waiting[3], DUMP_STALLED_AFTER / 2);
+        for _ in 0..2 {
+            limit.end_stalled_dump();
+            let ended: Vec<bool> = waiting.iter().map(is_ended).collect();
+            assert_eq!(ended, [false, false, true, false], "one place is enough for one");
+        }
+        waiting.remove(2).discard(&limit);
+        limit.end_stalled_dump();
+        assert!(is_ended(&waiting[1]));
+        waiting.remove(1).discard(&limit);
+        limit.end_stalled_dump();
+        assert!(!is_ended(&waiting[1]), "it has not waited for long");
+    }
+
     #[test]
     fn strangers_leave_most_of_it_to_others() {
-        let limit = ParkedLimit { bytes: AtomicUsize::new(0), bytes_max: 40 };
+        let limit = limit(40);
         let (mut stranger, mut known) = (Parked::default(), Parked::default());
         stranger.set_stranger(true);
         stranger.keep(6, &limit).expect("room");
         stranger.park(&[b"1234"], &limit).expect("exactly their part");
-        assert!(stranger.keep(7, &limit).is_err() && stranger.hold(1, &limit).is_err());
+        assert!(stranger.keep(7, &limit).is_err());
         known.keep(30, &limit).expect("all that is left");
         stranger.discard(&limit);
         assert!(stranger.park(&[b"1"], &limit).is_err(), "it is still one");
@@ -185,7 +541,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_of_commands_counts_once() {
-        let limit = ParkedLimit { bytes: AtomicUsize::new(0), bytes_max: 10 };
+        let limit = limit(10);
         let mut parked = Parked::default();
         parked.keep(7, &limit).expect("room");
         parked.keep(10, &limit).expect("exactly the limit");

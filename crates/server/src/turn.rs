@@ -19,6 +19,7 @@ mod behind;
 use std::io::ErrorKind;
 use std::mem;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ::io::device::ReadRing;
 use larder::{Ahead, Dumped, Hash, Session, Wanted};
@@ -225,6 +226,8 @@ impl<'c, S: Sampling> Turner<'c, S> {
                 connection.fetched.clear();
                 return Ok(After::Wait);
             }
+            // Whoever took long to read has not been silent meanwhile.
+            connection.info.active_s.store(self.server.now(), Ordering::Relaxed);
         }
         if let Some(close) = connection.closing {
             return Err(close);
@@ -315,12 +318,12 @@ impl<'c, S: Sampling> Turner<'c, S> {
 
     /// What follows from how much of the replies the socket took.
     fn settle(&self, connection: &mut Connection<'c>, is_ended: bool) -> Result<(), Close> {
-        if let Some(client) = &connection.redis {
-            let kept_bytes = connection.unread.capacity() + client.queue_bytes();
-            connection.parked.keep(kept_bytes, &self.server.parked)?;
-        } else if !connection.parked.is_empty() {
-            connection.parked.hold(connection.unread.len(), &self.server.parked)?;
-        }
+        let kept_bytes = match &connection.redis {
+            Some(client) => connection.unread.capacity() + client.queue_bytes(),
+            None if !connection.parked.is_empty() => connection.unread.len(),
+            None => 0,
+        };
+        connection.parked.keep(kept_bytes, &self.server.parked)?;
         if !connection.parked.is_empty() {
             return Ok(());
         }
@@ -369,6 +372,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
     /// A watcher has nothing to say; only its end matters.
     fn ignore_input(&mut self, connection: &mut Connection<'c>) -> Result<(), Close> {
         connection.unread = Vec::new();
+        connection.parked.keep(0, &self.server.parked)?;
         if connection.is_readable && connection.read(&mut self.buffer, self.counters)? == Some(0) {
             return Err(Close::Normal);
         }
@@ -729,6 +733,7 @@ fn deliver<S: Sampling>(connection: &mut Connection<'_>, session: &Session<'_>, 
 /// What a connection does when its turn is over.
 fn end_turn(connection: &Connection<'_>) -> After {
     connection.publish_state();
+    connection.parked.set_dump(matches!(connection.state, State::Dump(..)));
     let goes_on = connection.is_readable || matches!(connection.state, State::Dump(..));
     let goes_on = goes_on && connection.fetching == 0;
     if goes_on && connection.parked.is_empty() { After::Again } else { After::Wait }

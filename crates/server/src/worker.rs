@@ -25,7 +25,7 @@ use stdx::sync::lock;
 use crate::ahead::ReadAhead;
 use crate::connection::{Arrival, Close, Connection, State};
 use crate::logins::Verdict;
-use crate::parked::ParkedLimit;
+use crate::parked::{Owner, ParkedLimit, TRY_AFTER};
 use crate::rights::Rights;
 use crate::sampling::Sampling;
 use crate::server::Server;
@@ -72,6 +72,8 @@ pub enum Brought {
     Fetched(Fetched),
     /// Who its client says it is was checked.
     Verdict(Verdict),
+    /// Others needed what was kept for it: it has to be closed.
+    End(Close),
 }
 
 /// Where a worker's new connections lie until it takes them. It holds no more than `-c` allows
@@ -156,6 +158,8 @@ pub struct Worker<'c, S> {
     serial: u64,
     now_s: u32,
     looked_s: u32,
+    /// When sockets with parked output were last tried.
+    tried: Stopwatch,
     /// Connections that were in the TLS handshake when it was last looked, and those that came
     /// since.
     shaking: usize,
@@ -177,6 +181,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
             serial: 0,
             now_s: server.now(),
             looked_s: 0,
+            tried: Stopwatch::start(),
             shaking: 0,
         }
     }
@@ -192,6 +197,8 @@ impl<'c, S: Sampling> Worker<'c, S> {
             let has_deliveries = !self.deliveries.is_empty() || mailbox.has_deliveries();
             let timeout = if !self.queue.is_empty() || has_deliveries {
                 Some(Duration::ZERO)
+            } else if self.server.parked.bytes() > 0 {
+                Some(TRY_AFTER)
             } else if self.server.live.idle_timeout_s() > 0 || self.shaking > 0 {
                 Some(IDLE_LOOK)
             } else {
@@ -212,6 +219,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
             if !self.deliveries.is_empty() {
                 self.take_deliveries();
             }
+            self.try_parked();
             self.turner.begin_reads();
             self.kick_idle();
         }
@@ -376,6 +384,10 @@ impl<'c, S: Sampling> Worker<'c, S> {
             match brought {
                 Brought::Fetched(fetched) => connection.fetched.push(fetched),
                 Brought::Verdict(verdict) => connection.judge(verdict),
+                Brought::End(close) => {
+                    self.close(place, close);
+                    continue;
+                }
             }
             connection.fetching -= 1;
             if connection.fetching == 0 {
@@ -406,6 +418,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
             connection.arrived_s = self.now_s;
             self.shaking += usize::from(connection.stream.tls().is_some());
             (connection.place, connection.serial) = (place, self.serial);
+            connection.parked.set_owner(Owner { worker: self.number, place, serial: self.serial });
             if let Some(client) = &mut connection.redis {
                 // No two connections have one, whichever worker they are with.
                 client.id = self.serial * self.server.mailboxes.len() as u64 + self.number as u64;
@@ -451,9 +464,10 @@ impl<'c, S: Sampling> Worker<'c, S> {
         let counters = self.server.counters.of(self.number);
         match close {
             Close::Idle => counters.idle_kicks.one(),
-            Close::Output => {
+            Close::Output | Close::Stalled | Close::StalledDump => {
                 counters.output_kicks.one();
-                self.server.log(1, &beyond_parked(&self.server.parked, &connection.info.address));
+                let text = why_kicked(close, &self.server.parked);
+                self.server.log(1, &format!("{} is closed: {text}", connection.info.address));
             }
             _ => {}
         }
@@ -492,6 +506,17 @@ impl<'c, S: Sampling> Worker<'c, S> {
         self.log_event(place, "tls_error", &format!(" error={}", key_text(text.as_bytes())));
     }
 
+    /// Tries sockets with parked output that have taken nothing for a while.
+    fn try_parked(&mut self) {
+        if self.server.parked.bytes() == 0 || self.tried.elapsed() < TRY_AFTER {
+            return;
+        }
+        self.tried = Stopwatch::start();
+        for place in self.server.parked.to_be_tried(self.number) {
+            self.turn(place);
+        }
+    }
+
     /// Closes connections that have been silent, or in the TLS handshake, for too long.
     fn kick_idle(&mut self) {
         let timeout_s = self.server.live.idle_timeout_s();
@@ -507,13 +532,16 @@ impl<'c, S: Sampling> Worker<'c, S> {
             let Some(connection) = &self.connections[place] else {
                 continue;
             };
-            let active_s = connection.info.active_s.load(Ordering::Relaxed);
-            let is_silent = u64::from(self.now_s.saturating_sub(active_s)) > timeout_s;
-            // Who is still being sent something is slow, not silent.
-            let is_served = !connection.parked.is_empty()
-                || connection.fetching > 0
-                || matches!(connection.state, State::Watch(_) | State::Dump(..));
-            if is_silent && !is_served {
+            let is_idle = if connection.parked.is_empty() {
+                let active_s = connection.info.active_s.load(Ordering::Relaxed);
+                let is_served = connection.fetching > 0
+                    || matches!(connection.state, State::Watch(_) | State::Dump(..));
+                !is_served && u64::from(self.now_s.saturating_sub(active_s)) > timeout_s
+            } else {
+                // Who takes something of what it is sent is slow, not silent.
+                connection.parked.is_stalled(Duration::from_secs(timeout_s))
+            };
+            if is_idle {
                 self.close(place, Close::Idle);
             }
         }
@@ -560,11 +588,18 @@ impl<'c, S: Sampling> Worker<'c, S> {
     }
 }
 
-/// That a connection is closed for what the server would have to keep for it.
-fn beyond_parked(limit: &ParkedLimit, address: &str) -> String {
+/// Why a connection is closed for what the server keeps for it, or would have to.
+fn why_kicked(close: Close, limit: &ParkedLimit) -> String {
     let (parked, max) = (limit.bytes(), limit.bytes_max());
-    format!(
-        "{address} is closed: with its replies, or the part of a command that it has sent, all \
-         connections would keep more than {max} bytes, now {parked}; a larger -m allows more"
-    )
+    match close {
+        Close::StalledDump => "it takes nothing of its dump, and others want to have one".into(),
+        Close::Stalled => format!(
+            "it takes nothing of its replies, and with those of others all connections would keep \
+             more than {max} bytes, now {parked}; a larger -m allows more"
+        ),
+        _ => format!(
+            "with its replies, or the part of a command that it has sent, all connections would \
+             keep more than {max} bytes, now {parked}; a larger -m allows more"
+        ),
+    }
 }

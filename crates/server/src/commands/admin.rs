@@ -268,6 +268,8 @@ fn dump<'c>(
         reply::line(out.bytes, reply::OK);
         return Flow::Dump(Box::new(dump));
     } else {
+        // Who asks again finds a place, if one of the others does not read.
+        server.parked.end_stalled_dump();
         BUSY_DUMPING
     };
     reply::line(out.bytes, refusal);

@@ -383,7 +383,8 @@ pub const DECLARATIONS: &[Declaration] = &[
         "memcached's extended options; those that tune its slabs or LRU only get a warning."),
     valued(None, "idle-timeout",
         numbered("seconds", 0, IDLE_TIMEOUT_S_MAX, |o, n| o.idle_timeout_s = n), Some("0"),
-        "Close connections that were silent for so long; 0 never does."),
+        "Close connections that were silent, or took nothing of their replies, for so long; 0 \
+         never does."),
     switch(None, "disable-maxconns-fast", |o| o.connections_fast = false,
         "At --conn-limit let new connections wait in the kernel rather than refuse them with a \
          line."),

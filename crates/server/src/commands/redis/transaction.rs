@@ -160,8 +160,7 @@ pub(super) fn enqueue(
     queue.push(command, context.server.cache.item_bytes_max() + COMMAND_BYTES_BASE)?;
     // It is counted when all that has come is executed, and who is over the limit then is closed:
     // whoever can still be told is. What it kept before counts twice.
-    let parked = &context.server.parked;
-    if parked.bytes() + queue.bytes() > parked.bytes_max() {
+    if !context.server.parked.make_room(queue.bytes()) {
         queue.spoil();
         return Err(OUT_OF_MEMORY.into());
     }

@@ -1,0 +1,148 @@
+//! Clients that do not read: what they keep of the server goes to those who do.
+
+mod common;
+
+use std::io::{ErrorKind, Read};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use common::{Client, PATIENCE, Server};
+use socket2::{Domain, Socket, Type};
+
+/// More than sockets take of a reply that nobody reads.
+const VALUE_BYTES: usize = 7 << 20;
+
+/// What is waited for happens after a second or two, or some ten; who waits for longer waits for
+/// nothing.
+const LONG: Duration = Duration::from_secs(120);
+
+/// A connection whose socket takes little.
+fn connect(server: &Server) -> Client {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.set_recv_buffer_size(4096).expect("a socket option");
+    socket.connect(&server.address().into()).expect("it accepts");
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
+    Client { stream }
+}
+
+/// A server with a value that is too large for sockets, and a client that reads.
+fn start(options: &[&str]) -> (Server, Client) {
+    let server = Server::start(&[&["-m", "64", "-I", "8m"], options].concat());
+    let mut client = server.connect();
+    client.send(format!("set big 0 0 {VALUE_BYTES}\r\n").as_bytes());
+    client.send(&vec![b'v'; VALUE_BYTES]);
+    client.ask("\r\n", "STORED\r\n");
+    (server, client)
+}
+
+/// Whether a client that is connected has output parked; none if the server has closed it.
+fn has_parked(client: &Client, watcher: &mut Client) -> Option<bool> {
+    let address = client.stream.local_addr().expect("it is connected");
+    watcher.send(b"stats conns\r\n");
+    let text = watcher.read_to("END\r\n");
+    let its = format!(":addr tcp:{address}");
+    let line = text.lines().find(|line| line.ends_with(&its))?;
+    let state = line.replace(&its, ":state conn_mwrite");
+    Some(text.lines().any(|line| line == state))
+}
+
+/// A client that has asked for more than its socket takes, and has output parked or was refused it.
+fn ask_and_wait(server: &Server, watcher: &mut Client) -> Client {
+    let mut client = connect(server);
+    client.ask("mn\r\n", "MN\r\n");
+    client.send(b"get big\r\n");
+    let began = Instant::now();
+    while has_parked(&client, watcher) == Some(false) {
+        assert!(began.elapsed() < LONG, "it is not answered");
+    }
+    client
+}
+
+/// Whether a client gets all of a large reply.
+fn is_served(mut client: Client) -> bool {
+    let wanted = format!("VALUE big 0 {VALUE_BYTES}\r\n").len() + VALUE_BYTES + "\r\nEND\r\n".len();
+    let (mut read, mut chunk) = (0, vec![0; 64 << 10]);
+    while read < wanted {
+        match client.stream.read(&mut chunk) {
+            Ok(0) => return false,
+            Ok(more) => read += more,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return false,
+            Err(error) => panic!("{error} after {read} bytes"),
+        }
+    }
+    // When the next is answered, the server has nothing more of this one.
+    client.ask("mn\r\n", "MN\r\n");
+    true
+}
+
+/// They held all the room there is for as long as they liked, and whoever came later was cut off in
+/// the middle of a reply, however fast it read.
+#[test]
+fn who_reads_is_not_closed_in_place_of_who_does_not() {
+    let (server, mut watcher) = start(&["-t", "3"]);
+    let mut silent = Vec::new();
+    while watcher.stat("output_kicks") == 0 {
+        silent.push(ask_and_wait(&server, &mut watcher));
+        assert!(silent.len() < 1000, "there is room for all");
+    }
+    // The first may come before it is known who does not read.
+    let began = Instant::now();
+    while !is_served(ask_and_wait(&server, &mut watcher)) {
+        assert!(began.elapsed() < LONG, "nobody makes room");
+    }
+    // There is room for one, and then for the next.
+    for _ in 0..5 {
+        assert!(is_served(ask_and_wait(&server, &mut watcher)));
+    }
+    assert!(watcher.stat("output_parked_bytes") <= (16 << 20) + (64 << 20) / 100 * 3);
+}
+
+/// A client that was sent something counted as served, whether it took it or not.
+#[test]
+fn who_takes_nothing_of_its_replies_is_closed_after_the_idle_timeout() {
+    let (server, _) = start(&["-o", "idle_timeout=1"]);
+    let mut silent = connect(&server);
+    silent.send(b"get big\r\n");
+    let mut watcher = server.connect();
+    watcher.wait_for_stat("output_parked_bytes", |bytes| bytes > 0);
+    let began = Instant::now();
+    while watcher.stat("output_parked_bytes") > 0 {
+        assert!(began.elapsed() < LONG, "it is kept");
+    }
+    // The one that stored it may have been silent for long enough, too.
+    assert!((1..=2).contains(&watcher.stat("idle_kicks")));
+    assert_eq!(watcher.stat("output_kicks"), 0);
+}
+
+/// Four clients that did not read kept everybody else from dumping.
+#[test]
+fn a_dump_that_nobody_reads_gives_its_place_to_another() {
+    const DUMPS_MAX: usize = 4;
+    const BUSY: &str = "BUSY currently processing crawler request\r\n";
+    let server = Server::start(&["-t", "2"]);
+    let mut client = server.connect();
+    // More than sockets take of lines that nobody reads.
+    let tail = "x".repeat(240);
+    for number in 0..40_000 {
+        client.send(format!("set {number}-{tail} 0 0 1 noreply\r\nx\r\n").as_bytes());
+    }
+    client.ask("mn\r\n", "MN\r\n");
+    let begin = || {
+        let mut silent = connect(&server);
+        silent.ask("lru_crawler mgdump all\r\n", "OK\r\n");
+        silent
+    };
+    let _silent: Vec<_> = (0..DUMPS_MAX).map(|_| begin()).collect();
+    let began = Instant::now();
+    let mut answer = String::from(BUSY);
+    while answer == BUSY {
+        assert!(began.elapsed() < LONG, "it stays busy");
+        client.send(b"lru_crawler mgdump all\r\n");
+        answer = client.read_to("\n");
+    }
+    assert!(answer.starts_with("OK\r\n"), "{answer}");
+    client.read_to("EN\r\n");
+    assert!(client.stat("output_kicks") < DUMPS_MAX as u64, "one place is enough");
+}
