@@ -320,7 +320,12 @@ impl<'c, S: Sampling> Turner<'c, S> {
     fn settle(&self, connection: &mut Connection<'c>, is_ended: bool) -> Result<(), Close> {
         let kept_bytes = match &connection.redis {
             Some(client) => connection.unread.capacity() + client.queue_bytes(),
-            None if !connection.parked.is_empty() => connection.unread.len(),
+            // A password is checked after those of others, who may be many and anybody.
+            None if !connection.parked.is_empty()
+                || matches!(connection.state, State::Login(_)) =>
+            {
+                connection.unread.len()
+            }
             None => 0,
         };
         connection.parked.keep(kept_bytes, &self.server.parked)?;

@@ -4,7 +4,7 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead, ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 
@@ -116,9 +116,9 @@ fn after_many_wrong_passwords_an_address_waits_and_others_do_not() {
     }
 }
 
-/// Before passwords had a thread of their own, a worker hashed them while its other clients waited.
-#[test]
-fn while_a_password_is_checked_other_clients_are_served() {
+/// A server with one worker, whose only user's password takes as long to check as a hash may: many
+/// seconds. With what it says, and somebody who has logged in before.
+fn start_slow() -> (Server, BufReader<UnixStream>, Client, TempDir) {
     let folder = TempDir::new().expect("a folder");
     let file = folder.path().join("users");
     fs::write(&file, "bob:secret\n").expect("a file");
@@ -126,7 +126,6 @@ fn while_a_password_is_checked_other_clients_are_served() {
     let (server, mut said) = Server::start_logged(&options);
     let mut known = server.connect();
     known.ask(&token("bob secret"), "STORED\r\n");
-    // To check this one takes as long as a hash may: many seconds.
     let slow = "$argon2id$v=19$m=262144,t=64,p=1$c2FsdHNhbHRzYWx0$\
                 Sm3MnLdCFk0Af+croKgebRoqqmhbKd88iiW3yUOXn78";
     fs::write(&file, format!("ava:{slow}\n")).expect("a file");
@@ -134,6 +133,13 @@ fn while_a_password_is_checked_other_clients_are_served() {
     let mut line = String::new();
     said.read_line(&mut line).expect("it says what came of it");
     assert_eq!(line, "larder: SIGHUP: 1 users from now on\n");
+    (server, said, known, folder)
+}
+
+/// Before passwords had a thread of their own, a worker hashed them while its other clients waited.
+#[test]
+fn while_a_password_is_checked_other_clients_are_served() {
+    let (server, mut said, mut known, _folder) = start_slow();
     for round in 0..3 {
         let mut waiting = server.connect();
         waiting.send(format!("{}get a\r\n", token("ava secret")).as_bytes());
@@ -149,4 +155,27 @@ fn while_a_password_is_checked_other_clients_are_served() {
     let mut line = String::new();
     said.get_ref().set_nonblocking(true).expect("a socket option");
     assert!(said.read_line(&mut line).is_err(), "it says nothing more: {line}");
+}
+
+/// It was kept for as long as the check took, by people who may be anybody, and counted nowhere.
+#[test]
+fn what_is_sent_behind_a_password_counts_until_that_is_checked() {
+    const BEHIND_BYTES: u64 = 60_000;
+    let (server, _said, mut known, _folder) = start_slow();
+    let mut waiting = server.connect();
+    let behind = "x".repeat(BEHIND_BYTES as usize);
+    waiting.send(format!("{}{behind}", token("ava secret")).as_bytes());
+    known.wait_for_stat("output_parked_bytes", |bytes| bytes >= BEHIND_BYTES / 2);
+    // They may have a quarter of what all may have.
+    let others: Vec<Client> = (0..100)
+        .map(|_| {
+            let mut other = server.connect();
+            // Some are closed while they send.
+            let _ = other.stream.write_all(format!("{}{behind}", token("ava secret")).as_bytes());
+            other
+        })
+        .collect();
+    known.wait_for_stat("output_kicks", |kicks| kicks > 0);
+    assert!(known.stat("output_parked_bytes") <= ((16 << 20) + (64 << 20) / 100 * 3) / 4);
+    drop(others);
 }
