@@ -64,16 +64,12 @@ impl<'o, 's> Output<'o, 's> {
 
     /// Appends `take` bytes of an item's value from behind the first `skip`.
     #[inline(never)]
-    pub fn part(&mut self, item: &Item<'s>, mut skip: usize, mut take: usize) {
+    pub fn part(&mut self, item: &Item<'s>, skip: usize, take: usize) {
         let is_copied = take < BORROWED_VALUE_BYTES_MIN;
-        for piece in item.pieces() {
-            let passed = skip.min(piece.len());
-            let piece = &piece[passed..];
-            let piece = &piece[..take.min(piece.len())];
-            (skip, take) = (skip - passed, take - piece.len());
+        for piece in item.part(skip, take) {
             if is_copied {
                 self.bytes.extend_from_slice(piece);
-            } else if !piece.is_empty() {
+            } else {
                 self.borrowed.push((self.bytes.len(), piece));
                 self.borrowed_bytes += piece.len();
             }
