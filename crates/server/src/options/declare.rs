@@ -309,7 +309,7 @@ pub const DECLARATIONS: &[Declaration] = &[
     valued(Some('m'), "memory-limit",
         numbered("megabytes", 1, 1 << 21, |o, n| o.memory_megabytes = usize_of(n)), Some("64"),
         "Memory for items and index. Buffers, connections and the training of dictionaries come on \
-         top: 5 % and 32 MiB, where connections are few."),
+         top: 5 % and 32 MiB, where connections are few and -I is at most 16m."),
     switch(Some('M'), "disable-evictions", |o| o.evict = false,
         "Answer stores with an error when memory is full instead of evicting."),
     valued(Some('I'), "max-item-size",
@@ -453,10 +453,11 @@ pub const DECLARATIONS: &[Declaration] = &[
     valued(Some('e'), "memory-file",
         text("FILE", |o, v| { o.memory_file = Some(v.into()); Ok(()) }), None,
         "A file, not there yet, that a stop by SIGTERM, SIGINT or SIGUSR1 saves memory to, and \
-         that the start after it reads and removes before it listens. Use it at every start: what \
-         changes in a run without it, or with another file, is undone when the next run reads it. \
-         A start waits two seconds for a server that has the file to end. Not with --flash, where \
-         memory is saved to."),
+         that the start after it reads and removes before it listens. Meanwhile there is FILE.tmp. \
+         Of a stop that was killed the start reads as much as was written, what is most valuable \
+         first. Use it at every start: what changes in a run without it, or with another file, is \
+         undone when the next run reads it. A start waits two seconds for a server that has the \
+         file to end. Its name must not end in .tmp. Not with --flash, where memory is saved to."),
     valued(None, "save-seconds",
         numbered("seconds", 0, 3600, |o, n| o.save_seconds = n), Some("60"),
         "How long a stop by SIGTERM, SIGINT or SIGUSR1 may take to save what is in memory, to \
