@@ -317,7 +317,7 @@ mod tests {
         let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, 0);
         let epochs = Arc::new(Epochs::new());
         let policy = Replacement::CostClock;
-        let hot = Hot::new(arena, Arc::clone(&epochs), sizes, layout, policy, 50, 1);
+        let hot = Hot::new(arena, Arc::clone(&epochs), sizes, layout, policy, 50, |_| 1);
         for bits in (0..64_u32).step_by(FIELDS_STEP) {
             let has = |bit: u32| bits & 1 << bit != 0;
             let fields = Fields {

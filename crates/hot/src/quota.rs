@@ -56,7 +56,8 @@ pub const QUOTAS_MAX: usize = 64;
 pub const LABEL_BITS: usize = 8;
 /// Chunks whose labels are looked at under one lock of a class.
 const STEP_CHUNKS: u32 = 4096;
-/// Items that the hand judges for one store before it stops being choosy.
+/// Items that the hand judges for one store before it stops being choosy; or, where nothing that
+/// is alive may go, before it gives up, and goes on there for the next store.
 const JUDGED_MAX: usize = 1024;
 /// Rounds of the hand in which it is choosy: what is left of one, and one in which everything may
 /// lose what spares it.
@@ -64,6 +65,8 @@ const CHOOSY_ROUNDS: usize = 2;
 /// Rounds of the hand until it gives up: one more takes what comes, and one what was left out of
 /// the first.
 const ROUNDS_MAX: usize = CHOOSY_ROUNDS + 2;
+/// The same where nothing that is alive may go: what is left of one, and one.
+const ROUNDS_MAX_KEPT: usize = 2;
 /// Who has to make room makes some for those who come next: one in so many bytes of the limit.
 const AHEAD_SHARE: usize = 64;
 /// But no more than this, so that nobody waits for long.
@@ -509,7 +512,10 @@ impl Hot {
     /// The hand of a quota goes on until what is found is enough, or for as many rounds as it may
     /// take. Returns whether it was enough, or anything was found.
     fn hunt(&self, mut hunt: Hunt<'_>) -> bool {
-        while hunt.search.rounds < ROUNDS_MAX {
+        let evicts = hunt.links.may_evict();
+        let rounds_max = if evicts { ROUNDS_MAX } else { ROUNDS_MAX_KEPT };
+        // Where only what is gone goes, each store that is refused would see all items.
+        while hunt.search.rounds < rounds_max && (evicts || hunt.search.judged <= JUDGED_MAX) {
             if hunt.act.is_done() {
                 return true;
             }
@@ -571,6 +577,10 @@ impl Hot {
                 search.found |= taken > 0;
                 let is_evicted = taken > 0 && !is_gone && matches!(act, Act::Evict(_));
                 quotas.accounts[*index].evicted.fetch_add(u64::from(is_evicted), Relaxed);
+            }
+            if hand.chunk == 0 && touched > 0 {
+                // It was enough before the first label: they are all still to be looked at.
+                quotas.found(hand.slab, *index);
             }
             hand.chunk >= touched
         };
@@ -646,10 +656,18 @@ impl Search {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::chunk::{ChunkLayout, Cut};
-    use memory::SizeClasses;
+    use std::cell::Cell;
+    use std::sync::Arc;
+
     use memory::class::CHUNK_BYTES_MIN;
+    use memory::{ClassId, Epochs, Guard, SizeClasses};
+
+    use super::*;
+    use crate::Fields;
+    use crate::chunk::{ChunkLayout, Cut};
+    use crate::order::hammer::Map;
+
+    const VALUE_BYTES: usize = if cfg!(miri) { 4000 } else { 100 };
 
     /// Classes differ in where their chunks end; some of them do for Miri.
     const CLASSES_STEP: usize = if cfg!(miri) { 7 } else { 1 };
@@ -692,6 +710,109 @@ mod tests {
             let (head, piece) = (Label::of_head(index), Label::of_piece(index));
             assert_eq!((head.index(), piece.index()), (Some(index), Some(index)));
             assert!(!head.is_piece() && piece.is_piece() && head != Label::NONE);
+        }
+    }
+
+    /// A zone with one quota for what begins with `q`.
+    fn zone(limit_bytes: usize) -> Hot {
+        let arena = Arc::new(Arena::new(0, 16 << 20, 8).expect("addresses are there"));
+        let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, LABEL_BITS);
+        let (layout, policy) = (ChunkLayout::Inline, Replacement::Clock);
+        let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, layout, policy, 0, |_| 1);
+        hot.with_quotas(&[Quota { prefix: (*b"q").into(), limit_bytes }], policy)
+    }
+
+    /// Stores an item under the quota.
+    fn store(hot: &Hot, map: &Map, links: &dyn Links, number: u32) -> Result<Place, Shortage> {
+        let (fields, key) = (Fields::default(), format!("q{number:06}").into_bytes());
+        let layout = hot.layout(&fields, key.len(), VALUE_BYTES);
+        let _session = hot.epochs.pin();
+        let mut draft = hot.draft(layout, &fields, &key, links)?;
+        draft.write(&[7; VALUE_BYTES]);
+        let sequence = map.mutations.fetch_add(1, Relaxed) + 1;
+        let mut places = lock(&map.places);
+        let place = draft.publish(sequence as u32, 0, 0);
+        places.insert(key, place);
+        Ok(place)
+    }
+
+    /// Between the hand's coming to a slab and its first look there, somebody else may give bytes
+    /// back. It passed the slab by from then on, and what was in it never went.
+    #[test]
+    fn a_hand_that_has_enough_before_it_looks_comes_again() {
+        let (hot, map) = (zone(16 << 20), Map::default());
+        let mut stored = 0;
+        loop {
+            let place = store(&hot, &map, &map, stored).expect("there is memory");
+            stored += 1;
+            if hot.slab_at(place).free() == 0 {
+                break;
+            }
+        }
+        let quotas = hot.quotas.as_deref().expect("there is one");
+        let account = &quotas.accounts[0];
+        account.limit_bytes.store(account.bytes.load(Relaxed), Relaxed);
+        *lock(&account.hand) = Hand::default();
+        let looks = Cell::new(0);
+        let is_enough = |_: &Account| looks.replace(looks.get() + 1) > 0;
+        assert!(hot.evict_under(quotas, 0, is_enough, &map));
+        let refused =
+            (stored..2 * stored).filter(|&number| store(&hot, &map, &map, number).is_err());
+        assert_eq!(refused.count(), 0);
+    }
+
+    /// Nothing goes that is alive.
+    struct Kept<'m> {
+        map: &'m Map,
+        /// How many items were looked at.
+        looks: Cell<usize>,
+    }
+
+    impl Links for Kept<'_> {
+        fn now(&self) -> u32 {
+            self.map.now()
+        }
+
+        fn may_evict(&self) -> bool {
+            false
+        }
+
+        fn mutations(&self) -> u64 {
+            self.map.mutations()
+        }
+
+        fn age(&self, item: ItemRef<'_>) -> u64 {
+            self.map.age(item)
+        }
+
+        fn prefetch(&self, _: &Guard<'_>, _: ItemRef<'_>) {}
+
+        fn is_gone(&self, item: ItemRef<'_>) -> bool {
+            self.looks.set(self.looks.get() + 1);
+            self.map.is_gone(item)
+        }
+
+        fn evicted(&self, _: ItemRef<'_>, _: ClassId) {}
+
+        fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
+            self.map.unlink(guard, item, place)
+        }
+    }
+
+    /// Each store that was refused looked at all items under the quota, four times, and every other
+    /// under it waited for that.
+    #[test]
+    fn a_store_that_is_refused_looks_at_some_items_only() {
+        const ITEMS_MIN: usize = if cfg!(miri) { 100 } else { 20_000 };
+        let (hot, map) = (zone(ITEMS_MIN * 200), Map::default());
+        let links = Kept { map: &map, looks: Cell::new(0) };
+        let stored = (0..).take_while(|&number| store(&hot, &map, &links, number).is_ok()).count();
+        assert!(stored > ITEMS_MIN, "{stored}");
+        let looks_max = JUDGED_MAX + STEP_CHUNKS as usize;
+        for round in 0..10 {
+            links.looks.set(0);
+            assert_eq!(store(&hot, &map, &links, u32::MAX - round).err(), Some(Shortage::Nothing));
+            assert!(links.looks.get() <= looks_max, "{} looks", links.looks.get());
         }
     }
 

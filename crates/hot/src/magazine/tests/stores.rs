@@ -25,7 +25,7 @@ fn zone(replacement: Replacement, threads: usize, share: usize) -> Hot {
     let side_bits = replacement.side_bits();
     let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, side_bits);
     let (epochs, layout) = (Arc::new(Epochs::new()), ChunkLayout::Inline);
-    Hot::new(arena, epochs, sizes, layout, replacement, 50, 1).with_magazines(threads, share)
+    Hot::new(arena, epochs, sizes, layout, replacement, 50, |_| 1).with_magazines(threads, share)
 }
 
 /// Stores an item with a cost, and retires the one that it replaces.
