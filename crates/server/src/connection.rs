@@ -107,10 +107,11 @@ impl<'c> Incoming<'c> {
         Self { line: line.into(), wire, draft, tail: [0; 2], tail_bytes: 0 }
     }
 
-    /// Takes the next bytes; returns how many of them belong to the value and its end.
+    /// Takes the next bytes; returns how many of them belong to the value and its end. Where the
+    /// draft lacks memory it takes no more.
     pub fn take(&mut self, bytes: &[u8]) -> usize {
         let mut taken = 0;
-        while self.draft.remaining() > 0 && taken < bytes.len() {
+        while self.draft.remaining() > 0 && taken < bytes.len() && !self.draft.lacks_memory() {
             taken += self.draft.write(&bytes[taken..]);
         }
         while self.draft.remaining() == 0 && !self.is_complete() && taken < bytes.len() {
@@ -119,6 +120,11 @@ impl<'c> Incoming<'c> {
             taken += 1;
         }
         taken
+    }
+
+    /// Bytes of the value and of what stands behind it that have yet to come.
+    pub fn missing_bytes(&self) -> u64 {
+        (self.draft.remaining() + self.wire.tail_bytes() - self.tail_bytes) as u64
     }
 
     /// Whether the value and what stands behind it are here.

@@ -15,8 +15,8 @@
 //! sending can keep the others waiting for longer than a buffer's worth of requests.
 
 mod behind;
+mod values;
 
-use std::io::ErrorKind;
 use std::mem;
 use std::sync::Arc;
 
@@ -333,39 +333,6 @@ impl<'c, S: Sampling> Turner<'c, S> {
         Ok(())
     }
 
-    /// Reads into the draft without a detour. A read that fills it leaves the connection readable,
-    /// so that another turn follows, which stores it.
-    fn read_value(&mut self, connection: &mut Connection<'c>) -> Result<(), Close> {
-        let mut turn_bytes = 0;
-        while connection.is_readable && turn_bytes < DIRECT_BYTES_MAX {
-            let State::Value(incoming) = &mut connection.state else {
-                break;
-            };
-            let target = incoming.draft.writable();
-            if target.is_empty() {
-                break;
-            }
-            let room = target.len();
-            match connection.stream.read(target) {
-                Ok(0) => return Err(Close::Normal),
-                Ok(read) => {
-                    incoming.draft.advance(read);
-                    turn_bytes += read;
-                    self.counters.bytes_read.add(read as u64);
-                    connection.is_readable =
-                        read == room || connection.is_hung_up || connection.stream.holds_input();
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    connection.is_readable = connection.holds_more();
-                    break;
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
-    }
-
     /// A watcher has nothing to say; only its end matters.
     fn ignore_input(&mut self, connection: &mut Connection<'c>) -> Result<(), Close> {
         connection.unread = Vec::new();
@@ -432,25 +399,9 @@ impl<'c, S: Sampling> Turner<'c, S> {
 
     /// Gives the input's front to the value or the swallowing that the connection is in.
     fn feed(&mut self, connection: &mut Connection<'c>, plan: &mut Plan<'_>) {
-        let rest = plan.rest();
         match &mut connection.state {
-            State::Swallow(bytes) => {
-                let here = usize::try_from(*bytes).unwrap_or(usize::MAX).min(rest.len());
-                plan.skip(here);
-                *bytes -= here as u64;
-                if *bytes == 0 {
-                    connection.state = State::Idle;
-                }
-            }
-            State::Value(incoming) => {
-                plan.skip(incoming.take(rest));
-                if incoming.is_complete() {
-                    let state = mem::replace(&mut connection.state, State::Idle);
-                    if let State::Value(incoming) = state {
-                        self.complete(connection, *incoming);
-                    }
-                }
-            }
+            State::Swallow(_) => values::swallow(connection, plan),
+            State::Value(_) => self.fill(connection, plan),
             State::Login(_) => self.log_in(connection),
             State::Certificates => self.refresh_certificates(connection),
             _ => {}
@@ -486,38 +437,6 @@ impl<'c, S: Sampling> Turner<'c, S> {
         self.kept.session = None;
         connection.state = State::Idle;
         tls::answer_refresh(self.server, &mut self.replies);
-    }
-
-    /// Stores a value that has arrived in full.
-    fn complete(&mut self, connection: &mut Connection<'c>, incoming: Incoming<'c>) {
-        let dialect = self.server.options.dialect();
-        let line = incoming.line.clone();
-        let action = action_of(&line, incoming.wire, dialect);
-        let Incoming { line: _, wire, mut draft, tail, tail_bytes } = incoming;
-        self.kept.session = None;
-        for tries in 1.. {
-            let context = self.context(connection, tries);
-            let session = self.server.cache.session();
-            session.deliver(connection.fetched.drain(..));
-            let mut out = Output::new(&mut self.replies);
-            let behind = &tail[..tail_bytes];
-            let stored = commands::complete(&context, &session, &action, draft, behind, &mut out);
-            let Err((back, again)) = stored else {
-                return self.sampling.complete(&action, &session, &self.server.cache);
-            };
-            draft = back;
-            drop(out);
-            let wanted = session.take_wanted();
-            drop(session);
-            if again == Again::Fetch {
-                let line = line.clone();
-                let incoming = Incoming { line, wire, draft, tail, tail_bytes };
-                connection.state = State::Value(Box::new(incoming));
-                fetch(&mut self.reads, connection, wanted);
-                return;
-            }
-            self.server.cache.wait_for_memory();
-        }
     }
 
     /// Executes a batch.
