@@ -352,7 +352,7 @@ impl Hot {
         let (zone, mut found, mut chunks) = (self.zone(), 0, 0);
         let has_any = class.keeper.order().is_some() || class.has_for_hand();
         let steps_max = if has_any { steps_max(class, links) } else { 0 };
-        // Drafts and what is free, one behind the other: more than a round of these is all there is.
+        // Drafts and what is free: more than a round of these in a row is all that there is.
         let (mut passed, round) = (0, class.chunks() + class.slabs.len());
         while found < GROUP && chunks < wanted && *steps < steps_max && passed <= round {
             (*steps, passed) = (*steps + 1, passed + 1);
