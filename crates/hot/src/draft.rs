@@ -48,16 +48,14 @@ impl Hot {
         key: &[u8],
         links: &dyn Links,
     ) -> Result<Draft<'_>, Shortage> {
-        let mut draft = self.begin_draft(layout, fields, key, links)?;
-        for _ in 0..layout.pieces() {
-            // On failure the draft gives back what it has so far.
-            draft.extend(links)?;
-        }
-        Ok(draft)
+        let draft = self.begin_draft(layout, fields, key, links)?;
+        if layout.is_chained() { draft.extended(links) } else { Ok(draft) }
     }
 
     /// The same without the pieces of the value, if that lies in such: it gets them one by one
     /// ([`Draft::extend`]), as what they are for comes.
+    // Always: it is all of a draft that has none.
+    #[inline(always)]
     pub fn begin_draft(
         &self,
         layout: Layout,
@@ -147,6 +145,17 @@ impl<'h> Draft<'h> {
     pub fn lacks_piece(&self) -> bool {
         let allocated = self.pieces as usize * self.layout.piece_bytes();
         self.layout.is_chained() && self.remaining() > 0 && self.written as usize >= allocated
+    }
+
+    /// The draft with all of its pieces.
+    #[cold]
+    #[inline(never)]
+    fn extended(mut self, links: &dyn Links) -> Result<Self, Shortage> {
+        for _ in self.pieces as usize..self.layout.pieces() {
+            // On failure it gives back what it has so far.
+            self.extend(links)?;
+        }
+        Ok(self)
     }
 
     /// Gets its next piece.
