@@ -145,7 +145,7 @@ impl Links for Kept<'_> {
 #[test]
 fn a_store_that_is_refused_looks_at_some_items_only() {
     const ITEMS_MIN: usize = if cfg!(miri) { 100 } else { 20_000 };
-    let (hot, map) = (zone(ITEMS_MIN * 200), Map::default());
+    let (hot, map) = (zone(2 * ITEMS_MIN * VALUE_BYTES), Map::default());
     let links = Kept { map: &map, looks: Cell::new(0) };
     let stored = (0..).take_while(|&number| store(&hot, &map, &links, number).is_ok()).count();
     assert!(stored > ITEMS_MIN, "{stored}");
