@@ -85,9 +85,13 @@ pub fn execute<'c>(
         }
         Request::CacheMemlimit { megabytes, noreply } => {
             let limited = try_limit(context.server, *megabytes);
+            out.charge_turn();
             answer(out, *noreply, limited.map_or_else(LimitRefused::reply, |()| reply::OK));
         }
-        Request::Stats { arguments } => stats::write(context.server, arguments, out.bytes),
+        Request::Stats { arguments } => {
+            stats::write(context.server, arguments, out.bytes);
+            out.charge_turn();
+        }
         Request::RefreshCerts => return Flow::Certificates,
         Request::Quit => return Flow::Close(Close::Normal),
         Request::Shutdown { graceful } => return shutdown(context, *graceful, out),

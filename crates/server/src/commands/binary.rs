@@ -70,7 +70,10 @@ fn execute_keyless<'c>(
                 succeed(out, request, 0);
             }
         }
-        Command::Stat { arguments } => statistics(context, echo, arguments, out),
+        Command::Stat { arguments } => {
+            statistics(context, echo, arguments, out);
+            out.charge_turn();
+        }
         Command::Quit => {
             succeed(out, request, 0);
             return Flow::Close(Close::Normal);

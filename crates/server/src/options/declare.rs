@@ -347,7 +347,8 @@ pub const DECLARATIONS: &[Declaration] = &[
         Some("4"), "Worker threads. More than there are CPU cores gain nothing."),
     valued(Some('R'), "max-reqs-per-event",
         numbered("requests", 1, 1 << 30, |o, n| o.requests_per_event = u32_of(n)), Some("20"),
-        "Accepted for memcached's sake: fairness goes by bytes read, not by requests."),
+        "Accepted for memcached's sake: fairness goes by bytes read, replies made and work done, \
+         not by requests."),
     switch(Some('C'), "disable-cas", |o| o.cas = false,
         "Give no CAS uniques: gets returns 0 and cas finds no match."),
     valued(Some('f'), "slab-growth-factor", text("FACTOR", set_growth_factor), None,

@@ -83,6 +83,8 @@ pub(super) fn setrange(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_,
         room[offset..end].copy_from_slice(value);
         Ok(true)
     })?;
+    // All of the value is copied.
+    out.charge(length);
     task.context.counters.cmd_set.one();
     task.context.count_namespace(key.0, Act::Set);
     reply::integer(out.bytes, length as i64);
@@ -104,6 +106,8 @@ pub(super) fn append(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '
         room.extend_from_slice(value);
         Ok(true)
     })?;
+    // All of the value is copied.
+    out.charge(length);
     task.context.counters.cmd_set.one();
     task.context.count_namespace(key.0, Act::Set);
     reply::integer(out.bytes, length as i64);
