@@ -361,7 +361,7 @@ pub const DECLARATIONS: &[Declaration] = &[
     switch(Some('k'), "lock-memory", |o| o.lock_memory = true, "Keep memory out of swap."),
     switch(Some('F'), "disable-flush-all", |o| o.flush_allowed = false, "Refuse flush_all."),
     switch(Some('X'), "disable-dumping", |o| o.dump_allowed = false,
-        "Refuse lru_crawler metadump and mgdump, and stats cachedump."),
+        "Refuse lru_crawler metadump and mgdump, stats cachedump and stats detail."),
     switch(Some('W'), "disable-watch", |o| o.watch_allowed = false, "Refuse watch."),
     switch(Some('A'), "enable-shutdown", |o| o.shutdown_allowed = true, "Allow shutdown."),
     switch(Some('d'), "daemon", |o| o.daemon = true,
