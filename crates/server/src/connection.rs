@@ -10,10 +10,10 @@
 //! ```
 //!
 //! An idle connection owns no buffer. What a read leaves unparsed (less than a line, or what stands
-//! behind output that the socket does not take) is kept in `unread` until the next turn; what the
-//! socket does not take is kept in `parked`, and while that is so nothing more is read or executed.
-//! Nor is anything while a read from flash or the check of a password has not come back: replies
-//! keep their order.
+//! behind output that the socket does not take, or behind the end of a turn) is kept in `unread`
+//! until the next turn; what the socket does not take is kept in `parked`, and while that is so
+//! nothing more is read or executed. Nor is anything while a read from flash or the check of a
+//! password has not come back: replies keep their order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -228,6 +228,9 @@ pub struct Connection<'c> {
     pub fetched: Vec<Fetched>,
     /// What came of who its client says it is.
     pub verdict: Option<Verdict>,
+    /// Its turn was over before all that it has sent was executed: it goes on without an event
+    /// when others have had theirs.
+    pub gives_way: bool,
     /// It stands in its worker's list of those that can go on without an event.
     pub is_queued: bool,
     /// When it came, in Unix seconds.
@@ -257,6 +260,7 @@ impl Connection<'_> {
             fetching: 0,
             fetched: Vec::new(),
             verdict: None,
+            gives_way: false,
             is_queued: false,
             arrived_s: 0,
         }

@@ -26,6 +26,12 @@ const BORROWED_VALUE_BYTES_MIN: usize = 16 << 10;
 /// So much output is written before more is made.
 pub const OUTPUT_BYTES_MAX: usize = 256 << 10;
 
+/// So much output is made in one turn of a connection, and work that counts like it: then others
+/// come first. As much as is read of a value in one turn. To copy and to write that much takes a
+/// few hundred microseconds, beside which what it costs to come back (two copies of at most 64 KiB
+/// of requests) is little.
+pub const TURN_BYTES_MAX: usize = 1 << 20;
+
 /// Slices handed to one gathering write; the kernel takes up to 1024.
 const SLICES_MAX: usize = 64;
 
@@ -35,12 +41,14 @@ pub struct Output<'o, 's> {
     pub bytes: &'o mut Vec<u8>,
     borrowed: Vec<(usize, &'s [u8])>,
     borrowed_bytes: usize,
+    /// What work counts like.
+    charged_bytes: usize,
 }
 
 impl<'o, 's> Output<'o, 's> {
     /// Goes on behind what already stands in `bytes`.
     pub fn new(bytes: &'o mut Vec<u8>) -> Self {
-        Self { bytes, borrowed: Vec::new(), borrowed_bytes: 0 }
+        Self { bytes, borrowed: Vec::new(), borrowed_bytes: 0, charged_bytes: 0 }
     }
 
     /// Appends an item's value and the line end behind it.
@@ -86,9 +94,32 @@ impl<'o, 's> Output<'o, 's> {
         !self.borrowed.is_empty()
     }
 
+    /// Counts work that the length of its reply does not tell, such as the copy of a value that is
+    /// added to, like so many bytes of output: whoever looks whether there is much to write sees
+    /// that much was done, and nobody has to look for that as well.
+    pub fn charge(&mut self, bytes: usize) {
+        self.charged_bytes += bytes;
+    }
+
+    /// Counts work that is worth a turn: to add up what all workers and size classes count, or to
+    /// walk through memory.
+    pub fn charge_turn(&mut self) {
+        self.charge(TURN_BYTES_MAX);
+    }
+
+    /// What has been charged since it was last written.
+    pub fn charged_bytes(&self) -> usize {
+        self.charged_bytes
+    }
+
+    /// Its bytes, and those that work counts like.
+    pub fn weight(&self) -> usize {
+        self.bytes.len() + self.borrowed_bytes + self.charged_bytes
+    }
+
     /// Whether it should be written before more is added.
     pub fn is_full(&self) -> bool {
-        self.bytes.len() + self.borrowed_bytes >= OUTPUT_BYTES_MAX
+        self.weight() >= OUTPUT_BYTES_MAX
     }
 
     /// Writes everything; what the socket does not take is parked.
@@ -108,6 +139,7 @@ impl<'o, 's> Output<'o, 's> {
         self.bytes.clear();
         self.borrowed.clear();
         self.borrowed_bytes = 0;
+        self.charged_bytes = 0;
         Ok(())
     }
 
@@ -247,9 +279,9 @@ impl ParkedLimit {
 pub struct Parked {
     bytes: Vec<u8>,
     written: usize,
-    /// Bytes of unexecuted input that the connection keeps meanwhile.
+    /// Bytes that the stream keeps beside it.
     held_bytes: usize,
-    /// Bytes of a command that has not arrived in full.
+    /// Bytes of input that wait to be executed, or for the rest of their command.
     kept_bytes: usize,
     /// Its client has not said who it is.
     is_stranger: bool,
@@ -282,8 +314,8 @@ impl Parked {
         Ok(())
     }
 
-    /// Counts `bytes` of input that have to wait for the output.
-    pub fn hold(&mut self, bytes: usize, limit: &ParkedLimit) -> io::Result<()> {
+    /// Counts `bytes` that are kept for as long as the output is.
+    fn hold(&mut self, bytes: usize, limit: &ParkedLimit) -> io::Result<()> {
         if !limit.take(bytes, self.is_stranger) {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
@@ -299,11 +331,19 @@ impl Parked {
         }
     }
 
-    /// Counts `bytes` of a command that has not arrived in full, instead of those that it had
-    /// before. Fewer are always allowed.
+    /// Counts `bytes` of input that is kept, instead of those that were before. Fewer are always
+    /// allowed.
+    #[inline]
     pub fn keep(&mut self, bytes: usize, limit: &ParkedLimit) -> io::Result<()> {
+        // As after nearly every turn; nothing is written that all workers write.
+        if bytes == self.kept_bytes { Ok(()) } else { self.keep_instead(bytes, limit) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn keep_instead(&mut self, bytes: usize, limit: &ParkedLimit) -> io::Result<()> {
         let before = std::mem::replace(&mut self.kept_bytes, bytes);
-        if bytes <= before {
+        if bytes < before {
             limit.give_back(before - bytes);
         } else if !limit.take(bytes - before, self.is_stranger) {
             self.kept_bytes = before;

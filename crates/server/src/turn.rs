@@ -6,6 +6,8 @@
 //! unread bytes + one read --> plan a batch --> execute it --> replies
 //!                                ^               |
 //!                                +--- more? -----+--> write --> park what is not taken
+//!                                     |
+//!                                     +-- enough for one turn: others come first
 //! ```
 //!
 //! Readiness is edge-triggered. A read that returns less than there was room for has drained the
@@ -13,15 +15,21 @@
 //! `epoll_wait`, one `read` and one `write`. A read that fills the buffer ends the turn all the
 //! same: the connection goes to the end of its worker's queue, so that no client that never stops
 //! sending can keep the others waiting for longer than a buffer's worth of requests.
+//!
+//! A buffer's worth of requests can be the work of a second, if each is `stats items` or adds a
+//! byte to a value of a megabyte. So a turn also ends, within a batch too, when [`TURN_BYTES_MAX`]
+//! of replies have been made in it; requests whose replies do not tell their work are charged for
+//! it as if it were replies ([`Output::charge`]). What has been read and not been executed then
+//! stays with the connection, which goes to the end of the queue.
 
 mod behind;
+mod reads;
 mod values;
 
 use std::mem;
-use std::sync::Arc;
 
 use ::io::device::ReadRing;
-use larder::{Ahead, Dumped, Hash, Session, Wanted};
+use larder::{Ahead, Dumped, Hash, Session};
 use protocol::binary::parse::HEAD_BYTES_MAX;
 use protocol::parse::LINE_BYTES_MAX;
 use protocol::{Dialect, Parsed, Wire, binary, parse_as};
@@ -33,13 +41,13 @@ use crate::counters::Counters;
 use crate::dump;
 use crate::insight::Ended;
 use crate::logins::Claim;
-use crate::output::{self, OUTPUT_BYTES_MAX, Output};
+use crate::output::{self, OUTPUT_BYTES_MAX, Output, TURN_BYTES_MAX};
 use crate::plan::{Action, BATCH_KEYS_MAX, End, Place, Plan, Step, recycle};
 use crate::rights::Rights;
 use crate::sampling::Sampling;
 use crate::server::Server;
 use crate::tls;
-use crate::worker::{Brought, Delivery};
+use reads::{Waiting, fetch};
 
 /// So much is read at once. Two thousand small requests, which is past the point where more would
 /// save system calls, and it stays in the second-level cache.
@@ -85,6 +93,9 @@ pub struct Turner<'c, S> {
     worker: usize,
     buffer: Vec<u8>,
     replies: Vec<u8>,
+    /// What has been made of replies in this turn and is written or parked, and what work in it
+    /// counts like.
+    turn_bytes: usize,
     steps: Vec<Step<'static>>,
     hashes: Vec<Hash>,
     kept: Kept<'c>,
@@ -93,13 +104,6 @@ pub struct Turner<'c, S> {
     /// Where they begin; nothing, if other threads read.
     ring: Option<ReadRing>,
     sampling: S,
-}
-
-/// A connection that waits for flash.
-struct Waiting {
-    place: usize,
-    serial: u64,
-    wanted: Vec<Wanted>,
 }
 
 /// A session that serves the turns of several connections, when these were read together. It stays
@@ -127,7 +131,7 @@ impl Kept<'_> {
 enum Ran {
     /// All of it.
     Whole,
-    /// Until here: the socket takes no more.
+    /// Until here: the socket takes no more, something has to be waited for, or the turn is over.
     Until(Place),
 }
 
@@ -140,6 +144,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
             worker,
             buffer: vec![0; UNREAD_BYTES_MAX + READ_BYTES],
             replies: Vec::new(),
+            turn_bytes: 0,
             steps: Vec::new(),
             hashes: Vec::new(),
             kept: Kept::default(),
@@ -214,6 +219,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
     }
 
     fn take_turn(&mut self, connection: &mut Connection<'c>) -> Result<After, Close> {
+        connection.gives_way = false;
         if let Some(tls) = connection.stream.tls() {
             tls.send_control()?;
         }
@@ -287,8 +293,9 @@ impl<'c, S: Sampling> Turner<'c, S> {
         }
         let consumed = self.execute_read(connection, &buffer[..filled], is_ended)?;
         if is_backlog && connection.parked.is_empty() {
-            // A request that waits for flash is done with when that has come.
-            if consumed == 0 && connection.fetching == 0 {
+            // A request that waits for flash is done with when that has come; and a turn may have
+            // gone to what was read before.
+            if consumed == 0 && connection.fetching == 0 && !connection.gives_way {
                 return Err(Close::Normal);
             }
             // What remains may be read on at once, whatever the socket says.
@@ -315,18 +322,22 @@ impl<'c, S: Sampling> Turner<'c, S> {
 
     /// What follows from how much of the replies the socket took.
     fn settle(&self, connection: &mut Connection<'c>, is_ended: bool) -> Result<(), Close> {
-        if let Some(client) = &connection.redis {
-            let kept_bytes = connection.unread.capacity() + client.queue_bytes();
-            connection.parked.keep(kept_bytes, &self.server.parked)?;
-        } else if !connection.parked.is_empty() {
-            connection.parked.hold(connection.unread.len(), &self.server.parked)?;
-        }
+        let waits =
+            connection.gives_way || connection.fetching > 0 || !connection.parked.is_empty();
+        let kept_bytes = match &connection.redis {
+            Some(client) => connection.unread.capacity() + client.queue_bytes(),
+            None if waits => connection.unread.len(),
+            // Less than a line.
+            None => 0,
+        };
+        connection.parked.keep(kept_bytes, &self.server.parked)?;
         if !connection.parked.is_empty() {
             return Ok(());
         }
-        if connection.fetching > 0 {
-            // The end is read once more when what is missing has come.
+        if connection.fetching > 0 || connection.gives_way {
+            // The end is read once more when what is missing has come, or in the next turn.
             connection.is_hung_up |= is_ended;
+            connection.is_readable |= is_ended;
         } else if is_ended {
             return Err(Close::Normal);
         }
@@ -364,13 +375,15 @@ impl<'c, S: Sampling> Turner<'c, S> {
         Ok(place.offset)
     }
 
-    /// Batch after batch, until the input or the socket has no more.
+    /// Batch after batch, until the input has no more, the socket takes no more, or the turn is
+    /// over.
     fn process_plan<'b>(
         &mut self,
         connection: &mut Connection<'c>,
         plan: &mut Plan<'b>,
         steps: &mut Vec<Step<'b>>,
     ) -> Result<Place, Close> {
+        self.turn_bytes = 0;
         loop {
             if !connection.parked.is_empty() || connection.closing.is_some() {
                 return Ok(plan.place());
@@ -382,10 +395,15 @@ impl<'c, S: Sampling> Turner<'c, S> {
             if !matches!(connection.state, State::Idle) || connection.closing.is_some() {
                 return Ok(plan.place());
             }
+            if self.is_turn_over() {
+                connection.gives_way = plan.has_more();
+                return Ok(plan.place());
+            }
             plan.rights = connection.rights();
             connection.parked.set_stranger(plan.rights == Rights::None);
             let end = plan.fill(&self.server.cache, steps, &mut self.hashes);
             if let Ran::Until(place) = self.run(connection, plan, steps)? {
+                connection.gives_way = self.is_turn_over();
                 return Ok(place);
             }
             if plan.swallow_bytes > 0 {
@@ -395,6 +413,11 @@ impl<'c, S: Sampling> Turner<'c, S> {
                 return Ok(plan.place());
             }
         }
+    }
+
+    /// Whether others come first now.
+    fn is_turn_over(&self) -> bool {
+        self.turn_bytes >= TURN_BYTES_MAX
     }
 
     /// Gives the input's front to the value or the swallowing that the connection is in.
@@ -437,6 +460,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
         self.kept.session = None;
         connection.state = State::Idle;
         tls::answer_refresh(self.server, &mut self.replies);
+        self.turn_bytes += TURN_BYTES_MAX;
     }
 
     /// Executes a batch.
@@ -462,8 +486,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
         plan: &Plan<'b>,
         steps: &mut [Step<'b>],
     ) -> Result<Ran, Close> {
-        let mut next = 0;
-        let mut tries = 0;
+        let (mut next, mut tries) = (0, 0);
         let mut ahead = Ahead::new(&self.hashes);
         while next < steps.len() {
             let before = next;
@@ -493,9 +516,10 @@ impl<'c, S: Sampling> Turner<'c, S> {
                 }
                 let is_last = next == steps.len() || connection.closing.is_some();
                 if must_flush || (is_last && out.is_borrowing()) {
+                    self.turn_bytes += out.weight();
                     let Connection { stream, parked, .. } = connection;
                     out.flush(stream, parked, self.counters, &self.server.parked)?;
-                    if !parked.is_empty() && !fetches {
+                    if !fetches && (!parked.is_empty() || self.turn_bytes >= TURN_BYTES_MAX) {
                         return Ok(stop_at(plan, steps, next));
                     }
                 }
@@ -508,6 +532,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
             if connection.closing.is_some() {
                 break;
             }
+            self.turn_bytes += out.charged_bytes();
             drop(out);
             if next == steps.len() && !session.is_long() && self.kept.may_keep(next) {
                 self.kept.session = Some(session);
@@ -540,49 +565,6 @@ impl<'c, S: Sampling> Turner<'c, S> {
             fd: connection.info.fd,
             is_patience_over: tries >= SESSIONS_MAX,
         }
-    }
-
-    /// Begins the reads that the last turns wait for, all at once. To be called when the replies of
-    /// those who wait for nothing are written: who reads may share this core.
-    #[inline]
-    pub fn begin_reads(&mut self) {
-        if !self.reads.is_empty() {
-            self.begin_reads_now();
-        }
-    }
-
-    /// The same before replies are written, if this thread reads through a ring of its own: then
-    /// the device reads while they are written, and no other thread wants the core for it.
-    #[inline]
-    pub fn begin_own_reads(&mut self) {
-        if self.ring.is_some() {
-            self.begin_reads();
-        }
-    }
-
-    /// From now on the calling thread, which made it, reads through this ring.
-    pub fn read_through(&mut self, ring: ReadRing) {
-        self.ring = Some(ring);
-    }
-
-    /// Delivers what the ring has read.
-    pub fn answer_reads(&mut self) {
-        if let Some(ring) = &mut self.ring {
-            ring.answer();
-        }
-    }
-
-    #[cold]
-    fn begin_reads_now(&mut self) {
-        let mailbox = &self.server.mailboxes[self.worker];
-        let batches = self.reads.drain(..).map(|Waiting { place, serial, wanted }| {
-            let mailbox = Arc::clone(mailbox);
-            let deliver = move |fetched| {
-                mailbox.deliver(Delivery { place, serial, brought: Brought::Fetched(fetched) });
-            };
-            (wanted, deliver)
-        });
-        self.server.cache.read_all_wanted(batches, self.ring.as_mut());
     }
 
     /// Writes the replies; what the socket does not take is parked.
@@ -648,16 +630,10 @@ fn deliver<S: Sampling>(connection: &mut Connection<'_>, session: &Session<'_>, 
 /// What a connection does when its turn is over.
 fn end_turn(connection: &Connection<'_>) -> After {
     connection.publish_state();
-    let goes_on = connection.is_readable || matches!(connection.state, State::Dump(..));
+    let goes_on = connection.is_readable || connection.gives_way;
+    let goes_on = goes_on || matches!(connection.state, State::Dump(..));
     let goes_on = goes_on && connection.fetching == 0;
     if goes_on && connection.parked.is_empty() { After::Again } else { After::Wait }
-}
-
-/// A request waits for flash: [`Turner::begin_reads`] has that read.
-fn fetch(reads: &mut Vec<Waiting>, connection: &mut Connection<'_>, wanted: Vec<Wanted>) {
-    connection.fetching = wanted.len();
-    let (place, serial) = (connection.place, connection.serial);
-    reads.push(Waiting { place, serial, wanted });
 }
 
 /// How often in a row nothing was done, after one try more that has come to no step's end.
@@ -665,7 +641,7 @@ fn tries_of(tries: u32, client: Option<&mut Client>) -> u32 {
     if client.is_none_or(Client::is_stuck) { tries + 1 } else { 0 }
 }
 
-/// Where to go on when the socket takes no more before step `next`.
+/// Where to go on when a batch is left before step `next`.
 fn stop_at<'b>(plan: &Plan<'b>, steps: &[Step<'b>], next: usize) -> Ran {
     match steps.get(next) {
         Some(step) => Ran::Until(plan.place_of_step(step)),

@@ -512,6 +512,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
             // Who is still being sent something is slow, not silent.
             let is_served = !connection.parked.is_empty()
                 || connection.fetching > 0
+                || connection.gives_way
                 || matches!(connection.state, State::Watch(_) | State::Dump(..));
             if is_silent && !is_served {
                 self.close(place, Close::Idle);
@@ -535,9 +536,24 @@ impl<'c, S: Sampling> Worker<'c, S> {
         }
     }
 
-    /// Everything that was read has been executed; what is parked gets a last chance.
+    /// Executes what was read of connections that have given way to others, and reads no more.
+    fn finish(&mut self, stopped: &Stopwatch) {
+        let mut place = 0;
+        while place < self.connections.len() && !stopped.rest_of(STOP_PATIENCE).is_zero() {
+            match &mut self.connections[place] {
+                Some(connection) if connection.gives_way && connection.parked.is_empty() => {
+                    connection.is_readable = false;
+                    self.turn(place);
+                }
+                _ => place += 1,
+            }
+        }
+    }
+
+    /// Everything that was read is executed; what is parked gets a last chance.
     fn stop(mut self, events: &mut Events) {
         let stopped = Stopwatch::start();
+        self.finish(&stopped);
         for place in 0..self.connections.len() {
             if let Some(connection) = &mut self.connections[place] {
                 connection.closing = Some(Close::Shutdown);
@@ -564,7 +580,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
 fn beyond_parked(limit: &ParkedLimit, address: &str) -> String {
     let (parked, max) = (limit.bytes(), limit.bytes_max());
     format!(
-        "{address} is closed: with its replies, or the part of a command that it has sent, all \
+        "{address} is closed: with its replies, or the commands that it has sent ahead, all \
          connections would keep more than {max} bytes, now {parked}; a larger -m allows more"
     )
 }

@@ -347,7 +347,8 @@ pub const DECLARATIONS: &[Declaration] = &[
         Some("4"), "Worker threads. More than there are CPU cores gain nothing."),
     valued(Some('R'), "max-reqs-per-event",
         numbered("requests", 1, 1 << 30, |o, n| o.requests_per_event = u32_of(n)), Some("20"),
-        "Accepted for memcached's sake: fairness goes by bytes read, not by requests."),
+        "Accepted for memcached's sake: fairness goes by bytes read, replies made and work done, \
+         not by requests."),
     switch(Some('C'), "disable-cas", |o| o.cas = false,
         "Give no CAS uniques: gets returns 0 and cas finds no match."),
     valued(Some('f'), "slab-growth-factor", text("FACTOR", set_growth_factor), None,
@@ -360,7 +361,7 @@ pub const DECLARATIONS: &[Declaration] = &[
     switch(Some('k'), "lock-memory", |o| o.lock_memory = true, "Keep memory out of swap."),
     switch(Some('F'), "disable-flush-all", |o| o.flush_allowed = false, "Refuse flush_all."),
     switch(Some('X'), "disable-dumping", |o| o.dump_allowed = false,
-        "Refuse lru_crawler metadump and mgdump, and stats cachedump."),
+        "Refuse lru_crawler metadump and mgdump, stats cachedump and stats detail."),
     switch(Some('W'), "disable-watch", |o| o.watch_allowed = false, "Refuse watch."),
     switch(Some('A'), "enable-shutdown", |o| o.shutdown_allowed = true, "Allow shutdown."),
     switch(Some('d'), "daemon", |o| o.daemon = true,

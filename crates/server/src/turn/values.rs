@@ -9,7 +9,8 @@ use std::mem;
 
 use larder::Refusal;
 
-use super::{DIRECT_BYTES_MAX, SESSIONS_MAX, Turner, action_of, fetch};
+use super::reads::fetch;
+use super::{DIRECT_BYTES_MAX, SESSIONS_MAX, Turner, action_of};
 use crate::commands::{self, Again};
 use crate::connection::{Close, Connection, Incoming, State};
 use crate::output::Output;
@@ -143,6 +144,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
             let mut out = Output::new(&mut self.replies);
             let behind = &tail[..tail_bytes];
             let stored = commands::complete(&context, &session, &action, draft, behind, &mut out);
+            self.turn_bytes += out.charged_bytes();
             let Err((back, again)) = stored else {
                 return self.sampling.complete(&action, &session, &self.server.cache);
             };

@@ -69,6 +69,8 @@ pub(super) fn setrange(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_,
         let (zeros, tail) = (offset - front, before.saturating_sub(end));
         Ok(Some(Amended { front, zeros, new: value.into(), tail }))
     })?;
+    // All of the value is copied.
+    out.charge(length);
     task.context.counters.cmd_set.one();
     task.context.count_namespace(key.0, Act::Set);
     reply::integer(out.bytes, length as i64);
@@ -85,6 +87,8 @@ pub(super) fn append(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '
         length = checked(task, front + value.len())?;
         Ok(Some(Amended { front, new: value.into(), ..Amended::default() }))
     })?;
+    // All of the value is copied.
+    out.charge(length);
     task.context.counters.cmd_set.one();
     task.context.count_namespace(key.0, Act::Set);
     reply::integer(out.bytes, length as i64);
