@@ -322,12 +322,14 @@ impl<'c, S: Sampling> Turner<'c, S> {
 
     /// What follows from how much of the replies the socket took.
     fn settle(&self, connection: &mut Connection<'c>, is_ended: bool) -> Result<(), Close> {
-        let waits =
-            connection.gives_way || connection.fetching > 0 || !connection.parked.is_empty();
+        // A password is checked after those of others, who may be many and anybody.
+        let is_counted =
+            !connection.parked.is_empty() || matches!(connection.state, State::Login(_));
         let kept_bytes = match &connection.redis {
             Some(client) => connection.unread.capacity() + client.queue_bytes(),
-            None if waits => connection.unread.len(),
-            // Less than a line.
+            None if is_counted => connection.unread.len(),
+            // Less than a line; or what waits for flash or for its turn, which is a buffer's worth
+            // at the most, and no reason to close whoever pipelines.
             None => 0,
         };
         connection.parked.keep(kept_bytes, &self.server.parked)?;
