@@ -27,7 +27,7 @@ use stdx::units::{GIB, KIB, MIB};
 use crate::admit::Remembered;
 use crate::below::Below;
 use crate::cache::{Cache, Moment, hash_with};
-use crate::demote::below_spare_slabs;
+use crate::demote::spare_slabs;
 use crate::entrance::Entrance;
 use crate::fetches::Fetches;
 use crate::flash_fit::{FlashFit, FlashMisfit, segment_bytes};
@@ -405,7 +405,7 @@ impl Builder {
             Some(factor) => SizeClasses::new(chunk_min, factor, slab_bytes, item_max, side),
             None => SizeClasses::for_slabs(chunk_min, hot_slabs, slab_bytes, item_max, side),
         };
-        let spare_slabs = if compresses { 1 + below_spare_slabs(slabs) } else { 1 };
+        let spare_slabs = if compresses { spare_slabs } else { |_| 1 };
         let (arena, epochs) = (Arc::clone(arena), Arc::clone(epochs));
         let (layout, unit_us) = (self.layout, self.cost_unit_us);
         let hot = Hot::new(arena, epochs, sizes, layout, policy, unit_us, spare_slabs)

@@ -377,6 +377,11 @@ pub(crate) fn below_spare_slabs(slabs: usize) -> usize {
     (slabs / 128).max(2)
 }
 
+/// The same with the one for the index.
+pub(crate) fn spare_slabs(slabs: usize) -> usize {
+    1 + below_spare_slabs(slabs)
+}
+
 impl Cache {
     /// Does the zone's own work. Returns whether there is more to do at once.
     pub(crate) fn maintain_below(&self, below: &Below, mover: &mut Mover) -> bool {
@@ -447,7 +452,7 @@ impl Cache {
         let Some(below) = &self.below else {
             return 0;
         };
-        let spare = 1 + below_spare_slabs(self.arena.limit_slabs());
+        let spare = spare_slabs(self.arena.limit_slabs());
         let missing = below.zone.budget_slabs().saturating_sub(below.zone.slabs());
         missing.min(spare.saturating_sub(self.arena.free_slabs()))
     }

@@ -109,6 +109,17 @@ impl<'s> Item<'s> {
         self.contiguous().into_iter().chain(pieces)
     }
 
+    /// `take` bytes of the value from behind the first `skip`, or as many as there are, in order.
+    pub fn part(&self, mut skip: usize, mut take: usize) -> impl Iterator<Item = &'s [u8]> {
+        self.pieces().filter_map(move |piece| {
+            let part = &piece[skip.min(piece.len())..];
+            let part = &part[..take.min(part.len())];
+            skip = skip.saturating_sub(piece.len());
+            take -= part.len();
+            (!part.is_empty()).then_some(part)
+        })
+    }
+
     /// A copy of the value.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut value = Vec::with_capacity(self.value_bytes());

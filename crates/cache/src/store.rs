@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 
 use hot::mark::{SENT, STALE};
-use hot::{Fields, ItemRef, Shortage};
+use hot::{Fields, ItemRef, Layout, Shortage};
 use index::Hash;
 use policy::cost::Cost;
 
@@ -49,8 +49,13 @@ impl Draft<'_> {
         self.hot.remaining()
     }
 
+    /// Whether it needs more memory for the next bytes of the value: [`Cache::extend`].
+    pub fn lacks_memory(&self) -> bool {
+        self.hot.lacks_piece()
+    }
+
     /// The next bytes of the value to fill in, as far as they are contiguous; empty when it is
-    /// full.
+    /// full, or lacks memory for more.
     pub fn writable(&mut self) -> &mut [u8] {
         self.hot.writable()
     }
@@ -140,6 +145,20 @@ impl Cache {
         fields: &Fields,
         value_bytes: usize,
     ) -> Result<Draft<'_>, Refusal> {
+        self.reserve_by(key, hash, fields, value_bytes, |layout| {
+            self.hot.draft(layout, fields, key, self)
+        })
+    }
+
+    #[inline(always)]
+    fn reserve_by<'c>(
+        &'c self,
+        key: &[u8],
+        hash: Hash,
+        fields: &Fields,
+        value_bytes: usize,
+        draft: impl FnOnce(Layout) -> Result<hot::Draft<'c>, Shortage>,
+    ) -> Result<Draft<'c>, Refusal> {
         if value_bytes > self.item_bytes_max {
             return Err(Refusal::TooLarge);
         }
@@ -147,16 +166,33 @@ impl Cache {
         if layout.item_bytes() > self.item_bytes_max {
             return Err(Refusal::TooLarge);
         }
-        let draft = self.hot.draft(layout, fields, key, self);
+        let draft = draft(layout);
         if self.hot.is_pressed() {
             self.call_for_work();
         }
         match draft {
             Ok(hot) => Ok(Draft { hot, hash, origin: Origin::unmeasured(fields.cost) }),
-            Err(Shortage::Pinned) => Err(Refusal::SessionTooLong),
-            Err(Shortage::Nothing) => Err(Refusal::NoMemory),
-            Err(Shortage::Quota) => Err(Refusal::TooLarge),
+            Err(shortage) => Err(refusal_for(shortage)),
         }
+    }
+
+    /// Gets a draft that lacks memory some more ([`Session::begin`]). The caller may have a session
+    /// open, unless it was told to end it.
+    pub fn extend(&self, draft: &mut Draft<'_>) -> Result<(), Refusal> {
+        let extended = draft.hot.extend(self);
+        if self.hot.is_pressed() {
+            self.call_for_work();
+        }
+        extended.map_err(refusal_for)
+    }
+}
+
+/// What a shortage is called outside.
+fn refusal_for(shortage: Shortage) -> Refusal {
+    match shortage {
+        Shortage::Pinned => Refusal::SessionTooLong,
+        Shortage::Nothing => Refusal::NoMemory,
+        Shortage::Quota => Refusal::TooLarge,
     }
 }
 
@@ -179,6 +215,33 @@ impl<'c> Session<'c> {
         let origin = self.cache.origin(measure, key, hash, attributes.cost_us);
         let fields = Fields { cost: origin.cost, ..attributes.fields() };
         self.cache.reserve_costed(key, hash, fields, value_bytes, origin)
+    }
+
+    /// [`Session::reserve`] for a value that has yet to come: if it is long, memory for it follows
+    /// as it comes ([`Draft::lacks_memory`]), so that to announce values takes nothing from others.
+    #[cold]
+    #[inline(never)]
+    pub fn begin(
+        &self,
+        key: &[u8],
+        hash: Hash,
+        attributes: Attributes,
+        value_bytes: usize,
+    ) -> Result<Draft<'c>, Refusal> {
+        let cache = self.cache;
+        let origin = cache
+            .measure
+            .as_ref()
+            .map(|measure| cache.origin(measure, key, hash, attributes.cost_us));
+        let mut fields = attributes.fields();
+        if let Some(origin) = origin {
+            let cost_reserved = origin.asks_present() && value_bytes > COPIED_BYTES_MAX;
+            fields = Fields { cost: origin.cost, cost_reserved, ..fields };
+        }
+        let draft = cache.reserve_by(key, hash, &fields, value_bytes, |layout| {
+            cache.hot.begin_draft(layout, &fields, key, cache)
+        })?;
+        Ok(Draft { origin: origin.unwrap_or(draft.origin), ..draft })
     }
 
     /// Stores a filled draft if the condition holds. The error gives the draft back.

@@ -453,6 +453,42 @@ fn a_lower_limit_is_kept_with_both_zones() {
     }
 }
 
+/// The hot zone left a share of the first limit to the compressed one, however low the limit was
+/// then: slabs that went from one size to another came to lie idle, up to half of the memory.
+#[test]
+fn a_limit_that_was_lowered_is_used_up() {
+    const MEBIBYTES: usize = 32;
+    let clock = Arc::new(ManualClock::new(NOW));
+    let builder = Cache::builder().memory_bytes(MEBIBYTES << 26).compress(true).clock(clock);
+    let cache = builder.build().unwrap();
+    cache.set_memory_bytes(MEBIBYTES << 20).unwrap();
+    let mut random = 1_u64;
+    for bytes in [600_usize, 300, 1500, 150] {
+        for number in 0..(MEBIBYTES << 20) / bytes {
+            // Nothing that compresses.
+            let value: Vec<u8> = std::iter::repeat_with(|| {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (random >> 56) as u8
+            })
+            .take(bytes)
+            .collect();
+            let key = format!("{bytes}-{number}");
+            cache.set(key.as_bytes(), &value, Expiry::NEVER).unwrap();
+            if number.is_multiple_of(64) {
+                while cache.maintain() {}
+            }
+        }
+        let stats = cache.stats();
+        let least = stats.limit_bytes / 8 * 7;
+        assert!(
+            stats.used_bytes >= least,
+            "{bytes}: {} of {}",
+            stats.used_bytes,
+            stats.limit_bytes
+        );
+    }
+}
+
 /// What was never read does not move down while the zone is full, until it has come back. Now and
 /// then the zone has room for a moment, and everything moves down: so many batches are looked at,
 /// and the one in the middle counts.

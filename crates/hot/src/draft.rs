@@ -26,7 +26,8 @@ pub struct Draft<'h> {
     layout: Layout,
     /// Bytes of the value that are filled in.
     written: u32,
-    /// Pieces that are allocated: all of them, except while the draft is being made.
+    /// Pieces that are allocated: all of them, except while the draft is being made, or if it gets
+    /// them one by one.
     pieces: u32,
     /// Whether the order of its class has yet to be told of the chunk.
     is_unentered: bool,
@@ -41,6 +42,21 @@ impl Hot {
     /// Reserves memory for an item and lays out everything but its value. The layout is that of
     /// these fields and this key.
     pub fn draft(
+        &self,
+        layout: Layout,
+        fields: &Fields,
+        key: &[u8],
+        links: &dyn Links,
+    ) -> Result<Draft<'_>, Shortage> {
+        let draft = self.begin_draft(layout, fields, key, links)?;
+        if layout.is_chained() { draft.extended(links) } else { Ok(draft) }
+    }
+
+    /// The same without the pieces of the value, if that lies in such: it gets them one by one
+    /// ([`Draft::extend`]), as what they are for comes.
+    // Always: it is all of a draft that has none.
+    #[inline(always)]
+    pub fn begin_draft(
         &self,
         layout: Layout,
         fields: &Fields,
@@ -62,29 +78,7 @@ impl Hot {
             0
         };
         let (written, pieces) = (0, 0);
-        let mut draft =
-            Draft { hot: self, place, tail_bytes_away, layout, written, pieces, is_unentered };
-        // Each piece is worth its part of the item.
-        let cost_us = fields.cost.us() / layout.pieces().max(1) as u32;
-        for number in 0..layout.pieces() {
-            // On failure the draft gives back what it has so far.
-            let need = layout.piece_need(number);
-            let cost = Cost::from_us(cost_us);
-            let room = self.allocate_under(quota, true, need, cost, links)?;
-            let piece = room.place;
-            if room.is_unentered {
-                lock(self.class(self.class_at(piece))).keeper.enter(self.zone(), piece, cost);
-            }
-            debug_assert!(self.slab_at(piece).cut().holds(need));
-            // SAFETY: both chunks were allocated by this draft, and the header of the first was
-            // written with this layout.
-            unsafe {
-                item::write_piece(self.chunk(piece), place, number);
-                item::list_piece(draft.chunk(), layout, number, piece);
-            }
-            draft.pieces += 1;
-        }
-        Ok(draft)
+        Ok(Draft { hot: self, place, tail_bytes_away, layout, written, pieces, is_unentered })
     }
 
     /// Lays out what comes before the value, in a chunk that may be split. Returns how far its tail
@@ -147,10 +141,57 @@ impl<'h> Draft<'h> {
         self.layout.value_bytes() - self.written as usize
     }
 
-    /// The next bytes of the value that are contiguous in memory; empty when it is full.
+    /// Whether the next bytes of the value are for a piece that it has yet to get.
+    pub fn lacks_piece(&self) -> bool {
+        let allocated = self.pieces as usize * self.layout.piece_bytes();
+        self.layout.is_chained() && self.remaining() > 0 && self.written as usize >= allocated
+    }
+
+    /// The draft with all of its pieces.
+    #[cold]
+    #[inline(never)]
+    fn extended(mut self, links: &dyn Links) -> Result<Self, Shortage> {
+        for _ in self.pieces as usize..self.layout.pieces() {
+            // On failure it gives back what it has so far.
+            self.extend(links)?;
+        }
+        Ok(self)
+    }
+
+    /// Gets its next piece.
+    #[inline(never)]
+    pub fn extend(&mut self, links: &dyn Links) -> Result<(), Shortage> {
+        let (hot, layout, number) = (self.hot, self.layout, self.pieces as usize);
+        assert!(number < layout.pieces(), "it has them all");
+        let item = self.item();
+        // Each piece is worth its part of the item.
+        let cost = Cost::from_us(item.cost().us() / layout.pieces() as u32);
+        let quota = hot.quota_for(item.key(), &layout)?;
+        let need = layout.piece_need(number);
+        let room = hot.allocate_under(quota, true, need, cost, links)?;
+        let piece = room.place;
+        if room.is_unentered {
+            lock(hot.class(hot.class_at(piece))).keeper.enter(hot.zone(), piece, cost);
+        }
+        debug_assert!(hot.slab_at(piece).cut().holds(need));
+        // SAFETY: both chunks were allocated by this draft, and the header of the first was written
+        // with this layout.
+        unsafe {
+            item::write_piece(hot.chunk(piece), self.place, number);
+            item::list_piece(self.chunk(), layout, number, piece);
+        }
+        self.pieces += 1;
+        Ok(())
+    }
+
+    /// The next bytes of the value that are contiguous in memory; empty when it is full, or lacks a
+    /// piece.
     pub fn writable(&mut self) -> &mut [u8] {
         let (chunk, layout, from) = (self.chunk(), self.layout, self.written as usize);
         if layout.is_chained() {
+            if self.lacks_piece() {
+                return &mut [];
+            }
             // SAFETY: the item is this draft's own, and the slice borrows the draft.
             return unsafe { item::chained_value_mut(&self.hot.arena, chunk, layout, from) };
         }
@@ -174,7 +215,8 @@ impl<'h> Draft<'h> {
         self.written += bytes as u32;
     }
 
-    /// Copies as much of `value` as still fits; returns how much that was.
+    /// Copies as much of `value` as still fits; returns how much that was, which is less where a
+    /// piece is lacking.
     pub fn write(&mut self, value: &[u8]) -> usize {
         let mut taken = 0;
         while taken < value.len() {
@@ -317,7 +359,7 @@ mod tests {
         let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, 0);
         let epochs = Arc::new(Epochs::new());
         let policy = Replacement::CostClock;
-        let hot = Hot::new(arena, Arc::clone(&epochs), sizes, layout, policy, 50, 1);
+        let hot = Hot::new(arena, Arc::clone(&epochs), sizes, layout, policy, 50, |_| 1);
         for bits in (0..64_u32).step_by(FIELDS_STEP) {
             let has = |bit: u32| bits & 1 << bit != 0;
             let fields = Fields {

@@ -352,8 +352,10 @@ impl Hot {
         let (zone, mut found, mut chunks) = (self.zone(), 0, 0);
         let has_any = class.keeper.order().is_some() || class.has_for_hand();
         let steps_max = if has_any { steps_max(class, links) } else { 0 };
-        while found < GROUP && chunks < wanted && *steps < steps_max {
-            *steps += 1;
+        // Drafts and what is free: more than a round of these in a row is all that there is.
+        let (mut passed, round) = (0, class.chunks() + class.slabs.len());
+        while found < GROUP && chunks < wanted && *steps < steps_max && passed <= round {
+            (*steps, passed) = (*steps + 1, passed + 1);
             let choosy = *steps <= STEPS_MAX;
             let next = match class.keeper.order_mut() {
                 Some(order) if order.is_empty() => break,
@@ -367,6 +369,7 @@ impl Hot {
                 class.keeper.renew(zone, judged_at);
                 continue;
             };
+            passed = 0;
             if !self.is_judged_at(guard, class.id, judged_at, place) {
                 continue;
             }

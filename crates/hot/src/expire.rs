@@ -117,8 +117,11 @@ impl Hot {
             let owned = slab.belongs_to(class.id);
             let touched = if owned { slab.touched() } else { 0 };
             if sweep.chunk == 0 {
-                // What is published from here on is noted behind this.
-                slab.forget_expiry();
+                if owned {
+                    // What is published from here on is noted behind this. In a slab that has just
+                    // come to another class something may have been.
+                    slab.forget_expiry();
+                }
                 (sweep.earliest, sweep.taken) = (u32::MAX, 0);
             }
             let end = touched.min(sweep.chunk + STEP_CHUNKS);

@@ -173,9 +173,9 @@ pub struct Hot {
     largest: Cut,
     classes: Box<[CachePadded<Mutex<Class>>]>,
     slabs: Box<[Slab]>,
-    /// Slabs that classes leave in the arena for others: for the index, so that a full hot zone
-    /// does not keep it from growing, and for a tier below.
-    spare_slabs: usize,
+    /// Of so many slabs, those that classes leave in the arena for others: for the index, so that a
+    /// full hot zone does not keep it from growing, and for a tier below.
+    spare_slabs: fn(usize) -> usize,
     /// A reserve is low, and whose: the background has work.
     pressed: AtomicU8,
     /// Some class had a slab to spare when the background last came by.
@@ -213,10 +213,10 @@ pub struct ClassStats {
 
 impl Hot {
     /// An empty zone in `arena`, with chunks of these sizes in this layout and a policy for each,
-    /// which counts costs in units of `cost_unit_us` microseconds if it has to. `spare_slabs` of
-    /// the arena are left for others, at least one for the index. The sizes leave a slab
-    /// [`Replacement::side_bits`] beside each chunk, and no more is reserved than
-    /// [`Replacement::memory_bytes_max`].
+    /// which counts costs in units of `cost_unit_us` microseconds if it has to. `spare_slabs` says
+    /// how many of the arena's slabs, however many these are at the time, are left for others: at
+    /// least one, for the index. The sizes leave a slab [`Replacement::side_bits`] beside each
+    /// chunk, and no more is reserved than [`Replacement::memory_bytes_max`].
     pub fn new(
         arena: Arc<Arena>,
         epochs: Arc<Epochs>,
@@ -224,9 +224,11 @@ impl Hot {
         layout: ChunkLayout,
         replacement: Replacement,
         cost_unit_us: u32,
-        spare_slabs: usize,
+        spare_slabs: fn(usize) -> usize,
     ) -> Self {
-        assert!(spare_slabs >= 1 && sizes.side_bits() >= replacement.side_bits());
+        assert!(
+            spare_slabs(arena.limit_slabs()) >= 1 && sizes.side_bits() >= replacement.side_bits()
+        );
         let chunks_max = arena.reserved_slabs() * sizes.chunks_per_slab(ClassId(0));
         assert!(replacement.side_bits() == 0 || chunks_max <= CHUNKS_MAX as usize);
         let cut_of = |id| Cut::new(sizes.chunk_bytes(id), layout);
@@ -315,7 +317,12 @@ impl Hot {
 
     /// Whether all memory is in use, so that room is made by eviction.
     pub fn is_full(&self) -> bool {
-        self.arena.free_slabs() <= self.spare_slabs
+        self.arena.free_slabs() <= self.spare_slabs()
+    }
+
+    /// Slabs that classes leave in the arena, which has a limit that may change.
+    pub(crate) fn spare_slabs(&self) -> usize {
+        (self.spare_slabs)(self.arena.limit_slabs())
     }
 
     /// Asks for the first cache lines of the chunk at `place`: header, key and a short value, which
@@ -388,11 +395,7 @@ impl Hot {
 
     /// Bytes of all chunks that hold something.
     pub fn used_bytes(&self) -> usize {
-        let used = |class: &Class| {
-            let parked = self.parked(class.id);
-            class.chunks() - class.free - parked.free - parked.retired
-        };
-        let bytes = |class: &Class| used(class) * class.cut.bytes;
+        let bytes = |class: &Class| used_chunks(class, self.parked(class.id)) * class.cut.bytes;
         self.classes.iter().map(|class| bytes(&lock(class))).sum()
     }
 
@@ -442,13 +445,19 @@ impl Hot {
     }
 }
 
+/// Chunks of a class that are neither free nor in limbo nor in a magazine. What goes from one
+/// magazine to another while they are counted one by one may count twice.
+fn used_chunks(class: &Class, parked: Parked) -> usize {
+    class.chunks().saturating_sub(class.free + parked.free + parked.retired)
+}
+
 fn stats_of(class: &Class, parked: Parked) -> ClassStats {
     ClassStats {
         number: u32::from(class.id.0) + 1,
         chunk_bytes: class.cut.bytes,
         chunks_per_slab: class.chunks_per_slab,
         slabs: class.slabs.len(),
-        used_chunks: class.chunks() - class.free - parked.free - parked.retired,
+        used_chunks: used_chunks(class, parked),
         free_chunks: class.free + parked.free,
         round_seconds: class.round_seconds,
         counters: class.counters,

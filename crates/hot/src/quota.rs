@@ -32,6 +32,9 @@
 //! [`Class::retire`]: crate::class::Class::retire
 //! [`Class::release`]: crate::class::Class::release
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize};
 use std::sync::{Mutex, MutexGuard};
@@ -56,7 +59,8 @@ pub const QUOTAS_MAX: usize = 64;
 pub const LABEL_BITS: usize = 8;
 /// Chunks whose labels are looked at under one lock of a class.
 const STEP_CHUNKS: u32 = 4096;
-/// Items that the hand judges for one store before it stops being choosy.
+/// Items that the hand judges for one store before it stops being choosy; or, where nothing that
+/// is alive may go, before it gives up, and goes on there for the next store.
 const JUDGED_MAX: usize = 1024;
 /// Rounds of the hand in which it is choosy: what is left of one, and one in which everything may
 /// lose what spares it.
@@ -64,6 +68,8 @@ const CHOOSY_ROUNDS: usize = 2;
 /// Rounds of the hand until it gives up: one more takes what comes, and one what was left out of
 /// the first.
 const ROUNDS_MAX: usize = CHOOSY_ROUNDS + 2;
+/// The same where nothing that is alive may go: what is left of one, and one.
+const ROUNDS_MAX_KEPT: usize = 2;
 /// Who has to make room makes some for those who come next: one in so many bytes of the limit.
 const AHEAD_SHARE: usize = 64;
 /// But no more than this, so that nobody waits for long.
@@ -509,7 +515,10 @@ impl Hot {
     /// The hand of a quota goes on until what is found is enough, or for as many rounds as it may
     /// take. Returns whether it was enough, or anything was found.
     fn hunt(&self, mut hunt: Hunt<'_>) -> bool {
-        while hunt.search.rounds < ROUNDS_MAX {
+        let evicts = hunt.links.may_evict();
+        let rounds_max = if evicts { ROUNDS_MAX } else { ROUNDS_MAX_KEPT };
+        // Where only what is gone goes, each store that is refused would see all items.
+        while hunt.search.rounds < rounds_max && (evicts || hunt.search.judged <= JUDGED_MAX) {
             if hunt.act.is_done() {
                 return true;
             }
@@ -571,6 +580,10 @@ impl Hot {
                 search.found |= taken > 0;
                 let is_evicted = taken > 0 && !is_gone && matches!(act, Act::Evict(_));
                 quotas.accounts[*index].evicted.fetch_add(u64::from(is_evicted), Relaxed);
+            }
+            if hand.chunk == 0 && touched > 0 {
+                // It was enough before the first label: they are all still to be looked at.
+                quotas.found(hand.slab, *index);
             }
             hand.chunk >= touched
         };
@@ -641,79 +654,5 @@ impl Search {
         let is_choosy = self.rounds < CHOOSY_ROUNDS && self.judged <= JUDGED_MAX;
         let is_new = || links.age(item) < links.mutations().saturating_sub(hand.began);
         links.may_evict() && (!is_choosy || (!is_new() && class.keeper.judge(item)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::chunk::{ChunkLayout, Cut};
-    use memory::SizeClasses;
-    use memory::class::CHUNK_BYTES_MIN;
-
-    /// Classes differ in where their chunks end; some of them do for Miri.
-    const CLASSES_STEP: usize = if cfg!(miri) { 7 } else { 1 };
-
-    #[test]
-    fn labels_lie_between_the_chunks_and_the_links_of_every_class() {
-        // Miri would lay out all of it.
-        let limits: &[usize] = if cfg!(miri) { &[1 << 20] } else { &[1 << 20, 1 << 30] };
-        for &limit_bytes in limits {
-            let arena = Arena::new(0, limit_bytes, 2).expect("a small arena");
-            for replacement in [Replacement::CostClock, Replacement::Lru] {
-                let side_bits = replacement.side_bits() + LABEL_BITS;
-                for item_bytes_max in [1 << 10, 1 << 20, 1 << 30] {
-                    let slab_bytes = arena.slab_bytes();
-                    let least = CHUNK_BYTES_MIN;
-                    let sizes =
-                        SizeClasses::new(least, 1.08, slab_bytes, item_bytes_max, side_bits);
-                    for class in sizes.iter().step_by(CLASSES_STEP) {
-                        let (bytes, chunks) =
-                            (sizes.chunk_bytes(class), sizes.chunks_per_slab(class));
-                        let slab = Slab::new();
-                        slab.adopt(class, Cut::new(bytes, ChunkLayout::Inline), chunks, 0);
-                        let at = |number: usize| {
-                            let label = label(&arena, &slab, SlabId(1), number as u32);
-                            label.as_ptr() as usize - arena.slab_start(SlabId(1)).as_ptr() as usize
-                        };
-                        assert!(at(0) >= chunks * bytes && at(chunks - 1) == at(0) + chunks - 1);
-                        let links_bytes = chunks * replacement.side_bits() / 8;
-                        assert!(at(chunks - 1) < slab_bytes - links_bytes, "{bytes}");
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_label_says_which_quota_and_whether_it_is_a_piece() {
-        assert_eq!((Label::NONE.index(), Label::NONE.is_piece()), (None, false));
-        for index in 0..QUOTAS_MAX {
-            let (head, piece) = (Label::of_head(index), Label::of_piece(index));
-            assert_eq!((head.index(), piece.index()), (Some(index), Some(index)));
-            assert!(!head.is_piece() && piece.is_piece() && head != Label::NONE);
-        }
-    }
-
-    #[test]
-    fn an_account_is_charged_up_to_its_limit_and_not_beyond() {
-        let account = Account::new(&Quota { prefix: (*b"a").into(), limit_bytes: 100 });
-        assert!(account.charge(60) && !account.charge(41) && account.charge(40));
-        assert_eq!((account.room(), account.excess(), account.charge(1)), (0, 0, false));
-        account.limit_bytes.store(70, Relaxed);
-        assert_eq!((account.room(), account.excess()), (0, 30));
-        account.give_back(60);
-        assert_eq!((account.room(), account.charge(31), account.charge(30)), (30, false, true));
-    }
-
-    #[test]
-    fn the_longest_prefix_is_found_in_any_order() {
-        let prefixes = [&b"a"[..], b"a:b:", b"a:", b"\xff"];
-        let quota = |prefix: &[u8]| Quota { prefix: prefix.into(), limit_bytes: 1 };
-        let quotas = Quotas::new(&prefixes.map(quota), 1);
-        let keys = [&b"a:b:c"[..], b"a:b:", b"a:b", b"ab", b"a", b"\xff1", b"b", b"A", b""];
-        let found = keys.map(|key| quotas.of(key));
-        let expected = [Some(1), Some(1), Some(2), Some(0), Some(0), Some(3), None, None, None];
-        assert_eq!(found, expected);
     }
 }

@@ -464,7 +464,7 @@ mod tests {
         let arena = Arc::new(Arena::new(0, MEMORY_BYTES, 8).expect("addresses are there"));
         let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, HEAT_BITS);
         let (layout, policy) = (ChunkLayout::Inline, Replacement::Clock);
-        let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, layout, policy, 0, 1);
+        let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, layout, policy, 0, |_| 1);
         hot.with_repartition(settings, Arc::<Pagemap>::default())
     }
 

@@ -72,7 +72,7 @@ impl Hot {
         links: &dyn Links,
     ) -> Result<Room, Shortage> {
         // Without eviction the index could not get another slab in the place of its spare one.
-        let left = if links.may_evict() { 0 } else { self.spare_slabs };
+        let left = if links.may_evict() { 0 } else { self.spare_slabs() };
         // Each turn either finds a chunk or empties one more slab, so it ends.
         for _ in 0..=self.arena.limit_slabs() {
             self.collect_all();
@@ -111,7 +111,7 @@ impl Hot {
 
     /// Gives a class a slab of the arena if one can be spared.
     pub(crate) fn adopt_free_slab(&self, class: &mut Class, links: &dyn Links) -> bool {
-        let Some(slab) = self.arena.take(self.spare_slabs) else {
+        let Some(slab) = self.arena.take(self.spare_slabs()) else {
             return false;
         };
         class.adopt(self.zone(), slab, links.mutations());

@@ -59,6 +59,8 @@ pub const WATCH_NOT_ALLOWED: &str = "CLIENT_ERROR watch commands not allowed\r\n
 /// `-X`.
 pub const CACHEDUMP_NOT_ALLOWED: &str = "CLIENT_ERROR stats cachedump not allowed\r\n";
 /// `-X`.
+pub const STATS_DETAIL_NOT_ALLOWED: &str = "CLIENT_ERROR stats detail not allowed\r\n";
+/// `-X`.
 pub const METADUMP_NOT_ALLOWED: &str = "ERROR metadump not allowed\r\n";
 /// `-X`.
 pub const MGDUMP_NOT_ALLOWED: &str = "ERROR key dump not allowed\r\n";

@@ -271,15 +271,33 @@ pub fn complete<'s, 'c>(
     tail: &[u8],
     out: &mut Output<'_, 's>,
 ) -> Result<(), (Draft<'c>, Again)> {
-    let command = match action {
+    let command = storage_of(context, action);
+    store::complete(context, session, &command, draft, tail, out)
+}
+
+/// Answers a storage request for whose value there is no more memory, when it has come in part.
+pub fn give_up<'s, 'c>(
+    context: &Context<'_, 'c>,
+    session: &'s Session<'c>,
+    action: &Action<'_>,
+    hash: Hash,
+    refusal: Refusal,
+    out: &mut Output<'_, 's>,
+) -> Result<(), Again> {
+    let command = storage_of(context, action);
+    store::give_up(context, Target { session, hash }, &command, refusal, out)
+}
+
+/// A request that has a draft.
+fn storage_of<'a, 'b>(context: &Context<'_, '_>, action: &'a Action<'b>) -> store::Command<'a, 'b> {
+    match action {
         Action::Request(request) => store::Command::of(context, request),
         Action::Binary(request) => match &request.command {
             Command::Store(store) => store::Command::binary(context, request, store),
             _ => unreachable!("only storage requests have a draft"),
         },
         _ => unreachable!("only requests have a draft"),
-    };
-    store::complete(context, session, &command, draft, tail, out)
+    }
 }
 
 /// Executes a request that has exactly one key.

@@ -10,10 +10,10 @@
 //! ```
 //!
 //! An idle connection owns no buffer. What a read leaves unparsed (less than a line, or what stands
-//! behind output that the socket does not take) is kept in `unread` until the next turn; what the
-//! socket does not take is kept in `parked`, and while that is so nothing more is read or executed.
-//! Nor is anything while a read from flash or the check of a password has not come back: replies
-//! keep their order.
+//! behind output that the socket does not take, or behind the end of a turn) is kept in `unread`
+//! until the next turn; what the socket does not take is kept in `parked`, and while that is so
+//! nothing more is read or executed. Nor is anything while a read from flash or the check of a
+//! password has not come back: replies keep their order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -107,10 +107,11 @@ impl<'c> Incoming<'c> {
         Self { line: line.into(), wire, draft, tail: [0; 2], tail_bytes: 0 }
     }
 
-    /// Takes the next bytes; returns how many of them belong to the value and its end.
+    /// Takes the next bytes; returns how many of them belong to the value and its end. Where the
+    /// draft lacks memory it takes no more.
     pub fn take(&mut self, bytes: &[u8]) -> usize {
         let mut taken = 0;
-        while self.draft.remaining() > 0 && taken < bytes.len() {
+        while self.draft.remaining() > 0 && taken < bytes.len() && !self.draft.lacks_memory() {
             taken += self.draft.write(&bytes[taken..]);
         }
         while self.draft.remaining() == 0 && !self.is_complete() && taken < bytes.len() {
@@ -119,6 +120,11 @@ impl<'c> Incoming<'c> {
             taken += 1;
         }
         taken
+    }
+
+    /// Bytes of the value and of what stands behind it that have yet to come.
+    pub fn missing_bytes(&self) -> u64 {
+        (self.draft.remaining() + self.wire.tail_bytes() - self.tail_bytes) as u64
     }
 
     /// Whether the value and what stands behind it are here.
@@ -228,6 +234,9 @@ pub struct Connection<'c> {
     pub fetched: Vec<Fetched>,
     /// What came of who its client says it is.
     pub verdict: Option<Verdict>,
+    /// Its turn was over before all that it has sent was executed: it goes on without an event
+    /// when others have had theirs.
+    pub gives_way: bool,
     /// It stands in its worker's list of those that can go on without an event.
     pub is_queued: bool,
     /// When it came, in Unix seconds.
@@ -257,6 +266,7 @@ impl Connection<'_> {
             fetching: 0,
             fetched: Vec::new(),
             verdict: None,
+            gives_way: false,
             is_queued: false,
             arrived_s: 0,
         }

@@ -14,12 +14,16 @@
 //! - FILE comes into being whole, or as far as the disk has room, or not at all: it is synced under
 //!   another name first. The threads that serve have ended by then, so it holds the last word on
 //!   every key.
+//! - FILE.tmp is empty, for good, before the first request is read. So what a start finds in it was
+//!   written by a stop that was killed before it was done, and nobody has served since: where there
+//!   is no FILE, it becomes FILE then. It begins with what is most valuable.
 //! - FILE.tmp is open and locked for as long as the server lives, and becomes FILE as it is. So a
 //!   second server with the same file is refused, also while the first one saves, if that takes it
 //!   longer than a start waits ([`::io::lock`]); and that the folder can be written to is known at
-//!   the start. Where it does not become FILE, it is removed: no start that is refused leaves it.
-//!   If it was removed meanwhile, it is made anew, unless another server has done so
-//!   (`memory_file/temporary.rs`).
+//!   the start. Where it does not become FILE, it is removed: no start that is refused leaves it,
+//!   unless it was there before. If a stop finds something else where FILE shall be, FILE.tmp stays
+//!   for a start after that is gone. If FILE.tmp was removed meanwhile, it is made anew, unless
+//!   another server has done so (`memory_file/temporary.rs`).
 //!
 //! What is there and is no image of this format is never touched: the start is refused.
 
@@ -36,15 +40,15 @@ use ::io::moment::{Stopwatch, unix_time};
 use larder::image_format::{self, OpenError};
 use larder::{Cache, ImageHead, ImageSaved, ImageSource, Restored};
 
-use temporary::Temporary;
+use temporary::{Left, Temporary};
 
 /// The memory file of a server.
 #[derive(Debug)]
 pub struct MemoryFile {
     path: PathBuf,
     temporary: Temporary,
-    /// It has become FILE.
-    is_saved: bool,
+    /// It is not removed: it has become FILE, or holds what may become that.
+    is_kept: bool,
     /// FILE, as long as it is there.
     image: Option<(ImageFile, ImageHead)>,
 }
@@ -107,12 +111,32 @@ impl MemoryFile {
         let path = std::path::absolute(path).map_err(|error| refusal(path, &error))?;
         let mut name = OsString::from(&path);
         name.push(".tmp");
-        // From here on it is this server's, to be removed.
-        let temporary = Temporary::take(PathBuf::from(name))?;
-        let mut opened = Self { path, temporary, is_saved: false, image: None };
+        let name = PathBuf::from(name);
+        let (temporary, left) = Temporary::take(name.clone())?;
         // Behind the lock: whoever has written this file has ended.
-        opened.image = find(&opened.path)?;
+        let found = find(&path);
+        let is_left = left == Left::Image && !matches!(found, Ok(Some(_)));
+        // From here on it is this server's, to be removed, unless it may be all that was saved.
+        let mut opened = Self { path, temporary, is_kept: is_left, image: None };
+        opened.image = found?;
+        if is_left {
+            opened.adopt(name)?;
+        } else {
+            opened.temporary.clear(left)?;
+        }
         Ok(opened)
+    }
+
+    /// Makes FILE.tmp FILE, as the server that wrote it would have done, had it not been killed.
+    fn adopt(&mut self, name: PathBuf) -> Result<(), String> {
+        self.temporary.become_file(&self.path)?;
+        sync_folder(&self.path).map_err(|error| refusal(&self.path, &error))?;
+        // If another server takes the name before that, it finds FILE.
+        let (temporary, left) = Temporary::take(name)?;
+        temporary.clear(left)?;
+        (self.temporary, self.is_kept) = (temporary, false);
+        self.image = find(&self.path)?;
+        Ok(())
     }
 
     /// What the image begins with, if there is one.
@@ -159,7 +183,8 @@ impl MemoryFile {
         let is_there = self.temporary.begin()?;
         // Somebody may have put something there since it was removed. Saved items are older than
         // these, but if FILE.tmp was gone, another server may have saved them.
-        if find(&self.path)?.is_some() && !is_there {
+        let is_free = find(&self.path).map(|found| found.is_none() || is_there);
+        if let Ok(false) = is_free {
             let path = self.path.display();
             return Err(format!("{path} is there, and perhaps another server saved it"));
         }
@@ -175,8 +200,12 @@ impl MemoryFile {
             Err(error) => return Err(failed(error)),
         };
         file.sync_all().map_err(failed)?;
+        if let Err(why) = is_free {
+            self.is_kept = true;
+            return Err(format!("{why}; {}", self.temporary.kept(&self.path)));
+        }
         self.temporary.become_file(&self.path)?;
-        self.is_saved = true;
+        self.is_kept = true;
         sync_folder(&self.path).map_err(|error| {
             format!("cannot say that the name of {} lasts: {error}", self.path.display())
         })?;
@@ -187,7 +216,7 @@ impl MemoryFile {
 /// Leaves nothing behind but what was saved.
 impl Drop for MemoryFile {
     fn drop(&mut self) {
-        if !self.is_saved {
+        if !self.is_kept {
             self.temporary.remove();
         }
     }

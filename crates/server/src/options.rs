@@ -243,6 +243,16 @@ impl Options {
                         to flash";
             return Err(UsageError(text.to_owned()));
         }
+        if let Some(path) = &self.memory_file
+            && path.as_os_str().as_encoded_bytes().ends_with(b".tmp")
+        {
+            let text = format!(
+                "--memory-file {}: its name must not end in .tmp, as that of another memory file \
+                 does while it is written",
+                path.display()
+            );
+            return Err(UsageError(text));
+        }
         if self.flash.is_none() && self.flash_write_limit.is_some() {
             self.warnings.push("--flash-write-limit has no effect without --flash".to_owned());
         }

@@ -155,6 +155,11 @@ impl<'b> Plan<'b> {
         self.wire
     }
 
+    /// Whether there is input that has not been planned yet.
+    pub fn has_more(&self) -> bool {
+        self.carried.is_some() || !self.rest().is_empty()
+    }
+
     /// What has not been planned yet.
     pub fn rest(&self) -> &'b [u8] {
         &self.input[self.place.offset..]

@@ -12,6 +12,7 @@ use protocol::request::{Get, MetaGet};
 use protocol::resp::Command;
 
 use crate::commands::redis::Entry;
+use crate::stats::Topic;
 
 /// What a client may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -38,7 +39,7 @@ pub fn is_change(request: &Request<'_>) -> bool {
     match request {
         Request::Get(Get { touch, keys: _, with_cas: _, more: _, refused: _ }) => touch.is_some(),
         Request::MetaGet(get) => is_changing_get(get),
-        Request::Stats { arguments } => is_changing_stats(arguments),
+        Request::Stats { arguments } => Topic::of_line(arguments).is_some_and(Topic::is_change),
         Request::Administration { line } => !is_dump(line),
         Request::MetaDebug { .. } | Request::MetaNoop | Request::Version | Request::Quit => false,
         Request::Store(_)
@@ -75,14 +76,6 @@ fn is_changing_get(get: &MetaGet<'_>) -> bool {
     touch.is_some() || vivify.is_some() || recache.is_some()
 }
 
-/// `stats reset`, and `stats detail on` and `off`. The words are recognised by their beginning.
-fn is_changing_stats(arguments: &[u8]) -> bool {
-    match arguments.strip_prefix(b"detail") {
-        Some(behind) => behind.trim_ascii() != b"dump",
-        None => arguments.starts_with(b"reset"),
-    }
-}
-
 /// `lru_crawler metadump` and `mgdump`: the rest of what the line may say tunes something.
 fn is_dump(line: &[u8]) -> bool {
     let mut words = line.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
@@ -94,7 +87,7 @@ pub fn is_binary_change(request: &binary::Request<'_>) -> bool {
     use binary::Command;
     match &request.command {
         Command::Get(get) => get.touch.is_some(),
-        Command::Stat { arguments } => is_changing_stats(arguments),
+        Command::Stat { arguments } => Topic::of_packet(arguments).is_some_and(Topic::is_change),
         Command::Noop
         | Command::Version
         | Command::Quit
@@ -157,6 +150,8 @@ mod tests {
             "stats items",
             "stats settings",
             "stats detail dump",
+            "stats resetx",
+            "stats detail",
             "lru_crawler metadump all",
             "lru_crawler  mgdump hash",
         ] {
@@ -191,6 +186,8 @@ mod tests {
             "watch fetchers",
             "refresh_certs",
             "stats reset",
+            "stats r",
+            "stats det of",
             "stats detail on",
             "stats detail off",
             "lru_crawler enable",

@@ -10,6 +10,7 @@ mod general;
 mod items;
 mod quotas;
 mod settings;
+mod topic;
 
 use std::fmt::Display;
 use std::io::Write;
@@ -18,33 +19,33 @@ use std::sync::atomic::Ordering;
 use protocol::reply;
 use stdx::sync::lock;
 
+use crate::live::is_allowed;
 use crate::server::Server;
 
 pub use settings::column_pages;
+pub use topic::{Detail, Topic};
 
-/// Answers `stats <arguments>`. Like memcached's, the words are recognised by their beginning.
-pub fn write(server: &Server, arguments: &[u8], out: &mut Vec<u8>) {
+/// Answers what is asked for, or that it is not known.
+pub fn write(server: &Server, topic: Option<Topic>, out: &mut Vec<u8>) {
     let mut stats = Stats(out);
-    match arguments {
-        b"" => general::write(server, &mut stats),
-        _ if arguments.starts_with(b"settings") => settings::write(server, &mut stats),
-        _ if arguments.starts_with(b"items") => items::write_items(server, &mut stats),
-        _ if arguments.starts_with(b"slabs") => items::write_slabs(server, &mut stats),
-        _ if arguments.starts_with(b"costs") => costs::write(server, &mut stats),
-        _ if arguments.starts_with(b"compressed") => compressed::write(server, &mut stats),
-        _ if arguments.starts_with(b"quotas") => quotas::write(server, &mut stats),
-        _ if arguments.starts_with(b"flash") => flash::write(server, &mut stats),
-        _ if arguments.starts_with(b"sizes") => stats.line("sizes_status", "disabled"),
-        _ if arguments.starts_with(b"conns") => connections(server, &mut stats),
-        _ if arguments.starts_with(b"reset") => {
+    match topic {
+        Some(Topic::General) => general::write(server, &mut stats),
+        Some(Topic::Settings) => settings::write(server, &mut stats),
+        Some(Topic::Items) => items::write_items(server, &mut stats),
+        Some(Topic::Slabs) => items::write_slabs(server, &mut stats),
+        Some(Topic::Costs) => costs::write(server, &mut stats),
+        Some(Topic::Compressed) => compressed::write(server, &mut stats),
+        Some(Topic::Quotas) => quotas::write(server, &mut stats),
+        Some(Topic::Flash) => flash::write(server, &mut stats),
+        Some(Topic::Sizes) => stats.line("sizes_status", "disabled"),
+        Some(Topic::Connections) => connections(server, &mut stats),
+        Some(Topic::Reset) => {
             reset(server);
             return reply::line(out, reply::RESET);
         }
-        _ if arguments.starts_with(b"detail") => return detail(server, arguments, out),
-        _ if arguments.starts_with(b"cachedump") => {
-            return reply::line(out, reply::CACHEDUMP_NOT_ALLOWED);
-        }
-        _ => return reply::line(out, reply::ERROR),
+        Some(Topic::Detail(detail)) => return write_detail(server, detail, out),
+        Some(Topic::Cachedump) => return reply::line(out, reply::CACHEDUMP_NOT_ALLOWED),
+        None => return reply::line(out, reply::ERROR),
     }
     reply::line(out, reply::END);
 }
@@ -67,20 +68,19 @@ impl Stats<'_> {
     }
 }
 
-/// Turns statistics by namespaces on or off, or shows them. Words behind that do not matter.
-fn detail(server: &Server, arguments: &[u8], out: &mut Vec<u8>) {
-    let mut words = arguments.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
-    let line = match (words.next(), words.next()) {
-        (Some(b"detail"), Some(word @ (b"on" | b"off"))) => {
-            server.watchers.set_detail(word == b"on");
+/// Turns statistics by namespaces on or off, or shows them, which are parts of keys.
+fn write_detail(server: &Server, detail: Option<Detail>, out: &mut Vec<u8>) {
+    let line = match detail {
+        _ if !is_allowed(&server.live.dump_allowed) => reply::STATS_DETAIL_NOT_ALLOWED,
+        Some(Detail::On | Detail::Off) => {
+            server.watchers.set_detail(detail == Some(Detail::On));
             reply::OK
         }
-        (Some(b"detail"), Some(b"dump")) => {
+        Some(Detail::Dump) => {
             server.namespaces.dump(out);
             reply::END
         }
-        (Some(b"detail"), _) => "CLIENT_ERROR usage: stats detail on|off|dump\r\n",
-        _ => reply::ERROR,
+        None => "CLIENT_ERROR usage: stats detail on|off|dump\r\n",
     };
     reply::line(out, line);
 }

@@ -6,6 +6,8 @@
 //! unread bytes + one read --> plan a batch --> execute it --> replies
 //!                                ^               |
 //!                                +--- more? -----+--> write --> park what is not taken
+//!                                     |
+//!                                     +-- enough for one turn: others come first
 //! ```
 //!
 //! Readiness is edge-triggered. A read that returns less than there was room for has drained the
@@ -13,16 +15,22 @@
 //! `epoll_wait`, one `read` and one `write`. A read that fills the buffer ends the turn all the
 //! same: the connection goes to the end of its worker's queue, so that no client that never stops
 //! sending can keep the others waiting for longer than a buffer's worth of requests.
+//!
+//! A buffer's worth of requests can be the work of a second, if each is `stats items` or adds a
+//! byte to a value of a megabyte. So a turn also ends, within a batch too, when [`TURN_BYTES_MAX`]
+//! of replies have been made in it; requests whose replies do not tell their work are charged for
+//! it as if it were replies ([`Output::charge`]). What has been read and not been executed then
+//! stays with the connection, which goes to the end of the queue.
 
 mod behind;
+mod reads;
+mod values;
 
-use std::io::ErrorKind;
 use std::mem;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ::io::device::ReadRing;
-use larder::{Ahead, Dumped, Hash, Session, Wanted};
+use larder::{Ahead, Dumped, Hash, Session};
 use protocol::binary::parse::HEAD_BYTES_MAX;
 use protocol::parse::LINE_BYTES_MAX;
 use protocol::{Dialect, Parsed, Wire, binary, parse_as};
@@ -34,13 +42,13 @@ use crate::counters::Counters;
 use crate::dump;
 use crate::insight::Ended;
 use crate::logins::Claim;
-use crate::output::{self, OUTPUT_BYTES_MAX, Output};
+use crate::output::{self, OUTPUT_BYTES_MAX, Output, TURN_BYTES_MAX};
 use crate::plan::{Action, BATCH_KEYS_MAX, End, Place, Plan, Step, recycle};
 use crate::rights::Rights;
 use crate::sampling::Sampling;
 use crate::server::Server;
 use crate::tls;
-use crate::worker::{Brought, Delivery};
+use reads::{Waiting, fetch};
 
 /// So much is read at once. Two thousand small requests, which is past the point where more would
 /// save system calls, and it stays in the second-level cache.
@@ -86,6 +94,9 @@ pub struct Turner<'c, S> {
     worker: usize,
     buffer: Vec<u8>,
     replies: Vec<u8>,
+    /// What has been made of replies in this turn and is written or parked, and what work in it
+    /// counts like.
+    turn_bytes: usize,
     steps: Vec<Step<'static>>,
     hashes: Vec<Hash>,
     kept: Kept<'c>,
@@ -94,13 +105,6 @@ pub struct Turner<'c, S> {
     /// Where they begin; nothing, if other threads read.
     ring: Option<ReadRing>,
     sampling: S,
-}
-
-/// A connection that waits for flash.
-struct Waiting {
-    place: usize,
-    serial: u64,
-    wanted: Vec<Wanted>,
 }
 
 /// A session that serves the turns of several connections, when these were read together. It stays
@@ -128,7 +132,7 @@ impl Kept<'_> {
 enum Ran {
     /// All of it.
     Whole,
-    /// Until here: the socket takes no more.
+    /// Until here: the socket takes no more, something has to be waited for, or the turn is over.
     Until(Place),
 }
 
@@ -141,6 +145,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
             worker,
             buffer: vec![0; UNREAD_BYTES_MAX + READ_BYTES],
             replies: Vec::new(),
+            turn_bytes: 0,
             steps: Vec::new(),
             hashes: Vec::new(),
             kept: Kept::default(),
@@ -215,6 +220,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
     }
 
     fn take_turn(&mut self, connection: &mut Connection<'c>) -> Result<After, Close> {
+        connection.gives_way = false;
         if let Some(tls) = connection.stream.tls() {
             tls.send_control()?;
         }
@@ -290,8 +296,9 @@ impl<'c, S: Sampling> Turner<'c, S> {
         }
         let consumed = self.execute_read(connection, &buffer[..filled], is_ended)?;
         if is_backlog && connection.parked.is_empty() {
-            // A request that waits for flash is done with when that has come.
-            if consumed == 0 && connection.fetching == 0 {
+            // A request that waits for flash is done with when that has come; and a turn may have
+            // gone to what was read before.
+            if consumed == 0 && connection.fetching == 0 && !connection.gives_way {
                 return Err(Close::Normal);
             }
             // What remains may be read on at once, whatever the socket says.
@@ -318,58 +325,26 @@ impl<'c, S: Sampling> Turner<'c, S> {
 
     /// What follows from how much of the replies the socket took.
     fn settle(&self, connection: &mut Connection<'c>, is_ended: bool) -> Result<(), Close> {
+        // A password is checked after those of others, who may be many and anybody.
+        let is_counted =
+            !connection.parked.is_empty() || matches!(connection.state, State::Login(_));
         let kept_bytes = match &connection.redis {
             Some(client) => connection.unread.capacity() + client.queue_bytes(),
-            // A password is checked after those of others, who may be many and anybody.
-            None if !connection.parked.is_empty()
-                || matches!(connection.state, State::Login(_)) =>
-            {
-                connection.unread.len()
-            }
+            None if is_counted => connection.unread.len(),
+            // Less than a line; or what waits for flash or for its turn, which is a buffer's worth
+            // at the most, and no reason to close whoever pipelines.
             None => 0,
         };
         connection.parked.keep(kept_bytes, &self.server.parked)?;
         if !connection.parked.is_empty() {
             return Ok(());
         }
-        if connection.fetching > 0 {
-            // The end is read once more when what is missing has come.
+        if connection.fetching > 0 || connection.gives_way {
+            // The end is read once more when what is missing has come, or in the next turn.
             connection.is_hung_up |= is_ended;
+            connection.is_readable |= is_ended;
         } else if is_ended {
             return Err(Close::Normal);
-        }
-        Ok(())
-    }
-
-    /// Reads into the draft without a detour. A read that fills it leaves the connection readable,
-    /// so that another turn follows, which stores it.
-    fn read_value(&mut self, connection: &mut Connection<'c>) -> Result<(), Close> {
-        let mut turn_bytes = 0;
-        while connection.is_readable && turn_bytes < DIRECT_BYTES_MAX {
-            let State::Value(incoming) = &mut connection.state else {
-                break;
-            };
-            let target = incoming.draft.writable();
-            if target.is_empty() {
-                break;
-            }
-            let room = target.len();
-            match connection.stream.read(target) {
-                Ok(0) => return Err(Close::Normal),
-                Ok(read) => {
-                    incoming.draft.advance(read);
-                    turn_bytes += read;
-                    self.counters.bytes_read.add(read as u64);
-                    connection.is_readable =
-                        read == room || connection.is_hung_up || connection.stream.holds_input();
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    connection.is_readable = connection.holds_more();
-                    break;
-                }
-                Err(error) => return Err(error.into()),
-            }
         }
         Ok(())
     }
@@ -406,13 +381,15 @@ impl<'c, S: Sampling> Turner<'c, S> {
         Ok(place.offset)
     }
 
-    /// Batch after batch, until the input or the socket has no more.
+    /// Batch after batch, until the input has no more, the socket takes no more, or the turn is
+    /// over.
     fn process_plan<'b>(
         &mut self,
         connection: &mut Connection<'c>,
         plan: &mut Plan<'b>,
         steps: &mut Vec<Step<'b>>,
     ) -> Result<Place, Close> {
+        self.turn_bytes = 0;
         loop {
             if !connection.parked.is_empty() || connection.closing.is_some() {
                 return Ok(plan.place());
@@ -424,10 +401,15 @@ impl<'c, S: Sampling> Turner<'c, S> {
             if !matches!(connection.state, State::Idle) || connection.closing.is_some() {
                 return Ok(plan.place());
             }
+            if self.is_turn_over() {
+                connection.gives_way = plan.has_more();
+                return Ok(plan.place());
+            }
             plan.rights = connection.rights();
             connection.parked.set_stranger(plan.rights == Rights::None);
             let end = plan.fill(&self.server.cache, steps, &mut self.hashes);
             if let Ran::Until(place) = self.run(connection, plan, steps)? {
+                connection.gives_way = self.is_turn_over();
                 return Ok(place);
             }
             if plan.swallow_bytes > 0 {
@@ -439,27 +421,16 @@ impl<'c, S: Sampling> Turner<'c, S> {
         }
     }
 
+    /// Whether others come first now.
+    fn is_turn_over(&self) -> bool {
+        self.turn_bytes >= TURN_BYTES_MAX
+    }
+
     /// Gives the input's front to the value or the swallowing that the connection is in.
     fn feed(&mut self, connection: &mut Connection<'c>, plan: &mut Plan<'_>) {
-        let rest = plan.rest();
         match &mut connection.state {
-            State::Swallow(bytes) => {
-                let here = usize::try_from(*bytes).unwrap_or(usize::MAX).min(rest.len());
-                plan.skip(here);
-                *bytes -= here as u64;
-                if *bytes == 0 {
-                    connection.state = State::Idle;
-                }
-            }
-            State::Value(incoming) => {
-                plan.skip(incoming.take(rest));
-                if incoming.is_complete() {
-                    let state = mem::replace(&mut connection.state, State::Idle);
-                    if let State::Value(incoming) = state {
-                        self.complete(connection, *incoming);
-                    }
-                }
-            }
+            State::Swallow(_) => values::swallow(connection, plan),
+            State::Value(_) => self.fill(connection, plan),
             State::Login(_) => self.log_in(connection),
             State::Certificates => self.refresh_certificates(connection),
             _ => {}
@@ -495,38 +466,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
         self.kept.session = None;
         connection.state = State::Idle;
         tls::answer_refresh(self.server, &mut self.replies);
-    }
-
-    /// Stores a value that has arrived in full.
-    fn complete(&mut self, connection: &mut Connection<'c>, incoming: Incoming<'c>) {
-        let dialect = self.server.options.dialect();
-        let line = incoming.line.clone();
-        let action = action_of(&line, incoming.wire, dialect);
-        let Incoming { line: _, wire, mut draft, tail, tail_bytes } = incoming;
-        self.kept.session = None;
-        for tries in 1.. {
-            let context = self.context(connection, tries);
-            let session = self.server.cache.session();
-            session.deliver(connection.fetched.drain(..));
-            let mut out = Output::new(&mut self.replies);
-            let behind = &tail[..tail_bytes];
-            let stored = commands::complete(&context, &session, &action, draft, behind, &mut out);
-            let Err((back, again)) = stored else {
-                return self.sampling.complete(&action, &session, &self.server.cache);
-            };
-            draft = back;
-            drop(out);
-            let wanted = session.take_wanted();
-            drop(session);
-            if again == Again::Fetch {
-                let line = line.clone();
-                let incoming = Incoming { line, wire, draft, tail, tail_bytes };
-                connection.state = State::Value(Box::new(incoming));
-                fetch(&mut self.reads, connection, wanted);
-                return;
-            }
-            self.server.cache.wait_for_memory();
-        }
+        self.turn_bytes += TURN_BYTES_MAX;
     }
 
     /// Executes a batch.
@@ -552,8 +492,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
         plan: &Plan<'b>,
         steps: &mut [Step<'b>],
     ) -> Result<Ran, Close> {
-        let mut next = 0;
-        let mut tries = 0;
+        let (mut next, mut tries) = (0, 0);
         let mut ahead = Ahead::new(&self.hashes);
         while next < steps.len() {
             let before = next;
@@ -583,9 +522,10 @@ impl<'c, S: Sampling> Turner<'c, S> {
                 }
                 let is_last = next == steps.len() || connection.closing.is_some();
                 if must_flush || (is_last && out.is_borrowing()) {
+                    self.turn_bytes += out.weight();
                     let Connection { stream, parked, .. } = connection;
                     out.flush(stream, parked, self.counters, &self.server.parked)?;
-                    if !parked.is_empty() && !fetches {
+                    if !fetches && (!parked.is_empty() || self.turn_bytes >= TURN_BYTES_MAX) {
                         return Ok(stop_at(plan, steps, next));
                     }
                 }
@@ -598,6 +538,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
             if connection.closing.is_some() {
                 break;
             }
+            self.turn_bytes += out.charged_bytes();
             drop(out);
             if next == steps.len() && !session.is_long() && self.kept.may_keep(next) {
                 self.kept.session = Some(session);
@@ -630,49 +571,6 @@ impl<'c, S: Sampling> Turner<'c, S> {
             fd: connection.info.fd,
             is_patience_over: tries >= SESSIONS_MAX,
         }
-    }
-
-    /// Begins the reads that the last turns wait for, all at once. To be called when the replies of
-    /// those who wait for nothing are written: who reads may share this core.
-    #[inline]
-    pub fn begin_reads(&mut self) {
-        if !self.reads.is_empty() {
-            self.begin_reads_now();
-        }
-    }
-
-    /// The same before replies are written, if this thread reads through a ring of its own: then
-    /// the device reads while they are written, and no other thread wants the core for it.
-    #[inline]
-    pub fn begin_own_reads(&mut self) {
-        if self.ring.is_some() {
-            self.begin_reads();
-        }
-    }
-
-    /// From now on the calling thread, which made it, reads through this ring.
-    pub fn read_through(&mut self, ring: ReadRing) {
-        self.ring = Some(ring);
-    }
-
-    /// Delivers what the ring has read.
-    pub fn answer_reads(&mut self) {
-        if let Some(ring) = &mut self.ring {
-            ring.answer();
-        }
-    }
-
-    #[cold]
-    fn begin_reads_now(&mut self) {
-        let mailbox = &self.server.mailboxes[self.worker];
-        let batches = self.reads.drain(..).map(|Waiting { place, serial, wanted }| {
-            let mailbox = Arc::clone(mailbox);
-            let deliver = move |fetched| {
-                mailbox.deliver(Delivery { place, serial, brought: Brought::Fetched(fetched) });
-            };
-            (wanted, deliver)
-        });
-        self.server.cache.read_all_wanted(batches, self.ring.as_mut());
     }
 
     /// Writes the replies; what the socket does not take is parked.
@@ -739,16 +637,10 @@ fn deliver<S: Sampling>(connection: &mut Connection<'_>, session: &Session<'_>, 
 fn end_turn(connection: &Connection<'_>) -> After {
     connection.publish_state();
     connection.parked.set_dump(matches!(connection.state, State::Dump(..)));
-    let goes_on = connection.is_readable || matches!(connection.state, State::Dump(..));
+    let goes_on = connection.is_readable || connection.gives_way;
+    let goes_on = goes_on || matches!(connection.state, State::Dump(..));
     let goes_on = goes_on && connection.fetching == 0;
     if goes_on && connection.parked.is_empty() { After::Again } else { After::Wait }
-}
-
-/// A request waits for flash: [`Turner::begin_reads`] has that read.
-fn fetch(reads: &mut Vec<Waiting>, connection: &mut Connection<'_>, wanted: Vec<Wanted>) {
-    connection.fetching = wanted.len();
-    let (place, serial) = (connection.place, connection.serial);
-    reads.push(Waiting { place, serial, wanted });
 }
 
 /// How often in a row nothing was done, after one try more that has come to no step's end.
@@ -756,7 +648,7 @@ fn tries_of(tries: u32, client: Option<&mut Client>) -> u32 {
     if client.is_none_or(Client::is_stuck) { tries + 1 } else { 0 }
 }
 
-/// Where to go on when the socket takes no more before step `next`.
+/// Where to go on when a batch is left before step `next`.
 fn stop_at<'b>(plan: &Plan<'b>, steps: &[Step<'b>], next: usize) -> Ran {
     match steps.get(next) {
         Some(step) => Ran::Until(plan.place_of_step(step)),

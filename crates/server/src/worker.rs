@@ -535,6 +535,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
             let is_idle = if connection.parked.is_empty() {
                 let active_s = connection.info.active_s.load(Ordering::Relaxed);
                 let is_served = connection.fetching > 0
+                    || connection.gives_way
                     || matches!(connection.state, State::Watch(_) | State::Dump(..));
                 !is_served && u64::from(self.now_s.saturating_sub(active_s)) > timeout_s
             } else {
@@ -563,9 +564,24 @@ impl<'c, S: Sampling> Worker<'c, S> {
         }
     }
 
-    /// Everything that was read has been executed; what is parked gets a last chance.
+    /// Executes what was read of connections that have given way to others, and reads no more.
+    fn finish(&mut self, stopped: &Stopwatch) {
+        let mut place = 0;
+        while place < self.connections.len() && !stopped.rest_of(STOP_PATIENCE).is_zero() {
+            match &mut self.connections[place] {
+                Some(connection) if connection.gives_way && connection.parked.is_empty() => {
+                    connection.is_readable = false;
+                    self.turn(place);
+                }
+                _ => place += 1,
+            }
+        }
+    }
+
+    /// Everything that was read is executed; what is parked gets a last chance.
     fn stop(mut self, events: &mut Events) {
         let stopped = Stopwatch::start();
+        self.finish(&stopped);
         for place in 0..self.connections.len() {
             if let Some(connection) = &mut self.connections[place] {
                 connection.closing = Some(Close::Shutdown);
@@ -598,7 +614,7 @@ fn why_kicked(close: Close, limit: &ParkedLimit) -> String {
              more than {max} bytes, now {parked}; a larger -m allows more"
         ),
         _ => format!(
-            "with its replies, or the part of a command that it has sent, all connections would \
+            "with its replies, or the commands that it has sent ahead, all connections would \
              keep more than {max} bytes, now {parked}; a larger -m allows more"
         ),
     }

@@ -219,6 +219,8 @@ fn requests_about_the_server() {
         ("auto-negotiate".into(), "67108864".into())
     );
     client.expect_status(&with_key(STAT, b"nonsense"), NOT_FOUND);
+    client.expect_status(&with_key(STAT, b"items and more"), NOT_FOUND);
+    client.expect_status(&with_key(STAT, b"reset and more"), 0);
 
     client.expect_status(&Packet { extras: &[0, 0, 0, 2], ..bare(VERBOSITY, 2) }, 0);
     text.send(b"stats settings\r\n");
@@ -233,6 +235,16 @@ fn requests_about_the_server() {
     let mut other = server.connect();
     other.expect_status(&bare(QUIT, 7), 0);
     other.expect_end();
+}
+
+#[test]
+fn statistics_by_namespaces_are_not_told_where_dumps_are_not() {
+    let server = Server::start(&["-X", "-D", ":"]);
+    let mut client = server.connect();
+    client.expect_status(&set(b"user:secret", b"x"), 0);
+    for key in [&b"detail on"[..], b"detail off", b"detail dump"] {
+        client.expect_status(&with_key(STAT, key), NOT_FOUND);
+    }
 }
 
 #[test]

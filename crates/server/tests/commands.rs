@@ -242,6 +242,28 @@ fn what_is_forbidden_says_so() {
     client.ask("watch\r\n", "CLIENT_ERROR watch commands not allowed\r\n");
     client.ask("lru_crawler metadump all\r\n", "ERROR metadump not allowed\r\n");
     client.ask("lru_crawler mgdump all\r\n", "ERROR key dump not allowed\r\n");
+    // Namespaces are parts of keys.
+    for line in ["detail", "detail on", "detail off", "detail dump", "detail nonsense"] {
+        client.ask(&format!("stats {line}\r\n"), "CLIENT_ERROR stats detail not allowed\r\n");
+    }
+}
+
+/// `stats resetx` reset all counters.
+#[test]
+fn words_behind_stats_are_known_by_their_beginning_and_by_no_more() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("get a\r\n", "END\r\n");
+    for line in ["resetx", "settingsfoo", "itemsfoo", "item", "detailed dump", "connsx"] {
+        client.ask(&format!("stats {line}\r\n"), "ERROR\r\n");
+    }
+    assert_eq!(client.stat("cmd_get"), 1);
+    client.send(b"stats settings\r\n");
+    let settings = client.read_to("END\r\n");
+    client.ask("stats set\r\n", &settings);
+    client.ask("stats set and more\r\n", &settings);
+    client.ask("stats res\r\n", "RESET\r\n");
+    assert_eq!(client.stat("cmd_get"), 0);
 }
 
 #[test]

@@ -192,9 +192,51 @@ fn a_file_that_appears_meanwhile_is_not_overwritten() {
     let server = place.start(&[]);
     store_all(&mut server.connect(), 1);
     fs::write(&place.file, "precious").expect("writable");
-    assert!(!end(server, "TERM").success(), "what was in memory is lost");
+    assert!(!end(server, "TERM").success(), "what was in memory is not where it should be");
     assert_eq!(fs::read(&place.file).expect("readable"), b"precious");
-    assert!(!place.temporary().exists(), "and there is no half of one");
+    // It stays until there is room for it, whoever tries to start meanwhile.
+    for _ in 0..2 {
+        assert!(place.refusal(&[]).contains("is left as it is"));
+    }
+    fs::remove_file(&place.file).expect("it is there");
+    assert_eq!(place.start(&[]).stat("curr_items"), ITEMS as u64);
+}
+
+/// Whoever was killed while saving, as by a container's ten seconds, had lost all of it, though the
+/// most valuable had been written, and nobody had served since.
+#[test]
+fn what_a_stop_has_written_before_it_was_killed_is_read() {
+    let place = Place::new();
+    let server = place.start(&[]);
+    store_all(&mut server.connect(), 1);
+    stop(server, "TERM");
+    let saved = fs::read(&place.file).expect("it is there");
+    fs::remove_file(&place.file).expect("it is there");
+    let half = (saved.len() / 2, ITEMS / 5..=ITEMS - 1);
+    for (bytes, wanted) in [(saved.len(), ITEMS..=ITEMS), half, (40, 0..=0), (1, 0..=0)] {
+        fs::write(place.temporary(), &saved[..bytes]).expect("writable");
+        // A start that does not come to serve leaves it to the next.
+        assert!(place.refusal(&["-P", "/nowhere/at/all"]).contains("--pidfile"));
+        let server = place.start(&[]);
+        let found = server.stat("curr_items") as usize;
+        assert!(wanted.contains(&found), "{found} of {bytes} bytes");
+        assert!(!place.file.exists());
+        assert_eq!(fs::metadata(place.temporary()).expect("it is there").len(), 0);
+        // And once somebody has served, nothing of it comes back.
+        kill(server);
+        assert_eq!(place.start(&[]).stat("curr_items"), 0);
+    }
+}
+
+/// A server that saves to the name which another one writes to had what it saved emptied by that;
+/// and zeros, as after a crash of the machine, were somebody else's at every start from then on.
+#[test]
+fn what_another_memory_file_is_called_while_it_is_written_is_no_name_for_one() {
+    let place = Place::new();
+    let text = place.refusal(&["-e", place.temporary().to_str().expect("text")]);
+    assert!(text.contains("must not end in .tmp"), "{text}");
+    fs::write(place.temporary(), [0; 10_000]).expect("writable");
+    assert_eq!(place.start(&[]).stat("curr_items"), 0);
 }
 
 #[test]

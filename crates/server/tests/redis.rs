@@ -172,6 +172,40 @@ fn what_is_too_large_is_refused_and_the_connection_goes_on() {
     assert_eq!(server.stat("output_parked_bytes"), 0);
 }
 
+/// Values within a chunk and of several, written over in front, in the middle, across their end and
+/// behind it, beside a vector to which the same is done.
+#[test]
+fn parts_of_values_change_as_those_of_a_vector() {
+    let (_server, address) = Server::start_with_redis(&["-I", "1m"]);
+    let mut client = Client::connect(address);
+    let mut value: Vec<u8> = Vec::new();
+    let mut random = 1_u64;
+    let mut below = |end: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (random >> 33) as usize % end
+    };
+    for round in 0..200 {
+        let part = vec![b'a' + (round % 26) as u8; 1 + below([10, 3000, 120_000][round % 3])];
+        if below(3) == 0 {
+            value.extend_from_slice(&part);
+            client.send(&array(&[b"APPEND", b"key", &part]));
+        } else {
+            let offset = below(value.len() + 5000);
+            let end = offset + part.len();
+            value.resize(value.len().max(end), 0);
+            value[offset..end].copy_from_slice(&part);
+            client.send(&array(&[b"SETRANGE", b"key", offset.to_string().as_bytes(), &part]));
+        }
+        assert_eq!(line(&mut client), format!(":{}\r\n", value.len()));
+        client.send(&array(&[b"GET", b"key"]));
+        client.expect(&[format!("${}\r\n", value.len()).as_bytes(), &value, b"\r\n"].concat());
+        if value.len() > 800_000 {
+            value.clear();
+            client.ask("del key\r\n", ":1\r\n");
+        }
+    }
+}
+
 #[test]
 fn many_clients_that_begin_large_commands_do_not_fill_the_memory() {
     // So much may be kept in all: one largest item and a little, or 16 MiB and a share of -m.

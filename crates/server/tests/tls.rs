@@ -272,6 +272,48 @@ fn new_certificates_are_for_new_connections_and_bad_ones_for_nobody() {
     }
 }
 
+/// Each reads files; as many as one read brings held up all other clients of the worker.
+#[test]
+fn who_has_certificates_read_again_and_again_lets_others_come_between() {
+    let authority = Authority::new("ours");
+    let (server, plain) = start_with_plain(&authority, &["-t", "1"]);
+    let (mut client, mut other) = (Client::connect(plain), Client::connect(plain));
+    client.ask("mn\r\n", "MN\r\n");
+    other.ask("mn\r\n", "MN\r\n");
+    server.stop_threads();
+    client.send(&[&b"refresh_certs\r\n".repeat(8)[..], b"stats\r\nmn\r\n"].concat());
+    other.send(b"get nothing\r\n");
+    server.signal("CONT");
+    other.expect(b"END\r\n");
+    let text = client.read_to("END\r\nMN\r\n");
+    assert!(text.starts_with(&"OK\r\n".repeat(8)), "{}", &text[..100]);
+    assert!(text.contains("STAT cmd_get 1\r\n"), "the other client was served before the last");
+}
+
+/// What a turn leaves for the next one is executed without another event, also when the client
+/// has said that it sends no more.
+#[test]
+fn requests_of_many_turns_are_all_answered() {
+    let authority = Authority::new("ours");
+    let server = start(&authority, &["-t", "1"]);
+    for version in VERSIONS {
+        let connect = || connect(server.address(), authority.client_config(None, &[version]));
+        let requests = [&b"stats\r\n".repeat(40)[..], b"mn\r\n"].concat();
+        let mut client = connect();
+        client.send(&requests);
+        assert_eq!(client.read_to("END\r\nMN\r\n").matches("END\r\n").count(), 40);
+        client.stream.write_all(&requests).expect("it reads");
+        client.stream.conn.send_close_notify();
+        client.stream.flush().expect("it reads");
+        assert_eq!(client.read_to("END\r\nMN\r\n").matches("END\r\n").count(), 40);
+        assert_eq!(client.stream.read(&mut [0]).expect("a goodbye, not a cut"), 0);
+        let mut client = connect();
+        client.send(&requests);
+        client.stream.sock.shutdown(Shutdown::Write).expect("it is open");
+        assert_eq!(client.read_to("END\r\nMN\r\n").matches("END\r\n").count(), 40);
+    }
+}
+
 #[test]
 fn without_tls_there_is_nothing_to_refresh() {
     let server = Server::start(&[]);
@@ -325,19 +367,6 @@ fn a_handshake_that_does_not_end_is_ended() {
     good.ask("mn\r\n", "MN\r\n");
 }
 
-/// Stops a server, and waits until it has.
-fn stop_threads(server: &Server) {
-    server.signal("STOP");
-    let is_stopped = |task: std::io::Result<fs::DirEntry>| {
-        let stat = fs::read_to_string(task.expect("a thread").path().join("stat"));
-        let stat = stat.expect("a thread that is there has one");
-        let (_, behind_name) = stat.rsplit_once(')').expect("its name is in brackets");
-        behind_name.starts_with(" T")
-    };
-    let tasks = format!("/proc/{}/task", server.id());
-    while !fs::read_dir(&tasks).expect("it is there").all(is_stopped) {}
-}
-
 /// What came before the end was less than a record, so that a read found nothing, and the event
 /// that would have told of the end was the one that told of the bytes. Nobody read any more.
 #[test]
@@ -360,7 +389,7 @@ fn an_end_right_behind_half_a_record_is_heard() {
                 client.stream.conn.write_tls(&mut flight).expect("a vector takes all");
             }
             // Bytes and end come in one event.
-            stop_threads(&server);
+            server.stop_threads();
             client.stream.sock.write_all(&flight[..flight.len() / 2]).expect("room");
             client.stream.sock.shutdown(Shutdown::Write).expect("it is open");
             server.signal("CONT");

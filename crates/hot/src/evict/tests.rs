@@ -81,7 +81,7 @@ fn full_of(bytes: usize, replacement: Replacement, map: &Map) -> (Hot, ClassId, 
     let arena = Arc::new(Arena::new(0, MEMORY_BYTES, 8).expect("addresses are there"));
     let side_bits = replacement.side_bits();
     let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, side_bits);
-    let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, LAYOUT, replacement, 0, 1);
+    let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, LAYOUT, replacement, 0, |_| 1);
     for number in 0.. {
         let place = map.store(&hot, number, bytes).expect("the memory is not full");
         let id = hot.class_at(place);

@@ -23,7 +23,7 @@ fn zone_with(replacement: Replacement, share: usize) -> Hot {
     let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, replacement.side_bits());
     let epochs = Arc::new(Epochs::new());
     let layout = ChunkLayout::Inline;
-    Hot::new(arena, epochs, sizes, layout, replacement, 50, 1).with_magazines(1, share)
+    Hot::new(arena, epochs, sizes, layout, replacement, 50, |_| 1).with_magazines(1, share)
 }
 
 fn draft<'h>(hot: &'h Hot, map: &Map, number: u32, bytes: usize) -> Result<Draft<'h>, Shortage> {

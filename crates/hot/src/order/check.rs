@@ -83,7 +83,7 @@ fn what_its_draft_did_not_know_an_item_says_once_it_is_stored() {
         let replacement = Replacement::GdWheel;
         let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, replacement.side_bits());
         let layout = ChunkLayout::Inline;
-        let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, layout, replacement, 50, 1);
+        let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, layout, replacement, 50, |_| 1);
         let fields = Fields { cost_reserved: true, ..Fields::default() };
         let layout = hot.layout(&fields, 3, value_bytes);
         let mut draft = hot.draft(layout, &fields, b"key", &Map::default()).expect("room");

@@ -316,7 +316,7 @@ fn hammer(replacement: Replacement, layout: ChunkLayout, below: Below, magazines
     let sizes = few_classes(slab_bytes, side_bits).unwrap_or_else(|| {
         SizeClasses::for_slabs(CHUNK_BYTES_MIN, slabs, slab_bytes, ITEM_BYTES_MAX, side_bits)
     });
-    let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, layout, replacement, 50, 1);
+    let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, layout, replacement, 50, |_| 1);
     let hot = if magazines { hot.with_magazines(THREADS as usize, SHARE) } else { hot };
     let (map, done, offered) = (Map::default(), AtomicBool::new(false), AtomicU64::new(0));
     map.now.store(1_800_000_000, Relaxed);
@@ -411,7 +411,7 @@ fn what_came_up_as_a_draft_goes_in_its_turn_once_it_is_published() {
         let sizes = few_classes(slab_bytes, side_bits)
             .unwrap_or_else(|| SizeClasses::new(24, 1.25, slab_bytes, 10_000, side_bits));
         let layout = ChunkLayout::Inline;
-        let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, layout, replacement, 50, 1);
+        let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, layout, replacement, 50, |_| 1);
         let map = Map::default();
         let (links, random) = (&map, Random(1));
         let mut client = Client { hot: &hot, map: &map, links, random, begun: Vec::new() };

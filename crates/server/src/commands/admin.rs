@@ -15,7 +15,8 @@ use crate::dump::DumpFormat;
 use crate::live::is_allowed;
 use crate::output::Output;
 use crate::server::Server;
-use crate::{stats, watch};
+use crate::stats::{self, Topic};
+use crate::watch;
 
 /// What `version` answers: a numeric 1.6 first, because clients compare it, and then the name.
 pub const VERSION: &str = concat!("1.6.45-larder-", env!("CARGO_PKG_VERSION"));
@@ -85,9 +86,13 @@ pub fn execute<'c>(
         }
         Request::CacheMemlimit { megabytes, noreply } => {
             let limited = try_limit(context.server, *megabytes);
+            out.charge_turn();
             answer(out, *noreply, limited.map_or_else(LimitRefused::reply, |()| reply::OK));
         }
-        Request::Stats { arguments } => stats::write(context.server, arguments, out.bytes),
+        Request::Stats { arguments } => {
+            stats::write(context.server, Topic::of_line(arguments), out.bytes);
+            out.charge_turn();
+        }
         Request::RefreshCerts => return Flow::Certificates,
         Request::Quit => return Flow::Close(Close::Normal),
         Request::Shutdown { graceful } => return shutdown(context, *graceful, out),

@@ -15,7 +15,7 @@ use crate::connection::Close;
 use crate::namespaces::Act;
 use crate::output::Output;
 use crate::plan::Step;
-use crate::stats;
+use crate::stats::{self, Topic};
 
 /// memcached's words where a value finds no memory.
 const NO_MEMORY_STORING: &str = "Out of memory allocating item";
@@ -70,7 +70,10 @@ fn execute_keyless<'c>(
                 succeed(out, request, 0);
             }
         }
-        Command::Stat { arguments } => statistics(context, echo, arguments, out),
+        Command::Stat { arguments } => {
+            statistics(context, echo, arguments, out);
+            out.charge_turn();
+        }
         Command::Quit => {
             succeed(out, request, 0);
             return Flow::Close(Close::Normal);
@@ -157,7 +160,7 @@ fn delete<'s, 'c>(
 /// `stat`: what text says line by line, a packet each, and an empty one at the end.
 fn statistics(context: &Context<'_, '_>, echo: Echo, arguments: &[u8], out: &mut Output<'_, '_>) {
     let mut text = Vec::new();
-    stats::write(context.server, arguments, &mut text);
+    stats::write(context.server, Topic::of_packet(arguments), &mut text);
     if let Some(dump) = text.strip_suffix(b"END\r\n").filter(|it| it.starts_with(b"PREFIX ")) {
         // As memcached: all of it is one value.
         reply::stat(out.bytes, echo, b"detailed", dump);

@@ -14,6 +14,7 @@
 //! A change that depends on what is there observes the item, prepares what shall take its place,
 //! and enters that if nobody was faster; otherwise it looks again.
 
+mod amend;
 mod client;
 mod config;
 mod connection;

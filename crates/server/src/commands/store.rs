@@ -200,7 +200,11 @@ pub fn store<'s, 'c>(
         cost_us: command.cost_us,
     };
     let key = command.key.bytes(&mut room);
-    let reserved = target.session.reserve(key, target.hash, attributes, command.value_bytes);
+    let (session, bytes) = (target.session, command.value_bytes);
+    let reserved = match payload {
+        Payload::Part => session.begin(key, target.hash, attributes, bytes),
+        _ => session.reserve(key, target.hash, attributes, bytes),
+    };
     let mut draft = match reserved {
         Ok(draft) => draft,
         Err(refusal) => {
@@ -224,6 +228,18 @@ pub fn store<'s, 'c>(
         Ok(()) => Ok(Flow::Next),
         Err((_, again)) => Err(again),
     }
+}
+
+/// Answers a value that has arrived in part, and for the rest of which there is no memory.
+pub fn give_up<'s, 'c>(
+    context: &Context<'_, 'c>,
+    target: Target<'s, 'c>,
+    command: &Command<'_, '_>,
+    refusal: Refusal,
+    out: &mut Output<'_, 's>,
+) -> Result<(), Again> {
+    let refusal = context.settle(refusal)?;
+    refused(context, target, command, refusal, out)
 }
 
 /// Stores a draft that has been filled over several reads. With [`Again`] comes the draft back.
@@ -260,8 +276,13 @@ fn finish<'s, 'c>(
     let how = How { condition: command.condition, new_cas: command.new_cas };
     let vivify = command.vivify.map(|time| expiry(time, session));
     let stored = match command.mode {
-        StoreMode::Append => session.concat_sized(draft, Side::Back, how, vivify),
-        StoreMode::Prepend => session.concat_sized(draft, Side::Front, how, vivify),
+        // All of the value is copied.
+        StoreMode::Append => session
+            .concat_sized(draft, Side::Back, how, vivify)
+            .inspect(|&(_, value_bytes)| out.charge(value_bytes)),
+        StoreMode::Prepend => session
+            .concat_sized(draft, Side::Front, how, vivify)
+            .inspect(|&(_, value_bytes)| out.charge(value_bytes)),
         _ => session.store_costed(draft, how).map(|(stored, cost_us)| {
             context.counters.cost_stored_us.add(u64::from(cost_us));
             (stored, command.value_bytes)

@@ -12,10 +12,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use ::io::lock::make_private;
-use larder::image_format::{MAGIC, OpenError};
+use larder::image_format::{self, MAGIC, OpenError};
 
-use super::{check_kind, refusal};
+use super::{Opened, check_kind, refusal};
 use crate::locked_file::{self, is_same};
+
+/// Bytes that a crash of the machine makes zeros together.
+const PAGE_BYTES: u64 = 4096;
 
 /// FILE.tmp, locked.
 #[derive(Debug)]
@@ -33,22 +36,33 @@ enum Named {
     Nothing,
 }
 
+/// What a file of this name held when it was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    Nothing,
+    /// The beginning of an image at least: whoever wrote it ended before it became FILE.
+    Image,
+    /// Less than there has to be of any, or zeros, as after a crash of the machine.
+    Scrap,
+}
+
 impl Temporary {
-    /// The file of this name, locked and empty; a new one if there is none. Only what is left of a
+    /// The file of this name, locked as it is; a new one if there is none. Only what is left of a
     /// memory file may be there already.
-    pub fn take(path: PathBuf) -> Result<Self, String> {
-        let mut file = open_locked(&path)?;
-        let mut first = Vec::new();
-        let length = MAGIC.len() as u64;
-        let read = (&mut file).take(length).read_to_end(&mut first);
-        read.map_err(|error| refusal(&path, &error))?;
-        if !MAGIC.starts_with(&first) {
-            return Err(refusal(&path, &OpenError::Foreign));
+    pub fn take(path: PathBuf) -> Result<(Self, Left), String> {
+        let file = open_locked(&path)?;
+        let left = left_in(&file).map_err(|error| refusal(&path, &error))?;
+        make_private(&file).map_err(|error| refusal(&path, &error))?;
+        Ok((Self { path, file }, left))
+    }
+
+    /// Makes it empty for good: what it held does not come back with a crash of the machine either.
+    pub fn clear(&self, left: Left) -> Result<(), String> {
+        if left == Left::Nothing {
+            return Ok(());
         }
-        make_private(&file)
-            .and_then(|()| file.set_len(0))
-            .map_err(|error| refusal(&path, &error))?;
-        Ok(Self { path, file })
+        let cleared = self.file.set_len(0).and_then(|()| self.file.sync_all());
+        cleared.map_err(|error| self.failed(&error))
     }
 
     /// What is written to and read from.
@@ -68,7 +82,7 @@ impl Temporary {
                 ));
             }
             Named::Nothing => {
-                *self = Self::take(self.path.clone())?;
+                (*self, _) = Self::take(self.path.clone())?;
                 false
             }
         };
@@ -85,6 +99,15 @@ impl Temporary {
         fs::rename(&self.path, path).map_err(|error| {
             format!("cannot rename {} to {}: {error}", self.path.display(), path.display())
         })
+    }
+
+    /// What has to be said where it stays as it is, since FILE is somebody else's.
+    pub fn kept(&self, path: &Path) -> String {
+        format!(
+            "what was in memory is in {}, and the next start reads it once {} is gone",
+            self.path.display(),
+            path.display()
+        )
     }
 
     /// Leaves nothing of it.
@@ -108,6 +131,24 @@ impl Temporary {
             // What cannot be looked at is nothing to rely on.
             _ => Named::Another,
         }
+    }
+}
+
+/// What a file holds; an error if that is somebody else's, or of another version.
+fn left_in(file: &File) -> Result<Left, OpenError> {
+    let mut first = Vec::new();
+    Read::take(file, PAGE_BYTES).read_to_end(&mut first).map_err(OpenError::Io)?;
+    if first.is_empty() {
+        return Ok(Left::Nothing);
+    }
+    if first.iter().all(|byte| *byte == 0) {
+        return Ok(Left::Scrap);
+    }
+    match image_format::open(&Opened(file)) {
+        Ok(_) => Ok(Left::Image),
+        Err(OpenError::Damaged) => Ok(Left::Scrap),
+        Err(OpenError::Foreign) if MAGIC.starts_with(&first) => Ok(Left::Scrap),
+        Err(error) => Err(error),
     }
 }
 

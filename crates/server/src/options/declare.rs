@@ -309,7 +309,7 @@ pub const DECLARATIONS: &[Declaration] = &[
     valued(Some('m'), "memory-limit",
         numbered("megabytes", 1, 1 << 21, |o, n| o.memory_megabytes = usize_of(n)), Some("64"),
         "Memory for items and index. Buffers, connections and the training of dictionaries come on \
-         top: 5 % and 32 MiB, where connections are few."),
+         top: 5 % and 32 MiB, where connections are few and -I is at most 16m."),
     switch(Some('M'), "disable-evictions", |o| o.evict = false,
         "Answer stores with an error when memory is full instead of evicting."),
     valued(Some('I'), "max-item-size",
@@ -347,7 +347,8 @@ pub const DECLARATIONS: &[Declaration] = &[
         Some("4"), "Worker threads. More than there are CPU cores gain nothing."),
     valued(Some('R'), "max-reqs-per-event",
         numbered("requests", 1, 1 << 30, |o, n| o.requests_per_event = u32_of(n)), Some("20"),
-        "Accepted for memcached's sake: fairness goes by bytes read, not by requests."),
+        "Accepted for memcached's sake: fairness goes by bytes read, replies made and work done, \
+         not by requests."),
     switch(Some('C'), "disable-cas", |o| o.cas = false,
         "Give no CAS uniques: gets returns 0 and cas finds no match."),
     valued(Some('f'), "slab-growth-factor", text("FACTOR", set_growth_factor), None,
@@ -360,7 +361,7 @@ pub const DECLARATIONS: &[Declaration] = &[
     switch(Some('k'), "lock-memory", |o| o.lock_memory = true, "Keep memory out of swap."),
     switch(Some('F'), "disable-flush-all", |o| o.flush_allowed = false, "Refuse flush_all."),
     switch(Some('X'), "disable-dumping", |o| o.dump_allowed = false,
-        "Refuse lru_crawler metadump and mgdump, and stats cachedump."),
+        "Refuse lru_crawler metadump and mgdump, stats cachedump and stats detail."),
     switch(Some('W'), "disable-watch", |o| o.watch_allowed = false, "Refuse watch."),
     switch(Some('A'), "enable-shutdown", |o| o.shutdown_allowed = true, "Allow shutdown."),
     switch(Some('d'), "daemon", |o| o.daemon = true,
@@ -454,10 +455,11 @@ pub const DECLARATIONS: &[Declaration] = &[
     valued(Some('e'), "memory-file",
         text("FILE", |o, v| { o.memory_file = Some(v.into()); Ok(()) }), None,
         "A file, not there yet, that a stop by SIGTERM, SIGINT or SIGUSR1 saves memory to, and \
-         that the start after it reads and removes before it listens. Use it at every start: what \
-         changes in a run without it, or with another file, is undone when the next run reads it. \
-         A start waits two seconds for a server that has the file to end. Not with --flash, where \
-         memory is saved to."),
+         that the start after it reads and removes before it listens. Meanwhile there is FILE.tmp. \
+         Of a stop that was killed the start reads as much as was written, what is most valuable \
+         first. Use it at every start: what changes in a run without it, or with another file, is \
+         undone when the next run reads it. A start waits two seconds for a server that has the \
+         file to end. Its name must not end in .tmp. Not with --flash, where memory is saved to."),
     valued(None, "save-seconds",
         numbered("seconds", 0, 3600, |o, n| o.save_seconds = n), Some("60"),
         "How long a stop by SIGTERM, SIGINT or SIGUSR1 may take to save what is in memory, to \

@@ -6,6 +6,7 @@
 
 #![allow(dead_code, reason = "every test binary uses a part of this")]
 
+use std::fs::{self, DirEntry};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -125,6 +126,20 @@ impl Server {
         assert!(status.expect("kill runs").success());
     }
 
+    /// Stops its threads, and waits until they have stopped: what clients send from then on is
+    /// there at once when it goes on (by the signal CONT), in the order in which they sent it.
+    pub fn stop_threads(&self) {
+        self.signal("STOP");
+        let is_stopped = |task: std::io::Result<DirEntry>| {
+            let stat = fs::read_to_string(task.expect("a thread").path().join("stat"));
+            let stat = stat.expect("a thread that is there has one");
+            let (_, behind_name) = stat.rsplit_once(')').expect("its name is in brackets");
+            behind_name.starts_with(" T")
+        };
+        let tasks = format!("/proc/{}/task", self.id());
+        while !fs::read_dir(&tasks).expect("it is there").all(is_stopped) {}
+    }
+
     /// Waits for its end.
     pub fn wait(&mut self) -> ExitStatus {
         self.child.wait().expect("it can be waited for")
@@ -151,7 +166,7 @@ pub struct Client<S = TcpStream> {
 
 /// Whether the tests run as root, and the servers with them.
 pub fn is_root() -> bool {
-    std::fs::metadata("/proc/self").expect("Linux has it").uid() == 0
+    fs::metadata("/proc/self").expect("Linux has it").uid() == 0
 }
 
 /// An address at which nobody listens now.

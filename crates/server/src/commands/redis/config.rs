@@ -26,6 +26,7 @@ pub(super) fn config(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '
         }
         _ => help(task.name, "GET <pattern> ..., RESETSTAT. Settings change by SIGHUP.", out),
     }
+    out.charge_turn();
     Ok(Done::Next)
 }
 

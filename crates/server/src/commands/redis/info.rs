@@ -51,6 +51,7 @@ pub(super) fn info(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>
         write(task.context.server, &mut lines);
     }
     reply::verbatim(out.bytes, task.version(), lines.0.as_bytes());
+    out.charge_turn();
     Ok(Done::Next)
 }
 

@@ -79,6 +79,7 @@ pub(super) fn kind(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>
 /// `DBSIZE`.
 pub(super) fn dbsize(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
     reply::integer(out.bytes, task.context.server.cache.stats().items as i64);
+    out.charge_turn();
     Ok(Done::Next)
 }
 

@@ -3,6 +3,7 @@
 use larder::Item;
 use protocol::resp::{BULK_BYTES_MAX, reply};
 
+use super::amend::Amended;
 use super::{Done, Ended, Stop, TOO_LARGE, Task};
 use crate::namespaces::Act;
 use crate::output::Output;
@@ -35,18 +36,6 @@ fn range(start: i64, end: i64, length: usize) -> (usize, usize) {
     (start as usize, (end - start + 1) as usize)
 }
 
-/// Appends `take` bytes of a value from behind the first `skip`.
-fn copy_part(item: &Item<'_>, skip: usize, take: usize, target: &mut Vec<u8>) {
-    let (mut skip, mut take) = (skip, take);
-    for piece in item.pieces() {
-        let passed = skip.min(piece.len());
-        let part = &piece[passed..];
-        let part = &part[..take.min(part.len())];
-        target.extend_from_slice(part);
-        (skip, take) = (skip - passed, take - part.len());
-    }
-}
-
 /// A longer value no command can store: one word is no longer, and neither is an item.
 pub(super) fn value_bytes_max(server: &Server) -> usize {
     server.cache.item_bytes_max().min(BULK_BYTES_MAX as usize)
@@ -68,21 +57,20 @@ pub(super) fn setrange(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_,
     let value = task.word();
     let offset = usize::try_from(offset).map_err(|_| Stop::from("ERR offset is out of range"))?;
     let mut length = 0;
-    task.amend(key, |old, room| {
-        length = old.map_or(0, Item::value_bytes);
+    task.amend(key, |old| {
+        let before = old.map_or(0, Item::value_bytes);
+        length = before;
         if value.is_empty() {
-            return Ok(false);
+            return Ok(None);
         }
         let end = checked(task, offset.saturating_add(value.len()))?;
-        length = length.max(end);
-        room.reserve_exact(length);
-        if let Some(old) = old {
-            copy_part(old, 0, old.value_bytes(), room);
-        }
-        room.resize(length, 0);
-        room[offset..end].copy_from_slice(value);
-        Ok(true)
+        length = before.max(end);
+        let front = before.min(offset);
+        let (zeros, tail) = (offset - front, before.saturating_sub(end));
+        Ok(Some(Amended { front, zeros, new: value.into(), tail }))
     })?;
+    // All of the value is copied.
+    out.charge(length);
     task.context.counters.cmd_set.one();
     task.context.count_namespace(key.0, Act::Set);
     reply::integer(out.bytes, length as i64);
@@ -94,16 +82,13 @@ pub(super) fn append(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '
     let key = task.bare_key();
     let value = task.word();
     let mut length = 0;
-    task.amend(key, |old, room| {
-        let before = old.map_or(0, Item::value_bytes);
-        length = checked(task, before + value.len())?;
-        room.reserve_exact(length);
-        if let Some(old) = old {
-            copy_part(old, 0, before, room);
-        }
-        room.extend_from_slice(value);
-        Ok(true)
+    task.amend(key, |old| {
+        let front = old.map_or(0, Item::value_bytes);
+        length = checked(task, front + value.len())?;
+        Ok(Some(Amended { front, new: value.into(), ..Amended::default() }))
     })?;
+    // All of the value is copied.
+    out.charge(length);
     task.context.counters.cmd_set.one();
     task.context.count_namespace(key.0, Act::Set);
     reply::integer(out.bytes, length as i64);

@@ -136,6 +136,7 @@ pub(super) fn scan(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>
     reply::bulk(out.bytes, next.to_string().as_bytes());
     reply::array(out.bytes, count);
     out.bytes.extend_from_slice(&keys);
+    out.charge_turn();
     Ok(Done::Next)
 }
 
@@ -195,5 +196,6 @@ pub(super) fn randomkey(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_
         Some(key) => reply::bulk(out.bytes, &key),
         None => reply::null(out.bytes, task.version()),
     }
+    out.charge_turn();
     Ok(Done::Next)
 }

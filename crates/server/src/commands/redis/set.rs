@@ -1,6 +1,6 @@
 //! Values that are stored: SET with all it can do, and the commands that came before it.
 
-use larder::{Attributes, Condition, Expiry, Hash, Item, Store, Stored, Successor};
+use larder::{Attributes, Condition, Draft, Expiry, Hash, Item, Store, Stored, Successor};
 use protocol::resp::number::integer;
 use protocol::resp::reply;
 
@@ -107,7 +107,7 @@ impl<'s> Task<'_, '_, '_, 's, '_> {
     }
 
     /// Stores a value under a condition; whether it held.
-    pub(super) fn store_if(
+    fn store_if(
         &self,
         (key, hash): (&[u8], Hash),
         value: &[u8],
@@ -120,6 +120,11 @@ impl<'s> Task<'_, '_, '_, 's, '_> {
         let reserved = self.session.reserve(key, hash, attributes, value.len());
         let mut draft = reserved.map_err(|refusal| self.refused(refusal))?;
         fill(&mut draft, value);
+        self.enter(draft, condition)
+    }
+
+    /// Enters a filled draft under a condition; whether it held.
+    pub(super) fn enter(&self, draft: Draft<'_>, condition: Condition) -> Result<bool, Stop> {
         let stored = self.session.store_costed(draft, Store::when(condition));
         let (stored, cost_us) = stored.map_err(|(_, refusal)| self.refused(refusal))?;
         self.context.counters.cost_stored_us.add(u64::from(cost_us));
@@ -183,12 +188,9 @@ impl<'s> Task<'_, '_, '_, 's, '_> {
 }
 
 /// Writes a value into a draft that has room for it.
-pub(super) fn fill(draft: &mut larder::Draft<'_>, value: &[u8]) {
-    let mut rest = value;
-    while !rest.is_empty() {
-        let written = draft.write(rest);
-        rest = &rest[written..];
-    }
+pub(super) fn fill(draft: &mut Draft<'_>, value: &[u8]) {
+    let written = draft.write(value);
+    debug_assert_eq!(written, value.len());
 }
 
 /// `SET key value [NX | XX] [GET] [EX | PX | EXAT | PXAT time | KEEPTTL] [COST microseconds]`.

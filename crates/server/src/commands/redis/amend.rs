@@ -1,0 +1,92 @@
+//! Values that are made up from the one that is there. They are written straight into the memory of
+//! the item that they become, so that whoever lengthens values takes nothing beside that.
+
+use std::borrow::Cow;
+
+use larder::{Attributes, Condition, Draft, Hash, Item, Observed, Successor};
+
+use super::set::fill;
+use super::{Stop, Task};
+
+/// A value that is made up.
+///
+/// ```text
+/// old        | front |         | tail |
+/// amended    | front | zeros | new | tail |
+/// ```
+#[derive(Debug, Default)]
+pub(super) struct Amended<'v> {
+    /// Bytes that the old value begins with.
+    pub(super) front: usize,
+    /// Zeros behind them.
+    pub(super) zeros: usize,
+    /// What the client has sent, or the server has counted.
+    pub(super) new: Cow<'v, [u8]>,
+    /// Bytes that the old value ends with.
+    pub(super) tail: usize,
+}
+
+impl Amended<'_> {
+    /// How long it is.
+    pub(super) fn bytes(&self) -> usize {
+        self.front + self.zeros + self.new.len() + self.tail
+    }
+
+    /// Fills a draft that has room for exactly this.
+    fn write(&self, old: Option<&Item<'_>>, draft: &mut Draft<'_>) {
+        if let Some(old) = old {
+            old.part(0, self.front).for_each(|part| fill(draft, part));
+        }
+        let mut zeros = self.zeros;
+        while zeros > 0 {
+            let space = draft.writable();
+            let bytes = space.len().min(zeros);
+            space[..bytes].fill(0);
+            draft.advance(bytes);
+            zeros -= bytes;
+        }
+        fill(draft, &self.new);
+        if let Some(old) = old {
+            let skip = old.value_bytes() - self.tail;
+            old.part(skip, self.tail).for_each(|part| fill(draft, part));
+        }
+    }
+}
+
+impl<'s> Task<'_, '_, '_, 's, '_> {
+    /// Makes a value up from the one that is there, and stores it with the expiry, the client flags
+    /// and the cost of that. `make` says what it is, or that nothing is to be stored; it is asked
+    /// again if somebody else was faster. Returns whether the key was there.
+    pub(super) fn amend<'v>(
+        &self,
+        (key, hash): (&[u8], Hash),
+        mut make: impl FnMut(Option<&Item<'s>>) -> Result<Option<Amended<'v>>, Stop>,
+    ) -> Result<bool, Stop> {
+        loop {
+            let observed = self.session.observe(key, hash);
+            let observed = observed.map_err(|refusal| self.refused(refusal))?;
+            let old = observed.as_ref().map(Observed::item);
+            let Some(amended) = make(old)? else {
+                return Ok(observed.is_some());
+            };
+            let bytes = amended.bytes();
+            let draft = match &observed {
+                None => self.session.reserve(key, hash, Attributes::default(), bytes),
+                Some(observed) => {
+                    let expiry = observed.item().expiry();
+                    let successor = Successor { flags: None, expiry, cost_us: None };
+                    self.session.draft_over(observed, successor, bytes)
+                }
+            };
+            let mut draft = draft.map_err(|refusal| self.refused(refusal))?;
+            amended.write(old, &mut draft);
+            let is_done = match &observed {
+                None => self.enter(draft, Condition::Absent)?,
+                Some(observed) => self.session.replace(observed, draft),
+            };
+            if is_done {
+                return Ok(observed.is_some());
+            }
+        }
+    }
+}

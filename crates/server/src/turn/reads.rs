@@ -1,0 +1,77 @@
+//! What a worker's connections wait for from flash.
+//!
+//! A turn only notes what is to be read ([`fetch`]); the reads of all connections begin together
+//! when their replies are written, and what comes of them is delivered to the worker's mailbox.
+
+use std::sync::Arc;
+
+use ::io::device::ReadRing;
+use larder::Wanted;
+
+use super::Turner;
+use crate::connection::Connection;
+use crate::sampling::Sampling;
+use crate::worker::{Brought, Delivery};
+
+/// A connection that waits for flash.
+pub(super) struct Waiting {
+    place: usize,
+    serial: u64,
+    wanted: Vec<Wanted>,
+}
+
+impl<'c, S: Sampling> Turner<'c, S> {
+    /// Begins the reads that the last turns wait for, all at once. To be called when the replies of
+    /// those who wait for nothing are written: who reads may share this core.
+    #[inline]
+    pub fn begin_reads(&mut self) {
+        if !self.reads.is_empty() {
+            self.begin_reads_now();
+        }
+    }
+
+    /// The same before replies are written, if this thread reads through a ring of its own: then
+    /// the device reads while they are written, and no other thread wants the core for it.
+    #[inline]
+    pub fn begin_own_reads(&mut self) {
+        if self.ring.is_some() {
+            self.begin_reads();
+        }
+    }
+
+    /// From now on the calling thread, which made it, reads through this ring.
+    pub fn read_through(&mut self, ring: ReadRing) {
+        self.ring = Some(ring);
+    }
+
+    /// Delivers what the ring has read.
+    pub fn answer_reads(&mut self) {
+        if let Some(ring) = &mut self.ring {
+            ring.answer();
+        }
+    }
+
+    #[cold]
+    fn begin_reads_now(&mut self) {
+        let mailbox = &self.server.mailboxes[self.worker];
+        let batches = self.reads.drain(..).map(|Waiting { place, serial, wanted }| {
+            let mailbox = Arc::clone(mailbox);
+            let deliver = move |fetched| {
+                mailbox.deliver(Delivery { place, serial, brought: Brought::Fetched(fetched) });
+            };
+            (wanted, deliver)
+        });
+        self.server.cache.read_all_wanted(batches, self.ring.as_mut());
+    }
+}
+
+/// A request waits for flash: [`Turner::begin_reads`] has that read.
+pub(super) fn fetch(
+    reads: &mut Vec<Waiting>,
+    connection: &mut Connection<'_>,
+    wanted: Vec<Wanted>,
+) {
+    connection.fetching = wanted.len();
+    let (place, serial) = (connection.place, connection.serial);
+    reads.push(Waiting { place, serial, wanted });
+}

@@ -1,0 +1,73 @@
+//! Long values that come slowly, or not at all: what they take from others.
+
+mod common;
+
+use common::{Client, Server};
+
+const LONG_BYTES: usize = 1_000_000;
+
+/// Two kilobytes of announcements took all of the memory: most of what others had stored went, and
+/// what they stored from then on was refused.
+#[test]
+fn values_that_are_announced_and_never_sent_take_nothing_from_others() {
+    const ITEMS: usize = 20_000;
+    let server = Server::start(&["-m", "64", "-I", "1m"]);
+    let mut client = server.connect();
+    let value = "v".repeat(1000);
+    for number in 0..ITEMS {
+        client.ask(&format!("set key-{number} 0 0 1000\r\n{value}\r\n"), "STORED\r\n");
+    }
+    let announce = |number: usize, begun: &str| {
+        let mut client = server.connect();
+        client.send(format!("set long-{number} 0 0 {LONG_BYTES}\r\n{begun}").as_bytes());
+        client
+    };
+    let mut waiting: Vec<Client> = (0..120).map(|number| announce(number, "")).collect();
+    waiting.extend((120..200).map(|number| announce(number, "abc")));
+    client.wait_for_stat("curr_connections", |count| count > 200);
+    let value = "v".repeat(50_000);
+    for number in 0..20 {
+        client.ask(&format!("set other-{number} 0 0 50000\r\n{value}\r\n"), "STORED\r\n");
+    }
+    assert_eq!((client.stat("evictions"), client.stat("curr_items")), (0, ITEMS as u64 + 20));
+    // And they are no less welcome when they come.
+    let value = "v".repeat(LONG_BYTES);
+    for (number, client) in waiting.iter_mut().enumerate().step_by(40) {
+        client.send(&value.as_bytes()[if number < 120 { 0 } else { 3 }..]);
+        client.ask("\r\n", "STORED\r\n");
+    }
+}
+
+/// Where memory ends while values come, one of them is refused, and what stands behind it on its
+/// connection is served.
+#[test]
+fn a_value_for_which_memory_ends_half_way_is_refused_and_skipped() {
+    const SENT_BYTES: usize = LONG_BYTES / 10 * 9;
+    let server = Server::start(&["-m", "16", "-I", "2m"]);
+    let value = "v".repeat(LONG_BYTES);
+    let mut clients: Vec<Client> = (0..40).map(|_| server.connect()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.ask(&format!("set key-{number} 0 0 3\r\nold\r\n"), "STORED\r\n");
+    }
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.send(format!("set key-{number} 0 0 {LONG_BYTES}\r\n").as_bytes());
+        client.send(&value.as_bytes()[..SENT_BYTES]);
+    }
+    let (mut stored, mut refused) = (0, 0);
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.send(format!("{}\r\nmn\r\n", &value[SENT_BYTES..]).as_bytes());
+        let answer = client.read_to("MN\r\n");
+        match answer.as_str() {
+            "STORED\r\nMN\r\n" => stored += 1,
+            "SERVER_ERROR out of memory storing object\r\nMN\r\n" => {
+                refused += 1;
+                // As after any value that there was no room for.
+                client.ask(&format!("get key-{number}\r\n"), "END\r\n");
+            }
+            _ => panic!("{answer}"),
+        }
+    }
+    assert!(stored > 0 && refused > 0, "{stored} stored, {refused} refused");
+    let found = clients[0].stat("limit_maxbytes");
+    assert!(clients[0].stat("bytes") <= found);
+}
