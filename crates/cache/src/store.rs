@@ -116,8 +116,7 @@ impl Cache {
             None => return self.reserve_fields(key, hash, &attributes.fields(), value_bytes),
             Some(measure) => self.origin(measure, key, hash, attributes.cost_us),
         };
-        let fields = Fields { cost: origin.cost, ..attributes.fields() };
-        self.reserve_costed(key, hash, fields, value_bytes, origin)
+        self.reserve_costed(key, hash, attributes.fields(), value_bytes, origin)
     }
 
     /// [`Cache::reserve_fields`] where costs are measured.
@@ -130,8 +129,7 @@ impl Cache {
         value_bytes: usize,
         origin: Origin,
     ) -> Result<Draft<'_>, Refusal> {
-        let cost_reserved = origin.asks_present() && value_bytes > COPIED_BYTES_MAX;
-        let fields = Fields { cost_reserved, ..fields };
+        let fields = costed(fields, origin, value_bytes);
         let draft = self.reserve_fields(key, hash, &fields, value_bytes)?;
         Ok(Draft { origin, ..draft })
     }
@@ -187,6 +185,14 @@ impl Cache {
     }
 }
 
+/// The fields of an item whose cost was measured. A long one, which is not copied for a field more,
+/// has room for a cost that is known only when it is stored.
+#[inline(always)]
+fn costed(fields: Fields, origin: Origin, value_bytes: usize) -> Fields {
+    let cost_reserved = origin.asks_present() && value_bytes > COPIED_BYTES_MAX;
+    Fields { cost: origin.cost, cost_reserved, ..fields }
+}
+
 /// What a shortage is called outside.
 fn refusal_for(shortage: Shortage) -> Refusal {
     match shortage {
@@ -213,8 +219,7 @@ impl<'c> Session<'c> {
             return self.cache.reserve_fields(key, hash, &attributes.fields(), value_bytes);
         };
         let origin = self.cache.origin(measure, key, hash, attributes.cost_us);
-        let fields = Fields { cost: origin.cost, ..attributes.fields() };
-        self.cache.reserve_costed(key, hash, fields, value_bytes, origin)
+        self.cache.reserve_costed(key, hash, attributes.fields(), value_bytes, origin)
     }
 
     /// [`Session::reserve`] for a value that has yet to come: if it is long, memory for it follows
@@ -235,8 +240,7 @@ impl<'c> Session<'c> {
             .map(|measure| cache.origin(measure, key, hash, attributes.cost_us));
         let mut fields = attributes.fields();
         if let Some(origin) = origin {
-            let cost_reserved = origin.asks_present() && value_bytes > COPIED_BYTES_MAX;
-            fields = Fields { cost: origin.cost, cost_reserved, ..fields };
+            fields = costed(fields, origin, value_bytes);
         }
         let draft = cache.reserve_by(key, hash, &fields, value_bytes, |layout| {
             cache.hot.begin_draft(layout, &fields, key, cache)

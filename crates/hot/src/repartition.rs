@@ -472,6 +472,7 @@ mod tests {
     /// may belong to another class by then, whose chunks begin elsewhere: the numbers led to what
     /// is no chunk, and beyond the slab.
     #[test]
+    #[cfg_attr(miri, ignore = "thousands of items, and the process's pagemap")]
     fn what_was_to_change_places_is_let_go_of_when_its_slab_leaves() {
         let (hot, map, mut passes) = (zone(), Map::default(), Passes::default());
         let places: Vec<Place> =
