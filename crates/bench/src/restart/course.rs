@@ -278,9 +278,7 @@ impl<'c> Course<'c> {
     fn start_again(&mut self) -> Outcome<()> {
         let (memory_mb, cores) =
             (self.options.memory_mb, &self.options.servers_options.server_cores);
-        let port = self.server.address.port();
-        self.server = Server::start_on(port, &self.recipe, memory_mb, cores)?;
-        Ok(())
+        self.server.start_again(&self.recipe, memory_mb, cores)
     }
 
     /// Lets all owners work at once, each on what it is given, and watches the server meanwhile.

@@ -16,6 +16,7 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::drive::encode::Dialect;
@@ -56,26 +57,26 @@ pub struct Server {
     pub listened_after: Duration,
     child: Guard,
     log: Log,
+    port: Port,
 }
 
 impl Server {
     /// Starts a server on a free port, pinned to all of these cores together, and waits until it
     /// listens.
     pub fn start(recipe: &Recipe, memory_mb: u64, cores: &[usize]) -> Outcome<Server> {
-        let _starting = lock_starts()?;
-        Server::start_on(free_port()?, recipe, memory_mb, cores)
+        Server::start_on(Port::free()?, recipe, memory_mb, cores)
     }
 
-    /// The same on a port that is known to be free, such as that of a server that has ended.
-    pub fn start_on(
-        port: u16,
-        recipe: &Recipe,
-        memory_mb: u64,
-        cores: &[usize],
-    ) -> Outcome<Server> {
+    /// Starts a server on the port of this one, which has ended, and takes its place.
+    pub fn start_again(&mut self, recipe: &Recipe, memory_mb: u64, cores: &[usize]) -> Outcome<()> {
+        *self = Server::start_on(self.port.clone(), recipe, memory_mb, cores)?;
+        Ok(())
+    }
+
+    fn start_on(port: Port, recipe: &Recipe, memory_mb: u64, cores: &[usize]) -> Outcome<Server> {
         machine::check_memory(memory_mb.saturating_mul(1 << 20))?;
-        let mut command = recipe.command(port, memory_mb);
-        let log = Log::new(port)?;
+        let mut command = recipe.command(port.number, memory_mb);
+        let log = Log::new(port.number)?;
         command.stdin(Stdio::null()).stdout(log.writer()?).stderr(log.writer()?);
         // A child inherits its parent's cores, with all its threads: pin, start, pin back.
         let before = machine::pin_to(cores)?;
@@ -85,12 +86,13 @@ impl Server {
             kind: recipe.kind,
             name: recipe.name.clone(),
             dialect: recipe.dialect,
-            address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, port.number)),
             tls_address: None,
-            command_line: recipe.command_line(port, memory_mb),
+            command_line: recipe.command_line(port.number, memory_mb),
             listened_after: Duration::ZERO,
             child: child.map_err(Failure::io(format!("starting {}", recipe.program.display())))?,
             log,
+            port,
         };
         server.await_listening()?;
         Ok(server)
@@ -149,16 +151,22 @@ impl Server {
     fn await_listening(&mut self) -> Outcome<()> {
         let started = Instant::now();
         while TcpStream::connect(self.address).is_err() {
-            let ended = self.child.has_ended();
-            if ended || started.elapsed() > START_MAX {
-                let why = if ended { "ended at once" } else { "does not listen" };
-                let (line, log) = (&self.command_line, self.log.end());
-                return Err(Failure::Reply(format!("`{line}` {why}\n{log}")));
+            if self.child.has_ended() {
+                return Err(self.not_started("ended at once"));
+            }
+            if started.elapsed() > START_MAX {
+                return Err(self.not_started("does not listen"));
             }
         }
         self.listened_after = started.elapsed();
         std::thread::sleep(START_STEP);
-        Ok(())
+        // What listens may be another server, and this one could not.
+        if self.child.has_ended() { Err(self.not_started("ended at once")) } else { Ok(()) }
+    }
+
+    fn not_started(&self, why: &str) -> Failure {
+        let (line, log) = (&self.command_line, self.log.end());
+        Failure::Reply(format!("`{line}` {why}\n{log}"))
     }
 }
 
@@ -192,19 +200,57 @@ impl Log {
     }
 }
 
-/// Lets one process at a time look for a free port and start a server on it, so that two runs on
-/// one machine do not end up asking the same server. Held until the file is closed.
-fn lock_starts() -> Outcome<fs::File> {
-    let path = std::env::temp_dir().join("larder-bench.starting");
-    let doing = || Failure::io(format!("locking {}", path.display()));
-    let file = fs::File::create(&path).map_err(doing())?;
-    file.lock().map_err(doing())?;
-    Ok(file)
+/// A port that no other run on this machine takes while this is held, not even when a server has
+/// ended and its successor does not listen yet: two runs would end up asking the same server.
+#[derive(Debug, Clone)]
+struct Port {
+    number: u16,
+    /// Locked until the last clone is gone, or the process.
+    _claim: Arc<fs::File>,
 }
 
-fn free_port() -> Outcome<u16> {
-    PORTS
-        .into_iter()
-        .find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok())
-        .ok_or_else(|| Failure::Reply("all ports from 21200 to 21249 are taken".into()))
+impl Port {
+    fn free() -> Outcome<Port> {
+        for number in PORTS {
+            if let Some(port) = Port::claim(number)?
+                && TcpListener::bind((Ipv4Addr::LOCALHOST, number)).is_ok()
+            {
+                return Ok(port);
+            }
+        }
+        Err(Failure::Reply("all ports from 21200 to 21249 are taken".into()))
+    }
+
+    /// Nothing if another run has it.
+    fn claim(number: u16) -> Outcome<Option<Port>> {
+        let path = std::env::temp_dir().join(format!("larder-bench-{number}.port"));
+        let doing = || Failure::io(format!("locking {}", path.display()));
+        let file = fs::File::create(&path).map_err(doing())?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Port { number, _claim: Arc::new(file) })),
+            Err(fs::TryLockError::WouldBlock) => Ok(None),
+            Err(fs::TryLockError::Error(error)) => Err(doing()(error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run of restarts once asked the server of another run, which had found its port free
+    /// between two of its servers, and held what its own one had kept for stale.
+    #[test]
+    fn a_port_is_taken_until_the_last_server_on_it_is_gone() {
+        let port = Port::free().expect("a free port");
+        let number = port.number;
+        let successor = port.clone();
+        drop(port);
+        assert!(Port::claim(number).expect("a lock").is_none());
+        assert_ne!(Port::free().expect("another one").number, number);
+        drop(successor);
+        // Another run may have taken it by now.
+        let again = Port::claim(number).expect("a lock");
+        assert!(again.is_none_or(|port| port.number == number));
+    }
 }
