@@ -123,7 +123,7 @@ impl Zone {
             };
             match mark {
                 Mark::Killed => {
-                    self.counters.items_gone(1);
+                    self.counters.items.go(block.head().generation, 1);
                     return Some(fields);
                 }
                 Mark::WasDead => return None,
@@ -135,10 +135,11 @@ impl Zone {
     /// Makes exactly the item of a hit gone. `false` if it was gone already, or if its block was
     /// replaced: then the item may well be there still. The caller holds the key's lock.
     pub fn remove_hit(&self, hit: &Hit<'_>) -> bool {
-        let flushed = self.generation() != Some(hit.block.head().generation);
+        let generation = hit.block.head().generation;
+        let flushed = self.generation() != Some(generation);
         let killed = !flushed && mark(&hit.block, hit.rank) == Mark::Killed;
         if killed {
-            self.counters.items_gone(1);
+            self.counters.items.go(generation, 1);
         }
         killed
     }
@@ -248,7 +249,7 @@ impl Zone {
                 continue;
             }
             match mark(block, rank) {
-                Mark::Killed => self.counters.items_gone(1),
+                Mark::Killed => self.counters.items.go(block.head().generation, 1),
                 Mark::WasDead => {}
                 Mark::Sealed => return Mark::Sealed,
             }

@@ -8,7 +8,6 @@
 
 use codec::Method;
 use memory::Guard;
-use stdx::sync::atomic::Ordering;
 use stdx::sync::lock;
 
 use crate::access::{self, ACCESSES_MAX};
@@ -60,7 +59,7 @@ pub struct Newcomer<'z, 'g> {
 impl Newcomer<'_, '_> {
     /// Makes the item alive. The caller holds the key's lock.
     pub fn reveal(self) {
-        self.zone.counters.items.fetch_add(1, Ordering::Relaxed);
+        self.zone.counters.items.come(self.block.head().generation);
         self.block.dead()[self.rank / ROWS_PER_DEAD_WORD].reveal(self.rank % ROWS_PER_DEAD_WORD);
     }
 

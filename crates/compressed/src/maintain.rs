@@ -173,7 +173,7 @@ impl Zone {
     ) {
         let bury = |rank| {
             if mark(block, rank) == Mark::Killed {
-                self.counters.items_gone(1);
+                self.counters.items.go(block.head().generation, 1);
             }
         };
         let all = 0..block.fingerprints().len();

@@ -59,7 +59,7 @@ impl Leaving<'_, '_> {
     /// Makes it gone now, because it is found elsewhere.
     pub fn bury(&self) {
         if mark(&self.block, self.rank) == Mark::Killed {
-            self.zone.counters.items_gone(1);
+            self.zone.counters.items.go(self.block.head().generation, 1);
         }
     }
 }
@@ -447,10 +447,16 @@ impl Zone {
             self.retire_long(guard, long);
         }
         batch.gone.retain(|gone| !died(gone.row.origin));
-        self.counters.items_gone(batch.gone.len());
+        let uncount = |source: usize, count: usize| {
+            let Some(block) = &blocks[source] else { return };
+            self.counters.items.go(block.head().generation, count);
+        };
+        for (source, _) in batch.gone.iter().filter_map(|gone| gone.row.origin) {
+            uncount(source, 1);
+        }
         for (source, ranks) in &batch.damaged {
             let alive = ranks.clone().filter(|&rank| !died(Some((*source, rank))));
-            self.counters.items_gone(alive.count());
+            uncount(*source, alive.count());
         }
         let expired = batch.gone.iter().filter(|gone| gone.why == Why::Expired).count();
         self.counters.expired.fetch_add(expired as u64, Ordering::Relaxed);

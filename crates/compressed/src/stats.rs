@@ -3,7 +3,7 @@
 //! Lookups count in their [`crate::Reader`], which belongs to one thread; here are the rest, which
 //! are rare beside the work that they count.
 
-use stdx::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use stdx::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::dictionaries::DictionaryStats;
 use crate::expire::Expiries;
@@ -14,8 +14,7 @@ use crate::zone::Zone;
 /// The counters as they are kept.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Signed, because a row may be marked dead just after a flush has set it to 0.
-    pub(crate) items: AtomicI64,
+    pub(crate) items: ItemCount,
     pub(crate) rows: AtomicUsize,
     pub(crate) raw_bytes: AtomicUsize,
     pub(crate) long_bytes: AtomicUsize,
@@ -34,13 +33,64 @@ pub(crate) struct Counters {
     pub(crate) damaged: AtomicU64,
 }
 
-impl Counters {
-    pub(crate) fn count(counter: &AtomicU64) {
-        counter.fetch_add(1, Ordering::Relaxed);
+/// How many items of the present generation there are. What comes or goes in a block of another one
+/// counts for nothing, so that 0 is 0 after a flush, whoever was at work meanwhile.
+#[derive(Debug, Default)]
+pub(crate) struct ItemCount {
+    /// The generation above, the count below.
+    packed: AtomicU64,
+}
+
+/// Bits of [`ItemCount`] that count.
+const COUNT_BITS: u32 = 48;
+
+impl ItemCount {
+    pub(crate) fn new(generation: u16) -> Self {
+        Self { packed: AtomicU64::new(u64::from(generation) << COUNT_BITS) }
     }
 
-    pub(crate) fn items_gone(&self, count: usize) {
-        self.items.fetch_sub(count as i64, Ordering::Relaxed);
+    pub(crate) fn get(&self) -> usize {
+        (self.packed.load(Ordering::Relaxed) & Self::COUNT) as usize
+    }
+
+    pub(crate) fn come(&self, generation: u16) {
+        self.change(generation, |count| count + 1);
+    }
+
+    pub(crate) fn go(&self, generation: u16, count: usize) {
+        self.change(generation, |before| {
+            debug_assert!(before >= count as u64, "an item is counted before it is found");
+            before.saturating_sub(count as u64)
+        });
+    }
+
+    /// Begins at 0 for the generation after `before`, unless another thread has.
+    pub(crate) fn begin(&self, before: u16, next: u16) {
+        self.swap(before, |_| u64::from(next) << COUNT_BITS);
+    }
+
+    const COUNT: u64 = (1 << COUNT_BITS) - 1;
+
+    fn change(&self, generation: u16, count: impl Fn(u64) -> u64) {
+        self.swap(generation, |packed| packed & !Self::COUNT | count(packed & Self::COUNT));
+    }
+
+    fn swap(&self, generation: u16, change: impl Fn(u64) -> u64) {
+        let is_of = |packed: u64| packed >> COUNT_BITS == u64::from(generation);
+        let changed = |packed| is_of(packed).then(|| change(packed));
+        // Where the generation is another one there is nothing to count.
+        let _ = self.packed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, changed);
+    }
+}
+
+impl Counters {
+    /// For a zone that begins with this generation.
+    pub(crate) fn new(generation: u16) -> Self {
+        Self { items: ItemCount::new(generation), ..Self::default() }
+    }
+
+    pub(crate) fn count(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -114,7 +164,7 @@ impl Zone {
         // Before the number that it is a part of, and that is counted first.
         let expired_swept = count(&counters.expired_swept);
         ZoneStats {
-            items: counters.items.load(Ordering::Relaxed).max(0) as usize,
+            items: counters.items.get(),
             rows: counters.rows.load(Ordering::Relaxed),
             raw_bytes: counters.raw_bytes.load(Ordering::Relaxed),
             long_bytes: counters.long_bytes.load(Ordering::Relaxed),

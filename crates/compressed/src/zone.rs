@@ -110,7 +110,7 @@ impl Zone {
             hand: AtomicU64::new(0),
             expiries: Expiries::default(),
             cleaner: Mutex::default(),
-            counters: Counters::default(),
+            counters: Counters::new(GENERATION_NONE + 1),
             settings,
             epochs,
         })
@@ -139,14 +139,15 @@ impl Zone {
         loop {
             let before = self.generation.load(Ordering::Relaxed);
             let next = before.wrapping_add(1);
+            self.counters.items.begin(before, next);
             // Release: partner is the acquire in `generation`.
             let order = (Ordering::Release, Ordering::Relaxed);
             if before != GENERATION_NONE
                 && self.generation.compare_exchange(before, next, order.0, order.1).is_ok()
             {
-                self.counters.items.store(0, Ordering::Relaxed);
                 if next == GENERATION_NONE {
                     self.empty_all();
+                    self.counters.items.begin(GENERATION_NONE, GENERATION_NONE + 1);
                     // Release: partner is the acquire in `generation`.
                     self.generation.store(GENERATION_NONE + 1, Ordering::Release);
                 }
@@ -192,9 +193,9 @@ impl Zone {
         });
         self.trie.replace(&[leaf], &[Leaf { block: None, ..leaf }]);
         let Some(block) = block else { return 0 };
-        let counts = Some(block.head().generation) == self.generation();
-        let gone = if counts { alive } else { 0 };
-        self.counters.items_gone(gone as usize);
+        let generation = block.head().generation;
+        self.counters.items.go(generation, alive as usize);
+        let gone = if Some(generation) == self.generation() { alive } else { 0 };
         for long in block.longs() {
             self.retire_long(guard, long.load());
         }

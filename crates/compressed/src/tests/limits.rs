@@ -273,6 +273,38 @@ fn the_zone_is_flushed_also_when_its_numbers_begin_anew() {
     world.check();
 }
 
+/// `items` was some too many or too few until the next flush.
+#[test]
+fn what_comes_or_goes_while_the_zone_is_flushed_counts_for_nothing() {
+    let mut world = World::small(4);
+    let zone = &world.zone;
+    let record = Record { key: b"late", value: b"v", fields: Fields::default() };
+    zone.insert(super::hash(record.key), &record, world.now, &mut world.writer, |_, newcomer| {
+        zone.flush();
+        newcomer.reveal();
+    })
+    .expect("room");
+    assert_eq!(zone.stats().items, 0, "it came too late");
+    for number in 0..100_u8 {
+        world.insert(&[number], b"value").expect("room");
+    }
+    let zone = &world.zone;
+    let mut flush = |_: &Guard<'_>, _: &Record<'_>, leaving: &Leaving<'_, '_>| {
+        zone.flush();
+        leaving.bury();
+    };
+    let mut writer = Writer::new(zone).with_sink(&mut flush);
+    while zone.stats().items > 0 {
+        zone.sweep_next(world.now, &mut writer).expect("there is room");
+    }
+    drop(writer);
+    for number in 0..100_u8 {
+        world.insert(&[number], b"value").expect("room");
+    }
+    assert_eq!(world.zone.stats().items, 100);
+    world.check();
+}
+
 #[test]
 fn the_dearer_half_stays() {
     let mut world = World::small(4);
