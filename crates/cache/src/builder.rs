@@ -548,14 +548,19 @@ fn check_reads(settings: &FlashSettings) -> std::io::Result<()> {
     }
 }
 
-/// Hashes are seeded anew in each process, so that nobody can choose keys that collide; where items
-/// outlast the process, by the seed that is kept with them.
+/// Hashes are seeded anew for each cache, so that nobody can choose keys that collide; where items
+/// outlast the process, by the seed that is kept with them. That is drawn for both parts of a
+/// foldhash's seed: with a shared one that is known, there are keys whose hash is 0 by any other.
 fn hasher_of(tier: Option<&FlashTier>) -> SeedableRandomState {
-    let Some(tier) = tier else {
-        return SeedableRandomState::with_seed(random_seed(), SharedSeed::global_random());
-    };
-    let seed = u128::from_le_bytes(tier.flash.hash_seed()) as u64;
-    SeedableRandomState::with_seed(seed, SharedSeed::global_fixed())
+    let [own, shared] = tier.map_or_else(|| [random_seed(), random_seed()], kept_seeds);
+    // Hashers refer to it for as long as the process lives: some 50 bytes a cache.
+    let shared = Box::leak(Box::new(SharedSeed::from_u64(shared)));
+    SeedableRandomState::with_seed(own, shared)
+}
+
+fn kept_seeds(tier: &FlashTier) -> [u64; 2] {
+    let seed = u128::from_le_bytes(tier.flash.hash_seed());
+    [seed as u64, (seed >> 64) as u64]
 }
 
 /// 64 bits that nobody can guess: the standard library keys its hashes by what the system draws.

@@ -3,10 +3,12 @@
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
 
 use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
-use larder::{Cache, Expiry};
+use io::device::{FakeDevice, Faults, PAGE_BYTES};
+use larder::{Cache, Expiry, FlashSettings};
 
 /// So many keys are chosen.
 const KEYS: usize = 10_000;
@@ -83,6 +85,38 @@ fn keys_that_collide_by_another_seed_lie_as_others_do() {
         assert!(stats.index_slots <= 2 * expected.index_slots, "{bits:?}: {stats:?}");
         let displacements_max = 2 * expected.index_displacements + KEYS as u64 / 10;
         assert!(stats.index_displacements <= displacements_max, "{bits:?}: {stats:?}");
+    }
+}
+
+/// Keys that hash to 0 by the fixed seed that a foldhash shares, whatever the other one is: both
+/// products of the last words and that seed are 0.
+#[test]
+fn no_keys_collide_by_any_seed() {
+    const FIXED: [u8; 8] = 0xc0ac_29b7_c97c_50dd_u64.to_le_bytes();
+    let keys: Vec<Vec<u8>> =
+        (b'A'..b'A' + 50).map(|n| [&[n][..], &FIXED, &FIXED].concat()).collect();
+    let shared = SharedSeed::global_fixed();
+    for seed in 0..3 {
+        let known = SeedableRandomState::with_seed(seed, shared);
+        let hash_of = |key: &Vec<u8>| {
+            let mut hasher = known.build_hasher();
+            hasher.write(key);
+            hasher.finish()
+        };
+        assert!(keys.iter().all(|key| hash_of(key) == 0), "chosen by how the hash is made");
+    }
+    let device = FakeDevice::new(((64 << 20) / PAGE_BYTES) as u64, 1, Faults::default());
+    let flash = FlashSettings { threads: 1, ..FlashSettings::new(Arc::new(device), [7; 16]) };
+    let builder = || Cache::builder().memory_bytes(64 << 20);
+    for cache in [builder(), builder().flash(flash)].map(|builder| builder.build()) {
+        let cache = cache.expect("addresses are there");
+        let hashes: HashSet<u64> = keys.iter().map(|key| cache.hash(key).0).collect();
+        assert_eq!(hashes.len(), keys.len());
+        for key in &keys {
+            cache.set(key, key, Expiry::NEVER).expect("there is room");
+        }
+        assert!(keys.iter().all(|key| cache.get(key).as_deref() == Some(&key[..])));
+        assert_eq!(cache.stats().evicted, 0);
     }
 }
 
