@@ -90,6 +90,8 @@ pub struct FlashTierStats {
     pub rested: u64,
     /// Bytes of memory that it takes beside the index.
     pub memory_bytes: u64,
+    /// Bytes of the memory limit that are set apart for it, which no item can have.
+    pub reserved_bytes: u64,
     /// Reads served from it.
     pub hits: u64,
     /// Items that moved to it.
@@ -273,7 +275,9 @@ impl Cache {
         stats.evicted += lasting.evicted;
         stats.expired += lasting.expired;
         stats.swept += lasting.swept;
-        stats.flash = self.flash.as_deref().map(FlashTier::stats);
+        let reserved_bytes = self.tier_bytes as u64;
+        let of_tier = |tier: &FlashTier| FlashTierStats { reserved_bytes, ..tier.stats() };
+        stats.flash = self.flash.as_deref().map(of_tier);
         let spare = stats.flash.as_ref().map_or(0, |flash| flash.spare);
         stats.items = stats.items.saturating_sub(spare);
         stats

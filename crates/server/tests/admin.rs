@@ -331,6 +331,9 @@ fn what_was_read_from_flash_is_told_apart() {
         if let Some(kind) = kinds.iter().find(|kind| kind["tier"] == "flash") {
             assert!(kind["command"] == "get" && kind["samples"].as_u64() > Some(0), "{kind}");
             assert!(seen["metrics"]["larder_flash_reads_total"].as_u64() > Some(0), "{seen}");
+            // Of the memory a part is the tier's.
+            let parts = &seen["metrics"]["larder_memory_bytes"];
+            assert!(parts["flash"].as_u64() > Some(0), "{parts}");
             return;
         }
     }

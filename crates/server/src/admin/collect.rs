@@ -79,19 +79,46 @@ pub struct MemoryMap {
     pub index: u64,
     /// What is left of slabs in use: their ends, and tables that are free.
     pub rest: u64,
+    /// What is set apart for the flash tier's own buffers and lists.
+    pub flash: u64,
     /// Slabs that nobody has.
     pub free: u64,
 }
 
 impl MemoryMap {
+    fn of(cache: &Stats, classes: &[ClassStats]) -> Self {
+        let of_classes = |chunks: fn(&ClassStats) -> usize| {
+            classes.iter().map(|class| (chunks(class) * class.chunk_bytes) as u64).sum::<u64>()
+        };
+        let (items, chunks_free) =
+            (of_classes(|it| it.used_chunks), of_classes(|it| it.free_chunks));
+        let (mut compressed, mut index) = (0, cache.index_bytes);
+        if let Some(below) = &cache.compressed {
+            compressed = below.bytes();
+            index += below.zone.trie_bytes as u64;
+        }
+        let known = items + chunks_free + compressed + index;
+        let flash = cache.flash.map_or(0, |flash| flash.reserved_bytes);
+        Self {
+            items,
+            chunks_free,
+            compressed,
+            index,
+            rest: cache.used_bytes.saturating_sub(known),
+            flash,
+            free: cache.limit_bytes.saturating_sub(cache.used_bytes.max(known) + flash),
+        }
+    }
+
     /// The parts by name.
-    pub fn parts(&self) -> [(&'static str, u64); 6] {
+    pub fn parts(&self) -> [(&'static str, u64); 7] {
         [
             ("items", self.items),
             ("chunks_free", self.chunks_free),
             ("compressed", self.compressed),
             ("index", self.index),
             ("rest", self.rest),
+            ("flash", self.flash),
             ("free", self.free),
         ]
     }
@@ -111,26 +138,7 @@ pub struct ItemMap {
 impl Snapshot {
     /// What memory is used for.
     pub fn memory(&self) -> MemoryMap {
-        let cache = &self.cache;
-        let of_classes = |chunks: fn(&ClassStats) -> usize| {
-            self.classes.iter().map(|class| (chunks(class) * class.chunk_bytes) as u64).sum::<u64>()
-        };
-        let (items, chunks_free) =
-            (of_classes(|it| it.used_chunks), of_classes(|it| it.free_chunks));
-        let (mut compressed, mut index) = (0, cache.index_bytes);
-        if let Some(below) = &cache.compressed {
-            compressed = below.bytes();
-            index += below.zone.trie_bytes as u64;
-        }
-        let known = items + chunks_free + compressed + index;
-        MemoryMap {
-            items,
-            chunks_free,
-            compressed,
-            index,
-            rest: cache.used_bytes.saturating_sub(known),
-            free: cache.limit_bytes.saturating_sub(cache.used_bytes.max(known)),
-        }
+        MemoryMap::of(&self.cache, &self.classes)
     }
 
     /// Where items are.
@@ -310,5 +318,30 @@ impl Collector {
             self.keys.tick(now, seconds);
             self.history.add(now.point(&before, quantiles));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use larder::FlashTierStats;
+
+    use super::*;
+
+    /// What a flash tier keeps of the memory was told as free, in a memory that was full.
+    #[test]
+    fn what_the_flash_tier_keeps_of_the_memory_is_not_free() {
+        let flash = FlashTierStats { reserved_bytes: 300, ..FlashTierStats::default() };
+        let full = Stats {
+            limit_bytes: 1000,
+            used_bytes: 700,
+            index_bytes: 50,
+            flash: Some(flash),
+            ..Stats::default()
+        };
+        let map = MemoryMap::of(&full, &[]);
+        assert_eq!(map, MemoryMap { index: 50, rest: 650, flash: 300, ..MemoryMap::default() });
+        assert_eq!(map.parts().map(|(_, bytes)| bytes).iter().sum::<u64>(), 1000);
+        let beyond = Stats { used_bytes: 900, ..full };
+        assert_eq!(MemoryMap::of(&beyond, &[]).free, 0);
     }
 }
