@@ -124,7 +124,8 @@ impl MemoryMap {
     }
 }
 
-/// Items by where they are.
+/// Items by where they are. One that has come up from flash, and whose row there is spare, is in
+/// two places.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ItemMap {
     /// Uncompressed.
@@ -135,6 +136,16 @@ pub struct ItemMap {
     pub flash: u64,
 }
 
+impl ItemMap {
+    fn of(cache: &Stats) -> Self {
+        let compressed = cache.compressed.map_or(0, |below| below.zone.items as u64);
+        let (flash, spare) = cache.flash.map_or((0, 0), |flash| (flash.items, flash.spare));
+        // Among all items each counts once.
+        let hot = (cache.items + spare).saturating_sub(compressed + flash);
+        Self { hot, compressed, flash }
+    }
+}
+
 impl Snapshot {
     /// What memory is used for.
     pub fn memory(&self) -> MemoryMap {
@@ -143,9 +154,7 @@ impl Snapshot {
 
     /// Where items are.
     pub fn items(&self) -> ItemMap {
-        let compressed = self.cache.compressed.map_or(0, |below| below.zone.items as u64);
-        let flash = self.cache.flash.map_or(0, |flash| flash.items);
-        ItemMap { hot: self.cache.items.saturating_sub(compressed + flash), compressed, flash }
+        ItemMap::of(&self.cache)
     }
 
     /// Bytes of rows before compression, and as they are stored.
@@ -323,7 +332,7 @@ impl Collector {
 
 #[cfg(test)]
 mod tests {
-    use larder::FlashTierStats;
+    use larder::{CompressedStats, FlashTierStats};
 
     use super::*;
 
@@ -343,5 +352,18 @@ mod tests {
         assert_eq!(map.parts().map(|(_, bytes)| bytes).iter().sum::<u64>(), 1000);
         let beyond = Stats { used_bytes: 900, ..full };
         assert_eq!(MemoryMap::of(&beyond, &[]).free, 0);
+    }
+
+    /// Spare rows were taken from the number of hot items, which fell to 0 with them.
+    #[test]
+    fn a_hot_item_counts_whether_its_row_on_flash_is_spare_or_not() {
+        // Ten are hot, three of them with a spare row; of three compressed ones one has such a row;
+        // and two are on flash alone.
+        let flash = FlashTierStats { items: 6, spare: 4, ..FlashTierStats::default() };
+        let mut compressed = CompressedStats::default();
+        compressed.zone.items = 3;
+        let (compressed, flash) = (Some(compressed), Some(flash));
+        let cache = Stats { items: 15, compressed, flash, ..Stats::default() };
+        assert_eq!(ItemMap::of(&cache), ItemMap { hot: 10, compressed: 3, flash: 6 });
     }
 }

@@ -32,7 +32,12 @@ pub const METRICS: &[Metric] = &[
     counter("larder_misses_total", &[], "Keys not found, by gets and touches.", |now, out| {
         out.one(now.snapshot.sums.get_misses + now.snapshot.sums.touch_misses);
     }),
-    gauge("larder_items", &["tier"], "Items by where they are.", items),
+    gauge(
+        "larder_items",
+        &["tier"],
+        "Items by where they are; those of larder_flash_spare_items are in two tiers.",
+        items,
+    ),
     gauge(
         "larder_memory_bytes",
         &["owner"],
