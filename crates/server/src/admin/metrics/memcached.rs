@@ -255,7 +255,7 @@ fn flash(now: &Now<'_>, out: &mut Values, value: fn(&FlashTierStats) -> u64) {
 /// The flash tier; what extstore calls a page is a segment.
 pub const EXTSTORE_METRICS: &[Metric] = &[
     counter("memcached_extstore_pages_allocated_total", &[], "Segments begun.", |now, out| {
-        flash(now, out, |flash| flash.tier.segments_written + flash.tier.collected);
+        flash(now, out, |flash| flash.tier.opened);
     }),
     counter("memcached_extstore_pages_evicted_total", &[], "Segments collected.", |now, out| {
         flash(now, out, |flash| flash.tier.collected);
