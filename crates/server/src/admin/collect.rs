@@ -30,8 +30,8 @@ pub struct Snapshot {
     pub cache: Stats,
     /// Its size classes.
     pub classes: Vec<ClassStats>,
-    /// Keys found in the hot zone; it never falls.
-    pub hot_hits: u64,
+    /// What is told as a difference of counters; it never falls.
+    pub differences: Differences,
     /// Processor time so far, of the program and of the kernel for it.
     pub cpu: (Duration, Duration),
     /// Bytes of memory that the kernel counts as the server's, where it tells.
@@ -65,6 +65,21 @@ pub struct Snapshot {
     pub quotas: Vec<QuotaStats>,
 }
 
+/// Numbers that are differences of counters. Their parts are counted one after the other, and a
+/// look in between finds more or less than there will be, so the most that was ever found counts:
+/// Prometheus takes a number that falls for that of a server which was started anew.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Differences {
+    /// Keys found in the hot zone.
+    pub hot_hits: u64,
+    /// Stores but for `cas`.
+    pub sets: u64,
+    /// Names and passwords that were right.
+    pub logins_right: u64,
+    /// Those that were looked at and were wrong.
+    pub logins_wrong: u64,
+}
+
 /// Bytes of memory by what they are used for. They add up to the limit, or to what is used if that
 /// is more for a moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -83,6 +98,21 @@ pub struct MemoryMap {
     pub flash: u64,
     /// Slabs that nobody has.
     pub free: u64,
+}
+
+impl Differences {
+    /// With what is found now.
+    fn and(self, sums: &Sums, cache: &Stats) -> Self {
+        let lower: u64 = Snapshot::lower_hits(cache).iter().sum();
+        let cas = sums.cas_hits + sums.cas_misses + sums.cas_badval;
+        let most = |before: u64, all: u64, others: u64| before.max(all.saturating_sub(others));
+        Self {
+            hot_hits: most(self.hot_hits, sums.get_hits + sums.touch_hits, lower),
+            sets: most(self.sets, sums.cmd_set, cas),
+            logins_right: most(self.logins_right, sums.auth_cmds, sums.auth_errors),
+            logins_wrong: most(self.logins_wrong, sums.auth_errors, sums.auth_throttled),
+        }
+    }
 }
 
 impl MemoryMap {
@@ -172,7 +202,7 @@ impl Snapshot {
     /// Keys found uncompressed, in the compressed zone and on flash.
     pub fn hits(&self) -> [u64; 3] {
         let [compressed, flash] = Self::lower_hits(&self.cache);
-        [self.hot_hits, compressed, flash]
+        [self.differences.hot_hits, compressed, flash]
     }
 
     /// Requests for keys so far: a multiget counts each of its keys.
@@ -251,7 +281,7 @@ pub struct Collector {
     pub history: History,
     /// What is known of keys.
     pub keys: Keys,
-    hot_hits: u64,
+    differences: Differences,
     before: Option<Snapshot>,
     /// Empty, for the lists of samples to change places with.
     spare: Vec<Sample>,
@@ -265,7 +295,7 @@ impl Collector {
             latencies,
             history: History::default(),
             keys: Keys::new(server),
-            hot_hits: 0,
+            differences: Differences::default(),
             before: None,
             spare: Vec::new(),
         };
@@ -281,14 +311,13 @@ impl Collector {
         let cache = server.cache.stats();
         // Behind the tiers' numbers, so that what they count is counted here as well.
         let sums = server.counters.sum();
-        let lower: u64 = Snapshot::lower_hits(&cache).iter().sum();
-        self.hot_hits = self.hot_hits.max((sums.get_hits + sums.touch_hits).saturating_sub(lower));
+        self.differences = self.differences.and(&sums, &cache);
         let connections = &server.connections;
         Snapshot {
             sums,
             cache,
             classes: server.cache.class_stats(),
-            hot_hits: self.hot_hits,
+            differences: self.differences,
             cpu: ::io::process::cpu_time(),
             resident_bytes: ::io::process::resident_bytes(),
             uptime: server.started.elapsed(),
@@ -352,6 +381,22 @@ mod tests {
         assert_eq!(map.parts().map(|(_, bytes)| bytes).iter().sum::<u64>(), 1000);
         let beyond = Stats { used_bytes: 900, ..full };
         assert_eq!(MemoryMap::of(&beyond, &[]).free, 0);
+    }
+
+    /// Who looked while a worker was counting saw the number fall at the next look.
+    #[test]
+    fn a_difference_does_not_fall_when_its_parts_are_counted_one_after_the_other() {
+        let (cache, none) = (Stats::default(), Differences::default());
+        // A login that was wrong, which is not counted as that yet.
+        let before = Sums { cmd_set: 5, auth_cmds: 1, get_hits: 2, ..Sums::default() };
+        let found = none.and(&before, &cache);
+        assert_eq!((found.hot_hits, found.sets, found.logins_right), (2, 5, 1));
+        let after = Sums { cas_hits: 1, auth_errors: 1, ..before };
+        let expected = Differences { logins_wrong: 1, ..found };
+        assert_eq!(found.and(&after, &cache), expected);
+        let later = Sums { cmd_set: 8, auth_errors: 2, auth_cmds: 4, ..after };
+        let expected = Differences { sets: 7, logins_right: 2, logins_wrong: 2, ..found };
+        assert_eq!(expected, found.and(&later, &cache));
     }
 
     /// Spare rows were taken from the number of hot items, which fell to 0 with them.

@@ -130,11 +130,10 @@ pub const METRICS: &[Metric] = &[
 
 fn commands(now: &Now<'_>, out: &mut Values) {
     let sums = &now.snapshot.sums;
-    let cas = sums.cas_hits + sums.cas_misses + sums.cas_badval;
     for (command, status, value) in [
         ("get", "hit", sums.get_hits),
         ("get", "miss", sums.get_misses),
-        ("set", "hit", sums.cmd_set.saturating_sub(cas)),
+        ("set", "hit", now.snapshot.differences.sets),
         ("delete", "hit", sums.delete_hits),
         ("delete", "miss", sums.delete_misses),
         ("incr", "hit", sums.incr_hits),

@@ -22,10 +22,9 @@ pub const METRICS: &[Metric] = &[
         &["result"],
         "Names and passwords that were given: right, wrong, or not looked at during a pause.",
         |now, out| {
-            let sums = &now.snapshot.sums;
-            out.put(&["right"], sums.auth_cmds.saturating_sub(sums.auth_errors));
-            out.put(&["wrong"], sums.auth_errors.saturating_sub(sums.auth_throttled));
-            out.put(&["unchecked"], sums.auth_throttled);
+            out.put(&["right"], now.snapshot.differences.logins_right);
+            out.put(&["wrong"], now.snapshot.differences.logins_wrong);
+            out.put(&["unchecked"], now.snapshot.sums.auth_throttled);
         },
     ),
     counter("larder_hits_total", &["tier"], "Keys found, by where they were read.", hits),
