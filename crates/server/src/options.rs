@@ -525,6 +525,21 @@ mod tests {
         }
     }
 
+    /// `5m` was 5,242,880 seconds, which is 60 days.
+    #[test]
+    fn only_what_there_may_be_thousands_of_has_suffixes() {
+        for line in ["-o idle_timeout=5m", "--idle-timeout 30m", "--save-seconds 1k", "-p 11k"] {
+            let text = refused(line);
+            assert!(text.contains("without a suffix, not "), "{line}: {text}");
+        }
+        assert_eq!((serve("-c 4k").connections_max, serve("-b 1K").backlog), (4096, 1024));
+        assert_eq!(
+            (serve("-I 2m").item_bytes_max, serve("-m 1k").memory_megabytes),
+            (2 << 20, 1024)
+        );
+        assert_eq!(serve("-o watcher_logbuf_size=1k").watcher_bytes_max, 1 << 20);
+    }
+
     #[test]
     fn numbers_are_refused_just_outside_their_range() {
         for declaration in DECLARATIONS {
