@@ -190,6 +190,7 @@ fn try_limit(server: &Server, megabytes: u64) -> Result<(), LimitRefused> {
             .log(0, &format!("a memory limit of {megabytes} MiB is too little; it is {used} KiB"));
     }
     server.memory_bytes.store(bytes.max(limit_bytes), Ordering::Relaxed);
+    server.parked.set_memory_bytes(bytes.max(limit_bytes));
     Ok(())
 }
 
