@@ -294,8 +294,8 @@ impl Cache {
         self.hot.stats()
     }
 
-    /// Begins the counters of mutations, evictions, expiries, slab moves and costs anew, but not
-    /// those that tell of a tier below alone.
+    /// Begins the counters of mutations, evictions, expiries, refusals, slab moves, moves of hot
+    /// items and costs anew, but not those that tell of a tier below alone or of what moved there.
     pub fn reset_stats(&self) {
         let below = self.below.as_ref().map(|below| below.stats());
         *lock(&self.before) = Lasting::of(self.mutations_so_far(), below.as_ref());
