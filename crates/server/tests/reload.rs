@@ -221,7 +221,7 @@ fn what_has_changed_holds_for_the_admin_port_and_for_redis_clients() {
 fn a_file_with_an_error_changes_nothing() {
     let mut scene = Scene::new("memory-limit = 64\n");
     let before = scene.settings();
-    let nothing = "larder: SIGHUP: nothing is changed, for what is said above";
+    let nothing = "larder: SIGHUP: no option is changed, for what is said above";
     assert_eq!(
         scene.reload("memory-limit = 32\nthreadz = 1\n", 2),
         ["larder: F:2:1: there is no option threadz; is threads meant?", nothing]
@@ -239,6 +239,31 @@ fn a_file_with_an_error_changes_nothing() {
     let mut line = String::new();
     scene.log.read_line(&mut line).expect("it says something");
     assert!(line.contains("cannot be read"), "{line}");
+}
+
+/// The log said that nothing had changed, and somebody could log in who could not before.
+#[test]
+fn users_are_read_beside_a_file_with_an_error_and_the_log_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [users, config] = ["users", "larder.toml"].map(|name| folder.path().join(name));
+    let [users_path, config_path] = [&users, &config].map(|path| path.to_str().expect("UTF-8"));
+    fs::write(&users, "bob:secret\n").expect("a file");
+    fs::write(&config, "memory-limit = 64\n").expect("a file");
+    let (server, mut log) = Server::start_logged(&["-Y", users_path, "--config", config_path]);
+    let mut bob = server.connect();
+    bob.ask("set a 0 0 10\r\nbob secret\r\n", "STORED\r\n");
+    fs::write(&users, "bob:secret\neve:x\n").expect("a file");
+    fs::write(&config, "threadz = 1\n").expect("a file");
+    server.signal("HUP");
+    let mut next_line = || {
+        let mut line = String::new();
+        log.read_line(&mut line).expect("it says something");
+        line
+    };
+    assert_eq!(next_line(), "larder: SIGHUP: 2 users from now on\n");
+    assert!(next_line().contains("there is no option threadz"));
+    assert_eq!(next_line(), "larder: SIGHUP: no option is changed, for what is said above\n");
+    server.connect().ask("set a 0 0 5\r\neve x\r\n", "STORED\r\n");
 }
 
 #[test]

@@ -34,7 +34,7 @@ argument `-l` takes the place of the file's whole list. `--disable-cas=false` ta
 SIGHUP reads the file again. What can be changed while it serves is changed, and one line in the
 log says so; the line for any other change says that it needs a restart. What a client has changed
 with `cache_memlimit` or `verbosity` is then again as the options say. A file with an error changes
-nothing.
+no option.
 "#;
 
 /// The page.
