@@ -145,6 +145,7 @@ fn only_reading_is_allowed_and_only_by_a_local_name() {
         ("Host: localhost\r\n", 200),
         ("Host: localhost:1\r\n", 200),
         ("Host: [::1]:1\r\n", 200),
+        ("Host: 127.0.0.2:1\r\n", 200),
         ("Host: example.com\r\n", 403),
         ("Host: localhost.example.com\r\n", 403),
         ("Host: localhost\r\nHost: example.com\r\n", 403),
