@@ -134,6 +134,13 @@ impl Listener {
     }
 }
 
+/// Whether an address cannot be listened on because this machine has none such: the kernel does not
+/// know its family, or no interface has it.
+pub fn is_absent(error: &io::Error) -> bool {
+    let errno = rustix::io::Errno::from_io_error(error);
+    matches!(errno, Some(rustix::io::Errno::AFNOSUPPORT | rustix::io::Errno::ADDRNOTAVAIL))
+}
+
 fn taken(why: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::AddrInUse, why)
 }
@@ -313,6 +320,14 @@ mod tests {
         assert_eq!(listener.name(), format!("tcp:{bound}"));
         let error = listener.accept().expect_err("nobody has connected");
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn an_address_of_nobody_here_is_told_from_one_that_is_taken() {
+        // For documentation, so that no machine has it.
+        let error = Listener::bind_tcp("192.0.2.1:0".parse().expect("an address"));
+        assert!(is_absent(&error.expect_err("it is nobody's")));
+        assert!(!is_absent(&taken("another process listens there")));
     }
 
     #[test]

@@ -86,13 +86,13 @@ pub fn bind(options: &Options) -> Result<Vec<TcpListener>, String> {
     let (name, _) = listen::plain(&options.admin_listen);
     let failed =
         |error: io::Error| format!("cannot listen on {name} for --admin-port {port}: {error}");
-    let mut listeners = Vec::new();
-    for address in listen::resolve(name, port).map_err(failed)? {
-        let listener = TcpListener::bind(address).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        listeners.push(listener);
-    }
-    Ok(listeners)
+    let found = listen::resolve(name, port).map_err(failed)?;
+    let listeners = listen::bind_each(&found, |address| {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(Some(listener))
+    });
+    listeners.map_err(|(_, error)| failed(error))
 }
 
 /// The thread, which ends when this is dropped.
