@@ -144,6 +144,8 @@ pub struct Options {
     pub dump_allowed: bool,
     /// `watch` is allowed.
     pub watch_allowed: bool,
+    /// `cache_memlimit` is allowed.
+    pub memlimit_allowed: bool,
     /// How much is logged to standard error.
     pub verbosity: u32,
     /// Go on in the background.
@@ -210,6 +212,7 @@ impl Default for Options {
             delimiter: None,
             dump_allowed: true,
             watch_allowed: true,
+            memlimit_allowed: true,
             verbosity: 0,
             daemon: false,
             user: None,

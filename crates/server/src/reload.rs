@@ -60,6 +60,10 @@ const LIVE: &[Live] = &[
         server.live.watch_allowed.store(options.watch_allowed, Ordering::Relaxed);
         Ok(())
     }),
+    ("disable-memlimit", |server, options| {
+        server.live.memlimit_allowed.store(options.memlimit_allowed, Ordering::Relaxed);
+        Ok(())
+    }),
 ];
 
 /// Whether an option can change while the server serves.

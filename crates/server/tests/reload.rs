@@ -87,8 +87,9 @@ fn what_can_change_changes_and_the_rest_waits_for_a_restart() {
     client.ask("shutdown\r\n", "SERVER_ERROR: shutdown not enabled\r\n");
     let text = "memory-limit = 32\nidle-timeout = 9\nconn-limit = 7\ndisable-flush-all = true\n\
                 disable-dumping = true\ndisable-watch = true\nwatcher-logbuf-size = 1\n\
-                save-seconds = 3\nmax-item-size = \"2m\"\nthreads = 9\npolicy = \"lru\"\n";
-    let mut said = scene.reload(text, 10);
+                save-seconds = 3\nmax-item-size = \"2m\"\nthreads = 9\npolicy = \"lru\"\n\
+                disable-memlimit = true\n";
+    let mut said = scene.reload(text, 11);
     said.sort();
     assert_eq!(
         said,
@@ -96,6 +97,7 @@ fn what_can_change_changes_and_the_rest_waits_for_a_restart() {
             "larder: SIGHUP: conn-limit is now 7, it was 1024",
             "larder: SIGHUP: disable-dumping is now true, it was false",
             "larder: SIGHUP: disable-flush-all is now true, it was false",
+            "larder: SIGHUP: disable-memlimit is now true, it was false",
             "larder: SIGHUP: disable-watch is now true, it was false",
             "larder: SIGHUP: idle-timeout is now 9, it was 0",
             "larder: SIGHUP: max-item-size stays \"1m\" until a restart, then it is \"2m\"",
@@ -114,6 +116,7 @@ fn what_can_change_changes_and_the_rest_waits_for_a_restart() {
         "flush_enabled no",
         "dump_enabled no",
         "watch_enabled no",
+        "memlimit_enabled no",
         "watcher_logbuf_size 1024",
         "item_size_max 1048576",
         "policy cost-clock",
@@ -121,6 +124,8 @@ fn what_can_change_changes_and_the_rest_waits_for_a_restart() {
         assert!(settings.contains(&format!("STAT {line}\r\n")), "{line} in {settings}");
     }
     client.ask("flush_all\r\n", "CLIENT_ERROR flush_all not allowed\r\n");
+    client.ask("cache_memlimit 64\r\n", "CLIENT_ERROR cache_memlimit not allowed\r\n");
+    assert_eq!(client.stat("limit_maxbytes"), 32 << 20);
     // What waits is said again, what was applied is not.
     let again = scene.reload(text, 2);
     assert!(again.iter().all(|line| line.contains("until a restart")), "{again:?}");

@@ -85,9 +85,9 @@ pub fn execute<'c>(
             answer(out, *noreply, flushed.err().map_or(reply::OK, Unflushed::line));
         }
         Request::CacheMemlimit { megabytes, noreply } => {
-            let limited = try_limit(context.server, *megabytes);
+            let line = set_memory_limit(context.server, *megabytes);
             out.charge_turn();
-            answer(out, *noreply, limited.map_or_else(LimitRefused::reply, |()| reply::OK));
+            answer(out, *noreply, line);
         }
         Request::Stats { arguments } => {
             stats::write(context.server, Topic::of_line(arguments), out.bytes);
@@ -164,6 +164,14 @@ pub fn flush_prefix(context: &Context<'_, '_>, prefix: &[u8]) -> Result<(), Unfl
         PrefixRefused::Length => Unflushed::Length,
         PrefixRefused::TooMany => Unflushed::TooMany,
     })
+}
+
+/// What a client is answered that asks for another memory limit.
+fn set_memory_limit(server: &Server, megabytes: u64) -> &'static str {
+    if !is_allowed(&server.live.memlimit_allowed) {
+        return reply::CACHE_MEMLIMIT_NOT_ALLOWED;
+    }
+    try_limit(server, megabytes).map_or_else(LimitRefused::reply, |()| reply::OK)
 }
 
 /// Changes the memory limit while the server serves, or says why not.

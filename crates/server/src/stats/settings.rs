@@ -101,6 +101,7 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     stats.line("flush_enabled", yes_no(is_allowed(&live.flush_allowed)));
     stats.line("dump_enabled", yes_no(is_allowed(&live.dump_allowed)));
     stats.line("watch_enabled", yes_no(is_allowed(&live.watch_allowed)));
+    stats.line("memlimit_enabled", yes_no(is_allowed(&live.memlimit_allowed)));
     stats.line("hash_algorithm", "foldhash");
     stats.line("lru_maintainer_thread", "yes");
     stats.line("lru_segmented", "no");
