@@ -6,6 +6,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use ::io::Clock;
 use ::io::moment::unix_time;
 use larder::{ClassStats, QuotaStats, Stats};
 
@@ -38,8 +39,10 @@ pub struct Snapshot {
     pub resident_bytes: Option<u64>,
     /// Since the start.
     pub uptime: Duration,
-    /// Since the epoch.
+    /// Since the epoch, as whoever looks at the page counts it.
     pub time: Duration,
+    /// The same by the server's clock, in seconds: items expire by it.
+    pub clock_s: u64,
     /// What the server is about.
     pub phase: Phase,
     /// Connections now, so far, and refused; how often accepting was paused; and connections that
@@ -322,6 +325,7 @@ impl Collector {
             resident_bytes: ::io::process::resident_bytes(),
             uptime: server.started.elapsed(),
             time: unix_time(),
+            clock_s: server.clock.unix_ms() / 1000,
             phase: server.phase.get(),
             connections: [
                 connections.current.load(Ordering::Relaxed) as u64,

@@ -19,7 +19,7 @@ pub const METRICS: &[Metric] = &[
         out.one(now.snapshot.uptime.as_secs());
     }),
     gauge("memcached_time_seconds", &[], "The server's clock, in Unix seconds.", |now, out| {
-        out.one(now.snapshot.time.as_secs());
+        out.one(now.snapshot.clock_s);
     }),
     counter(
         "memcached_process_user_cpu_seconds_total",
