@@ -224,6 +224,12 @@ pub fn resolve(name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     Ok((host, port).to_socket_addrs()?.collect())
 }
 
+/// The port that a name says itself.
+pub fn own_port(name: &str) -> Option<u16> {
+    let with = |default| split(plain(name).0, default).ok().map(|(_, port)| port);
+    with(0).filter(|port| with(1) == Some(*port))
+}
+
 /// The host and the port of a name.
 fn split(name: &str, port: u16) -> io::Result<(&str, u16)> {
     split_port(name.strip_prefix("tcp:").unwrap_or(name), port)

@@ -18,6 +18,7 @@ mod file;
 pub mod fuzzing;
 mod groups;
 mod help;
+mod idle;
 mod kind;
 mod nearest;
 mod print;
@@ -255,9 +256,6 @@ impl Options {
                 path.display()
             );
             return Err(UsageError(text));
-        }
-        if self.flash.is_none() && self.flash_write_limit.is_some() {
-            self.warnings.push("--flash-write-limit has no effect without --flash".to_owned());
         }
         if self.admin_port.is_none() && self.admin_listen != Self::default().admin_listen {
             return Err(UsageError("--admin-listen is for a server with --admin-port".to_owned()));
