@@ -24,6 +24,8 @@ cp "$program" "$root/usr/bin/larder"
 chmod 755 "$root/usr/bin/larder"
 cp "$options" "$root/etc/larder/larder.toml"
 chmod 644 "$root/etc/larder/larder.toml"
+# What only root may read, for a unit that asks to be handed it.
+(umask 077 && echo 'bob:secret' > "$root/etc/larder/users")
 cp "$unit" "$root/etc/systemd/system/larder.service"
 cat > "$root/etc/systemd/system/larder-only.target" <<'EOF'
 [Unit]
@@ -35,5 +37,7 @@ cd "$root"
 mkdir -p before
 pivot_root . before
 umount -l /before
+# What systemd hands to a service it mounts beside it, to be seen from there.
+mount --make-rshared /
 exec env -i container=lxc PATH=/usr/sbin:/usr/bin:/sbin:/bin \
     /lib/systemd/systemd --system --unit=larder-only.target

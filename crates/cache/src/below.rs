@@ -76,6 +76,8 @@ pub(crate) struct Counters {
     pub(crate) passed_over: AtomicU64,
     /// Items that moved on to flash to make room.
     pub(crate) spilled: AtomicU64,
+    /// Items that left the cache to make room.
+    pub(crate) left: AtomicU64,
     /// Microseconds of processor time that moving items down took.
     pub(crate) demote_us: AtomicU64,
     /// Microseconds of processor time that reading items below took, by a sample.
@@ -170,6 +172,7 @@ impl Below {
         CompressedStats {
             // Before the zone counts them.
             spilled: read(&counters.spilled),
+            left: read(&counters.left),
             zone: self.zone.stats(),
             budget_slabs: self.zone.budget_slabs(),
             hot_hits: read(&counters.hot_hits),

@@ -420,6 +420,7 @@ impl Cache {
     ) -> impl FnMut(&Guard<'_>, &Record<'_>, &Leaving<'_, '_>) + Send + 'c {
         move |guard, record, leaving| {
             if self.is_flushed_below(record.key) {
+                below.counters.left.fetch_add(1, Ordering::Relaxed);
                 return;
             }
             let hash = self.hash(record.key);
@@ -432,6 +433,7 @@ impl Cache {
                 below.counters.spilled.fetch_add(1, Ordering::Relaxed);
                 return;
             }
+            below.counters.left.fetch_add(1, Ordering::Relaxed);
             self.remember(hash, Left::Evicted);
             let watching = self.observer.as_deref().filter(|observer| observer.is_watching());
             if let Some(observer) = watching {

@@ -227,6 +227,7 @@ impl FlashTier {
             spare: read(&self.counters.spare),
             rested: read(&self.counters.rested),
             memory_bytes: self.memory_bytes() as u64,
+            reserved_bytes: 0,
             hits: read(&self.counters.hits),
             spilled: read(&self.counters.spilled),
             handed: read(&self.counters.handed),

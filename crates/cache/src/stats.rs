@@ -90,6 +90,8 @@ pub struct FlashTierStats {
     pub rested: u64,
     /// Bytes of memory that it takes beside the index.
     pub memory_bytes: u64,
+    /// Bytes of the memory limit that are set apart for it, which no item can have.
+    pub reserved_bytes: u64,
     /// Reads served from it.
     pub hits: u64,
     /// Items that moved to it.
@@ -151,6 +153,8 @@ pub struct CompressedStats {
     pub passed_over: u64,
     /// Of those that left it to make room, how many moved on to flash.
     pub spilled: u64,
+    /// And how many left the cache.
+    pub left: u64,
     /// Microseconds that moving items into it took.
     pub demote_us: u64,
     /// Microseconds that reading items in it took.
@@ -201,22 +205,20 @@ pub(crate) struct Lasting {
 }
 
 impl Lasting {
-    fn of(cache: &Cache, compressed: Option<&CompressedStats>) -> Self {
-        let mutations = cache.sequence.load(Ordering::Relaxed) - cache.first_sequence;
-        let Some(CompressedStats { zone, spilled, .. }) = compressed else {
+    fn of(mutations: u64, compressed: Option<&CompressedStats>) -> Self {
+        let Some(CompressedStats { zone, left, .. }) = compressed else {
             return Self { mutations, ..Self::default() };
         };
         Self {
             mutations,
-            // What leaves the compressed zone and does not move on leaves the cache.
-            evicted: zone.evicted.saturating_sub(*spilled),
+            // Not all that the zone has evicted but what moved on: that is on its way for a while.
+            evicted: left + zone.evicted_untold,
             expired: zone.expired,
             swept: zone.expired_swept,
         }
     }
 
-    /// What came since `before`. Who moves on to flash may be counted a moment after it has left,
-    /// so that less than before is nothing.
+    /// What came since `before`. What was read earlier may be less than that, which is nothing.
     fn since(self, before: Self) -> Self {
         Self {
             mutations: self.mutations.saturating_sub(before.mutations),
@@ -268,15 +270,23 @@ impl Cache {
             stats.items += compressed.zone.items as u64;
             stats.compressed = Some(compressed);
         }
-        let lasting = Lasting::of(self, stats.compressed.as_ref()).since(*lock(&self.before));
+        let lasting = Lasting::of(self.mutations_so_far(), stats.compressed.as_ref());
+        let lasting = lasting.since(*lock(&self.before));
         stats.mutations = lasting.mutations;
         stats.evicted += lasting.evicted;
         stats.expired += lasting.expired;
         stats.swept += lasting.swept;
-        stats.flash = self.flash.as_deref().map(FlashTier::stats);
+        let reserved_bytes = self.tier_bytes as u64;
+        let of_tier = |tier: &FlashTier| FlashTierStats { reserved_bytes, ..tier.stats() };
+        stats.flash = self.flash.as_deref().map(of_tier);
         let spare = stats.flash.as_ref().map_or(0, |flash| flash.spare);
         stats.items = stats.items.saturating_sub(spare);
         stats
+    }
+
+    /// Stores and other changes, since the cache was made.
+    fn mutations_so_far(&self) -> u64 {
+        self.sequence.load(Ordering::Relaxed) - self.first_sequence
     }
 
     /// Every size class.
@@ -284,11 +294,11 @@ impl Cache {
         self.hot.stats()
     }
 
-    /// Begins the counters of mutations, evictions, expiries, slab moves and costs anew, but not
-    /// those that tell of a tier below alone.
+    /// Begins the counters of mutations, evictions, expiries, refusals, slab moves, moves of hot
+    /// items and costs anew, but not those that tell of a tier below alone or of what moved there.
     pub fn reset_stats(&self) {
         let below = self.below.as_ref().map(|below| below.stats());
-        *lock(&self.before) = Lasting::of(self, below.as_ref());
+        *lock(&self.before) = Lasting::of(self.mutations_so_far(), below.as_ref());
         self.gone.expired.store(0, Ordering::Relaxed);
         self.gone.flushed.store(0, Ordering::Relaxed);
         self.hot.reset_counters();
@@ -309,5 +319,13 @@ mod tests {
         assert_eq!(stats.reclaimed(), 0);
         let (now, before) = (Lasting::default(), Lasting { evicted: 1, ..Lasting::default() });
         assert_eq!(now.since(before).evicted, 0);
+    }
+
+    /// Evictions rose with each item that moved to flash, and fell when it was there.
+    #[test]
+    fn what_is_on_its_way_to_flash_is_not_evicted() {
+        let mut compressed = CompressedStats { spilled: 3, left: 1, ..CompressedStats::default() };
+        (compressed.zone.evicted, compressed.zone.evicted_untold) = (7, 2);
+        assert_eq!(Lasting::of(0, Some(&compressed)).evicted, 3);
     }
 }

@@ -21,7 +21,7 @@ use memory::Guard;
 use stdx::sync::atomic::{AtomicU32, Ordering};
 use stdx::sync::lock;
 
-use crate::rewrite::{Why, Writer};
+use crate::rewrite::Writer;
 use crate::space::NoRoom;
 use crate::stats::Counters;
 use crate::summary::Summary;
@@ -194,19 +194,15 @@ impl Zone {
         if Some(block.head().generation) != self.generation() {
             return Ok(false);
         }
-        let taken = if summary.over() <= now {
+        if summary.over() <= now {
             Counters::count(&counters.expiry_drops);
             let taken = self.drop_leaf(guard, leaf);
-            counters.expired.fetch_add(taken, Ordering::Relaxed);
-            taken
+            counters.expired_swept.fetch_add(taken, Ordering::Relaxed);
         } else {
             // Without room the sweep goes on with this leaf.
-            self.sweep(guard, leaf, now, Choice::Expired, writer)?;
+            self.sweep(guard, leaf, now, Choice::Due, writer)?;
             Counters::count(&counters.expiry_rewrites);
-            let expired = writer.batch.gone.iter().filter(|gone| gone.why == Why::Expired);
-            expired.count() as u64
-        };
-        counters.expired_swept.fetch_add(taken, Ordering::Relaxed);
+        }
         Ok(true)
     }
 

@@ -176,7 +176,7 @@ impl Zone {
             }
         }
         self.offer(guard, writer);
-        self.commit(guard, writer);
+        self.commit(guard, writer, &self.counters.expired_met);
         Ok(())
     }
 

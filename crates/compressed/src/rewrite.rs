@@ -16,7 +16,7 @@ use codec::{Damaged, Encoder};
 use memory::Guard;
 use policy::cost::Typical;
 use stdx::random::Xorshift;
-use stdx::sync::atomic::Ordering;
+use stdx::sync::atomic::{AtomicU64, Ordering};
 
 use crate::access;
 use crate::block::{ROWS_MAX, fingerprint};
@@ -410,8 +410,8 @@ impl Zone {
     }
 
     /// Puts the built leaves in the place of the sources. Afterwards `gone` has only the rows that
-    /// were alive to the end.
-    pub(crate) fn commit(&self, guard: &Guard<'_>, writer: &mut Writer<'_>) {
+    /// were alive to the end; those that went because they are expired are counted in `expired`.
+    pub(crate) fn commit(&self, guard: &Guard<'_>, writer: &mut Writer<'_>, expired: &AtomicU64) {
         let batch = &mut writer.batch;
         let ground = &self.space.ground;
         let block_of = |leaf: &Leaf| ground.block(guard, leaf.block?);
@@ -458,8 +458,8 @@ impl Zone {
             let alive = ranks.clone().filter(|&rank| !died(Some((*source, rank))));
             uncount(*source, alive.count());
         }
-        let expired = batch.gone.iter().filter(|gone| gone.why == Why::Expired).count();
-        self.counters.expired.fetch_add(expired as u64, Ordering::Relaxed);
+        let gone = batch.gone.iter().filter(|gone| gone.why == Why::Expired);
+        expired.fetch_add(gone.count() as u64, Ordering::Relaxed);
     }
 
     fn count_restructuring(&self, sources: usize, leaves: usize) {

@@ -22,7 +22,10 @@ pub(crate) struct Counters {
     pub(crate) inserted_short: AtomicU64,
     pub(crate) refused: AtomicU64,
     pub(crate) evicted: AtomicU64,
-    pub(crate) expired: AtomicU64,
+    pub(crate) evicted_untold: AtomicU64,
+    /// Apart from those of the sweep for them, so that what others took is no difference of two
+    /// numbers that are counted one after the other.
+    pub(crate) expired_met: AtomicU64,
     pub(crate) expired_swept: AtomicU64,
     pub(crate) expiry_looks: AtomicU64,
     pub(crate) expiry_rewrites: AtomicU64,
@@ -124,6 +127,8 @@ pub struct ZoneStats {
     pub refused: u64,
     /// Items that left to make room.
     pub evicted: u64,
+    /// Of those, which no sink was told of: there was none, or they could not be read.
+    pub evicted_untold: u64,
     /// Items found expired by a sweep or rewrite.
     pub expired: u64,
     /// Of those, taken by the sweep for what is expired.
@@ -161,7 +166,6 @@ impl Zone {
         let counters = &self.counters;
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (trie_bytes, trie_heap_bytes) = self.trie.memory_bytes();
-        // Before the number that it is a part of, and that is counted first.
         let expired_swept = count(&counters.expired_swept);
         ZoneStats {
             items: counters.items.get(),
@@ -177,7 +181,8 @@ impl Zone {
             inserted_short: count(&counters.inserted_short),
             refused: count(&counters.refused),
             evicted: count(&counters.evicted),
-            expired: count(&counters.expired),
+            evicted_untold: count(&counters.evicted_untold),
+            expired: count(&counters.expired_met) + expired_swept,
             expired_swept,
             expiry_looks: count(&counters.expiry_looks),
             expiry_rewrites: count(&counters.expiry_rewrites),

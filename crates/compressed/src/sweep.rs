@@ -65,7 +65,9 @@ const _: () = assert!(ROUNDS_MAX > ROUNDS_BY_COST && ROUNDS_BY_COST > ACCESSES_M
 /// Who goes from a leaf that is swept, beside what is dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// What is expired.
+    /// What is expired, in a leaf that the sweep for that has come to.
+    Due,
+    /// The same in a leaf that is swept for something else.
     Expired,
     /// And what was not accessed.
     Unused {
@@ -225,6 +227,7 @@ impl Zone {
         writer: &mut Writer<'_>,
     ) -> Result<(), NoRoom> {
         let Some(generation) = self.generation() else { return Ok(()) };
+        let takes_unused = matches!(choice, Choice::Unused { .. });
         writer.batch.clear();
         self.gather(guard, writer, leaf, now);
         if let Choice::Unused { by_cost } = choice {
@@ -242,7 +245,7 @@ impl Zone {
             node = node.parent();
         } else if writer.batch.gone.is_empty() && !writer.batch.has_lost() {
             let block = leaf.block.and_then(|at| self.space.ground.block(guard, at));
-            if choice != Choice::Expired {
+            if takes_unused {
                 block.iter().for_each(|block| access::age(block.accesses()));
             }
             return Ok(());
@@ -250,11 +253,14 @@ impl Zone {
         match self.build(guard, writer, node, generation) {
             Ok(()) => {
                 self.offer(guard, writer);
-                self.commit(guard, writer);
+                let counters = &self.counters;
+                let is_due = choice == Choice::Due;
+                let expired = if is_due { &counters.expired_swept } else { &counters.expired_met };
+                self.commit(guard, writer, expired);
             }
             // Cleaning, or readers that leave, will make room.
             Err(Unbuilt::NoRoom) if !self.is_closing() => return Err(NoRoom),
-            Err(_) if choice == Choice::Expired => return Err(NoRoom),
+            Err(_) if !takes_unused => return Err(NoRoom),
             Err(Unbuilt::NoRoom | Unbuilt::Crowded) => {
                 self.drop_for_room(guard, leaf, now, writer);
             }
@@ -357,7 +363,10 @@ impl Zone {
             });
             let Some(leaving) = leaving.filter(Leaving::is_alive) else { continue };
             Counters::count(&self.counters.evicted);
-            let Some(sink) = sink else { continue };
+            let Some(sink) = sink else {
+                Counters::count(&self.counters.evicted_untold);
+                continue;
+            };
             let row = Rows::new(&batch.bytes[gone.row.bytes.clone()]).next_row();
             let row = row.expect("it was read before it was kept");
             let mut value = row.value;
@@ -368,6 +377,7 @@ impl Zone {
                     unpack_long(&self.dictionaries, guard, &block, decoder, long).ok()
                 };
                 if block.and_then(read).is_none() {
+                    Counters::count(&self.counters.evicted_untold);
                     continue;
                 }
                 value = long;

@@ -290,6 +290,7 @@ impl Flash {
         let (end, units, items) = (0, 0, Vec::new());
         let open = OpenSegment { segment, sequence, area, pages, end, units, items, dictionary };
         writer.stream(area).open = Some(open);
+        self.counters.opened.add(1);
         Ok(())
     }
 

@@ -42,6 +42,7 @@ pub(crate) struct Counters {
     pub(crate) damaged: Count,
     pub(crate) io_errors: Count,
     pub(crate) trained: Count,
+    pub(crate) opened: Count,
     pub(crate) collected: Count,
     pub(crate) evicted: Count,
     pub(crate) restaged: Count,
@@ -152,6 +153,8 @@ pub struct FlashStats {
     pub dictionaries: u64,
     /// Dictionaries that were trained and are, or were, in use.
     pub trained: u64,
+    /// Segments that were opened, to be filled.
+    pub opened: u64,
     /// Segments that were collected.
     pub collected: u64,
     /// Of those, because hardly any was free: nothing was staged again.
@@ -221,6 +224,7 @@ impl Flash {
             io_errors: counters.io_errors.get(),
             dictionaries: self.dictionaries.count() as u64,
             trained: counters.trained.get(),
+            opened: counters.opened.get(),
             collected: counters.collected.get(),
             evicted: counters.evicted.get(),
             restaged: counters.restaged.get(),

@@ -53,7 +53,7 @@ pub struct ClassCounters {
     pub evicted_recent: u64,
     /// Microseconds that it takes to make what was evicted again, as far as is known.
     pub evicted_cost_us: u64,
-    /// Items that moved to a tier below.
+    /// Items that moved to a tier below, since the class began, whatever was reset.
     pub demoted: u64,
     /// Expired items whose memory was taken back.
     pub expired: u64,
@@ -137,6 +137,8 @@ pub(crate) struct Class {
     /// The latest tag there was when the magazines were last emptied.
     collected: Option<Tag>,
     pub(crate) counters: ClassCounters,
+    /// Something was evicted before the counters were last reset.
+    has_evicted: bool,
     pub(crate) keeper: Keeper,
 }
 
@@ -209,8 +211,21 @@ impl Class {
             retired: 0,
             collected: None,
             counters: ClassCounters::default(),
+            has_evicted: false,
             keeper,
         }
+    }
+
+    /// Whether something ever had to leave: what is told, and can be reset, decides nothing.
+    pub(crate) fn had_to_make_room(&self) -> bool {
+        self.has_evicted || self.counters.evicted + self.counters.demoted > 0
+    }
+
+    /// Begins the counters anew, but for that of the items that moved below.
+    pub(crate) fn reset_counters(&mut self) {
+        self.has_evicted |= self.counters.evicted > 0;
+        let demoted = self.counters.demoted;
+        self.counters = ClassCounters { demoted, ..ClassCounters::default() };
     }
 
     /// All chunks of all slabs.

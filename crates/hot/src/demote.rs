@@ -234,7 +234,7 @@ impl Hot {
         let guard = self.epochs.pin();
         let mut class = lock(self.class(id));
         match class.keeper.order() {
-            Some(_) if class.counters.evicted + class.counters.demoted == 0 => u64::MAX,
+            Some(_) if !class.had_to_make_room() => u64::MAX,
             Some(_) => self.victim_age(&guard, &mut class, links),
             None => class.stay_mutations,
         }

@@ -385,7 +385,7 @@ impl Hot {
     /// Begins the counters of every class anew.
     pub fn reset_counters(&self) {
         for class in &self.classes {
-            lock(class).counters = ClassCounters::default();
+            lock(class).reset_counters();
         }
         if let Some(heat) = &self.heat {
             heat.reset_counters();

@@ -90,7 +90,10 @@ impl Listener {
             if is_listened_at(path)? {
                 return Err(taken("another process listens there"));
             }
-            fs::remove_file(path)?;
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
         }
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         crate::process::with_file_mode(mode, || socket.bind(&SockAddr::unix(path)?))?;
@@ -131,6 +134,13 @@ impl Listener {
     }
 }
 
+/// Whether an address cannot be listened on because this machine has none such: the kernel does not
+/// know its family, or no interface has it.
+pub fn is_absent(error: &io::Error) -> bool {
+    let errno = rustix::io::Errno::from_io_error(error);
+    matches!(errno, Some(rustix::io::Errno::AFNOSUPPORT | rustix::io::Errno::ADDRNOTAVAIL))
+}
+
 fn taken(why: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::AddrInUse, why)
 }
@@ -142,7 +152,13 @@ fn is_listened_at(path: &Path) -> io::Result<bool> {
     socket.set_nonblocking(true)?;
     match socket.connect(&SockAddr::unix(path)?) {
         Ok(()) => Ok(true),
-        Err(error) => Ok(error.kind() == io::ErrorKind::WouldBlock),
+        Err(error) => match error.kind() {
+            io::ErrorKind::WouldBlock => Ok(true),
+            // Since it was looked at, it may have gone.
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => Ok(false),
+            // One of another kind, or another user's: it may be in use.
+            _ => Err(error),
+        },
     }
 }
 
@@ -307,6 +323,14 @@ mod tests {
     }
 
     #[test]
+    fn an_address_of_nobody_here_is_told_from_one_that_is_taken() {
+        // For documentation, so that no machine has it.
+        let error = Listener::bind_tcp("192.0.2.1:0".parse().expect("an address"));
+        assert!(is_absent(&error.expect_err("it is nobody's")));
+        assert!(!is_absent(&taken("another process listens there")));
+    }
+
+    #[test]
     fn a_left_over_unix_socket_is_replaced_and_a_file_is_not() {
         let folder = std::env::temp_dir().join(format!("larder-net-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
@@ -333,6 +357,19 @@ mod tests {
         assert!(file.file_type().is_socket());
         drop(second);
         assert!(!path.exists(), "it goes with its own");
+    }
+
+    /// A socket of datagrams, as that of a system log, was removed because connecting to it fails.
+    #[test]
+    fn a_unix_socket_of_another_kind_is_left_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("socket");
+        let other = std::os::unix::net::UnixDatagram::bind(&path).expect("bind");
+        Listener::bind_unix(&path, 0o700).expect_err("it is in use");
+        let sender = std::os::unix::net::UnixDatagram::unbound().expect("a socket");
+        sender.send_to(b"x", &path).expect("it is still there");
+        drop((other, sender));
+        assert!(path.exists());
     }
 
     #[test]

@@ -183,14 +183,20 @@ fn rare<'b>(line: &'b [u8], verb: &[u8], arguments: &'b [u8]) -> Outcome<'b> {
 /// A browser, or somebody who makes a server send a web request here, is not answered at all. A
 /// last word `noreply` is heard, whatever the verb.
 fn unknown(line: &[u8]) -> Failure {
+    if is_of_the_web(line) {
+        return Failure::Close;
+    }
+    Failure::Refused {
+        error: Refusal::UnknownCommand,
+        swallow_bytes: 0,
+        quiet: tokens::ends_in_noreply(line),
+    }
+}
+
+/// Whether a line without its end, which is no request of memcached's, begins one of the web: what
+/// follows it are headers, and then whatever a page wants to be sent.
+pub fn is_of_the_web(line: &[u8]) -> bool {
     let mut tokens = Tokens::new(line);
     let first = tokens.next();
-    match tokens.last() {
-        Some(last) if first.is_some() && last.starts_with(b"HTTP/") => Failure::Close,
-        _ => Failure::Refused {
-            error: Refusal::UnknownCommand,
-            swallow_bytes: 0,
-            quiet: tokens::ends_in_noreply(line),
-        },
-    }
+    tokens.last().is_some_and(|last| first.is_some() && last.starts_with(b"HTTP/"))
 }

@@ -54,6 +54,8 @@ pub const FLUSH_PREFIX_NOT_ALLOWED: &str = "CLIENT_ERROR flush_prefix not allowe
 /// As many prefixes are being flushed as there is room for.
 pub const TOO_MANY_PREFIXES: &str =
     "SERVER_ERROR too many prefixes are being flushed, try again later\r\n";
+/// `--disable-memlimit`.
+pub const CACHE_MEMLIMIT_NOT_ALLOWED: &str = "CLIENT_ERROR cache_memlimit not allowed\r\n";
 /// `-W`.
 pub const WATCH_NOT_ALLOWED: &str = "CLIENT_ERROR watch commands not allowed\r\n";
 /// `-X`.

@@ -33,6 +33,8 @@ pub struct Acceptor<'c> {
     doors: Vec<Door>,
     poll: Poll,
     next_worker: usize,
+    /// Nobody could be accepted since that was last said.
+    is_failing: bool,
 }
 
 /// Why no more is accepted for now.
@@ -51,7 +53,7 @@ impl<'c> Acceptor<'c> {
         for (number, door) in doors.iter_mut().enumerate() {
             poll.registry().register(&mut door.listener, Token(number), Interest::READABLE)?;
         }
-        Ok(Self { server, doors, poll, next_worker: 0 })
+        Ok(Self { server, doors, poll, next_worker: 0, is_failing: false })
     }
 
     /// Accepts until the server stops.
@@ -79,7 +81,10 @@ impl<'c> Acceptor<'c> {
                 return Halt::Limit;
             }
             match self.doors[number].listener.accept() {
-                Ok(stream) => self.admit(stream, number),
+                Ok(stream) => {
+                    self.is_failing = false;
+                    self.admit(stream, number);
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Halt::Nobody,
                 Err(error)
                     if matches!(
@@ -87,7 +92,10 @@ impl<'c> Acceptor<'c> {
                         ErrorKind::Interrupted | ErrorKind::ConnectionAborted
                     ) => {}
                 Err(error) => {
-                    self.server.log(1, &format!("cannot accept: {error}"));
+                    // It is tried again a hundred times a second.
+                    if !std::mem::replace(&mut self.is_failing, true) {
+                        self.server.log(1, &format!("cannot accept: {error}"));
+                    }
                     return Halt::Failure;
                 }
             }

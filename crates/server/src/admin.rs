@@ -86,13 +86,13 @@ pub fn bind(options: &Options) -> Result<Vec<TcpListener>, String> {
     let (name, _) = listen::plain(&options.admin_listen);
     let failed =
         |error: io::Error| format!("cannot listen on {name} for --admin-port {port}: {error}");
-    let mut listeners = Vec::new();
-    for address in listen::resolve(name, port).map_err(failed)? {
-        let listener = TcpListener::bind(address).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        listeners.push(listener);
-    }
-    Ok(listeners)
+    let found = listen::resolve(name, port).map_err(failed)?;
+    let listeners = listen::bind_each(&found, |address| {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(Some(listener))
+    });
+    listeners.map_err(|(_, error)| failed(error))
 }
 
 /// The thread, which ends when this is dropped.
@@ -199,12 +199,17 @@ async fn converse(stream: TcpStream, site: &Site<'_>) {
         match site.server.admin_tls() {
             None => answer(stream, site).await,
             Some(tls) => {
+                let client = stream.peer_addr();
                 let acceptor = TlsAcceptor::from(tls.config().rustls());
                 let handshake = tokio::time::timeout(HEADER_PATIENCE, acceptor.accept(stream));
                 // Who does not get through the handshake has no answer to get.
-                if let Ok(Ok(stream)) = handshake.await {
-                    answer(stream, site).await;
-                }
+                let text = match handshake.await {
+                    Ok(Ok(stream)) => return answer(stream, site).await,
+                    Ok(Err(error)) => error.to_string(),
+                    Err(_) => "the handshake takes too long".to_owned(),
+                };
+                let client = client.map_or("a client that is gone".into(), |it| it.to_string());
+                site.server.log(1, &format!("TLS with {client} at the admin port failed: {text}"));
             }
         }
     };

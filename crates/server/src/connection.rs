@@ -168,6 +168,8 @@ pub enum Close {
     StalledDump,
     /// No TLS session came of it in time.
     Handshake,
+    /// Nobody has logged in there in time.
+    Login,
     /// The server ends.
     Shutdown,
 }
@@ -177,9 +179,12 @@ impl Close {
     pub fn word(self) -> &'static str {
         match self {
             Self::Normal => "normal",
-            Self::Error | Self::Output | Self::Stalled | Self::StalledDump | Self::Handshake => {
-                "error"
-            }
+            Self::Error
+            | Self::Output
+            | Self::Stalled
+            | Self::StalledDump
+            | Self::Handshake
+            | Self::Login => "error",
             Self::Idle => "idle_timeout",
             Self::Shutdown => "shutdown",
         }
@@ -241,6 +246,26 @@ pub struct Connection<'c> {
     pub is_queued: bool,
     /// When it came, in Unix seconds.
     pub arrived_s: u32,
+    /// For how long its client has been nobody.
+    pub stranger: Stranger,
+}
+
+/// Since when a client has not said who it is, as far as anybody has looked.
+#[derive(Debug, Default)]
+pub struct Stranger {
+    since_s: Option<u32>,
+}
+
+impl Stranger {
+    /// Looks again: for how many seconds that has been so; `None` if somebody is there now. Who was
+    /// somebody, and no longer wants to be, has all the time again.
+    pub fn look(&mut self, rights: Rights, now_s: u32) -> Option<u32> {
+        if rights != Rights::None {
+            self.since_s = None;
+            return None;
+        }
+        Some(now_s.saturating_sub(*self.since_s.get_or_insert(now_s)))
+    }
 }
 
 impl Connection<'_> {
@@ -269,6 +294,7 @@ impl Connection<'_> {
             gives_way: false,
             is_queued: false,
             arrived_s: 0,
+            stranger: Stranger::default(),
         }
     }
 
@@ -357,5 +383,22 @@ impl Connection<'_> {
             State::Watch(_) | State::Dump(..) => 2,
         };
         self.info.state.store(state, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_nobody_is_that_since_it_was_first_seen_so() {
+        let mut stranger = Stranger::default();
+        assert_eq!(stranger.look(Rights::None, 100), Some(0));
+        assert_eq!(stranger.look(Rights::None, 160), Some(60));
+        assert_eq!(stranger.look(Rights::Read, 161), None);
+        // `RESET` of Redis' makes a stranger of it again.
+        assert_eq!(stranger.look(Rights::None, 500), Some(0));
+        assert_eq!(stranger.look(Rights::None, 499), Some(0), "a clock that goes back");
+        assert_eq!(Stranger::default().look(Rights::All, 7), None);
     }
 }

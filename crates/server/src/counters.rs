@@ -4,9 +4,11 @@
 //! asks for statistics adds the sets up. So counting costs no locked instruction and no cache line
 //! is written by two threads. A sum is not a snapshot, and nobody needs it to be.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use stdx::CachePadded;
+use stdx::sync::lock;
 
 /// A number with one writer.
 #[derive(Debug, Default)]
@@ -155,10 +157,19 @@ impl CounterSets {
         }
         sums
     }
+
+    /// What has been counted since somebody stored the sums of then.
+    pub fn since(&self, before: &Mutex<Sums>) -> Sums {
+        // Held first: what is stored there was summed before, so that nothing is less now.
+        let before = lock(before);
+        self.sum().since(&before)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
 
     #[test]
@@ -170,5 +181,26 @@ mod tests {
         assert_eq!(before.get_hits, 5);
         sets.of(1).get_hits.one();
         assert_eq!(sets.sum().since(&before).get_hits, 1);
+    }
+
+    /// A reset that came between the sum and what was subtracted from it made numbers near 2^64.
+    #[test]
+    fn no_number_is_negative_while_another_thread_resets() {
+        const LOOKS: usize = 100_000;
+        let (sets, reset) = (CounterSets::new(1), Mutex::default());
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    // Who asks meanwhile has to wait, and what it had summed before is old then.
+                    let mut reset = lock(&reset);
+                    sets.of(0).get_hits.one();
+                    *reset = sets.sum();
+                }
+            });
+            let most = (0..LOOKS).map(|_| sets.since(&reset).get_hits).max();
+            is_over.store(true, Ordering::Relaxed);
+            assert!(most < Some(1 << 63), "{most:?}");
+        });
     }
 }

@@ -4,10 +4,11 @@ use std::fmt::Display;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
-use ::io::net::Listener;
+use ::io::net::{Listener, is_absent};
 use protocol::Wire;
 
 use crate::options::Options;
+use crate::say;
 
 /// Without `-l` only this machine can connect: a cache that the whole network can read and fill
 /// has to be asked for.
@@ -60,21 +61,49 @@ fn bind_tcp(
             None => options.tls.is_on && !is_plain,
         };
         let failed = |error: io::Error| cannot_listen(name, option, &error);
-        for mut address in resolve(name, options.port).map_err(failed)? {
-            if let Some(port) = redis_port {
-                address.set_port(port);
-                // One host with two ports for the others has one for these.
-                if taken.contains(&address) {
-                    continue;
-                }
+        let mut found = resolve(name, options.port).map_err(failed)?;
+        if let Some(port) = redis_port {
+            found.iter_mut().for_each(|address| address.set_port(port));
+        }
+        let listeners = bind_each(&found, |address| {
+            // One host with two ports for the others has one for those of Redis.
+            if redis_port.is_some() && taken.contains(&address) {
+                return Ok(None);
             }
             taken.push(address);
-            let failed = |error: io::Error| cannot_listen(address, option, &error);
-            let listener = Listener::bind_tcp(address).map_err(failed)?;
-            doors.push(Door { listener, wire: redis_port.map(|_| Wire::Redis), is_tls, option });
-        }
+            Listener::bind_tcp(address).map(Some)
+        });
+        let listeners = listeners.map_err(|(at, error)| cannot_listen(at, option, &error))?;
+        doors.extend(listeners.into_iter().map(|listener| {
+            let wire = redis_port.map(|_| Wire::Redis);
+            Door { listener, wire, is_tls, option }
+        }));
     }
     Ok(())
+}
+
+/// Takes the addresses that one name stands for. Where it stands for several, one that this machine
+/// does not have is left out as long as another works: the system's list of names may have one of
+/// a family that the kernel does not know. `None` is one that was taken before.
+pub fn bind_each<L>(
+    addresses: &[SocketAddr],
+    mut bind: impl FnMut(SocketAddr) -> io::Result<Option<L>>,
+) -> Result<Vec<L>, (SocketAddr, io::Error)> {
+    let (mut bound, mut absent) = (Vec::new(), Vec::new());
+    for &address in addresses {
+        match bind(address) {
+            Ok(listener) => bound.push(listener),
+            Err(error) if is_absent(&error) => absent.push((address, error)),
+            Err(error) => return Err((address, error)),
+        }
+    }
+    if bound.is_empty() && !absent.is_empty() {
+        return Err(absent.swap_remove(0));
+    }
+    for (address, error) in absent {
+        say::aside(format_args!("larder: {address} is left out: {error}"));
+    }
+    Ok(bound.into_iter().flatten().collect())
 }
 
 /// The addresses of TCP that the options name.
@@ -195,6 +224,12 @@ pub fn resolve(name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     Ok((host, port).to_socket_addrs()?.collect())
 }
 
+/// The port that a name says itself.
+pub fn own_port(name: &str) -> Option<u16> {
+    let with = |default| split(plain(name).0, default).ok().map(|(_, port)| port);
+    with(0).filter(|port| with(1) == Some(*port))
+}
+
 /// The host and the port of a name.
 fn split(name: &str, port: u16) -> io::Result<(&str, u16)> {
     split_port(name.strip_prefix("tcp:").unwrap_or(name), port)
@@ -231,6 +266,37 @@ fn invalid(why: &'static str) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Where the kernel knows no IPv6 and localhost is `[::1]` as well, the server did not start.
+    #[test]
+    fn an_address_that_is_not_there_is_left_out_while_another_works() {
+        const ABSENT: u16 = 1;
+        const TAKEN: u16 = 2;
+        const EADDRNOTAVAIL: i32 = 99;
+        let bind = |address: SocketAddr| match address.port() {
+            ABSENT => Err(io::Error::from_raw_os_error(EADDRNOTAVAIL)),
+            TAKEN => Err(io::ErrorKind::AddrInUse.into()),
+            port => Ok(Some(port)),
+        };
+        for (ports, expected) in [
+            (&[5, 6][..], Ok(&[5, 6][..])),
+            (&[ABSENT, 5], Ok(&[5])),
+            (&[5, ABSENT], Ok(&[5])),
+            (&[ABSENT], Err(ABSENT)),
+            (&[ABSENT, ABSENT], Err(ABSENT)),
+            (&[5, TAKEN], Err(TAKEN)),
+            (&[ABSENT, TAKEN], Err(TAKEN)),
+        ] {
+            let at = |port: &u16| SocketAddr::from((Ipv4Addr::LOCALHOST, *port));
+            let addresses: Vec<_> = ports.iter().map(at).collect();
+            let bound = bind_each(&addresses, bind);
+            let bound = bound.as_deref().map_err(|(address, _)| address.port());
+            assert_eq!(bound, expected, "{ports:?}");
+        }
+        let before = [SocketAddr::from((Ipv4Addr::LOCALHOST, 5))];
+        let bound = bind_each(&before, |_| Ok(None::<u16>)).expect("it works");
+        assert!(bound.is_empty(), "that one is there before");
+    }
 
     #[test]
     fn names_with_and_without_ports() {

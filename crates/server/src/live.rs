@@ -27,6 +27,8 @@ pub struct Live {
     pub dump_allowed: AtomicBool,
     /// `watch` is allowed.
     pub watch_allowed: AtomicBool,
+    /// `cache_memlimit` is allowed.
+    pub memlimit_allowed: AtomicBool,
 }
 
 impl Live {
@@ -41,6 +43,7 @@ impl Live {
             flush_allowed: AtomicBool::new(options.flush_allowed),
             dump_allowed: AtomicBool::new(options.dump_allowed),
             watch_allowed: AtomicBool::new(options.watch_allowed),
+            memlimit_allowed: AtomicBool::new(options.memlimit_allowed),
         }
     }
 

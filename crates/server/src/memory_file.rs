@@ -107,7 +107,7 @@ impl<F: Borrow<File> + Sync> ImageSource for Opened<F> {
 impl MemoryFile {
     /// Opens what is there, and takes care that nobody else does.
     pub fn open(path: &Path) -> Result<Self, String> {
-        // Going to the background changes the folder.
+        // Whoever reads of it in the log knows which one it is.
         let path = std::path::absolute(path).map_err(|error| refusal(path, &error))?;
         let mut name = OsString::from(&path);
         name.push(".tmp");

@@ -18,6 +18,7 @@ mod file;
 pub mod fuzzing;
 mod groups;
 mod help;
+mod idle;
 mod kind;
 mod nearest;
 mod print;
@@ -144,6 +145,8 @@ pub struct Options {
     pub dump_allowed: bool,
     /// `watch` is allowed.
     pub watch_allowed: bool,
+    /// `cache_memlimit` is allowed.
+    pub memlimit_allowed: bool,
     /// How much is logged to standard error.
     pub verbosity: u32,
     /// Go on in the background.
@@ -210,6 +213,7 @@ impl Default for Options {
             delimiter: None,
             dump_allowed: true,
             watch_allowed: true,
+            memlimit_allowed: true,
             verbosity: 0,
             daemon: false,
             user: None,
@@ -252,9 +256,6 @@ impl Options {
                 path.display()
             );
             return Err(UsageError(text));
-        }
-        if self.flash.is_none() && self.flash_write_limit.is_some() {
-            self.warnings.push("--flash-write-limit has no effect without --flash".to_owned());
         }
         if self.admin_port.is_none() && self.admin_listen != Self::default().admin_listen {
             return Err(UsageError("--admin-listen is for a server with --admin-port".to_owned()));
@@ -523,6 +524,21 @@ mod tests {
         {
             refused(&format!("-o {bad}"));
         }
+    }
+
+    /// `5m` was 5,242,880 seconds, which is 60 days.
+    #[test]
+    fn only_what_there_may_be_thousands_of_has_suffixes() {
+        for line in ["-o idle_timeout=5m", "--idle-timeout 30m", "--save-seconds 1k", "-p 11k"] {
+            let text = refused(line);
+            assert!(text.contains("without a suffix, not "), "{line}: {text}");
+        }
+        assert_eq!((serve("-c 4k").connections_max, serve("-b 1K").backlog), (4096, 1024));
+        assert_eq!(
+            (serve("-I 2m").item_bytes_max, serve("-m 1k").memory_megabytes),
+            (2 << 20, 1024)
+        );
+        assert_eq!(serve("-o watcher_logbuf_size=1k").watcher_bytes_max, 1 << 20);
     }
 
     #[test]

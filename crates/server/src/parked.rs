@@ -48,7 +48,10 @@ pub const TRY_AFTER: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub struct ParkedLimit {
     bytes: AtomicUsize,
-    bytes_max: usize,
+    /// Another one where the memory limit is another one.
+    bytes_max: AtomicUsize,
+    /// Of one item.
+    item_bytes_max: usize,
     /// All that has output parked, by their [`Slot::number`].
     list: Mutex<List>,
     /// Where workers hear of connections that have to be closed.
@@ -102,18 +105,27 @@ impl ParkedLimit {
     /// can be that, and shall not have those closed who may be here.
     const STRANGERS_PART: usize = 4;
 
-    /// 3 % of the memory and 16 MiB; but one reply of any size that the item limit allows must be
-    /// possible, or a large item could never be read by a slow client.
+    /// With nothing parked.
     pub fn new(memory_bytes: usize, item_bytes_max: usize, mailboxes: &[Arc<Mailbox>]) -> Self {
-        let share = memory_bytes / 100 * 3 + Self::BYTES_BASE;
-        let bytes_max = share.max(item_bytes_max + OUTPUT_BYTES_MAX);
-        Self {
+        let limit = Self {
             bytes: AtomicUsize::new(0),
-            bytes_max,
+            bytes_max: AtomicUsize::new(0),
+            item_bytes_max,
             list: Mutex::default(),
             mailboxes: mailboxes.to_vec(),
             clock: Stopwatch::start(),
-        }
+        };
+        limit.set_memory_bytes(memory_bytes);
+        limit
+    }
+
+    /// Goes by another memory limit: 3 % of it and 16 MiB; but one reply of any size that the item
+    /// limit allows must be possible, or a large item could never be read by a slow client. What is
+    /// parked stays if it is more.
+    pub fn set_memory_bytes(&self, memory_bytes: usize) {
+        let share = memory_bytes / 100 * 3 + Self::BYTES_BASE;
+        let bytes_max = share.max(self.item_bytes_max + OUTPUT_BYTES_MAX);
+        self.bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
     /// Bytes parked now.
@@ -123,16 +135,16 @@ impl ParkedLimit {
 
     /// The most that may be.
     pub fn bytes_max(&self) -> usize {
-        self.bytes_max
+        self.bytes_max.load(Ordering::Relaxed)
     }
 
     /// Takes room, for which others may have to go unless a stranger asks.
     fn take(&self, bytes: usize, is_stranger: bool) -> bool {
         if is_stranger {
-            return self.try_take(bytes, self.bytes_max / Self::STRANGERS_PART);
+            return self.try_take(bytes, self.bytes_max() / Self::STRANGERS_PART);
         }
-        self.try_take(bytes, self.bytes_max)
-            || (self.make_room(bytes) && self.try_take(bytes, self.bytes_max))
+        self.try_take(bytes, self.bytes_max())
+            || (self.make_room(bytes) && self.try_take(bytes, self.bytes_max()))
     }
 
     fn try_take(&self, bytes: usize, bytes_max: usize) -> bool {
@@ -150,7 +162,7 @@ impl ParkedLimit {
 
     /// Whether so many bytes more may be kept now, if need be because those go who take nothing.
     pub fn make_room(&self, bytes: usize) -> bool {
-        bytes <= self.bytes_max.saturating_sub(self.bytes()) || self.end_stalled(bytes)
+        bytes <= self.bytes_max().saturating_sub(self.bytes()) || self.end_stalled(bytes)
     }
 
     /// Which connections of a worker have to be tried.
@@ -170,7 +182,7 @@ impl ParkedLimit {
     /// they have too little together they stay: to close them would help nobody.
     #[cold]
     fn end_stalled(&self, bytes: usize) -> bool {
-        let missing = || (self.bytes() + bytes).saturating_sub(self.bytes_max);
+        let missing = || (self.bytes() + bytes).saturating_sub(self.bytes_max());
         let list = lock(&self.list);
         let mut stalled: Vec<_> = list
             .waiting
@@ -415,7 +427,7 @@ mod tests {
     use super::*;
 
     fn limit(bytes_max: usize) -> ParkedLimit {
-        ParkedLimit { bytes_max, ..ParkedLimit::new(0, 0, &[]) }
+        ParkedLimit { bytes_max: bytes_max.into(), ..ParkedLimit::new(0, 0, &[]) }
     }
 
     /// So long ago it was that a client has taken something when it was tried last.
@@ -446,6 +458,22 @@ mod tests {
         parked.discard(&limit);
         assert_eq!(limit.bytes(), 0);
         other.park(&[b"x"], &limit).expect("there is room again");
+    }
+
+    /// It kept that of the start, whatever an operator had been told to do about it.
+    #[test]
+    fn the_limit_follows_that_of_the_memory() {
+        let limit = ParkedLimit::new(0, 0, &[]);
+        let base = limit.bytes_max();
+        let mut parked = park(base, &limit);
+        let mut other = Parked::default();
+        assert!(other.park(&[b"x"], &limit).is_err());
+        limit.set_memory_bytes(100 << 20);
+        other.keep(3 << 20, &limit).expect("3 % more");
+        limit.set_memory_bytes(0);
+        assert!(other.park(&[b"x"], &limit).is_err() && !is_ended(&parked));
+        parked.discard(&limit);
+        other.park(&[b"x"], &limit).expect("now there is room");
     }
 
     /// Whoever came last was refused, and was the one who reads.

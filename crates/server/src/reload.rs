@@ -4,7 +4,8 @@
 //! every SIGHUP until there was one, and one that is refused is tried again. What a client has
 //! changed (`cache_memlimit`, `verbosity`) is what holds, and becomes again what the options say.
 //! Arguments and variables are those of the start, and still go before the file. A file with an
-//! error changes nothing at all.
+//! error changes no option. Users and certificates have files of their own, and are read whatever
+//! is in that one: who has lost a right, or a certificate that runs out, does not wait for it.
 
 use std::sync::atomic::Ordering;
 
@@ -59,6 +60,10 @@ const LIVE: &[Live] = &[
         server.live.watch_allowed.store(options.watch_allowed, Ordering::Relaxed);
         Ok(())
     }),
+    ("disable-memlimit", |server, options| {
+        server.live.memlimit_allowed.store(options.memlimit_allowed, Ordering::Relaxed);
+        Ok(())
+    }),
 ];
 
 /// Whether an option can change while the server serves.
@@ -87,7 +92,7 @@ pub fn reload(server: &Server, running: &mut Settings, given: &Given) {
         Ok(Command::Print(_) | Command::Top(_)) => return,
         Err(UsageError(text)) => {
             text.lines().for_each(|line| server.log(0, line));
-            return server.log(0, "SIGHUP: nothing is changed, for what is said above");
+            return server.log(0, "SIGHUP: no option is changed, for what is said above");
         }
     };
     let megabytes = server.memory_megabytes.load(Ordering::Relaxed);

@@ -393,7 +393,11 @@ fn prepare_process(options: &Options) -> Result<(), String> {
         let _ = process::raise_lock_limit();
     }
     match &options.user {
-        _ if !process::is_root() => Ok(()),
+        Some(name) if !process::is_root() => {
+            say::aside(format_args!("larder: -u {name} has no effect: root did not start it"));
+            Ok(())
+        }
+        None if !process::is_root() => Ok(()),
         Some(name) => become_user(name, options)
             .map_err(|error| format!("cannot become {name} for --user: {error}")),
         None => {

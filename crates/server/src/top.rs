@@ -10,7 +10,7 @@ mod screen;
 mod secure;
 
 use std::io::{self, IsTerminal};
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -202,13 +202,20 @@ async fn read(address: &str, trust: Option<&Trust>, path: &str) -> Result<Value,
         io::ErrorKind::InvalidInput => "the address needs a port, as in 127.0.0.1:9150".to_owned(),
         _ => said(&error),
     });
-    let found = found?.next();
-    let found = found.ok_or("there is no such address")?;
-    let stream = TcpStream::connect(found).await.map_err(|error| said(&error))?;
+    let stream = reach(&found?.collect::<Vec<_>>()).await?;
     match trust {
         None => exchange(stream, address, path).await,
         Some(trust) => exchange(trust.connect(address, stream).await?, address, path).await,
     }
+}
+
+/// The first of these addresses that takes a connection: a name may have one at which nobody
+/// listens, as localhost has where the admin port is at 127.0.0.1 alone.
+async fn reach(addresses: &[SocketAddr]) -> Result<TcpStream, String> {
+    if addresses.is_empty() {
+        return Err("there is no such address".to_owned());
+    }
+    TcpStream::connect(addresses).await.map_err(|error| error.to_string())
 }
 
 /// The request and its answer.
@@ -268,6 +275,29 @@ mod tests {
         for line in ["https://h:7", "h:7 --ca-file f", "https://h:7 --ca-file"] {
             assert!(parse(line).is_err(), "{line}");
         }
+    }
+
+    /// Where localhost is `[::1]` first, the server at 127.0.0.1 was not found.
+    #[test]
+    fn every_address_of_a_name_is_tried() {
+        use socket2::{Domain, SockAddr, Socket, Type};
+        let free = SockAddr::from(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let bound = |listens: bool| {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+            socket.bind(&free).expect("a free port");
+            if listens {
+                socket.listen(1).expect("nobody else is there");
+            }
+            let address = socket.local_addr().expect("it is bound").as_socket();
+            (socket, address.expect("it is one of TCP"))
+        };
+        let ((_closed, closed), (_open, open)) = (bound(false), bound(true));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let reached = runtime.block_on(reach(&[closed, open])).expect("one is open");
+        assert_eq!(reached.peer_addr().expect("it is connected"), open);
+        assert!(runtime.block_on(reach(&[closed])).is_err_and(|it| it.contains("refused")));
+        assert!(runtime.block_on(reach(&[])).is_err());
     }
 
     #[test]

@@ -51,8 +51,11 @@ const READ_ONLY: &str = "[read-only]";
 /// The longest line: longer ones than any client could send in one token.
 const LINE_BYTES_MAX: usize = 1024;
 
-/// The longest file.
-const FILE_BYTES_MAX: u64 = (USERS_MAX * LINE_BYTES_MAX) as u64;
+/// The longest file: twice as many of the longest lines as there may be users, with their ends.
+const FILE_BYTES_MAX: u64 = (2 * USERS_MAX * (LINE_BYTES_MAX + "\r\n".len())) as u64;
+
+/// What some editors put before the first line.
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Those who may use the server.
 #[derive(Debug)]
@@ -97,7 +100,7 @@ enum Password {
 type Kind = Option<String>;
 
 impl Users {
-    /// Reads them from a file, which is found again wherever the process goes.
+    /// Reads them from a file. Whoever reads of it in the log knows which one it is.
     pub fn load(path: &Path) -> Result<Self, String> {
         let path = std::path::absolute(path)
             .map_err(|error| format!("cannot find {}: {error}", path.display()))?;
@@ -235,6 +238,7 @@ fn read(path: &Path) -> Result<Arc<List>, String> {
 fn parse(text: &str) -> Result<Arc<List>, String> {
     let mut list = List::default();
     let mut rights = Rights::All;
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     for (place, line) in text.lines().enumerate() {
         let wrong = |what: &str| format!("line {}: {what}", place + 1);
         if line.is_empty() {
@@ -418,6 +422,26 @@ mod tests {
             let told = refused(&text);
             assert!(told.contains("line 1: a hash") && told.contains(what), "{text}: {told}");
         }
+    }
+
+    /// The file of as many users as may be, with the longest lines, was too long by its line ends.
+    #[test]
+    fn a_file_of_the_longest_lines_is_not_too_long() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("users");
+        let line = |user: usize| format!("u{user:03}:{}\r\n", "x".repeat(LINE_BYTES_MAX - 5));
+        std::fs::write(&path, (0..USERS_MAX).map(line).collect::<String>()).expect("a file");
+        assert_eq!(read(&path).expect("good users").users.len(), USERS_MAX);
+        let more = "\n".repeat(FILE_BYTES_MAX as usize + 1);
+        std::fs::write(&path, more).expect("a file");
+        assert!(read(&path).expect_err("too long").contains("more bytes than"));
+    }
+
+    /// It became part of the first name, which nobody has.
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_a_name() {
+        let users = users("\u{feff}bob:secret\n");
+        assert_eq!(users.admit(b"bob", b"secret"), Some(Rights::All));
     }
 
     #[test]

@@ -54,6 +54,10 @@ const STOP_PATIENCE: Duration = Duration::from_secs(2);
 /// So long a client may take for the TLS handshake.
 const HANDSHAKE_PATIENCE_S: u32 = 10;
 
+/// So long a client may take to say who it is, where there are users: enough for somebody who types
+/// it, and those who never do take the places of others no longer.
+const LOGIN_PATIENCE_S: u32 = 60;
+
 /// What a connection has waited for.
 #[derive(Debug)]
 pub struct Delivery {
@@ -160,9 +164,9 @@ pub struct Worker<'c, S> {
     looked_s: u32,
     /// When sockets with parked output were last tried.
     tried: Stopwatch,
-    /// Connections that were in the TLS handshake when it was last looked, and those that came
-    /// since.
-    shaking: usize,
+    /// Connections that were in the TLS handshake, or had not logged in, when it was last looked,
+    /// and those that came since.
+    unsettled: usize,
 }
 
 impl<'c, S: Sampling> Worker<'c, S> {
@@ -182,7 +186,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
             now_s: server.now(),
             looked_s: 0,
             tried: Stopwatch::start(),
-            shaking: 0,
+            unsettled: 0,
         }
     }
 
@@ -199,7 +203,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
                 Some(Duration::ZERO)
             } else if self.server.parked.bytes() > 0 {
                 Some(TRY_AFTER)
-            } else if self.server.live.idle_timeout_s() > 0 || self.shaking > 0 {
+            } else if self.server.live.idle_timeout_s() > 0 || self.unsettled > 0 {
                 Some(IDLE_LOOK)
             } else {
                 None
@@ -416,7 +420,8 @@ impl<'c, S: Sampling> Worker<'c, S> {
             let mut connection = Connection::new(arrival, rights);
             self.serial += 1;
             connection.arrived_s = self.now_s;
-            self.shaking += usize::from(connection.stream.tls().is_some());
+            let is_settled = connection.stream.tls().is_none() && rights != Rights::None;
+            self.unsettled += usize::from(!is_settled);
             (connection.place, connection.serial) = (place, self.serial);
             connection.parked.set_owner(Owner { worker: self.number, place, serial: self.serial });
             if let Some(client) = &mut connection.redis {
@@ -469,6 +474,10 @@ impl<'c, S: Sampling> Worker<'c, S> {
                 let text = why_kicked(close, &self.server.parked);
                 self.server.log(1, &format!("{} is closed: {text}", connection.info.address));
             }
+            Close::Login => {
+                let address = &connection.info.address;
+                self.server.log(1, &format!("{address} is closed: nobody has logged in there"));
+            }
             _ => {}
         }
         connection.parked.discard(&self.server.parked);
@@ -517,14 +526,15 @@ impl<'c, S: Sampling> Worker<'c, S> {
         }
     }
 
-    /// Closes connections that have been silent, or in the TLS handshake, for too long.
+    /// Closes connections that have been silent, or not come so far as to ask for anything, for too
+    /// long.
     fn kick_idle(&mut self) {
         let timeout_s = self.server.live.idle_timeout_s();
-        if (timeout_s == 0 && self.shaking == 0) || self.now_s == self.looked_s {
+        if (timeout_s == 0 && self.unsettled == 0) || self.now_s == self.looked_s {
             return;
         }
         self.looked_s = self.now_s;
-        self.kick_shaking();
+        self.kick_unsettled();
         if timeout_s == 0 {
             return;
         }
@@ -548,18 +558,22 @@ impl<'c, S: Sampling> Worker<'c, S> {
         }
     }
 
-    /// Closes connections whose TLS handshake takes too long, however busy it is.
-    fn kick_shaking(&mut self) {
-        self.shaking = 0;
+    /// Closes connections whose TLS handshake, or login, takes too long, however busy they are.
+    fn kick_unsettled(&mut self) {
+        self.unsettled = 0;
         for place in 0..self.connections.len() {
             let Some(connection) = &mut self.connections[place] else { continue };
-            if connection.stream.tls().is_none_or(|tls| !tls.is_shaking_hands()) {
-                continue;
-            }
-            if self.now_s.saturating_sub(connection.arrived_s) > HANDSHAKE_PATIENCE_S {
+            let is_shaking = connection.stream.tls().is_some_and(|tls| tls.is_shaking_hands());
+            let stranger_s = connection.stranger.look(connection.rights(), self.now_s);
+            let waited_s = self.now_s.saturating_sub(connection.arrived_s);
+            // Who waits for its password to be checked has done what it can.
+            let is_late = stranger_s.is_some_and(|seconds| seconds > LOGIN_PATIENCE_S);
+            if is_shaking && waited_s > HANDSHAKE_PATIENCE_S {
                 self.close(place, Close::Handshake);
+            } else if is_late && connection.fetching == 0 {
+                self.close(place, Close::Login);
             } else {
-                self.shaking += 1;
+                self.unsettled += usize::from(is_shaking || stranger_s.is_some());
             }
         }
     }

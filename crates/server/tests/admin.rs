@@ -145,6 +145,7 @@ fn only_reading_is_allowed_and_only_by_a_local_name() {
         ("Host: localhost\r\n", 200),
         ("Host: localhost:1\r\n", 200),
         ("Host: [::1]:1\r\n", 200),
+        ("Host: 127.0.0.2:1\r\n", 200),
         ("Host: example.com\r\n", 403),
         ("Host: localhost.example.com\r\n", 403),
         ("Host: localhost\r\nHost: example.com\r\n", 403),
@@ -297,6 +298,37 @@ fn latencies_are_of_all_protocols() {
     assert_eq!(sampled(address), named(&all));
 }
 
+/// Stores items that do not compress until the server has begun as many segments.
+fn begin_segments(client: &mut Client, segments: u64) -> u64 {
+    for first in (0_u64..).step_by(100) {
+        let begun = client.stat("extstore_page_allocs");
+        if begun >= segments {
+            return begun;
+        }
+        let stores = (first..first + 100).map(|number| {
+            let word =
+                |part: u64| format!("{:x}", (number * 256 + part).wrapping_mul(0x9e37_79b9_7f4a));
+            let value: String = (0..120).map(word).collect();
+            format!("ms k{number} {} q\r\n{value}\r\n", value.len())
+        });
+        client.ask(&(stores.collect::<String>() + "mn\r\n"), "MN\r\n");
+    }
+    unreachable!("segments are begun as long as items are stored")
+}
+
+/// It was the number of those that are written now and those that were collected: with a flush it
+/// fell, which Prometheus takes for a restart.
+#[test]
+fn segments_that_were_begun_stay_counted_when_a_flush_frees_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let flash = format!("{}:64m", folder.path().join("flash").display());
+    let (server, _) = start(&["-m", "16", "--compressed", "off", "--flash", &flash]);
+    let mut client = server.connect();
+    let begun = begin_segments(&mut client, 4);
+    client.ask("flush_all\r\n", "OK\r\n");
+    assert!(client.stat("extstore_page_allocs") >= begun);
+}
+
 /// How many reads are on flash depends on when the background comes to move items down, so items
 /// are stored and read until a sample has met one.
 #[test]
@@ -331,6 +363,9 @@ fn what_was_read_from_flash_is_told_apart() {
         if let Some(kind) = kinds.iter().find(|kind| kind["tier"] == "flash") {
             assert!(kind["command"] == "get" && kind["samples"].as_u64() > Some(0), "{kind}");
             assert!(seen["metrics"]["larder_flash_reads_total"].as_u64() > Some(0), "{seen}");
+            // Of the memory a part is the tier's.
+            let parts = &seen["metrics"]["larder_memory_bytes"];
+            assert!(parts["flash"].as_u64() > Some(0), "{parts}");
             return;
         }
     }

@@ -116,6 +116,23 @@ fn whole_pipelines_of_another_protocol_are_ended_and_nobody_else_notices() {
     good.ask("get a wrong\r\n", "VALUE a 0 4\r\ngood\r\nEND\r\n");
 }
 
+/// A page could have the browser of who opens it try passwords, until the address that all local
+/// clients have was not listened to any more.
+#[test]
+fn a_page_cannot_have_a_browser_guess_at_passwords() {
+    let folder = tempfile::TempDir::new().expect("a folder");
+    let users = folder.path().join("users");
+    std::fs::write(&users, "bob:secret\n").expect("a file");
+    let server = Server::start(&["-Y", users.to_str().expect("text")]);
+    let login = "set x 0 0 9\r\nbob guess\r\n";
+    let post = format!("POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n{login}{login}");
+    let (first, count) = throw(server.address(), post.as_bytes());
+    assert_eq!((first.as_slice(), count), (&b""[..], 0));
+    let mut client = server.connect();
+    client.ask("set x 0 0 10\r\nbob secret\r\n", "STORED\r\n");
+    assert_eq!((client.stat("auth_cmds"), client.stat("auth_errors")), (1, 0));
+}
+
 /// A process that is ended with the test.
 struct Ended(Child);
 

@@ -99,6 +99,19 @@ fn who_reads_is_not_closed_in_place_of_who_does_not() {
     assert!(watcher.stat("output_parked_bytes") <= (16 << 20) + (64 << 20) / 100 * 3);
 }
 
+/// The limit stayed that of the start, so that what the log advised, a larger -m, did not help
+/// before a restart.
+#[test]
+fn a_larger_memory_limit_lets_more_wait_at_once() {
+    let (server, mut watcher) = start(&["-t", "2"]);
+    watcher.ask("cache_memlimit 1024\r\n", "OK\r\n");
+    let silent: Vec<_> = (0..6).map(|_| ask_and_wait(&server, &mut watcher)).collect();
+    assert!(silent.iter().all(|client| has_parked(client, &mut watcher) == Some(true)));
+    let parked = watcher.stat("output_parked_bytes");
+    assert!(parked > (16 << 20) + (64 << 20) / 100 * 3, "{parked}");
+    assert_eq!(watcher.stat("output_kicks"), 0);
+}
+
 /// A client that was sent something counted as served, whether it took it or not.
 #[test]
 fn who_takes_nothing_of_its_replies_is_closed_after_the_idle_timeout() {

@@ -87,8 +87,9 @@ fn what_can_change_changes_and_the_rest_waits_for_a_restart() {
     client.ask("shutdown\r\n", "SERVER_ERROR: shutdown not enabled\r\n");
     let text = "memory-limit = 32\nidle-timeout = 9\nconn-limit = 7\ndisable-flush-all = true\n\
                 disable-dumping = true\ndisable-watch = true\nwatcher-logbuf-size = 1\n\
-                save-seconds = 3\nmax-item-size = \"2m\"\nthreads = 9\npolicy = \"lru\"\n";
-    let mut said = scene.reload(text, 10);
+                save-seconds = 3\nmax-item-size = \"2m\"\nthreads = 9\npolicy = \"lru\"\n\
+                disable-memlimit = true\n";
+    let mut said = scene.reload(text, 11);
     said.sort();
     assert_eq!(
         said,
@@ -96,6 +97,7 @@ fn what_can_change_changes_and_the_rest_waits_for_a_restart() {
             "larder: SIGHUP: conn-limit is now 7, it was 1024",
             "larder: SIGHUP: disable-dumping is now true, it was false",
             "larder: SIGHUP: disable-flush-all is now true, it was false",
+            "larder: SIGHUP: disable-memlimit is now true, it was false",
             "larder: SIGHUP: disable-watch is now true, it was false",
             "larder: SIGHUP: idle-timeout is now 9, it was 0",
             "larder: SIGHUP: max-item-size stays \"1m\" until a restart, then it is \"2m\"",
@@ -114,6 +116,7 @@ fn what_can_change_changes_and_the_rest_waits_for_a_restart() {
         "flush_enabled no",
         "dump_enabled no",
         "watch_enabled no",
+        "memlimit_enabled no",
         "watcher_logbuf_size 1024",
         "item_size_max 1048576",
         "policy cost-clock",
@@ -121,6 +124,8 @@ fn what_can_change_changes_and_the_rest_waits_for_a_restart() {
         assert!(settings.contains(&format!("STAT {line}\r\n")), "{line} in {settings}");
     }
     client.ask("flush_all\r\n", "CLIENT_ERROR flush_all not allowed\r\n");
+    client.ask("cache_memlimit 64\r\n", "CLIENT_ERROR cache_memlimit not allowed\r\n");
+    assert_eq!(client.stat("limit_maxbytes"), 32 << 20);
     // What waits is said again, what was applied is not.
     let again = scene.reload(text, 2);
     assert!(again.iter().all(|line| line.contains("until a restart")), "{again:?}");
@@ -221,7 +226,7 @@ fn what_has_changed_holds_for_the_admin_port_and_for_redis_clients() {
 fn a_file_with_an_error_changes_nothing() {
     let mut scene = Scene::new("memory-limit = 64\n");
     let before = scene.settings();
-    let nothing = "larder: SIGHUP: nothing is changed, for what is said above";
+    let nothing = "larder: SIGHUP: no option is changed, for what is said above";
     assert_eq!(
         scene.reload("memory-limit = 32\nthreadz = 1\n", 2),
         ["larder: F:2:1: there is no option threadz; is threads meant?", nothing]
@@ -239,6 +244,31 @@ fn a_file_with_an_error_changes_nothing() {
     let mut line = String::new();
     scene.log.read_line(&mut line).expect("it says something");
     assert!(line.contains("cannot be read"), "{line}");
+}
+
+/// The log said that nothing had changed, and somebody could log in who could not before.
+#[test]
+fn users_are_read_beside_a_file_with_an_error_and_the_log_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [users, config] = ["users", "larder.toml"].map(|name| folder.path().join(name));
+    let [users_path, config_path] = [&users, &config].map(|path| path.to_str().expect("UTF-8"));
+    fs::write(&users, "bob:secret\n").expect("a file");
+    fs::write(&config, "memory-limit = 64\n").expect("a file");
+    let (server, mut log) = Server::start_logged(&["-Y", users_path, "--config", config_path]);
+    let mut bob = server.connect();
+    bob.ask("set a 0 0 10\r\nbob secret\r\n", "STORED\r\n");
+    fs::write(&users, "bob:secret\neve:x\n").expect("a file");
+    fs::write(&config, "threadz = 1\n").expect("a file");
+    server.signal("HUP");
+    let mut next_line = || {
+        let mut line = String::new();
+        log.read_line(&mut line).expect("it says something");
+        line
+    };
+    assert_eq!(next_line(), "larder: SIGHUP: 2 users from now on\n");
+    assert!(next_line().contains("there is no option threadz"));
+    assert_eq!(next_line(), "larder: SIGHUP: no option is changed, for what is said above\n");
+    server.connect().ask("set a 0 0 5\r\neve x\r\n", "STORED\r\n");
 }
 
 #[test]

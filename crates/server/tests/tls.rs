@@ -495,6 +495,23 @@ fn at_the_limit_a_connection_over_tls_is_closed_without_a_word() {
     first.ask("mn\r\n", "MN\r\n");
 }
 
+/// Whoever looks for why nothing is scraped found nothing on the server.
+#[test]
+fn a_handshake_that_fails_at_the_admin_port_is_told() {
+    let authority = Authority::new("ours");
+    let options = authority.options(&["-v", "--admin-port", "0"]);
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let (mut server, log) = Server::start_logged(&options);
+    let line = server.next_line();
+    let address = line.trim().strip_prefix("admin page on https://").expect("where the page is");
+    let address: SocketAddr = address.trim_end_matches('/').parse().expect("an address");
+    let mut client = Client::connect(address);
+    client.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let own = client.stream.local_addr().expect("it is connected");
+    let text = format!("TLS with {own} at the admin port failed: ");
+    assert!(log.lines().map_while(Result::ok).any(|line| line.contains(&text)));
+}
+
 /// What `openssl req -x509` makes is taken by curl, and was refused here in the words of a library.
 #[test]
 fn top_says_that_a_server_shows_the_certificate_of_an_authority() {

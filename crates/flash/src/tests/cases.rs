@@ -421,6 +421,28 @@ fn nothing_from_before_a_flush_is_found_not_even_by_a_read_under_way() {
     assert_eq!(world.flash.stats().recovered, 0);
 }
 
+/// Opened segments were taken to be those that are written now and those that were collected, so
+/// that their number fell with a flush, and rose with a start.
+#[test]
+fn opened_segments_count_on_through_a_flush_and_not_again_after_a_start() {
+    let world = World::new(PAGES);
+    fill_a_segment(&world, 500);
+    let opened = world.flash.stats().opened;
+    assert!(opened > 0);
+    world.flush();
+    assert_eq!(world.flash.stats().opened, opened);
+    let mut number = 1000;
+    while world.flash.stats().segments_written == 0 {
+        world.put(number, &value(number, number, 500));
+        world.maintain();
+        number += 1;
+    }
+    assert!(world.flash.stats().opened > opened);
+    let world = world.killed().recovered();
+    let stats = world.flash.stats();
+    assert!(stats.opened == 0 && stats.segments_written > 0, "{stats:?}");
+}
+
 #[test]
 fn a_read_that_began_before_its_segment_was_used_again_finds_nothing() {
     let world = World::new(PAGES);

@@ -145,6 +145,19 @@ fn where_nothing_may_be_evicted_a_hand_looks_at_some_and_goes_on_next_time() {
     }
 }
 
+/// After `stats reset` a class with an order was taken for one in which all has room.
+#[test]
+fn how_long_an_item_stays_is_known_whatever_is_reset() {
+    let map = Map::default();
+    let (hot, id, _) = full(Replacement::Lru, &map);
+    assert_eq!(hot.stay_mutations(id, &map), u64::MAX);
+    assert_eq!(hot.evict(id, 1, &map), 1);
+    let stay = hot.stay_mutations(id, &map);
+    assert_ne!(stay, u64::MAX);
+    hot.reset_counters();
+    assert_eq!(hot.stay_mutations(id, &map), stay);
+}
+
 /// Where unfinished values have all chunks, a hand finds nothing however often it goes round.
 #[test]
 fn a_hand_gives_up_after_a_round_that_is_not_choosy() {

@@ -2,8 +2,8 @@
 // of a text node.
 
 const SVG = "http://www.w3.org/2000/svg";
-export const COLORS = ["one", "two", "three", "four", "five"];
-const DASHES = ["", "7 3", "2 3", "9 3 2 3", "1 5"];
+export const COLORS = ["one", "two", "three", "four", "five", "six"];
+const DASHES = ["", "7 3", "2 3", "9 3 2 3", "1 5", "5 5"];
 
 /** An element with attributes and children; strings become text. */
 export function make(name, attributes = {}, ...children) {
@@ -88,7 +88,8 @@ export function block(place, box) {
 
 /** Textures, once for the whole page. */
 export function textures() {
-  const shapes = ["M0 0H8V8H0Z", "M0 8L8 0", "M0 4H8", "M2 2h1v1h-1zM6 6h1v1h-1z", ""];
+  const shapes = ["M0 0H8V8H0Z", "M0 8L8 0", "M0 4H8", "M2 2h1v1h-1zM6 6h1v1h-1z", "",
+    "M0 0L8 8"];
   const patterns = COLORS.map((color, place) => draw("pattern",
     { id: `texture-${color}`, width: 8, height: 8, patternUnits: "userSpaceOnUse" },
     draw("path", { class: color, d: shapes[place], "stroke-width": place === 0 ? 0 : 1.6,

@@ -6,6 +6,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use ::io::Clock;
 use ::io::moment::unix_time;
 use larder::{ClassStats, QuotaStats, Stats};
 
@@ -30,16 +31,18 @@ pub struct Snapshot {
     pub cache: Stats,
     /// Its size classes.
     pub classes: Vec<ClassStats>,
-    /// Keys found in the hot zone; it never falls.
-    pub hot_hits: u64,
+    /// What is told as a difference of counters; it never falls.
+    pub differences: Differences,
     /// Processor time so far, of the program and of the kernel for it.
     pub cpu: (Duration, Duration),
     /// Bytes of memory that the kernel counts as the server's, where it tells.
     pub resident_bytes: Option<u64>,
     /// Since the start.
     pub uptime: Duration,
-    /// Since the epoch.
+    /// Since the epoch, as whoever looks at the page counts it.
     pub time: Duration,
+    /// The same by the server's clock, in seconds: items expire by it.
+    pub clock_s: u64,
     /// What the server is about.
     pub phase: Phase,
     /// Connections now, so far, and refused; how often accepting was paused; and connections that
@@ -65,6 +68,21 @@ pub struct Snapshot {
     pub quotas: Vec<QuotaStats>,
 }
 
+/// Numbers that are differences of counters. Their parts are counted one after the other, and a
+/// look in between finds more or less than there will be, so the most that was ever found counts:
+/// Prometheus takes a number that falls for that of a server which was started anew.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Differences {
+    /// Keys found in the hot zone.
+    pub hot_hits: u64,
+    /// Stores but for `cas`.
+    pub sets: u64,
+    /// Names and passwords that were right.
+    pub logins_right: u64,
+    /// Those that were looked at and were wrong.
+    pub logins_wrong: u64,
+}
+
 /// Bytes of memory by what they are used for. They add up to the limit, or to what is used if that
 /// is more for a moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -79,25 +97,68 @@ pub struct MemoryMap {
     pub index: u64,
     /// What is left of slabs in use: their ends, and tables that are free.
     pub rest: u64,
+    /// What is set apart for the flash tier's own buffers and lists.
+    pub flash: u64,
     /// Slabs that nobody has.
     pub free: u64,
 }
 
+impl Differences {
+    /// With what is found now.
+    fn and(self, sums: &Sums, cache: &Stats) -> Self {
+        let lower: u64 = Snapshot::lower_hits(cache).iter().sum();
+        let cas = sums.cas_hits + sums.cas_misses + sums.cas_badval;
+        let most = |before: u64, all: u64, others: u64| before.max(all.saturating_sub(others));
+        Self {
+            hot_hits: most(self.hot_hits, sums.get_hits + sums.touch_hits, lower),
+            sets: most(self.sets, sums.cmd_set, cas),
+            logins_right: most(self.logins_right, sums.auth_cmds, sums.auth_errors),
+            logins_wrong: most(self.logins_wrong, sums.auth_errors, sums.auth_throttled),
+        }
+    }
+}
+
 impl MemoryMap {
+    fn of(cache: &Stats, classes: &[ClassStats]) -> Self {
+        let of_classes = |chunks: fn(&ClassStats) -> usize| {
+            classes.iter().map(|class| (chunks(class) * class.chunk_bytes) as u64).sum::<u64>()
+        };
+        let (items, chunks_free) =
+            (of_classes(|it| it.used_chunks), of_classes(|it| it.free_chunks));
+        let (mut compressed, mut index) = (0, cache.index_bytes);
+        if let Some(below) = &cache.compressed {
+            compressed = below.bytes();
+            index += below.zone.trie_bytes as u64;
+        }
+        let known = items + chunks_free + compressed + index;
+        let flash = cache.flash.map_or(0, |flash| flash.reserved_bytes);
+        Self {
+            items,
+            chunks_free,
+            compressed,
+            index,
+            rest: cache.used_bytes.saturating_sub(known),
+            flash,
+            free: cache.limit_bytes.saturating_sub(cache.used_bytes.max(known) + flash),
+        }
+    }
+
     /// The parts by name.
-    pub fn parts(&self) -> [(&'static str, u64); 6] {
+    pub fn parts(&self) -> [(&'static str, u64); 7] {
         [
             ("items", self.items),
             ("chunks_free", self.chunks_free),
             ("compressed", self.compressed),
             ("index", self.index),
             ("rest", self.rest),
+            ("flash", self.flash),
             ("free", self.free),
         ]
     }
 }
 
-/// Items by where they are.
+/// Items by where they are. One that has come up from flash, and whose row there is spare, is in
+/// two places.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ItemMap {
     /// Uncompressed.
@@ -108,36 +169,25 @@ pub struct ItemMap {
     pub flash: u64,
 }
 
+impl ItemMap {
+    fn of(cache: &Stats) -> Self {
+        let compressed = cache.compressed.map_or(0, |below| below.zone.items as u64);
+        let (flash, spare) = cache.flash.map_or((0, 0), |flash| (flash.items, flash.spare));
+        // Among all items each counts once.
+        let hot = (cache.items + spare).saturating_sub(compressed + flash);
+        Self { hot, compressed, flash }
+    }
+}
+
 impl Snapshot {
     /// What memory is used for.
     pub fn memory(&self) -> MemoryMap {
-        let cache = &self.cache;
-        let of_classes = |chunks: fn(&ClassStats) -> usize| {
-            self.classes.iter().map(|class| (chunks(class) * class.chunk_bytes) as u64).sum::<u64>()
-        };
-        let (items, chunks_free) =
-            (of_classes(|it| it.used_chunks), of_classes(|it| it.free_chunks));
-        let (mut compressed, mut index) = (0, cache.index_bytes);
-        if let Some(below) = &cache.compressed {
-            compressed = below.bytes();
-            index += below.zone.trie_bytes as u64;
-        }
-        let known = items + chunks_free + compressed + index;
-        MemoryMap {
-            items,
-            chunks_free,
-            compressed,
-            index,
-            rest: cache.used_bytes.saturating_sub(known),
-            free: cache.limit_bytes.saturating_sub(cache.used_bytes.max(known)),
-        }
+        MemoryMap::of(&self.cache, &self.classes)
     }
 
     /// Where items are.
     pub fn items(&self) -> ItemMap {
-        let compressed = self.cache.compressed.map_or(0, |below| below.zone.items as u64);
-        let flash = self.cache.flash.map_or(0, |flash| flash.items);
-        ItemMap { hot: self.cache.items.saturating_sub(compressed + flash), compressed, flash }
+        ItemMap::of(&self.cache)
     }
 
     /// Bytes of rows before compression, and as they are stored.
@@ -155,7 +205,7 @@ impl Snapshot {
     /// Keys found uncompressed, in the compressed zone and on flash.
     pub fn hits(&self) -> [u64; 3] {
         let [compressed, flash] = Self::lower_hits(&self.cache);
-        [self.hot_hits, compressed, flash]
+        [self.differences.hot_hits, compressed, flash]
     }
 
     /// Requests for keys so far: a multiget counts each of its keys.
@@ -234,7 +284,7 @@ pub struct Collector {
     pub history: History,
     /// What is known of keys.
     pub keys: Keys,
-    hot_hits: u64,
+    differences: Differences,
     before: Option<Snapshot>,
     /// Empty, for the lists of samples to change places with.
     spare: Vec<Sample>,
@@ -248,7 +298,7 @@ impl Collector {
             latencies,
             history: History::default(),
             keys: Keys::new(server),
-            hot_hits: 0,
+            differences: Differences::default(),
             before: None,
             spare: Vec::new(),
         };
@@ -264,18 +314,18 @@ impl Collector {
         let cache = server.cache.stats();
         // Behind the tiers' numbers, so that what they count is counted here as well.
         let sums = server.counters.sum();
-        let lower: u64 = Snapshot::lower_hits(&cache).iter().sum();
-        self.hot_hits = self.hot_hits.max((sums.get_hits + sums.touch_hits).saturating_sub(lower));
+        self.differences = self.differences.and(&sums, &cache);
         let connections = &server.connections;
         Snapshot {
             sums,
             cache,
             classes: server.cache.class_stats(),
-            hot_hits: self.hot_hits,
+            differences: self.differences,
             cpu: ::io::process::cpu_time(),
             resident_bytes: ::io::process::resident_bytes(),
             uptime: server.started.elapsed(),
             time: unix_time(),
+            clock_s: server.clock.unix_ms() / 1000,
             phase: server.phase.get(),
             connections: [
                 connections.current.load(Ordering::Relaxed) as u64,
@@ -310,5 +360,59 @@ impl Collector {
             self.keys.tick(now, seconds);
             self.history.add(now.point(&before, quantiles));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use larder::{CompressedStats, FlashTierStats};
+
+    use super::*;
+
+    /// What a flash tier keeps of the memory was told as free, in a memory that was full.
+    #[test]
+    fn what_the_flash_tier_keeps_of_the_memory_is_not_free() {
+        let flash = FlashTierStats { reserved_bytes: 300, ..FlashTierStats::default() };
+        let full = Stats {
+            limit_bytes: 1000,
+            used_bytes: 700,
+            index_bytes: 50,
+            flash: Some(flash),
+            ..Stats::default()
+        };
+        let map = MemoryMap::of(&full, &[]);
+        assert_eq!(map, MemoryMap { index: 50, rest: 650, flash: 300, ..MemoryMap::default() });
+        assert_eq!(map.parts().map(|(_, bytes)| bytes).iter().sum::<u64>(), 1000);
+        let beyond = Stats { used_bytes: 900, ..full };
+        assert_eq!(MemoryMap::of(&beyond, &[]).free, 0);
+    }
+
+    /// Who looked while a worker was counting saw the number fall at the next look.
+    #[test]
+    fn a_difference_does_not_fall_when_its_parts_are_counted_one_after_the_other() {
+        let (cache, none) = (Stats::default(), Differences::default());
+        // A login that was wrong, which is not counted as that yet.
+        let before = Sums { cmd_set: 5, auth_cmds: 1, get_hits: 2, ..Sums::default() };
+        let found = none.and(&before, &cache);
+        assert_eq!((found.hot_hits, found.sets, found.logins_right), (2, 5, 1));
+        let after = Sums { cas_hits: 1, auth_errors: 1, ..before };
+        let expected = Differences { logins_wrong: 1, ..found };
+        assert_eq!(found.and(&after, &cache), expected);
+        let later = Sums { cmd_set: 8, auth_errors: 2, auth_cmds: 4, ..after };
+        let expected = Differences { sets: 7, logins_right: 2, logins_wrong: 2, ..found };
+        assert_eq!(expected, found.and(&later, &cache));
+    }
+
+    /// Spare rows were taken from the number of hot items, which fell to 0 with them.
+    #[test]
+    fn a_hot_item_counts_whether_its_row_on_flash_is_spare_or_not() {
+        // Ten are hot, three of them with a spare row; of three compressed ones one has such a row;
+        // and two are on flash alone.
+        let flash = FlashTierStats { items: 6, spare: 4, ..FlashTierStats::default() };
+        let mut compressed = CompressedStats::default();
+        compressed.zone.items = 3;
+        let (compressed, flash) = (Some(compressed), Some(flash));
+        let cache = Stats { items: 15, compressed, flash, ..Stats::default() };
+        assert_eq!(ItemMap::of(&cache), ItemMap { hot: 10, compressed: 3, flash: 6 });
     }
 }

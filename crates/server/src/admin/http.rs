@@ -6,6 +6,7 @@
 //! a page of the web that gave its own name this address could otherwise read what is here.
 
 use std::cell::RefCell;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -145,13 +146,17 @@ impl Site<'_> {
     }
 }
 
-/// Whether a `Host` is this machine's own name, perhaps with a port.
+/// Whether a `Host` is this machine's own name, perhaps with a port. Any number that never leaves
+/// it is: a page that has its own name mean this machine can be told by that name alone.
 fn is_local_name(name: &str) -> bool {
     let host = match name.rsplit_once(':') {
         Some((host, port)) if port.parse::<u16>().is_ok() && !host.ends_with(':') => host,
         _ => name,
     };
-    ["localhost", "127.0.0.1", "[::1]"].iter().any(|local| host.eq_ignore_ascii_case(local))
+    let v6 = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    host.eq_ignore_ascii_case("localhost")
+        || host.parse().is_ok_and(|ip: Ipv4Addr| ip.is_loopback())
+        || v6.and_then(|host| host.parse().ok()).is_some_and(|ip: Ipv6Addr| ip.is_loopback())
 }
 
 #[cfg(test)]
@@ -160,7 +165,15 @@ mod tests {
 
     #[test]
     fn only_local_names_are_local() {
-        for name in ["localhost", "LOCALHOST:80", "127.0.0.1:9150", "[::1]", "[::1]:9150"] {
+        for name in [
+            "localhost",
+            "LOCALHOST:80",
+            "127.0.0.1:9150",
+            "127.0.0.2",
+            "127.0.1.1:9150",
+            "[::1]",
+            "[::1]:9150",
+        ] {
             assert!(is_local_name(name), "{name}");
         }
         for name in [
@@ -168,8 +181,11 @@ mod tests {
             "example.com",
             "localhost.example.com:80",
             "127.0.0.1.example.com",
+            "127.0.0.2.example.com:9150",
+            "128.0.0.1",
+            "[::2]",
+            "[127.0.0.1]",
             "localhost:x",
-            "127.0.0.2",
             "localhost:99999",
             "localhost:80:80",
             "[::1]x",

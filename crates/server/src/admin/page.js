@@ -133,7 +133,7 @@ function showTiles(stats, point) {
 
 const OWNERS = [
   ["items", "items, uncompressed"], ["compressed", "compressed zone"], ["index", "index"],
-  ["chunks_free", "free chunks"], ["rest", "rest of slabs"],
+  ["chunks_free", "free chunks"], ["rest", "rest of slabs"], ["flash", "for the flash tier"],
 ];
 
 function showMemory(metrics) {

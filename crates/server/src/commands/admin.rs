@@ -85,9 +85,9 @@ pub fn execute<'c>(
             answer(out, *noreply, flushed.err().map_or(reply::OK, Unflushed::line));
         }
         Request::CacheMemlimit { megabytes, noreply } => {
-            let limited = try_limit(context.server, *megabytes);
+            let line = set_memory_limit(context.server, *megabytes);
             out.charge_turn();
-            answer(out, *noreply, limited.map_or_else(LimitRefused::reply, |()| reply::OK));
+            answer(out, *noreply, line);
         }
         Request::Stats { arguments } => {
             stats::write(context.server, Topic::of_line(arguments), out.bytes);
@@ -166,6 +166,14 @@ pub fn flush_prefix(context: &Context<'_, '_>, prefix: &[u8]) -> Result<(), Unfl
     })
 }
 
+/// What a client is answered that asks for another memory limit.
+fn set_memory_limit(server: &Server, megabytes: u64) -> &'static str {
+    if !is_allowed(&server.live.memlimit_allowed) {
+        return reply::CACHE_MEMLIMIT_NOT_ALLOWED;
+    }
+    try_limit(server, megabytes).map_or_else(LimitRefused::reply, |()| reply::OK)
+}
+
 /// Changes the memory limit while the server serves, or says why not.
 pub fn limit_memory(server: &Server, megabytes: u64) -> Result<(), String> {
     try_limit(server, megabytes).map_err(LimitRefused::text)
@@ -190,6 +198,7 @@ fn try_limit(server: &Server, megabytes: u64) -> Result<(), LimitRefused> {
             .log(0, &format!("a memory limit of {megabytes} MiB is too little; it is {used} KiB"));
     }
     server.memory_bytes.store(bytes.max(limit_bytes), Ordering::Relaxed);
+    server.parked.set_memory_bytes(bytes.max(limit_bytes));
     Ok(())
 }
 

@@ -363,6 +363,9 @@ pub const DECLARATIONS: &[Declaration] = &[
     switch(Some('X'), "disable-dumping", |o| o.dump_allowed = false,
         "Refuse lru_crawler metadump and mgdump, stats cachedump and stats detail."),
     switch(Some('W'), "disable-watch", |o| o.watch_allowed = false, "Refuse watch."),
+    switch(None, "disable-memlimit", |o| o.memlimit_allowed = false,
+        "Refuse cache_memlimit, with which a client can lower --memory-limit to 8 megabytes, or \
+         raise it to 64 times what it was at the start, if the machine has so much."),
     switch(Some('A'), "enable-shutdown", |o| o.shutdown_allowed = true, "Allow shutdown."),
     switch(Some('d'), "daemon", |o| o.daemon = true,
         "Go on in the background. Under systemd leave it out."),

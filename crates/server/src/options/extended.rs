@@ -76,11 +76,28 @@ pub fn followed(entry: &str) -> Option<(&'static str, &str)> {
     Some((long, value))
 }
 
+/// What else memcached's flash tier is told.
+const EXTSTORE: &[&str] = &[
+    "ext_page_size",
+    "ext_wbuf_size",
+    "ext_threads",
+    "ext_io_depth",
+    "ext_item_size",
+    "ext_item_age",
+    "ext_low_ttl",
+    "ext_recache_rate",
+    "ext_compact_under",
+    "ext_drop_under",
+    "ext_max_sleep",
+    "ext_max_frag",
+    "ext_drop_unread",
+];
+
 /// Takes over, or refuses, what is no option of our own.
 pub fn apply(options: &mut Options, entry: &str) -> Result<(), String> {
     let (name, _) = entry.split_once('=').unwrap_or((entry, ""));
     match name {
-        _ if name.starts_with("ext_") => {
+        _ if EXTSTORE.contains(&name) => {
             options.warnings.push(format!("-o {name} has no effect: flash tunes itself"));
         }
         _ if name.starts_with("proxy_") => {

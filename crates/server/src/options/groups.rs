@@ -57,6 +57,7 @@ pub const GROUPS: &[Group] = &[
             "disable-flush-all",
             "disable-dumping",
             "disable-watch",
+            "disable-memlimit",
         ],
     },
     Group {

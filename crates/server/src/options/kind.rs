@@ -29,7 +29,8 @@ pub enum Kind {
     Switch(fn(&mut Options)),
     /// Nothing; it counts how often it is given.
     Count(fn(&mut Options)),
-    /// A whole number within a range (both ends included), perhaps with a suffix k, m or g.
+    /// A whole number within a range (both ends included), where its unit allows it perhaps with a
+    /// suffix k, m or g.
     Number {
         /// Of what.
         unit: &'static str,
@@ -107,7 +108,7 @@ impl Declaration {
         match self.kind {
             Kind::Switch(set) | Kind::Count(set) => set(options),
             Kind::Print(_) | Kind::Act(_) | Kind::Alias(_) => {}
-            Kind::Number { unit, min, max, set } => match number(value) {
+            Kind::Number { unit, min, max, set } => match number_of(unit, value) {
                 Some(number) if (min..=max).contains(&number) => set(options, number),
                 _ if value.is_empty() => return Err(" needs a value".to_owned()),
                 _ if min == max => {
@@ -115,6 +116,11 @@ impl Declaration {
                 }
                 Some(number) if number.to_string() != value => {
                     let text = format!(" takes {unit} from {min} to {max}, not {value} ({number})");
+                    return Err(text);
+                }
+                None if number(value).is_some() => {
+                    let text =
+                        format!(" takes {unit} from {min} to {max}, without a suffix, not {value}");
                     return Err(text);
                 }
                 _ => return Err(format!(" takes {unit} from {min} to {max}, not {value}")),
@@ -126,6 +132,15 @@ impl Declaration {
         }
         Ok(())
     }
+}
+
+/// Units of which there may be thousands: their numbers may end in k, m or g. Of seconds nobody
+/// has 1024 times 1024, and `5m` would be five minutes to who writes it.
+pub const SUFFIXED: [&str; 5] = ["bytes", "kilobytes", "megabytes", "connections", "requests"];
+
+/// A whole number of so many units.
+fn number_of(unit: &str, text: &str) -> Option<u64> {
+    if SUFFIXED.contains(&unit) { number(text) } else { text.parse().ok() }
 }
 
 /// A whole number, perhaps followed by k, m or g.

@@ -155,6 +155,7 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::declare::DECLARATIONS;
+    use super::super::kind::SUFFIXED;
     use super::super::settings::{Layer, Source};
     use super::super::{Options, file};
     use super::*;
@@ -234,7 +235,8 @@ mod tests {
             ("redis-tls", _) => "off",
             (_, Kind::Switch(_)) => "true",
             (_, Kind::Count(_)) => "3",
-            (_, Kind::Number { .. }) => "1k",
+            (_, Kind::Number { unit, .. }) if SUFFIXED.contains(&unit) => "1k",
+            (_, Kind::Number { .. }) => "01024",
             _ => "a \"b\\c\" = #\u{7f}\u{1}\u{e4}\n\t{}",
         }
     }

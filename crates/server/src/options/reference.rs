@@ -19,7 +19,8 @@ An argument goes before a variable, and a variable before the file. What goes be
 argument `-l` takes the place of the file's whole list. `--disable-cas=false` takes back a switch.
 
 - **Arguments** follow getopt: `-m64`, `-m 64`, `--memory-limit=64`, or any beginning of a long name
-  that only one option has. Numbers may end in k, m or g, for 1024, its square and its cube.
+  that only one option has. Numbers of bytes, connections and requests may end in k, m or g, for
+  1024, its square and its cube; those of seconds, ports and threads may not.
 - **Variables** begin with `LARDER_`. A switch is `true` or `false`, a list has commas. A variable
   that names no option is reported at the start and passed over. Those that Kubernetes sets for a
   service called larder are not taken for options.
@@ -33,7 +34,7 @@ argument `-l` takes the place of the file's whole list. `--disable-cas=false` ta
 SIGHUP reads the file again. What can be changed while it serves is changed, and one line in the
 log says so; the line for any other change says that it needs a restart. What a client has changed
 with `cache_memlimit` or `verbosity` is then again as the options say. A file with an error changes
-nothing.
+no option.
 "#;
 
 /// The page.

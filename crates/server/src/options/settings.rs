@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::declare::DECLARATIONS;
 use super::kind::{COUNT_MAX, Declaration, Kind};
-use super::{Options, UsageError, extended};
+use super::{Options, UsageError, extended, idle};
 
 /// Where a value comes from. Those further down go before those above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,7 +158,14 @@ impl Settings {
         if options.unix_path.is_some() {
             warn_beside_unix(&mut options, |long| chosen.contains_key(long));
         }
-        Ok(Self { options, file: file.map(Path::to_owned), chosen })
+        let mut settings = Self { options, file: file.map(Path::to_owned), chosen };
+        let is_said = |long: &str| {
+            let declaration = find(long).expect("what needs something is declared");
+            settings.alone(declaration) != Options::default()
+        };
+        let idle = idle::warnings(&settings.options, is_said);
+        settings.options.warnings.extend(idle);
+        Ok(settings)
     }
 
     /// What is said of an option, and where; `None` where the default holds.

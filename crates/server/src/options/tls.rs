@@ -117,6 +117,18 @@ pub fn settle(options: &mut Options) -> Result<(), UsageError> {
     if tls.key_is_der && tls.key.is_none() {
         return wrong("--ssl-keyformat DER needs --ssl-key: a file of certificates is PEM");
     }
+    // Who names these believes that strangers are kept out.
+    if tls.verify_mode == 0 && tls.ca_cert.is_some() {
+        let text = "--ssl-ca-cert has no effect without --ssl-verify-mode 1 or 2: clients are not \
+                    asked for a certificate";
+        options.warnings.push(text.to_owned());
+    }
+    let tls = &options.tls;
+    if tls.is_13_only && !tls.ciphers.is_empty() {
+        let text =
+            "--ssl-ciphers has no effect with --ssl-min-version 3: they are those of TLS 1.2";
+        options.warnings.push(text.to_owned());
+    }
     Ok(())
 }
 
@@ -149,11 +161,31 @@ mod tests {
         assert_eq!(tls.ca_cert.as_deref(), Some("/a".as_ref()));
         assert_eq!((tls.clients(), tls.verify_bits()), (ClientCertificates::Require, 3));
         assert_eq!(tls.ciphers.len(), 2);
-        assert_eq!(options.warnings, ["-o ssl_wbuf_size has no effect"]);
+        let warnings = &options.warnings;
+        assert!(warnings[0] == "-o ssl_wbuf_size has no effect" && warnings.len() == 2);
         let options = parse("-Z --ssl-chain-cert /c").expect("the key may be in there");
         assert_eq!(options.tls.clients(), ClientCertificates::None);
         let options = parse("-o ssl_chain_cert=/c").expect("only without effect");
         assert_eq!(options.warnings.len(), 1);
+    }
+
+    /// Who names the authorities of clients and no mode believes that strangers are kept out.
+    #[test]
+    fn what_is_not_asked_for_is_told() {
+        let chain = "-Z --ssl-chain-cert /c";
+        let warnings = |line: &str| parse(&format!("{chain} {line}")).expect(line).warnings;
+        let [warning] = &warnings("--ssl-ca-cert /a")[..] else { panic!("not one warning") };
+        assert!(warning.contains("clients are not asked for a certificate"), "{warning}");
+        for mode in 1..=3 {
+            let line = format!("--ssl-ca-cert /a --ssl-verify-mode {mode}");
+            assert_eq!(warnings(&line), [""; 0], "{line}");
+        }
+        let ciphers = "--ssl-ciphers ECDHE-RSA-AES128-GCM-SHA256";
+        assert_eq!(warnings(ciphers), [""; 0]);
+        let [warning] = &warnings(&format!("{ciphers} --ssl-min-version 3"))[..] else {
+            panic!("not one warning")
+        };
+        assert!(warning.contains("--ssl-ciphers has no effect"), "{warning}");
     }
 
     #[test]

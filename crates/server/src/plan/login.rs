@@ -2,10 +2,11 @@
 //!
 //! As in memcached, the only request is a `set` of any key, flags and expiry, whose value is a name
 //! and a password with a space between them. It may come in pieces, but is short enough to be kept
-//! until it is whole.
+//! until it is whole. The line of a web request ends the connection, as it does for who has logged
+//! in: a page that has a browser send one could have it guess at passwords.
 
-use protocol::parse::LINE_BYTES_MAX;
 use protocol::parse::tokens::Tokens;
+use protocol::parse::{LINE_BYTES_MAX, is_of_the_web};
 
 use super::{Action, BATCH_KEYS_MAX, End, Plan, Step};
 use crate::turn::UNREAD_BYTES_MAX;
@@ -30,6 +31,10 @@ impl<'b> Plan<'b> {
             };
             let (line, behind) = rest.split_at(newline + 1);
             let Some(token_bytes) = token_bytes(line) else {
+                if is_of_the_web(line.trim_ascii_end()) {
+                    steps.push(Step::close(place));
+                    return End::Batch;
+                }
                 self.skip(line.len());
                 steps.push(Step::answer(UNAUTHENTICATED, place));
                 continue;
@@ -99,6 +104,15 @@ mod tests {
             assert_eq!(plan(&whole[..cut]), (End::Input, Vec::new(), cut));
         }
         assert_eq!(plan(whole), (End::Batch, vec![Action::Login(b"bob x")], 0));
+    }
+
+    /// The headers were answered one by one, and the body was a login.
+    #[test]
+    fn a_request_of_the_web_ends_the_connection() {
+        let (end, actions, _) = plan(b"POST / HTTP/1.1\r\nset x 0 0 5\r\nbob x\r\n");
+        assert_eq!((end, &actions[..]), (End::Batch, &[Action::Close][..]));
+        let (_, actions, _) = plan(b"HTTP/1.1\r\n");
+        assert_eq!(actions, [Action::Answer(UNAUTHENTICATED)]);
     }
 
     #[test]

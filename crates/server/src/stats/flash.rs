@@ -23,7 +23,7 @@ pub fn extstore(flash: &FlashTierStats, stats: &mut Stats<'_>) {
         ("extstore_compact_lost", tier.dropped),
         ("extstore_compact_rescues", tier.restaged),
         ("extstore_compact_skipped", 0),
-        ("extstore_page_allocs", tier.segments_written + tier.collected),
+        ("extstore_page_allocs", tier.opened),
         ("extstore_page_evictions", tier.collected),
         ("extstore_page_reclaims", tier.collected),
         ("extstore_pages_free", tier.segments_free),

@@ -10,23 +10,23 @@ use larder::FrameCounts;
 use protocol::Wire;
 
 use super::Stats;
-use crate::live::is_allowed;
+use crate::live::{Live, is_allowed};
 use crate::options::{TlsOptions, index_name, layout_name, policy_name};
 use crate::server::Server;
 use crate::watch::DETAIL;
 
 /// How items are found and lie, whether they move to their columns, and for which cache.
-fn placement(server: &Server, stats: &mut Stats<'_>) {
+fn placement(server: &Server, cache: &larder::Stats, stats: &mut Stats<'_>) {
     stats.line("index", index_name(server.options.index));
     stats.line("hot_layout", layout_name(server.options.layout));
-    let found = server.cache.stats().repartition;
+    let found = cache.repartition;
     stats.line("repartition", if found.is_some() { "on" } else { "off" });
     if let Some(found) = found {
         stats.line("cache_geometry", found.geometry);
         stats.line("cache_geometry_from", found.source.name());
         let frames = found.frames;
         stats.line("repartition_frames", if frames.are_told { "told" } else { "refused" });
-        stats.line("repartition_pages", column_pages(server.cache.stats().huge_pages, frames));
+        stats.line("repartition_pages", column_pages(cache.huge_pages, frames));
         if let Some(share) = frames.right_share() {
             stats.line("repartition_right_share", format!("{share:.3}"));
         }
@@ -48,9 +48,27 @@ fn yes_no(value: bool) -> &'static str {
     if value { "yes" } else { "no" }
 }
 
+/// What of the cache there is.
+fn parts(cache: &larder::Stats, stats: &mut Stats<'_>) {
+    stats.line("compressed", yes_no(cache.compressed.is_some()));
+    let flash_reads = cache.flash.and_then(|flash| flash.reads_by);
+    stats.line("flash_reads_by", flash_reads.map_or("none", ReadMethod::name));
+    stats.line("measure_costs", yes_no(cache.costs.is_some()));
+}
+
+/// Which commands clients may give that an option can refuse.
+fn allowed(live: &Live, stats: &mut Stats<'_>) {
+    stats.line("flush_enabled", yes_no(is_allowed(&live.flush_allowed)));
+    stats.line("dump_enabled", yes_no(is_allowed(&live.dump_allowed)));
+    stats.line("watch_enabled", yes_no(is_allowed(&live.watch_allowed)));
+    stats.line("memlimit_enabled", yes_no(is_allowed(&live.memlimit_allowed)));
+}
+
 /// What was chosen at the start and since; booleans are yes and no, and no value is empty.
 pub fn write(server: &Server, stats: &mut Stats<'_>) {
     let (options, live) = (&server.options, &server.live);
+    // Once: it walks the tables of the index.
+    let cache = server.cache.stats();
     stats.line("maxbytes", server.memory_bytes.load(Ordering::Relaxed));
     stats.line("maxconns", live.connections_max());
     stats.line("tcpport", server.tcp_port().unwrap_or(0));
@@ -61,12 +79,10 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     stats.line("oldest", 0);
     stats.line("evictions", if options.evict { "on" } else { "off" });
     stats.line("policy", policy_name(options.policy));
-    placement(server, stats);
+    placement(server, &cache, stats);
     stats.line("cost_unit_us", options.cost_unit_us);
     stats.line("text_cost", yes_no(options.text_cost));
-    stats.line("compressed", yes_no(server.cache.stats().compressed.is_some()));
-    stats.line("flash_reads_by", flash_reads_by(server));
-    stats.line("measure_costs", yes_no(server.cache.stats().costs.is_some()));
+    parts(&cache, stats);
     match &options.unix_path {
         Some(path) => stats.line("domain_socket", path.display()),
         None => stats.line("domain_socket", "NULL"),
@@ -98,9 +114,7 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     stats.line("lru_crawler_sleep", 0);
     stats.line("lru_crawler_tocrawl", 0);
     stats.line("tail_repair_time", 0);
-    stats.line("flush_enabled", yes_no(is_allowed(&live.flush_allowed)));
-    stats.line("dump_enabled", yes_no(is_allowed(&live.dump_allowed)));
-    stats.line("watch_enabled", yes_no(is_allowed(&live.watch_allowed)));
+    allowed(live, stats);
     stats.line("hash_algorithm", "foldhash");
     stats.line("lru_maintainer_thread", "yes");
     stats.line("lru_segmented", "no");
@@ -149,10 +163,4 @@ fn protocol(server: &Server) -> &'static str {
         // Redis's has a port of its own, and is no choice here.
         None | Some(Wire::Redis) => "auto-negotiate",
     }
-}
-
-/// What flash is read by.
-fn flash_reads_by(server: &Server) -> &'static str {
-    let flash_reads = server.cache.stats().flash.and_then(|flash| flash.reads_by);
-    flash_reads.map_or("none", ReadMethod::name)
 }

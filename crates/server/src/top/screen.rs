@@ -31,12 +31,13 @@ const POINTS_MAX: usize = 600;
 const TALL_LINES: u16 = 39;
 
 /// Who has memory, what they are called here, and how they are drawn.
-const OWNERS: [(&str, &str, &str, Color); 6] = [
+const OWNERS: [(&str, &str, &str, Color); 7] = [
     ("items", "items", "█", Color::Red),
     ("compressed", "compressed", "▓", Color::Cyan),
     ("index", "index", "#", Color::Magenta),
     ("chunks_free", "free chunks", "▒", Color::Yellow),
     ("rest", "rest", "-", Color::Gray),
+    ("flash", "for flash", "%", Color::Blue),
     ("free", "free", "·", Color::DarkGray),
 ];
 
@@ -323,7 +324,7 @@ mod tests {
                 "memcached_current_items": 12345,
                 "memcached_uptime_seconds": 7200,
                 "larder_items": { "hot": 12000, "compressed": 345 },
-                "larder_memory_bytes": { "items": 32 << 20, "free": 32 << 20 },
+                "larder_memory_bytes": { "items": 32 << 20, "flash": 8 << 20, "free": 24 << 20 },
             },
         }));
         view
@@ -338,7 +339,8 @@ mod tests {
             "hot 75.0 compressed 15.0",
             "2.50 k",
             "32.0 MiB",
-            "of 64.0 MiB, 50.0 %",
+            "of 64.0 MiB, 62.5 %",
+            "for flash 8.00 MiB",
             "12.3 k",
             "requests/s, up to 2.50 k",
             "get hot",
@@ -360,7 +362,7 @@ mod tests {
         }
         let bar = text.lines().find(|line| line.contains("██")).expect("the bar of memory");
         let columns = |shape| bar.matches(shape).count();
-        assert_eq!((columns("█"), columns("·")), (59, 59), "{bar}");
+        assert_eq!((columns("█"), columns("%"), columns("·")), (59, 15, 44), "{bar}");
     }
 
     #[test]

@@ -42,11 +42,15 @@ impl Authority {
         self.folder.path().join(name)
     }
 
-    /// The options of a server with files of here, and others.
+    /// The options of a server with files of here, and others. The authorities of clients are for
+    /// one that asks for certificates.
     pub fn options(&self, others: &[&str]) -> Vec<String> {
         let [chain, key, ca] = ["chain.pem", "key.pem", "ca.pem"]
             .map(|name| self.path(name).to_str().expect("a path in UTF-8").to_owned());
-        let files = format!("ssl_chain_cert={chain},ssl_key={key},ssl_ca_cert={ca}");
+        let mut files = format!("ssl_chain_cert={chain},ssl_key={key}");
+        if others.iter().any(|option| option.contains("ssl_verify_mode")) {
+            files += &format!(",ssl_ca_cert={ca}");
+        }
         let mut options = vec!["-Z".to_owned(), "-o".to_owned(), files];
         options.extend(others.iter().map(|&option| option.to_owned()));
         options

@@ -1,6 +1,6 @@
 //! The unit under a real systemd, as process 1 of namespaces of its own: it starts, says that it
 //! serves, takes new options, keeps what is in memory over a restart, comes back when it is
-//! killed, and stays down when its options are wrong.
+//! killed, stays down when its options are wrong, and is handed a file that only root may read.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -18,6 +18,12 @@ const UNIT: &str = "deploy/larder.service";
 
 /// Where the options stand, as the unit has it.
 const OPTIONS: &str = "/etc/larder/larder.toml";
+
+/// Where the unit is.
+const INSTALLED: &str = "/etc/systemd/system/larder.service";
+
+/// What systemd hands the service of the file of users.
+const USERS: &str = "/run/credentials/larder.service/users";
 
 /// The status of a program whose options are wrong, which the unit knows.
 const STATUS_OF_USAGE: &str = "64";
@@ -81,7 +87,21 @@ fn play(machine: &Machine, port: u16) -> Result {
         return fail("it was started with a file that has an error");
     }
     machine.expect("ExecMainStatus", STATUS_OF_USAGE)?;
-    machine.expect("ActiveState", "failed")
+    machine.expect("ActiveState", "failed")?;
+    play_with_users(machine, port)
+}
+
+/// With the file of users as the unit's comment says.
+fn play_with_users(machine: &Machine, port: u16) -> Result {
+    machine.run(&format!("sed -i s/^#LoadCredential=users/LoadCredential=users/ {INSTALLED}"))?;
+    machine.run(&format!("cp /run/good.toml {OPTIONS}"))?;
+    machine.run(&format!("sed -i $aauth-file=\"{USERS}\" {OPTIONS}"))?;
+    machine.run("systemctl daemon-reload")?;
+    machine.run("systemctl start larder")?;
+    Wire::connect(port)?.expect("get kept\r\n", "CLIENT_ERROR unauthenticated\r\n")?;
+    Wire::connect(port)?.expect("set a 0 0 10\r\nbob secret\r\n", "STORED\r\n")?;
+    machine.run("systemctl stop larder")?;
+    machine.expect("Result", "success")
 }
 
 /// A running systemd. It ends with all that it has started when this is dropped.

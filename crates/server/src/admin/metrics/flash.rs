@@ -39,9 +39,13 @@ pub const METRICS: &[Metric] = &[
     gauge("larder_flash_spare_items", &[], "Items on flash and in memory.", |now, out| {
         tier(now, out, |it| it.spare);
     }),
-    gauge("larder_flash_memory_bytes", &[], "Memory beside -m that the tier takes.", |now, out| {
-        tier(now, out, |it| it.memory_bytes);
-    }),
+    gauge(
+        "larder_flash_memory_bytes",
+        &[],
+        "Memory that the tier takes: of -m what is set apart for it, and beside it reads for who \
+         waits.",
+        |now, out| tier(now, out, |it| it.memory_bytes),
+    ),
     gauge(
         "larder_flash_recovering",
         &[],

@@ -19,7 +19,7 @@ pub const METRICS: &[Metric] = &[
         out.one(now.snapshot.uptime.as_secs());
     }),
     gauge("memcached_time_seconds", &[], "The server's clock, in Unix seconds.", |now, out| {
-        out.one(now.snapshot.time.as_secs());
+        out.one(now.snapshot.clock_s);
     }),
     counter(
         "memcached_process_user_cpu_seconds_total",
@@ -130,11 +130,10 @@ pub const METRICS: &[Metric] = &[
 
 fn commands(now: &Now<'_>, out: &mut Values) {
     let sums = &now.snapshot.sums;
-    let cas = sums.cas_hits + sums.cas_misses + sums.cas_badval;
     for (command, status, value) in [
         ("get", "hit", sums.get_hits),
         ("get", "miss", sums.get_misses),
-        ("set", "hit", sums.cmd_set.saturating_sub(cas)),
+        ("set", "hit", now.snapshot.differences.sets),
         ("delete", "hit", sums.delete_hits),
         ("delete", "miss", sums.delete_misses),
         ("incr", "hit", sums.incr_hits),
@@ -255,7 +254,7 @@ fn flash(now: &Now<'_>, out: &mut Values, value: fn(&FlashTierStats) -> u64) {
 /// The flash tier; what extstore calls a page is a segment.
 pub const EXTSTORE_METRICS: &[Metric] = &[
     counter("memcached_extstore_pages_allocated_total", &[], "Segments begun.", |now, out| {
-        flash(now, out, |flash| flash.tier.segments_written + flash.tier.collected);
+        flash(now, out, |flash| flash.tier.opened);
     }),
     counter("memcached_extstore_pages_evicted_total", &[], "Segments collected.", |now, out| {
         flash(now, out, |flash| flash.tier.collected);

@@ -22,17 +22,21 @@ pub const METRICS: &[Metric] = &[
         &["result"],
         "Names and passwords that were given: right, wrong, or not looked at during a pause.",
         |now, out| {
-            let sums = &now.snapshot.sums;
-            out.put(&["right"], sums.auth_cmds.saturating_sub(sums.auth_errors));
-            out.put(&["wrong"], sums.auth_errors.saturating_sub(sums.auth_throttled));
-            out.put(&["unchecked"], sums.auth_throttled);
+            out.put(&["right"], now.snapshot.differences.logins_right);
+            out.put(&["wrong"], now.snapshot.differences.logins_wrong);
+            out.put(&["unchecked"], now.snapshot.sums.auth_throttled);
         },
     ),
     counter("larder_hits_total", &["tier"], "Keys found, by where they were read.", hits),
     counter("larder_misses_total", &[], "Keys not found, by gets and touches.", |now, out| {
         out.one(now.snapshot.sums.get_misses + now.snapshot.sums.touch_misses);
     }),
-    gauge("larder_items", &["tier"], "Items by where they are.", items),
+    gauge(
+        "larder_items",
+        &["tier"],
+        "Items by where they are; those of larder_flash_spare_items are in two tiers.",
+        items,
+    ),
     gauge(
         "larder_memory_bytes",
         &["owner"],

@@ -14,9 +14,10 @@ const OPENING: &str = "\
 What `/metrics` of the admin port tells, made from the tables of
 `crates/server/src/admin/metrics.rs` by the test `the_page_about_metrics_is_what_the_tables_say`,
 which writes it anew where `LARDER_WRITE_DOCS` is set. A metric of a tier that there is not is left
-out. Counters rise from the start of the server on, but for those of stores, evictions, expiries,
-slab moves, costs of misses, namespaces and connections, which `stats reset` sets to 0; what is told
-of the compressed zone or of flash alone goes on.
+out. Counters rise from the start of the server on, but for those of stores, evictions and what they
+cost, expiries, memory refusals, slab moves, moves of hot items, costs of misses, namespaces and
+connections, which `stats reset` sets to 0; what is told of the compressed zone or of flash alone
+goes on.
 ";
 
 /// A file of the repository.
