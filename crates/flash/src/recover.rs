@@ -31,14 +31,14 @@ const ROOM_ATTEMPTS: usize = 16;
 
 impl Flash {
     /// Gives the index the items of the next few segments of those found at the start, the oldest
-    /// first. `true` while there are more. What has expired by `now` is found so when it is read.
+    /// first. `true` while there are more, unless the tier is closed: what the device says then is
+    /// synced, and nothing may be added to it. What has expired by `now` is found so when it is
+    /// read.
     pub fn recover(&self, links: &dyn Links, _now: u32) -> bool {
         let _chores = lock(&self.chores);
-        self.recover_some(links)
-    }
-
-    /// As [`Flash::recover`]. The lock of chores is held.
-    pub(crate) fn recover_some(&self, links: &dyn Links) -> bool {
+        if lock(&self.writer).is_closed {
+            return false;
+        }
         for _ in 0..SEGMENTS_A_CALL {
             let (found, flushes) = {
                 let mut writer = lock(&self.writer);

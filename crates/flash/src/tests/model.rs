@@ -268,6 +268,12 @@ fn what_is_found_after_a_kill_at_any_write_is_the_latest_value() {
                 steps += 1;
             }
             run.restart_killed();
+            if run.random.below(4) == 0 {
+                // The next one is closed while it still recovers, and the machine started anew.
+                run.world.device.die_after(u64::MAX);
+                (0..run.random.below(400)).for_each(|_| run.step());
+                run.with_world(World::rebooted);
+            }
             // Sometimes all is recovered at once, sometimes little by little, during the work.
             if run.random.below(2) == 0 {
                 run.with_world(World::recovered);

@@ -1,5 +1,5 @@
-//! A process that is killed while it is still finding what an earlier one has left: nothing that
-//! was changed meanwhile comes back, and all else is found by the next one.
+//! A process that is killed or closed while it is still finding what an earlier one has left:
+//! nothing that was changed meanwhile comes back, and all else is found by the next one.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -64,6 +64,58 @@ fn a_kill_during_recovery_takes_only_what_was_changed_meanwhile() {
     let world = world.killed().recovered();
     assert_eq!(found(&world, 0..KEYS - 200, 0), unchanged);
     assert_eq!(found(&world, KEYS - 200..KEYS, 0), 0);
+}
+
+/// A close went on until all was found. On a large device that took longer than whoever stops a
+/// process waits; it was killed then, and if the machine was started anew, all was void.
+#[test]
+fn a_close_during_recovery_leaves_the_rest_to_the_next_boot() {
+    let all = found(&killed().recovered(), 0..KEYS, 0);
+    let world = killed();
+    assert!(world.flash.recover(&world.index, 0), "there are more segments than one call reads");
+    change_both_ends(&world);
+    let reads = world.device.reads.load(Ordering::Relaxed);
+    let known = world.flash.stats();
+    world.flash.close(&world.index).expect("the device works");
+    assert_eq!(world.device.reads.load(Ordering::Relaxed), reads, "no segment is read for it");
+    assert!(world.device.is_synced.load(Ordering::Relaxed));
+    let before = world.device.bytes();
+    assert!(!world.flash.recover(&world.index, 0), "nothing is found after it");
+    assert_eq!(world.flash.stats(), known);
+    assert!(world.device.bytes() == before, "nor is anything noted");
+    let world = world.rebooted().recovered();
+    let unchanged = found(&world, 100..KEYS - 100, 0);
+    assert!(unchanged + 250 > all, "{unchanged} of {all}");
+    assert_eq!(found(&world, 0..100, 0) + found(&world, KEYS - 100..KEYS, 0), 0);
+}
+
+/// What changed while the first process recovered, which was closed then, is dead for the third,
+/// though the second knew of it by the device alone; so is what the second has changed itself.
+#[test]
+fn nothing_that_changed_before_the_second_close_during_recovery_is_found_after_it() {
+    let mut world = killed();
+    for round in 1..=5 {
+        assert!(world.flash.recover(&world.index, 0));
+        let changed = (100 * (round - 1)..100 * round).chain(KEYS - 100 * round..KEYS);
+        changed.for_each(|number| world.delete(number));
+        world = world.rebooted();
+    }
+    let world = world.recovered();
+    assert_eq!(found(&world, 0..500, 0) + found(&world, KEYS - 500..KEYS, 0), 0);
+    let unchanged = found(&world, 500..KEYS - 500, 0);
+    assert!(unchanged > (KEYS - 1000) * 9 / 10, "{unchanged}");
+}
+
+/// Removes some keys that recovery has come to and some that it has not, and stores others.
+fn change_both_ends(world: &World) {
+    for number in 0..50 {
+        world.delete(number);
+        world.delete(KEYS - 1 - number);
+    }
+    for number in 50..100 {
+        world.set(number, b"in memory only".to_vec());
+        world.set(KEYS - 1 - number, b"in memory only".to_vec());
+    }
 }
 
 /// The index takes one key for another once in many millions, and who removes the one removes the

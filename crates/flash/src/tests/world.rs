@@ -92,6 +92,12 @@ impl World {
         self.killed()
     }
 
+    /// The same when the machine was started anew in between.
+    pub(crate) fn rebooted(mut self) -> Self {
+        self.settings.boot_id[0] ^= 1;
+        self.reopened()
+    }
+
     /// A store into memory.
     pub(crate) fn set(&self, number: u64, value: Vec<u8>) {
         self.replace(number, Some(value));
