@@ -13,6 +13,9 @@
 //! It ends by itself when everything was offered, or when so many segments were written that
 //! collection, which takes the oldest, would come to the first of them.
 //!
+//! It does not wait until all is recovered that an earlier process has left: the close behind it
+//! leaves that to the next process ([`Cache::close_flash`]).
+//!
 //! Items of the compressed zone have no word in the index until they are on flash. The room for
 //! these words comes from the hot zone, which is empty by then.
 
@@ -120,8 +123,8 @@ type Flow = ControlFlow<SaveEnd>;
 
 impl<F: FnMut() -> bool> Saving<'_, F> {
     fn run(&mut self) -> Flow {
-        // What is not recovered would be collected first.
-        while self.tier.flash.is_recovering() || !self.tier.is_purged() {
+        // What is not recovered is older than all else: where room is needed, it goes first.
+        while !self.tier.is_purged() {
             if !(self.goes_on)() {
                 return Flow::Break(SaveEnd::Interrupted);
             }

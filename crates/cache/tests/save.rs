@@ -213,6 +213,28 @@ fn saving_ends_before_it_would_collect_what_it_has_saved() {
     assert_eq!(found, on_flash + saved.items, "{saved:?}");
 }
 
+/// It recovered everything first, and where its time was over by then it saved nothing.
+#[test]
+fn memory_is_saved_before_all_is_recovered_and_the_rest_is_there_after_the_stop() {
+    let first = Fixture::new(24 << 20);
+    first.fill(20_000);
+    first.save();
+    first.cache.close_flash().unwrap();
+    let second = Fixture::on(first.device.reopened(2, Faults::default()));
+    let is_recovering = |fixture: &Fixture| fixture.cache.stats().flash.unwrap().recovering;
+    assert!(is_recovering(&second));
+    (0..500).for_each(|number| second.put(number, 2));
+    let saved = second.save();
+    assert_eq!((saved.end, saved.items, saved.left), (SaveEnd::Complete, 500, 0), "{saved:?}");
+    assert!(is_recovering(&second), "nothing called for it");
+    second.cache.close_flash().unwrap();
+    let third = second.followed();
+    let version = |number| if number < 500 { 2 } else { 1 };
+    assert_eq!(third.found(500, version), 500);
+    let found = third.found(20_000, version);
+    assert!(found > 19_000, "{found}: a few have the bit of a key that changed");
+}
+
 /// Older versions of all items lie on flash when the newer ones are saved, some items were removed,
 /// and saving, or the whole process, ends somewhere in the middle.
 #[test]

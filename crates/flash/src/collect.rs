@@ -193,8 +193,9 @@ impl Flash {
         items
     }
 
-    /// Takes a segment off its list. One that was found at the start and not given to the index
-    /// yet is free at once if it is older than all others: nobody has read its items since.
+    /// Takes a segment off its list. While some were found at the start and not given to the index
+    /// yet, the oldest of these is free at once, as it is older than all others: those come later
+    /// ([`mod@crate::recover`]), and nobody has read its items since.
     fn choose_victim(&self, evicts: bool) -> Choice {
         let mut writer = lock(&self.writer);
         let is_pressed = evicts || writer.free_segments() < FREE_PRESSED;

@@ -143,10 +143,7 @@ impl Flash {
         let dictionaries = geometry.dictionaries(settings.level);
         let counters = Counters::default();
         let current = read_dictionaries(&*device, &geometry, &dictionaries, &mut found, &counters)?;
-        let next = next.max(before.void_below).max(before.unsettled_below);
-        let next = next.max(before.untimed_below);
-        // A segment that was opened before a flush may not have been written.
-        let next = flushed.iter().map(|entry| entry.point.below).fold(next, u64::max);
+        let next = next_sequence(next, &before, &flushed);
         let first = found.front().map(|found| found.entry.sequence);
         let unsettled = if is_trusted { before.unsettled() } else { 0..0 };
         // Before the superblock names other segments that these are to be believed of.
@@ -268,6 +265,16 @@ impl Flash {
             counters: Counters::default(),
         }
     }
+}
+
+/// What the first segment that is opened gets: more than any segment has, and than all that the
+/// first page names.
+fn next_sequence(next: u64, before: &Superblock, flushed: &[flushed::Entry]) -> u64 {
+    let Superblock { void_below, unsettled_below, untimed_below, .. } = *before;
+    // What is stored from now on never counts as void, unsettled or untimed.
+    let next = next.max(void_below).max(unsettled_below).max(untimed_below);
+    // A segment that was opened before a flush may not have been written.
+    flushed.iter().map(|entry| entry.point.below).fold(next, u64::max)
 }
 
 /// Makes sure that what was written outlasts the machine. A device that does not sync may have lost
