@@ -130,6 +130,9 @@ impl FlashSettings {
 /// with dictionaries, that is a twentieth of it from 16 MiB on.
 const DICTIONARY_SHARE: usize = 2048;
 
+/// The seed by which the hash function is told from others. Any number would do.
+const HASH_CHECK_SEED: u64 = 0x6c61_7264_6572;
+
 /// So many numbers more than it has kept on flash a process may have given: 16 million in each
 /// second of two minutes, in which it keeps them at least once.
 const NUMBERS_UNKEPT: u64 = 1 << 31;
@@ -517,6 +520,7 @@ fn open_flash(
     let inner = flash::Settings {
         segment_bytes: segment_bytes(bytes),
         dictionary_bytes: memory_bytes / DICTIONARY_SHARE,
+        hash_check: hash_check(),
         now,
         ..flash::Settings::new(hash_seed, settings.boot_id)
     };
@@ -555,7 +559,23 @@ fn hasher_of(tier: Option<&FlashTier>) -> SeedableRandomState {
         return SeedableRandomState::with_seed(random_seed(), SharedSeed::global_random());
     };
     let seed = u128::from_le_bytes(tier.flash.hash_seed()) as u64;
+    seeded_hasher(seed)
+}
+
+/// The hasher of items that outlast the process: the same for a seed in every process.
+fn seeded_hasher(seed: u64) -> SeedableRandomState {
     SeedableRandomState::with_seed(seed, SharedSeed::global_fixed())
+}
+
+/// What [`seeded_hasher`] makes of keys of every length, by a seed that never changes. What is on
+/// flash is found by its hash, and foldhash does not promise that another version, or another kind
+/// of machine, computes the same: then this differs, and what is there is not believed.
+fn hash_check() -> u64 {
+    let key: [u8; u8::MAX as usize] = std::array::from_fn(|at| at as u8);
+    let hasher = seeded_hasher(HASH_CHECK_SEED);
+    (1..=key.len()).fold(HASH_CHECK_SEED, |check, length| {
+        check.rotate_left(7) ^ hash_with(&hasher, &key[..length]).0
+    })
 }
 
 /// 64 bits that nobody can guess: the standard library keys its hashes by what the system draws.
@@ -675,3 +695,16 @@ impl fmt::Display for MemoryLimitError {
 }
 
 impl std::error::Error for MemoryLimitError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tier that another version has written is not believed where these differ: whoever changes
+    /// them, or takes another foldhash, empties all of them, and is to know it.
+    #[test]
+    fn items_that_outlast_the_process_are_hashed_as_ever() {
+        assert_eq!(hash_with(&seeded_hasher(1), b"larder").0, 2_495_081_867_766_158_392);
+        assert_eq!(hash_check(), 1_121_166_659_023_954_496);
+    }
+}

@@ -2,8 +2,10 @@
 //!
 //! What is on a device counts if it was closed cleanly or if the machine has not been started anew
 //! since: notes outlive a process that is killed, in the kernel's page cache, but not a crash of
-//! the machine. Of the segments that count, the superblock says which are void, and their table
-//! entries are zeroed before anything else happens; the rest wait for [`Flash::recover`].
+//! the machine. And whoever opens it has to hash keys as whoever has written it did: by these
+//! hashes items are found and their deaths noted. Of the segments that count, the superblock says
+//! which are void, and their table entries are zeroed before anything else happens; the rest wait
+//! for [`Flash::recover`].
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -135,6 +137,7 @@ impl Flash {
         let is_flush_missed = !knows_time && before.flush_at != 0;
         let is_trusted = flushed.is_ok()
             && (before.clean || before.boot_id == settings.boot_id)
+            && before.hash_check == settings.hash_check
             && !is_flush_missed;
         let is_flushed_damaged = flushed.is_err();
         let flushed = flushed.unwrap_or_default();
@@ -156,6 +159,7 @@ impl Flash {
             untimed_below: if knows_time { before.untimed_below } else { next },
             reached,
             void_below: if is_trusted { before.void_below } else { next },
+            hash_check: settings.hash_check,
             unsettled_from: first.unwrap_or(0),
             unsettled_below: first.map_or(0, |_| next),
             ..before
@@ -192,6 +196,7 @@ impl Flash {
             unsettled_below: 0,
             untimed_below: 0,
             reached: Reached { now: settings.now, number: 0 },
+            hash_check: settings.hash_check,
         };
         // Half-way through, the device is none that was formatted.
         device.write_note(0, &[0; PAGE_BYTES])?;

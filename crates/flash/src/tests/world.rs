@@ -81,6 +81,12 @@ impl World {
         self.killed()
     }
 
+    /// The same when keys are hashed by the function with this check.
+    pub(crate) fn killed_hashing(mut self, hash_check: u64) -> Self {
+        self.settings.hash_check = hash_check;
+        self.killed()
+    }
+
     pub(crate) fn recovered(self) -> Self {
         while self.flash.recover(&self.index, self.now) {}
         self
