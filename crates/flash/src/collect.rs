@@ -90,11 +90,15 @@ impl Flash {
     }
 
     /// Evicts the least recently used segment, however much room there is: for a caller whose index
-    /// has none for more items. `false` if there is none, or the device refuses.
+    /// has none for more items. What was not recovered yet is older, and void before: there are no
+    /// words for it. `false` if there is none, or the device refuses.
     pub fn evict(&self, links: &dyn Links) -> bool {
         let mut chores = lock(&self.chores);
-        let is_closed = lock(&self.writer).is_closed;
-        !is_closed && self.collect(&mut chores, links, 0, true)
+        if lock(&self.writer).is_closed {
+            return false;
+        }
+        self.forgo_found();
+        self.collect(&mut chores, links, 0, true)
     }
 
     /// Collects a segment; evicts it in any case, or if it has to be. `false` if there is none, or

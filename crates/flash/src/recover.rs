@@ -6,7 +6,9 @@
 //! matter of correctness. For each segment, the item table and the journal are read, and the index
 //! is given every item that is not dead. What it does not take is dead from then on, on the device
 //! too: its key was changed since the start. An index that has no room for an item is asked to make
-//! some: memory may have filled up meanwhile with what clients store.
+//! some: memory may have filled up meanwhile with what clients store. One that may not lead to more
+//! items ([`Links::takes_found`]), because a process with more memory has left them, makes void
+//! what was not found by then.
 //!
 //! Between the start and its turn an item can die without a note in its journal, because nobody
 //! knows yet where it lies. That is why the superblock names the segments whose turn is still to
@@ -47,6 +49,10 @@ impl Flash {
             return false;
         }
         for _ in 0..SEGMENTS_A_CALL {
+            if !links.takes_found() {
+                self.forgo_found();
+                break;
+            }
             let (found, flushes) = {
                 let mut writer = lock(&self.writer);
                 (writer.found.pop_back(), writer.flushes)
@@ -95,6 +101,28 @@ impl Flash {
             Found::Dead(dead) => {
                 Ok((table::read_items(&self.geometry, found.entry, pages.bytes())?, dead))
             }
+        }
+    }
+
+    /// Makes all void that was found at the start and not given to the index yet, because there are
+    /// no words for it. It is older than everything else, so that one note says so on the device:
+    /// entry by entry it would take long, and the journals do not matter any more. The lock of
+    /// chores is held: no segment is just being given to the index.
+    pub(crate) fn forgo_found(&self) {
+        let mut writer = lock(&self.writer);
+        let Some(newest) = writer.found.back().map(|found| found.entry.sequence) else { return };
+        let is_noted = {
+            let mut superblock = lock(&self.superblock);
+            superblock.void_below = superblock.void_below.max(newest + 1);
+            (superblock.unsettled_from, superblock.unsettled_below) = (0, 0);
+            self.write_superblock(&superblock)
+        };
+        if !is_noted {
+            // As where a single one cannot be rejected: otherwise they might be back.
+            self.void_device();
+        }
+        while let Some(found) = writer.found.pop_front() {
+            self.free_segment(&mut writer, found.segment);
         }
     }
 

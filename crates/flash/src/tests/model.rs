@@ -165,7 +165,11 @@ impl Run {
             }
             995 => self.flush_prefix(number),
             // The background is late, and many segments are full.
-            996 => self.world.flash.write_waiting(&self.world.index),
+            996 if number.is_multiple_of(2) => {
+                self.world.flash.write_waiting(&self.world.index);
+            }
+            // The index has no words, also not for what is not recovered yet.
+            996 => _ = self.world.flash.evict(&self.world.index),
             997 => self.set_costs(),
             998 => {
                 self.world.flash.recover(&self.world.index, self.world.now);

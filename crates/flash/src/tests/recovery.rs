@@ -234,6 +234,58 @@ fn what_finds_no_room_at_all_is_dead_and_what_found_some_is_there() {
     assert_eq!(found(&world, 0..KEYS, 0), 100);
 }
 
+/// Where a process with more memory has left more than this one's index may lead to, the index took
+/// it all the same, beyond its share of the memory, and each item that found no room at all was
+/// noted as dead.
+#[test]
+fn what_the_index_may_not_lead_to_is_void_by_one_note_and_stays_so() {
+    let world = killed();
+    world.index.state().found_max = Some(500);
+    world.set(0, b"changes".to_vec());
+    let notes = |world: &World| world.device.log.lock().expect("no test has died").len();
+    let before = notes(&world);
+    assert!(!world.flash.recover(&world.index, 0), "eight segments have more than 500 items");
+    // That all else is void, and that nothing is unsettled.
+    assert_eq!(notes(&world) - before, 1);
+    let stats = world.flash.stats();
+    assert!((500..700).contains(&stats.recovered), "{stats:?}");
+    assert_eq!((stats.segments_found, stats.journalled, world.index.state().asked), (0, 0, 0));
+    assert_eq!(stats.segments_free + stats.segments_written, stats.segments);
+    assert!(!world.flash.is_recovering());
+    let newest = found(&world, KEYS - stats.recovered - 200..KEYS, 0);
+    assert_eq!(newest, stats.recovered);
+    // What comes now is found by the next process, and nothing else.
+    put(&world, 0..300, 1);
+    let world = world.killed().recovered();
+    let written = found(&world, 0..300, 1);
+    assert!(written > 150, "{written}");
+    assert_eq!(found(&world, 300..KEYS, 0), newest);
+}
+
+#[test]
+fn what_cannot_be_noted_as_void_voids_the_device() {
+    let world = killed();
+    assert!(world.flash.recover(&world.index, 0), "there are more segments than one call reads");
+    world.index.state().found_max = Some(500);
+    world.device.refuse_notes(1);
+    assert!(!world.flash.recover(&world.index, 0));
+    assert_eq!(world.killed().recovered().flash.stats().recovered, 0);
+}
+
+/// Whoever evicts for want of words gets some, though all that is not found yet is older.
+#[test]
+fn an_eviction_during_recovery_makes_void_what_was_not_found_and_frees_words() {
+    let world = killed();
+    assert!(world.flash.recover(&world.index, 0));
+    let before = world.flash.stats();
+    assert!(world.flash.evict(&world.index));
+    let after = world.flash.stats();
+    assert_eq!((after.segments_found, after.evicted), (0, 1));
+    assert!(after.items < before.items && after.items > 0);
+    let world = world.killed().recovered();
+    assert_eq!(world.flash.stats().recovered, after.items);
+}
+
 /// That kept the server from starting, each time.
 #[test]
 fn changes_that_cannot_be_read_count_for_all_that_was_not_found() {
