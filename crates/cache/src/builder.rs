@@ -130,6 +130,9 @@ impl FlashSettings {
 /// with dictionaries, that is a twentieth of it from 16 MiB on.
 const DICTIONARY_SHARE: usize = 2048;
 
+/// The seed by which the hash function is told from others. Any number would do.
+const HASH_CHECK_SEED: [u64; 2] = [0x6c61_7264_6572, 1];
+
 /// So many numbers more than it has kept on flash a process may have given: 16 million in each
 /// second of two minutes, in which it keeps them at least once.
 const NUMBERS_UNKEPT: u64 = 1 << 31;
@@ -517,6 +520,7 @@ fn open_flash(
     let inner = flash::Settings {
         segment_bytes: segment_bytes(bytes),
         dictionary_bytes: memory_bytes / DICTIONARY_SHARE,
+        hash_check: hash_check(),
         now,
         ..flash::Settings::new(hash_seed, settings.boot_id)
     };
@@ -552,15 +556,29 @@ fn check_reads(settings: &FlashSettings) -> std::io::Result<()> {
 /// outlast the process, by the seed that is kept with them. That is drawn for both parts of a
 /// foldhash's seed: with a shared one that is known, there are keys whose hash is 0 by any other.
 fn hasher_of(tier: Option<&FlashTier>) -> SeedableRandomState {
-    let [own, shared] = tier.map_or_else(|| [random_seed(), random_seed()], kept_seeds);
-    // Hashers refer to it for as long as the process lives: some 50 bytes a cache.
-    let shared = Box::leak(Box::new(SharedSeed::from_u64(shared)));
-    SeedableRandomState::with_seed(own, shared)
+    seeded_hasher(tier.map_or_else(|| [random_seed(), random_seed()], kept_seeds))
 }
 
 fn kept_seeds(tier: &FlashTier) -> [u64; 2] {
     let seed = u128::from_le_bytes(tier.flash.hash_seed());
     [seed as u64, (seed >> 64) as u64]
+}
+
+/// The hasher of a seed, the same in every process.
+fn seeded_hasher([own, shared]: [u64; 2]) -> SeedableRandomState {
+    // Hashers refer to it for as long as the process lives: some 50 bytes a cache.
+    let shared = Box::leak(Box::new(SharedSeed::from_u64(shared)));
+    SeedableRandomState::with_seed(own, shared)
+}
+
+/// What [`seeded_hasher`] makes of keys of every length, by a seed that never changes. What is on
+/// flash is found by its hash, and foldhash does not promise that another version, or another kind
+/// of machine, computes the same: then this differs, and what is there is not believed.
+fn hash_check() -> u64 {
+    let key: [u8; u8::MAX as usize] = std::array::from_fn(|at| at as u8);
+    let hasher = seeded_hasher(HASH_CHECK_SEED);
+    (1..=key.len())
+        .fold(0_u64, |check, length| check.rotate_left(7) ^ hash_with(&hasher, &key[..length]).0)
 }
 
 /// 64 bits that nobody can guess: the standard library keys its hashes by what the system draws.
@@ -680,3 +698,16 @@ impl fmt::Display for MemoryLimitError {
 }
 
 impl std::error::Error for MemoryLimitError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tier that another version has written is not believed where these differ: whoever changes
+    /// them, or takes another foldhash, empties all of them, and is to know it.
+    #[test]
+    fn items_that_outlast_the_process_are_hashed_as_ever() {
+        assert_eq!(hash_with(&seeded_hasher([1, 2]), b"larder").0, 2_495_081_867_766_158_392);
+        assert_eq!(hash_check(), 1_121_166_659_023_954_496);
+    }
+}

@@ -323,6 +323,10 @@ impl ::flash::Links for Links<'_> {
         }
     }
 
+    fn takes_found(&self) -> bool {
+        !self.cache.is_short_of_words()
+    }
+
     fn make_room(&self) {
         self.cache.give_slabs_to_index();
     }

@@ -11,7 +11,12 @@
 //! may end anywhere, and the process too: what was not written by then is a miss for the next one.
 //!
 //! It ends by itself when everything was offered, or when so many segments were written that
-//! collection, which takes the oldest, would come to the first of them.
+//! collection, which takes the oldest, would come to the first of them. Where the index may lead to
+//! no more items on flash, which small ones come to long before flash is full, segments are evicted
+//! for their words, as long as they are older than what is saved: it was used last.
+//!
+//! It does not wait until all is recovered that an earlier process has left: the close behind it
+//! leaves that to the next process ([`Cache::close_flash`]).
 //!
 //! Items of the compressed zone have no word in the index until they are on flash. The room for
 //! these words comes from the hot zone, which is empty by then.
@@ -27,7 +32,7 @@ use stdx::sync::lock;
 
 use crate::below::Below;
 use crate::cache::Cache;
-use crate::flash_tier::FlashTier;
+use crate::flash_tier::{FlashTier, Links};
 use crate::snapshot::Snapshot;
 use crate::spill::{Haste, Spilled};
 use crate::turn::Turn;
@@ -82,6 +87,8 @@ struct Saving<'c, F> {
     unlooked_bytes: u64,
     /// What the tier may have written in the end.
     written_bytes_max: u64,
+    /// How many segments it may have collected before one more is evicted for its words.
+    collected_max: u64,
     key: Vec<u8>,
     value: Vec<u8>,
 }
@@ -102,6 +109,7 @@ impl Cache {
             saved: Saved::default(),
             unlooked_bytes: LOOK_BYTES,
             written_bytes_max: 0,
+            collected_max: 0,
             key: Vec::new(),
             value: Vec::new(),
         };
@@ -120,15 +128,18 @@ type Flow = ControlFlow<SaveEnd>;
 
 impl<F: FnMut() -> bool> Saving<'_, F> {
     fn run(&mut self) -> Flow {
-        // What is not recovered would be collected first.
-        while self.tier.flash.is_recovering() || !self.tier.is_purged() {
+        // What is not recovered is older than all else: where room is needed, it goes first.
+        while !self.tier.is_purged() {
             if !(self.goes_on)() {
                 return Flow::Break(SaveEnd::Interrupted);
             }
             self.cache.maintain_flash(&mut Turn::default());
         }
-        let written_bytes = self.tier.flash.stats().bytes_written;
-        self.written_bytes_max = written_bytes + self.tier.flash.turnover_bytes();
+        // What is saved may come into the segment that is open, behind what was there.
+        self.tier.flash.touch_open();
+        let stats = self.tier.flash.stats();
+        self.written_bytes_max = stats.bytes_written + self.tier.flash.turnover_bytes();
+        self.collected_max = stats.collected + stats.cold.segments.saturating_sub(1);
         self.save_hot()?;
         match self.cache.below.as_deref() {
             Some(below) => self.save_below(below),
@@ -223,13 +234,14 @@ impl<F: FnMut() -> bool> Saving<'_, F> {
     ) -> ControlFlow<SaveEnd, Spilled> {
         let bytes = (record.key.len() + record.value.len()) as u64;
         self.look(bytes + ITEM_BYTES)?;
-        let mut spilled = spill(record);
-        for _ in 0..ROOM_ATTEMPTS {
-            if spilled != Spilled::Refused(Refused::Busy) {
-                break;
+        let mut attempts = 0;
+        let spilled = loop {
+            match spill(record) {
+                Spilled::Refused(Refused::Busy) if attempts < ROOM_ATTEMPTS => attempts += 1,
+                Spilled::ShareFull if self.frees_words() => {}
+                spilled => break spilled,
             }
-            spilled = spill(record);
-        }
+        };
         match spilled {
             Spilled::There => {
                 self.saved.items += 1;
@@ -245,6 +257,15 @@ impl<F: FnMut() -> bool> Saving<'_, F> {
             }
         }
         ControlFlow::Continue(spilled)
+    }
+
+    /// Evicts a segment for its words, if it is surely older than what is saved: of the cold area,
+    /// where that comes to, eviction takes the least recently used, and of those that were used
+    /// alike the oldest. So it takes each that was there before, but for the open one, before any
+    /// with what is saved. What else is collected meanwhile counts as if it were one of them.
+    fn frees_words(&self) -> bool {
+        let Self { cache, tier, collected_max, .. } = *self;
+        tier.flash.stats().collected < collected_max && tier.flash.evict(&Links::new(cache))
     }
 
     /// Looks now and then whether to go on.

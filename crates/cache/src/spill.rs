@@ -184,6 +184,12 @@ impl Cache {
         self.limit_bytes() / INDEX_SHARE / self.index.kind().item_bytes()
     }
 
+    /// Whether fewer words are free than what comes shall find.
+    pub(crate) fn is_short_of_words(&self) -> bool {
+        let items_max = self.flash_items_max();
+        self.flash_items() as usize > items_max - items_max / WORDS_FREE_SHARE
+    }
+
     /// Whether what leaves the hot zone, and does not deserve the compressed one, may move to
     /// flash.
     pub(crate) fn flash_takes(&self, is_wanted: bool) -> bool {
@@ -210,8 +216,7 @@ impl Cache {
         tier.tell_of_room();
         let stats = tier.flash.stats();
         tier.entrance.look(self.clock.monotonic_us(), &stats);
-        let items_max = self.flash_items_max();
-        if self.flash_items() as usize > items_max - items_max / WORDS_FREE_SHARE {
+        if self.is_short_of_words() {
             more |= tier.flash.evict(&links);
         }
         if tier.flash.is_recovering() {

@@ -1,5 +1,13 @@
 //! Closing: all that is staged is written, and the device says that it was closed cleanly.
 //!
+//! What was found at the start and is not recovered yet stays on the device as it is: on a large
+//! one it would take minutes to find it all, and whoever stops the process does not wait so long.
+//! The superblock goes on naming the segments, and the filter of the changes
+//! ([`mod@crate::changes`]) is on the device like all other notes, which are synced before it says
+//! "clean". So the next process does what it would do after a kill, in whichever boot of the
+//! machine: of these segments it believes what is not among the changes. What this process has
+//! stored lies above all of them.
+//!
 //! A device that does not sync has said that notes may be lost, whichever these are, and the kernel
 //! says so once. So all that is on it is made void then, which is another note, and it has to sync
 //! that.
@@ -38,13 +46,12 @@ impl fmt::Display for CloseError {
 impl std::error::Error for CloseError {}
 
 impl Flash {
-    /// Gives the index what was found at the start, seals and writes all, and marks the device as
-    /// closed cleanly. Nothing is taken after it, and nothing may be forgotten after it: the device
-    /// would not believe the note.
+    /// Seals and writes all, and marks the device as closed cleanly. What was found at the start
+    /// and not given to the index yet is left to the next process. Nothing is taken or recovered
+    /// after it, and nothing may be forgotten: the device would not believe the note.
     pub fn close(&self, links: &dyn Links) -> Result<(), CloseError> {
         let mut chores = lock(&self.chores);
         let errors_before = self.counters.io_errors.get();
-        while self.recover_some(links) {}
         for attempt in 1.. {
             let sealed = {
                 let mut writer = lock(&self.writer);

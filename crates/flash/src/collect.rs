@@ -90,11 +90,15 @@ impl Flash {
     }
 
     /// Evicts the least recently used segment, however much room there is: for a caller whose index
-    /// has none for more items. `false` if there is none, or the device refuses.
+    /// has none for more items. What was not recovered yet is older, and void before: there are no
+    /// words for it. `false` if there is none, or the device refuses.
     pub fn evict(&self, links: &dyn Links) -> bool {
         let mut chores = lock(&self.chores);
-        let is_closed = lock(&self.writer).is_closed;
-        !is_closed && self.collect(&mut chores, links, 0, true)
+        if lock(&self.writer).is_closed {
+            return false;
+        }
+        self.forgo_found();
+        self.collect(&mut chores, links, 0, true)
     }
 
     /// Collects a segment; evicts it in any case, or if it has to be. `false` if there is none, or
@@ -193,8 +197,9 @@ impl Flash {
         items
     }
 
-    /// Takes a segment off its list. One that was found at the start and not given to the index
-    /// yet is free at once if it is older than all others: nobody has read its items since.
+    /// Takes a segment off its list. While some were found at the start and not given to the index
+    /// yet, the oldest of these is free at once, as it is older than all others: those come later
+    /// ([`mod@crate::recover`]), and nobody has read its items since.
     fn choose_victim(&self, evicts: bool) -> Choice {
         let mut writer = lock(&self.writer);
         let is_pressed = evicts || writer.free_segments() < FREE_PRESSED;

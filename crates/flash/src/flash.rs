@@ -50,6 +50,10 @@ pub struct Settings {
     pub dictionary_bytes: usize,
     /// The seed of the hashes, for a new device; an old one has its own ([`Flash::hash_seed`]).
     pub hash_seed: [u8; 16],
+    /// What tells the function that hashes keys from every other, whatever the seed: of a device
+    /// that was last opened with another one nothing is believed. 0 from callers whose function
+    /// never changes.
+    pub hash_check: u64,
     /// What tells this boot of the machine from every other.
     pub boot_id: [u8; 16],
     /// The wall clock, in Unix seconds.
@@ -70,6 +74,7 @@ impl Settings {
             watermarks: None,
             dictionary_bytes: codec::DICTIONARY_BYTES_MAX,
             hash_seed,
+            hash_check: 0,
             boot_id,
             now: 0,
         }

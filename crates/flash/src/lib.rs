@@ -53,7 +53,8 @@
 //! * A journal that runs over, or cannot be written, takes its whole segment with it.
 //!
 //! After a crash of the machine nothing is believed but what was closed cleanly: the superblock
-//! holds the boot's id, and says "clean" only between a close and the next opening.
+//! holds the boot's id, and says "clean" only between a close and the next opening. Nor is anything
+//! where keys were hashed by another function ([`Settings::hash_check`]).
 //!
 //! In memory, each segment has a sequence that no other use of it had. A read that began before the
 //! segment was used again finds nothing.

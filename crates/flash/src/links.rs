@@ -41,6 +41,12 @@ pub trait Links {
     /// Leads to an item that was found at the start.
     fn insert(&self, hash: u64, place: Place) -> Inserted;
 
+    /// Whether the index may lead to more of what was found at the start, by how many items it may
+    /// lead to. Asked before each segment; if not, those that were not found yet are void.
+    fn takes_found(&self) -> bool {
+        true
+    }
+
     /// Makes room for what found none. Called without a lock but that of the chores.
     fn make_room(&self) {}
 }

@@ -2,8 +2,10 @@
 //!
 //! What is on a device counts if it was closed cleanly or if the machine has not been started anew
 //! since: notes outlive a process that is killed, in the kernel's page cache, but not a crash of
-//! the machine. Of the segments that count, the superblock says which are void, and their table
-//! entries are zeroed before anything else happens; the rest wait for [`Flash::recover`].
+//! the machine. And whoever opens it has to hash keys as whoever has written it did: by these
+//! hashes items are found and their deaths noted. Of the segments that count, the superblock says
+//! which are void, and their table entries are zeroed before anything else happens; the rest wait
+//! for [`Flash::recover`].
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -135,6 +137,7 @@ impl Flash {
         let is_flush_missed = !knows_time && before.flush_at != 0;
         let is_trusted = flushed.is_ok()
             && (before.clean || before.boot_id == settings.boot_id)
+            && before.hash_check == settings.hash_check
             && !is_flush_missed;
         let is_flushed_damaged = flushed.is_err();
         let flushed = flushed.unwrap_or_default();
@@ -143,10 +146,7 @@ impl Flash {
         let dictionaries = geometry.dictionaries(settings.level);
         let counters = Counters::default();
         let current = read_dictionaries(&*device, &geometry, &dictionaries, &mut found, &counters)?;
-        let next = next.max(before.void_below).max(before.unsettled_below);
-        let next = next.max(before.untimed_below);
-        // A segment that was opened before a flush may not have been written.
-        let next = flushed.iter().map(|entry| entry.point.below).fold(next, u64::max);
+        let next = next_sequence(next, &before, &flushed);
         let first = found.front().map(|found| found.entry.sequence);
         let unsettled = if is_trusted { before.unsettled() } else { 0..0 };
         // Before the superblock names other segments that these are to be believed of.
@@ -159,6 +159,7 @@ impl Flash {
             untimed_below: if knows_time { before.untimed_below } else { next },
             reached,
             void_below: if is_trusted { before.void_below } else { next },
+            hash_check: settings.hash_check,
             unsettled_from: first.unwrap_or(0),
             unsettled_below: first.map_or(0, |_| next),
             ..before
@@ -195,6 +196,7 @@ impl Flash {
             unsettled_below: 0,
             untimed_below: 0,
             reached: Reached { now: settings.now, number: 0 },
+            hash_check: settings.hash_check,
         };
         // Half-way through, the device is none that was formatted.
         device.write_note(0, &[0; PAGE_BYTES])?;
@@ -268,6 +270,16 @@ impl Flash {
             counters: Counters::default(),
         }
     }
+}
+
+/// What the first segment that is opened gets: more than any segment has, and than all that the
+/// first page names.
+fn next_sequence(next: u64, before: &Superblock, flushed: &[flushed::Entry]) -> u64 {
+    let Superblock { void_below, unsettled_below, untimed_below, .. } = *before;
+    // What is stored from now on never counts as void, unsettled or untimed.
+    let next = next.max(void_below).max(unsettled_below).max(untimed_below);
+    // A segment that was opened before a flush may not have been written.
+    flushed.iter().map(|entry| entry.point.below).fold(next, u64::max)
 }
 
 /// Makes sure that what was written outlasts the machine. A device that does not sync may have lost

@@ -1,15 +1,24 @@
 //! Recovery: gives the index what was found on the device at the start, while the tier is in use.
 //!
-//! The segments come in the order of their sequences. For each, the item table and the journal are
-//! read, and the index is given every item that is not dead. What it does not take is dead from
-//! then on, on the device too: its key was changed since the start. An index that has no room for
-//! an item is asked to make some: memory may have filled up meanwhile with what clients store.
+//! The newest segments come first: what a clean stop has saved, the hot zone before all, is there
+//! before clients have missed it and stored it anew, and where there is not room for everything it
+//! is the oldest that goes. No two rows of a key are alive on the device, so that the order is no
+//! matter of correctness. For each segment, the item table and the journal are read, and the index
+//! is given every item that is not dead. What it does not take is dead from then on, on the device
+//! too: its key was changed since the start. An index that has no room for an item is asked to make
+//! some: memory may have filled up meanwhile with what clients store. One that may not lead to more
+//! items ([`Links::takes_found`]), because a process with more memory has left them, makes void
+//! what was not found by then.
 //!
 //! Between the start and its turn an item can die without a note in its journal, because nobody
 //! knows yet where it lies. That is why the superblock names the segments whose turn is still to
 //! come as *unsettled*, and why keys that change meanwhile are noted ([`mod@crate::changes`]): if
-//! this process is killed before, the next one takes an item of such a key for dead. A segment is
-//! settled when the index has been given its items, or when its table entry is zeroed.
+//! this process ends before, the next one takes an item of such a key for dead. A segment is
+//! settled when the index has been given its items, and what it did not take is journalled, or when
+//! its table entry is zeroed. Only then does the range of unsettled sequences end below it: it
+//! shrinks from above, and what this process stores lies above it from the beginning.
+
+use std::ops::Range;
 
 use ::io::device::{PAGE_BYTES, Pages};
 use codec::Damaged;
@@ -30,19 +39,23 @@ const ITEMS_A_LOCK: usize = 256;
 const ROOM_ATTEMPTS: usize = 16;
 
 impl Flash {
-    /// Gives the index the items of the next few segments of those found at the start, the oldest
-    /// first. `true` while there are more. What has expired by `now` is found so when it is read.
+    /// Gives the index the items of the next few segments of those found at the start, the newest
+    /// first. `true` while there are more, unless the tier is closed: what the device says then is
+    /// synced, and nothing may be added to it. What has expired by `now` is found so when it is
+    /// read.
     pub fn recover(&self, links: &dyn Links, _now: u32) -> bool {
         let _chores = lock(&self.chores);
-        self.recover_some(links)
-    }
-
-    /// As [`Flash::recover`]. The lock of chores is held.
-    pub(crate) fn recover_some(&self, links: &dyn Links) -> bool {
+        if lock(&self.writer).is_closed {
+            return false;
+        }
         for _ in 0..SEGMENTS_A_CALL {
+            if !links.takes_found() {
+                self.forgo_found();
+                break;
+            }
             let (found, flushes) = {
                 let mut writer = lock(&self.writer);
-                (writer.found.pop_front(), writer.flushes)
+                (writer.found.pop_back(), writer.flushes)
             };
             let Some(found) = found else { break };
             match self.read_found(found) {
@@ -53,12 +66,18 @@ impl Flash {
                 }
             }
         }
-        let next = lock(&self.writer).found.front().map(|found| found.entry.sequence);
-        self.settle_from(next);
-        if next.is_none() {
+        let unsettled = {
+            let writer = lock(&self.writer);
+            let sequence = |listed: &ListedSegment| listed.entry.sequence;
+            let ends = (writer.found.front().map(sequence), writer.found.back().map(sequence));
+            if let (Some(first), Some(last)) = ends { first..last + 1 } else { 0..0 }
+        };
+        let is_more = !unsettled.is_empty();
+        self.settle_all_but(unsettled);
+        if !is_more {
             self.end_changes();
         }
-        next.is_some()
+        is_more
     }
 
     /// The item table and the journal of a segment. One that is distrusted is read as empty.
@@ -82,6 +101,28 @@ impl Flash {
             Found::Dead(dead) => {
                 Ok((table::read_items(&self.geometry, found.entry, pages.bytes())?, dead))
             }
+        }
+    }
+
+    /// Makes all void that was found at the start and not given to the index yet, because there are
+    /// no words for it. It is older than everything else, so that one note says so on the device:
+    /// entry by entry it would take long, and the journals do not matter any more. The lock of
+    /// chores is held: no segment is just being given to the index.
+    pub(crate) fn forgo_found(&self) {
+        let mut writer = lock(&self.writer);
+        let Some(newest) = writer.found.back().map(|found| found.entry.sequence) else { return };
+        let is_noted = {
+            let mut superblock = lock(&self.superblock);
+            superblock.void_below = superblock.void_below.max(newest + 1);
+            (superblock.unsettled_from, superblock.unsettled_below) = (0, 0);
+            self.write_superblock(&superblock)
+        };
+        if !is_noted {
+            // As where a single one cannot be rejected: otherwise they might be back.
+            self.void_device();
+        }
+        while let Some(found) = writer.found.pop_front() {
+            self.free_segment(&mut writer, found.segment);
         }
     }
 
@@ -166,14 +207,11 @@ impl Flash {
         items.len()
     }
 
-    /// Notes that all segments found at the start are settled but those from a sequence on.
-    fn settle_from(&self, sequence: Option<u64>) {
+    /// Notes that all segments found at the start are settled but those with these sequences.
+    fn settle_all_but(&self, unsettled: Range<u64>) {
         let mut superblock = lock(&self.superblock);
         let before = *superblock;
-        match sequence {
-            Some(sequence) => superblock.unsettled_from = sequence,
-            None => (superblock.unsettled_from, superblock.unsettled_below) = (0, 0),
-        }
+        (superblock.unsettled_from, superblock.unsettled_below) = (unsettled.start, unsettled.end);
         // If the note fails, the one before leaves more void than has to be.
         if *superblock != before && !self.write_superblock(&superblock) {
             *superblock = before;

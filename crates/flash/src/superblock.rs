@@ -6,9 +6,12 @@
 //!   | magic | version | segment bytes | segments | hash seed | boot id | clean | flush at |
 //!   | 8     | u32     | u32           | u64      | 16        | 16      | u32   | u32      |
 //!   +-------+---------+---------------+----------+-----------+---------+-------+----------+
-//!   | void below | unsettled from | unsettled below | untimed below | number | seen at | CRC-32C |
-//!   | u64     64 | u64         72 | u64          80 | u64        88 | u64 96 | u32 104 | u32 108 |
-//!   +------------+----------------+-----------------+---------------+--------+---------+---------+
+//!   | void below | unsettled from | unsettled below | untimed below | number | seen at |
+//!   | u64     64 | u64         72 | u64          80 | u64        88 | u64 96 | u32 104 |
+//!   +------------+----------------+-----------------+---------------+--------+---------+
+//!   | hash check | CRC-32C |
+//!   | u64    108 | u32 116 |
+//!   +------------+---------+
 //! ```
 //!
 //! Which segments count, by their sequence: none below `void_below` (a flush raises it). Those from
@@ -16,6 +19,11 @@
 //! index. As long as a key's old item is among them, nobody can journal it dead when the key is
 //! changed, so if the process is killed then, of these segments the next one believes only what is
 //! not among the changes ([`mod@crate::changes`]).
+//!
+//! Item tables, journals and the changes are hashes of keys, or parts of them. `hash check` is what
+//! the caller's hash function makes of something that never changes. Where the next process has
+//! another function, it would not find the items, nor note their deaths where a process with the
+//! first function looks for them: nothing on the device is believed then.
 //!
 //! `flush at` is the second, in Unix time, at which everything is to become void; 0 for none. It is
 //! here so that a plan outlasts the process that was asked for it.
@@ -31,7 +39,7 @@ use ::io::device::PAGE_BYTES;
 use crate::Reached;
 
 /// Raised with every change of what is on the device.
-pub(crate) const VERSION: u32 = 5;
+pub(crate) const VERSION: u32 = 6;
 
 /// No segment has a higher sequence, and nothing on a device names one: a device opens a segment in
 /// no less than some microseconds, so none gets there. What says otherwise is damage. That leaves
@@ -55,7 +63,8 @@ const UNSETTLED_BELOW_AT: usize = 80;
 const UNTIMED_BELOW_AT: usize = 88;
 const NUMBER_AT: usize = 96;
 const SEEN_AT_AT: usize = 104;
-const CRC_AT: usize = 108;
+const HASH_CHECK_AT: usize = 108;
+const CRC_AT: usize = 116;
 
 /// Bytes of the superblock.
 pub(crate) const SUPERBLOCK_BYTES: usize = CRC_AT + 4;
@@ -77,6 +86,8 @@ pub(crate) struct Superblock {
     pub(crate) unsettled_below: u64,
     pub(crate) untimed_below: u64,
     pub(crate) reached: Reached,
+    /// [`crate::Settings::hash_check`] of who has it.
+    pub(crate) hash_check: u64,
 }
 
 /// Why a first page is none.
@@ -118,6 +129,7 @@ impl Superblock {
         put(UNTIMED_BELOW_AT, &self.untimed_below.to_le_bytes());
         put(NUMBER_AT, &self.reached.number.to_le_bytes());
         put(SEEN_AT_AT, &self.reached.now.to_le_bytes());
+        put(HASH_CHECK_AT, &self.hash_check.to_le_bytes());
         let sum = codec::checksum(&bytes[..CRC_AT]);
         bytes[CRC_AT..].copy_from_slice(&sum.to_le_bytes());
         bytes
@@ -154,6 +166,7 @@ impl Superblock {
                 now: u32::from_le_bytes(part(page, SEEN_AT_AT)),
                 number: u64::from_le_bytes(part(page, NUMBER_AT)),
             },
+            hash_check: u64::from_le_bytes(part(page, HASH_CHECK_AT)),
         };
         let Self { void_below, unsettled_below, untimed_below, .. } = superblock;
         let highest = void_below.max(unsettled_below).max(untimed_below);
@@ -192,6 +205,7 @@ mod tests {
             unsettled_below: 20,
             untimed_below: 6,
             reached: Reached { now: 30, number: 40 },
+            hash_check: 50,
         }
     }
 

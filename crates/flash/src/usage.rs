@@ -8,6 +8,7 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use stdx::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use stdx::sync::lock;
 
 use crate::Flash;
 use crate::area::Area;
@@ -77,6 +78,16 @@ impl Flash {
         let margin = usage.margin.load(Ordering::Relaxed);
         if let Some(hits) = self.counters.margins.get(usize::from(margin)) {
             hits.add(1);
+        }
+    }
+
+    /// Counts the open segment of the cold area as used at this moment: among what was used until
+    /// now, eviction comes to it last, as to the segments that are opened later.
+    pub fn touch_open(&self) {
+        let writer = lock(&self.writer);
+        let clock = self.next_sequence.load(Ordering::Relaxed);
+        if let Some(open) = &writer.streams[Area::Cold.index()].open {
+            self.segments[open.segment as usize].usage.stamp.store(clock, Ordering::Relaxed);
         }
     }
 

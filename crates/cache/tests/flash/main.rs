@@ -77,6 +77,40 @@ fn finds_room_when_the_index_is_full(shape: Shape) {
     assert!(found > 90_000, "{found} of the latest; {flash:?}");
 }
 
+/// A tree has half as many words for what is on flash. Recovery knew of no limit: the index took
+/// the memory of the zones, and what was found last was noted as dead, one item after the other.
+#[test]
+fn a_process_with_fewer_words_finds_what_was_stored_last_and_no_more() {
+    let mut fixture = Fixture::shaped(SHAPES[1], 64 << 20);
+    fixture.fill(330_000);
+    let before = fixture.cache.stats().flash.unwrap();
+    let items_max = (8 << 20) / 2 / TREE_SHAPES[1].index.item_bytes() as u64;
+    assert!(before.items > items_max + items_max / 4, "{before:?}");
+    let device = fixture.device.reopened(2, Faults::default());
+    let after = Fixture::at(NOW, TREE_SHAPES[1], device, BOOT);
+    for round in 0.. {
+        let name = format!("later-{round}");
+        assert!(matches!(
+            after.put(name.as_bytes(), b"v", Condition::Always),
+            Stored::Stored { .. }
+        ));
+        let more = after.cache.maintain();
+        let flash = after.cache.stats().flash.unwrap();
+        assert!(flash.items <= items_max, "{flash:?}");
+        assert!(after.cache.get(name.as_bytes()).is_some(), "memory is there for what comes");
+        if !more {
+            break;
+        }
+    }
+    let flash = after.cache.stats().flash.unwrap();
+    assert!(!flash.recovering && flash.items * 10 > items_max * 9, "{flash:?}");
+    assert!(flash.tier.segments_found == 0 && flash.tier.journalled < 1000, "{flash:?}");
+    // The hot zone's were lost with the process.
+    let latest = 200_000..=300_000;
+    let found = latest.filter(|number| after.cache.get(&key(*number)).is_some()).count();
+    assert!(found > 90_000, "{found} of the latest; {flash:?}");
+}
+
 #[test]
 fn what_a_miss_costs_divides_the_flash() {
     let mut fixture = Fixture::new(64 << 20);

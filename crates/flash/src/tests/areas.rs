@@ -59,6 +59,35 @@ fn collect_until(world: &World, number: u64, wanted: Area) {
     panic!("it never came to {wanted:?}");
 }
 
+/// A stop saves into the open segment first. What is older may have been used since it was opened,
+/// and then went on living, while what was saved there was evicted.
+#[test]
+fn eviction_comes_to_an_open_segment_that_was_touched_behind_all_older_ones() {
+    for (is_touched, expected) in [(false, 1), (true, 5)] {
+        let world = World::new(PAGES);
+        let first = fill(&world, 0, 4);
+        let mut number = first;
+        while area(&world, first).is_none() {
+            world.put(number, &value(number, number * 4 + 2, 400));
+            number += 1;
+        }
+        // Some rows of before are in its segment, too, and are not read.
+        for older in 0..first / 5 * 4 {
+            assert!(get(&world, older).is_some());
+        }
+        if is_touched {
+            world.flash.touch_open();
+        }
+        fill(&world, number, 3);
+        let mut evictions = 0;
+        while place(&world, first).is_some() {
+            assert!(world.flash.evict(&world.index));
+            evictions += 1;
+        }
+        assert_eq!(evictions, expected);
+    }
+}
+
 #[test]
 fn what_was_read_often_moves_to_the_hot_area_and_from_there_back_before_it_leaves() {
     let settings = Settings { partition: Partition::Fixed { hot_percent: 1 }, ..settings() };

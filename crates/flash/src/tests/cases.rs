@@ -389,6 +389,27 @@ fn only_a_clean_close_outlives_the_boot() {
     assert_eq!((flash.stats().recovered, flash.stats().segments_free), (0, flash.stats().segments));
 }
 
+/// A version that hashed keys by another function did not find the items of before, nor note their
+/// deaths; the one of before, which followed it, found them, though they had been replaced.
+#[test]
+fn what_was_stored_by_another_hash_function_is_void_and_stays_so() {
+    for is_closed in [true, false] {
+        let world = World::new(PAGES);
+        fill_a_segment(&world, 500);
+        if is_closed {
+            world.flash.close(&world.index).expect("the device works");
+        }
+        let world = world.killed_hashing(7).recovered();
+        assert_eq!((world.flash.stats().recovered, world.flash.hash_seed()), (0, [7; 16]));
+        // It can be used, and the same function finds again what it has stored.
+        fill_a_segment(&world, 400);
+        let world = world.killed_hashing(7).recovered();
+        assert_eq!(get(&world, 0), Some(value(0, 0, 400)));
+        let world = world.killed_hashing(0).recovered();
+        assert_eq!(world.flash.stats().recovered, 0, "after it nothing of before is back");
+    }
+}
+
 fn record() -> Record<'static> {
     Record { key: b"key", value: b"value", fields: Fields::default() }
 }

@@ -22,6 +22,8 @@ pub(crate) struct State {
     /// ... and for so many more each third time that room is asked for.
     pub(crate) makes: u64,
     pub(crate) asked: u64,
+    /// It takes no more of what was found from so many items on.
+    pub(crate) found_max: Option<usize>,
 }
 
 impl State {
@@ -154,6 +156,11 @@ impl Links for FakeIndex {
         }
         state.lead(hash, place);
         Inserted::There
+    }
+
+    fn takes_found(&self) -> bool {
+        let state = self.state();
+        state.found_max.is_none_or(|max| state.places.len() < max)
     }
 
     fn make_room(&self) {

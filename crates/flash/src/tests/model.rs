@@ -165,7 +165,11 @@ impl Run {
             }
             995 => self.flush_prefix(number),
             // The background is late, and many segments are full.
-            996 => self.world.flash.write_waiting(&self.world.index),
+            996 if number.is_multiple_of(2) => {
+                self.world.flash.write_waiting(&self.world.index);
+            }
+            // The index has no words, also not for what is not recovered yet.
+            996 => _ = self.world.flash.evict(&self.world.index),
             997 => self.set_costs(),
             998 => {
                 self.world.flash.recover(&self.world.index, self.world.now);
@@ -268,6 +272,12 @@ fn what_is_found_after_a_kill_at_any_write_is_the_latest_value() {
                 steps += 1;
             }
             run.restart_killed();
+            if run.random.below(4) == 0 {
+                // The next one is closed while it still recovers, and the machine started anew.
+                run.world.device.die_after(u64::MAX);
+                (0..run.random.below(400)).for_each(|_| run.step());
+                run.with_world(World::rebooted);
+            }
             // Sometimes all is recovered at once, sometimes little by little, during the work.
             if run.random.below(2) == 0 {
                 run.with_world(World::recovered);

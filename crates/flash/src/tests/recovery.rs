@@ -1,10 +1,11 @@
-//! A process that is killed while it is still finding what an earlier one has left: nothing that
-//! was changed meanwhile comes back, and all else is found by the next one.
+//! A process that is killed or closed while it is still finding what an earlier one has left:
+//! nothing that was changed meanwhile comes back, and all else is found by the next one.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use ::io::device::PAGE_BYTES;
+use stdx::sync::lock;
 
 use super::world::value;
 use super::{TOLD_APART, World};
@@ -54,16 +55,93 @@ fn a_kill_during_recovery_takes_only_what_was_changed_meanwhile() {
     assert!(world.flash.recover(&world.index, 0), "there are more segments than one call reads");
     let known = world.flash.stats().recovered;
     assert!(known > 0 && known < all / 2);
-    (0..100).for_each(|number| world.delete(KEYS - 1 - number));
-    (100..200).for_each(|number| world.set(KEYS - 1 - number, b"in memory only".to_vec()));
+    // Keys that it has not come to.
+    (0..100).for_each(|number| world.delete(number));
+    (100..200).for_each(|number| world.set(number, b"in memory only".to_vec()));
     let world = world.killed().recovered();
-    let unchanged = found(&world, 0..KEYS - 200, 0);
+    let unchanged = found(&world, 200..KEYS, 0);
     assert!(unchanged + 250 > all && world.flash.stats().recovered < all, "{unchanged} of {all}");
-    assert_eq!(found(&world, KEYS - 200..KEYS, 0), 0);
+    assert_eq!(found(&world, 0..200, 0), 0);
     // What was found dead is noted where it lies: nothing of it is there the next time, either.
     let world = world.killed().recovered();
-    assert_eq!(found(&world, 0..KEYS - 200, 0), unchanged);
-    assert_eq!(found(&world, KEYS - 200..KEYS, 0), 0);
+    assert_eq!(found(&world, 200..KEYS, 0), unchanged);
+    assert_eq!(found(&world, 0..200, 0), 0);
+}
+
+/// The oldest came first: what a stop had saved, the hot zone before all, was there last, and by
+/// then clients had missed it and stored it anew.
+#[test]
+fn what_was_stored_last_is_found_first_and_needs_no_filter_from_then_on() {
+    let world = killed();
+    assert!(world.flash.recover(&world.index, 0), "there are more segments than one call reads");
+    let known = world.flash.stats().recovered;
+    assert!(known > 0 && known < KEYS / 2);
+    // The segment that was open was lost with the process.
+    assert_eq!(found(&world, KEYS - known - 200..KEYS, 0), known);
+    assert_eq!(found(&world, 0..KEYS - known - 200, 0), 0);
+    let superblock = *lock(&world.flash.superblock);
+    let settled_from = superblock.unsettled_below;
+    assert!(superblock.unsettled_from < settled_from);
+    // What is stored now lies in no segment that counts as unsettled, whoever opens the device.
+    put(&world, KEYS - 300..KEYS, 1);
+    let world = world.killed();
+    assert!(world.flash.next_sequence.load(Ordering::Relaxed) > settled_from);
+    assert!(world.flash.recover(&world.index, 0));
+    let stored = found(&world, KEYS - 300..KEYS, 1);
+    assert!(stored > 150, "{stored}");
+    assert!(found(&world.recovered(), 0..KEYS - 300, 0) > (KEYS - 300) * 9 / 10);
+}
+
+/// A close went on until all was found. On a large device that took longer than whoever stops a
+/// process waits; it was killed then, and if the machine was started anew, all was void.
+#[test]
+fn a_close_during_recovery_leaves_the_rest_to_the_next_boot() {
+    let all = found(&killed().recovered(), 0..KEYS, 0);
+    let world = killed();
+    assert!(world.flash.recover(&world.index, 0), "there are more segments than one call reads");
+    change_both_ends(&world);
+    let reads = world.device.reads.load(Ordering::Relaxed);
+    let known = world.flash.stats();
+    world.flash.close(&world.index).expect("the device works");
+    assert_eq!(world.device.reads.load(Ordering::Relaxed), reads, "no segment is read for it");
+    assert!(world.device.is_synced.load(Ordering::Relaxed));
+    let before = world.device.bytes();
+    assert!(!world.flash.recover(&world.index, 0), "nothing is found after it");
+    assert_eq!(world.flash.stats(), known);
+    assert!(world.device.bytes() == before, "nor is anything noted");
+    let world = world.rebooted().recovered();
+    let unchanged = found(&world, 100..KEYS - 100, 0);
+    assert!(unchanged + 250 > all, "{unchanged} of {all}");
+    assert_eq!(found(&world, 0..100, 0) + found(&world, KEYS - 100..KEYS, 0), 0);
+}
+
+/// What changed while the first process recovered, which was closed then, is dead for the third,
+/// though the second knew of it by the device alone; so is what the second has changed itself.
+#[test]
+fn nothing_that_changed_before_the_second_close_during_recovery_is_found_after_it() {
+    let mut world = killed();
+    for round in 1..=5 {
+        assert!(world.flash.recover(&world.index, 0));
+        let changed = (100 * (round - 1)..100 * round).chain(KEYS - 100 * round..KEYS);
+        changed.for_each(|number| world.delete(number));
+        world = world.rebooted();
+    }
+    let world = world.recovered();
+    assert_eq!(found(&world, 0..500, 0) + found(&world, KEYS - 500..KEYS, 0), 0);
+    let unchanged = found(&world, 500..KEYS - 500, 0);
+    assert!(unchanged > (KEYS - 1000) * 9 / 10, "{unchanged}");
+}
+
+/// Removes some keys that recovery has come to and some that it has not, and stores others.
+fn change_both_ends(world: &World) {
+    for number in 0..50 {
+        world.delete(number);
+        world.delete(KEYS - 1 - number);
+    }
+    for number in 50..100 {
+        world.set(number, b"in memory only".to_vec());
+        world.set(KEYS - 1 - number, b"in memory only".to_vec());
+    }
 }
 
 /// The index takes one key for another once in many millions, and who removes the one removes the
@@ -90,14 +168,14 @@ fn what_went_for_a_key_that_cannot_be_told_from_it_stays_dead() {
 fn what_was_stored_during_recovery_is_found_by_the_next_process() {
     let world = killed();
     assert!(world.flash.recover(&world.index, 0));
-    // Enough for some segments to be written.
-    put(&world, KEYS - 500..KEYS, 1);
+    // Enough for some segments to be written, and of keys that recovery has not come to.
+    put(&world, 0..500, 1);
     let written = world.flash.stats().bytes_written;
     assert!(written > 0 && world.flash.is_recovering());
     let world = world.killed().recovered();
-    let unchanged = found(&world, 0..KEYS - 500, 0);
+    let unchanged = found(&world, 500..KEYS, 0);
     assert!(unchanged > (KEYS - 500) * 9 / 10, "{unchanged}");
-    let stored = found(&world, KEYS - 500..KEYS, 1);
+    let stored = found(&world, 0..500, 1);
     assert!(stored > 300, "{stored}");
 }
 
@@ -156,6 +234,58 @@ fn what_finds_no_room_at_all_is_dead_and_what_found_some_is_there() {
     assert_eq!(found(&world, 0..KEYS, 0), 100);
 }
 
+/// Where a process with more memory has left more than this one's index may lead to, the index took
+/// it all the same, beyond its share of the memory, and each item that found no room at all was
+/// noted as dead.
+#[test]
+fn what_the_index_may_not_lead_to_is_void_by_one_note_and_stays_so() {
+    let world = killed();
+    world.index.state().found_max = Some(500);
+    world.set(0, b"changes".to_vec());
+    let notes = |world: &World| world.device.log.lock().expect("no test has died").len();
+    let before = notes(&world);
+    assert!(!world.flash.recover(&world.index, 0), "eight segments have more than 500 items");
+    // That all else is void, and that nothing is unsettled.
+    assert_eq!(notes(&world) - before, 1);
+    let stats = world.flash.stats();
+    assert!((500..700).contains(&stats.recovered), "{stats:?}");
+    assert_eq!((stats.segments_found, stats.journalled, world.index.state().asked), (0, 0, 0));
+    assert_eq!(stats.segments_free + stats.segments_written, stats.segments);
+    assert!(!world.flash.is_recovering());
+    let newest = found(&world, KEYS - stats.recovered - 200..KEYS, 0);
+    assert_eq!(newest, stats.recovered);
+    // What comes now is found by the next process, and nothing else.
+    put(&world, 0..300, 1);
+    let world = world.killed().recovered();
+    let written = found(&world, 0..300, 1);
+    assert!(written > 150, "{written}");
+    assert_eq!(found(&world, 300..KEYS, 0), newest);
+}
+
+#[test]
+fn what_cannot_be_noted_as_void_voids_the_device() {
+    let world = killed();
+    assert!(world.flash.recover(&world.index, 0), "there are more segments than one call reads");
+    world.index.state().found_max = Some(500);
+    world.device.refuse_notes(1);
+    assert!(!world.flash.recover(&world.index, 0));
+    assert_eq!(world.killed().recovered().flash.stats().recovered, 0);
+}
+
+/// Whoever evicts for want of words gets some, though all that is not found yet is older.
+#[test]
+fn an_eviction_during_recovery_makes_void_what_was_not_found_and_frees_words() {
+    let world = killed();
+    assert!(world.flash.recover(&world.index, 0));
+    let before = world.flash.stats();
+    assert!(world.flash.evict(&world.index));
+    let after = world.flash.stats();
+    assert_eq!((after.segments_found, after.evicted), (0, 1));
+    assert!(after.items < before.items && after.items > 0);
+    let world = world.killed().recovered();
+    assert_eq!(world.flash.stats().recovered, after.items);
+}
+
 /// That kept the server from starting, each time.
 #[test]
 fn changes_that_cannot_be_read_count_for_all_that_was_not_found() {
@@ -163,12 +293,12 @@ fn changes_that_cannot_be_read_count_for_all_that_was_not_found() {
     assert!(world.flash.recover(&world.index, 0), "there are more segments than one call reads");
     let known = world.flash.stats().recovered;
     let page = world.flash.geometry.changes_at() / PAGE_BYTES as u64;
-    world.delete(KEYS - 1);
+    world.delete(0);
     world.device.make_unreadable(page..page + 1);
     let world = world.killed().recovered();
     let stats = world.flash.stats();
     assert_eq!((stats.recovered, stats.io_errors), (known, 1));
-    assert_eq!(found(&world, KEYS - 1..KEYS, 0), 0);
+    assert_eq!(found(&world, 0..1, 0), 0);
 }
 
 #[test]

@@ -81,6 +81,12 @@ impl World {
         self.killed()
     }
 
+    /// The same when keys are hashed by the function with this check.
+    pub(crate) fn killed_hashing(mut self, hash_check: u64) -> Self {
+        self.settings.hash_check = hash_check;
+        self.killed()
+    }
+
     pub(crate) fn recovered(self) -> Self {
         while self.flash.recover(&self.index, self.now) {}
         self
@@ -90,6 +96,12 @@ impl World {
     pub(crate) fn reopened(self) -> Self {
         self.flash.close(&self.index).expect("the device works");
         self.killed()
+    }
+
+    /// The same when the machine was started anew in between.
+    pub(crate) fn rebooted(mut self) -> Self {
+        self.settings.boot_id[0] ^= 1;
+        self.reopened()
     }
 
     /// A store into memory.
