@@ -20,6 +20,7 @@ use crate::types::{
     Arithmetic, Condition, Counted, Expiry, Refusal, Remove, Removed, Side, Store, Stored,
     expiry_of,
 };
+use crate::wanted::Unread;
 
 /// The most digits of a number in 64 bits.
 const DIGITS_MAX: usize = 20;
@@ -68,7 +69,7 @@ impl<'c> Session<'c> {
                 let (expiry, sequence) = (expiry_of(found.item), found.item.sequence());
                 return Ok(Some(Seen { found, expiry, sequence, flushes }));
             }
-            if self.raise(key, hash)? == Raised::Nowhere {
+            if self.raise(key, hash, Unread::Goes)? == Raised::Nowhere {
                 return Ok(None);
             }
         }

@@ -71,10 +71,22 @@ enum Seen<'s> {
     Here(&'s Row<'s>, Source),
     /// The place holds another key's item, or a damaged one, or one whose time is over.
     NotThis(Place),
+    /// The device did not say what the place holds.
+    Unread(Place),
     /// It has to be read first.
     Pending,
     /// The index leads to no place on flash.
     Nowhere,
+}
+
+/// What becomes of an item on flash that the device does not give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unread {
+    /// It stays: who only reads is told of a miss, and may find it when the device works again.
+    Stays,
+    /// It goes. Who is told that there was nothing to change must not find it afterwards, as it was
+    /// before; and who stores something else would come by it again and again.
+    Goes,
 }
 
 impl Cache {
@@ -203,7 +215,7 @@ impl Session<'_> {
                 Lookup::Hit(Item::below(self.cache, row))
             }
             Seen::Pending => Lookup::Pending,
-            Seen::NotThis(_) | Seen::Nowhere => Lookup::Miss,
+            Seen::NotThis(_) | Seen::Unread(_) | Seen::Nowhere => Lookup::Miss,
         }
     }
 
@@ -212,7 +224,7 @@ impl Session<'_> {
         match self.look_on_flash(key, hash) {
             Seen::Here(row, _) => Lookup::Hit(Item::below(self.cache, row)),
             Seen::Pending => Lookup::Pending,
-            Seen::NotThis(_) | Seen::Nowhere => Lookup::Miss,
+            Seen::NotThis(_) | Seen::Unread(_) | Seen::Nowhere => Lookup::Miss,
         }
     }
 
@@ -250,20 +262,22 @@ impl Session<'_> {
         }
     }
 
-    /// Brings the key's item up from flash. Returns whether there was one.
+    /// Brings the key's item up from flash. Returns whether there was one that could be read.
     pub(crate) fn raise_on_flash(
         &self,
         key: &[u8],
         hash: Hash,
         flushes: u64,
+        unread: Unread,
     ) -> Result<bool, Refusal> {
         match self.look_on_flash(key, hash) {
             Seen::Here(row, source) => {
                 self.raise_flash_row(row, source, hash, flushes)?;
                 Ok(true)
             }
+            Seen::Unread(_) if unread == Unread::Stays => Ok(false),
             // It is in the way of whoever asks what is there.
-            Seen::NotThis(place) => {
+            Seen::NotThis(place) | Seen::Unread(place) => {
                 self.cache.update_on_flash(&self.guard, hash, place, |found| {
                     self.cache.forget_on_flash(found, hash);
                     (None, ())
@@ -309,8 +323,12 @@ impl Session<'_> {
             if let Some(arrived) = arrived.iter().rev().find(of_unit)
                 && let Some(ticket) = arrived.wanted.ticket
             {
+                let Some(pages) = &arrived.pages else {
+                    tier.counters.reads_failed.fetch_add(1, Ordering::Relaxed);
+                    return Seen::Unread(place);
+                };
                 source.ticket = Some(ticket);
-                look = self.finish(tier, arrived, &ticket, key, reader);
+                look = self.finish(tier, (pages, arrived.asked_us), &ticket, key, reader);
             }
         }
         match look {
@@ -337,26 +355,23 @@ impl Session<'_> {
         }
     }
 
-    /// Goes on with what was read, and of some reads takes the times.
+    /// Goes on with what was read, after it was asked for at this time, and of some reads takes the
+    /// times.
     fn finish(
         &self,
         tier: &FlashTier,
-        arrived: &Arrived,
+        (pages, asked_us): (&Pages, u64),
         ticket: &Ticket,
         key: &[u8],
         reader: &mut Reader,
     ) -> Look {
-        let Some(pages) = &arrived.pages else {
-            tier.counters.reads_failed.fetch_add(1, Ordering::Relaxed);
-            return Look::Absent;
-        };
         let reads = tier.counters.reads.load(Ordering::Relaxed);
         // By the page as well: several reads may be asked for at once.
         if !tier.read_costs.is_timed(reads.wrapping_add(ticket.page)) {
             return tier.flash.finish(ticket, pages, key, reader);
         }
         let (clock, area) = (&self.cache.clock, tier.flash.area_of(ticket));
-        let wait_us = clock.monotonic_us().saturating_sub(arrived.asked_us);
+        let wait_us = clock.monotonic_us().saturating_sub(asked_us);
         let began_us = clock.thread_cpu_us();
         let look = tier.flash.finish(ticket, pages, key, reader);
         if matches!(look, Look::Found(_)) {

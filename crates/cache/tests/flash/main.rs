@@ -12,8 +12,8 @@ use std::collections::HashMap;
 use fixture::{BOOT, Fixture, KEYS, NOW, SHAPES, Shape, TREE_SHAPES, key, long, value};
 use io::device::{FakeDevice, Faults};
 use larder::{
-    Arithmetic, Attributes, Cache, Condition, Counted, Expiry, Fetch, Lookup, Refusal, Session,
-    Side, Store, Stored,
+    Arithmetic, Attributes, Cache, Condition, Counted, Expiry, Fetch, Lookup, Refusal, Remove,
+    Removed, Session, Side, Store, Stored,
 };
 
 #[test]
@@ -525,6 +525,53 @@ fn check_found(cache: &Cache, number: u32, versions: &HashMap<u32, u32>) -> bool
         String::from_utf8_lossy(&found)
     );
     true
+}
+
+/// A get with a unique brings the item up to give it one, and used to delete it when the device did
+/// not answer once.
+#[test]
+fn a_read_that_fails_is_a_miss_for_who_reads_and_the_end_for_who_changes() {
+    let mut fixture = Fixture::new(64 << 20);
+    let names = ["read", "fetched", "touched", "removed", "added"].map(long);
+    for name in &names {
+        fixture.put_on_flash(name, b"before", Attributes::default());
+    }
+    // Until it is in a segment that is written, it is read at once.
+    fixture.fill(60_000);
+    let cache = &fixture.cache;
+    let [read, fetched, touched, removed, added] = &names;
+    let gets = |key: &[u8]| {
+        let found = cache.with_memory(|session| {
+            Ok(session.get_with_cas(key, cache.hash(key))?.map(|item| item.to_vec()))
+        });
+        found.unwrap()
+    };
+    let fetch = |key: &[u8]| {
+        let fetch = Fetch { with_history: true, ..Fetch::default() };
+        let found = cache.with_memory(|session| {
+            let (item, _) = session.fetch(key, cache.hash(key), &fetch)?;
+            Ok(item.map(|item| item.to_vec()))
+        });
+        found.unwrap()
+    };
+    let touch = |key: &[u8]| {
+        cache.with_memory(|session| session.touch(key, cache.hash(key), Expiry::PAST)).unwrap()
+    };
+    let remove = Remove { compare_cas: Some(1), ..Remove::default() };
+    let remove = |key: &[u8]| {
+        cache.with_memory(|session| session.remove(key, cache.hash(key), &remove)).unwrap()
+    };
+    let failed = || cache.stats().flash.unwrap().reads_failed;
+    fixture.device.set_faults(Faults { read_error: 1.0, ..Faults::default() });
+    assert_eq!((gets(read), fetch(fetched), failed()), (None, None, 2));
+    assert_eq!((touch(touched), remove(removed), failed()), (false, Removed::NotFound, 4));
+    assert!(matches!(fixture.put(added, b"after", Condition::Absent), Stored::Stored { .. }));
+    fixture.device.set_faults(Faults::default());
+    let before = Some(b"before".to_vec());
+    assert_eq!((gets(read), fetch(fetched)), (before.clone(), before));
+    // Who was told that there is nothing does not find it.
+    assert_eq!((gets(touched), gets(removed)), (None, None));
+    assert_eq!(gets(added), Some(b"after".to_vec()));
 }
 
 #[test]
