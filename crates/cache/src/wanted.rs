@@ -69,8 +69,10 @@ struct Source {
 enum Seen<'s> {
     /// A copy of it, and where it is.
     Here(&'s Row<'s>, Source),
-    /// The place holds another key's item, or a damaged one, or one whose time is over.
+    /// The place holds another key's item, or a damaged one.
     NotThis(Place),
+    /// It holds the key's own, whose time is over.
+    Over(Source),
     /// The device did not say what the place holds.
     Unread(Place),
     /// It has to be read first.
@@ -215,6 +217,11 @@ impl Session<'_> {
                 Lookup::Hit(Item::below(self.cache, row))
             }
             Seen::Pending => Lookup::Pending,
+            // Who looks next need not read it.
+            Seen::Over(source) => {
+                self.forget_read(source, hash);
+                Lookup::Miss
+            }
             Seen::NotThis(_) | Seen::Unread(_) | Seen::Nowhere => Lookup::Miss,
         }
     }
@@ -224,7 +231,7 @@ impl Session<'_> {
         match self.look_on_flash(key, hash) {
             Seen::Here(row, _) => Lookup::Hit(Item::below(self.cache, row)),
             Seen::Pending => Lookup::Pending,
-            Seen::NotThis(_) | Seen::Unread(_) | Seen::Nowhere => Lookup::Miss,
+            Seen::NotThis(_) | Seen::Over(_) | Seen::Unread(_) | Seen::Nowhere => Lookup::Miss,
         }
     }
 
@@ -284,6 +291,10 @@ impl Session<'_> {
                 });
                 Ok(false)
             }
+            Seen::Over(source) => {
+                self.forget_read(source, hash);
+                Ok(false)
+            }
             Seen::Pending => Err(Refusal::Pending),
             Seen::Nowhere => Ok(false),
         }
@@ -332,7 +343,8 @@ impl Session<'_> {
             }
         }
         match look {
-            Look::Found(fields) if !self.cache.is_over(expiry_below(&fields)) => {
+            Look::Found(fields) if self.cache.is_over(expiry_below(&fields)) => Seen::Over(source),
+            Look::Found(fields) => {
                 let rows = self.lower.rows();
                 let row = rows.alloc(Row {
                     key: rows.alloc_slice_copy(key),
@@ -343,7 +355,7 @@ impl Session<'_> {
                 });
                 Seen::Here(row, source)
             }
-            Look::Found(_) | Look::Absent => Seen::NotThis(place),
+            Look::Absent => Seen::NotThis(place),
             Look::Wait(ticket) => {
                 let mut wanted = view.wanted.borrow_mut();
                 if wanted.len() < WANTED_MAX {
@@ -381,6 +393,26 @@ impl Session<'_> {
         look
     }
 
+    /// Takes a row that was read and is over out of the index, if that still leads to it. It stays
+    /// over, and if it is spare, the item in memory is over as well: it has the same expiry.
+    fn forget_read(&self, source: Source, hash: Hash) {
+        let cache = self.cache;
+        cache.update_on_flash(&self.guard, hash, source.place, |found| {
+            // The place may be that of another item of the key by now.
+            if !self.is_current(source) {
+                return (Some(found), ());
+            }
+            cache.forget_on_flash(found, hash);
+            (None, ())
+        });
+    }
+
+    /// Whether what was read for it is what lies there now. Under the key's lock.
+    fn is_current(&self, source: Source) -> bool {
+        let tier = self.cache.flash.as_deref();
+        tier.zip(source.ticket).is_none_or(|(tier, ticket)| tier.flash.is_current(&ticket))
+    }
+
     /// Moves a row up if the index still leads to its place, and if nothing was flushed since
     /// before it was read.
     fn raise_flash_row(
@@ -396,10 +428,6 @@ impl Session<'_> {
         // Taken only to be published: dropping it takes a class's lock, which comes before those
         // of the index.
         let mut pending = Some(draft.hot);
-        let is_current = || {
-            let tier = cache.flash.as_deref();
-            tier.zip(source.ticket).is_none_or(|(tier, ticket)| tier.flash.is_current(&ticket))
-        };
         let is_key = |item: ItemRef<'_>| item.has_key(row.key);
         let raised = cache.raise(&self.guard, hash, is_key, Some(source.place), |present| {
             let sequence = cache.next_sequence();
@@ -408,7 +436,7 @@ impl Session<'_> {
             let is_unchanged = present.hot.is_none()
                 && is_led_to
                 && cache.moment.flush.is_unchanged_since(flushes)
-                && is_current();
+                && self.is_current(source);
             if !is_unchanged {
                 return (Fate::Keep, false);
             }

@@ -135,6 +135,48 @@ fn a_look_without_a_trace_waits_for_flash_and_leaves_the_item_there() {
     assert_eq!(peek(2000).unwrap(), None);
 }
 
+/// Each get of it used to read it once more, until its segment was collected.
+#[test]
+fn what_has_expired_on_flash_is_read_once_and_then_gone() {
+    let (cache, clock) = cache(1000, 1000);
+    let is_on_device = |number: &u32| {
+        let look =
+            |key: &[u8]| matches!(cache.session().look_up(key, cache.hash(key)), Lookup::Pending);
+        look(&key(*number))
+    };
+    let expiring: Vec<u32> = (3..1000).step_by(5).filter(is_on_device).take(3).collect();
+    let [first, second, third] = expiring[..] else { panic!("many are on the device") };
+    clock.advance(100);
+    let before = flash_of(&cache);
+    assert_eq!((before.reads, before.items), (0, 1000));
+    for _ in 0..3 {
+        assert_eq!(cache.get(&key(first)), None);
+        let flash = flash_of(&cache);
+        assert_eq!((flash.reads, flash.items), (1, 999));
+    }
+    // The same for who brings it up.
+    for _ in 0..3 {
+        let gets = cache.with_memory(|session| {
+            let found = session.get_with_cas(&key(second), cache.hash(&key(second)))?;
+            Ok(found.is_some())
+        });
+        assert_eq!(gets, Ok(false));
+        let flash = flash_of(&cache);
+        assert_eq!((flash.reads, flash.items), (2, 998));
+    }
+    // A look without a trace leaves it.
+    for reads in 3..5 {
+        let peeked = cache.with_memory(|session| {
+            match session.peek_anywhere(&key(third), cache.hash(&key(third))) {
+                Lookup::Pending => Err(larder::Refusal::Pending),
+                found => Ok(matches!(found, Lookup::Hit(_))),
+            }
+        });
+        assert_eq!(peeked, Ok(false));
+        assert_eq!((flash_of(&cache).reads, flash_of(&cache).items), (reads, 998));
+    }
+}
+
 /// How often each key is listed.
 type Listed = BTreeMap<Vec<u8>, u32>;
 
