@@ -358,7 +358,9 @@ impl Session<'_> {
             Look::Absent => Seen::NotThis(place),
             Look::Wait(ticket) => {
                 let mut wanted = view.wanted.borrow_mut();
-                if wanted.len() < WANTED_MAX {
+                // Keys that were stored together lie together, and one read brings them all.
+                let is_asked = wanted.iter().any(|one| one.ticket == Some(ticket));
+                if !is_asked && wanted.len() < WANTED_MAX {
                     let Ticket { page, pages, .. } = ticket;
                     wanted.push(Wanted { page, pages, ticket: Some(ticket) });
                 }

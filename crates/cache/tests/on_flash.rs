@@ -9,7 +9,8 @@ use std::sync::Arc;
 use io::ManualClock;
 use io::device::{FakeDevice, Faults, PAGE_BYTES};
 use larder::{
-    Attributes, Cache, Condition, DumpCursor, Dumped, Expiry, FlashSettings, FlashTierStats, Lookup,
+    Attributes, Cache, Condition, DumpCursor, Dumped, Expiry, FlashSettings, FlashTierStats,
+    Lookup, Session,
 };
 use stdx::random::Xorshift;
 
@@ -175,6 +176,33 @@ fn what_has_expired_on_flash_is_read_once_and_then_gone() {
         assert_eq!(peeked, Ok(false));
         assert_eq!((flash_of(&cache).reads, flash_of(&cache).items), (reads, 998));
     }
+}
+
+/// Each of them used to read its unit for itself.
+#[test]
+fn keys_of_one_unit_that_are_asked_for_together_read_it_once() {
+    let (cache, _) = cache(20_000, 20);
+    let look = |session: &Session<'_>, number: u32| match session
+        .look_up(&key(number), cache.hash(&key(number)))
+    {
+        Lookup::Hit(item) => Some(item.to_vec() == noise(number, 20)),
+        Lookup::Pending => None,
+        Lookup::Miss => Some(false),
+    };
+    let session = cache.session();
+    let is_on_device = |number: &u32| look(&session, *number).is_none();
+    let numbers: Vec<u32> = (0..20_000).filter(is_on_device).take(1000).collect();
+    drop(session);
+    let session = cache.session();
+    assert!(numbers.iter().all(|&number| look(&session, number).is_none()));
+    let wanted = session.take_wanted();
+    drop(session);
+    // More than a hundred rows have room in a page.
+    assert!(numbers.len() == 1000 && wanted.len() < 20, "{} reads", wanted.len());
+    let arrived = cache.read_wanted_now(wanted);
+    let session = cache.session();
+    session.deliver(arrived);
+    assert!(numbers.iter().all(|&number| look(&session, number) == Some(true)));
 }
 
 /// How often each key is listed.
