@@ -212,7 +212,7 @@ impl Cache {
         tier.entrance.look(self.clock.monotonic_us(), &stats);
         let items_max = self.flash_items_max();
         if self.flash_items() as usize > items_max - items_max / WORDS_FREE_SHARE {
-            more |= tier.flash.evict(&links);
+            more |= tier.flash.thin_out(&links, self.now());
         }
         if tier.flash.is_recovering() {
             more |= tier.flash.recover(&links, self.now());

@@ -6,6 +6,7 @@ use stdx::sync::atomic::Ordering;
 use stdx::sync::lock;
 
 use crate::area::Area;
+use crate::collect::Need;
 use crate::flash::State;
 use crate::scrub::Scrub;
 use crate::stage::FAILURES_MAX;
@@ -21,6 +22,8 @@ pub(crate) struct Chores {
     pub(crate) pages: Pages,
     /// Collection goes on until the high watermark.
     pub(crate) is_collecting: bool,
+    /// Of the segment that was thinned out last more moved than left the index.
+    pub(crate) evicts_next: bool,
     /// Where scrubbing stands.
     pub(crate) scrub: Scrub,
     /// In which hits are counted for the partition.
@@ -59,7 +62,7 @@ impl Flash {
             return true;
         }
         self.wants_collection(&mut chores)
-            && self.collect(&mut chores, links, now, false)
+            && self.collect(&mut chores, links, now, Need::Room)
             && self.wants_collection(&mut chores)
     }
 

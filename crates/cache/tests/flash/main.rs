@@ -70,11 +70,36 @@ fn finds_room_when_the_index_is_full(shape: Shape) {
     let flash = fixture.cache.stats().flash.unwrap();
     let items_max = (8 << 20) / 2 / shape.index.item_bytes() as u64;
     assert!(flash.items < items_max && flash.items * 10 > items_max * 9, "{flash:?}");
-    assert!(flash.tier.evicted > 0 && flash.tier.segments_free > 100, "{flash:?}");
+    assert!(flash.tier.collected > 0 && flash.tier.segments_free > 100, "{flash:?}");
+    assert!(flash.tier.dropped > 100_000, "{flash:?}");
     assert!(flash.refused * 100 < flash.spilled, "{flash:?}");
     let latest = 600_001..=700_000;
     let found = latest.filter(|number| fixture.cache.get(&key(*number)).is_some()).count();
     assert!(found > 90_000, "{found} of the latest; {flash:?}");
+}
+
+/// What was read left the index with the segment that it lay in.
+#[test]
+fn what_was_read_stays_when_the_index_is_full_of_items_on_flash() {
+    let mut fixture = Fixture::shaped(SHAPES[1], 64 << 20);
+    let evicts = |fixture: &Fixture| {
+        let flash = fixture.cache.stats().flash.unwrap();
+        flash.tier.collected > 0
+    };
+    while !evicts(&fixture) {
+        fixture.fill(1000);
+    }
+    // Each segment has some, so that all were used alike.
+    let is_there = |number: &u32| fixture.cache.get(&key(*number)).is_some();
+    let read: Vec<u32> = (1..=fixture.fillers).step_by(200).filter(is_there).collect();
+    let items_max = (8 << 20) / 2 / SHAPES[1].index.item_bytes() as u32;
+    fixture.fill(items_max / 2);
+    let flash = fixture.cache.stats().flash.unwrap();
+    assert!(flash.tier.segments_free * 2 > flash.tier.segments, "{flash:?}");
+    let is_there = |number: &&u32| fixture.cache.get(&key(**number)).is_some();
+    let found = read.iter().filter(is_there).count();
+    let all = read.len();
+    assert!(all > 1000 && found * 20 > all * 19, "{found} of {all}; {flash:?}");
 }
 
 #[test]
