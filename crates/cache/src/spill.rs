@@ -11,6 +11,7 @@ use memory::Guard;
 
 use crate::admit::Left;
 use crate::cache::Cache;
+use crate::entrance::Words;
 use crate::flash_tier::{FlashTier, Links};
 use crate::snapshot::Snapshot;
 use crate::turn::Turn;
@@ -19,7 +20,7 @@ use crate::turn::Turn;
 pub(crate) const INDEX_SHARE: usize = 2;
 /// Of the words that the index may have for items on flash, one in so many is kept free: small
 /// items run out of words before they run out of flash, and what comes must find some.
-const WORDS_FREE_SHARE: usize = 32;
+pub(crate) const WORDS_FREE_SHARE: usize = 32;
 
 /// How much time whoever stages an item has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -209,9 +210,9 @@ impl Cache {
         let mut more = tier.flash.maintain(&links, self.now());
         tier.tell_of_room();
         let stats = tier.flash.stats();
-        tier.entrance.look(self.clock.monotonic_us(), &stats);
-        let items_max = self.flash_items_max();
-        if self.flash_items() as usize > items_max - items_max / WORDS_FREE_SHARE {
+        let words = Words { used: self.flash_items() as usize, max: self.flash_items_max() };
+        tier.entrance.look(self.clock.monotonic_us(), &stats, words);
+        if words.used > words.max - words.max / WORDS_FREE_SHARE {
             more |= tier.flash.thin_out(&links, self.now());
         }
         if tier.flash.is_recovering() {
