@@ -1,7 +1,7 @@
 //! What the background does: writing full segments, and keeping segments free. One chore at a time,
 //! under a lock of their own, which is taken before the writer's.
 
-use ::io::device::{PAGE_BYTES, Page, Pages};
+use ::io::device::Pages;
 use stdx::sync::atomic::Ordering;
 use stdx::sync::lock;
 
@@ -38,7 +38,7 @@ impl Flash {
         if lock(&self.writer).is_closed {
             return false;
         }
-        self.heal();
+        self.heal(&mut chores.pages);
         self.publish_trained();
         {
             let mut writer = lock(&self.writer);
@@ -71,8 +71,9 @@ impl Flash {
         self.unsound.load(Ordering::Relaxed) || lock(&self.writer).failures >= FAILURES_MAX
     }
 
-    /// Tries again what a device refused.
-    fn heal(&self) {
+    /// Tries again what a device refused: a whole segment, since one that is nearly full may take a
+    /// page, and then lose what it is given of segments.
+    fn heal(&self, pages: &mut Pages) {
         if self.unsound.load(Ordering::Relaxed) {
             self.void_device();
         }
@@ -86,8 +87,8 @@ impl Flash {
             segment
         };
         // Nobody reads a free segment, and nobody opens one that is not listed.
-        let zeros = Page([0; PAGE_BYTES]);
-        let tried = self.device.write(self.geometry.page_of(segment), &[zeros]);
+        *pages = Pages::zeroed(self.geometry.segment_pages());
+        let tried = self.device.write(self.geometry.page_of(segment), pages.as_pages());
         let mut writer = lock(&self.writer);
         writer.free.push_front(segment);
         match tried {
