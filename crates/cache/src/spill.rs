@@ -200,7 +200,7 @@ impl Cache {
     pub(crate) fn maintain_flash(&self, turn: &mut Turn) -> bool {
         let Some(tier) = &self.flash else { return false };
         if !tier.is_purged() {
-            return self.purge(tier);
+            return self.purge(tier, turn);
         }
         self.keep_reached(false);
         let links = Links::with_turn(self, turn);
@@ -245,7 +245,7 @@ impl Cache {
     }
 
     /// Takes what a flush has made void out of the index. Returns whether it is void.
-    fn purge(&self, tier: &FlashTier) -> bool {
+    fn purge(&self, tier: &FlashTier, turn: &mut Turn) -> bool {
         let flushed = tier.flushed.load(Ordering::Relaxed);
         // Who finds nothing of a key writes no note: all has to be void on the device before.
         // Acquire: partner is the release in `FlashTier::flush`.
@@ -257,6 +257,7 @@ impl Cache {
         let (mut at, mut count) = (Some(Hash(0)), 0);
         while let Some(hash) = at {
             at = self.purge_flash(&self.epochs.pin(), hash, &mut count);
+            turn.end_if_long(&*self.clock);
         }
         tier.counters.items.fetch_sub(count, Ordering::Relaxed);
         tier.purged.store(flushed, Ordering::Relaxed);
