@@ -394,8 +394,9 @@ impl<'c> Session<'c> {
                     return (Fate::Keep, None);
                 }
                 let was_below = self.forget_below(key, hash);
-                let was_on_flash =
-                    present.flash.is_some_and(|place| !self.cache.is_flushed_on_flash(place, key));
+                let was_on_flash = present.flash.is_some_and(|place| {
+                    !self.cache.is_flushed_on_flash(place, key) && self.cache.is_flash_purged()
+                });
                 let is_removed = was_below || was_on_flash;
                 let removed = if is_removed { Removed::Removed } else { Removed::NotFound };
                 let fate = if present.flash.is_some() { Fate::Remove } else { Fate::Keep };

@@ -244,6 +244,12 @@ impl Cache {
         }
     }
 
+    /// Whether what the index leads to on flash may be there. Between a flush and its purge nothing
+    /// is, for nothing comes in.
+    pub(crate) fn is_flash_purged(&self) -> bool {
+        self.flash.as_deref().is_none_or(FlashTier::is_purged)
+    }
+
     /// Takes what a flush has made void out of the index. Returns whether it is void.
     fn purge(&self, tier: &FlashTier, turn: &mut Turn) -> bool {
         let flushed = tier.flushed.load(Ordering::Relaxed);

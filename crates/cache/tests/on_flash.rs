@@ -178,6 +178,19 @@ fn what_has_expired_on_flash_is_read_once_and_then_gone() {
     }
 }
 
+/// The index leads there until the background comes to it.
+#[test]
+fn what_was_flushed_on_flash_is_not_found_by_a_removal() {
+    let (cache, _) = cache(1000, 1000);
+    assert!(cache.remove(&key(0)) && !cache.remove(&key(0)));
+    cache.flush(None);
+    assert!(flash_of(&cache).items > 0 && !cache.remove(&key(1)));
+    while cache.maintain() {}
+    assert!(flash_of(&cache).items == 0 && !cache.remove(&key(2)));
+    cache.set(&key(1), b"new", Expiry::NEVER).unwrap();
+    assert!(cache.remove(&key(1)));
+}
+
 /// Each of them used to read its unit for itself.
 #[test]
 fn keys_of_one_unit_that_are_asked_for_together_read_it_once() {
