@@ -160,13 +160,16 @@ impl Wanted {
 }
 
 impl Session<'_> {
-    /// What the requests of this session wait for, as far as there may be room for it at a time.
-    /// Read it, by [`Cache::read_wanted`], end the session, and ask again in another one to which
-    /// it is delivered.
+    /// What the requests of this session wait for, as far as there may be room for it at a time;
+    /// only the first of it while very many others wait. Read it, by [`Cache::read_wanted`], end
+    /// the session, and ask again in another one to which it is delivered.
     pub fn take_wanted(&self) -> Vec<Wanted> {
         let wanted = self.flash.0.get().map(|view| view.wanted.take());
         let mut wanted = wanted.unwrap_or_default();
-        let bytes_max = self.cache.flash.as_ref().map_or(0, |tier| tier.fetches.bytes_max());
+        let Some(tier) = self.cache.flash.as_ref().filter(|_| !wanted.is_empty()) else {
+            return wanted;
+        };
+        let bytes_max = if tier.fetches.is_crowded() { 0 } else { tier.fetches.bytes_max() };
         let mut bytes = 0;
         let fits = |wanted: &&Wanted| {
             bytes += wanted.pages * PAGE_BYTES;

@@ -178,6 +178,38 @@ fn what_has_expired_on_flash_is_read_once_and_then_gone() {
     }
 }
 
+/// However many connections there are, what they wait for takes little memory.
+#[test]
+fn who_asks_while_thousands_of_reads_wait_asks_for_one_at_a_time() {
+    let (cache, _) = cache(20_000, 20);
+    let asked = || {
+        let session = cache.session();
+        for number in 0..20_000 {
+            let _ = session.look_up(&key(number), cache.hash(&key(number)));
+        }
+        session.take_wanted()
+    };
+    let whole = asked().len();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let ask = |wanted: Vec<_>| {
+        let sender = sender.clone();
+        cache.read_wanted(wanted, move |arrived| sender.send(arrived).unwrap());
+    };
+    // What has arrived has its bytes as long as it lies in the channel.
+    let mut reads = 0;
+    while asked().len() == whole {
+        assert!(whole > 10 && reads < 3 * 4096, "{reads}");
+        reads += whole;
+        ask(asked());
+    }
+    let waiting = flash_of(&cache).fetches_waiting as usize * whole;
+    assert!((4096..4096 + whole).contains(&waiting), "{waiting}");
+    assert_eq!(asked().len(), 1);
+    ask(asked());
+    assert_eq!(receiver.iter().take(reads + 1).count(), reads + 1);
+    assert_eq!(asked().len(), whole);
+}
+
 /// The index leads there until the background comes to it.
 #[test]
 fn what_was_flushed_on_flash_is_not_found_by_a_removal() {
