@@ -21,9 +21,10 @@
 //! A hot area of a fixed size has no steps. It takes in what was read as often as the index can
 //! count, and while it lacks segments all that was read, wherever collection meets it.
 //!
-//! A segment whose journal is nearly full, and which is dead for the most part, is collected
-//! however many are free, and all that lives there moves: when the journal has run over, the next
-//! start would not believe the segment.
+//! A segment whose journal is nearly full is collected however many are free, and all that lives
+//! there moves: when the journal has run over, the next start would not believe the segment. It is
+//! dead for the most part, unless its rows are so small that it has more than twice as many as its
+//! journal has entries (decision 28).
 //!
 //! *Eviction*, when hardly any segment is free, takes the least recently used cold segment and
 //! moves nothing, so that stores find room: only the item table is read, to clean the index.
