@@ -132,7 +132,9 @@ impl Cache {
             return;
         };
         let batch = |(wanted, done): (Vec<Wanted>, D)| {
+            let pages: usize = wanted.iter().map(|one| one.pages).sum();
             tier.counters.reads.fetch_add(wanted.len() as u64, Ordering::Relaxed);
+            tier.counters.pages_read.fetch_add(pages as u64, Ordering::Relaxed);
             let done = Arc::new(done);
             wanted.into_iter().map(|wanted| wanted.read(asked_us, Arc::clone(&done))).collect()
         };

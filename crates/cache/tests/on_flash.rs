@@ -210,6 +210,28 @@ fn who_asks_while_thousands_of_reads_wait_asks_for_one_at_a_time() {
     assert_eq!(asked().len(), whole);
 }
 
+/// Each read counted as one page.
+#[test]
+fn what_was_read_of_the_device_is_counted_in_pages() {
+    let (cache, _) = cache(20, LONG_BYTES);
+    let reads: Vec<(u64, u64)> = (0..20)
+        .map(|number| {
+            let before = flash_of(&cache);
+            assert!(cache.get(&key(number)).unwrap() == noise(number, LONG_BYTES));
+            let after = flash_of(&cache);
+            (after.reads - before.reads, after.bytes_read - before.bytes_read)
+        })
+        .collect();
+    // The first page, which says how many there are, and all of them.
+    let pages = 1 + LONG_BYTES.div_ceil(PAGE_BYTES) as u64;
+    assert!(reads.iter().any(|read| read.0 == 2), "{reads:?}");
+    for (count, bytes) in reads {
+        assert!(bytes % PAGE_BYTES as u64 == 0);
+        let is_read = count == 2 && bytes / PAGE_BYTES as u64 - pages <= 1;
+        assert!(is_read || (count, bytes) == (0, 0), "{count}, {bytes}");
+    }
+}
+
 /// The index leads there until the background comes to it.
 #[test]
 fn what_was_flushed_on_flash_is_not_found_by_a_removal() {
