@@ -20,6 +20,7 @@ use crate::types::{
     Arithmetic, Condition, Counted, Expiry, Refusal, Remove, Removed, Side, Store, Stored,
     expiry_of,
 };
+use crate::wanted::Unread;
 
 /// The most digits of a number in 64 bits.
 const DIGITS_MAX: usize = 20;
@@ -68,7 +69,7 @@ impl<'c> Session<'c> {
                 let (expiry, sequence) = (expiry_of(found.item), found.item.sequence());
                 return Ok(Some(Seen { found, expiry, sequence, flushes }));
             }
-            if self.raise(key, hash)? == Raised::Nowhere {
+            if self.raise(key, hash, Unread::Goes)? == Raised::Nowhere {
                 return Ok(None);
             }
         }
@@ -393,8 +394,9 @@ impl<'c> Session<'c> {
                     return (Fate::Keep, None);
                 }
                 let was_below = self.forget_below(key, hash);
-                let was_on_flash =
-                    present.flash.is_some_and(|place| !self.cache.is_flushed_on_flash(place, key));
+                let was_on_flash = present.flash.is_some_and(|place| {
+                    !self.cache.is_flushed_on_flash(place, key) && self.cache.is_flash_purged()
+                });
                 let is_removed = was_below || was_on_flash;
                 let removed = if is_removed { Removed::Removed } else { Removed::NotFound };
                 let fate = if present.flash.is_some() { Fate::Remove } else { Fate::Keep };

@@ -38,6 +38,7 @@ use crate::places::Fate;
 use crate::session::Session;
 use crate::stats::CompressedStats;
 use crate::types::{Refusal, expiry_below};
+use crate::wanted::Unread;
 
 /// Bytes of values from below that a session should hold at most: then it had better end.
 const ROWS_BYTES_MAX: usize = 1 << 20;
@@ -298,8 +299,9 @@ impl Session<'_> {
         Some(Item::below(self.cache, row))
     }
 
-    /// Brings the key's item up into the hot zone if it is below.
-    pub(crate) fn raise(&self, key: &[u8], hash: Hash) -> Result<Raised, Refusal> {
+    /// Brings the key's item up into the hot zone if it is below; `unread` says what becomes of one
+    /// on flash that cannot be read.
+    pub(crate) fn raise(&self, key: &[u8], hash: Hash, unread: Unread) -> Result<Raised, Refusal> {
         // Before the item is looked at: a flush from here on must be noticed.
         let flushes = self.cache.moment.flush.settled_count();
         if let Some(below) = self.lower.below
@@ -308,7 +310,7 @@ impl Session<'_> {
             self.raise_row(below, hash, row, row.mark, &hit, flushes)?;
             return Ok(Raised::Compressed);
         }
-        if self.cache.flash.is_some() && self.raise_on_flash(key, hash, flushes)? {
+        if self.cache.flash.is_some() && self.raise_on_flash(key, hash, flushes, unread)? {
             return Ok(Raised::Flash);
         }
         if !self.has_lower() {

@@ -1,6 +1,7 @@
 //! Who comes to flash. Every write wears the device out, so what is not worth it is left alone:
 //! what was not read, unless there is much room, what will expire soon, and whatever is more than
-//! the budget of writes.
+//! the budget of writes. Room is segments and words of the index, of which small items need more:
+//! whatever is short of the two decides.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -10,9 +11,12 @@ use hot::mark::FETCHED;
 use policy::write_budget::{Admission, WriteBudget};
 use stdx::sync::lock;
 
-/// There is much room while so many times as many segments are free as collection leaves,
+use crate::spill::WORDS_FREE_SHARE;
+
+/// There is much room while so many times as many segments, and words, are free as collection
+/// leaves,
 const ROOM_TIMES: usize = 2;
-/// or one in so many, if these are fewer.
+/// or one segment in so many, if these are fewer.
 const ROOM_SHARE: usize = 4;
 /// An item that has less time left than so many seconds is not worth being written.
 const SECONDS_MIN: u32 = 60;
@@ -31,6 +35,19 @@ pub(crate) struct Entrance {
     pub(crate) expiring: AtomicU64,
 }
 
+/// Words of the index for items on flash: so many are in use of so many.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Words {
+    pub(crate) used: usize,
+    pub(crate) max: usize,
+}
+
+impl Words {
+    fn free(self) -> usize {
+        self.max.saturating_sub(self.used)
+    }
+}
+
 impl Entrance {
     /// With a limit in bytes a second, if there is one.
     pub(crate) fn new(limit: Option<f64>, segment_bytes: u64) -> Self {
@@ -46,10 +63,12 @@ impl Entrance {
     }
 
     /// Looks at the state of things.
-    pub(crate) fn look(&self, now_us: u64, stats: &FlashStats) {
-        let has_room = stats.segments_free > room_taken_to(stats.segments);
+    pub(crate) fn look(&self, now_us: u64, stats: &FlashStats, words: Words) {
+        let has_room = stats.segments_free > room_taken_to(stats.segments)
+            && words.free() > words.max * ROOM_TIMES / WORDS_FREE_SHARE;
         self.has_room.store(has_room, Ordering::Relaxed);
-        let is_mostly_free = stats.segments_free > stats.segments / 2;
+        let is_mostly_free =
+            stats.segments_free > stats.segments / 2 && words.free() > words.max / 2;
         self.is_mostly_free.store(is_mostly_free, Ordering::Relaxed);
         if let Some(budget) = &self.budget {
             let admission = lock(budget).look(now_us, stats.bytes_written);
@@ -100,6 +119,8 @@ fn room_taken_to(segments: u64) -> u64 {
 mod tests {
     use super::*;
 
+    const UNUSED: Words = Words { used: 0, max: 1000 };
+
     fn fields(expiry: u32, mark: u8) -> ::flash::Fields {
         ::flash::Fields { expiry, mark, ..::flash::Fields::default() }
     }
@@ -119,7 +140,7 @@ mod tests {
         let mut stats = FlashStats { segments: 100, segments_free: 100, ..FlashStats::default() };
         let mut takes = |bytes_written| {
             stats.bytes_written = bytes_written;
-            entrance.look(5, &stats);
+            entrance.look(5, &stats, UNUSED);
             let of_item = |mark, is_wanted| entrance.takes(&fields(0, mark), is_wanted, 1000);
             let [unread, read, known] = [(0, false), (FETCHED, false), (0, true)]
                 .map(|(mark, is_wanted)| of_item(mark, is_wanted));
@@ -138,16 +159,34 @@ mod tests {
     fn past_the_zone_comes_what_is_wanted_and_the_rest_while_there_is_much_room() {
         let entrance = Entrance::new(None, 1 << 20);
         for (segments_free, takes_all) in [(50, false), (51, true)] {
-            entrance.look(0, &FlashStats { segments: 100, segments_free, ..FlashStats::default() });
+            let stats = FlashStats { segments: 100, segments_free, ..FlashStats::default() };
+            entrance.look(0, &stats, UNUSED);
             assert_eq!(entrance.takes_all(), takes_all);
         }
         // Of few a quarter, of many twice what collection leaves.
         let cases = [(100, 25, false), (100, 26, true), (494, 32, false), (494, 33, true)];
         for (segments, segments_free, has_room) in cases {
-            entrance.look(0, &FlashStats { segments, segments_free, ..FlashStats::default() });
+            let stats = FlashStats { segments, segments_free, ..FlashStats::default() };
+            entrance.look(0, &stats, UNUSED);
             assert!(entrance.takes_past_the_zone(true));
             assert_eq!(entrance.takes_past_the_zone(false), has_room, "{segments_free}");
             assert!(!entrance.takes_all(), "not in their full length");
         }
+    }
+    /// Small items run out of words with most segments free, which used to be room for everything.
+    #[test]
+    fn there_is_as_much_room_as_there_are_words() {
+        let entrance = Entrance::new(None, 1 << 20);
+        let stats = FlashStats { segments: 100, segments_free: 95, ..FlashStats::default() };
+        // Collection leaves one in 32.
+        let cases = [(0, true, true), (499, true, true), (500, true, false), (937, true, false)];
+        for (used, has_room, takes_all) in cases.into_iter().chain([(938, false, false)]) {
+            entrance.look(0, &stats, Words { used, max: 1000 });
+            assert!(entrance.takes_past_the_zone(true));
+            assert_eq!(entrance.takes_past_the_zone(false), has_room, "{used}");
+            assert_eq!(entrance.takes_all(), takes_all, "{used}");
+        }
+        entrance.look(0, &stats, Words { used: 1001, max: 1000 });
+        assert!(!entrance.takes_past_the_zone(false), "the limit was lowered");
     }
 }

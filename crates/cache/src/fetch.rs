@@ -12,6 +12,7 @@ use crate::places::Found;
 use crate::session::Session;
 use crate::store::Entered;
 use crate::types::{Condition, Expiry, Fetch, Lookup, Refusal, Tokens, expiry_of};
+use crate::wanted::Unread;
 
 impl Session<'_> {
     /// The key's item, if it is there, with what `fetch` asks for beside it.
@@ -21,12 +22,13 @@ impl Session<'_> {
         hash: Hash,
         fetch: &Fetch,
     ) -> Result<(Option<Item<'_>>, Tokens), Refusal> {
+        let unread = if fetch.touch.is_some() { Unread::Goes } else { Unread::Stays };
         loop {
             if let Some(item) = self.fetch_below(key, hash, fetch)? {
                 let tokens = Tokens { expiry_before: item.expiry(), ..Tokens::default() };
                 return Ok((Some(item), tokens));
             }
-            let Some(found) = self.find_wanted(key, hash)? else {
+            let Some(found) = self.find_wanted(key, hash, unread)? else {
                 let Some(expiry) = fetch.vivify else {
                     return Ok((None, Tokens::default()));
                 };
@@ -88,7 +90,7 @@ impl Session<'_> {
         hash: Hash,
         expiry: Expiry,
     ) -> Result<Option<Item<'_>>, Refusal> {
-        if self.find_wanted(key, hash)?.is_none() {
+        if self.find_wanted(key, hash, Unread::Goes)?.is_none() {
             return Ok(None);
         }
         // Gone by now, if somebody was faster.

@@ -18,6 +18,11 @@
 //! its turn alone. What has arrived is dropped with the session it is delivered to, which ends
 //! before its next batch is asked for or at once after it, and a connection that waits for its
 //! socket keeps nothing.
+//!
+//! Reads that wait take memory of their own, a hundred bytes each, and a session may ask for 64. So
+//! while [`READS_MAX`] wait, one asks for a single read ([`Fetches::is_crowded`]), and for the rest
+//! when it has come: beyond that number there are one of each connection, and what the workers were
+//! about to ask for when it was reached.
 
 use std::collections::VecDeque;
 use std::io;
@@ -30,6 +35,8 @@ use stdx::sync::lock;
 const MEMORY_SHARE: usize = 32;
 /// But at least so many segments, each of which may be one long unit.
 const SEGMENTS_MIN: usize = 2;
+/// While so many reads wait for room, who asks for more asks for one at a time.
+const READS_MAX: usize = 4096;
 /// Reads wait for a thread of the pool, at least so many.
 const READS_MIN: usize = 4096;
 
@@ -52,6 +59,8 @@ struct Room {
     /// The most that was ever used.
     peak_bytes: usize,
     waiting: VecDeque<Batch>,
+    /// Reads of all these batches.
+    waiting_reads: usize,
 }
 
 /// Reads that begin together.
@@ -118,8 +127,13 @@ impl Fetches {
         self.bytes_max
     }
 
+    /// Whether so many reads wait that nobody should ask for more than one.
+    pub(crate) fn is_crowded(&self) -> bool {
+        lock(&self.room).waiting_reads >= READS_MAX
+    }
+
     pub(crate) fn counts(&self) -> FetchCounts {
-        let Room { used_bytes, peak_bytes, ref waiting } = *lock(&self.room);
+        let Room { used_bytes, peak_bytes, ref waiting, .. } = *lock(&self.room);
         FetchCounts { used_bytes, peak_bytes, waiting: waiting.len() }
     }
 
@@ -133,6 +147,7 @@ impl Fetches {
                 let bytes = reads.iter().map(|read| read.pages * PAGE_BYTES).sum();
                 let batch = Batch { bytes, reads };
                 if !room.waiting.is_empty() || !room.take(bytes, self.bytes_max) {
+                    room.waiting_reads += batch.reads.len();
                     room.waiting.push_back(batch);
                 } else {
                     ready.push(batch);
@@ -202,8 +217,10 @@ impl Fetches {
             room.used_bytes -= bytes;
             while let Some(first) = room.waiting.front().map(|batch| batch.bytes)
                 && room.take(first, self.bytes_max)
+                && let Some(batch) = room.waiting.pop_front()
             {
-                ready.extend(room.waiting.pop_front());
+                room.waiting_reads -= batch.reads.len();
+                ready.push(batch);
             }
         }
         self.start(ready, None);
@@ -305,6 +322,24 @@ mod tests {
         assert_eq!(counts(&fetches), (PAGES_MAX + 1, 0));
         drop(larger);
         assert_eq!(counts(&fetches), (0, 0));
+    }
+
+    #[test]
+    fn it_is_crowded_while_as_many_reads_wait_as_may() {
+        let fetches = fetches(Faults::default());
+        let whole: Vec<Read> = submit(&fetches, &[PAGES_MAX]).iter().take(1).collect();
+        assert!(!fetches.is_crowded());
+        let mut batches: Vec<_> = (1..READS_MAX / 32).map(|_| submit(&fetches, &[1; 32])).collect();
+        batches.push(submit(&fetches, &[1; 31]));
+        assert!(!fetches.is_crowded());
+        let last = submit(&fetches, &[1]);
+        assert!(fetches.is_crowded());
+        drop(whole);
+        for batch in batches.iter().chain([&last]) {
+            batch.iter().for_each(drop);
+        }
+        assert!(!fetches.is_crowded());
+        assert_eq!((counts(&fetches), lock(&fetches.room).waiting_reads), ((0, 0), 0));
     }
 
     #[test]

@@ -36,6 +36,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use ::flash::{Flash, Inserted, Place, Reader};
+use ::io::device::PAGE_BYTES;
 use index::Hash;
 use stdx::sync::lock;
 
@@ -97,8 +98,9 @@ pub(crate) struct Counters {
     pub(crate) spill_us: AtomicU64,
     /// Items that went up into the hot zone.
     pub(crate) promoted: AtomicU64,
-    /// Reads of the device that were asked for, and of these without an answer.
+    /// Reads of the device that were asked for, their pages, and reads without an answer.
     pub(crate) reads: AtomicU64,
+    pub(crate) pages_read: AtomicU64,
     pub(crate) reads_failed: AtomicU64,
 }
 
@@ -237,6 +239,7 @@ impl FlashTier {
             spill_us: read(&self.counters.spill_us),
             promoted: read(&self.counters.promoted),
             reads: read(&self.counters.reads),
+            bytes_read: read(&self.counters.pages_read) * PAGE_BYTES as u64,
             reads_failed: read(&self.counters.reads_failed),
             fetch_bytes: fetches.used_bytes as u64,
             fetch_bytes_peak: fetches.peak_bytes as u64,

@@ -12,7 +12,7 @@ use crate::item::Item;
 use crate::places::Found;
 use crate::repartition::Countdown;
 use crate::types::{Lookup, Refusal};
-use crate::wanted::FlashView;
+use crate::wanted::{FlashView, Unread};
 
 /// What the requests of one batch go through. Items it returns stay readable while it lives; their
 /// memory cannot be reused meanwhile, so keep it short, and never while blocked.
@@ -130,7 +130,7 @@ impl Session<'_> {
     /// As [`Self::get`], but an item whose CAS unique a client may compare later: it is in the hot
     /// zone, where it has one.
     pub fn get_with_cas(&self, key: &[u8], hash: Hash) -> Result<Option<Item<'_>>, Refusal> {
-        let found = self.find_wanted(key, hash)?;
+        let found = self.find_wanted(key, hash, Unread::Stays)?;
         Ok(found.map(|found| Item::hot(self.cache, found, self.mark_hit(found))))
     }
 
@@ -156,7 +156,12 @@ impl Session<'_> {
 
     /// The key's item in the hot zone, where it is brought if it is below; for a reader who wants
     /// it: a hit counts where it was, and a miss is noted.
-    pub(crate) fn find_wanted(&self, key: &[u8], hash: Hash) -> Result<Option<Found<'_>>, Refusal> {
+    pub(crate) fn find_wanted(
+        &self,
+        key: &[u8],
+        hash: Hash,
+        unread: Unread,
+    ) -> Result<Option<Found<'_>>, Refusal> {
         let mut raised = None;
         loop {
             let gone_us = match self.look(key, hash) {
@@ -166,7 +171,7 @@ impl Session<'_> {
                 }
                 Err(gone_us) => gone_us,
             };
-            let from = self.raise(key, hash)?;
+            let from = self.raise(key, hash, unread)?;
             if matches!(from, Raised::Flash | Raised::Nowhere) {
                 self.note_miss_below(hash);
             }

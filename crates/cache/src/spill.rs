@@ -11,6 +11,7 @@ use memory::Guard;
 
 use crate::admit::Left;
 use crate::cache::Cache;
+use crate::entrance::Words;
 use crate::flash_tier::{FlashTier, Links};
 use crate::snapshot::Snapshot;
 use crate::turn::Turn;
@@ -19,7 +20,7 @@ use crate::turn::Turn;
 pub(crate) const INDEX_SHARE: usize = 2;
 /// Of the words that the index may have for items on flash, one in so many is kept free: small
 /// items run out of words before they run out of flash, and what comes must find some.
-const WORDS_FREE_SHARE: usize = 32;
+pub(crate) const WORDS_FREE_SHARE: usize = 32;
 
 /// How much time whoever stages an item has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,8 +187,12 @@ impl Cache {
 
     /// Whether fewer words are free than what comes shall find.
     pub(crate) fn is_short_of_words(&self) -> bool {
-        let items_max = self.flash_items_max();
-        self.flash_items() as usize > items_max - items_max / WORDS_FREE_SHARE
+        let Words { used, max } = self.words();
+        used > max - max / WORDS_FREE_SHARE
+    }
+
+    fn words(&self) -> Words {
+        Words { used: self.flash_items() as usize, max: self.flash_items_max() }
     }
 
     /// Whether what leaves the hot zone, and does not deserve the compressed one, may move to
@@ -205,7 +210,7 @@ impl Cache {
     pub(crate) fn maintain_flash(&self, turn: &mut Turn) -> bool {
         let Some(tier) = &self.flash else { return false };
         if !tier.is_purged() {
-            return self.purge(tier);
+            return self.purge(tier, turn);
         }
         self.keep_reached(false);
         let links = Links::with_turn(self, turn);
@@ -215,9 +220,9 @@ impl Cache {
         let mut more = tier.flash.maintain(&links, self.now());
         tier.tell_of_room();
         let stats = tier.flash.stats();
-        tier.entrance.look(self.clock.monotonic_us(), &stats);
+        tier.entrance.look(self.clock.monotonic_us(), &stats, self.words());
         if self.is_short_of_words() {
-            more |= tier.flash.evict(&links);
+            more |= tier.flash.thin_out(&links, self.now());
         }
         if tier.flash.is_recovering() {
             more |= tier.flash.recover(&links, self.now());
@@ -248,8 +253,14 @@ impl Cache {
         }
     }
 
+    /// Whether what the index leads to on flash may be there. Between a flush and its purge nothing
+    /// is, for nothing comes in.
+    pub(crate) fn is_flash_purged(&self) -> bool {
+        self.flash.as_deref().is_none_or(FlashTier::is_purged)
+    }
+
     /// Takes what a flush has made void out of the index. Returns whether it is void.
-    fn purge(&self, tier: &FlashTier) -> bool {
+    fn purge(&self, tier: &FlashTier, turn: &mut Turn) -> bool {
         let flushed = tier.flushed.load(Ordering::Relaxed);
         // Who finds nothing of a key writes no note: all has to be void on the device before.
         // Acquire: partner is the release in `FlashTier::flush`.
@@ -261,6 +272,7 @@ impl Cache {
         let (mut at, mut count) = (Some(Hash(0)), 0);
         while let Some(hash) = at {
             at = self.purge_flash(&self.epochs.pin(), hash, &mut count);
+            turn.end_if_long(&*self.clock);
         }
         tier.counters.items.fetch_sub(count, Ordering::Relaxed);
         tier.purged.store(flushed, Ordering::Relaxed);

@@ -110,6 +110,8 @@ pub struct FlashTierStats {
     pub promoted: u64,
     /// Reads of the device for requests.
     pub reads: u64,
+    /// Bytes of these: a long unit is read twice, its first page and the whole.
+    pub bytes_read: u64,
     /// Of these, failed.
     pub reads_failed: u64,
     /// Bytes that are being read, or were read for those who wait and are not dropped yet.

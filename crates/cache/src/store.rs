@@ -13,6 +13,7 @@ use crate::measure::Origin;
 use crate::places::{Fate, Present};
 use crate::session::Session;
 use crate::types::{Attributes, Condition, Expiry, Refusal, Store, Stored, expiry_in, expiry_of};
+use crate::wanted::Unread;
 
 /// How often a store makes room for a full index before it gives up.
 const INDEX_ROOM_ATTEMPTS: usize = 4;
@@ -335,7 +336,7 @@ impl<'c> Session<'c> {
                     pending.replace(Some(draft));
                 }
                 Ok(Decision::Raise(hot)) => {
-                    if let Err(refusal) = self.raise(hot.item().key(), hash) {
+                    if let Err(refusal) = self.raise(hot.item().key(), hash, Unread::Goes) {
                         return Err((Draft { hot, hash, origin }, refusal));
                     }
                     pending.replace(Some(hot));

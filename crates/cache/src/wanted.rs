@@ -69,12 +69,26 @@ struct Source {
 enum Seen<'s> {
     /// A copy of it, and where it is.
     Here(&'s Row<'s>, Source),
-    /// The place holds another key's item, or a damaged one, or one whose time is over.
+    /// The place holds another key's item, or a damaged one.
     NotThis(Place),
+    /// It holds the key's own, whose time is over.
+    Over(Source),
+    /// The device did not say what the place holds.
+    Unread(Place),
     /// It has to be read first.
     Pending,
     /// The index leads to no place on flash.
     Nowhere,
+}
+
+/// What becomes of an item on flash that the device does not give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unread {
+    /// It stays: who only reads is told of a miss, and may find it when the device works again.
+    Stays,
+    /// It goes. Who is told that there was nothing to change must not find it afterwards, as it was
+    /// before; and who stores something else would come by it again and again.
+    Goes,
 }
 
 impl Cache {
@@ -118,7 +132,9 @@ impl Cache {
             return;
         };
         let batch = |(wanted, done): (Vec<Wanted>, D)| {
+            let pages: usize = wanted.iter().map(|one| one.pages).sum();
             tier.counters.reads.fetch_add(wanted.len() as u64, Ordering::Relaxed);
+            tier.counters.pages_read.fetch_add(pages as u64, Ordering::Relaxed);
             let done = Arc::new(done);
             wanted.into_iter().map(|wanted| wanted.read(asked_us, Arc::clone(&done))).collect()
         };
@@ -146,13 +162,16 @@ impl Wanted {
 }
 
 impl Session<'_> {
-    /// What the requests of this session wait for, as far as there may be room for it at a time.
-    /// Read it, by [`Cache::read_wanted`], end the session, and ask again in another one to which
-    /// it is delivered.
+    /// What the requests of this session wait for, as far as there may be room for it at a time;
+    /// only the first of it while very many others wait. Read it, by [`Cache::read_wanted`], end
+    /// the session, and ask again in another one to which it is delivered.
     pub fn take_wanted(&self) -> Vec<Wanted> {
         let wanted = self.flash.0.get().map(|view| view.wanted.take());
         let mut wanted = wanted.unwrap_or_default();
-        let bytes_max = self.cache.flash.as_ref().map_or(0, |tier| tier.fetches.bytes_max());
+        let Some(tier) = self.cache.flash.as_ref().filter(|_| !wanted.is_empty()) else {
+            return wanted;
+        };
+        let bytes_max = if tier.fetches.is_crowded() { 0 } else { tier.fetches.bytes_max() };
         let mut bytes = 0;
         let fits = |wanted: &&Wanted| {
             bytes += wanted.pages * PAGE_BYTES;
@@ -203,7 +222,12 @@ impl Session<'_> {
                 Lookup::Hit(Item::below(self.cache, row))
             }
             Seen::Pending => Lookup::Pending,
-            Seen::NotThis(_) | Seen::Nowhere => Lookup::Miss,
+            // Who looks next need not read it.
+            Seen::Over(source) => {
+                self.forget_read(source, hash);
+                Lookup::Miss
+            }
+            Seen::NotThis(_) | Seen::Unread(_) | Seen::Nowhere => Lookup::Miss,
         }
     }
 
@@ -212,7 +236,7 @@ impl Session<'_> {
         match self.look_on_flash(key, hash) {
             Seen::Here(row, _) => Lookup::Hit(Item::below(self.cache, row)),
             Seen::Pending => Lookup::Pending,
-            Seen::NotThis(_) | Seen::Nowhere => Lookup::Miss,
+            Seen::NotThis(_) | Seen::Over(_) | Seen::Unread(_) | Seen::Nowhere => Lookup::Miss,
         }
     }
 
@@ -250,24 +274,30 @@ impl Session<'_> {
         }
     }
 
-    /// Brings the key's item up from flash. Returns whether there was one.
+    /// Brings the key's item up from flash. Returns whether there was one that could be read.
     pub(crate) fn raise_on_flash(
         &self,
         key: &[u8],
         hash: Hash,
         flushes: u64,
+        unread: Unread,
     ) -> Result<bool, Refusal> {
         match self.look_on_flash(key, hash) {
             Seen::Here(row, source) => {
                 self.raise_flash_row(row, source, hash, flushes)?;
                 Ok(true)
             }
+            Seen::Unread(_) if unread == Unread::Stays => Ok(false),
             // It is in the way of whoever asks what is there.
-            Seen::NotThis(place) => {
+            Seen::NotThis(place) | Seen::Unread(place) => {
                 self.cache.update_on_flash(&self.guard, hash, place, |found| {
                     self.cache.forget_on_flash(found, hash);
                     (None, ())
                 });
+                Ok(false)
+            }
+            Seen::Over(source) => {
+                self.forget_read(source, hash);
                 Ok(false)
             }
             Seen::Pending => Err(Refusal::Pending),
@@ -309,12 +339,17 @@ impl Session<'_> {
             if let Some(arrived) = arrived.iter().rev().find(of_unit)
                 && let Some(ticket) = arrived.wanted.ticket
             {
+                let Some(pages) = &arrived.pages else {
+                    tier.counters.reads_failed.fetch_add(1, Ordering::Relaxed);
+                    return Seen::Unread(place);
+                };
                 source.ticket = Some(ticket);
-                look = self.finish(tier, arrived, &ticket, key, reader);
+                look = self.finish(tier, (pages, arrived.asked_us), &ticket, key, reader);
             }
         }
         match look {
-            Look::Found(fields) if !self.cache.is_over(expiry_below(&fields)) => {
+            Look::Found(fields) if self.cache.is_over(expiry_below(&fields)) => Seen::Over(source),
+            Look::Found(fields) => {
                 let rows = self.lower.rows();
                 let row = rows.alloc(Row {
                     key: rows.alloc_slice_copy(key),
@@ -325,10 +360,12 @@ impl Session<'_> {
                 });
                 Seen::Here(row, source)
             }
-            Look::Found(_) | Look::Absent => Seen::NotThis(place),
+            Look::Absent => Seen::NotThis(place),
             Look::Wait(ticket) => {
                 let mut wanted = view.wanted.borrow_mut();
-                if wanted.len() < WANTED_MAX {
+                // Keys that were stored together lie together, and one read brings them all.
+                let is_asked = wanted.iter().any(|one| one.ticket == Some(ticket));
+                if !is_asked && wanted.len() < WANTED_MAX {
                     let Ticket { page, pages, .. } = ticket;
                     wanted.push(Wanted { page, pages, ticket: Some(ticket) });
                 }
@@ -337,26 +374,23 @@ impl Session<'_> {
         }
     }
 
-    /// Goes on with what was read, and of some reads takes the times.
+    /// Goes on with what was read, after it was asked for at this time, and of some reads takes the
+    /// times.
     fn finish(
         &self,
         tier: &FlashTier,
-        arrived: &Arrived,
+        (pages, asked_us): (&Pages, u64),
         ticket: &Ticket,
         key: &[u8],
         reader: &mut Reader,
     ) -> Look {
-        let Some(pages) = &arrived.pages else {
-            tier.counters.reads_failed.fetch_add(1, Ordering::Relaxed);
-            return Look::Absent;
-        };
         let reads = tier.counters.reads.load(Ordering::Relaxed);
         // By the page as well: several reads may be asked for at once.
         if !tier.read_costs.is_timed(reads.wrapping_add(ticket.page)) {
             return tier.flash.finish(ticket, pages, key, reader);
         }
         let (clock, area) = (&self.cache.clock, tier.flash.area_of(ticket));
-        let wait_us = clock.monotonic_us().saturating_sub(arrived.asked_us);
+        let wait_us = clock.monotonic_us().saturating_sub(asked_us);
         let began_us = clock.thread_cpu_us();
         let look = tier.flash.finish(ticket, pages, key, reader);
         if matches!(look, Look::Found(_)) {
@@ -364,6 +398,26 @@ impl Session<'_> {
             tier.read_costs.add(area, wait_us, find_us);
         }
         look
+    }
+
+    /// Takes a row that was read and is over out of the index, if that still leads to it. It stays
+    /// over, and if it is spare, the item in memory is over as well: it has the same expiry.
+    fn forget_read(&self, source: Source, hash: Hash) {
+        let cache = self.cache;
+        cache.update_on_flash(&self.guard, hash, source.place, |found| {
+            // The place may be that of another item of the key by now.
+            if !self.is_current(source) {
+                return (Some(found), ());
+            }
+            cache.forget_on_flash(found, hash);
+            (None, ())
+        });
+    }
+
+    /// Whether what was read for it is what lies there now. Under the key's lock.
+    fn is_current(&self, source: Source) -> bool {
+        let tier = self.cache.flash.as_deref();
+        tier.zip(source.ticket).is_none_or(|(tier, ticket)| tier.flash.is_current(&ticket))
     }
 
     /// Moves a row up if the index still leads to its place, and if nothing was flushed since
@@ -381,10 +435,6 @@ impl Session<'_> {
         // Taken only to be published: dropping it takes a class's lock, which comes before those
         // of the index.
         let mut pending = Some(draft.hot);
-        let is_current = || {
-            let tier = cache.flash.as_deref();
-            tier.zip(source.ticket).is_none_or(|(tier, ticket)| tier.flash.is_current(&ticket))
-        };
         let is_key = |item: ItemRef<'_>| item.has_key(row.key);
         let raised = cache.raise(&self.guard, hash, is_key, Some(source.place), |present| {
             let sequence = cache.next_sequence();
@@ -393,7 +443,7 @@ impl Session<'_> {
             let is_unchanged = present.hot.is_none()
                 && is_led_to
                 && cache.moment.flush.is_unchanged_since(flushes)
-                && is_current();
+                && self.is_current(source);
             if !is_unchanged {
                 return (Fate::Keep, false);
             }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use io::ManualClock;
 use io::device::{FakeDevice, Faults, PAGE_BYTES};
 use larder::{
-    Attributes, Cache, Condition, DumpCursor, Dumped, Expiry, FlashSettings, FlashTierStats, Lookup,
+    Attributes, Cache, Condition, DumpCursor, Dumped, Expiry, FlashSettings, FlashTierStats,
+    Lookup, Session,
 };
 use stdx::random::Xorshift;
 
@@ -133,6 +134,142 @@ fn a_look_without_a_trace_waits_for_flash_and_leaves_the_item_there() {
     clock.advance(100);
     assert_eq!(peek(3).unwrap(), None, "its time is over");
     assert_eq!(peek(2000).unwrap(), None);
+}
+
+/// Each get of it used to read it once more, until its segment was collected.
+#[test]
+fn what_has_expired_on_flash_is_read_once_and_then_gone() {
+    let (cache, clock) = cache(1000, 1000);
+    let is_on_device = |number: &u32| {
+        let look =
+            |key: &[u8]| matches!(cache.session().look_up(key, cache.hash(key)), Lookup::Pending);
+        look(&key(*number))
+    };
+    let expiring: Vec<u32> = (3..1000).step_by(5).filter(is_on_device).take(3).collect();
+    let [first, second, third] = expiring[..] else { panic!("many are on the device") };
+    clock.advance(100);
+    let before = flash_of(&cache);
+    assert_eq!((before.reads, before.items), (0, 1000));
+    for _ in 0..3 {
+        assert_eq!(cache.get(&key(first)), None);
+        let flash = flash_of(&cache);
+        assert_eq!((flash.reads, flash.items), (1, 999));
+    }
+    // The same for who brings it up.
+    for _ in 0..3 {
+        let gets = cache.with_memory(|session| {
+            let found = session.get_with_cas(&key(second), cache.hash(&key(second)))?;
+            Ok(found.is_some())
+        });
+        assert_eq!(gets, Ok(false));
+        let flash = flash_of(&cache);
+        assert_eq!((flash.reads, flash.items), (2, 998));
+    }
+    // A look without a trace leaves it.
+    for reads in 3..5 {
+        let peeked = cache.with_memory(|session| {
+            match session.peek_anywhere(&key(third), cache.hash(&key(third))) {
+                Lookup::Pending => Err(larder::Refusal::Pending),
+                found => Ok(matches!(found, Lookup::Hit(_))),
+            }
+        });
+        assert_eq!(peeked, Ok(false));
+        assert_eq!((flash_of(&cache).reads, flash_of(&cache).items), (reads, 998));
+    }
+}
+
+/// However many connections there are, what they wait for takes little memory.
+#[test]
+fn who_asks_while_thousands_of_reads_wait_asks_for_one_at_a_time() {
+    let (cache, _) = cache(20_000, 20);
+    let asked = || {
+        let session = cache.session();
+        for number in 0..20_000 {
+            let _ = session.look_up(&key(number), cache.hash(&key(number)));
+        }
+        session.take_wanted()
+    };
+    let whole = asked().len();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let ask = |wanted: Vec<_>| {
+        let sender = sender.clone();
+        cache.read_wanted(wanted, move |arrived| sender.send(arrived).unwrap());
+    };
+    // What has arrived has its bytes as long as it lies in the channel.
+    let mut reads = 0;
+    while asked().len() == whole {
+        assert!(whole > 10 && reads < 3 * 4096, "{reads}");
+        reads += whole;
+        ask(asked());
+    }
+    let waiting = flash_of(&cache).fetches_waiting as usize * whole;
+    assert!((4096..4096 + whole).contains(&waiting), "{waiting}");
+    assert_eq!(asked().len(), 1);
+    ask(asked());
+    assert_eq!(receiver.iter().take(reads + 1).count(), reads + 1);
+    assert_eq!(asked().len(), whole);
+}
+
+/// Each read counted as one page.
+#[test]
+fn what_was_read_of_the_device_is_counted_in_pages() {
+    let (cache, _) = cache(20, LONG_BYTES);
+    let reads: Vec<(u64, u64)> = (0..20)
+        .map(|number| {
+            let before = flash_of(&cache);
+            assert!(cache.get(&key(number)).unwrap() == noise(number, LONG_BYTES));
+            let after = flash_of(&cache);
+            (after.reads - before.reads, after.bytes_read - before.bytes_read)
+        })
+        .collect();
+    // The first page, which says how many there are, and all of them.
+    let pages = 1 + LONG_BYTES.div_ceil(PAGE_BYTES) as u64;
+    assert!(reads.iter().any(|read| read.0 == 2), "{reads:?}");
+    for (count, bytes) in reads {
+        assert!(bytes % PAGE_BYTES as u64 == 0);
+        let is_read = count == 2 && bytes / PAGE_BYTES as u64 - pages <= 1;
+        assert!(is_read || (count, bytes) == (0, 0), "{count}, {bytes}");
+    }
+}
+
+/// The index leads there until the background comes to it.
+#[test]
+fn what_was_flushed_on_flash_is_not_found_by_a_removal() {
+    let (cache, _) = cache(1000, 1000);
+    assert!(cache.remove(&key(0)) && !cache.remove(&key(0)));
+    cache.flush(None);
+    assert!(flash_of(&cache).items > 0 && !cache.remove(&key(1)));
+    while cache.maintain() {}
+    assert!(flash_of(&cache).items == 0 && !cache.remove(&key(2)));
+    cache.set(&key(1), b"new", Expiry::NEVER).unwrap();
+    assert!(cache.remove(&key(1)));
+}
+
+/// Each of them used to read its unit for itself.
+#[test]
+fn keys_of_one_unit_that_are_asked_for_together_read_it_once() {
+    let (cache, _) = cache(20_000, 20);
+    let look = |session: &Session<'_>, number: u32| match session
+        .look_up(&key(number), cache.hash(&key(number)))
+    {
+        Lookup::Hit(item) => Some(item.to_vec() == noise(number, 20)),
+        Lookup::Pending => None,
+        Lookup::Miss => Some(false),
+    };
+    let session = cache.session();
+    let is_on_device = |number: &u32| look(&session, *number).is_none();
+    let numbers: Vec<u32> = (0..20_000).filter(is_on_device).take(1000).collect();
+    drop(session);
+    let session = cache.session();
+    assert!(numbers.iter().all(|&number| look(&session, number).is_none()));
+    let wanted = session.take_wanted();
+    drop(session);
+    // More than a hundred rows have room in a page.
+    assert!(numbers.len() == 1000 && wanted.len() < 20, "{} reads", wanted.len());
+    let arrived = cache.read_wanted_now(wanted);
+    let session = cache.session();
+    session.deliver(arrived);
+    assert!(numbers.iter().all(|&number| look(&session, number) == Some(true)));
 }
 
 /// How often each key is listed.

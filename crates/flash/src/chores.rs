@@ -1,11 +1,12 @@
 //! What the background does: writing full segments, and keeping segments free. One chore at a time,
 //! under a lock of their own, which is taken before the writer's.
 
-use ::io::device::{PAGE_BYTES, Page, Pages};
+use ::io::device::Pages;
 use stdx::sync::atomic::Ordering;
 use stdx::sync::lock;
 
 use crate::area::Area;
+use crate::collect::Need;
 use crate::flash::State;
 use crate::scrub::Scrub;
 use crate::stage::FAILURES_MAX;
@@ -21,6 +22,8 @@ pub(crate) struct Chores {
     pub(crate) pages: Pages,
     /// Collection goes on until the high watermark.
     pub(crate) is_collecting: bool,
+    /// Of the segment that was thinned out last more moved than left the index.
+    pub(crate) evicts_next: bool,
     /// Where scrubbing stands.
     pub(crate) scrub: Scrub,
     /// In which hits are counted for the partition.
@@ -35,7 +38,7 @@ impl Flash {
         if lock(&self.writer).is_closed {
             return false;
         }
-        self.heal();
+        self.heal(&mut chores.pages);
         self.publish_trained();
         {
             let mut writer = lock(&self.writer);
@@ -59,7 +62,7 @@ impl Flash {
             return true;
         }
         self.wants_collection(&mut chores)
-            && self.collect(&mut chores, links, now, false)
+            && self.collect(&mut chores, links, now, Need::Room)
             && self.wants_collection(&mut chores)
     }
 
@@ -68,8 +71,9 @@ impl Flash {
         self.unsound.load(Ordering::Relaxed) || lock(&self.writer).failures >= FAILURES_MAX
     }
 
-    /// Tries again what a device refused.
-    fn heal(&self) {
+    /// Tries again what a device refused: a whole segment, since one that is nearly full may take a
+    /// page, and then lose what it is given of segments.
+    fn heal(&self, pages: &mut Pages) {
         if self.unsound.load(Ordering::Relaxed) {
             self.void_device();
         }
@@ -83,8 +87,8 @@ impl Flash {
             segment
         };
         // Nobody reads a free segment, and nobody opens one that is not listed.
-        let zeros = Page([0; PAGE_BYTES]);
-        let tried = self.device.write(self.geometry.page_of(segment), &[zeros]);
+        *pages = Pages::zeroed(self.geometry.segment_pages());
+        let tried = self.device.write(self.geometry.page_of(segment), pages.as_pages());
         let mut writer = lock(&self.writer);
         writer.free.push_front(segment);
         match tried {

@@ -18,6 +18,7 @@ use stdx::sync::atomic::Ordering;
 use stdx::sync::lock;
 
 use crate::area::Area;
+use crate::collect::Need;
 use crate::{Flash, Links, Refused};
 
 /// Closing gives up after so many attempts to find room for what is staged, and as many to tell the
@@ -70,7 +71,7 @@ impl Flash {
                 break;
             }
             if sealed == Err(Refused::Busy) && lock(&self.writer).free_segments() == 0 {
-                self.collect(&mut chores, links, 0, false);
+                self.collect(&mut chores, links, 0, Need::Room);
             }
         }
         if !self.sync_or_void() {

@@ -21,16 +21,24 @@
 //! A hot area of a fixed size has no steps. It takes in what was read as often as the index can
 //! count, and while it lacks segments all that was read, wherever collection meets it.
 //!
-//! A segment whose journal is nearly full, and which is dead for the most part, is collected
-//! however many are free, and all that lives there moves: when the journal has run over, the next
-//! start would not believe the segment.
+//! A segment whose journal is nearly full is collected however many are free, and all that lives
+//! there moves: when the journal has run over, the next start would not believe the segment. It is
+//! dead for the most part, unless its rows are so small that it has more than twice as many as its
+//! journal has entries (decision 28).
 //!
 //! *Eviction*, when hardly any segment is free, takes the least recently used cold segment and
 //! moves nothing, so that stores find room: only the item table is read, to clean the index.
 //!
-//! In both, the segment's table entry is zeroed first, because an item that is staged again can be
-//! forgotten without a note. A process that is killed after that must not find the item in the
-//! segment it came from. It loses with it the items of this one segment that are in memory only.
+//! An index may have no room for more items while most segments are free: where items are small.
+//! Then the least recently used cold segment is *thinned out*, which is recycling for the sake of
+//! the words: what was read has a word already, and moves. The next one is evicted whole if more
+//! moved than left, so that what is written for it stays less than what it makes room for, also
+//! where everything was read.
+//!
+//! In all of them, the segment's table entry is zeroed first, because an item that is staged again
+//! can be forgotten without a note. A process that is killed after that must not find the item in
+//! the segment it came from. It loses with it the items of this one segment that are in memory
+//! only.
 
 use ::io::device::{PAGE_BYTES, Pages};
 use codec::record::{Record, Row, Rows};
@@ -42,11 +50,23 @@ use crate::area::Area;
 use crate::chores::Chores;
 use crate::geometry::Spot;
 use crate::stage::Intake;
+use crate::stats::Counters;
 use crate::table::{self, Item};
 use crate::unit::{self, Origin};
 use crate::watermarks::{FREE_PRESSED, Watermarks};
 use crate::writer::{ListedSegment, Writer};
 use crate::{Flash, Links, Place, Refused};
+
+/// What a segment is collected for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// A free segment.
+    Room,
+    /// Words of the index: what was read moves, if there is room for it.
+    Words,
+    /// Words, at once: nothing moves.
+    WordsNow,
+}
 
 /// What collection has found to collect.
 enum Choice {
@@ -98,19 +118,33 @@ impl Flash {
             return false;
         }
         self.forgo_found();
-        self.collect(&mut chores, links, 0, true)
+        self.collect(&mut chores, links, 0, Need::WordsNow)
     }
 
-    /// Collects a segment; evicts it in any case, or if it has to be. `false` if there is none, or
-    /// the device refuses.
+    /// As [`Flash::evict`], but what was read since it was stored stays, and is stored again; only
+    /// a segment that follows one of which more stayed than left is evicted whole.
+    pub fn thin_out(&self, links: &dyn Links, now: u32) -> bool {
+        let mut chores = lock(&self.chores);
+        if lock(&self.writer).is_closed {
+            return false;
+        }
+        let need = if chores.evicts_next { Need::WordsNow } else { Need::Words };
+        let Counters { restaged, dropped, .. } = &self.counters;
+        let before = (restaged.get(), dropped.get());
+        let is_collected = self.collect(&mut chores, links, now, need);
+        chores.evicts_next = restaged.get() - before.0 > dropped.get() - before.1;
+        is_collected
+    }
+
+    /// Collects a segment. `false` if there is none, or the device refuses.
     pub(crate) fn collect(
         &self,
         chores: &mut Chores,
         links: &dyn Links,
         now: u32,
-        evicts: bool,
+        need: Need,
     ) -> bool {
-        match self.choose_victim(evicts) {
+        match self.choose_victim(need) {
             Choice::Nothing => false,
             Choice::Freed => true,
             Choice::Victim(victim) => self.clear(chores, links, now, victim),
@@ -200,9 +234,10 @@ impl Flash {
     /// Takes a segment off its list. While some were found at the start and not given to the index
     /// yet, the oldest of these is free at once, as it is older than all others: those come later
     /// ([`mod@crate::recover`]), and nobody has read its items since.
-    fn choose_victim(&self, evicts: bool) -> Choice {
+    fn choose_victim(&self, need: Need) -> Choice {
         let mut writer = lock(&self.writer);
-        let is_pressed = evicts || writer.free_segments() < FREE_PRESSED;
+        let free = writer.free_segments();
+        let is_pressed = need != Need::Room || free < FREE_PRESSED;
         let sequence = |listed: Option<&ListedSegment>| listed.map(|it| it.entry.sequence);
         let written = writer.streams.iter().filter_map(|stream| sequence(stream.written.front()));
         let written = written.min();
@@ -223,7 +258,7 @@ impl Flash {
         let hot_segments = writer.segments(Area::Hot);
         let hot_accesses = writer.hot_target.accesses(hot_segments, is_chosen);
         let flushes = writer.flushes;
-        let moves = !is_pressed;
+        let moves = !is_pressed || need == Need::Words && free >= self.watermarks.low;
         Choice::Victim(Victim { listed, flushes, moves, keeps_all: false, hot_accesses })
     }
 

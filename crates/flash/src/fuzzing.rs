@@ -378,6 +378,7 @@ impl Tier {
             self.maintain();
         }
         if choice & 4 != 0 {
+            self.flash.thin_out(&self.index, NOW);
             self.flash.evict(&self.index);
         }
         let stored: Vec<u64> = LATER.filter(|number| self.put(*number)).collect();

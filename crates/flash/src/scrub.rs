@@ -8,16 +8,18 @@
 //! device too, and the flushes of the beginning are over; those that came meanwhile have the next
 //! pass.
 //!
-//! An open segment is handed over to be written when its turn comes, and a segment that waits to be
-//! written, or for recovery, is waited for. One that cannot be read keeps the pass from going on
-//! until collection has taken it.
+//! An open segment is looked at in its buffer when its turn comes, of which a copy is made: what
+//! the flushes of the pass have taken was there before they returned, and so before the pass began,
+//! while the units that come later are not theirs. A death is noted in the segment's journal, which
+//! counts when the segment has been written. A segment that waits to be written, or for recovery,
+//! is waited for. One that cannot be read keeps the pass from going on until collection has taken
+//! it.
 
 use ::io::device::Pages;
 use codec::record::{Row, Rows};
 use codec::{Damaged, Decoder};
 use stdx::sync::lock;
 
-use crate::area::Area;
 use crate::chores::Chores;
 use crate::table::{self, Item};
 use crate::unit::{self, Origin};
@@ -50,6 +52,9 @@ impl Scrub {
 enum Step {
     /// To look at this segment.
     Segment(ListedSegment),
+    /// To look at these items of an open segment, with this number and sequence, whose units have
+    /// been copied.
+    Open(u32, u64, Vec<Item>),
     /// To wait until a segment is written, or was recovered.
     Wait,
     /// It is at its end.
@@ -68,14 +73,22 @@ impl Flash {
             return;
         }
         let Scrub { number, below, next, .. } = chores.scrub;
+        if chores.pages.as_pages().is_empty() {
+            chores.pages = Pages::zeroed(self.geometry.segment_pages());
+        }
         // Not in what is matched: the lock would be held until the step is done.
-        let step = self.scrub_step(&mut lock(&self.writer), next..below);
+        let step = self.scrub_step(&lock(&self.writer), next..below, &mut chores.pages);
         match step {
             Step::Wait => {}
             Step::Segment(listed) => match self.scrub_segment(listed, &mut chores.pages, links) {
                 Ok(()) => chores.scrub.next = listed.entry.sequence + 1,
                 Err(Damaged) => chores.scrub.pause = PAUSE_TURNS,
             },
+            Step::Open(segment, sequence, items) => {
+                let scrubbed = self.scrub_units((segment, sequence), &items, &chores.pages, links);
+                scrubbed.expect("as it was put there");
+                chores.scrub.next = sequence + 1;
+            }
             Step::End => {
                 self.end_flushes_up_to(number);
                 chores.scrub = Scrub::default();
@@ -83,7 +96,13 @@ impl Flash {
         }
     }
 
-    fn scrub_step(&self, writer: &mut Writer, sequences: std::ops::Range<u64>) -> Step {
+    /// What comes next of these sequences; copies the units of an open segment into `pages`.
+    fn scrub_step(
+        &self,
+        writer: &Writer,
+        sequences: std::ops::Range<u64>,
+        pages: &mut Pages,
+    ) -> Step {
         let oldest_of = |Stream { written, .. }: &Stream| {
             let at = written.partition_point(|it| it.entry.sequence < sequences.start);
             written.get(at).copied()
@@ -99,11 +118,11 @@ impl Flash {
         if found.chain(waiting).any(|sequence| is_ahead(&sequence)) {
             return Step::Wait;
         }
-        let open = |area: Area| writer.streams[area.index()].open.as_ref();
-        let is_open = |area: &Area| open(*area).is_some_and(|open| is_ahead(&open.sequence));
-        if let Some(area) = Area::ALL.into_iter().find(is_open) {
-            self.freeze(writer, area);
-            return Step::Wait;
+        let open = writer.streams.iter().filter_map(|stream| stream.open.as_ref());
+        let open = open.filter(|open| is_ahead(&open.sequence)).min_by_key(|open| open.sequence);
+        if let Some(open) = open {
+            pages.bytes_mut()[..open.end].copy_from_slice(&open.pages.bytes()[..open.end]);
+            return Step::Open(open.segment, open.sequence, open.items.clone());
         }
         match oldest.filter(|listed| sequences.contains(&listed.entry.sequence)) {
             Some(listed) => Step::Segment(listed),
@@ -118,21 +137,29 @@ impl Flash {
         pages: &mut Pages,
         links: &dyn Links,
     ) -> Result<(), Damaged> {
-        if pages.as_pages().is_empty() {
-            *pages = Pages::zeroed(self.geometry.segment_pages());
-        }
         let items = self.read_segment(listed, pages)?;
+        self.scrub_units((listed.segment, listed.entry.sequence), &items, pages, links)
+    }
+
+    /// The same where its items and pages are at hand.
+    fn scrub_units(
+        &self,
+        (segment, sequence): (u32, u64),
+        items: &[Item],
+        pages: &Pages,
+        links: &dyn Links,
+    ) -> Result<(), Damaged> {
         let (mut decoder, mut raw) = (Decoder::new(), Vec::new());
-        for items in table::units(&items) {
+        for items in table::units(items) {
             let is_led_to = |item: &Item| {
-                let place = self.place_of(listed.segment, item);
+                let place = self.place_of(segment, item);
                 !item.is_dead && links.accesses(item.hash, place).is_some()
             };
             if !items.iter().any(is_led_to) {
                 continue;
             }
             let granule = items[0].granule;
-            let origin = Origin { sequence: listed.entry.sequence, granule };
+            let origin = Origin { sequence, granule };
             let unit = pages.bytes().get(self.geometry.offset_of(granule)..).ok_or(Damaged)?;
             let raw_bytes_max = self.geometry.segment_bytes;
             let dictionaries = &self.dictionaries;
@@ -143,7 +170,7 @@ impl Flash {
                 // What is damaged nobody finds anyway.
                 let takes = |row: Row<'_>| self.flushed.takes(origin.sequence, granule, row.key);
                 if rows.next_row().map_or(true, takes) {
-                    self.scrub_item(listed.segment, item, links);
+                    self.scrub_item(segment, item, links);
                 }
             }
         }

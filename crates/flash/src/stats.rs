@@ -250,7 +250,9 @@ impl Flash {
     }
 
     /// What [`Flash::memory_bytes`] grows to: with all dictionaries and samples. While a dictionary
-    /// is trained there are two that encode, and what the training takes.
+    /// is trained there are two that encode, and what the training takes. Not in it is what lists
+    /// grow by as a new device fills: of segments, some 50 bytes each, and of the rows of the open
+    /// ones, 16 bytes each.
     pub fn memory_bytes_max(&self) -> usize {
         let bytes = self.dictionary_bytes_max();
         let now = self.dictionaries.memory_bytes();

@@ -124,3 +124,40 @@ fn the_index_leads_to_flash_until_the_device_knows_of_a_flush() {
     while cache.maintain() {}
     assert_eq!(cache.flash_items(), 0);
 }
+
+/// Moves on by 40 microseconds whenever it is read.
+#[derive(Default)]
+struct Moving(AtomicU64);
+
+impl ::io::Clock for Moving {
+    fn unix_seconds(&self) -> u32 {
+        1_800_000_000
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        self.0.fetch_add(40, Ordering::Relaxed)
+    }
+}
+
+/// An index of half a GiB took it the better part of a tenth of a second.
+#[test]
+fn who_purges_the_index_lets_others_have_the_core_between_its_tables() {
+    let device = FakeDevice::new((FLASH_BYTES / PAGE_BYTES) as u64, 1, Faults::default());
+    let flash = FlashSettings { threads: 1, ..FlashSettings::new(Arc::new(device), [7; 16]) };
+    let builder = Cache::builder().memory_bytes(8 << 20).compress(false).flash(flash);
+    let cache = builder.clock(Arc::new(Moving::default())).build().expect("it fits");
+    for number in 0..10_000_u32 {
+        let stored =
+            cache.put(&number.to_be_bytes(), &[7; 1500], Attributes::default(), Condition::Always);
+        assert!(stored.is_ok(), "{stored:?}");
+        if number % STORES_BETWEEN == 0 {
+            while cache.maintain() {}
+        }
+    }
+    cache.flush(None);
+    let mut turn = Turn::default();
+    assert!(cache.flash_items() > 1000 && cache.maintain_flash(&mut turn));
+    assert_eq!(cache.flash_items(), 0);
+    // From one look at the clock to the next.
+    assert!(turn.waited_us() >= 40, "{}", turn.waited_us());
+}

@@ -8,6 +8,7 @@ use ::io::device::{Device, Pages};
 use super::cases::{get, place};
 use super::world::{key, phrases, value};
 use super::{World, hash, settings, settings_hot, settings_immediate};
+use crate::collect::Need;
 use crate::partition::HotTarget;
 use crate::usage::Margin;
 use crate::{
@@ -17,7 +18,7 @@ use crate::{
 const PAGES: usize = 800;
 
 /// Says that an item was read so many times, without a read.
-fn mark_read(world: &World, number: u64, accesses: u8) {
+pub(crate) fn mark_read(world: &World, number: u64, accesses: u8) {
     let place = place(world, number).expect("it is there");
     world.index.state().lead(hash(number), place.with_accesses(accesses));
 }
@@ -53,7 +54,7 @@ fn collect_until(world: &World, number: u64, wanted: Area) {
         if area(world, number) == Some(wanted) {
             return;
         }
-        assert!(world.flash.collect(&mut Default::default(), &world.index, world.now, false));
+        assert!(world.flash.collect(&mut Default::default(), &world.index, world.now, Need::Room));
         world.flash.write_waiting(&world.index);
     }
     panic!("it never came to {wanted:?}");
@@ -104,7 +105,7 @@ fn what_was_read_often_moves_to_the_hot_area_and_from_there_back_before_it_leave
     assert_eq!(place(&world, 0).map(|place| (place.span(), place.accesses())), Some((1, 1)));
     assert!(stats.hot.stored_bytes > stats.hot.raw_bytes, "it is not compressed");
     while world.flash.stats().hot.segments < 2 {
-        assert!(world.flash.collect(&mut Default::default(), &world.index, world.now, false));
+        assert!(world.flash.collect(&mut Default::default(), &world.index, world.now, Need::Room));
         world.flash.write_waiting(&world.index);
     }
     let in_hot = |&number: &u64| area(&world, number) == Some(Area::Hot);
@@ -114,7 +115,7 @@ fn what_was_read_often_moves_to_the_hot_area_and_from_there_back_before_it_leave
     collect_until(&world, unread, Area::Cold);
     // It was not read since it came to the hot area, nor is it now.
     while place(&world, unread).is_some() {
-        assert!(world.flash.collect(&mut Default::default(), &world.index, world.now, false));
+        assert!(world.flash.collect(&mut Default::default(), &world.index, world.now, Need::Room));
         world.flash.write_waiting(&world.index);
     }
     let stats = world.flash.stats();
@@ -140,7 +141,7 @@ fn what_was_read_now_and_then_goes_round_in_the_cold_area() {
         mark_read(&world, number, (number % 4) as u8);
     }
     while world.flash.stats().collected < 3 {
-        assert!(world.flash.collect(&mut Default::default(), &world.index, world.now, false));
+        assert!(world.flash.collect(&mut Default::default(), &world.index, world.now, Need::Room));
         world.flash.write_waiting(&world.index);
     }
     let mut writer = stdx::sync::lock(&world.flash.writer);
@@ -169,7 +170,7 @@ fn hot_items_are_found_in_a_buffer_and_on_the_device_and_after_a_kill() {
     let end = fill(&world, 0, 3);
     (0..end).for_each(|number| mark_read(&world, number, ACCESSES_MAX));
     while world.flash.stats().hot.segments < 2 {
-        assert!(world.flash.collect(&mut Default::default(), &world.index, world.now, false));
+        assert!(world.flash.collect(&mut Default::default(), &world.index, world.now, Need::Room));
         world.flash.write_waiting(&world.index);
     }
     let hot: Vec<u64> = (0..end).filter(|&it| area(&world, it) == Some(Area::Hot)).collect();
@@ -251,7 +252,7 @@ fn merged_promotion_and_a_tier_without_a_hot_area_leave_items_where_they_are() {
     let world = World::with(PAGES, without);
     let end = fill(&world, 0, 3);
     (0..end).for_each(|number| mark_read(&world, number, ACCESSES_MAX));
-    assert!(world.flash.collect(&mut Default::default(), &world.index, world.now, false));
+    assert!(world.flash.collect(&mut Default::default(), &world.index, world.now, Need::Room));
     let stats = world.flash.stats();
     assert!(stats.restaged > 100, "{stats:?}");
     assert_eq!(
@@ -278,7 +279,7 @@ fn the_segment_used_longest_ago_is_collected_first_and_the_newest_last() {
     assert!(get(&world, number).is_some());
     let mut left = Vec::new();
     for _ in 0..4 {
-        assert!(world.flash.collect(&mut Default::default(), &world.index, world.now, false));
+        assert!(world.flash.collect(&mut Default::default(), &world.index, world.now, Need::Room));
         left.push(written(&world));
     }
     let [first, .., last] = before[..] else { panic!("there are four") };
@@ -410,7 +411,7 @@ fn what_was_chosen_is_collected_first_if_there_is_room_and_the_rest_stays_cold()
     let (_, last, found) = choose();
     assert_eq!(found, Some(last));
     stdx::sync::lock(&world.flash.writer).free.extend(&free[1..]);
-    assert!(world.flash.collect(&mut Default::default(), &world.index, world.now, false));
+    assert!(world.flash.collect(&mut Default::default(), &world.index, world.now, Need::Room));
     let stats = world.flash.stats();
     assert!(stats.restaged > 0 && stats.hot.moved_in == 0, "nothing chose it: {stats:?}");
 }

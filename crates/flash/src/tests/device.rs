@@ -4,7 +4,7 @@
 use std::io;
 use std::ops::Range;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use ::io::device::{Device, PAGE_BYTES, Page};
 
@@ -25,6 +25,8 @@ pub(crate) struct MemoryDevice {
     /// Writes that still reach the device.
     writes_left: AtomicU64,
     pub(crate) refuses_pages: AtomicBool,
+    /// Writes of more pages than so many are refused.
+    pub(crate) pages_max: AtomicUsize,
     pub(crate) refuses_notes: AtomicBool,
     /// So many notes are refused, and those behind them taken.
     refused_notes: AtomicU64,
@@ -51,6 +53,7 @@ impl MemoryDevice {
             log: Mutex::default(),
             writes_left: AtomicU64::new(u64::MAX),
             refuses_pages: AtomicBool::new(false),
+            pages_max: AtomicUsize::new(usize::MAX),
             refuses_notes: AtomicBool::new(false),
             refused_notes: AtomicU64::new(0),
             refused_syncs: AtomicU64::new(0),
@@ -151,6 +154,9 @@ impl Device for MemoryDevice {
     fn write(&self, page: u64, source: &[Page]) -> io::Result<()> {
         let page = page as usize;
         refused(&self.refuses_pages)?;
+        if source.len() > self.pages_max.load(Ordering::Relaxed) {
+            return Err(io::Error::other("too many"));
+        }
         self.log.lock().expect("no test has died").push((page * PAGE_BYTES) as u64);
         if !self.take_write(page..page + source.len(), Kind::Pages) {
             return Ok(());

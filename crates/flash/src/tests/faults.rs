@@ -51,6 +51,28 @@ fn items_that_cannot_be_written_leave_the_index_and_a_failing_device_takes_none(
     assert!(world.flash.stats().bytes_written > 0);
 }
 
+/// A page was enough to take it for one that works, and with each turn of the background it lost
+/// four segments more.
+#[test]
+fn a_device_that_takes_a_page_and_no_segment_is_given_nothing() {
+    let world = World::new(PAGES);
+    assert_eq!(fill(&world, 3), None);
+    world.device.pages_max.store(1, Ordering::Relaxed);
+    assert_eq!(fill(&world, 100), Some(Refused::Failing));
+    let before = world.flash.stats();
+    for number in 0..300 {
+        world.maintain();
+        world.set(number, value(number, number * 4, 900));
+        assert_eq!(world.demote(number), Err(Refused::Failing));
+    }
+    let stats = world.flash.stats();
+    assert_eq!((stats.dropped, stats.collected), (before.dropped, before.collected));
+    assert_eq!(stats.bytes_written, before.bytes_written);
+    world.device.pages_max.store(usize::MAX, Ordering::Relaxed);
+    world.maintain();
+    assert_eq!(fill(&world, 2), None);
+}
+
 #[test]
 fn what_died_without_a_note_voids_the_device() {
     let world = World::new(PAGES);

@@ -13,6 +13,7 @@ mod prefixes;
 mod recovery;
 mod threads;
 mod walks;
+mod words;
 mod world;
 
 pub(crate) use device::MemoryDevice;

@@ -159,7 +159,9 @@ impl Run {
                 self.changed(number, None);
             }
             600..=949 => self.get(number),
-            950..=994 => {
+            // The index has no room.
+            950 => _ = self.world.flash.thin_out(&self.world.index, self.world.now),
+            951..=994 => {
                 self.world.flash.train();
                 self.world.flash.maintain(&self.world.index, self.world.now);
             }

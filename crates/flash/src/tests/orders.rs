@@ -6,6 +6,7 @@ use super::areas::read;
 use super::cases::{fill_a_segment, get, place};
 use super::world::{key, value};
 use super::{FakeIndex, MemoryDevice, World, hash, settings_immediate};
+use crate::collect::Need;
 use crate::geometry::{ENTRY_BYTES, Geometry};
 use crate::{Area, Inserted, Links, Place, Record};
 
@@ -88,7 +89,7 @@ fn a_segment_is_not_valid_any_more_when_its_first_item_is_staged_again() {
     };
     assert!(is_valid(&world.device, &world.flash.geometry, 0));
     let links = Watched { index: &world.index, before_relocate };
-    assert!(world.flash.collect(&mut Default::default(), &links, 0, false));
+    assert!(world.flash.collect(&mut Default::default(), &links, 0, Need::Room));
     assert!(world.flash.stats().restaged > 20);
 }
 
@@ -161,7 +162,7 @@ fn a_segment_freed_before_its_turn_is_not_believed_after_another_kill() {
     let count = fill_a_segment(&world, 500);
     let world = world.killed();
     world.set(0, b"newer".to_vec());
-    assert!(world.flash.collect(&mut Default::default(), &world.index, 0, false));
+    assert!(world.flash.collect(&mut Default::default(), &world.index, 0, Need::Room));
     let world = world.recovered().killed().recovered();
     assert_eq!((count > 0, get(&world, 0)), (true, None));
 }

@@ -179,6 +179,64 @@ fn scrubbing_ends_a_flush_and_what_it_took_is_dead_after_a_kill_too() {
     assert_eq!(world.flash.stats().damaged, 0);
 }
 
+/// Each pass used to write the open segments as they were.
+#[test]
+fn flushes_that_come_all_the_time_write_no_segments_that_are_not_full() {
+    let world = World::new(PAGES);
+    let flushed = fill_a_segment(&world, 500);
+    let mut number = 1_000_000;
+    for round in 0..100 {
+        for _ in 0..10 {
+            world.put(number, &value(number, 4, 500));
+            number += 1;
+        }
+        assert!(world.flush_prefix(format!("key-{}", 1 + round % 9).as_bytes()));
+        let mut turns = 0;
+        while world.flash.prefixes_flushed() > 0 {
+            assert!(turns < 100, "never over");
+            world.maintain();
+            turns += 1;
+        }
+    }
+    let stats = world.flash.stats();
+    assert!(stats.bytes_written < 2 * stats.bytes_staged, "{stats:?}");
+    assert!(stats.io_errors + stats.damaged + stats.distrusted == 0, "{stats:?}");
+    assert_eq!(found(&world, 0..flushed), [0], "the one that no prefix fits");
+}
+
+/// The pass looks into a buffer, which is written later, and the process is killed.
+#[test]
+fn what_was_scrubbed_in_a_buffer_is_dead_when_that_was_written() {
+    let world = World::new(PAGES);
+    let mut number = 0;
+    while place(&world, 0).is_none_or(|place| place.is_staged()) {
+        world.put(number, &value(number, 4, 300));
+        number += 1;
+    }
+    let before = number;
+    assert!(world.flush_prefix(b"key-1"));
+    let mut turns = 0;
+    while world.flash.prefixes_flushed() > 0 {
+        assert!(turns < 100, "never over");
+        world.maintain();
+        turns += 1;
+    }
+    let stats = world.flash.stats();
+    assert!(stats.bytes_written == 0 && stats.journalled > 0, "{stats:?}");
+    // Of the same segment, and not flushed.
+    world.put(1_000_000, &value(1_000_000, 4, 300));
+    while world.flash.stats().bytes_written == 0 {
+        number += 1;
+        world.put(number + 20_000, &value(number, 4, 300));
+        world.maintain();
+    }
+    let world = world.killed();
+    assert_eq!(world.flash.prefixes_flushed(), 0);
+    let world = world.recovered();
+    assert_eq!(found(&world, 0..before), without(0..before, "key-1"));
+    assert_eq!(get(&world, 1_000_000), Some(value(1_000_000, 4, 300)));
+}
+
 /// A flush of everything waits for the device, somebody deletes a key and is told so, and then the
 /// process is killed.
 #[test]

@@ -6,9 +6,6 @@ use larder::FlashTierStats;
 use super::Stats;
 use crate::server::Server;
 
-/// Bytes of a page of the device.
-const PAGE_BYTES: u64 = ::io::device::PAGE_BYTES as u64;
-
 /// What extstore's users look for. Its pages are segments here.
 pub fn extstore(flash: &FlashTierStats, stats: &mut Stats<'_>) {
     let tier = &flash.tier;
@@ -34,7 +31,7 @@ pub fn extstore(flash: &FlashTierStats, stats: &mut Stats<'_>) {
         ("extstore_objects_used", flash.items),
         ("extstore_bytes_evicted", tier.collected * tier.segment_bytes),
         ("extstore_bytes_written", tier.bytes_written),
-        ("extstore_bytes_read", flash.reads * PAGE_BYTES),
+        ("extstore_bytes_read", flash.bytes_read),
         ("extstore_bytes_used", used * tier.segment_bytes),
         ("extstore_bytes_fragmented", 0),
         ("extstore_limit_maxbytes", tier.segments * tier.segment_bytes),
