@@ -265,19 +265,7 @@ impl Known {
     fn tidy(&mut self, moment: Moment) {
         let was_full = self.keys.len() == self.keys_max;
         self.keys.sort_unstable_by_key(|key| key.slot);
-        let depth_bytes = (moment.depth_bytes as f64 * self.rate()) as u64;
-        let mut behind = 0_u64;
-        let whole_below = self.whole_below;
-        let is_whole = |key: &Key| key.position < whole_below;
-        let mut is_deep = |key: &Key| {
-            behind += if is_whole(key) { u64::from(key.bytes) } else { 0 };
-            behind > depth_bytes
-        };
-        let kept = self.keys.iter().rev().take_while(|key| !is_deep(key)).count();
-        let forgotten = ..self.keys.len() - kept;
-        let whole = self.keys[forgotten].iter().filter(|key| is_whole(key)).count();
-        self.forgotten += whole as f64 / self.rate();
-        self.keys.drain(forgotten);
+        self.forget(moment);
         let room = self.keys_max - self.keys_max / 8;
         self.keys.retain(|key| key.position < self.threshold);
         while was_full && self.keys.len() > room {
@@ -294,5 +282,29 @@ impl Known {
         let whole_below = self.whole_below;
         self.order.fill(self.keys.iter().map(|key| key.weight(whole_below, moment)));
         self.slot = self.keys.len() as u32;
+    }
+
+    /// Forgets what no cache of interest would still have, of keys that are in order. What has gone
+    /// needs no room in any, so that only what is there counts behind a key that is there as well.
+    /// One that has gone itself is known, for the reason of a miss, until as much was used since as
+    /// the depth, whatever became of it: or the room would fill with those.
+    fn forget(&mut self, moment: Moment) {
+        let whole_below = self.whole_below;
+        let is_whole = |key: &Key| key.position < whole_below;
+        let bytes = |key: &Key| if is_whole(key) { u64::from(key.bytes) } else { 0 };
+        let weight = |key: &Key| key.weight(whole_below, moment);
+        let depth_bytes = (moment.depth_bytes as f64 * self.rate()) as u64;
+        let mut used: u64 = self.keys.iter().map(bytes).sum();
+        let mut there: u64 = self.keys.iter().map(weight).sum();
+        let mut forgotten = 0_u32;
+        self.keys.retain(|key| {
+            let is_gone = key.is_gone(moment.now_s, moment.flushes);
+            let is_deep = depth_bytes < if is_gone { used } else { there };
+            used -= bytes(key);
+            there -= weight(key);
+            forgotten += u32::from(is_deep && is_whole(key));
+            !is_deep
+        });
+        self.forgotten += f64::from(forgotten) / self.rate();
     }
 }

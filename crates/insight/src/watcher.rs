@@ -419,6 +419,31 @@ mod tests {
         assert_eq!(misses_of(&mut watcher, miss(49_850)), [0.0, 0.0, 0.0, 0.0, 1.0]);
     }
 
+    /// What comes and goes needs no room beside what stays, in a cache of any size.
+    #[test]
+    fn what_stays_is_not_forgotten_for_what_has_gone() {
+        let ways: [fn(u64) -> Event; 2] = [
+            |key| event(key, 1, None, After::Deleted),
+            |key| event(key, 1, None, After::Item { bytes: 100, cost_us: 0, expiry_s: 1 }),
+        ];
+        for goes in ways {
+            let mut watcher = watcher(1000);
+            watcher.set_present(100.0 * 10.0);
+            watcher.observe(&event(0, 1, None, ITEM));
+            for key in 1..50_000 {
+                watcher.observe(&event(key, 1, None, ITEM));
+                watcher.observe(&goes(key));
+            }
+            assert_eq!(watcher.rate(), 1.0, "those that have gone do not fill the room");
+            assert!((40_000.0..50_000.0).contains(&watcher.forgotten()));
+            let miss = |key| event(key, 2, Some(false), After::Nothing);
+            assert_eq!(misses_of(&mut watcher, miss(0)), [0.0, 0.0, 0.0, 0.0, 1.0]);
+            assert_eq!(misses_of(&mut watcher, miss(1)), [1.0, 0.0, 0.0, 0.0, 0.0]);
+            let last = misses_of(&mut watcher, miss(49_999));
+            assert_eq!((last[1] + last[2], last[4]), (1.0, 0.0), "it is known why");
+        }
+    }
+
     #[test]
     fn a_narrower_sample_stands_for_as_many() {
         let mut watcher = watcher(10_000);
