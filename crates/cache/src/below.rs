@@ -460,8 +460,10 @@ impl Session<'_> {
                 cache.remember(hash, Left::Otherwise);
                 Ok(())
             }
-            Err(index::Full) => {
-                cache.make_room_for_index();
+            Err(full) => {
+                if full == index::Full::NoMemory {
+                    cache.make_room_for_index();
+                }
                 Err(Refusal::NoMemory)
             }
         }

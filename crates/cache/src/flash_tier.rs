@@ -322,7 +322,8 @@ impl ::flash::Links for Links<'_> {
         match led {
             Ok(true) => Inserted::There,
             Ok(false) => Inserted::Outdated,
-            Err(index::Full) => Inserted::Full,
+            Err(index::Full::NoMemory) => Inserted::Full,
+            Err(index::Full::Hopeless) => Inserted::Hopeless,
         }
     }
 

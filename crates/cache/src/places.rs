@@ -238,7 +238,7 @@ impl Cache {
                 (change, companion_change, result)
             })
         };
-        raise(Room::Beside).or_else(|Full| raise(Room::Absent))
+        raise(Room::Beside).or_else(|_| raise(Room::Absent))
     }
 
     /// Leads a key to a place on flash, under the lock of its index table, if it has no item in the

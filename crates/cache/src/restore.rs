@@ -250,7 +250,8 @@ impl Cache {
                     }
                     return is_entered;
                 }
-                Err(index::Full) => {
+                Err(index::Full::Hopeless) => return false,
+                Err(index::Full::NoMemory) => {
                     drop(guard);
                     // What the index takes the room of moves down, if that suffices.
                     self.do_chores(&mut lock(&self.chores));

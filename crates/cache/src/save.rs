@@ -26,7 +26,7 @@ use std::ops::ControlFlow;
 use ::flash::Refused;
 use hot::ItemRef;
 use hot::shift::Cursor;
-use index::Hash;
+use index::{Full, Hash};
 use memory::{Guard, Place};
 use stdx::sync::lock;
 
@@ -200,11 +200,13 @@ impl<F: FnMut() -> bool> Saving<'_, F> {
                     });
                     match offered {
                         ControlFlow::Continue(Spilled::There) => leaving.bury(),
-                        ControlFlow::Continue(Spilled::IndexFull) if attempts < ROOM_ATTEMPTS => {
+                        ControlFlow::Continue(Spilled::IndexFull(Full::NoMemory))
+                            if attempts < ROOM_ATTEMPTS =>
+                        {
                             is_index_full = true;
                             return ControlFlow::Break(());
                         }
-                        ControlFlow::Continue(Spilled::IndexFull) => self.saved.unindexed += 1,
+                        ControlFlow::Continue(Spilled::IndexFull(_)) => self.saved.unindexed += 1,
                         ControlFlow::Continue(_) => {}
                         ControlFlow::Break(end) => {
                             outcome = Flow::Break(end);
@@ -247,7 +249,7 @@ impl<F: FnMut() -> bool> Saving<'_, F> {
                 self.saved.items += 1;
                 self.saved.bytes += bytes;
             }
-            Spilled::Gone | Spilled::IndexFull => {}
+            Spilled::Gone | Spilled::IndexFull(_) => {}
             Spilled::Refused(Refused::TooLarge) => self.saved.too_large += 1,
             Spilled::ShareFull | Spilled::Refused(Refused::Busy) => {
                 return ControlFlow::Break(SaveEnd::Full);

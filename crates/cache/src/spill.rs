@@ -40,8 +40,8 @@ pub(crate) enum Spilled {
     There,
     /// It is no longer what was offered, or its time is over, or everything is being flushed.
     Gone,
-    /// The index has no room for another key.
-    IndexFull,
+    /// The index has no room for another key, for this reason.
+    IndexFull(Full),
     /// The index may lead to no more items on flash.
     ShareFull,
     /// The tier does not take it.
@@ -143,13 +143,13 @@ impl Cache {
             return Spilled::ShareFull;
         }
         let (links, counters) = (Links::new(self), &tier.counters);
-        let is_full = Cell::new(false);
+        let full = Cell::new(None);
         let counted = |place| {
             // Before the word can leave again.
             counters.items.fetch_add(1, Ordering::Relaxed);
             // A flush since may be purged by now: what comes in then is never taken out.
             let led = if tier.is_purged() { lead(place) } else { Ok(false) };
-            is_full.set(led.is_err());
+            full.set(led.err());
             let led = led.unwrap_or(false);
             counters.items.fetch_sub(u64::from(!led), Ordering::Relaxed);
             led
@@ -172,8 +172,10 @@ impl Cache {
         }
         let (spilled, counter) = match staged {
             Ok(Some(_)) => (Spilled::There, &counters.spilled),
-            Ok(None) if is_full.get() => (Spilled::IndexFull, &counters.refused),
-            Ok(None) => return Spilled::Gone,
+            Ok(None) => match full.get() {
+                Some(full) => (Spilled::IndexFull(full), &counters.refused),
+                None => return Spilled::Gone,
+            },
             Err(refused) => (Spilled::Refused(refused), &counters.refused),
         };
         counter.fetch_add(1, Ordering::Relaxed);

@@ -341,7 +341,9 @@ impl<'c> Session<'c> {
                     }
                     pending.replace(Some(hot));
                 }
-                Err(index::Full) => {
+                // Nothing that anybody could give up would help.
+                Err(index::Full::Hopeless) => break,
+                Err(index::Full::NoMemory) => {
                     room_attempts += 1;
                     // Another slab would be as little use: this session sees both.
                     if !room_comes {

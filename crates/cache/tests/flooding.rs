@@ -8,7 +8,7 @@ use std::sync::Arc;
 use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
 use io::device::{FakeDevice, Faults, PAGE_BYTES};
-use larder::{Cache, Expiry, FlashSettings};
+use larder::{Attributes, Cache, Condition, Expiry, FlashSettings, Hash, Refusal, Stats, Store};
 
 /// So many keys are chosen.
 const KEYS: usize = 10_000;
@@ -117,6 +117,43 @@ fn no_keys_collide_by_any_seed() {
         }
         assert!(keys.iter().all(|key| cache.get(key).as_deref() == Some(&key[..])));
         assert_eq!(cache.stats().evicted, 0);
+    }
+}
+
+/// Stores a key under a hash that somebody has found to be that of many keys.
+fn store_as(cache: &Cache, key: &[u8], hash: Hash) -> Result<(), Refusal> {
+    let session = cache.session();
+    let mut draft = session.reserve(key, hash, Attributes::default(), key.len())?;
+    draft.write(key);
+    session.store(draft, Store::when(Condition::Always)).map(|_| ()).map_err(|(_, refusal)| refusal)
+}
+
+/// No memory would part keys of one hash. Each that is refused would cost others a slab after the
+/// other, as many as there are sessions in which its store is tried.
+#[test]
+fn nothing_goes_for_keys_of_one_hash_that_find_no_place() {
+    let cache = cache();
+    let value = vec![0; 4 << 10];
+    let mut number = 0;
+    while cache.stats().evicted == 0 {
+        let key = format!("key-{number}");
+        cache.set(key.as_bytes(), &value, Expiry::NEVER).expect("something goes for it");
+        number += 1;
+    }
+    while cache.maintain() {}
+    for hash in [0, 0x0123_4567_89ab_cdef].map(Hash) {
+        let keys = (0_u8..).map(|number| [number; 17]);
+        let refused = |key: &[u8; 17]| store_as(&cache, key, hash).is_err();
+        let refused = keys.clone().position(|key| refused(&key)).expect("two buckets are all");
+        assert!(refused <= 16, "{refused}");
+        let before = cache.stats();
+        for key in keys.skip(refused).take(8) {
+            assert_eq!(store_as(&cache, &key, hash), Err(Refusal::NoMemory));
+            cache.maintain();
+        }
+        let after = cache.stats();
+        let gone = |stats: &Stats| (stats.evicted, stats.slabs_moved, stats.items);
+        assert_eq!(gone(&after), gone(&before));
     }
 }
 

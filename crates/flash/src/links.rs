@@ -61,4 +61,6 @@ pub enum Inserted {
     Outdated,
     /// There was no room.
     Full,
+    /// There is none that could be made for it: the item is dead from now on.
+    Hopeless,
 }

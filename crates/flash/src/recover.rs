@@ -200,7 +200,9 @@ impl Flash {
                     self.counters.recovered.add(1);
                     self.counters.items_came(1);
                 }
-                Inserted::Outdated => self.journal(found.segment, item.granule, item.hash),
+                Inserted::Outdated | Inserted::Hopeless => {
+                    self.journal(found.segment, item.granule, item.hash);
+                }
                 Inserted::Full => return number,
             }
         }

@@ -22,7 +22,7 @@ use crate::location::Location;
 use crate::path::make_room;
 use crate::shape::Shape;
 use crate::table::{Locked, Table, buckets_of};
-use crate::word::{Side, Word};
+use crate::word::{Side, Word, pattern};
 
 /// Slots in a bucket: as many words as a cache line holds. A model checker gets two, since every
 /// word it reads multiplies the interleavings.
@@ -118,11 +118,23 @@ impl Layout for Cuckoo {
     #[inline]
     fn enter_bucket(_walk: &mut (), _table: Table<'_>, _shape: Shape, _bucket: usize) {}
 
-    /// A table that is far from full has no path only if many keys share all hash bits, and more
-    /// memory would not part them; or if they lie close together, because they came in the order
-    /// of their hashes: then splitting does.
-    fn is_hopeless(items: usize, slots: usize) -> bool {
-        items < slots / 4
+    /// Both buckets hold words of keys with the same hash bits as this one's and no others: these
+    /// have no other bucket either, at any size and depth. Where both are one, they may be two in a
+    /// table of another size; only for bits that are all 0 they never are. Or there is no path
+    /// although the table is far from full: then there is more than one such lot of keys, or keys
+    /// lie close together, because they came in the order of their hashes, and a table that has
+    /// become so empty for their sake is not split further.
+    fn is_hopeless(view: &View<'_, Self>, locked: &Locked<'_>) -> bool {
+        let is_zero = view.tag == 0 && view.home == [0, 0];
+        let is_same = |word: Word, side| {
+            word.pattern() == pattern(side, view.tag) || is_zero && word.tag() == 0
+        };
+        let is_theirs = |side: Side| {
+            let bucket = locked.table.bucket(view.home[side as usize]);
+            (0..SLOTS).all(|slot| is_same(bucket.load(slot), side))
+        };
+        Side::BOTH.into_iter().all(is_theirs)
+            || locked.table.count() < Self::slots(view.entry.units()) / 4
     }
 
     #[inline]

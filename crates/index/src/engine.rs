@@ -110,10 +110,10 @@ impl<L: Layout> Engine<L> {
     }
 
     /// The directory as the holder of the growth lock sees it: nobody else replaces it.
-    pub(crate) fn directory_of(&self, _growth: &Growth) -> &Directory {
+    pub(crate) fn directory_of<'a>(&'a self, _growth: &'a Growth) -> &'a Directory {
         let directory = self.directory.load(Ordering::Relaxed);
         // SAFETY: only the holder of the growth lock retires a directory, and the reference to what
-        // the lock guards keeps it held.
+        // the lock guards keeps it held for as long as the result lives.
         unsafe { &*directory }
     }
 

@@ -24,6 +24,7 @@ use crate::layout::Layout;
 use crate::location::Hash;
 use crate::shape::Shape;
 use crate::table::{Counts, Locked, Table, TableMemory, UNITS_MAX, UNITS_MIN};
+use crate::update::Full;
 use crate::word::Word;
 use memory::space::TABLE_UNIT_BYTES;
 use memory::{Epochs, TableSpace, Tag};
@@ -256,8 +257,10 @@ impl Part {
 /// What became of filling a table with a part of another.
 enum Filled<'i, L: Layout> {
     Fits(Fresh<'i, L>),
-    /// It does not fit into the largest table for which there is memory; two smaller ones may do.
+    /// It does not fit into the largest table; two smaller ones may do.
     TooFull,
+    /// It does not fit into the largest table for which there is memory; two smaller ones may do.
+    TooShort,
     /// There is not even memory for the smallest table.
     NoMemory,
 }
@@ -269,7 +272,7 @@ pub(crate) fn comfortable_units<L: Layout>(items: usize) -> Option<usize> {
 
 impl<L: Layout> Engine<L> {
     /// Replaces a full table by a larger one or by two, or by one as large that has room again.
-    /// Gives the lock back when that cannot be done.
+    /// Gives the lock back when that cannot be done, and says why.
     #[cold]
     #[inline(never)]
     pub(crate) fn grow<'g>(
@@ -277,11 +280,16 @@ impl<L: Layout> Engine<L> {
         view: &View<'g, L>,
         locked: Locked<'g>,
         hash: Hash,
-    ) -> Result<(), Locked<'g>> {
+    ) -> Result<(), (Locked<'g>, Full)> {
         let (items, units) = (locked.table.count(), view.entry.units());
-        let Some(fresh) = self.roomier(view, hash, L::units_next(units, items)) else {
-            self.space.starve();
-            return Err(locked);
+        let fresh = match self.roomier(view, hash, L::units_next(units, items)) {
+            Ok(fresh) => fresh,
+            Err(full) => {
+                if full == Full::NoMemory {
+                    self.space.starve();
+                }
+                return Err((locked, full));
+            }
         };
         let fresh_units = match fresh.as_slice() {
             [(_, one)] => Some(one.entry.units()),
@@ -309,14 +317,14 @@ impl<L: Layout> Engine<L> {
         view: &View<'_, L>,
         hash: Hash,
         units: usize,
-    ) -> Option<Vec<(Hash, Fresh<'_, L>)>> {
+    ) -> Result<Vec<(Hash, Fresh<'_, L>)>, Full> {
         let sources = [(view.table, view.shape)];
         for units in units..=UNITS_MAX {
             let Some(fresh) = Fresh::new(self, units, view.entry.depth()) else {
-                break;
+                return self.halves(view, hash).map_err(|_| Full::NoMemory);
             };
             if fresh.fill(&sources, view.table.counts(), |_, rest| Some(rest)) {
-                return Some(vec![(hash, fresh)]);
+                return Ok(vec![(hash, fresh)]);
             }
         }
         self.halves(view, hash)
@@ -324,11 +332,11 @@ impl<L: Layout> Engine<L> {
 
     /// Two tables one bit deeper with everything that is in this one; more where one of them would
     /// be too full, because keys came in the order of their hashes and lie close together.
-    fn halves(&self, view: &View<'_, L>, hash: Hash) -> Option<Vec<(Hash, Fresh<'_, L>)>> {
+    fn halves(&self, view: &View<'_, L>, hash: Hash) -> Result<Vec<(Hash, Fresh<'_, L>)>, Full> {
         let mut parts = Vec::with_capacity(2);
         let mut counts = view.table.counts();
         self.divide(view, hash, Part { bits: 1, number: 0 }, &mut counts, &mut parts)?;
-        Some(parts)
+        Ok(parts)
     }
 
     /// Fills fresh tables with the two parts of a table that begin with this one.
@@ -339,10 +347,10 @@ impl<L: Layout> Engine<L> {
         lower: Part,
         counts: &mut Counts,
         parts: &mut Vec<(Hash, Fresh<'i, L>)>,
-    ) -> Option<()> {
+    ) -> Result<(), Full> {
         let depth = view.entry.depth() + lower.bits;
         if depth > self.depth_max() {
-            return None;
+            return Err(Full::Hopeless);
         }
         for number in [lower.number, lower.number + 1] {
             let part = Part { number, ..lower };
@@ -352,10 +360,13 @@ impl<L: Layout> Engine<L> {
                     parts.push((part.hash(hash, depth), fresh));
                 }
                 Filled::TooFull => self.divide(view, hash, part.lower_half(), counts, parts)?,
-                Filled::NoMemory => return None,
+                Filled::TooShort => self
+                    .divide(view, hash, part.lower_half(), counts, parts)
+                    .map_err(|_| Full::NoMemory)?,
+                Filled::NoMemory => return Err(Full::NoMemory),
             }
         }
-        Some(())
+        Ok(())
     }
 
     /// The smallest fresh table that has room for this part of a table.
@@ -364,7 +375,7 @@ impl<L: Layout> Engine<L> {
         let sources = [(view.table, view.shape)];
         for units in UNITS_MIN..=UNITS_MAX {
             let Some(fresh) = Fresh::new(self, units, depth) else {
-                return if units == UNITS_MIN { Filled::NoMemory } else { Filled::TooFull };
+                return if units == UNITS_MIN { Filled::NoMemory } else { Filled::TooShort };
             };
             if fresh.fill(&sources, counts, |_, rest| part.route(rest, view.shape.rest_bits)) {
                 return Filled::Fits(fresh);

@@ -70,9 +70,9 @@ pub(crate) trait Layout: Debug + Copy + Send + Sync + 'static {
     /// A walk comes to `bucket`.
     fn enter_bucket(walk: &mut Self::Walk, table: Table<'_>, shape: Shape, bucket: usize);
 
-    /// Whether keys that find no place in a table with so many items would find none in larger
-    /// tables either, because they share all hash bits.
-    fn is_hopeless(items: usize, slots: usize) -> bool;
+    /// Whether a key that has found no place in a table would find none in larger tables either,
+    /// because it shares all hash bits with many others.
+    fn is_hopeless(view: &View<'_, Self>, locked: &Locked<'_>) -> bool;
 
     /// What says how full a table is.
     fn fullness(table: Table<'_>) -> usize;

@@ -240,8 +240,9 @@ impl Layout for Tree {
         }
     }
 
-    /// A table with few items may have an empty pool only because others have gone.
-    fn is_hopeless(_items: usize, _slots: usize) -> bool {
+    /// A table with few items may have an empty pool only because others have gone. That keys
+    /// cannot be parted shows when the table is to be split for them.
+    fn is_hopeless(_view: &View<'_, Self>, _locked: &Locked<'_>) -> bool {
         false
     }
 

@@ -44,13 +44,22 @@ pub enum Room {
     Beside,
 }
 
-/// There is neither room for another key in its table nor memory to make the table grow.
+/// Why there is no room for another key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Full;
+pub enum Full {
+    /// There is none in its table, nor memory to make the table grow.
+    NoMemory,
+    /// There is none where the key may lie, and more memory would make none: too many keys share
+    /// all of its hash bits that are used, or nearly all.
+    Hopeless,
+}
 
 impl std::fmt::Display for Full {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the index has no room for another key")
+        f.write_str(match self {
+            Self::NoMemory => "the index has no memory for another key",
+            Self::Hopeless => "the index has no room for another key with such a hash",
+        })
     }
 }
 
@@ -164,7 +173,7 @@ impl<L: Layout> Engine<L> {
         let locked = if locked.wants_growth(L::fullness(locked.table)) {
             match self.grow(view, locked, hash) {
                 Ok(_grown) => return Ok(None),
-                Err(locked) => {
+                Err((locked, _)) => {
                     locked.postpone_growth(L::fullness(locked.table) + L::GROW_RETRY);
                     locked
                 }
@@ -175,12 +184,12 @@ impl<L: Layout> Engine<L> {
         if let Some(spot) = L::place(view, &locked) {
             return Ok(Some((locked, spot)));
         }
-        if L::is_hopeless(locked.table.count(), L::slots(view.entry.units())) {
-            return Err(Full);
+        if L::is_hopeless(view, &locked) {
+            return Err(Full::Hopeless);
         }
         match self.grow(view, locked, hash) {
             Ok(_grown) => Ok(None),
-            Err(_locked) => Err(Full),
+            Err((_locked, full)) => Err(full),
         }
     }
 }

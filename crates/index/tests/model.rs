@@ -234,7 +234,8 @@ fn without_memory_a_table_fills_up_and_then_refuses_without_deciding() {
                 decided += 1;
                 (Change::Set(location(key, 0)), old)
             });
-            if result.is_err() {
+            if let Err(full) = result {
+                assert_eq!(full, Full::NoMemory);
                 break key;
             }
             key += 1;
@@ -306,14 +307,56 @@ fn keys_that_share_every_hash_bit_fill_two_buckets_and_no_more() {
     for key in 0..16 {
         assert_eq!(same(key), Ok(()));
     }
-    assert_eq!(same(16), Err(Full));
+    assert_eq!(same(16), Err(Full::Hopeless));
     assert_eq!(space.used(), TABLE_UNITS[0], "memory would not have parted them");
+    assert_eq!(space.starved(), 0);
     for key in 0..17 {
         let found = index.find(&epochs.pin(), Hash(mix(42)), is_of(key));
         assert_eq!(found, (key < 16).then(|| location(key, 0)));
     }
     assert!(index.candidate(&epochs.pin(), Hash(mix(42)), |_| true).is_some());
     assert_eq!(index.candidate(&epochs.pin(), Hash(!mix(42)), |_| true), None);
+}
+
+/// A table that is full enough to grow for the sake of others does not grow for theirs: otherwise
+/// it would do so again and again, until hardly anything was left in it. Keys with a hash of 0 have
+/// but one bucket in any table.
+#[test]
+fn keys_that_share_every_hash_bit_do_not_make_a_table_grow() {
+    for (bits, alike) in [(mix(42), 16), (0, 8)] {
+        let (index, epochs, space) = start(Kind::Cuckoo, usize::MAX >> 1);
+        let slots = index.stats().slots;
+        for key in 0..slots / 2 {
+            assert_eq!(set(&index, &epochs, 1_000 + key, location(1_000 + key, 0)), Ok(None));
+        }
+        let same = |key: u64| {
+            let decide = |_| (Change::Set(location(key, 0)), ());
+            index.update(&epochs.pin(), Hash(bits), is_of(key), decide)
+        };
+        // The others have moved out of their way.
+        assert_eq!((0..1_000).position(|key| same(key).is_err()), Some(alike));
+        assert_eq!(same(999), Err(Full::Hopeless));
+        let stats = index.stats();
+        assert_eq!((stats.growths, stats.splits, space.starved()), (0, 0, 0), "{stats:?}");
+        // Room for one of them is there when another goes.
+        assert!(index.remove_exact(&epochs.pin(), Hash(bits), location(0, 0)));
+        assert_eq!(same(999), Ok(()));
+    }
+}
+
+/// It may be that more of it would have parted them.
+#[test]
+fn without_memory_keys_that_share_every_hash_bit_are_refused_for_want_of_it() {
+    for kind in [Kind::Tree, Kind::List] {
+        let (index, epochs, space) = start(kind, TABLE_UNITS[0]);
+        let same = |key: u64| {
+            let set = |_| (Change::Set(location(key, 0)), ());
+            index.update(&epochs.pin(), Hash(mix(42)), |_| false, set)
+        };
+        let refused = (0..100_000).find_map(|key| same(key).err());
+        assert_eq!(refused, Some(Full::NoMemory), "{kind:?}");
+        assert!(space.starved() > 0);
+    }
 }
 
 /// In a tree they make one long path, which ends with the pool of the largest table.
@@ -326,8 +369,9 @@ fn keys_that_share_every_hash_bit_make_a_path_as_long_as_the_largest_pool() {
             let set = |_| (Change::Set(location(key, 0)), ());
             index.update(&epochs.pin(), hash, |_| false, set)
         };
-        let refused = (0..100_000).find(|&key| same(key) == Err(Full));
+        let refused = (0..100_000).find(|&key| same(key) == Err(Full::Hopeless));
         let refused = refused.expect("the pool ends");
+        assert_eq!(space.starved(), 0);
         index.maintain();
         assert_eq!(space.used(), TABLE_UNITS[1], "the largest table and no other");
         let lines = index.lookup_lines(&epochs.pin(), hash, |_| false) as u64;

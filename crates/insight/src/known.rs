@@ -12,6 +12,9 @@
 //! the threshold of positions falls until an eighth of the room is free. That is linear but for the
 //! sorting, and comes once for as many events as an eighth of the room has keys.
 //!
+//! Nobody tells when a key's time runs out, or which keys a flush takes. What has gone in these
+//! ways is weighed out of the order within ten seconds, which is linear without any sorting.
+//!
 //! The threshold can rise again. What is sampled anew is in the order at once, but weighs nothing
 //! and counts for nothing until enough is known of it.
 
@@ -28,6 +31,9 @@ const PLACES_PER_KEY: usize = 2;
 pub const KEY_BYTES: usize = size_of::<Key>()
     + PLACES_PER_KEY * size_of::<u32>()
     + SLOTS_PER_TWO_KEYS * size_of::<u64>() / 2;
+
+/// After so many seconds all keys are weighed again: a few hundred thousand additions.
+const WEIGHED_S: u32 = 10;
 
 /// There is room for so many keys at least, so that an eighth of it is one.
 const KEYS_MIN: usize = 8;
@@ -123,6 +129,8 @@ pub(crate) struct Known {
     /// Numbers into `keys`, by the low halves of their positions.
     places: Box<[u32]>,
     order: Order,
+    /// When all keys were weighed last, in seconds.
+    weighed_s: u32,
     /// The slot that was given last.
     slot: u32,
     /// Positions below are sampled.
@@ -140,6 +148,7 @@ impl Known {
             keys_max,
             places: vec![NOBODY; keys_max * PLACES_PER_KEY].into(),
             order: Order::new(keys_max * SLOTS_PER_TWO_KEYS / 2),
+            weighed_s: 0,
             slot: 0,
             threshold,
             whole_below: threshold,
@@ -240,6 +249,21 @@ impl Known {
         self.order.add(self.slot, weight);
     }
 
+    /// Takes what has gone without a word out of the order, if that was not done lately.
+    pub(crate) fn settle(&mut self, moment: Moment) {
+        if moment.now_s.abs_diff(self.weighed_s) >= WEIGHED_S {
+            self.weigh(moment);
+        }
+    }
+
+    /// Weighs all keys by what is there of them now.
+    fn weigh(&mut self, moment: Moment) {
+        let whole_below = self.whole_below;
+        let weights = self.keys.iter().map(|key| (key.slot, key.weight(whole_below, moment)));
+        self.order.fill(weights);
+        self.weighed_s = moment.now_s;
+    }
+
     /// Takes a key's weight out of the order.
     fn unweigh(&mut self, number: usize) {
         let slot = self.keys[number].slot;
@@ -265,19 +289,7 @@ impl Known {
     fn tidy(&mut self, moment: Moment) {
         let was_full = self.keys.len() == self.keys_max;
         self.keys.sort_unstable_by_key(|key| key.slot);
-        let depth_bytes = (moment.depth_bytes as f64 * self.rate()) as u64;
-        let mut behind = 0_u64;
-        let whole_below = self.whole_below;
-        let is_whole = |key: &Key| key.position < whole_below;
-        let mut is_deep = |key: &Key| {
-            behind += if is_whole(key) { u64::from(key.bytes) } else { 0 };
-            behind > depth_bytes
-        };
-        let kept = self.keys.iter().rev().take_while(|key| !is_deep(key)).count();
-        let forgotten = ..self.keys.len() - kept;
-        let whole = self.keys[forgotten].iter().filter(|key| is_whole(key)).count();
-        self.forgotten += whole as f64 / self.rate();
-        self.keys.drain(forgotten);
+        self.forget(moment);
         let room = self.keys_max - self.keys_max / 8;
         self.keys.retain(|key| key.position < self.threshold);
         while was_full && self.keys.len() > room {
@@ -291,8 +303,31 @@ impl Known {
             let place = self.place(self.keys[number].position);
             self.places[place] = number as u32;
         }
-        let whole_below = self.whole_below;
-        self.order.fill(self.keys.iter().map(|key| key.weight(whole_below, moment)));
+        self.weigh(moment);
         self.slot = self.keys.len() as u32;
+    }
+
+    /// Forgets what no cache of interest would still have, of keys that are in order. What has gone
+    /// needs no room in any, so that only what is there counts behind a key that is there as well.
+    /// One that has gone itself is known, for the reason of a miss, until as much was used since as
+    /// the depth, whatever became of it: or the room would fill with those.
+    fn forget(&mut self, moment: Moment) {
+        let whole_below = self.whole_below;
+        let is_whole = |key: &Key| key.position < whole_below;
+        let bytes = |key: &Key| if is_whole(key) { u64::from(key.bytes) } else { 0 };
+        let weight = |key: &Key| key.weight(whole_below, moment);
+        let depth_bytes = (moment.depth_bytes as f64 * self.rate()) as u64;
+        let mut used: u64 = self.keys.iter().map(bytes).sum();
+        let mut there: u64 = self.keys.iter().map(weight).sum();
+        let mut forgotten = 0_u32;
+        self.keys.retain(|key| {
+            let is_gone = key.is_gone(moment.now_s, moment.flushes);
+            let is_deep = depth_bytes < if is_gone { used } else { there };
+            used -= bytes(key);
+            there -= weight(key);
+            forgotten += u32::from(is_deep && is_whole(key));
+            !is_deep
+        });
+        self.forgotten += f64::from(forgotten) / self.rate();
     }
 }

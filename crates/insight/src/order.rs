@@ -55,13 +55,13 @@ impl Order {
         }
     }
 
-    /// Begins anew with these weights in the first slots, in linear time.
-    pub(crate) fn fill(&mut self, weights: impl Iterator<Item = u64>) {
+    /// Begins anew with these slots and what they weigh, in linear time.
+    pub(crate) fn fill(&mut self, weights: impl Iterator<Item = (u32, u64)>) {
         self.sums.fill(0);
         self.total = 0;
-        for (place, weight) in (1..).zip(weights) {
+        for (slot, weight) in weights {
             self.total += weight;
-            self.sums[place] = weight;
+            self.sums[slot as usize] = weight;
         }
         for place in 1..self.sums.len() {
             let parent = place + (place & place.wrapping_neg());
@@ -95,7 +95,9 @@ mod tests {
             }
             if turn % 500 == 499 {
                 plain[1..].rotate_left(7);
-                order.fill(plain[1..].iter().copied());
+                // In any order.
+                let slots = (1..).zip(plain[1..].iter().copied());
+                order.fill(slots.collect::<Vec<_>>().into_iter().rev());
             }
             let asked = random.draw() as usize % 78;
             assert_eq!(order.behind(asked as u32), plain[asked + 1..].iter().sum::<u64>());

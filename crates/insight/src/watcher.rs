@@ -141,8 +141,8 @@ impl Watcher {
         self.known.forgotten()
     }
 
-    /// What all the keys weigh that were stored and not forgotten, scaled up: a cache that large
-    /// would miss none of them.
+    /// What all the keys weigh that were stored and are not gone or forgotten, scaled up: a cache
+    /// that large would miss none of them.
     pub fn known_bytes(&self) -> f64 {
         self.known.total_bytes()
     }
@@ -198,6 +198,7 @@ impl Watcher {
         }
         let (now_s, flushes) = (event.now_s, event.flushes);
         self.moment = Moment { now_s, flushes, depth_bytes: self.depth_bytes };
+        self.known.settle(self.moment);
         let number = self.known.find(position);
         if let Some(is_hit) = event.read.filter(|_| self.known.is_whole(position)) {
             self.read(position, number, is_hit);
@@ -417,6 +418,51 @@ mod tests {
         let miss = |key| event(key, 2, Some(false), After::Nothing);
         assert_eq!(misses_of(&mut watcher, miss(0)), [1.0, 0.0, 0.0, 0.0, 0.0]);
         assert_eq!(misses_of(&mut watcher, miss(49_850)), [0.0, 0.0, 0.0, 0.0, 1.0]);
+    }
+
+    /// What comes and goes needs no room beside what stays, in a cache of any size.
+    #[test]
+    fn what_stays_is_not_forgotten_for_what_has_gone() {
+        let ways: [fn(u64) -> Event; 2] = [
+            |key| event(key, 1, None, After::Deleted),
+            |key| event(key, 1, None, After::Item { bytes: 100, cost_us: 0, expiry_s: 1 }),
+        ];
+        for goes in ways {
+            let mut watcher = watcher(1000);
+            watcher.set_present(100.0 * 10.0);
+            watcher.observe(&event(0, 1, None, ITEM));
+            for key in 1..50_000 {
+                watcher.observe(&event(key, 1, None, ITEM));
+                watcher.observe(&goes(key));
+            }
+            assert_eq!(watcher.rate(), 1.0, "those that have gone do not fill the room");
+            assert!((40_000.0..50_000.0).contains(&watcher.forgotten()));
+            let miss = |key| event(key, 2, Some(false), After::Nothing);
+            assert_eq!(misses_of(&mut watcher, miss(0)), [0.0, 0.0, 0.0, 0.0, 1.0]);
+            assert_eq!(misses_of(&mut watcher, miss(1)), [1.0, 0.0, 0.0, 0.0, 0.0]);
+            let last = misses_of(&mut watcher, miss(49_999));
+            assert_eq!((last[1] + last[2], last[4]), (1.0, 0.0), "it is known why");
+        }
+    }
+
+    /// What expired unread, or was flushed, took room until then and takes none since.
+    #[test]
+    fn what_has_gone_unread_weighs_nothing_ten_seconds_later() {
+        let mut watcher = watcher(10_000);
+        let short = |now_s| After::Item { bytes: 100_000, cost_us: 0, expiry_s: now_s + 10 };
+        watcher.observe(&event(0, 0, None, ITEM));
+        for now_s in 1..=1000 {
+            watcher.observe(&event(u64::from(now_s), now_s, None, short(now_s)));
+        }
+        // Ten are there, and those that have gone since all were weighed.
+        let bytes = watcher.known_bytes();
+        assert!((1e6..=2.1e6).contains(&bytes), "{bytes}");
+        watcher.observe(&event(0, 1000, Some(true), ITEM));
+        watcher.count(1.0, 1.0);
+        assert_eq!(watcher.curve().at(3e6).expect("there is a read").miss_ratio, 0.0);
+        assert_eq!(watcher.curve().at(1e5).expect("there is a read").miss_ratio, 1.0);
+        watcher.observe(&Event { flushes: 1, ..event(5000, 1010, None, ITEM) });
+        assert!((watcher.known_bytes() - 100.0).abs() < 1e-6, "{}", watcher.known_bytes());
     }
 
     #[test]

@@ -17,6 +17,16 @@ pub struct List<T> {
     lost: AtomicU64,
 }
 
+/// What was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lost {
+    /// So many so far.
+    pub count: u64,
+    /// Whether a list was full now. If none was, what has been lost since the last time met the
+    /// moment in which the other side held its list.
+    pub is_full: bool,
+}
+
 /// The lists of all workers; none if nobody asks.
 #[derive(Debug)]
 pub struct Lists<T>(Box<[CachePadded<List<T>>]>);
@@ -33,14 +43,15 @@ impl<T> Lists<T> {
         self.0.get(worker).map(|list| &**list)
     }
 
-    /// Gives all that is there to `take`, and says how many were lost so far. Lists change places
-    /// with the empty `spare`, so that nobody waits for a copy, and workers hardly ever allocate.
-    pub fn take(&self, spare: &mut Vec<T>, mut take: impl FnMut(T)) -> u64 {
-        let mut lost = 0;
+    /// Gives all that is there to `take`, and says what was lost. Lists change places with the
+    /// empty `spare`, so that nobody waits for a copy, and workers hardly ever allocate.
+    pub fn take(&self, spare: &mut Vec<T>, mut take: impl FnMut(T)) -> Lost {
+        let mut lost = Lost { count: 0, is_full: false };
         for one in &self.0 {
             std::mem::swap(&mut *lock(&one.list), spare);
+            lost.is_full |= spare.len() >= one.length_max;
             spare.drain(..).for_each(&mut take);
-            lost += one.lost.load(Ordering::Relaxed);
+            lost.count += one.lost.load(Ordering::Relaxed);
         }
         lost
     }
@@ -66,14 +77,16 @@ mod tests {
         let list = lists.of(0).expect("there is one worker");
         (0..103).for_each(|number| list.add(number));
         let (mut spare, mut taken) = (Vec::new(), Vec::new());
-        assert_eq!(lists.take(&mut spare, |number| taken.push(number)), 3);
+        let lost = lists.take(&mut spare, |number| taken.push(number));
+        assert_eq!(lost, Lost { count: 3, is_full: true });
         assert_eq!(taken, (0..100).collect::<Vec<_>>());
         list.add(7);
         let held = lock(&list.list);
         list.add(8);
         drop(held);
         taken.clear();
-        assert_eq!(lists.take(&mut spare, |number| taken.push(number)), 4);
+        let lost = lists.take(&mut spare, |number| taken.push(number));
+        assert_eq!(lost, Lost { count: 4, is_full: false });
         assert_eq!(taken, [7], "a worker does not wait for the list");
         assert!(Lists::<u32>::new(0, 1).of(0).is_none());
     }

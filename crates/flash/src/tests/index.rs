@@ -17,6 +17,8 @@ pub(crate) struct State {
     changed: HashSet<u64>,
     /// What has come up into memory, and has its row here still.
     pub(crate) spare: HashSet<u64>,
+    /// For these there is none that could be made.
+    pub(crate) hopeless: HashSet<u64>,
     /// For so many items there is room, if that is limited, ...
     pub(crate) room: Option<u64>,
     /// ... and for so many more each third time that room is asked for.
@@ -149,6 +151,9 @@ impl Links for FakeIndex {
         let is_changed = state.changed.contains(&(hash & TOLD_APART));
         if is_changed || state.place(hash).is_some() || state.is_in_memory(hash) {
             return Inserted::Outdated;
+        }
+        if state.hopeless.contains(&hash) {
+            return Inserted::Hopeless;
         }
         if let Some(room) = &mut state.room {
             let Some(left) = room.checked_sub(1) else { return Inserted::Full };

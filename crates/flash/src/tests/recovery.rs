@@ -286,6 +286,22 @@ fn an_eviction_during_recovery_makes_void_what_was_not_found_and_frees_words() {
     assert_eq!(world.flash.stats().recovered, after.items);
 }
 
+/// Memory that others give up for it would be lost to them, and do nothing for it.
+#[test]
+fn for_what_finds_no_room_in_any_memory_none_is_made() {
+    let all = killed().recovered().flash.stats().recovered;
+    let world = killed();
+    let hopeless = KEYS / 2..KEYS / 2 + 10;
+    world.index.state().hopeless = hopeless.clone().map(super::hash).collect();
+    let world = world.recovered();
+    assert_eq!(world.index.state().asked, 0);
+    let lost = all - world.flash.stats().recovered;
+    assert!((1..=10).contains(&lost), "{lost}");
+    let world = world.killed().recovered();
+    assert_eq!(found(&world, hopeless, 0), 0, "they are dead on the device");
+    assert_eq!(found(&world, 0..KEYS, 0), all - lost);
+}
+
 /// That kept the server from starting, each time.
 #[test]
 fn changes_that_cannot_be_read_count_for_all_that_was_not_found() {

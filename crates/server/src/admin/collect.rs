@@ -309,7 +309,7 @@ impl Collector {
     /// The server now.
     pub fn collect(&mut self, server: &Server) -> Snapshot {
         let samples_lost =
-            server.samples.take(&mut self.spare, |sample| self.latencies.add(sample));
+            server.samples.take(&mut self.spare, |sample| self.latencies.add(sample)).count;
         self.keys.take(server);
         let cache = server.cache.stats();
         // Behind the tiers' numbers, so that what they count is counted here as well.

@@ -36,7 +36,7 @@ const ITEMS_SHARE: f64 = 0.9;
 /// Where events were lost, the sample gets narrower than would have sufficed.
 const NARROWED: f64 = 0.8;
 
-/// But not by more than this at once: a list that somebody held for a moment is no reason.
+/// But not by more than this at once.
 const SHARE_MIN: f64 = 0.25;
 
 /// Reads below which nothing is said.
@@ -147,7 +147,7 @@ impl Keys {
     pub fn take(&mut self, server: &Server) {
         let Self { watcher, by_requests, by_bytes, .. } = self;
         let mut taken = 0_u64;
-        let events_lost = server.insight.events.take(&mut self.events, |event| {
+        let lost_now = server.insight.events.take(&mut self.events, |event| {
             taken += 1;
             watcher.observe(&event);
         });
@@ -159,17 +159,17 @@ impl Keys {
             }
         });
         // What was lost is as if nobody had asked for it.
-        let lost = events_lost - self.lost[0];
+        let lost = lost_now.count - self.lost[0];
         let share = if lost == 0 { 1.0 } else { taken as f64 / (taken + lost) as f64 };
         let sums = server.counters.sum();
         let now = [sums.cmd_get + sums.cmd_touch, sums.get_hits + sums.touch_hits];
         let [reads, hits] = [0, 1].map(|at| now[at].saturating_sub(self.before[at]) as f64 * share);
         self.watcher.count(reads, hits);
-        if lost > 0 {
-            self.watcher.narrow(share.max(SHARE_MIN) * NARROWED);
+        if let Some(narrower) = narrowing(share, lost_now.is_full) {
+            self.watcher.narrow(narrower);
         }
         server.insight.sample_below(self.watcher.threshold());
-        (self.before, self.lost) = (now, [events_lost, picked_lost]);
+        (self.before, self.lost) = (now, [lost_now.count, picked_lost.count]);
     }
 
     /// Seconds have passed.
@@ -227,5 +227,26 @@ impl Keys {
     /// Seconds after which what the curve counts weighs half.
     pub fn half_life_s() -> f64 {
         HALF_LIFE_S
+    }
+}
+
+/// To which part of itself the sample is narrowed when this share of the events has come through,
+/// and lists were full or not. An event that met the moment in which this side held its list does
+/// not say that there are too many: some do at any rate, so the sample would narrow for ever.
+fn narrowing(share: f64, is_full: bool) -> Option<f64> {
+    (is_full && share < 1.0).then(|| share.max(SHARE_MIN) * NARROWED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_narrows_for_lists_that_were_full_and_not_for_one_that_was_held() {
+        assert_eq!(narrowing(0.999, false), None);
+        assert_eq!(narrowing(0.5, false), None, "of two events one met the moment");
+        assert_eq!(narrowing(1.0, true), None, "all found room");
+        assert_eq!(narrowing(0.5, true), Some(0.4));
+        assert_eq!(narrowing(0.01, true), Some(0.2));
     }
 }
