@@ -85,6 +85,15 @@ impl Mapping {
         gives_huge(&system.unwrap_or_default(), &process.unwrap_or_default())
     }
 
+    /// Takes back for the first `bytes` what [`Self::advise_huge`] asked for: there the kernel puts
+    /// no huge page in the place of small ones any more, nor of what was given back between them.
+    /// Huge pages that are there stay. Returns whether it agreed.
+    pub fn advise_small(&self, bytes: usize) -> bool {
+        self.check(0, bytes);
+        // SAFETY: the range was checked to be this mapping's own; the advice changes no content.
+        unsafe { advise(self.start.as_ptr().cast(), bytes, libc::MADV_NOHUGEPAGE) }
+    }
+
     /// Makes the pages of a range present now rather than at their first use. Returns whether the
     /// kernel did so; content is unchanged either way.
     pub fn populate(&self, offset: usize, bytes: usize) -> bool {

@@ -26,7 +26,7 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::Mutex;
 
-use ::io::Mapping;
+use ::io::map::{HUGE_PAGE_BYTES, Mapping};
 use stdx::sync::atomic::{AtomicUsize, Ordering};
 use stdx::sync::lock;
 
@@ -167,6 +167,23 @@ impl Arena {
             free.returned.push(slab);
             self.used_slabs.fetch_sub(1, Ordering::Relaxed);
         }
+        self.choose_pages(&free);
+    }
+
+    /// Where slabs are smaller than huge pages, the kernel fills what was given back between two
+    /// slabs as it makes one page of them, sooner or later. That does no harm as long as all that
+    /// was ever used fits the limit, and takes the memory back that a lower limit has freed.
+    fn choose_pages(&self, free: &Free) {
+        if !self.huge_pages || self.slab_bytes >= HUGE_PAGE_BYTES {
+            return;
+        }
+        let used_bytes = free.fresh_from as usize * self.slab_bytes;
+        if free.fresh_from as usize <= self.limit_slabs() {
+            self.mapping.advise_huge();
+        } else if self.mapping.advise_small(used_bytes) {
+            // Some may be filled already.
+            free.returned.iter().for_each(|&slab| self.discard(slab));
+        }
     }
 
     /// Takes a slab if at least `spare_slabs` more would be left for others.
@@ -299,6 +316,39 @@ mod tests {
         {
             assert_eq!(slab_bytes_for(megabytes << 20), kibibytes << 10, "{megabytes}");
         }
+    }
+
+    /// What a lower limit had freed came back: the kernel made huge pages of the slabs between.
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the kernel")]
+    fn a_lower_limit_ends_huge_pages_that_would_fill_what_was_given_back() {
+        let arena = arena(8, 64);
+        if !arena.huge_pages() {
+            return;
+        }
+        // How the mapping's first pages are advised, by the kernel's list of all mappings.
+        let is_huge = || {
+            let start = format!("{:x}-", arena.mapping.start().as_ptr() as usize);
+            let list = std::fs::read_to_string("/proc/self/smaps").expect("the kernel tells");
+            let of_mapping = list.lines().skip_while(|line| !line.starts_with(&start));
+            let flags = of_mapping.filter_map(|line| line.strip_prefix("VmFlags:")).next();
+            flags.expect("it has flags").split_whitespace().find_map(|flag| match flag {
+                "hg" => Some(true),
+                "nh" => Some(false),
+                _ => None,
+            })
+        };
+        let slabs: Vec<SlabId> = (0..64).map(|_| arena.take(0).expect("room")).collect();
+        // SAFETY: nobody has done anything with it.
+        slabs[40..].iter().for_each(|&slab| unsafe { arena.give(slab) });
+        assert_eq!(is_huge(), Some(true));
+        arena.set_limit_slabs(4);
+        assert_eq!(is_huge(), Some(false));
+        // SAFETY: as above.
+        slabs[4..40].iter().for_each(|&slab| unsafe { arena.give(slab) });
+        assert_eq!(arena.used_slabs(), 4);
+        arena.set_limit_slabs(64);
+        assert_eq!(is_huge(), Some(true));
     }
 
     #[test]
