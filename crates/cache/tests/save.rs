@@ -228,7 +228,7 @@ fn what_is_saved_takes_the_words_of_what_is_older() {
     let before = Fixture::indexed_by(IndexKind::Tree, FakeDevice::new(pages, 1, Faults::default()));
     before.fill(300_000);
     let flash = before.cache.stats().flash.unwrap();
-    assert!(flash.tier.evicted > 0 && flash.tier.segments_free > 100, "{flash:?}");
+    assert!(flash.tier.collected > 0 && flash.tier.segments_free > 100, "{flash:?}");
     let saved = before.save();
     assert_eq!((saved.end, saved.left, saved.unindexed), (SaveEnd::Complete, 0, 0), "{saved:?}");
     before.cache.close_flash().unwrap();
