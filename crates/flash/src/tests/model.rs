@@ -302,7 +302,7 @@ fn what_is_found_is_the_latest_value_where_the_index_cannot_tell_keys_apart() {
             let writes = if round % 2 == 0 { u64::MAX } else { 1 + run.random.below(600) };
             run.world.device.die_after(writes);
             let mut steps = 0;
-            while !run.world.device.is_dead() && steps < 3000 {
+            while !run.world.device.is_dead() && steps < 4000 {
                 run.step();
                 steps += 1;
             }
