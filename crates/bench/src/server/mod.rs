@@ -249,8 +249,5 @@ mod tests {
         assert!(Port::claim(number).expect("a lock").is_none());
         assert_ne!(Port::free().expect("another one").number, number);
         drop(successor);
-        // Another run may have taken it by now.
-        let again = Port::claim(number).expect("a lock");
-        assert!(again.is_none_or(|port| port.number == number));
     }
 }

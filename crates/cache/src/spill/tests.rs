@@ -99,13 +99,12 @@ fn who_writes_a_segment_is_not_pinned() {
     }
 }
 
-/// A flush that was begun has been counted, and has yet to come to the device.
-#[test]
-fn the_index_leads_to_flash_until_the_device_knows_of_a_flush() {
+/// A cache of which some items are on flash.
+fn filled(clock: Arc<dyn ::io::Clock>) -> Cache {
     let device = FakeDevice::new((FLASH_BYTES / PAGE_BYTES) as u64, 1, Faults::default());
     let flash = FlashSettings { threads: 1, ..FlashSettings::new(Arc::new(device), [7; 16]) };
     let builder = Cache::builder().memory_bytes(8 << 20).compress(false).flash(flash);
-    let cache = builder.clock(Arc::new(ManualClock::new(1_800_000_000))).build().expect("it fits");
+    let cache = builder.clock(clock).build().expect("it fits");
     for number in 0..10_000_u32 {
         let stored =
             cache.put(&number.to_be_bytes(), &[7; 1500], Attributes::default(), Condition::Always);
@@ -114,6 +113,13 @@ fn the_index_leads_to_flash_until_the_device_knows_of_a_flush() {
             while cache.maintain() {}
         }
     }
+    cache
+}
+
+/// A flush that was begun has been counted, and has yet to come to the device.
+#[test]
+fn the_index_leads_to_flash_until_the_device_knows_of_a_flush() {
+    let cache = filled(Arc::new(ManualClock::new(1_800_000_000)));
     let before = cache.flash_items();
     let tier = cache.flash.as_deref().expect("there is a tier");
     tier.flushed.fetch_add(1, Ordering::Relaxed);
@@ -142,18 +148,7 @@ impl ::io::Clock for Moving {
 /// An index of half a GiB took it the better part of a tenth of a second.
 #[test]
 fn who_purges_the_index_lets_others_have_the_core_between_its_tables() {
-    let device = FakeDevice::new((FLASH_BYTES / PAGE_BYTES) as u64, 1, Faults::default());
-    let flash = FlashSettings { threads: 1, ..FlashSettings::new(Arc::new(device), [7; 16]) };
-    let builder = Cache::builder().memory_bytes(8 << 20).compress(false).flash(flash);
-    let cache = builder.clock(Arc::new(Moving::default())).build().expect("it fits");
-    for number in 0..10_000_u32 {
-        let stored =
-            cache.put(&number.to_be_bytes(), &[7; 1500], Attributes::default(), Condition::Always);
-        assert!(stored.is_ok(), "{stored:?}");
-        if number % STORES_BETWEEN == 0 {
-            while cache.maintain() {}
-        }
-    }
+    let cache = filled(Arc::new(Moving::default()));
     cache.flush(None);
     let mut turn = Turn::default();
     assert!(cache.flash_items() > 1000 && cache.maintain_flash(&mut turn));

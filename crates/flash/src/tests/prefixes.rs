@@ -22,6 +22,16 @@ fn without(numbers: std::ops::Range<u64>, prefix: &str) -> Vec<u64> {
     numbers.filter(|&number| !has_prefix(number, prefix)).collect()
 }
 
+/// Lets the background work until no prefix is being flushed.
+fn scrub(world: &World) {
+    let mut turns = 0;
+    while world.flash.prefixes_flushed() > 0 {
+        assert!(turns < 100, "never over");
+        world.maintain();
+        turns += 1;
+    }
+}
+
 #[test]
 fn a_flush_takes_what_is_staged_in_a_buffer_and_on_the_device() {
     let world = World::new(PAGES);
@@ -157,12 +167,7 @@ fn scrubbing_ends_a_flush_and_what_it_took_is_dead_after_a_kill_too() {
     // Meanwhile another, which has a pass of its own.
     world.maintain();
     assert!(world.flush_prefix(b"key-4"));
-    let mut turns = 0;
-    while world.flash.prefixes_flushed() > 0 {
-        assert!(turns < 100, "never over");
-        world.maintain();
-        turns += 1;
-    }
+    scrub(&world);
     let is_left = |number: &u64| {
         !["key-1", "key-33", "key-4"].iter().any(|prefix| has_prefix(*number, prefix))
     };
@@ -191,12 +196,7 @@ fn flushes_that_come_all_the_time_write_no_segments_that_are_not_full() {
             number += 1;
         }
         assert!(world.flush_prefix(format!("key-{}", 1 + round % 9).as_bytes()));
-        let mut turns = 0;
-        while world.flash.prefixes_flushed() > 0 {
-            assert!(turns < 100, "never over");
-            world.maintain();
-            turns += 1;
-        }
+        scrub(&world);
     }
     let stats = world.flash.stats();
     assert!(stats.bytes_written < 2 * stats.bytes_staged, "{stats:?}");
@@ -215,12 +215,7 @@ fn what_was_scrubbed_in_a_buffer_is_dead_when_that_was_written() {
     }
     let before = number;
     assert!(world.flush_prefix(b"key-1"));
-    let mut turns = 0;
-    while world.flash.prefixes_flushed() > 0 {
-        assert!(turns < 100, "never over");
-        world.maintain();
-        turns += 1;
-    }
+    scrub(&world);
     let stats = world.flash.stats();
     assert!(stats.bytes_written == 0 && stats.journalled > 0, "{stats:?}");
     // Of the same segment, and not flushed.
