@@ -8,11 +8,12 @@ use stdx::sync::lock;
 use crate::area::Area;
 use crate::collect::Need;
 use crate::flash::State;
+use crate::list::ListedSegment;
 use crate::scrub::Scrub;
 use crate::stage::FAILURES_MAX;
 use crate::table;
 use crate::window::Window;
-use crate::writer::{BUFFERS, FullSegment, ListedSegment, Writer};
+use crate::writer::{BUFFERS, FullSegment, Writer};
 use crate::{Flash, Links};
 
 /// What a chore keeps for the next one.

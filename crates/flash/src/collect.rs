@@ -49,12 +49,13 @@ use stdx::sync::lock;
 use crate::area::Area;
 use crate::chores::Chores;
 use crate::geometry::Spot;
+use crate::list::ListedSegment;
 use crate::stage::Intake;
 use crate::stats::Counters;
 use crate::table::{self, Item};
 use crate::unit::{self, Origin};
 use crate::watermarks::{FREE_PRESSED, Watermarks};
-use crate::writer::{ListedSegment, Writer};
+use crate::writer::Writer;
 use crate::{Flash, Links, Place, Refused};
 
 /// What a segment is collected for.
@@ -267,8 +268,7 @@ impl Flash {
     pub(crate) fn choose_for_hot(&self, writer: &mut Writer) -> Option<ListedSegment> {
         let lacks = writer.hot_target.lacks(writer.segments(Area::Hot));
         let has_room = writer.free_segments() >= self.watermarks.low;
-        let written = &mut writer.stream(Area::Cold).written;
-        if lacks && has_room { self.take_chosen(written) } else { None }
+        if lacks && has_room { self.take_chosen(writer.stream(Area::Cold)) } else { None }
     }
 
     /// Takes a segment off its list whose journal is nearly full.
@@ -278,7 +278,8 @@ impl Flash {
         };
         Area::ALL.into_iter().find_map(|area| {
             let written = &mut writer.stream(area).written;
-            written.iter().position(is_worn).and_then(|index| written.remove(index))
+            let worn = written.iter().find(|listed| is_worn(listed))?.entry.sequence;
+            written.take(worn)
         })
     }
 

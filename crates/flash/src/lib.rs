@@ -84,6 +84,7 @@ pub mod fuzzing;
 mod geometry;
 mod journal;
 mod links;
+mod list;
 mod open;
 mod partition;
 mod place;

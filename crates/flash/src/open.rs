@@ -27,13 +27,14 @@ use crate::fill::Fill;
 use crate::flash::Segment;
 use crate::flushed::{self, FLUSHES_BEFORE, Flushed};
 use crate::geometry::{ENTRY_BYTES, Geometry};
+use crate::list::ListedSegment;
 use crate::partition::HotTarget;
 use crate::sampling::Sampling;
 use crate::stats::Counters;
 use crate::superblock::{NoSuperblock, Superblock};
 use crate::table::Entry;
 use crate::watermarks::Watermarks;
-use crate::writer::{BUFFERS, ListedSegment, Stream, Writer};
+use crate::writer::{BUFFERS, Stream, Writer};
 use crate::{Costs, Flash, Reached, Settings};
 
 /// Bytes of the segment table that are read and zeroed at once.

@@ -26,8 +26,8 @@ use stdx::sync::lock;
 
 use crate::flash::State;
 use crate::journal::{self, Dead, Found};
+use crate::list::ListedSegment;
 use crate::table::{self, Entry, Item};
-use crate::writer::ListedSegment;
 use crate::{Flash, Inserted, Links};
 
 /// Segments that a call reads.

@@ -21,9 +21,10 @@ use codec::{Damaged, Decoder};
 use stdx::sync::lock;
 
 use crate::chores::Chores;
+use crate::list::ListedSegment;
 use crate::table::{self, Item};
 use crate::unit::{self, Origin};
-use crate::writer::{ListedSegment, Stream, Writer};
+use crate::writer::{Stream, Writer};
 use crate::{Flash, Links};
 
 /// Where the present pass stands; the default is none.
@@ -103,10 +104,7 @@ impl Flash {
         sequences: std::ops::Range<u64>,
         pages: &mut Pages,
     ) -> Step {
-        let oldest_of = |Stream { written, .. }: &Stream| {
-            let at = written.partition_point(|it| it.entry.sequence < sequences.start);
-            written.get(at).copied()
-        };
+        let oldest_of = |Stream { written, .. }: &Stream| written.from(sequences.start).copied();
         let oldest = writer.streams.iter().filter_map(oldest_of);
         let oldest = oldest.min_by_key(|listed| listed.entry.sequence);
         let is_ahead = |sequence: &u64| {

@@ -3,7 +3,8 @@
 
 use crate::flash::Segment;
 use crate::geometry::Geometry;
-use crate::writer::{BUFFERS, ListedSegment};
+use crate::list::ListedSegment;
+use crate::writer::BUFFERS;
 use ::io::device::PAGE_BYTES;
 
 /// Buffers of a segment each beside the writer's: that of collection.

@@ -5,10 +5,11 @@ use stdx::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use stdx::sync::lock;
 
 use crate::area::Area;
+use crate::list::ListedSegment;
 use crate::table::Item;
 use crate::unit::Head;
 use crate::usage::MARGINS;
-use crate::writer::{BUFFERS, ListedSegment, StagedRow, Stream, Writer};
+use crate::writer::{BUFFERS, StagedRow, Stream, Writer};
 use crate::{Costs, Flash};
 
 /// A number that rises.
@@ -274,11 +275,12 @@ impl Flash {
         let samples = writer.sampling.memory_bytes();
         let dictionaries = self.dictionaries.memory_bytes() + trained + samples;
         let (mut buffers, mut streams_bytes) = (idle.len() + waiting.len(), 0);
-        for Stream { unit, open, written, .. } in streams {
+        for Stream { unit, open, written, chosen, .. } in streams {
             buffers += usize::from(open.is_some());
             let items = open.as_ref().map_or(0, |open| open.items.capacity());
             streams_bytes += items * size_of::<Item>()
-                + written.capacity() * size_of::<ListedSegment>()
+                + written.memory_bytes()
+                + chosen.capacity() * size_of::<u64>()
                 + unit.raw.capacity()
                 + unit.rows.capacity() * size_of::<StagedRow>();
         }

@@ -80,7 +80,8 @@ impl Writer {
     fn names(&self, number: u8) -> bool {
         let open = self.streams.iter().filter_map(|stream| stream.open.as_ref());
         let waiting = self.waiting.iter().map(|full| full.entry.dictionary);
-        let listed = self.streams.iter().flat_map(|stream| &stream.written).chain(&self.found);
+        let listed =
+            self.streams.iter().flat_map(|stream| stream.written.iter()).chain(&self.found);
         let listed = listed.map(|listed| listed.entry.dictionary);
         let open = open.filter_map(|open| open.dictionary.as_ref().map(|known| known.number));
         open.chain(waiting).chain(listed).any(|other| other == number)

@@ -4,15 +4,13 @@
 //! hit leaves it in the segment's stamp, and writes only when the stamp differs: once for each
 //! segment between two openings. The segment with the lowest stamp is the least recently used one.
 
-use std::cmp::Reverse;
-use std::collections::VecDeque;
-
 use stdx::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use stdx::sync::lock;
 
 use crate::Flash;
 use crate::area::Area;
-use crate::writer::ListedSegment;
+use crate::list::{ListedSegment, Rank, SegmentList};
+use crate::writer::Stream;
 
 /// Where a segment lay among those of its area when the window began, if at a margin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,15 +90,15 @@ impl Flash {
     }
 
     /// What orders segments by their last use.
-    pub(crate) fn used(&self, listed: &ListedSegment) -> (u64, u64) {
+    pub(crate) fn used(&self, listed: &ListedSegment) -> Rank {
         (self.segments[listed.segment as usize].usage.stamp(), listed.entry.sequence)
     }
 
     /// What orders those that a step took in, the least valuable first. Of those that were used a
     /// moment ago it is the one that came last: each step takes in what is read most of the rest.
-    pub(crate) fn taken_in(&self, listed: &ListedSegment) -> (u64, Reverse<u64>) {
+    pub(crate) fn taken_in(&self, listed: &ListedSegment) -> Rank {
         let (stamp, sequence) = self.used(listed);
-        (stamp, Reverse(sequence))
+        (stamp, u64::MAX - sequence)
     }
 
     /// Whether a step has chosen a segment.
@@ -110,32 +108,28 @@ impl Flash {
 
     /// Takes the least recently used segment off a list; the newest only if there is no other, for
     /// what is in it had no time to be read.
-    pub(crate) fn take_least_used(
-        &self,
-        written: &mut VecDeque<ListedSegment>,
-    ) -> Option<ListedSegment> {
-        let older = written.len().saturating_sub(1).max(1);
-        let listed = written.iter().take(older).enumerate();
-        let (index, _) = listed.min_by_key(|(_, listed)| self.used(listed))?;
-        written.remove(index)
+    pub(crate) fn take_least_used(&self, written: &mut SegmentList) -> Option<ListedSegment> {
+        written.take_first(true, |listed| self.used(listed))
     }
 
     /// Takes the segment off a list that a step back gives up first.
-    pub(crate) fn take_last_in(
-        &self,
-        written: &mut VecDeque<ListedSegment>,
-    ) -> Option<ListedSegment> {
-        let listed = written.iter().enumerate();
-        let (index, _) = listed.min_by_key(|(_, listed)| self.taken_in(listed))?;
-        written.remove(index)
+    pub(crate) fn take_last_in(&self, written: &mut SegmentList) -> Option<ListedSegment> {
+        written.take_first(false, |listed| self.taken_in(listed))
     }
 
-    /// Takes the oldest chosen segment off a list.
-    pub(crate) fn take_chosen(
-        &self,
-        written: &mut VecDeque<ListedSegment>,
-    ) -> Option<ListedSegment> {
-        let index = written.iter().position(|listed| self.is_chosen(listed))?;
-        written.remove(index)
+    /// Whether the cold area has segments that a step has chosen.
+    pub(crate) fn has_chosen(&self, cold: &Stream) -> bool {
+        let mut listed = cold.chosen.iter().filter_map(|sequence| cold.written.get(*sequence));
+        listed.any(|listed| self.is_chosen(listed))
+    }
+
+    /// Takes the oldest chosen segment off its list.
+    pub(crate) fn take_chosen(&self, cold: &mut Stream) -> Option<ListedSegment> {
+        loop {
+            let sequence = cold.chosen.pop_front()?;
+            if cold.written.get(sequence).is_some_and(|listed| self.is_chosen(listed)) {
+                return cold.written.take(sequence);
+            }
+        }
     }
 }

@@ -235,10 +235,7 @@ impl Flash {
             let items = table::read_items(&self.geometry, full.entry, full.pages.bytes());
             return (Some(items.expect("as it was written")), None);
         }
-        let listed = writer.streams.iter().find_map(|Stream { written, .. }| {
-            let at = written.binary_search_by_key(&sequence, |it| it.entry.sequence).ok()?;
-            Some(written[at])
-        });
+        let listed = writer.streams.iter().find_map(|Stream { written, .. }| written.get(sequence));
         (None, listed.filter(|listed| listed.segment == segment).map(|listed| listed.entry))
     }
 

@@ -17,16 +17,16 @@
 //! before has not come true.
 
 use std::cmp::Reverse;
-use std::collections::VecDeque;
 
 use stdx::sync::atomic::Ordering;
 use stdx::sync::lock;
 
 use crate::Flash;
 use crate::area::Area;
+use crate::list::{ListedSegment, lowest};
 use crate::partition::{Hits, Seen, Step, Stride};
 use crate::usage::{MARGINS, Margin};
-use crate::writer::{ListedSegment, Writer};
+use crate::writer::Writer;
 
 /// Hits in a window for each segment of the device, at a ratio of one. A margin of one segment then
 /// has that many, and at any ratio so have the rows that one segment of the hot area takes.
@@ -63,7 +63,7 @@ impl Flash {
         let margins = self.counters.margins.each_ref().map(|margin| margin.get());
         let made = if is_first { Step::Stay } else { self.adapt(window, &margins, &mut writer) };
         let stride = writer.hot_target.stride(ratio);
-        let shares = self.mark_margins(&writer, made, &stride);
+        let shares = self.mark_margins(&mut writer, made, &stride);
         *window = Window { hits, margins, sequence, stride, shares };
     }
 
@@ -81,7 +81,7 @@ impl Flash {
             },
             stride: window.stride,
             hot_segments: writer.segments(Area::Hot) as u32,
-            has_chosen: writer.streams[0].written.iter().any(|listed| self.is_chosen(listed)),
+            has_chosen: self.has_chosen(&writer.streams[0]),
         };
         let costs = writer.costs;
         writer.hot_target.adapt(&seen, &costs)
@@ -94,7 +94,7 @@ impl Flash {
 
     /// Marks the segments at the margins after a step. The lock is the writer's: nothing else is
     /// listed or opened meanwhile. That takes time with the number of segments, once in a window.
-    fn mark_margins(&self, writer: &Writer, made: Step, stride: &Stride) -> [f64; MARGINS] {
+    fn mark_margins(&self, writer: &mut Writer, made: Step, stride: &Stride) -> [f64; MARGINS] {
         for segment in &self.segments {
             let is_chosen = match made {
                 Step::Grow => segment.usage.is_at(Margin::ColdHead),
@@ -103,7 +103,9 @@ impl Flash {
             };
             segment.usage.set_margin(is_chosen.then_some(Margin::Chosen));
         }
-        let [cold, hot] = &writer.streams;
+        let [cold, hot] = &mut writer.streams;
+        let chosen = cold.written.iter().filter(|listed| self.is_chosen(listed));
+        cold.chosen = chosen.map(|listed| listed.entry.sequence).collect();
         let last_used = |listed: &_| self.used(listed);
         // Many were used a moment ago: first of these come those that have stood the test.
         let proven = |listed: &_| {
@@ -112,28 +114,29 @@ impl Flash {
         };
         let taken_in = |listed: &_| self.taken_in(listed);
         let (heads, step) = (f64::from(stride.heads), f64::from(stride.step));
-        let cold_tail = self.mark_first(&cold.written, last_used, stride.tail, Margin::ColdTail);
-        let cold_head = self.mark_first(&cold.written, proven, heads, Margin::ColdHead);
-        let hot_tail = self.mark_first(&hot.written, taken_in, step, Margin::HotTail);
+        // What comes first in an order had better be looked at first.
+        let (cold, hot) = (&cold.written, &hot.written);
+        let cold_tail = self.mark_first(cold.iter(), last_used, stride.tail, Margin::ColdTail);
+        let cold_head = self.mark_first(cold.iter().rev(), proven, heads, Margin::ColdHead);
+        let hot_tail = self.mark_first(hot.iter(), taken_in, step, Margin::HotTail);
         [cold_head, cold_tail, hot_tail, 0.0]
     }
 
     /// Marks as many segments as are wanted, rounded up, the first in this order that are not
     /// chosen, and returns which part of them is wanted.
-    fn mark_first<K: Ord>(
+    fn mark_first<'s, K: Ord>(
         &self,
-        written: &VecDeque<ListedSegment>,
+        listed: impl Iterator<Item = &'s ListedSegment>,
         order: impl Fn(&ListedSegment) -> K,
         wanted: f64,
         margin: Margin,
     ) -> f64 {
-        let mut listed: Vec<_> = written.iter().filter(|it| !self.is_chosen(it)).collect();
-        listed.sort_by_cached_key(|listed| order(listed));
-        let mut marked = 0;
-        for listed in listed.into_iter().take(wanted.ceil() as usize) {
-            self.segments[listed.segment as usize].usage.set_margin(Some(margin));
-            marked += 1;
+        let listed = listed.filter(|listed| !self.is_chosen(listed));
+        let ordered = listed.map(|listed| (order(listed), listed.segment));
+        let marked = lowest(wanted.ceil() as usize, ordered);
+        for (_, segment) in &marked {
+            self.segments[*segment as usize].usage.set_margin(Some(margin));
         }
-        (wanted / f64::from(marked.max(1))).min(1.0)
+        (wanted / marked.len().max(1) as f64).min(1.0)
     }
 }

@@ -24,6 +24,7 @@ use crate::area::Area;
 use crate::dictionaries::Known;
 use crate::fill::Fill;
 use crate::geometry::{ADDRESS_BITS_MIN, Geometry};
+use crate::list::{ListedSegment, SegmentList};
 use crate::partition::HotTarget;
 use crate::sampling::Sampling;
 use crate::table::{self, Entry, Item};
@@ -100,13 +101,15 @@ pub(crate) struct Stream {
     pub(crate) unit: OpenUnit,
     pub(crate) fill: Fill,
     pub(crate) open: Option<OpenSegment>,
-    /// In the order of their sequences.
-    pub(crate) written: VecDeque<ListedSegment>,
+    pub(crate) written: SegmentList,
+    /// Sequences of those that a step takes in, the oldest first. Some may have been collected.
+    pub(crate) chosen: VecDeque<u64>,
 }
 
 impl Stream {
     pub(crate) fn new(area: Area, fill: Fill) -> Self {
-        Self { area, unit: OpenUnit::new(area), fill, open: None, written: VecDeque::new() }
+        let (written, chosen) = (SegmentList::default(), VecDeque::new());
+        Self { area, unit: OpenUnit::new(area), fill, open: None, written, chosen }
     }
 
     /// How many bytes of rows the open unit gathers.
@@ -148,17 +151,8 @@ impl Stream {
     /// Takes in a segment on the device. It may be older than those that are there.
     pub(crate) fn list(&mut self, listed: ListedSegment) {
         assert_eq!(listed.entry.area, self.area);
-        let sequence = listed.entry.sequence;
-        let at = self.written.partition_point(|other| other.entry.sequence < sequence);
-        self.written.insert(at, listed);
+        self.written.insert(listed);
     }
-}
-
-/// A segment on the device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ListedSegment {
-    pub(crate) segment: u32,
-    pub(crate) entry: Entry,
 }
 
 /// A segment that waits to be written, or is being written.

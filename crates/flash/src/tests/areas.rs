@@ -9,8 +9,10 @@ use super::cases::{get, place};
 use super::world::{key, phrases, value};
 use super::{World, hash, settings, settings_hot, settings_immediate};
 use crate::collect::Need;
+use crate::list::ListedSegment;
 use crate::partition::HotTarget;
 use crate::usage::Margin;
+use crate::writer::Stream;
 use crate::{
     ACCESSES_MAX, Area, Costs, Fields, Look, Partition, Promotion, Reader, Record, Settings, Ticket,
 };
@@ -124,12 +126,18 @@ fn what_was_read_often_moves_to_the_hot_area_and_from_there_back_before_it_leave
     assert_eq!(stats.restaged - between, 1, "number 0 was read once in the cold area");
 }
 
+/// A step takes in this segment.
+fn choose(world: &World, cold: &mut Stream, listed: &ListedSegment) {
+    world.flash.segments[listed.segment as usize].usage.set_margin(Some(Margin::Chosen));
+    cold.chosen.push_back(listed.entry.sequence);
+}
+
 /// The hot area is to grow, by what is in the cold segments.
 fn choose_all(world: &World) {
     let mut writer = stdx::sync::lock(&world.flash.writer);
     writer.hot_target = HotTarget::grown_to(20, 50);
-    let segments = writer.streams[0].written.iter().map(|listed| listed.segment as usize);
-    segments.for_each(|it| world.flash.segments[it].usage.set_margin(Some(Margin::Chosen)));
+    let listed: Vec<_> = writer.streams[0].written.iter().copied().collect();
+    listed.iter().for_each(|listed| choose(world, &mut writer.streams[0], listed));
 }
 
 #[test]
@@ -389,15 +397,13 @@ fn what_was_chosen_is_collected_first_if_there_is_room_and_the_rest_stays_cold()
     let world = World::new(PAGES);
     let end = fill(&world, 0, 4);
     (0..end).for_each(|number| mark_read(&world, number, ACCESSES_MAX));
-    let choose = || {
+    let choose_last = || {
         let mut writer = stdx::sync::lock(&world.flash.writer);
-        let [first, .., last] = writer.streams[0].written.make_contiguous() else { panic!("four") };
-        let (first, last) = (first.segment, last.segment);
-        world.flash.segments[last as usize].usage.set_margin(Some(Margin::Chosen));
-        (first, last, world.flash.choose_for_hot(&mut writer).map(|listed| listed.segment))
+        let last = *writer.streams[0].written.iter().next_back().expect("four");
+        choose(&world, &mut writer.streams[0], &last);
+        (last.segment, world.flash.choose_for_hot(&mut writer).map(|listed| listed.segment))
     };
-    let (_, _, found) = choose();
-    assert_eq!(found, None, "nothing is to be hot");
+    assert_eq!(choose_last().1, None, "nothing is to be hot");
     stdx::sync::lock(&world.flash.writer).hot_target = HotTarget::grown_to(20, 50);
     // Free ones but for as many as collection begins at, and one less.
     let low = world.flash.watermarks.low;
@@ -406,9 +412,9 @@ fn what_was_chosen_is_collected_first_if_there_is_room_and_the_rest_stays_cold()
         let spare = writer.free_segments() - (low - 1);
         writer.free.drain(..spare).collect::<Vec<u32>>()
     };
-    assert_eq!(choose().2, None, "little is free");
+    assert_eq!(choose_last().1, None, "little is free");
     stdx::sync::lock(&world.flash.writer).free.push_back(free[0]);
-    let (_, last, found) = choose();
+    let (last, found) = choose_last();
     assert_eq!(found, Some(last));
     stdx::sync::lock(&world.flash.writer).free.extend(&free[1..]);
     assert!(world.flash.collect(&mut Default::default(), &world.index, world.now, Need::Room));
