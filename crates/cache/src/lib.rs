@@ -73,7 +73,7 @@ mod turn;
 mod types;
 mod wanted;
 
-pub use ::flash::CloseError;
+pub use ::flash::{CloseError, Doubt as FlashDoubt};
 pub use ::hot::quota::QUOTAS_MAX;
 pub use ::policy::geometry::CacheGeometry;
 pub use ahead::Ahead;

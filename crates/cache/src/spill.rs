@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
-use ::flash::{CloseError, Place, Reached, Refused};
+use ::flash::{CloseError, Doubt, Place, Reached, Refused};
 use hot::ItemRef;
 use hot::mark::FETCHED;
 use index::{Full, Hash};
@@ -303,6 +303,16 @@ impl Cache {
     /// one may find that in the same boot.
     pub fn is_flash_unsound(&self) -> bool {
         self.flash.as_ref().is_some_and(|tier| tier.flash.is_unsound())
+    }
+
+    /// Whether items are still being found that an earlier process left on flash.
+    pub fn is_flash_recovering(&self) -> bool {
+        self.flash.as_ref().is_some_and(|tier| tier.flash.is_recovering())
+    }
+
+    /// Why the flash tier began empty although there was one; nothing otherwise.
+    pub fn flash_doubt(&self) -> Option<Doubt> {
+        self.flash.as_ref().and_then(|tier| tier.flash.doubt())
     }
 }
 

@@ -13,6 +13,7 @@ use crate::dictionaries::Dictionaries;
 use crate::flushed::Flushed;
 use crate::geometry::Geometry;
 use crate::journal::Journal;
+use crate::open::Doubt;
 use crate::stats::Counters;
 use crate::superblock::{SEQUENCE_MAX, Superblock};
 use crate::usage::Usage;
@@ -98,6 +99,8 @@ pub struct Flash {
     /// What has changed meanwhile.
     pub(crate) changes: Mutex<Option<Changes>>,
     pub(crate) superblock: Mutex<Superblock>,
+    /// Why nothing of what was there is believed.
+    pub(crate) doubt: Option<Doubt>,
     /// What has an expiry is over in segments with lower sequences.
     pub(crate) untimed_below: u64,
     pub(crate) segments: Box<[Segment]>,

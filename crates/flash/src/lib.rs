@@ -116,7 +116,7 @@ pub use {
     flash::{Flash, LEVEL_DEFAULT, SEGMENT_BYTES_DEFAULT, Settings},
     geometry::INDEX_HASH_BITS,
     links::{Inserted, Links},
-    open::OpenError,
+    open::{Doubt, OpenError},
     partition::{Costs, Partition},
     place::{ACCESSES_MAX, PLACE_BITS, Place},
     promote::Promotion,

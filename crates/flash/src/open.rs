@@ -108,7 +108,40 @@ impl From<io::Error> for OpenError {
     }
 }
 
+/// Why nothing that was on a device is believed, although it is a tier's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doubt {
+    /// It was not closed, and the machine was started anew since: of what was written last nobody
+    /// knows what has come to the device.
+    CutOff,
+    /// Keys were hashed by another function ([`Settings::hash_check`]).
+    OtherHash,
+    /// What was flushed cannot be read.
+    FlushesDamaged,
+    /// A flush was planned, the clock was put back, and its time may have come.
+    FlushMissed,
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::CutOff => "it was not closed before the machine was started anew",
+            Self::OtherHash => "a version that hashes keys in another way has written it",
+            Self::FlushesDamaged => "what it says of flushes is damaged",
+            Self::FlushMissed => {
+                "a flush was planned, and the clock does not tell whether its time has come"
+            }
+        })
+    }
+}
+
 impl Flash {
+    /// Why nothing of what was on the device when it was opened is believed; nothing if it is, or
+    /// if the device was formatted.
+    pub fn doubt(&self) -> Option<Doubt> {
+        self.doubt
+    }
+
     /// Opens a device, and formats it if it is blank, as far as its first MiB says. What was stored
     /// on it is found by [`Flash::recover`]. A device that is refused is left as it is.
     pub fn open(device: Arc<dyn Device>, settings: &Settings) -> Result<Self, OpenError> {
@@ -136,11 +169,9 @@ impl Flash {
         let flushed = flushed::decode(&page);
         let (reached, knows_time) = before.reached.resumed(settings.now);
         let is_flush_missed = !knows_time && before.flush_at != 0;
-        let is_trusted = flushed.is_ok()
-            && (before.clean || before.boot_id == settings.boot_id)
-            && before.hash_check == settings.hash_check
-            && !is_flush_missed;
         let is_flushed_damaged = flushed.is_err();
+        let doubt = doubt(&before, settings, is_flushed_damaged, is_flush_missed);
+        let is_trusted = doubt.is_none();
         let flushed = flushed.unwrap_or_default();
         let counts = |sequence| is_trusted && before.counts(sequence);
         let (mut found, next) = read_table(&*device, &geometry, counts)?;
@@ -177,7 +208,7 @@ impl Flash {
         let writer = flash.writer.get_mut().expect("nobody has locked it");
         (writer.sampling, writer.dictionary) = (Sampling::new(current.is_some()), current);
         (flash.dictionaries, flash.flushed) = (dictionaries, Flushed::new(flushed));
-        flash.counters = counters;
+        (flash.counters, flash.doubt) = (counters, doubt);
         Ok(flash)
     }
 
@@ -258,6 +289,7 @@ impl Flash {
             flushed: Flushed::default(),
             is_recovering: AtomicBool::new(false),
             changes: Mutex::new(None),
+            doubt: None,
             untimed_below: superblock.untimed_below,
             superblock: Mutex::new(superblock),
             segments: (0..geometry.segments).map(|_| Segment::new()).collect(),
@@ -271,6 +303,23 @@ impl Flash {
             counters: Counters::default(),
         }
     }
+}
+
+/// Why a device is not believed that this superblock is of, if it is not.
+fn doubt(
+    before: &Superblock,
+    settings: &Settings,
+    is_flushed_damaged: bool,
+    is_flush_missed: bool,
+) -> Option<Doubt> {
+    let was_cut_off = !before.clean && before.boot_id != settings.boot_id;
+    let doubts = [
+        (was_cut_off, Doubt::CutOff),
+        (before.hash_check != settings.hash_check, Doubt::OtherHash),
+        (is_flushed_damaged, Doubt::FlushesDamaged),
+        (is_flush_missed, Doubt::FlushMissed),
+    ];
+    doubts.into_iter().find_map(|(is_so, doubt)| is_so.then_some(doubt))
 }
 
 /// What the first segment that is opened gets: more than any segment has, and than all that the

@@ -77,14 +77,42 @@ pub fn check(server: &Server) -> Result<(), String> {
     ))
 }
 
-/// Says in the log when the device begins or ends to be behind what was deleted. To be called now
-/// and then, with what it left there the last time; `false` at first.
-pub fn watch(server: &Server, was_unsound: &mut bool) {
+/// Says in the log if the tier begins empty although there was one.
+pub fn announce(server: &Server) {
+    if let Some(doubt) = server.cache.flash_doubt() {
+        server.log(0, &format!("--flash {} begins empty: {doubt}", path(server)));
+    }
+}
+
+/// What is watched while the server serves.
+#[derive(Debug)]
+pub struct Watch {
+    was_recovering: bool,
+    was_unsound: bool,
+}
+
+impl Watch {
+    /// Of a server that begins to serve.
+    pub fn begin(server: &Server) -> Self {
+        Self { was_recovering: server.cache.is_flash_recovering(), was_unsound: false }
+    }
+}
+
+/// Says in the log when all was found that an earlier process left, and when the device begins or
+/// ends to be behind what was deleted. To be called now and then.
+pub fn watch(server: &Server, watch: &mut Watch) {
+    let is_recovering = server.cache.is_flash_recovering();
+    if watch.was_recovering && !is_recovering {
+        let items = server.cache.stats().flash.map_or(0, |flash| flash.tier.recovered);
+        let seconds = server.started.elapsed().as_secs();
+        server.log(0, &format!("found {items} items on flash, {seconds} s after the start"));
+    }
+    watch.was_recovering = is_recovering;
     let is_unsound = server.cache.is_flash_unsound();
-    if is_unsound == *was_unsound {
+    if is_unsound == watch.was_unsound {
         return;
     }
-    *was_unsound = is_unsound;
+    watch.was_unsound = is_unsound;
     let text = if is_unsound {
         format!("{}, unless it takes writes before this process ends", stale(server))
     } else {

@@ -600,6 +600,7 @@ fn start_flash(server: &Server) -> Result<(), String> {
     let method = server.cache.start_flash_reads();
     let method = method.ok_or("cannot start: the system gives nothing to read --flash with")?;
     server.log(1, &format!("flash is read by {}", method.name()));
+    flash_file::announce(server);
     Ok(())
 }
 
@@ -637,14 +638,14 @@ fn announce_columns(server: &Server) {
 
 /// The cache's background work.
 fn maintain(server: &Server) {
-    let mut was_unsound = false;
+    let mut flash = flash_file::Watch::begin(server);
     // It ends its turns itself, so that workers need not wait for it, and gives up what is left of
     // them each time.
     let _ = ::io::thread::ask_for_short_turns();
     while !server.is_stopping() {
         let is_done = !server.cache.maintain();
         server.evictions.pass_on(&server.watchers, &server.mailboxes);
-        flash_file::watch(server, &mut was_unsound);
+        flash_file::watch(server, &mut flash);
         if is_done {
             server.cache.wait_for_work(MAINTAIN_PAUSE);
         }

@@ -4,7 +4,7 @@
 mod common;
 
 use std::fs;
-use std::io::{BufReader, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
@@ -163,6 +163,22 @@ fn nothing_is_saved_if_that_is_not_wanted() {
     stop(server, "TERM");
     let server = start(&folder, &[]);
     assert!(server.stat("curr_items") < ITEMS as u64 / 100);
+}
+
+#[test]
+fn what_was_found_on_flash_is_said_in_the_log() {
+    let folder = tempfile::tempdir().expect("a folder for the device");
+    let server = start(&folder, &[]);
+    store_all(&mut server.connect());
+    stop(server, "TERM");
+    let flash = format!("{}:64m", folder.path().join("flash").display());
+    let (_server, mut log) = Server::start_logged(&["-m", "64", "--flash", &flash]);
+    let mut line = String::new();
+    while !line.contains("found") {
+        line.clear();
+        log.read_line(&mut line).expect("it says what it found");
+    }
+    assert!(line.starts_with(&format!("larder: found {ITEMS} items on flash, ")), "{line}");
 }
 
 /// A file system that has become read-only: nothing can be written that says what was deleted. The

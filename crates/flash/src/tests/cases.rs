@@ -9,7 +9,8 @@ use super::world::{key, value};
 use super::{FakeIndex, MemoryDevice, World, hash, settings};
 use crate::superblock::VERSION;
 use crate::{
-    Fields, Flash, Look, OpenError, Place, Reached, Reader, Record, Refused, Settings, Watermarks,
+    Doubt, Fields, Flash, Look, OpenError, Place, Reached, Reader, Record, Refused, Settings,
+    Watermarks,
 };
 
 const PAGES: usize = 400;
@@ -381,9 +382,10 @@ fn only_a_clean_close_outlives_the_boot() {
     assert_eq!(flash.hash_seed(), [7; 16], "that of the device");
     let index = FakeIndex::default();
     while flash.recover(&index, 0) {}
-    assert_eq!(flash.stats().recovered, count);
+    assert_eq!((flash.stats().recovered, flash.doubt()), (count, None));
     drop(flash);
     let flash = Flash::open(Arc::clone(&device), &settings()).expect("it is sound");
+    assert_eq!(flash.doubt(), Some(Doubt::CutOff));
     assert_eq!(flash.stats().segments_found, 0);
     while flash.recover(&FakeIndex::default(), 0) {}
     assert_eq!((flash.stats().recovered, flash.stats().segments_free), (0, flash.stats().segments));
@@ -401,10 +403,12 @@ fn what_was_stored_by_another_hash_function_is_void_and_stays_so() {
         }
         let world = world.killed_hashing(7).recovered();
         assert_eq!((world.flash.stats().recovered, world.flash.hash_seed()), (0, [7; 16]));
+        assert_eq!(world.flash.doubt(), Some(Doubt::OtherHash));
         // It can be used, and the same function finds again what it has stored.
         fill_a_segment(&world, 400);
         let world = world.killed_hashing(7).recovered();
         assert_eq!(get(&world, 0), Some(value(0, 0, 400)));
+        assert_eq!(world.flash.doubt(), None);
         let world = world.killed_hashing(0).recovered();
         assert_eq!(world.flash.stats().recovered, 0, "after it nothing of before is back");
     }
