@@ -220,7 +220,8 @@ impl FlashTier {
         }
     }
 
-    pub(crate) fn stats(&self) -> FlashTierStats {
+    /// What there is to say of the tier, which has so many bytes of the memory limit to itself.
+    pub(crate) fn stats(&self, reserved_bytes: u64) -> FlashTierStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let fetches = self.fetches.counts();
         FlashTierStats {
@@ -229,7 +230,7 @@ impl FlashTier {
             spare: read(&self.counters.spare),
             rested: read(&self.counters.rested),
             memory_bytes: self.memory_bytes() as u64,
-            reserved_bytes: 0,
+            reserved_bytes,
             hits: read(&self.counters.hits),
             spilled: read(&self.counters.spilled),
             handed: read(&self.counters.handed),

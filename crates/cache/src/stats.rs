@@ -6,7 +6,6 @@ use ::io::device::ReadMethod;
 use stdx::sync::lock;
 
 use crate::cache::Cache;
-use crate::flash_tier::FlashTier;
 use crate::measure::{CostStats, Measure};
 use crate::repartition::RepartitionStats;
 
@@ -279,8 +278,7 @@ impl Cache {
         stats.expired += lasting.expired;
         stats.swept += lasting.swept;
         let reserved_bytes = self.tier_bytes as u64;
-        let of_tier = |tier: &FlashTier| FlashTierStats { reserved_bytes, ..tier.stats() };
-        stats.flash = self.flash.as_deref().map(of_tier);
+        stats.flash = self.flash.as_deref().map(|tier| tier.stats(reserved_bytes));
         let spare = stats.flash.as_ref().map_or(0, |flash| flash.spare);
         stats.items = stats.items.saturating_sub(spare);
         stats

@@ -1,8 +1,10 @@
 //! INFO: statistics under the names that Redis' clients and exporters look for.
 
+use std::cell::OnceCell;
 use std::fmt::{Display, Write};
 use std::sync::atomic::Ordering;
 
+use larder::Stats;
 use protocol::resp::reply;
 
 use super::config::policy;
@@ -14,7 +16,7 @@ use crate::server::Server;
 pub const REDIS_VERSION: &str = "7.0.15";
 
 /// A section: its name, and what it says.
-type Section = (&'static str, fn(&Server, &mut Lines));
+type Section = (&'static str, fn(&Now<'_>, &mut Lines));
 
 const SECTIONS: [Section; 8] = [
     ("Server", server),
@@ -27,6 +29,19 @@ const SECTIONS: [Section; 8] = [
     ("Keyspace", keyspace),
 ];
 
+/// What sections are about: the server, and the cache's statistics at one moment for all that want
+/// them.
+struct Now<'s> {
+    server: &'s Server,
+    cache: OnceCell<Stats>,
+}
+
+impl Now<'_> {
+    fn cache(&self) -> &Stats {
+        self.cache.get_or_init(|| self.server.cache.stats())
+    }
+}
+
 /// `INFO [section ...]`.
 pub(super) fn info(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
     let is_asked = |name: &str| {
@@ -37,6 +52,7 @@ pub(super) fn info(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>
                 is(name) || is("default") || is("all") || is("everything")
             })
     };
+    let now = Now { server: task.context.server, cache: OnceCell::new() };
     let mut lines = Lines(String::new());
     for (name, write) in SECTIONS {
         if !is_asked(name) {
@@ -48,7 +64,7 @@ pub(super) fn info(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>
         lines.0.push_str("# ");
         lines.0.push_str(name);
         lines.0.push_str("\r\n");
-        write(task.context.server, &mut lines);
+        write(&now, &mut lines);
     }
     reply::verbatim(out.bytes, task.version(), lines.0.as_bytes());
     out.charge_turn();
@@ -65,7 +81,7 @@ impl Lines {
     }
 }
 
-fn server(server: &Server, lines: &mut Lines) {
+fn server(Now { server, .. }: &Now<'_>, lines: &mut Lines) {
     let uptime_s = server.started.elapsed().as_secs();
     lines.line("redis_version", REDIS_VERSION);
     lines.line("larder_version", env!("CARGO_PKG_VERSION"));
@@ -79,14 +95,14 @@ fn server(server: &Server, lines: &mut Lines) {
     lines.line("uptime_in_days", uptime_s / 86_400);
 }
 
-fn clients(server: &Server, lines: &mut Lines) {
+fn clients(Now { server, .. }: &Now<'_>, lines: &mut Lines) {
     lines.line("connected_clients", server.connections.current.load(Ordering::Relaxed));
     lines.line("maxclients", server.live.connections_max());
     lines.line("blocked_clients", 0);
 }
 
-fn memory(server: &Server, lines: &mut Lines) {
-    let cache = server.cache.stats();
+fn memory(now: &Now<'_>, lines: &mut Lines) {
+    let (server, cache) = (now.server, now.cache());
     let max_bytes = server.memory_bytes.load(Ordering::Relaxed);
     lines.line("used_memory", cache.used_bytes);
     lines.line("used_memory_human", human(cache.used_bytes));
@@ -110,15 +126,15 @@ fn human(bytes: u64) -> String {
 }
 
 /// Somebody who connects can be served: what there is to load is loaded before.
-fn persistence(_: &Server, lines: &mut Lines) {
+fn persistence(_: &Now<'_>, lines: &mut Lines) {
     lines.line("loading", 0);
     lines.line("rdb_bgsave_in_progress", 0);
     lines.line("aof_enabled", 0);
 }
 
-fn stats(server: &Server, lines: &mut Lines) {
+fn stats(now: &Now<'_>, lines: &mut Lines) {
+    let (server, cache) = (now.server, now.cache());
     let sums = server.sums();
-    let cache = server.cache.stats();
     lines.line("total_connections_received", server.connections.total.load(Ordering::Relaxed));
     lines.line("total_commands_processed", sums.cmd_redis);
     lines.line("total_net_input_bytes", sums.bytes_read);
@@ -130,20 +146,20 @@ fn stats(server: &Server, lines: &mut Lines) {
     lines.line("keyspace_misses", sums.get_misses);
 }
 
-fn replication(_: &Server, lines: &mut Lines) {
+fn replication(_: &Now<'_>, lines: &mut Lines) {
     lines.line("role", "master");
     lines.line("connected_slaves", 0);
 }
 
-fn cpu(_: &Server, lines: &mut Lines) {
+fn cpu(_: &Now<'_>, lines: &mut Lines) {
     let (user, system) = ::io::process::cpu_time();
     lines.line("used_cpu_sys", format_args!("{:.6}", system.as_secs_f64()));
     lines.line("used_cpu_user", format_args!("{:.6}", user.as_secs_f64()));
 }
 
 /// How many keys have an expiry is not counted: the zeros are there for who reads the line whole.
-fn keyspace(server: &Server, lines: &mut Lines) {
-    let keys = server.cache.stats().items;
+fn keyspace(now: &Now<'_>, lines: &mut Lines) {
+    let keys = now.cache().items;
     if keys > 0 {
         lines.line("db0", format_args!("keys={keys},expires=0,avg_ttl=0"));
     }
