@@ -85,6 +85,45 @@ fn a_command_of_many_keys_goes_on_behind_what_it_has_answered() {
     client.expect(b"-ERR a key is 1 to 250 bytes here\r\n");
 }
 
+/// Others of the same worker waited for tens of milliseconds.
+#[test]
+fn what_concerns_many_keys_makes_way_for_others() {
+    const KEYS: usize = 30_000;
+    // Of a turn there are this many bytes, and a key counts like this many.
+    const TURNS: u64 = (KEYS * 128 / (1 << 20)) as u64;
+    let (server, address) = Server::start_with_redis(&["-t", "1", "-I", "1m"]);
+    let mut client = Client::connect(address);
+    let mut text = server.connect();
+    let keys: Vec<String> = (0..KEYS).map(|number| format!("k{number}")).collect();
+    let each: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
+    let pairs: Vec<&[u8]> = each.iter().flat_map(|key| [*key, b"v"]).collect();
+    for (name, words, answer) in [
+        ("msetnx", &pairs, ":1\r\n"),
+        ("mset", &pairs, "+OK\r\n"),
+        ("exists", &each, ":30000\r\n"),
+        ("touch", &each, ":30000\r\n"),
+        ("del", &each, ":30000\r\n"),
+    ] {
+        let command = array(&[&[name.as_bytes()], &words[..]].concat());
+        let (most, last) = command.split_at(command.len() - 1);
+        client.send(most);
+        // To read it takes turns as well.
+        text.wait_for_stat("output_parked_bytes", |bytes| bytes >= most.len() as u64);
+        let before = text.stat("conn_yields");
+        client.send(last);
+        client.expect(answer.as_bytes());
+        let turns = text.stat("conn_yields") - before;
+        assert!(turns >= TURNS, "{name}: {turns} turns");
+    }
+    client.ask("multi\r\n", "+OK\r\n");
+    client.send(&b"ping\r\n".repeat(KEYS));
+    client.expect(&b"+QUEUED\r\n".repeat(KEYS));
+    let before = text.stat("conn_yields");
+    client.ask("exec\r\n", &format!("*{KEYS}\r\n{}", "+PONG\r\n".repeat(KEYS)));
+    let turns = text.stat("conn_yields") - before;
+    assert!(turns >= TURNS, "exec: {turns} turns");
+}
+
 /// While memory makes room, a command ends its session and goes on in another.
 #[test]
 fn commands_that_store_many_values_go_on_where_they_were() {

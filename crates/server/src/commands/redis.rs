@@ -59,6 +59,9 @@ const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemo
 const UNKNOWN_CLIENT: &str = "NOAUTH Authentication required.";
 const READ_ONLY: &str = "NOPERM this user has no permissions to run the ";
 const BAD_KEY: &str = "ERR a key is 1 to 250 bytes here";
+/// What each key of a command, and each command of a transaction, counts like beside its reply: a
+/// turn has some eight thousand, which are milliseconds.
+const ONE_OF_MANY_BYTES: usize = 128;
 /// So much of an unknown name, and so much of its words, is said.
 const SHOWN_BYTES_MAX: usize = 128;
 
@@ -188,8 +191,9 @@ impl<'b, 's> Task<'_, '_, 'b, 's, '_> {
         }
     }
 
-    /// What was taken last is done with.
-    fn advance(&mut self) {
+    /// What was taken last is done with, one of many.
+    fn advance(&mut self, out: &mut Output<'_, '_>) {
+        out.charge(ONE_OF_MANY_BYTES);
         let progress = &mut self.client.progress;
         progress.keys += 1;
         progress.behind = Some((self.words.rest(), self.keys));

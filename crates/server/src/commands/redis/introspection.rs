@@ -73,7 +73,7 @@ fn describe_each<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, '
             Some(entry) => describe(entry, version, out.bytes),
             None => reply::null(out.bytes, version),
         }
-        task.advance();
+        task.advance(out);
     }
     Ok(Done::Next)
 }
@@ -123,7 +123,7 @@ fn document_each<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, '
         if let Some(entry) = listed_as(task.word()) {
             document(entry, version, out.bytes);
         }
-        task.advance();
+        task.advance(out);
     }
     Ok(Done::Next)
 }

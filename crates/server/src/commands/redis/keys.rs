@@ -35,12 +35,12 @@ impl Task<'_, '_, '_, '_, '_> {
     ) -> Ended {
         self.go_on();
         while self.words.len() > 0 {
-            if self.session.is_long() {
+            if self.must_pause(out) {
                 return Ok(Done::Flush);
             }
             let (key, hash) = self.bare_key();
             let counts = act(self, key, hash)?;
-            self.advance();
+            self.advance(out);
             self.client.progress.count += i64::from(counts);
         }
         reply::integer(out.bytes, self.client.progress.count);

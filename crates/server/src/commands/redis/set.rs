@@ -251,10 +251,10 @@ fn store_for(task: &mut Task<'_, '_, '_, '_, '_>, span: Span, out: &mut Output<'
 }
 
 /// `MSET key value ...`: its progress is how many values have been stored.
-pub(super) fn mset(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
+pub(super) fn mset<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 's>) -> Ended {
     pairs(task)?;
     task.go_on();
-    if !store_pairs(task)? {
+    if !store_pairs(task, out)? {
         return Ok(Done::Flush);
     }
     reply::simple(out.bytes, "OK");
@@ -263,12 +263,12 @@ pub(super) fn mset(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>
 
 /// `MSETNX key value ...`: looks at every key first. Its progress is how many keys have been looked
 /// at, and then how many beyond these have been stored.
-pub(super) fn msetnx(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
+pub(super) fn msetnx<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 's>) -> Ended {
     let pairs = pairs(task)?;
     let words = task.words;
     task.go_on();
     while task.client.progress.keys < pairs {
-        if task.session.is_long() {
+        if task.must_pause(out) {
             return Ok(Done::Flush);
         }
         let (key, hash) = task.bare_key();
@@ -277,12 +277,12 @@ pub(super) fn msetnx(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '
             reply::integer(out.bytes, 0);
             return Ok(Done::Next);
         }
-        task.advance();
+        task.advance(out);
     }
     if task.client.progress.keys == pairs {
         (task.words, task.keys) = (words, 0);
     }
-    if !store_pairs(task)? {
+    if !store_pairs(task, out)? {
         return Ok(Done::Flush);
     }
     reply::integer(out.bytes, 1);
@@ -295,18 +295,21 @@ fn pairs(task: &Task<'_, '_, '_, '_, '_>) -> Result<usize, Stop> {
     if words.is_multiple_of(2) { Ok(words / 2) } else { Err(task.wrong_number()) }
 }
 
-/// Stores the values that are left, until all are stored or the session has to end; whether all
-/// are.
-fn store_pairs(task: &mut Task<'_, '_, '_, '_, '_>) -> Result<bool, Stop> {
+/// Stores the values that are left, until all are stored or the command has to make way; whether
+/// all are.
+fn store_pairs<'s>(
+    task: &mut Task<'_, '_, '_, 's, '_>,
+    out: &mut Output<'_, 's>,
+) -> Result<bool, Stop> {
     while task.words.len() > 0 {
-        if task.session.is_long() {
+        if task.must_pause(out) {
             return Ok(false);
         }
         let key = task.bare_key();
         let value = task.word();
         // If one is refused, those before it stay, as for whoever sends them one by one.
         task.store(key, value, &How::default())?;
-        task.advance();
+        task.advance(out);
     }
     Ok(true)
 }

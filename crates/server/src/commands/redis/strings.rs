@@ -97,7 +97,7 @@ pub(super) fn mget<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_,
             reply::array(out.bytes, count);
         }
         task.answer_item(item.as_ref(), out);
-        task.advance();
+        task.advance(out);
     }
     Ok(Done::Next)
 }

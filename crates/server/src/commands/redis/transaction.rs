@@ -18,7 +18,9 @@ use std::borrow::Cow;
 
 use protocol::resp::{Command, Scan, Scanned, reply, scan};
 
-use super::{Client, Context, Done, Ended, Entry, Lookup, OUT_OF_MEMORY, Stop, Task};
+use super::{
+    Client, Context, Done, Ended, Entry, Lookup, ONE_OF_MANY_BYTES, OUT_OF_MEMORY, Stop, Task,
+};
 use crate::output::Output;
 use crate::plan::redis::COMMAND_BYTES_BASE;
 
@@ -100,6 +102,7 @@ impl Queue {
             let Scanned::Command(command, consumed) = scanned else {
                 unreachable!("the queue has whole commands");
             };
+            out.charge(ONE_OF_MANY_BYTES);
             match run_one(task, command, out) {
                 Ok(Done::Next) => {}
                 Err(Stop::Error(text)) => reply::error(out.bytes, &text),
