@@ -59,7 +59,7 @@ impl Flash {
             // Nothing that would move finds a place, and there is a segment to try.
             return false;
         }
-        if self.collect_worn(&mut chores, links, now) {
+        if self.turn_worn() {
             return true;
         }
         self.wants_collection(&mut chores)

@@ -21,11 +21,6 @@
 //! A hot area of a fixed size has no steps. It takes in what was read as often as the index can
 //! count, and while it lacks segments all that was read, wherever collection meets it.
 //!
-//! A segment whose journal is nearly full is collected however many are free, and all that lives
-//! there moves: when the journal has run over, the next start would not believe the segment. It is
-//! dead for the most part, unless its rows are so small that it has more than twice as many as its
-//! journal has entries (decision 28).
-//!
 //! *Eviction*, when hardly any segment is free, takes the least recently used cold segment and
 //! moves nothing, so that stores find room: only the item table is read, to clean the index.
 //!
@@ -43,7 +38,6 @@
 use ::io::device::{PAGE_BYTES, Pages};
 use codec::record::{Record, Row, Rows};
 use codec::{Damaged, Decoder};
-use stdx::sync::atomic::Ordering;
 use stdx::sync::lock;
 
 use crate::area::Area;
@@ -84,8 +78,6 @@ struct Victim {
     flushes: u64,
     /// What was read moves; not if hardly anything is free.
     moves: bool,
-    /// So does what was not.
-    keeps_all: bool,
     /// What was read so many times moves to the hot area, if there is one.
     hot_accesses: Option<u8>,
 }
@@ -93,9 +85,6 @@ struct Victim {
 impl Victim {
     /// Where a row moves that was read so many times.
     fn moves_to(&self, accesses: u8) -> Area {
-        if self.keeps_all {
-            return self.listed.entry.area;
-        }
         let was_cold = self.listed.entry.area == Area::Cold;
         let is_hot = was_cold && self.hot_accesses.is_some_and(|wanted| accesses >= wanted);
         if is_hot { Area::Hot } else { Area::Cold }
@@ -150,27 +139,6 @@ impl Flash {
             Choice::Freed => true,
             Choice::Victim(victim) => self.clear(chores, links, now, victim),
         }
-    }
-
-    /// Collects a segment whose journal is nearly full. `false` if there is none, or no room for
-    /// what lives there, or the device refuses.
-    pub(crate) fn collect_worn(&self, chores: &mut Chores, links: &dyn Links, now: u32) -> bool {
-        if !self.has_worn.load(Ordering::Relaxed) {
-            return false;
-        }
-        let victim = {
-            let mut writer = lock(&self.writer);
-            if writer.free_segments() < self.watermarks.low {
-                return false;
-            }
-            // Before the look: what wears out meanwhile is seen next time.
-            self.has_worn.store(false, Ordering::Relaxed);
-            let Some(listed) = self.take_worn(&mut writer) else { return false };
-            self.has_worn.store(true, Ordering::Relaxed);
-            let flushes = writer.flushes;
-            Victim { listed, flushes, moves: true, keeps_all: true, hot_accesses: None }
-        };
-        self.clear(chores, links, now, victim)
     }
 
     /// Moves what is to move out of a segment, and frees it. `false` if the device refuses.
@@ -260,7 +228,7 @@ impl Flash {
         let hot_accesses = writer.hot_target.accesses(hot_segments, is_chosen);
         let flushes = writer.flushes;
         let moves = !is_pressed || need == Need::Words && free >= self.watermarks.low;
-        Choice::Victim(Victim { listed, flushes, moves, keeps_all: false, hot_accesses })
+        Choice::Victim(Victim { listed, flushes, moves, hot_accesses })
     }
 
     /// Takes a segment off its list whose rows a step of the hot area's size takes in. They take up
@@ -269,18 +237,6 @@ impl Flash {
         let lacks = writer.hot_target.lacks(writer.segments(Area::Hot));
         let has_room = writer.free_segments() >= self.watermarks.low;
         if lacks && has_room { self.take_chosen(writer.stream(Area::Cold)) } else { None }
-    }
-
-    /// Takes a segment off its list whose journal is nearly full.
-    fn take_worn(&self, writer: &mut Writer) -> Option<ListedSegment> {
-        let is_worn = |listed: &ListedSegment| {
-            self.segments[listed.segment as usize].journal.is_worn(self.journal_entries_max())
-        };
-        Area::ALL.into_iter().find_map(|area| {
-            let written = &mut writer.stream(area).written;
-            let worn = written.iter().find(|listed| is_worn(listed))?.entry.sequence;
-            written.take(worn)
-        })
     }
 
     /// Takes the least valuable segment off its list: of the hot area if that has more than it is
@@ -315,9 +271,7 @@ impl Flash {
                 match links.accesses(item.hash, place) {
                     None => {}
                     Some(_) if self.drop_spare(links, item.hash, place) => {}
-                    Some(accesses)
-                        if accesses > 0 || victim.keeps_all || entry.area == Area::Hot =>
-                    {
+                    Some(accesses) if accesses > 0 || entry.area == Area::Hot => {
                         wanted.push((index, victim.moves_to(accesses)));
                     }
                     Some(_) => self.drop_item(links, item.hash, place),

@@ -2,49 +2,72 @@
 //!
 //! ```text
 //!    0        4         8
-//!   +--------+---------+---------+----       mark    0, or the journal has run over
+//!   +--------+---------+---------+----       mark    0 a list, 1 not to be believed, 2 a filter
 //!   | mark   | entry 1 | entry 2 | ...       entry   0 where none is written yet; the top bit set,
 //!   | u32    | u32     | u32     |                   then the unit's granule, then hash bits
+//!   +--------+---------+---------+----
+//!   | mark   | a bit for each entry,   |     of a filter; where an entry's bit is follows from the
+//!   | u32    | and for others by chance|     entry alone
 //!   +--------+---------+---------+----
 //! ```
 //!
 //! An entry's hash bits are of those by which the index told the item from others: an item goes in
 //! the name of a key that the index took for it, and to be dead it has to be found so in its own.
 //!
-//! An entry is one note, written before [`crate::Flash::forget`] returns and without a lock: a
-//! compare-and-swap of the segment's word takes a slot. The word also counts the notes that are
-//! under way, so that a journal is made empty only when no late note can still fall into it:
+//! An entry is one note, written before [`crate::Flash::forget`] returns. In a *list* it is written
+//! without a lock: a compare-and-swap of the segment's word takes a slot. A segment of small rows
+//! has more of them than its journal has slots. So the background turns a list that is nearly full
+//! into a *filter*, whose notes read a word and write it with one more bit, under a lock. It has
+//! room for all, but takes some of the living for dead at the next start: of 23 thousand rows of a
+//! MiB, of which half are dead, 4 of 100. So it is not what a segment begins with. While a list is
+//! turned into a filter the device says that the segment is not to be believed, and entries wait in
+//! memory for the end of that.
+//!
+//! The word also counts the notes that are under way, so that a journal is made empty, or another
+//! thing, only when no late note can still fall into it:
 //!
 //! ```text
-//!   word   63 distrusted   62 open   32..=61 notes under way   0..=31 slots taken
+//!   word   63 distrusted   62 open   61 filter   60 becomes a filter   46..=59 bits under way
+//!          32..=45 entries under way   0..=31 slots taken
 //! ```
 //!
-//! A segment whose journal has run over is *distrusted*: it is used as before, but what is in it
-//! will not be believed at the next start. Before it comes to that the background collects it
-//! ([`mod@crate::collect`]). The same goes for a segment of which an entry could not be written. If
-//! even the mark cannot be written, all that is on the device is made void.
+//! A segment whose list has run over, because the background did not come to it in time, is
+//! *distrusted*: it is used as before, but what is in it will not be believed at the next start.
+//! The same goes for a segment of which a note could not be written. If even the mark cannot be
+//! written, all that is on the device is made void.
 
 use std::collections::HashSet;
+use std::io;
 
 use stdx::sync::Backoff;
 use stdx::sync::atomic::{AtomicU64, Ordering};
+use stdx::sync::{Mutex, lock};
 
 use crate::Flash;
 use crate::geometry::{Geometry, JOURNAL_ENTRY_BYTES};
 use crate::table::Item;
 
 const TAKEN: u64 = u32::MAX as u64;
-const UNDER_WAY_ONE: u64 = 1 << 32;
-const UNDER_WAY: u64 = ((1 << 30) - 1) << 32;
+const ENTRY_ONE: u64 = 1 << 32;
+/// More threads than there can be, each with one note.
+const ENTRIES_UNDER_WAY: u64 = ((1 << 14) - 1) << 32;
+const BIT_ONE: u64 = 1 << 46;
+const BITS_UNDER_WAY: u64 = ((1 << 14) - 1) << 46;
+const BECOMES_FILTER: u64 = 1 << 60;
+const FILTER: u64 = 1 << 61;
 const OPEN: u64 = 1 << 62;
 const DISTRUSTED: u64 = 1 << 63;
 
-const MARK: u32 = 1;
-/// Of a journal that is nearly full one entry in so many is left. Earlier, more would have to move
-/// that lives beside what is dead; later, the background might not come to it in time.
-const WORN_SHARE: u32 = 8;
+const _: () = assert!(
+    TAKEN ^ ENTRIES_UNDER_WAY ^ BITS_UNDER_WAY ^ BECOMES_FILTER ^ FILTER ^ OPEN ^ DISTRUSTED
+        == u64::MAX
+);
 
-const _: () = assert!(TAKEN ^ UNDER_WAY ^ OPEN ^ DISTRUSTED == u64::MAX);
+const MARK_DISTRUSTED: u32 = 1;
+const MARK_FILTER: u32 = 2;
+/// A list is *worn* when one entry in so many is left: later, the background might not come to it
+/// in time.
+const WORN_SHARE: u32 = 8;
 
 /// The word of one segment's journal. Closed, with an unknown number of slots, until it is opened.
 #[derive(Debug)]
@@ -55,10 +78,12 @@ pub(crate) struct Journal(AtomicU64);
 enum Step {
     /// Nothing: the segment is not in use, or not to be believed anyway.
     Nothing,
-    /// Write the entry with this index, then [`Journal::end`].
+    /// Write the entry with this index, then [`Journal::end_entry`].
     Entry(u32),
-    /// Write the mark, then [`Journal::end`].
+    /// Write the mark, then [`Journal::end_entry`].
     Mark,
+    /// Set a bit, or wait until there are bits; then [`Journal::end_bit`].
+    Bit,
 }
 
 impl Journal {
@@ -74,27 +99,68 @@ impl Journal {
                 return Step::Nothing;
             }
             let taken = (word & TAKEN) as u32;
-            let is_full = taken >= entries_max;
-            let next = word + UNDER_WAY_ONE + u64::from(!is_full);
+            let (step, under_way) = match word & (FILTER | BECOMES_FILTER) {
+                0 if taken < entries_max => (Step::Entry(taken + 1), ENTRY_ONE + 1),
+                0 => (Step::Mark, ENTRY_ONE),
+                _ => (Step::Bit, BIT_ONE),
+            };
+            let next = word + under_way;
             // Acquire: partner is the release in `open`; what was in the journal is gone.
             match self.0.compare_exchange_weak(word, next, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) if is_full => return Step::Mark,
-                Ok(_) => return Step::Entry(taken + 1),
+                Ok(_) => return step,
                 Err(found) => word = found,
             }
         }
     }
 
-    /// Whether it is nearly full: so little is left that the segment had better be collected.
-    pub(crate) fn is_worn(&self, entries_max: u32) -> bool {
-        let taken = (self.0.load(Ordering::Relaxed) & TAKEN) as u32;
-        taken >= entries_max - entries_max / WORN_SHARE
+    fn end_entry(&self) {
+        // Release: partner is the acquire in `settle` and in `entries_end`.
+        let before = self.0.fetch_sub(ENTRY_ONE, Ordering::Release);
+        assert!(before & ENTRIES_UNDER_WAY != 0, "what ends has begun");
     }
 
-    fn end(&self) {
+    fn end_bit(&self) {
         // Release: partner is the acquire in `settle`.
-        let before = self.0.fetch_sub(UNDER_WAY_ONE, Ordering::Release);
-        assert!(before & UNDER_WAY != 0, "what ends has begun");
+        let before = self.0.fetch_sub(BIT_ONE, Ordering::Release);
+        assert!(before & BITS_UNDER_WAY != 0, "what ends has begun");
+    }
+
+    fn has(&self, bit: u64) -> bool {
+        self.0.load(Ordering::Relaxed) & bit != 0
+    }
+
+    /// Whether it is a list in use that is nearly full, and had better become a filter.
+    pub(crate) fn is_worn(&self, entries_max: u32) -> bool {
+        is_worn(self.0.load(Ordering::Relaxed), entries_max)
+    }
+
+    /// Begins to turn a worn list into a filter, which counts as a bit that is under way. `false`
+    /// if it is none, or none any more. As before, entries are written to the list.
+    fn begin_filter(&self, entries_max: u32) -> bool {
+        let begun = |word| is_worn(word, entries_max).then_some(word + BIT_ONE);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, begun).is_ok()
+    }
+
+    /// From here on entries wait for the filter. The device says that the segment is not to be
+    /// believed.
+    fn entries_wait(&self) {
+        self.0.fetch_or(BECOMES_FILTER, Ordering::Relaxed);
+    }
+
+    /// Waits until no entry of a list is under way that becomes a filter: none begins.
+    fn entries_end(&self) {
+        let mut backoff = Backoff::default();
+        // Acquire: partner is the release in `end_entry`.
+        while self.0.load(Ordering::Acquire) & ENTRIES_UNDER_WAY != 0 {
+            backoff.wait();
+        }
+    }
+
+    /// It is a filter, or else not to be believed. Under the lock of the segment's bits.
+    fn end_filter(&self, is_made: bool) {
+        let end = if is_made { FILTER } else { DISTRUSTED };
+        self.0.fetch_or(end, Ordering::Relaxed);
+        self.0.fetch_and(!BECOMES_FILTER, Ordering::Relaxed);
     }
 
     /// Takes note that the mark is written. `true` the first time.
@@ -107,25 +173,45 @@ impl Journal {
         self.0.fetch_and(!OPEN, Ordering::Relaxed);
     }
 
-    /// Waits until no note is under way to a closed journal, and returns how many slots were taken.
+    /// Waits until no note is under way to a closed journal, and returns how many slots were taken
+    /// at the most.
     pub(crate) fn settle(&self) -> u32 {
         let mut backoff = Backoff::default();
         loop {
-            // Acquire: partner is the release in `end`.
+            // Acquire: partner is the release in `end_entry` and `end_bit`.
             let word = self.0.load(Ordering::Acquire);
             assert!(word & OPEN == 0, "it was closed before");
-            if word & UNDER_WAY == 0 {
-                return (word & TAKEN) as u32;
+            if word & (ENTRIES_UNDER_WAY | BITS_UNDER_WAY) == 0 {
+                // What has not become a filter, for an error, may be anything.
+                let is_list = word & (FILTER | DISTRUSTED) == 0;
+                return if is_list { (word & TAKEN) as u32 } else { u32::MAX };
             }
             backoff.wait();
         }
     }
 
-    /// Takes entries again, behind so many.
-    pub(crate) fn open(&self, taken: u32) {
-        // Release: partner is the acquire in `begin`. Nobody else writes a closed, settled word.
-        self.0.store(OPEN | u64::from(taken), Ordering::Release);
+    /// Takes entries of a list that is empty.
+    pub(crate) fn open(&self) {
+        self.open_with(0);
     }
+
+    /// Takes entries again, behind those that were found.
+    pub(crate) fn reopen(&self, dead: &Dead) {
+        self.open_with(match &dead.form {
+            Form::List { taken, .. } => u64::from(*taken),
+            Form::Filter(_) => FILTER,
+        });
+    }
+
+    fn open_with(&self, bits: u64) {
+        // Release: partner is the acquire in `begin`. Nobody else writes a closed, settled word.
+        self.0.store(OPEN | bits, Ordering::Release);
+    }
+}
+
+fn is_worn(word: u64, entries_max: u32) -> bool {
+    let is_list_in_use = word & (OPEN | DISTRUSTED | FILTER | BECOMES_FILTER) == OPEN;
+    is_list_in_use && (word & TAKEN) as u32 >= entries_max - entries_max / WORN_SHARE
 }
 
 /// What a journal says at the start.
@@ -137,78 +223,243 @@ pub(crate) enum Found {
     Dead(Dead),
 }
 
-/// The entries of a journal.
-#[derive(Debug, Default, PartialEq, Eq)]
+/// What is dead by a journal.
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Dead {
-    entries: HashSet<u32>,
-    /// Slots up to the last one that is written.
-    pub(crate) taken: u32,
+    form: Form,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Form {
+    /// The entries, and slots up to the last one that is written.
+    List { entries: HashSet<u32>, taken: u32 },
+    /// The bits.
+    Filter(Vec<u8>),
 }
 
 impl Dead {
+    /// By an empty journal.
+    pub(crate) fn none() -> Self {
+        Self { form: Form::List { entries: HashSet::new(), taken: 0 } }
+    }
+
     pub(crate) fn contains(&self, geometry: &Geometry, item: &Item) -> bool {
-        item.is_dead || self.entries.contains(&geometry.journal_entry(item.granule, item.hash))
+        let entry = || geometry.journal_entry(item.granule, item.hash);
+        item.is_dead
+            || match &self.form {
+                Form::List { entries, .. } => entries.contains(&entry()),
+                Form::Filter(bytes) => {
+                    let (byte, bit) = bit_of(entry(), bytes.len());
+                    bytes[byte] & bit != 0
+                }
+            }
+    }
+
+    /// Slots of the list up to the last one that is written.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn taken(&self) -> Option<u32> {
+        match self.form {
+            Form::List { taken, .. } => Some(taken),
+            Form::Filter(_) => None,
+        }
     }
 }
 
 /// Reads a journal. A slot that was taken when the process died may be empty among others.
 pub(crate) fn read(bytes: &[u8]) -> Found {
-    let (mark, entries) = bytes.split_at(JOURNAL_ENTRY_BYTES);
-    if mark.iter().any(|&byte| byte != 0) {
-        return Found::Distrusted;
-    }
-    let mut dead = Dead::default();
-    for (index, entry) in entries.chunks_exact(JOURNAL_ENTRY_BYTES).enumerate() {
-        let entry = u32::from_le_bytes(entry.try_into().expect("a chunk has its length"));
-        if entry != 0 {
-            dead.entries.insert(entry);
-            dead.taken = index as u32 + 1;
-        }
-    }
-    Found::Dead(dead)
+    let (mark, rest) = bytes.split_at(JOURNAL_ENTRY_BYTES);
+    let form = match u32::from_le_bytes(mark.try_into().expect("a mark has its length")) {
+        0 => list(rest),
+        MARK_FILTER if !rest.is_empty() => Form::Filter(rest.to_vec()),
+        _ => return Found::Distrusted,
+    };
+    Found::Dead(Dead { form })
 }
+
+fn list(bytes: &[u8]) -> Form {
+    let (mut entries, mut taken) = (HashSet::new(), 0);
+    for (index, entry) in entries_of(bytes).enumerate().filter(|(_, entry)| *entry != 0) {
+        entries.insert(entry);
+        taken = index as u32 + 1;
+    }
+    Form::List { entries, taken }
+}
+
+fn entries_of(bytes: &[u8]) -> impl Iterator<Item = u32> {
+    let chunks = bytes.chunks_exact(JOURNAL_ENTRY_BYTES);
+    chunks.map(|entry| u32::from_le_bytes(entry.try_into().expect("a chunk has its length")))
+}
+
+/// The byte and the bit of an entry in a filter of so many bytes.
+fn bit_of(entry: u32, bytes: usize) -> (usize, u8) {
+    // Entries of neighbours differ in few bits; what follows mixes all of them.
+    let mut mixed = entry ^ entry >> 16;
+    mixed = mixed.wrapping_mul(0x7feb_352d);
+    mixed = (mixed ^ mixed >> 15).wrapping_mul(0x846c_a68b);
+    mixed ^= mixed >> 16;
+    let bit = (u64::from(mixed) * (bytes as u64 * 8)) >> u32::BITS;
+    ((bit / 8) as usize, 1 << (bit % 8))
+}
+
+/// Entries that wait until the list of a segment has become a filter. The lock is that of the bits
+/// of all segments with it, too: who sets one reads the others of its byte.
+#[derive(Debug, Default)]
+pub(crate) struct BitsLock(Mutex<Vec<u32>>);
+
+/// Locks for the bits of all segments: enough that workers seldom meet.
+pub(crate) const BITS_LOCKS: usize = 16;
 
 impl Flash {
     /// Takes down that an item of a segment is dead. When it returns, the note is written.
     pub(crate) fn journal(&self, segment: u32, granule: u32, hash: u64) {
         let journal = &self.segments[segment as usize].journal;
-        let entries_max = self.journal_entries_max();
-        match journal.begin(entries_max) {
+        let entry = self.geometry.journal_entry(granule, hash);
+        match journal.begin(self.journal_entries_max()) {
             Step::Nothing => return,
-            Step::Mark => self.mark(segment),
+            Step::Mark => {
+                self.mark(segment);
+                journal.end_entry();
+            }
             Step::Entry(index) => {
-                let entry = self.geometry.journal_entry(granule, hash);
                 let at = u64::from(index) * JOURNAL_ENTRY_BYTES as u64;
                 assert!(at < self.geometry.journal_bytes() as u64, "within the journal");
                 let at = self.geometry.journal_at(segment) + at;
-                match self.device.write_note(at, &entry.to_le_bytes()) {
-                    Ok(()) => self.counters.journalled.add(1),
-                    Err(_) => {
-                        self.counters.io_errors.add(1);
-                        self.mark(segment);
-                    }
+                self.noted(segment, self.device.write_note(at, &entry.to_le_bytes()));
+                journal.end_entry();
+            }
+            Step::Bit => {
+                let mut waiting = lock(&self.bits_lock(segment).0);
+                if journal.has(BECOMES_FILTER) {
+                    waiting.push(entry);
+                } else if !journal.has(DISTRUSTED) {
+                    self.noted(segment, self.set_bit(segment, entry));
                 }
+                drop(waiting);
+                journal.end_bit();
             }
         }
-        journal.end();
         self.note_wear(segment);
     }
 
-    /// Tells the background if a journal is nearly full.
+    /// Counts a note; what could not be written takes its segment with it.
+    fn noted(&self, segment: u32, outcome: io::Result<()>) {
+        match outcome {
+            Ok(()) => self.counters.journalled.add(1),
+            Err(_) => {
+                self.counters.io_errors.add(1);
+                self.mark(segment);
+            }
+        }
+    }
+
+    /// Sets the bit of an entry. The lock of the segment's bits is held.
+    fn set_bit(&self, segment: u32, entry: u32) -> io::Result<()> {
+        let (byte, bit) = bit_of(entry, self.filter_bytes());
+        let at = self.filter_at(segment) + byte as u64;
+        let mut found = [0];
+        self.device.read_note(at, &mut found)?;
+        // What was taken for dead by chance has its bit.
+        if found[0] & bit != 0 {
+            return Ok(());
+        }
+        self.device.write_note(at, &[found[0] | bit])
+    }
+
+    /// Turns a worn list into a filter; returns whether there was one. The lock of chores is held:
+    /// no other is turned meanwhile.
+    pub(crate) fn turn_worn(&self) -> bool {
+        if !self.has_worn.load(Ordering::Relaxed) {
+            return false;
+        }
+        // Before the look: what wears out meanwhile is seen next time.
+        self.has_worn.store(false, Ordering::Relaxed);
+        let entries_max = self.journal_entries_max();
+        let worn = self.segments.iter().position(|it| it.journal.is_worn(entries_max));
+        let Some(segment) = worn else { return false };
+        self.has_worn.store(true, Ordering::Relaxed);
+        self.turn_into_filter(segment as u32);
+        true
+    }
+
+    /// Turns the list of a segment into a filter if it is worn. The lock of chores is held.
+    pub(crate) fn turn_into_filter(&self, segment: u32) {
+        let journal = &self.segments[segment as usize].journal;
+        if !journal.begin_filter(self.journal_entries_max()) {
+            return;
+        }
+        // Before anything waits that a kill would make undone.
+        let marked = self.write_mark(segment, MARK_DISTRUSTED);
+        journal.entries_wait();
+        journal.entries_end();
+        // One of them may not have been written.
+        let was_trusted = !journal.has(DISTRUSTED);
+        let made = marked.and_then(|()| self.write_filter(segment));
+        let mut waiting = lock(&self.bits_lock(segment).0);
+        let made = match made {
+            Ok(()) if was_trusted => self.complete_filter(segment, &waiting),
+            made => made,
+        };
+        if made.is_err() {
+            self.counters.io_errors.add(1);
+            self.mark(segment);
+        }
+        waiting.clear();
+        journal.end_filter(was_trusted && made.is_ok());
+        drop(waiting);
+        journal.end_bit();
+    }
+
+    /// Writes a filter of the entries of a list in the list's place.
+    fn write_filter(&self, segment: u32) -> io::Result<()> {
+        let mut list = vec![0; self.filter_bytes()];
+        self.device.read_note(self.filter_at(segment), &mut list)?;
+        let mut filter = vec![0; list.len()];
+        for entry in entries_of(&list).filter(|entry| *entry != 0) {
+            let (byte, bit) = bit_of(entry, filter.len());
+            filter[byte] |= bit;
+        }
+        self.device.write_note(self.filter_at(segment), &filter)
+    }
+
+    /// Adds the entries that waited, and says that it is a filter, which is to be believed.
+    fn complete_filter(&self, segment: u32, waiting: &[u32]) -> io::Result<()> {
+        waiting.iter().try_for_each(|entry| self.set_bit(segment, *entry))?;
+        self.write_mark(segment, MARK_FILTER)?;
+        self.counters.journalled.add(waiting.len() as u64);
+        Ok(())
+    }
+
+    fn filter_at(&self, segment: u32) -> u64 {
+        self.geometry.journal_at(segment) + JOURNAL_ENTRY_BYTES as u64
+    }
+
+    fn filter_bytes(&self) -> usize {
+        self.geometry.journal_bytes() - JOURNAL_ENTRY_BYTES
+    }
+
+    fn bits_lock(&self, segment: u32) -> &BitsLock {
+        &self.bits_locks[segment as usize % BITS_LOCKS]
+    }
+
+    /// Tells the background if a list is nearly full.
     pub(crate) fn note_wear(&self, segment: u32) {
         if self.segments[segment as usize].journal.is_worn(self.journal_entries_max()) {
             self.has_worn.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Entries for which a journal has room.
-    pub(crate) fn journal_entries_max(&self) -> u32 {
+    /// Entries for which a list has room.
+    fn journal_entries_max(&self) -> u32 {
         (self.geometry.journal_bytes() / JOURNAL_ENTRY_BYTES - 1) as u32
     }
 
+    fn write_mark(&self, segment: u32, mark: u32) -> io::Result<()> {
+        self.device.write_note(self.geometry.journal_at(segment), &mark.to_le_bytes())
+    }
+
+    /// Has it that the segment is not believed.
     fn mark(&self, segment: u32) {
-        let at = self.geometry.journal_at(segment);
-        if self.device.write_note(at, &MARK.to_le_bytes()).is_err() {
+        if self.write_mark(segment, MARK_DISTRUSTED).is_err() {
             self.counters.io_errors.add(1);
             self.void_device();
         } else if self.segments[segment as usize].journal.distrust() {
@@ -226,41 +477,104 @@ mod tests {
         let journal = Journal::new();
         assert_eq!(journal.begin(2), Step::Nothing);
         assert_eq!(journal.settle(), u32::MAX);
-        journal.open(0);
+        journal.open();
         assert_eq!(journal.begin(2), Step::Entry(1));
         assert_eq!(journal.begin(2), Step::Entry(2));
-        assert_eq!(journal.begin(2), Step::Mark);
-        assert_eq!(journal.begin(2), Step::Mark);
-        assert!(journal.distrust() && !journal.distrust());
-        assert_eq!(journal.begin(2), Step::Nothing);
-        (0..4).for_each(|_| journal.end());
+        (0..2).for_each(|_| journal.end_entry());
         journal.close();
         assert_eq!(journal.settle(), 2);
+        journal.open();
+        assert_eq!([journal.begin(1), journal.begin(1)], [Step::Entry(1), Step::Mark]);
+        assert_eq!(journal.begin(1), Step::Mark);
+        assert!(journal.distrust() && !journal.distrust());
+        assert_eq!(journal.begin(1), Step::Nothing);
+        (0..3).for_each(|_| journal.end_entry());
+        journal.close();
+        assert_eq!(journal.settle(), u32::MAX);
     }
 
     #[test]
     fn nothing_is_written_to_a_closed_journal_and_it_settles_behind_what_is_under_way() {
         let journal = Journal::new();
-        journal.open(5);
-        assert_eq!(journal.begin(9), Step::Entry(6));
+        let Found::Dead(dead) = read(&[0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0]) else {
+            panic!("it has not run over")
+        };
+        journal.reopen(&dead);
+        assert_eq!(journal.begin(9), Step::Entry(3));
         journal.close();
         assert_eq!(journal.begin(9), Step::Nothing);
         std::thread::scope(|scope| {
             let settling = scope.spawn(|| journal.settle());
-            journal.end();
-            assert_eq!(settling.join().expect("it settles"), 6);
+            journal.end_entry();
+            assert_eq!(settling.join().expect("it settles"), 3);
         });
+    }
+
+    #[test]
+    fn a_list_becomes_a_filter_when_it_is_worn_behind_what_is_under_way() {
+        const MAX: u32 = 16;
+        let journal = Journal::new();
+        assert!(!journal.is_worn(MAX) && !journal.begin_filter(MAX), "it is closed");
+        journal.open();
+        (1..14).for_each(|index| assert_eq!(journal.begin(MAX), Step::Entry(index)));
+        assert!(!journal.begin_filter(MAX), "three of sixteen are left");
+        assert_eq!(journal.begin(MAX), Step::Entry(14));
+        assert!(journal.is_worn(MAX) && journal.begin_filter(MAX));
+        assert_eq!(journal.begin(MAX), Step::Entry(15), "nothing waits yet");
+        journal.entries_wait();
+        assert!(!journal.begin_filter(MAX));
+        assert_eq!(journal.begin(MAX), Step::Bit);
+        (0..14).for_each(|_| journal.end_entry());
+        std::thread::scope(|scope| {
+            let ending = scope.spawn(|| journal.entries_end());
+            journal.end_entry();
+            ending.join().expect("it ends, whatever waits to be a bit");
+        });
+        journal.end_filter(true);
+        assert!(!journal.is_worn(MAX) && !journal.has(BECOMES_FILTER));
+        assert_eq!(journal.begin(MAX), Step::Bit);
+        journal.close();
+        std::thread::scope(|scope| {
+            let settling = scope.spawn(|| journal.settle());
+            // Two notes, and the turning itself.
+            (0..3).for_each(|_| journal.end_bit());
+            assert_eq!(settling.join().expect("it settles"), u32::MAX);
+        });
+        journal.open();
+        assert_eq!(journal.begin(MAX), Step::Entry(1), "it is a list again");
     }
 
     #[test]
     fn a_journal_with_a_hole_is_read_to_its_last_entry() {
         let mut bytes = [0; 32];
-        assert_eq!(read(&bytes), Found::Dead(Dead::default()));
+        assert_eq!(read(&bytes), Found::Dead(Dead::none()));
         bytes[4..8].copy_from_slice(&7_u32.to_le_bytes());
         bytes[12..16].copy_from_slice(&9_u32.to_le_bytes());
         let Found::Dead(dead) = read(&bytes) else { panic!("it has not run over") };
-        assert_eq!((dead.taken, dead.entries.len()), (3, 2));
+        let entries = HashSet::from([7, 9]);
+        assert_eq!(dead.form, Form::List { entries, taken: 3 });
         bytes[0] = 1;
         assert_eq!(read(&bytes), Found::Distrusted);
+        bytes[0] = 3;
+        assert_eq!(read(&bytes), Found::Distrusted, "whatever it is");
+    }
+
+    #[test]
+    fn entries_have_bits_all_over_a_filter_and_few_share_one() {
+        const BYTES: usize = (32 << 10) - JOURNAL_ENTRY_BYTES;
+        let mut filter = vec![0; BYTES];
+        // As units of small rows have them: few granules, and hashes of every kind.
+        let entries =
+            (0..11_000_u32).map(|n| 1 << 31 | (n / 90) << 17 | n.wrapping_mul(0x9e37_79b1) >> 15);
+        for entry in entries {
+            let (byte, bit) = bit_of(entry, BYTES);
+            filter[byte] |= bit;
+        }
+        let set: u32 = filter.iter().map(|byte| byte.count_ones()).sum();
+        assert!((10_500..=11_000).contains(&set), "{set} bits");
+        for part in filter.chunks_exact(BYTES / 8) {
+            let set: u32 = part.iter().map(|byte| byte.count_ones()).sum();
+            assert!((1100..1700).contains(&set), "{set} bits of an eighth");
+        }
     }
 }

@@ -50,7 +50,8 @@
 //! * A flush raises the sequence below which segments are void before it returns, and that of a
 //!   prefix has written the point up to which its keys' items are gone ([`mod@flushed`]).
 //! * What has expired stays so where the clock was put back ([`mod@reached`]).
-//! * A journal that runs over, or cannot be written, takes its whole segment with it.
+//! * A journal that runs over, or cannot be written, takes its whole segment with it. So does one
+//!   that is just becoming a filter ([`mod@journal`]).
 //!
 //! After a crash of the machine nothing is believed but what was closed cleanly: the superblock
 //! holds the boot's id, and says "clean" only between a close and the next opening. Nor is anything
@@ -62,8 +63,9 @@
 //! # Locks
 //!
 //! The lock of the chores, then the writer's, then those of the index (in [`Links`]), then that of
-//! the changes, then the superblock's. [`Flash::forget`], [`Flash::note_change`] and
-//! [`Flash::has_changed`] are called under locks of the index and take at most the last two.
+//! a segment's bits, that of the changes, then the superblock's. [`Flash::forget`],
+//! [`Flash::note_change`] and [`Flash::has_changed`] are called under locks of the index and take
+//! at most the last three.
 //! That of a dictionary's slot comes behind all of them, and nothing is called while it is held. No
 //! page is read or written while the writer's lock is held; only notes are.
 

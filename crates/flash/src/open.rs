@@ -298,6 +298,7 @@ impl Flash {
             next_sequence: AtomicU64::new(next_sequence),
             has_waiting: AtomicBool::new(false),
             has_worn: AtomicBool::new(false),
+            bits_locks: Default::default(),
             is_behind: AtomicBool::new(false),
             unsound: AtomicBool::new(false),
             counters: Counters::default(),

@@ -62,7 +62,7 @@ impl Flash {
                 Ok((items, dead)) => self.give(found, &items, &dead, flushes, links),
                 Err(Damaged) => {
                     self.counters.damaged.add(1);
-                    self.give(found, &[], &Dead::default(), flushes, links);
+                    self.give(found, &[], &Dead::none(), flushes, links);
                 }
             }
         }
@@ -96,7 +96,7 @@ impl Flash {
         match journal::read(&bytes) {
             Found::Distrusted => {
                 self.counters.distrusted.add(1);
-                Ok((Vec::new(), Dead::default()))
+                Ok((Vec::new(), Dead::none()))
             }
             Found::Dead(dead) => {
                 Ok((table::read_items(&self.geometry, found.entry, pages.bytes())?, dead))
@@ -152,7 +152,7 @@ impl Flash {
                 return;
             }
             known.journal.settle();
-            known.journal.open(dead.taken);
+            known.journal.reopen(dead);
             let Entry { sequence, area, .. } = found.entry;
             known.usage.begin(sequence);
             known.set_state(State::Written(sequence), area);

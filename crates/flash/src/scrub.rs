@@ -171,6 +171,8 @@ impl Flash {
                     self.scrub_item(segment, item, links);
                 }
             }
+            // Before the next unit may make it run over.
+            self.turn_into_filter(segment);
         }
         Ok(())
     }

@@ -284,7 +284,7 @@ impl Flash {
         let known = &self.segments[segment as usize];
         known.usage.begin(sequence);
         known.set_state(State::Buffered(sequence), area);
-        known.journal.open(0);
+        known.journal.open();
         let pages = writer.idle.pop().expect("one is idle");
         let dictionary = writer.dictionary.clone().filter(|_| area == Area::Cold);
         let (end, units, items) = (0, 0, Vec::new());

@@ -194,27 +194,6 @@ fn a_segment_whose_journal_ran_over_is_not_believed_after_a_kill() {
     assert_eq!(world.flash.stats().segments_free, world.flash.stats().segments);
 }
 
-/// What lives beside many dead was lost at the next start when one more had died.
-#[test]
-fn a_segment_is_collected_before_its_journal_runs_over() {
-    let world = World::new(PAGES);
-    let count = fill_a_segment(&world, 1);
-    assert!(count > 1000, "{count} items in the segment");
-    // Of 511 entries an eighth is left.
-    let dead = 511 - 511 / 8;
-    (0..dead - 1).for_each(|number| world.delete(number));
-    world.maintain();
-    assert_eq!(world.flash.stats().collected, 0);
-    world.delete(dead - 1);
-    world.maintain();
-    let stats = world.flash.stats();
-    assert_eq!((stats.collected, stats.evicted, stats.distrusted), (1, 0, 0));
-    assert!(stats.restaged > 500, "{stats:?}");
-    for number in 0..count {
-        assert_eq!(get(&world, number).is_some(), number >= dead, "{number}");
-    }
-}
-
 #[test]
 fn collection_keeps_segments_free() {
     let world = World::new(PAGES);

@@ -30,6 +30,8 @@ pub(crate) struct MemoryDevice {
     pub(crate) refuses_notes: AtomicBool,
     /// So many notes are refused, and those behind them taken.
     refused_notes: AtomicU64,
+    /// Notes that pass before these.
+    passed_notes: AtomicU64,
     /// The same of syncs.
     refused_syncs: AtomicU64,
     pub(crate) refuses_reads: AtomicBool,
@@ -56,6 +58,7 @@ impl MemoryDevice {
             pages_max: AtomicUsize::new(usize::MAX),
             refuses_notes: AtomicBool::new(false),
             refused_notes: AtomicU64::new(0),
+            passed_notes: AtomicU64::new(0),
             refused_syncs: AtomicU64::new(0),
             is_synced: AtomicBool::new(true),
             refuses_reads: AtomicBool::new(false),
@@ -75,6 +78,12 @@ impl MemoryDevice {
     /// Refuses so many of the notes that come, and none behind them.
     pub(crate) fn refuse_notes(&self, count: u64) {
         self.refused_notes.store(count, Ordering::Relaxed);
+    }
+
+    /// Lets so many notes pass, and refuses the one behind them.
+    pub(crate) fn refuse_a_note_after(&self, passed: u64) {
+        self.passed_notes.store(passed, Ordering::Relaxed);
+        self.refuse_notes(1);
     }
 
     /// Refuses so many syncs.
@@ -181,7 +190,9 @@ impl Device for MemoryDevice {
 
     fn write_note(&self, at: u64, source: &[u8]) -> io::Result<()> {
         refused(&self.refuses_notes)?;
-        refused_now(&self.refused_notes)?;
+        if refused_now(&self.passed_notes).is_ok() {
+            refused_now(&self.refused_notes)?;
+        }
         if at == 0 {
             self.superblocks.fetch_add(1, Ordering::Relaxed);
             drop(self.holds_superblocks.lock().expect("no test has died"));

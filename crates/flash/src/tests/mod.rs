@@ -7,6 +7,7 @@ mod device;
 mod dictionaries;
 mod faults;
 mod index;
+mod journals;
 mod model;
 mod orders;
 mod prefixes;

@@ -1,0 +1,135 @@
+//! Journals of segments of small rows, which have room for a part of these: lists that become
+//! filters.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::cases::{fill_a_segment, get, place};
+use super::world::value;
+use super::{World, hash};
+use crate::Place;
+
+const PAGES: usize = 400;
+/// Entries of a list in segments as small as these.
+const ENTRIES_MAX: u64 = 511;
+/// With so many a list is worn: of 511 an eighth is left.
+const WORN: u64 = ENTRIES_MAX - ENTRIES_MAX / 8;
+
+/// A segment on the device with more rows than its journal has entries, and how many it has.
+fn small_rows() -> (World, u64) {
+    let world = World::new(PAGES);
+    let end = fill_a_segment(&world, 1);
+    let segment = |number| {
+        let spot = place(&world, number).and_then(|place| world.flash.geometry.locate(place));
+        spot.map(|spot| spot.segment)
+    };
+    let count = (0..end).find(|&number| segment(number) != segment(0)).expect("others follow");
+    assert!(count > 2 * ENTRIES_MAX, "{count} items in the segment");
+    (world, count)
+}
+
+/// How many of the keys are found.
+fn found(world: &World, numbers: std::ops::Range<u64>) -> u64 {
+    numbers.filter(|&number| get(world, number).is_some()).count() as u64
+}
+
+/// All that lived in it was moved, many times what had died.
+#[test]
+fn a_worn_list_becomes_a_filter_and_nothing_moves() {
+    let (world, count) = small_rows();
+    (0..WORN - 1).for_each(|number| world.delete(number));
+    world.maintain();
+    (WORN - 1..WORN + 200).for_each(|number| {
+        world.delete(number);
+        world.maintain();
+    });
+    let stats = world.flash.stats();
+    assert_eq!((stats.collected, stats.restaged, stats.distrusted), (0, 0, 0));
+    // What died before, meanwhile and since stays dead, also what dies after a kill.
+    let world = world.killed().recovered();
+    let dead = WORN + 200;
+    assert_eq!(found(&world, 0..dead), 0);
+    let (alive, living) = (found(&world, dead..count), count - dead);
+    assert!(alive * 100 >= living * 90, "{alive} of {living} are found");
+    world.delete(dead);
+    let world = world.killed().recovered();
+    assert_eq!(found(&world, 0..dead + 1), 0);
+    assert_eq!(world.flash.stats().distrusted, 0);
+    // Whatever is written there next has an empty list.
+    let mut number = count;
+    while world.flash.stats().opened < 2 * world.flash.stats().segments {
+        world.put(number, &value(number, number, 300));
+        world.maintain();
+        number += 1;
+    }
+    let alive = found(&world, count..number);
+    let world = world.reopened().recovered();
+    assert_eq!(found(&world, count..number), alive);
+}
+
+#[test]
+fn what_has_died_stays_dead_after_a_kill_at_any_note_of_a_list_that_becomes_a_filter() {
+    let mut trusted = 0;
+    for notes in 1..30 {
+        let (world, count) = small_rows();
+        (0..WORN).for_each(|number| world.delete(number));
+        world.device.die_after(notes);
+        let mut dead = WORN;
+        world.maintain();
+        while !world.device.is_dead() {
+            world.delete(dead);
+            world.maintain();
+            dead += u64::from(!world.device.is_dead());
+        }
+        let world = world.killed().recovered();
+        assert_eq!(found(&world, 0..dead), 0, "after {notes} notes");
+        let is_trusted = world.flash.stats().distrusted == 0;
+        assert!(!is_trusted || found(&world, dead..count) > (count - dead) / 2);
+        trusted += u32::from(is_trusted);
+    }
+    assert!((20..29).contains(&trusted), "{trusted} times");
+}
+
+#[test]
+fn a_note_that_is_refused_takes_the_segment_with_it_whatever_its_journal_is() {
+    for before in 0..12 {
+        let (world, count) = small_rows();
+        (0..WORN).for_each(|number| world.delete(number));
+        if before >= 8 {
+            world.maintain();
+        }
+        world.device.die_after(u64::MAX);
+        world.device.refuse_a_note_after(before % 8);
+        world.maintain();
+        (WORN..WORN + 20).for_each(|number| world.delete(number));
+        let world = world.killed().recovered();
+        assert_eq!(found(&world, 0..WORN + 20), 0, "after {before} notes");
+        assert!(count > WORN + 20);
+    }
+}
+
+#[test]
+fn no_death_of_many_threads_is_lost_while_a_list_becomes_a_filter() {
+    const THREADS: u64 = 4;
+    for _ in 0..20 {
+        let (world, count) = small_rows();
+        let (next, end) = (AtomicU64::new(0), count - 200);
+        let places: Vec<Place> = (0..end).filter_map(|number| place(&world, number)).collect();
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    while let number = next.fetch_add(1, Ordering::Relaxed)
+                        && number < end
+                    {
+                        // Past the index, whose lock would let one note be written at a time.
+                        world.flash.forget(places[number as usize], hash(number));
+                    }
+                });
+            }
+            while next.load(Ordering::Relaxed) < end {
+                world.flash.maintain(&world.index, world.now);
+            }
+        });
+        let world = world.killed().recovered();
+        assert_eq!(found(&world, 0..end), 0);
+    }
+}
