@@ -5,11 +5,16 @@
 //! [`crate::poll`]), so whoever reads or writes goes on until the socket says `WouldBlock` or
 //! takes or gives less than was asked for. Over TLS bytes may lie in between: what then holds is
 //! in [`crate::tls`], and [`Stream::holds_input`] tells.
+//!
+//! A read also ends before a byte that the peer calls urgent, which `SO_OOBINLINE` would not
+//! change: what stands behind one is read when the peer sends more. No client of these protocols
+//! sends any.
 
 use std::fs;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
