@@ -217,6 +217,23 @@ fn what_the_device_does_not_have_is_an_error_and_no_pages_are_none() {
     });
 }
 
+/// As many of them as can be under way at a time, and the thread slept though more were waiting:
+/// nobody was to wake it.
+#[test]
+fn nothing_but_reads_beyond_the_device_keeps_nobody_waiting() {
+    each_method(|fixture| {
+        let count = 2 * ring::FLIGHTS_MAX + 1;
+        let pool = fixture.pool(count);
+        let gate = hold(&pool);
+        let answers: Vec<_> = (0..count).map(|_| submit(&pool, PAGES, 1)).collect();
+        drop(gate);
+        for answer in &answers {
+            assert_eq!(next(answer).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        }
+        check(&next(&submit(&pool, 7, 2)).unwrap(), 7, 2);
+    });
+}
+
 #[test]
 fn a_file_that_was_cut_short_is_an_error_where_it_is_missing() {
     each_method(|fixture| {
