@@ -349,9 +349,9 @@ impl<S: AsFd> Debug for Ring<'_, S> {
 mod tests {
     use std::io::{PipeWriter, Write, pipe};
     use std::os::fd::BorrowedFd;
-    use std::sync::mpsc::{Receiver, channel};
     use std::thread;
 
+    use super::super::tests::sending;
     use super::*;
     use crate::device::PAGE_BYTES;
 
@@ -362,11 +362,6 @@ mod tests {
             Ok(ring) => test(ring, writer),
             Err(error) => println!("not run: {error}"),
         }
-    }
-
-    fn sending() -> (Done, Receiver<io::Result<Pages>>) {
-        let (sender, receiver) = channel();
-        (Box::new(move |result| sender.send(result).unwrap()), receiver)
     }
 
     fn flight(count: usize) -> Flight {

@@ -14,6 +14,7 @@ use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
 use io_uring::IoUring;
+use stdx::random::Xorshift;
 use tempfile::TempDir;
 
 use super::*;
@@ -124,17 +125,9 @@ fn check(pages: &Pages, page: u64, count: usize) {
     }
 }
 
-/// The next of a row of numbers that look random.
-fn random(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state
-}
-
 /// Submits so many reads of random places and lengths, as fast as they are taken, and checks them.
 fn read_at_random(pool: &ReadPool, seed: u64, reads: usize) {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut random = Xorshift::seeded(seed);
     let (sender, receiver) = channel();
     let mut answered = HashSet::new();
     let mut take = |(number, page, count, result): (usize, u64, usize, io::Result<Pages>)| {
@@ -142,8 +135,8 @@ fn read_at_random(pool: &ReadPool, seed: u64, reads: usize) {
         assert!(answered.insert(number), "read {number} was answered twice");
     };
     for number in 0..reads {
-        let count = 1 + random(&mut state) as usize % 4;
-        let page = random(&mut state) % (PAGES - count as u64 + 1);
+        let count = 1 + random.draw() as usize % 4;
+        let page = random.draw() % (PAGES - count as u64 + 1);
         let sender = sender.clone();
         let done = move |result| sender.send((number, page, count, result)).unwrap();
         let mut done: Done = Box::new(done);
@@ -492,13 +485,13 @@ fn a_ring_of_ones_own_answers_every_read_where_it_is_asked_also_beyond_its_room(
     let fixture = Fixture::new(ReadMethod::IoUring);
     let Some((mut ring, mut poll)) = own_ring(fixture.device) else { return };
     let this = thread::current().id();
-    let mut state = 7;
+    let mut random = Xorshift::seeded(7);
     for round in 0..200 {
         let (sender, receiver) = channel();
-        let count = 1 + random(&mut state) as usize % (3 * ring::FLIGHTS_MAX);
+        let count = 1 + random.draw() as usize % (3 * ring::FLIGHTS_MAX);
         let reads = (0..count).map(|number| {
-            let pages = random(&mut state) as usize % 4;
-            let page = random(&mut state) % (PAGES - pages as u64 + 1);
+            let pages = random.draw() as usize % 4;
+            let page = random.draw() % (PAGES - pages as u64 + 1);
             let sender = sender.clone();
             let done = move |result: io::Result<Pages>| {
                 assert_eq!(thread::current().id(), this);
