@@ -16,8 +16,9 @@
 //! another signal comes, a second or more later.
 //!
 //! Threads: this one waits for signals, one accepts, `-t` of them work, one does the cache's
-//! background work, with `--auth-file` one checks passwords, and with `--admin-port` one answers
-//! there, as long as the process may: it also says that memory is being restored or saved.
+//! background work, one trains dictionaries, with `--auth-file` one checks passwords, and with
+//! `--admin-port` one answers there, as long as the process may: it also says that memory is being
+//! restored or saved.
 
 use std::fs;
 use std::io::Write;
