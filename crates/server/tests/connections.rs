@@ -204,6 +204,7 @@ fn a_silent_connection_is_closed_after_the_idle_timeout() {
 fn a_full_cache_evicts_and_never_answers_wrongly() {
     let server = Server::start(&["-m", "8", "-t", "2"]);
     let mut client = server.connect();
+    let mut found = 0;
     for round in 0..40 {
         let mut requests = Vec::new();
         for number in 0..400 {
@@ -220,10 +221,14 @@ fn a_full_cache_evicts_and_never_answers_wrongly() {
             let header = format!("VALUE {name} 0 2000");
             if let Some(place) = lines.iter().position(|line| *line == header) {
                 let letter = char::from(b'a' + (number + round) as u8 % 26);
+                assert_eq!(lines[place + 1].len(), 2000);
                 assert!(lines[place + 1].chars().all(|byte| byte == letter));
+                found += 1;
             }
         }
     }
+    // The last of each round was stored just before.
+    assert!(found >= 40, "{found}");
     for number in 0..10_000 {
         client.send(format!("set filler{number} 0 0 2000 noreply\r\n").as_bytes());
         client.send(&[b'x'; 2000]);
