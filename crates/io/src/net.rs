@@ -294,6 +294,13 @@ impl Stream {
         matches!(self, Self::Tls(stream) if stream.holds_input())
     }
 
+    /// Whether the socket below has taken anything since this was last asked, though nothing of
+    /// what was written may count as taken: over TLS that is so only with the last byte of what was
+    /// sealed.
+    pub fn take_progress(&mut self) -> bool {
+        self.tls().is_some_and(TlsStream::take_progress)
+    }
+
     /// The most that it may keep of what it says the peer has not taken.
     pub fn unsent_bytes_max(&self) -> usize {
         if matches!(self, Self::Tls(_)) { SEALED_BYTES_MAX } else { 0 }
