@@ -80,8 +80,9 @@ pub enum Brought {
     End(Close),
 }
 
-/// Where a worker's new connections lie until it takes them. It holds no more than `-c` allows
-/// connections at all.
+/// Where a worker's new connections lie until it takes them, and what its connections wait for. It
+/// holds no more connections than `-c` allows at all, and no more of what they wait for than they
+/// have asked for.
 #[derive(Debug)]
 pub struct Mailbox {
     arrivals: Mutex<Vec<Arrival>>,
