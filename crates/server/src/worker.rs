@@ -293,17 +293,21 @@ impl<'c, S: Sampling> Worker<'c, S> {
     fn take_ahead(&mut self) {
         self.ahead.fetch(&self.server.cache);
         let mut batch = self.ahead.take();
+        // To close one may take a line of the log, and nobody waits for whom that is for while it
+        // holds a session.
+        let mut closed = Vec::new();
         self.turner.begin_together();
         for read in &mut batch.reads {
             if let Some(Some(connection)) = self.connections.get_mut(read.place) {
                 let input = &batch.input[read.bytes.clone()];
                 match self.turner.execute_ahead(connection, input, &mut batch.replies) {
                     Ok(reply_bytes) => read.reply_bytes = reply_bytes,
-                    Err(close) => self.close(read.place, close),
+                    Err(close) => closed.push((read.place, close)),
                 }
             }
         }
         self.turner.end_together();
+        closed.into_iter().for_each(|(place, close)| self.close(place, close));
         self.turner.begin_own_reads();
         let mut replies = &batch.replies[..];
         for read in &batch.reads {
