@@ -235,6 +235,8 @@ pub struct Connection<'c> {
     /// What others have not brought yet: reads from flash, the check of a password. Until they
     /// have, nothing is executed.
     pub fetching: usize,
+    /// One of these is the check of a password.
+    pub is_claiming: bool,
     /// What was read from flash.
     pub fetched: Vec<Fetched>,
     /// What came of who its client says it is.
@@ -289,6 +291,7 @@ impl Connection<'_> {
             place: 0,
             serial: 0,
             fetching: 0,
+            is_claiming: false,
             fetched: Vec::new(),
             verdict: None,
             gives_way: false,

@@ -456,6 +456,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
     #[cold]
     fn submit(&self, connection: &mut Connection<'c>, claim: Claim) {
         connection.fetching = 1;
+        connection.is_claiming = true;
         let attempt = connection.attempt(self.worker, claim);
         self.server.logins.submit(self.server, attempt);
     }

@@ -10,6 +10,10 @@
 //! ring of the worker's own, whose descriptor it waits for among the sockets, and otherwise through
 //! threads that deliver into the mailbox.
 
+mod stop;
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,9 +51,6 @@ const DELIVERIES_MAX: usize = 16;
 
 /// How often silent connections are looked for.
 const IDLE_LOOK: Duration = Duration::from_secs(1);
-
-/// So long a stopping server waits for clients to take the replies they have asked for.
-const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
 /// So long a client may take for the TLS handshake.
 const HANDSHAKE_PATIENCE_S: u32 = 10;
@@ -168,6 +169,8 @@ pub struct Worker<'c, S> {
     /// Connections that were in the TLS handshake, or had not logged in, when it was last looked,
     /// and those that came since.
     unsettled: usize,
+    /// Nothing more is read.
+    is_ending: bool,
 }
 
 impl<'c, S: Sampling> Worker<'c, S> {
@@ -188,6 +191,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
             looked_s: 0,
             tried: Stopwatch::start(),
             unsettled: 0,
+            is_ending: false,
         }
     }
 
@@ -198,37 +202,52 @@ impl<'c, S: Sampling> Worker<'c, S> {
         self.open_ring();
         let mut events = Events::with_capacity(EVENTS_MAX);
         while !self.server.is_stopping() {
-            let mailbox = &self.server.mailboxes[self.number];
-            let has_deliveries = !self.deliveries.is_empty() || mailbox.has_deliveries();
-            let timeout = if !self.queue.is_empty() || has_deliveries {
-                Some(Duration::ZERO)
-            } else if self.server.parked.bytes() > 0 {
-                Some(TRY_AFTER)
-            } else if self.server.live.idle_timeout_s() > 0 || self.unsettled > 0 {
-                Some(IDLE_LOOK)
-            } else {
-                None
-            };
-            self.wait(&mut events, timeout);
-            let is_woken = self.take_events(&events);
-            self.turner.begin_reads();
-            self.take_queue();
-            if is_woken {
-                self.take_arrivals();
-                self.turn_watchers();
-            }
-            self.turner.answer_reads();
-            if is_woken || mailbox.has_deliveries() {
-                mailbox.take_deliveries(&mut self.deliveries);
-            }
-            if !self.deliveries.is_empty() {
-                self.take_deliveries();
-            }
-            self.try_parked();
-            self.turner.begin_reads();
-            self.kick_idle();
+            let timeout = self.timeout();
+            self.go_round(&mut events, timeout);
         }
         self.stop(&mut events);
+    }
+
+    /// How long there may be no event before something has to be done.
+    fn timeout(&self) -> Option<Duration> {
+        if self.can_go_on() {
+            Some(Duration::ZERO)
+        } else if self.server.parked.bytes() > 0 {
+            Some(TRY_AFTER)
+        } else if self.server.live.idle_timeout_s() > 0 || self.unsettled > 0 {
+            Some(IDLE_LOOK)
+        } else {
+            None
+        }
+    }
+
+    /// Whether there is something to do without an event.
+    fn can_go_on(&self) -> bool {
+        let mailbox = &self.server.mailboxes[self.number];
+        !self.queue.is_empty() || !self.deliveries.is_empty() || mailbox.has_deliveries()
+    }
+
+    /// One turn of the loop.
+    fn go_round(&mut self, events: &mut Events, timeout: Option<Duration>) {
+        let mailbox = &self.server.mailboxes[self.number];
+        self.wait(events, timeout);
+        let is_woken = self.take_events(events);
+        self.turner.begin_reads();
+        self.take_queue();
+        if is_woken {
+            self.take_arrivals();
+            self.turn_watchers();
+        }
+        self.turner.answer_reads();
+        if is_woken || mailbox.has_deliveries() {
+            mailbox.take_deliveries(&mut self.deliveries);
+        }
+        if !self.deliveries.is_empty() {
+            self.take_deliveries();
+        }
+        self.try_parked();
+        self.turner.begin_reads();
+        self.kick_idle();
     }
 
     /// Has reads from flash go through a ring of this thread's own, if they may.
@@ -324,13 +343,16 @@ impl<'c, S: Sampling> Worker<'c, S> {
     /// A turn for every connection that can go on without an event.
     fn take_queue(&mut self) {
         for _ in 0..self.queue.len() {
-            let Some(place) = self.queue.pop_front() else {
-                break;
-            };
-            if let Some(Some(connection)) = self.connections.get_mut(place) {
-                connection.is_queued = false;
-                self.turn(place);
-            }
+            self.take_queued();
+        }
+    }
+
+    /// A turn for the first of these.
+    fn take_queued(&mut self) {
+        let Some(place) = self.queue.pop_front() else { return };
+        if let Some(Some(connection)) = self.connections.get_mut(place) {
+            connection.is_queued = false;
+            self.turn(place);
         }
     }
 
@@ -338,6 +360,9 @@ impl<'c, S: Sampling> Worker<'c, S> {
         let Some(Some(connection)) = self.connections.get_mut(place) else {
             return;
         };
+        if self.is_ending {
+            stop::prepare(connection);
+        }
         let after = self.turner.turn(connection);
         self.end_turn(place, after);
     }
@@ -348,7 +373,11 @@ impl<'c, S: Sampling> Worker<'c, S> {
             return;
         };
         match after {
-            Ok(After::Wait) => {}
+            Ok(After::Wait) => {
+                if self.is_ending && stop::is_done(connection) {
+                    self.close(place, Close::Shutdown);
+                }
+            }
             Ok(After::Again) => {
                 if !connection.is_queued {
                     connection.is_queued = true;
@@ -400,6 +429,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
             }
             connection.fetching -= 1;
             if connection.fetching == 0 {
+                connection.is_claiming = false;
                 // What waits was read before; only the end of the input is read once more.
                 connection.is_readable |= connection.is_hung_up;
                 self.turn(place);
@@ -579,45 +609,6 @@ impl<'c, S: Sampling> Worker<'c, S> {
                 self.close(place, Close::Login);
             } else {
                 self.unsettled += usize::from(is_shaking || stranger_s.is_some());
-            }
-        }
-    }
-
-    /// Executes what was read of connections that have given way to others, and reads no more.
-    fn finish(&mut self, stopped: &Stopwatch) {
-        let mut place = 0;
-        while place < self.connections.len() && !stopped.rest_of(STOP_PATIENCE).is_zero() {
-            match &mut self.connections[place] {
-                Some(connection) if connection.gives_way && connection.parked.is_empty() => {
-                    connection.is_readable = false;
-                    self.turn(place);
-                }
-                _ => place += 1,
-            }
-        }
-    }
-
-    /// Everything that was read is executed; what is parked gets a last chance.
-    fn stop(mut self, events: &mut Events) {
-        let stopped = Stopwatch::start();
-        self.finish(&stopped);
-        for place in 0..self.connections.len() {
-            if let Some(connection) = &mut self.connections[place] {
-                connection.closing = Some(Close::Shutdown);
-                self.turn(place);
-            }
-        }
-        while self.connections.iter().any(Option::is_some) {
-            let rest = stopped.rest_of(STOP_PATIENCE);
-            if rest.is_zero() {
-                break;
-            }
-            self.wait(events, Some(rest));
-            self.take_events(events);
-        }
-        for place in 0..self.connections.len() {
-            if self.connections[place].is_some() {
-                self.close(place, Close::Shutdown);
             }
         }
     }
