@@ -45,7 +45,8 @@ pub struct Info {
     pub source: Address,
     /// The address it came in at.
     pub listen_address: String,
-    /// Unix seconds of the last bytes that came in, or of parked output of which the last went out.
+    /// Unix seconds of the last bytes that came in, or of when what they asked for was last gone on
+    /// with: a turn that others had come before, what was waited for, a dump, parked output.
     pub active_s: AtomicU32,
     state: AtomicU8,
 }

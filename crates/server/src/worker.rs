@@ -430,6 +430,8 @@ impl<'c, S: Sampling> Worker<'c, S> {
             connection.fetching -= 1;
             if connection.fetching == 0 {
                 connection.is_claiming = false;
+                // It was not silent: it waited for us.
+                connection.info.active_s.store(self.now_s, Ordering::Relaxed);
                 // What waits was read before; only the end of the input is read once more.
                 connection.is_readable |= connection.is_hung_up;
                 self.turn(place);

@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
+use larder::Expiry;
 use protocol::Wire;
 
 use super::*;
@@ -54,6 +55,28 @@ impl<'c> Scene<'c> {
         self.worker.connections[0].as_mut().expect("it is open")
     }
 
+    /// Sends a request, and goes round until the connection is so.
+    fn ask(&mut self, request: &[u8], is_so: impl Fn(&Connection<'c>) -> bool) {
+        self.client.write_all(request).expect("there is room");
+        while !is_so(self.connection()) {
+            self.go_round();
+        }
+    }
+
+    /// Goes round for as long as the connection is so, with a client that reads. Returns when it
+    /// was last active, of which every round begins without knowledge.
+    fn active_after(&mut self, is_so: impl Fn(&Connection<'c>) -> bool) -> u32 {
+        let mut chunk = vec![0; 1 << 20];
+        while is_so(self.connection()) {
+            self.client.set_nonblocking(true).expect("a socket option");
+            while self.client.read(&mut chunk).is_ok() {}
+            assert!(self.connection().parked.is_empty(), "its client reads");
+            self.connection().info.active_s.store(0, Ordering::Relaxed);
+            self.go_round();
+        }
+        self.connection().info.active_s.load(Ordering::Relaxed)
+    }
+
     /// Brings what the connection waits for.
     fn deliver(&mut self) {
         let Connection { place, serial, .. } = *self.connection();
@@ -74,6 +97,29 @@ impl<'c> Scene<'c> {
         }
         (text, is_closed)
     }
+}
+
+/// It was closed as silent right after the reply that it had waited for, however long that took.
+#[test]
+fn who_was_served_until_now_was_not_silent() {
+    let Parts { server, doors, poll, .. } = Parts::new(Options::default());
+    let mut scene = Scene::new(&server, &doors, poll, None);
+    // Each takes a turn.
+    let gives_way = |connection: &Connection<'_>| connection.gives_way;
+    scene.ask(&b"cache_memlimit 64\r\n".repeat(5), gives_way);
+    let turns = scene.active_after(gives_way);
+
+    scene.connection().fetching = 1;
+    scene.deliver();
+    let fetch = scene.active_after(|connection| connection.fetching > 0);
+
+    for number in 0..100_000_u32 {
+        server.cache.set(&number.to_le_bytes(), b"v", Expiry::NEVER).expect("there is room");
+    }
+    let dumps = |connection: &Connection<'_>| matches!(connection.state, State::Dump(_));
+    scene.ask(b"lru_crawler mgdump all\r\n", dumps);
+    let dump = scene.active_after(dumps);
+    assert!(![turns, fetch, dump].contains(&0), "{turns}, {fetch}, {dump}");
 }
 
 /// Requests that waited for flash when the server was asked to stop were forgotten.
