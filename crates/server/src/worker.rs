@@ -167,8 +167,10 @@ pub struct Worker<'c, S> {
     /// When sockets with parked output were last tried.
     tried: Stopwatch,
     /// Connections that were in the TLS handshake, or had not logged in, when it was last looked,
-    /// and those that came since.
+    /// and those that came, or became nobody, since.
     unsettled: usize,
+    /// Clients have to say who they are.
+    has_users: bool,
     /// Nothing more is read.
     is_ending: bool,
 }
@@ -191,6 +193,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
             looked_s: 0,
             tried: Stopwatch::start(),
             unsettled: 0,
+            has_users: server.users.is_some(),
             is_ending: false,
         }
     }
@@ -372,6 +375,10 @@ impl<'c, S: Sampling> Worker<'c, S> {
         let Some(Some(connection)) = self.connections.get_mut(place) else {
             return;
         };
+        if self.has_users && connection.rights() == Rights::None {
+            // Who is nobody any more has as long to say who it is as who has just come.
+            self.unsettled = self.unsettled.max(1);
+        }
         match after {
             Ok(After::Wait) => {
                 if self.is_ending && stop::is_done(connection) {

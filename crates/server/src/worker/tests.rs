@@ -15,6 +15,7 @@ use crate::listen::Door;
 use crate::options::Options;
 use crate::sampling::Unsampled;
 use crate::start::tests::Parts;
+use crate::users::Users;
 
 /// Longer than what is certain to come takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -120,6 +121,22 @@ fn who_was_served_until_now_was_not_silent() {
     scene.ask(b"lru_crawler mgdump all\r\n", dumps);
     let dump = scene.active_after(dumps);
     assert!(![turns, fetch, dump].contains(&0), "{turns}, {fetch}, {dump}");
+}
+
+/// Nobody looked any more once all had logged in, so that who was nobody again by `RESET` could
+/// stay for ever.
+#[test]
+fn who_becomes_nobody_again_is_looked_after() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), "bob:secret\n").expect("it is there");
+    let Parts { mut server, doors, poll, .. } = Parts::new(Options::default());
+    server.users = Some(Users::load(file.path()).expect("a user"));
+    let mut scene = Scene::new(&server, &doors, poll, Some(Wire::Redis));
+    scene.connection().redis.as_mut().expect("it speaks that").rights = Rights::All;
+    scene.worker.kick_unsettled();
+    assert_eq!(scene.worker.unsettled, 0);
+    scene.ask(b"RESET\r\n", |connection| connection.rights() == Rights::None);
+    assert_eq!((scene.worker.unsettled, scene.worker.timeout()), (1, Some(IDLE_LOOK)));
 }
 
 /// Requests that waited for flash when the server was asked to stop were forgotten.
