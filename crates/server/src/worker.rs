@@ -52,6 +52,9 @@ const DELIVERIES_MAX: usize = 16;
 /// How often silent connections are looked for.
 const IDLE_LOOK: Duration = Duration::from_secs(1);
 
+/// So long after the kernel had no memory for all reads from flash they are handed over again.
+const HAND_OVER_AFTER: Duration = Duration::from_millis(1);
+
 /// So long a client may take for the TLS handshake.
 const HANDSHAKE_PATIENCE_S: u32 = 10;
 
@@ -212,9 +215,11 @@ impl<'c, S: Sampling> Worker<'c, S> {
     }
 
     /// How long there may be no event before something has to be done.
-    fn timeout(&self) -> Option<Duration> {
+    fn timeout(&mut self) -> Option<Duration> {
         if self.can_go_on() {
             Some(Duration::ZERO)
+        } else if self.turner.is_behind() {
+            Some(HAND_OVER_AFTER)
         } else if self.server.parked.bytes() > 0 {
             Some(TRY_AFTER)
         } else if self.server.live.idle_timeout_s() > 0 || self.unsettled > 0 {

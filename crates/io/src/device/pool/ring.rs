@@ -178,17 +178,13 @@ impl<'s, S: AsFd> Ring<'s, S> {
     }
 
     /// Hands over what is new, and neither waits nor looks: the descriptor is readable for what has
-    /// ended at once, too. Fails as [`Ring::wait`] does.
+    /// ended at once, too. What the kernel has no memory for at the moment stays, to be handed over
+    /// later. Fails as [`Ring::wait`] does.
     pub fn hand_over(&mut self) -> io::Result<()> {
-        for _ in 0..RETRIES_MAX {
-            match self.kernel.submit() {
-                Ok(_) if !self.has_new() => return Ok(()),
-                Ok(_) => {}
-                Err(error) if is_passing(&error) => std::thread::yield_now(),
-                Err(error) => return Err(error),
-            }
+        match self.kernel.submit() {
+            Err(error) if !is_passing(&error) => Err(error),
+            _ => Ok(()),
         }
-        Err(io::Error::other("io_uring takes no more reads"))
     }
 
     /// Whether there is anything to hand over.

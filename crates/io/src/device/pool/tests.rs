@@ -565,6 +565,63 @@ fn when_a_ring_of_ones_own_fails_all_are_answered_and_the_next_are_given_back() 
     assert!(third.try_recv().is_err());
 }
 
+/// Has the kernel refuse to take three entries at a time from rings of this thread, as it refuses
+/// any when it has no memory for more at the moment. It lasts as long as the thread.
+fn refuse_three() {
+    const ALLOWED: u32 = libc::SECCOMP_RET_ALLOW;
+    const REFUSED: u32 = libc::SECCOMP_RET_ERRNO | libc::EAGAIN as u32;
+    let load = |offset| (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, offset);
+    let unless = |value, skipped| (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, skipped, value);
+    let end = |value| (libc::BPF_RET | libc::BPF_K, 0, value);
+    let call = libc::SYS_io_uring_enter as u32;
+    let arguments = std::mem::offset_of!(libc::seccomp_data, args);
+    let second = (arguments + 8 + 4 * usize::from(cfg!(target_endian = "big"))) as u32;
+    let steps = [load(0), unless(call, 3), load(second), unless(3, 1), end(REFUSED), end(ALLOWED)];
+    let filter = steps.map(|(code, jf, k): (u32, u8, u32)| libc::sock_filter {
+        code: code as u16,
+        jt: 0,
+        jf,
+        k,
+    });
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
+    // SAFETY: the kernel copies the filter, which it does not change, and this thread may not gain
+    // rights any more.
+    let set = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+            | libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program)
+    };
+    assert_eq!(set, 0, "{}", io::Error::last_os_error());
+}
+
+/// A worker's ring was given up for good then, all that was under way failed, and the pages of it
+/// were lost.
+#[test]
+fn what_the_kernel_has_no_memory_for_at_the_moment_is_handed_over_later() {
+    let fixture = Fixture::new(ReadMethod::IoUring);
+    // The filter goes with the thread.
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let Some((mut ring, mut poll)) = own_ring(fixture.device.clone()) else { return };
+            refuse_three();
+            let (sender, receiver) = channel();
+            let read = |page| {
+                let sender = sender.clone();
+                let done: Done = Box::new(move |result| sender.send((page, result)).unwrap());
+                (page, 1, done)
+            };
+            assert!(ring.submit_all((0..3).map(read)).is_empty());
+            assert!(ring.is_behind());
+            ring.answer();
+            assert!(ring.is_behind() && receiver.try_recv().is_err());
+            assert!(ring.submit_all([read(3)]).is_empty());
+            assert!(!ring.is_behind());
+            for (page, result) in answers(&mut ring, &mut poll, &receiver, 4) {
+                check(&result.unwrap(), page, 1);
+            }
+        });
+    });
+}
+
 #[test]
 fn without_a_descriptor_or_the_kernel_there_is_no_ring_of_ones_own() {
     let fake = Arc::new(FakeDevice::new(PAGES, 1, Faults::default()));
