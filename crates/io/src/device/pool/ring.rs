@@ -73,11 +73,14 @@ pub fn make() -> io::Result<IoUring> {
     let wanted =
         IoUring::builder().dontfork().setup_single_issuer().setup_defer_taskrun().build(ENTRIES);
     match wanted {
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-            IoUring::builder().dontfork().build(ENTRIES)
-        }
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => make_plain(),
         made => made,
     }
+}
+
+/// A ring for any kernel that has some.
+pub fn make_plain() -> io::Result<IoUring> {
+    IoUring::builder().dontfork().build(ENTRIES)
 }
 
 /// The ring of a thread that waits for other things, too, and so is in the kernel often: what has

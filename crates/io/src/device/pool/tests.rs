@@ -166,6 +166,17 @@ fn every_read_gets_its_pages_whoever_asks_at_the_same_time() {
     });
 }
 
+/// That of kernels before 6.1.
+#[test]
+fn a_plain_ring_reads_as_well() {
+    let fixture = Fixture::new(ReadMethod::IoUring);
+    let method = Some(ReadMethod::IoUring);
+    match ReadPool::start(fixture.device, method, 1, 64, ring::make_plain) {
+        Ok(pool) => read_at_random(&pool, 5, 2500),
+        Err(error) => println!("not run by io_uring: {error}"),
+    }
+}
+
 #[test]
 fn one_after_the_other_each_wakes_who_sleeps() {
     each_method(|fixture| {
