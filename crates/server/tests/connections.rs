@@ -443,3 +443,32 @@ fn many_clients_at_once() {
         thread.join().expect("a client that was answered");
     }
 }
+
+/// Lets a server have so many files open.
+fn allow_files(server: &Server, files: u64) {
+    let (id, files) = (server.id().to_string(), format!("--nofile={files}:"));
+    let status = Command::new("prlimit").args(["--pid", &id, &files]).status();
+    assert!(status.expect("prlimit runs").success());
+}
+
+#[test]
+fn who_comes_when_no_file_may_be_opened_is_accepted_later_and_that_is_said_once() {
+    let (mut server, mut log) = Server::start_logged(&["-v"]);
+    server.connect().ask("mn\r\n", "MN\r\n");
+    allow_files(&server, 1);
+    let mut client = server.connect();
+    client.send(b"mn\r\n");
+    let (mut line, mut text) = (String::new(), String::new());
+    while !line.contains("cannot accept: ") {
+        line.clear();
+        log.read_line(&mut line).expect("it says so");
+        text.push_str(&line);
+    }
+    // Who has a connection keeps it; whoever waits is tried again and again.
+    allow_files(&server, 1000);
+    client.expect(b"MN\r\n");
+    server.signal("TERM");
+    server.wait();
+    log.read_to_string(&mut text).expect("it ends");
+    assert_eq!(text.matches("cannot accept").count(), 1, "{text}");
+}
