@@ -123,14 +123,35 @@ fn who_was_served_until_now_was_not_silent() {
     assert!(![turns, fetch, dump].contains(&0), "{turns}, {fetch}, {dump}");
 }
 
+/// A server's file of users.
+fn users() -> Option<Users> {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), "bob:secret\n").expect("it is there");
+    Some(Users::load(file.path()).expect("a user"))
+}
+
+#[test]
+fn who_does_not_say_who_it_is_has_a_minute_for_it() {
+    let Parts { mut server, doors, poll, .. } = Parts::new(Options::default());
+    server.users = users();
+    let mut scene = Scene::new(&server, &doors, poll, None);
+    let worker = &mut scene.worker;
+    for seconds in [0, LOGIN_PATIENCE_S] {
+        worker.now_s += seconds;
+        worker.kick_unsettled();
+        assert!(worker.connections[0].is_some() && worker.unsettled == 1);
+    }
+    worker.now_s += 1;
+    worker.kick_unsettled();
+    assert!(worker.connections[0].is_none() && worker.unsettled == 0);
+}
+
 /// Nobody looked any more once all had logged in, so that who was nobody again by `RESET` could
 /// stay for ever.
 #[test]
 fn who_becomes_nobody_again_is_looked_after() {
-    let file = tempfile::NamedTempFile::new().expect("a file");
-    std::fs::write(file.path(), "bob:secret\n").expect("it is there");
     let Parts { mut server, doors, poll, .. } = Parts::new(Options::default());
-    server.users = Some(Users::load(file.path()).expect("a user"));
+    server.users = users();
     let mut scene = Scene::new(&server, &doors, poll, Some(Wire::Redis));
     scene.connection().redis.as_mut().expect("it speaks that").rights = Rights::All;
     scene.worker.kick_unsettled();
