@@ -16,6 +16,7 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
+use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::thread::{self, ThreadId};
@@ -159,6 +160,8 @@ pub struct Worker<'c, S> {
     connections: Vec<Option<Connection<'c>>>,
     vacant: Vec<usize>,
     queue: VecDeque<usize>,
+    /// Connections that watch, and perhaps some that no longer do.
+    watchers: Vec<usize>,
     /// What has come for connections and was not taken yet.
     deliveries: VecDeque<Delivery>,
     turner: Turner<'c, S>,
@@ -188,6 +191,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
             connections: Vec::new(),
             vacant: Vec::new(),
             queue: VecDeque::new(),
+            watchers: Vec::new(),
             deliveries: VecDeque::new(),
             turner: Turner::new(server, number, sampling),
             ahead: ReadAhead::new(),
@@ -384,6 +388,9 @@ impl<'c, S: Sampling> Worker<'c, S> {
             // Who is nobody any more has as long to say who it is as who has just come.
             self.unsettled = self.unsettled.max(1);
         }
+        if matches!(connection.state, State::Watch(_)) && !self.watchers.contains(&place) {
+            self.watchers.push(place);
+        }
         match after {
             Ok(After::Wait) => {
                 if self.is_ending && stop::is_done(connection) {
@@ -403,14 +410,10 @@ impl<'c, S: Sampling> Worker<'c, S> {
 
     /// Watchers whose logs may have grown.
     fn turn_watchers(&mut self) {
-        if self.server.watchers.numbers().0 == 0 {
-            return;
-        }
-        for place in 0..self.connections.len() {
-            let is_watcher = self.connections[place]
-                .as_ref()
-                .is_some_and(|connection| matches!(connection.state, State::Watch(_)));
-            if is_watcher {
+        // Those who still are come back by their turns.
+        for place in mem::take(&mut self.watchers) {
+            let connection = self.connections.get(place).and_then(Option::as_ref);
+            if connection.is_some_and(|it| matches!(it.state, State::Watch(_))) {
                 self.turn(place);
             }
         }
@@ -459,7 +462,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
     }
 
     fn take_arrivals(&mut self) {
-        let arrivals = std::mem::take(&mut *lock(&self.server.mailboxes[self.number].arrivals));
+        let arrivals = mem::take(&mut *lock(&self.server.mailboxes[self.number].arrivals));
         for arrival in arrivals {
             let place = self.vacant.pop().unwrap_or_else(|| {
                 self.connections.push(None);
