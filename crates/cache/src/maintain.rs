@@ -235,11 +235,12 @@ impl Cache {
         let excess = self.arena.excess_slabs();
         let starved = usize::from(self.tables.take_starved());
         let wanted = excess.max(starved).max(self.slabs_wanted_below());
-        self.hot.give_up_slabs(wanted.min(SLABS_PER_TURN_MAX), links);
+        let comes = self.hot.give_up_slabs(wanted.min(SLABS_PER_TURN_MAX), links);
         self.hot.sweep();
+        // Where nothing comes, nothing would come of the next turn either.
         self.hot.maintain(room_comes, links)
             | self.hot.keep_quotas(links)
-            | (excess > SLABS_PER_TURN_MAX)
+            | (comes && excess > SLABS_PER_TURN_MAX)
     }
 
     /// Goes on with the walk that is due. Returns whether there is more to do at once.

@@ -104,3 +104,26 @@ fn what_arrives_in_a_slab_that_was_vacated_stays_where_nothing_may_be_evicted() 
         (0..next).filter(alive).filter(|&number| cache.get(key(number).as_bytes()).is_none());
     assert_eq!(lost.count(), 0);
 }
+
+/// The background span for as long as what was above a lowered limit could not leave: it had said
+/// that there was more to do at once, whether anything came of its turns or not.
+#[test]
+fn the_background_rests_while_nothing_may_leave_for_a_lower_limit() {
+    let builder = Cache::builder().memory_bytes(16 << 20).compress(false).evict(false);
+    let cache = builder.clock(Arc::new(ManualClock::new(NOW))).build().unwrap();
+    let key = |number: u32| number.to_le_bytes();
+    let set = |number: u32| cache.set(&key(number), &[b'v'; 1000], Expiry::NEVER);
+    let stored = (0..).take_while(|&number| set(number).is_ok()).count() as u32;
+    let used_bytes = cache.stats().used_bytes;
+    cache.set_memory_bytes(4 << 20).unwrap();
+    let rests = || (0..1000).any(|_| !cache.maintain());
+    assert!(rests(), "{:?}", cache.stats());
+    assert!((0..stored).all(|number| cache.get(&key(number)).is_some()));
+    assert_eq!(cache.stats().used_bytes, used_bytes, "nothing could leave");
+
+    // What can leave later does.
+    assert!((0..stored).all(|number| cache.remove(&key(number))));
+    while cache.stats().used_bytes > cache.stats().limit_bytes {
+        assert!(rests(), "{:?}", cache.stats());
+    }
+}

@@ -5,11 +5,16 @@
 //! [`crate::poll`]), so whoever reads or writes goes on until the socket says `WouldBlock` or
 //! takes or gives less than was asked for. Over TLS bytes may lie in between: what then holds is
 //! in [`crate::tls`], and [`Stream::holds_input`] tells.
+//!
+//! A read also ends before a byte that the peer calls urgent, which `SO_OOBINLINE` would not
+//! change: what stands behind one is read when the peer sends more. No client of these protocols
+//! sends any.
 
 use std::fs;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -46,11 +51,16 @@ impl SocketFile {
     fn of(path: &Path) -> io::Result<Self> {
         Ok(Self { path: path.to_path_buf(), id: id(&fs::symlink_metadata(path)?) })
     }
+
+    /// Whether the name still leads to this socket.
+    fn is_there(&self) -> bool {
+        fs::symlink_metadata(&self.path).is_ok_and(|found| id(&found) == self.id)
+    }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if fs::symlink_metadata(&self.path).is_ok_and(|found| id(&found) == self.id) {
+        if self.is_there() {
             // Whoever the process has become may not be allowed to; then the next start does it.
             let _ = fs::remove_file(&self.path);
         }
@@ -80,8 +90,9 @@ impl Listener {
     }
 
     /// Takes `path`, which gets the permission bits `mode`, for as long as the listener is there. A
-    /// socket that is left there from an earlier run is removed; one that a process listens at and
-    /// any other file are errors. Nobody can connect before [`Listener::listen`].
+    /// socket that is left there from an earlier run is removed; one that a process listens at, or
+    /// has bound and is yet to listen at, and any other file are errors. Nobody can connect before
+    /// [`Listener::listen`].
     pub fn bind_unix(path: &Path, mode: u32) -> io::Result<Self> {
         if let Ok(found) = fs::symlink_metadata(path) {
             if !found.file_type().is_socket() {
@@ -89,6 +100,9 @@ impl Listener {
             }
             if is_listened_at(path)? {
                 return Err(taken("another process listens there"));
+            }
+            if is_bound(path) {
+                return Err(taken("another process is about to listen there"));
             }
             match fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -104,11 +118,18 @@ impl Listener {
     }
 
     /// Lets connections come in; the kernel keeps up to `backlog` of them that nobody has accepted.
-    /// Fails if another process listens there since.
+    /// Fails if another process listens there since, or a Unix socket has lost its name to it:
+    /// nobody would ever come in.
     pub fn listen(&self, backlog: i32) -> io::Result<()> {
         match self {
             Self::Tcp(listener, _) => rustix::net::listen(listener, backlog)?,
-            Self::Unix(_, listener) => rustix::net::listen(listener, backlog)?,
+            Self::Unix(file, listener) => {
+                rustix::net::listen(listener, backlog)?;
+                // Afterwards: from here on nobody takes it for one that was left behind.
+                if !file.is_there() {
+                    return Err(taken("its name was removed, or another process has it"));
+                }
+            }
         }
         Ok(())
     }
@@ -160,6 +181,31 @@ fn is_listened_at(path: &Path) -> io::Result<bool> {
             _ => Err(error),
         },
     }
+}
+
+/// Whether a process has a socket of this name that does not listen: a server that is yet to serve,
+/// which may restore its memory for minutes, looks to who connects like a socket that was left
+/// behind. Where the kernel shows nothing, for want of `/proc` or since that process is in another
+/// network namespace, this is not known, and [`Listener::listen`] refuses there.
+fn is_bound(path: &Path) -> bool {
+    let sockets = fs::read("/proc/net/unix").unwrap_or_default();
+    sockets.split(|&byte| byte == b'\n').any(|line| shows_bound(line, path))
+}
+
+/// Whether a line of `/proc/net/unix` is of a socket of this name that does not listen.
+///
+/// ```text
+/// 00000000bb72f872: 00000002 00000000 00010000 0001 01 9404010 /run/larder
+///                                     flags    type state inode name, as it was bound
+/// ```
+fn shows_bound(line: &[u8], path: &Path) -> bool {
+    const LISTENS: u32 = 1 << 16;
+    let before_name =
+        line.strip_suffix(path.as_os_str().as_bytes()).and_then(|head| head.strip_suffix(b" "));
+    let Some(Ok(head)) = before_name.map(str::from_utf8) else { return false };
+    let words: Vec<&str> = head.split_ascii_whitespace().collect();
+    let [_, _, _, flags, _, _, _] = words[..] else { return false };
+    u32::from_str_radix(flags, 16).is_ok_and(|flags| flags & LISTENS == 0)
 }
 
 impl AsRawFd for Listener {
@@ -246,6 +292,13 @@ impl Stream {
     #[inline]
     pub fn holds_input(&self) -> bool {
         matches!(self, Self::Tls(stream) if stream.holds_input())
+    }
+
+    /// Whether the socket below has taken anything since this was last asked, though nothing of
+    /// what was written may count as taken: over TLS that is so only with the last byte of what was
+    /// sealed.
+    pub fn take_progress(&mut self) -> bool {
+        self.tls().is_some_and(TlsStream::take_progress)
     }
 
     /// The most that it may keep of what it says the peer has not taken.
@@ -349,14 +402,58 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("socket");
         let first = Listener::bind_unix(&path, 0o700).expect("bind");
-        // It does not listen.
-        let second = Listener::bind_unix(&path, 0o700).expect("bind over it");
+        fs::remove_file(&path).expect("it is there");
+        let second = Listener::bind_unix(&path, 0o700).expect("bind again");
         second.listen(8).expect("listen");
         drop(first);
         let file = fs::symlink_metadata(&path).expect("it stays");
         assert!(file.file_type().is_socket());
         drop(second);
         assert!(!path.exists(), "it goes with its own");
+    }
+
+    /// A second server with the arguments of one that still restored its memory took its socket's
+    /// name, whether it was refused then or not, and nobody could ever connect to the first.
+    #[test]
+    fn a_unix_socket_is_not_taken_from_who_is_yet_to_listen_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a socket");
+        let first = Listener::bind_unix(&path, 0o700).expect("bind");
+        let error = Listener::bind_unix(&path, 0o700).expect_err("the first is yet to listen");
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        first.listen(8).expect("it has its name");
+        std::os::unix::net::UnixStream::connect(&path).expect("it listens");
+    }
+
+    /// It served at a socket that nobody could find.
+    #[test]
+    fn who_has_lost_the_name_of_its_unix_socket_does_not_listen() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("socket");
+        let first = Listener::bind_unix(&path, 0o700).expect("bind");
+        fs::remove_file(&path).expect("it is there");
+        assert_eq!(first.listen(8).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        let other = std::os::unix::net::UnixListener::bind(&path).expect("the name is free");
+        assert_eq!(first.listen(8).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        drop(first);
+        std::os::unix::net::UnixStream::connect(&path).expect("the other is still there");
+        drop(other);
+    }
+
+    #[test]
+    fn who_has_bound_a_name_and_does_not_listen_is_read_as_the_kernel_writes_it() {
+        let path = Path::new("/run/a socket");
+        let shows = |line: &str| shows_bound(line.as_bytes(), path);
+        let bound = "00000000bb72f872: 00000002 00000000 00000000 0001 01";
+        assert!(shows(&format!("{bound} 9404010 /run/a socket")));
+        assert!(shows(&format!("{bound}    17 /run/a socket")));
+        assert!(!shows(&format!("{bound} 9404010 /run/a socket2")));
+        assert!(!shows(&format!("{bound} 9404010 /other/run/a socket")));
+        assert!(!shows(&format!("{bound} 9404010 with /run/a socket")));
+        assert!(!shows(&format!("{bound} 9404010")));
+        let listens = "00000000bb72f872: 00000002 00000000 00010000 0001 01";
+        assert!(!shows(&format!("{listens} 9404010 /run/a socket")));
+        assert!(!shows("Num       RefCount Protocol Flags    Type St Inode Path"));
     }
 
     /// A socket of datagrams, as that of a system log, was removed because connecting to it fails.

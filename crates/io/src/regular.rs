@@ -1,17 +1,24 @@
 //! Opening files by names that may be anything's.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Opens a regular file to be read, and refuses all else: who opens a FIFO waits for somebody to
-/// write to it, and a device may have no end.
+/// write to it, a device may have no end, and to open some has effects of its own.
 pub fn open(path: &Path) -> io::Result<File> {
-    // It keeps the opening itself from waiting. For a regular file it means nothing.
+    check(&fs::metadata(path)?)?;
+    // If another one has taken its place, this keeps the opening itself from waiting. For a regular
+    // file it means nothing.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
+    check(&file.metadata()?)?;
+    Ok(file)
+}
+
+fn check(found: &fs::Metadata) -> io::Result<()> {
+    match found.is_file() {
+        true => Ok(()),
         false => Err(io::Error::other("it is no regular file")),
     }
 }

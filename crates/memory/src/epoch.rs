@@ -55,7 +55,7 @@ pub struct Tag(u64);
 /// The current epoch and who is pinned.
 pub struct Epochs {
     current: CachePadded<AtomicU64>,
-    /// Slots from here on were never claimed, so that `advance` looks at a few lines, not at 256.
+    /// Slots from here on were never claimed, so that `advance` looks at a few lines, not at all.
     slots_used: CachePadded<AtomicUsize>,
     slots: Box<[CachePadded<AtomicU64>]>,
 }

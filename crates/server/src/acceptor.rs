@@ -27,6 +27,10 @@ pub const WAKE: Token = Token(usize::MAX);
 /// When the process has no descriptors left, accepting is tried again after so long.
 const RETRY: Duration = Duration::from_millis(10);
 
+/// So many are accepted at one listener before the others, and the end of the server, are looked
+/// at.
+const ACCEPTS_MAX: usize = 256;
+
 /// The thread's state.
 pub struct Acceptor<'c> {
     server: &'c Server,
@@ -35,16 +39,6 @@ pub struct Acceptor<'c> {
     next_worker: usize,
     /// Nobody could be accepted since that was last said.
     is_failing: bool,
-}
-
-/// Why no more is accepted for now.
-enum Halt {
-    /// Nobody waits.
-    Nobody,
-    /// At the limit: until a connection ends.
-    Limit,
-    /// No descriptors: for a moment.
-    Failure,
 }
 
 impl<'c> Acceptor<'c> {
@@ -64,28 +58,34 @@ impl<'c> Acceptor<'c> {
             if let Err(error) = self.poll.poll(&mut events, timeout) {
                 assert!(error.kind() == ErrorKind::Interrupted, "cannot wait: {error}");
             }
-            // Events are edges, and a pause may have swallowed some: every listener is asked.
-            timeout = None;
-            for number in 0..self.doors.len() {
-                if matches!(self.accept_all(number), Halt::Failure) {
-                    timeout = Some(RETRY);
-                }
-            }
+            timeout = self.accept_all();
         }
     }
 
-    /// Accepts from one listener until nobody waits there.
-    fn accept_all(&mut self, number: usize) -> Halt {
-        loop {
+    /// Accepts from every listener: events are edges, and a pause may have swallowed some. Returns
+    /// after how long they have to be asked again without one.
+    fn accept_all(&mut self) -> Option<Duration> {
+        let mut timeout: Option<Duration> = None;
+        for number in 0..self.doors.len() {
+            let again = self.accept_some(number);
+            timeout = timeout.into_iter().chain(again).min();
+        }
+        timeout
+    }
+
+    /// Accepts from one listener until nobody waits there, or others come first. Returns after how
+    /// long it has to be asked again.
+    fn accept_some(&mut self, number: usize) -> Option<Duration> {
+        for _ in 0..ACCEPTS_MAX {
             if self.must_pause() {
-                return Halt::Limit;
+                return None;
             }
             match self.doors[number].listener.accept() {
                 Ok(stream) => {
                     self.is_failing = false;
                     self.admit(stream, number);
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Halt::Nobody,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
                 Err(error)
                     if matches!(
                         error.kind(),
@@ -96,10 +96,11 @@ impl<'c> Acceptor<'c> {
                     if !std::mem::replace(&mut self.is_failing, true) {
                         self.server.log(1, &format!("cannot accept: {error}"));
                     }
-                    return Halt::Failure;
+                    return Some(RETRY);
                 }
             }
         }
+        Some(Duration::ZERO)
     }
 
     /// With `no_maxconns_fast`: whether the limit is reached. Who says so looks again afterwards,
@@ -170,5 +171,35 @@ impl<'c> Acceptor<'c> {
         let worker = self.next_worker;
         self.next_worker = (worker + 1) % server.mailboxes.len();
         server.mailboxes[worker].send(Arrival { stream, info, wire: *wire });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::options::Options;
+    use crate::start::tests::Parts;
+
+    /// For as long as clients came faster than they were accepted, no other listener was asked, and
+    /// the server did not end.
+    #[test]
+    fn who_comes_in_great_numbers_keeps_others_waiting_for_a_while_only() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("socket");
+        let unix_path = Some(path.clone());
+        let options = Options { unix_path, connections_max: 2 * ACCEPTS_MAX, ..Options::default() };
+        let Parts { server, doors, accept_poll: poll, .. } = Parts::new(options);
+        doors[0].listener.listen(2 * ACCEPTS_MAX as i32).expect("nobody else listens there");
+        let mut acceptor = Acceptor::new(&server, doors, poll).expect("a queue");
+        // Whoever is connected to it waits there by then.
+        let connect = |_| UnixStream::connect(&path).expect("it listens");
+        let clients: Vec<_> = (0..=ACCEPTS_MAX).map(connect).collect();
+        let accepted = || server.connections.total.load(Ordering::Relaxed);
+        assert_eq!(acceptor.accept_all(), Some(Duration::ZERO));
+        assert_eq!(accepted(), ACCEPTS_MAX as u64);
+        assert_eq!(acceptor.accept_all(), None);
+        assert_eq!(accepted(), clients.len() as u64);
     }
 }

@@ -45,7 +45,8 @@ pub struct Info {
     pub source: Address,
     /// The address it came in at.
     pub listen_address: String,
-    /// Unix seconds of the last bytes that came in, or of parked output of which the last went out.
+    /// Unix seconds of the last bytes that came in, or of when what they asked for was last gone on
+    /// with: a turn that others had come before, what was waited for, a dump, parked output.
     pub active_s: AtomicU32,
     state: AtomicU8,
 }
@@ -235,6 +236,8 @@ pub struct Connection<'c> {
     /// What others have not brought yet: reads from flash, the check of a password. Until they
     /// have, nothing is executed.
     pub fetching: usize,
+    /// One of these is the check of a password.
+    pub is_claiming: bool,
     /// What was read from flash.
     pub fetched: Vec<Fetched>,
     /// What came of who its client says it is.
@@ -289,6 +292,7 @@ impl Connection<'_> {
             place: 0,
             serial: 0,
             fetching: 0,
+            is_claiming: false,
             fetched: Vec::new(),
             verdict: None,
             gives_way: false,
@@ -307,7 +311,8 @@ impl Connection<'_> {
         target: &mut [u8],
         counters: &Counters,
     ) -> std::io::Result<Option<usize>> {
-        let read = self.read_stream(target)?;
+        let (read, is_readable) = read_once(&mut self.stream, self.is_hung_up, target)?;
+        self.is_readable = is_readable;
         counters.bytes_read.add(read.unwrap_or(0) as u64);
         if let Some(tls) = self.stream.tls()
             && tls.take_new_session() == Some(true)
@@ -315,26 +320,6 @@ impl Connection<'_> {
             counters.ssl_new_sessions.one();
         }
         Ok(read)
-    }
-
-    fn read_stream(&mut self, target: &mut [u8]) -> std::io::Result<Option<usize>> {
-        loop {
-            match self.stream.read(target) {
-                Ok(read) => {
-                    // Less than there was room for: the socket is drained, and a new event will
-                    // announce what comes next, unless the client has hung up already.
-                    self.is_readable =
-                        read == target.len() || self.is_hung_up || self.stream.holds_input();
-                    return Ok(Some(read));
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    self.is_readable = self.holds_more();
-                    return Ok(None);
-                }
-                Err(error) => return Err(error),
-            }
-        }
     }
 
     /// What is to be checked if its client says so of itself.
@@ -367,13 +352,6 @@ impl Connection<'_> {
         }
     }
 
-    /// Whether there is something to read although a read has found nothing. Over TLS that may
-    /// mean that the socket held less than a record, and the end may stand behind that.
-    pub fn holds_more(&self) -> bool {
-        let is_tls = matches!(self.stream, Stream::Tls(_));
-        is_tls && (self.is_hung_up || self.stream.holds_input())
-    }
-
     /// Tells others what it waits for.
     pub fn publish_state(&self) {
         let state = match self.state {
@@ -383,6 +361,35 @@ impl Connection<'_> {
             State::Watch(_) | State::Dump(..) => 2,
         };
         self.info.state.store(state, Ordering::Relaxed);
+    }
+}
+
+/// Reads once into `target`, of a client that `is_hung_up` or not: 0 bytes mean that it sends no
+/// more, none that there is nothing now. Returns as well whether there may be more, which nothing
+/// will announce.
+#[inline(always)]
+pub fn read_once(
+    stream: &mut Stream,
+    is_hung_up: bool,
+    target: &mut [u8],
+) -> std::io::Result<(Option<usize>, bool)> {
+    loop {
+        match stream.read(target) {
+            // Less than there was room for: the socket is drained, and a new event will announce
+            // what comes next, unless the client has hung up already.
+            Ok(read) => {
+                let is_readable = read == target.len() || is_hung_up || stream.holds_input();
+                return Ok((Some(read), is_readable));
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            // Over TLS the socket may have held less than a record, and the end may stand behind
+            // that.
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                let is_tls = matches!(stream, Stream::Tls(_));
+                return Ok((None, is_tls && (is_hung_up || stream.holds_input())));
+            }
+            Err(error) => return Err(error),
+        }
     }
 }
 

@@ -401,7 +401,7 @@ impl Parked {
         counters.add_written(written);
         waiting.written += written;
         waiting.tried = limit.clock.elapsed();
-        if written > 0 {
+        if stream.take_progress() || written > 0 {
             waiting.progressed = waiting.tried;
         }
         let is_done = waiting.written == waiting.bytes.len();
@@ -424,6 +424,14 @@ impl Parked {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::net::{SocketAddr, TcpStream};
+
+    use ::io::net::Listener;
+    use ::io::tls;
+    use socket2::{Domain, SockRef, Socket, Type};
+    use testing::{Authority, VERSIONS, session};
+
     use super::*;
 
     fn limit(bytes_max: usize) -> ParkedLimit {
@@ -581,5 +589,71 @@ mod tests {
         assert_eq!(limit.bytes(), 4, "output has gone, input has not");
         parked.keep(0, &limit).expect("fewer");
         assert_eq!(limit.bytes(), 0);
+    }
+
+    /// A stream over TLS whose socket takes little, with the handshake behind it, and its client.
+    fn tls_pair() -> (Stream, TcpStream) {
+        let authority = Authority::new("somebody");
+        let identity = authority.server();
+        let config = tls::Config::new(&tls::Settings {
+            chain: identity.chain.as_bytes(),
+            key: identity.key.as_bytes(),
+            key_format: tls::KeyFormat::Pem,
+            authorities: None,
+            clients: tls::ClientCertificates::None,
+            is_13_only: false,
+            ciphers: &[],
+            resumption: false,
+        });
+        let listener = Listener::bind_tcp("127.0.0.1:0".parse().expect("an address"));
+        let listener = listener.expect("a free port");
+        listener.listen(1).expect("nobody else listens there");
+        let name = listener.name();
+        let address = name.strip_prefix("tcp:").expect("a port").parse::<SocketAddr>();
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        socket.set_recv_buffer_size(4096).expect("a socket option");
+        socket.connect(&address.expect("an address").into()).expect("it listens");
+        let mut wire = TcpStream::from(socket);
+        let stream = listener.accept().expect("somebody has connected");
+        SockRef::from(&stream).set_send_buffer_size(4096).expect("a socket option");
+        let mut stream = stream.into_tls(&config.expect("all is there")).expect("a session");
+        let mut client = session(authority.client_config(None, &VERSIONS));
+        wire.set_nonblocking(true).expect("a socket option");
+        while client.is_handshaking() || stream.tls().is_some_and(|tls| tls.is_shaking_hands()) {
+            while client.wants_write() && client.write_tls(&mut wire).is_ok() {}
+            if client.read_tls(&mut wire).is_ok() {
+                client.process_new_packets().expect("a good server");
+            }
+            stream.read(&mut [0]).expect_err("nobody sends anything");
+        }
+        (stream, wire)
+    }
+
+    /// A client over TLS that read slowly looked as if it took nothing until all of what had been
+    /// sealed for it was gone, some 40 KiB, and was closed for others.
+    #[test]
+    fn what_a_socket_takes_of_a_sealed_record_is_progress() {
+        const LONG_AGO: Duration = Duration::from_secs(1_000_000);
+        let (limit, counters) = (limit(1 << 30), Counters::default());
+        let (mut stream, mut wire) = tls_pair();
+        let mut parked = park(1 << 20, &limit);
+        let mut chunk = [0; 1000];
+        let mut progresses = 0;
+        while !parked.is_empty() {
+            let _ = wire.read(&mut chunk);
+            let before = {
+                let mut waiting = lock(&parked.slot.as_ref().expect("it has output").waiting);
+                waiting.progressed = LONG_AGO;
+                waiting.written
+            };
+            parked.flush(&mut stream, &counters, &limit).expect("the client is there");
+            if let Some(slot) = &parked.slot {
+                let waiting = lock(&slot.waiting);
+                let has_progressed = waiting.progressed != LONG_AGO;
+                assert!(has_progressed || waiting.written == before);
+                progresses += usize::from(has_progressed && waiting.written == before);
+            }
+        }
+        assert!(progresses > 20, "{progresses}");
     }
 }

@@ -16,8 +16,9 @@
 //! another signal comes, a second or more later.
 //!
 //! Threads: this one waits for signals, one accepts, `-t` of them work, one does the cache's
-//! background work, with `--auth-file` one checks passwords, and with `--admin-port` one answers
-//! there, as long as the process may: it also says that memory is being restored or saved.
+//! background work, one trains dictionaries, with `--auth-file` one checks passwords, and with
+//! `--admin-port` one answers there, as long as the process may: it also says that memory is being
+//! restored or saved.
 
 use std::fs;
 use std::io::Write;
@@ -664,8 +665,28 @@ fn train(server: &Server) {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
+
+    /// What a server is made of, with one worker, at a port of its own at which nobody listens yet.
+    pub struct Parts {
+        pub server: Server,
+        pub doors: Vec<Door>,
+        pub poll: Poll,
+        pub accept_poll: Poll,
+    }
+
+    impl Parts {
+        pub fn new(options: Options) -> Self {
+            let options = Options { port: 0, threads: 1, ..options };
+            let doors = listen::bind(&options).expect("a free port");
+            let poll = Poll::new().expect("a queue");
+            let accept_poll = Poll::new().expect("a queue");
+            let polls = std::slice::from_ref(&poll);
+            let server = build(options, None, &doors, polls, &accept_poll).expect("a cache");
+            Self { server, doors, poll, accept_poll }
+        }
+    }
 
     #[test]
     fn more_memory_than_the_machine_has_is_said() {

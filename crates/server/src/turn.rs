@@ -220,7 +220,10 @@ impl<'c, S: Sampling> Turner<'c, S> {
     }
 
     fn take_turn(&mut self, connection: &mut Connection<'c>) -> Result<After, Close> {
-        connection.gives_way = false;
+        if mem::take(&mut connection.gives_way) {
+            // Others came before it: it was not silent.
+            connection.info.active_s.store(self.server.now(), Ordering::Relaxed);
+        }
         if let Some(tls) = connection.stream.tls() {
             tls.send_control()?;
         }
@@ -249,6 +252,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
                     (Dumped::Pending, wanted) => fetch(&mut self.reads, connection, wanted),
                     (Dumped::End, _) => {
                         connection.state = State::Idle;
+                        connection.info.active_s.store(self.server.now(), Ordering::Relaxed);
                         // Requests that came behind the dump wait unread, and no event will tell.
                         connection.is_readable = true;
                     }
@@ -456,6 +460,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
     #[cold]
     fn submit(&self, connection: &mut Connection<'c>, claim: Claim) {
         connection.fetching = 1;
+        connection.is_claiming = true;
         let attempt = connection.attempt(self.worker, claim);
         self.server.logins.submit(self.server, attempt);
     }

@@ -10,8 +10,13 @@
 //! ring of the worker's own, whose descriptor it waits for among the sockets, and otherwise through
 //! threads that deliver into the mailbox.
 
+mod stop;
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
+use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::thread::{self, ThreadId};
@@ -48,8 +53,8 @@ const DELIVERIES_MAX: usize = 16;
 /// How often silent connections are looked for.
 const IDLE_LOOK: Duration = Duration::from_secs(1);
 
-/// So long a stopping server waits for clients to take the replies they have asked for.
-const STOP_PATIENCE: Duration = Duration::from_secs(2);
+/// So long after the kernel had no memory for all reads from flash they are handed over again.
+const HAND_OVER_AFTER: Duration = Duration::from_millis(1);
 
 /// So long a client may take for the TLS handshake.
 const HANDSHAKE_PATIENCE_S: u32 = 10;
@@ -80,8 +85,9 @@ pub enum Brought {
     End(Close),
 }
 
-/// Where a worker's new connections lie until it takes them. It holds no more than `-c` allows
-/// connections at all.
+/// Where a worker's new connections lie until it takes them, and what its connections wait for. It
+/// holds no more connections than `-c` allows at all, and no more of what they wait for than they
+/// have asked for.
 #[derive(Debug)]
 pub struct Mailbox {
     arrivals: Mutex<Vec<Arrival>>,
@@ -154,6 +160,8 @@ pub struct Worker<'c, S> {
     connections: Vec<Option<Connection<'c>>>,
     vacant: Vec<usize>,
     queue: VecDeque<usize>,
+    /// Connections that watch, and perhaps some that no longer do.
+    watchers: Vec<usize>,
     /// What has come for connections and was not taken yet.
     deliveries: VecDeque<Delivery>,
     turner: Turner<'c, S>,
@@ -165,8 +173,12 @@ pub struct Worker<'c, S> {
     /// When sockets with parked output were last tried.
     tried: Stopwatch,
     /// Connections that were in the TLS handshake, or had not logged in, when it was last looked,
-    /// and those that came since.
+    /// and those that came, or became nobody, since.
     unsettled: usize,
+    /// Clients have to say who they are.
+    has_users: bool,
+    /// Nothing more is read.
+    is_ending: bool,
 }
 
 impl<'c, S: Sampling> Worker<'c, S> {
@@ -179,6 +191,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
             connections: Vec::new(),
             vacant: Vec::new(),
             queue: VecDeque::new(),
+            watchers: Vec::new(),
             deliveries: VecDeque::new(),
             turner: Turner::new(server, number, sampling),
             ahead: ReadAhead::new(),
@@ -187,6 +200,8 @@ impl<'c, S: Sampling> Worker<'c, S> {
             looked_s: 0,
             tried: Stopwatch::start(),
             unsettled: 0,
+            has_users: server.users.is_some(),
+            is_ending: false,
         }
     }
 
@@ -197,37 +212,54 @@ impl<'c, S: Sampling> Worker<'c, S> {
         self.open_ring();
         let mut events = Events::with_capacity(EVENTS_MAX);
         while !self.server.is_stopping() {
-            let mailbox = &self.server.mailboxes[self.number];
-            let has_deliveries = !self.deliveries.is_empty() || mailbox.has_deliveries();
-            let timeout = if !self.queue.is_empty() || has_deliveries {
-                Some(Duration::ZERO)
-            } else if self.server.parked.bytes() > 0 {
-                Some(TRY_AFTER)
-            } else if self.server.live.idle_timeout_s() > 0 || self.unsettled > 0 {
-                Some(IDLE_LOOK)
-            } else {
-                None
-            };
-            self.wait(&mut events, timeout);
-            let is_woken = self.take_events(&events);
-            self.turner.begin_reads();
-            self.take_queue();
-            if is_woken {
-                self.take_arrivals();
-                self.turn_watchers();
-            }
-            self.turner.answer_reads();
-            if is_woken || mailbox.has_deliveries() {
-                mailbox.take_deliveries(&mut self.deliveries);
-            }
-            if !self.deliveries.is_empty() {
-                self.take_deliveries();
-            }
-            self.try_parked();
-            self.turner.begin_reads();
-            self.kick_idle();
+            let timeout = self.timeout();
+            self.go_round(&mut events, timeout);
         }
         self.stop(&mut events);
+    }
+
+    /// How long there may be no event before something has to be done.
+    fn timeout(&mut self) -> Option<Duration> {
+        if self.can_go_on() {
+            Some(Duration::ZERO)
+        } else if self.turner.is_behind() {
+            Some(HAND_OVER_AFTER)
+        } else if self.server.parked.bytes() > 0 {
+            Some(TRY_AFTER)
+        } else if self.server.live.idle_timeout_s() > 0 || self.unsettled > 0 {
+            Some(IDLE_LOOK)
+        } else {
+            None
+        }
+    }
+
+    /// Whether there is something to do without an event.
+    fn can_go_on(&self) -> bool {
+        let mailbox = &self.server.mailboxes[self.number];
+        !self.queue.is_empty() || !self.deliveries.is_empty() || mailbox.has_deliveries()
+    }
+
+    /// One turn of the loop.
+    fn go_round(&mut self, events: &mut Events, timeout: Option<Duration>) {
+        let mailbox = &self.server.mailboxes[self.number];
+        self.wait(events, timeout);
+        let is_woken = self.take_events(events);
+        self.turner.begin_reads();
+        self.take_queue();
+        if is_woken {
+            self.take_arrivals();
+            self.turn_watchers();
+        }
+        self.turner.answer_reads();
+        if is_woken || mailbox.has_deliveries() {
+            mailbox.take_deliveries(&mut self.deliveries);
+        }
+        if !self.deliveries.is_empty() {
+            self.take_deliveries();
+        }
+        self.try_parked();
+        self.turner.begin_reads();
+        self.kick_idle();
     }
 
     /// Has reads from flash go through a ring of this thread's own, if they may.
@@ -292,17 +324,21 @@ impl<'c, S: Sampling> Worker<'c, S> {
     fn take_ahead(&mut self) {
         self.ahead.fetch(&self.server.cache);
         let mut batch = self.ahead.take();
+        // To close one may take a line of the log, and nobody waits for whom that is for while it
+        // holds a session.
+        let mut closed = Vec::new();
         self.turner.begin_together();
         for read in &mut batch.reads {
             if let Some(Some(connection)) = self.connections.get_mut(read.place) {
                 let input = &batch.input[read.bytes.clone()];
                 match self.turner.execute_ahead(connection, input, &mut batch.replies) {
                     Ok(reply_bytes) => read.reply_bytes = reply_bytes,
-                    Err(close) => self.close(read.place, close),
+                    Err(close) => closed.push((read.place, close)),
                 }
             }
         }
         self.turner.end_together();
+        closed.into_iter().for_each(|(place, close)| self.close(place, close));
         self.turner.begin_own_reads();
         let mut replies = &batch.replies[..];
         for read in &batch.reads {
@@ -319,13 +355,16 @@ impl<'c, S: Sampling> Worker<'c, S> {
     /// A turn for every connection that can go on without an event.
     fn take_queue(&mut self) {
         for _ in 0..self.queue.len() {
-            let Some(place) = self.queue.pop_front() else {
-                break;
-            };
-            if let Some(Some(connection)) = self.connections.get_mut(place) {
-                connection.is_queued = false;
-                self.turn(place);
-            }
+            self.take_queued();
+        }
+    }
+
+    /// A turn for the first of these.
+    fn take_queued(&mut self) {
+        let Some(place) = self.queue.pop_front() else { return };
+        if let Some(Some(connection)) = self.connections.get_mut(place) {
+            connection.is_queued = false;
+            self.turn(place);
         }
     }
 
@@ -333,6 +372,9 @@ impl<'c, S: Sampling> Worker<'c, S> {
         let Some(Some(connection)) = self.connections.get_mut(place) else {
             return;
         };
+        if self.is_ending {
+            stop::prepare(connection);
+        }
         let after = self.turner.turn(connection);
         self.end_turn(place, after);
     }
@@ -342,8 +384,19 @@ impl<'c, S: Sampling> Worker<'c, S> {
         let Some(Some(connection)) = self.connections.get_mut(place) else {
             return;
         };
+        if self.has_users && connection.rights() == Rights::None {
+            // Who is nobody any more has as long to say who it is as who has just come.
+            self.unsettled = self.unsettled.max(1);
+        }
+        if matches!(connection.state, State::Watch(_)) && !self.watchers.contains(&place) {
+            self.watchers.push(place);
+        }
         match after {
-            Ok(After::Wait) => {}
+            Ok(After::Wait) => {
+                if self.is_ending && stop::is_done(connection) {
+                    self.close(place, Close::Shutdown);
+                }
+            }
             Ok(After::Again) => {
                 if !connection.is_queued {
                     connection.is_queued = true;
@@ -357,14 +410,10 @@ impl<'c, S: Sampling> Worker<'c, S> {
 
     /// Watchers whose logs may have grown.
     fn turn_watchers(&mut self) {
-        if self.server.watchers.numbers().0 == 0 {
-            return;
-        }
-        for place in 0..self.connections.len() {
-            let is_watcher = self.connections[place]
-                .as_ref()
-                .is_some_and(|connection| matches!(connection.state, State::Watch(_)));
-            if is_watcher {
+        // Those who still are come back by their turns.
+        for place in mem::take(&mut self.watchers) {
+            let connection = self.connections.get(place).and_then(Option::as_ref);
+            if connection.is_some_and(|it| matches!(it.state, State::Watch(_))) {
                 self.turn(place);
             }
         }
@@ -395,6 +444,9 @@ impl<'c, S: Sampling> Worker<'c, S> {
             }
             connection.fetching -= 1;
             if connection.fetching == 0 {
+                connection.is_claiming = false;
+                // It was not silent: it waited for us.
+                connection.info.active_s.store(self.now_s, Ordering::Relaxed);
                 // What waits was read before; only the end of the input is read once more.
                 connection.is_readable |= connection.is_hung_up;
                 self.turn(place);
@@ -410,7 +462,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
     }
 
     fn take_arrivals(&mut self) {
-        let arrivals = std::mem::take(&mut *lock(&self.server.mailboxes[self.number].arrivals));
+        let arrivals = mem::take(&mut *lock(&self.server.mailboxes[self.number].arrivals));
         for arrival in arrivals {
             let place = self.vacant.pop().unwrap_or_else(|| {
                 self.connections.push(None);
@@ -574,45 +626,6 @@ impl<'c, S: Sampling> Worker<'c, S> {
                 self.close(place, Close::Login);
             } else {
                 self.unsettled += usize::from(is_shaking || stranger_s.is_some());
-            }
-        }
-    }
-
-    /// Executes what was read of connections that have given way to others, and reads no more.
-    fn finish(&mut self, stopped: &Stopwatch) {
-        let mut place = 0;
-        while place < self.connections.len() && !stopped.rest_of(STOP_PATIENCE).is_zero() {
-            match &mut self.connections[place] {
-                Some(connection) if connection.gives_way && connection.parked.is_empty() => {
-                    connection.is_readable = false;
-                    self.turn(place);
-                }
-                _ => place += 1,
-            }
-        }
-    }
-
-    /// Everything that was read is executed; what is parked gets a last chance.
-    fn stop(mut self, events: &mut Events) {
-        let stopped = Stopwatch::start();
-        self.finish(&stopped);
-        for place in 0..self.connections.len() {
-            if let Some(connection) = &mut self.connections[place] {
-                connection.closing = Some(Close::Shutdown);
-                self.turn(place);
-            }
-        }
-        while self.connections.iter().any(Option::is_some) {
-            let rest = stopped.rest_of(STOP_PATIENCE);
-            if rest.is_zero() {
-                break;
-            }
-            self.wait(events, Some(rest));
-            self.take_events(events);
-        }
-        for place in 0..self.connections.len() {
-            if self.connections[place].is_some() {
-                self.close(place, Close::Shutdown);
             }
         }
     }

@@ -204,6 +204,7 @@ fn a_silent_connection_is_closed_after_the_idle_timeout() {
 fn a_full_cache_evicts_and_never_answers_wrongly() {
     let server = Server::start(&["-m", "8", "-t", "2"]);
     let mut client = server.connect();
+    let mut found = 0;
     for round in 0..40 {
         let mut requests = Vec::new();
         for number in 0..400 {
@@ -220,10 +221,14 @@ fn a_full_cache_evicts_and_never_answers_wrongly() {
             let header = format!("VALUE {name} 0 2000");
             if let Some(place) = lines.iter().position(|line| *line == header) {
                 let letter = char::from(b'a' + (number + round) as u8 % 26);
+                assert_eq!(lines[place + 1].len(), 2000);
                 assert!(lines[place + 1].chars().all(|byte| byte == letter));
+                found += 1;
             }
         }
     }
+    // The last of each round was stored just before.
+    assert!(found >= 40, "{found}");
     for number in 0..10_000 {
         client.send(format!("set filler{number} 0 0 2000 noreply\r\n").as_bytes());
         client.send(&[b'x'; 2000]);
@@ -437,4 +442,33 @@ fn many_clients_at_once() {
     for thread in threads {
         thread.join().expect("a client that was answered");
     }
+}
+
+/// Lets a server have so many files open.
+fn allow_files(server: &Server, files: u64) {
+    let (id, files) = (server.id().to_string(), format!("--nofile={files}:"));
+    let status = Command::new("prlimit").args(["--pid", &id, &files]).status();
+    assert!(status.expect("prlimit runs").success());
+}
+
+#[test]
+fn who_comes_when_no_file_may_be_opened_is_accepted_later_and_that_is_said_once() {
+    let (mut server, mut log) = Server::start_logged(&["-v"]);
+    server.connect().ask("mn\r\n", "MN\r\n");
+    allow_files(&server, 1);
+    let mut client = server.connect();
+    client.send(b"mn\r\n");
+    let (mut line, mut text) = (String::new(), String::new());
+    while !line.contains("cannot accept: ") {
+        line.clear();
+        log.read_line(&mut line).expect("it says so");
+        text.push_str(&line);
+    }
+    // Who has a connection keeps it; whoever waits is tried again and again.
+    allow_files(&server, 1000);
+    client.expect(b"MN\r\n");
+    server.signal("TERM");
+    server.wait();
+    log.read_to_string(&mut text).expect("it ends");
+    assert_eq!(text.matches("cannot accept").count(), 1, "{text}");
 }

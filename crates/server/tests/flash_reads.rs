@@ -177,6 +177,35 @@ fn a_pipeline_that_waits_for_flash_is_answered_in_order_and_to_its_end() {
     assert!(server.stat("get_extstore") > before);
 }
 
+/// What had been read and waited for flash when the server was asked to stop got no answer.
+#[test]
+fn a_server_that_stops_answers_what_waits_for_flash() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = ["-t", "1", "-A"];
+    let mut server = start(&folder, &options);
+    use_flash(&server, &mut server.connect());
+    let mut found = 0;
+    for round in 0..5 {
+        let (mut client, mut other) = (server.connect(), server.connect());
+        client.ask("mn\r\n", "MN\r\n");
+        other.ask("mn\r\n", "MN\r\n");
+        let numbers = (0..400).map(|number| (round + 73 * number) % ITEMS);
+        let requests: String = numbers.map(|number| format!("mg k{number} k v\r\n")).collect();
+        server.stop_threads();
+        client.send(requests.as_bytes());
+        other.send(b"shutdown\r\n");
+        server.signal("CONT");
+        let mut text = String::new();
+        client.stream.read_to_string(&mut text).expect("it ends");
+        assert_eq!(text.matches(" kk").count(), 400, "round {round}: {text}");
+        found += text.matches("VA ").count();
+        assert!(server.wait().success());
+        // What was on flash still is, and nothing is in memory.
+        server = start(&folder, &options);
+    }
+    assert!(found > 0);
+}
+
 #[test]
 fn without_flash_nothing_reads_it() {
     let server = Server::start(&[]);

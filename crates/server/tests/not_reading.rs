@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use common::{Client, PATIENCE, Server};
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockRef, Socket, Type};
 
 /// More than sockets take of a reply that nobody reads.
 const VALUE_BYTES: usize = 7 << 20;
@@ -97,6 +97,21 @@ fn who_reads_is_not_closed_in_place_of_who_does_not() {
         assert!(is_served(ask_and_wait(&server, &mut watcher)));
     }
     assert!(watcher.stat("output_parked_bytes") <= (16 << 20) + (64 << 20) / 100 * 3);
+}
+
+/// A reset is all that the server hears of it.
+#[test]
+fn who_goes_without_its_replies_leaves_nothing_behind() {
+    let (server, mut watcher) = start(&["-t", "2"]);
+    let silent: Vec<_> = (0..3).map(|_| ask_and_wait(&server, &mut watcher)).collect();
+    assert!(watcher.stat("output_parked_bytes") > 0);
+    for client in silent {
+        SockRef::from(&client.stream).set_linger(Some(Duration::ZERO)).expect("a socket option");
+    }
+    watcher.wait_for_stat("output_parked_bytes", |bytes| bytes == 0);
+    // The one that asks.
+    watcher.wait_for_stat("curr_connections", |count| count == 1);
+    assert_eq!(watcher.stat("output_kicks"), 0);
 }
 
 /// The limit stayed that of the start, so that what the log advised, a larger -m, did not help

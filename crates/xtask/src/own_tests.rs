@@ -19,6 +19,9 @@ const BENCH: &str = "bench-tests";
 /// Among them those of the papers' experiments.
 const PAPERS: &str = "papers";
 
+/// The variable by which tests fail that would otherwise pass without io_uring.
+const IO_URING: &str = "TEST_IO_URING";
+
 /// One test program, as cargo reports it.
 #[derive(Debug, PartialEq)]
 struct Program {
@@ -56,8 +59,20 @@ pub fn run() -> Result {
         let bytes = program.executable.metadata().map_or(0, |file| file.len());
         (long.unwrap_or(LONGEST.len()), std::cmp::Reverse(bytes))
     });
-    beside::run_all(programs.into_iter().map(Program::into_job).collect())?;
+    let mut jobs: Vec<_> = programs.into_iter().map(Program::into_job).collect();
+    if std::env::var_os(IO_URING).is_none() && has_io_uring() {
+        let insisting =
+            |job: beside::Job| beside::Job { run: job.run.env(IO_URING, "required"), ..job };
+        jobs = jobs.into_iter().map(insisting).collect();
+    }
+    beside::run_all(jobs)?;
     Run::new("cargo test --quiet --workspace --doc").run()
+}
+
+/// Whether the kernel has io_uring and lets everybody use it, whatever else may keep tests from it.
+fn has_io_uring() -> bool {
+    let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
+    disabled.is_ok_and(|text| text.trim() == "0")
 }
 
 /// Runs larder-bench's tests from end to end, but for the papers', on the release build.

@@ -101,6 +101,8 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixListener;
 
+    use rustix::fs::{FallocateFlags, fallocate};
+    use rustix::io::Errno;
     use tempfile::TempDir;
 
     use super::*;
@@ -146,6 +148,27 @@ mod tests {
         let found = fs::metadata(&path).unwrap();
         assert_eq!((found.len(), found.mode() & 0o777), (BYTES, 0o600));
         assert!(found.blocks() * 512 >= BYTES);
+    }
+
+    /// Room that a start had reserved before it was killed was missing for every later one, which
+    /// found an empty file and no room on the device.
+    #[test]
+    fn what_was_reserved_for_a_file_that_was_not_lengthened_is_given_back() {
+        let folder = folder();
+        let path = folder.path().join("device");
+        let file = fs::File::create(&path).unwrap();
+        let reserved = 64 * BYTES;
+        match fallocate(&file, FallocateFlags::KEEP_SIZE, 0, reserved) {
+            // Nor would it have been reserved.
+            Err(Errno::OPNOTSUPP) => return,
+            made => made.unwrap(),
+        }
+        assert!(file.metadata().unwrap().blocks() * 512 >= reserved);
+        let (_device, opened) = FileDevice::open(&path, BYTES).unwrap();
+        assert!(opened.is_new);
+        let found = file.metadata().unwrap();
+        assert_eq!(found.len(), BYTES);
+        assert!(found.blocks() * 512 < reserved, "{} blocks", found.blocks());
     }
 
     #[test]

@@ -6,7 +6,8 @@
 //! 2. The file is opened for notes, through the page cache, and locked. A block device is also
 //!    claimed, which the kernel refuses for one that is mounted.
 //! 3. A file's room is reserved beyond its end, and only then is its length set. So a file has
-//!    either its whole length or none, and an empty file counts as one that does not exist yet.
+//!    either its whole length or none, and an empty file counts as one that does not exist yet;
+//!    what a process that was killed in between has reserved beyond its end is given back first.
 //!    Room that the file system does not have is not asked for: some would fill up before they
 //!    refuse, and others write there too.
 //! 4. The same file is opened again for pages, past the page cache. A file system may refuse that
@@ -180,6 +181,9 @@ fn has_fine_blocks(file: &File) -> io::Result<bool> {
 
 /// Makes an empty file `bytes` bytes long, or leaves it empty.
 fn make(file: &File, bytes: u64) -> io::Result<()> {
+    // An earlier process may have been killed when it had reserved room and not set the length: it
+    // is given back, or there might be none for what is asked for now.
+    file.set_len(0)?;
     let system = fstatvfs(file)?;
     // A file system without a limit says that it has no blocks at all.
     let has_limit = system.f_blocks > 0;

@@ -91,6 +91,8 @@ pub struct TlsStream {
     pub(super) outgoing: Vec<u8>,
     /// How many of these have been sent.
     outgoing_sent: usize,
+    /// The socket took some of these since that was last asked.
+    has_progressed: bool,
     /// The next byte to be written is the last of those in `outgoing`.
     is_owed: bool,
     /// The socket has said that it has no more for now.
@@ -116,6 +118,7 @@ impl TlsStream {
             opened_read: 0,
             outgoing: Vec::new(),
             outgoing_sent: 0,
+            has_progressed: false,
             is_owed: false,
             is_drained: true,
             is_ended: false,
@@ -157,6 +160,12 @@ impl TlsStream {
     /// What ended it, in words, if it was not one of the two sides that wanted to.
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
+    }
+
+    /// Whether the socket has taken anything, since this was last asked, of what was sealed and had
+    /// to wait for it.
+    pub fn take_progress(&mut self) -> bool {
+        std::mem::take(&mut self.has_progressed)
     }
 
     /// Whether a read may find something, or the end, although nothing announces it.
@@ -390,7 +399,9 @@ impl TlsStream {
             return Ok(());
         }
         let sent = send(&self.socket, &self.outgoing[self.outgoing_sent..]);
-        self.outgoing_sent += sent.map_err(|error| self.fail_below(error))?;
+        let sent = sent.map_err(|error| self.fail_below(error))?;
+        self.outgoing_sent += sent;
+        self.has_progressed |= sent > 0;
         if self.outgoing_sent < self.outgoing.len() {
             return Err(ErrorKind::WouldBlock.into());
         }

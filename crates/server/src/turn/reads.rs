@@ -48,7 +48,16 @@ impl<'c, S: Sampling> Turner<'c, S> {
     pub fn answer_reads(&mut self) {
         if let Some(ring) = &mut self.ring {
             ring.answer();
+            if ring.descriptor().is_none() {
+                self.ring = None;
+                self.server.log(0, "io_uring has failed, and flash is read by other threads");
+            }
         }
+    }
+
+    /// Whether that has to be done again soon, since the kernel had no memory for all reads.
+    pub fn is_behind(&mut self) -> bool {
+        self.ring.as_mut().is_some_and(ReadRing::is_behind)
     }
 
     #[cold]

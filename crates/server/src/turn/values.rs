@@ -4,7 +4,6 @@
 //! nothing from others, and a value for which memory ends half-way is refused then, and the rest of
 //! it skipped.
 
-use std::io::ErrorKind;
 use std::mem;
 
 use larder::Refusal;
@@ -12,7 +11,7 @@ use larder::Refusal;
 use super::reads::fetch;
 use super::{DIRECT_BYTES_MAX, SESSIONS_MAX, Turner, action_of};
 use crate::commands::{self, Again};
-use crate::connection::{Close, Connection, Incoming, State};
+use crate::connection::{Close, Connection, Incoming, State, read_once};
 use crate::output::Output;
 use crate::plan::Plan;
 use crate::sampling::Sampling;
@@ -37,22 +36,16 @@ impl<'c, S: Sampling> Turner<'c, S> {
             if target.is_empty() {
                 break;
             }
-            let room = target.len();
-            match connection.stream.read(target) {
-                Ok(0) => return Err(Close::Normal),
-                Ok(read) => {
+            let read = read_once(&mut connection.stream, connection.is_hung_up, target)?;
+            connection.is_readable = read.1;
+            match read.0 {
+                Some(0) => return Err(Close::Normal),
+                Some(read) => {
                     incoming.draft.advance(read);
                     turn_bytes += read;
                     self.counters.bytes_read.add(read as u64);
-                    connection.is_readable =
-                        read == room || connection.is_hung_up || connection.stream.holds_input();
                 }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    connection.is_readable = connection.holds_more();
-                    break;
-                }
-                Err(error) => return Err(error.into()),
+                None => break,
             }
         }
         Ok(())

@@ -88,6 +88,12 @@ impl ReadRing {
         self.begin();
     }
 
+    /// Whether [`ReadRing::answer`] has to be called again soon, although nothing may announce it:
+    /// the kernel had no memory for all that it was handed.
+    pub fn is_behind(&mut self) -> bool {
+        self.ring.as_mut().is_some_and(Ring::has_new)
+    }
+
     /// Hands over as much of what waits as there is room for, and what has to go on.
     fn begin(&mut self) {
         let Some(ring) = &mut self.ring else { return };

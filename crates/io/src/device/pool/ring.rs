@@ -73,11 +73,14 @@ pub fn make() -> io::Result<IoUring> {
     let wanted =
         IoUring::builder().dontfork().setup_single_issuer().setup_defer_taskrun().build(ENTRIES);
     match wanted {
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-            IoUring::builder().dontfork().build(ENTRIES)
-        }
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => make_plain(),
         made => made,
     }
+}
+
+/// A ring for any kernel that has some.
+pub fn make_plain() -> io::Result<IoUring> {
+    IoUring::builder().dontfork().build(ENTRIES)
 }
 
 /// The ring of a thread that waits for other things, too, and so is in the kernel often: what has
@@ -178,17 +181,13 @@ impl<'s, S: AsFd> Ring<'s, S> {
     }
 
     /// Hands over what is new, and neither waits nor looks: the descriptor is readable for what has
-    /// ended at once, too. Fails as [`Ring::wait`] does.
+    /// ended at once, too. What the kernel has no memory for at the moment stays, to be handed over
+    /// later. Fails as [`Ring::wait`] does.
     pub fn hand_over(&mut self) -> io::Result<()> {
-        for _ in 0..RETRIES_MAX {
-            match self.kernel.submit() {
-                Ok(_) if !self.has_new() => return Ok(()),
-                Ok(_) => {}
-                Err(error) if is_passing(&error) => std::thread::yield_now(),
-                Err(error) => return Err(error),
-            }
+        match self.kernel.submit() {
+            Err(error) if !is_passing(&error) => Err(error),
+            _ => Ok(()),
         }
-        Err(io::Error::other("io_uring takes no more reads"))
     }
 
     /// Whether there is anything to hand over.
@@ -349,9 +348,9 @@ impl<S: AsFd> Debug for Ring<'_, S> {
 mod tests {
     use std::io::{PipeWriter, Write, pipe};
     use std::os::fd::BorrowedFd;
-    use std::sync::mpsc::{Receiver, channel};
     use std::thread;
 
+    use super::super::tests::sending;
     use super::*;
     use crate::device::PAGE_BYTES;
 
@@ -362,11 +361,6 @@ mod tests {
             Ok(ring) => test(ring, writer),
             Err(error) => println!("not run: {error}"),
         }
-    }
-
-    fn sending() -> (Done, Receiver<io::Result<Pages>>) {
-        let (sender, receiver) = channel();
-        (Box::new(move |result| sender.send(result).unwrap()), receiver)
     }
 
     fn flight(count: usize) -> Flight {

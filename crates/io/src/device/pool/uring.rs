@@ -26,14 +26,21 @@ pub fn serve(queue: &Queue, device: &dyn Device, mut ring: Ring<'_, impl AsFd>) 
         while let Some((done, result)) = ring.take_ended() {
             queue.answer(done, result);
         }
-        let next = queue.take(ring.room(), &mut batch);
+        let room = ring.room();
+        let next = queue.take(room, &mut batch);
         if next == Next::Ends && ring.is_idle() {
             return;
         }
+        let may_be_more = batch.len() == room;
         for read in batch.drain(..) {
             if let Some((done, result)) = ring.begin(device, read) {
                 queue.answer(done, result);
             }
+        }
+        // There was nothing to do for any of these, and who did not take all is not woken for what
+        // is left.
+        if may_be_more && ring.is_idle() {
+            continue;
         }
         let waited = ring.wait();
         queue.wake();

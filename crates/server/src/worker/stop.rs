@@ -1,0 +1,88 @@
+//! How a worker ends: what it has read is answered, nothing more is read, and clients get a while
+//! to take what they have asked for.
+//!
+//! ```text
+//! turn --+--> output is parked, or a read from flash under way: waits for that, has another turn
+//!        +--> others come before the rest of its requests: has another turn behind theirs
+//!        +--> closed
+//! ```
+//!
+//! What stood unread behind output that the socket did not take is answered, too, once that is
+//! taken. Two things end where they stand: a dump, which may take minutes, and a password that is
+//! being checked, since nobody checks any more, and a client that was told that it is wrong would
+//! believe it.
+
+use std::time::Duration;
+
+use ::io::moment::Stopwatch;
+use ::io::poll::Events;
+
+use super::Worker;
+use crate::connection::{Close, Connection, State};
+use crate::sampling::Sampling;
+
+/// So long a worker that ends has patience with clients, and with flash.
+const STOP_PATIENCE: Duration = Duration::from_secs(2);
+
+impl<S: Sampling> Worker<'_, S> {
+    /// Everything that was read is executed; what is parked gets a last chance.
+    pub(super) fn stop(mut self, events: &mut Events) {
+        let stopped = Stopwatch::start();
+        self.give_last_turns(events, &stopped);
+        for place in 0..self.connections.len() {
+            if self.connections[place].is_some() {
+                self.close(place, Close::Shutdown);
+            }
+        }
+    }
+
+    /// Gives connections their last turns, until all are closed or the patience is over.
+    pub(super) fn give_last_turns(&mut self, events: &mut Events, stopped: &Stopwatch) {
+        self.is_ending = true;
+        let is_over = || stopped.rest_of(STOP_PATIENCE).is_zero();
+        for place in 0..self.connections.len() {
+            if is_over() {
+                return;
+            }
+            self.turn(place);
+        }
+        while self.connections.iter().any(Option::is_some) && !is_over() {
+            self.turner.begin_reads();
+            let timeout = match self.timeout() {
+                Some(timeout) => timeout.min(stopped.rest_of(STOP_PATIENCE)),
+                None => stopped.rest_of(STOP_PATIENCE),
+            };
+            self.wait(events, Some(timeout));
+            for event in &*events {
+                let place = event.token().0;
+                if let Some(Some(connection)) = self.connections.get(place)
+                    && !connection.parked.is_empty()
+                {
+                    self.turn(place);
+                }
+            }
+            for _ in 0..self.queue.len() {
+                if is_over() {
+                    return;
+                }
+                self.take_queued();
+            }
+            self.turner.answer_reads();
+            self.server.mailboxes[self.number].take_deliveries(&mut self.deliveries);
+            self.take_deliveries();
+        }
+    }
+}
+
+/// Before a last turn: it reads nothing.
+pub(super) fn prepare(connection: &mut Connection<'_>) {
+    connection.is_readable = false;
+    if matches!(connection.state, State::Dump(_)) {
+        connection.closing = Some(Close::Shutdown);
+    }
+}
+
+/// Whether all is done, when a turn has ended and it waits, that can be done without its client.
+pub(super) fn is_done(connection: &Connection<'_>) -> bool {
+    connection.parked.is_empty() && (connection.fetching == 0 || connection.is_claiming)
+}

@@ -1,0 +1,193 @@
+//! A worker and one connection, on the test's own thread: it goes round when the test says so.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+
+use larder::Expiry;
+use protocol::Wire;
+
+use super::*;
+use crate::address::Address;
+use crate::connection::Info;
+use crate::listen::Door;
+use crate::options::Options;
+use crate::sampling::Unsampled;
+use crate::start::tests::Parts;
+use crate::users::Users;
+
+/// Longer than what is certain to come takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Scene<'c> {
+    worker: Worker<'c, Unsampled>,
+    events: Events,
+    client: TcpStream,
+}
+
+impl<'c> Scene<'c> {
+    fn new(server: &'c Server, doors: &[Door], poll: Poll, wire: Option<Wire>) -> Self {
+        let listener = &doors[0].listener;
+        listener.listen(1).expect("nobody else listens there");
+        let name = listener.name();
+        let address = name.strip_prefix("tcp:").expect("a port");
+        let client = TcpStream::connect(address).expect("it listens");
+        client.set_read_timeout(Some(PATIENCE)).expect("a socket option");
+        let stream = listener.accept().expect("somebody has connected");
+        let (fd, source) = (stream.as_raw_fd(), Address::of(stream.peer()));
+        let info = Arc::new(Info::new(fd, (name.clone(), source), name, server.now()));
+        server.connections.enter(Arc::clone(&info));
+        server.mailboxes[0].send(Arrival { stream, info, wire });
+        let worker = Worker::new(server, 0, poll, Unsampled);
+        let mut scene = Self { worker, events: Events::with_capacity(EVENTS_MAX), client };
+        while scene.worker.connections.is_empty() {
+            scene.go_round();
+        }
+        scene
+    }
+
+    fn go_round(&mut self) {
+        let timeout = if self.worker.can_go_on() { Duration::ZERO } else { PATIENCE };
+        self.worker.go_round(&mut self.events, Some(timeout));
+    }
+
+    fn connection(&mut self) -> &mut Connection<'c> {
+        self.worker.connections[0].as_mut().expect("it is open")
+    }
+
+    /// Sends a request, and goes round until the connection is so.
+    fn ask(&mut self, request: &[u8], is_so: impl Fn(&Connection<'c>) -> bool) {
+        self.client.write_all(request).expect("there is room");
+        while !is_so(self.connection()) {
+            self.go_round();
+        }
+    }
+
+    /// Goes round for as long as the connection is so, with a client that reads. Returns when it
+    /// was last active, of which every round begins without knowledge.
+    fn active_after(&mut self, is_so: impl Fn(&Connection<'c>) -> bool) -> u32 {
+        let mut chunk = vec![0; 1 << 20];
+        while is_so(self.connection()) {
+            self.client.set_nonblocking(true).expect("a socket option");
+            while self.client.read(&mut chunk).is_ok() {}
+            assert!(self.connection().parked.is_empty(), "its client reads");
+            self.connection().info.active_s.store(0, Ordering::Relaxed);
+            self.go_round();
+        }
+        self.connection().info.active_s.load(Ordering::Relaxed)
+    }
+
+    /// Brings what the connection waits for.
+    fn deliver(&mut self) {
+        let Connection { place, serial, .. } = *self.connection();
+        let brought = Brought::Verdict(Verdict::Unchecked);
+        self.worker.server.mailboxes[0].deliver(Delivery { place, serial, brought });
+    }
+
+    /// Ends the worker; what the client gets then, and whether it was closed behind that at once.
+    fn end(mut self) -> (String, bool) {
+        self.worker.give_last_turns(&mut self.events, &Stopwatch::start());
+        let is_closed = self.worker.connections[0].is_none();
+        drop(self.worker);
+        let mut text = String::new();
+        match self.client.read_to_string(&mut text) {
+            // What was not read goes with the connection.
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+            read => drop(read.expect("it ends")),
+        }
+        (text, is_closed)
+    }
+}
+
+/// It was closed as silent right after the reply that it had waited for, however long that took.
+#[test]
+fn who_was_served_until_now_was_not_silent() {
+    let Parts { server, doors, poll, .. } = Parts::new(Options::default());
+    let mut scene = Scene::new(&server, &doors, poll, None);
+    // Each takes a turn.
+    let gives_way = |connection: &Connection<'_>| connection.gives_way;
+    scene.ask(&b"cache_memlimit 64\r\n".repeat(5), gives_way);
+    let turns = scene.active_after(gives_way);
+
+    scene.connection().fetching = 1;
+    scene.deliver();
+    let fetch = scene.active_after(|connection| connection.fetching > 0);
+
+    for number in 0..100_000_u32 {
+        server.cache.set(&number.to_le_bytes(), b"v", Expiry::NEVER).expect("there is room");
+    }
+    let dumps = |connection: &Connection<'_>| matches!(connection.state, State::Dump(_));
+    scene.ask(b"lru_crawler mgdump all\r\n", dumps);
+    let dump = scene.active_after(dumps);
+    assert!(![turns, fetch, dump].contains(&0), "{turns}, {fetch}, {dump}");
+}
+
+/// A server's file of users.
+fn users() -> Option<Users> {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), "bob:secret\n").expect("it is there");
+    Some(Users::load(file.path()).expect("a user"))
+}
+
+#[test]
+fn who_does_not_say_who_it_is_has_a_minute_for_it() {
+    let Parts { mut server, doors, poll, .. } = Parts::new(Options::default());
+    server.users = users();
+    let mut scene = Scene::new(&server, &doors, poll, None);
+    let worker = &mut scene.worker;
+    for seconds in [0, LOGIN_PATIENCE_S] {
+        worker.now_s += seconds;
+        worker.kick_unsettled();
+        assert!(worker.connections[0].is_some() && worker.unsettled == 1);
+    }
+    worker.now_s += 1;
+    worker.kick_unsettled();
+    assert!(worker.connections[0].is_none() && worker.unsettled == 0);
+}
+
+/// Nobody looked any more once all had logged in, so that who was nobody again by `RESET` could
+/// stay for ever.
+#[test]
+fn who_becomes_nobody_again_is_looked_after() {
+    let Parts { mut server, doors, poll, .. } = Parts::new(Options::default());
+    server.users = users();
+    let mut scene = Scene::new(&server, &doors, poll, Some(Wire::Redis));
+    scene.connection().redis.as_mut().expect("it speaks that").rights = Rights::All;
+    scene.worker.kick_unsettled();
+    assert_eq!(scene.worker.unsettled, 0);
+    scene.ask(b"RESET\r\n", |connection| connection.rights() == Rights::None);
+    assert_eq!((scene.worker.unsettled, scene.worker.timeout()), (1, Some(IDLE_LOOK)));
+}
+
+/// Requests that waited for flash when the server was asked to stop were forgotten.
+#[test]
+fn what_was_read_is_answered_at_the_end_though_it_waits_for_flash() {
+    let Parts { server, doors, poll, .. } = Parts::new(Options::default());
+    let mut scene = Scene::new(&server, &doors, poll, None);
+    let connection = scene.connection();
+    (connection.fetching, connection.unread) = (1, b"mn\r\nmn\r\nm".to_vec());
+    scene.deliver();
+    assert_eq!(scene.end(), ("MN\r\nMN\r\n".to_owned(), true));
+}
+
+#[test]
+fn what_stands_behind_parked_output_is_answered_at_the_end() {
+    let Parts { server, doors, poll, .. } = Parts::new(Options::default());
+    let mut scene = Scene::new(&server, &doors, poll, None);
+    let connection = scene.connection();
+    connection.parked.park(&[b"parked "], &server.parked).expect("there is room");
+    connection.unread = b"mn\r\n".to_vec();
+    assert_eq!(scene.end(), ("parked MN\r\n".to_owned(), true));
+}
+
+#[test]
+fn at_the_end_nothing_more_is_read_and_no_password_is_waited_for() {
+    let Parts { server, doors, poll, .. } = Parts::new(Options::default());
+    let mut scene = Scene::new(&server, &doors, poll, None);
+    let connection = scene.connection();
+    (connection.fetching, connection.is_claiming) = (1, true);
+    (connection.is_readable, connection.is_hung_up) = (true, true);
+    scene.client.write_all(b"mn\r\n").expect("there is room");
+    assert_eq!(scene.end(), (String::new(), true));
+}
