@@ -1,7 +1,7 @@
 //! How items on flash are read: what a request waits for, and what it does with what has arrived.
 //! `flash_tier` has the protocol.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{OnceCell, Ref, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -192,10 +192,21 @@ impl Session<'_> {
     }
 
     /// Asks for the key's item to be read if only that is missing. For requests that will be asked
-    /// for later.
+    /// for later: it decodes nothing, and is no access.
     pub fn want(&self, key: &[u8], hash: Hash) {
-        if self.cache.flash.is_some() && self.find_present(key, hash).is_none() {
-            let _ = self.look_on_flash(key, hash);
+        let Some(tier) = &self.cache.flash else { return };
+        // An item whose row is spare is in the compressed zone, if not in the hot one.
+        if self.cache.find(&self.guard, key, hash).is_some()
+            || self.cache.has_spare(&self.guard, hash)
+        {
+            return;
+        }
+        let place = self.cache.find_on_flash(&self.guard, hash);
+        if let Some(ticket) = place.and_then(|place| tier.flash.ticket(place, key)) {
+            let view = self.flash.view();
+            if view.arrived_for(&ticket).is_none() {
+                view.ask_for(ticket);
+            }
         }
     }
 
@@ -331,21 +342,16 @@ impl Session<'_> {
         let reader = lent.get_or_insert_with(|| lock(&tier.readers).pop().unwrap_or_default());
         let mut look = tier.flash.look(place, key, reader);
         let mut source = Source { place, ticket: None };
-        if let Look::Wait(ticket) = look {
-            let arrived = view.arrived.borrow();
-            // The latest: a long unit is asked for twice, the second time as a whole.
-            let of_unit =
-                |one: &&Arrived| one.wanted.ticket.is_some_and(|its| its.is_for_unit_of(&ticket));
-            if let Some(arrived) = arrived.iter().rev().find(of_unit)
-                && let Some(ticket) = arrived.wanted.ticket
-            {
-                let Some(pages) = &arrived.pages else {
-                    tier.counters.reads_failed.fetch_add(1, Ordering::Relaxed);
-                    return Seen::Unread(place);
-                };
-                source.ticket = Some(ticket);
-                look = self.finish(tier, (pages, arrived.asked_us), &ticket, key, reader);
-            }
+        if let Look::Wait(ticket) = look
+            && let Some(arrived) = view.arrived_for(&ticket)
+            && let Some(ticket) = arrived.wanted.ticket
+        {
+            let Some(pages) = &arrived.pages else {
+                tier.counters.reads_failed.fetch_add(1, Ordering::Relaxed);
+                return Seen::Unread(place);
+            };
+            source.ticket = Some(ticket);
+            look = self.finish(tier, (pages, arrived.asked_us), &ticket, key, reader);
         }
         match look {
             Look::Found(fields) if self.cache.is_over(expiry_below(&fields)) => Seen::Over(source),
@@ -362,13 +368,7 @@ impl Session<'_> {
             }
             Look::Absent => Seen::NotThis(place),
             Look::Wait(ticket) => {
-                let mut wanted = view.wanted.borrow_mut();
-                // Keys that were stored together lie together, and one read brings them all.
-                let is_asked = wanted.iter().any(|one| one.ticket == Some(ticket));
-                if !is_asked && wanted.len() < WANTED_MAX {
-                    let Ticket { page, pages, .. } = ticket;
-                    wanted.push(Wanted { page, pages, ticket: Some(ticket) });
-                }
+                view.ask_for(ticket);
                 Seen::Pending
             }
         }
@@ -475,6 +475,29 @@ impl Session<'_> {
 impl FlashView {
     fn view(&self) -> &View {
         self.0.get_or_init(Box::default)
+    }
+}
+
+impl View {
+    /// What has arrived of a unit: the latest, since a long one is asked for twice, the second time
+    /// as a whole.
+    fn arrived_for(&self, ticket: &Ticket) -> Option<Ref<'_, Arrived>> {
+        let of_unit =
+            |one: &Arrived| one.wanted.ticket.is_some_and(|its| its.is_for_unit_of(ticket));
+        let latest = |arrived: &Vec<Arrived>| arrived.iter().rposition(of_unit);
+        let arrived = self.arrived.borrow();
+        let at = latest(&arrived)?;
+        Some(Ref::map(arrived, |arrived| &arrived[at]))
+    }
+
+    fn ask_for(&self, ticket: Ticket) {
+        let mut wanted = self.wanted.borrow_mut();
+        // Keys that were stored together lie together, and one read brings them all.
+        let is_asked = wanted.iter().any(|one| one.ticket == Some(ticket));
+        if !is_asked && wanted.len() < WANTED_MAX {
+            let Ticket { page, pages, .. } = ticket;
+            wanted.push(Wanted { page, pages, ticket: Some(ticket) });
+        }
     }
 }
 
