@@ -479,7 +479,7 @@ mod tests {
 
     use super::parse_number;
     use crate::cache::Cache;
-    use crate::types::{Attributes, Condition, Expiry, Remove, Removed};
+    use crate::types::{Attributes, Condition, Expiry, Remove, Removed, Stored};
 
     const NOW: u32 = 1_800_000_000;
 
@@ -519,6 +519,22 @@ mod tests {
         clock.advance(200);
         let remove = |key: &[u8]| cache.session().remove(key, cache.hash(key), &Remove::default());
         assert_eq!(remove(&key), Ok(Removed::NotFound));
+    }
+
+    /// It could be read for ever, and every change of it was refused as too large, however short.
+    #[test]
+    fn what_is_below_and_too_large_for_the_hot_zone_by_now_goes_when_it_is_wanted_there() {
+        let (mut cache, _, key) = with_an_item_below();
+        cache.item_bytes_max = 400;
+        let is_below = |key: &[u8]| cache.session().is_below(key, cache.hash(key));
+        assert!(cache.get(&key).is_some() && is_below(&key), "who only reads it gets it");
+        let put = |value: &[u8]| {
+            cache.put(&key, value, Attributes::default(), Condition::Unique(1 << 60))
+        };
+        assert_eq!(put(b"v"), Ok(Stored::NotFound));
+        assert!(cache.get(&key).is_none() && !is_below(&key));
+        let short = cache.put(&key, b"v", Attributes::default(), Condition::Absent);
+        assert!(matches!(short, Ok(Stored::Stored { .. })), "{short:?}");
     }
 
     #[test]

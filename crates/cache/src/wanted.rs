@@ -7,18 +7,16 @@ use std::sync::atomic::Ordering;
 
 use ::flash::{Look, Place, Reader, Ticket, Walked};
 use ::io::device::{PAGE_BYTES, Pages, ReadMethod, ReadRing};
-use hot::ItemRef;
 use hot::mark::FETCHED;
 use index::Hash;
 use stdx::sync::lock;
 
-use crate::below::{Row, hot_fields};
+use crate::below::{Copy, Row, hot_fields};
 use crate::cache::Cache;
 use crate::dump::Dumped;
 use crate::fetches::{Fetch, Held};
 use crate::flash_tier::{FlashTier, Links};
 use crate::item::Item;
-use crate::places::Fate;
 use crate::session::Session;
 use crate::types::{Lookup, Refusal, expiry_below};
 
@@ -294,10 +292,14 @@ impl Session<'_> {
         unread: Unread,
     ) -> Result<bool, Refusal> {
         match self.look_on_flash(key, hash) {
-            Seen::Here(row, source) => {
-                self.raise_flash_row(row, source, hash, flushes)?;
-                Ok(true)
-            }
+            Seen::Here(row, source) => match self.raise_flash_row(row, source, hash, flushes) {
+                // It is in the way as well.
+                Err(Refusal::TooLarge) => {
+                    self.forget_read(source, hash);
+                    Ok(false)
+                }
+                raised => raised.map(|()| true),
+            },
             Seen::Unread(_) if unread == Unread::Stays => Ok(false),
             // It is in the way of whoever asks what is there.
             Seen::NotThis(place) | Seen::Unread(place) => {
@@ -400,8 +402,9 @@ impl Session<'_> {
         look
     }
 
-    /// Takes a row that was read and is over out of the index, if that still leads to it. It stays
-    /// over, and if it is spare, the item in memory is over as well: it has the same expiry.
+    /// Takes a row that was read out of the index, if that still leads to it: it is over, and stays
+    /// so, or the hot zone cannot take it. If it is spare, there is an item in memory, which has
+    /// the same expiry.
     fn forget_read(&self, source: Source, hash: Hash) {
         let cache = self.cache;
         cache.update_on_flash(&self.guard, hash, source.place, |found| {
@@ -429,32 +432,17 @@ impl Session<'_> {
         hash: Hash,
         flushes: u64,
     ) -> Result<(), Refusal> {
-        let cache = self.cache;
-        let mut draft = cache.reserve_fields(row.key, hash, &row.fields, row.value.len())?;
-        draft.write(row.value);
-        // Taken only to be published: dropping it takes a class's lock, which comes before those
-        // of the index.
-        let mut pending = Some(draft.hot);
-        let is_key = |item: ItemRef<'_>| item.has_key(row.key);
-        let raised = cache.raise(&self.guard, hash, is_key, Some(source.place), |present| {
-            let sequence = cache.next_sequence();
+        let copy = Copy { row, hash, mark_bits: row.mark, from: Some(source.place), flushes };
+        let raised = self.enter_copy(&copy, |present| {
             let is_led_to = present.flash.is_some_and(|place| place.is_same(source.place));
-            // After the number was taken: a flush that is not noticed here has a higher one.
-            let is_unchanged = present.hot.is_none()
-                && is_led_to
-                && cache.moment.flush.is_unchanged_since(flushes)
-                && self.is_current(source);
-            if !is_unchanged {
-                return (Fate::Keep, false);
+            let leaves = is_led_to && self.is_current(source);
+            if leaves {
+                // It may not have been buried yet where it came from.
+                self.forget_below(row.key, hash);
             }
-            // It may not have been buried yet where it came from.
-            self.forget_below(row.key, hash);
-            let draft = pending.take().expect("decided once");
-            (Fate::Publish { draft, sequence: sequence as u32, mark_bits: row.mark }, true)
-        });
-        if raised == Ok(true)
-            && let Some(tier) = &cache.flash
-        {
+            leaves
+        })?;
+        if let Some(tier) = self.cache.flash.as_ref().filter(|_| raised) {
             tier.counters.promoted.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())

@@ -1,9 +1,12 @@
-//! What is asked for ahead, for requests that will be asked for later: what only flash has, and
-//! nothing is looked at for it.
+//! What is wanted from flash: what is asked for ahead, for requests that will be asked for later,
+//! is what only flash has, and nothing is looked at for it; and what cannot come up goes.
 
-use larder::{Cache, Lookup};
+use std::sync::Arc;
 
-use crate::fixture::{Fixture, SHAPES, key};
+use io::device::Faults;
+use larder::{Attributes, Cache, Condition, FlashSettings, Lookup, Stored};
+
+use crate::fixture::{BOOT, Fixture, SHAPES, key, long};
 
 const FILLERS: u32 = 120_000;
 
@@ -91,4 +94,34 @@ fn what_is_in_the_compressed_zone_is_not_asked_for() {
         }
     }
     assert!(compressed > 100, "{compressed} looks to mean anything");
+}
+
+/// After a restart with a lower limit of an item. It could be read for ever, and every change of it
+/// was refused as too large, however short.
+#[test]
+fn what_is_too_large_for_the_hot_zone_by_now_goes_when_it_is_wanted_there() {
+    let mut fixture = Fixture::new(64 << 20);
+    let (large, value) = (|number: u32| long(&format!("large-{number}")), [7; 2000]);
+    for number in 0..1000 {
+        fixture.put(&large(number), &value, Condition::Always);
+        assert!(fixture.cache.get(&large(number)).is_some(), "what was read is wanted on flash");
+        fixture.maintain();
+    }
+    fixture.fill(FILLERS);
+    fixture.cache.close_flash().unwrap();
+    let device = Arc::new(fixture.device.reopened(2, Faults::default()));
+    drop(fixture.cache);
+    let flash = FlashSettings { threads: 1, ..FlashSettings::new(device, BOOT) };
+    let builder = Cache::builder().memory_bytes(8 << 20).item_bytes_max(1024).flash(flash);
+    let cache = builder.clock(fixture.clock).build().unwrap();
+    while cache.maintain() {}
+    let key = (0..1000).map(large).find(|key| is_pending(&cache, key)).expect("most of them");
+    let (get, hash) = (|| cache.get(&key), cache.hash(&key));
+    (0..3).for_each(|_| assert_eq!(get().as_deref(), Some(&value[..]), "who only reads it"));
+    let put = |when| cache.put(&key, b"v", Attributes::default(), when);
+    assert_eq!(put(Condition::Present), Ok(Stored::NotStored));
+    assert_eq!(get(), None);
+    assert!(matches!(put(Condition::Absent), Ok(Stored::Stored { .. })));
+    let seen = cache.with_memory(|session| Ok(session.get_with_cas(&key, hash)?.is_some()));
+    assert_eq!(seen, Ok(true));
 }

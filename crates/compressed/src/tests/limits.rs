@@ -45,6 +45,31 @@ fn a_damaged_block_is_a_counted_miss() {
     }
 }
 
+/// It is asked under the lock of thousands of keys.
+#[test]
+fn whether_a_long_item_is_there_is_told_without_its_value() {
+    let mut world = World::small(4);
+    world.insert(b"long", &[7; 60_000]).expect("room");
+    let fields_of = |world: &mut World, key: &[u8]| {
+        let guard = world.epochs.pin();
+        world.zone.fields_of(&guard, super::hash(key), key, world.now, &mut world.reader)
+    };
+    assert_eq!(fields_of(&mut world, b"long"), Some(Fields::default()));
+    assert_eq!(fields_of(&mut world, b"other"), None);
+    assert_eq!((world.reader.long.capacity(), world.reader.value()), (0, &b""[..]));
+    // Who cannot read it gives it up: or it would be there for some and not for others.
+    let mut code = 0;
+    world.with_block(b"long", |block| code = block.longs()[0].load());
+    let guard = world.epochs.pin();
+    let long = crate::raw::Reference::from_code(code).expect("it is long");
+    world.zone.space.ground.block(&guard, long).expect("its head is sound").damage(0, 0xff);
+    drop(guard);
+    assert!(fields_of(&mut world, b"long").is_some());
+    assert_eq!((world.find(b"long"), world.reader.counts().damaged), (None, 1));
+    assert_eq!((fields_of(&mut world, b"long"), world.zone.stats().items), (None, 0));
+    world.check();
+}
+
 #[test]
 fn a_block_whose_seal_is_damaged_is_given_up_and_a_copy_has_none() {
     let mut world = World::small(4);
