@@ -398,15 +398,16 @@ impl Session<'_> {
         })
     }
 
-    /// Whether the key's item is below.
+    /// Whether the key's item is below. Asked under the lock of the key's index table: no value is
+    /// decoded for it that does not lie among others.
     pub(crate) fn is_below(&self, key: &[u8], hash: Hash) -> bool {
         let Some(below) = self.lower.below else {
             return false;
         };
         let now = self.cache.now();
         self.lower.with_reader(below, |reader| {
-            let hit = below.zone.peek(&self.guard, hash.0, key, now, reader);
-            hit.is_some_and(|hit| !self.cache.is_gone_below(key, &hit.fields))
+            let fields = below.zone.fields_of(&self.guard, hash.0, key, now, reader);
+            fields.is_some_and(|fields| !self.cache.is_gone_below(key, &fields))
         })
     }
 
