@@ -199,7 +199,7 @@ impl Session<'_> {
         {
             return;
         }
-        let place = self.cache.find_on_flash(&self.guard, hash);
+        let place = self.cache.find_on_flash(&self.guard, hash).filter(|_| tier.is_purged());
         if let Some(ticket) = place.and_then(|place| tier.flash.ticket(place, key)) {
             let view = self.flash.view();
             if view.arrived_for(&ticket).is_none() {
@@ -326,7 +326,10 @@ impl Session<'_> {
             let Some(place) = self.cache.find_on_flash(&self.guard, hash) else {
                 return Seen::Nowhere;
             };
-            let seen = self.read_place(tier, key, place);
+            // Between a flush and its purge there is nothing, though the tier may not know yet.
+            let is_there = tier.is_purged();
+            let seen =
+                if is_there { self.read_place(tier, key, place) } else { Seen::NotThis(place) };
             if matches!(seen, Seen::Pending) {
                 return seen;
             }

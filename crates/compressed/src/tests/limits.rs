@@ -9,6 +9,7 @@ use codec::Method;
 use codec::record::{Fields, KEY_BYTES_MAX, Record};
 use memory::Guard;
 use stdx::random::Xorshift;
+use stdx::sync::lock;
 
 #[test]
 fn a_damaged_block_is_a_counted_miss() {
@@ -293,6 +294,24 @@ fn the_zone_is_flushed_also_when_its_numbers_begin_anew() {
         world.zone.flush();
         assert_eq!(world.find(b"old"), None);
     }
+    world.insert(b"new", b"v").expect("room");
+    assert!(world.find(b"new").is_some() && world.zone.stats().items == 1);
+    world.check();
+}
+
+/// It used to empty each leaf under the lock of its shard first, for which everybody waited.
+#[test]
+fn a_flush_at_which_the_numbers_begin_anew_is_one_step_as_any_other() {
+    let mut world = World::small(4);
+    world.insert(b"old", b"v").expect("room");
+    let locked: Vec<_> = world.zone.shards.iter().map(|shard| lock(shard)).collect();
+    let flushes = (1_u32..).find(|_| world.zone.begin_flush());
+    assert_eq!(flushes, Some(u16::MAX.into()));
+    assert!(!world.zone.begin_flush(), "one at a time begins anew");
+    drop(locked);
+    assert_eq!((world.find(b"old"), world.zone.stats().items), (None, 0));
+    assert_eq!(world.insert(b"early", b"v"), Err(Refused::Flushing));
+    world.zone.begin_anew();
     world.insert(b"new", b"v").expect("room");
     assert!(world.find(b"new").is_some() && world.zone.stats().items == 1);
     world.check();
