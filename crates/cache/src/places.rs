@@ -7,7 +7,7 @@
 
 #![allow(unsafe_code)]
 
-use hot::{Draft, ItemRef};
+use hot::{Draft, ItemRef, Unlinked};
 use index::{Change, Full, Hash, Location, Pair, Room};
 use memory::{Guard, Place};
 
@@ -179,16 +179,20 @@ impl Cache {
 
     /// Takes the item of the hot zone at this place out of the index. If its row on flash is spare,
     /// that one goes with it if the item is gone, and otherwise is all there is of it from now on.
-    /// Returns whether the item was there.
-    pub(crate) fn unlink_at(&self, guard: &Guard<'_>, hash: Hash, hot: Place) -> bool {
-        self.update_at(guard, hash, hot, |item, companion| {
+    pub(crate) fn unlink_at(&self, guard: &Guard<'_>, hash: Hash, hot: Place) -> Unlinked {
+        let mut rests = false;
+        let is_unlinked = self.update_at(guard, hash, hot, |item, companion| {
             let change = match companion.filter(|found| is_spare(*found)) {
                 Some(_) if self.is_gone(item) => Change::Remove,
-                Some(found) => only_on_flash(found),
+                Some(found) => {
+                    rests = true;
+                    only_on_flash(found)
+                }
                 None => Change::Keep,
             };
             (Change::Remove, change)
-        })
+        });
+        if self.count_rested(rests) { Unlinked::Rests } else { is_unlinked.into() }
     }
 
     /// Decides about the item of the hot zone at this place, and about what the index knows of it
@@ -575,7 +579,7 @@ impl Cache {
 
     /// Removes an item that is gone if it is still where it was found.
     pub(crate) fn remove_found(&self, guard: &Guard<'_>, hash: Hash, found: &Found<'_>) {
-        if self.unlink_at(guard, hash, found.place()) {
+        if self.unlink_at(guard, hash, found.place()) != Unlinked::Not {
             self.retire(guard, found.location);
         }
     }
