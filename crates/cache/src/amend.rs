@@ -110,6 +110,9 @@ impl<'c> Session<'c> {
                 let mark_bits = old.mark().load(Ordering::Relaxed) & marks.kept | marks.added;
                 self.is_as_seen(seen).then_some((sequence, mark_bits))
             })?;
+        if numbering == Numbering::Next {
+            self.cache.renumber_if_overdue(self.cache.full_sequence(found.item.sequence()));
+        }
         Some(Amended { found, cas })
     }
 

@@ -17,10 +17,10 @@
 //!
 //! Everybody waits for an even count, so little is done while it is odd: the number, and for each
 //! tier below one step from which on nothing is found there. What takes longer comes after it, and
-//! before the flush is told to be done, for which its client alone waits: the flash tier's device is
-//! told. A process that is killed in between leaves what was flushed there to the next one, as if
-//! the flush had never been; but nothing that was replaced or removed meanwhile, for that is noted
-//! on the device one by one.
+//! before the flush is told to be done, for which its client alone waits: the flash tier's device
+//! is told. A process that is killed in between leaves what was flushed there to the next one, as
+//! if the flush had never been; but nothing that was replaced or removed meanwhile, for that is
+//! noted on the device one by one.
 //!
 //! The walk begins only when every session that was open when the flush began is over: such a
 //! session may still enter an item with a lower number in memory that the walk has passed.
@@ -270,7 +270,7 @@ mod tests {
     use std::io;
 
     use super::*;
-    use crate::{FlashSettings, Lookup};
+    use crate::{Arithmetic, Counted, FlashSettings, Lookup};
 
     fn cache() -> Cache {
         Cache::builder().memory_bytes(8 << 20).build().expect("a small cache")
@@ -317,6 +317,26 @@ mod tests {
         assert!(cache.get(b"k").is_some());
         cache.flush(None);
         assert!(cache.get(b"k").is_none());
+    }
+
+    #[test]
+    fn without_a_background_changes_renumber() {
+        let cache = cache();
+        cache.set(b"k", b"v", Expiry::NEVER).expect("room");
+        cache.set(b"count", b"1", Expiry::NEVER).expect("room");
+        let hash = cache.hash(b"count");
+        let number = || {
+            let session = cache.session();
+            session.find_present(b"k", cache.hash(b"k")).expect("it is there").item.sequence()
+        };
+        let before = number();
+        for _ in 0..20 {
+            let next = (cache.sequence.load(Ordering::Relaxed) | (RENUMBER_MUTATIONS - 1)) + 1;
+            cache.sequence.store(next - 1, Ordering::Relaxed);
+            let count = cache.session().arithmetic(b"count", hash, &Arithmetic::INCREMENT);
+            assert!(matches!(count, Ok(Counted::Value { .. })), "{count:?}");
+        }
+        assert_ne!(number(), before);
     }
 
     /// A device that stores and reads through the cache whenever it is given a note.
