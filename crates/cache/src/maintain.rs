@@ -1,7 +1,7 @@
 //! The background's work: reserves, slabs from class to class, the index's tables, the walk after
 //! a flush, a memory limit that was lowered. It keeps that work off the path of stores. Where
-//! nobody does it, stores make room themselves, and changes renumber what is old before numbers come
-//! round; but what was flushed keeps its memory until it is evicted, and no flush ends.
+//! nobody does it, stores make room themselves, and changes renumber what is old before numbers
+//! come round; but what was flushed keeps its memory until it is evicted, and no flush ends.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
