@@ -33,6 +33,21 @@ pub(crate) struct Seen<'g> {
     flushes: u64,
 }
 
+/// An item that took another's place.
+pub(crate) struct Amended<'g> {
+    pub(crate) found: Found<'g>,
+    /// Its CAS unique.
+    pub(crate) cas: u64,
+}
+
+/// What became of an item's expiry.
+enum Touch {
+    Done,
+    Changed,
+    /// The item has no room for an expiry, and has to move to a chunk that has.
+    NoRoom,
+}
+
 /// Which bits of the old item's mark the new one gets, and which beside them.
 #[derive(Clone, Copy)]
 pub(crate) struct Marks {
@@ -76,33 +91,29 @@ impl<'c> Session<'c> {
     }
 
     /// Enters a draft in the place of the item it was prepared from. `None` if that item has
-    /// changed meanwhile; otherwise the new one's CAS unique.
+    /// changed meanwhile.
     pub(crate) fn amend(
         &self,
         seen: &Seen<'_>,
         draft: Draft<'c>,
         numbering: Numbering,
         marks: Marks,
-    ) -> Option<u64> {
+    ) -> Option<Amended<'_>> {
         let (old, hash) = (seen.found.item, draft.hash);
-        // Taken only to be published: dropping it takes a class's lock, which comes before those
-        // of the index.
-        let mut pending = Some(draft.hot);
-        let entered = self.cache.update_found(&self.guard, hash, &seen.found, || {
-            let sequence = match numbering {
-                Numbering::Next => self.cache.next_sequence(),
-                Numbering::Same => self.cache.full_sequence(seen.sequence),
-            };
-            // After the number was taken: a flush that is not noticed here has a higher one.
-            if !self.is_as_seen(seen) {
-                return (Fate::Keep, None);
-            }
-            let mark_bits = old.mark().load(Ordering::Relaxed) & marks.kept | marks.added;
-            let draft = pending.take().expect("decided once");
-            let cas = draft.item().custom_cas().unwrap_or(sequence);
-            (Fate::Publish { draft, sequence: sequence as u32, mark_bits }, Some(cas))
-        });
-        entered.flatten()
+        let (found, cas) =
+            self.cache.replace_found(&self.guard, hash, &seen.found, draft.hot, || {
+                let sequence = match numbering {
+                    Numbering::Next => self.cache.next_sequence(),
+                    Numbering::Same => self.cache.full_sequence(seen.sequence),
+                };
+                // After the number was taken: a flush that is not noticed here has a higher one.
+                let mark_bits = old.mark().load(Ordering::Relaxed) & marks.kept | marks.added;
+                self.is_as_seen(seen).then_some((sequence, mark_bits))
+            })?;
+        if numbering == Numbering::Next {
+            self.cache.renumber_if_overdue(self.cache.full_sequence(found.item.sequence()));
+        }
+        Some(Amended { found, cas })
     }
 
     /// Whether nothing has happened to an item since it was seen. To be asked under the lock of its
@@ -169,7 +180,8 @@ impl<'c> Session<'c> {
                 Ok(joined) => joined,
                 Err(refusal) => return Err((draft, refusal)),
             };
-            if let Some(cas) = self.amend(&seen, joined, Numbering::Next, Marks::NEW) {
+            let amended = self.amend(&seen, joined, Numbering::Next, Marks::NEW);
+            if let Some(Amended { cas, .. }) = amended {
                 let value_bytes = seen.found.item.value_bytes() + added_bytes;
                 return Ok((Stored::Stored { cas }, value_bytes));
             }
@@ -238,7 +250,7 @@ impl<'c> Session<'c> {
             // As memcached, which rewrites a number in place for as long as it fits.
             let fits = draft.hot.item().value_bytes() == item.value_bytes();
             let marks = if fits { Marks::ALL } else { Marks::NEW };
-            if let Some(cas) = self.amend(&seen, draft, Numbering::Next, marks) {
+            if let Some(Amended { cas, .. }) = self.amend(&seen, draft, Numbering::Next, marks) {
                 let (expiry_before, flags) = (seen.expiry, fields.flags);
                 return Ok(Counted::Value { value, cas, expiry_before, flags, created: false });
             }
@@ -319,24 +331,43 @@ impl<'c> Session<'c> {
             let Some(seen) = self.see(key, hash)? else {
                 return Ok(None);
             };
-            let item = seen.found.item;
-            let touched = self.cache.update_found(&self.guard, hash, &seen.found, || {
-                let is_gone = self.cache.is_gone(item);
-                if is_gone || self.cache.is_over(expiry) {
-                    return (Fate::Remove, !is_gone);
-                }
-                let has_room = self.put_expiry(&seen, expiry);
-                (if has_room { Fate::Alter } else { Fate::Keep }, has_room)
-            });
-            if touched == Some(true) {
-                return Ok(Some(seen.found));
+            if let Some(touched) = self.touch_seen(&seen, hash, expiry)? {
+                return Ok(Some(touched));
             }
-            // Gone meanwhile, or without room for an expiry: then it moves to a chunk with room.
-            let fields = expiry.put_in(Fields { expiry_reserved: true, ..item.fields() });
-            let draft = self.copy_with(key, hash, &fields, &seen)?;
-            let _ = self.amend(&seen, draft, Numbering::Same, Marks::ALL);
-            // If another change came between, the next turn sees it; if not, it finds the copy,
-            // which has room, or has it already.
+        }
+    }
+
+    /// The same of an item that was seen: where it lies, or, if it has no room for that expiry, in
+    /// a chunk that has. Nothing if it has changed meanwhile.
+    pub(crate) fn touch_seen<'s>(
+        &'s self,
+        seen: &Seen<'s>,
+        hash: Hash,
+        expiry: Expiry,
+    ) -> Result<Option<Found<'s>>, Refusal> {
+        let item = seen.found.item;
+        let touched = self.cache.update_found(&self.guard, hash, &seen.found, || {
+            if !self.is_as_seen(seen) {
+                return (Fate::Keep, Touch::Changed);
+            }
+            if self.cache.is_over(expiry) {
+                return (Fate::Remove, Touch::Done);
+            }
+            if self.put_expiry(seen, expiry) {
+                (Fate::Alter, Touch::Done)
+            } else {
+                (Fate::Keep, Touch::NoRoom)
+            }
+        });
+        match touched {
+            Some(Touch::Done) => Ok(Some(seen.found)),
+            None | Some(Touch::Changed) => Ok(None),
+            Some(Touch::NoRoom) => {
+                let fields = expiry.put_in(Fields { expiry_reserved: true, ..item.fields() });
+                let draft = self.copy_with(item.key(), hash, &fields, seen)?;
+                let amended = self.amend(seen, draft, Numbering::Same, Marks::ALL);
+                Ok(amended.map(|amended| amended.found))
+            }
         }
     }
 
@@ -477,9 +508,9 @@ mod tests {
 
     use io::ManualClock;
 
-    use super::parse_number;
+    use super::{expiry_of, parse_number};
     use crate::cache::Cache;
-    use crate::types::{Attributes, Condition, Expiry, Remove, Removed};
+    use crate::types::{Attributes, Condition, Expiry, Remove, Removed, Stored};
 
     const NOW: u32 = 1_800_000_000;
 
@@ -519,6 +550,42 @@ mod tests {
         clock.advance(200);
         let remove = |key: &[u8]| cache.session().remove(key, cache.hash(key), &Remove::default());
         assert_eq!(remove(&key), Ok(Removed::NotFound));
+    }
+
+    /// It was judged once more, by the expiry that another touch had given it meanwhile.
+    #[test]
+    fn an_item_that_moves_for_its_expiry_is_returned_where_it_is() {
+        let cache = Cache::builder().memory_bytes(4 << 20).build().expect("a small cache");
+        cache.set(b"k", b"v", Expiry::NEVER).expect("an empty cache has room");
+        let (session, hash) = (cache.session(), cache.hash(b"k"));
+        let seen = session.see(b"k", hash).expect("room").expect("it is there");
+        let [one, other] = [1, 2].map(|ms| Expiry::at_ms(u64::from(cache.now()) * 2000 + ms));
+        let touched = session.touch_seen(&seen, hash, one).expect("room").expect("unchanged");
+        assert!(cache.is_still(&session.guard, hash, touched.place()));
+        assert_eq!(expiry_of(touched.item), one);
+        // Whoever saw it before has lost.
+        assert!(session.touch_seen(&seen, hash, other).expect("room").is_none());
+        assert_eq!(session.touch(b"k", hash, other), Ok(true));
+        assert_eq!(
+            expiry_of(session.see(b"k", hash).expect("room").expect("there").found.item),
+            other
+        );
+    }
+
+    /// It could be read for ever, and every change of it was refused as too large, however short.
+    #[test]
+    fn what_is_below_and_too_large_for_the_hot_zone_by_now_goes_when_it_is_wanted_there() {
+        let (mut cache, _, key) = with_an_item_below();
+        cache.item_bytes_max = 400;
+        let is_below = |key: &[u8]| cache.session().is_below(key, cache.hash(key));
+        assert!(cache.get(&key).is_some() && is_below(&key), "who only reads it gets it");
+        let put = |value: &[u8]| {
+            cache.put(&key, value, Attributes::default(), Condition::Unique(1 << 60))
+        };
+        assert_eq!(put(b"v"), Ok(Stored::NotFound));
+        assert!(cache.get(&key).is_none() && !is_below(&key));
+        let short = cache.put(&key, b"v", Attributes::default(), Condition::Absent);
+        assert!(matches!(short, Ok(Stored::Stored { .. })), "{short:?}");
     }
 
     #[test]

@@ -34,7 +34,7 @@ use crate::adapt::Ghosts;
 use crate::admit::Left;
 use crate::cache::Cache;
 use crate::item::Item;
-use crate::places::Fate;
+use crate::places::{Fate, Present};
 use crate::session::Session;
 use crate::stats::CompressedStats;
 use crate::types::{Refusal, expiry_below};
@@ -101,6 +101,18 @@ pub(crate) struct Row<'s> {
     pub(crate) fields: Fields,
     /// The bits of its mark that went down with it.
     pub(crate) mark: u8,
+}
+
+/// What is to come up.
+pub(crate) struct Copy<'r> {
+    pub(crate) row: &'r Row<'r>,
+    pub(crate) hash: Hash,
+    /// Bits of its mark beside the fresh ones.
+    pub(crate) mark_bits: u8,
+    /// Its place on flash, if that is where it was.
+    pub(crate) from: Option<::flash::Place>,
+    /// The count of flushes before it was read.
+    pub(crate) flushes: u64,
 }
 
 /// Whether a read counts as an access.
@@ -300,14 +312,18 @@ impl Session<'_> {
     }
 
     /// Brings the key's item up into the hot zone if it is below; `unread` says what becomes of one
-    /// on flash that cannot be read.
+    /// on flash that cannot be read. One that has become too large for the hot zone goes: with a
+    /// lower limit of an item, or of a quota, it could be read for ever, and not be changed.
     pub(crate) fn raise(&self, key: &[u8], hash: Hash, unread: Unread) -> Result<Raised, Refusal> {
         // Before the item is looked at: a flush from here on must be noticed.
         let flushes = self.cache.moment.flush.settled_count();
         if let Some(below) = self.lower.below
             && let Some((row, hit)) = self.read_below(below, key, hash, Trace::None)
         {
-            self.raise_row(below, hash, row, row.mark, &hit, flushes)?;
+            match self.raise_row(below, hash, row, row.mark, &hit, flushes) {
+                Err(Refusal::TooLarge) => self.drop_row(below, hash, row, &hit),
+                raised => raised?,
+            }
             return Ok(Raised::Compressed);
         }
         if self.cache.flash.is_some() && self.raise_on_flash(key, hash, flushes, unread)? {
@@ -382,15 +398,16 @@ impl Session<'_> {
         })
     }
 
-    /// Whether the key's item is below.
+    /// Whether the key's item is below. Asked under the lock of the key's index table: no value is
+    /// decoded for it that does not lie among others.
     pub(crate) fn is_below(&self, key: &[u8], hash: Hash) -> bool {
         let Some(below) = self.lower.below else {
             return false;
         };
         let now = self.cache.now();
         self.lower.with_reader(below, |reader| {
-            let hit = below.zone.peek(&self.guard, hash.0, key, now, reader);
-            hit.is_some_and(|hit| !self.cache.is_gone_below(key, &hit.fields))
+            let fields = below.zone.fields_of(&self.guard, hash.0, key, now, reader);
+            fields.is_some_and(|fields| !self.cache.is_gone_below(key, &fields))
         })
     }
 
@@ -435,42 +452,70 @@ impl Session<'_> {
         hit: &Hit<'_>,
         flushes: u64,
     ) -> Result<(), Refusal> {
-        let cache = self.cache;
-        let mut draft = cache.reserve_fields(row.key, hash, &row.fields, row.value.len())?;
+        let copy = Copy { row, hash, mark_bits, from: None, flushes };
+        let raised = self.enter_copy(&copy, |_| below.zone.remove_hit(hit))?;
+        below.counters.promoted.fetch_add(u64::from(raised), Ordering::Relaxed);
+        self.cache.remember(hash, Left::Otherwise);
+        Ok(())
+    }
+
+    /// Lets go of a row that the hot zone cannot take at all: whoever wants it there would come by
+    /// it again and again.
+    fn drop_row(&self, below: &Below, hash: Hash, row: &Row<'_>, hit: &Hit<'_>) {
+        let is_key = |item: ItemRef<'_>| item.has_key(row.key);
+        self.cache.update_or_note(&self.guard, hash, is_key, |_| {
+            below.zone.remove_hit(hit);
+            (Fate::Keep, ())
+        });
+    }
+
+    /// Enters a copy of an item that was read in a lower tier into the hot zone, if the key has
+    /// none there, if nothing was flushed since before it was read, and if `leaves`, which is asked
+    /// under the key's lock, takes it from where it was. Returns whether it did.
+    pub(crate) fn enter_copy(
+        &self,
+        copy: &Copy<'_>,
+        leaves: impl FnOnce(Present<'_>) -> bool,
+    ) -> Result<bool, Refusal> {
+        let (cache, row) = (self.cache, copy.row);
+        let mut draft = cache.reserve_fields(row.key, copy.hash, &row.fields, row.value.len())?;
         draft.write(row.value);
         // Taken only to be published: dropping it takes a class's lock, which comes before those
         // of the index.
         let mut pending = Some(draft.hot);
         let is_key = |item: ItemRef<'_>| item.has_key(row.key);
-        let raised = cache.raise(&self.guard, hash, is_key, None, |present| {
+        let entered = cache.raise(&self.guard, copy.hash, is_key, copy.from, |present| {
             let sequence = cache.next_sequence();
             // After the number was taken: a flush that is not noticed here has a higher one.
-            let unchanged = present.hot.is_none()
-                && cache.moment.flush.is_unchanged_since(flushes)
-                && below.zone.remove_hit(hit);
-            if !unchanged {
+            let goes = present.hot.is_none()
+                && cache.moment.flush.is_unchanged_since(copy.flushes)
+                && leaves(present);
+            if !goes {
                 return (Fate::Keep, false);
             }
             let draft = pending.take().expect("decided once");
-            (Fate::Publish { draft, sequence: sequence as u32, mark_bits }, true)
+            let (sequence, mark_bits) = (sequence as u32, copy.mark_bits);
+            (Fate::Publish { draft, sequence, mark_bits }, true)
         });
-        match raised {
-            Ok(raised) => {
-                below.counters.promoted.fetch_add(u64::from(raised), Ordering::Relaxed);
-                cache.remember(hash, Left::Otherwise);
-                Ok(())
-            }
-            Err(full) => {
-                if full == index::Full::NoMemory {
-                    cache.make_room_for_index();
-                }
-                Err(Refusal::NoMemory)
-            }
+        match entered {
+            Ok(entered) => Ok(entered),
+            // There is always room where the index leads to: it leads there no more.
+            Err(_) if copy.from.is_some() => Ok(false),
+            Err(full) => Err(cache.refusal_of(full)),
         }
     }
 }
 
 impl Cache {
+    /// What an index that is full answers. Where it gets room, that comes when this session is
+    /// over, which sees it as well.
+    fn refusal_of(&self, full: index::Full) -> Refusal {
+        match full {
+            index::Full::NoMemory if self.make_room_for_index() => Refusal::SessionTooLong,
+            index::Full::NoMemory | index::Full::Hopeless => Refusal::NoMemory,
+        }
+    }
+
     /// The time by which it is measured how soon an item below is read again: mutations, like the
     /// ages of hot items, in ticks.
     fn tick_of_now(&self) -> u32 {
@@ -508,5 +553,24 @@ pub(crate) fn hot_fields(fields: &compressed::Fields) -> Fields {
         base64_key: fields.base64_key,
         cost: fields.cost,
         cost_reserved: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Expiry;
+
+    /// An item was said not to be there, or to find no memory, though a fresh session had got some.
+    #[test]
+    fn an_index_that_gets_room_when_readers_have_left_asks_for_another_session() {
+        let cache = Cache::builder().memory_bytes(8 << 20).build().expect("a small cache");
+        let full = index::Full::NoMemory;
+        assert_eq!(cache.refusal_of(full), Refusal::NoMemory, "there is nothing to give up");
+        for number in 0..20_000_u32 {
+            cache.set(&number.to_be_bytes(), &[7; 500], Expiry::NEVER).expect("others give way");
+        }
+        assert_eq!(cache.refusal_of(full), Refusal::SessionTooLong);
+        assert_eq!(cache.refusal_of(index::Full::Hopeless), Refusal::NoMemory);
     }
 }

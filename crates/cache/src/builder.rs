@@ -515,10 +515,11 @@ fn open_flash(
     check_reads(settings).map_err(BuildError::FlashReads)?;
     let bytes = settings.device.pages() * PAGE_BYTES as u64;
     FlashFit::new(memory_bytes as u64, bytes, index).map_err(BuildError::FlashMisfit)?;
+    let segment_bytes = segment_bytes(bytes);
     let random = [(); 2].map(|()| random_seed().to_ne_bytes());
     let hash_seed = std::array::from_fn(|at| random[at / 8][at % 8]);
     let inner = flash::Settings {
-        segment_bytes: segment_bytes(bytes),
+        segment_bytes,
         dictionary_bytes: memory_bytes / DICTIONARY_SHARE,
         hash_check: hash_check(),
         now,
@@ -530,7 +531,6 @@ fn open_flash(
     let (flash, device) = (flash.map_err(BuildError::Flash)?, Arc::clone(&settings.device));
     let entrance = Entrance::new(settings.write_limit, flash.stats().segment_bytes);
     let (method, threads) = (settings.reads_by, settings.threads);
-    let segment_bytes = segment_bytes(bytes);
     let fetches = Fetches::new(device, method, threads, memory_bytes, segment_bytes);
     Ok(FlashTier::new(flash, fetches, entrance))
 }

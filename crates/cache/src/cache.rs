@@ -99,8 +99,8 @@ impl Cache {
         Builder::default()
     }
 
-    /// The hash of a key. Seeded anew in every process, so that nobody can choose keys that
-    /// collide.
+    /// The hash of a key. Seeded anew in every process, or, where items outlast it, by the seed
+    /// that is kept with them, so that nobody can choose keys that collide.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> Hash {
         hash_with(&self.hasher, key)

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use compressed::{Leaving, Record, Refused, Writer};
 use hot::mark::FETCHED;
-use hot::{Draft, ItemRef, Links};
+use hot::{Draft, ItemRef, Links, Unlinked};
 use index::Hash;
 use memory::{ClassId, Guard, Place};
 use policy::cost::Cost;
@@ -146,7 +146,7 @@ impl Links for Downward<'_> {
         self.cache.tell_evicted(item, class);
     }
 
-    fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
+    fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> Unlinked {
         self.cache.unlink(guard, item, place)
     }
 

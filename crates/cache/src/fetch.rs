@@ -8,7 +8,7 @@ use hot::mark::{FETCHED, SENT, STALE};
 use index::Hash;
 
 use crate::item::Item;
-use crate::places::Found;
+use crate::places::{Fate, Found};
 use crate::session::Session;
 use crate::store::Entered;
 use crate::types::{Condition, Expiry, Fetch, Lookup, Refusal, Tokens, expiry_of};
@@ -51,7 +51,7 @@ impl Session<'_> {
                     None => continue,
                 },
             };
-            let tokens = self.tokens(found, hash, fetch, expiry_before);
+            let tokens = self.tokens(key, hash, found, fetch, expiry_before);
             return Ok((Some(Item::hot(self.cache, found, before)), tokens));
         }
     }
@@ -99,25 +99,44 @@ impl Session<'_> {
     }
 
     /// What this reader is told beside an item that had this expiry; the first who may be is told
-    /// to recompute it.
-    fn tokens(&self, found: Found<'_>, hash: Hash, fetch: &Fetch, expiry_before: Expiry) -> Tokens {
-        let mark = found.item.mark();
-        let now = mark.load(Ordering::Relaxed);
-        let stale = now & STALE != 0;
+    /// to recompute it. That is decided under the key's lock, under which the mark goes along with
+    /// an item that moves: or a second reader would win the copy.
+    fn tokens<'s>(
+        &'s self,
+        key: &[u8],
+        hash: Hash,
+        mut found: Found<'s>,
+        fetch: &Fetch,
+        expiry_before: Expiry,
+    ) -> Tokens {
         let expiry = fetch.touch.filter(|_| fetch.touch_first).unwrap_or(expiry_before);
         let before_ms = fetch.recache_before.and_then(Expiry::unix_ms);
         let is_due = expiry.unix_ms().zip(before_ms).is_some_and(|(ms, before)| ms < before);
-        let sent = now & SENT != 0;
-        let mut tokens = Tokens { stale, sent, expiry_before, ..Tokens::default() };
-        if (stale || is_due) && !tokens.sent {
-            // Whoever sets the bit has won.
-            tokens.sent = mark.fetch_or(SENT, Ordering::Relaxed) & SENT != 0;
-            tokens.won = !tokens.sent;
-            if tokens.won {
-                self.cache.note_win(hash, found.item.cost().us());
+        loop {
+            let mark = found.item.mark();
+            let now = mark.load(Ordering::Relaxed);
+            let (stale, sent) = (now & STALE != 0, now & SENT != 0);
+            let mut tokens = Tokens { stale, sent, expiry_before, ..Tokens::default() };
+            if !(stale || is_due) || sent {
+                return tokens;
+            }
+            let won = self.cache.update_found(&self.guard, hash, &found, || {
+                (Fate::Keep, mark.fetch_or(SENT, Ordering::Relaxed) & SENT == 0)
+            });
+            if let Some(won) = won {
+                (tokens.won, tokens.sent) = (won, !won);
+                if won {
+                    self.cache.note_win(hash, found.item.cost().us());
+                }
+                return tokens;
+            }
+            let sequence = found.item.sequence();
+            match self.cache.find(&self.guard, key, hash) {
+                Some(moved) if moved.item.sequence() == sequence => found = moved,
+                // It is another by now, or moved down: who asks for that may win it.
+                _ => return tokens,
             }
         }
-        tokens
     }
 
     /// Creates an empty item whose win token this reader gets. `None` if another was first.
@@ -145,5 +164,45 @@ impl Session<'_> {
                 Ok(Some((item, tokens)))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::Cache;
+    use crate::types::Remove;
+
+    /// Who had found the item before it moved won where it had been, and another won the copy.
+    #[test]
+    fn of_an_item_that_moves_one_reader_wins_the_token() {
+        let cache = Cache::builder().memory_bytes(4 << 20).build().expect("a small cache");
+        cache.set(b"k", b"v", Expiry::NEVER).expect("an empty cache has room");
+        let (session, hash) = (cache.session(), cache.hash(b"k"));
+        let invalidate = Remove { invalidate: true, ..Remove::default() };
+        assert!(session.remove(b"k", hash, &invalidate).is_ok());
+        let found = cache.find(&session.guard, b"k", hash).expect("it is there");
+        // It has no room for an expiry.
+        let later = Expiry::at(cache.now() + 1000);
+        assert_eq!(session.touch(b"k", hash, later), Ok(true));
+        assert!(!cache.is_still(&session.guard, hash, found.place()), "so it moves");
+        let fetch = Fetch::default();
+        let first = session.tokens(b"k", hash, found, &fetch, Expiry::NEVER);
+        assert!(first.won && !first.sent && first.stale, "{first:?}");
+        let (_, second) = session.fetch(b"k", hash, &fetch).expect("it needs no memory");
+        assert!(!second.won && second.sent && second.stale, "{second:?}");
+    }
+
+    #[test]
+    fn nobody_wins_an_item_that_was_replaced() {
+        let cache = Cache::builder().memory_bytes(4 << 20).build().expect("a small cache");
+        cache.set(b"k", b"v", Expiry::NEVER).expect("an empty cache has room");
+        let (session, hash) = (cache.session(), cache.hash(b"k"));
+        let invalidate = Remove { invalidate: true, ..Remove::default() };
+        assert!(session.remove(b"k", hash, &invalidate).is_ok());
+        let found = cache.find(&session.guard, b"k", hash).expect("it is there");
+        cache.set(b"k", b"w", Expiry::NEVER).expect("there is room");
+        let tokens = session.tokens(b"k", hash, found, &Fetch::default(), Expiry::NEVER);
+        assert!(!tokens.won && !tokens.sent, "{tokens:?}");
     }
 }

@@ -122,9 +122,15 @@ impl FlashTier {
         }
     }
 
-    /// Makes everything here void. The background takes it out of the index.
-    pub(crate) fn flush(&self) {
+    /// From here on nothing is found here, and nothing comes in. One step, which
+    /// [`Self::end_flush`] has to follow before the flush is told to be done.
+    pub(crate) fn begin_flush(&self) {
         self.flushed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Makes everything here void, on the device too, which may take as long as that takes. The
+    /// background takes it out of the index.
+    pub(crate) fn end_flush(&self) {
         self.flash.flush();
         // Release: partner is the acquire in `Cache::purge`.
         self.voided.fetch_add(1, Ordering::Release);
@@ -139,8 +145,11 @@ impl FlashTier {
         self.is_hurried.load(Ordering::Relaxed)
     }
 
+    /// Whether what the index leads to may be here: between a flush and its purge nothing is.
     pub(crate) fn is_purged(&self) -> bool {
-        self.flushed.load(Ordering::Relaxed) == self.purged.load(Ordering::Relaxed)
+        // Acquire: partner is the release in `Cache::purge`. Who sees that a flush is purged sees
+        // that all was void.
+        self.flushed.load(Ordering::Relaxed) == self.purged.load(Ordering::Acquire)
     }
 
     /// The most bytes on the heap, as far as that is known at the start.

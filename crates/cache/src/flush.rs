@@ -15,6 +15,13 @@
 //! number under the lock of the item's table, and then looks at the count again. If it is the same,
 //! the flush began after that, and its number is higher.
 //!
+//! Everybody waits for an even count, so little is done while it is odd: the number, and for each
+//! tier below one step from which on nothing is found there. What takes longer comes after it, and
+//! before the flush is told to be done, for which its client alone waits: the flash tier's device
+//! is told. A process that is killed in between leaves what was flushed there to the next one, as
+//! if the flush had never been; but nothing that was replaced or removed meanwhile, for that is
+//! noted on the device one by one.
+//!
 //! The walk begins only when every session that was open when the flush began is over: such a
 //! session may still enter an item with a lower number in memory that the walk has passed.
 //!
@@ -27,6 +34,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use compressed::Zone;
 use stdx::sync::Backoff;
 
 use crate::cache::Cache;
@@ -115,7 +123,12 @@ impl Flush {
         self.count.load(Ordering::Relaxed) == settled_count
     }
 
-    /// Flushes by `flush`, which takes a number.
+    /// Whether [`Self::begin_prefix`] would find room for a prefix now.
+    pub(crate) fn has_room_for(&self, prefix: &[u8]) -> bool {
+        self.prefixes.change().has_room_for(prefix)
+    }
+
+    /// Flushes by `flush`, which takes a number. Everybody waits for it.
     pub(crate) fn begin<R>(&self, flush: impl FnOnce() -> R) -> R {
         // One at a time: odd means that another is at it.
         let mut backoff = Backoff::default();
@@ -228,22 +241,36 @@ impl Cache {
         // for what is not flushed there sees that the item is, and who brings one up from what
         // was flushed there finds that a flush has begun. Flash behind the compressed zone: what is
         // staged after flash was flushed is seen to be flushed where it comes from.
-        self.moment.flush.begin(|| {
+        let (zone, tier) = (self.below.as_ref().map(|below| &below.zone), self.flash.as_ref());
+        let begins_anew = self.moment.flush.begin(|| {
             self.moment.flush.begin_whole(|| self.next_sequence());
-            if let Some(below) = &self.below {
-                below.zone.flush();
+            let begins_anew = zone.is_some_and(Zone::begin_flush);
+            if let Some(tier) = tier {
+                tier.begin_flush();
             }
-            if let Some(tier) = &self.flash {
-                tier.flush();
-            }
+            begins_anew
         });
+        // Nobody waits for the rest: nothing is found in either tier any more. Flash first, for
+        // only then is all of it gone also if the process is killed.
+        if let Some(tier) = tier {
+            tier.end_flush();
+        }
+        if let Some(zone) = zone.filter(|_| begins_anew) {
+            zone.begin_anew();
+        }
         self.call_for_work();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, OnceLock, Weak};
+
+    use ::io::device::{Device, FakeDevice, Faults, Page};
+    use std::io;
+
     use super::*;
+    use crate::{Arithmetic, Counted, FlashSettings, Lookup};
 
     fn cache() -> Cache {
         Cache::builder().memory_bytes(8 << 20).build().expect("a small cache")
@@ -290,6 +317,126 @@ mod tests {
         assert!(cache.get(b"k").is_some());
         cache.flush(None);
         assert!(cache.get(b"k").is_none());
+    }
+
+    #[test]
+    fn without_a_background_changes_renumber() {
+        let cache = cache();
+        cache.set(b"k", b"v", Expiry::NEVER).expect("room");
+        cache.set(b"count", b"1", Expiry::NEVER).expect("room");
+        let hash = cache.hash(b"count");
+        let number = || {
+            let session = cache.session();
+            session.find_present(b"k", cache.hash(b"k")).expect("it is there").item.sequence()
+        };
+        let before = number();
+        for _ in 0..20 {
+            let next = (cache.sequence.load(Ordering::Relaxed) | (RENUMBER_MUTATIONS - 1)) + 1;
+            cache.sequence.store(next - 1, Ordering::Relaxed);
+            let count = cache.session().arithmetic(b"count", hash, &Arithmetic::INCREMENT);
+            assert!(matches!(count, Ok(Counted::Value { .. })), "{count:?}");
+        }
+        assert_ne!(number(), before);
+    }
+
+    /// A device that stores and reads through the cache whenever it is given a note.
+    #[derive(Debug)]
+    struct Nosy {
+        inner: FakeDevice,
+        cache: OnceLock<(Weak<Cache>, Vec<u8>)>,
+        /// Of the notes since, those for which nobody waited.
+        free: AtomicU64,
+        notes: AtomicU64,
+    }
+
+    impl Device for Nosy {
+        fn pages(&self) -> u64 {
+            self.inner.pages()
+        }
+
+        fn read(&self, page: u64, target: &mut [Page]) -> io::Result<()> {
+            self.inner.read(page, target)
+        }
+
+        fn write(&self, page: u64, source: &[Page]) -> io::Result<()> {
+            self.inner.write(page, source)
+        }
+
+        fn read_note(&self, at: u64, target: &mut [u8]) -> io::Result<()> {
+            self.inner.read_note(at, target)
+        }
+
+        fn write_note(&self, at: u64, source: &[u8]) -> io::Result<()> {
+            if let Some((cache, key)) = self.cache.get()
+                && let Some(cache) = cache.upgrade()
+            {
+                self.notes.fetch_add(1, Ordering::Relaxed);
+                if cache.moment.flush.count.load(Ordering::Relaxed).is_multiple_of(2) {
+                    self.free.fetch_add(1, Ordering::Relaxed);
+                    assert_eq!(cache.get(key), None, "what is flushed is found nowhere");
+                    assert_eq!(cache.set(b"fresh", b"v", Expiry::NEVER), Ok(()));
+                }
+            }
+            self.inner.write_note(at, source)
+        }
+
+        fn sync(&self) -> io::Result<()> {
+            self.inner.sync()
+        }
+    }
+
+    /// Every store and every read below used to wait, pinned, until the device was told.
+    #[test]
+    fn nobody_but_its_client_waits_until_the_device_knows_of_a_flush() {
+        let inner = FakeDevice::new(4096, 1, Faults::default());
+        let (cache, free, notes) = Default::default();
+        let device = Arc::new(Nosy { inner, cache, free, notes });
+        let flash = FlashSettings { threads: 1, ..FlashSettings::new(device.clone(), [7; 16]) };
+        let builder = Cache::builder().memory_bytes(8 << 20).flash(flash);
+        let cache = Arc::new(builder.build().expect("it fits"));
+        let key = |number: u32| format!("item-{number}").into_bytes();
+        for number in 0..30_000 {
+            cache.set(&key(number), &[7; 500], Expiry::NEVER).expect("others give way");
+            assert!(cache.get(&key(number)).is_some(), "what was read is wanted on flash");
+            while number.is_multiple_of(64) && cache.maintain() {}
+        }
+        let is_on_flash = |key: &Vec<u8>| {
+            matches!(cache.session().look_up(key, cache.hash(key)), Lookup::Pending)
+        };
+        let key = (0..30_000).map(key).find(is_on_flash).expect("most of them are on flash");
+        device.cache.set((Arc::downgrade(&cache), key.clone())).expect("set once");
+        cache.flush(None);
+        let [notes, free] = [&device.notes, &device.free].map(|it| it.load(Ordering::Relaxed));
+        assert!(notes > 0 && notes == free, "everybody waited for {} of {notes}", notes - free);
+        assert_eq!((cache.get(&key), cache.get(b"fresh").as_deref()), (None, Some(&b"v"[..])));
+        while cache.maintain() {}
+        assert_eq!(cache.get(&key), None);
+    }
+
+    #[test]
+    fn a_compressed_zone_whose_numbers_begin_anew_is_empty_and_takes_items_afterwards() {
+        let cache = Cache::builder().memory_bytes(8 << 20).compress(true).build();
+        let cache = cache.expect("a small cache");
+        let key = |number: u32| format!("item-{number}").into_bytes();
+        let fill = || {
+            for number in 0..20_000 {
+                cache.set(&key(number), &[7; 500], Expiry::NEVER).expect("others give way");
+                assert!(cache.get(&key(number)).is_some());
+                while number.is_multiple_of(32) && cache.maintain() {}
+            }
+            let is_below = |key: &Vec<u8>| cache.session().is_below(key, cache.hash(key));
+            (0..20_000).map(key).filter(is_below).count()
+        };
+        assert!(fill() > 1000);
+        let zone = &cache.below.as_ref().expect("it has one").zone;
+        while !zone.begin_flush() {}
+        cache.flush(None);
+        assert_eq!(fill(), 0, "nothing comes in yet, and no flush waits for that");
+        zone.begin_anew();
+        assert!(fill() > 1000);
+        (0..=u32::from(u16::MAX)).for_each(|_| cache.flush(None));
+        assert!((0..20_000).all(|number| cache.get(&key(number)).is_none()));
+        assert!(fill() > 1000);
     }
 
     #[test]

@@ -68,10 +68,15 @@ impl Cache {
             return Err(PrefixRefused::Length);
         }
         self.tick();
-        let flush = &self.moment.flush;
+        let (flush, tier) = (&self.moment.flush, self.flash.as_deref());
+        let has_room_on_flash = || tier.is_none_or(|tier| tier.flash.has_room_for_prefix(prefix));
+        // Before anybody has to wait, and to prepare anew what he has prepared.
+        if !has_room_on_flash() || !flush.has_room_for(prefix) {
+            return Err(PrefixRefused::TooMany);
+        }
         flush.begin(|| {
-            let tier = self.flash.as_deref();
-            if tier.is_some_and(|tier| !tier.flash.has_room_for_prefix(prefix)) {
+            // Another flush may have taken it since.
+            if !has_room_on_flash() {
                 return Err(PrefixRefused::TooMany);
             }
             flush
@@ -120,5 +125,23 @@ impl Cache {
                 below.zone.bury_where(&guard, cursor, WALK_LEAVES, reader, takes)
             })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever changed something began anew each time another client was refused.
+    #[test]
+    fn a_prefix_that_is_refused_disturbs_nobody() {
+        let cache = Cache::builder().memory_bytes(4 << 20).build().expect("a small cache");
+        let flush = |number: u32| cache.flush_prefix(format!("{number}:").as_bytes());
+        let last = (0..).find(|&number| flush(number).is_err()).expect("there is room for some");
+        let before = cache.moment.flush.settled_count();
+        assert_eq!(flush(last), Err(PrefixRefused::TooMany));
+        assert!(cache.moment.flush.is_unchanged_since(before));
+        assert_eq!(flush(last - 1), Ok(()), "in its own place");
+        assert!(!cache.moment.flush.is_unchanged_since(before));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use hot::mark::{FETCHED, idle_seconds};
-use hot::{Draft, ItemRef, Links};
+use hot::{Draft, ItemRef, Links, Unlinked};
 use memory::{ClassId, Guard, Place};
 
 use crate::admit::Left;
@@ -79,8 +79,13 @@ impl Links for Cache {
         Cache::relocate(self, guard, self.hash(item.key()), place, copy)
     }
 
-    fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
-        self.unlink_at(guard, self.hash(item.key()), place)
+    fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> Unlinked {
+        let hash = self.hash(item.key());
+        let unlinked = self.unlink_at(guard, hash, place);
+        if unlinked == Unlinked::Rests {
+            self.remember(hash, Left::Otherwise);
+        }
+        unlinked
     }
 }
 

@@ -1,6 +1,7 @@
 //! The background's work: reserves, slabs from class to class, the index's tables, the walk after
-//! a flush, a memory limit that was lowered. None of it is needed for correctness; it keeps the
-//! work off the path of stores.
+//! a flush, a memory limit that was lowered. It keeps that work off the path of stores. Where
+//! nobody does it, stores make room themselves, and changes renumber what is old before numbers
+//! come round; but what was flushed keeps its memory until it is evicted, and no flush ends.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -53,6 +54,9 @@ pub(crate) struct Chores {
     table: Option<Hash>,
     /// The era in which what is old was last renumbered.
     renumbered_era: u64,
+    /// Nobody has renumbered for too long, and whoever was open at this time, and may move items to
+    /// where a walk has been, is to be over.
+    overdue: Option<Tag>,
 }
 
 impl Chores {
@@ -258,6 +262,7 @@ impl Cache {
             _ => Purpose::Flush(flushed),
         };
         self.is_walked.store(true, Ordering::Relaxed);
+        chores.overdue = None;
         let begun = chores.walk.take().filter(|walk| walk.purpose.goes_on_for(purpose));
         let mut walk = begun.unwrap_or_else(|| Walk {
             purpose,
@@ -348,11 +353,17 @@ impl Cache {
         let Ok(mut chores) = self.chores.try_lock() else {
             return;
         };
-        if chores.renumbered_era + 2 <= era {
+        if chores.renumbered_era + 2 > era {
+            return;
+        }
+        self.is_walked.store(true, Ordering::Relaxed);
+        let tag = *chores.overdue.get_or_insert_with(|| self.epochs.tag());
+        // The caller is pinned, perhaps for longer than that: then it is done at the next look.
+        if self.epochs.try_reach(tag) {
             let mut cursor = Cursor::default();
-            let was_walked = self.is_walked.swap(true, Ordering::Relaxed);
             while self.walk_some(&mut cursor) {}
-            self.is_walked.store(was_walked, Ordering::Relaxed);
+            chores.overdue = None;
+            self.is_walked.store(chores.walk.is_some(), Ordering::Relaxed);
             chores.renumbered_era = era;
         }
     }

@@ -86,30 +86,7 @@ impl<'c> Session<'c> {
     /// Gives the item another expiry; one in the past removes it. False, and nothing done, if the
     /// item has changed meanwhile.
     pub fn touch_observed(&self, observed: &Observed<'_>, expiry: Expiry) -> Result<bool, Refusal> {
-        let (seen, hash) = (&observed.seen, observed.hash);
-        let item = seen.found.item;
-        let touched = self.cache.update_found(&self.guard, hash, &seen.found, || {
-            if !self.is_as_seen(seen) {
-                return (Fate::Keep, Touch::Changed);
-            }
-            if self.cache.is_over(expiry) {
-                return (Fate::Remove, Touch::Done);
-            }
-            if self.put_expiry(seen, expiry) {
-                (Fate::Alter, Touch::Done)
-            } else {
-                (Fate::Keep, Touch::NoRoom)
-            }
-        });
-        match touched {
-            Some(Touch::Done) => Ok(true),
-            None | Some(Touch::Changed) => Ok(false),
-            Some(Touch::NoRoom) => {
-                let fields = expiry.put_in(Fields { expiry_reserved: true, ..item.fields() });
-                let draft = self.copy_with(item.key(), hash, &fields, seen)?;
-                Ok(self.amend(seen, draft, Numbering::Same, Marks::ALL).is_some())
-            }
-        }
+        Ok(self.touch_seen(&observed.seen, observed.hash, expiry)?.is_some())
     }
 
     /// Removes the item. False, and nothing done, if it has changed meanwhile.
@@ -121,15 +98,6 @@ impl<'c> Session<'c> {
         });
         removed == Some(true)
     }
-}
-
-/// What became of an item's expiry.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Touch {
-    Done,
-    Changed,
-    /// The item has no room for an expiry, and has to move to a chunk that has.
-    NoRoom,
 }
 
 impl std::fmt::Debug for Observed<'_> {

@@ -7,7 +7,7 @@
 
 #![allow(unsafe_code)]
 
-use hot::{Draft, ItemRef};
+use hot::{Draft, ItemRef, Unlinked};
 use index::{Change, Full, Hash, Location, Pair, Room};
 use memory::{Guard, Place};
 
@@ -179,16 +179,20 @@ impl Cache {
 
     /// Takes the item of the hot zone at this place out of the index. If its row on flash is spare,
     /// that one goes with it if the item is gone, and otherwise is all there is of it from now on.
-    /// Returns whether the item was there.
-    pub(crate) fn unlink_at(&self, guard: &Guard<'_>, hash: Hash, hot: Place) -> bool {
-        self.update_at(guard, hash, hot, |item, companion| {
+    pub(crate) fn unlink_at(&self, guard: &Guard<'_>, hash: Hash, hot: Place) -> Unlinked {
+        let mut rests = false;
+        let is_unlinked = self.update_at(guard, hash, hot, |item, companion| {
             let change = match companion.filter(|found| is_spare(*found)) {
                 Some(_) if self.is_gone(item) => Change::Remove,
-                Some(found) => only_on_flash(found),
+                Some(found) => {
+                    rests = true;
+                    only_on_flash(found)
+                }
                 None => Change::Keep,
             };
             (Change::Remove, change)
-        })
+        });
+        if self.count_rested(rests) { Unlinked::Rests } else { is_unlinked.into() }
     }
 
     /// Decides about the item of the hot zone at this place, and about what the index knows of it
@@ -418,6 +422,43 @@ impl Cache {
         result
     }
 
+    /// Publishes a draft in the place of one particular item, with the number and the bits of its
+    /// mark that `decide` says under the lock of its index table, if it says any. Returns it where
+    /// it is from then on, and its CAS unique. `None`, and nothing changed, also if the item is no
+    /// longer in the index.
+    pub(crate) fn replace_found<'g>(
+        &self,
+        guard: &'g Guard<'_>,
+        hash: Hash,
+        found: &Found<'_>,
+        draft: Draft<'_>,
+        decide: impl FnOnce() -> Option<(u64, u8)>,
+    ) -> Option<(Found<'g>, u64)> {
+        // Taken only to be published: dropping it takes a class's lock, which comes before those
+        // of the index.
+        let mut pending = Some(draft);
+        let mut replaced = None;
+        let changed = self.update_at(guard, hash, found.place(), |_, _| {
+            let Some((sequence, mark_bits)) = decide() else {
+                return (Change::Keep, Change::Keep);
+            };
+            let draft = pending.take().expect("an update decides once");
+            let cas = draft.item().custom_cas().unwrap_or(sequence);
+            let changes =
+                self.changes(Fate::Publish { draft, sequence: sequence as u32, mark_bits });
+            if let Change::Set(location) = changes.0 {
+                replaced = Some((location, cas));
+            }
+            changes
+        });
+        if changed {
+            self.retire(guard, found.location);
+        }
+        let (location, cas) = replaced?;
+        // The index was led there just now, under this guard.
+        Some((Found { location, item: self.item_at(guard, location) }, cas))
+    }
+
     /// Decides about both words of a key, under the lock of its index table, where it lets go of
     /// what the one for flash leads to; of what the other led to, when the lock is open.
     #[inline(never)]
@@ -575,7 +616,7 @@ impl Cache {
 
     /// Removes an item that is gone if it is still where it was found.
     pub(crate) fn remove_found(&self, guard: &Guard<'_>, hash: Hash, found: &Found<'_>) {
-        if self.unlink_at(guard, hash, found.place()) {
+        if self.unlink_at(guard, hash, found.place()) != Unlinked::Not {
             self.retire(guard, found.location);
         }
     }

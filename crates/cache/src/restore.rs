@@ -204,7 +204,9 @@ impl Cache {
     fn begin_restoring(&self, dictionary: Option<Vec<u8>>, items: u64) {
         let mover = &mut lock(&self.chores).mover;
         if let Some(below) = self.below.as_deref() {
-            dictionary.map(|bytes| below.zone.adopt_dictionary(&bytes, items));
+            if let Some(bytes) = dictionary {
+                below.zone.adopt_dictionary(&bytes, items);
+            }
             below.zone.set_budget_slabs(self.adapt(below, &mut mover.adaptation));
         }
         mover.is_hurried = true;

@@ -7,6 +7,10 @@ use crate::types::{
     Attributes, Condition, Expiry, Lookup, Refusal, Remove, Removed, Store, Stored,
 };
 
+/// How many sessions are tried for memory that readers have to leave first. Each waits for them,
+/// for some milliseconds at most.
+const SESSIONS_MAX: u32 = 64;
+
 impl Cache {
     /// A copy of the key's value, if it is there.
     pub fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
@@ -19,7 +23,8 @@ impl Cache {
         found.unwrap_or_default()
     }
 
-    /// Stores a value for a key of 1 to 250 bytes, in place of what was there.
+    /// Stores a value for a key of 1 to 250 bytes, in place of what was there. While another
+    /// session is open for long, the caller's own among them, there may be no memory for it.
     pub fn set(&self, key: &[u8], value: &[u8], expiry: Expiry) -> Result<(), Refusal> {
         let attributes = Attributes { expiry, ..Attributes::default() };
         self.put(key, value, attributes, Condition::Always).map(|_| ())
@@ -52,12 +57,14 @@ impl Cache {
     }
 
     /// Runs something that needs memory in sessions of its own, again when the memory that was
-    /// freed for it was still visible to its session, or when it had to be read from flash first.
+    /// freed for it was still visible to its session, or when it had to be read from flash first. A
+    /// session that stays open meanwhile, on whichever thread, keeps memory from coming free: after
+    /// some tries there is none.
     pub fn with_memory<'c, R>(
         &'c self,
         mut attempt: impl FnMut(&Session<'c>) -> Result<R, Refusal>,
     ) -> Result<R, Refusal> {
-        let mut arrived = Vec::new();
+        let (mut arrived, mut sessions) = (Vec::new(), 0);
         loop {
             let session = self.session();
             session.deliver(arrived.drain(..));
@@ -66,10 +73,33 @@ impl Cache {
             // Nobody waits with a session open.
             drop(session);
             match outcome {
-                Err(Refusal::SessionTooLong) => self.wait_for_memory(),
+                Err(Refusal::SessionTooLong) if sessions == SESSIONS_MAX => {
+                    return Err(Refusal::NoMemory);
+                }
+                Err(Refusal::SessionTooLong) => {
+                    sessions += 1;
+                    self.wait_for_memory();
+                }
                 Err(Refusal::Pending) => arrived = self.read_wanted_now(wanted),
                 outcome => return outcome,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It came back when the session ended: never, on the same thread.
+    #[test]
+    fn who_stores_while_his_own_session_is_open_is_told_that_there_is_no_memory() {
+        let cache = Cache::builder().memory_bytes(4 << 20).build().expect("a small cache");
+        let set = |number: u32| cache.set(&number.to_be_bytes(), &[7; 1000], Expiry::NEVER);
+        let session = cache.session();
+        let refused = (0..1_000_000).find_map(|number| set(number).err());
+        assert_eq!(refused, Some(Refusal::NoMemory));
+        drop(session);
+        assert!((0..10_000).all(|number| set(number).is_ok()));
     }
 }

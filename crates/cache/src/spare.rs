@@ -67,7 +67,8 @@ impl Cache {
         self.count_rested(rests)
     }
 
-    fn count_rested(&self, rests: bool) -> bool {
+    /// Counts an item that rests; returns whether it does.
+    pub(crate) fn count_rested(&self, rests: bool) -> bool {
         if let Some(tier) = self.flash.as_deref().filter(|_| rests) {
             tier.counters.rested.fetch_add(1, Ordering::Relaxed);
         }

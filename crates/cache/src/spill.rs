@@ -265,7 +265,7 @@ impl Cache {
     fn purge(&self, tier: &FlashTier, turn: &mut Turn) -> bool {
         let flushed = tier.flushed.load(Ordering::Relaxed);
         // Who finds nothing of a key writes no note: all has to be void on the device before.
-        // Acquire: partner is the release in `FlashTier::flush`.
+        // Acquire: partner is the release in `FlashTier::end_flush`.
         if tier.voided.load(Ordering::Acquire) < flushed {
             return false;
         }
@@ -277,7 +277,8 @@ impl Cache {
             turn.end_if_long(&*self.clock);
         }
         tier.counters.items.fetch_sub(count, Ordering::Relaxed);
-        tier.purged.store(flushed, Ordering::Relaxed);
+        // Release: partner is the acquire in `FlashTier::is_purged`.
+        tier.purged.store(flushed, Ordering::Release);
         true
     }
 

@@ -401,6 +401,7 @@ impl<'c> Session<'c> {
         let is_below = found.is_none()
             && condition != Condition::Always
             && self.is_below(draft.item().key(), hash);
+        let mut late_over = None;
         let refused = match (condition, cas) {
             (Condition::Always, _) => None,
             (Condition::Absent | Condition::Present, _) => {
@@ -415,15 +416,7 @@ impl<'c> Session<'c> {
                 None
             }
             (Condition::UniqueOrStale(wanted), Some(cas)) if wanted < cas => {
-                // As memcached: what is late replaces the value, keeps the expiry, and leaves the
-                // item to be recomputed.
-                if let Some(found) = present {
-                    let mark = found.item.mark().load(Ordering::Relaxed);
-                    mark_bits |= STALE | (mark & SENT);
-                    let expiry = whole_second(expiry_of(found.item));
-                    let has_room = draft.item().set_expiry(expiry.second);
-                    debug_assert!(has_room, "room was made before");
-                }
+                late_over = present;
                 None
             }
             (Condition::Unique(_) | Condition::UniqueOrStale(_), Some(_)) => Some(Stored::Exists),
@@ -446,10 +439,22 @@ impl<'c> Session<'c> {
         if found.is_none() {
             self.forget_below(draft.item().key(), hash);
         }
+        if let Some(late_over) = late_over {
+            mark_bits |= inherit(&draft, late_over.item);
+        }
         let cas = draft.item().custom_cas().unwrap_or(sequence);
         let fate = Fate::Publish { draft, sequence: sequence as u32, mark_bits };
         (fate, Decision::Enter(cas, sequence))
     }
+}
+
+/// What is late, as memcached has it: it replaces the value, keeps the expiry, and leaves the item
+/// to be recomputed. Only when nothing is in its way any more: a draft that is judged anew still
+/// has the expiry that its client asked for. Returns bits of its mark.
+fn inherit(draft: &hot::Draft<'_>, present: ItemRef<'_>) -> u8 {
+    let has_room = draft.item().set_expiry(whole_second(expiry_of(present)).second);
+    debug_assert!(has_room, "room was made before");
+    STALE | (present.mark().load(Ordering::Relaxed) & SENT)
 }
 
 /// The last whole second up to an expiry: what may get another's expiry in place ends there, a
@@ -470,5 +475,69 @@ impl Attributes {
             cost: Cost::from_us(self.cost_us),
             ..Fields::default()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u32 = 1_800_000_000;
+
+    /// What becomes of a late store of `k`.
+    fn decided<'c>(session: &Session<'c>, draft: Draft<'c>) -> Decision<'c> {
+        let Draft { hot, hash, mut origin } = draft;
+        let condition = Condition::UniqueOrStale(0);
+        let flushes = session.cache.moment.flush.settled_count();
+        let terms = Terms { hash, condition, mark_bits: 0, flushes };
+        let is_key = |item: ItemRef<'_>| item.has_key(b"k");
+        let decide = |present: Present<'_>| session.decide(hot, &present, &terms, &mut origin);
+        session.cache.update(&session.guard, hash, is_key, decide).expect("it is there")
+    }
+
+    /// The copy with a field for a cost had no room for the expiry that what is late inherits: it
+    /// stayed, stale, for ever.
+    #[test]
+    fn a_late_store_that_is_widened_for_a_cost_still_inherits_the_expiry() {
+        let clock = std::sync::Arc::new(io::ManualClock::new(NOW));
+        let builder = Cache::builder().memory_bytes(8 << 20).clock(clock);
+        let cache = builder.measure_costs(true).build().expect("a small cache");
+        let present = Attributes { cost_us: 700, ..Attributes::default() };
+        cache.put(b"k", b"early", present, Condition::Always).expect("an empty cache has room");
+        let session = cache.session();
+        let draft = session.reserve(b"k", cache.hash(b"k"), Attributes::default(), 0);
+        let draft = draft.expect("there is room");
+        let with_room = |fields| Fields { expiry_reserved: true, ..fields };
+        let draft = session.redraft(draft, with_room).map_err(|(_, refusal)| refusal);
+        let draft = draft.expect("there is room");
+        let Decision::Widen(hot, cost) = decided(&session, draft) else {
+            panic!("the present item's cost is known, and the draft has no field for it");
+        };
+        let hash = cache.hash(b"k");
+        let origin = Origin::unmeasured(Cost::UNKNOWN);
+        let wide = session.widen(Draft { hot, hash, origin }, cost);
+        assert_eq!(wide.cost_us(), 700);
+        // Meanwhile somebody gives the item an expiry.
+        assert_eq!(session.touch(b"k", hash, Expiry::at(NOW + 60)), Ok(true));
+        let Decision::Enter(..) = decided(&session, wide) else { panic!("nothing is in its way") };
+        let item = session.peek(b"k", hash).expect("it is there");
+        assert_eq!((item.stale(), item.expiry()), (true, Expiry::at(NOW + 60)));
+    }
+
+    #[test]
+    fn a_late_store_that_is_judged_anew_has_the_expiry_that_its_client_asked_for() {
+        let clock = std::sync::Arc::new(io::ManualClock::new(NOW));
+        let builder = Cache::builder().memory_bytes(8 << 20).clock(clock);
+        let cache = builder.measure_costs(true).build().expect("a small cache");
+        let present =
+            Attributes { cost_us: 700, expiry: Expiry::at(NOW + 60), ..Attributes::default() };
+        cache.put(b"k", b"early", present, Condition::Always).expect("an empty cache has room");
+        let session = cache.session();
+        let own = Attributes { expiry: Expiry::at(NOW + 5), ..Attributes::default() };
+        let draft = session.reserve(b"k", cache.hash(b"k"), own, 0).expect("there is room");
+        let Decision::Widen(hot, _) = decided(&session, draft) else {
+            panic!("the present item's cost is known, and the draft has no field for it");
+        };
+        assert_eq!(expiry_of(hot.item()), Expiry::at(NOW + 5));
     }
 }

@@ -1,24 +1,22 @@
 //! How items on flash are read: what a request waits for, and what it does with what has arrived.
 //! `flash_tier` has the protocol.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{OnceCell, Ref, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ::flash::{Look, Place, Reader, Ticket, Walked};
 use ::io::device::{PAGE_BYTES, Pages, ReadMethod, ReadRing};
-use hot::ItemRef;
 use hot::mark::FETCHED;
 use index::Hash;
 use stdx::sync::lock;
 
-use crate::below::{Row, hot_fields};
+use crate::below::{Copy, Row, hot_fields};
 use crate::cache::Cache;
 use crate::dump::Dumped;
 use crate::fetches::{Fetch, Held};
 use crate::flash_tier::{FlashTier, Links};
 use crate::item::Item;
-use crate::places::Fate;
 use crate::session::Session;
 use crate::types::{Lookup, Refusal, expiry_below};
 
@@ -192,10 +190,21 @@ impl Session<'_> {
     }
 
     /// Asks for the key's item to be read if only that is missing. For requests that will be asked
-    /// for later.
+    /// for later: it decodes nothing, and is no access.
     pub fn want(&self, key: &[u8], hash: Hash) {
-        if self.cache.flash.is_some() && self.find_present(key, hash).is_none() {
-            let _ = self.look_on_flash(key, hash);
+        let Some(tier) = &self.cache.flash else { return };
+        // An item whose row is spare is in the compressed zone, if not in the hot one.
+        if self.cache.find(&self.guard, key, hash).is_some()
+            || self.cache.has_spare(&self.guard, hash)
+        {
+            return;
+        }
+        let place = self.cache.find_on_flash(&self.guard, hash).filter(|_| tier.is_purged());
+        if let Some(ticket) = place.and_then(|place| tier.flash.ticket(place, key)) {
+            let view = self.flash.view();
+            if view.arrived_for(&ticket).is_none() {
+                view.ask_for(ticket);
+            }
         }
     }
 
@@ -283,10 +292,14 @@ impl Session<'_> {
         unread: Unread,
     ) -> Result<bool, Refusal> {
         match self.look_on_flash(key, hash) {
-            Seen::Here(row, source) => {
-                self.raise_flash_row(row, source, hash, flushes)?;
-                Ok(true)
-            }
+            Seen::Here(row, source) => match self.raise_flash_row(row, source, hash, flushes) {
+                // It is in the way as well.
+                Err(Refusal::TooLarge) => {
+                    self.forget_read(source, hash);
+                    Ok(false)
+                }
+                raised => raised.map(|()| true),
+            },
             Seen::Unread(_) if unread == Unread::Stays => Ok(false),
             // It is in the way of whoever asks what is there.
             Seen::NotThis(place) | Seen::Unread(place) => {
@@ -313,7 +326,10 @@ impl Session<'_> {
             let Some(place) = self.cache.find_on_flash(&self.guard, hash) else {
                 return Seen::Nowhere;
             };
-            let seen = self.read_place(tier, key, place);
+            // Between a flush and its purge there is nothing, though the tier may not know yet.
+            let is_there = tier.is_purged();
+            let seen =
+                if is_there { self.read_place(tier, key, place) } else { Seen::NotThis(place) };
             if matches!(seen, Seen::Pending) {
                 return seen;
             }
@@ -331,21 +347,16 @@ impl Session<'_> {
         let reader = lent.get_or_insert_with(|| lock(&tier.readers).pop().unwrap_or_default());
         let mut look = tier.flash.look(place, key, reader);
         let mut source = Source { place, ticket: None };
-        if let Look::Wait(ticket) = look {
-            let arrived = view.arrived.borrow();
-            // The latest: a long unit is asked for twice, the second time as a whole.
-            let of_unit =
-                |one: &&Arrived| one.wanted.ticket.is_some_and(|its| its.is_for_unit_of(&ticket));
-            if let Some(arrived) = arrived.iter().rev().find(of_unit)
-                && let Some(ticket) = arrived.wanted.ticket
-            {
-                let Some(pages) = &arrived.pages else {
-                    tier.counters.reads_failed.fetch_add(1, Ordering::Relaxed);
-                    return Seen::Unread(place);
-                };
-                source.ticket = Some(ticket);
-                look = self.finish(tier, (pages, arrived.asked_us), &ticket, key, reader);
-            }
+        if let Look::Wait(ticket) = look
+            && let Some(arrived) = view.arrived_for(&ticket)
+            && let Some(ticket) = arrived.wanted.ticket
+        {
+            let Some(pages) = &arrived.pages else {
+                tier.counters.reads_failed.fetch_add(1, Ordering::Relaxed);
+                return Seen::Unread(place);
+            };
+            source.ticket = Some(ticket);
+            look = self.finish(tier, (pages, arrived.asked_us), &ticket, key, reader);
         }
         match look {
             Look::Found(fields) if self.cache.is_over(expiry_below(&fields)) => Seen::Over(source),
@@ -362,13 +373,7 @@ impl Session<'_> {
             }
             Look::Absent => Seen::NotThis(place),
             Look::Wait(ticket) => {
-                let mut wanted = view.wanted.borrow_mut();
-                // Keys that were stored together lie together, and one read brings them all.
-                let is_asked = wanted.iter().any(|one| one.ticket == Some(ticket));
-                if !is_asked && wanted.len() < WANTED_MAX {
-                    let Ticket { page, pages, .. } = ticket;
-                    wanted.push(Wanted { page, pages, ticket: Some(ticket) });
-                }
+                view.ask_for(ticket);
                 Seen::Pending
             }
         }
@@ -400,8 +405,9 @@ impl Session<'_> {
         look
     }
 
-    /// Takes a row that was read and is over out of the index, if that still leads to it. It stays
-    /// over, and if it is spare, the item in memory is over as well: it has the same expiry.
+    /// Takes a row that was read out of the index, if that still leads to it: it is over, and stays
+    /// so, or the hot zone cannot take it. If it is spare, there is an item in memory, which has
+    /// the same expiry.
     fn forget_read(&self, source: Source, hash: Hash) {
         let cache = self.cache;
         cache.update_on_flash(&self.guard, hash, source.place, |found| {
@@ -429,32 +435,17 @@ impl Session<'_> {
         hash: Hash,
         flushes: u64,
     ) -> Result<(), Refusal> {
-        let cache = self.cache;
-        let mut draft = cache.reserve_fields(row.key, hash, &row.fields, row.value.len())?;
-        draft.write(row.value);
-        // Taken only to be published: dropping it takes a class's lock, which comes before those
-        // of the index.
-        let mut pending = Some(draft.hot);
-        let is_key = |item: ItemRef<'_>| item.has_key(row.key);
-        let raised = cache.raise(&self.guard, hash, is_key, Some(source.place), |present| {
-            let sequence = cache.next_sequence();
+        let copy = Copy { row, hash, mark_bits: row.mark, from: Some(source.place), flushes };
+        let raised = self.enter_copy(&copy, |present| {
             let is_led_to = present.flash.is_some_and(|place| place.is_same(source.place));
-            // After the number was taken: a flush that is not noticed here has a higher one.
-            let is_unchanged = present.hot.is_none()
-                && is_led_to
-                && cache.moment.flush.is_unchanged_since(flushes)
-                && self.is_current(source);
-            if !is_unchanged {
-                return (Fate::Keep, false);
+            let leaves = is_led_to && self.is_current(source);
+            if leaves {
+                // It may not have been buried yet where it came from.
+                self.forget_below(row.key, hash);
             }
-            // It may not have been buried yet where it came from.
-            self.forget_below(row.key, hash);
-            let draft = pending.take().expect("decided once");
-            (Fate::Publish { draft, sequence: sequence as u32, mark_bits: row.mark }, true)
-        });
-        if raised == Ok(true)
-            && let Some(tier) = &cache.flash
-        {
+            leaves
+        })?;
+        if let Some(tier) = self.cache.flash.as_ref().filter(|_| raised) {
             tier.counters.promoted.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
@@ -475,6 +466,29 @@ impl Session<'_> {
 impl FlashView {
     fn view(&self) -> &View {
         self.0.get_or_init(Box::default)
+    }
+}
+
+impl View {
+    /// What has arrived of a unit: the latest, since a long one is asked for twice, the second time
+    /// as a whole.
+    fn arrived_for(&self, ticket: &Ticket) -> Option<Ref<'_, Arrived>> {
+        let of_unit =
+            |one: &Arrived| one.wanted.ticket.is_some_and(|its| its.is_for_unit_of(ticket));
+        let latest = |arrived: &Vec<Arrived>| arrived.iter().rposition(of_unit);
+        let arrived = self.arrived.borrow();
+        let at = latest(&arrived)?;
+        Some(Ref::map(arrived, |arrived| &arrived[at]))
+    }
+
+    fn ask_for(&self, ticket: Ticket) {
+        let mut wanted = self.wanted.borrow_mut();
+        // Keys that were stored together lie together, and one read brings them all.
+        let is_asked = wanted.iter().any(|one| one.ticket == Some(ticket));
+        if !is_asked && wanted.len() < WANTED_MAX {
+            let Ticket { page, pages, .. } = ticket;
+            wanted.push(Wanted { page, pages, ticket: Some(ticket) });
+        }
     }
 }
 

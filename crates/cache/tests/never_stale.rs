@@ -7,7 +7,9 @@
 //! keeps its *floor*: the latest begin of a mutation that has ended. A value whose op ended before
 //! the floor that stood when the read began has certainly been overwritten by then: it began after
 //! that op had ended, and ended before the read. An append writes the number of its op behind the
-//! ones that are there, and the same must hold between neighbours, as of the append's begin.
+//! ones that are there, and the same must hold between neighbours, as of the append's begin. No two
+//! increments of a counter return the same, and no value is replaced by two swaps that compared its
+//! unique: `tests/lost_updates.rs` has the rest of what must not be lost.
 //!
 //! Every policy, with and without further tiers, over both kinds of index and both layouts of
 //! chunks, gets a share of the operations; with the policies and tiers that allow for it, so does a
@@ -142,6 +144,8 @@ struct Model {
     /// By op: when it ended, and the floor of its key when it began.
     ended: Vec<AtomicU64>,
     floor_at_begin: Vec<AtomicU64>,
+    /// By op: a swap that compared the unique of its value has replaced it.
+    swapped: Vec<AtomicBool>,
     /// By key: the latest begin of a mutation that has ended.
     floors: Vec<AtomicU64>,
     /// By key: the highest value that an increment has returned.
@@ -164,6 +168,7 @@ impl Model {
             ops: AtomicU64::new(1),
             ended: zeros(ops_max + 1, NOT_ENDED),
             floor_at_begin: zeros(ops_max + 1, 0),
+            swapped: (0..=ops_max).map(|_| AtomicBool::new(false)).collect(),
             floors: zeros(KEYS, 0),
             counts: zeros(KEYS, 0),
             names: (0..KEYS).map(name).collect(),
@@ -197,7 +202,8 @@ impl Model {
         assert!(ended >= floor, "key {key}: {what} op {op}, which ended at {ended}; floor {floor}");
     }
 
-    fn check_records(&self, key: u64, value: &[u8], floor: u64, clock_ms: u64) {
+    /// Returns the op that wrote the last record, if there is any.
+    fn check_records(&self, key: u64, value: &[u8], floor: u64, clock_ms: u64) -> Option<u64> {
         let mut rest = value;
         let mut last = None;
         while !rest.is_empty() {
@@ -218,6 +224,7 @@ impl Model {
         if let Some(op) = last {
             self.check(key, op, floor, "a read of");
         }
+        last
     }
 }
 
@@ -227,6 +234,8 @@ struct Client<'t> {
     clock: &'t ManualClock,
     random: Random,
     hits: u64,
+    /// What increments returned.
+    counted: Vec<u64>,
     /// Prefixes that were not flushed.
     refused: u64,
 }
@@ -350,13 +359,24 @@ impl<'t> Client<'t> {
     fn compare_and_swap(&mut self, key: u64) {
         let name = self.name(key);
         let hash = self.cache.hash(name);
-        let cas = self.cache.session().get(name, hash).map(|item| item.cas());
-        let Some(cas) = cas else { return };
+        let floor = self.model.floors[key as usize].load(SeqCst);
+        let clock = io::Clock::unix_ms(self.clock);
+        let seen = self.cache.with_memory(|session| {
+            let item = session.get_with_cas(name, hash)?;
+            Ok(item.map(|item| (item.cas(), item.to_vec())))
+        });
+        let Ok(Some((cas, value))) = seen else { return };
+        self.hits += 1;
+        let last = self.model.check_records(key, &value, floor, clock);
         let op = self.model.begin(key);
         let value = self.record(key, &op, Expiry::NEVER);
         let condition = Condition::Unique(cas);
         let outcome = self.cache.put(name, &value, Attributes::default(), condition);
         self.ended(key, &op, outcome);
+        if let (Ok(Stored::Stored { .. }), Some(last)) = (outcome, last) {
+            let is_second = self.model.swapped[last as usize].swap(true, SeqCst);
+            assert!(!is_second, "key {key}: op {last} was replaced by two swaps");
+        }
     }
 
     fn append(&mut self, key: u64) {
@@ -509,6 +529,7 @@ impl<'t> Client<'t> {
             Ok(Counted::Value { value, .. }) => {
                 assert!(value > count || value / COUNTER_SCALE != count / COUNTER_SCALE);
                 self.check_count(key, value, floor, count);
+                self.counted.push(value);
                 self.model.counts[key as usize].fetch_max(value, SeqCst);
             }
             Ok(Counted::NotFound) | Err(Refusal::NoMemory) => {}
@@ -617,7 +638,7 @@ fn run(
     let flushes = operations / FLUSH_OPERATIONS + operations / PREFIX_OPERATIONS;
     let model = Model::new(operations + (flushes + 2 * THREADS + 2) * KEYS);
     let done = AtomicBool::new(false);
-    let (hits, refused) = thread::scope(|scope| {
+    let ended = thread::scope(|scope| {
         // Also when a client panics: or the scope would wait for the background for ever.
         let _end = EndOnDrop(&done);
         scope.spawn(|| {
@@ -635,21 +656,33 @@ fn run(
                 let (cache, model, clock) = (&cache, &model, &*clock);
                 scope.spawn(move || {
                     let random = Random(seed.wrapping_add(thread));
-                    let mut client = Client { cache, model, clock, random, hits: 0, refused: 0 };
+                    let (hits, counted, refused) = (0, Vec::new(), 0);
+                    let mut client = Client { cache, model, clock, random, hits, counted, refused };
                     (0..operations / THREADS).for_each(|number| client.step(number + 1));
-                    (client.hits, client.refused)
+                    (client.hits, client.counted, client.refused)
                 })
             })
             .collect();
-        let ended = clients.into_iter().map(|client| client.join().unwrap());
-        ended.fold((0, 0), |(hits, refused), (one, other)| (hits + one, refused + other))
+        clients.into_iter().map(|client| client.join().unwrap()).collect::<Vec<_>>()
     });
+    let hits: u64 = ended.iter().map(|(hits, ..)| hits).sum();
+    let refused: u64 = ended.iter().map(|(.., refused)| refused).sum();
+    check_counts(ended.iter().flat_map(|(_, counted, _)| counted));
     println!("{policy:?}, {tiers:?}, {extra:?}, {index:?}, {layout:?}: {hits} checked");
     assert!(hits > operations / 10, "too few hits to mean anything");
     let prefixes = operations / PREFIX_OPERATIONS;
     assert!(refused <= prefixes / 2, "{refused} of {prefixes} prefixes were not flushed");
     check_stats(&cache, tiers, operations);
     check_end(&cache, operations);
+}
+
+/// That no two increments returned the same: a counter's value has the number of the op that set
+/// it, so one of them would have been lost.
+fn check_counts<'t>(counted: impl Iterator<Item = &'t u64>) {
+    let mut counted: Vec<_> = counted.collect();
+    counted.sort_unstable();
+    let twice = counted.windows(2).find(|pair| pair[0] == pair[1]);
+    assert_eq!(twice, None, "of {} increments, two returned the same", counted.len());
 }
 
 /// That the quotas were full, and nothing is left of what was charged, nor on flash.

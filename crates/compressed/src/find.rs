@@ -78,25 +78,51 @@ impl Zone {
         now: u32,
         reader: &mut Reader,
     ) -> Option<Hit<'g>> {
-        reader.value = Value::Nowhere;
-        reader.counts.lookups += 1;
-        let block = self.block_of(guard, hash)?;
-        let found = self.search(guard, &block, hash, key, reader).ok().flatten()?;
-        if found.fields.is_expired(now) {
-            return None;
-        }
+        let (block, found) = self.locate(guard, hash, key, now, reader)?;
+        let rank = found.rank;
         match found.long {
             None => reader.value = Value::Row(found.value),
             Some(long) => {
                 if self.read_long(guard, &block, long, reader).is_err() {
                     reader.counts.damaged += 1;
+                    // Nobody else can read it either, and it is not to be taken for an item.
+                    self.give_up(&block, rank);
                     return None;
                 }
                 reader.value = Value::Long;
             }
         }
-        let rank = found.rank;
         Some(Hit { block, rank, fields: found.fields, reuse_ticks: None, was_accessed: false })
+    }
+
+    /// What a key's item has beside its value, if it is there and not over at `now`: a value that
+    /// lies in a block of its own is not read for it.
+    pub fn fields_of(
+        &self,
+        guard: &Guard<'_>,
+        hash: u64,
+        key: &[u8],
+        now: u32,
+        reader: &mut Reader,
+    ) -> Option<Fields> {
+        Some(self.locate(guard, hash, key, now, reader)?.1.fields)
+    }
+
+    /// The live row of a key that is not over, and its block.
+    #[inline]
+    fn locate<'g>(
+        &self,
+        guard: &'g Guard<'_>,
+        hash: u64,
+        key: &[u8],
+        now: u32,
+        reader: &mut Reader,
+    ) -> Option<(Block<'g>, FoundRow)> {
+        reader.value = Value::Nowhere;
+        reader.counts.lookups += 1;
+        let block = self.block_of(guard, hash)?;
+        let found = self.search(guard, &block, hash, key, reader).ok().flatten()?;
+        (!found.fields.is_expired(now)).then_some((block, found))
     }
 
     /// Makes a key's item gone, if there is one, and returns what it had beside its value. An item
@@ -135,11 +161,15 @@ impl Zone {
     /// Makes exactly the item of a hit gone. `false` if it was gone already, or if its block was
     /// replaced: then the item may well be there still. The caller holds the key's lock.
     pub fn remove_hit(&self, hit: &Hit<'_>) -> bool {
-        let generation = hit.block.head().generation;
-        let flushed = self.generation() != Some(generation);
-        let killed = !flushed && mark(&hit.block, hit.rank) == Mark::Killed;
+        let flushed = self.generation() != Some(hit.block.head().generation);
+        !flushed && self.give_up(&hit.block, hit.rank)
+    }
+
+    /// Marks exactly one row dead. `false` if it was already, or if its block is being replaced.
+    fn give_up(&self, block: &Block<'_>, rank: usize) -> bool {
+        let killed = mark(block, rank) == Mark::Killed;
         if killed {
-            self.counters.items.go(generation, 1);
+            self.counters.items.go(block.head().generation, 1);
         }
         killed
     }

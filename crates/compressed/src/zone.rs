@@ -15,7 +15,7 @@ use codec::Method;
 use memory::{Arena, Epochs, TableSpace};
 use stdx::CachePadded;
 use stdx::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering};
-use stdx::sync::{Backoff, lock};
+use stdx::sync::lock;
 
 use crate::block::Head;
 use crate::clean::Cursor;
@@ -132,36 +132,52 @@ impl Zone {
         self.space.owned_slabs()
     }
 
-    /// Makes everything in the zone gone. One step, but for every 65,535th time, when it empties
-    /// each leaf; the caller holds no lock of the index.
+    /// Makes everything in the zone gone. The caller holds no lock of the index.
     pub fn flush(&self) {
-        let mut backoff = Backoff::default();
+        if self.begin_flush() {
+            self.begin_anew();
+        }
+    }
+
+    /// Makes everything in the zone gone, in one step. Every 65,535th time the numbers of flushes
+    /// have come round, which is returned: then nothing comes in until the caller, who may do
+    /// something else before, has called [`Zone::begin_anew`].
+    #[must_use]
+    pub fn begin_flush(&self) -> bool {
         loop {
             let before = self.generation.load(Ordering::Relaxed);
-            let next = before.wrapping_add(1);
-            self.counters.items.begin(before, next);
-            // Release: partner is the acquire in `generation`.
-            let order = (Ordering::Release, Ordering::Relaxed);
-            if before != GENERATION_NONE
-                && self.generation.compare_exchange(before, next, order.0, order.1).is_ok()
-            {
-                if next == GENERATION_NONE {
-                    self.empty_all();
-                    self.counters.items.begin(GENERATION_NONE, GENERATION_NONE + 1);
-                    // Release: partner is the acquire in `generation`.
-                    self.generation.store(GENERATION_NONE + 1, Ordering::Release);
-                }
-                return;
+            let next = match before {
+                GENERATION_NONE => GENERATION_NONE,
+                before => before.wrapping_add(1),
+            };
+            if before != GENERATION_NONE {
+                self.counters.items.begin(before, next);
             }
-            // Another thread is at it.
-            backoff.wait();
+            // Release: partner is the acquire in `generation`. So it is where nothing changes: who
+            // begins anew later takes it over, and hands it on to those who see its number.
+            let order = (Ordering::Release, Ordering::Relaxed);
+            if self.generation.compare_exchange(before, next, order.0, order.1).is_ok() {
+                return before != next && next == GENERATION_NONE;
+            }
+            // Another thread was faster.
         }
+    }
+
+    /// Empties each leaf, and lets items in again. Only who was told so by [`Zone::begin_flush`],
+    /// and holds no lock of the index.
+    pub fn begin_anew(&self) {
+        self.empty_all();
+        self.counters.items.begin(GENERATION_NONE, GENERATION_NONE + 1);
+        // Acquire: partner is the release in `begin_flush`, of flushes that came meanwhile.
+        // Release: partner is the acquire in `generation`.
+        let before = self.generation.swap(GENERATION_NONE + 1, Ordering::AcqRel);
+        debug_assert_eq!(before, GENERATION_NONE, "nobody else begins anew");
     }
 
     /// The generation that blocks must have; nothing while the numbers begin anew.
     #[inline]
     pub(crate) fn generation(&self) -> Option<u16> {
-        // Acquire: partner is the release in `flush`.
+        // Acquire: partner is the release in `begin_flush`.
         let generation = self.generation.load(Ordering::Acquire);
         (generation != GENERATION_NONE).then_some(generation)
     }

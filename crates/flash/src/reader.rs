@@ -124,15 +124,28 @@ impl Flash {
             let found = reader.decode(self, origin, None, key);
             return self.outcome(found, segment.area(), Some(spot.segment));
         }
-        let State::Written(sequence) = segment.state() else { return self.miss() };
+        self.ticket(place, key).map_or_else(|| self.miss(), Look::Wait)
+    }
+
+    /// What has to be read before a look for the item of a key at a place that the index gave comes
+    /// to anything; nothing if that is in memory, or there is nothing. Decodes nothing, and takes
+    /// no lock.
+    pub fn ticket(&self, place: Place, key: &[u8]) -> Option<Ticket> {
+        if place.is_staged() {
+            return None;
+        }
+        let spot = self.geometry.locate(place)?;
+        let State::Written(sequence) = self.segments[spot.segment as usize].state() else {
+            return None;
+        };
         if self.flushed.takes(sequence, spot.granule, key) {
-            return self.miss();
+            return None;
         }
         let page = self.geometry.page_of(spot.segment)
             + (self.geometry.offset_of(spot.granule) / ::io::device::PAGE_BYTES) as u64;
         let is_whole = place.span() != SPAN_LONG;
         let pages = if is_whole { place.span().into() } else { 1 };
-        Look::Wait(Ticket { page, pages, spot, sequence, is_whole })
+        Some(Ticket { page, pages, spot, sequence, is_whole })
     }
 
     /// Goes on with what a ticket's read has brought. What is damaged, or another key's, or was

@@ -340,8 +340,8 @@ mod tests {
             false
         }
         fn evicted(&self, _: ItemRef<'_>, _: ClassId) {}
-        fn unlink(&self, _: &Guard<'_>, _: ItemRef<'_>, _: Place) -> bool {
-            false
+        fn unlink(&self, _: &Guard<'_>, _: ItemRef<'_>, _: Place) -> crate::Unlinked {
+            crate::Unlinked::Not
         }
     }
 

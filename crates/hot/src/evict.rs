@@ -24,7 +24,7 @@ use crate::chunk::Need;
 use crate::class::{Class, LOW_SHARE, Room};
 use crate::item::ItemRef;
 use crate::mark::FETCHED;
-use crate::{Hot, Links, PRESSED_CLASS, Shortage, slab};
+use crate::{Hot, Links, PRESSED_CLASS, Shortage, Unlinked, slab};
 
 /// Victims gathered before they are unlinked: enough misses in flight to hide one another.
 pub(crate) const GROUP: usize = 16;
@@ -549,7 +549,8 @@ impl Hot {
         let item = unsafe { self.item(guard, place) };
         let is_gone = links.is_gone(item);
         let mark = item.mark().load(Ordering::Relaxed);
-        if !links.unlink(guard, item, place) {
+        let unlinked = links.unlink(guard, item, place);
+        if unlinked == Unlinked::Not {
             return 0;
         }
         let counters = &mut class.counters;
@@ -557,6 +558,8 @@ impl Hot {
         if is_gone {
             counters.expired += 1;
             counters.expired_unfetched += u64::from(!fetched);
+        } else if unlinked == Unlinked::Rests {
+            counters.demoted += 1;
         } else {
             counters.evicted += 1;
             counters.evicted_unfetched += u64::from(!fetched);

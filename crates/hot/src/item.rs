@@ -262,13 +262,13 @@ impl<'a> ItemRef<'a> {
         self.mark().load(Ordering::Relaxed) & (SENT | STALE) == 0
     }
 
-    /// What stands beside key and value, to store it again.
+    /// What stands beside key and value, to store it again with room for the same.
     pub fn fields(&self) -> Fields {
         Fields {
             flags: self.flags(),
             expiry: self.expiry(),
             early_ms: self.early_ms(),
-            expiry_reserved: false,
+            expiry_reserved: self.shape().0.has(SHAPE_EXPIRY),
             custom_cas: self.custom_cas(),
             base64_key: self.base64_key(),
             cost: self.cost(),

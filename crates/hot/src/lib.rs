@@ -74,6 +74,24 @@ pub enum Shortage {
     Quota,
 }
 
+/// What became of an item that was to leave the index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unlinked {
+    /// The index did not point at its place any more.
+    Not,
+    /// Nothing of it is left.
+    Left,
+    /// A tier below had it as well, and is where it is from now on.
+    Rests,
+}
+
+impl From<bool> for Unlinked {
+    /// Of an item that no other tier has.
+    fn from(is_unlinked: bool) -> Self {
+        if is_unlinked { Self::Left } else { Self::Not }
+    }
+}
+
 /// What the hot zone has to be told about the items it holds.
 pub trait Links {
     /// Unix seconds.
@@ -92,7 +110,7 @@ pub trait Links {
     /// it must be quick, and take nothing that is held while the hot zone is called.
     fn evicted(&self, item: ItemRef<'_>, class: ClassId);
     /// Removes the item from the index if the index still points at exactly this place.
-    fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool;
+    fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> Unlinked;
     /// Whether what makes room here offers items to a tier below before it evicts them. That takes
     /// microseconds for each, so it is for the background only.
     fn demotes(&self) -> bool {

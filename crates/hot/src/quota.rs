@@ -567,7 +567,7 @@ impl Hot {
                 if owner != place || !search.takes(&class, hand, item, *links) {
                     continue;
                 }
-                let is_gone = links.is_gone(item);
+                let evicted_before = class.counters.evicted;
                 let taken = match act {
                     Act::Evict(_) => self.unlink(&guard, &mut class, *links, place, &mut chained),
                     Act::Gather(victims, wanted) => {
@@ -578,8 +578,8 @@ impl Hot {
                     }
                 };
                 search.found |= taken > 0;
-                let is_evicted = taken > 0 && !is_gone && matches!(act, Act::Evict(_));
-                quotas.accounts[*index].evicted.fetch_add(u64::from(is_evicted), Relaxed);
+                let evicted = class.counters.evicted - evicted_before;
+                quotas.accounts[*index].evicted.fetch_add(evicted, Relaxed);
             }
             if hand.chunk == 0 && touched > 0 {
                 // It was enough before the first label: they are all still to be looked at.

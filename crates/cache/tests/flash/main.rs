@@ -6,6 +6,7 @@
 mod fixture;
 mod notes;
 mod spare;
+mod wanted;
 
 use std::collections::HashMap;
 

@@ -2,13 +2,17 @@
 //! again, and what has changed is never found as it was.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
+use io::device::Faults;
 use larder::{
-    Arithmetic, Attributes, Cache, Condition, DumpCursor, Dumped, Expiry, Lookup, Remove, Side,
-    Store,
+    Arithmetic, Attributes, Cache, Condition, DumpCursor, Dumped, Evicted, Expiry, FlashSettings,
+    Lookup, Observer, Remove, Side, Store,
 };
 
-use crate::fixture::{Fixture, NOW, SHAPES, TREE_SHAPES, key, long, value};
+use crate::fixture::{BOOT, Fixture, NOW, SHAPES, TREE_SHAPES, key, long, value};
+
+const FILLERS: u32 = 120_000;
 
 /// Two reads of an item on flash.
 fn bring_up(cache: &Cache, key: &[u8], value: &[u8]) {
@@ -22,6 +26,20 @@ fn bring_all_up(fixture: &Fixture, numbers: &[u32]) {
     for some in numbers.chunks(16) {
         some.iter().for_each(|number| bring_up(&fixture.cache, &key(*number), &value(*number)));
         fixture.maintain();
+    }
+}
+
+/// Keeps the keys that it is told to be evicted.
+#[derive(Debug, Default)]
+struct Listening(Mutex<Vec<Vec<u8>>>);
+
+impl Observer for Listening {
+    fn is_watching(&self) -> bool {
+        true
+    }
+
+    fn evicted(&self, evicted: &Evicted<'_>) {
+        self.0.lock().unwrap().push(evicted.key.to_vec());
     }
 }
 
@@ -196,5 +214,42 @@ fn what_is_in_memory_and_on_flash_is_listed_and_counted_once() {
         let is_left = |key: &&Vec<u8>| after.contains_key(*key);
         let left = before.keys().filter(is_left).count();
         assert!(left == after.len() && left * 1000 > before.len() * 995, "{left}");
+    }
+}
+
+/// What a store pushed out of memory for want of time, though flash had it too, was counted and
+/// told as evicted, and the next read found it.
+#[test]
+fn what_rests_on_flash_is_not_told_to_be_evicted() {
+    let mut fixture = Fixture::new(64 << 20);
+    fixture.fill(FILLERS);
+    fixture.cache.close_flash().unwrap();
+    let device = Arc::new(fixture.device.reopened(2, Faults::default()));
+    let observer = Arc::new(Listening::default());
+    let flash = FlashSettings { threads: 1, ..FlashSettings::new(device, BOOT) };
+    let builder = Cache::builder().memory_bytes(8 << 20).flash(flash).observer(observer.clone());
+    fixture.cache = builder.clock(fixture.clock.clone()).build().unwrap();
+    fixture.maintain();
+    let numbers = on_flash(&fixture, 2000);
+    // Nobody writes what is full, so that stores evict before long.
+    let cache = &fixture.cache;
+    let store = |number: u32| {
+        cache.put(&key(number), &value(number), Attributes::default(), Condition::Always).unwrap()
+    };
+    (FILLERS..2 * FILLERS).for_each(|number| _ = store(number));
+    for number in numbers {
+        let (key, hash) = (key(number), cache.hash(&key(number)));
+        let up = cache.with_memory(|session| Ok(session.get_with_cas(&key, hash)?.is_some()));
+        assert_eq!(up, Ok(true));
+    }
+    let up = cache.stats().flash.unwrap();
+    (2 * FILLERS..3 * FILLERS).for_each(|number| _ = store(number));
+    let flash = cache.stats().flash.unwrap();
+    assert!(flash.rested > up.rested + 1000 && flash.handed == up.handed, "{up:?}; {flash:?}");
+    let evicted = observer.0.lock().unwrap().clone();
+    assert_eq!(evicted.len() as u64, fixture.cache.stats().evicted);
+    assert!(evicted.len() > 1000, "{} were evicted", evicted.len());
+    for key in evicted {
+        assert_eq!(fixture.cache.get(&key), None, "{}", String::from_utf8_lossy(&key));
     }
 }

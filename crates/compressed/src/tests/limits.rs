@@ -9,6 +9,7 @@ use codec::Method;
 use codec::record::{Fields, KEY_BYTES_MAX, Record};
 use memory::Guard;
 use stdx::random::Xorshift;
+use stdx::sync::lock;
 
 #[test]
 fn a_damaged_block_is_a_counted_miss() {
@@ -43,6 +44,31 @@ fn a_damaged_block_is_a_counted_miss() {
         assert_eq!(world.zone.stats().damaged, 1);
         world.check();
     }
+}
+
+/// It is asked under the lock of thousands of keys.
+#[test]
+fn whether_a_long_item_is_there_is_told_without_its_value() {
+    let mut world = World::small(4);
+    world.insert(b"long", &[7; 60_000]).expect("room");
+    let fields_of = |world: &mut World, key: &[u8]| {
+        let guard = world.epochs.pin();
+        world.zone.fields_of(&guard, super::hash(key), key, world.now, &mut world.reader)
+    };
+    assert_eq!(fields_of(&mut world, b"long"), Some(Fields::default()));
+    assert_eq!(fields_of(&mut world, b"other"), None);
+    assert_eq!((world.reader.long.capacity(), world.reader.value()), (0, &b""[..]));
+    // Who cannot read it gives it up: or it would be there for some and not for others.
+    let mut code = 0;
+    world.with_block(b"long", |block| code = block.longs()[0].load());
+    let guard = world.epochs.pin();
+    let long = crate::raw::Reference::from_code(code).expect("it is long");
+    world.zone.space.ground.block(&guard, long).expect("its head is sound").damage(0, 0xff);
+    drop(guard);
+    assert!(fields_of(&mut world, b"long").is_some());
+    assert_eq!((world.find(b"long"), world.reader.counts().damaged), (None, 1));
+    assert_eq!((fields_of(&mut world, b"long"), world.zone.stats().items), (None, 0));
+    world.check();
 }
 
 #[test]
@@ -268,6 +294,24 @@ fn the_zone_is_flushed_also_when_its_numbers_begin_anew() {
         world.zone.flush();
         assert_eq!(world.find(b"old"), None);
     }
+    world.insert(b"new", b"v").expect("room");
+    assert!(world.find(b"new").is_some() && world.zone.stats().items == 1);
+    world.check();
+}
+
+/// It used to empty each leaf under the lock of its shard first, for which everybody waited.
+#[test]
+fn a_flush_at_which_the_numbers_begin_anew_is_one_step_as_any_other() {
+    let mut world = World::small(4);
+    world.insert(b"old", b"v").expect("room");
+    let locked: Vec<_> = world.zone.shards.iter().map(|shard| lock(shard)).collect();
+    let flushes = (1_u32..).find(|_| world.zone.begin_flush());
+    assert_eq!(flushes, Some(u16::MAX.into()));
+    assert!(!world.zone.begin_flush(), "one at a time begins anew");
+    drop(locked);
+    assert_eq!((world.find(b"old"), world.zone.stats().items), (None, 0));
+    assert_eq!(world.insert(b"early", b"v"), Err(Refused::Flushing));
+    world.zone.begin_anew();
     world.insert(b"new", b"v").expect("room");
     assert!(world.find(b"new").is_some() && world.zone.stats().items == 1);
     world.check();

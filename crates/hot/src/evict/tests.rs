@@ -46,7 +46,7 @@ impl Links for Kept {
 
     fn evicted(&self, _: ItemRef<'_>, _: ClassId) {}
 
-    fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
+    fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> crate::Unlinked {
         self.map.unlink(guard, item, place)
     }
 }
@@ -201,7 +201,7 @@ impl Links for Watching<'_> {
 
     fn evicted(&self, _: ItemRef<'_>, _: ClassId) {}
 
-    fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
+    fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> crate::Unlinked {
         self.moves.fetch_add(usize::from(self.hot.epochs.advance()), Relaxed);
         self.map.unlink(guard, item, place)
     }

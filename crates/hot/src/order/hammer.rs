@@ -102,13 +102,13 @@ impl Links for Map {
         lock(&self.places).get(item.key()) == Some(&place)
     }
 
-    fn unlink(&self, _: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
+    fn unlink(&self, _: &Guard<'_>, item: ItemRef<'_>, place: Place) -> crate::Unlinked {
         let mut places = lock(&self.places);
         let is_there = places.get(item.key()) == Some(&place);
         if is_there {
             places.remove(item.key());
         }
-        is_there
+        is_there.into()
     }
 
     fn relocate(&self, _: &Guard<'_>, item: ItemRef<'_>, place: Place, copy: Draft<'_>) -> bool {

@@ -75,7 +75,7 @@ impl Links for Kept<'_> {
 
     fn evicted(&self, _: ItemRef<'_>, _: ClassId) {}
 
-    fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
+    fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> crate::Unlinked {
         self.0.unlink(guard, item, place)
     }
 }

@@ -76,7 +76,7 @@ impl Links for Tiered<'_> {
         self.map.evicted(item, class);
     }
 
-    fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
+    fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> crate::Unlinked {
         self.map.unlink(guard, item, place)
     }
 

@@ -1,0 +1,127 @@
+//! What is wanted from flash: what is asked for ahead, for requests that will be asked for later,
+//! is what only flash has, and nothing is looked at for it; and what cannot come up goes.
+
+use std::sync::Arc;
+
+use io::device::Faults;
+use larder::{Attributes, Cache, Condition, FlashSettings, Lookup, Stored};
+
+use crate::fixture::{BOOT, Fixture, SHAPES, key, long};
+
+const FILLERS: u32 = 120_000;
+
+/// The first fillers of which `is_it` says so.
+fn fillers(count: usize, is_it: impl Fn(&[u8]) -> bool) -> Vec<u32> {
+    let found: Vec<u32> = (1..=FILLERS).filter(|number| is_it(&key(*number))).take(count).collect();
+    assert_eq!(found.len(), count);
+    found
+}
+
+fn is_pending(cache: &Cache, key: &[u8]) -> bool {
+    matches!(cache.session().look_up(key, cache.hash(key)), Lookup::Pending)
+}
+
+/// How many reads a session asks for that is asked for a key ahead.
+fn wanted(cache: &Cache, key: &[u8]) -> usize {
+    let session = cache.session();
+    session.want(key, cache.hash(key));
+    assert_eq!(session.lower_bytes(), 0, "nothing is copied");
+    session.take_wanted().len()
+}
+
+/// Buffers' items used to be decoded and copied, all of them into one session, and counted as hits.
+#[test]
+fn what_is_asked_for_ahead_is_not_looked_at() {
+    for shape in SHAPES {
+        let mut fixture = Fixture::shaped(shape, 64 << 20);
+        fixture.fill(FILLERS);
+        let cache = &fixture.cache;
+        let before = cache.stats().flash.unwrap();
+        let asked = (1..=FILLERS).filter(|number| wanted(cache, &key(*number)) > 0).count() as u64;
+        let after = cache.stats().flash.unwrap();
+        assert_eq!(format!("{:?}", after.tier), format!("{:?}", before.tier));
+        assert_eq!((after.hits, after.promoted), (before.hits, before.promoted));
+        // All that lies there but for what is in memory yet.
+        assert!(asked > after.items / 2 && asked < after.items, "{asked}: {after:?}");
+    }
+}
+
+#[test]
+fn what_has_arrived_is_not_asked_for_again() {
+    let mut fixture = Fixture::new(64 << 20);
+    fixture.fill(FILLERS);
+    let cache = &fixture.cache;
+    for number in fillers(20, |key| is_pending(cache, key)) {
+        let (key, session) = (key(number), cache.session());
+        session.want(&key, cache.hash(&key));
+        let wanted = session.take_wanted();
+        drop(session);
+        assert_eq!(wanted.len(), 1, "filler {number}");
+        let arrived = cache.read_wanted_now(wanted);
+        let session = cache.session();
+        session.deliver(arrived);
+        session.want(&key, cache.hash(&key));
+        assert_eq!((session.lower_bytes(), session.take_wanted().len()), (0, 0));
+        assert!(matches!(session.look_up(&key, cache.hash(&key)), Lookup::Hit(_)));
+    }
+}
+
+/// What came up and went down to the compressed zone has a word for its row on flash as well: it
+/// used to be read from the device.
+#[test]
+fn what_is_in_the_compressed_zone_is_not_asked_for() {
+    let mut fixture = Fixture::new(64 << 20);
+    fixture.fill(FILLERS);
+    let numbers = fillers(2000, |key| is_pending(&fixture.cache, key));
+    for some in numbers.chunks(16) {
+        for number in some {
+            // The second read brings it up.
+            (0..2).for_each(|_| assert!(fixture.cache.get(&key(*number)).is_some()));
+        }
+        fixture.maintain();
+    }
+    let mut compressed = 0;
+    for _ in 0..100 {
+        fixture.fill(200);
+        for number in &numbers {
+            let (cache, key) = (&fixture.cache, key(*number));
+            let session = cache.session();
+            if session.peek(&key, cache.hash(&key)).is_some() {
+                // A copy is made of what is not in the hot zone.
+                compressed += u32::from(session.lower_bytes() > 0);
+                assert_eq!(wanted(cache, &key), 0, "filler {number}");
+            }
+        }
+    }
+    assert!(compressed > 100, "{compressed} looks to mean anything");
+}
+
+/// After a restart with a lower limit of an item. It could be read for ever, and every change of it
+/// was refused as too large, however short.
+#[test]
+fn what_is_too_large_for_the_hot_zone_by_now_goes_when_it_is_wanted_there() {
+    let mut fixture = Fixture::new(64 << 20);
+    let (large, value) = (|number: u32| long(&format!("large-{number}")), [7; 2000]);
+    for number in 0..1000 {
+        fixture.put(&large(number), &value, Condition::Always);
+        assert!(fixture.cache.get(&large(number)).is_some(), "what was read is wanted on flash");
+        fixture.maintain();
+    }
+    fixture.fill(FILLERS);
+    fixture.cache.close_flash().unwrap();
+    let device = Arc::new(fixture.device.reopened(2, Faults::default()));
+    drop(fixture.cache);
+    let flash = FlashSettings { threads: 1, ..FlashSettings::new(device, BOOT) };
+    let builder = Cache::builder().memory_bytes(8 << 20).item_bytes_max(1024).flash(flash);
+    let cache = builder.clock(fixture.clock).build().unwrap();
+    while cache.maintain() {}
+    let key = (0..1000).map(large).find(|key| is_pending(&cache, key)).expect("most of them");
+    let (get, hash) = (|| cache.get(&key), cache.hash(&key));
+    (0..3).for_each(|_| assert_eq!(get().as_deref(), Some(&value[..]), "who only reads it"));
+    let put = |when| cache.put(&key, b"v", Attributes::default(), when);
+    assert_eq!(put(Condition::Present), Ok(Stored::NotStored));
+    assert_eq!(get(), None);
+    assert!(matches!(put(Condition::Absent), Ok(Stored::Stored { .. })));
+    let seen = cache.with_memory(|session| Ok(session.get_with_cas(&key, hash)?.is_some()));
+    assert_eq!(seen, Ok(true));
+}
