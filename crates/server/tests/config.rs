@@ -132,6 +132,44 @@ fn a_check_opens_and_binds_nothing() {
     assert_eq!(larder(&["--config", &path], &[]).status.code(), Some(1));
 }
 
+/// The first command of the page about TLS did not start: it asked for one port at every address
+/// and, without TLS, at one of them.
+#[test]
+fn the_commands_of_the_pages_are_in_order() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folder = fs::read_dir(root.join("docs")).expect("there are pages");
+    let mut pages: Vec<_> = folder.map(|entry| entry.expect("readable").path()).collect();
+    pages.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    pages.push(root.join("README.md"));
+    let mut commands = 0;
+    for page in pages {
+        // A line of a command may go on behind a backslash.
+        let text = fs::read_to_string(&page).expect("a page").replace("\\\n", " ");
+        let mut is_code = false;
+        for line in text.lines().map(str::trim) {
+            is_code ^= line.starts_with("```");
+            let line = line.strip_prefix("$ ").unwrap_or(line);
+            let line = line.strip_prefix("target/release/").unwrap_or(line);
+            let command = line.split(" #").next().and_then(|line| line.strip_prefix("larder "));
+            let Some(command) = command.filter(|command| is_code && command.starts_with('-'))
+            else {
+                continue;
+            };
+            let arguments: Vec<&str> = command.split_whitespace().collect();
+            let output = larder(&[&["--check"], &arguments[..]].concat(), &[]);
+            let said = text_of(&output);
+            assert_eq!(output.status.code(), Some(0), "{}: {line}: {said}", page.display());
+            commands += 1;
+        }
+    }
+    assert!(commands >= 4, "the pages show {commands} commands");
+}
+
+/// All that a program said.
+fn text_of(output: &Output) -> String {
+    text(&output.stdout) + &text(&output.stderr)
+}
+
 #[test]
 fn what_is_printed_is_read_again_as_the_same() {
     let folder = tempfile::tempdir().expect("a folder");
