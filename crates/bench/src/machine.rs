@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::hint::spin_loop;
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +14,9 @@ use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};
 
+/// A file by which Larder's repository is told from another.
+const OF_LARDER: &str = "crates/bench/Cargo.toml";
+
 /// What every report says about where and how it was made.
 #[derive(Debug, Clone, Serialize)]
 pub struct Machine {
@@ -22,7 +26,7 @@ pub struct Machine {
     pub cores: usize,
     /// The kernel's release.
     pub kernel: String,
-    /// The commit of the working tree, if it is one.
+    /// The commit that the program was built from, if that is known.
     pub commit: Option<String>,
     /// The command that made the report.
     pub command: String,
@@ -138,10 +142,25 @@ fn cpu_name(cpuinfo: &str) -> Option<&str> {
     line.split_once(": ").map(|(_, name)| name)
 }
 
-/// The commit of the folder that the command runs in, and whether files were changed since.
+/// The commit of the repository that the program was built in, and whether files were changed
+/// since: the folder that the command runs in may be of any other. What is built is taken to be
+/// what is checked out, so a build comes before a measurement. A copy of the program that lies
+/// elsewhere knows no commit.
 fn commit() -> Option<String> {
+    commit_around(std::env::current_exe().ok()?.parent()?)
+}
+
+/// The same for a program in this folder.
+fn commit_around(folder: &Path) -> Option<String> {
+    let root = folder.ancestors().find(|folder| folder.join(".git").exists())?;
+    if !root.join(OF_LARDER).exists() {
+        return None;
+    }
     let asked = |arguments: &[&str]| {
-        let output = Command::new("git").args(arguments).output().ok()?;
+        let mut git = Command::new("git");
+        // A hook has these, and they go before the folder.
+        git.env_remove("GIT_DIR").env_remove("GIT_WORK_TREE").env_remove("GIT_INDEX_FILE");
+        let output = git.arg("-C").arg(root).args(arguments).output().ok()?;
         let text = String::from_utf8(output.stdout).ok()?;
         output.status.success().then(|| text.trim().to_owned())
     };
@@ -152,8 +171,46 @@ fn commit() -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Machine, cores, cpu_name, pin, restore};
+    use std::fs;
+    use std::path::Path;
+    use std::process::Command;
+
+    use super::{Machine, OF_LARDER, commit_around, cores, cpu_name, pin, restore};
+    use crate::trace::testing::Folder;
     use rustix::thread::sched_getaffinity;
+
+    /// It was asked for in the folder that the command ran in: a report from elsewhere had none, or
+    /// that of some other repository.
+    #[test]
+    fn the_commit_is_that_of_the_repository_around_the_program() {
+        let folder = Folder::new();
+        let (root, of_larder) = (folder.path(""), folder.path(OF_LARDER));
+        let program = root.join("target/release");
+        fs::create_dir_all(&program).expect("a folder");
+        fs::create_dir_all(of_larder.parent().expect("it has one")).expect("a folder");
+        let git = |arguments: &[&str]| {
+            let identity = ["-c", "user.name=a", "-c", "user.email=a@example"];
+            let mut git = Command::new("git");
+            let output = git.arg("-C").arg(&root).args(identity).args(arguments).output();
+            let output = output.expect("git runs");
+            assert!(output.status.success(), "{arguments:?}: {output:?}");
+            String::from_utf8(output.stdout).expect("text").trim().to_owned()
+        };
+        assert_eq!(commit_around(&program), None, "no repository");
+        git(&["init", "--quiet"]);
+        fs::write(root.join("other"), "x").expect("a file");
+        git(&["add", "other"]);
+        git(&["commit", "--quiet", "--message", "one"]);
+        assert_eq!(commit_around(&program), None, "somebody else's");
+        fs::write(&of_larder, "x").expect("a file");
+        git(&["add", OF_LARDER]);
+        git(&["commit", "--quiet", "--message", "two"]);
+        let commit = git(&["rev-parse", "--short=12", "HEAD"]);
+        assert_eq!(commit_around(&program), Some(commit.clone()));
+        fs::write(&of_larder, "y").expect("a file");
+        assert_eq!(commit_around(&program), Some(format!("{commit}, with changes")));
+        assert_eq!(commit_around(Path::new("/")), None);
+    }
 
     #[test]
     fn the_name_is_found_in_cpuinfo() {

@@ -13,6 +13,13 @@
 //! The zone does not know the index. Whoever owns both tells it, as [`Links`], how to unlink an
 //! item. Locks nest in one order: a class's lock first, then whatever `Links` takes; never two
 //! classes' locks.
+//!
+//! The rooms, in reading order: `layout`, `chunk`, [`mark`] and [`item`] (how an item lies in
+//! memory); `draft` (how it is written and published); `slab` and `class` (what is free and what
+//! waits for readers); [`magazine`] and [`evict`] (where a chunk comes from), with `keeper` and
+//! `order` (who stays); then what makes room: `vacate`, [`shift`] and `rescue` (slabs that go to
+//! another class), [`expire`], and `demote` (to the tier below). [`quota`] and [`repartition`],
+//! with [`heat`] and `hot_pages`, are there where they are asked for.
 
 mod chunk;
 mod class;

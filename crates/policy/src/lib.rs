@@ -1,5 +1,12 @@
 //! Who stays: replacement decisions as pure functions. Nothing here knows items, clocks or
 //! threads; what time it is and what has happened come as arguments.
+//!
+//! By question, each group in reading order:
+//! * which item of a class goes: the trait [`Policy`], [`clock`], [`cost`], [`cost_clock`], which
+//!   is the default, and [`gd_wheel`];
+//! * which class, zone or tier gets memory: [`rebalance`], [`split`] and [`write_budget`];
+//! * which items of a slab change places, where that is asked for: [`temperatures`], [`columns`],
+//!   [`geometry`], [`pages`] and [`colours`].
 
 #![forbid(unsafe_code)]
 

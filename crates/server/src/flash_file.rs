@@ -11,10 +11,11 @@
 
 use std::sync::Arc;
 
-use io::device::FileDevice;
+use io::device::{FileDevice, OpenError};
 use io::process;
-use larder::{CloseError, FlashFit, FlashSettings};
+use larder::{CloseError, FlashSettings};
 
+use crate::ending::Failed;
 use crate::options::Options;
 use crate::say;
 use crate::server::Server;
@@ -23,11 +24,11 @@ use crate::server::Server;
 const READERS_PER_WORKER: usize = 4;
 
 /// Opens the device of the flash tier, if there is to be one.
-pub fn open(options: &Options) -> Result<Option<(Arc<FileDevice>, FlashSettings)>, String> {
+pub fn open(options: &Options) -> Result<Option<(Arc<FileDevice>, FlashSettings)>, Failed> {
     let Some((path, bytes)) = &options.flash else { return Ok(None) };
     announce_fit(options);
     let opened = FileDevice::open(path, *bytes);
-    let (device, opened) = opened.map_err(|error| format!("cannot open --flash: {error}"))?;
+    let (device, opened) = opened.map_err(refused)?;
     if !opened.is_direct {
         say::aside(format_args!("larder: {} is read through the page cache", path.display()));
     }
@@ -46,15 +47,20 @@ pub fn open(options: &Options) -> Result<Option<(Arc<FileDevice>, FlashSettings)
     Ok(Some((device, settings)))
 }
 
-/// With `-v`, says what the index can lead to on flash. That it is not too much for it was seen
-/// when the options were read.
+/// Why there is no device. A file of another size stays one, whoever tries again.
+fn refused(error: OpenError) -> Failed {
+    let text = format!("cannot open --flash: {error}");
+    match error {
+        OpenError::OtherSize { .. } => Failed::of_data(text),
+        _ => text.into(),
+    }
+}
+
+/// With `-v`, says what the index can lead to on flash.
 fn announce_fit(options: &Options) {
-    let Some(Ok(fit)) = options.flash_fit().filter(|_| options.verbosity > 0) else { return };
-    let FlashFit { items_max, item_bytes_min } = fit;
-    say::aside(format_args!(
-        "larder: the index can lead to {items_max} items on flash: all of it is used if they take \
-         {item_bytes_min} bytes there on average, or more"
-    ));
+    if let Some(text) = options.flash_fit_text().filter(|_| options.verbosity > 0) {
+        say::aside(format_args!("larder: {text}"));
+    }
 }
 
 /// Keeps a file from other users that was there before, once it is known to be a flash tier's.

@@ -32,6 +32,7 @@ mod commands;
 mod connection;
 mod counters;
 mod dump;
+mod ending;
 mod flash_file;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
@@ -68,19 +69,19 @@ mod worker;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use ending::{EXIT_USAGE, Failed};
 use options::{Command, Given, UsageError};
-
-/// How options that cannot be followed end; `EX_USAGE` of sysexits.h.
-const EXIT_USAGE: u8 = 64;
 
 /// What the program does: serve, show how a server is doing, or print what was asked for.
 pub fn main() -> ExitCode {
     match given().and_then(|given| Ok((given.read()?, given))) {
-        Ok((Command::Print(text), _)) => exit_code("larder", say::out(&text)),
+        Ok((Command::Print(text), _)) => exit_code("larder", say::out(&text).map_err(Failed::from)),
         Ok((Command::Serve(settings), given)) => {
             exit_code("larder", start::serve(*settings, &given))
         }
-        Ok((Command::Top(options), _)) => exit_code("larder top", top::run(&options)),
+        Ok((Command::Top(options), _)) => {
+            exit_code("larder top", top::run(&options).map_err(Failed::from))
+        }
         Err(UsageError(text)) => {
             text.lines().for_each(|line| say::aside(format_args!("larder: {line}")));
             let is_of_top = std::env::args_os().nth(1).is_some_and(|word| word == "top");
@@ -94,12 +95,12 @@ pub fn main() -> ExitCode {
 }
 
 /// How the program ends, and why if it failed.
-fn exit_code(name: &str, ended: Result<(), String>) -> ExitCode {
+fn exit_code(name: &str, ended: Result<(), Failed>) -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
-        Err(text) => {
+        Err(Failed { text, status }) => {
             say::aside(format_args!("{name}: {text}"));
-            ExitCode::FAILURE
+            ExitCode::from(status)
         }
     }
 }

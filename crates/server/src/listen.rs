@@ -178,14 +178,28 @@ pub fn check_places(options: &Options) -> Result<(), String> {
         places.extend(address.map(|address| ("admin-port", address)));
     }
     for (number, (option, address)) in places.iter().enumerate() {
-        if let Some((other, _)) = places[..number].iter().find(|(_, it)| overlap(it, address)) {
-            return Err(match option == other {
-                true => format!("--{option} asks for {address} twice"),
-                false => format!("--{other} and --{option} both ask for {address}"),
-            });
+        if let Some(other) = places[..number].iter().find(|(_, it)| overlap(it, address)) {
+            return Err(told(*other, (*option, *address)));
         }
     }
     Ok(())
+}
+
+/// What there is to say of two places that overlap. Of a host and all hosts the one is not there
+/// twice to whoever reads the options, so the message names both.
+fn told(one: (&str, SocketAddr), other: (&str, SocketAddr)) -> String {
+    if one.1 == other.1 {
+        return match one.0 == other.0 {
+            true => format!("--{} asks for {} twice", one.0, one.1),
+            false => format!("--{} and --{} both ask for {}", one.0, other.0, one.1),
+        };
+    }
+    let ((any_option, any), (option, address)) =
+        if one.1.ip().is_unspecified() { (one, other) } else { (other, one) };
+    format!(
+        "--{any_option} asks for {any}, which takes in {address} of --{option}; give one of them \
+         another port"
+    )
 }
 
 /// Whether only one of the two can be listened on.
@@ -386,9 +400,17 @@ mod tests {
             (" 7", "--port and --redis-port both ask for 127.0.0.1:7"),
             (" 0 7", "--port and --admin-port both ask for 127.0.0.1:7"),
             (" 8 8", "--redis-port and --admin-port both ask for 127.0.0.1:8"),
-            ("* 0 7", "--listen and --admin-port both ask for 127.0.0.1:7"),
+            (
+                "* 0 7",
+                "--listen asks for 0.0.0.0:7, which takes in 127.0.0.1:7 of --admin-port; give one \
+                 of them another port",
+            ),
             ("10.0.0.1,10.0.0.1:7", "--listen asks for 10.0.0.1:7 twice"),
-            ("::,[::1]:7", "--listen asks for [::1]:7 twice"),
+            (
+                "[::1]:7,::",
+                "--listen asks for [::]:7, which takes in [::1]:7 of --listen; give one of them \
+                 another port",
+            ),
             ("10.0.0.1:8 8", "--listen and --redis-port both ask for 10.0.0.1:8"),
         ] {
             assert_eq!(places(line), Err(words.to_owned()), "{line}");

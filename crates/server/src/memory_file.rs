@@ -40,6 +40,7 @@ use ::io::moment::{Stopwatch, unix_time};
 use larder::image_format::{self, OpenError};
 use larder::{Cache, ImageHead, ImageSaved, ImageSource, Restored};
 
+use crate::ending::Failed;
 use temporary::{Left, Temporary};
 
 /// The memory file of a server.
@@ -106,7 +107,7 @@ impl<F: Borrow<File> + Sync> ImageSource for Opened<F> {
 
 impl MemoryFile {
     /// Opens what is there, and takes care that nobody else does.
-    pub fn open(path: &Path) -> Result<Self, String> {
+    pub fn open(path: &Path) -> Result<Self, Failed> {
         // Whoever reads of it in the log knows which one it is.
         let path = std::path::absolute(path).map_err(|error| refusal(path, &error))?;
         let mut name = OsString::from(&path);
@@ -128,7 +129,7 @@ impl MemoryFile {
     }
 
     /// Makes FILE.tmp FILE, as the server that wrote it would have done, had it not been killed.
-    fn adopt(&mut self, name: PathBuf) -> Result<(), String> {
+    fn adopt(&mut self, name: PathBuf) -> Result<(), Failed> {
         self.temporary.become_file(&self.path)?;
         sync_folder(&self.path).map_err(|error| refusal(&self.path, &error))?;
         // If another server takes the name before that, it finds FILE.
@@ -200,7 +201,7 @@ impl MemoryFile {
             Err(error) => return Err(failed(error)),
         };
         file.sync_all().map_err(failed)?;
-        if let Err(why) = is_free {
+        if let Err(Failed { text: why, .. }) = is_free {
             self.is_kept = true;
             return Err(format!("{why}; {}", self.temporary.kept(&self.path)));
         }
@@ -223,17 +224,20 @@ impl Drop for MemoryFile {
 }
 
 /// The image of this name, if there is one. An empty file counts as none.
-fn find(path: &Path) -> Result<Option<(ImageFile, ImageHead)>, String> {
+fn find(path: &Path) -> Result<Option<(ImageFile, ImageHead)>, Failed> {
     check_kind(path).map_err(|error| refusal(path, &error))?;
     let file = match File::open(path) {
         Ok(file) => Opened(file),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(refusal(path, &error)),
+        Err(error) => return Err(refusal(path, &error).into()),
     };
     if file.bytes().map_err(|error| refusal(path, &error))? == 0 {
         return Ok(None);
     }
-    let head = image_format::open(&file).map_err(|error| refusal(path, &error))?;
+    let head = image_format::open(&file).map_err(|error| match error {
+        OpenError::Io(_) => refusal(path, &error).into(),
+        _ => Failed::of_data(refusal(path, &error)),
+    })?;
     Ok(Some((file, head)))
 }
 

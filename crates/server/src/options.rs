@@ -291,6 +291,15 @@ impl Options {
         Some(FlashFit::new((self.memory_megabytes as u64) << 20, *bytes, self.index))
     }
 
+    /// The same for people. That it is not too much was seen when the options were read.
+    pub fn flash_fit_text(&self) -> Option<String> {
+        let FlashFit { items_max, item_bytes_min } = self.flash_fit()?.ok()?;
+        Some(format!(
+            "the index can lead to {items_max} items on flash: all of it is used if they take \
+             {item_bytes_min} bytes there on average, or more"
+        ))
+    }
+
     /// What the cache would refuse of a flash tier, before its file is made.
     fn check_flash(&self) -> Result<(), String> {
         if let Some((path, bytes)) = &self.flash
@@ -411,11 +420,12 @@ impl Given {
     }
 }
 
-/// What `--check` prints where nothing is wrong: what has no effect, and that.
+/// What `--check` prints where nothing is wrong: what has no effect, how much of flash can be used,
+/// and that.
 fn checked(options: &Options) -> String {
     let mut text = String::new();
-    for warning in &options.warnings {
-        text.push_str(warning);
+    for line in options.warnings.iter().chain(&options.flash_fit_text()) {
+        text.push_str(line);
         text.push('\n');
     }
     text + "the options are in order\n"

@@ -20,6 +20,7 @@
 //! `--admin-port` one answers there, as long as the process may: it also says that memory is being
 //! restored or saved.
 
+use std::error::Error;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::lchown;
@@ -46,6 +47,7 @@ use crate::admin::{self, AdminThread};
 use crate::commands::redis::Listings;
 use crate::counters::{CounterSets, Sums};
 use crate::dump::Dumps;
+use crate::ending::Failed;
 use crate::flash_file;
 use crate::insight::{Insight, Lens};
 use crate::listen::{self, Door};
@@ -83,7 +85,7 @@ const STOPS: [i32; 3] = [SIGINT, SIGTERM, SIGUSR1];
 const MAINTAIN_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until a signal says stop.
-pub fn serve(settings: Settings, given: &Given) -> Result<(), String> {
+pub fn serve(settings: Settings, given: &Given) -> Result<(), Failed> {
     let signals = hear_signals()?;
     let options = settings.options.clone();
     let supervisor = Supervisor::of_the_environment()?;
@@ -120,7 +122,7 @@ pub fn serve(settings: Settings, given: &Given) -> Result<(), String> {
         admin.start(scope)?;
         start_flash(&server)?;
         let asked = (settings, given, signals, supervisor);
-        run(&server, polls, acceptor, (memory_file, pidfile), asked)
+        Ok(run(&server, polls, acceptor, (memory_file, pidfile), asked)?)
     })
 }
 
@@ -246,7 +248,7 @@ fn restored_text(found: &Found) -> String {
     };
     format!(
         "restored {items} items of {bytes} bytes from the memory file in {ms} ms, {when}; \
-         {expired} were over, {refused} did not fit{}, {lost} were damaged{}",
+         {expired} had expired, {refused} did not fit{}, {lost} were damaged{}",
         evicted_again(evicted),
         if is_whole { "" } else { ", or more: the file is not whole" }
     )
@@ -313,7 +315,7 @@ fn save_to_flash(server: &Server, goes_on: impl FnMut() -> bool) -> Result<(Stri
     let Saved { items, bytes, left, too_large, .. } = saved;
     let text = format!(
         "saved {items} items of {bytes} bytes to flash, and left {left} out{why}, of these \
-         {too_large} too long for it"
+         {too_large} too long for flash"
     );
     match saved.end {
         SaveEnd::Failing => Err(text),
@@ -450,7 +452,7 @@ fn build(
     doors: &[Door],
     polls: &[Poll],
     accept_poll: &Poll,
-) -> Result<Server, String> {
+) -> Result<Server, Failed> {
     let memory_bytes = options.memory_megabytes << 20;
     let evictions = Arc::new(EvictionLog::default());
     let flash_was_there = options.flash.as_ref().is_some_and(|(path, _)| holds_bytes(path));
@@ -520,21 +522,23 @@ fn holds_bytes(path: &Path) -> bool {
 
 /// Why there is no cache. A file that was made for its flash tier is made empty again, which the
 /// next start takes for one that is yet to be made, of whatever size.
-fn refused(error: &BuildError, options: &Options, flash_was_there: bool) -> String {
-    let mut text = format!("cannot build the cache: {error}");
-    if let (BuildError::Flash(_), Some((path, bytes))) = (error, &options.flash) {
-        let path_text = path.display();
-        if flash_was_there {
-            text.push_str(&format!(
-                "; --flash {path_text} is left as it is: name another file, or remove this one"
-            ));
-        } else {
-            text.push_str(&format!("; --flash asks for {bytes} of {path_text}"));
-            // What cannot be made empty is refused by its size next time, with the remedy.
-            let _ = fs::OpenOptions::new().write(true).truncate(true).open(path);
-        }
+fn refused(error: &BuildError, options: &Options, flash_was_there: bool) -> Failed {
+    let (BuildError::Flash(why), Some((path, bytes))) = (error, &options.flash) else {
+        return format!("cannot build the cache: {error}").into();
+    };
+    let (mut text, path_text) = (error.to_string(), path.display());
+    if flash_was_there {
+        text.push_str(&format!(
+            "; --flash {path_text} is left as it is: name another file, or remove this one"
+        ));
+    } else {
+        text.push_str(&format!("; --flash asks for {bytes} of {path_text}"));
+        // What cannot be made empty is refused by its size next time, with the remedy.
+        let _ = fs::OpenOptions::new().write(true).truncate(true).open(path);
     }
-    text
+    // A device that fails may work another time. What is on it stays.
+    let is_of_data = flash_was_there && why.source().is_none();
+    if is_of_data { Failed::of_data(text) } else { text.into() }
 }
 
 /// What there is to say where `-m` is more than the machine has.
@@ -605,21 +609,19 @@ fn start_flash(server: &Server) -> Result<(), String> {
     Ok(())
 }
 
-/// Says where it listens if that was left to the kernel, or if asked to say more.
+/// Says where it listens: whoever started it by hand sees that it serves, and which port the kernel
+/// chose if that was left to it.
 fn announce(server: &Server, admin: &AdminThread<'_>) {
-    let options = &server.options;
-    if options.port == 0 || options.admin_port == Some(0) || options.verbosity > 0 {
-        let mut out = std::io::stdout().lock();
-        for name in &server.listening {
-            // Whoever closed the output does not want to know.
-            let _ = writeln!(out, "listening on {name}");
-        }
-        for address in admin.addresses() {
-            let scheme = if server.admin_tls().is_some() { "https" } else { "http" };
-            let _ = writeln!(out, "admin page on {scheme}://{address}/");
-        }
-        let _ = out.flush();
+    let mut out = std::io::stdout().lock();
+    for name in &server.listening {
+        // Whoever closed the output does not want to know.
+        let _ = writeln!(out, "listening on {name}");
     }
+    for address in admin.addresses() {
+        let scheme = if server.admin_tls().is_some() { "https" } else { "http" };
+        let _ = writeln!(out, "admin page on {scheme}://{address}/");
+    }
+    let _ = out.flush();
 }
 
 /// With `-v`, says by what columns go, if items move to them. Not before the process has forked for
@@ -703,7 +705,7 @@ pub mod tests {
         assert_eq!(enough_files(80, 80), none);
     }
 
-    /// The log was silent, or said that they were over.
+    /// The log was silent, or said that they had expired.
     #[test]
     fn a_clock_that_is_behind_is_said_with_what_that_cost() {
         let restored = Restored { items: 7, expired: 5, is_whole: true, ..Restored::default() };
@@ -711,10 +713,10 @@ pub mod tests {
             let restored = Restored { behind_s, is_untimed, ..restored };
             restored_text(&Found { restored, age_s: 3, ..Found::default() })
         };
-        assert!(of(0, false).contains(" saved 3 s ago; 5 were over, 0 did not fit, "));
-        assert!(of(60, false).contains(" the clock will come to in 60 s; 5 were over, "));
+        assert!(of(0, false).contains(" saved 3 s ago; 5 had expired, 0 did not fit, "));
+        assert!(of(60, false).contains(" the clock will come to in 60 s; 5 had expired, "));
         let text = of(61, true);
-        assert!(text.contains(" in 61 s, so that what has an expiry counts as over; 5 were"));
+        assert!(text.contains(" in 61 s, so that what has an expiry counts as over; 5 had"));
     }
 
     #[test]

@@ -215,7 +215,12 @@ async fn reach(addresses: &[SocketAddr]) -> Result<TcpStream, String> {
     if addresses.is_empty() {
         return Err("there is no such address".to_owned());
     }
-    TcpStream::connect(addresses).await.map_err(|error| error.to_string())
+    TcpStream::connect(addresses).await.map_err(|error| match error.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            format!("{error}; is there a server with --admin-port at that address?")
+        }
+        _ => error.to_string(),
+    })
 }
 
 /// The request and its answer.
@@ -296,7 +301,8 @@ mod tests {
         let runtime = runtime.expect("a runtime");
         let reached = runtime.block_on(reach(&[closed, open])).expect("one is open");
         assert_eq!(reached.peer_addr().expect("it is connected"), open);
-        assert!(runtime.block_on(reach(&[closed])).is_err_and(|it| it.contains("refused")));
+        let told = runtime.block_on(reach(&[closed])).err().unwrap_or_default();
+        assert!(told.contains("refused") && told.contains("--admin-port"), "{told}");
         assert!(runtime.block_on(reach(&[])).is_err());
     }
 

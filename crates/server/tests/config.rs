@@ -3,11 +3,14 @@
 mod common;
 
 use std::fs;
+use std::io::Write;
 use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Instant;
 
-use common::Server;
+use common::{PATIENCE, Server};
 
 /// Runs the program to its end with these arguments and variables.
 fn larder(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
@@ -116,6 +119,61 @@ fn what_is_refused_is_named_with_what_to_do() {
     assert!(fs::read(&flash).expect("readable") == other);
 }
 
+/// The unit of systemd tried a hundred times, and what it had to say was lost among these.
+#[test]
+fn what_another_version_wrote_ends_the_start_for_good() {
+    const OTHER: u32 = 99;
+    let folder = tempfile::tempdir().expect("a folder");
+    let ends = |arguments: &[&str], words: &str| {
+        let output = larder(&[&["-p", "0"], arguments].concat(), &[]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(65), "{arguments:?}: {said}");
+        assert!(said.contains(words), "{said}");
+    };
+    let flash = folder.path().join("flash");
+    let place = |size: &str| format!("{}:{size}", flash.display());
+    drop(Server::start(&["--flash", &place("64m")]));
+    ends(&["--flash", &place("128m")], "give its size, or remove it");
+    let mut bytes = fs::read(&flash).expect("readable");
+    assert_eq!(&bytes[..8], b"LarderFL");
+    bytes[8..12].copy_from_slice(&OTHER.to_le_bytes());
+    fs::write(&flash, bytes).expect("writable");
+    ends(&["--flash", &place("64m")], "another version (99); --flash ");
+
+    let image = folder.path().join("memory");
+    let name = image.to_str().expect("UTF-8");
+    let mut bytes = b"LARDERIM".to_vec();
+    bytes.extend_from_slice(&OTHER.to_le_bytes());
+    bytes.resize(4096, 0);
+    fs::write(&image, bytes).expect("writable");
+    ends(&["-e", name], "its format is 99");
+    fs::write(&image, "somebody else's").expect("writable");
+    ends(&["-e", name], "is left as it is");
+}
+
+/// A server that was started by hand said nothing, and looked as if it hung.
+#[test]
+fn what_it_listens_on_is_said_without_being_asked_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("socket");
+    let name = path.to_str().expect("UTF-8");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+    let child = command.args(["-A", "-s", name]).stdout(Stdio::piped()).spawn();
+    let child = child.expect("it runs");
+    let began = Instant::now();
+    let mut client = loop {
+        match UnixStream::connect(&path) {
+            Ok(client) => break client,
+            Err(error) => assert!(began.elapsed() < PATIENCE, "{error}"),
+        }
+        std::thread::yield_now();
+    };
+    client.write_all(b"shutdown\r\n").expect("it listens");
+    let output = child.wait_with_output().expect("it ends");
+    let said = text(&output.stdout);
+    assert!(said.starts_with("listening on ") && said.ends_with(&format!("{name}\n")), "{said}");
+}
+
 #[test]
 fn a_check_opens_and_binds_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -127,9 +185,52 @@ fn a_check_opens_and_binds_nothing() {
     let path = file(folder.path(), &options);
     let output = larder(&["--check"], &[("LARDER_CONFIG", &path)]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert_eq!(text(&output.stdout), "the options are in order\n");
+    // Nothing said how many items the memory is enough for: most of a flash could stay empty.
+    assert_eq!(
+        text(&output.stdout),
+        "the index can lead to 3728270 items on flash: all of it is used if they take 18 bytes \
+         there on average, or more\nthe options are in order\n"
+    );
     assert!(!flash.exists());
     assert_eq!(larder(&["--config", &path], &[]).status.code(), Some(1));
+}
+
+/// The first command of the page about TLS did not start: it asked for one port at every address
+/// and, without TLS, at one of them.
+#[test]
+fn the_commands_of_the_pages_are_in_order() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folder = fs::read_dir(root.join("docs")).expect("there are pages");
+    let mut pages: Vec<_> = folder.map(|entry| entry.expect("readable").path()).collect();
+    pages.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    pages.push(root.join("README.md"));
+    let mut commands = 0;
+    for page in pages {
+        // A line of a command may go on behind a backslash.
+        let text = fs::read_to_string(&page).expect("a page").replace("\\\n", " ");
+        let mut is_code = false;
+        for line in text.lines().map(str::trim) {
+            is_code ^= line.starts_with("```");
+            let line = line.strip_prefix("$ ").unwrap_or(line);
+            let line = line.strip_prefix("target/release/").unwrap_or(line);
+            let command = line.split(" #").next().and_then(|line| line.strip_prefix("larder "));
+            let Some(command) = command.filter(|command| is_code && command.starts_with('-'))
+            else {
+                continue;
+            };
+            let arguments: Vec<&str> = command.split_whitespace().collect();
+            let output = larder(&[&["--check"], &arguments[..]].concat(), &[]);
+            let said = text_of(&output);
+            assert_eq!(output.status.code(), Some(0), "{}: {line}: {said}", page.display());
+            commands += 1;
+        }
+    }
+    assert!(commands >= 5, "the pages show {commands} commands");
+}
+
+/// All that a program said.
+fn text_of(output: &Output) -> String {
+    text(&output.stdout) + &text(&output.stderr)
 }
 
 #[test]

@@ -303,7 +303,7 @@ const fn list(unit: &'static str, set: fn(&mut Options, &str) -> Result<(), Stri
     Kind::List { unit, set }
 }
 
-/// Every option, in the order of the help text.
+/// Every option.
 #[rustfmt::skip]
 pub const DECLARATIONS: &[Declaration] = &[
     valued(Some('m'), "memory-limit",
@@ -317,7 +317,7 @@ pub const DECLARATIONS: &[Declaration] = &[
         "The largest item with its key and header, beyond 1m at most half of -m. A larger limit \
          lets one item evict many."),
     valued(Some('p'), "port", numbered("a port", 0, 65_535, |o, n| o.port = n as u16),
-        Some("11211"), "TCP port to listen on; 0 takes a free one and prints it."),
+        Some("11211"), "TCP port to listen on; 0 takes a free one. What it listens on is printed."),
     valued(Some('l'), "listen", list("ADDRESS[:PORT],...", set_listen), None,
         "Addresses to listen on, an address of IPv6 with a port as [::1]:11212. Behind notls: one \
          is without TLS beside -Z. Without the option only this machine can connect \
@@ -344,7 +344,9 @@ pub const DECLARATIONS: &[Declaration] = &[
          --disable-maxconns-fast. A proxy has one address for all its clients. Those of a Unix \
          socket are not counted."),
     valued(Some('t'), "threads", numbered("threads", 1, 1024, |o, n| o.threads = usize_of(n)),
-        Some("4"), "Worker threads. More than there are CPU cores gain nothing."),
+        Some("4"),
+        "Worker threads. 4 whatever the machine has, as memcached; more than there are CPU cores \
+         gain nothing. Beside them one thread packs and evicts in the background."),
     valued(Some('R'), "max-reqs-per-event",
         numbered("requests", 1, 1 << 30, |o, n| o.requests_per_event = u32_of(n)), Some("20"),
         "Accepted for memcached's sake: fairness goes by bytes read, replies made and work done, \
@@ -352,13 +354,17 @@ pub const DECLARATIONS: &[Declaration] = &[
     switch(Some('C'), "disable-cas", |o| o.cas = false,
         "Give no CAS uniques: gets returns 0 and cas finds no match."),
     valued(Some('f'), "slab-growth-factor", text("FACTOR", set_growth_factor), None,
-        "Ratio between neighbouring size classes. The engine's choice suits nearly everybody."),
+        "How many times as large each size class of chunks is as the one before it, above 1 and up \
+         to 16. Less leaves fewer bytes free in chunks and divides the memory among more classes. \
+         Without it 1.08, and up to 1.25 where a small -m has too few slabs for so many classes."),
     valued(Some('n'), "slab-min-size",
         numbered("bytes", 1, 1 << 20, |o, n| o.item_bytes_min = Some(usize_of(n))), None,
-        "Least space for key, value and flags. The engine's choice suits nearly everybody."),
+        "Least space for key, value and flags. Without it 24 bytes with the header; more \
+         makes fewer size classes for short items."),
     switch(Some('L'), "enable-largepages", |_| {},
         "Large pages are asked for in any case."),
-    switch(Some('k'), "lock-memory", |o| o.lock_memory = true, "Keep memory out of swap."),
+    switch(Some('k'), "lock-memory", |o| o.lock_memory = true,
+        "Keep memory out of swap. Without the right to (ulimit -l) it says so and goes on."),
     switch(Some('F'), "disable-flush-all", |o| o.flush_allowed = false, "Refuse flush_all."),
     switch(Some('X'), "disable-dumping", |o| o.dump_allowed = false,
         "Refuse lru_crawler metadump and mgdump, stats cachedump and stats detail."),
@@ -366,7 +372,8 @@ pub const DECLARATIONS: &[Declaration] = &[
     switch(None, "disable-memlimit", |o| o.memlimit_allowed = false,
         "Refuse cache_memlimit, with which a client can lower --memory-limit to 8 megabytes, or \
          raise it to 64 times what it was at the start, if the machine has so much."),
-    switch(Some('A'), "enable-shutdown", |o| o.shutdown_allowed = true, "Allow shutdown."),
+    switch(Some('A'), "enable-shutdown", |o| o.shutdown_allowed = true,
+        "Let clients end the server by the command shutdown."),
     switch(Some('d'), "daemon", |o| o.daemon = true,
         "Go on in the background. Under systemd leave it out."),
     valued(Some('u'), "user", text("USER", |o, v| { o.user = Some(v.to_owned()); Ok(()) }), None,
@@ -402,9 +409,9 @@ pub const DECLARATIONS: &[Declaration] = &[
     valued(None, "policy", text("clock|cost-clock|gd-wheel|lru", set_policy), Some("cost-clock"),
         "Who stays when memory is full. clock goes by recency alone. cost-clock spares longer what \
          costs more to make again, as far as clients say (Pc of ms, --text-cost) or as it is \
-         measured, and so misses more often what is cheap; it goes by rounds of a hand. gd-wheel \
-         does the same by cost wheels, in proportion, for 12 more bytes an item. lru is a list \
-         with a second chance, to compare with, for as many bytes."),
+         measured, and so misses more often what is cheap: an item that is dear is passed over a \
+         few times more. gd-wheel does the same in proportion to the cost, for 12 more bytes an \
+         item. lru is a list with a second chance, to compare with, for as many bytes."),
     valued(None, "cost-unit-us",
         numbered("microseconds", 1, 65_536, |o, n| o.cost_unit_us = n as u32), Some("50"),
         "Microseconds of one step of gd-wheel's costs. What costs 65535 times this and more counts \
@@ -418,12 +425,15 @@ pub const DECLARATIONS: &[Declaration] = &[
          value cost to make, 0 (unknown) to 4294967295, and more counts as that. Another word \
          there, which memcached ignores, is then refused. Off by default."),
     valued(None, "index", text("cuckoo|tree", set_index), Some("cuckoo"),
-        "How items are found. cuckoo: 9 bytes of memory for each. tree: 19, but a look, above all \
-         one that finds nothing, reads fewer cache lines."),
+        "How items are found. cuckoo: 9 bytes of memory for each in its tables, up to 13.5 with \
+         what is free in their slabs. tree: ten more, but a lookup, above all one that finds \
+         nothing, reads fewer cache lines. Keep cuckoo unless lookups are what the server spends \
+         time on."),
     valued(None, "layout", text("inline|split", set_layout), Some("inline"),
-        "Where keys and values lie, uncompressed. inline: side by side. split: headers and keys in \
-         one row and values in another, beyond 128 bytes an item; who looks for what can go reads \
-         fewer cache lines then, a hit reads one more, and an item takes some 30 bytes more."),
+        "Where keys and values lie in the hot zone. inline: side by side. split: items of more \
+         than 128 bytes have header and key in one row of the slab and the value in another. \
+         Eviction then reads fewer cache lines, each hit reads one more, and an item takes some 30 \
+         bytes more. Keep inline unless you compare the two."),
     switch(None, "repartition", |o| o.repartition = true,
         "Move items that are hit often to the first column of their slab, beside each other, in \
          the background. Takes half a byte for each item and up to 3 % of a processor. Where the \
@@ -431,9 +441,10 @@ pub const DECLARATIONS: &[Declaration] = &[
          cache, if the server has CAP_SYS_ADMIN, without which frames are not told. Not with \
          gd-wheel and lru. Off by default: nothing was measured that it pays for."),
     valued(None, "cache-geometry", text("[SLICESx]SETSxWAYSxLINE", set_cache_geometry), None,
-        "The processor's last-level cache, for --repartition, as in 6x2048x20x64: the sets of a \
-         slice. Without it as the system tells it, in as few slices as leave a power of two of \
-         sets in each."),
+        "The processor's last-level cache, for --repartition, as in 6x2048x20x64: slices, sets of \
+         a slice, ways and bytes of a line, as lscpu -C tells them. Without it as the system tells \
+         it, in as few slices as leave a power of two of sets in each. Only a virtual machine that \
+         hides its cache needs it."),
     valued(None, "compressed", text("auto|off", set_compressed), Some("auto"),
         "Keep what leaves the hot zone compressed, in a part of the same memory that sizes itself. \
          auto: where -m leaves room for both, 8 MiB and more. off: evict it."),
@@ -447,7 +458,10 @@ pub const DECLARATIONS: &[Declaration] = &[
          under a quota stays uncompressed; flash does not count. Not with --repartition."),
     valued(None, "flash", text("PATH:SIZE", set_flash), None,
         "A third tier on a file, or a block device, of so many bytes (k, m, g): what leaves memory \
-         is kept there, compressed, and found again after a restart."),
+         is kept there, compressed, and found again after a restart. A file is made with all of \
+         its room. Its size stays: for another one remove the file, with what it holds. Needs \
+         -m 8 or more, and not -M. The index takes memory for each item there, up to half of -m: \
+         --check says how many items that is enough for."),
     valued(None, "flash-reads", text("auto|io_uring|threads", set_flash_reads), Some("auto"),
         "How flash is read. io_uring: by each worker, many reads with one system call; a kernel \
          that refuses it is an error. threads: four for each worker. auto: io_uring where the \
@@ -457,12 +471,14 @@ pub const DECLARATIONS: &[Declaration] = &[
          read goes first. Ten minutes' worth may be saved up. Without it there is no limit."),
     valued(Some('e'), "memory-file",
         text("FILE", |o, v| { o.memory_file = Some(v.into()); Ok(()) }), None,
-        "A file, not there yet, that a stop by SIGTERM, SIGINT or SIGUSR1 saves memory to, and \
-         that the start after it reads and removes before it listens. Meanwhile there is FILE.tmp. \
-         Of a stop that was killed the start reads as much as was written, what is most valuable \
-         first. Use it at every start: what changes in a run without it, or with another file, is \
-         undone when the next run reads it. A start waits two seconds for a server that has the \
-         file to end. Its name must not end in .tmp. Not with --flash, where memory is saved to."),
+        "Keep what is in memory over a restart, in this file. A stop by SIGTERM, SIGINT or SIGUSR1 \
+         writes it, and the next start reads and removes it before it listens. What clients change \
+         while no server runs does not reach it: those keys come back as they were. Name it at \
+         every start, for after a run without it the next one would bring back older items. A file \
+         of somebody else's is refused. While the server runs there is FILE.tmp. If a stop is \
+         killed, the start reads what was written, the most valuable items first. A start waits \
+         two seconds for another server that has the file to end. Its name must not end in .tmp. \
+         Not with --flash, which keeps memory as well."),
     valued(None, "save-seconds",
         numbered("seconds", 0, 3600, |o, n| o.save_seconds = n), Some("60"),
         "How long a stop by SIGTERM, SIGINT or SIGUSR1 may take to save what is in memory, to \

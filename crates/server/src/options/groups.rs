@@ -1,7 +1,7 @@
 //! In which order people read about options: by what they are about, the usual ones first.
 //!
-//! The reference page and the text of `--print-config` follow it. Every option that can be set
-//! stands in one group; a test says so if a new one does not.
+//! The help text, the reference page and the text of `--print-config` follow it. Every option that
+//! can be set stands in one group; a test says so if a new one does not.
 
 /// A few options about one thing.
 pub struct Group {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::declare::DECLARATIONS;
+use super::groups::GROUPS;
 use super::kind::{Declaration, Kind};
 use super::settings::find;
 
@@ -19,7 +19,6 @@ A cache server that speaks memcached's protocols and, with --redis-port, Redis's
 larder [OPTION]...                                  serves
 larder top [ADDRESS] [--once]                       shows how a server with --admin-port is doing
 larder top https://ADDRESS --ca-file FILE [--once]  the same where that port speaks TLS
-
 ";
 
 /// The version, as `--version` prints it.
@@ -32,12 +31,15 @@ pub fn license() -> String {
     "Larder is licensed under the Apache License, Version 2.0.\n".to_owned()
 }
 
-/// One line or more for every option.
+/// One line or more for every option, by what they are about.
 pub fn help() -> String {
     let mut text = version();
     text.push_str(OPENING);
-    for declaration in DECLARATIONS {
-        describe(&mut text, declaration);
+    for group in GROUPS {
+        let _ = writeln!(text, "\n{}", group.title);
+        for declaration in group.longs.iter().filter_map(|long| find(long)) {
+            describe(&mut text, declaration);
+        }
     }
     text
 }

@@ -115,6 +115,20 @@ mod tests {
         assert!(written == page(), "make it: larder --print-options-reference > docs/options.md");
     }
 
+    /// Quotas were missing there for as long as they had been.
+    #[test]
+    fn the_page_about_compatibility_names_each_option_of_larders_own() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/compatibility.md");
+        let written = std::fs::read_to_string(path).unwrap_or_default();
+        let is_row = |line: &&str| line.starts_with("| Larder's own | `--");
+        let row = written.lines().find(is_row);
+        let row = row.expect("the table of options has a row for these");
+        for declaration in GROUPS.iter().flat_map(|group| group.longs).filter_map(|it| find(it)) {
+            let name = format!("`--{}`", declaration.long);
+            assert!(row.contains(&name) || memcacheds(declaration).is_some(), "{name}");
+        }
+    }
+
     #[test]
     fn what_of_memcacheds_is_followed_is_declared() {
         for (name, long) in FOLLOWED {

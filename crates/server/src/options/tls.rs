@@ -44,9 +44,21 @@ impl TlsOptions {
         [0, 1, 3, 7][usize::from(self.verify_mode.min(3))]
     }
 
-    /// Whether any of it is not as it is by default, but for `-Z` itself.
-    fn is_said(&self) -> bool {
-        *self != Self { is_on: self.is_on, ..Self::default() }
+    /// What is not as it is by default, by the names of its options, but for `-Z` itself.
+    fn said(&self) -> Vec<&'static str> {
+        [
+            ("--ssl-chain-cert", self.chain_cert.is_some()),
+            ("--ssl-key", self.key.is_some()),
+            ("--ssl-keyformat", self.key_is_der),
+            ("--ssl-verify-mode", self.verify_mode != 0),
+            ("--ssl-ca-cert", self.ca_cert.is_some()),
+            ("--ssl-min-version", self.is_13_only),
+            ("--ssl-ciphers", !self.ciphers.is_empty()),
+            ("--ssl-session-cache", self.resumption),
+        ]
+        .into_iter()
+        .filter_map(|(name, is_said)| is_said.then_some(name))
+        .collect()
     }
 }
 
@@ -101,8 +113,11 @@ pub fn settle(options: &mut Options) -> Result<(), UsageError> {
         if options.redis_tls == Some(true) {
             return wrong("--redis-tls on needs --enable-ssl");
         }
-        if tls.is_said() {
-            options.warnings.push("options of TLS have no effect without --enable-ssl".to_owned());
+        let said = tls.said().join(", ");
+        if !said.is_empty() {
+            // Who names a certificate believes that nobody can listen in.
+            let text = "without --enable-ssl everything is plain text";
+            options.warnings.push(format!("{text}: {said} has no effect"));
         }
         return Ok(());
     }
@@ -165,8 +180,10 @@ mod tests {
         assert!(warnings[0] == "-o ssl_wbuf_size has no effect" && warnings.len() == 2);
         let options = parse("-Z --ssl-chain-cert /c").expect("the key may be in there");
         assert_eq!(options.tls.clients(), ClientCertificates::None);
-        let options = parse("-o ssl_chain_cert=/c").expect("only without effect");
-        assert_eq!(options.warnings.len(), 1);
+        let options = parse("-o ssl_chain_cert=/c,ssl_key=/k").expect("only without effect");
+        let text = "without --enable-ssl everything is plain text: --ssl-chain-cert, --ssl-key has \
+                    no effect";
+        assert_eq!(options.warnings, [text]);
     }
 
     /// Who names the authorities of clients and no mode believes that strangers are kept out.

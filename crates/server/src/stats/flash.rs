@@ -41,9 +41,15 @@ pub fn extstore(flash: &FlashTierStats, stats: &mut Stats<'_>) {
 
 /// All of it; nothing if there is no such tier.
 pub fn write(server: &Server, stats: &mut Stats<'_>) {
-    let Some(flash) = server.cache.stats().flash else { return };
+    if let Some(flash) = server.cache.stats().flash {
+        stats.lines(&lines(&flash));
+    }
+}
+
+/// Each name, which docs/compatibility.md explains, and its number.
+fn lines(flash: &FlashTierStats) -> Vec<(&'static str, u64)> {
     let tier = &flash.tier;
-    stats.lines(&[
+    vec![
         ("items", flash.items),
         ("spare", flash.spare),
         ("memory_bytes", flash.memory_bytes),
@@ -101,5 +107,32 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
         ("flash_cold_raw_bytes", tier.cold.raw_bytes),
         ("flash_cold_stored_bytes", tier.cold.stored_bytes),
         ("flash_cold_moved_in", tier.cold.moved_in),
-    ]);
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::*;
+
+    /// Nothing explained any of them, and a table by hand would have grown old.
+    #[test]
+    fn the_page_explains_every_number_of_flash_and_no_other() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/compatibility.md");
+        let page = std::fs::read_to_string(path).expect("the page is there");
+        let (_, section) = page.split_once("\n## Flash\n").expect("a section about flash");
+        let section = section.split("\n## ").next().unwrap_or_default();
+        let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
+        let names = rows.flat_map(|names| names.trim_end_matches('`').split("`, `"));
+        let mut explained = BTreeSet::new();
+        for name in names {
+            assert!(explained.insert(name), "{name} is there twice");
+        }
+        let printed: BTreeSet<_> =
+            lines(&FlashTierStats::default()).into_iter().map(|(name, _)| name).collect();
+        let missing: Vec<_> = printed.symmetric_difference(&explained).collect();
+        assert!(missing.is_empty(), "printed or explained alone: {missing:?}");
+    }
 }
