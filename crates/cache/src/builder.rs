@@ -531,7 +531,8 @@ fn open_flash(
     let (flash, device) = (flash.map_err(BuildError::Flash)?, Arc::clone(&settings.device));
     let entrance = Entrance::new(settings.write_limit, flash.stats().segment_bytes);
     let (method, threads) = (settings.reads_by, settings.threads);
-    let fetches = Fetches::new(device, method, threads, memory_bytes, segment_bytes);
+    let memory = (memory_bytes, memory_bytes.saturating_mul(GROWTH_MAX));
+    let fetches = Fetches::new(device, method, threads, memory, segment_bytes);
     Ok(FlashTier::new(flash, fetches, entrance))
 }
 

@@ -49,12 +49,16 @@ pub(crate) struct Fetches {
     /// Nothing, if the system gave no threads, or not the ring that was asked for. Started when
     /// something is first read: whoever builds a cache may still fork.
     pool: OnceLock<Option<ReadPool>>,
-    bytes_max: usize,
+    /// There may always be so many bytes, whatever the memory limit.
+    bytes_min: usize,
+    /// Reads that the pool has to take: of as many bytes as the highest limit allows.
+    reads_max: usize,
     room: Mutex<Room>,
 }
 
 #[derive(Default)]
 struct Room {
+    bytes_max: usize,
     used_bytes: usize,
     /// The most that was ever used.
     peak_bytes: usize,
@@ -92,39 +96,72 @@ pub(crate) struct FetchCounts {
 
 impl Room {
     /// Takes bytes, if there are so many, or if nobody else has any.
-    fn take(&mut self, bytes: usize, bytes_max: usize) -> bool {
-        let has_room = self.used_bytes == 0 || self.used_bytes + bytes <= bytes_max;
+    fn take(&mut self, bytes: usize) -> bool {
+        let has_room = self.used_bytes == 0 || self.used_bytes + bytes <= self.bytes_max;
         if has_room {
             self.used_bytes += bytes;
             self.peak_bytes = self.peak_bytes.max(self.used_bytes);
         }
         has_room
     }
+
+    /// Takes the bytes of those that have waited longest, as far as there are so many.
+    fn take_waiting(&mut self) -> Vec<Batch> {
+        let mut ready = Vec::new();
+        while let Some(first) = self.waiting.front().map(|batch| batch.bytes)
+            && self.take(first)
+            && let Some(batch) = self.waiting.pop_front()
+        {
+            self.waiting_reads -= batch.reads.len();
+            ready.push(batch);
+        }
+        ready
+    }
 }
 
 impl Fetches {
     /// Reads from a device, by this method or by what there is, and then by so many threads. For a
-    /// cache with this memory limit.
+    /// cache with this memory limit, which may rise to the second.
     pub(crate) fn new(
         device: Arc<dyn Device>,
         method: Option<ReadMethod>,
         threads: usize,
-        memory_bytes: usize,
+        (memory_bytes, memory_bytes_max): (usize, usize),
         segment_bytes: usize,
     ) -> Self {
-        Self {
+        let bytes_min = SEGMENTS_MIN * segment_bytes;
+        let bytes_max = (memory_bytes_max / MEMORY_SHARE).max(bytes_min);
+        let fetches = Self {
             device,
             method,
             threads: threads.max(1),
             pool: OnceLock::new(),
-            bytes_max: (memory_bytes / MEMORY_SHARE).max(SEGMENTS_MIN * segment_bytes),
+            bytes_min,
+            reads_max: (bytes_max / PAGE_BYTES).max(READS_MIN),
             room: Mutex::default(),
-        }
+        };
+        lock(&fetches.room).bytes_max = fetches.share_of(memory_bytes);
+        fetches
+    }
+
+    /// Lets reads have their share of another memory limit. What has more than that keeps it until
+    /// it is dropped.
+    pub(crate) fn resize(self: &Arc<Self>, memory_bytes: usize) {
+        let ready = {
+            let mut room = lock(&self.room);
+            room.bytes_max = self.share_of(memory_bytes);
+            room.take_waiting()
+        };
+        self.start(ready, None);
+    }
+
+    fn share_of(&self, memory_bytes: usize) -> usize {
+        (memory_bytes / MEMORY_SHARE).max(self.bytes_min)
     }
 
     /// The most bytes that a batch should ask for.
     pub(crate) fn bytes_max(&self) -> usize {
-        self.bytes_max
+        lock(&self.room).bytes_max
     }
 
     /// Whether so many reads wait that nobody should ask for more than one.
@@ -146,7 +183,7 @@ impl Fetches {
             for reads in batches {
                 let bytes = reads.iter().map(|read| read.pages * PAGE_BYTES).sum();
                 let batch = Batch { bytes, reads };
-                if !room.waiting.is_empty() || !room.take(bytes, self.bytes_max) {
+                if !room.waiting.is_empty() || !room.take(bytes) {
                     room.waiting_reads += batch.reads.len();
                     room.waiting.push_back(batch);
                 } else {
@@ -204,25 +241,17 @@ impl Fetches {
     }
 
     fn pool(&self) -> Option<&ReadPool> {
-        let reads_max = (self.bytes_max / PAGE_BYTES).max(READS_MIN);
         let device = Arc::clone(&self.device);
-        let start = || ReadPool::new(device, self.method, self.threads, reads_max).ok();
+        let start = || ReadPool::new(device, self.method, self.threads, self.reads_max).ok();
         self.pool.get_or_init(start).as_ref()
     }
 
     fn give_back(self: &Arc<Self>, bytes: usize) {
-        let mut ready = Vec::new();
-        {
+        let ready = {
             let mut room = lock(&self.room);
             room.used_bytes -= bytes;
-            while let Some(first) = room.waiting.front().map(|batch| batch.bytes)
-                && room.take(first, self.bytes_max)
-                && let Some(batch) = room.waiting.pop_front()
-            {
-                room.waiting_reads -= batch.reads.len();
-                ready.push(batch);
-            }
-        }
+            room.take_waiting()
+        };
         self.start(ready, None);
     }
 }
@@ -253,7 +282,7 @@ mod tests {
 
     fn fetches(faults: Faults) -> Arc<Fetches> {
         let device = Arc::new(FakeDevice::new(1000, 1, faults));
-        Arc::new(Fetches::new(device, None, 2, 0, SEGMENT_BYTES))
+        Arc::new(Fetches::new(device, None, 2, (0, 1 << 30), SEGMENT_BYTES))
     }
 
     type Read = (Option<Pages>, Held);
@@ -279,10 +308,33 @@ mod tests {
     #[test]
     fn the_limit_is_a_share_of_memory_and_two_segments_at_least() {
         let device: Arc<dyn Device> = Arc::new(FakeDevice::new(1, 1, Faults::default()));
-        let of = |memory_bytes| Fetches::new(Arc::clone(&device), None, 1, memory_bytes, 1 << 20);
+        let of = |memory_bytes| {
+            let memory_bytes = (memory_bytes, memory_bytes);
+            Fetches::new(Arc::clone(&device), None, 1, memory_bytes, 1 << 20)
+        };
         assert_eq!(of(0).bytes_max(), 2 << 20);
         assert_eq!(of(64 << 20).bytes_max(), 2 << 20);
         assert_eq!(of(1 << 30).bytes_max(), 32 << 20);
+    }
+
+    /// It was that of the limit at the start for ever.
+    #[test]
+    fn the_share_follows_the_memory_limit() {
+        let fetches = fetches(Faults::default());
+        let first = submit(&fetches, &[PAGES_MAX]);
+        let waits = submit(&fetches, &[2 * PAGES_MAX, 1]);
+        assert_eq!(counts(&fetches), (PAGES_MAX, 1));
+        fetches.resize(4 * PAGES_MAX * PAGE_BYTES * MEMORY_SHARE);
+        assert_eq!(fetches.bytes_max(), 4 * PAGES_MAX * PAGE_BYTES);
+        assert_eq!(counts(&fetches), (3 * PAGES_MAX + 1, 0), "there is room for all of it now");
+        fetches.resize(0);
+        assert_eq!(fetches.bytes_max(), PAGES_MAX * PAGE_BYTES);
+        drop(waits.iter().take(2).collect::<Vec<Read>>());
+        let late = submit(&fetches, &[1]);
+        assert_eq!(counts(&fetches), (PAGES_MAX, 1), "what was read under the old limit is there");
+        drop(first.recv().expect("it was read"));
+        drop(late.recv().expect("it is read now"));
+        assert_eq!(counts(&fetches), (0, 0));
     }
 
     #[test]

@@ -191,6 +191,9 @@ impl Cache {
         }
         self.arena.set_limit_slabs(slabs);
         self.resize_quotas();
+        if let Some(tier) = &self.flash {
+            tier.fetches.resize(bytes);
+        }
         self.call_for_work();
         Ok(())
     }

@@ -125,3 +125,15 @@ fn what_is_too_large_for_the_hot_zone_by_now_goes_when_it_is_wanted_there() {
     let seen = cache.with_memory(|session| Ok(session.get_with_cas(&key, hash)?.is_some()));
     assert_eq!(seen, Ok(true));
 }
+
+#[test]
+fn what_reads_may_take_of_memory_follows_its_limit() {
+    let fixture = Fixture::new(64 << 20);
+    let bytes_max = || fixture.cache.stats().flash.unwrap().fetch_bytes_max;
+    let at_the_start = bytes_max();
+    for (memory_bytes, wanted) in [(256 << 20, 8 << 20), (8 << 20, at_the_start)] {
+        fixture.cache.set_memory_bytes(memory_bytes).unwrap();
+        assert_eq!(bytes_max(), wanted);
+    }
+    assert!(at_the_start < 8 << 20);
+}
