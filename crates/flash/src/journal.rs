@@ -335,7 +335,8 @@ pub(crate) struct BitsLock(Mutex<Vec<u32>>);
 pub(crate) const BITS_LOCKS: usize = 16;
 
 impl Flash {
-    /// Takes down that an item of a segment is dead. When it returns, the note is written.
+    /// Takes down that an item of a segment is dead. When it returns, the note is written; or the
+    /// device says that the segment is not to be believed, until it is.
     pub(crate) fn journal(&self, segment: u32, granule: u32, hash: u64) {
         let journal = &self.segments[segment as usize].journal;
         let entry = self.geometry.journal_entry(granule, hash);
