@@ -4,7 +4,7 @@
 //! so no argument needs quoting.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::{Result, fail};
@@ -130,8 +130,7 @@ impl Run {
                 break Some(status);
             }
             if started.elapsed() > limit {
-                child.kill()?;
-                child.wait()?;
+                end(&mut child)?;
                 break None;
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -145,9 +144,59 @@ impl Run {
     }
 }
 
+/// Ends a program and all that it has started, which would go on without it.
+fn end(child: &mut Child) -> Result {
+    let others = descendants(child.id());
+    child.kill()?;
+    child.wait()?;
+    if !others.is_empty() {
+        // Some may have ended by themselves.
+        let _ended = command("kill").arg("-KILL").args(others).stderr(Stdio::null()).status()?;
+    }
+    Ok(())
+}
+
+/// The numbers of the processes that a process has started, and those these have, as they are shown
+/// to other programs.
+fn descendants(process: u32) -> Vec<String> {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else {
+        return Vec::new();
+    };
+    let paths = threads.flatten().map(|thread| thread.path().join("children"));
+    let children = paths.flat_map(|path| std::fs::read_to_string(path).ok());
+    let mut found = Vec::new();
+    for child in children.collect::<String>().split_ascii_whitespace() {
+        found.push(child.to_owned());
+        found.extend(child.parse().map(descendants).unwrap_or_default());
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader};
+
     use super::*;
+
+    /// An interpreter that cargo had started worked on for half an hour.
+    #[test]
+    fn a_program_that_is_ended_takes_along_what_it_has_started() {
+        let script = "sh -c 'sleep 1000 & echo $!; wait' & wait";
+        let mut shell = command("sh");
+        shell.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = shell.spawn().expect("a shell is installed");
+        let mut line = String::new();
+        let output = child.stdout.take().expect("it is a pipe");
+        BufReader::new(output).read_line(&mut line).expect("it says so");
+        let sleeps: u32 = line.trim().parse().expect("a number");
+        assert!(descendants(child.id()).contains(&sleeps.to_string()));
+        end(&mut child).expect("both can be ended");
+        // Whoever inherits it may take a while to notice.
+        let stat = || std::fs::read_to_string(format!("/proc/{sleeps}/stat"));
+        while stat().is_ok_and(|stat| !stat.contains(") Z ")) {
+            std::thread::yield_now();
+        }
+    }
 
     #[test]
     fn what_is_started_is_not_told_of_this_package_but_of_all_else() {
