@@ -28,6 +28,36 @@
 //! a change that was prepared outside the lock (append, incr, touch without room for the expiry)
 //! is entered only if what it was prepared from is still there, unchanged; otherwise it is prepared
 //! anew. Eviction removes a word only if it still points at the very place it evicts.
+//!
+//! A key's item is in one of three tiers. The hot zone (`hot`) has it as it is. What leaves that is
+//! packed into the compressed zone (`compressed`), and what leaves that goes on to the device
+//! (`flash`), if there is one. The tiers do not know each other: only this crate moves an item, and
+//! where it is found in two, the upper one counts. What is below comes up when it is read again, or
+//! when somebody wants to change it.
+//!
+//! # The rooms, in reading order
+//!
+//! ```text
+//!   a request    types, builder, cache, session       what can be asked, and the parts
+//!                ahead                                memory asked for before it is needed
+//!                store, amend, observe, fetch         changes; meta's get
+//!                item, simple                         what a reader gets; copies of it
+//!                places, links                        the index and the hot zone; unsafe code
+//!                flush, flush_prefix, flushed_prefixes, quotas
+//!
+//!   tiers        below, snapshot                      the compressed zone: down, up, reads
+//!                flash_tier, spill, wanted, fetches   flash: the protocol, down, reads
+//!                spare                                rows that stay on flash of what came up
+//!                admit, entrance, read_costs          who goes down, and what that is worth
+//!                flash_fit                            whether a device fits beside the memory
+//!
+//!   background   maintain, turn, allowance            what is done, and how much time it may take
+//!                demote, expire, repartition, adapt   moves down, sweeps, columns, the split
+//!                train                                dictionaries
+//!
+//!   a restart    image, restore, save                 a memory file; memory to flash
+//!   beside it    measure, stats, dump                 costs, numbers, listings
+//! ```
 
 #![deny(unsafe_code)]
 
