@@ -173,14 +173,20 @@ mod tests {
     use crate::cache::Cache;
     use crate::types::Remove;
 
+    /// A cache whose item `k` is to be made again.
+    fn with_a_stale_item() -> Cache {
+        let cache = Cache::builder().memory_bytes(4 << 20).build().expect("a small cache");
+        cache.set(b"k", b"v", Expiry::NEVER).expect("an empty cache has room");
+        let invalidate = Remove { invalidate: true, ..Remove::default() };
+        assert!(cache.session().remove(b"k", cache.hash(b"k"), &invalidate).is_ok());
+        cache
+    }
+
     /// Who had found the item before it moved won where it had been, and another won the copy.
     #[test]
     fn of_an_item_that_moves_one_reader_wins_the_token() {
-        let cache = Cache::builder().memory_bytes(4 << 20).build().expect("a small cache");
-        cache.set(b"k", b"v", Expiry::NEVER).expect("an empty cache has room");
+        let cache = with_a_stale_item();
         let (session, hash) = (cache.session(), cache.hash(b"k"));
-        let invalidate = Remove { invalidate: true, ..Remove::default() };
-        assert!(session.remove(b"k", hash, &invalidate).is_ok());
         let found = cache.find(&session.guard, b"k", hash).expect("it is there");
         // It has no room for an expiry.
         let later = Expiry::at(cache.now() + 1000);
@@ -195,11 +201,8 @@ mod tests {
 
     #[test]
     fn nobody_wins_an_item_that_was_replaced() {
-        let cache = Cache::builder().memory_bytes(4 << 20).build().expect("a small cache");
-        cache.set(b"k", b"v", Expiry::NEVER).expect("an empty cache has room");
+        let cache = with_a_stale_item();
         let (session, hash) = (cache.session(), cache.hash(b"k"));
-        let invalidate = Remove { invalidate: true, ..Remove::default() };
-        assert!(session.remove(b"k", hash, &invalidate).is_ok());
         let found = cache.find(&session.guard, b"k", hash).expect("it is there");
         cache.set(b"k", b"w", Expiry::NEVER).expect("there is room");
         let tokens = session.tokens(b"k", hash, found, &Fetch::default(), Expiry::NEVER);

@@ -127,6 +127,7 @@ pub use repartition::{
 pub use restore::Restored;
 pub use save::{SaveEnd, Saved};
 pub use session::Session;
+pub use simple::SESSIONS_MAX;
 pub use stats::{ClassStats, CompressedStats, FlashStats, FlashTierStats, Stats, ZoneStats};
 pub use store::Draft;
 pub use types::*;

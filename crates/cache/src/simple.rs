@@ -7,9 +7,9 @@ use crate::types::{
     Attributes, Condition, Expiry, Lookup, Refusal, Remove, Removed, Store, Stored,
 };
 
-/// How many sessions are tried for memory that readers have to leave first. Each waits for them,
-/// for some milliseconds at most.
-const SESSIONS_MAX: u32 = 64;
+/// So often in a row something is tried in a fresh session, for memory that readers have to leave
+/// first, before it counts as out of memory. Each waits for them, for some milliseconds at most.
+pub const SESSIONS_MAX: u32 = 64;
 
 impl Cache {
     /// A copy of the key's value, if it is there.

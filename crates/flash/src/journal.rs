@@ -20,7 +20,7 @@
 //! has more of them than its journal has slots. So the background turns a list that is nearly full
 //! into a *filter* (Bloom's, in blocks of a cache line), whose notes read a block and write it with
 //! three more bits, under a lock. It has room for all, but takes some of the living for dead at the
-//! next start: of 23 thousand rows of a MiB of which half have died, 2 of 1000. So it is not what a
+//! next start: of 23 thousand rows of a MiB of which half have died, 3 of 1000. So it is not what a
 //! segment begins with. While a list is turned into a filter the device says that the segment is
 //! not to be believed, and entries wait in memory for the end of that.
 //!
@@ -40,6 +40,7 @@
 use std::collections::HashSet;
 use std::io;
 
+use stdx::random::mix;
 use stdx::sync::Backoff;
 use stdx::sync::atomic::{AtomicU64, Ordering};
 use stdx::sync::{Mutex, lock};
@@ -83,7 +84,7 @@ enum Step {
     Entry(u32),
     /// Write the mark, then [`Journal::end_entry`].
     Mark,
-    /// Set a bit, or wait until there are bits; then [`Journal::end_bit`].
+    /// Set its bits, or wait until there is a filter; then [`Journal::end_bit`].
     Bit,
 }
 
@@ -305,11 +306,8 @@ struct Bits {
 impl Bits {
     /// In a filter of so many blocks.
     fn of(entry: u32, blocks: usize) -> Self {
-        // Entries of neighbours differ in few bits; this (splitmix64) mixes all of them.
-        let mut mixed = u64::from(entry).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
+        // Entries of neighbours differ in few bits.
+        let mixed = mix(entry.into());
         let bits = [0, 9, 18].map(|shift| (mixed >> shift) as usize % (BLOCK_BYTES * 8));
         Self { block: (((mixed >> 32) * blocks as u64) >> 32) as usize, bits }
     }
@@ -327,7 +325,7 @@ impl Bits {
 }
 
 /// Entries that wait until the list of a segment has become a filter. The lock is that of the bits
-/// of all segments with it, too: who sets one reads the others of its byte.
+/// of all segments with it, too: who sets some reads the others of their block.
 #[derive(Debug, Default)]
 pub(crate) struct BitsLock(Mutex<Vec<u32>>);
 

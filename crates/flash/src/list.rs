@@ -4,8 +4,9 @@
 //! terabytes, under the writer's lock. So neither of what it does looks at all of them for one
 //! segment. What is taken leaves a hole, and the holes are closed when they are an eighth of all.
 //! And what comes first in an order is looked for once for many, the *shortlist*, which is good for
-//! as long as what it names still has the rank it had: ranks only rise, and what is listed later
-//! ranks behind all that was there.
+//! as long as what it names still has the rank it had: ranks only rise, and what is opened later
+//! ranks behind all that was there. What comes back, because it could not be collected, waits for
+//! the next one.
 
 use std::collections::{BinaryHeap, VecDeque};
 

@@ -30,7 +30,7 @@ use std::mem;
 use std::sync::atomic::Ordering;
 
 use ::io::device::ReadRing;
-use larder::{Ahead, Dumped, Hash, Session};
+use larder::{Ahead, Dumped, Hash, SESSIONS_MAX, Session};
 use protocol::binary::parse::HEAD_BYTES_MAX;
 use protocol::parse::LINE_BYTES_MAX;
 use protocol::{Dialect, Parsed, Wire, binary, parse_as};
@@ -65,9 +65,6 @@ const DIRECT_BYTES_MIN: usize = 16 << 10;
 
 /// So much of a value is read in one turn.
 const DIRECT_BYTES_MAX: usize = 1 << 20;
-
-/// So often in a row a request is tried in a fresh session before it counts as out of memory.
-const SESSIONS_MAX: u32 = 64;
 
 /// Replies of connections that were read together are written one after the other when all have
 /// been executed, so that neither the kernel's code nor ours drives the other out of the

@@ -1,5 +1,14 @@
 //! Random numbers where any spread will do. Whoever knows one knows the next.
 
+/// The number that SplitMix64 makes of another: each bit of that is mixed into all of it. Filters
+/// on flash go by it, so it stays what it is.
+pub fn mix(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
 /// Marsaglia's generator of 64 bits.
 #[derive(Debug, Clone)]
 pub struct Xorshift(u64);
@@ -14,10 +23,7 @@ impl Xorshift {
     /// The numbers of a seed. Seeds that lie close together have numbers that do not: each bit of
     /// the seed is mixed into all of them, as SplitMix64 does it.
     pub fn seeded(seed: u64) -> Self {
-        let mut mixed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
+        let mixed = mix(seed);
         // From 0 the generator would draw nothing else; one seed is mixed to it.
         if mixed == 0 { Self::default() } else { Self(mixed) }
     }
@@ -38,7 +44,14 @@ impl Xorshift {
 
 #[cfg(test)]
 mod tests {
-    use super::Xorshift;
+    use super::{Xorshift, mix};
+
+    /// The first numbers of SplitMix64 from 0, and from its increment.
+    #[test]
+    fn mixed_numbers_are_those_of_splitmix64() {
+        assert_eq!(mix(0), 0xe220_a839_7b1d_cdaf);
+        assert_eq!(mix(0x9e37_79b9_7f4a_7c15), 0x6e78_9e6a_a1b9_65f4);
+    }
 
     const DRAWS: usize = if cfg!(miri) { 1000 } else { 100_000 };
 

@@ -60,14 +60,17 @@ pub fn run() -> Result {
         (long.unwrap_or(LONGEST.len()), std::cmp::Reverse(bytes))
     });
     let mut jobs: Vec<_> = programs.into_iter().map(Program::into_job).collect();
-    if std::env::var_os(IO_URING).is_some() {
-        // Who started this has said it.
-    } else if has_io_uring() {
-        let insisting =
-            |job: beside::Job| beside::Job { run: job.run.env(IO_URING, "required"), ..job };
-        jobs = jobs.into_iter().map(insisting).collect();
-    } else {
-        println!("not run where it is refused: io_uring, which {IO_URING}=required asks for");
+    match (std::env::var_os(IO_URING), has_io_uring()) {
+        // Whoever started this has said it.
+        (Some(_), _) => {}
+        (None, true) => {
+            let insisting =
+                |job: beside::Job| beside::Job { run: job.run.env(IO_URING, "required"), ..job };
+            jobs = jobs.into_iter().map(insisting).collect();
+        }
+        (None, false) => {
+            println!("not run where it is refused: io_uring, which {IO_URING}=required asks for");
+        }
     }
     beside::run_all(jobs)?;
     Run::new("cargo test --quiet --workspace --doc").run()
