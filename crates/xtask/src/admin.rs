@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use crate::command::{Run, find};
 use crate::conformance::server::{Recipe, Server, free_port};
 use crate::conformance::wire::{Wire, http_get};
+use crate::tally::Count;
 use crate::{Result, fail};
 
 /// Where Prometheus keeps what it has read.
@@ -38,7 +39,7 @@ const READS: usize = 20;
 const HOT_READS: usize = 2000;
 
 /// How many of the checks were there to run. `server` is another program than the usual one.
-pub fn all(server: Option<&str>) -> Result<usize> {
+pub fn all(server: Option<&str>) -> Result<Count> {
     std::fs::create_dir_all(FOLDER)?;
     let port = free_port()?;
     let flash = format!("{FOLDER}/flash");
@@ -47,21 +48,21 @@ pub fn all(server: Option<&str>) -> Result<usize> {
     let recipe = Recipe::new(server.unwrap_or(SERVER), &[]);
     let server = recipe.start(&format!("-m 64 --admin-port {port} --flash {flash}:64m"))?;
     give_work(&server)?;
-    let mut checks = 0;
+    let mut count = Count::default();
     if find("promtool").is_some() && find("prometheus").is_some() {
         deployed()?;
         prometheus(&server, port)?;
-        checks += 1;
+        count.passed += 1;
     } else {
-        println!("not run: Prometheus is not installed");
+        count.not_run("Prometheus is not installed");
     }
     if find("chromium").is_some() {
         browser(port)?;
-        checks += 1;
+        count.passed += 1;
     } else {
-        println!("not run: Chromium is not installed");
+        count.not_run("Chromium is not installed");
     }
-    Ok(checks)
+    Ok(count)
 }
 
 /// Items, hits and misses.

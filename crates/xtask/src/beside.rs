@@ -39,21 +39,23 @@ pub fn run_all(jobs: Vec<Job>) -> Result {
     let started = Instant::now();
     let mut outcomes = outcomes(jobs, beside);
     println!("all were run in {:.1} s", started.elapsed().as_secs_f64());
-    for outcome in &outcomes {
-        if let Some(text) = &outcome.failure {
-            println!("\n-- {} failed\n{text}", outcome.name);
-        }
-    }
-    let failed: Vec<String> = outcomes
-        .iter()
-        .filter(|outcome| outcome.failure.is_some())
-        .map(|outcome| outcome.name.clone())
-        .collect();
     outcomes.sort_by_key(|outcome| std::cmp::Reverse(outcome.time));
     for outcome in outcomes.iter().take(SLOWEST) {
         println!("{:>7.1} s  {}", outcome.time.as_secs_f64(), outcome.name);
     }
-    if failed.is_empty() { Ok(()) } else { fail(format!("tests failed in {}", failed.join(", "))) }
+    verdict(&outcomes)
+}
+
+/// A failure with all that the programs that failed have printed, and their names at the end.
+fn verdict(outcomes: &[Outcome]) -> Result {
+    let (mut names, mut texts) = (Vec::new(), String::new());
+    for Outcome { name, failure, .. } in outcomes {
+        if let Some(text) = failure {
+            texts.push_str(&format!("\n-- {name} failed\n{text}"));
+            names.push(name.as_str());
+        }
+    }
+    if names.is_empty() { Ok(()) } else { fail(format!("{texts}\nfailed in {}", names.join(", "))) }
 }
 
 /// Runs them, this many beside each other.
@@ -101,5 +103,7 @@ mod tests {
             .map(|outcome| outcome.name.as_str())
             .collect();
         assert_eq!((outcomes.len(), failed), (3, vec!["false"]));
+        let failure = verdict(&outcomes).expect_err("one of them failed");
+        assert_eq!(failure.to_string(), "\n-- false failed\n\nfailed in false");
     }
 }

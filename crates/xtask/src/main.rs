@@ -4,11 +4,11 @@
 //! This crate builds before everything else and therefore depends on nothing: argument parsing,
 //! JSON and random numbers are the few lines of them that are needed.
 //!
-//! Where things are: `steps` is the order of the chores, `own_tests` runs the workspace's own
-//! tests, `install` fetches the tools that the chores need and `sources` other people's tests,
-//! `tidy` reads the sources for the rules of style, `conformance` runs a server against memcached
-//! and against the clients people use, `admin` looks at its admin port, `deploy` tries what is
-//! handed out for operators, and `command` starts other programs.
+//! Where things are: `steps` is the order of the chores, `tally` runs and counts them, `own_tests`
+//! runs the workspace's own tests, `install` fetches the tools that the chores need and `sources`
+//! other people's tests, `tidy` reads the sources for the rules of style, `conformance` runs a
+//! server against memcached and against the clients people use, `admin` looks at its admin port,
+//! `deploy` tries what is handed out for operators, and `command` starts other programs.
 #![forbid(unsafe_code)]
 
 mod admin;
@@ -21,9 +21,12 @@ mod own_tests;
 mod random;
 mod sources;
 mod steps;
+mod tally;
 mod tidy;
 
 use std::process::ExitCode;
+
+use tally::{Count, Ran};
 
 const USAGE: &str = "\
 cargo xtask CHORE
@@ -91,16 +94,21 @@ fn main() -> ExitCode {
     }
 }
 
+/// Says so where a chore could not run; nobody counts it.
+fn tell(ran: Ran) {
+    drop(Count::from(ran));
+}
+
 fn run(chore: &str, arguments: &[String]) -> Result {
     std::env::set_current_dir(command::root())?;
     match chore {
         "test" => steps::test(arguments),
         "tidy" => steps::tidy(),
-        "tests" => own_tests::run(),
-        "dependencies" => steps::dependencies().map(|_| ()),
-        "loom" => steps::loom().map(|_| ()),
-        "miri" => steps::miri().map(|_| ()),
-        "deploy" => deploy::check().map(|_| ()),
+        "tests" => own_tests::run().map(drop),
+        "dependencies" => steps::dependencies().map(tell),
+        "loom" => steps::loom().map(tell),
+        "miri" => steps::miri().map(tell),
+        "deploy" => deploy::check().map(drop),
         "admin" => match arguments {
             [] => admin::all(None).map(drop),
             [name, path] if name == "--server" => admin::all(Some(path)).map(drop),

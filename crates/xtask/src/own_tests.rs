@@ -8,6 +8,7 @@ use std::process::Stdio;
 use std::time::Instant;
 
 use crate::command::{Run, command};
+use crate::tally::Count;
 use crate::{Result, beside, fail};
 
 /// Those that take minutes.
@@ -48,7 +49,8 @@ impl Program {
 }
 
 /// Builds all tests, runs them, and those in documentation after them.
-pub fn run() -> Result {
+pub fn run() -> Result<Count> {
+    let mut count = Count::passed(1);
     let started = Instant::now();
     let mut programs = build()?;
     println!("built in {:.1} s", started.elapsed().as_secs_f64());
@@ -69,11 +71,14 @@ pub fn run() -> Result {
             jobs = jobs.into_iter().map(insisting).collect();
         }
         (None, false) => {
-            println!("not run where it is refused: io_uring, which {IO_URING}=required asks for");
+            count.not_run(&format!(
+                "io_uring, which is refused here; {IO_URING}=required asks for it"
+            ));
         }
     }
     beside::run_all(jobs)?;
-    Run::new("cargo test --quiet --workspace --doc").run()
+    Run::new("cargo test --quiet --workspace --doc").run()?;
+    Ok(count)
 }
 
 /// Whether the kernel has io_uring and lets everybody use it, and nobody filters this process's

@@ -1,37 +1,14 @@
 //! The stages of `cargo xtask test`, and the chores that are a few commands each.
 //!
 //! Stages go from quick to slow, so that a careless change fails within a minute or two. The first
-//! failure ends the run. The table at the end says what each step took, and the very last line
-//! counts: every client and check of the conformance suite as one, and every other step as one.
+//! failure ends the run. The last line counts every client and check of the conformance suite as
+//! one, and every other step as one.
 
 use std::time::{Duration, Instant};
 
 use crate::command::{Run, find};
+use crate::tally::{Count, Ran, Stage, Step, Tally};
 use crate::{Result, admin, beside, conformance, deploy, fail, install, own_tests, tidy as rules};
-
-/// What a step counts. One that only runs a command counts itself, one that could not run counts
-/// nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Count {
-    passed: usize,
-    failed: usize,
-}
-
-type Step = (&'static str, fn() -> Result<Count>);
-
-/// Steps that follow one another.
-type Lane = &'static [Step];
-
-/// Lanes that run beside each other, since one that waits for a network or has work for one core
-/// leaves room for another. The first has the terminal; what the others print is shown when all
-/// have ended.
-struct Stage {
-    lanes: &'static [Lane],
-    /// By how much all lanes but the first are nicer to others than usual. Conformance, in which
-    /// some of memcached's own tests go by the clock, leaves more than half of the machine idle,
-    /// and what runs beside it takes only that.
-    niceness: u32,
-}
 
 const STAGES: &[Stage] = &[
     Stage {
@@ -47,13 +24,13 @@ const STAGES: &[Stage] = &[
     },
     Stage {
         lanes: &[
-            &[("tests", || one(own_tests::run()))],
+            &[("tests", own_tests::run)],
             // Each model has one thread, and so has the last of the release, which takes longest:
             // after the tests it would leave a core idle.
             &[
-                ("dependencies", || dependencies().map(ran)),
-                ("deploy", || deploy::check().map(|passed| Count { passed, failed: 0 })),
-                ("loom", || loom().map(ran)),
+                ("dependencies", || dependencies().map(Count::from)),
+                ("deploy", deploy::check),
+                ("loom", || loom().map(Count::from)),
                 ("release", || one(release())),
             ],
         ],
@@ -64,68 +41,25 @@ const STAGES: &[Stage] = &[
             &[
                 ("conformance", || {
                     let report = conformance::run(&conformance::Options::default())?;
-                    Ok(Count { passed: report.passed(), failed: report.failed() })
+                    let (passed, failed) = (report.passed(), report.failed());
+                    Ok(Count { passed, failed, notes: report.that_did_not_pass() })
                 }),
-                ("admin", || admin::all(None).map(|passed| Count { passed, failed: 0 })),
-                ("comparison", || comparison().map(ran)),
+                ("admin", || admin::all(None)),
+                ("comparison", || comparison().map(Count::from)),
             ],
             &[
                 ("bench", || one(own_tests::bench())),
                 ("papers", || one(own_tests::papers())),
                 ("restarts", || one(restarts())),
                 ("memory-limit", || one(memory_limit())),
-                ("miri", || miri().map(ran)),
+                ("miri", || miri().map(Count::from)),
             ],
         ],
+        // Conformance, in which some of memcached's own tests go by the clock, leaves more than
+        // half of the machine idle, and what runs beside it takes only that.
         niceness: 19,
     },
 ];
-
-/// Lanes that have not ended by then hang.
-const LANE_LIMIT: Duration = Duration::from_secs(3600);
-
-/// The steps of a run so far: what each took, and the sum of what they count.
-#[derive(Default)]
-struct Tally {
-    times: Vec<(String, Duration)>,
-    all: Count,
-}
-
-impl Tally {
-    fn add(&mut self, name: String, time: Duration, count: Count) {
-        self.times.push((name, time));
-        self.all.passed += count.passed;
-        self.all.failed += count.failed;
-    }
-
-    /// Runs steps one after the other, up to the first that fails.
-    fn run(&mut self, steps: impl IntoIterator<Item = Step>) {
-        for (name, step) in steps {
-            println!("\n== {name}");
-            let started = Instant::now();
-            let count = step().unwrap_or_else(|failure| {
-                println!("{failure}");
-                Count { passed: 0, failed: 1 }
-            });
-            self.add(name.to_owned(), started.elapsed(), count);
-            if count.failed > 0 {
-                println!("\n{name} failed; the steps after it were not run");
-                return;
-            }
-        }
-    }
-
-    /// Prints what each step took. The summary is the last line; what failed was printed before.
-    fn finish(self, took: Duration) -> ! {
-        println!("\nstep            seconds");
-        for (name, time) in &self.times {
-            println!("{name:<15} {:>7.1}", time.as_secs_f64());
-        }
-        println!("{:<15} {:>7.1}\n", "all", took.as_secs_f64());
-        println!("{} passed, {} failed", self.all.passed, self.all.failed);
-        std::process::exit(i32::from(self.all.failed > 0));
-    }
-}
 
 /// `cargo xtask test`, and with `--only` some of its steps, separated by commas.
 pub fn test(arguments: &[String]) -> Result {
@@ -134,8 +68,8 @@ pub fn test(arguments: &[String]) -> Result {
     match arguments {
         [] => {
             for stage in STAGES {
-                stage.run(&mut tally);
-                if tally.all.failed > 0 {
+                tally.run_stage(stage);
+                if tally.has_failed() {
                     break;
                 }
             }
@@ -160,62 +94,8 @@ fn step_called(name: &str) -> Result<Step> {
     }
 }
 
-impl Stage {
-    /// Runs the lanes beside each other.
-    fn run(&self, tally: &mut Tally) {
-        let Some((first, others)) = self.lanes.split_first() else { return };
-        std::thread::scope(|scope| {
-            let beside: Vec<_> = others
-                .iter()
-                .map(|lane| {
-                    let names = lane.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(",");
-                    println!("\n({names} beside what follows)");
-                    scope.spawn(move || run_apart(names, self.niceness))
-                })
-                .collect();
-            tally.run(first.iter().copied());
-            for lane in beside {
-                let (names, time, text, count) = lane.join().expect("a lane does not panic");
-                println!("{text}");
-                tally.add(names, time, count);
-            }
-        });
-    }
-}
-
-/// Runs steps in a program of their own, so much nicer to others. Returns their names, what they
-/// took, all that they printed, and what its last line counts.
-fn run_apart(names: String, niceness: u32) -> (String, Duration, String, Count) {
-    let started = Instant::now();
-    let program = std::env::current_exe().map(|path| path.to_string_lossy().into_owned());
-    let outcome = program.map_err(crate::Failure::from).and_then(|program| {
-        let run = Run::new(&format!("nice -n {niceness}")).arg(&program);
-        run.arg("test").arg("--only").arg(&names).output(LANE_LIMIT)
-    });
-    let (text, count) = match outcome {
-        Ok((succeeded, text)) => {
-            let count = counted(&text).filter(|count| succeeded == (count.failed == 0));
-            (text, count)
-        }
-        Err(failure) => (failure.to_string(), None),
-    };
-    let count = count.unwrap_or(Count { passed: 0, failed: 1 });
-    (names, started.elapsed(), text, count)
-}
-
-/// What the last line of a run counts, if it is one that `Tally::finish` wrote.
-fn counted(text: &str) -> Option<Count> {
-    let (passed, failed) = text.trim_end().lines().last()?.split_once(" passed, ")?;
-    let failed = failed.strip_suffix(" failed")?;
-    Some(Count { passed: passed.parse().ok()?, failed: failed.parse().ok()? })
-}
-
 fn one(outcome: Result) -> Result<Count> {
-    outcome.map(|()| Count { passed: 1, failed: 0 })
-}
-
-fn ran(has_run: bool) -> Count {
-    Count { passed: usize::from(has_run), failed: 0 }
+    outcome.map(|()| Count::passed(1))
 }
 
 fn clippy() -> Result {
@@ -242,21 +122,20 @@ pub fn tidy() -> Result {
 
 /// `cargo xtask dependencies`: whether `deny.toml` allows what the workspace is built from, its
 /// licences, its sources and one version of each crate. Advisories need a database from the
-/// network. False where the tool is not installed.
-pub fn dependencies() -> Result<bool> {
+/// network.
+pub fn dependencies() -> Result<Ran> {
     if !std::path::Path::new(install::CARGO_DENY).is_file() {
-        println!("not run: cargo-deny is not installed");
-        return Ok(false);
+        return Ok(Ran::No("cargo-deny is not installed"));
     }
     let check = Run::new(install::CARGO_DENY).arg("--all-features").arg("check");
     check.arg("--hide-inclusion-graph").arg("bans").arg("licenses").arg("sources").run()?;
-    Ok(true)
+    Ok(Ran::Yes)
 }
 
 /// `cargo xtask loom`: every test target whose name starts with `loom_`, and the models that need
 /// to see inside the index or the compressed zone, in a target folder of their own because the
-/// flag rebuilds everything. False where there is no model.
-pub fn loom() -> Result<bool> {
+/// flag rebuilds everything.
+pub fn loom() -> Result<Ran> {
     let mut targets = Vec::new();
     for room in ["memory", "index"] {
         let Ok(entries) = std::fs::read_dir(format!("crates/{room}/tests")) else {
@@ -271,8 +150,7 @@ pub fn loom() -> Result<bool> {
     }
     targets.sort();
     if targets.is_empty() {
-        println!("not run: no test target of memory or index starts with loom_");
-        return Ok(false);
+        return Ok(Ran::No("no test target of memory or index starts with loom_"));
     }
     for (room, target) in targets {
         model(room).arg("--test").arg(target).run()?;
@@ -280,7 +158,7 @@ pub fn loom() -> Result<bool> {
     for room in ["index", "compressed"] {
         model(room).arg("--lib").arg("models").run()?;
     }
-    Ok(true)
+    Ok(Ran::Yes)
 }
 
 /// A run of a room's models.
@@ -291,19 +169,18 @@ fn model(room: &str) -> Run {
         .env("RUSTFLAGS", "--cfg loom")
 }
 
-/// The rooms with unsafe code, those whose tests take longest first.
-const MIRI_ROOMS: [&str; 4] = ["hot", "index", "memory", "stdx"];
+/// The rooms whose unsafe code works on memory that they share, those whose tests take longest
+/// first.
+const MIRI_ROOMS: [&str; 3] = ["hot", "index", "memory"];
 
 /// A build for Miri that takes longer hangs.
 const MIRI_BUILD_LIMIT: Duration = Duration::from_secs(600);
 
-/// `cargo xtask miri`: each room by itself, because an interpreter has one thread. False where Miri
-/// is not installed.
-pub fn miri() -> Result<bool> {
+/// `cargo xtask miri`: each room by itself, because an interpreter has one thread.
+pub fn miri() -> Result<Ran> {
     let asked = Run::new("cargo +nightly miri --version").capture(Duration::from_secs(30));
     if asked.is_err() {
-        println!("not run: the miri component is not installed");
-        return Ok(false);
+        return Ok(Ran::No("the miri component is not installed"));
     }
     let started = Instant::now();
     let build = MIRI_ROOMS
@@ -316,7 +193,7 @@ pub fn miri() -> Result<bool> {
         run: miri_run().arg(format!("-p=larder-{room}")),
     });
     beside::run_all(jobs.into())?;
-    Ok(true)
+    Ok(Ran::Yes)
 }
 
 /// Unit tests under Miri. They read the clock and the environment, and the index keeps addresses
@@ -350,12 +227,11 @@ fn restarts() -> Result {
 }
 
 /// Short comparisons with the peers, by requests, by traffic, by threads and with flash: that they
-/// run and that no reply is wrong. Their times decide nothing. False where a peer is not installed.
-fn comparison() -> Result<bool> {
+/// run and that no reply is wrong. Their times decide nothing.
+fn comparison() -> Result<Ran> {
     for peer in ["memcached", "redis-server"] {
         if find(peer).is_none() {
-            println!("not run: {peer} is not installed");
-            return Ok(false);
+            return Ok(Ran::No("memcached or redis-server is not installed"));
         }
     }
     Run::new("target/release/larder-bench compare --quick").run()?;
@@ -368,7 +244,7 @@ fn comparison() -> Result<bool> {
     for work in ["beside", "burst", "density", "quiet"] {
         Run::new("target/release/larder-bench flash").arg(work).arg("--quick").run()?;
     }
-    Ok(true)
+    Ok(Ran::Yes)
 }
 
 fn release() -> Result {
@@ -378,22 +254,6 @@ fn release() -> Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_a_last_line_that_counts_is_a_count() {
-        let count = Count { passed: 4, failed: 1 };
-        assert_eq!(counted("all  3.0\n\n4 passed, 1 failed\n"), Some(count));
-        assert_eq!(counted("4 passed, 1 failed\nkilled\n"), None);
-        assert_eq!(counted("test result: ok. 4 passed; 1 failed"), None);
-        assert_eq!(counted(""), None);
-    }
-
-    #[test]
-    fn a_program_that_ends_without_counting_has_failed() {
-        // The test program itself does not know these arguments, and counts nothing.
-        let (names, _, text, count) = run_apart("format".to_owned(), 0);
-        assert_eq!((names.as_str(), count), ("format", Count { passed: 0, failed: 1 }), "{text}");
-    }
 
     #[test]
     fn a_step_is_found_by_its_name_alone() {

@@ -66,17 +66,22 @@ impl Report {
 
     /// How many parts failed.
     pub fn failed(&self) -> usize {
-        self.checks.iter().filter(|check| matches!(check.outcome, Outcome::Failed(_))).count()
+        self.that_failed().count()
+    }
+
+    /// The rows of the parts that failed or could not run.
+    pub fn that_did_not_pass(&self) -> Vec<String> {
+        let has_passed = |check: &&Check| matches!(check.outcome, Outcome::Passed(_));
+        self.checks.iter().filter(|check| !has_passed(check)).map(Check::line).collect()
+    }
+
+    fn that_failed(&self) -> impl Iterator<Item = &Check> {
+        self.checks.iter().filter(|check| matches!(check.outcome, Outcome::Failed(_)))
     }
 
     /// A failure that names the parts that failed.
     pub fn verdict(&self) -> Result {
-        let failed: Vec<&str> = self
-            .checks
-            .iter()
-            .filter(|check| matches!(check.outcome, Outcome::Failed(_)))
-            .map(|check| check.name)
-            .collect();
+        let failed: Vec<&str> = self.that_failed().map(|check| check.name).collect();
         if failed.is_empty() { Ok(()) } else { fail(failed.join(", ")) }
     }
 
