@@ -19,6 +19,13 @@ pub fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
+/// How often this thread has given up its core to wait for something so far. The kernel counts it.
+pub fn waits() -> u64 {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let count = |line: &str| line.strip_prefix("voluntary_ctxt_switches:")?.trim().parse().ok();
+    status.lines().find_map(count).unwrap_or(0)
+}
+
 /// Runs something that does `count` of something; returns how many a CPU second, in millions.
 pub fn millions_per_cpu_second(count: usize, run: impl FnOnce()) -> f64 {
     let before = cpu_seconds();
@@ -108,7 +115,16 @@ pub fn machine_cores() -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{in_rounds, ratio, together};
+    use std::time::Duration;
+
+    use super::{in_rounds, ratio, together, waits};
+
+    #[test]
+    fn a_thread_that_sleeps_waits() {
+        let before = waits();
+        (0..3).for_each(|_| std::thread::sleep(Duration::from_millis(1)));
+        assert!(waits() >= before + 3);
+    }
 
     #[test]
     fn everything_is_measured_once_in_each_round_and_the_order_rotates() {

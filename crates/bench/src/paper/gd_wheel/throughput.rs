@@ -1,17 +1,20 @@
 //! Requests of the engine with each of its policies, in process, with one thread and with two.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use clap::ValueEnum;
 use larder::{Attributes, Cache, Condition};
 
 use crate::drive::choice::{Choice, draw};
 use crate::failure::{Failure, Outcome};
-use crate::paper::measure::{Together, in_rounds, maintained, together};
+use crate::paper::measure::{Together, in_rounds, maintained, together, waits};
 use crate::paper::rounds::{Rounds, cpu, wall};
-use crate::paper::{Findings, Scale};
+use crate::paper::{Findings, Scale, table};
 use crate::policies::weight;
 use crate::replay::EnginePolicy;
 use crate::replay::engine::Engine;
-use crate::report::model::{Axis, Cell};
+use crate::report::Spread;
+use crate::report::model::{Axis, Cell, Table};
 use crate::trace::Trace;
 use crate::workload::popularity;
 use crate::workload::sizes::SizeChoice;
@@ -24,6 +27,8 @@ const VALUE_BYTES: usize = 256;
 const THREADS: [usize; 2] = [1, 2];
 /// Requests of each thread and round.
 const REQUESTS_MAX: usize = 1_000_000;
+/// What GD-Wheel keeps for each item and CLOCK does not.
+const LINK_BYTES: u64 = 12;
 
 type Key = [u8; 16];
 
@@ -36,9 +41,11 @@ pub fn throughput(scale: &Scale) -> Outcome<Findings> {
     let items = workloads::room(&trace, weight::Scale::Objects);
     let memory = items * ((size_of::<Key>() + VALUE_BYTES) as u64 + ENGINE_ITEM_BYTES);
     let costs = costs(&trace);
-    let policies = EnginePolicy::value_variants();
-    let engines = policies.iter().map(|policy| Engine::new(memory, policy.policy()));
-    let engines: Vec<Engine> = engines.collect::<Outcome<_>>()?;
+    let subjects = subjects();
+    let engine = |subject: &Subject| {
+        Engine::new(memory + items * subject.more_item_bytes, subject.policy.policy())
+    };
+    let engines: Vec<Engine> = subjects.iter().map(engine).collect::<Outcome<_>>()?;
     let requests = (keys as usize * 10).min(REQUESTS_MAX);
     let drawn =
         |thread: u64| draw(Choice::Zipfian, costs.len() as u64, requests, scale.seed + thread);
@@ -53,12 +60,51 @@ pub fn throughput(scale: &Scale) -> Outcome<Findings> {
         .collect();
     let found = in_rounds(scale.rounds, kinds.len(), |which| {
         let (cache, threads) = (engines[kinds[which].0].cache(), kinds[which].1);
-        maintained(cache, || together(threads, |thread| ask(cache, &asked[thread], &costs))).0
+        let (missed, waited) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let work = |thread: usize| {
+            let before = waits();
+            missed.fetch_add(ask(cache, &asked[thread], &costs), Ordering::Relaxed);
+            waited.fetch_add((waits() - before) as usize, Ordering::Relaxed);
+            asked[thread].len()
+        };
+        let together = maintained(cache, || together(threads, work)).0?;
+        let (missed, waited) = (missed.into_inner() as f64, waited.into_inner() as f64);
+        let seen = Seen {
+            missed_percent: 100.0 * missed / (threads * requests) as f64,
+            waits_per_thousand: 1000.0 * waited / missed,
+        };
+        Ok((together, seen))
     })?;
     if engines.iter().any(|engine| engine.cache().stats().evicted == 0) {
         return Err(Failure::Check("a cache that shall be full evicted nothing".into()));
     }
-    Ok(findings(&kinds, &found, keys, memory))
+    let items: Vec<u64> = engines.iter().map(|engine| engine.cache().stats().items).collect();
+    let (speeds, seen): (Vec<_>, Vec<_>) =
+        found.into_iter().map(|rounds| rounds.into_iter().unzip()).unzip();
+    let mut findings = findings(&subjects, &kinds, &speeds, keys, memory);
+    findings.tables.push(what_was_seen(&subjects, &kinds, &seen, &items));
+    Ok(findings)
+}
+
+/// An engine that takes part.
+struct Subject {
+    policy: EnginePolicy,
+    /// What it may have beside the memory of the others, for each item.
+    more_item_bytes: u64,
+    title: String,
+}
+
+/// Every policy, and GD-Wheel again with room for its links besides: what it takes longer there is
+/// its own work, and the rest is for what its links leave no room for.
+fn subjects() -> Vec<Subject> {
+    let alike = EnginePolicy::value_variants().iter().map(|&policy| Subject {
+        policy,
+        more_item_bytes: 0,
+        title: policy.title().to_owned(),
+    });
+    let policy = EnginePolicy::GdWheel;
+    let title = format!("{}, and {LINK_BYTES} bytes an item", policy.title());
+    alike.chain([Subject { policy, more_item_bytes: LINK_BYTES, title }]).collect()
 }
 
 /// What each object costs.
@@ -70,29 +116,64 @@ fn costs(trace: &Trace) -> Vec<u32> {
     costs
 }
 
-/// Reads each key, and stores what is missing; returns how many requests that were.
+/// Reads each key, and stores what is missing; returns how many that were.
 fn ask(cache: &Cache, asked: &[u32], costs: &[u32]) -> usize {
-    let value = [7; VALUE_BYTES];
+    let (value, mut missed) = ([7; VALUE_BYTES], 0);
     for object in asked {
         let mut key: Key = *b"obj:############";
         key[8..].copy_from_slice(&u64::from(*object).to_le_bytes());
         let hit = cache.session().get(&key, cache.hash(&key)).is_some();
         if !hit {
+            missed += 1;
             let cost_us = costs[*object as usize];
             let attributes = Attributes { cost_us, ..Attributes::default() };
             // A refusal leaves the value out, as the next read finds.
             let _ = cache.put(&key, &value, attributes, Condition::Always);
         }
     }
-    asked.len()
+    missed
 }
 
-fn findings(kinds: &[(usize, usize)], found: &[Vec<Together>], keys: u64, memory: u64) -> Findings {
-    let policies = EnginePolicy::value_variants();
-    let names: Vec<&str> = policies.iter().map(|policy| policy.title()).collect();
+/// What a round shows besides its time.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    missed_percent: f64,
+    /// How often a thread slept until another one had let go of what it needed, in 1000 stores.
+    waits_per_thousand: f64,
+}
+
+/// What was missed and waited for, and how many items each engine had at the end.
+fn what_was_seen(
+    subjects: &[Subject],
+    kinds: &[(usize, usize)],
+    seen: &[Vec<Seen>],
+    items: &[u64],
+) -> Table {
+    let rows = kinds.iter().zip(seen).map(|(&(subject, threads), seen)| {
+        let spread = |value: fn(&Seen) -> f64| Cell::spread(Spread::of(seen.iter().map(value)), 2);
+        vec![
+            Cell::text(&subjects[subject].title),
+            Cell::count(threads as u64),
+            spread(|seen| seen.missed_percent),
+            spread(|seen| seen.waits_per_thousand),
+            Cell::count(items[subject]),
+        ]
+    });
+    let columns = ["cache", "threads", "missed %", "waits / 1000 stores", "items"];
+    table("gd-wheel-throughput-seen", &columns, rows.collect())
+}
+
+fn findings(
+    subjects: &[Subject],
+    kinds: &[(usize, usize)],
+    found: &[Vec<Together>],
+    keys: u64,
+    memory: u64,
+) -> Findings {
+    let names: Vec<&str> = subjects.iter().map(|subject| subject.title.as_str()).collect();
     let rounds = Rounds { name: "gd-wheel-throughput", subjects: &names, kinds, found };
     let place = |wanted: EnginePolicy, threads: usize| {
-        let engine = policies.iter().position(|policy| *policy == wanted);
+        let engine = subjects.iter().position(|subject| subject.policy == wanted);
         let wanted = (engine.expect("the engine has this policy"), threads);
         kinds.iter().position(|kind| *kind == wanted).expect("it was measured")
     };
