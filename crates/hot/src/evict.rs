@@ -150,7 +150,7 @@ impl Hot {
         }
         let zone = self.zone();
         let (batch, collects) = {
-            let mut class = lock(self.class(id));
+            let mut class = self.class_for_store(id);
             self.enter_parked(&mut class);
             let free_before = class.free;
             if let Some(room) = class.allocate_for(zone, cost) {
@@ -296,6 +296,7 @@ impl Hot {
                 Some(chunks) => evicted += chunks,
                 None => break,
             }
+            self.make_way(id);
         }
         evicted
     }
@@ -386,6 +387,9 @@ impl Hot {
             victims[found] = Victim { place, came_up: judged_at };
             found += 1;
             chunks += item.layout().pieces().max(1);
+            if self.is_awaited(class.id) {
+                break;
+            }
         }
         found
     }

@@ -43,12 +43,12 @@ mod slab;
 mod vacate;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use memory::{Arena, ClassId, Epochs, Guard, Place, SizeClasses};
 use policy::gd_wheel::CHUNKS_MAX;
 use stdx::CachePadded;
-use stdx::sync::lock;
+use stdx::sync::{Backoff, lock};
 
 use chunk::{Chunk, Cut, Need};
 pub use chunk::{ChunkLayout, prefetch_line};
@@ -187,6 +187,9 @@ const PRESSED_QUOTA: u8 = 2;
 /// Stores have handed items down themselves since the background last found all reserves in order.
 const PRESSED_BEHIND: u8 = 4;
 
+/// How often who evicts waits for stores to have had their turn, at most: a few microseconds.
+const WAY_WAITS_MAX: usize = 10;
+
 /// The hot zone.
 pub struct Hot {
     arena: Arc<Arena>,
@@ -197,6 +200,8 @@ pub struct Hot {
     /// How the largest chunks are cut.
     largest: Cut,
     classes: Box<[CachePadded<Mutex<Class>>]>,
+    /// Stores that wait for the lock of a class, class for class: whoever evicts makes way.
+    stores_waiting: Box<[CachePadded<AtomicU32>]>,
     slabs: Box<[Slab]>,
     /// Of so many slabs, those that classes leave in the arena for others: for the index, so that a
     /// full hot zone does not keep it from growing, and for a tier below.
@@ -263,6 +268,7 @@ impl Hot {
             Class::new(id, cut, chunks, keeper)
         };
         let classes = sizes.iter().map(|id| CachePadded(Mutex::new(class(id)))).collect();
+        let stores_waiting = sizes.iter().map(|_| CachePadded::default()).collect();
         let slabs = (0..arena.reserved_slabs()).map(|_| Slab::new()).collect();
         let whole = sizes.iter().take_while(|&id| !cut_of(id).is_split).count();
         let first_split = if whole == sizes.count() { u8::MAX } else { whole as u8 };
@@ -275,6 +281,7 @@ impl Hot {
             first_split,
             largest,
             classes,
+            stores_waiting,
             slabs,
             spare_slabs,
             pressed,
@@ -462,6 +469,37 @@ impl Hot {
 
     fn class(&self, id: ClassId) -> &Mutex<Class> {
         &self.classes[usize::from(id.0)]
+    }
+
+    /// The lock of a class, for a store.
+    #[inline]
+    fn class_for_store(&self, id: ClassId) -> MutexGuard<'_, Class> {
+        let class = self.class(id);
+        class.try_lock().unwrap_or_else(|_| {
+            let waiting = &self.stores_waiting[usize::from(id.0)];
+            waiting.fetch_add(1, Ordering::Relaxed);
+            let class = lock(class);
+            waiting.fetch_sub(1, Ordering::Relaxed);
+            class
+        })
+    }
+
+    /// Whether a store waits for the lock of a class.
+    #[inline]
+    fn is_awaited(&self, id: ClassId) -> bool {
+        self.stores_waiting[usize::from(id.0)].load(Ordering::Relaxed) > 0
+    }
+
+    /// Has stores that wait for the lock of a class go first. Who would lock it again at once would
+    /// have it before they have noticed that it was let go.
+    fn make_way(&self, id: ClassId) {
+        let mut backoff = Backoff::default();
+        for _ in 0..WAY_WAITS_MAX {
+            if !self.is_awaited(id) {
+                break;
+            }
+            backoff.wait();
+        }
     }
 
     fn zone(&self) -> Zone<'_> {

@@ -421,3 +421,35 @@ fn a_slab_of_which_the_last_chunks_are_at_hand_is_empty() {
     assert_eq!(class.used_in(hot.zone(), slab), 0);
     assert_eq!(class.oldest_slab(hot.zone(), map.mutations.load(Relaxed)), Some(slab));
 }
+
+/// Who evicts holds the lock of a class for a whole group of victims, and would have it again
+/// before a thread that slept until it was let go is awake.
+#[test]
+fn a_store_that_waits_for_a_class_goes_before_further_victims() {
+    for &replacement in POLICIES {
+        let map = Map::default();
+        let (hot, id, _) = full(replacement, &map);
+        let victims_of_a_group = |class: &mut Class| {
+            let (mut victims, mut steps) = ([Victim::NONE; GROUP], 0);
+            let guard = hot.epochs.pin();
+            let found = hot.gather(&guard, class, &map, &mut victims, GROUP, &mut steps);
+            victims[..found].iter().for_each(|victim| hot.put_back(class, victim.came_up));
+            found
+        };
+        std::thread::scope(|scope| {
+            let mut class = lock(hot.class(id));
+            assert_eq!(victims_of_a_group(&mut class), GROUP, "{replacement:?}, nobody waits");
+            let store = scope.spawn(|| hot.class_for_store(id).chunks());
+            while !hot.is_awaited(id) {
+                std::thread::yield_now();
+            }
+            assert_eq!(victims_of_a_group(&mut class), 1, "{replacement:?}");
+            // It is not waited for for ever: the lock is held here.
+            hot.make_way(id);
+            assert!(hot.is_awaited(id));
+            drop(class);
+            assert!(store.join().expect("the store does not panic") > 0);
+            assert!(!hot.is_awaited(id));
+        });
+    }
+}
