@@ -57,6 +57,17 @@ impl Cache {
         key.clear();
         key.extend_from_slice(item.key());
         value.clear();
+        self.append_value(item, value);
+    }
+
+    /// An item's value, wherever its pieces are.
+    pub(crate) fn value_of(&self, item: ItemRef<'_>) -> Vec<u8> {
+        let mut value = Vec::with_capacity(item.value_bytes());
+        self.append_value(item, &mut value);
+        value
+    }
+
+    fn append_value(&self, item: ItemRef<'_>, value: &mut Vec<u8>) {
         match item.contiguous() {
             Some(bytes) => value.extend_from_slice(bytes),
             None => (0..item.layout().pieces()).for_each(|number| {

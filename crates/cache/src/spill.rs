@@ -22,6 +22,10 @@ pub(crate) const INDEX_SHARE: usize = 2;
 /// items run out of words before they run out of flash, and what comes must find some.
 pub(crate) const WORDS_FREE_SHARE: usize = 32;
 
+/// A longer value that lies in pieces, each of at most a sixteenth of a slab, does not move for a
+/// store: they are put together for that, in memory of their own.
+const PIECED_BYTES_MAX: usize = 256 << 10;
+
 /// How much time whoever stages an item has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Haste {
@@ -98,19 +102,31 @@ impl Cache {
         item: ItemRef<'_>,
         place: memory::Place,
     ) -> bool {
-        let (Some(tier), Some(value)) = (&self.flash, item.contiguous()) else { return false };
+        let Some(tier) = &self.flash else { return false };
         let (hash, snapshot) = (self.hash(item.key()), Snapshot::of(item));
         let is_same = |item: ItemRef<'_>| snapshot.is_same(self, item);
         if self.rest_hot(guard, (hash, place), is_same) {
             self.remember(hash, Left::Otherwise);
             return true;
         }
-        let record = ::flash::Record { key: item.key(), value, fields: snapshot.fields() };
+        let fields = snapshot.fields();
         let is_known = self.remembers(hash);
-        let is_wanted = is_known || record.fields.mark & FETCHED != 0;
-        if !is_wanted && !tier.entrance.takes_all() || !self.takes_on_flash(&record, is_known) {
+        let is_wanted = is_known || fields.mark & FETCHED != 0;
+        let takes = is_wanted || tier.entrance.takes_all();
+        if !takes || !tier.entrance.takes(&fields, is_known, self.now()) {
             return false;
         }
+        let together;
+        let value = match item.contiguous() {
+            Some(value) => value,
+            // In vain it would be put together for each of them.
+            None if item.value_bytes() > PIECED_BYTES_MAX || !tier.takes_at_once() => return false,
+            None => {
+                together = self.value_of(item);
+                &together
+            }
+        };
+        let record = ::flash::Record { key: item.key(), value, fields };
         let spilled = self.spill_hot(Some(guard), &record, (hash, place), Haste::Store, is_same);
         let is_there = spilled == Spilled::There;
         if is_there {

@@ -45,8 +45,12 @@ fn key(number: u32) -> Vec<u8> {
 
 /// What compresses by half.
 fn value(number: u32, version: u32) -> Vec<u8> {
+    value_of(VALUE_BYTES, number, version)
+}
+
+fn value_of(bytes: usize, number: u32, version: u32) -> Vec<u8> {
     let mut random = Xorshift::seeded((u64::from(number) << 32) + u64::from(version) + 1);
-    (0..VALUE_BYTES).map(|_| b'a' + (random.draw() % 16) as u8).collect()
+    (0..bytes).map(|_| b'a' + (random.draw() % 16) as u8).collect()
 }
 
 fn put(cache: &Cache, number: u32, version: u32) {
@@ -85,6 +89,35 @@ fn what_stores_need_room_for_moves_to_flash_while_the_background_is_behind() {
         assert!(flash.handed > u64::from(ITEMS) / 10, "{flash:?}");
         assert_eq!((stats.evicted, flash.refused), (0, 0), "{stats:?}");
         assert_eq!(found(&cache, ITEMS, 0), u64::from(ITEMS));
+    }
+}
+
+/// Values that lie in pieces were evicted while flash was empty.
+#[test]
+fn what_lies_in_pieces_moves_to_flash_as_well() {
+    for bytes in [9000, 20_000, 100_000] {
+        let cache = cache(false);
+        let items = (24 << 20) / bytes as u32;
+        let between = (STORES_BETWEEN as usize * VALUE_BYTES / bytes).max(1) as u32;
+        let value = |number| value_of(bytes, number, 0);
+        for number in 0..items {
+            let (key, attributes) = (key(number), Attributes::default());
+            cache.put(&key, &value(number), attributes, Condition::Always).unwrap();
+            if number % between == 0 {
+                cache.maintain();
+            }
+        }
+        let stats = cache.stats();
+        let is_there = |&number: &u32| {
+            let found = cache.get(&key(number));
+            found.is_some_and(|found| {
+                assert!(found == value(number), "{number} of {bytes} bytes");
+                true
+            })
+        };
+        let found = (0..items).filter(is_there).count() as u64;
+        assert!(flash_of(&stats).handed > u64::from(items) / 4, "{bytes} bytes: {stats:?}");
+        assert_eq!((stats.evicted, found), (0, u64::from(items)), "{bytes} bytes: {stats:?}");
     }
 }
 

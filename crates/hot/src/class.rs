@@ -32,7 +32,8 @@ const BORROWING_SHARE: usize = 4;
 pub(crate) const LOW_SHARE: usize = 4;
 /// and stores help it when it is so small.
 const HELPED_SHARE: usize = 8;
-/// What a store hands down at once has no more bytes: it takes tens of microseconds at most.
+/// What a store hands down at once has no more bytes, but for one item: it takes tens of
+/// microseconds at most.
 const HANDFUL_BYTES_MAX: usize = 32 << 10;
 
 /// What moves takes a free chunk only if the class has more than this part of its reserve.
@@ -291,9 +292,10 @@ impl Class {
         (self.staying() * self.chunks_per_slab / 32).min(1024)
     }
 
-    /// How many items a store hands down at once, if it does.
+    /// How many chunks a store hands down at once, if it does: one at least. Where that alone has
+    /// more bytes, the store has as many to bring.
     pub(crate) fn handful(&self) -> usize {
-        (HANDFUL_BYTES_MAX / self.cut.bytes).min(GROUP)
+        (HANDFUL_BYTES_MAX / self.cut.bytes).clamp(1, GROUP)
     }
 
     /// How many chunks the background has to make free, once there are so few that it does so.
@@ -330,10 +332,8 @@ impl Class {
     /// in so many does, and that is twice as many items, until what comes free makes a reserve. Not
     /// before the background has had time to come since it was called.
     pub(crate) fn is_helped(&self) -> bool {
-        let handful = self.handful();
-        handful > 0
-            && self.free <= self.reserve_target() / HELPED_SHARE
-            && self.free.is_multiple_of((handful / 2).max(1))
+        self.free <= self.reserve_target() / HELPED_SHARE
+            && self.free.is_multiple_of((self.handful() / 2).max(1))
             && self.free + self.limbo.len() < self.reserve_target()
     }
 
