@@ -79,7 +79,7 @@ pub struct Sample {
     pub found: Found,
     /// What it holds at the end.
     pub held: Held,
-    /// CPU seconds of the server for what counts, fills included, per million requests of it.
+    /// CPU seconds of the server for what counts, fills included, per million requests of the trace.
     pub server_cpu: f64,
     /// The same of the client.
     pub client_cpu: f64,
@@ -163,7 +163,7 @@ fn measure(
         .map_err(|error| server.explain(error))?;
     let client_ns = found.cpu_ns as f64;
     let server_ns = (usage::cpu_ns(server.pid())? - server_before) as f64;
-    let requests = (found.counts.gets + found.counts.others).max(1) as f64;
+    let requests = found.asked().max(1) as f64;
     Ok(Sample {
         server: server.name.clone(),
         command_line: server.command_line.clone(),

@@ -64,8 +64,8 @@ pub fn document(
     let mut load = Section::new(
         "The load",
         ["Gets by Zipf's law; what they miss is stored. With a rate, latency counts from when a \
-          request was due. CPU time is that of the whole server, for each million requests, fills \
-          included."],
+          request was due. CPU time is that of the whole server, sets behind misses included, for \
+          each million gets."],
     );
     load.tables.push(load_table(options, subjects, samples));
     let mut writes = Section::new(

@@ -57,9 +57,21 @@ impl Found {
         }
     }
 
-    /// Requests that count.
-    pub fn requests(&self) -> u64 {
-        self.counts.gets + self.counts.fills + self.counts.others
+    /// Requests of the trace that count. What is divided by them, or counts them for each second,
+    /// is of the same work for every server, whatever it misses: a server that keeps less makes its
+    /// client store more, which is its cost and no achievement.
+    pub fn asked(&self) -> u64 {
+        self.counts.gets + self.counts.others
+    }
+
+    /// The same and the sets behind misses: all that the server has answered.
+    pub fn answers(&self) -> u64 {
+        self.asked() + self.counts.fills
+    }
+
+    /// How many of something came in each second.
+    pub fn per_second(&self, count: u64) -> f64 {
+        count as f64 / self.elapsed().as_secs_f64().max(1e-9)
     }
 
     /// From the first request that counts to the last reply.

@@ -241,7 +241,7 @@ fn measure(
     let (found, before_ns) = load::run_noting(&job, server.address, &spread, server_cpu)?;
     let server_ns = (server_cpu()? - before_ns) as f64;
     found.all_done(&server.name)?;
-    let (requests, elapsed_ns) = (found.requests(), found.elapsed().as_nanos().max(1) as f64);
+    let (requests, elapsed_ns) = (found.answers(), found.elapsed().as_nanos().max(1) as f64);
     let waited_ns = all_ns(&found)?;
     let waited_us = |share| waited_ns.value_at_quantile(share) as f64 / 1e3;
     Ok(Sample {
