@@ -34,8 +34,8 @@ use crate::workload::skew;
 /// Connections, and requests in flight on each where there is no rate.
 pub const CONNECTIONS: usize = 50;
 pub const DEPTH: usize = 16;
-/// Requests that are made and sent at a time: 48 MiB.
-const BATCH_REQUESTS: u64 = 1 << 20;
+/// Requests that are made and sent at a time, at most: 48 MiB.
+const BATCH_REQUESTS_MAX: u64 = 1 << 20;
 /// Requests for each key unless it is said: enough to fill even what compresses well.
 const REQUESTS_PER_KEY: u64 = 4;
 /// The most requests with `--quick`.
@@ -173,6 +173,26 @@ pub fn run(
     Ok(popular_report::document(machine, options, memory_mb, &subjects, &recipes, &samples))
 }
 
+/// Requests that are sent together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Batch {
+    requests: u64,
+    /// Whether they are of the last part, whose misses count.
+    is_counted: bool,
+}
+
+/// So many requests in batches, none of which lies over the border of the last part: a batch that
+/// began before it would count as a whole or not at all.
+fn batches(requests: u64) -> impl Iterator<Item = Batch> {
+    let part = requests.div_ceil(PARTS);
+    let batch = part.div_ceil(part.div_ceil(BATCH_REQUESTS_MAX).max(1)).max(1);
+    let of = move |requests: u64, is_counted| {
+        let starts = (0..requests).step_by(batch as usize);
+        starts.map(move |start| Batch { requests: batch.min(requests - start), is_counted })
+    };
+    of(requests - part, false).chain(of(part, true))
+}
+
 impl Subject {
     fn load(
         options: &PopularOptions,
@@ -216,19 +236,15 @@ impl Subject {
     ) -> Outcome<Sample> {
         let mut chooser = Choice::Zipfian.load(self.keys, options.zipf)?;
         let mut random = Random::new(SEED + round);
-        let batch = self.requests.div_ceil(PARTS).min(BATCH_REQUESTS);
-        let counted_from = self.requests - self.requests.div_ceil(PARTS);
-        let (mut sent, mut gets, mut misses) = (0, 0, 0);
-        while sent < self.requests {
-            let count = batch.min(self.requests - sent);
-            let trace = self.batch(&mut chooser, &mut random, count).into();
+        let (mut gets, mut misses) = (0, 0);
+        for batch in batches(self.requests) {
+            let trace = self.batch(&mut chooser, &mut random, batch.requests).into();
             let found = self.send(options, server, &trace)?;
-            if sent >= counted_from {
+            if batch.is_counted {
                 gets += found.gets;
                 misses += found.gets - found.hits;
             }
-            sent += count;
-            step(count);
+            step(batch.requests);
         }
         let held = Held::of(server)?;
         let untold = || Failure::Reply(format!("{} does not tell its items", server.name));
@@ -278,18 +294,33 @@ impl Subject {
             check: Check::Whole,
             silence_max: SILENCE_MAX,
         };
-        let spread = Spread::here(CONNECTIONS);
-        Ok(load::run(&job, server.address, &spread)?.counts)
+        let found = load::run(&job, server.address, &Spread::here(CONNECTIONS))?;
+        found.all_done(&server.name)?;
+        Ok(found.counts)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::key_space;
+    use super::{BATCH_REQUESTS_MAX, PARTS, batches, key_space};
 
     #[test]
     fn a_key_space_is_a_multiple() {
         assert_eq!((key_space("0.5"), key_space("1000")), (Ok(0.5), Ok(1000.0)));
         assert!(["0", "-1", "1001", "nan", "x"].iter().all(|text| key_space(text).is_err()));
+    }
+
+    /// Of 5,300,000 requests only the last 57,120 were counted, and said to be a fifth: the batch
+    /// that lay over the border was left out as a whole.
+    #[test]
+    fn all_of_the_last_fifth_counts_and_nothing_else() {
+        for requests in [1, 4, 5, 7, 500_000, 3_000_000, 5_300_000, 10_000_000, 12_000_001] {
+            let counted = batches(requests).filter(|batch| batch.is_counted);
+            let counted: u64 = counted.map(|batch| batch.requests).sum();
+            assert_eq!(counted, requests.div_ceil(PARTS), "of {requests}");
+            assert_eq!(batches(requests).map(|batch| batch.requests).sum::<u64>(), requests);
+            assert!(batches(requests).all(|it| (1..=BATCH_REQUESTS_MAX).contains(&it.requests)));
+            assert!(batches(requests).is_sorted_by_key(|batch| batch.is_counted));
+        }
     }
 }
