@@ -19,9 +19,10 @@ use crate::load::pace::PaceOptions;
 use crate::load::{self, Spread};
 use crate::machine::{self, Machine};
 use crate::report::{self, ReportOptions};
+use crate::server::Server;
 use crate::server::held::Held;
 use crate::server::recipe::{Kind, Recipe, ServerOptions};
-use crate::server::{Server, usage};
+use crate::server::usage::CpuTime;
 use crate::trace::copies::{Copies, CopyOptions};
 use crate::values::{self, ValueOptions, Values};
 use crate::workload::requests::Requests;
@@ -158,12 +159,12 @@ fn measure(
         ..options.pace.job(protocol, trace, values, WARM_UP)
     };
     let spread = Spread::here(options.pace.connections as usize);
-    let server_cpu = || usage::cpu_ns(server.pid());
-    let (found, server_before) = load::run_noting(&job, server.address, &spread, server_cpu)
+    let server_cpu = || CpuTime::of(server.pid());
+    let (found, [before, after]) = load::run_noting(&job, server.address, &spread, server_cpu)
         .map_err(|error| server.explain(error))?;
     let client_ns = found.cpu_ns as f64;
-    let server_ns = (usage::cpu_ns(server.pid())? - server_before) as f64;
-    let requests = found.asked().max(1) as f64;
+    let server_ns = after.since_ns(before)? as f64;
+    let requests = found.timed().asked().max(1) as f64;
     Ok(Sample {
         server: server.name.clone(),
         command_line: server.command_line.clone(),

@@ -78,10 +78,13 @@ fn facts(
 }
 
 fn hits(rows: &[Row], data_bytes: u64) -> Section {
-    let text =
-        ["Every get that misses is followed by a set, and every hit was compared with what was \
+    let mut text = vec![
+        "Every get that misses is followed by a set, and every hit was compared with what was \
          stored. A memory limit does not mean the same to every server: resident memory is what \
-         was really used."];
+         was really used."
+            .to_owned(),
+    ];
+    text.extend(rows.iter().filter_map(Row::refusal_in_words));
     let mut section = Section::new("Hits at an equal memory limit", text);
     let columns = [
         "server",
@@ -113,7 +116,7 @@ fn hits(rows: &[Row], data_bytes: u64) -> Section {
             count(|sample| Some(sample.held.counts?.evictions as f64), 0),
             count(|sample| Some(sample.held.resident_bytes as f64 / MIB), 1),
             count(|sample| sample.held.item_bytes(), 1),
-            Cell::number(row.spread(|sample| sample.found.counts.refused as f64).median, 0),
+            Cell::count(row.refused()),
         ]
     };
     section.tables.push(table("hits", &columns, rows.iter().map(cells)));
@@ -170,6 +173,7 @@ fn rounds(samples: &[Sample]) -> Section {
         "hits",
         "fills",
         "refused",
+        "requests timed",
         "server CPU s / M requests",
         "k requests/s",
         "p99 us",
@@ -184,6 +188,7 @@ fn rounds(samples: &[Sample]) -> Section {
             Cell::count(counts.hits),
             Cell::count(counts.fills),
             Cell::count(counts.refused),
+            Cell::count(sample.found.timed().asked()),
             Cell::number(sample.server_cpu, 3),
             Cell::number(sample.thousands_per_second(), 1),
             Cell::number(sample.waited_us(0.99), 0),
@@ -231,6 +236,21 @@ impl Row<'_> {
         self.spread(|sample| 1.0 - sample.found.hit_ratio()).median
     }
 
+    /// Requests that were refused, in all rounds together: one round of them is too many.
+    fn refused(&self) -> u64 {
+        self.samples.iter().map(|sample| sample.found.counts.refused).sum()
+    }
+
+    /// What was refused was not done, which every other figure has to be read with.
+    fn refusal_in_words(&self) -> Option<String> {
+        let words = self.samples.iter().find_map(|sample| sample.found.refusal.as_deref())?;
+        let (server, memory_mb, refused) = (self.server, self.memory_mb, self.refused());
+        Some(format!(
+            "Flattered: {server} with {memory_mb} MiB refused {refused} requests in all rounds, \
+             the first with `{words}`. They were answered and not done."
+        ))
+    }
+
     /// The median of what not every server tells.
     fn optional(&self, field: impl Fn(&Sample) -> Option<f64>, digits: usize) -> Cell {
         let figures: Vec<f64> = self.samples.iter().filter_map(|sample| field(sample)).collect();
@@ -243,11 +263,11 @@ impl Row<'_> {
 
 impl Sample {
     fn thousands_per_second(&self) -> f64 {
-        self.found.per_second(self.found.asked()) / 1e3
+        self.found.per_second(self.found.timed().asked()) / 1e3
     }
 
     fn thousands_filled_per_second(&self) -> f64 {
-        self.found.per_second(self.found.counts.fills) / 1e3
+        self.found.per_second(self.found.timed().fills) / 1e3
     }
 
     fn waited_us(&self, share: f64) -> f64 {
@@ -259,7 +279,7 @@ impl Sample {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::Sample;
+    use super::{Sample, rows};
     use crate::load::found::Found;
     use crate::server::held::Held;
 
@@ -280,6 +300,18 @@ mod tests {
             server_cpu: 0.0,
             client_cpu: 0.0,
         }
+    }
+
+    /// Of three rounds one that was refused something had a median of 0, and no word was said.
+    #[test]
+    fn a_refusal_in_one_round_is_said() {
+        let mut samples = [sample(100, 50), sample(100, 50), sample(100, 50)];
+        assert_eq!(rows(&samples)[0].refusal_in_words(), None);
+        samples[1].found.counts.refused = 7;
+        samples[1].found.refusal = Some("SERVER_ERROR no room".into());
+        let rows = rows(&samples);
+        let words = rows[0].refusal_in_words().expect("it was refused");
+        assert!(words.contains("one with 1 MiB refused 7") && words.contains("no room"), "{words}");
     }
 
     /// Who missed more was said to serve more requests a second, since it was sent more sets.

@@ -294,7 +294,8 @@ impl Subject {
             check: Check::Whole,
             silence_max: SILENCE_MAX,
         };
-        let found = load::run(&job, server.address, &Spread::here(CONNECTIONS))?;
+        let spread = Spread { deal: job.deal(), ..Spread::here(CONNECTIONS) };
+        let found = load::run(&job, server.address, &spread)?;
         found.all_done(&server.name)?;
         Ok(found.counts)
     }

@@ -120,7 +120,7 @@ fn measure(options: &BurstOptions, recipe: &Recipe, subject: &Subject) -> Outcom
 
 impl Sample {
     fn sets_per_second(&self) -> f64 {
-        self.stored.found.counts.others as f64 / self.stored.elapsed.as_secs_f64().max(1e-9)
+        self.stored.found.timed().others as f64 / self.stored.elapsed.as_secs_f64().max(1e-9)
     }
 
     fn p99_us(&self) -> f64 {

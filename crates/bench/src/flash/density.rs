@@ -168,7 +168,7 @@ fn fill(options: &DensityOptions, subject: &Subject, tiered: &Tiered) -> Outcome
         if counts.collected >= counts.segments {
             return Ok(());
         }
-        if phase.found.asked() == 0 {
+        if phase.found.counts.asked() == 0 {
             let values = &subject.name;
             return Err(Failure::Check(format!(
                 "{values}: the tier was not collected once with {STORED_OVER_FLASH_MAX} times its \

@@ -191,7 +191,7 @@ fn meanwhile_table(options: &QuietOptions, samples: &[Sample]) -> Table {
             |sample: &Sample| sample.load.as_ref().map_or(0.0, |found| 100.0 * found.hit_ratio());
         let sent = |sample: &Sample| {
             let found = sample.load.as_ref();
-            found.map_or(0.0, |it| it.per_second(it.asked()))
+            found.map_or(0.0, |it| it.per_second(it.timed().asked()))
         };
         vec![
             Cell::text(situation.in_words()),

@@ -14,7 +14,7 @@ use crate::load::{Spread, run_noting as send};
 use crate::machine::Machine;
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
 use crate::report::{self, ReportOptions};
-use crate::server::usage;
+use crate::server::usage::{self, CpuTime};
 use crate::trace::copies::{Copies, CopyOptions};
 use crate::values::{ValueOptions, Values};
 use crate::workload::requests::Requests;
@@ -67,12 +67,12 @@ pub fn run(options: &LoadOptions) -> Outcome<()> {
     };
     let connections = options.pace.connections as usize;
     let spread = Spread { cores: options.cores.clone(), ..Spread::here(connections) };
-    let server_cpu = || options.pid.map(usage::cpu_ns).transpose();
-    let (found, server_before) = send(&job, options.address, &spread, server_cpu)?;
+    let server_cpu = || options.pid.map(CpuTime::of).transpose();
+    let (found, [before, after]) = send(&job, options.address, &spread, server_cpu)?;
     let mut facts = facts(options, &trace, &found);
     facts.push(("client CPU s".into(), format!("{:.3}", found.cpu_ns as f64 / 1e9)));
-    if let (Some(pid), Some(before)) = (options.pid, server_before) {
-        let server_ns = usage::cpu_ns(pid)? - before;
+    if let (Some(pid), Some(before), Some(after)) = (options.pid, before, after) {
+        let server_ns = after.since_ns(before)?;
         let resident = usage::resident(pid)?.bytes as f64 / f64::from(1 << 20);
         facts.push(("server CPU s".into(), format!("{:.3}", server_ns as f64 / 1e9)));
         facts.push(("server memory, MiB".into(), format!("{resident:.1}")));
@@ -98,9 +98,9 @@ fn facts(options: &LoadOptions, trace: &Copies, found: &Found) -> Vec<(String, S
         ("objects", trace.objects().to_string()),
         ("pace", options.pace.in_words()),
         ("connections", options.pace.connections.to_string()),
-        ("counted requests", found.asked().to_string()),
-        ("seconds", format!("{seconds:.3}")),
-        ("requests/s", format!("{:.0}", found.per_second(found.asked()))),
+        ("counted requests", found.counts.asked().to_string()),
+        ("timed", format!("{} requests in {seconds:.3} s", found.timed().asked())),
+        ("requests/s", format!("{:.0}", found.per_second(found.timed().asked()))),
         ("hits, percent of gets", format!("{:.2}", 100.0 * found.hit_ratio())),
         ("hits compared byte by byte", found.counts.checked.to_string()),
         ("misses filled", found.counts.fills.to_string()),

@@ -32,9 +32,10 @@ use crate::load::schedule::Deal;
 use crate::load::{self, CONNECTIONS_MAX, Spread};
 use crate::machine::{self, Machine};
 use crate::report::{self as reports, ReportOptions};
+use crate::server::Server;
 use crate::server::held::Held;
 use crate::server::recipe::{Kind, ProgramOptions, Recipe};
-use crate::server::{Server, usage};
+use crate::server::usage::CpuTime;
 use crate::trace::copies::Copies;
 use loads::{Load, Name};
 
@@ -237,11 +238,12 @@ fn measure(
         silence_max: SILENCE_MAX,
     };
     let spread = Spread { connections: options.connections as usize, cores, deal: Deal::InTurn };
-    let server_cpu = || usage::cpu_ns(server.pid());
-    let (found, before_ns) = load::run_noting(&job, server.address, &spread, server_cpu)?;
-    let server_ns = (server_cpu()? - before_ns) as f64;
+    let server_cpu = || CpuTime::of(server.pid());
+    let (found, [before, after]) = load::run_noting(&job, server.address, &spread, server_cpu)?;
+    let server_ns = after.since_ns(before)? as f64;
     found.all_done(&server.name)?;
-    let (requests, elapsed_ns) = (found.answers(), found.elapsed().as_nanos().max(1) as f64);
+    let (requests, elapsed_ns) =
+        (found.timed().answers(), found.elapsed().as_nanos().max(1) as f64);
     let waited_ns = all_ns(&found)?;
     let waited_us = |share| waited_ns.value_at_quantile(share) as f64 / 1e3;
     Ok(Sample {
@@ -250,7 +252,7 @@ fn measure(
         command: server.command_line.clone(),
         threads: 0,
         round: 0,
-        requests,
+        requests: found.counts.answers(),
         per_second: requests as f64 / elapsed_ns * 1e9,
         server_us: server_ns / requests.max(1) as f64 / 1e3,
         server_busy: server_ns / elapsed_ns,
