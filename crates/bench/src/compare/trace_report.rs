@@ -74,7 +74,8 @@ fn facts(
         ("rounds", format!("{rounds}; medians, with (min..max)")),
     ];
     let lines = lines.iter().map(|line| ("server".to_owned(), (*line).to_owned()));
-    lines.chain(more.map(|(name, value)| (name.to_owned(), value))).collect()
+    let more = more.map(|(name, value)| (name.to_owned(), value));
+    lines.chain(more).chain(trace.filled_in_words()).collect()
 }
 
 fn hits(rows: &[Row], data_bytes: u64) -> Section {

@@ -93,7 +93,7 @@ fn facts(options: &LoadOptions, trace: &Copies, found: &Found) -> Vec<(String, S
         Some(words) => format!("{} (first: {words})", found.counts.refused),
         None => "0".to_owned(),
     };
-    [
+    let facts = [
         ("requests of the trace", trace.len().to_string()),
         ("objects", trace.objects().to_string()),
         ("pace", options.pace.in_words()),
@@ -105,9 +105,9 @@ fn facts(options: &LoadOptions, trace: &Copies, found: &Found) -> Vec<(String, S
         ("hits compared byte by byte", found.counts.checked.to_string()),
         ("misses filled", found.counts.fills.to_string()),
         ("refused", refused),
-    ]
-    .map(|(name, value)| (name.to_owned(), value))
-    .into()
+    ];
+    let facts = facts.map(|(name, value)| (name.to_owned(), value));
+    facts.into_iter().chain(trace.filled_in_words()).collect()
 }
 
 fn section(found: &Found) -> Section {

@@ -99,12 +99,13 @@ pub fn write(
     section.tables.push(table(rows, data_bytes));
     section.tables.extend((!models.is_empty()).then(|| overheads(models)));
     section.plots.push(plot(trace, rows));
-    let facts = vec![
+    let mut facts = vec![
         ("trace".to_owned(), trace.name()),
         ("requests".to_owned(), trace.len().to_string()),
         ("objects".to_owned(), trace.objects().to_string()),
         ("data".to_owned(), values::data_in_words(data_bytes)),
     ];
+    facts.extend(trace.filled_in_words());
     let sections = vec![section];
     Document { title: format!("Replay of {}", trace.name()), machine, facts, sections }
 }

@@ -114,7 +114,7 @@ impl Cache for Engine {
         let session = self.cache.session();
         match session.get(item.key, self.cache.hash(item.key)) {
             None => Found::Miss,
-            Some(found) if found.pieces().flatten().eq(item.value) => Found::Hit,
+            Some(found) if item.is_answered_by(found.pieces().flatten()) => Found::Hit,
             Some(_) => Found::Wrong,
         }
     }
@@ -153,14 +153,15 @@ impl Cache for Engine {
 mod tests {
     use super::Engine;
     use crate::policies::check::reads;
-    use crate::replay::cache::{Cache, Found, Item};
+    use crate::replay::cache::{Cache, Compared, Found, Item};
 
     #[test]
     fn values_are_compared_and_expire_with_the_trace() {
         let engine = Engine::new(16 << 20, larder::Policy::Clock).expect("a small cache");
         let mut request = reads(&[0])[0];
         (request.time_s, request.ttl_s) = (100, 10);
-        let item = Item { position: 0, request: &request, key: b"key", value: b"value" };
+        let (key, value, compared) = (b"key", b"value", Compared::Whole);
+        let item = Item { position: 0, request: &request, key, value, compared };
         assert_eq!(engine.get(item), Found::Miss);
         assert!(engine.set(item));
         assert_eq!(engine.get(item), Found::Hit);

@@ -69,8 +69,12 @@ impl Values {
                 request.value_bytes = bytes;
             }
         }
-        if let (Values::Records(records), None) = (&values, options.value_bytes) {
-            trace.follow_records(records.lengths().collect());
+        match (&values, options.value_bytes) {
+            (_, Some(_)) => {}
+            (Values::Records(records), None) => {
+                trace.follow_records(records.lengths().collect());
+            }
+            (_, None) => trace.fill_in_lengths(),
         }
         if trace.iter().all(|request| request.value_bytes == 0) {
             return Err(Failure::invalid(
