@@ -45,7 +45,8 @@ pub fn throughput(scale: &Scale) -> Outcome<Findings> {
     let asked: Vec<Vec<u32>> = (0..THREADS.len() as u64).map(drawn).collect();
     for engine in &engines {
         let cache = engine.cache();
-        maintained(cache, || asked.iter().for_each(|asked| _ = ask(cache, asked, &costs)));
+        let fill = || asked.iter().for_each(|asked| _ = ask(cache, asked, &costs));
+        maintained(&scale.cores, cache, fill)?;
     }
     let kinds: Vec<(usize, usize)> = THREADS
         .iter()
@@ -53,7 +54,8 @@ pub fn throughput(scale: &Scale) -> Outcome<Findings> {
         .collect();
     let found = in_rounds(scale.rounds, kinds.len(), |which| {
         let (cache, threads) = (engines[kinds[which].0].cache(), kinds[which].1);
-        maintained(cache, || together(threads, |thread| ask(cache, &asked[thread], &costs))).0
+        let work = |thread: usize| ask(cache, &asked[thread], &costs);
+        maintained(&scale.cores, cache, || together(&scale.cores, threads, work))?.0
     })?;
     if engines.iter().any(|engine| engine.cache().stats().evicted == 0) {
         return Err(Failure::Check("a cache that shall be full evicted nothing".into()));
