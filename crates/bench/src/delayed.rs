@@ -17,6 +17,7 @@ use clap::Args;
 use crate::failure::{Failure, Outcome};
 use crate::flash::send::{Pace, send};
 use crate::flash::subject::{Subject, SubjectOptions};
+use crate::load::exchange::Protocol;
 use crate::machine::{self, Machine};
 use crate::report::model::{Cell, Document, Section, Table};
 use crate::report::{self, ReportOptions};
@@ -191,6 +192,7 @@ fn document(
         ("values".to_owned(), format!("{}, {:.0} bytes each", subject.name, subject.item_bytes)),
         ("load".to_owned(), format!("{} stores/s on one connection", options.rate)),
     ];
+    facts.push(Protocol::fact(1, Some(options.rate)));
     facts.extend(samples.iter().map(|sample| ("server".to_owned(), sample.command.clone())));
     Document { title: "What is read long after".into(), machine, facts, sections: vec![section] }
 }

@@ -13,6 +13,7 @@ use clap::Args;
 use crate::failure::{Failure, Outcome};
 use crate::flash::send::{Pace, send};
 use crate::flash::subject::{Subject, SubjectOptions};
+use crate::load::exchange::Protocol;
 use crate::machine::{self, Machine};
 use crate::report::model::{Cell, Document, Section, Table};
 use crate::report::{self, ReportOptions};
@@ -227,6 +228,7 @@ fn document(machine: Machine, plan: Plan, samples: &[Sample]) -> Document {
         ("small items".to_owned(), format!("{SMALL_BYTES} bytes, {many}/s and then {few}/s")),
         ("large items".to_owned(), format!("{LARGE_BYTES} bytes, {large}/s at the end")),
     ];
+    facts.push(Protocol::fact(1, None));
     facts.extend(samples.iter().map(|sample| ("server".to_owned(), sample.command.clone())));
     Document { title: "Where items expire".into(), machine, facts, sections: vec![section] }
 }

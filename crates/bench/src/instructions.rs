@@ -18,6 +18,7 @@ use crate::compare::workload::{Name, Workload};
 use crate::drive::Driver;
 use crate::drive::command::ItemOptions;
 use crate::failure::{Failure, Outcome};
+use crate::load::exchange::Protocol;
 use crate::machine::{self, Machine};
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
 use crate::report::{self, ReportOptions, Spread};
@@ -245,6 +246,7 @@ fn document(machine: Machine, options: &InstructionsOptions, rows: &[Row]) -> Do
         y: Axis::linear("instructions / key"),
         series: vec![bars("worker", |row| row.worker), bars("other threads", |row| row.others)],
     });
+    let protocol = vec![Protocol::fact(1, None)];
     let facts = [
         ("server", options.server.to_string()),
         ("rounds", options.rounds.to_string()),
@@ -254,7 +256,7 @@ fn document(machine: Machine, options: &InstructionsOptions, rows: &[Row]) -> Do
     Document {
         title: "What a request costs the server's own code".into(),
         machine,
-        facts: facts.map(|(name, value)| (name.to_owned(), value)).to_vec(),
+        facts: [facts.map(|(name, value)| (name.to_owned(), value)).to_vec(), protocol].concat(),
         sections: vec![section],
     }
 }

@@ -15,6 +15,7 @@ use clap::Args;
 use crate::drive::fill::{Filler, ReadBack};
 use crate::drive::items::{Shape, Size};
 use crate::failure::{Failure, Outcome};
+use crate::load::exchange::Protocol;
 use crate::machine::{self, Machine};
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
 use crate::report::{self, ReportOptions};
@@ -281,6 +282,7 @@ fn document(machine: Machine, options: &RssOptions, rows: &[Row]) -> Document {
         rows: rows.iter().map(Row::cells).collect(),
     });
     section.plots.push(plot(rows));
+    let protocol = vec![Protocol::fact(1, None)];
     let facts = [
         ("server", options.server.to_string()),
         ("recent", format!("at least {} must be readable", options.recent_share_min)),
@@ -288,7 +290,7 @@ fn document(machine: Machine, options: &RssOptions, rows: &[Row]) -> Document {
     Document {
         title: "Whether -m means memory".into(),
         machine,
-        facts: facts.map(|(name, value)| (name.to_owned(), value)).to_vec(),
+        facts: [facts.map(|(name, value)| (name.to_owned(), value)).to_vec(), protocol].concat(),
         sections: vec![section],
     }
 }

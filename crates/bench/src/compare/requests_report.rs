@@ -4,6 +4,7 @@
 use super::MIB;
 use super::requests::RequestsOptions;
 use super::workload::{Name, Sample};
+use crate::load::exchange::Protocol;
 use crate::machine::Machine;
 use crate::report::Spread;
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
@@ -84,7 +85,8 @@ fn facts(options: &RequestsOptions, servers: &[Server]) -> Vec<(String, String)>
         ("tls", if options.tls { "1.3, AES-256-GCM, a key of ECDSA" } else { "no" }.to_owned()),
         ("rounds", format!("{}; medians, with (min..max)", options.rounds)),
     ];
-    lines.chain(more.map(|(name, value)| (name.to_owned(), value))).collect()
+    let more = more.map(|(name, value)| (name.to_owned(), value));
+    lines.chain(more).chain([Protocol::fact(1, None)]).collect()
 }
 
 fn costs(rows: &[Row]) -> Section {

@@ -153,7 +153,8 @@ fn measure(
     values: &Values,
 ) -> Outcome<Sample> {
     let server = Server::start(recipe, memory_mb, &options.servers_options.server_cores)?;
-    let protocol = Protocol::of(recipe.dialect);
+    let depth = options.pace.depth as usize;
+    let protocol = Protocol::of(recipe.dialect, depth, options.pace.rate);
     let job = Job {
         fills_misses: options.trace.fills_misses(),
         ..options.pace.job(protocol, trace, values, WARM_UP)

@@ -3,6 +3,7 @@
 
 use super::MIB;
 use super::trace::{Sample, TraceOptions};
+use crate::load::exchange::Protocol;
 use crate::machine::Machine;
 use crate::report::Spread;
 use crate::report::beside::{BESIDE_COLUMN, SHARE_COLUMN, beside};
@@ -75,7 +76,8 @@ fn facts(
     ];
     let lines = lines.iter().map(|line| ("server".to_owned(), (*line).to_owned()));
     let more = more.map(|(name, value)| (name.to_owned(), value));
-    lines.chain(more).chain(trace.filled_in_words()).collect()
+    let protocol = Protocol::fact(options.pace.depth as usize, options.pace.rate);
+    lines.chain(more).chain([protocol]).chain(trace.filled_in_words()).collect()
 }
 
 fn hits(rows: &[Row], data_bytes: u64) -> Section {

@@ -17,6 +17,7 @@ use clap::Args;
 use crate::drive::fill::Filler;
 use crate::drive::items::{KEY_BYTES_MAX, KEY_BYTES_MIN, Shape};
 use crate::failure::{Failure, Outcome};
+use crate::load::exchange::Protocol;
 use crate::machine::{self, Machine};
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
 use crate::report::{self, ReportOptions};
@@ -207,6 +208,7 @@ fn document(machine: Machine, memory_mb: u64, rows: &[Row]) -> Document {
     commands.sort_unstable();
     commands.dedup();
     let mut facts = vec![("memory limit".to_owned(), format!("{memory_mb} MiB"))];
+    facts.push(Protocol::fact(1, None));
     facts.extend(commands.iter().map(|command| ("server".to_owned(), (*command).to_owned())));
     let text = "Filled until full for good; resident memory leaves nothing out.";
     let mut section = Section::new("Items for each GiB of resident memory", [text]);

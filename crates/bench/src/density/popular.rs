@@ -284,7 +284,7 @@ impl Subject {
         trace: &Copies,
     ) -> Outcome<load::found::Counts> {
         let job = Job {
-            protocol: Protocol::of(server.dialect),
+            protocol: Protocol::of(server.dialect, DEPTH, options.rate),
             trace,
             values: &self.values,
             fills_misses: true,

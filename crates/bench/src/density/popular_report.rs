@@ -3,6 +3,7 @@
 
 use super::GIB;
 use super::popular::{CONNECTIONS, DEPTH, PopularOptions, Sample, Subject};
+use crate::load::exchange::Protocol;
 use crate::machine::Machine;
 use crate::report::Spread as Range;
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
@@ -31,6 +32,7 @@ pub fn document(
         |rate| format!("{CONNECTIONS} connections, {rate} requests/s"),
     );
     facts.push(("pace".to_owned(), pace));
+    facts.push(Protocol::fact(DEPTH, options.rate));
     facts.push(("rounds".to_owned(), options.rounds.to_string()));
     let mut lines: Vec<&str> = Vec::new();
     for recipe in recipes {

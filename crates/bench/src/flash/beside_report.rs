@@ -5,6 +5,7 @@ use super::MIB;
 use super::beside::{BesideOptions, KINDS, Load, PageCache, Sample};
 use super::counts::Sampled;
 use super::subject::Subject;
+use crate::load::exchange::Protocol;
 use crate::machine::Machine;
 use crate::report::Spread;
 use crate::report::model::{Cell, Document, Section, Table};
@@ -102,6 +103,7 @@ fn facts(
         ("memory limit".to_owned(), format!("{} MiB", tier.memory_mb)),
         ("flash".to_owned(), format!("{} MiB", tier.flash_mb)),
         ("load".to_owned(), load),
+        Protocol::fact(1, None),
         ("rounds".to_owned(), options.rounds.to_string()),
         ("seed".to_owned(), options.subject.seed.to_string()),
     ];

@@ -11,6 +11,7 @@ use super::send::{Pace, Phase, send};
 use super::subject::{Subject, SubjectOptions, key_space};
 use super::tier::TierOptions;
 use crate::failure::{Failure, Outcome};
+use crate::load::exchange::Protocol;
 use crate::machine::{self, Machine};
 use crate::report::model::{Cell, Document, Section, Table};
 use crate::report::{self, ReportOptions, Spread};
@@ -164,6 +165,7 @@ fn document(
         ("memory limit".to_owned(), format!("{} MiB", tier.memory_mb)),
         ("flash".to_owned(), format!("{} MiB", tier.flash_mb)),
         ("load".to_owned(), format!("{depth} sets in flight on each of {connections} connections")),
+        Protocol::fact(*depth as usize, None),
         ("rounds".to_owned(), rounds.to_string()),
         ("seed".to_owned(), subject.seed.to_string()),
     ];

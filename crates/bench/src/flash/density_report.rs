@@ -3,6 +3,7 @@
 use super::MIB;
 use super::counts::{OwnCounts, share};
 use super::density::{DensityOptions, Moment, Sample};
+use crate::load::exchange::Protocol;
 use crate::machine::Machine;
 use crate::report::model::{Cell, Document, Section, Table};
 
@@ -53,6 +54,7 @@ pub fn document(machine: Machine, options: &DensityOptions, samples: &[Sample]) 
         ),
         ("seed".to_owned(), options.subject.seed.to_string()),
     ];
+    facts.push(Protocol::fact(1, None));
     facts.extend(samples.first().map(|sample| ("server".to_owned(), sample.command.clone())));
     Document {
         title: "How many items a flash tier holds".into(),

@@ -5,6 +5,7 @@ use super::MIB;
 use super::counts::OwnCounts;
 use super::quiet::{QuietOptions, Sample, Situation, WarmUp};
 use super::subject::Subject;
+use crate::load::exchange::Protocol;
 use crate::machine::Machine;
 use crate::report::Spread;
 use crate::report::model::{Cell, Document, Section, Table};
@@ -70,6 +71,7 @@ pub fn document(
         ("warm-up".to_owned(), warm_up.in_words()),
         ("seed".to_owned(), options.subject.seed.to_string()),
     ];
+    facts.push(Protocol::fact(1, None));
     facts.extend(commands.iter().map(|command| ("server".to_owned(), command.clone())));
     let sections = vec![latency, ratios, meanwhile, detail];
     Document { title: "Hot keys beside a busy flash tier".into(), machine, facts, sections }

@@ -97,6 +97,7 @@ fn facts(options: &LoadOptions, trace: &Copies, found: &Found) -> Vec<(String, S
         ("requests of the trace", trace.len().to_string()),
         ("objects", trace.objects().to_string()),
         ("pace", options.pace.in_words()),
+        ("protocol", options.protocol.in_words().to_owned()),
         ("connections", options.pace.connections.to_string()),
         ("counted requests", found.counts.asked().to_string()),
         ("timed", format!("{} requests in {seconds:.3} s", found.timed().asked())),

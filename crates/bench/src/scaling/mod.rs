@@ -14,8 +14,7 @@
 //! the end, and that several threads ask for one key at a time, as with clients that share a cache.
 //! They are made before anything is measured.
 //!
-//! Memcached's clients for this speak meta commands: memcached 1.6.18 answers each get of the text
-//! protocol with a system call of its own, which is no property of its threads.
+//! Several requests are in flight, so what takes memcached's protocol is asked in meta commands.
 
 mod loads;
 mod report;
@@ -23,7 +22,6 @@ mod report;
 use clap::Args;
 use hdrhistogram::Histogram;
 
-use crate::drive::encode::Dialect;
 use crate::failure::{Failure, Outcome};
 use crate::load::exchange::Protocol;
 use crate::load::found::Found;
@@ -227,7 +225,7 @@ fn measure(
     cores: Vec<usize>,
 ) -> Outcome<Sample> {
     let job = Job {
-        protocol: protocol(server.dialect),
+        protocol: Protocol::of(server.dialect, options.depth as usize, None),
         trace,
         values: &load.values,
         fills_misses: true,
@@ -262,13 +260,6 @@ fn measure(
         hit_ratio: (found.counts.gets > 0).then(|| found.hit_ratio()),
         held: Held::of(server)?,
     })
-}
-
-fn protocol(dialect: Dialect) -> Protocol {
-    match dialect {
-        Dialect::Text => Protocol::Meta,
-        Dialect::Resp => Protocol::Resp,
-    }
 }
 
 /// How long requests of all kinds waited.

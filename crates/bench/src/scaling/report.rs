@@ -3,6 +3,7 @@
 
 use super::loads::Load;
 use super::{Cores, Name, Sample, ScalingOptions};
+use crate::load::exchange::Protocol;
 use crate::machine::Machine;
 use crate::report::Spread;
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
@@ -72,7 +73,7 @@ fn facts(
     let mut facts: Vec<(String, String)> =
         commands.iter().map(|it| ("server".to_owned(), it.command.clone())).collect();
     let pace = format!(
-        "closed loop, {} in flight on each of {} connections, meta commands",
+        "closed loop, {} in flight on each of {} connections",
         options.depth, options.connections
     );
     let list = |numbers: &[usize]| {
@@ -81,6 +82,8 @@ fn facts(
     };
     let mut say = |name: &str, value: String| facts.push((name.to_owned(), value));
     say("pace", pace);
+    let (name, protocol) = Protocol::fact(options.depth as usize, None);
+    say(&name, protocol);
     say("cores of the servers", list(&cores.server));
     say("cores of the client", list(&cores.client));
     if !cores.are_apart() {
