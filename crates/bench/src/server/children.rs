@@ -170,17 +170,24 @@ mod tests {
         script.args(["-c", "sleep 1000 & echo $!; wait"]).stdout(Stdio::piped());
         let guard = Guard::spawn(&mut script).expect("a shell");
         let mut number = String::new();
-        let output = super::lock().last_mut().and_then(|child| child.stdout.take());
+        let mut children = super::lock();
+        let child = children.iter_mut().find(|child| child.id() == guard.pid());
+        let output = child.and_then(|child| child.stdout.take());
+        drop(children);
         BufReader::new(output.expect("it is piped")).read_line(&mut number).expect("a number");
         let path = format!("/proc/{}/cmdline", number.trim());
         let lives = || std::fs::read_to_string(&path).is_ok_and(|words| words.contains("1000"));
-        assert!(lives(), "{path}");
+        let is_soon = |wanted: bool| {
+            let begun = Instant::now();
+            while lives() != wanted {
+                assert!(begun.elapsed() < Duration::from_secs(60), "{path}: not {wanted}");
+                std::thread::yield_now();
+            }
+        };
+        // It has no words between its fork and the end of its exec.
+        is_soon(true);
         drop(guard);
-        // Whoever inherits it has to wait for it: until then it is there, and has no words.
-        let ended = Instant::now();
-        while lives() {
-            assert!(ended.elapsed() < Duration::from_secs(60), "it is left");
-            std::thread::yield_now();
-        }
+        // Whoever inherits it has to wait for it: until then it is there, and has none again.
+        is_soon(false);
     }
 }
