@@ -12,6 +12,7 @@
 
 use clap::Args;
 
+use crate::arguments::share;
 use crate::drive::fill::{Filler, ReadBack};
 use crate::drive::items::{Shape, Size};
 use crate::failure::{Failure, Outcome};
@@ -51,7 +52,7 @@ pub struct RssOptions {
     #[arg(short, long = "memory-mb", value_delimiter = ',', default_value = "64,256,1024")]
     memory_mb: Vec<u64>,
     /// Share of the items stored last that must be readable.
-    #[arg(long, default_value_t = 0.95)]
+    #[arg(long, default_value_t = 0.95, value_parser = share)]
     recent_share_min: f64,
     /// Only a limit of 64 MiB.
     #[arg(long)]
@@ -121,8 +122,9 @@ pub fn run(options: &RssOptions) -> Outcome<()> {
     progress.finish_and_clear();
     let document = document(machine, options, &rows);
     println!("{}", report::text(&document));
-    options.report.write(&document)?;
-    judge(&rows, options.recent_share_min)
+    let written = options.report.write(&document);
+    judge(&rows, options.recent_share_min)?;
+    written
 }
 
 /// Fills one server with one kind after the other.
@@ -217,6 +219,9 @@ fn judge(rows: &[Row], recent_share_min: f64) -> Outcome<()> {
         if row.rss_peak_bytes > row.rss_limit_bytes {
             let beyond = (row.rss_peak_bytes - row.rss_limit_bytes) / 1024;
             broken.push(format!("{}: {beyond} KiB beyond the limit", row.title()));
+        }
+        if row.recent_read == 0 {
+            broken.push(format!("{}: no item is small enough to be read back", row.title()));
         }
         if (row.recent_right as f64) < recent_share_min * row.recent_read as f64 {
             let (right, read) = (row.recent_right, row.recent_read);

@@ -62,6 +62,7 @@ pub fn run(options: &RestartOptions) -> Outcome<()> {
     progress.finish_and_clear();
     let document = summary::document(machine, options, keys, &rounds);
     println!("{}", report::text(&document));
-    options.report.write(&document)?;
-    summary::judge(options, &rounds)
+    let written = options.report.write(&document);
+    summary::judge(options, &rounds)?;
+    written
 }
