@@ -149,7 +149,7 @@ fn stores(plan: Plan) -> Vec<Request> {
                 stores.push(Request { time_s, ..small(next_small) });
                 next_small += 1;
                 // As evenly as whole numbers allow.
-                let due = |number: u32| number * large_rate / small_rate;
+                let due = |number| large_due(number, large_rate, small_rate);
                 if due(number + 1) > due(number) {
                     let (object, value_bytes) = (next_large, LARGE_BYTES);
                     stores.push(Request { object, value_bytes, ttl_s: 0, time_s, ..small(0) });
@@ -160,6 +160,11 @@ fn stores(plan: Plan) -> Vec<Request> {
         began_s += seconds;
     }
     stores
+}
+
+/// Large items that are due with so many small ones of a second.
+fn large_due(smalls: u32, large_rate: u32, small_rate: u32) -> u64 {
+    u64::from(smalls) * u64::from(large_rate) / u64::from(small_rate)
 }
 
 fn measure(
@@ -236,6 +241,14 @@ fn document(machine: Machine, plan: Plan, samples: &[Sample]) -> Document {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// From 892 MiB on the product ran over, and the command panicked or left a large item out.
+    #[test]
+    fn the_most_memory_has_its_large_items_too() {
+        let plan = Plan { memory_mb: 1024, life_s: LIFE_S };
+        let (few, large) = (plan.rate(FEW), plan.rate(LARGE));
+        assert_eq!(large_due(few, large, few), u64::from(large));
+    }
 
     #[test]
     fn every_object_is_stored_once_and_what_is_alive_at_the_end_has_room() {

@@ -17,7 +17,7 @@ use super::workload::{Name, Sample, Workload};
 use crate::drive::command::ItemOptions;
 use crate::drive::encode::Dialect;
 use crate::drive::script::Script;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::machine::{self, Machine};
 use crate::report::{self, ReportOptions};
 use crate::server::Server;
@@ -86,6 +86,9 @@ pub fn run(options: &RequestsOptions) -> Outcome<()> {
     let machine = Machine::describe();
     if options.tls {
         options.servers.retain(|kind| matches!(kind, Kind::Larder | Kind::Memcached));
+        if options.servers.is_empty() {
+            return Err(Failure::Usage("only larder and memcached are compared over TLS".into()));
+        }
     }
     let identity = options.tls.then(Identity::new).transpose()?;
     let servers = start_all(&options, identity.as_ref())?;

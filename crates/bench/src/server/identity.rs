@@ -71,8 +71,9 @@ impl Identity {
             chain.display(),
             key.display()
         )]);
-        let mut server = Server::start(&recipe, memory_mb, cores)?;
+        let mut server = Server::start_silent(&recipe, memory_mb, cores)?;
         server.tls_address = Some(std::mem::replace(&mut server.address, plain));
+        server.tell_version();
         Ok(server)
     }
 

@@ -51,7 +51,7 @@ pub struct Server {
     pub address: SocketAddr,
     /// Where it speaks TLS, if it does.
     pub tls_address: Option<SocketAddr>,
-    /// Program and arguments, as they could be typed.
+    /// Program and arguments, as they could be typed, and behind them the version.
     pub command_line: String,
     /// How long after its start it took connections.
     pub listened_after: Duration,
@@ -64,7 +64,26 @@ impl Server {
     /// Starts a server on a free port, pinned to all of these cores together, and waits until it
     /// listens.
     pub fn start(recipe: &Recipe, memory_mb: u64, cores: &[usize]) -> Outcome<Server> {
+        let mut server = Server::start_silent(recipe, memory_mb, cores)?;
+        server.tell_version();
+        Ok(server)
+    }
+
+    /// The same without a question: as for a server that does not listen at this address yet for
+    /// those who ask.
+    fn start_silent(recipe: &Recipe, memory_mb: u64, cores: &[usize]) -> Outcome<Server> {
         Server::start_on(Port::free()?, recipe, memory_mb, cores)
+    }
+
+    /// Puts the version behind the command line, so that reports say what was measured. Whether a
+    /// server tells it is its own business.
+    fn tell_version(&mut self) {
+        if self.kind == Kind::Null {
+            return;
+        }
+        let version = query::version(self.address, self.dialect);
+        let version = version.map_or("does not tell its version".to_owned(), |it| it);
+        self.command_line += &format!("  # {version}");
     }
 
     /// Starts a server on the port of this one, which has ended, and takes its place.
