@@ -167,7 +167,7 @@ pub fn run(options: &BesideOptions) -> Outcome<()> {
         return Err(Failure::Usage("only larder and memcached have a flash tier".into()));
     }
     let servers = &options.tier.servers_options;
-    let recipes = servers.recipes(&options.servers)?;
+    let recipes = servers.recipes_of_known(&options.servers)?;
     let subjects = options.subject.subjects(options.key_space * options.tier.flash_bytes())?;
     let machine = Machine::describe();
     machine::pin(servers.client_core)?;

@@ -74,7 +74,7 @@ pub fn run(options: &BurstOptions) -> Outcome<()> {
     if options.servers.iter().any(|kind| !KINDS.contains(kind)) {
         return Err(Failure::Usage("only larder and memcached have a flash tier".into()));
     }
-    let recipes = options.tier.servers_options.recipes(&options.servers)?;
+    let recipes = options.tier.servers_options.recipes_of_known(&options.servers)?;
     let data_bytes = options.key_space * (options.tier.memory_mb << 20) as f64;
     let subjects = options.subject.subjects(data_bytes)?;
     let machine = Machine::describe();
