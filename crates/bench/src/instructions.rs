@@ -24,6 +24,7 @@ use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, T
 use crate::report::{self, ReportOptions, Spread};
 use crate::server::Server;
 use crate::server::recipe::{Kind, Recipe, ServerOptions, find};
+use crate::server::scratch::Scratch;
 
 /// How much slower callgrind makes a server is why there are fewer keys than in `compare`.
 const KEYS_DEFAULT: u64 = 20_000;
@@ -141,8 +142,8 @@ fn count(
     workload: &Workload,
     keys: u64,
 ) -> Outcome<Counts> {
-    let folder = Folder::new()?;
-    let file = folder.0.join(FILE_PREFIX);
+    let folder = Scratch::folder("larder-callgrind")?;
+    let file = folder.path().join(FILE_PREFIX);
     let arguments = [
         "--tool=callgrind".to_owned(),
         "--separate-threads=yes".to_owned(),
@@ -162,7 +163,7 @@ fn count(
     workload.verify(&run, &server.name)?;
     drop(driver);
     server.stop()?;
-    folder.counts()
+    counts(folder.path())
 }
 
 fn items(options: &InstructionsOptions) -> ItemOptions {
@@ -175,36 +176,18 @@ fn items(options: &InstructionsOptions) -> ItemOptions {
     }
 }
 
-/// Where callgrind writes; gone when dropped.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Outcome<Folder> {
-        let path = std::env::temp_dir().join(format!("larder-callgrind-{}", std::process::id()));
-        fs::create_dir_all(&path).map_err(Failure::io(format!("making {}", path.display())))?;
-        Ok(Folder(path))
+/// Sums up the files that callgrind has left in a folder, one for each thread and an empty one.
+fn counts(folder: &Path) -> Outcome<Counts> {
+    let mut totals = Vec::new();
+    let doing = || Failure::io(format!("reading {}", folder.display()));
+    for entry in fs::read_dir(folder).map_err(doing())? {
+        let text = fs::read_to_string(entry.map_err(doing())?.path()).map_err(doing())?;
+        totals.extend(total(&text));
     }
-
-    /// Sums up callgrind's files, one for each thread and an empty one.
-    fn counts(&self) -> Outcome<Counts> {
-        let mut totals = Vec::new();
-        let doing = || Failure::io(format!("reading {}", self.0.display()));
-        for entry in fs::read_dir(&self.0).map_err(doing())? {
-            let text = fs::read_to_string(entry.map_err(doing())?.path()).map_err(doing())?;
-            totals.extend(total(&text));
-        }
-        let worker = totals.iter().copied().max().ok_or_else(|| {
-            Failure::Reply("callgrind counted nothing: was the server ended by force?".into())
-        })?;
-        Ok(Counts { worker, others: totals.iter().sum::<u64>() - worker })
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // Files that stay in a temporary folder do no harm.
-        let _ = fs::remove_dir_all(&self.0);
-    }
+    let worker = totals.iter().copied().max().ok_or_else(|| {
+        Failure::Reply("callgrind counted nothing: was the server ended by force?".into())
+    })?;
+    Ok(Counts { worker, others: totals.iter().sum::<u64>() - worker })
 }
 
 /// The instructions of one of callgrind's files.

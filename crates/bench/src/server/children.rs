@@ -16,7 +16,7 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
 };
 
-use super::flash_file;
+use super::scratch;
 
 /// The exit code of a process that was interrupted.
 const EXIT_INTERRUPTED: i32 = 130;
@@ -91,8 +91,8 @@ impl Drop for Guard {
     }
 }
 
-/// Makes panics and interrupts end all children and remove the files of their flash tiers. Call
-/// once, at the start.
+/// Makes panics and interrupts end all children and remove what is to go with this process.
+/// Call once, at the start.
 pub fn end_with_this_process() -> Result<(), ctrlc::Error> {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -101,12 +101,12 @@ pub fn end_with_this_process() -> Result<(), ctrlc::Error> {
         if let Ok(mut children) = CHILDREN.try_lock() {
             children.iter_mut().for_each(end);
         }
-        flash_file::remove_all();
+        scratch::remove_all();
     }));
     ctrlc::set_handler(|| {
         let mut children = lock();
         children.iter_mut().for_each(end);
-        flash_file::remove_all();
+        scratch::remove_all();
         std::process::exit(EXIT_INTERRUPTED);
     })
 }

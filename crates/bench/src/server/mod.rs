@@ -2,7 +2,8 @@
 //!
 //! `recipe` knows how each kind is started, `children` makes sure that each is ended, `usage`
 //! reads what the kernel counted for it, `query` asks the server itself, and `held` puts both
-//! together. `identity` starts servers that speak TLS. `flash_file` is what a flash tier is put on.
+//! together. `identity` starts servers that speak TLS. `flash_file` is what a flash tier is put
+//! on, and `scratch` whatever has to go away with this process.
 
 pub mod children;
 pub mod flash_file;
@@ -10,11 +11,15 @@ pub mod held;
 pub mod identity;
 pub mod query;
 pub mod recipe;
+pub mod scratch;
 pub mod usage;
 
 use std::fs;
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -196,10 +201,11 @@ struct Log(fs::File);
 
 impl Log {
     fn new(port: u16) -> Outcome<Log> {
-        let path = std::env::temp_dir().join(format!("larder-bench-{port}.log"));
+        let name = format!("larder-bench-{}-{port}.log", std::process::id());
+        let path = std::env::temp_dir().join(name);
         let doing = || Failure::io(format!("making {}", path.display()));
         let mut options = fs::OpenOptions::new();
-        options.read(true).append(true).create(true);
+        options.read(true).append(true).create_new(true);
         let file = options.open(&path).map_err(doing())?;
         fs::remove_file(&path).map_err(doing())?;
         Ok(Log(file))
@@ -224,8 +230,8 @@ impl Log {
 #[derive(Debug, Clone)]
 struct Port {
     number: u16,
-    /// Locked until the last clone is gone, or the process.
-    _claim: Arc<fs::File>,
+    /// Bound until the last clone is gone, or the process.
+    _claim: Arc<UnixListener>,
 }
 
 impl Port {
@@ -240,15 +246,17 @@ impl Port {
         Err(Failure::Reply("all ports from 21200 to 21249 are taken".into()))
     }
 
-    /// Nothing if another run has it.
+    /// Nothing if another run has it. What is claimed is a name of an abstract socket, which is
+    /// gone with who has it and is nobody's file: a file of another user kept all others out for
+    /// good.
     fn claim(number: u16) -> Outcome<Option<Port>> {
-        let path = std::env::temp_dir().join(format!("larder-bench-{number}.port"));
-        let doing = || Failure::io(format!("locking {}", path.display()));
-        let file = fs::File::create(&path).map_err(doing())?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(Port { number, _claim: Arc::new(file) })),
-            Err(fs::TryLockError::WouldBlock) => Ok(None),
-            Err(fs::TryLockError::Error(error)) => Err(doing()(error)),
+        let name = format!("larder-bench-{number}");
+        let doing = || Failure::io(format!("claiming port {number}"));
+        let address = UnixAddr::from_abstract_name(name).map_err(doing())?;
+        match UnixListener::bind_addr(&address) {
+            Ok(listener) => Ok(Some(Port { number, _claim: Arc::new(listener) })),
+            Err(error) if error.kind() == ErrorKind::AddrInUse => Ok(None),
+            Err(error) => Err(doing()(error)),
         }
     }
 }
