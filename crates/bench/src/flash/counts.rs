@@ -95,6 +95,10 @@ pub struct OwnCounts {
 
 /// Asks a server and the kernel.
 pub fn tier(server: &Server, key_bytes: u16) -> Outcome<TierCounts> {
+    ask_for_tier(server, key_bytes).map_err(|failure| server.explain(failure))
+}
+
+fn ask_for_tier(server: &Server, key_bytes: u16) -> Outcome<TierCounts> {
     let stats = query::stats(server.address)?;
     let number = |name: &str| query::number(&stats, name);
     let (items, flash_items) = (number("curr_items")?, number("extstore_objects_used")?);
@@ -125,7 +129,8 @@ pub fn tier(server: &Server, key_bytes: u16) -> Outcome<TierCounts> {
 
 /// Asks Larder.
 pub fn own(server: &Server) -> Outcome<OwnCounts> {
-    let flash = query::stats_of(server.address, "flash")?;
+    let flash = query::stats_of(server.address, "flash");
+    let flash = flash.map_err(|failure| server.explain(failure))?;
     let number = |name: &str| query::number(&flash, name);
     Ok(OwnCounts {
         items: number("items")?,

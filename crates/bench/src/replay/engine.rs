@@ -57,14 +57,12 @@ impl Engine {
         };
         let cache = builder.clock(Arc::clone(&clock) as Arc<dyn io::Clock>).build();
         let doing = || format!("building a cache of {memory_bytes} bytes");
-        let cache = cache.map_err(|error| Failure::invalid(doing(), error.to_string()))?;
+        let cache = cache.map_err(|error| Failure::Usage(format!("{}: {error}", doing())))?;
         // A small limit is rounded up, and then it would not be compared at equal memory.
         let limit_bytes = cache.stats().limit_bytes;
         if limit_bytes > memory_bytes {
-            return Err(Failure::invalid(
-                doing(),
-                format!("the engine needs {limit_bytes} at least"),
-            ));
+            let least = format!("the engine needs {limit_bytes} at least");
+            return Err(Failure::Usage(format!("{}: {least}", doing())));
         }
         let compresses = compressed == Some(Compressed::Auto);
         Ok(Engine { cache, clock, stores: compresses.then(AtomicU32::default) })
@@ -180,5 +178,6 @@ mod tests {
     fn less_memory_than_the_engine_can_use_is_refused() {
         let failure = Engine::new(512 << 10, larder::Policy::Clock).err().expect("too small");
         assert!(failure.to_string().contains("at least"), "{failure}");
+        assert_eq!(failure.exit_code(), 2, "the option is wrong, and nothing was measured");
     }
 }

@@ -29,7 +29,7 @@ impl Identity {
     /// Makes them. The client takes one suite of TLS 1.3, so that every server does the same work.
     pub fn new() -> Outcome<Self> {
         let wrong = |error: &dyn std::fmt::Display| {
-            Failure::Reply(format!("making a certificate: {error}"))
+            Failure::Ended(format!("making a certificate: {error}"))
         };
         let made = rcgen::generate_simple_self_signed(vec![SERVER_NAME.to_owned()]);
         let CertifiedKey { cert, signing_key } = made.map_err(|error| wrong(&error))?;

@@ -149,7 +149,7 @@ impl Server {
         while !self.child.has_ended() {
             if asked.elapsed() > STOP_MAX {
                 let line = &self.command_line;
-                return Err(Failure::Reply(format!("`{line}` does not end when asked to")));
+                return Err(Failure::Ended(format!("`{line}` does not end when asked to")));
             }
             std::thread::sleep(START_STEP);
         }
@@ -169,7 +169,7 @@ impl Server {
             std::thread::sleep(START_STEP);
         }
         let (line, log) = (&self.command_line, self.log.end());
-        Failure::Reply(format!("{} ended while it was measured\n`{line}`\n{log}", self.name))
+        Failure::Ended(format!("{} ended while it was measured\n`{line}`\n{log}", self.name))
     }
 
     fn await_listening(&mut self) -> Outcome<()> {
@@ -190,7 +190,7 @@ impl Server {
 
     fn not_started(&self, why: &str) -> Failure {
         let (line, log) = (&self.command_line, self.log.end());
-        Failure::Reply(format!("`{line}` {why}\n{log}"))
+        Failure::Ended(format!("`{line}` {why}\n{log}"))
     }
 }
 
@@ -243,7 +243,7 @@ impl Port {
                 return Ok(port);
             }
         }
-        Err(Failure::Reply("all ports from 21200 to 21249 are taken".into()))
+        Err(Failure::Ended("all ports from 21200 to 21249 are taken".into()))
     }
 
     /// Nothing if another run has it. What is claimed is a name of an abstract socket, which is

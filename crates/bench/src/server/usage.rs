@@ -82,7 +82,7 @@ impl CpuTime {
 
     /// Nanoseconds that were run since an earlier moment.
     pub fn since_ns(self, before: CpuTime) -> Outcome<u64> {
-        let backwards = || Failure::Reply("CPU time ran backwards: was a process replaced?".into());
+        let backwards = || Failure::Ended("CPU time ran backwards: was a process replaced?".into());
         let ticks = self.ticks.checked_sub(before.ticks).ok_or_else(backwards)?;
         // Threads that have ended took theirs along.
         let threads_ns = self.threads_ns.saturating_sub(before.threads_ns);
