@@ -102,7 +102,8 @@ pub fn run(options: &DelayedOptions) -> Outcome<()> {
     let items = memory_bytes / subject.item_bytes;
     let delays: Vec<u32> = options.delays.iter().map(|delay| (delay.0 * items) as u32).collect();
     let recipes = options.servers_options.recipes(&options.servers)?;
-    let machine = Machine::describe();
+    let machine = Machine::describe()
+        .with_sides(&options.servers_options.server_cores, &[options.servers_options.client_core]);
     machine::pin(options.servers_options.client_core)?;
     let samples = report::measured(&recipes, |recipe| {
         measure(options, recipe, memory_mb, &subject, &delays)
@@ -138,7 +139,9 @@ fn measure(
             found[number][1] += hits;
         }
     }
-    let items = query::counts(server.address, server.dialect)?.items;
+    let items = query::counts(server.address, server.dialect)
+        .map_err(|failure| server.explain(failure))?
+        .items;
     Ok(Sample { server: server.name.clone(), command: server.command_line.clone(), items, found })
 }
 

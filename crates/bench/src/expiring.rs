@@ -117,7 +117,8 @@ pub fn run(options: &ExpiringOptions) -> Outcome<()> {
     let bytes = f64::from(SMALL_BYTES + u32::from(KEY_BYTES)) * stores.len() as f64;
     let subject = subject.subjects(bytes)?.pop().expect("one kind of values");
     let recipes = options.servers_options.recipes(&options.servers)?;
-    let machine = Machine::describe();
+    let machine = Machine::describe()
+        .with_sides(&options.servers_options.server_cores, &[options.servers_options.client_core]);
     machine::pin(options.servers_options.client_core)?;
     let samples =
         report::measured(&recipes, |recipe| measure(options, recipe, plan, &subject, &stores))?;
@@ -191,7 +192,8 @@ fn measure(
         ask(part, Some(rate))?;
         began_s += seconds;
     }
-    let query::Counts { items, evictions } = query::counts(server.address, server.dialect)?;
+    let query::Counts { items, evictions } =
+        query::counts(server.address, server.dialect).map_err(|failure| server.explain(failure))?;
     let gets = |is_large: bool| {
         let bytes = if is_large { LARGE_BYTES } else { SMALL_BYTES };
         let stays = stores.iter().filter(|it| it.ttl_s == 0 && it.value_bytes == bytes);

@@ -104,7 +104,8 @@ pub fn run(options: &InstructionsOptions) -> Outcome<()> {
         Failure::Missing(format!("valgrind ({name}): {remedy}"))
     })?;
     let recipe = options.servers_options.recipe(options.server)?;
-    let machine = Machine::describe();
+    let machine = Machine::describe()
+        .with_sides(&options.servers_options.server_cores, &[options.servers_options.client_core]);
     machine::pin(options.servers_options.client_core)?;
     let workloads: Vec<Workload> = options.workloads.iter().map(|name| name.workload()).collect();
     let progress = report::progress(workloads.len() as u64 * options.rounds);

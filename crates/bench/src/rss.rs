@@ -104,7 +104,8 @@ pub fn run(options: &RssOptions) -> Outcome<()> {
     if matches!(options.server, Kind::Redis | Kind::Null) {
         return Err(Failure::Usage(format!("{} does not evict here", options.server)));
     }
-    let machine = Machine::describe();
+    let machine = Machine::describe()
+        .with_sides(&options.servers_options.server_cores, &[options.servers_options.client_core]);
     machine::pin(options.servers_options.client_core)?;
     let limits = if options.quick { &[64][..] } else { &options.memory_mb };
     let plans: Vec<&[Fill]> = FRESH.into_iter().chain([SHIFTING]).collect();
@@ -130,13 +131,17 @@ pub fn run(options: &RssOptions) -> Outcome<()> {
 /// Fills one server with one kind after the other.
 fn run_plan(recipe: &Recipe, memory_mb: u64, plan: &[Fill], cores: &[usize]) -> Outcome<Vec<Row>> {
     let server = Server::start(recipe, memory_mb, cores)?;
+    fill_one_by_one(&server, memory_mb, plan).map_err(|failure| server.explain(failure))
+}
+
+fn fill_one_by_one(server: &Server, memory_mb: u64, plan: &[Fill]) -> Outcome<Vec<Row>> {
     let mut rows = Vec::new();
     let mut next = 0;
     for (number, fill) in plan.iter().enumerate() {
         usage::reset_peak(server.pid());
         let first = next;
         let mut filler = Filler::connect(server.address, server.dialect)?;
-        next = store(&server, &mut filler, *fill, first, memory_mb * MIB)?;
+        next = store(server, &mut filler, *fill, first, memory_mb * MIB)?;
         let tally = filler.finish(&fill.shape())?;
         let (recent_read, recent_right) =
             read_recent(&mut filler, *fill, first..next, memory_mb * MIB)?;

@@ -83,7 +83,8 @@ pub fn run(options: &RequestsOptions) -> Outcome<()> {
         options.items.key_count = options.items.key_count.min(QUICK_KEYS);
     }
     machine::check_memory(options.memory_mb.saturating_mul(1 << 20))?;
-    let machine = Machine::describe();
+    let machine = Machine::describe()
+        .with_sides(&options.servers_options.server_cores, &[options.servers_options.client_core]);
     if options.tls {
         options.servers.retain(|kind| matches!(kind, Kind::Larder | Kind::Memcached));
         if options.servers.is_empty() {

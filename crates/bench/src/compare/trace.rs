@@ -101,8 +101,16 @@ pub fn run(options: &TraceOptions) -> Outcome<()> {
     let limits_mb = limits_mb(&options.memory, data_bytes);
     machine::check_memory(limits_mb.last().map_or(0, |largest| largest.saturating_mul(1 << 20)))?;
     let samples = measure_all(options, &recipes, &limits_mb, &trace, &values)?;
-    let document =
-        trace_report::document(Machine::describe(), options, &trace, data_bytes, &samples);
+    let document = trace_report::document(
+        Machine::describe().with_sides(
+            &options.servers_options.server_cores,
+            &[options.servers_options.client_core],
+        ),
+        options,
+        &trace,
+        data_bytes,
+        &samples,
+    );
     println!("{}", report::text(&document));
     options.report.write(&document)
 }

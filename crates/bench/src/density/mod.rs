@@ -119,10 +119,12 @@ pub fn run(options: &DensityOptions) -> Outcome<()> {
 
 /// The experiment with items of one size.
 fn fill_all(options: &DensityOptions) -> Outcome<Document> {
-    let memory_mb = if options.quick { QUICK_MEMORY_MB } else { options.memory_mb };
+    let most = if options.quick { QUICK_MEMORY_MB } else { u64::MAX };
+    let memory_mb = options.memory_mb.min(most);
     let recipes = options.servers_options.recipes(&options.servers)?;
     let recipes: Vec<Recipe> = recipes.into_iter().map(Recipe::refusing).collect();
-    let machine = Machine::describe();
+    let machine = Machine::describe()
+        .with_sides(&options.servers_options.server_cores, &[options.servers_options.client_core]);
     machine::pin(options.servers_options.client_core)?;
     let progress = report::progress((recipes.len() * options.sizes.len()) as u64);
     let mut rows = Vec::new();

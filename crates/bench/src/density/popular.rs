@@ -143,7 +143,7 @@ pub fn run(
     memory_mb: u64,
     quick: bool,
 ) -> Outcome<Document> {
-    let memory_mb = if quick { QUICK_POPULAR_MEMORY_MB } else { memory_mb };
+    let memory_mb = memory_mb.min(if quick { QUICK_POPULAR_MEMORY_MB } else { u64::MAX });
     let recipes = servers.recipes(kinds)?;
     let load = |choice: &ValueChoice| Subject::load(options, choice, memory_mb, quick);
     let subjects: Vec<Subject> = options.values.iter().map(load).collect::<Outcome<_>>()?;
@@ -152,7 +152,7 @@ pub fn run(
             return Err(Failure::Usage(format!("--values names {} twice", subject.name)));
         }
     }
-    let machine = Machine::describe();
+    let machine = Machine::describe().with_sides(&servers.server_cores, &[servers.client_core]);
     machine::pin(servers.client_core)?;
     let sent: u64 = subjects.iter().map(|subject| subject.requests).sum();
     let progress = report::progress(sent * options.rounds * recipes.len() as u64);

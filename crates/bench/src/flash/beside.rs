@@ -169,7 +169,7 @@ pub fn run(options: &BesideOptions) -> Outcome<()> {
     let servers = &options.tier.servers_options;
     let recipes = servers.recipes_of_known(&options.servers)?;
     let subjects = options.subject.subjects(options.key_space * options.tier.flash_bytes())?;
-    let machine = Machine::describe();
+    let machine = Machine::describe().with_sides(&servers.server_cores, &[servers.client_core]);
     machine::pin(servers.client_core)?;
     let progress = report::progress(options.rounds * (subjects.len() * recipes.len()) as u64);
     let mut samples = Vec::new();

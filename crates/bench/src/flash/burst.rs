@@ -77,7 +77,10 @@ pub fn run(options: &BurstOptions) -> Outcome<()> {
     let recipes = options.tier.servers_options.recipes_of_known(&options.servers)?;
     let data_bytes = options.key_space * (options.tier.memory_mb << 20) as f64;
     let subjects = options.subject.subjects(data_bytes)?;
-    let machine = Machine::describe();
+    let machine = Machine::describe().with_sides(
+        &options.tier.servers_options.server_cores,
+        &[options.tier.servers_options.client_core],
+    );
     machine::pin(options.tier.servers_options.client_core)?;
     let progress = report::progress(options.rounds * (subjects.len() * recipes.len()) as u64);
     let mut samples = Vec::new();

@@ -113,7 +113,7 @@ pub fn run(options: &DensityOptions) -> Outcome<()> {
     let recipe = servers.recipe(Kind::Larder)?;
     let stored_max = STORED_OVER_FLASH_MAX * options.tier.flash_bytes();
     let subjects = options.subject.subjects(stored_max)?;
-    let machine = Machine::describe();
+    let machine = Machine::describe().with_sides(&servers.server_cores, &[servers.client_core]);
     machine::pin(servers.client_core)?;
     let progress = report::progress(subjects.len() as u64);
     let mut samples = Vec::new();

@@ -157,7 +157,7 @@ pub fn run(options: &QuietOptions) -> Outcome<()> {
     let (Some(subject), true) = (subjects.pop(), subjects.is_empty()) else {
         return Err(Failure::Usage("quiet takes one kind of --values".into()));
     };
-    let machine = Machine::describe();
+    let machine = Machine::describe().with_sides(&servers.server_cores, &[servers.client_core]);
     machine::pin(servers.client_core)?;
     let progress = report::progress(options.rounds * Situation::ALL.len() as u64);
     progress.set_message("filling");

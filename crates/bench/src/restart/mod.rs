@@ -48,7 +48,8 @@ pub fn run(options: &RestartOptions) -> Outcome<()> {
         // Both go away with the run: what is left is the path of one or the other.
         recipe = recipe.with([format!("--memory-file {}", file.path().display())]);
     }
-    let machine = Machine::describe();
+    let machine = Machine::describe()
+        .with_sides(&options.servers_options.server_cores, &[options.servers_options.client_core]);
     machine::pin(options.servers_options.client_core)?;
     let content = Content::new(&options.values, options.seed)?;
     let keys = options.keys(content.item_bytes_mean());

@@ -5,6 +5,8 @@
 //!            server, -t THREADS <-- requests, 100 in flight on each of 64 connections -- client
 //! ```
 //!
+//! Threads of one core of the processor are of one half.
+//!
 //! For each load, each number of threads and each server in turn: the server starts empty on one
 //! half of the cores, is filled, and is then sent a closed loop from the other half. A lock that
 //! all threads need, or a line of memory that all write, shows as CPU time of a request that grows
@@ -125,9 +127,10 @@ pub fn run(options: &ScalingOptions) -> Outcome<()> {
         let name = &recipe.name;
         return Err(Failure::Usage(format!("{name} cannot be told its threads: {remedy}")));
     }
-    let cores = Cores::of(machine::cores()?, &options.server_cores, &options.client_cores);
+    let cores =
+        Cores::of(machine::cores_by_siblings()?, &options.server_cores, &options.client_cores);
     let threads = threads(options, cores.server.len());
-    let machine = Machine::describe();
+    let machine = Machine::describe().with_sides(&cores.server, &cores.client);
     machine::pin_to(&cores.client)?;
     let (loads, samples) = measure_all(options, &recipes, &cores, &threads)?;
     let document = report::document(machine, options, &cores, &threads, (&loads, &samples));
@@ -172,10 +175,6 @@ impl Cores {
     fn senders(&self, threads: u32) -> Vec<usize> {
         let senders = self.client.len().min(SENDERS * threads as usize);
         self.client[..senders].to_vec()
-    }
-
-    fn are_apart(&self) -> bool {
-        self.server.iter().all(|core| !self.client.contains(core))
     }
 }
 
@@ -293,8 +292,6 @@ mod tests {
     fn a_single_core_is_shared() {
         let single = Cores::of(vec![5], &[], &[]);
         assert_eq!((&single.server, &single.client), (&vec![5], &vec![5]));
-        assert!(!single.are_apart());
-        assert!(Cores::of(vec![5, 7], &[], &[]).are_apart());
     }
 
     #[test]

@@ -86,9 +86,6 @@ fn facts(
     say(&name, protocol);
     say("cores of the servers", list(&cores.server));
     say("cores of the client", list(&cores.client));
-    if !cores.are_apart() {
-        say("note", "servers and client share cores: neither has them to itself".into());
-    }
     let (most, available) = (threads.last().copied().unwrap_or(0), cores.server.len());
     if most as usize > available {
         say("note", format!("cores of the servers: {available} for up to {most} worker threads"));
