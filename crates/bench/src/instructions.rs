@@ -17,6 +17,7 @@ use clap::Args;
 use crate::compare::workload::{Name, Workload};
 use crate::drive::Driver;
 use crate::drive::command::ItemOptions;
+use crate::drive::items::{KEY_BYTES_MAX, KEY_BYTES_MIN};
 use crate::failure::{Failure, Outcome};
 use crate::load::exchange::Protocol;
 use crate::machine::{self, Machine};
@@ -53,7 +54,8 @@ pub struct InstructionsOptions {
         value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     key_count: u64,
     /// Bytes of every key.
-    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u64).range(10..=250))]
+    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u64)
+        .range(KEY_BYTES_MIN as u64..=KEY_BYTES_MAX as u64))]
     key_bytes: u64,
     /// Bytes of every value.
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
@@ -209,11 +211,7 @@ fn document(machine: Machine, options: &InstructionsOptions, rows: &[Row]) -> Do
             Cell::spread(*others, 0),
         ]
     });
-    section.tables.push(Table {
-        name: "instructions".into(),
-        columns: columns.map(String::from).to_vec(),
-        rows: cells.collect(),
-    });
+    section.tables.push(Table::new("instructions", &columns, cells));
     let bars = |name: &str, field: fn(&Row) -> Spread| Series {
         name: name.to_owned(),
         points: rows

@@ -286,11 +286,7 @@ fn document(machine: Machine, options: &RssOptions, rows: &[Row]) -> Document {
     let columns =
         ["fill", "RSS MiB", "peak", "limit", "stored", "refused", "items", "evicted", "recent"];
     let mut section = Section::new("Resident memory after each fill", Vec::<String>::new());
-    section.tables.push(Table {
-        name: "rss".into(),
-        columns: columns.map(String::from).to_vec(),
-        rows: rows.iter().map(Row::cells).collect(),
-    });
+    section.tables.push(Table::new("rss", &columns, rows.iter().map(Row::cells)));
     section.plots.push(plot(rows));
     let protocol = vec![Protocol::fact(1, None)];
     let facts = [

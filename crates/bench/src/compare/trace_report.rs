@@ -122,7 +122,7 @@ fn hits(rows: &[Row], data_bytes: u64) -> Section {
             Cell::count(row.refused()),
         ]
     };
-    section.tables.push(table("hits", &columns, rows.iter().map(cells)));
+    section.tables.push(Table::new("hits", &columns, rows.iter().map(cells)));
     section.plots.push(plot(rows, "misses", "misses, percent of gets", |row| {
         row.spread(|sample| 100.0 - 100.0 * sample.found.hit_ratio())
     }));
@@ -159,7 +159,7 @@ fn work(rows: &[Row]) -> Section {
             Cell::spread(row.spread(|sample| sample.waited_us(0.999)), 0),
         ]
     };
-    section.tables.push(table("work", &columns, rows.iter().map(cells)));
+    section.tables.push(Table::new("work", &columns, rows.iter().map(cells)));
     section.plots.push(plot(rows, "server-cpu", "CPU seconds / million requests", |row| {
         row.spread(|sample| sample.server_cpu)
     }));
@@ -197,13 +197,8 @@ fn rounds(samples: &[Sample]) -> Section {
             Cell::number(sample.waited_us(0.99), 0),
         ]
     };
-    section.tables.push(table("rounds", &columns, samples.iter().map(cells)));
+    section.tables.push(Table::new("rounds", &columns, samples.iter().map(cells)));
     section
-}
-
-fn table(name: &str, columns: &[&str], rows: impl Iterator<Item = Vec<Cell>>) -> Table {
-    let columns = columns.iter().map(|column| (*column).to_owned()).collect();
-    Table { name: name.to_owned(), columns, rows: rows.collect() }
 }
 
 /// A curve over the memory limits for each server, or bars if there is one limit.
@@ -216,10 +211,7 @@ fn plot(rows: &[Row], name: &str, label: &str, figure: impl Fn(&Row) -> Spread) 
     for row in rows {
         let x = if is_single { 0.0 } else { row.memory_mb as f64 };
         let point = Point::spread(x, figure(row));
-        match series.iter_mut().find(|series| series.name == row.server) {
-            Some(series) => series.points.push(point),
-            None => series.push(Series { name: row.server.to_owned(), points: vec![point] }),
-        }
+        Series::add(&mut series, row.server, point);
     }
     let x = if is_single {
         Axis::words("memory limit", vec![format!("{} MiB", limits[0])])

@@ -249,11 +249,7 @@ fn table(rows: &[Row]) -> Table {
             row.ratio_to_memcached.map_or(Cell::Nothing, |ratio| Cell::number(ratio, 2)),
         ]
     });
-    Table {
-        name: "density".into(),
-        columns: columns.map(String::from).to_vec(),
-        rows: cells.collect(),
-    }
+    Table::new("density", &columns, cells)
 }
 
 /// A group of bars for each size, a bar for each server.
@@ -266,10 +262,7 @@ fn plot(rows: &[Row]) -> Plot {
         let x = size.expect("every row's size was collected") as f64;
         let point = Point::exact(x, row.items_per_gib / 1e6);
         let name = row.server.clone();
-        match series.iter_mut().find(|series| series.name == name) {
-            Some(series) => series.points.push(point),
-            None => series.push(Series { name, points: vec![point] }),
-        }
+        Series::add(&mut series, &name, point);
     }
     Plot {
         name: "density".into(),

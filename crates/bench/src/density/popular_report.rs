@@ -121,11 +121,7 @@ fn table(rows: &[Row]) -> Table {
             if row.ratios.is_empty() { Cell::Nothing } else { Cell::spread(Range::of(ratios), 2) },
         ]
     };
-    Table {
-        name: "density".into(),
-        columns: columns.map(String::from).to_vec(),
-        rows: rows.iter().map(cells).collect(),
-    }
+    Table::new("density", &columns, rows.iter().map(cells))
 }
 
 fn miss_percent(sample: &Sample) -> f64 {
@@ -146,11 +142,7 @@ fn rounds(samples: &[Sample]) -> Table {
             Cell::count(sample.misses),
         ]
     };
-    Table {
-        name: "rounds".into(),
-        columns: columns.map(String::from).to_vec(),
-        rows: samples.iter().map(cells).collect(),
-    }
+    Table::new("rounds", &columns, samples.iter().map(cells))
 }
 
 /// A group of bars for each kind of values, a bar for each server.
@@ -160,10 +152,7 @@ fn plot(subjects: &[Subject], rows: &[Row]) -> Plot {
         let place = subjects.iter().position(|subject| subject.name == row.values);
         let x = place.expect("every row is of a subject") as f64;
         let point = Point::spread(x, row.range(|sample| sample.items_per_gib() / 1e6));
-        match series.iter_mut().find(|series| series.name == row.server) {
-            Some(series) => series.points.push(point),
-            None => series.push(Series { name: row.server.to_owned(), points: vec![point] }),
-        }
+        Series::add(&mut series, row.server, point);
     }
     let names = subjects.iter().map(|subject| subject.name.clone()).collect();
     Plot {

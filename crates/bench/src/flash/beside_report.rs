@@ -151,11 +151,6 @@ impl Sample {
     }
 }
 
-fn table(name: &str, columns: &[&str], rows: Vec<Vec<Cell>>) -> Table {
-    let columns = columns.iter().map(|column| (*column).to_owned()).collect();
-    Table { name: name.to_owned(), columns, rows }
-}
-
 fn page_cache_in_words(page_cache: PageCache) -> &'static str {
     match page_cache {
         PageCache::Kept => "kept",
@@ -209,7 +204,7 @@ fn promises_table(options: &BesideOptions, subjects: &[Subject], samples: &[Samp
         }
     }
     let columns = ["values", "what", "Larder", "memcached", "ratio", "wanted", "met"];
-    table("promises", &columns, rows)
+    Table::new("promises", &columns, rows)
 }
 
 fn held_table(options: &BesideOptions, subjects: &[Subject], samples: &[Sample]) -> Table {
@@ -248,7 +243,7 @@ fn held_table(options: &BesideOptions, subjects: &[Subject], samples: &[Sample])
         "RSS bytes / item on flash",
         "memory bytes / item on flash",
     ];
-    table("held", &columns, rows)
+    Table::new("held", &columns, rows)
 }
 
 fn load_table(options: &BesideOptions, subjects: &[Subject], samples: &[Sample]) -> Table {
@@ -291,7 +286,7 @@ fn load_table(options: &BesideOptions, subjects: &[Subject], samples: &[Sample])
         "p99 us",
         "p99.9 us",
     ];
-    table("load", &columns, rows)
+    Table::new("load", &columns, rows)
 }
 
 fn writes_table(options: &BesideOptions, subjects: &[Subject], samples: &[Sample]) -> Table {
@@ -322,7 +317,7 @@ fn writes_table(options: &BesideOptions, subjects: &[Subject], samples: &[Sample
         "bytes written / byte stored",
         "moved, % of writes",
     ];
-    table("writes", &columns, rows)
+    Table::new("writes", &columns, rows)
 }
 
 fn rounds_table(samples: &[Sample]) -> Table {
@@ -354,7 +349,7 @@ fn rounds_table(samples: &[Sample]) -> Table {
         "written bytes, server",
         "written bytes, kernel",
     ];
-    table("rounds", &columns, samples.iter().map(cells).collect())
+    Table::new("rounds", &columns, samples.iter().map(cells))
 }
 
 fn loads_table(options: &BesideOptions, samples: &[Sample]) -> Table {
@@ -389,7 +384,7 @@ fn loads_table(options: &BesideOptions, samples: &[Sample]) -> Table {
         "server CPU s / M requests",
         "p99 us",
     ];
-    table("loads", &columns, all.map(cells).collect())
+    Table::new("loads", &columns, all.map(cells))
 }
 
 #[cfg(test)]

@@ -156,13 +156,12 @@ fn document(
     }
     let columns =
         ["values", "server", "keys", "found", "sets/s", "server CPU s / M sets", "p99 us"];
-    let columns = columns.iter().map(|column| (*column).to_owned()).collect();
     let mut section = Section::new(
         "What is found",
         ["Every key is stored once, as fast as the server takes it, and asked for when the last \
           reply has come. Latency of sets has all that wait in front of them in it."],
     );
-    section.tables.push(Table { name: "burst".into(), columns, rows });
+    section.tables.push(Table::new("burst", &columns, rows));
     let BurstOptions { tier, connections, depth, rounds, subject, .. } = options;
     let mut facts = vec![
         ("memory limit".to_owned(), format!("{} MiB", tier.memory_mb)),

@@ -141,7 +141,7 @@ fn items_table(options: &DensityOptions, samples: &[Sample]) -> Table {
         "x the log",
         "met",
     ];
-    table("items", &columns, rows)
+    Table::new("items", &columns, rows)
 }
 
 fn writes_table(samples: &[Sample]) -> Table {
@@ -167,7 +167,7 @@ fn writes_table(samples: &[Sample]) -> Table {
         "writes of the disk",
         "KiB each, mean",
     ];
-    table("writes", &columns, rows)
+    Table::new("writes", &columns, rows)
 }
 
 fn writes_row(sample: &Sample, phase: &str, before: &Moment, after: &Moment) -> Vec<Cell> {
@@ -192,11 +192,6 @@ fn writes_row(sample: &Sample, phase: &str, before: &Moment, after: &Moment) -> 
             Cell::number(share(disk.bytes as f64, disk.count as f64) / 1024.0, 0)
         }),
     ]
-}
-
-fn table(name: &str, columns: &[&str], rows: Vec<Vec<Cell>>) -> Table {
-    let columns = columns.iter().map(|column| (*column).to_owned()).collect();
-    Table { name: name.to_owned(), columns, rows }
 }
 
 #[cfg(test)]

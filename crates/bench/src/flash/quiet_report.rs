@@ -125,11 +125,6 @@ fn spread(samples: &[&Sample], figure: impl Fn(&Sample) -> f64) -> Spread {
     Spread::of(samples.iter().map(|sample| figure(sample)))
 }
 
-fn table(name: &str, columns: &[&str], rows: Vec<Vec<Cell>>) -> Table {
-    let columns = columns.iter().map(|column| (*column).to_owned()).collect();
-    Table { name: name.to_owned(), columns, rows }
-}
-
 fn latency_table(samples: &[Sample]) -> Table {
     let row = |situation: Situation| {
         let own = of(samples, situation);
@@ -143,7 +138,7 @@ fn latency_table(samples: &[Sample]) -> Table {
         ]
     };
     let columns = ["others", "p50 us", "p90 us", "p99 us", "p99.9 us", "server busy, %"];
-    table("latency", &columns, Situation::ALL.map(row).to_vec())
+    Table::new("latency", &columns, Situation::ALL.map(row).to_vec())
 }
 
 /// How the situations of each round compare in one figure.
@@ -181,7 +176,7 @@ fn ratios_table(samples: &[Sample]) -> Table {
         ]
     };
     let columns = ["what", "p50", "p99", "median within 5 %"];
-    table("ratios", &columns, RATIOS.map(row).to_vec())
+    Table::new("ratios", &columns, RATIOS.map(row).to_vec())
 }
 
 fn meanwhile_table(options: &QuietOptions, samples: &[Sample]) -> Table {
@@ -217,7 +212,7 @@ fn meanwhile_table(options: &QuietOptions, samples: &[Sample]) -> Table {
         "segments collected",
     ];
     let busy = [Situation::FlashBusy, Situation::MemoryBusy];
-    table("meanwhile", &columns, busy.map(row).to_vec())
+    Table::new("meanwhile", &columns, busy.map(row).to_vec())
 }
 
 fn rounds_table(samples: &[Sample]) -> Table {
@@ -234,7 +229,7 @@ fn rounds_table(samples: &[Sample]) -> Table {
     };
     let columns =
         ["round", "others", "gets", "p50 us", "p99 us", "flash reads/s", "segments collected/s"];
-    table("rounds", &columns, samples.iter().map(cells).collect())
+    Table::new("rounds", &columns, samples.iter().map(cells))
 }
 
 #[cfg(test)]

@@ -197,11 +197,7 @@ fn error_table(exact: &[Tally], found: &[Found]) -> Table {
             Cell::number(one.memory_bytes as f64 / 1024.0, 1),
         ]
     };
-    Table {
-        name: "live-error".into(),
-        columns: columns.map(String::from).to_vec(),
-        rows: found.iter().map(row).collect(),
-    }
+    Table::new("live-error", &columns, found.iter().map(row))
 }
 
 #[cfg(test)]

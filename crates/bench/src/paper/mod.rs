@@ -295,8 +295,7 @@ impl Experiment {
 
 /// A table with a name that no other paper's table has.
 fn table(name: &str, columns: &[&str], rows: Vec<Vec<Cell>>) -> Table {
-    let columns = columns.iter().map(|column| (*column).to_owned()).collect();
-    Table { name: name.to_owned(), columns, rows }
+    Table::new(name, columns, rows)
 }
 
 #[cfg(test)]

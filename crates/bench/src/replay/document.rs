@@ -153,11 +153,7 @@ fn table(rows: &[Row], data_bytes: u64) -> Table {
             optional(row.requests_per_s, 0),
         ]
     };
-    Table {
-        name: "replay".into(),
-        columns: columns.map(String::from).to_vec(),
-        rows: rows.iter().map(row).collect(),
-    }
+    Table::new("replay", &columns, rows.iter().map(row))
 }
 
 /// What each model keeps for an item.
@@ -174,10 +170,7 @@ fn plot(trace: &Copies, rows: &[Row]) -> Plot {
     let mut series: Vec<Series> = Vec::new();
     for row in rows {
         let point = Point::exact(row.limit_bytes as f64 / MIB, 100.0 * row.tally.miss_ratio());
-        match series.iter_mut().find(|series| series.name == row.title()) {
-            Some(series) => series.points.push(point),
-            None => series.push(Series { name: row.title(), points: vec![point] }),
-        }
+        Series::add(&mut series, &row.title(), point);
     }
     Plot {
         name: "replay".into(),

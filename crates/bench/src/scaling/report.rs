@@ -128,7 +128,7 @@ fn section(name: Name, words: &str, samples: &[Sample]) -> Section {
             hits.map_or(Cell::Nothing, |hits| Cell::number(100.0 * Spread::of(hits).median, 2)),
         ]
     };
-    section.tables.push(table(&name.to_string(), &columns, rows.iter().map(cells)));
+    section.tables.push(Table::new(&name.to_string(), &columns, rows.iter().map(cells)));
     let title = |what: &str| format!("{name}: {what}");
     section.plots.push(plot(
         &rows,
@@ -171,10 +171,7 @@ fn plot(
     let mut series: Vec<Series> = Vec::new();
     for row in rows {
         let point = Point::spread(row.threads.into(), row.spread(&field));
-        match series.iter_mut().find(|series| series.name == row.server) {
-            Some(series) => series.points.push(point),
-            None => series.push(Series { name: row.server.to_owned(), points: vec![point] }),
-        }
+        Series::add(&mut series, row.server, point);
     }
     let (x, y) = (Axis::linear("worker threads"), Axis::linear(label));
     Plot { name, title, x, y, series }
@@ -214,13 +211,8 @@ fn rounds(samples: &[Sample]) -> Section {
             evicted,
         ]
     };
-    section.tables.push(table("rounds", &columns, samples.iter().map(cells)));
+    section.tables.push(Table::new("rounds", &columns, samples.iter().map(cells)));
     section
-}
-
-fn table(name: &str, columns: &[&str], rows: impl Iterator<Item = Vec<Cell>>) -> Table {
-    let columns = columns.iter().map(|column| (*column).to_owned()).collect();
-    Table { name: name.to_owned(), columns, rows: rows.collect() }
 }
 
 impl Sample {
