@@ -16,7 +16,7 @@ use crate::load::exchange::Protocol;
 use crate::load::found::Found;
 use crate::load::job::Job;
 use crate::load::pace::PaceOptions;
-use crate::load::{self, Spread};
+use crate::load::{self, Senders};
 use crate::machine::{self, Machine};
 use crate::report::{self, ReportOptions};
 use crate::server::Server;
@@ -167,9 +167,9 @@ fn measure(
         fills_misses: options.trace.fills_misses(),
         ..options.pace.job(protocol, trace, values, WARM_UP)
     };
-    let spread = Spread::here(options.pace.connections as usize);
+    let senders = Senders::here(options.pace.connections as usize);
     let server_cpu = || CpuTime::of(server.pid());
-    let (found, [before, after]) = load::run_noting(&job, server.address, &spread, server_cpu)
+    let (found, [before, after]) = load::run_noting(&job, server.address, &senders, server_cpu)
         .map_err(|error| server.explain(error))?;
     let client_ns = found.cpu_ns as f64;
     let server_ns = after.since_ns(before)? as f64;

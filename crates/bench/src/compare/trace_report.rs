@@ -6,7 +6,7 @@ use super::trace::{Sample, TraceOptions};
 use crate::load::exchange::Protocol;
 use crate::machine::Machine;
 use crate::report::Spread;
-use crate::report::beside::{BESIDE_COLUMN, SHARE_COLUMN, beside};
+use crate::report::misses::{BESIDE_COLUMN, SHARE_COLUMN, beside};
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
 use crate::server::recipe::Kind;
 use crate::trace::copies::Copies;

@@ -17,7 +17,7 @@ use super::{GIB, QUICK_POPULAR_MEMORY_MB, popular_report};
 use crate::failure::{Failure, Outcome};
 use crate::load::exchange::Protocol;
 use crate::load::job::{Check, Job, SILENCE_MAX};
-use crate::load::{self, Spread, pace};
+use crate::load::{self, Senders, pace};
 use crate::machine::{self, Machine};
 use crate::random::Random;
 use crate::report;
@@ -294,8 +294,8 @@ impl Subject {
             check: Check::Whole,
             silence_max: SILENCE_MAX,
         };
-        let spread = Spread { deal: job.deal(), ..Spread::here(CONNECTIONS) };
-        let found = load::run(&job, server.address, &spread)?;
+        let senders = Senders { deal: job.deal(), ..Senders::here(CONNECTIONS) };
+        let found = load::run(&job, server.address, &senders)?;
         found.all_done(&server.name)?;
         Ok(found.counts)
     }

@@ -5,7 +5,7 @@ use super::GIB;
 use super::popular::{CONNECTIONS, DEPTH, PopularOptions, Sample, Subject};
 use crate::load::exchange::Protocol;
 use crate::machine::Machine;
-use crate::report::Spread as Range;
+use crate::report::Spread;
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
 use crate::server::recipe::{Kind, Recipe};
 
@@ -74,8 +74,8 @@ struct Row<'s> {
 }
 
 impl Row<'_> {
-    fn range(&self, figure: impl Fn(&Sample) -> f64) -> Range {
-        Range::of(self.samples.iter().map(|sample| figure(sample)))
+    fn range(&self, figure: impl Fn(&Sample) -> f64) -> Spread {
+        Spread::of(self.samples.iter().map(|sample| figure(sample)))
     }
 }
 
@@ -118,7 +118,7 @@ fn table(rows: &[Row]) -> Table {
             Cell::spread(row.range(|sample| sample.items_per_gib() / 1e6), 2),
             Cell::number(row.range(|sample| GIB / sample.items_per_gib()).median, 1),
             Cell::number(row.range(miss_percent).median, 2),
-            if row.ratios.is_empty() { Cell::Nothing } else { Cell::spread(Range::of(ratios), 2) },
+            if row.ratios.is_empty() { Cell::Nothing } else { Cell::spread(Spread::of(ratios), 2) },
         ]
     };
     Table::new("density", &columns, rows.iter().map(cells))

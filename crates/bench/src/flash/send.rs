@@ -8,7 +8,7 @@ use crate::failure::Outcome;
 use crate::load::exchange::Protocol;
 use crate::load::found::Found;
 use crate::load::job::{Check, Job, SILENCE_MAX};
-use crate::load::{self, Spread};
+use crate::load::{self, Senders};
 use crate::server::Server;
 use crate::server::usage::CpuTime;
 use crate::trace::copies::Copies;
@@ -85,9 +85,9 @@ pub fn send(
         }
         left = left.saturating_sub(sent);
         let job = pace.job(server, subject, &trace);
-        let spread = Spread { deal: job.deal(), ..Spread::here(pace.connections) };
+        let senders = Senders { deal: job.deal(), ..Senders::here(pace.connections) };
         let found =
-            load::run(&job, server.address, &spread).map_err(|failure| server.explain(failure))?;
+            load::run(&job, server.address, &senders).map_err(|failure| server.explain(failure))?;
         found.all_done(&server.name)?;
         phase.elapsed += found.elapsed();
         phase.found.add(found)?;

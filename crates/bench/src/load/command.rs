@@ -10,7 +10,7 @@ use crate::load::exchange::Protocol;
 use crate::load::found::Found;
 use crate::load::job::Job;
 use crate::load::pace::PaceOptions;
-use crate::load::{Spread, run_noting as send};
+use crate::load::{Senders, run_noting as send};
 use crate::machine::Machine;
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
 use crate::report::{self, ReportOptions};
@@ -66,9 +66,9 @@ pub fn run(options: &LoadOptions) -> Outcome<()> {
         ..options.pace.job(options.protocol, &trace, &values, 0.0)
     };
     let connections = options.pace.connections as usize;
-    let spread = Spread { cores: options.cores.clone(), ..Spread::here(connections) };
+    let senders = Senders { cores: options.cores.clone(), ..Senders::here(connections) };
     let server_cpu = || options.pid.map(CpuTime::of).transpose();
-    let (found, [before, after]) = send(&job, options.address, &spread, server_cpu)?;
+    let (found, [before, after]) = send(&job, options.address, &senders, server_cpu)?;
     let mut facts = facts(options, &trace, &found);
     facts.push(("client CPU s".into(), format!("{:.3}", found.cpu_ns as f64 / 1e9)));
     if let (Some(pid), Some(before), Some(after)) = (options.pid, before, after) {

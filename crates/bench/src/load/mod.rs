@@ -53,9 +53,9 @@ pub const CONNECTIONS_MAX: usize = 16_384;
 const SPIN: Duration = Duration::from_millis(2);
 const EVENTS_MAX: usize = 1024;
 
-/// How a load is spread.
+/// Who sends a load: over how many connections, and from where.
 #[derive(Debug, Clone)]
-pub struct Spread {
+pub struct Senders {
     /// Connections over all threads.
     pub connections: usize,
     /// The core of each thread; empty: one thread, wherever it runs.
@@ -64,16 +64,16 @@ pub struct Spread {
     pub deal: Deal,
 }
 
-impl Spread {
+impl Senders {
     /// So many connections, all of them of the thread that asks for it.
-    pub fn here(connections: usize) -> Spread {
-        Spread { connections, cores: Vec::new(), deal: Deal::ByObject }
+    pub fn here(connections: usize) -> Senders {
+        Senders { connections, cores: Vec::new(), deal: Deal::ByObject }
     }
 }
 
 /// Sends the whole job to the server at `address` and waits for all replies.
-pub fn run(job: &Job<'_>, address: SocketAddr, spread: &Spread) -> Outcome<Found> {
-    Ok(run_noting(job, address, spread, || Ok(()))?.0)
+pub fn run(job: &Job<'_>, address: SocketAddr, senders: &Senders) -> Outcome<Found> {
+    Ok(run_noting(job, address, senders, || Ok(()))?.0)
 }
 
 /// The same; returns also what `note` returns when the warm-up is answered and nothing else is
@@ -81,18 +81,18 @@ pub fn run(job: &Job<'_>, address: SocketAddr, spread: &Spread) -> Outcome<Found
 pub fn run_noting<N: Send>(
     job: &Job<'_>,
     address: SocketAddr,
-    spread: &Spread,
+    senders: &Senders,
     note: impl Fn() -> Outcome<N> + Sync,
 ) -> Outcome<(Found, [N; 2])> {
-    assert!((1..=CONNECTIONS_MAX).contains(&spread.connections), "connections out of range");
-    let shares = split(job.trace, spread.connections, spread.deal);
-    let per_thread = shares.len().div_ceil(spread.cores.len().max(1));
+    assert!((1..=CONNECTIONS_MAX).contains(&senders.connections), "connections out of range");
+    let shares = split(job.trace, senders.connections, senders.deal);
+    let per_thread = shares.len().div_ceil(senders.cores.len().max(1));
     let mut workers: Vec<_> = shares
         .chunks(per_thread)
         .map(|shares| Worker::connect(address, &[(job, shares)]))
         .collect::<Outcome<_>>()?;
     if job.warm_up > 0 {
-        send_all(&mut workers, &spread.cores, job.warm_up, Instant::now(), None)?;
+        send_all(&mut workers, &senders.cores, job.warm_up, Instant::now(), None)?;
     }
     let begun = note()?;
     let stopped = Mutex::new(None);
@@ -104,7 +104,7 @@ pub fn run_noting<N: Send>(
     // is no delay of the requests that count.
     let sent = job.per_second.map(|per_second| due(job.warm_up, per_second));
     let started = Instant::now() - sent.unwrap_or_default();
-    send_all(&mut workers, &spread.cores, u32::MAX, started, clock)?;
+    send_all(&mut workers, &senders.cores, u32::MAX, started, clock)?;
     let mut all = Found::new();
     for worker in workers {
         all.add(one(worker))?;
@@ -308,7 +308,7 @@ mod tests {
     use super::exchange::Protocol;
     use super::job::{Check, Job, SILENCE_MAX};
     use super::schedule::Deal;
-    use super::{Spread, run, run_noting};
+    use super::{Senders, run, run_noting};
     use crate::failure::{Failure, Outcome};
     use crate::load::found::Found;
     use crate::trace::copies::Copies;
@@ -403,8 +403,8 @@ mod tests {
         }
     }
 
-    fn two_threads() -> Spread {
-        Spread { cores: vec![0, 0], ..Spread::here(5) }
+    fn two_threads() -> Senders {
+        Senders { cores: vec![0, 0], ..Senders::here(5) }
     }
 
     fn trace() -> Copies {
@@ -468,10 +468,11 @@ mod tests {
             let stored = || items.lock().expect("unpoisoned").len();
             let threads = cores.len().max(1) as u32;
             let job = Job { depth, per_second, ..job(&trace, &values, 500) };
-            let spread = Spread { connections: 5, cores, deal };
+            let senders = Senders { connections: 5, cores, deal };
             let address = serve(5, Fault::None, items.clone());
             let note = || Ok((stored(), Instant::now()));
-            let (found, noted) = run_noting(&job, address, &spread, note).expect("it behaves well");
+            let (found, noted) =
+                run_noting(&job, address, &senders, note).expect("it behaves well");
             let [noted, stopped] = noted;
             assert_eq!((noted.0, stored()), (500, 1000));
             assert!(stopped.0 > 500 && stopped.1 > noted.1, "{} were stored", stopped.0);
@@ -491,14 +492,14 @@ mod tests {
             let requests = (0..2000).map(|number| get(if number < 1000 { number } else { 1 }));
             let (requests, objects) = (requests.collect(), 1000);
             let trace: Copies = Trace { name: "t".into(), requests, objects }.into();
-            let spread = Spread { cores, ..Spread::here(5) };
+            let senders = Senders { cores, ..Senders::here(5) };
             let address = serve(5, Fault::None, Items::default());
             let note = || Ok(Instant::now());
             let job = job(&trace, &values, 0);
             let (found, [begun, stopped]) =
-                run_noting(&job, address, &spread, note).expect("it behaves well");
+                run_noting(&job, address, &senders, note).expect("it behaves well");
             assert_eq!((found.counts.gets, found.counts.hits), (2000, 1000));
-            assert!(found.elapsed() <= stopped - begun || spread.cores.len() > 1);
+            assert!(found.elapsed() <= stopped - begun || senders.cores.len() > 1);
             let timed = found.timed();
             assert!((1..2000).contains(&timed.gets), "{timed:?} of {:?}", found.counts);
             assert_eq!((found.get_ns.len(), found.other_ns.len()), (timed.gets, timed.fills));

@@ -5,7 +5,7 @@ use super::drive::Done;
 use crate::machine::Machine;
 use crate::policies::kind::Kind;
 use crate::policies::simulate::Tally;
-use crate::report::beside::{BESIDE_COLUMN, SHARE_COLUMN, beside};
+use crate::report::misses::{BESIDE_COLUMN, SHARE_COLUMN, beside};
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
 use crate::trace::copies::Copies;
 use crate::values;

@@ -8,10 +8,10 @@
 //! ```
 
 mod axis;
-pub mod beside;
 mod build;
 mod csv;
 mod html;
+pub mod misses;
 pub mod model;
 mod options;
 mod plot;

@@ -29,7 +29,7 @@ use crate::load::exchange::Protocol;
 use crate::load::found::Found;
 use crate::load::job::{Check, Job, SILENCE_MAX};
 use crate::load::schedule::Deal;
-use crate::load::{self, CONNECTIONS_MAX, Spread};
+use crate::load::{self, CONNECTIONS_MAX, Senders};
 use crate::machine::{self, Machine};
 use crate::report::{self as reports, ReportOptions};
 use crate::server::Server;
@@ -234,9 +234,9 @@ fn measure(
         check: Check::Whole,
         silence_max: SILENCE_MAX,
     };
-    let spread = Spread { connections: options.connections as usize, cores, deal: Deal::InTurn };
+    let senders = Senders { connections: options.connections as usize, cores, deal: Deal::InTurn };
     let server_cpu = || CpuTime::of(server.pid());
-    let (found, [before, after]) = load::run_noting(&job, server.address, &spread, server_cpu)?;
+    let (found, [before, after]) = load::run_noting(&job, server.address, &senders, server_cpu)?;
     let server_ns = after.since_ns(before)? as f64;
     found.all_done(&server.name)?;
     let (requests, elapsed_ns) =
