@@ -11,14 +11,14 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::failure::{Failure, Outcome};
-use crate::flash::send::{Pace, send};
-use crate::flash::subject::{Subject, SubjectOptions};
 use crate::load::exchange::Protocol;
 use crate::machine::{self, Machine};
 use crate::report::model::{Cell, Document, Section, Table};
 use crate::report::{self, ReportOptions};
 use crate::server::recipe::{Kind, Recipe, ServerOptions};
 use crate::server::{Server, query};
+use crate::subject::send::{Pace, send};
+use crate::subject::{Subject, SubjectOptions};
 use crate::trace::copies::Copies;
 use crate::trace::{Operation, Request, Trace};
 

@@ -2,28 +2,30 @@
 //! every single measurement.
 
 use super::GIB;
-use super::popular::{CONNECTIONS, DEPTH, PopularOptions, Sample, Subject};
+use super::popular::{CONNECTIONS, DEPTH, Load, PopularOptions, Sample};
 use crate::load::exchange::Protocol;
 use crate::machine::Machine;
 use crate::report::Spread;
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
 use crate::server::recipe::{Kind, Recipe};
+use crate::subject::Subject;
 
 /// Sums up the samples of all rounds.
 pub fn document(
     machine: Machine,
     options: &PopularOptions,
     memory_mb: u64,
-    subjects: &[Subject],
+    loads: &[Load],
     recipes: &[Recipe],
     samples: &[Sample],
 ) -> Document {
-    let rows = rows(subjects, recipes, samples);
+    let subjects: Vec<&Subject> = loads.iter().map(|load| &load.subject).collect();
+    let rows = rows(&subjects, recipes, samples);
     let mut facts = vec![("memory limit".to_owned(), format!("{memory_mb} MiB"))];
     let (zipf, key_bytes) = (options.zipf, options.key_bytes);
     let load = format!("zipfian {zipf}, gets, each miss is followed by a set");
     facts.push(("load".to_owned(), load));
-    for Subject { name, keys, requests, .. } in subjects {
+    for Load { subject: Subject { name, keys, .. }, requests } in loads {
         let text = format!("{name}: {requests} requests for {keys} keys of {key_bytes} bytes");
         facts.push(("values".to_owned(), text));
     }
@@ -51,7 +53,7 @@ pub fn document(
         format!("Not full: {server} has evicted nothing of {values}; send more or over more keys.")
     }));
     let mut section = Section::new("Items for each GiB of resident memory", text);
-    section.plots.push(plot(subjects, &rows));
+    section.plots.push(plot(&subjects, &rows));
     section.tables.push(table(&rows));
     let mut detail = Section::detail("Round by round");
     detail.tables.push(rounds(samples));
@@ -79,7 +81,11 @@ impl Row<'_> {
     }
 }
 
-fn rows<'s>(subjects: &'s [Subject], recipes: &'s [Recipe], samples: &'s [Sample]) -> Vec<Row<'s>> {
+fn rows<'s>(
+    subjects: &[&'s Subject],
+    recipes: &'s [Recipe],
+    samples: &'s [Sample],
+) -> Vec<Row<'s>> {
     let memcached = Kind::Memcached.to_string();
     let of = |values: &str, server: &str| {
         let its = |sample: &&Sample| sample.values == values && sample.server == server;
@@ -91,7 +97,7 @@ fn rows<'s>(subjects: &'s [Subject], recipes: &'s [Recipe], samples: &'s [Sample
         let ratios = own.iter().zip(&peers).map(ratio).collect();
         Row { values: &subject.name, server: &recipe.name, samples: own, ratios }
     };
-    let pairs = subjects.iter().flat_map(|subject| recipes.iter().map(move |it| (subject, it)));
+    let pairs = subjects.iter().flat_map(|subject| recipes.iter().map(move |it| (*subject, it)));
     pairs.map(row).collect()
 }
 
@@ -146,7 +152,7 @@ fn rounds(samples: &[Sample]) -> Table {
 }
 
 /// A group of bars for each kind of values, a bar for each server.
-fn plot(subjects: &[Subject], rows: &[Row]) -> Plot {
+fn plot(subjects: &[&Subject], rows: &[Row]) -> Plot {
     let mut series: Vec<Series> = Vec::new();
     for row in rows {
         let place = subjects.iter().position(|subject| subject.name == row.values);

@@ -19,8 +19,6 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::counts::{self, Sampled, TierCounts};
-use super::send::{Pace, Phase, send};
-use super::subject::{Subject, SubjectOptions, key_space};
 use super::tier::{TierOptions, Tiered};
 use super::{beside_report, page_cache};
 use crate::failure::{Failure, Outcome};
@@ -29,6 +27,8 @@ use crate::machine::{self, Machine};
 use crate::random::Random;
 use crate::report::{self, ReportOptions};
 use crate::server::recipe::{Kind, Recipe};
+use crate::subject::send::{Pace, Phase, send};
+use crate::subject::{Subject, SubjectOptions, key_space};
 use crate::trace::Operation;
 use crate::workload::popularity::{Choice, Chooser};
 use crate::workload::skew;

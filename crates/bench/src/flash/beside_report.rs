@@ -4,12 +4,12 @@
 use super::MIB;
 use super::beside::{BesideOptions, KINDS, Load, PageCache, Sample};
 use super::counts::Sampled;
-use super::subject::Subject;
 use crate::load::exchange::Protocol;
 use crate::machine::Machine;
 use crate::report::Spread;
 use crate::report::model::{Cell, Document, Section, Table};
 use crate::server::recipe::Kind;
+use crate::subject::Subject;
 
 /// Which way a figure is the better one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

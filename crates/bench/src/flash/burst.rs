@@ -7,8 +7,6 @@ use std::time::Duration;
 use clap::Args;
 
 use super::beside::KINDS;
-use super::send::{Pace, Phase, send};
-use super::subject::{Subject, SubjectOptions, key_space};
 use super::tier::TierOptions;
 use crate::failure::{Failure, Outcome};
 use crate::load::exchange::Protocol;
@@ -16,6 +14,8 @@ use crate::machine::{self, Machine};
 use crate::report::model::{Cell, Document, Section, Table};
 use crate::report::{self, ReportOptions, Spread};
 use crate::server::recipe::{Kind, Recipe};
+use crate::subject::send::{Pace, Phase, send};
+use crate::subject::{Subject, SubjectOptions, key_space};
 use crate::trace::Operation;
 
 /// Connections that ask for the keys, one get in flight on each.

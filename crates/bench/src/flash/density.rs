@@ -20,8 +20,6 @@ use clap::Args;
 
 use super::counts::{self, DiskWrites, OwnCounts};
 use super::density_report;
-use super::send::{Pace, send};
-use super::subject::{Subject, SubjectOptions, key_space};
 use super::tier::{TierOptions, Tiered};
 use crate::failure::{Failure, Outcome};
 use crate::load::pace;
@@ -30,6 +28,8 @@ use crate::random::Random;
 use crate::report::{self, ReportOptions};
 use crate::server::recipe::Kind;
 use crate::server::usage;
+use crate::subject::send::{Pace, send};
+use crate::subject::{Subject, SubjectOptions, key_space};
 use crate::trace::Operation;
 use crate::workload::popularity::Choice;
 use crate::workload::skew;

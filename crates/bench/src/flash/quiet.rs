@@ -26,8 +26,6 @@ use clap::Args;
 
 use super::counts::{self, OwnCounts};
 use super::quiet_report;
-use super::send::{Pace, send};
-use super::subject::{Subject, SubjectOptions, key_space};
 use super::tier::TierOptions;
 use crate::failure::{Failure, Outcome};
 use crate::load;
@@ -39,6 +37,8 @@ use crate::report::{self, ReportOptions};
 use crate::server::Server;
 use crate::server::recipe::Kind;
 use crate::server::usage::CpuTime;
+use crate::subject::send::{Pace, send};
+use crate::subject::{Subject, SubjectOptions, key_space};
 use crate::trace::Operation;
 use crate::trace::copies::Copies;
 

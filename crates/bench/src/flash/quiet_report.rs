@@ -4,11 +4,11 @@
 use super::MIB;
 use super::counts::OwnCounts;
 use super::quiet::{QuietOptions, Sample, Situation, WarmUp};
-use super::subject::Subject;
 use crate::load::exchange::Protocol;
 use crate::machine::Machine;
 use crate::report::Spread;
 use crate::report::model::{Cell, Document, Section, Table};
+use crate::subject::Subject;
 
 /// The median may change by this share.
 const CHANGE_MAX: f64 = 0.05;

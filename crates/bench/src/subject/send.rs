@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::subject::Subject;
+use super::Subject;
 use crate::failure::Outcome;
 use crate::load::exchange::Protocol;
 use crate::load::found::Found;
