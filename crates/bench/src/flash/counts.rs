@@ -18,6 +18,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::failure::{Failure, Outcome};
+use crate::report::share;
 use crate::server::recipe::Kind;
 use crate::server::{Server, query, usage};
 
@@ -151,11 +152,6 @@ pub fn own(server: &Server) -> Outcome<OwnCounts> {
         reads: number("reads")?,
         notes: number("journalled")?,
     })
-}
-
-/// A part of a whole, which may be nothing.
-pub fn share(part: f64, whole: f64) -> f64 {
-    if whole > 0.0 { part / whole } else { 0.0 }
 }
 
 /// The chunk that memcached keeps the rest of an item in whose value is on flash.

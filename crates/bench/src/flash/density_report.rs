@@ -1,11 +1,12 @@
 //! The report of `flash density`: items beside the log's, what was moved, and how it was written.
 
 use super::MIB;
-use super::counts::{OwnCounts, share};
+use super::counts::OwnCounts;
 use super::density::{DensityOptions, Moment, Sample};
 use crate::load::exchange::Protocol;
 use crate::machine::Machine;
 use crate::report::model::{Cell, Document, Section, Table};
+use crate::report::share;
 
 /// At least so many times the items of an uncompressed log.
 const ITEMS_WANTED: f64 = 2.2;

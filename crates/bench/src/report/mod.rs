@@ -66,6 +66,11 @@ impl fmt::Display for Spread {
     }
 }
 
+/// A part of a whole, which may be nothing.
+pub fn share(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
 /// A table that reads as plain text and as Markdown; all columns but the first `left` hold numbers.
 pub fn table(header: &[&str], left: usize, rows: impl IntoIterator<Item = Vec<String>>) -> Table {
     let mut table = Table::new();
