@@ -43,6 +43,12 @@ impl FromStr for Amounts {
             match part.split_once("..") {
                 None => amounts.push(part.parse()?),
                 Some((first, last)) => match (first.parse()?, last.parse()?) {
+                    (Amount::Units(first), Amount::Units(last))
+                    | (Amount::Percent(first), Amount::Percent(last))
+                        if first > last =>
+                    {
+                        return Err(format!("`{part}` falls"));
+                    }
                     (Amount::Units(first), Amount::Units(last)) => {
                         amounts.extend(doubling(first, last).map(Amount::Units));
                     }
@@ -96,7 +102,9 @@ mod tests {
         assert_eq!(resolve("1,0.5,100%,0.01%"), Ok(vec![1, 5, 10, 1000]));
         assert_eq!(resolve("1..5"), Ok(vec![10, 20, 40, 50]));
         assert_eq!(resolve("1%..4%,2"), Ok(vec![10, 20, 40]));
-        assert_eq!(resolve("3..2"), Ok(vec![20]));
+        assert_eq!(resolve("2..2"), Ok(vec![20]));
+        // It was read as `2`.
+        assert!(resolve("3..2").is_err() && resolve("3%..2%").is_err());
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub enum Failure {
     },
     /// A server answered what its protocol does not allow, or refused, or said nothing.
     Reply(String),
+    /// The measurement cannot begin or go on: a server that does not start or has ended, no port.
+    Ended(String),
     /// A file to read from is damaged, cut off, or not what it is taken for.
     Input(String),
     /// The measurement worked and what it found breaks a promise.
@@ -54,7 +56,7 @@ impl Failure {
             Failure::Check(_) => 1,
             Failure::Usage(_) => 2,
             Failure::Missing(_) => 3,
-            Failure::Io { .. } | Failure::Reply(_) => 4,
+            Failure::Io { .. } | Failure::Reply(_) | Failure::Ended(_) => 4,
             Failure::Input(_) => 5,
         }
     }
@@ -63,7 +65,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Usage(what) => write!(out, "{what}"),
+            Failure::Usage(what) | Failure::Ended(what) => write!(out, "{what}"),
             Failure::Missing(what) => write!(out, "missing: {what}"),
             Failure::Io { doing, source } => write!(out, "{doing}: {source}"),
             Failure::Reply(what) => write!(out, "bad reply: {what}"),

@@ -17,12 +17,15 @@ use clap::Args;
 use crate::compare::workload::{Name, Workload};
 use crate::drive::Driver;
 use crate::drive::command::ItemOptions;
+use crate::drive::items::{KEY_BYTES_MAX, KEY_BYTES_MIN};
 use crate::failure::{Failure, Outcome};
+use crate::load::exchange::Protocol;
 use crate::machine::{self, Machine};
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
 use crate::report::{self, ReportOptions, Spread};
 use crate::server::Server;
 use crate::server::recipe::{Kind, Recipe, ServerOptions, find};
+use crate::server::scratch::Scratch;
 
 /// How much slower callgrind makes a server is why there are fewer keys than in `compare`.
 const KEYS_DEFAULT: u64 = 20_000;
@@ -51,7 +54,8 @@ pub struct InstructionsOptions {
         value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     key_count: u64,
     /// Bytes of every key.
-    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u64).range(10..=250))]
+    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u64)
+        .range(KEY_BYTES_MIN as u64..=KEY_BYTES_MAX as u64))]
     key_bytes: u64,
     /// Bytes of every value.
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
@@ -102,7 +106,8 @@ pub fn run(options: &InstructionsOptions) -> Outcome<()> {
         Failure::Missing(format!("valgrind ({name}): {remedy}"))
     })?;
     let recipe = options.servers_options.recipe(options.server)?;
-    let machine = Machine::describe();
+    let machine = Machine::describe()
+        .with_sides(&options.servers_options.server_cores, &[options.servers_options.client_core]);
     machine::pin(options.servers_options.client_core)?;
     let workloads: Vec<Workload> = options.workloads.iter().map(|name| name.workload()).collect();
     let progress = report::progress(workloads.len() as u64 * options.rounds);
@@ -140,8 +145,8 @@ fn count(
     workload: &Workload,
     keys: u64,
 ) -> Outcome<Counts> {
-    let folder = Folder::new()?;
-    let file = folder.0.join(FILE_PREFIX);
+    let folder = Scratch::folder("larder-callgrind")?;
+    let file = folder.path().join(FILE_PREFIX);
     let arguments = [
         "--tool=callgrind".to_owned(),
         "--separate-threads=yes".to_owned(),
@@ -161,7 +166,7 @@ fn count(
     workload.verify(&run, &server.name)?;
     drop(driver);
     server.stop()?;
-    folder.counts()
+    counts(folder.path())
 }
 
 fn items(options: &InstructionsOptions) -> ItemOptions {
@@ -174,36 +179,18 @@ fn items(options: &InstructionsOptions) -> ItemOptions {
     }
 }
 
-/// Where callgrind writes; gone when dropped.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Outcome<Folder> {
-        let path = std::env::temp_dir().join(format!("larder-callgrind-{}", std::process::id()));
-        fs::create_dir_all(&path).map_err(Failure::io(format!("making {}", path.display())))?;
-        Ok(Folder(path))
+/// Sums up the files that callgrind has left in a folder, one for each thread and an empty one.
+fn counts(folder: &Path) -> Outcome<Counts> {
+    let mut totals = Vec::new();
+    let doing = || Failure::io(format!("reading {}", folder.display()));
+    for entry in fs::read_dir(folder).map_err(doing())? {
+        let text = fs::read_to_string(entry.map_err(doing())?.path()).map_err(doing())?;
+        totals.extend(total(&text));
     }
-
-    /// Sums up callgrind's files, one for each thread and an empty one.
-    fn counts(&self) -> Outcome<Counts> {
-        let mut totals = Vec::new();
-        let doing = || Failure::io(format!("reading {}", self.0.display()));
-        for entry in fs::read_dir(&self.0).map_err(doing())? {
-            let text = fs::read_to_string(entry.map_err(doing())?.path()).map_err(doing())?;
-            totals.extend(total(&text));
-        }
-        let worker = totals.iter().copied().max().ok_or_else(|| {
-            Failure::Reply("callgrind counted nothing: was the server ended by force?".into())
-        })?;
-        Ok(Counts { worker, others: totals.iter().sum::<u64>() - worker })
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // Files that stay in a temporary folder do no harm.
-        let _ = fs::remove_dir_all(&self.0);
-    }
+    let worker = totals.iter().copied().max().ok_or_else(|| {
+        Failure::Reply("callgrind counted nothing: was the server ended by force?".into())
+    })?;
+    Ok(Counts { worker, others: totals.iter().sum::<u64>() - worker })
 }
 
 /// The instructions of one of callgrind's files.
@@ -224,11 +211,7 @@ fn document(machine: Machine, options: &InstructionsOptions, rows: &[Row]) -> Do
             Cell::spread(*others, 0),
         ]
     });
-    section.tables.push(Table {
-        name: "instructions".into(),
-        columns: columns.map(String::from).to_vec(),
-        rows: cells.collect(),
-    });
+    section.tables.push(Table::new("instructions", &columns, cells));
     let bars = |name: &str, field: fn(&Row) -> Spread| Series {
         name: name.to_owned(),
         points: rows
@@ -245,6 +228,7 @@ fn document(machine: Machine, options: &InstructionsOptions, rows: &[Row]) -> Do
         y: Axis::linear("instructions / key"),
         series: vec![bars("worker", |row| row.worker), bars("other threads", |row| row.others)],
     });
+    let protocol = vec![Protocol::fact(1, None)];
     let facts = [
         ("server", options.server.to_string()),
         ("rounds", options.rounds.to_string()),
@@ -254,7 +238,7 @@ fn document(machine: Machine, options: &InstructionsOptions, rows: &[Row]) -> Do
     Document {
         title: "What a request costs the server's own code".into(),
         machine,
-        facts: facts.map(|(name, value)| (name.to_owned(), value)).to_vec(),
+        facts: [facts.map(|(name, value)| (name.to_owned(), value)).to_vec(), protocol].concat(),
         sections: vec![section],
     }
 }

@@ -30,6 +30,8 @@ pub struct Machine {
     pub commit: Option<String>,
     /// The command that made the report.
     pub command: String,
+    /// What its two sides share, in words: such figures say something of both.
+    pub notes: Vec<String>,
 }
 
 impl Machine {
@@ -47,14 +49,24 @@ impl Machine {
             kernel: release.trim().to_owned(),
             commit: commit(),
             command: format!("larder-bench {}", arguments.join(" ")),
+            notes: Vec::new(),
         }
+    }
+
+    /// The same with notes of what servers and client share where they run.
+    pub fn with_sides(mut self, server: &[usize], client: &[usize]) -> Machine {
+        self.notes.extend(shared(server, client, siblings));
+        self
     }
 
     /// The lines above a table.
     pub fn lines(&self) -> String {
-        let Machine { cpu, cores, kernel, commit, command } = self;
+        let Machine { cpu, cores, kernel, commit, command, notes } = self;
         let commit = commit.as_deref().unwrap_or("unknown");
-        format!("machine: {cpu}, {cores} cores, Linux {kernel}\ncommit:  {commit}\n$ {command}")
+        let notes: String = notes.iter().map(|note| format!("note:    {note}\n")).collect();
+        format!(
+            "machine: {cpu}, {cores} cores, Linux {kernel}\ncommit:  {commit}\n{notes}$ {command}"
+        )
     }
 }
 
@@ -73,6 +85,54 @@ pub fn cores() -> Outcome<Vec<usize>> {
     let doing = Failure::io("asking for the cores of this process");
     let set = sched_getaffinity(None).map_err(Into::into).map_err(doing)?;
     Ok((0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect())
+}
+
+/// The same, those together that are threads of one core of the processor: half of them are half of
+/// the processor then, and no core of it is of both halves.
+pub fn cores_by_siblings() -> Outcome<Vec<usize>> {
+    Ok(by_siblings(&cores()?, siblings))
+}
+
+fn by_siblings(cores: &[usize], siblings: impl Fn(usize) -> Vec<usize>) -> Vec<usize> {
+    let mut sorted = cores.to_vec();
+    sorted.sort_by_key(|core| (siblings(*core).into_iter().min().unwrap_or(*core), *core));
+    sorted
+}
+
+/// What two sides share, in words.
+fn shared(
+    server: &[usize],
+    client: &[usize],
+    siblings: impl Fn(usize) -> Vec<usize>,
+) -> Option<String> {
+    if server.iter().any(|core| client.contains(core)) {
+        return Some("servers and client share cores: neither has them to itself".into());
+    }
+    let pair = |core: &usize| {
+        let other = siblings(*core).into_iter().find(|other| client.contains(other))?;
+        Some((*core, other))
+    };
+    let (ours, theirs) = server.iter().find_map(pair)?;
+    Some(format!(
+        "core {ours} of the servers and core {theirs} of the client are threads of one core of the \
+         processor: the busier one is, the slower is the other"
+    ))
+}
+
+/// The threads of the processor's core that this one is of, itself included; none if the kernel
+/// does not tell.
+fn siblings(core: usize) -> Vec<usize> {
+    let path = format!("/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list");
+    numbers(&fs::read_to_string(path).unwrap_or_default())
+}
+
+/// The numbers of a list such as `0-1,8`.
+fn numbers(list: &str) -> Vec<usize> {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    };
+    list.trim().split(',').filter_map(range).flatten().collect()
 }
 
 /// Pins the calling thread, and whatever it starts, to one core; returns where it might run before.
@@ -175,7 +235,8 @@ mod tests {
     use std::path::Path;
     use std::process::Command;
 
-    use super::{Machine, OF_LARDER, commit_around, cores, cpu_name, pin, restore};
+    use super::{Machine, OF_LARDER, by_siblings, commit_around, cores, cpu_name, numbers};
+    use super::{pin, restore, shared};
     use crate::trace::testing::Folder;
     use rustix::thread::sched_getaffinity;
 
@@ -210,6 +271,25 @@ mod tests {
         fs::write(&of_larder, "y").expect("a file");
         assert_eq!(commit_around(&program), Some(format!("{commit}, with changes")));
         assert_eq!(commit_around(Path::new("/")), None);
+    }
+
+    /// A client on the other thread of the server's core was taken to be apart from it.
+    #[test]
+    fn what_two_sides_share_is_said() {
+        let halves = |core: usize| vec![core % 4, core % 4 + 4];
+        let pairs = |core: usize| vec![core & !1, core | 1];
+        let alone = |core: usize| vec![core];
+        assert_eq!(shared(&[0, 1], &[2, 3], alone), None);
+        assert_eq!(shared(&[0, 1], &[2, 3], pairs), None);
+        assert!(shared(&[0], &[1], pairs).expect("one core").contains("threads of one core"));
+        assert!(shared(&[0, 1], &[4], halves).expect("one core").contains("core 0 of the servers"));
+        assert!(shared(&[0, 1], &[1], alone).expect("core 1").contains("share cores"));
+        let all: Vec<usize> = (0..8).collect();
+        assert_eq!(by_siblings(&all, halves), [0, 4, 1, 5, 2, 6, 3, 7]);
+        assert_eq!(by_siblings(&all, pairs), all);
+        assert_eq!(by_siblings(&all, |_| Vec::new()), all);
+        assert_eq!(numbers("0-1,8\n"), [0, 1, 8]);
+        assert!(numbers("").is_empty() && numbers("x-").is_empty());
     }
 
     #[test]

@@ -39,6 +39,7 @@ mod restart;
 mod rss;
 mod scaling;
 mod server;
+mod subject;
 mod tables;
 mod trace;
 mod values;

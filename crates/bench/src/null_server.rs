@@ -14,7 +14,7 @@ use memchr::memchr_iter;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 
-use crate::drive::items::Shape;
+use crate::drive::items::{KEY_BYTES_MAX, KEY_BYTES_MIN, Shape};
 use crate::failure::{Failure, Outcome};
 
 const LISTENER: Token = Token(usize::MAX);
@@ -32,7 +32,8 @@ pub struct NullOptions {
     #[arg(long)]
     port: u16,
     /// Bytes of the key in the reply.
-    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u64).range(10..=250))]
+    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u64)
+        .range(KEY_BYTES_MIN as u64..=KEY_BYTES_MAX as u64))]
     key_bytes: u64,
     /// Bytes of the value in the reply.
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]

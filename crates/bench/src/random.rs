@@ -20,9 +20,7 @@ impl Random {
     #[inline]
     pub fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(STEP);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        mix(self.0)
     }
 
     /// A number below `end`, by multiplication: the bias is below `end / 2^64`.
@@ -34,8 +32,22 @@ impl Random {
     /// A number in `[0, 1)`.
     #[inline]
     pub fn unit(&mut self) -> f64 {
-        (self.word() >> 11) as f64 / (1u64 << 53) as f64
+        unit(self.word())
     }
+}
+
+/// The finalizer: numbers that follow each other become words that do not.
+#[inline]
+pub fn mix(number: u64) -> u64 {
+    let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// A word as a number in `[0, 1)`.
+#[inline]
+pub fn unit(word: u64) -> f64 {
+    (word >> 11) as f64 / (1u64 << 53) as f64
 }
 
 #[cfg(test)]

@@ -12,9 +12,11 @@
 
 use clap::Args;
 
+use crate::arguments::share;
 use crate::drive::fill::{Filler, ReadBack};
 use crate::drive::items::{Shape, Size};
 use crate::failure::{Failure, Outcome};
+use crate::load::exchange::Protocol;
 use crate::machine::{self, Machine};
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
 use crate::report::{self, ReportOptions};
@@ -50,7 +52,7 @@ pub struct RssOptions {
     #[arg(short, long = "memory-mb", value_delimiter = ',', default_value = "64,256,1024")]
     memory_mb: Vec<u64>,
     /// Share of the items stored last that must be readable.
-    #[arg(long, default_value_t = 0.95)]
+    #[arg(long, default_value_t = 0.95, value_parser = share)]
     recent_share_min: f64,
     /// Only a limit of 64 MiB.
     #[arg(long)]
@@ -102,7 +104,8 @@ pub fn run(options: &RssOptions) -> Outcome<()> {
     if matches!(options.server, Kind::Redis | Kind::Null) {
         return Err(Failure::Usage(format!("{} does not evict here", options.server)));
     }
-    let machine = Machine::describe();
+    let machine = Machine::describe()
+        .with_sides(&options.servers_options.server_cores, &[options.servers_options.client_core]);
     machine::pin(options.servers_options.client_core)?;
     let limits = if options.quick { &[64][..] } else { &options.memory_mb };
     let plans: Vec<&[Fill]> = FRESH.into_iter().chain([SHIFTING]).collect();
@@ -120,20 +123,25 @@ pub fn run(options: &RssOptions) -> Outcome<()> {
     progress.finish_and_clear();
     let document = document(machine, options, &rows);
     println!("{}", report::text(&document));
-    options.report.write(&document)?;
-    judge(&rows, options.recent_share_min)
+    let written = options.report.write(&document);
+    judge(&rows, options.recent_share_min)?;
+    written
 }
 
 /// Fills one server with one kind after the other.
 fn run_plan(recipe: &Recipe, memory_mb: u64, plan: &[Fill], cores: &[usize]) -> Outcome<Vec<Row>> {
     let server = Server::start(recipe, memory_mb, cores)?;
+    fill_one_by_one(&server, memory_mb, plan).map_err(|failure| server.explain(failure))
+}
+
+fn fill_one_by_one(server: &Server, memory_mb: u64, plan: &[Fill]) -> Outcome<Vec<Row>> {
     let mut rows = Vec::new();
     let mut next = 0;
     for (number, fill) in plan.iter().enumerate() {
         usage::reset_peak(server.pid());
         let first = next;
         let mut filler = Filler::connect(server.address, server.dialect)?;
-        next = store(&server, &mut filler, *fill, first, memory_mb * MIB)?;
+        next = store(server, &mut filler, *fill, first, memory_mb * MIB)?;
         let tally = filler.finish(&fill.shape())?;
         let (recent_read, recent_right) =
             read_recent(&mut filler, *fill, first..next, memory_mb * MIB)?;
@@ -217,6 +225,9 @@ fn judge(rows: &[Row], recent_share_min: f64) -> Outcome<()> {
             let beyond = (row.rss_peak_bytes - row.rss_limit_bytes) / 1024;
             broken.push(format!("{}: {beyond} KiB beyond the limit", row.title()));
         }
+        if row.recent_read == 0 {
+            broken.push(format!("{}: no item is small enough to be read back", row.title()));
+        }
         if (row.recent_right as f64) < recent_share_min * row.recent_read as f64 {
             let (right, read) = (row.recent_right, row.recent_read);
             broken.push(format!("{}: only {right} of the last {read} items", row.title()));
@@ -275,12 +286,9 @@ fn document(machine: Machine, options: &RssOptions, rows: &[Row]) -> Document {
     let columns =
         ["fill", "RSS MiB", "peak", "limit", "stored", "refused", "items", "evicted", "recent"];
     let mut section = Section::new("Resident memory after each fill", Vec::<String>::new());
-    section.tables.push(Table {
-        name: "rss".into(),
-        columns: columns.map(String::from).to_vec(),
-        rows: rows.iter().map(Row::cells).collect(),
-    });
+    section.tables.push(Table::new("rss", &columns, rows.iter().map(Row::cells)));
     section.plots.push(plot(rows));
+    let protocol = vec![Protocol::fact(1, None)];
     let facts = [
         ("server", options.server.to_string()),
         ("recent", format!("at least {} must be readable", options.recent_share_min)),
@@ -288,7 +296,7 @@ fn document(machine: Machine, options: &RssOptions, rows: &[Row]) -> Document {
     Document {
         title: "Whether -m means memory".into(),
         machine,
-        facts: facts.map(|(name, value)| (name.to_owned(), value)).to_vec(),
+        facts: [facts.map(|(name, value)| (name.to_owned(), value)).to_vec(), protocol].concat(),
         sections: vec![section],
     }
 }

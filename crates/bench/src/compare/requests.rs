@@ -17,7 +17,7 @@ use super::workload::{Name, Sample, Workload};
 use crate::drive::command::ItemOptions;
 use crate::drive::encode::Dialect;
 use crate::drive::script::Script;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::machine::{self, Machine};
 use crate::report::{self, ReportOptions};
 use crate::server::Server;
@@ -83,9 +83,13 @@ pub fn run(options: &RequestsOptions) -> Outcome<()> {
         options.items.key_count = options.items.key_count.min(QUICK_KEYS);
     }
     machine::check_memory(options.memory_mb.saturating_mul(1 << 20))?;
-    let machine = Machine::describe();
+    let machine = Machine::describe()
+        .with_sides(&options.servers_options.server_cores, &[options.servers_options.client_core]);
     if options.tls {
         options.servers.retain(|kind| matches!(kind, Kind::Larder | Kind::Memcached));
+        if options.servers.is_empty() {
+            return Err(Failure::Usage("only larder and memcached are compared over TLS".into()));
+        }
     }
     let identity = options.tls.then(Identity::new).transpose()?;
     let servers = start_all(&options, identity.as_ref())?;

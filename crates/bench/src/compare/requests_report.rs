@@ -4,6 +4,7 @@
 use super::MIB;
 use super::requests::RequestsOptions;
 use super::workload::{Name, Sample};
+use crate::load::exchange::Protocol;
 use crate::machine::Machine;
 use crate::report::Spread;
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
@@ -84,7 +85,8 @@ fn facts(options: &RequestsOptions, servers: &[Server]) -> Vec<(String, String)>
         ("tls", if options.tls { "1.3, AES-256-GCM, a key of ECDSA" } else { "no" }.to_owned()),
         ("rounds", format!("{}; medians, with (min..max)", options.rounds)),
     ];
-    lines.chain(more.map(|(name, value)| (name.to_owned(), value))).collect()
+    let more = more.map(|(name, value)| (name.to_owned(), value));
+    lines.chain(more).chain([Protocol::fact(1, None)]).collect()
 }
 
 fn costs(rows: &[Row]) -> Section {
@@ -101,11 +103,7 @@ fn costs(rows: &[Row]) -> Section {
         "hits",
     ];
     let mut section = Section::new("What a key costs", Vec::<String>::new());
-    section.tables.push(Table {
-        name: "rows".into(),
-        columns: columns.map(String::from).to_vec(),
-        rows: rows.iter().map(Row::cells).collect(),
-    });
+    section.tables.push(Table::new("rows", &columns, rows.iter().map(Row::cells)));
     let mut words: Vec<String> = rows.iter().map(|row| row.workload.to_string()).collect();
     words.dedup();
     let mut series: Vec<Series> = Vec::new();
@@ -113,10 +111,7 @@ fn costs(rows: &[Row]) -> Section {
         let word = words.iter().position(|word| *word == row.workload.to_string());
         let x = word.expect("every row's workload was collected") as f64;
         let (name, point) = (row.server.clone(), Point::spread(x, row.server_cpu));
-        match series.iter_mut().find(|series| series.name == name) {
-            Some(series) => series.points.push(point),
-            None => series.push(Series { name, points: vec![point] }),
-        }
+        Series::add(&mut series, &name, point);
     }
     section.plots.push(Plot {
         name: "server-cpu".into(),
@@ -131,11 +126,7 @@ fn costs(rows: &[Row]) -> Section {
 fn aims(ratios: &[Ratio]) -> Section {
     let columns = ["workload", "CPU ratio", "median (min..max)", "target", "met"];
     let mut section = Section::new("Ratios within a round", Vec::<String>::new());
-    section.tables.push(Table {
-        name: "ratios".into(),
-        columns: columns.map(String::from).to_vec(),
-        rows: ratios.iter().map(Ratio::cells).collect(),
-    });
+    section.tables.push(Table::new("ratios", &columns, ratios.iter().map(Ratio::cells)));
     section
 }
 
@@ -161,11 +152,7 @@ fn held_table<'s>(rows: impl Iterator<Item = (&'s str, Held)>) -> Table {
             held.item_bytes().map_or(Cell::Nothing, |bytes| Cell::number(bytes, 1)),
         ]
     };
-    Table {
-        name: "held".into(),
-        columns: columns.map(String::from).to_vec(),
-        rows: rows.map(row).collect(),
-    }
+    Table::new("held", &columns, rows.map(row))
 }
 
 /// What every round gave: whether the machine was steady, and for whoever wants to reckon anew.
@@ -217,11 +204,7 @@ fn raw(samples: &[Sample]) -> Table {
             Cell::number(sample.latency_us_p99, 0),
         ]
     };
-    Table {
-        name: "rounds".into(),
-        columns: columns.map(String::from).to_vec(),
-        rows: samples.iter().map(row).collect(),
-    }
+    Table::new("rounds", &columns, samples.iter().map(row))
 }
 
 /// One workload on one server over all rounds.

@@ -16,12 +16,13 @@ use crate::load::exchange::Protocol;
 use crate::load::found::Found;
 use crate::load::job::Job;
 use crate::load::pace::PaceOptions;
-use crate::load::{self, Spread};
+use crate::load::{self, Senders};
 use crate::machine::{self, Machine};
 use crate::report::{self, ReportOptions};
+use crate::server::Server;
 use crate::server::held::Held;
 use crate::server::recipe::{Kind, Recipe, ServerOptions};
-use crate::server::{Server, usage};
+use crate::server::usage::CpuTime;
 use crate::trace::copies::{Copies, CopyOptions};
 use crate::values::{self, ValueOptions, Values};
 use crate::workload::requests::Requests;
@@ -79,7 +80,7 @@ pub struct Sample {
     pub found: Found,
     /// What it holds at the end.
     pub held: Held,
-    /// CPU seconds of the server for what counts, fills included, per million requests of it.
+    /// CPU seconds of the server for what counts, fills included, per million requests of the trace.
     pub server_cpu: f64,
     /// The same of the client.
     pub client_cpu: f64,
@@ -100,8 +101,16 @@ pub fn run(options: &TraceOptions) -> Outcome<()> {
     let limits_mb = limits_mb(&options.memory, data_bytes);
     machine::check_memory(limits_mb.last().map_or(0, |largest| largest.saturating_mul(1 << 20)))?;
     let samples = measure_all(options, &recipes, &limits_mb, &trace, &values)?;
-    let document =
-        trace_report::document(Machine::describe(), options, &trace, data_bytes, &samples);
+    let document = trace_report::document(
+        Machine::describe().with_sides(
+            &options.servers_options.server_cores,
+            &[options.servers_options.client_core],
+        ),
+        options,
+        &trace,
+        data_bytes,
+        &samples,
+    );
     println!("{}", report::text(&document));
     options.report.write(&document)
 }
@@ -152,18 +161,19 @@ fn measure(
     values: &Values,
 ) -> Outcome<Sample> {
     let server = Server::start(recipe, memory_mb, &options.servers_options.server_cores)?;
-    let protocol = Protocol::of(recipe.dialect);
+    let depth = options.pace.depth as usize;
+    let protocol = Protocol::of(recipe.dialect, depth, options.pace.rate);
     let job = Job {
         fills_misses: options.trace.fills_misses(),
         ..options.pace.job(protocol, trace, values, WARM_UP)
     };
-    let spread = Spread::here(options.pace.connections as usize);
-    let server_cpu = || usage::cpu_ns(server.pid());
-    let (found, server_before) = load::run_noting(&job, server.address, &spread, server_cpu)
+    let senders = Senders::here(options.pace.connections as usize);
+    let server_cpu = || CpuTime::of(server.pid());
+    let (found, [before, after]) = load::run_noting(&job, server.address, &senders, server_cpu)
         .map_err(|error| server.explain(error))?;
     let client_ns = found.cpu_ns as f64;
-    let server_ns = (usage::cpu_ns(server.pid())? - server_before) as f64;
-    let requests = (found.counts.gets + found.counts.others).max(1) as f64;
+    let server_ns = after.since_ns(before)? as f64;
+    let requests = found.timed().asked().max(1) as f64;
     Ok(Sample {
         server: server.name.clone(),
         command_line: server.command_line.clone(),

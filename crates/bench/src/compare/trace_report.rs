@@ -3,9 +3,10 @@
 
 use super::MIB;
 use super::trace::{Sample, TraceOptions};
+use crate::load::exchange::Protocol;
 use crate::machine::Machine;
 use crate::report::Spread;
-use crate::report::beside::{BESIDE_COLUMN, SHARE_COLUMN, beside};
+use crate::report::misses::{BESIDE_COLUMN, SHARE_COLUMN, beside};
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
 use crate::server::recipe::Kind;
 use crate::trace::copies::Copies;
@@ -74,14 +75,19 @@ fn facts(
         ("rounds", format!("{rounds}; medians, with (min..max)")),
     ];
     let lines = lines.iter().map(|line| ("server".to_owned(), (*line).to_owned()));
-    lines.chain(more.map(|(name, value)| (name.to_owned(), value))).collect()
+    let more = more.map(|(name, value)| (name.to_owned(), value));
+    let protocol = Protocol::fact(options.pace.depth as usize, options.pace.rate);
+    lines.chain(more).chain([protocol]).chain(trace.filled_in_words()).collect()
 }
 
 fn hits(rows: &[Row], data_bytes: u64) -> Section {
-    let text =
-        ["Every get that misses is followed by a set, and every hit was compared with what was \
+    let mut text = vec![
+        "Every get that misses is followed by a set, and every hit was compared with what was \
          stored. A memory limit does not mean the same to every server: resident memory is what \
-         was really used."];
+         was really used."
+            .to_owned(),
+    ];
+    text.extend(rows.iter().filter_map(Row::refusal_in_words));
     let mut section = Section::new("Hits at an equal memory limit", text);
     let columns = [
         "server",
@@ -113,10 +119,10 @@ fn hits(rows: &[Row], data_bytes: u64) -> Section {
             count(|sample| Some(sample.held.counts?.evictions as f64), 0),
             count(|sample| Some(sample.held.resident_bytes as f64 / MIB), 1),
             count(|sample| sample.held.item_bytes(), 1),
-            Cell::number(row.spread(|sample| sample.found.counts.refused as f64).median, 0),
+            Cell::count(row.refused()),
         ]
     };
-    section.tables.push(table("hits", &columns, rows.iter().map(cells)));
+    section.tables.push(Table::new("hits", &columns, rows.iter().map(cells)));
     section.plots.push(plot(rows, "misses", "misses, percent of gets", |row| {
         row.spread(|sample| 100.0 - 100.0 * sample.found.hit_ratio())
     }));
@@ -125,8 +131,8 @@ fn hits(rows: &[Row], data_bytes: u64) -> Section {
 
 fn work(rows: &[Row]) -> Section {
     let text = [
-        "CPU time is that of what counts, fills included, for each million of its requests in the \
-         trace. Latency is that of gets.",
+        "Requests are those of the trace that count. The sets behind misses are none of them: they \
+         stand in a column of their own, and the CPU time is theirs, too. Latency is that of gets.",
     ];
     let mut section = Section::new("What it takes", text);
     let columns = [
@@ -135,6 +141,7 @@ fn work(rows: &[Row]) -> Section {
         "server CPU s / M requests",
         "client",
         "k requests/s",
+        "k fills/s",
         "p50 us",
         "p99 us",
         "p99.9 us",
@@ -146,12 +153,13 @@ fn work(rows: &[Row]) -> Section {
             Cell::spread(row.spread(|sample| sample.server_cpu), 3),
             Cell::number(row.spread(|sample| sample.client_cpu).median, 3),
             Cell::spread(row.spread(Sample::thousands_per_second), 0),
+            Cell::number(row.spread(Sample::thousands_filled_per_second).median, 1),
             Cell::number(row.spread(|sample| sample.waited_us(0.5)).median, 0),
             Cell::spread(row.spread(|sample| sample.waited_us(0.99)), 0),
             Cell::spread(row.spread(|sample| sample.waited_us(0.999)), 0),
         ]
     };
-    section.tables.push(table("work", &columns, rows.iter().map(cells)));
+    section.tables.push(Table::new("work", &columns, rows.iter().map(cells)));
     section.plots.push(plot(rows, "server-cpu", "CPU seconds / million requests", |row| {
         row.spread(|sample| sample.server_cpu)
     }));
@@ -168,6 +176,7 @@ fn rounds(samples: &[Sample]) -> Section {
         "hits",
         "fills",
         "refused",
+        "requests timed",
         "server CPU s / M requests",
         "k requests/s",
         "p99 us",
@@ -182,18 +191,14 @@ fn rounds(samples: &[Sample]) -> Section {
             Cell::count(counts.hits),
             Cell::count(counts.fills),
             Cell::count(counts.refused),
+            Cell::count(sample.found.timed().asked()),
             Cell::number(sample.server_cpu, 3),
             Cell::number(sample.thousands_per_second(), 1),
             Cell::number(sample.waited_us(0.99), 0),
         ]
     };
-    section.tables.push(table("rounds", &columns, samples.iter().map(cells)));
+    section.tables.push(Table::new("rounds", &columns, samples.iter().map(cells)));
     section
-}
-
-fn table(name: &str, columns: &[&str], rows: impl Iterator<Item = Vec<Cell>>) -> Table {
-    let columns = columns.iter().map(|column| (*column).to_owned()).collect();
-    Table { name: name.to_owned(), columns, rows: rows.collect() }
 }
 
 /// A curve over the memory limits for each server, or bars if there is one limit.
@@ -206,10 +211,7 @@ fn plot(rows: &[Row], name: &str, label: &str, figure: impl Fn(&Row) -> Spread) 
     for row in rows {
         let x = if is_single { 0.0 } else { row.memory_mb as f64 };
         let point = Point::spread(x, figure(row));
-        match series.iter_mut().find(|series| series.name == row.server) {
-            Some(series) => series.points.push(point),
-            None => series.push(Series { name: row.server.to_owned(), points: vec![point] }),
-        }
+        Series::add(&mut series, row.server, point);
     }
     let x = if is_single {
         Axis::words("memory limit", vec![format!("{} MiB", limits[0])])
@@ -229,6 +231,21 @@ impl Row<'_> {
         self.spread(|sample| 1.0 - sample.found.hit_ratio()).median
     }
 
+    /// Requests that were refused, in all rounds together: one round of them is too many.
+    fn refused(&self) -> u64 {
+        self.samples.iter().map(|sample| sample.found.counts.refused).sum()
+    }
+
+    /// What was refused was not done, which every other figure has to be read with.
+    fn refusal_in_words(&self) -> Option<String> {
+        let words = self.samples.iter().find_map(|sample| sample.found.refusal.as_deref())?;
+        let (server, memory_mb, refused) = (self.server, self.memory_mb, self.refused());
+        Some(format!(
+            "Flattered: {server} with {memory_mb} MiB refused {refused} requests in all rounds, \
+             the first with `{words}`. They were answered and not done."
+        ))
+    }
+
     /// The median of what not every server tells.
     fn optional(&self, field: impl Fn(&Sample) -> Option<f64>, digits: usize) -> Cell {
         let figures: Vec<f64> = self.samples.iter().filter_map(|sample| field(sample)).collect();
@@ -241,10 +258,63 @@ impl Row<'_> {
 
 impl Sample {
     fn thousands_per_second(&self) -> f64 {
-        self.found.requests() as f64 / self.found.elapsed().as_secs_f64().max(1e-9) / 1e3
+        self.found.per_second(self.found.timed().asked()) / 1e3
+    }
+
+    fn thousands_filled_per_second(&self) -> f64 {
+        self.found.per_second(self.found.timed().fills) / 1e3
     }
 
     fn waited_us(&self, share: f64) -> f64 {
         self.found.get_ns.value_at_quantile(share) as f64 / 1e3
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::{Sample, rows};
+    use crate::load::found::Found;
+    use crate::server::held::Held;
+
+    /// So many gets of which a share was missed and stored, in one second.
+    fn sample(gets: u64, fills: u64) -> Sample {
+        let mut found = Found::new();
+        let started = Instant::now();
+        found.answered(true, started, started + Duration::from_secs(1), gets);
+        found.counts.gets = gets;
+        found.counts.fills = fills;
+        Sample {
+            server: "one".into(),
+            command_line: String::new(),
+            memory_mb: 1,
+            round: 0,
+            found,
+            held: Held { counts: None, resident_bytes: 0 },
+            server_cpu: 0.0,
+            client_cpu: 0.0,
+        }
+    }
+
+    /// Of three rounds one that was refused something had a median of 0, and no word was said.
+    #[test]
+    fn a_refusal_in_one_round_is_said() {
+        let mut samples = [sample(100, 50), sample(100, 50), sample(100, 50)];
+        assert_eq!(rows(&samples)[0].refusal_in_words(), None);
+        samples[1].found.counts.refused = 7;
+        samples[1].found.refusal = Some("SERVER_ERROR no room".into());
+        let rows = rows(&samples);
+        let words = rows[0].refusal_in_words().expect("it was refused");
+        assert!(words.contains("one with 1 MiB refused 7") && words.contains("no room"), "{words}");
+    }
+
+    /// Who missed more was said to serve more requests a second, since it was sent more sets.
+    #[test]
+    fn misses_make_no_throughput() {
+        let (better, worse) = (sample(100_000, 1000), sample(100_000, 50_000));
+        assert_eq!(better.thousands_per_second(), worse.thousands_per_second());
+        assert_eq!(better.thousands_per_second(), 100.0);
+        assert_eq!(worse.thousands_filled_per_second(), 50.0);
     }
 }

@@ -10,9 +10,10 @@ use crate::drive::encode::Operation;
 use crate::drive::script::Script;
 use crate::drive::{Driver, Run};
 use crate::failure::{Failure, Outcome};
+use crate::server::Server;
 use crate::server::identity::Route;
 use crate::server::recipe::Kind;
-use crate::server::{Server, usage};
+use crate::server::usage::CpuTime;
 
 /// Requests in one write, or keys in one request, of the workloads that have many.
 const MANY: usize = 100;
@@ -138,11 +139,11 @@ impl Workload {
         let mut driver =
             Driver::connect_over(address, tls, script, self.pipeline, connections as usize)?;
         driver.run(requests / WARM_SHARE, check)?;
-        let server_before = usage::cpu_ns(server.pid())?;
-        let client_before = usage::own_cpu_ns()?;
+        let server_before = CpuTime::of(server.pid())?;
+        let client_before = CpuTime::own()?;
         let run = driver.run(requests, check)?;
-        let client_ns = (usage::own_cpu_ns()? - client_before) as f64;
-        let server_ns = (usage::cpu_ns(server.pid())? - server_before) as f64;
+        let client_ns = CpuTime::own()?.since_ns(client_before)? as f64;
+        let server_ns = CpuTime::of(server.pid())?.since_ns(server_before)? as f64;
         self.verify(&run, &server.name)?;
         let (keys, elapsed_ns) = (run.keys as f64, run.elapsed.as_nanos() as f64);
         Ok(Sample {

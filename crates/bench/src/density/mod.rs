@@ -17,6 +17,7 @@ use clap::Args;
 use crate::drive::fill::Filler;
 use crate::drive::items::{KEY_BYTES_MAX, KEY_BYTES_MIN, Shape};
 use crate::failure::{Failure, Outcome};
+use crate::load::exchange::Protocol;
 use crate::machine::{self, Machine};
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
 use crate::report::{self, ReportOptions};
@@ -118,10 +119,12 @@ pub fn run(options: &DensityOptions) -> Outcome<()> {
 
 /// The experiment with items of one size.
 fn fill_all(options: &DensityOptions) -> Outcome<Document> {
-    let memory_mb = if options.quick { QUICK_MEMORY_MB } else { options.memory_mb };
+    let most = if options.quick { QUICK_MEMORY_MB } else { u64::MAX };
+    let memory_mb = options.memory_mb.min(most);
     let recipes = options.servers_options.recipes(&options.servers)?;
     let recipes: Vec<Recipe> = recipes.into_iter().map(Recipe::refusing).collect();
-    let machine = Machine::describe();
+    let machine = Machine::describe()
+        .with_sides(&options.servers_options.server_cores, &[options.servers_options.client_core]);
     machine::pin(options.servers_options.client_core)?;
     let progress = report::progress((recipes.len() * options.sizes.len()) as u64);
     let mut rows = Vec::new();
@@ -207,6 +210,7 @@ fn document(machine: Machine, memory_mb: u64, rows: &[Row]) -> Document {
     commands.sort_unstable();
     commands.dedup();
     let mut facts = vec![("memory limit".to_owned(), format!("{memory_mb} MiB"))];
+    facts.push(Protocol::fact(1, None));
     facts.extend(commands.iter().map(|command| ("server".to_owned(), (*command).to_owned())));
     let text = "Filled until full for good; resident memory leaves nothing out.";
     let mut section = Section::new("Items for each GiB of resident memory", [text]);
@@ -245,11 +249,7 @@ fn table(rows: &[Row]) -> Table {
             row.ratio_to_memcached.map_or(Cell::Nothing, |ratio| Cell::number(ratio, 2)),
         ]
     });
-    Table {
-        name: "density".into(),
-        columns: columns.map(String::from).to_vec(),
-        rows: cells.collect(),
-    }
+    Table::new("density", &columns, cells)
 }
 
 /// A group of bars for each size, a bar for each server.
@@ -262,10 +262,7 @@ fn plot(rows: &[Row]) -> Plot {
         let x = size.expect("every row's size was collected") as f64;
         let point = Point::exact(x, row.items_per_gib / 1e6);
         let name = row.server.clone();
-        match series.iter_mut().find(|series| series.name == name) {
-            Some(series) => series.points.push(point),
-            None => series.push(Series { name, points: vec![point] }),
-        }
+        Series::add(&mut series, &name, point);
     }
     Plot {
         name: "density".into(),

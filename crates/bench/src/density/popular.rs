@@ -15,9 +15,7 @@ use clap::Args;
 
 use super::{GIB, QUICK_POPULAR_MEMORY_MB, popular_report};
 use crate::failure::{Failure, Outcome};
-use crate::load::exchange::Protocol;
-use crate::load::job::{Check, Job, SILENCE_MAX};
-use crate::load::{self, Spread, pace};
+use crate::load::{self, Senders, pace};
 use crate::machine::{self, Machine};
 use crate::random::Random;
 use crate::report;
@@ -25,17 +23,18 @@ use crate::report::model::Document;
 use crate::server::Server;
 use crate::server::held::Held;
 use crate::server::recipe::{Kind, ServerOptions};
-use crate::trace::copies::Copies;
-use crate::trace::{Operation, Request, Trace};
-use crate::values::{KEY_BYTES_MAX, KEY_BYTES_MIN, VALUE_BYTES_MAX, ValueChoice, Values};
-use crate::workload::popularity::{Choice, Chooser, KEYS_MAX};
+use crate::subject::send::Pace;
+use crate::subject::{Subject, SubjectOptions, key_space};
+use crate::trace::Operation;
+use crate::values::{KEY_BYTES_MAX, KEY_BYTES_MIN, VALUE_BYTES_MAX, ValueChoice};
+use crate::workload::popularity::Choice;
 use crate::workload::skew;
 
 /// Connections, and requests in flight on each where there is no rate.
 pub const CONNECTIONS: usize = 50;
 pub const DEPTH: usize = 16;
-/// Requests that are made and sent at a time: 48 MiB.
-const BATCH_REQUESTS: u64 = 1 << 20;
+/// Requests that are made and sent at a time, at most: 48 MiB.
+const BATCH_REQUESTS_MAX: u64 = 1 << 20;
 /// Requests for each key unless it is said: enough to fill even what compresses well.
 const REQUESTS_PER_KEY: u64 = 4;
 /// The most requests with `--quick`.
@@ -84,25 +83,12 @@ pub struct PopularOptions {
     pub key_bytes: u16,
 }
 
-fn key_space(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(times) if times > 0.0 && times <= 1000.0 => Ok(times),
-        _ => Err("a key space is above 0 and at most 1000 times the memory limit".into()),
-    }
-}
-
 /// Values with what a load of them is.
-pub struct Subject {
-    /// What the report calls the values.
-    pub name: String,
-    values: Values,
-    /// How many there are to choose from.
-    pub keys: u64,
-    /// How many are sent.
+pub struct Load {
+    /// The values, and their keys.
+    pub subject: Subject,
+    /// How many requests are sent.
     pub requests: u64,
-    /// Of a value that is no record.
-    made_bytes: u32,
-    key_bytes: u16,
 }
 
 /// One server after one round.
@@ -143,67 +129,66 @@ pub fn run(
     memory_mb: u64,
     quick: bool,
 ) -> Outcome<Document> {
-    let memory_mb = if quick { QUICK_POPULAR_MEMORY_MB } else { memory_mb };
+    let memory_mb = memory_mb.min(if quick { QUICK_POPULAR_MEMORY_MB } else { u64::MAX });
     let recipes = servers.recipes(kinds)?;
-    let load = |choice: &ValueChoice| Subject::load(options, choice, memory_mb, quick);
-    let subjects: Vec<Subject> = options.values.iter().map(load).collect::<Outcome<_>>()?;
-    for (place, subject) in subjects.iter().enumerate() {
-        if subjects[..place].iter().any(|other| other.name == subject.name) {
-            return Err(Failure::Usage(format!("--values names {} twice", subject.name)));
-        }
-    }
-    let machine = Machine::describe();
+    let loads = Load::all(options, memory_mb, quick)?;
+    let machine = Machine::describe().with_sides(&servers.server_cores, &[servers.client_core]);
     machine::pin(servers.client_core)?;
-    let sent: u64 = subjects.iter().map(|subject| subject.requests).sum();
+    let sent: u64 = loads.iter().map(|load| load.requests).sum();
     let progress = report::progress(sent * options.rounds * recipes.len() as u64);
     let mut samples = Vec::new();
     for round in 0..options.rounds {
-        for subject in &subjects {
+        for load in &loads {
             for place in 0..recipes.len() {
                 let recipe = &recipes[(place + round as usize) % recipes.len()];
-                progress.set_message(format!("{} {}", recipe.name, subject.name));
+                progress.set_message(format!("{} {}", recipe.name, load.subject.name));
                 let server = Server::start(recipe, memory_mb, &servers.server_cores)?;
                 let sample =
-                    subject.measure(options, &server, round, |requests| progress.inc(requests));
+                    load.measure(options, &server, round, |requests| progress.inc(requests));
                 samples.push(sample.map_err(|failure| server.explain(failure))?);
             }
         }
     }
     progress.finish_and_clear();
-    Ok(popular_report::document(machine, options, memory_mb, &subjects, &recipes, &samples))
+    Ok(popular_report::document(machine, options, memory_mb, &loads, &recipes, &samples))
 }
 
-impl Subject {
-    fn load(
-        options: &PopularOptions,
-        choice: &ValueChoice,
-        memory_mb: u64,
-        quick: bool,
-    ) -> Outcome<Subject> {
-        let values = choice.load(SEED)?;
-        let value_bytes = match &values {
-            Values::Records(records) => {
-                let all: u64 = records.lengths().map(u64::from).sum();
-                all as f64 / records.lengths().count() as f64
-            }
-            _ => f64::from(options.made_bytes),
+/// Requests that are sent together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Batch {
+    requests: u64,
+    /// Whether they are of the last part, whose misses count.
+    is_counted: bool,
+}
+
+/// So many requests in batches, none of which lies over the border of the last part: a batch that
+/// began before it would count as a whole or not at all.
+fn batches(requests: u64) -> impl Iterator<Item = Batch> {
+    let part = requests.div_ceil(PARTS);
+    let batch = part.div_ceil(part.div_ceil(BATCH_REQUESTS_MAX).max(1)).max(1);
+    let of = move |requests: u64, is_counted| {
+        let starts = (0..requests).step_by(batch as usize);
+        starts.map(move |start| Batch { requests: batch.min(requests - start), is_counted })
+    };
+    of(requests - part, false).chain(of(part, true))
+}
+
+impl Load {
+    /// Of each kind of values.
+    fn all(options: &PopularOptions, memory_mb: u64, quick: bool) -> Outcome<Vec<Load>> {
+        let subjects = SubjectOptions {
+            values: options.values.clone(),
+            made_bytes: options.made_bytes,
+            key_bytes: options.key_bytes,
+            seed: SEED,
         };
-        let item_bytes = value_bytes + f64::from(options.key_bytes);
-        let keys = (options.key_space * (memory_mb << 20) as f64 / item_bytes).round() as u64;
-        if !(1..=KEYS_MAX).contains(&keys) {
-            let what = format!("{keys} keys of {item_bytes:.0} bytes with their values");
-            return Err(Failure::Usage(format!("--key-space makes {what}: 1 to {KEYS_MAX}")));
-        }
-        let requests = options.requests.unwrap_or(keys * REQUESTS_PER_KEY);
-        let requests = if quick { requests.min(QUICK_REQUESTS) } else { requests };
-        let name = match choice {
-            ValueChoice::Records(path) => {
-                path.file_name().map_or_else(String::new, |name| name.display().to_string())
-            }
-            _ => choice.to_string(),
+        let subjects = subjects.subjects(options.key_space * (memory_mb << 20) as f64)?;
+        let most = if quick { QUICK_REQUESTS } else { u64::MAX };
+        let load = |subject: Subject| {
+            let requests = options.requests.unwrap_or(u64::from(subject.keys) * REQUESTS_PER_KEY);
+            Load { subject, requests: requests.min(most) }
         };
-        let (made_bytes, key_bytes) = (options.made_bytes, options.key_bytes);
-        Ok(Subject { name, values, keys, requests, made_bytes, key_bytes })
+        Ok(subjects.into_iter().map(load).collect())
     }
 
     /// Sends everything to a server that is empty, and asks what it holds.
@@ -214,27 +199,31 @@ impl Subject {
         round: u64,
         step: impl Fn(u64),
     ) -> Outcome<Sample> {
-        let mut chooser = Choice::Zipfian.load(self.keys, options.zipf)?;
+        let subject = &self.subject;
+        let (connections, depth, per_second) = (CONNECTIONS, DEPTH, options.rate);
+        let pace = Pace { connections, depth, per_second, fills_misses: true };
+        let mut chooser = Choice::Zipfian.load(subject.keys.into(), options.zipf)?;
         let mut random = Random::new(SEED + round);
-        let batch = self.requests.div_ceil(PARTS).min(BATCH_REQUESTS);
-        let counted_from = self.requests - self.requests.div_ceil(PARTS);
-        let (mut sent, mut gets, mut misses) = (0, 0, 0);
-        while sent < self.requests {
-            let count = batch.min(self.requests - sent);
-            let trace = self.batch(&mut chooser, &mut random, count).into();
-            let found = self.send(options, server, &trace)?;
-            if sent >= counted_from {
-                gets += found.gets;
-                misses += found.gets - found.hits;
+        let (mut gets, mut misses) = (0, 0);
+        for batch in batches(self.requests) {
+            // Keys are fewer than 2^31: they fit into an object's number.
+            let object = |_| (Operation::Get, chooser.read(&mut random) as u32);
+            let trace = subject.trace((0..batch.requests).map(object));
+            let job = pace.job(server, subject, &trace);
+            let senders = Senders { deal: job.deal(), ..Senders::here(CONNECTIONS) };
+            let found = load::run(&job, server.address, &senders)?;
+            found.all_done(&server.name)?;
+            if batch.is_counted {
+                gets += found.counts.gets;
+                misses += found.counts.gets - found.counts.hits;
             }
-            sent += count;
-            step(count);
+            step(batch.requests);
         }
         let held = Held::of(server)?;
         let untold = || Failure::Reply(format!("{} does not tell its items", server.name));
         let counts = held.counts.ok_or_else(untold)?;
         Ok(Sample {
-            values: self.name.clone(),
+            values: subject.name.clone(),
             server: server.name.clone(),
             command: server.command_line.clone(),
             round,
@@ -245,51 +234,23 @@ impl Subject {
             misses,
         })
     }
-
-    /// The next requests.
-    fn batch(&self, chooser: &mut Chooser, random: &mut Random, count: u64) -> Trace {
-        let request = |object: u32| {
-            let value_bytes = match &self.values {
-                Values::Records(records) => records.of(object).len() as u32,
-                _ => self.made_bytes,
-            };
-            let (key_bytes, operation) = (self.key_bytes, Operation::Get);
-            Request { object, value_bytes, key_bytes, operation, ..Request::default() }
-        };
-        // Keys are fewer than 2^31: they fit into an object's number.
-        let requests = (0..count).map(|_| request(chooser.read(random) as u32)).collect();
-        Trace { name: self.name.clone(), requests, objects: self.keys as u32 }
-    }
-
-    fn send(
-        &self,
-        options: &PopularOptions,
-        server: &Server,
-        trace: &Copies,
-    ) -> Outcome<load::found::Counts> {
-        let job = Job {
-            protocol: Protocol::of(server.dialect),
-            trace,
-            values: &self.values,
-            fills_misses: true,
-            depth: DEPTH,
-            per_second: options.rate,
-            warm_up: 0,
-            check: Check::Whole,
-            silence_max: SILENCE_MAX,
-        };
-        let spread = Spread::here(CONNECTIONS);
-        Ok(load::run(&job, server.address, &spread)?.counts)
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::key_space;
+    use super::{BATCH_REQUESTS_MAX, PARTS, batches};
 
+    /// Of 5,300,000 requests only the last 57,120 were counted, and said to be a fifth: the batch
+    /// that lay over the border was left out as a whole.
     #[test]
-    fn a_key_space_is_a_multiple() {
-        assert_eq!((key_space("0.5"), key_space("1000")), (Ok(0.5), Ok(1000.0)));
-        assert!(["0", "-1", "1001", "nan", "x"].iter().all(|text| key_space(text).is_err()));
+    fn all_of_the_last_fifth_counts_and_nothing_else() {
+        for requests in [1, 4, 5, 7, 500_000, 3_000_000, 5_300_000, 10_000_000, 12_000_001] {
+            let counted = batches(requests).filter(|batch| batch.is_counted);
+            let counted: u64 = counted.map(|batch| batch.requests).sum();
+            assert_eq!(counted, requests.div_ceil(PARTS), "of {requests}");
+            assert_eq!(batches(requests).map(|batch| batch.requests).sum::<u64>(), requests);
+            assert!(batches(requests).all(|it| (1..=BATCH_REQUESTS_MAX).contains(&it.requests)));
+            assert!(batches(requests).is_sorted_by_key(|batch| batch.is_counted));
+        }
     }
 }

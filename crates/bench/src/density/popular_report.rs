@@ -2,27 +2,30 @@
 //! every single measurement.
 
 use super::GIB;
-use super::popular::{CONNECTIONS, DEPTH, PopularOptions, Sample, Subject};
+use super::popular::{CONNECTIONS, DEPTH, Load, PopularOptions, Sample};
+use crate::load::exchange::Protocol;
 use crate::machine::Machine;
-use crate::report::Spread as Range;
+use crate::report::Spread;
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
 use crate::server::recipe::{Kind, Recipe};
+use crate::subject::Subject;
 
 /// Sums up the samples of all rounds.
 pub fn document(
     machine: Machine,
     options: &PopularOptions,
     memory_mb: u64,
-    subjects: &[Subject],
+    loads: &[Load],
     recipes: &[Recipe],
     samples: &[Sample],
 ) -> Document {
-    let rows = rows(subjects, recipes, samples);
+    let subjects: Vec<&Subject> = loads.iter().map(|load| &load.subject).collect();
+    let rows = rows(&subjects, recipes, samples);
     let mut facts = vec![("memory limit".to_owned(), format!("{memory_mb} MiB"))];
     let (zipf, key_bytes) = (options.zipf, options.key_bytes);
     let load = format!("zipfian {zipf}, gets, each miss is followed by a set");
     facts.push(("load".to_owned(), load));
-    for Subject { name, keys, requests, .. } in subjects {
+    for Load { subject: Subject { name, keys, .. }, requests } in loads {
         let text = format!("{name}: {requests} requests for {keys} keys of {key_bytes} bytes");
         facts.push(("values".to_owned(), text));
     }
@@ -31,6 +34,7 @@ pub fn document(
         |rate| format!("{CONNECTIONS} connections, {rate} requests/s"),
     );
     facts.push(("pace".to_owned(), pace));
+    facts.push(Protocol::fact(DEPTH, options.rate));
     facts.push(("rounds".to_owned(), options.rounds.to_string()));
     let mut lines: Vec<&str> = Vec::new();
     for recipe in recipes {
@@ -49,7 +53,7 @@ pub fn document(
         format!("Not full: {server} has evicted nothing of {values}; send more or over more keys.")
     }));
     let mut section = Section::new("Items for each GiB of resident memory", text);
-    section.plots.push(plot(subjects, &rows));
+    section.plots.push(plot(&subjects, &rows));
     section.tables.push(table(&rows));
     let mut detail = Section::detail("Round by round");
     detail.tables.push(rounds(samples));
@@ -72,12 +76,16 @@ struct Row<'s> {
 }
 
 impl Row<'_> {
-    fn range(&self, figure: impl Fn(&Sample) -> f64) -> Range {
-        Range::of(self.samples.iter().map(|sample| figure(sample)))
+    fn range(&self, figure: impl Fn(&Sample) -> f64) -> Spread {
+        Spread::of(self.samples.iter().map(|sample| figure(sample)))
     }
 }
 
-fn rows<'s>(subjects: &'s [Subject], recipes: &'s [Recipe], samples: &'s [Sample]) -> Vec<Row<'s>> {
+fn rows<'s>(
+    subjects: &[&'s Subject],
+    recipes: &'s [Recipe],
+    samples: &'s [Sample],
+) -> Vec<Row<'s>> {
     let memcached = Kind::Memcached.to_string();
     let of = |values: &str, server: &str| {
         let its = |sample: &&Sample| sample.values == values && sample.server == server;
@@ -89,7 +97,7 @@ fn rows<'s>(subjects: &'s [Subject], recipes: &'s [Recipe], samples: &'s [Sample
         let ratios = own.iter().zip(&peers).map(ratio).collect();
         Row { values: &subject.name, server: &recipe.name, samples: own, ratios }
     };
-    let pairs = subjects.iter().flat_map(|subject| recipes.iter().map(move |it| (subject, it)));
+    let pairs = subjects.iter().flat_map(|subject| recipes.iter().map(move |it| (*subject, it)));
     pairs.map(row).collect()
 }
 
@@ -116,14 +124,10 @@ fn table(rows: &[Row]) -> Table {
             Cell::spread(row.range(|sample| sample.items_per_gib() / 1e6), 2),
             Cell::number(row.range(|sample| GIB / sample.items_per_gib()).median, 1),
             Cell::number(row.range(miss_percent).median, 2),
-            if row.ratios.is_empty() { Cell::Nothing } else { Cell::spread(Range::of(ratios), 2) },
+            if row.ratios.is_empty() { Cell::Nothing } else { Cell::spread(Spread::of(ratios), 2) },
         ]
     };
-    Table {
-        name: "density".into(),
-        columns: columns.map(String::from).to_vec(),
-        rows: rows.iter().map(cells).collect(),
-    }
+    Table::new("density", &columns, rows.iter().map(cells))
 }
 
 fn miss_percent(sample: &Sample) -> f64 {
@@ -144,24 +148,17 @@ fn rounds(samples: &[Sample]) -> Table {
             Cell::count(sample.misses),
         ]
     };
-    Table {
-        name: "rounds".into(),
-        columns: columns.map(String::from).to_vec(),
-        rows: samples.iter().map(cells).collect(),
-    }
+    Table::new("rounds", &columns, samples.iter().map(cells))
 }
 
 /// A group of bars for each kind of values, a bar for each server.
-fn plot(subjects: &[Subject], rows: &[Row]) -> Plot {
+fn plot(subjects: &[&Subject], rows: &[Row]) -> Plot {
     let mut series: Vec<Series> = Vec::new();
     for row in rows {
         let place = subjects.iter().position(|subject| subject.name == row.values);
         let x = place.expect("every row is of a subject") as f64;
         let point = Point::spread(x, row.range(|sample| sample.items_per_gib() / 1e6));
-        match series.iter_mut().find(|series| series.name == row.server) {
-            Some(series) => series.points.push(point),
-            None => series.push(Series { name: row.server.to_owned(), points: vec![point] }),
-        }
+        Series::add(&mut series, row.server, point);
     }
     let names = subjects.iter().map(|subject| subject.name.clone()).collect();
     Plot {

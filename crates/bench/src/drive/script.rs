@@ -13,7 +13,7 @@
 use crate::drive::encode::{self, Dialect, Operation};
 use crate::drive::items::{Shape, Size};
 
-/// The most keys of a script: 1 to 2 million requests of 30 to 100 bytes stay below 200 MB.
+/// The most keys of a script: a million requests of 30 to 100 bytes stay below 100 MB.
 pub const SCRIPT_KEYS_MAX: usize = 1_000_000;
 
 /// Requests ready to be sent.

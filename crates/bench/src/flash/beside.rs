@@ -19,8 +19,6 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::counts::{self, Sampled, TierCounts};
-use super::send::{Pace, Phase, send};
-use super::subject::{Subject, SubjectOptions, key_space};
 use super::tier::{TierOptions, Tiered};
 use super::{beside_report, page_cache};
 use crate::failure::{Failure, Outcome};
@@ -29,6 +27,8 @@ use crate::machine::{self, Machine};
 use crate::random::Random;
 use crate::report::{self, ReportOptions};
 use crate::server::recipe::{Kind, Recipe};
+use crate::subject::send::{Pace, Phase, send};
+use crate::subject::{Subject, SubjectOptions, key_space};
 use crate::trace::Operation;
 use crate::workload::popularity::{Choice, Chooser};
 use crate::workload::skew;
@@ -167,9 +167,9 @@ pub fn run(options: &BesideOptions) -> Outcome<()> {
         return Err(Failure::Usage("only larder and memcached have a flash tier".into()));
     }
     let servers = &options.tier.servers_options;
-    let recipes = servers.recipes(&options.servers)?;
+    let recipes = servers.recipes_of_known(&options.servers)?;
     let subjects = options.subject.subjects(options.key_space * options.tier.flash_bytes())?;
-    let machine = Machine::describe();
+    let machine = Machine::describe().with_sides(&servers.server_cores, &[servers.client_core]);
     machine::pin(servers.client_core)?;
     let progress = report::progress(options.rounds * (subjects.len() * recipes.len()) as u64);
     let mut samples = Vec::new();

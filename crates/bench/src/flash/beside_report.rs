@@ -4,11 +4,12 @@
 use super::MIB;
 use super::beside::{BesideOptions, KINDS, Load, PageCache, Sample};
 use super::counts::Sampled;
-use super::subject::Subject;
+use crate::load::exchange::Protocol;
 use crate::machine::Machine;
 use crate::report::Spread;
 use crate::report::model::{Cell, Document, Section, Table};
 use crate::server::recipe::Kind;
+use crate::subject::Subject;
 
 /// Which way a figure is the better one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,8 +65,8 @@ pub fn document(
     let mut load = Section::new(
         "The load",
         ["Gets by Zipf's law; what they miss is stored. With a rate, latency counts from when a \
-          request was due. CPU time is that of the whole server, for each million requests, fills \
-          included."],
+          request was due. CPU time is that of the whole server, sets behind misses included, for \
+          each million gets."],
     );
     load.tables.push(load_table(options, subjects, samples));
     let mut writes = Section::new(
@@ -102,6 +103,7 @@ fn facts(
         ("memory limit".to_owned(), format!("{} MiB", tier.memory_mb)),
         ("flash".to_owned(), format!("{} MiB", tier.flash_mb)),
         ("load".to_owned(), load),
+        Protocol::fact(1, None),
         ("rounds".to_owned(), options.rounds.to_string()),
         ("seed".to_owned(), options.subject.seed.to_string()),
     ];
@@ -147,11 +149,6 @@ impl Sample {
     fn resident_bytes_per_item(&self) -> f64 {
         self.tier.resident_bytes as f64 / self.tier.flash_items.max(1) as f64
     }
-}
-
-fn table(name: &str, columns: &[&str], rows: Vec<Vec<Cell>>) -> Table {
-    let columns = columns.iter().map(|column| (*column).to_owned()).collect();
-    Table { name: name.to_owned(), columns, rows }
 }
 
 fn page_cache_in_words(page_cache: PageCache) -> &'static str {
@@ -207,7 +204,7 @@ fn promises_table(options: &BesideOptions, subjects: &[Subject], samples: &[Samp
         }
     }
     let columns = ["values", "what", "Larder", "memcached", "ratio", "wanted", "met"];
-    table("promises", &columns, rows)
+    Table::new("promises", &columns, rows)
 }
 
 fn held_table(options: &BesideOptions, subjects: &[Subject], samples: &[Sample]) -> Table {
@@ -246,7 +243,7 @@ fn held_table(options: &BesideOptions, subjects: &[Subject], samples: &[Sample])
         "RSS bytes / item on flash",
         "memory bytes / item on flash",
     ];
-    table("held", &columns, rows)
+    Table::new("held", &columns, rows)
 }
 
 fn load_table(options: &BesideOptions, subjects: &[Subject], samples: &[Sample]) -> Table {
@@ -289,7 +286,7 @@ fn load_table(options: &BesideOptions, subjects: &[Subject], samples: &[Sample])
         "p99 us",
         "p99.9 us",
     ];
-    table("load", &columns, rows)
+    Table::new("load", &columns, rows)
 }
 
 fn writes_table(options: &BesideOptions, subjects: &[Subject], samples: &[Sample]) -> Table {
@@ -320,7 +317,7 @@ fn writes_table(options: &BesideOptions, subjects: &[Subject], samples: &[Sample
         "bytes written / byte stored",
         "moved, % of writes",
     ];
-    table("writes", &columns, rows)
+    Table::new("writes", &columns, rows)
 }
 
 fn rounds_table(samples: &[Sample]) -> Table {
@@ -352,7 +349,7 @@ fn rounds_table(samples: &[Sample]) -> Table {
         "written bytes, server",
         "written bytes, kernel",
     ];
-    table("rounds", &columns, samples.iter().map(cells).collect())
+    Table::new("rounds", &columns, samples.iter().map(cells))
 }
 
 fn loads_table(options: &BesideOptions, samples: &[Sample]) -> Table {
@@ -366,7 +363,6 @@ fn loads_table(options: &BesideOptions, samples: &[Sample]) -> Table {
             Cell::count(load.phase.found.counts.gets),
             Cell::count(load.phase.found.counts.hits),
             Cell::count(load.phase.found.counts.fills),
-            Cell::count(load.phase.found.counts.refused),
             Cell::count(load.reads),
             Cell::number(load.phase.gets_per_second(), 0),
             Cell::number(load.phase.server_cpu(), 3),
@@ -383,13 +379,12 @@ fn loads_table(options: &BesideOptions, samples: &[Sample]) -> Table {
         "gets",
         "hits",
         "fills",
-        "refused",
         "flash reads",
         "gets/s",
         "server CPU s / M requests",
         "p99 us",
     ];
-    table("loads", &columns, all.map(cells).collect())
+    Table::new("loads", &columns, all.map(cells))
 }
 
 #[cfg(test)]

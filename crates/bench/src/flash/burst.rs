@@ -7,14 +7,15 @@ use std::time::Duration;
 use clap::Args;
 
 use super::beside::KINDS;
-use super::send::{Pace, Phase, send};
-use super::subject::{Subject, SubjectOptions, key_space};
 use super::tier::TierOptions;
 use crate::failure::{Failure, Outcome};
+use crate::load::exchange::Protocol;
 use crate::machine::{self, Machine};
 use crate::report::model::{Cell, Document, Section, Table};
 use crate::report::{self, ReportOptions, Spread};
 use crate::server::recipe::{Kind, Recipe};
+use crate::subject::send::{Pace, Phase, send};
+use crate::subject::{Subject, SubjectOptions, key_space};
 use crate::trace::Operation;
 
 /// Connections that ask for the keys, one get in flight on each.
@@ -73,10 +74,13 @@ pub fn run(options: &BurstOptions) -> Outcome<()> {
     if options.servers.iter().any(|kind| !KINDS.contains(kind)) {
         return Err(Failure::Usage("only larder and memcached have a flash tier".into()));
     }
-    let recipes = options.tier.servers_options.recipes(&options.servers)?;
+    let recipes = options.tier.servers_options.recipes_of_known(&options.servers)?;
     let data_bytes = options.key_space * (options.tier.memory_mb << 20) as f64;
     let subjects = options.subject.subjects(data_bytes)?;
-    let machine = Machine::describe();
+    let machine = Machine::describe().with_sides(
+        &options.tier.servers_options.server_cores,
+        &[options.tier.servers_options.client_core],
+    );
     machine::pin(options.tier.servers_options.client_core)?;
     let progress = report::progress(options.rounds * (subjects.len() * recipes.len()) as u64);
     let mut samples = Vec::new();
@@ -120,7 +124,7 @@ fn measure(options: &BurstOptions, recipe: &Recipe, subject: &Subject) -> Outcom
 
 impl Sample {
     fn sets_per_second(&self) -> f64 {
-        self.stored.found.counts.others as f64 / self.stored.elapsed.as_secs_f64().max(1e-9)
+        self.stored.found.timed().others as f64 / self.stored.elapsed.as_secs_f64().max(1e-9)
     }
 
     fn p99_us(&self) -> f64 {
@@ -152,18 +156,18 @@ fn document(
     }
     let columns =
         ["values", "server", "keys", "found", "sets/s", "server CPU s / M sets", "p99 us"];
-    let columns = columns.iter().map(|column| (*column).to_owned()).collect();
     let mut section = Section::new(
         "What is found",
         ["Every key is stored once, as fast as the server takes it, and asked for when the last \
           reply has come. Latency of sets has all that wait in front of them in it."],
     );
-    section.tables.push(Table { name: "burst".into(), columns, rows });
+    section.tables.push(Table::new("burst", &columns, rows));
     let BurstOptions { tier, connections, depth, rounds, subject, .. } = options;
     let mut facts = vec![
         ("memory limit".to_owned(), format!("{} MiB", tier.memory_mb)),
         ("flash".to_owned(), format!("{} MiB", tier.flash_mb)),
         ("load".to_owned(), format!("{depth} sets in flight on each of {connections} connections")),
+        Protocol::fact(*depth as usize, None),
         ("rounds".to_owned(), rounds.to_string()),
         ("seed".to_owned(), subject.seed.to_string()),
     ];

@@ -18,6 +18,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::failure::{Failure, Outcome};
+use crate::report::share;
 use crate::server::recipe::Kind;
 use crate::server::{Server, query, usage};
 
@@ -95,6 +96,10 @@ pub struct OwnCounts {
 
 /// Asks a server and the kernel.
 pub fn tier(server: &Server, key_bytes: u16) -> Outcome<TierCounts> {
+    ask_for_tier(server, key_bytes).map_err(|failure| server.explain(failure))
+}
+
+fn ask_for_tier(server: &Server, key_bytes: u16) -> Outcome<TierCounts> {
     let stats = query::stats(server.address)?;
     let number = |name: &str| query::number(&stats, name);
     let (items, flash_items) = (number("curr_items")?, number("extstore_objects_used")?);
@@ -125,7 +130,8 @@ pub fn tier(server: &Server, key_bytes: u16) -> Outcome<TierCounts> {
 
 /// Asks Larder.
 pub fn own(server: &Server) -> Outcome<OwnCounts> {
-    let flash = query::stats_of(server.address, "flash")?;
+    let flash = query::stats_of(server.address, "flash");
+    let flash = flash.map_err(|failure| server.explain(failure))?;
     let number = |name: &str| query::number(&flash, name);
     Ok(OwnCounts {
         items: number("items")?,
@@ -146,11 +152,6 @@ pub fn own(server: &Server) -> Outcome<OwnCounts> {
         reads: number("reads")?,
         notes: number("journalled")?,
     })
-}
-
-/// A part of a whole, which may be nothing.
-pub fn share(part: f64, whole: f64) -> f64 {
-    if whole > 0.0 { part / whole } else { 0.0 }
 }
 
 /// The chunk that memcached keeps the rest of an item in whose value is on flash.

@@ -20,8 +20,6 @@ use clap::Args;
 
 use super::counts::{self, DiskWrites, OwnCounts};
 use super::density_report;
-use super::send::{Pace, send};
-use super::subject::{Subject, SubjectOptions, key_space};
 use super::tier::{TierOptions, Tiered};
 use crate::failure::{Failure, Outcome};
 use crate::load::pace;
@@ -30,6 +28,8 @@ use crate::random::Random;
 use crate::report::{self, ReportOptions};
 use crate::server::recipe::Kind;
 use crate::server::usage;
+use crate::subject::send::{Pace, send};
+use crate::subject::{Subject, SubjectOptions, key_space};
 use crate::trace::Operation;
 use crate::workload::popularity::Choice;
 use crate::workload::skew;
@@ -113,7 +113,7 @@ pub fn run(options: &DensityOptions) -> Outcome<()> {
     let recipe = servers.recipe(Kind::Larder)?;
     let stored_max = STORED_OVER_FLASH_MAX * options.tier.flash_bytes();
     let subjects = options.subject.subjects(stored_max)?;
-    let machine = Machine::describe();
+    let machine = Machine::describe().with_sides(&servers.server_cores, &[servers.client_core]);
     machine::pin(servers.client_core)?;
     let progress = report::progress(subjects.len() as u64);
     let mut samples = Vec::new();
@@ -168,7 +168,7 @@ fn fill(options: &DensityOptions, subject: &Subject, tiered: &Tiered) -> Outcome
         if counts.collected >= counts.segments {
             return Ok(());
         }
-        if phase.found.requests() == 0 {
+        if phase.found.counts.asked() == 0 {
             let values = &subject.name;
             return Err(Failure::Check(format!(
                 "{values}: the tier was not collected once with {STORED_OVER_FLASH_MAX} times its \

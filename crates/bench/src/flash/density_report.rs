@@ -1,10 +1,12 @@
 //! The report of `flash density`: items beside the log's, what was moved, and how it was written.
 
 use super::MIB;
-use super::counts::{OwnCounts, share};
+use super::counts::OwnCounts;
 use super::density::{DensityOptions, Moment, Sample};
+use crate::load::exchange::Protocol;
 use crate::machine::Machine;
 use crate::report::model::{Cell, Document, Section, Table};
+use crate::report::share;
 
 /// At least so many times the items of an uncompressed log.
 const ITEMS_WANTED: f64 = 2.2;
@@ -53,6 +55,7 @@ pub fn document(machine: Machine, options: &DensityOptions, samples: &[Sample]) 
         ),
         ("seed".to_owned(), options.subject.seed.to_string()),
     ];
+    facts.push(Protocol::fact(1, None));
     facts.extend(samples.first().map(|sample| ("server".to_owned(), sample.command.clone())));
     Document {
         title: "How many items a flash tier holds".into(),
@@ -139,7 +142,7 @@ fn items_table(options: &DensityOptions, samples: &[Sample]) -> Table {
         "x the log",
         "met",
     ];
-    table("items", &columns, rows)
+    Table::new("items", &columns, rows)
 }
 
 fn writes_table(samples: &[Sample]) -> Table {
@@ -165,7 +168,7 @@ fn writes_table(samples: &[Sample]) -> Table {
         "writes of the disk",
         "KiB each, mean",
     ];
-    table("writes", &columns, rows)
+    Table::new("writes", &columns, rows)
 }
 
 fn writes_row(sample: &Sample, phase: &str, before: &Moment, after: &Moment) -> Vec<Cell> {
@@ -190,11 +193,6 @@ fn writes_row(sample: &Sample, phase: &str, before: &Moment, after: &Moment) -> 
             Cell::number(share(disk.bytes as f64, disk.count as f64) / 1024.0, 0)
         }),
     ]
-}
-
-fn table(name: &str, columns: &[&str], rows: Vec<Vec<Cell>>) -> Table {
-    let columns = columns.iter().map(|column| (*column).to_owned()).collect();
-    Table { name: name.to_owned(), columns, rows }
 }
 
 #[cfg(test)]

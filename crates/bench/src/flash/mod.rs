@@ -9,8 +9,8 @@
 //!   flash quiet    `quiet`: latency of gets of hot keys while the tier reads and collects
 //! ```
 //!
-//! `subject` is what is stored, `send` how it is sent, `tier` starts servers with a tier, `counts`
-//! asks them and the kernel what became of it, and `page_cache` keeps the kernel from helping.
+//! `tier` starts servers with a tier, `counts` asks them and the kernel what became of what was
+//! stored (a `subject`), and `page_cache` keeps the kernel from helping.
 
 mod beside;
 mod beside_report;
@@ -21,8 +21,6 @@ mod density_report;
 mod page_cache;
 mod quiet;
 mod quiet_report;
-pub mod send;
-pub mod subject;
 mod tier;
 
 use clap::{Args, Subcommand};

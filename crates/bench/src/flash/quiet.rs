@@ -26,8 +26,6 @@ use clap::Args;
 
 use super::counts::{self, OwnCounts};
 use super::quiet_report;
-use super::send::{Pace, send};
-use super::subject::{Subject, SubjectOptions, key_space};
 use super::tier::TierOptions;
 use crate::failure::{Failure, Outcome};
 use crate::load;
@@ -36,8 +34,11 @@ use crate::load::pace;
 use crate::machine::{self, Awake, Machine};
 use crate::random::Random;
 use crate::report::{self, ReportOptions};
+use crate::server::Server;
 use crate::server::recipe::Kind;
-use crate::server::{Server, usage};
+use crate::server::usage::CpuTime;
+use crate::subject::send::{Pace, send};
+use crate::subject::{Subject, SubjectOptions, key_space};
 use crate::trace::Operation;
 use crate::trace::copies::Copies;
 
@@ -156,7 +157,7 @@ pub fn run(options: &QuietOptions) -> Outcome<()> {
     let (Some(subject), true) = (subjects.pop(), subjects.is_empty()) else {
         return Err(Failure::Usage("quiet takes one kind of --values".into()));
     };
-    let machine = Machine::describe();
+    let machine = Machine::describe().with_sides(&servers.server_cores, &[servers.client_core]);
     machine::pin(servers.client_core)?;
     let progress = report::progress(options.rounds * Situation::ALL.len() as u64);
     progress.set_message("filling");
@@ -305,12 +306,12 @@ impl<'c> Course<'c> {
         let load_job = loading.as_ref().map(|trace| load.job(server, self.subject, trace));
         let mut jobs = vec![(&probe_job, probe.connections)];
         jobs.extend(load_job.iter().map(|job| (job, load.connections)));
-        let (before, before_ns) = (tier()?, usage::cpu_ns(server.pid())?);
+        let (before, cpu_before) = (tier()?, CpuTime::of(server.pid())?);
         let found = load::run_together(&jobs, server.address);
         let found = found.map_err(|failure| server.explain(failure))?;
         found.iter().try_for_each(|it| it.all_done(&server.name))?;
         let mut found = found.into_iter();
-        let server_ns = (usage::cpu_ns(server.pid())? - before_ns) as f64;
+        let server_ns = CpuTime::of(server.pid())?.since_ns(cpu_before)? as f64;
         let probe = found.next().expect("there is a result for every job");
         if probe.counts.hits < probe.counts.gets {
             let missed = probe.counts.gets - probe.counts.hits;

@@ -4,10 +4,11 @@
 use super::MIB;
 use super::counts::OwnCounts;
 use super::quiet::{QuietOptions, Sample, Situation, WarmUp};
-use super::subject::Subject;
+use crate::load::exchange::Protocol;
 use crate::machine::Machine;
 use crate::report::Spread;
 use crate::report::model::{Cell, Document, Section, Table};
+use crate::subject::Subject;
 
 /// The median may change by this share.
 const CHANGE_MAX: f64 = 0.05;
@@ -70,6 +71,7 @@ pub fn document(
         ("warm-up".to_owned(), warm_up.in_words()),
         ("seed".to_owned(), options.subject.seed.to_string()),
     ];
+    facts.push(Protocol::fact(1, None));
     facts.extend(commands.iter().map(|command| ("server".to_owned(), command.clone())));
     let sections = vec![latency, ratios, meanwhile, detail];
     Document { title: "Hot keys beside a busy flash tier".into(), machine, facts, sections }
@@ -123,11 +125,6 @@ fn spread(samples: &[&Sample], figure: impl Fn(&Sample) -> f64) -> Spread {
     Spread::of(samples.iter().map(|sample| figure(sample)))
 }
 
-fn table(name: &str, columns: &[&str], rows: Vec<Vec<Cell>>) -> Table {
-    let columns = columns.iter().map(|column| (*column).to_owned()).collect();
-    Table { name: name.to_owned(), columns, rows }
-}
-
 fn latency_table(samples: &[Sample]) -> Table {
     let row = |situation: Situation| {
         let own = of(samples, situation);
@@ -141,7 +138,7 @@ fn latency_table(samples: &[Sample]) -> Table {
         ]
     };
     let columns = ["others", "p50 us", "p90 us", "p99 us", "p99.9 us", "server busy, %"];
-    table("latency", &columns, Situation::ALL.map(row).to_vec())
+    Table::new("latency", &columns, Situation::ALL.map(row).to_vec())
 }
 
 /// How the situations of each round compare in one figure.
@@ -179,7 +176,7 @@ fn ratios_table(samples: &[Sample]) -> Table {
         ]
     };
     let columns = ["what", "p50", "p99", "median within 5 %"];
-    table("ratios", &columns, RATIOS.map(row).to_vec())
+    Table::new("ratios", &columns, RATIOS.map(row).to_vec())
 }
 
 fn meanwhile_table(options: &QuietOptions, samples: &[Sample]) -> Table {
@@ -191,7 +188,7 @@ fn meanwhile_table(options: &QuietOptions, samples: &[Sample]) -> Table {
             |sample: &Sample| sample.load.as_ref().map_or(0.0, |found| 100.0 * found.hit_ratio());
         let sent = |sample: &Sample| {
             let found = sample.load.as_ref();
-            found.map_or(0.0, |it| it.requests() as f64 / it.elapsed().as_secs_f64().max(1e-9))
+            found.map_or(0.0, |it| it.per_second(it.timed().asked()))
         };
         vec![
             Cell::text(situation.in_words()),
@@ -215,7 +212,7 @@ fn meanwhile_table(options: &QuietOptions, samples: &[Sample]) -> Table {
         "segments collected",
     ];
     let busy = [Situation::FlashBusy, Situation::MemoryBusy];
-    table("meanwhile", &columns, busy.map(row).to_vec())
+    Table::new("meanwhile", &columns, busy.map(row).to_vec())
 }
 
 fn rounds_table(samples: &[Sample]) -> Table {
@@ -232,7 +229,7 @@ fn rounds_table(samples: &[Sample]) -> Table {
     };
     let columns =
         ["round", "others", "gets", "p50 us", "p99 us", "flash reads/s", "segments collected/s"];
-    table("rounds", &columns, samples.iter().map(cells).collect())
+    Table::new("rounds", &columns, samples.iter().map(cells))
 }
 
 #[cfg(test)]

@@ -10,11 +10,11 @@ use crate::load::exchange::Protocol;
 use crate::load::found::Found;
 use crate::load::job::Job;
 use crate::load::pace::PaceOptions;
-use crate::load::{Spread, run_noting as send};
+use crate::load::{Senders, run_noting as send};
 use crate::machine::Machine;
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
 use crate::report::{self, ReportOptions};
-use crate::server::usage;
+use crate::server::usage::{self, CpuTime};
 use crate::trace::copies::{Copies, CopyOptions};
 use crate::values::{ValueOptions, Values};
 use crate::workload::requests::Requests;
@@ -66,13 +66,13 @@ pub fn run(options: &LoadOptions) -> Outcome<()> {
         ..options.pace.job(options.protocol, &trace, &values, 0.0)
     };
     let connections = options.pace.connections as usize;
-    let spread = Spread { cores: options.cores.clone(), ..Spread::here(connections) };
-    let server_cpu = || options.pid.map(usage::cpu_ns).transpose();
-    let (found, server_before) = send(&job, options.address, &spread, server_cpu)?;
+    let senders = Senders { cores: options.cores.clone(), ..Senders::here(connections) };
+    let server_cpu = || options.pid.map(CpuTime::of).transpose();
+    let (found, [before, after]) = send(&job, options.address, &senders, server_cpu)?;
     let mut facts = facts(options, &trace, &found);
     facts.push(("client CPU s".into(), format!("{:.3}", found.cpu_ns as f64 / 1e9)));
-    if let (Some(pid), Some(before)) = (options.pid, server_before) {
-        let server_ns = usage::cpu_ns(pid)? - before;
+    if let (Some(pid), Some(before), Some(after)) = (options.pid, before, after) {
+        let server_ns = after.since_ns(before)?;
         let resident = usage::resident(pid)?.bytes as f64 / f64::from(1 << 20);
         facts.push(("server CPU s".into(), format!("{:.3}", server_ns as f64 / 1e9)));
         facts.push(("server memory, MiB".into(), format!("{resident:.1}")));
@@ -93,21 +93,22 @@ fn facts(options: &LoadOptions, trace: &Copies, found: &Found) -> Vec<(String, S
         Some(words) => format!("{} (first: {words})", found.counts.refused),
         None => "0".to_owned(),
     };
-    [
+    let facts = [
         ("requests of the trace", trace.len().to_string()),
         ("objects", trace.objects().to_string()),
         ("pace", options.pace.in_words()),
+        ("protocol", options.protocol.in_words().to_owned()),
         ("connections", options.pace.connections.to_string()),
-        ("counted requests", found.requests().to_string()),
-        ("seconds", format!("{seconds:.3}")),
-        ("requests/s", format!("{:.0}", found.requests() as f64 / seconds.max(1e-9))),
+        ("counted requests", found.counts.asked().to_string()),
+        ("timed", format!("{} requests in {seconds:.3} s", found.timed().asked())),
+        ("requests/s", format!("{:.0}", found.per_second(found.timed().asked()))),
         ("hits, percent of gets", format!("{:.2}", 100.0 * found.hit_ratio())),
         ("hits compared byte by byte", found.counts.checked.to_string()),
         ("misses filled", found.counts.fills.to_string()),
         ("refused", refused),
-    ]
-    .map(|(name, value)| (name.to_owned(), value))
-    .into()
+    ];
+    let facts = facts.map(|(name, value)| (name.to_owned(), value));
+    facts.into_iter().chain(trace.filled_in_words()).collect()
 }
 
 fn section(found: &Found) -> Section {

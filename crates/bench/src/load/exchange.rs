@@ -43,12 +43,31 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// What a server of this dialect is asked in.
-    pub fn of(dialect: Dialect) -> Protocol {
+    /// What a server of this dialect is asked in, with so many requests in flight on a connection:
+    /// in meta commands where there are several, since memcached 1.6.18 answers each get of the text
+    /// protocol with a system call of its own, which is no property of what is measured. With a
+    /// rate a request is mostly alone, whatever the depth.
+    pub fn of(dialect: Dialect, depth: usize, per_second: Option<f64>) -> Protocol {
         match dialect {
+            Dialect::Text if depth > 1 && per_second.is_none() => Protocol::Meta,
             Dialect::Text => Protocol::Text,
             Dialect::Resp => Protocol::Resp,
         }
+    }
+
+    /// What reports call it.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Protocol::Text => "memcached's text commands",
+            Protocol::Meta => "memcached's meta commands",
+            Protocol::Resp => "Redis's",
+        }
+    }
+
+    /// What all servers are asked in, as a fact of a report.
+    pub fn fact(depth: usize, per_second: Option<f64>) -> (String, String) {
+        let words = Protocol::of(Dialect::Text, depth, per_second).in_words();
+        ("protocol".to_owned(), format!("{words}; Redis's to who speaks that"))
     }
 }
 
@@ -314,6 +333,7 @@ fn number(digits: &[u8]) -> Outcome<usize> {
 #[cfg(test)]
 mod tests {
     use super::{Answer, Ask, Protocol, push_number, reply, request};
+    use crate::drive::encode::Dialect;
     use crate::trace::Operation;
 
     const ALL: [Operation; 10] = [
@@ -334,6 +354,16 @@ mod tests {
         let ask = Ask { operation, key: b"k", value_bytes: 3, ttl_s: 60 };
         request(protocol, ask, &mut out, |out| out.extend_from_slice(b"xyz"));
         out.escape_ascii().to_string()
+    }
+
+    /// With 16 in flight memcached was charged a system call for each get of the text protocol.
+    #[test]
+    fn where_several_are_in_flight_meta_commands_are_spoken() {
+        assert_eq!(Protocol::of(Dialect::Text, 1, None), Protocol::Text);
+        assert_eq!(Protocol::of(Dialect::Text, 16, None), Protocol::Meta);
+        assert_eq!(Protocol::of(Dialect::Text, 16, Some(1000.0)), Protocol::Text);
+        assert_eq!(Protocol::of(Dialect::Resp, 16, None), Protocol::Resp);
+        assert!(Protocol::fact(16, None).1.contains("meta"));
     }
 
     #[test]

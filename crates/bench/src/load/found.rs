@@ -1,4 +1,9 @@
 //! What a run found, seen from the client.
+//!
+//! Everything that is answered counts as found or not. Times are only those of the part in which
+//! all connections had something to send: a closed loop of fifty connections ends with one, the one
+//! that has the most popular key, and a server with one request in flight shows its round trip and
+//! not what it can do.
 
 use std::time::{Duration, Instant};
 
@@ -27,21 +32,46 @@ pub struct Counts {
     pub refused: u64,
 }
 
+impl Counts {
+    /// Requests of the trace. What is divided by them, or counts them for each second, is of the
+    /// same work for every server, whatever it misses: a server that keeps less makes its client
+    /// store more, which is its cost and no achievement.
+    pub fn asked(&self) -> u64 {
+        self.gets + self.others
+    }
+
+    /// The same and the sets behind misses: all that the server has answered.
+    pub fn answers(&self) -> u64 {
+        self.asked() + self.fills
+    }
+
+    fn add(&mut self, other: Counts) {
+        self.gets += other.gets;
+        self.hits += other.hits;
+        self.checked += other.checked;
+        self.fills += other.fills;
+        self.others += other.others;
+        self.refused += other.refused;
+    }
+}
+
 /// Everything that one thread, or all together, found.
 #[derive(Debug)]
 pub struct Found {
     /// What came back.
     pub counts: Counts,
-    /// Nanoseconds until the reply to a get.
+    /// Nanoseconds until the reply to a get, while the clock ran.
     pub get_ns: Histogram<u64>,
-    /// Nanoseconds until the reply to anything else.
+    /// Nanoseconds until the reply to anything else, while the clock ran.
     pub other_ns: Histogram<u64>,
-    /// CPU time of the threads that sent, without the warm-up.
+    /// CPU time of the threads that sent while the clock ran, without the warm-up.
     pub cpu_ns: u64,
     /// The words of the first refusal.
     pub refusal: Option<String>,
-    /// When the first request that counts was sent and the last reply came.
+    /// When the first request that counts was sent and the last reply came, while the clock ran.
     span: Option<(Instant, Instant)>,
+    /// What had come back when the clock stopped, if it has.
+    stopped: Option<Counts>,
 }
 
 impl Found {
@@ -54,15 +84,26 @@ impl Found {
             cpu_ns: 0,
             refusal: None,
             span: None,
+            stopped: None,
         }
     }
 
-    /// Requests that count.
-    pub fn requests(&self) -> u64 {
-        self.counts.gets + self.counts.fills + self.counts.others
+    /// What came back while the clock ran.
+    pub fn timed(&self) -> Counts {
+        self.stopped.unwrap_or(self.counts)
     }
 
-    /// From the first request that counts to the last reply.
+    /// Stops the clock: what comes back from now on counts, and takes no time.
+    pub fn stop(&mut self) {
+        self.stopped.get_or_insert(self.counts);
+    }
+
+    /// How many of something that came back while the clock ran came in each second.
+    pub fn per_second(&self, count: u64) -> f64 {
+        count as f64 / self.elapsed().as_secs_f64().max(1e-9)
+    }
+
+    /// From the first request that counts to the last reply while the clock ran.
     pub fn elapsed(&self) -> Duration {
         self.span.map_or(Duration::ZERO, |(first, last)| last - first)
     }
@@ -74,6 +115,9 @@ impl Found {
 
     /// Counts so many replies to requests that were sent at one time, all at another.
     pub fn answered(&mut self, is_get: bool, sent: Instant, answered: Instant, replies: u64) {
+        if self.stopped.is_some() {
+            return;
+        }
         let waited_ns = answered.saturating_duration_since(sent).as_nanos() as u64;
         let latencies = if is_get { &mut self.get_ns } else { &mut self.other_ns };
         latencies.saturating_record_n(waited_ns, replies);
@@ -101,13 +145,12 @@ impl Found {
 
     /// Adds what another thread found.
     pub fn add(&mut self, other: Found) -> Outcome<()> {
-        let (mine, its) = (&mut self.counts, other.counts);
-        mine.gets += its.gets;
-        mine.hits += its.hits;
-        mine.checked += its.checked;
-        mine.fills += its.fills;
-        mine.others += its.others;
-        mine.refused += its.refused;
+        if self.stopped.is_some() || other.stopped.is_some() {
+            let (mut timed, its) = (self.timed(), other.timed());
+            timed.add(its);
+            self.stopped = Some(timed);
+        }
+        self.counts.add(other.counts);
         let too_long = |_| Failure::Reply("latencies of two threads do not add up".into());
         self.get_ns.add(other.get_ns).map_err(too_long)?;
         self.other_ns.add(other.other_ns).map_err(too_long)?;

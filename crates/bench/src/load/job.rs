@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::exchange::Protocol;
-use super::schedule::Planned;
+use super::schedule::{Deal, Planned};
 use crate::failure::{Failure, Outcome};
 use crate::trace::copies::Copies;
 use crate::trace::{Operation, Request};
@@ -65,6 +65,18 @@ impl Check {
 }
 
 impl Job<'_> {
+    /// How to deal the requests out: in turn where nothing hangs on the order of an object's
+    /// requests, so that all connections have something to send until the end. That is so where
+    /// nothing but gets is sent, or nothing but sets, and an object has one value. A schedule has
+    /// no such end.
+    pub fn deal(&self) -> Deal {
+        let mut operations = self.trace.trace().requests.iter().map(|it| it.operation);
+        let first = operations.next().filter(|it| matches!(it, Operation::Get | Operation::Set));
+        let is_alike = first.is_some_and(|first| operations.all(|it| it == first));
+        let is_free = is_alike && self.check == Check::Whole && self.per_second.is_none();
+        if is_free { Deal::InTurn } else { Deal::ByObject }
+    }
+
     /// Compares a hit with what was stored. `scratch` may hold anything before and after.
     pub fn check(&self, planned: &Planned, value: &[u8], scratch: &mut Vec<u8>) -> Outcome<()> {
         let Planned { object, value_bytes, .. } = *planned;
@@ -82,10 +94,13 @@ impl Job<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::Check;
+    use super::{Check, Job, SILENCE_MAX};
+    use crate::load::exchange::Protocol;
+    use crate::load::schedule::Deal;
     use crate::policies::check::reads;
     use crate::trace::copies::Copies;
     use crate::trace::{Operation, Trace};
+    use crate::values::Values;
 
     #[test]
     fn the_check_is_as_strict_as_the_trace_allows() {
@@ -97,5 +112,34 @@ mod tests {
         assert_eq!(Check::of(&trace), Check::Content);
         trace.originals()[1].operation = Operation::Append;
         assert_eq!(Check::of(&trace), Check::Nothing);
+    }
+
+    #[test]
+    fn requests_are_dealt_in_turn_where_their_order_is_nothing() {
+        let trace = Trace { name: "t".into(), requests: reads(&[0, 1, 0]), objects: 2 };
+        let (mut trace, values) = (Copies::from(trace), Values::random());
+        let deal = |trace: &Copies, check, per_second| {
+            let (protocol, silence_max) = (Protocol::Text, SILENCE_MAX);
+            let (values, fills_misses, depth, warm_up) = (&values, true, 1, 0);
+            let job = Job {
+                protocol,
+                trace,
+                values,
+                fills_misses,
+                depth,
+                per_second,
+                warm_up,
+                check,
+                silence_max,
+            };
+            job.deal()
+        };
+        assert_eq!(deal(&trace, Check::Whole, None), Deal::InTurn);
+        assert_eq!(deal(&trace, Check::Content, None), Deal::ByObject);
+        assert_eq!(deal(&trace, Check::Whole, Some(1.0)), Deal::ByObject);
+        trace.originals()[1].operation = Operation::Set;
+        assert_eq!(deal(&trace, Check::Whole, None), Deal::ByObject);
+        trace.originals().iter_mut().for_each(|it| it.operation = Operation::Set);
+        assert_eq!(deal(&trace, Check::Whole, None), Deal::InTurn);
     }
 }

@@ -74,7 +74,10 @@ impl PaceOptions {
     pub fn in_words(&self) -> String {
         match self.rate {
             Some(rate) => format!("open loop, {rate} requests/s; latency from when each was due"),
-            None => format!("closed loop, {} in flight on each connection", self.depth),
+            None => format!(
+                "closed loop, {} in flight on each connection; times are until the first is done",
+                self.depth
+            ),
         }
     }
 }

@@ -94,6 +94,7 @@ pub fn write(machine: Machine, findings: &Findings) -> Document {
     ];
     let data = findings.data_bytes.map(values::data_in_words);
     facts.extend(data.map(|words| ("data".to_owned(), words)));
+    facts.extend(trace.filled_in_words());
     Document { title: format!("Miss-ratio curves of {}", trace.name()), machine, facts, sections }
 }
 

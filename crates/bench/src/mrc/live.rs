@@ -95,13 +95,14 @@ pub fn run(options: &LiveOptions) -> Outcome<()> {
         tables: vec![curve_table(&sizes, &exact, &found[0], &engine), error_table(&exact, &found)],
         ..section
     };
-    let facts = vec![
+    let mut facts = vec![
         ("trace".to_owned(), trace.name()),
         ("requests".to_owned(), trace.len().to_string()),
         ("objects".to_owned(), trace.objects().to_string()),
         ("data".to_owned(), values::data_in_words(data_bytes)),
         ("memory of the cache".to_owned(), format!("{:.2} MiB", present as f64 / MIB)),
     ];
+    facts.extend(trace.filled_in_words());
     let title = format!("The live miss-ratio curve over {}", trace.name());
     let document = Document { title, machine: Machine::describe(), facts, sections: vec![section] };
     println!("{}", report::text(&document));
@@ -196,11 +197,7 @@ fn error_table(exact: &[Tally], found: &[Found]) -> Table {
             Cell::number(one.memory_bytes as f64 / 1024.0, 1),
         ]
     };
-    Table {
-        name: "live-error".into(),
-        columns: columns.map(String::from).to_vec(),
-        rows: found.iter().map(row).collect(),
-    }
+    Table::new("live-error", &columns, found.iter().map(row))
 }
 
 #[cfg(test)]

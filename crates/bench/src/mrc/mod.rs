@@ -19,6 +19,7 @@ use std::num::NonZeroUsize;
 use clap::{Args, ValueEnum};
 
 use crate::amounts::Amounts;
+use crate::arguments::share;
 use crate::failure::Outcome;
 use crate::machine::Machine;
 use crate::policies::kind::Kind;
@@ -52,7 +53,7 @@ pub struct MrcOptions {
     #[arg(long, value_name = "POINTS", value_parser = clap::value_parser!(u16).range(2..=1000))]
     curve: Option<u16>,
     /// Simulate only this share of the objects, and scale the sizes (SHARDS).
-    #[arg(long, value_name = "RATE", value_parser = shards::rate)]
+    #[arg(long, value_name = "RATE", value_parser = share)]
     shards: Option<f64>,
     /// With --shards: simulate all objects too, and say how far off the sample is.
     #[arg(long, requires = "shards")]

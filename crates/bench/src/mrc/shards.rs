@@ -13,14 +13,6 @@ use crate::random::Random;
 use crate::trace::copies::Copies;
 use crate::trace::{Operation, Trace};
 
-/// A rate on the command line.
-pub fn rate(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(rate) if rate > 0.0 && rate <= 1.0 => Ok(rate),
-        _ => Err("a rate is above 0 and at most 1".into()),
-    }
-}
-
 /// The requests of the sampled objects, which are numbered anew.
 pub fn sample(trace: &Copies, rate: f64) -> Outcome<Copies> {
     let threshold = (rate * u64::MAX as f64) as u64;
@@ -67,7 +59,7 @@ pub fn adjust(mut curves: Vec<Curve>, trace: &Copies, rate: f64) -> Vec<Curve> {
 
 #[cfg(test)]
 mod tests {
-    use super::{adjust, rate, sample, scale};
+    use super::{adjust, sample, scale};
     use crate::mrc::sweep::{Measure, Sweep};
     use crate::policies::check::{reads, skewed};
     use crate::policies::kind::Kind;
@@ -105,11 +97,5 @@ mod tests {
         assert_eq!(sample(&trace, 1.0).expect("all are chosen").len(), 300_000);
         let failure = sample(&trace, 1e-12).expect_err("none is chosen");
         assert!(failure.to_string().contains("higher rate"), "{failure}");
-    }
-
-    #[test]
-    fn rates_are_shares() {
-        assert_eq!(rate("0.1"), Ok(0.1));
-        assert!(["0", "1.1", "x", "nan"].iter().all(|text| rate(text).is_err()));
     }
 }

@@ -1,5 +1,8 @@
 //! Time: of one thread in CPU seconds, which other work on the machine hardly changes, and of
 //! several threads by the wall, each pinned to a core of its own as far as there are cores.
+//!
+//! Cores are those that this process may use, the one that was asked for first: somebody who
+//! bounds it with `taskset` has something else to measure on the others.
 
 use std::sync::Barrier;
 use std::thread;
@@ -63,27 +66,31 @@ pub struct Together {
     pub millions_per_cpu_second: f64,
 }
 
-/// Runs `work` in so many threads at once. It is given the thread's number and returns how many
-/// operations it did.
-pub fn together(threads: usize, work: impl Fn(usize) -> usize + Sync) -> Outcome<Together> {
-    let cores = machine_cores();
+/// Runs `work` in so many threads at once, each on the next of these cores. It is given the
+/// thread's number and returns how many operations it did.
+pub fn together(
+    cores: &[usize],
+    threads: usize,
+    work: impl Fn(usize) -> usize + Sync,
+) -> Outcome<Together> {
     let (barrier, work) = (Barrier::new(threads), &work);
     let runs = thread::scope(|scope| {
         let run = |number: usize| {
             let barrier = &barrier;
             move || {
-                // Where a core may not be used, the thread runs wherever it can.
-                let _ = machine::pin(number % cores);
+                let pinned = machine::pin(cores[number % cores.len()]);
+                // The others wait for this one, whatever came of it.
                 barrier.wait();
+                pinned?;
                 let (begun, cpu) = (Instant::now(), cpu_seconds());
                 let count = work(number);
-                (begun, Instant::now(), cpu_seconds() - cpu, count)
+                Ok((begun, Instant::now(), cpu_seconds() - cpu, count))
             }
         };
         let handles: Vec<_> = (0..threads).map(|number| scope.spawn(run(number))).collect();
         let runs = handles.into_iter().map(|one| one.join().expect("the work does not panic"));
-        runs.collect::<Vec<_>>()
-    });
+        runs.collect::<Outcome<Vec<_>>>()
+    })?;
     let begun = runs.iter().map(|run| run.0).min().expect("there is a thread");
     let ended = runs.iter().map(|run| run.1).max().expect("there is a thread");
     let count: usize = runs.iter().map(|run| run.3).sum();
@@ -94,30 +101,35 @@ pub fn together(threads: usize, work: impl Fn(usize) -> usize + Sync) -> Outcome
     })
 }
 
-/// Runs something while a thread on the last core does the background's work; returns the CPU
-/// seconds that took. Otherwise it would have to share the core that the experiment is kept on.
-pub fn maintained<R>(cache: &Cache, work: impl FnOnce() -> R) -> (R, f64) {
+/// Runs something while a thread on the last of these cores does the background's work; returns the
+/// CPU seconds that took. Otherwise it would have to share the core that the experiment is kept on.
+pub fn maintained<R>(
+    cores: &[usize],
+    cache: &Cache,
+    work: impl FnOnce() -> R,
+) -> Outcome<(R, f64)> {
     let around = |maintain: &dyn Fn()| {
-        // Where that core may not be used, it runs wherever it can.
-        let _ = machine::pin(machine_cores() - 1);
+        machine::pin(*cores.last().expect("a process may use a core"))?;
         let before = cpu_seconds();
         maintain();
-        cpu_seconds() - before
+        Ok(cpu_seconds() - before)
     };
-    background::beside(cache, around, work)
+    let (done, seconds) = background::beside(cache, around, work);
+    Ok((done, seconds?))
 }
 
-/// Cores of the machine, also those that this thread is not pinned to.
-pub fn machine_cores() -> usize {
-    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    text.lines().filter(|line| line.starts_with("processor")).count().max(1)
+/// The cores that this process may use, `first` before the others.
+pub fn cores_from(first: usize) -> Outcome<Vec<usize>> {
+    let others = machine::cores()?.into_iter().filter(|core| *core != first);
+    Ok([first].into_iter().chain(others).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::{in_rounds, ratio, together, waits};
+    use super::{cores_from, in_rounds, ratio, together, waits};
+    use crate::machine;
 
     #[test]
     fn a_thread_that_sleeps_waits() {
@@ -143,9 +155,32 @@ mod tests {
         assert_eq!((spread.min, spread.median, spread.max), (2.0, 3.0, 4.0));
     }
 
+    /// One thread ran on core 0, whatever core was asked for.
+    #[test]
+    fn threads_run_on_the_cores_that_they_are_given_in_order() {
+        let cores = machine::cores().expect("readable");
+        let last = *cores.last().expect("there is a core");
+        let given = cores_from(last).expect("readable");
+        assert_eq!((given[0], given.len()), (last, cores.len()));
+        let is_there = |number: usize| {
+            let own = machine::cores().expect("readable");
+            usize::from(own == [given[number % given.len()]])
+        };
+        for threads in [1, given.len() + 1] {
+            let there = std::sync::atomic::AtomicUsize::new(0);
+            let work =
+                |number| there.fetch_add(is_there(number), std::sync::atomic::Ordering::Relaxed);
+            together(&given, threads, work).expect("they may run there");
+            assert_eq!(there.into_inner(), threads);
+        }
+        assert!(together(&[1 << 20], 2, |_| 1).is_err(), "there is no such core");
+    }
+
     #[test]
     fn the_work_of_all_threads_counts() {
-        let found = together(3, |number| (0..1000 * (number + 1)).filter(|n| n % 2 == 0).count());
+        let cores = machine::cores().expect("readable");
+        let found =
+            together(&cores, 3, |number| (0..1000 * (number + 1)).filter(|n| n % 2 == 0).count());
         let found = found.expect("threads can be started");
         assert!(found.millions_per_second > 0.0 && found.millions_per_cpu_second > 0.0);
     }

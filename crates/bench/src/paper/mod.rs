@@ -134,7 +134,8 @@ pub struct Scale {
     share: f64,
     rounds: u64,
     threads: usize,
-    core: usize,
+    /// Of a thread each, in this order; the background's is the last.
+    cores: Vec<usize>,
     seed: u64,
     trace: Option<Requests>,
     values: Option<ValueChoice>,
@@ -166,7 +167,8 @@ pub struct PaperOptions {
     /// The most threads; by default as many as there are cores.
     #[arg(long)]
     threads: Option<usize>,
-    /// The core that experiments with one thread run on.
+    /// The core of the first thread. Further ones have the next of those that this process may use,
+    /// and the background has the last.
     #[arg(long, default_value_t = 0)]
     core: usize,
     /// The seed of every choice.
@@ -209,7 +211,7 @@ pub fn run(options: &PaperOptions) -> Outcome<()> {
         share: if options.quick { QUICK_SCALE } else { options.scale },
         rounds: if options.quick { QUICK_ROUNDS } else { options.rounds },
         threads: options.threads.unwrap_or(machine.cores).max(1),
-        core: options.core,
+        cores: measure::cores_from(options.core)?,
         seed: options.seed,
         trace: options.trace.clone(),
         values: options.values.clone(),
@@ -219,7 +221,7 @@ pub fn run(options: &PaperOptions) -> Outcome<()> {
     let wanted: Vec<&Experiment> =
         paper.experiments.iter().filter(|experiment| is_wanted(experiment.name)).collect();
     let progress = report::progress(wanted.len() as u64);
-    let before = machine::pin(scale.core)?;
+    let before = machine::pin(options.core)?;
     let mut sections = Vec::new();
     for experiment in wanted {
         progress.set_message(experiment.name);
@@ -242,7 +244,14 @@ fn facts(scale: &Scale) -> Vec<(String, String)> {
     let facts = [
         ("scale", format!("{} of the full experiments", scale.share)),
         ("rounds", format!("{}, interleaved; medians, with (min..max)", scale.rounds)),
-        ("threads", format!("at most {}; core {} for one", scale.threads, scale.core)),
+        ("threads", format!("at most {}", scale.threads)),
+        (
+            "cores",
+            format!(
+                "{:?}: of a thread each, in this order; the last of the background",
+                scale.cores
+            ),
+        ),
         ("seed", scale.seed.to_string()),
     ];
     facts.map(|(name, value)| (name.to_owned(), value)).to_vec()
@@ -286,8 +295,7 @@ impl Experiment {
 
 /// A table with a name that no other paper's table has.
 fn table(name: &str, columns: &[&str], rows: Vec<Vec<Cell>>) -> Table {
-    let columns = columns.iter().map(|column| (*column).to_owned()).collect();
-    Table { name: name.to_owned(), columns, rows }
+    Table::new(name, columns, rows)
 }
 
 #[cfg(test)]

@@ -2,11 +2,13 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::load::job::Check;
 use crate::policies::simulate::Simulation;
 use crate::trace::Request;
+use crate::values::Values;
 
 /// One object of a request, with its bytes.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Item<'a> {
     /// Which request of the trace it is.
     pub position: u32,
@@ -16,6 +18,46 @@ pub struct Item<'a> {
     pub key: &'a [u8],
     /// The object's value, as this request has or finds it.
     pub value: &'a [u8],
+    /// What of it a hit can be held to.
+    pub compared: Compared<'a>,
+}
+
+/// What the value of a hit is compared with.
+#[derive(Clone, Copy)]
+pub enum Compared<'a> {
+    /// Nothing.
+    Nothing,
+    /// These values' bytes for the object, of whatever length.
+    Content(&'a Values),
+    /// The item's value.
+    Whole,
+}
+
+impl<'a> Compared<'a> {
+    /// As far as a trace tells what a hit has to be.
+    pub fn of(check: Check, values: &'a Values) -> Self {
+        match check {
+            Check::Nothing => Compared::Nothing,
+            Check::Content => Compared::Content(values),
+            Check::Whole => Compared::Whole,
+        }
+    }
+}
+
+impl Item<'_> {
+    /// Whether what was found is the object's value, as far as that is known: a trace may have a
+    /// set of 100 bytes and a get that finds 40, since its server was told something in between
+    /// that a replay is not.
+    pub fn is_answered_by<'b>(&self, found: impl Iterator<Item = &'b u8>) -> bool {
+        match self.compared {
+            Compared::Nothing => true,
+            Compared::Whole => found.eq(self.value),
+            Compared::Content(values) => {
+                let found: Vec<u8> = found.copied().collect();
+                values.is_value(self.request.object, &found, &mut Vec::new())
+            }
+        }
+    }
 }
 
 /// What a read found.

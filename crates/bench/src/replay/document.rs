@@ -5,7 +5,7 @@ use super::drive::Done;
 use crate::machine::Machine;
 use crate::policies::kind::Kind;
 use crate::policies::simulate::Tally;
-use crate::report::beside::{BESIDE_COLUMN, SHARE_COLUMN, beside};
+use crate::report::misses::{BESIDE_COLUMN, SHARE_COLUMN, beside};
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
 use crate::trace::copies::Copies;
 use crate::values;
@@ -99,12 +99,13 @@ pub fn write(
     section.tables.push(table(rows, data_bytes));
     section.tables.extend((!models.is_empty()).then(|| overheads(models)));
     section.plots.push(plot(trace, rows));
-    let facts = vec![
+    let mut facts = vec![
         ("trace".to_owned(), trace.name()),
         ("requests".to_owned(), trace.len().to_string()),
         ("objects".to_owned(), trace.objects().to_string()),
         ("data".to_owned(), values::data_in_words(data_bytes)),
     ];
+    facts.extend(trace.filled_in_words());
     let sections = vec![section];
     Document { title: format!("Replay of {}", trace.name()), machine, facts, sections }
 }
@@ -152,11 +153,7 @@ fn table(rows: &[Row], data_bytes: u64) -> Table {
             optional(row.requests_per_s, 0),
         ]
     };
-    Table {
-        name: "replay".into(),
-        columns: columns.map(String::from).to_vec(),
-        rows: rows.iter().map(row).collect(),
-    }
+    Table::new("replay", &columns, rows.iter().map(row))
 }
 
 /// What each model keeps for an item.
@@ -173,10 +170,7 @@ fn plot(trace: &Copies, rows: &[Row]) -> Plot {
     let mut series: Vec<Series> = Vec::new();
     for row in rows {
         let point = Point::exact(row.limit_bytes as f64 / MIB, 100.0 * row.tally.miss_ratio());
-        match series.iter_mut().find(|series| series.name == row.title()) {
-            Some(series) => series.points.push(point),
-            None => series.push(Series { name: row.title(), points: vec![point] }),
-        }
+        Series::add(&mut series, &row.title(), point);
     }
     Plot {
         name: "replay".into(),

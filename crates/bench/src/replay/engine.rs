@@ -57,14 +57,12 @@ impl Engine {
         };
         let cache = builder.clock(Arc::clone(&clock) as Arc<dyn io::Clock>).build();
         let doing = || format!("building a cache of {memory_bytes} bytes");
-        let cache = cache.map_err(|error| Failure::invalid(doing(), error.to_string()))?;
+        let cache = cache.map_err(|error| Failure::Usage(format!("{}: {error}", doing())))?;
         // A small limit is rounded up, and then it would not be compared at equal memory.
         let limit_bytes = cache.stats().limit_bytes;
         if limit_bytes > memory_bytes {
-            return Err(Failure::invalid(
-                doing(),
-                format!("the engine needs {limit_bytes} at least"),
-            ));
+            let least = format!("the engine needs {limit_bytes} at least");
+            return Err(Failure::Usage(format!("{}: {least}", doing())));
         }
         let compresses = compressed == Some(Compressed::Auto);
         Ok(Engine { cache, clock, stores: compresses.then(AtomicU32::default) })
@@ -114,7 +112,7 @@ impl Cache for Engine {
         let session = self.cache.session();
         match session.get(item.key, self.cache.hash(item.key)) {
             None => Found::Miss,
-            Some(found) if found.pieces().flatten().eq(item.value) => Found::Hit,
+            Some(found) if item.is_answered_by(found.pieces().flatten()) => Found::Hit,
             Some(_) => Found::Wrong,
         }
     }
@@ -153,14 +151,15 @@ impl Cache for Engine {
 mod tests {
     use super::Engine;
     use crate::policies::check::reads;
-    use crate::replay::cache::{Cache, Found, Item};
+    use crate::replay::cache::{Cache, Compared, Found, Item};
 
     #[test]
     fn values_are_compared_and_expire_with_the_trace() {
         let engine = Engine::new(16 << 20, larder::Policy::Clock).expect("a small cache");
         let mut request = reads(&[0])[0];
         (request.time_s, request.ttl_s) = (100, 10);
-        let item = Item { position: 0, request: &request, key: b"key", value: b"value" };
+        let (key, value, compared) = (b"key", b"value", Compared::Whole);
+        let item = Item { position: 0, request: &request, key, value, compared };
         assert_eq!(engine.get(item), Found::Miss);
         assert!(engine.set(item));
         assert_eq!(engine.get(item), Found::Hit);
@@ -179,5 +178,6 @@ mod tests {
     fn less_memory_than_the_engine_can_use_is_refused() {
         let failure = Engine::new(512 << 10, larder::Policy::Clock).err().expect("too small");
         assert!(failure.to_string().contains("at least"), "{failure}");
+        assert_eq!(failure.exit_code(), 2, "the option is wrong, and nothing was measured");
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::Spread;
-use super::model::{Axis, Cell, Point, Section};
+use super::model::{Axis, Cell, Point, Section, Series, Table};
 
 impl Cell {
     /// A word.
@@ -34,6 +34,24 @@ impl fmt::Display for Cell {
             Cell::Number { value, digits } => write!(out, "{value:.digits$}"),
             Cell::Spread { spread, digits } => write!(out, "{spread:.digits$}"),
             Cell::Nothing => out.write_str("-"),
+        }
+    }
+}
+
+impl Table {
+    /// A table with these headings.
+    pub fn new(name: &str, columns: &[&str], rows: impl IntoIterator<Item = Vec<Cell>>) -> Table {
+        let columns = columns.iter().map(|column| (*column).to_owned()).collect();
+        Table { name: name.to_owned(), columns, rows: rows.into_iter().collect() }
+    }
+}
+
+impl Series {
+    /// Adds a point to the series of this name, which is the last if it is new.
+    pub fn add(all: &mut Vec<Series>, name: &str, point: Point) {
+        match all.iter_mut().find(|series| series.name == name) {
+            Some(series) => series.points.push(point),
+            None => all.push(Series { name: name.to_owned(), points: vec![point] }),
         }
     }
 }

@@ -13,8 +13,13 @@ use csv::Writer;
 use super::model::{Cell, Document, Plot, Table};
 use crate::failure::{Failure, Outcome};
 
+/// Whether this is to be a file, and no folder.
+pub fn is_file(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "csv")
+}
+
 /// Writes everything into a folder, which is made if it is missing; or the only table into a file,
-/// if `path` ends in `.csv`.
+/// if `path` ends in `.csv`. Several go beside that file, and their names behind its own.
 pub fn write(document: &Document, path: &Path) -> Outcome<()> {
     let doing = format!("writing {}", path.display());
     write_to(document, path).map_err(Failure::io(doing))
@@ -23,12 +28,18 @@ pub fn write(document: &Document, path: &Path) -> Outcome<()> {
 fn write_to(document: &Document, path: &Path) -> io::Result<()> {
     let tables: Vec<&Table> = document.sections.iter().flat_map(|part| &part.tables).collect();
     let plots: Vec<&Plot> = document.sections.iter().flat_map(|part| &part.plots).collect();
-    if path.extension().is_some_and(|extension| extension == "csv") {
-        let [only] = tables[..] else {
-            let message = format!("the report has {} tables: name a folder", tables.len());
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-        };
-        return fs::write(path, table(only)?);
+    if is_file(path) {
+        if let [only] = tables[..] {
+            return fs::write(path, table(only)?);
+        }
+        let (mut names, stem) = (Names::default(), path.with_extension("").into_os_string());
+        for one in tables {
+            let mut name = stem.clone();
+            name.push("-");
+            name.push(names.file(&one.name));
+            fs::write(name, table(one)?)?;
+        }
+        return Ok(());
     }
     fs::create_dir_all(path)?;
     let mut names = Names::default();
@@ -111,8 +122,9 @@ fn plot(plot: &Plot) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Names, plot, table};
+    use super::{Names, plot, table, write};
     use crate::report::samples;
+    use crate::trace::testing::Folder;
 
     fn text(bytes: std::io::Result<Vec<u8>>) -> String {
         String::from_utf8(bytes.expect("nothing fails in memory")).expect("text")
@@ -133,6 +145,21 @@ mod tests {
         assert!(text.starts_with("series,size (bytes),share <&>,min,max\n"), "{text}");
         assert!(text.contains("\"curve <a> & \"\"b\"\"\",1,0.5,0.25,0.75\n"), "{text}");
         assert!(text.contains(",10,0,,\n"), "{text}");
+    }
+
+    /// It was an error, after everything had been measured.
+    #[test]
+    fn several_tables_go_beside_the_file_that_was_named() {
+        let folder = Folder::new();
+        let mut document = samples::document();
+        write(&document, &folder.path("all.csv")).expect("a table");
+        assert_eq!(folder.names(), ["all.csv"]);
+        let table = document.sections[0].tables[0].clone();
+        document.sections[0].tables.push(table);
+        write(&document, &folder.path("all.csv")).expect("two tables");
+        let mut names = folder.names();
+        names.sort_unstable();
+        assert_eq!(names, ["all-servers-2.csv", "all-servers.csv", "all.csv"]);
     }
 
     #[test]

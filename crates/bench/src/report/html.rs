@@ -61,6 +61,9 @@ fn facts(page: &mut String, document: &Document) -> fmt::Result {
     };
     fact("machine", &place, "span")?;
     fact("commit", machine.commit.as_deref().unwrap_or("unknown"), "code")?;
+    for note in &machine.notes {
+        fact("note", note, "span")?;
+    }
     fact("command", &machine.command, "code")?;
     for (name, value) in &document.facts {
         fact(name, value, "span")?;

@@ -8,10 +8,10 @@
 //! ```
 
 mod axis;
-pub mod beside;
 mod build;
 mod csv;
 mod html;
+pub mod misses;
 pub mod model;
 mod options;
 mod plot;
@@ -64,6 +64,11 @@ impl fmt::Display for Spread {
         let digits = out.precision().unwrap_or(2);
         write!(out, "{median:.digits$} ({min:.digits$}..{max:.digits$})")
     }
+}
+
+/// A part of a whole, which may be nothing.
+pub fn share(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
 }
 
 /// A table that reads as plain text and as Markdown; all columns but the first `left` hold numbers.

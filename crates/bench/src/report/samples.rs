@@ -12,6 +12,7 @@ pub fn document() -> Document {
         kernel: "6.1".into(),
         commit: Some("abc".into()),
         command: "larder-bench eggs --fried".into(),
+        notes: Vec::new(),
     };
     let mut first = Section::new("First", ["Nothing is missing, and that is \"good\"."]);
     first.tables.push(Table {

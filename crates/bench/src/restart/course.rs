@@ -257,7 +257,7 @@ impl<'c> Course<'c> {
             if is_over().map_err(|failure| self.server.explain(failure))? {
                 recovered_after = Some(started.elapsed());
             } else if started.elapsed() > RECOVERY_MAX {
-                return Err(Failure::Reply("the server does not end to recover".into()));
+                return Err(Failure::Ended("the server does not end to recover".into()));
             }
             thread::sleep(WATCH_STEP);
         }

@@ -48,7 +48,8 @@ pub fn run(options: &RestartOptions) -> Outcome<()> {
         // Both go away with the run: what is left is the path of one or the other.
         recipe = recipe.with([format!("--memory-file {}", file.path().display())]);
     }
-    let machine = Machine::describe();
+    let machine = Machine::describe()
+        .with_sides(&options.servers_options.server_cores, &[options.servers_options.client_core]);
     machine::pin(options.servers_options.client_core)?;
     let content = Content::new(&options.values, options.seed)?;
     let keys = options.keys(content.item_bytes_mean());
@@ -62,6 +63,7 @@ pub fn run(options: &RestartOptions) -> Outcome<()> {
     progress.finish_and_clear();
     let document = summary::document(machine, options, keys, &rounds);
     println!("{}", report::text(&document));
-    options.report.write(&document)?;
-    summary::judge(options, &rounds)
+    let written = options.report.write(&document);
+    summary::judge(options, &rounds)?;
+    written
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::arguments::share;
 use crate::report::ReportOptions;
 use crate::server::recipe::ServerOptions;
 use crate::values::ValueChoice;
@@ -63,7 +64,7 @@ pub struct RestartOptions {
     #[arg(long, default_value_t = 10)]
     pub flush_every: u64,
     /// Share of the items on flash that must be found again in each round.
-    #[arg(long, default_value_t = 0.95)]
+    #[arg(long, default_value_t = 0.95, value_parser = share)]
     pub found_share_min: f64,
     /// Start the server without a flash tier: then nothing may be found, but by --memory-file.
     #[arg(long)]

@@ -79,12 +79,9 @@ pub fn document(
     rounds: &[Round],
 ) -> Document {
     let mut total = Section::new("All rounds", Vec::<String>::new());
-    let columns = ["what", "value"].map(String::from).to_vec();
-    total.tables.push(Table { name: "total".into(), columns, rows: total_rows(options, rounds) });
+    total.tables.push(Table::new("total", &["what", "value"], total_rows(options, rounds)));
     let mut each = Section::new("Each round", Vec::<String>::new());
-    let columns = COLUMNS.map(String::from).to_vec();
-    let rows = rounds.iter().map(cells).collect();
-    each.tables.push(Table { name: "rounds".into(), columns, rows });
+    each.tables.push(Table::new("rounds", &COLUMNS, rounds.iter().map(cells)));
     each.plots.push(plot(rounds));
     let flash = if options.no_flash { "none".into() } else { format!("{} MiB", options.flash_mb) };
     let facts = [

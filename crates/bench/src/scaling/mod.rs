@@ -5,6 +5,8 @@
 //!            server, -t THREADS <-- requests, 100 in flight on each of 64 connections -- client
 //! ```
 //!
+//! Threads of one core of the processor are of one half.
+//!
 //! For each load, each number of threads and each server in turn: the server starts empty on one
 //! half of the cores, is filled, and is then sent a closed loop from the other half. A lock that
 //! all threads need, or a line of memory that all write, shows as CPU time of a request that grows
@@ -14,8 +16,7 @@
 //! the end, and that several threads ask for one key at a time, as with clients that share a cache.
 //! They are made before anything is measured.
 //!
-//! Memcached's clients for this speak meta commands: memcached 1.6.18 answers each get of the text
-//! protocol with a system call of its own, which is no property of its threads.
+//! Several requests are in flight, so what takes memcached's protocol is asked in meta commands.
 
 mod loads;
 mod report;
@@ -23,18 +24,18 @@ mod report;
 use clap::Args;
 use hdrhistogram::Histogram;
 
-use crate::drive::encode::Dialect;
 use crate::failure::{Failure, Outcome};
 use crate::load::exchange::Protocol;
 use crate::load::found::Found;
 use crate::load::job::{Check, Job, SILENCE_MAX};
 use crate::load::schedule::Deal;
-use crate::load::{self, CONNECTIONS_MAX, Spread};
+use crate::load::{self, CONNECTIONS_MAX, Senders};
 use crate::machine::{self, Machine};
 use crate::report::{self as reports, ReportOptions};
+use crate::server::Server;
 use crate::server::held::Held;
 use crate::server::recipe::{Kind, ProgramOptions, Recipe};
-use crate::server::{Server, usage};
+use crate::server::usage::CpuTime;
 use crate::trace::copies::Copies;
 use loads::{Load, Name};
 
@@ -126,9 +127,10 @@ pub fn run(options: &ScalingOptions) -> Outcome<()> {
         let name = &recipe.name;
         return Err(Failure::Usage(format!("{name} cannot be told its threads: {remedy}")));
     }
-    let cores = Cores::of(machine::cores()?, &options.server_cores, &options.client_cores);
+    let cores =
+        Cores::of(machine::cores_by_siblings()?, &options.server_cores, &options.client_cores);
     let threads = threads(options, cores.server.len());
-    let machine = Machine::describe();
+    let machine = Machine::describe().with_sides(&cores.server, &cores.client);
     machine::pin_to(&cores.client)?;
     let (loads, samples) = measure_all(options, &recipes, &cores, &threads)?;
     let document = report::document(machine, options, &cores, &threads, (&loads, &samples));
@@ -173,10 +175,6 @@ impl Cores {
     fn senders(&self, threads: u32) -> Vec<usize> {
         let senders = self.client.len().min(SENDERS * threads as usize);
         self.client[..senders].to_vec()
-    }
-
-    fn are_apart(&self) -> bool {
-        self.server.iter().all(|core| !self.client.contains(core))
     }
 }
 
@@ -226,7 +224,7 @@ fn measure(
     cores: Vec<usize>,
 ) -> Outcome<Sample> {
     let job = Job {
-        protocol: protocol(server.dialect),
+        protocol: Protocol::of(server.dialect, options.depth as usize, None),
         trace,
         values: &load.values,
         fills_misses: true,
@@ -236,12 +234,13 @@ fn measure(
         check: Check::Whole,
         silence_max: SILENCE_MAX,
     };
-    let spread = Spread { connections: options.connections as usize, cores, deal: Deal::InTurn };
-    let server_cpu = || usage::cpu_ns(server.pid());
-    let (found, before_ns) = load::run_noting(&job, server.address, &spread, server_cpu)?;
-    let server_ns = (server_cpu()? - before_ns) as f64;
+    let senders = Senders { connections: options.connections as usize, cores, deal: Deal::InTurn };
+    let server_cpu = || CpuTime::of(server.pid());
+    let (found, [before, after]) = load::run_noting(&job, server.address, &senders, server_cpu)?;
+    let server_ns = after.since_ns(before)? as f64;
     found.all_done(&server.name)?;
-    let (requests, elapsed_ns) = (found.requests(), found.elapsed().as_nanos().max(1) as f64);
+    let (requests, elapsed_ns) =
+        (found.timed().answers(), found.elapsed().as_nanos().max(1) as f64);
     let waited_ns = all_ns(&found)?;
     let waited_us = |share| waited_ns.value_at_quantile(share) as f64 / 1e3;
     Ok(Sample {
@@ -250,7 +249,7 @@ fn measure(
         command: server.command_line.clone(),
         threads: 0,
         round: 0,
-        requests,
+        requests: found.counts.answers(),
         per_second: requests as f64 / elapsed_ns * 1e9,
         server_us: server_ns / requests.max(1) as f64 / 1e3,
         server_busy: server_ns / elapsed_ns,
@@ -260,13 +259,6 @@ fn measure(
         hit_ratio: (found.counts.gets > 0).then(|| found.hit_ratio()),
         held: Held::of(server)?,
     })
-}
-
-fn protocol(dialect: Dialect) -> Protocol {
-    match dialect {
-        Dialect::Text => Protocol::Meta,
-        Dialect::Resp => Protocol::Resp,
-    }
 }
 
 /// How long requests of all kinds waited.
@@ -300,8 +292,6 @@ mod tests {
     fn a_single_core_is_shared() {
         let single = Cores::of(vec![5], &[], &[]);
         assert_eq!((&single.server, &single.client), (&vec![5], &vec![5]));
-        assert!(!single.are_apart());
-        assert!(Cores::of(vec![5, 7], &[], &[]).are_apart());
     }
 
     #[test]

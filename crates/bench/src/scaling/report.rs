@@ -3,6 +3,7 @@
 
 use super::loads::Load;
 use super::{Cores, Name, Sample, ScalingOptions};
+use crate::load::exchange::Protocol;
 use crate::machine::Machine;
 use crate::report::Spread;
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
@@ -72,7 +73,7 @@ fn facts(
     let mut facts: Vec<(String, String)> =
         commands.iter().map(|it| ("server".to_owned(), it.command.clone())).collect();
     let pace = format!(
-        "closed loop, {} in flight on each of {} connections, meta commands",
+        "closed loop, {} in flight on each of {} connections",
         options.depth, options.connections
     );
     let list = |numbers: &[usize]| {
@@ -81,11 +82,10 @@ fn facts(
     };
     let mut say = |name: &str, value: String| facts.push((name.to_owned(), value));
     say("pace", pace);
+    let (name, protocol) = Protocol::fact(options.depth as usize, None);
+    say(&name, protocol);
     say("cores of the servers", list(&cores.server));
     say("cores of the client", list(&cores.client));
-    if !cores.are_apart() {
-        say("note", "servers and client share cores: neither has them to itself".into());
-    }
     let (most, available) = (threads.last().copied().unwrap_or(0), cores.server.len());
     if most as usize > available {
         say("note", format!("cores of the servers: {available} for up to {most} worker threads"));
@@ -128,7 +128,7 @@ fn section(name: Name, words: &str, samples: &[Sample]) -> Section {
             hits.map_or(Cell::Nothing, |hits| Cell::number(100.0 * Spread::of(hits).median, 2)),
         ]
     };
-    section.tables.push(table(&name.to_string(), &columns, rows.iter().map(cells)));
+    section.tables.push(Table::new(&name.to_string(), &columns, rows.iter().map(cells)));
     let title = |what: &str| format!("{name}: {what}");
     section.plots.push(plot(
         &rows,
@@ -171,10 +171,7 @@ fn plot(
     let mut series: Vec<Series> = Vec::new();
     for row in rows {
         let point = Point::spread(row.threads.into(), row.spread(&field));
-        match series.iter_mut().find(|series| series.name == row.server) {
-            Some(series) => series.points.push(point),
-            None => series.push(Series { name: row.server.to_owned(), points: vec![point] }),
-        }
+        Series::add(&mut series, row.server, point);
     }
     let (x, y) = (Axis::linear("worker threads"), Axis::linear(label));
     Plot { name, title, x, y, series }
@@ -214,13 +211,8 @@ fn rounds(samples: &[Sample]) -> Section {
             evicted,
         ]
     };
-    section.tables.push(table("rounds", &columns, samples.iter().map(cells)));
+    section.tables.push(Table::new("rounds", &columns, samples.iter().map(cells)));
     section
-}
-
-fn table(name: &str, columns: &[&str], rows: impl Iterator<Item = Vec<Cell>>) -> Table {
-    let columns = columns.iter().map(|column| (*column).to_owned()).collect();
-    Table { name: name.to_owned(), columns, rows: rows.collect() }
 }
 
 impl Sample {

@@ -3,14 +3,20 @@
 //! A guard ends its child when dropped. That is not enough: a release build aborts on a panic and
 //! an interrupt ends the process at once, and neither drops anything. So each child is also in
 //! one list, which the panic hook and the signal handler work off.
+//!
+//! What is started may be a script, and the server its child. So each child leads a process group
+//! of its own, which is ended as a whole.
 
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
+};
 
-use super::flash_file;
+use super::scratch;
 
 /// The exit code of a process that was interrupted.
 const EXIT_INTERRUPTED: i32 = 130;
@@ -28,7 +34,7 @@ impl Guard {
     pub fn spawn(command: &mut Command) -> io::Result<Guard> {
         // The lock is held over the start: an interrupt must not fall between start and list.
         let mut children = lock();
-        let child = command.spawn()?;
+        let child = command.process_group(0).spawn()?;
         let pid = child.id();
         children.push(child);
         Ok(Guard { pid })
@@ -53,21 +59,27 @@ impl Guard {
     pub fn has_ended(&self) -> bool {
         let mut children = lock();
         let child = children.iter_mut().find(|child| child.id() == self.pid);
-        child.is_none_or(|child| !matches!(child.try_wait(), Ok(None)))
+        child.is_none_or(|child| state(child) != State::Runs)
     }
 
     /// How the child has ended, if it has.
     pub fn status(&self) -> Option<ExitStatus> {
         let mut children = lock();
         let child = children.iter_mut().find(|child| child.id() == self.pid)?;
+        if state(child) == State::Ended {
+            end(child);
+        }
         child.try_wait().ok().flatten()
     }
 
     fn signal(&self, signal: Signal) -> io::Result<()> {
-        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        let pid = pid_of(self.pid).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
         Ok(kill_process(pid, signal)?)
     }
+}
+
+fn pid_of(number: u32) -> Option<Pid> {
+    i32::try_from(number).ok().and_then(Pid::from_raw)
 }
 
 impl Drop for Guard {
@@ -79,8 +91,8 @@ impl Drop for Guard {
     }
 }
 
-/// Makes panics and interrupts end all children and remove the files of their flash tiers. Call
-/// once, at the start.
+/// Makes panics and interrupts end all children and remove what is to go with this process.
+/// Call once, at the start.
 pub fn end_with_this_process() -> Result<(), ctrlc::Error> {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -89,12 +101,12 @@ pub fn end_with_this_process() -> Result<(), ctrlc::Error> {
         if let Ok(mut children) = CHILDREN.try_lock() {
             children.iter_mut().for_each(end);
         }
-        flash_file::remove_all();
+        scratch::remove_all();
     }));
     ctrlc::set_handler(|| {
         let mut children = lock();
         children.iter_mut().for_each(end);
-        flash_file::remove_all();
+        scratch::remove_all();
         std::process::exit(EXIT_INTERRUPTED);
     })
 }
@@ -103,17 +115,43 @@ fn lock() -> MutexGuard<'static, Vec<Child>> {
     CHILDREN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// How far a child is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Runs,
+    /// Nobody has waited for it: its number is its own, and that of its group.
+    Ended,
+    /// Its number may be somebody else's by now.
+    WaitedFor,
+}
+
+fn state(child: &Child) -> State {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    match pid_of(child.id()).map(|pid| waitid(WaitId::Pid(pid), options)) {
+        Some(Ok(None)) => State::Runs,
+        Some(Ok(Some(_))) => State::Ended,
+        Some(Err(_)) | None => State::WaitedFor,
+    }
+}
+
 fn end(child: &mut Child) {
-    // Both fail only if the child has ended and been waited for already.
-    let _ = child.kill();
+    if state(child) != State::WaitedFor
+        && let Some(group) = pid_of(child.id())
+    {
+        // It fails only if there is no such group, and then there is nobody to end.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    // It fails only if the child has ended and been waited for already.
     let _ = child.wait();
 }
 
 #[cfg(test)]
 mod tests {
     use super::Guard;
+    use std::io::{BufRead, BufReader};
     use std::path::Path;
-    use std::process::Command;
+    use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
 
     #[test]
     fn a_dropped_guard_leaves_no_process() {
@@ -123,5 +161,33 @@ mod tests {
         assert!(Path::new(&path).exists());
         drop(guard);
         assert!(!Path::new(&path).exists());
+    }
+
+    /// The server of a peer that was a script went on.
+    #[test]
+    fn what_a_child_has_started_ends_with_it() {
+        let mut script = Command::new("sh");
+        script.args(["-c", "sleep 1000 & echo $!; wait"]).stdout(Stdio::piped());
+        let guard = Guard::spawn(&mut script).expect("a shell");
+        let mut number = String::new();
+        let mut children = super::lock();
+        let child = children.iter_mut().find(|child| child.id() == guard.pid());
+        let output = child.and_then(|child| child.stdout.take());
+        drop(children);
+        BufReader::new(output.expect("it is piped")).read_line(&mut number).expect("a number");
+        let path = format!("/proc/{}/cmdline", number.trim());
+        let lives = || std::fs::read_to_string(&path).is_ok_and(|words| words.contains("1000"));
+        let is_soon = |wanted: bool| {
+            let begun = Instant::now();
+            while lives() != wanted {
+                assert!(begun.elapsed() < Duration::from_secs(60), "{path}: not {wanted}");
+                std::thread::yield_now();
+            }
+        };
+        // It has no words between its fork and the end of its exec.
+        is_soon(true);
+        drop(guard);
+        // Whoever inherits it has to wait for it: until then it is there, and has none again.
+        is_soon(false);
     }
 }

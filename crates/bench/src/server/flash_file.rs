@@ -1,25 +1,21 @@
-//! The file that a server's flash tier, or its memory, is put on for as long as it is measured.
-//!
-//! A file goes away when it is dropped. An interrupt and a panic of a release build drop nothing,
-//! so files are also in one list, which `children` has worked off when it ends the servers.
+//! The file that a server's flash tier, its memory or a database is put on for as long as it is
+//! measured; it goes away with this, unless it is kept.
 
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::scratch::Scratch;
 use crate::failure::{Failure, Outcome};
 
 /// So that each file of this process has a name of its own. Nothing else hangs on it.
 static NAMED: AtomicU32 = AtomicU32::new(0);
-/// Files that are to go away.
-static FILES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// A path where a server may make its file; the file goes away with this.
+/// A path where a server may make its file.
 #[derive(Debug)]
 pub struct FlashFile {
     path: PathBuf,
-    is_kept: bool,
+    /// Nothing if the file stays.
+    scratch: Option<Scratch>,
 }
 
 impl FlashFile {
@@ -27,16 +23,15 @@ impl FlashFile {
     /// file stays.
     pub fn in_folder(folder: Option<&Path>, is_kept: bool) -> Outcome<FlashFile> {
         let folder = folder.map_or_else(std::env::temp_dir, Path::to_owned);
-        fs::create_dir_all(&folder).map_err(Failure::io(format!("making {}", folder.display())))?;
+        let doing = format!("making {}", folder.display());
+        std::fs::create_dir_all(&folder).map_err(Failure::io(doing))?;
         let number = NAMED.fetch_add(1, Ordering::Relaxed);
         let path = folder.join(format!("larder-bench-{}-{number}.flash", std::process::id()));
         if path.display().to_string().contains(char::is_whitespace) {
             return Err(Failure::Usage(format!("{} has a space in it", folder.display())));
         }
-        if let (false, Ok(mut files)) = (is_kept, FILES.lock()) {
-            files.push(path.clone());
-        }
-        Ok(FlashFile { path, is_kept })
+        let scratch = (!is_kept).then(|| Scratch::at(path.clone()));
+        Ok(FlashFile { path, scratch })
     }
 
     /// Where it is, once a server has made it.
@@ -45,33 +40,12 @@ impl FlashFile {
     }
 }
 
-/// Removes all files that are not kept. Who panics while holding the list leaves them.
-pub fn remove_all() {
-    for path in FILES.try_lock().iter().flat_map(|files| files.iter()) {
-        remove(path);
-    }
-}
-
 impl Drop for FlashFile {
     fn drop(&mut self) {
-        if let Ok(mut files) = FILES.lock() {
-            files.retain(|path| *path != self.path);
-        }
-        if self.is_kept {
-            eprintln!("larder-bench: the flash tier is kept in {}", self.path.display());
-        } else {
-            remove(&self.path);
+        if self.scratch.is_none() {
+            eprintln!("larder-bench: {} is kept", self.path.display());
         }
     }
-}
-
-/// Removes a file, and the one beside it that a server has which is to save memory to it.
-fn remove(path: &Path) {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".tmp");
-    // Without a tier there is no such file.
-    let _ = fs::remove_file(path);
-    let _ = fs::remove_file(beside);
 }
 
 #[cfg(test)]

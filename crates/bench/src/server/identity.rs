@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use rcgen::CertifiedKey;
@@ -12,6 +11,7 @@ use rustls::{ClientConfig, RootCertStore, version};
 
 use super::Server;
 use super::recipe::{Kind, Recipe};
+use super::scratch::Scratch;
 use crate::drive::wire::SERVER_NAME;
 use crate::failure::{Failure, Outcome};
 
@@ -20,7 +20,7 @@ pub type Route<'i> = (SocketAddr, Option<&'i Arc<ClientConfig>>);
 
 /// Files of a certificate and its key, which go when this does.
 pub struct Identity {
-    folder: PathBuf,
+    folder: Scratch,
     /// What the client uses.
     pub client: Arc<ClientConfig>,
 }
@@ -29,7 +29,7 @@ impl Identity {
     /// Makes them. The client takes one suite of TLS 1.3, so that every server does the same work.
     pub fn new() -> Outcome<Self> {
         let wrong = |error: &dyn std::fmt::Display| {
-            Failure::Reply(format!("making a certificate: {error}"))
+            Failure::Ended(format!("making a certificate: {error}"))
         };
         let made = rcgen::generate_simple_self_signed(vec![SERVER_NAME.to_owned()]);
         let CertifiedKey { cert, signing_key } = made.map_err(|error| wrong(&error))?;
@@ -44,11 +44,10 @@ impl Identity {
             .map_err(|error| wrong(&error))?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        let folder = std::env::temp_dir().join(format!("larder-bench-{}.tls", std::process::id()));
-        fs::create_dir_all(&folder).map_err(Failure::io("making a folder"))?;
+        let folder = Scratch::folder("larder-bench-tls")?;
         let identity = Self { folder, client: Arc::new(client) };
         for (file, text) in [("chain.pem", cert.pem()), ("key.pem", signing_key.serialize_pem())] {
-            let path = identity.folder.join(file);
+            let path = identity.folder.path().join(file);
             fs::write(path, text).map_err(Failure::io("writing a certificate"))?;
         }
         Ok(identity)
@@ -65,14 +64,15 @@ impl Identity {
             Kind::Larder => "127.0.0.1,",
             kind => return Err(Failure::Usage(format!("{kind} is not compared over TLS"))),
         };
-        let [chain, key] = ["chain.pem", "key.pem"].map(|file| self.folder.join(file));
+        let [chain, key] = ["chain.pem", "key.pem"].map(|file| self.folder.path().join(file));
         let recipe = recipe.clone().with([format!(
             "-Z -l {first}notls:{plain} -o ssl_chain_cert={},ssl_key={}",
             chain.display(),
             key.display()
         )]);
-        let mut server = Server::start(&recipe, memory_mb, cores)?;
+        let mut server = Server::start_silent(&recipe, memory_mb, cores)?;
         server.tls_address = Some(std::mem::replace(&mut server.address, plain));
+        server.tell_version();
         Ok(server)
     }
 
@@ -82,12 +82,5 @@ impl Identity {
             (Some(identity), Some(address)) => (address, Some(&identity.client)),
             _ => (server.address, None),
         }
-    }
-}
-
-impl Drop for Identity {
-    fn drop(&mut self) {
-        // A folder that is left in the place for such folders does no harm.
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }

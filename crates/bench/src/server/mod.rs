@@ -2,7 +2,8 @@
 //!
 //! `recipe` knows how each kind is started, `children` makes sure that each is ended, `usage`
 //! reads what the kernel counted for it, `query` asks the server itself, and `held` puts both
-//! together. `identity` starts servers that speak TLS. `flash_file` is what a flash tier is put on.
+//! together. `identity` starts servers that speak TLS. `flash_file` is what a flash tier is put
+//! on, and `scratch` whatever has to go away with this process.
 
 pub mod children;
 pub mod flash_file;
@@ -10,11 +11,15 @@ pub mod held;
 pub mod identity;
 pub mod query;
 pub mod recipe;
+pub mod scratch;
 pub mod usage;
 
 use std::fs;
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -51,7 +56,7 @@ pub struct Server {
     pub address: SocketAddr,
     /// Where it speaks TLS, if it does.
     pub tls_address: Option<SocketAddr>,
-    /// Program and arguments, as they could be typed.
+    /// Program and arguments, as they could be typed, and behind them the version.
     pub command_line: String,
     /// How long after its start it took connections.
     pub listened_after: Duration,
@@ -64,7 +69,26 @@ impl Server {
     /// Starts a server on a free port, pinned to all of these cores together, and waits until it
     /// listens.
     pub fn start(recipe: &Recipe, memory_mb: u64, cores: &[usize]) -> Outcome<Server> {
+        let mut server = Server::start_silent(recipe, memory_mb, cores)?;
+        server.tell_version();
+        Ok(server)
+    }
+
+    /// The same without a question: as for a server that does not listen at this address yet for
+    /// those who ask.
+    fn start_silent(recipe: &Recipe, memory_mb: u64, cores: &[usize]) -> Outcome<Server> {
         Server::start_on(Port::free()?, recipe, memory_mb, cores)
+    }
+
+    /// Puts the version behind the command line, so that reports say what was measured. Whether a
+    /// server tells it is its own business.
+    fn tell_version(&mut self) {
+        if self.kind == Kind::Null {
+            return;
+        }
+        let version = query::version(self.address, self.dialect);
+        let version = version.map_or("does not tell its version".to_owned(), |it| it);
+        self.command_line += &format!("  # {version}");
     }
 
     /// Starts a server on the port of this one, which has ended, and takes its place.
@@ -125,7 +149,7 @@ impl Server {
         while !self.child.has_ended() {
             if asked.elapsed() > STOP_MAX {
                 let line = &self.command_line;
-                return Err(Failure::Reply(format!("`{line}` does not end when asked to")));
+                return Err(Failure::Ended(format!("`{line}` does not end when asked to")));
             }
             std::thread::sleep(START_STEP);
         }
@@ -145,7 +169,7 @@ impl Server {
             std::thread::sleep(START_STEP);
         }
         let (line, log) = (&self.command_line, self.log.end());
-        Failure::Reply(format!("{} ended while it was measured\n`{line}`\n{log}", self.name))
+        Failure::Ended(format!("{} ended while it was measured\n`{line}`\n{log}", self.name))
     }
 
     fn await_listening(&mut self) -> Outcome<()> {
@@ -166,7 +190,7 @@ impl Server {
 
     fn not_started(&self, why: &str) -> Failure {
         let (line, log) = (&self.command_line, self.log.end());
-        Failure::Reply(format!("`{line}` {why}\n{log}"))
+        Failure::Ended(format!("`{line}` {why}\n{log}"))
     }
 }
 
@@ -177,10 +201,11 @@ struct Log(fs::File);
 
 impl Log {
     fn new(port: u16) -> Outcome<Log> {
-        let path = std::env::temp_dir().join(format!("larder-bench-{port}.log"));
+        let name = format!("larder-bench-{}-{port}.log", std::process::id());
+        let path = std::env::temp_dir().join(name);
         let doing = || Failure::io(format!("making {}", path.display()));
         let mut options = fs::OpenOptions::new();
-        options.read(true).append(true).create(true);
+        options.read(true).append(true).create_new(true);
         let file = options.open(&path).map_err(doing())?;
         fs::remove_file(&path).map_err(doing())?;
         Ok(Log(file))
@@ -205,8 +230,8 @@ impl Log {
 #[derive(Debug, Clone)]
 struct Port {
     number: u16,
-    /// Locked until the last clone is gone, or the process.
-    _claim: Arc<fs::File>,
+    /// Bound until the last clone is gone, or the process.
+    _claim: Arc<UnixListener>,
 }
 
 impl Port {
@@ -218,18 +243,20 @@ impl Port {
                 return Ok(port);
             }
         }
-        Err(Failure::Reply("all ports from 21200 to 21249 are taken".into()))
+        Err(Failure::Ended("all ports from 21200 to 21249 are taken".into()))
     }
 
-    /// Nothing if another run has it.
+    /// Nothing if another run has it. What is claimed is a name of an abstract socket, which is
+    /// gone with who has it and is nobody's file: a file of another user kept all others out for
+    /// good.
     fn claim(number: u16) -> Outcome<Option<Port>> {
-        let path = std::env::temp_dir().join(format!("larder-bench-{number}.port"));
-        let doing = || Failure::io(format!("locking {}", path.display()));
-        let file = fs::File::create(&path).map_err(doing())?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(Port { number, _claim: Arc::new(file) })),
-            Err(fs::TryLockError::WouldBlock) => Ok(None),
-            Err(fs::TryLockError::Error(error)) => Err(doing()(error)),
+        let name = format!("larder-bench-{number}");
+        let doing = || Failure::io(format!("claiming port {number}"));
+        let address = UnixAddr::from_abstract_name(name).map_err(doing())?;
+        match UnixListener::bind_addr(&address) {
+            Ok(listener) => Ok(Some(Port { number, _claim: Arc::new(listener) })),
+            Err(error) if error.kind() == ErrorKind::AddrInUse => Ok(None),
+            Err(error) => Err(doing()(error)),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a server says about itself: item counts, evictions, memory.
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read, Take, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -32,8 +32,8 @@ pub fn counts(address: SocketAddr, dialect: Dialect) -> Outcome<Counts> {
             })
         }
         Dialect::Resp => {
-            let size = ask(address, "DBSIZE\r\n", |line| line.starts_with(':'))?;
-            let info = ask(address, "INFO stats\r\n", |line| line.starts_with("total_active"))?;
+            let size = line(address, "DBSIZE\r\n")?;
+            let info = bulk(address, "INFO stats\r\n")?;
             let digits = size.trim_start_matches(':').trim();
             let items = digits.parse().map_err(|_| Failure::Reply(format!("DBSIZE: {size}")))?;
             Ok(Counts { items, evictions: number(&colon_pairs(&info), "evicted_keys")? })
@@ -92,8 +92,28 @@ pub fn line(address: SocketAddr, question: &str) -> Outcome<String> {
     Ok(ask(address, question, |_| true)?.trim_end().to_owned())
 }
 
+/// What a server calls its version: `1.6.18`.
+pub fn version(address: SocketAddr, dialect: Dialect) -> Outcome<String> {
+    match dialect {
+        Dialect::Text => {
+            let said = line(address, "version\r\n")?;
+            let version = said.strip_prefix("VERSION ").map(str::to_owned);
+            version.ok_or_else(|| Failure::Reply(format!("version: {said}")))
+        }
+        Dialect::Resp => {
+            let info = bulk(address, "INFO server\r\n")?;
+            let version = colon_pairs(&info).remove("redis_version");
+            version.ok_or_else(|| Failure::Reply("the server does not tell redis_version".into()))
+        }
+    }
+}
+
 fn stat_lines(address: SocketAddr, question: &str) -> Outcome<HashMap<String, String>> {
-    let text = ask(address, question, |line| line == "END")?;
+    let is_refusal = |line: &str| line.split(' ').next().is_some_and(|it| it.ends_with("ERROR"));
+    let text = ask(address, question, |line| line == "END" || is_refusal(line))?;
+    if let Some(refusal) = text.lines().last().filter(|line| is_refusal(line)) {
+        return Err(Failure::Reply(format!("{refusal} to {question:?}")));
+    }
     let pairs = text.lines().filter_map(|line| line.strip_prefix("STAT ")?.split_once(' '));
     Ok(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
 }
@@ -109,17 +129,42 @@ pub fn number(pairs: &HashMap<String, String>, name: &str) -> Outcome<u64> {
     value.ok_or_else(|| Failure::Reply(format!("the server does not tell {name}")))
 }
 
+/// Sends one line and reads a bulk of Redis's protocol, whose length comes first: what is its last
+/// line differs from version to version.
+fn bulk(address: SocketAddr, question: &str) -> Outcome<String> {
+    let mut reader = send(address, question)?;
+    let mut head = String::new();
+    reader.read_line(&mut head).map_err(doing(address, question))?;
+    let length = head.strip_prefix('$').and_then(|length| length.trim_end().parse().ok());
+    let length: u64 = length.ok_or_else(|| Failure::Reply(format!("{head:?} to {question:?}")))?;
+    let mut answer = String::new();
+    let mut body = reader.take(length);
+    let read = body.read_to_string(&mut answer).map_err(doing(address, question))?;
+    if (read as u64) < length {
+        return Err(Failure::Reply(format!("{read} of {length} bytes to {question:?}")));
+    }
+    Ok(answer)
+}
+
+fn doing(address: SocketAddr, question: &str) -> impl FnOnce(std::io::Error) -> Failure {
+    Failure::io(format!("asking {address} for {}", question.trim_end()))
+}
+
+/// Sends one line; returns what is answered.
+fn send(address: SocketAddr, question: &str) -> Outcome<Take<BufReader<TcpStream>>> {
+    let mut stream = TcpStream::connect(address).map_err(doing(address, question))?;
+    stream.set_read_timeout(Some(SILENCE_MAX)).map_err(doing(address, question))?;
+    stream.write_all(question.as_bytes()).map_err(doing(address, question))?;
+    Ok(BufReader::new(stream).take(ANSWER_BYTES_MAX))
+}
+
 /// Sends one line and reads lines up to the one that is `last`.
 fn ask(address: SocketAddr, question: &str, last: impl Fn(&str) -> bool) -> Outcome<String> {
-    let doing = || Failure::io(format!("asking {address} for {}", question.trim_end()));
-    let mut stream = TcpStream::connect(address).map_err(doing())?;
-    stream.set_read_timeout(Some(SILENCE_MAX)).map_err(doing())?;
-    stream.write_all(question.as_bytes()).map_err(doing())?;
-    let mut reader = BufReader::new(stream).take(ANSWER_BYTES_MAX);
+    let mut reader = send(address, question)?;
     let mut answer = String::new();
     loop {
         let start = answer.len();
-        if reader.read_line(&mut answer).map_err(doing())? == 0 {
+        if reader.read_line(&mut answer).map_err(doing(address, question))? == 0 {
             return Err(Failure::Reply(format!("{:?} to {question:?}", answer)));
         }
         if last(answer[start..].trim_end()) {
@@ -130,24 +175,59 @@ fn ask(address: SocketAddr, question: &str, last: impl Fn(&str) -> bool) -> Outc
 
 #[cfg(test)]
 mod tests {
-    use super::{Counts, counts};
+    use super::{Counts, counts, version};
     use crate::drive::encode::Dialect;
-    use std::io::{Read, Write};
-    use std::net::TcpListener;
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::{SocketAddr, TcpListener};
+    use std::time::Instant;
+
+    /// A server that says these things, one for each question, and nothing else.
+    fn says(answers: &'static [&'static str]) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        std::thread::spawn(move || {
+            for answer in answers {
+                let (mut stream, _) = listener.accept().expect("the client connects");
+                let mut question = String::new();
+                let asked = stream.try_clone().expect("a socket");
+                BufReader::new(asked).read_line(&mut question).expect("the client asks");
+                stream.write_all(answer.as_bytes()).expect("the client listens");
+                // It goes on waiting, as a server does.
+                std::mem::forget(stream);
+            }
+        });
+        address
+    }
 
     #[test]
     fn counts_are_read_from_stats() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = listener.local_addr().expect("bound");
-        let server = std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().expect("the client connects");
-            let mut question = [0; 7];
-            stream.read_exact(&mut question).expect("the client asks");
-            let answer = b"STAT pid 1\r\nSTAT curr_items 5\r\nSTAT evictions 2\r\nEND\r\n";
-            stream.write_all(answer).expect("the client listens");
-        });
+        let address = says(&["STAT pid 1\r\nSTAT curr_items 5\r\nSTAT evictions 2\r\nEND\r\n"]);
         let found = counts(address, Dialect::Text).expect("a valid answer");
         assert_eq!(found, Counts { items: 5, evictions: 2 });
-        server.join().expect("the server does not panic");
+    }
+
+    /// Redis 6, Larder and others do not end with the line that Redis 7 ends with: they were
+    /// waited for until the patience was over.
+    #[test]
+    fn counts_are_read_from_info_of_any_version() {
+        let started = Instant::now();
+        let address = says(&[":7\r\n", "$25\r\n# Stats\r\nevicted_keys:3\r\n\r\n"]);
+        let found = counts(address, Dialect::Resp).expect("a valid answer");
+        assert_eq!(found, Counts { items: 7, evictions: 3 });
+        let refused = says(&["-ERR unknown command\r\n"]);
+        assert!(counts(refused, Dialect::Resp).is_err());
+        let refused = says(&["ERROR\r\n"]);
+        let failure = counts(refused, Dialect::Text).expect_err("it was refused").to_string();
+        assert!(failure.contains("ERROR to"), "{failure}");
+        assert!(started.elapsed() < super::SILENCE_MAX, "nothing more would come");
+    }
+
+    #[test]
+    fn versions_are_asked_for_in_both_dialects() {
+        let address = says(&["VERSION 1.6.18\r\n"]);
+        assert_eq!(version(address, Dialect::Text).expect("it says it"), "1.6.18");
+        let address = says(&["$33\r\n# Server\r\nredis_version:7.0.15\r\n\r\n"]);
+        assert_eq!(version(address, Dialect::Resp).expect("it says it"), "7.0.15");
+        assert!(version(says(&["ERROR\r\n"]), Dialect::Text).is_err());
     }
 }

@@ -158,9 +158,24 @@ pub struct Recipe {
 }
 
 impl ServerOptions {
-    /// Finds the binary of `kind`, or says how to get it.
+    /// Finds the binary of the one server that a command starts, or says how to get it.
     pub fn recipe(&self, kind: Kind) -> Outcome<Recipe> {
-        self.programs.recipe(kind)
+        self.without_peers()?.recipe(kind)
+    }
+
+    /// The recipes of these kinds, for a command that cannot start what it does not know.
+    pub fn recipes_of_known(&self, kinds: &[Kind]) -> Outcome<Vec<Recipe>> {
+        self.without_peers()?.recipes(kinds)
+    }
+
+    /// Refuses peers, rather than leave them out without a word.
+    fn without_peers(&self) -> Outcome<&ProgramOptions> {
+        match self.programs.peers.first() {
+            None => Ok(&self.programs),
+            Some(Peer { name, .. }) => {
+                Err(Failure::Usage(format!("--peer {name}: this command cannot start it")))
+            }
+        }
     }
 
     /// The recipes of these kinds and of all peers that were given.
@@ -414,6 +429,10 @@ mod tests {
         let recipes = options(&["--peer", peer]).expect("valid").recipes(&[]).expect("sh is there");
         assert_eq!((recipes[0].name.as_str(), recipes[0].dialect), ("other", Dialect::Resp));
         assert_eq!(recipes[0].arguments(7, 64), ["-c", "7:64", "-x"]);
+        // What starts one server alone left peers out without a word.
+        let given = options(&["--peer", peer]).expect("valid");
+        let refused = given.recipe(Kind::Null).expect_err("there is a peer");
+        assert_eq!((refused.exit_code(), given.recipes_of_known(&[]).is_err()), (2, true));
         let missing = options(&["--peer", "x=no-such-program {port}"]).expect("well formed");
         assert!(missing.recipes(&[]).is_err());
         let twice = options(&["--peer", "x=sh {port}", "--peer", "x=sh {port}"]);

@@ -1,8 +1,12 @@
 //! What the kernel counted for a process: time on a CPU and resident memory.
 //!
-//! CPU time is the sum of `schedstat` over all threads, in nanoseconds of running. Where the
-//! kernel does not keep it, it is `utime + stime` in clock ticks of usually 10 ms, which needs
-//! runs of some seconds to be worth reading.
+//! CPU time is kept twice. `schedstat` has nanoseconds, of each thread that lives: what a thread has
+//! run goes with it when it ends. `stat` has clock ticks of usually 10 ms, and knows of the ended as
+//! well. So the nanoseconds count, unless the ticks say that more was run than they can be wrong
+//! by.
+//!
+//! A server may be the child of what was started, such as a script that does not `exec`: figures
+//! are those of a process and all that descend from it.
 
 use std::fs;
 
@@ -10,6 +14,9 @@ use crate::failure::{Failure, Outcome};
 
 /// Written to `clear_refs`, it sets the peak of resident memory back to the present.
 const RESET_PEAK: &str = "5";
+/// Ticks by which a difference of two counts of them may be wrong: what is left of user and system
+/// time at either end, and readings that are not at one moment.
+const TICKS_WRONG_MAX: u64 = 3;
 
 /// Resident memory of a process, in bytes.
 #[derive(Debug, Clone, Copy)]
@@ -29,27 +36,98 @@ pub fn written_bytes(pid: u32) -> Outcome<u64> {
     bytes.ok_or_else(|| Failure::Reply(format!("{path} has no write_bytes")))
 }
 
-/// Nanoseconds that all threads of a process have run.
-pub fn cpu_ns(pid: u32) -> Outcome<u64> {
-    let folder = format!("/proc/{pid}/task");
-    let threads = fs::read_dir(&folder).map_err(Failure::io(format!("reading {folder}")))?;
-    let mut total = 0;
-    for thread in threads.flatten() {
-        match fs::read_to_string(thread.path().join("schedstat")) {
-            Ok(text) => total += first_number(&text).unwrap_or(0),
-            Err(_) => return cpu_ns_from_ticks(pid),
+/// What a process and all that descend from it have run so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CpuTime {
+    /// Of all threads that live; 0 where the kernel does not keep it.
+    threads_ns: u64,
+    /// Of all threads that ever were, in whole ticks of the clock.
+    ticks: u64,
+}
+
+impl CpuTime {
+    /// Of this process so far.
+    pub fn of(pid: u32) -> Outcome<CpuTime> {
+        let mut all = CpuTime { threads_ns: 0, ticks: 0 };
+        for (place, pid) in family(pid).into_iter().enumerate() {
+            match CpuTime::of_one(pid) {
+                Ok(one) => {
+                    all.threads_ns += one.threads_ns;
+                    all.ticks += one.ticks;
+                }
+                // A descendant may end at any time.
+                Err(failure) if place == 0 => return Err(failure),
+                Err(_) => {}
+            }
+        }
+        Ok(all)
+    }
+
+    /// Of the calling process so far, without the servers that it has started.
+    pub fn own() -> Outcome<CpuTime> {
+        CpuTime::of_one(std::process::id())
+    }
+
+    fn of_one(pid: u32) -> Outcome<CpuTime> {
+        let path = format!("/proc/{pid}/stat");
+        let text = fs::read_to_string(&path).map_err(Failure::io(format!("reading {path}")))?;
+        let ticks = ticks_of(&text).ok_or_else(|| Failure::Reply(format!("{path}: {text}")))?;
+        let folder = format!("/proc/{pid}/task");
+        let threads = fs::read_dir(&folder).map_err(Failure::io(format!("reading {folder}")))?;
+        // A thread that ends meanwhile is left to the ticks.
+        let stats = threads.flatten().map(|it| fs::read_to_string(it.path().join("schedstat")));
+        let threads_ns = stats.flatten().filter_map(|text| first_number(&text)).sum();
+        Ok(CpuTime { threads_ns, ticks })
+    }
+
+    /// Nanoseconds that were run since an earlier moment.
+    pub fn since_ns(self, before: CpuTime) -> Outcome<u64> {
+        let backwards = || Failure::Ended("CPU time ran backwards: was a process replaced?".into());
+        let ticks = self.ticks.checked_sub(before.ticks).ok_or_else(backwards)?;
+        // Threads that have ended took theirs along.
+        let threads_ns = self.threads_ns.saturating_sub(before.threads_ns);
+        let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
+        let is_lacking = threads_ns < ticks.saturating_sub(TICKS_WRONG_MAX) * tick_ns;
+        let is_kept = self.threads_ns > 0;
+        Ok(if is_lacking || !is_kept { ticks * tick_ns } else { threads_ns })
+    }
+}
+
+/// A process and all that descend from it, the process first.
+fn family(pid: u32) -> Vec<u32> {
+    let mut pids = vec![pid];
+    let mut next = 0;
+    while let Some(pid) = pids.get(next) {
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let children = threads.flat_map(|it| fs::read_to_string(it.path().join("children")));
+        let children: Vec<u32> = children
+            .flat_map(|text| text.split_whitespace().flat_map(str::parse).collect::<Vec<u32>>())
+            .collect();
+        pids.extend(children);
+        next += 1;
+    }
+    pids
+}
+
+/// Resident memory now and at its highest. Of several processes the peaks are added up, at
+/// whatever times they were.
+pub fn resident(pid: u32) -> Outcome<Resident> {
+    let mut all = Resident { bytes: 0, peak_bytes: 0 };
+    for (place, pid) in family(pid).into_iter().enumerate() {
+        match resident_of_one(pid) {
+            Ok(one) => {
+                all.bytes += one.bytes;
+                all.peak_bytes += one.peak_bytes;
+            }
+            // A descendant may end at any time.
+            Err(failure) if place == 0 => return Err(failure),
+            Err(_) => {}
         }
     }
-    if total > 0 { Ok(total) } else { cpu_ns_from_ticks(pid) }
+    Ok(all)
 }
 
-/// Nanoseconds that the calling process has run.
-pub fn own_cpu_ns() -> Outcome<u64> {
-    cpu_ns(std::process::id())
-}
-
-/// Resident memory now and at its highest.
-pub fn resident(pid: u32) -> Outcome<Resident> {
+fn resident_of_one(pid: u32) -> Outcome<Resident> {
     let path = format!("/proc/{pid}/status");
     let text = fs::read_to_string(&path).map_err(Failure::io(format!("reading {path}")))?;
     let field = |name| {
@@ -62,14 +140,9 @@ pub fn resident(pid: u32) -> Outcome<Resident> {
 /// Sets the peak back to the present. A kernel without this keeps the peak since the start, which
 /// a limit can be checked against just as well.
 pub fn reset_peak(pid: u32) {
-    let _ = fs::write(format!("/proc/{pid}/clear_refs"), RESET_PEAK);
-}
-
-fn cpu_ns_from_ticks(pid: u32) -> Outcome<u64> {
-    let path = format!("/proc/{pid}/stat");
-    let text = fs::read_to_string(&path).map_err(Failure::io(format!("reading {path}")))?;
-    let ticks = ticks_of(&text).ok_or_else(|| Failure::Reply(format!("{path}: {text}")))?;
-    Ok(ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second())
+    for pid in family(pid) {
+        let _ = fs::write(format!("/proc/{pid}/clear_refs"), RESET_PEAK);
+    }
 }
 
 /// `utime + stime`: the fields 14 and 15, counted behind the name, which may hold anything.
@@ -92,7 +165,12 @@ fn first_number(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{cpu_ns_from_ticks, own_cpu_ns, resident, status_bytes, ticks_of, written_bytes};
+    use std::process::Command;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use super::{CpuTime, family, resident, status_bytes, ticks_of, written_bytes};
+    use crate::server::children::Guard;
 
     #[test]
     fn fields_are_found_behind_a_strange_name() {
@@ -104,10 +182,37 @@ mod tests {
 
     #[test]
     fn this_process_has_run_and_is_resident() {
-        assert!(own_cpu_ns().expect("proc is mounted") > 0);
-        assert!(cpu_ns_from_ticks(std::process::id()).is_ok());
+        let none = CpuTime { threads_ns: 0, ticks: 0 };
+        assert!(CpuTime::own().expect("proc is mounted").since_ns(none).expect("more") > 0);
         let resident = resident(std::process::id()).expect("proc is mounted");
         assert!(resident.bytes > 0 && resident.peak_bytes > 0);
         assert!(written_bytes(std::process::id()).is_ok());
+    }
+
+    /// A thread that ended took its time out of the sum, and the difference to before ran over.
+    #[test]
+    fn what_a_thread_ran_counts_when_it_has_ended() {
+        let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second();
+        let before = CpuTime { threads_ns: 5_000_000_000, ticks: 500 };
+        let after = CpuTime { threads_ns: 1_000_000_000, ticks: 700 };
+        assert_eq!(after.since_ns(before).expect("more ticks"), 200 * tick_ns);
+        let exact = CpuTime { threads_ns: before.threads_ns + 2 * tick_ns, ticks: 503 };
+        assert_eq!(exact.since_ns(before).expect("more ticks"), 2 * tick_ns);
+        assert!(before.since_ns(after).is_err(), "another process");
+    }
+
+    /// A peer that was started by a script was measured as the shell.
+    #[test]
+    fn what_a_script_starts_counts_as_its_own() {
+        let script = "while :; do :; done & wait";
+        let guard = Guard::spawn(Command::new("sh").args(["-c", script])).expect("a shell");
+        let before = CpuTime::of(guard.pid()).expect("it lives");
+        let begun = Instant::now();
+        let run_ns = |now: CpuTime| now.since_ns(before).expect("it only grows");
+        while run_ns(CpuTime::of(guard.pid()).expect("it lives")) < 20_000_000 {
+            assert!(begun.elapsed() < Duration::from_secs(60), "the loop does not count");
+            thread::yield_now();
+        }
+        assert_eq!(family(guard.pid()).len(), 2);
     }
 }

@@ -18,8 +18,9 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, MutexGuard};
 
-use super::{Items, Key, Table, Touch, Touched, hash, mix};
+use super::{Items, Key, Table, Touch, Touched, hash};
 use crate::random::Random;
+use crate::random::mix;
 
 const SLOTS: usize = 4;
 /// Stripes of locks and of versions.

@@ -20,6 +20,8 @@ mod lru_cache;
 
 use std::sync::Arc;
 
+use crate::random::mix;
+
 pub use chaining::Chaining;
 pub use chains::Links;
 pub use cuckoo::{Cuckoo, Locking, Settings, VISITS_MAX};
@@ -42,14 +44,6 @@ pub fn key(number: u64) -> Key {
 #[inline]
 pub fn hash(key: &Key) -> u64 {
     mix(key[0].wrapping_mul(0x9e37_79b9_7f4a_7c16).wrapping_add(key[1]))
-}
-
-/// The finalizer of SplitMix64.
-#[inline]
-fn mix(number: u64) -> u64 {
-    let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }
 
 /// The items whose places a table holds: here only their keys, made before anything is measured.

@@ -17,7 +17,7 @@ use clap::Args;
 
 use super::build::OBJECTS_MAX;
 use super::format::REQUESTS_MAX;
-use super::{Request, Trace};
+use super::{Operation, Request, Trace};
 use crate::failure::{Failure, Outcome};
 
 /// The most copies: enough to make gigabytes of a trace of a few megabytes.
@@ -50,6 +50,8 @@ impl CopyOptions {
 pub struct Copies {
     trace: Trace,
     rule: Rule,
+    /// Gets of the trace that were given a length.
+    filled_in: u64,
 }
 
 /// How a copy differs from what it is a copy of.
@@ -84,7 +86,7 @@ impl Rule {
 impl From<Trace> for Copies {
     /// The trace itself.
     fn from(trace: Trace) -> Copies {
-        Copies { trace, rule: Rule { count: 1, record_bytes: Vec::new() } }
+        Copies { trace, rule: Rule { count: 1, record_bytes: Vec::new() }, filled_in: 0 }
     }
 }
 
@@ -97,7 +99,7 @@ impl Copies {
             let found = format!("{requests} requests for {objects} objects");
             return Err(Failure::Usage(format!("--copies {count} makes {found}: {most}")));
         }
-        Ok(Copies { trace, rule: Rule { count, record_bytes: Vec::new() } })
+        Ok(Copies { trace, rule: Rule { count, record_bytes: Vec::new() }, filled_in: 0 })
     }
 
     /// What it is called in reports.
@@ -133,6 +135,40 @@ impl Copies {
         &self.rule
     }
 
+    /// Gives every get that knows no length the one that its object has next in the trace, or else
+    /// had last: a get that missed knows none, and what is stored because of it would be empty and
+    /// take next to no memory.
+    pub fn fill_in_lengths(&mut self) {
+        let mut known = vec![0; self.trace.objects as usize];
+        let mut is_filled = vec![false; self.trace.requests.len()];
+        let mut look = |request: &mut Request, is_filled: &mut bool| {
+            let length = &mut known[request.object as usize];
+            if request.operation == Operation::Get && request.value_bytes == 0 && *length > 0 {
+                request.value_bytes = *length;
+                *is_filled = true;
+            } else if request.value_bytes > 0 {
+                *length = request.value_bytes;
+            }
+        };
+        let requests = self.trace.requests.iter_mut().zip(&mut is_filled);
+        requests.rev().for_each(|(request, is_filled)| look(request, is_filled));
+        let requests = self.trace.requests.iter_mut().zip(&mut is_filled);
+        requests.for_each(|(request, is_filled)| look(request, is_filled));
+        self.filled_in = is_filled.iter().filter(|is_filled| **is_filled).count() as u64;
+    }
+
+    /// The gets that were given a length, for a report; nothing if there are none.
+    pub fn filled_in_words(&self) -> Option<(String, String)> {
+        let words = || {
+            format!(
+                "{} gets of the trace tell no length: they have the one that their object has \
+                 next, or had last",
+                self.filled_in
+            )
+        };
+        (self.filled_in > 0).then(|| ("lengths filled in".to_owned(), words()))
+    }
+
     /// Gives every object the length of its record.
     pub fn follow_records(&mut self, record_bytes: Vec<u32>) {
         self.rule.record_bytes = record_bytes;
@@ -157,7 +193,7 @@ impl Copies {
 mod tests {
     use super::Copies;
     use crate::policies::check::reads;
-    use crate::trace::Trace;
+    use crate::trace::{Operation, Trace};
 
     fn trace(objects: &[u32]) -> Trace {
         Trace { name: "t".into(), requests: reads(objects), objects: 2 }
@@ -187,6 +223,23 @@ mod tests {
         copies.follow_records(vec![10, 20, 30]);
         let bytes: Vec<u32> = copies.iter().map(|request| request.value_bytes).collect();
         assert_eq!(bytes, [10, 20, 30, 10]);
+    }
+
+    /// What such a get missed was stored empty.
+    #[test]
+    fn a_get_that_missed_has_the_length_that_its_object_has_next() {
+        let mut copies = Copies::new(trace(&[0, 1, 0, 0, 1, 0]), 1).expect("few");
+        assert_eq!(copies.filled_in_words(), None);
+        let lengths = [0, 0, 50, 70, 0, 0];
+        for (request, bytes) in copies.originals().iter_mut().zip(lengths) {
+            request.value_bytes = bytes;
+        }
+        copies.originals()[2].operation = Operation::Set;
+        copies.fill_in_lengths();
+        let bytes: Vec<u32> = copies.iter().map(|request| request.value_bytes).collect();
+        assert_eq!(bytes, [50, 0, 50, 70, 0, 70], "of object 1 nothing is known");
+        let (_, words) = copies.filled_in_words().expect("two were filled in");
+        assert!(words.starts_with("2 gets"), "{words}");
     }
 
     #[test]

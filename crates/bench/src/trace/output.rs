@@ -6,14 +6,16 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use crate::failure::{Failure, Outcome};
+use crate::server::scratch::Scratch;
 
 /// zstd's default; traces are written once and read often, but not so often.
 const ZSTD_LEVEL: i32 = 3;
 
-/// A file that is being written; dropping it before [`Output::finish`] leaves nothing.
+/// A file that is being written; dropping it before [`Output::finish`] leaves nothing, and neither
+/// does an interrupt.
 pub struct Output {
     path: PathBuf,
-    partial: PathBuf,
+    partial: Scratch,
     writer: Option<Writer>,
 }
 
@@ -28,8 +30,9 @@ impl Output {
         let doing = || Failure::io(format!("writing {}", path.display()));
         let mut partial = path.as_os_str().to_owned();
         partial.push(".partial");
-        let partial = PathBuf::from(partial);
-        let file = BufWriter::with_capacity(64 << 10, File::create(&partial).map_err(doing())?);
+        let partial = Scratch::at(PathBuf::from(partial));
+        let file = File::create(partial.path()).map_err(doing())?;
+        let file = BufWriter::with_capacity(64 << 10, file);
         let writer = if path.extension().is_some_and(|extension| extension == "zst") {
             let mut encoder = zstd::Encoder::new(file, ZSTD_LEVEL).map_err(doing())?;
             encoder.include_checksum(true).map_err(doing())?;
@@ -59,14 +62,7 @@ impl Output {
             None => return Ok(()),
         };
         writer.flush().map_err(doing())?;
-        fs::rename(&self.partial, &self.path).map_err(doing())
-    }
-}
-
-impl Drop for Output {
-    fn drop(&mut self) {
-        // After `finish` the name is gone already, which is as it should be.
-        let _ = fs::remove_file(&self.partial);
+        fs::rename(self.partial.path(), &self.path).map_err(doing())
     }
 }
 

@@ -69,14 +69,17 @@ impl Values {
                 request.value_bytes = bytes;
             }
         }
-        if let (Values::Records(records), None) = (&values, options.value_bytes) {
-            trace.follow_records(records.lengths().collect());
+        match (&values, options.value_bytes) {
+            (_, Some(_)) => {}
+            (Values::Records(records), None) => {
+                trace.follow_records(records.lengths().collect());
+            }
+            (_, None) => trace.fill_in_lengths(),
         }
         if trace.iter().all(|request| request.value_bytes == 0) {
-            return Err(Failure::invalid(
-                format!("measuring {} in memory", trace.name()),
-                "the trace has no sizes: give --values or --value-bytes",
-            ));
+            let what = format!("{} in memory", trace.name());
+            let remedy = "the trace has no sizes: give --values or --value-bytes";
+            return Err(Failure::Usage(format!("measuring {what}: {remedy}")));
         }
         Ok(values)
     }
@@ -152,6 +155,7 @@ mod tests {
         let nothing = ValueOptions::default();
         let failure = Values::attach(&nothing, &mut without).expect_err("no sizes");
         assert!(failure.to_string().contains("no sizes"), "{failure}");
+        assert_eq!(failure.exit_code(), 2, "an option is missing");
         let options = ValueOptions { value_bytes: Some(30), key_bytes: Some(20), ..nothing };
         Values::attach(&options, &mut without).expect("sizes are given");
         assert_eq!(data_bytes(without.iter(), 3), 2 * 50);

@@ -29,7 +29,7 @@ use serde::Serialize;
 
 use crate::arguments::share;
 use crate::failure::Outcome;
-use crate::random::Random;
+use crate::random::{Random, unit};
 use crate::trace::format::REQUESTS_MAX;
 use crate::trace::{Builder, Operation, Request, Trace};
 use costs::{CostChoice, Costs};
@@ -160,12 +160,6 @@ fn object_word(seed: u64, purpose: Purpose, object: u64) -> u64 {
     let stream = Random::new(seed.wrapping_mul(8).wrapping_add(purpose as u64)).word();
     Random::new(stream ^ object).word()
 }
-
-/// A word as a number in `[0, 1)`.
-fn unit(word: u64) -> f64 {
-    (word >> 11) as f64 / (1u64 << 53) as f64
-}
-
 #[cfg(test)]
 mod tests {
     use super::Spec;

@@ -199,7 +199,7 @@ impl Chooser {
     }
 }
 
-/// The hash of Fowler, Noll and Vo (FNV-1, 64 bits) of a number's bytes, as YCSB scrambles ranks.
+/// The hash of Fowler, Noll and Vo (FNV-1a, 64 bits) of a number's bytes, as YCSB scrambles ranks.
 fn fnv(number: u64) -> u64 {
     let start = 0xcbf2_9ce4_8422_2325_u64;
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);

@@ -25,6 +25,7 @@ use crate::paper::{Findings, Scale, table};
 use crate::random::Random;
 use crate::report::model::Cell;
 use crate::server::recipe::find;
+use crate::server::scratch::Scratch;
 
 const LINE_BYTES: u64 = 64;
 const FIRST_LINES: usize = 16;
@@ -123,7 +124,8 @@ fn modelled(lines: u64, reads: u64, seed: u64) -> f64 {
 
 /// Misses of the last level of a run under cachegrind, of data that is read.
 fn counted(valgrind: &Path, lines: u64, reads: u64, seed: u64) -> Outcome<f64> {
-    let file = std::env::temp_dir().join(format!("larder-cachegrind-{}", std::process::id()));
+    let folder = Scratch::folder("larder-cachegrind")?;
+    let file = folder.path().join("counts");
     let this = std::env::current_exe().map_err(Failure::io("finding this program"))?;
     let first = FIRST_LINES as u64 * LINE_BYTES;
     let last = (SETS * WAYS) as u64 * LINE_BYTES;
@@ -138,8 +140,6 @@ fn counted(valgrind: &Path, lines: u64, reads: u64, seed: u64) -> Outcome<f64> {
         .output()
         .map_err(Failure::io("running valgrind"))?;
     let text = fs::read_to_string(&file).map_err(Failure::io("reading cachegrind's counts"));
-    // A file that stays in a temporary folder does no harm.
-    let _ = fs::remove_file(&file);
     let said = || String::from_utf8_lossy(&run.stderr).into_owned();
     misses(&text?).ok_or_else(|| Failure::Reply(format!("cachegrind counted nothing: {}", said())))
 }

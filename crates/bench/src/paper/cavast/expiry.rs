@@ -39,8 +39,6 @@ pub struct Expiries {
     beside: Vec<u64>,
     random: Random,
     pub reclaimed: u64,
-    /// Reads that found nothing valid.
-    pub missed: u64,
 }
 
 impl Expiries {
@@ -59,7 +57,7 @@ impl Expiries {
             base
         });
         let (ends, beside) = (ends.collect(), beside.collect());
-        Expiries { kind, ends, mean, beside, random, reclaimed: 0, missed: 0 }
+        Expiries { kind, ends, mean, beside, random, reclaimed: 0 }
     }
 
     /// An item is read, and stored anew if it has expired.
@@ -69,7 +67,6 @@ impl Expiries {
         };
         if *end <= now {
             *end = now + self.mean / 2 + self.random.below(self.mean);
-            self.missed += 1;
         }
     }
 

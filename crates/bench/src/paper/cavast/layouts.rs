@@ -5,7 +5,6 @@ use larder::{Ahead, Cache, ChunkLayout, Expiry, Hash};
 
 use crate::drive::choice::{Choice, draw};
 use crate::failure::{Failure, Outcome};
-use crate::machine;
 use crate::paper::measure::{in_rounds, millions_per_cpu_second, ratio};
 use crate::paper::{Findings, Scale, table};
 use crate::report::Spread;
@@ -171,8 +170,6 @@ fn scattered(rank: u32, count: u64) -> u64 {
 
 /// Layouts of the server's chunks.
 pub fn layouts(scale: &Scale) -> Outcome<Findings> {
-    // Where a core may not be used, the thread runs wherever it can.
-    let _ = machine::pin(scale.core);
     let mut found = Findings::default();
     let (mut rows, mut memory) = (Vec::new(), Vec::new());
     for kind in KINDS {

@@ -25,7 +25,6 @@ mod ahead;
 pub mod cachegrind;
 mod cells;
 mod colours;
-mod expiring;
 mod expiry;
 mod index;
 mod inline_chains;
@@ -38,6 +37,7 @@ mod overhead;
 mod passing;
 mod placement;
 mod population;
+mod reclaiming;
 mod repartition;
 mod run;
 mod separation;
@@ -227,7 +227,7 @@ pub const PAPER: Paper = Paper {
                 unknown("more misses of a request: passes, by headers"),
                 unknown("more misses of a request: passes, by four bits"),
             ],
-            run: expiring::expiry,
+            run: reclaiming::expiry,
         },
         Experiment {
             name: "uniform",

@@ -67,11 +67,11 @@ impl Store {
     }
 
     /// Looks up so many items beside the background.
-    fn round(&self, wanted: &[u32]) -> Outcome<Round> {
+    fn round(&self, cores: &[usize], wanted: &[u32]) -> Outcome<Round> {
         let before = self.counts();
         let (mut found, began) = (0, Instant::now());
         let work = || millions_per_cpu_second(wanted.len(), || found = self.look_up(wanted));
-        let (millions_per_cpu_second, background_s) = maintained(&self.cache, work);
+        let (millions_per_cpu_second, background_s) = maintained(cores, &self.cache, work)?;
         let background = 100.0 * background_s / began.elapsed().as_secs_f64();
         if found != wanted.len() {
             return Err(Failure::Check(format!("{found} of {} found", wanted.len())));
@@ -88,7 +88,7 @@ impl Store {
 
     /// How long stores take beside the background, in nanoseconds by the wall, among lookups that
     /// give it something to do.
-    fn stores(&self, wanted: &[u32]) -> Outcome<Histogram<u64>> {
+    fn stores(&self, cores: &[usize], wanted: &[u32]) -> Outcome<Histogram<u64>> {
         let mut taken = Histogram::new_with_max(STORE_NS_MAX, 3).expect("a valid range");
         let mut refused = 0;
         let work = || {
@@ -104,7 +104,7 @@ impl Store {
                 }
             }
         };
-        maintained(&self.cache, work);
+        maintained(cores, &self.cache, work)?;
         if refused > 0 {
             return Err(Failure::Check(format!("{refused} stores were refused")));
         }
@@ -147,9 +147,11 @@ pub fn repartition(scale: &Scale) -> Outcome<Findings> {
     for (name, choice) in [("uniform", Choice::Uniform), ("zipfian", Choice::Zipfian)] {
         let wanted = draw(choice, count, LOOKUPS.min(4 * count as usize), scale.seed);
         for store in stores.iter().flat_map(|store| [store; WARM_UP]) {
-            store.round(&wanted)?;
+            store.round(&scale.cores, &wanted)?;
         }
-        let rounds = in_rounds(scale.rounds, stores.len(), |which| stores[which].round(&wanted))?;
+        let rounds = in_rounds(scale.rounds, stores.len(), |which| {
+            stores[which].round(&scale.cores, &wanted)
+        })?;
         let of = |which: usize, what: fn(&Round) -> f64| -> Vec<f64> {
             rounds[which].iter().map(what).collect()
         };
@@ -172,7 +174,9 @@ pub fn repartition(scale: &Scale) -> Outcome<Findings> {
     }
     for (name, choice) in [("uniform", Choice::Uniform), ("zipfian", Choice::Zipfian)] {
         let wanted = draw(choice, count, LOOKUPS.min(4 * count as usize), scale.seed);
-        let taken = in_rounds(scale.rounds, stores.len(), |which| stores[which].stores(&wanted))?;
+        let taken = in_rounds(scale.rounds, stores.len(), |which| {
+            stores[which].stores(&scale.cores, &wanted)
+        })?;
         delays
             .extend((0..NAMES.len()).map(|which| delay_cells([name, NAMES[which]], &taken[which])));
     }

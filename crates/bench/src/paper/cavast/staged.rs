@@ -4,7 +4,6 @@
 use super::stores::{BATCH, KEY_BYTES, Stores, VALUE_BYTES, VALUE_LENGTHS};
 use crate::drive::choice::{Choice, draw};
 use crate::failure::{Failure, Outcome};
-use crate::machine;
 use crate::paper::measure::{in_rounds, millions_per_cpu_second, ratio};
 use crate::paper::{Findings, Scale, table};
 use crate::report::Spread;
@@ -59,8 +58,6 @@ fn rate(stores: &Stores, way: Way, wanted: &[u32]) -> Outcome<f64> {
 pub fn staged(scale: &Scale) -> Outcome<Findings> {
     let count = scale.items(24_000_000) as u64;
     let stores = Stores::filled(count)?;
-    // Where a core may not be used, the thread runs wherever it can.
-    let _ = machine::pin(scale.core);
     let ways = Way::all();
     let mut found = Findings::default();
     for (name, choice) in [("uniform", Choice::Uniform), ("zipfian", Choice::Zipfian)] {

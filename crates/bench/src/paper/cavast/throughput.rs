@@ -65,7 +65,8 @@ fn course(scale: &Scale, count: u64, wanted: &[Vec<u32>]) -> Outcome<Course> {
     let mut found = Vec::new();
     for threads in 1..=wanted.len() {
         found.push(in_rounds(scale.rounds, WAYS.len(), |way| {
-            let run = together(threads, |thread| look_up(&stores, way, &wanted[thread]))?;
+            let run =
+                together(&scale.cores, threads, |thread| look_up(&stores, way, &wanted[thread]))?;
             Ok(run)
         })?);
     }

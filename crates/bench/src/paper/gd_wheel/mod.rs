@@ -19,9 +19,9 @@
 
 mod costs;
 mod falsehood;
-mod held_out;
 mod matrix;
 mod partial;
+mod real_trace;
 mod runs;
 mod sizes;
 mod throughput;
@@ -137,7 +137,7 @@ pub const PAPER: Paper = Paper {
                 // Runs of CLOCK differ by so much.
                 unknown("most cost beside CLOCK's, x: engine").goal(AtMost(1.02)),
             ],
-            run: held_out::trace,
+            run: real_trace::trace,
         },
     ],
 };

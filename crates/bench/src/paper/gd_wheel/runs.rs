@@ -6,7 +6,7 @@ use crate::policies::kind::Kind;
 use crate::policies::simulate::Tally;
 use crate::policies::weight::Scale;
 use crate::replay::EnginePolicy;
-use crate::replay::cache::{Cache, Found, Item, Model};
+use crate::replay::cache::{Cache, Compared, Found, Item, Model};
 use crate::replay::engine::Engine;
 use crate::trace::{Operation, Request, Trace};
 use crate::values::{self, ValueChoice, Values};
@@ -108,7 +108,8 @@ impl<'c> Client<'c> {
         }
         let told = Request { cost_us: told_us, ..*request };
         let Client { cache, key, value, position, .. } = self;
-        let item = Item { position: *position, request: &told, key, value };
+        let compared = Compared::Whole;
+        let item = Item { position: *position, request: &told, key, value, compared };
         *position = position.wrapping_add(1);
         match request.operation {
             Operation::Get => match cache.get(item) {

@@ -52,7 +52,8 @@ pub fn throughput(scale: &Scale) -> Outcome<Findings> {
     let asked: Vec<Vec<u32>> = (0..THREADS.len() as u64).map(drawn).collect();
     for engine in &engines {
         let cache = engine.cache();
-        maintained(cache, || asked.iter().for_each(|asked| _ = ask(cache, asked, &costs)));
+        let fill = || asked.iter().for_each(|asked| _ = ask(cache, asked, &costs));
+        maintained(&scale.cores, cache, fill)?;
     }
     let kinds: Vec<(usize, usize)> = THREADS
         .iter()
@@ -67,7 +68,8 @@ pub fn throughput(scale: &Scale) -> Outcome<Findings> {
             waited.fetch_add((waits() - before) as usize, Ordering::Relaxed);
             asked[thread].len()
         };
-        let together = maintained(cache, || together(threads, work)).0?;
+        let run = || together(&scale.cores, threads, work);
+        let together = maintained(&scale.cores, cache, run)?.0?;
         let (missed, waited) = (missed.into_inner() as f64, waited.into_inner() as f64);
         let seen = Seen {
             missed_percent: 100.0 * missed / (threads * requests) as f64,

@@ -169,7 +169,7 @@ pub fn figure_7(scale: &Scale) -> Outcome<Findings> {
     let found = in_rounds(scale.rounds, kinds.len(), |which| {
         let (subject, threads) = kinds[which];
         let cache = &subjects[subject].1;
-        together(threads, |thread| requests_of(cache, &keys[thread]))
+        together(&scale.cores, threads, |thread| requests_of(cache, &keys[thread]))
     })?;
     Ok(findings_7(&subjects.map(|(name, _)| name), &kinds, &found, count))
 }

@@ -48,7 +48,7 @@ pub fn figure_8(scale: &Scale) -> Outcome<Findings> {
         }
         let next = AtomicU32::new(present as u32);
         let work = Work { table: &*table, wanted: &wanted, next: &next, end: count as u32, share };
-        together(scale.threads, |thread| work.run(thread, scale.threads))
+        together(&scale.cores, scale.threads, |thread| work.run(thread, scale.threads))
     })?;
     Ok(findings(scale, &kinds, &found, count))
 }

@@ -2,13 +2,14 @@
 
 use ::flash::{Costs, FlashStats, Partition, Settings};
 
-use super::client::{Client, SKEW, device_bytes, load, share};
+use super::client::{Client, SKEW, device_bytes, load};
 use super::run::Happened;
 use super::tier::{Tier, settings};
 use crate::failure::Outcome;
 use crate::paper::data::{Data, draw};
 use crate::paper::{Findings, Scale, table};
 use crate::report::model::{Axis, Cell, Plot, Point, Series, Table};
+use crate::report::share;
 use crate::workload::popularity::Choice;
 
 const PERCENT: u64 = 10;

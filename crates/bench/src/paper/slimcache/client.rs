@@ -8,6 +8,7 @@ use crate::failure::{Failure, Outcome};
 use crate::paper::Scale;
 use crate::paper::data::{Data, draw};
 use crate::paper::measure::cpu_seconds;
+use crate::report::share;
 use crate::workload::popularity::Choice;
 
 /// The exponent of Zipf's law.
@@ -141,11 +142,6 @@ impl Counts {
     pub fn us_per_store(&self) -> f64 {
         self.store_cpu.mean_us()
     }
-}
-
-/// A part of a whole that may be nothing.
-pub fn share(part: f64, whole: f64) -> f64 {
-    if whole > 0.0 { part / whole } else { 0.0 }
 }
 
 /// A client of one cache.

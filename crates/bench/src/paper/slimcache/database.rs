@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use hdrhistogram::Histogram;
 
-use super::client::{Kept, Store, device_bytes, reads, share};
+use super::client::{Kept, Store, device_bytes, reads};
 use super::hit_ratio::POPULAR;
 use super::log::FifoLog;
 use super::sqlite::Database;
@@ -23,6 +23,7 @@ use crate::paper::data::Data;
 use crate::paper::measure::cpu_seconds;
 use crate::paper::{Findings, Scale, table};
 use crate::report::model::{Cell, Table};
+use crate::report::share;
 use crate::server::flash_file::FlashFile;
 use crate::workload::popularity::Choice;
 

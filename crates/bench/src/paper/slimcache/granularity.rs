@@ -5,7 +5,7 @@ use codec::{Decoder, Encoder, Method};
 
 use ::flash::Settings;
 
-use super::client::{Client, Store, share};
+use super::client::{Client, Store};
 use super::items::{device_bytes, fill_tier, objects};
 use super::tier::{Tier, settings};
 use crate::failure::{Failure, Outcome};
@@ -14,6 +14,7 @@ use crate::paper::measure::cpu_seconds;
 use crate::paper::{Findings, Scale, table};
 use crate::random::Random;
 use crate::report::model::{Axis, Cell, Plot, Point, Series, Table};
+use crate::report::share;
 use crate::values::ValueChoice;
 
 /// Pages of a unit; 0: each item alone.

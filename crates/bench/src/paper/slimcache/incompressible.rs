@@ -6,7 +6,7 @@
 
 use ::flash::{Compression, Settings};
 
-use super::client::{Sampled, Store, share};
+use super::client::{Sampled, Store};
 use super::items::device_bytes;
 use super::tier::{Tier, settings};
 use crate::failure::Outcome;
@@ -16,6 +16,7 @@ use crate::paper::{Findings, Scale, table};
 use crate::random::Random;
 use crate::report::Spread;
 use crate::report::model::{Axis, Cell, Plot, Point, Series, Table};
+use crate::report::share;
 use crate::values::ValueChoice;
 
 /// Objects that do not compress, in hundredths.

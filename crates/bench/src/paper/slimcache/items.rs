@@ -3,13 +3,14 @@
 //! New objects are stored until the tier was collected once over, or the log has come round: from
 //! then on what comes in pushes out what was first. Nothing is read meanwhile, so nothing moves.
 
-use super::client::{Kept, Sampled, Store, share};
+use super::client::{Kept, Sampled, Store};
 use super::log::FifoLog;
 use super::tier::{Tier, settings};
 use crate::failure::{Failure, Outcome};
 use crate::paper::data::Data;
 use crate::paper::{Findings, Scale, table};
 use crate::report::model::{Axis, Cell, Plot, Point, Series, Table};
+use crate::report::share;
 use crate::tables::{self, LarderIndex};
 use crate::values::ValueChoice;
 

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! The tier is crate `flash` by itself in this process: no server, no network, and no memory above
-//! it that serves the hottest items. The index is a map ([`words`]). Counts are the same in each
+//! it that serves the hottest items. The index is a map ([`places`]). Counts are the same in each
 //! run with one seed; CPU time and what waits for a file or the database are not.
 
 mod adaptation;
@@ -27,12 +27,12 @@ mod hit_ratio;
 mod incompressible;
 mod items;
 mod log;
+mod places;
 mod promotion;
 mod run;
 mod sqlite;
 mod tier;
 mod watermarks;
-mod words;
 mod writes;
 
 use super::Goal::{AtLeast, AtMost};

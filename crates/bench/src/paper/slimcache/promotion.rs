@@ -2,12 +2,13 @@
 
 use ::flash::{Costs, Partition, Promotion, Settings};
 
-use super::client::{device_bytes, load, reads, share};
+use super::client::{device_bytes, load, reads};
 use super::run::Run;
 use super::tier::settings;
 use crate::failure::Outcome;
 use crate::paper::{Findings, Scale, table};
 use crate::report::model::{Cell, Table};
+use crate::report::share;
 use crate::workload::popularity::Choice;
 
 const PERCENT: u64 = 10;

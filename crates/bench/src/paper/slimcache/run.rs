@@ -4,10 +4,11 @@ use std::ops::Sub;
 
 use ::flash::{Costs, FlashStats, Settings};
 
-use super::client::{Client, Counts, share};
+use super::client::{Client, Counts};
 use super::tier::Tier;
 use crate::failure::Outcome;
 use crate::paper::data::Data;
+use crate::report::share;
 
 /// A tier after reads of which the second half counted.
 pub struct Run {

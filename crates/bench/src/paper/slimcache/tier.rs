@@ -19,7 +19,7 @@ use io::device::{Counts as DeviceCounts, Device, FakeDevice, Faults, FileDevice}
 use io::device::{PAGE_BYTES, Pages};
 
 use super::client::Store;
-use super::words::{Words, hash};
+use super::places::{Words, hash};
 use crate::failure::{Failure, Outcome};
 use crate::paper::data::Data;
 

@@ -7,13 +7,14 @@
 
 use ::flash::{Settings, Sizing, Watermarks};
 
-use super::client::{Client, Counts, SKEW, device_bytes, load, reads, share};
+use super::client::{Client, Counts, SKEW, device_bytes, load, reads};
 use super::run::Happened;
 use super::tier::{Background, Tier, settings};
 use crate::failure::Outcome;
 use crate::paper::data::Data;
 use crate::paper::{Findings, Scale, table};
 use crate::report::model::{Axis, Cell, Plot, Point, Series, Table};
+use crate::report::share;
 use crate::workload::popularity::Choice;
 
 const PERCENT: u64 = 10;

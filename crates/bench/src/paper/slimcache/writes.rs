@@ -3,7 +3,7 @@
 use ::flash::{Partition, Settings};
 use io::device::PAGE_BYTES;
 
-use super::client::{Client, Counts, device_bytes, load, reads, share};
+use super::client::{Client, Counts, device_bytes, load, reads};
 use super::hit_ratio::POPULAR;
 use super::run::Happened;
 use super::tier::{Tier, settings};
@@ -11,6 +11,7 @@ use crate::failure::{Failure, Outcome};
 use crate::paper::data::Data;
 use crate::paper::{Findings, Scale, table};
 use crate::report::model::{Cell, Table};
+use crate::report::share;
 use crate::workload::popularity::Choice;
 
 const PERCENT: u64 = 10;

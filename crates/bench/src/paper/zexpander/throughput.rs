@@ -97,7 +97,8 @@ pub fn throughput(scale: &Scale) -> Outcome<Findings> {
         let cache = &caches[zones];
         let before = Served::so_far(cache);
         let work = |thread: usize| ask(cache, &data, &asked[thread], gets_percent);
-        let (done, background_s) = maintained(cache, || together(threads, work));
+        let (done, background_s) =
+            maintained(&scale.cores, cache, || together(&scale.cores, threads, work))?;
         let requests = (threads * asked[0].len()) as f64;
         let after = Served { requests, background_s, ..Served::so_far(cache) };
         served[which].add(before, after);

@@ -3,13 +3,14 @@
 
 use std::time::{Duration, Instant};
 
-use super::subject::Subject;
+use super::Subject;
 use crate::failure::Outcome;
 use crate::load::exchange::Protocol;
 use crate::load::found::Found;
 use crate::load::job::{Check, Job, SILENCE_MAX};
-use crate::load::{self, Spread};
-use crate::server::{Server, usage};
+use crate::load::{self, Senders};
+use crate::server::Server;
+use crate::server::usage::CpuTime;
 use crate::trace::copies::Copies;
 
 /// Requests that are made at a time.
@@ -35,7 +36,7 @@ pub struct Pace {
 pub struct Phase {
     /// Seen from the client.
     pub found: Found,
-    /// How long requests were sent, without the pauses in which they were made.
+    /// How long requests were timed, without the pauses in which they were made.
     pub elapsed: Duration,
     /// CPU time of the server, all threads.
     pub server_ns: u64,
@@ -45,7 +46,7 @@ impl Pace {
     /// A subject's requests as something to send.
     pub fn job<'t>(&self, server: &Server, subject: &'t Subject, trace: &'t Copies) -> Job<'t> {
         Job {
-            protocol: Protocol::of(server.dialect),
+            protocol: Protocol::of(server.dialect, self.depth, self.per_second),
             trace,
             values: &subject.values,
             fills_misses: self.fills_misses,
@@ -73,8 +74,7 @@ pub fn send(
     (requests, longest): (u64, Duration),
     mut next: impl FnMut(u64) -> Copies,
 ) -> Outcome<Phase> {
-    let (started, before_ns) = (Instant::now(), usage::cpu_ns(server.pid())?);
-    let spread = Spread::here(pace.connections);
+    let (started, before) = (Instant::now(), CpuTime::of(server.pid())?);
     let mut phase = Phase { found: Found::new(), elapsed: Duration::ZERO, server_ns: 0 };
     let mut left = requests;
     while left > 0 && started.elapsed() < longest {
@@ -84,25 +84,28 @@ pub fn send(
             break;
         }
         left = left.saturating_sub(sent);
-        let found = load::run(&pace.job(server, subject, &trace), server.address, &spread)
-            .map_err(|failure| server.explain(failure))?;
+        let job = pace.job(server, subject, &trace);
+        let senders = Senders { deal: job.deal(), ..Senders::here(pace.connections) };
+        let found =
+            load::run(&job, server.address, &senders).map_err(|failure| server.explain(failure))?;
         found.all_done(&server.name)?;
         phase.elapsed += found.elapsed();
         phase.found.add(found)?;
     }
-    phase.server_ns = usage::cpu_ns(server.pid())? - before_ns;
+    phase.server_ns = CpuTime::of(server.pid())?.since_ns(before)?;
     Ok(phase)
 }
 
 impl Phase {
     /// Gets that were answered in a second.
     pub fn gets_per_second(&self) -> f64 {
-        self.found.counts.gets as f64 / self.elapsed.as_secs_f64().max(1e-9)
+        self.found.timed().gets as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }
 
-    /// CPU seconds of the server for a million requests.
+    /// CPU seconds of the server for a million requests and all that follows from them: a set behind
+    /// a miss costs time and is no request.
     pub fn server_cpu(&self) -> f64 {
-        self.server_ns as f64 / self.found.requests().max(1) as f64 / 1e3
+        self.server_ns as f64 / self.found.counts.asked().max(1) as f64 / 1e3
     }
 
     /// Microseconds that so large a share of the gets took at most.

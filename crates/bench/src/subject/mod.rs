@@ -1,4 +1,8 @@
 //! What is stored and asked for: values of one kind under so many keys that they do not fit.
+//!
+//! `send` sends requests for them, batch by batch.
+
+pub mod send;
 
 use clap::Args;
 
@@ -45,11 +49,11 @@ pub struct Subject {
     made_bytes: u32,
 }
 
-/// Reads a size of the key space, in multiples of the flash.
+/// Reads a size of the key space, in multiples of the memory or the flash.
 pub fn key_space(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(times) if times > 0.0 && times <= 1000.0 => Ok(times),
-        _ => Err("a key space is above 0 and at most 1000 times the flash".into()),
+        _ => Err("a key space is above 0 and at most 1000 times the size".into()),
     }
 }
 
