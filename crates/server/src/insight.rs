@@ -331,7 +331,7 @@ impl<'c> Lens<'c> {
         if is_recent && !is_picked && seen.is_read && seen.is_hit == Some(true) {
             return;
         }
-        let found = session.peek_anywhere(key, hash);
+        let found = session.peek_here(key, hash);
         let is_hit = seen.is_hit.unwrap_or(!matches!(found, Lookup::Miss));
         let read = seen.is_read.then_some(is_hit);
         if is_sampled && !(is_recent && read == Some(true)) {
@@ -357,7 +357,7 @@ impl<'c> Lens<'c> {
         let key = key.bytes(&mut room);
         let hash = cache.hash(key);
         if position(hash.0) < self.insight.threshold.load(Ordering::Relaxed) {
-            let found = session.peek_anywhere(key, hash);
+            let found = session.peek_here(key, hash);
             self.events.add(event(session, hash, None, &found, After::Nothing));
         }
     }
