@@ -32,6 +32,7 @@ use crate::commands::{Again, Flow};
 use crate::counters::Counters;
 use crate::insight::{Before, Ended, Lens};
 use crate::lists::List;
+use crate::output::Output;
 use crate::plan::{Action, Step};
 
 /// Requests for each sample, on average; a power of two.
@@ -189,6 +190,7 @@ pub trait Sampling {
         step: &Step<'b>,
         session: &Session<'_>,
         counters: &Counters,
+        out: &Output<'_, '_>,
     ) -> Self::Begun<'b>;
 
     /// After it.
@@ -212,7 +214,7 @@ impl Sampling for Unsampled {
     fn batch(&mut self, _: &[Hash]) {}
 
     #[inline(always)]
-    fn begin<'b>(&mut self, _: &Step<'b>, _: &Session<'_>, _: &Counters) {}
+    fn begin<'b>(&mut self, _: &Step<'b>, _: &Session<'_>, _: &Counters, _: &Output<'_, '_>) {}
 
     #[inline(always)]
     fn end(&mut self, (): (), _: &Ended<'_>, _: u64) {}
@@ -277,10 +279,11 @@ impl<'c> Sampler<'c> {
         step: &Step<'b>,
         session: &Session<'_>,
         counters: &Counters,
+        out: &Output<'_, '_>,
     ) -> Noted<'b> {
         let is_drawn = self.countdown == 0;
         let timed = if is_drawn { self.take(&step.action, session, counters) } else { None };
-        Noted { before: Before::of(step, counters), is_drawn, timed }
+        Noted { before: Before::of(step, counters, out), is_drawn, timed }
     }
 
     /// After it.
@@ -384,10 +387,11 @@ impl Sampling for Sampler<'_> {
         step: &Step<'b>,
         session: &Session<'_>,
         counters: &Counters,
+        out: &Output<'_, '_>,
     ) -> Option<Noted<'b>> {
         self.countdown -= 1;
         let is_noted = self.countdown == 0 || self.lens.is_next(step);
-        is_noted.then(|| self.note(step, session, counters))
+        is_noted.then(|| self.note(step, session, counters, out))
     }
 
     #[inline(always)]
