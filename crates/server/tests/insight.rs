@@ -295,6 +295,54 @@ fn a_key_that_was_asked_for_once_is_not_told() {
     assert_eq!(seen["insight"]["by_requests"], serde_json::json!([]), "{}", seen["insight"]);
 }
 
+/// What the curve says of a cache for half of what is asked for, which is asked for at random: what
+/// misses there is about what really does, and with room for all only the first read of a key.
+#[test]
+fn a_curve_foretells_what_a_full_cache_misses() {
+    // A zone would hold all of these values many times.
+    let (server, address) = start(&["-m", "8", "--compressed", "off"]);
+    let value = "x".repeat(4000);
+    let mut client = server.connect();
+    let mut random = 1_u64;
+    for round in 0..400 {
+        let keys: Vec<u64> = (0..200)
+            .map(|_| {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (random >> 33) % KEYS as u64
+            })
+            .collect();
+        let gets: String = keys.iter().map(|key| format!("mg key{key} k\r\n")).collect();
+        client.send((gets + "mn\r\n").as_bytes());
+        let answers = client.read_to("MN\r\n");
+        let mut sets = String::new();
+        for (key, line) in keys.iter().zip(answers.lines()) {
+            if line.starts_with("EN") {
+                sets += &format!("ms key{key} 4000 q\r\n{value}\r\n");
+            }
+        }
+        client.send((sets + "mn\r\n").as_bytes());
+        client.read_to("MN\r\n");
+        if round % 2 == 0 {
+            stats(address);
+        }
+    }
+    // What was read counts from the next tick on. Each look takes a connection of its own.
+    let curve = (0..100_000).find_map(|_| {
+        let curve = stats(address)["insight"]["curve"].clone();
+        (!curve.is_null()).then_some(curve)
+    });
+    let curve = curve.expect("there is a tick within so many looks");
+    let [measured, predicted] = ["measured", "predicted"].map(|name| curve[name].as_f64().unwrap());
+    assert!(measured > 0.3 && (predicted - measured).abs() < 0.15, "{curve}");
+    let points = curve["points"].as_array().expect("points");
+    let at = |size: f64| {
+        let point = points.iter().find(|it| it[0].as_f64() == Some(size)).expect("the size");
+        point[1].as_f64().expect("a ratio")
+    };
+    assert_eq!(at(1.0), predicted);
+    assert!(at(4.0) < predicted / 2.0 && at(0.25) > predicted, "{curve}");
+}
+
 #[test]
 fn a_curve_is_told_when_enough_was_read() {
     let (server, address) = start(&[]);
