@@ -79,8 +79,7 @@ pub struct Insight {
 impl Insight {
     /// For so many workers, none if nobody asks, and a cache with so much memory.
     pub fn new(workers: usize, memory_bytes: usize) -> Self {
-        let bytes = Watcher::lists_bytes(memory_bytes) / workers.max(1);
-        let events_max = (bytes / size_of::<Event>()).clamp(EVENTS_MIN, EVENTS_MAX);
+        let events_max = events_max(workers, memory_bytes);
         Self {
             threshold: AtomicU64::new(0),
             events: Lists::new(workers, events_max),
@@ -92,6 +91,15 @@ impl Insight {
     pub fn sample_below(&self, threshold: u64) {
         self.threshold.store(threshold, Ordering::Relaxed);
     }
+}
+
+/// How long each worker's list of events may become in a cache with so much memory. There is one
+/// more list, to change places with; and a list grows by doubling, so that one with room for a
+/// power of two is no longer than that.
+fn events_max(workers: usize, memory_bytes: usize) -> usize {
+    let bytes = Watcher::lists_bytes(memory_bytes) / (workers + 1);
+    let events = (bytes / size_of::<Event>()).clamp(EVENTS_MIN, EVENTS_MAX);
+    1 << events.ilog2()
 }
 
 /// A worker's eye on keys.
@@ -525,6 +533,26 @@ mod tests {
         lens.seek(&hashes, 1);
         assert!(!lens.is_next(&steps[1]));
     }
+    /// What lists really take, not what they were allowed: vectors with as many as go in, and the
+    /// one that they change places with.
+    #[test]
+    fn the_lists_take_their_part_of_a_hundredth_of_the_memory_at_most() {
+        for (mebibytes, workers) in [(64, 1), (256, 2), (256, 4), (1024, 4), (1024, 16)] {
+            let memory_bytes = mebibytes << 20;
+            let events_max = events_max(workers, memory_bytes);
+            let mut list = Vec::new();
+            let event = |hash| {
+                let after = After::Nothing;
+                Event { hash, now_s: 0, flushes: 0, read: None, after }
+            };
+            (0..events_max as u64).for_each(|hash| list.push(event(hash)));
+            let taken = list.capacity() * size_of::<Event>() * (workers + 1);
+            let allowed = Watcher::lists_bytes(memory_bytes);
+            let least = EVENTS_MIN * size_of::<Event>() * (workers + 1);
+            assert!(taken <= allowed.max(least), "{taken} of {allowed}: {mebibytes} {workers}");
+        }
+    }
+
     /// What is told of requests for one key, which count what `count` says.
     fn told(input: &[u8], wire: Wire, count: impl Fn(&Counters)) -> Vec<Event> {
         let cache = Cache::builder().memory_bytes(64 << 20).build().expect("a small cache");
